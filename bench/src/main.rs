@@ -1,0 +1,76 @@
+//! What `cargo xtask bench` times: our side of each comparison, the input both sides read, and the limit of the machine.
+//!
+//! Every verb is one fresh process that prints one JSON object, so that no run warms another and peak memory is its own. The peers are
+//! under `bench/peers`, one Python file each.
+
+#![expect(clippy::print_stdout, reason = "one JSON object on standard output is the whole interface")]
+#![expect(clippy::print_stderr, reason = "and its error is one line on standard error")]
+
+mod limit;
+mod make_csv;
+
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+const HELP: &str = "\
+  fullbore-bench make-csv PATH (--bytes N | --rows N)   a deterministic CSV of 1-minute bars
+  fullbore-bench read-csv PATH [--threads N]            bars::read: parsed, put in order, audited
+  fullbore-bench limit PATH [--threads N]               how fast bytes can be read, and read and searched for line ends";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let said = match words.as_slice() {
+        ["make-csv", path, "--bytes", n] => number(n).and_then(|n| make_csv::make(path.as_ref(), n, u64::MAX)),
+        ["make-csv", path, "--rows", n] => number(n).and_then(|n| make_csv::make(path.as_ref(), u64::MAX, n)),
+        ["read-csv", path] => read_csv(path.as_ref(), threads()),
+        ["read-csv", path, "--threads", n] => number(n).and_then(|n| read_csv(path.as_ref(), n as usize)),
+        ["limit", path] => limit::measure(path.as_ref(), threads()),
+        ["limit", path, "--threads", n] => number(n).and_then(|n| limit::measure(path.as_ref(), n as usize)),
+        _ => {
+            eprintln!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match said {
+        Ok(object) => {
+            println!("{object}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Reads the file as `fullbore data audit` would, validation included.
+fn read_csv(path: &Path, threads: usize) -> Result<serde_json::Value, String> {
+    let options = bars::Options { threads, ..bars::Options::default() };
+    let start = Instant::now();
+    let (market, audit) = bars::read(path, &options, &|_| {}).map_err(|e| e.to_string())?;
+    let seconds = start.elapsed().as_secs_f64();
+    let rows: usize = market.bars.iter().map(|b| b.len()).sum();
+    let checksum: f64 = market.bars.iter().flat_map(|b| &b.close).sum();
+    Ok(json!({
+        "rows": rows, "seconds": seconds, "peak_rss_mib": peak_rss_mib(), "threads": threads, "close_sum": checksum,
+        "verdict": audit.verdict, "bytes": audit.bytes,
+    }))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is no whole number."))
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+/// The largest resident size of this process so far; `None` where the system does not tell.
+fn peak_rss_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)
+}

@@ -1,0 +1,366 @@
+//! From what was counted to a verdict in words.
+
+use super::{Audit, FileNote, RepairCount, SymbolAudit, Verdict};
+use crate::series::{Intake, Seen};
+use crate::{Bad, Class, Options, Refused, Splits};
+use files::Result;
+use files::time::rfc3339;
+use std::collections::{BTreeMap, HashMap};
+
+const DAY: i64 = 86_400_000_000_000;
+
+/// The audit of everything that was read.
+pub(crate) fn conclude(seen: Vec<Seen>, intake: &Intake, options: &Options) -> Result<Audit> {
+    let markets = Markets::of(&seen);
+    let twins = twins(&seen);
+    let symbols: Vec<SymbolAudit> = seen.iter().enumerate().map(|(at, s)| symbol(s, at, &markets, &twins, options)).collect();
+    let mut audit = Audit {
+        format: String::new(),
+        verdict: whole(&symbols, options),
+        reasons: Vec::new(),
+        warnings: warnings(&seen, intake, options),
+        bars: symbols.iter().map(|s| s.bars).sum(),
+        rows: seen.iter().map(|s| s.tally.rows).sum::<u64>() + intake.file_tally.iter().map(|t| t.rows).sum::<u64>(),
+        bytes: intake.bytes,
+        files: notes(intake),
+        left_out: intake.left_out.iter().take(50).cloned().collect(),
+        repairs: repairs(&seen, intake, options),
+        symbols,
+    };
+    audit.format = format(&audit.files);
+    let refused: Vec<&SymbolAudit> = audit.symbols.iter().filter(|s| s.verdict == Verdict::Refuse).collect();
+    if audit.verdict != Verdict::Refuse
+        && let Some(first) = refused.first()
+    {
+        audit.bars -= refused.iter().map(|s| s.bars).sum::<u64>();
+        audit.repairs.push(RepairCount {
+            what: "dropped_symbol",
+            count: refused.len() as u64,
+            policy: "repair.refused = \"drop\"".into(),
+            example: format!("{}: {}", first.symbol, first.reasons.first().cloned().unwrap_or_default()),
+        });
+    }
+    if audit.bars == 0 {
+        audit.verdict = Verdict::Refuse;
+        audit.reasons.push("no bar is left".into());
+    }
+    if !audit.repairs.is_empty() && audit.verdict == Verdict::Fine {
+        audit.verdict = Verdict::Usable;
+    }
+    audit.reasons.extend(summary(&audit.symbols));
+    Ok(audit)
+}
+
+/// The verdict of all: that of the worst symbol, but a few refused ones may be left out.
+fn whole(symbols: &[SymbolAudit], options: &Options) -> Verdict {
+    let refused = symbols.iter().filter(|s| s.verdict == Verdict::Refuse).count();
+    match symbols.iter().map(|s| s.verdict).max().unwrap_or(Verdict::Refuse) {
+        Verdict::Refuse if options.repairs.refused == Refused::Drop && refused * 2 < symbols.len() => Verdict::Usable,
+        worst => worst,
+    }
+}
+
+fn symbol(seen: &Seen, at: usize, markets: &Markets, twins: &HashMap<usize, String>, options: &Options) -> SymbolAudit {
+    let watch = &seen.watch;
+    let gaps = watch.gaps(&|day| markets.open(at, day));
+    let explained = |j: &super::watch::Jump| options.factors.as_ref().is_some_and(|f| f.explains(&seen.symbol, j.at, j.ratio, 0.1));
+    let mut audit = SymbolAudit {
+        symbol: seen.symbol.clone(),
+        bars: watch.bars,
+        first: rfc3339(watch.first),
+        last: rfc3339(watch.last),
+        timeframe: seen.timeframe.to_string(),
+        verdict: Verdict::Fine,
+        reasons: Vec::new(),
+        instrument: seen.instrument.clone(),
+        closures: gaps.closures,
+        holes: gaps.holes,
+        missing_bars: gaps.missing,
+        longest_hole: gaps.longest,
+        duplicates: seen.duplicates,
+        conflicts: seen.conflicts,
+        out_of_order: seen.out_of_order,
+        unreadable: seen.tally.unreadable,
+        bad_prices: seen.tally.bad_prices,
+        range_violations: seen.tally.range,
+        stuck_bars: watch.stuck_bars,
+        spikes: watch.spikes,
+        worst_spike: watch.worst_spike.map(|(_, at)| rfc3339(at)),
+        zero_volume: (watch.with_volume > 0).then_some(watch.zero_volume),
+        suspected_splits: watch.splits_shown(explained),
+        zone_jumps: watch.zone_jumps.len() as u64,
+        mixed_units: seen.mixed_units,
+        outside_membership: seen.outside,
+        unfinished_last: seen.modified.is_some_and(|written| seen.last_end > written),
+        close_first: watch.close_first,
+        close_last: watch.close_last,
+        low: watch.low,
+        high: watch.high,
+    };
+    judge(&mut audit, seen, twins.get(&at), options);
+    audit
+}
+
+fn judge(audit: &mut SymbolAudit, seen: &Seen, twin: Option<&String>, options: &Options) {
+    let rows = seen.tally.rows.max(1) as f64;
+    let bars = audit.bars.max(1) as f64;
+    let mut refuse = Vec::new();
+    let mut usable = Vec::new();
+    let share = |n: u64, of: f64| format!("{:.1} %", 100.0 * n as f64 / of);
+    if audit.bars == 0 {
+        refuse.push("no bar is left".to_string());
+    }
+    if let Some(other) = twin {
+        refuse.push(format!("holds the same closes as {other}: one of the two is mislabelled"));
+    }
+    for (n, what, most) in [
+        (audit.bad_prices, "rows have a missing, zero, negative or absurd price", 0.05),
+        (audit.range_violations, "rows have a high or low inside open and close", 0.05),
+        (audit.conflicts, "rows contradict another row of the same time", 0.02),
+    ] {
+        if n == 0 {
+            continue;
+        }
+        let text = format!("{n} {what} ({})", share(n, rows));
+        if n as f64 > most * rows && n > 3 { refuse.push(text) } else { usable.push(text) }
+    }
+    if audit.stuck_bars as f64 > 0.5 * bars && audit.bars > 50 {
+        refuse.push(format!("{} bars stand still ({}): this is no traded price", audit.stuck_bars, share(audit.stuck_bars, bars)));
+    } else if audit.stuck_bars as f64 > 0.05 * bars && audit.bars > 50 {
+        usable.push(format!("{} bars stand still ({})", audit.stuck_bars, share(audit.stuck_bars, bars)));
+    }
+    for (n, what) in [
+        (audit.unreadable, "rows could not be read"),
+        (audit.duplicates, "rows stood twice"),
+        (audit.out_of_order, "rows were out of order"),
+        (audit.mixed_units, "stamps were in another unit than the rest"),
+    ] {
+        if n > 0 {
+            usable.push(format!("{n} {what}"));
+        }
+    }
+    // A wick now and then is a market; a feed that slips does so often or far.
+    let far = seen.watch.worst_spike.is_some_and(|(size, _)| size > 0.25);
+    if audit.spikes > 0 && (far || audit.spikes as f64 > 0.0005 * bars) {
+        usable.push(format!("{} spikes come straight back", audit.spikes));
+    }
+    let open = audit.suspected_splits.iter().filter(|s| !s.factored).count();
+    if open > 0 {
+        let first = audit.suspected_splits.iter().find(|s| !s.factored);
+        let shown = first.map(|s| format!("{} by {:.3}", &s.at[..10], s.ratio)).unwrap_or_default();
+        let then = if options.repairs.splits == Splits::Segment { "each begins a new segment" } else { "kept as moves" };
+        usable.push(format!("{open} suspected unadjusted splits (first {shown}); {then}"));
+    }
+    if audit.missing_bars as f64 > 0.005 * bars && audit.missing_bars > 2 {
+        usable.push(format!("{} bars are missing in {} holes ({})", audit.missing_bars, audit.holes, share(audit.missing_bars, bars)));
+    }
+    if seen.one_sided > 0 {
+        usable.push(format!("{} times had only a bid or only an ask", seen.one_sided));
+    }
+    if audit.unfinished_last {
+        usable.push("the last bar ends after the file was written: it may be unfinished".into());
+    }
+    audit.verdict = match (refuse.is_empty(), usable.is_empty()) {
+        (false, _) => Verdict::Refuse,
+        (true, false) => Verdict::Usable,
+        (true, true) => Verdict::Fine,
+    };
+    audit.reasons = refuse;
+    audit.reasons.extend(usable);
+}
+
+/// Symbols whose closes are the same to the bit.
+fn twins(seen: &[Seen]) -> HashMap<usize, String> {
+    let mut by_print: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
+    for (at, s) in seen.iter().enumerate().filter(|(_, s)| s.watch.bars >= 20 && s.watch.high > s.watch.low) {
+        by_print.entry((s.watch.fingerprint(), s.watch.bars)).or_default().push(at);
+    }
+    let mut twins = HashMap::new();
+    for group in by_print.values().filter(|g| g.len() > 1) {
+        for at in group {
+            let others: Vec<&str> = group.iter().filter(|o| *o != at).take(3).map(|o| seen[*o].symbol.as_str()).collect();
+            twins.insert(*at, others.join(", "));
+        }
+    }
+    twins
+}
+
+/// On which days a market was open, by what most of its symbols show.
+struct Markets {
+    group_of: Vec<usize>,
+    groups: Vec<Group>,
+}
+
+#[derive(Default)]
+struct Group {
+    firsts: Vec<i32>,
+    lasts: Vec<i32>,
+    active: HashMap<i32, u32>,
+}
+
+impl Markets {
+    /// Symbols share a market if they share class, currency and, with daily bars, the hour their day begins.
+    fn of(seen: &[Seen]) -> Markets {
+        let mut index: HashMap<(Class, String, crate::Timeframe, i64), usize> = HashMap::new();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut group_of = Vec::new();
+        for s in seen {
+            // Daylight saving moves the hour by one; two hours' width holds both.
+            let hour = if s.timeframe.is_daily_or_longer() { (s.watch.first.rem_euclid(DAY) + DAY / 24).rem_euclid(DAY) / (DAY / 12) } else { 0 };
+            let key = (s.instrument.class, s.instrument.currency.clone(), s.timeframe, hour);
+            let at = *index.entry(key).or_insert_with(|| {
+                groups.push(Group::default());
+                groups.len() - 1
+            });
+            group_of.push(at);
+            let (Some(first), Some(last)) = (s.watch.active.first(), s.watch.active.last()) else { continue };
+            groups[at].firsts.push(*first);
+            groups[at].lasts.push(*last);
+            for day in &s.watch.active {
+                *groups[at].active.entry(*day).or_default() += 1;
+            }
+        }
+        for group in &mut groups {
+            group.firsts.sort_unstable();
+            group.lasts.sort_unstable();
+        }
+        Markets { group_of, groups }
+    }
+
+    /// Whether most symbols of the same market traded that day; `None` where too few lived to tell.
+    fn open(&self, symbol: usize, day: i32) -> Option<bool> {
+        let group = &self.groups[self.group_of[symbol]];
+        let alive = group.firsts.partition_point(|f| *f <= day) - group.lasts.partition_point(|l| *l < day);
+        (alive >= 3).then(|| group.active.get(&day).copied().unwrap_or(0) as usize * 2 >= alive)
+    }
+}
+
+fn notes(intake: &Intake) -> Vec<FileNote> {
+    let mut notes: Vec<FileNote> = Vec::new();
+    for meta in &intake.metas {
+        match notes.iter().position(|n| n.format == meta.note.format && n.why == meta.note.why) {
+            Some(at) => notes[at].count += 1,
+            None if notes.len() < 200 => notes.push(meta.note.clone()),
+            None => {}
+        }
+    }
+    notes
+}
+
+fn format(notes: &[FileNote]) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for note in notes {
+        *counts.entry(&note.format).or_default() += note.count;
+    }
+    let mut sorted: Vec<(&str, u64)> = counts.into_iter().collect();
+    sorted.sort_by_key(|(name, n)| (std::cmp::Reverse(*n), name.to_string()));
+    let shown: Vec<&str> = sorted.iter().take(3).map(|(name, _)| *name).collect();
+    let more = sorted.len().saturating_sub(3);
+    if more > 0 { format!("{} and {more} more formats", shown.join("; ")) } else { shown.join("; ") }
+}
+
+fn repairs(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<RepairCount> {
+    let policy = &options.repairs;
+    let mut list = Vec::new();
+    let mut add = |what: &'static str, count: u64, policy: String, example: Option<String>| {
+        if count > 0 {
+            list.push(RepairCount { what, count, policy, example: example.unwrap_or_default() });
+        }
+    };
+    let sum = |f: &dyn Fn(&Seen) -> u64| seen.iter().map(f).sum::<u64>();
+    let first = |f: &dyn Fn(&Seen) -> Option<String>| seen.iter().find_map(f);
+    let tally = |f: &dyn Fn(&crate::ingest::Tally) -> u64| intake.file_tally.iter().map(f).sum::<u64>();
+    let lower = |text: String| text.to_lowercase();
+    add("sorted", sum(&|s| s.out_of_order), format!("repair.order = \"{}\"", lower(format!("{:?}", policy.order))), first(&|s| s.order_example.clone()));
+    add(
+        "dropped_unreadable",
+        sum(&|s| s.tally.unreadable) + tally(&|t| t.unreadable),
+        format!("repair.unreadable = {}", policy.unreadable),
+        first(&|s| s.tally.examples.unreadable.clone()).or_else(|| intake.file_tally.iter().find_map(|t| t.examples.unreadable.clone())),
+    );
+    let duplicates = format!("repair.duplicates = \"{}\"", lower(format!("{:?}", policy.duplicates)));
+    add("dropped_duplicate", sum(&|s| s.duplicates), duplicates.clone(), first(&|s| s.duplicate_example.clone()));
+    add("dropped_conflicting", sum(&|s| s.conflicts), duplicates, first(&|s| s.conflict_example.clone()));
+    add("dropped_bad_price", sum(&|s| s.tally.bad_prices), "repair.bad_prices = \"drop\"".into(), first(&|s| s.tally.examples.bad_price.clone()));
+    let range = if policy.range == Bad::Keep { "kept_range" } else { "dropped_range" };
+    add(range, sum(&|s| s.tally.range), format!("repair.range = \"{}\"", lower(format!("{:?}", policy.range))), first(&|s| s.tally.examples.range.clone()));
+    add("rescaled_time", sum(&|s| s.mixed_units), "each stamp is read in the unit its size tells".into(), None);
+    add("dropped_one_sided", sum(&|s| s.one_sided), "bid and ask are joined on equal times".into(), None);
+    let splits = sum(&|s| s.watch.splits.len() as u64);
+    if policy.splits == Splits::Segment {
+        let example = first(&|s| s.watch.splits.first().map(|j| format!("{} at {} by {:.3}", s.symbol, rfc3339(j.at), j.ratio)));
+        add("segmented", splits, "repair.splits = \"segment\"".into(), example);
+    }
+    list
+}
+
+fn warnings(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<String> {
+    let mut warnings: Vec<(String, u64)> = Vec::new();
+    for text in intake.metas.iter().flat_map(|m| &m.warnings) {
+        match warnings.iter_mut().find(|(w, _)| w == text) {
+            Some((_, n)) => *n += 1,
+            None => warnings.push((text.clone(), 1)),
+        }
+    }
+    let mut list: Vec<String> = warnings.into_iter().map(|(w, n)| if n > 1 { format!("{w} ({n} files)") } else { w }).collect();
+    let last = seen.iter().map(|s| s.watch.last).max().unwrap_or(0);
+    let alive = |s: &Seen| last - s.watch.last <= (10 * s.timeframe.ns()).max(7 * DAY);
+    if seen.len() >= 10 && options.membership.is_none() && seen.iter().all(alive) {
+        list.push(format!(
+            "all {} symbols live to the end: delisted names are missing (survivorship bias); give a membership file with universe.membership",
+            seen.len()
+        ));
+    }
+    let lone = seen.iter().filter(|s| !s.paired && s.files.iter().any(|f| intake.metas[*f].side.is_some())).count();
+    if lone > 0 {
+        list.push(format!("{lone} series hold one side of the book only (bid or ask)"));
+    }
+    let paired = seen.iter().filter(|s| s.paired).count();
+    if paired > 0 {
+        list.push(format!("{paired} series are the middle of a bid and an ask file; `spread` travels along"));
+    }
+    let turned = seen.iter().filter(|s| s.newest_first).count();
+    if turned > 0 {
+        list.push(format!("{turned} series came newest first and were turned around"));
+    }
+    let jumps: u64 = seen.iter().map(|s| s.watch.zone_jumps.len() as u64).sum();
+    if jumps > 0 {
+        let first = seen.iter().find_map(|s| s.watch.zone_jumps.first().map(|at| format!("{} on {}", s.symbol, &rfc3339(*at)[..10])));
+        list.push(format!(
+            "the session's opening hour moves {jumps} times (first {}): usual for UTC stamps of a market with daylight saving, a fault for exchange time",
+            first.unwrap_or_default()
+        ));
+    }
+    let absent: u64 = seen.iter().map(|s| s.tally.absent).sum();
+    if absent > 0 {
+        list.push(format!("{absent} empty cells of the wide table are times before a symbol was listed or after it was gone"));
+    }
+    let text: u64 = seen.iter().map(|s| s.tally.bad_extras).sum::<u64>() + intake.file_tally.iter().map(|t| t.bad_extras).sum::<u64>();
+    if text > 0 {
+        list.push(format!("{text} values of extra columns or volumes are no numbers and count as missing"));
+    }
+    if let Some(members) = &options.membership {
+        let missing = members.symbols().filter(|m| !seen.iter().any(|s| s.symbol.eq_ignore_ascii_case(m))).count();
+        if missing > 0 {
+            list.push(format!("{missing} symbols of the membership file have no bars here"));
+        }
+        let strangers = seen.iter().filter(|s| !members.contains(&s.symbol)).count();
+        if strangers > 0 {
+            list.push(format!("{strangers} symbols are not in the membership file"));
+        }
+    }
+    list
+}
+
+/// One line for each verdict that is not fine.
+fn summary(symbols: &[SymbolAudit]) -> Vec<String> {
+    let mut list = Vec::new();
+    for (verdict, words) in [(Verdict::Refuse, "refused"), (Verdict::Usable, "usable with repairs")] {
+        let mine: Vec<&SymbolAudit> = symbols.iter().filter(|s| s.verdict == verdict).collect();
+        if let Some(first) = mine.first() {
+            let why = first.reasons.first().cloned().unwrap_or_default();
+            list.push(format!("{} of {} series {words}, first {}: {why}", mine.len(), symbols.len(), first.symbol));
+        }
+    }
+    list
+}

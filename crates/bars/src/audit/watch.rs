@@ -1,0 +1,436 @@
+//! Sees the bars of one symbol go by, in order and each once, and remembers what an audit needs: a few kilobytes, however many bars.
+
+use super::{Hole, Split};
+use crate::ingest::Rows;
+use crate::{Class, Timeframe};
+use files::time::{civil, days, rfc3339};
+use xxhash_rust::xxh3::Xxh3;
+
+const MINUTE: i64 = 60_000_000_000;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+const WEEK: i64 = 7 * DAY;
+
+/// What was seen of one symbol.
+pub(crate) struct Watch {
+    timeframe: Timeframe,
+    step: i64,
+    class: Class,
+    pub bars: u64,
+    pub first: i64,
+    pub last: i64,
+    pub close_first: f64,
+    pub close_last: f64,
+    pub low: f64,
+    pub high: f64,
+    pub stuck_bars: u64,
+    pub spikes: u64,
+    pub worst_spike: Option<(f64, i64)>,
+    pub zero_volume: u64,
+    pub with_volume: u64,
+    pub zone_jumps: Vec<i64>,
+    pub splits: Vec<Jump>,
+    /// `[first bar, last bar]` starts around each stretch without bars
+    gaps: Vec<(i64, i64)>,
+    slots: [Vec<u32>; 2], // [season][slot of the week] bars seen
+    season: Season,
+    /// Dates (days since 1970) with a bar, ascending.
+    pub active: Vec<i32>,
+    hash: Xxh3,
+    prev: Option<Prev>,
+    scale: f64, // typical absolute return
+    stuck: u64,
+    sessions: Sessions,
+    pending: Vec<Jump>,
+}
+
+struct Prev {
+    start: i64,
+    close: f64,
+    back: f64,  // return of the bar before
+    scale: f64, // typical return before that
+}
+
+/// A jump to a level that looks like a split.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Jump {
+    /// Start of the first bar at the new level.
+    pub at: i64,
+    /// Its index among the bars.
+    pub index: u64,
+    /// New over old.
+    pub ratio: f64,
+    level: f64,
+    seen: u8,
+    held: u8,
+}
+
+#[derive(Default)]
+struct Sessions {
+    usual: Option<i64>,
+    other: Option<(i64, u8, i64)>, // time of day, sessions in a row, first date
+}
+
+/// New York's daylight saving splits the year into the two seasons of most sessions.
+#[derive(Default)]
+struct Season {
+    year: i64,
+    from: i64,
+    to: i64,
+}
+
+impl Season {
+    fn of(&mut self, day: i64) -> usize {
+        let (year, ..) = civil(day);
+        if year != self.year {
+            self.year = year;
+            // Second Sunday of March to first Sunday of November.
+            self.from = sunday(year, 3, 8);
+            self.to = sunday(year, 11, 1);
+        }
+        usize::from(day >= self.from && day < self.to)
+    }
+}
+
+/// The first Sunday on or after a date.
+fn sunday(year: i64, month: i64, day: i64) -> i64 {
+    let from = days(year, month, day).unwrap_or(0);
+    from + (3 - from).rem_euclid(7)
+}
+
+impl Watch {
+    pub(crate) fn new(timeframe: Timeframe, class: Class) -> Watch {
+        let step = timeframe.ns();
+        let slots = if step >= DAY { 7 } else { usize::try_from(WEEK / step.max(MINUTE)).unwrap_or(1).max(1) };
+        Watch {
+            timeframe,
+            step,
+            class,
+            bars: 0,
+            first: 0,
+            last: 0,
+            close_first: f64::NAN,
+            close_last: f64::NAN,
+            low: f64::INFINITY,
+            high: f64::NEG_INFINITY,
+            stuck_bars: 0,
+            spikes: 0,
+            worst_spike: None,
+            zero_volume: 0,
+            with_volume: 0,
+            zone_jumps: Vec::new(),
+            splits: Vec::new(),
+            gaps: Vec::new(),
+            slots: [vec![0; slots], vec![0; slots]],
+            season: Season::default(),
+            active: Vec::new(),
+            hash: Xxh3::new(),
+            prev: None,
+            scale: 0.0,
+            stuck: 0,
+            sessions: Sessions::default(),
+            pending: Vec::new(),
+        }
+    }
+
+    /// Sees the next bars.
+    pub(crate) fn push(&mut self, rows: &Rows) {
+        let [o, h, l, c, v] = &rows.values;
+        let mut day = i64::MIN;
+        let mut season = 0;
+        for i in 0..rows.len() {
+            let (start, open, high, low, close) = (rows.label[i], o[i], h[i], l[i], c[i]);
+            self.low = self.low.min(low);
+            self.high = self.high.max(high);
+            if !v[i].is_nan() {
+                self.with_volume += 1;
+                self.zero_volume += u64::from(v[i] == 0.0);
+            }
+            let today = start.div_euclid(DAY);
+            if today != day {
+                day = today;
+                season = self.season.of(day);
+                if self.active.last() != Some(&(day as i32)) {
+                    self.active.push(day as i32);
+                }
+            }
+            let slot = self.slot(start);
+            self.slots[season][slot] += 1;
+            match &self.prev {
+                None => {
+                    self.first = start;
+                    self.close_first = close;
+                    self.prev = Some(Prev { start, close, back: 0.0, scale: 0.0 });
+                }
+                Some(prev) => {
+                    let gap = start - prev.start;
+                    let back = close / prev.close - 1.0;
+                    let (spike, before) = (prev.back, prev.scale);
+                    let still = high == low && close == prev.close;
+                    let (prev_start, prev_close) = (prev.start, prev.close);
+                    if gap > self.step + self.step / 2 && !self.is_month_step(gap) {
+                        self.gaps.push((prev_start, start));
+                        if self.step < DAY && gap >= 4 * HOUR {
+                            self.session(start);
+                        }
+                    }
+                    self.still(still);
+                    self.spike(start, prev_start, [open, high, low, close], back, spike, before);
+                    self.jump(start, gap, [open, close], prev_close);
+                    let size = if self.scale > 0.0 { back.abs().min(10.0 * self.scale) } else { back.abs() };
+                    let rate = if self.bars < 20 { 1.0 / self.bars.max(1) as f64 } else { 0.05 };
+                    let scale = self.scale;
+                    self.scale += (size - self.scale) * rate;
+                    self.prev = Some(Prev { start, close, back, scale });
+                }
+            }
+            if !self.pending.is_empty() {
+                self.follow(close);
+            }
+            self.bars += 1;
+            self.last = start;
+            self.close_last = close;
+        }
+        self.hash.update(bytes_of(c).as_slice());
+    }
+
+    /// A fingerprint of all closes, to find one series under two names.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.hash.digest()
+    }
+
+    /// To be called after the last bar.
+    pub(crate) fn end(&mut self) {
+        self.still(false);
+        let pending = std::mem::take(&mut self.pending);
+        self.splits.extend(pending.into_iter().filter(|j| j.held * 4 >= j.seen * 3));
+    }
+
+    fn slot(&self, start: i64) -> usize {
+        let week = start.rem_euclid(WEEK);
+        let slot = if self.step >= DAY { week / DAY } else { week / self.step.max(MINUTE) };
+        (slot as usize).min(self.slots[0].len() - 1)
+    }
+
+    fn is_month_step(&self, gap: i64) -> bool {
+        matches!(self.timeframe, Timeframe::Months(n) if gap <= n * 32 * DAY)
+    }
+
+    /// Shortest run of motionless bars that counts.
+    fn still(&mut self, still: bool) {
+        if still {
+            self.stuck += 1;
+            return;
+        }
+        let least = if self.step >= DAY { 5 } else { 12 };
+        if self.stuck >= least {
+            self.stuck_bars += self.stuck;
+        }
+        self.stuck = 0;
+    }
+
+    /// The bar before went far out and this one brought it back; or a wick far beyond anything.
+    fn spike(&mut self, start: i64, prev_start: i64, [open, high, low, close]: [f64; 4], back: f64, out: f64, scale: f64) {
+        if self.bars < 20 {
+            return;
+        }
+        let far = out.abs() > (15.0 * scale).max(0.01) && out * back < 0.0 && ((1.0 + out) * (1.0 + back) - 1.0).abs() < 0.3 * out.abs();
+        let wick = (high - open.max(close)).max(open.min(close) - low) / close;
+        let long = wick > (25.0 * self.scale).max(0.03);
+        for (found, size, at) in [(far, out.abs(), prev_start), (long, wick, start)] {
+            if found {
+                self.spikes += 1;
+                if self.worst_spike.is_none_or(|(worst, _)| size > worst) {
+                    self.worst_spike = Some((size, at));
+                }
+            }
+        }
+    }
+
+    /// A jump by a simple ratio between two sessions.
+    fn jump(&mut self, start: i64, gap: i64, [open, close]: [f64; 2], before: f64) {
+        // A first bar may still open at the old level and close at the new one.
+        let (ratio, level) = if (open / before - 1.0).abs() >= 0.28 { (open / before, open) } else { (close / before, close) };
+        let between = self.step >= DAY || gap > self.step;
+        let splits = matches!(self.class, Class::Equity | Class::Index | Class::Future);
+        if !splits || !between || self.bars < 5 || (ratio - 1.0).abs() < 0.28 || (ratio - 1.0).abs() < 8.0 * self.scale {
+            return;
+        }
+        const RATIOS: [f64; 16] = [1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 15.0, 20.0, 25.0, 30.0, 50.0, 100.0];
+        let size = ratio.max(1.0 / ratio);
+        // A jump that takes back an earlier one was a slip of the feed, and so was that.
+        if let Some(at) = self.pending.iter().position(|j| (j.ratio * ratio - 1.0).abs() < 0.2) {
+            self.pending.remove(at);
+            return;
+        }
+        // Nobody joins three shares into two; a price that rises by half has news.
+        let near = (2.5 * self.scale).clamp(0.025, 0.06);
+        let fits = |r: &f64| (size / r - 1.0).abs() < near && (ratio < 1.0 || *r >= 2.0);
+        if RATIOS.iter().any(fits) {
+            self.pending.push(Jump { at: start, index: self.bars, ratio, level, seen: 0, held: 0 });
+        }
+    }
+
+    /// A split stays; a slip of the feed does not.
+    fn follow(&mut self, close: f64) {
+        for jump in &mut self.pending {
+            jump.seen += 1;
+            jump.held += u8::from((0.72..1.4).contains(&(close / jump.level)));
+        }
+        let splits = &mut self.splits;
+        self.pending.retain(|jump| {
+            if jump.seen >= 6 && jump.held >= 5 {
+                splits.push(jump.clone());
+            }
+            jump.seen < 6
+        });
+    }
+
+    /// The session now opens at another hour, and keeps to it.
+    fn session(&mut self, start: i64) {
+        let clock = start.rem_euclid(DAY);
+        let Some(usual) = self.sessions.usual else {
+            self.sessions.usual = Some(clock);
+            return;
+        };
+        let moved = (clock - usual).abs().min(DAY - (clock - usual).abs());
+        if moved == 0 {
+            self.sessions.other = None;
+        } else if moved % (30 * MINUTE) == 0 && moved <= 12 * HOUR {
+            let (at, n, since) = self.sessions.other.filter(|(at, ..)| *at == clock).unwrap_or((clock, 0, start));
+            self.sessions.other = Some((at, n + 1, since));
+            if n + 1 >= 3 {
+                self.zone_jumps.push(since);
+                self.sessions.usual = Some(clock);
+                self.sessions.other = None;
+            }
+        }
+    }
+
+    /// Tells closures from holes, with what the rest of the market shows.
+    pub(crate) fn gaps(&self, market: &dyn Fn(i32) -> Option<bool>) -> Gaps {
+        let mut found = Gaps::default();
+        let open = Occupancy::of(self);
+        let round = matches!(self.class, Class::CryptoSpot | Class::CryptoPerp);
+        let mut season = Season::default();
+        for (from, to) in &self.gaps {
+            let mut missing = 0u64;
+            let mut first = None;
+            if self.step >= 7 * DAY {
+                missing = ((to - from) / self.step).saturating_sub(1) as u64;
+                first = Some(from + self.step);
+            } else {
+                // Expected bars day by day: a day without any may be a holiday.
+                let mut at = from + self.step;
+                let mut idle = 0;
+                // Half a bar short of the next one: daylight saving moves daily stamps by an hour.
+                let to = *to - self.step / 2;
+                while at < to {
+                    let day = at.div_euclid(DAY);
+                    let of = season.of(day);
+                    let (mut here, mut first_here) = (0u64, None);
+                    while at < to && at.div_euclid(DAY) == day {
+                        if open.usual(of, self.slot(at)) {
+                            here += 1;
+                            first_here.get_or_insert(at);
+                        }
+                        at += self.step;
+                    }
+                    if here == 0 {
+                        continue;
+                    }
+                    let whole = self.active.binary_search(&(day as i32)).is_err();
+                    let shut = match market(day as i32) {
+                        Some(others_open) if whole => !others_open,
+                        _ if whole && !round => {
+                            idle += 1;
+                            idle <= 4
+                        }
+                        _ => false,
+                    };
+                    if !shut {
+                        missing += here;
+                        first = first.or(first_here);
+                    }
+                }
+            }
+            match first {
+                None => found.closures += 1,
+                Some(first) => {
+                    found.holes += 1;
+                    found.missing += missing;
+                    if found.longest.as_ref().is_none_or(|h| missing > h.bars) {
+                        found.longest = Some(Hole { from: rfc3339(first), to: rfc3339(*to), bars: missing });
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    pub(crate) fn splits_shown(&self, factored: impl Fn(&Jump) -> bool) -> Vec<Split> {
+        let mut shown: Vec<Split> =
+            self.splits.iter().map(|j| Split { at: rfc3339(j.at), ratio: j.ratio, factored: factored(j) }).collect();
+        shown.sort_by(|a, b| a.at.cmp(&b.at));
+        shown
+    }
+}
+
+/// Stretches without bars, sorted out.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    pub closures: u64,
+    pub holes: u64,
+    pub missing: u64,
+    pub longest: Option<Hole>,
+}
+
+/// In which slots of the week the market is usually open.
+struct Occupancy {
+    usual: [Vec<bool>; 2],
+}
+
+impl Occupancy {
+    fn of(watch: &Watch) -> Occupancy {
+        let slots = watch.slots[0].len();
+        let weeks = ((watch.last - watch.first) as f64 / WEEK as f64).max(0.0);
+        if weeks < 3.0 {
+            // Too short for weeks: a time of day is usual if most active days have it, and weekends are shut.
+            let per_day = (slots / 7).max(1);
+            let active = watch.active.len().max(1) as u32;
+            let both: Vec<u32> = (0..slots).map(|s| watch.slots[0][s] + watch.slots[1][s]).collect();
+            let round = matches!(watch.class, Class::CryptoSpot | Class::CryptoPerp);
+            // Slots count from Thursday, the weekday of 1970-01-01; two and three days later it is Saturday and Sunday.
+            let weekday_seen: Vec<bool> = (0..7).map(|d| (round || !matches!(d, 2 | 3)) && both[d * per_day..((d + 1) * per_day).min(slots)].iter().any(|n| *n > 0)).collect();
+            let usual = (0..slots)
+                .map(|s| {
+                    let of_day: u32 = (0..7).filter_map(|d| both.get(d * per_day + s % per_day)).sum();
+                    of_day * 2 >= active && weekday_seen.get(s / per_day).copied().unwrap_or(false)
+                })
+                .collect::<Vec<bool>>();
+            return Occupancy { usual: [usual.clone(), usual] };
+        }
+        let mut in_season = [0u32; 2];
+        let mut season = Season::default();
+        let mut day = watch.first.div_euclid(DAY);
+        while day <= watch.last.div_euclid(DAY) {
+            in_season[season.of(day)] += 1;
+            day += 1;
+        }
+        let usual = [0, 1].map(|s| {
+            let weeks = f64::from(in_season[s]) / 7.0;
+            watch.slots[s].iter().map(|n| weeks > 0.0 && f64::from(*n) >= (weeks * 0.5).max(0.75)).collect()
+        });
+        Occupancy { usual }
+    }
+
+    fn usual(&self, season: usize, slot: usize) -> bool {
+        self.usual[season][slot]
+    }
+}
+
+fn bytes_of(values: &[f64]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(values.len() * 8);
+    values.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+    bytes
+}

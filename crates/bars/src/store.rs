@@ -1,0 +1,386 @@
+//! Bars on disk: Parquet (zstd) beside a small catalogue.
+//!
+//! A data set is one file a timeframe, rows sorted by symbol and time: `symbol, start, end, open, high, low, close, volume`, then
+//! the extras. `catalogue.json` names the sets; it is rewritten by rename under a lock, after the Parquet file is whole, so a reader
+//! (or a crash) sees the old list or the new one.
+
+use crate::audit::{Audit, Verdict};
+use crate::ingest::Rows;
+use crate::series::{Head, stream};
+use crate::{Bars, Options, Progress, Timeframe};
+use files::time::rfc3339;
+use files::{Caps, Column, Data, Error, Kind, ParquetWriter, Result, Source, Table, replace_bytes};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Rows of a row group.
+const GROUP: usize = 262_144;
+const CATALOGUE: &str = "catalogue.json";
+
+/// One data set of the catalogue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What the user calls it.
+    pub name: String,
+    /// Its file, beside the catalogue.
+    pub file: String,
+    /// `5m`, `1d`, …
+    pub timeframe: String,
+    /// How many symbols.
+    pub symbols: u64,
+    /// How many bars.
+    pub bars: u64,
+    /// Start of the first bar, RFC 3339 UTC.
+    pub first: String,
+    /// Start of the last bar.
+    pub last: String,
+    /// Size of the file.
+    pub bytes: u64,
+    /// Where it came from.
+    pub origin: String,
+    /// The audit's verdict when it was added.
+    pub verdict: String,
+    /// xxh3 of the file, to notice damage and to key caches.
+    pub hash: String,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Catalogue {
+    version: u32,
+    sets: Vec<Entry>,
+}
+
+/// Converts what lies behind a path and enters it into the catalogue of a folder. Data that the audit refuses are not entered:
+/// the list of entries is then empty.
+pub fn add(
+    path: &Path,
+    options: &Options,
+    folder: &Path,
+    name: &str,
+    replace: bool,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(Vec<Entry>, Audit)> {
+    let name = checked(name)?;
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
+    free(folder, name, replace)?;
+    let intake = crate::scan::take_in(path, options, Some(folder), progress)?;
+    let mut store = Store { folder, name, files: BTreeMap::new() };
+    let audit = stream(intake, options, progress, &mut |head, rows| store.push(head, rows))?;
+    if audit.verdict == Verdict::Refuse {
+        return Ok((Vec::new(), audit));
+    }
+    let verdict = if audit.verdict == Verdict::Fine { "fine" } else { "usable" };
+    let origin = path.display().to_string();
+    let mut entries = store.finish(&origin, verdict)?;
+    if audit.symbols.iter().any(|s| s.verdict == Verdict::Refuse) {
+        entries = without_refused(folder, name, entries, &audit, &origin, verdict)?;
+    }
+    enter(folder, name, &entries)?;
+    Ok((entries, audit))
+}
+
+/// Writes bars that are in memory and enters them into the catalogue.
+pub fn write(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: &str) -> Result<Vec<Entry>> {
+    let name = checked(name)?;
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
+    free(folder, name, replace)?;
+    let mut extras: BTreeMap<Timeframe, Vec<String>> = BTreeMap::new();
+    for bars in market {
+        let known = extras.entry(bars.timeframe).or_default();
+        for (name, _) in &bars.extras {
+            if !known.contains(name) {
+                known.push(name.clone());
+            }
+        }
+    }
+    let mut store = Store { folder, name, files: BTreeMap::new() };
+    let mut order: Vec<&Bars> = market.iter().collect();
+    order.sort_by(|a, b| a.symbol.cmp(&b.symbol));
+    for bars in order {
+        let union = &extras[&bars.timeframe];
+        let n = bars.len();
+        let volume = if bars.volume.is_empty() { vec![f64::NAN; n] } else { bars.volume.clone() };
+        let extra = |name: &String| {
+            bars.extras.iter().find(|(e, _)| e == name).map_or_else(|| vec![f64::NAN; n], |(_, values)| values.clone())
+        };
+        let rows = Rows {
+            label: bars.start.clone(),
+            end: bars.end.clone(),
+            values: [bars.open.clone(), bars.high.clone(), bars.low.clone(), bars.close.clone(), volume],
+            extras: union.iter().map(extra).collect(),
+        };
+        let head = Head { symbol: &bars.symbol, timeframe: bars.timeframe, timeframes: extras.len(), extras: union };
+        store.push(&head, rows)?;
+    }
+    let entries = store.finish(origin, "fine")?;
+    enter(folder, name, &entries)?;
+    Ok(entries)
+}
+
+/// Rewrites files that are not in the catalogue yet, without the symbols that the audit refused. What is refused is known only
+/// when all rows have gone by, and it is rare: a second pass is cheaper than holding every symbol back.
+fn without_refused(folder: &Path, name: &str, entries: Vec<Entry>, audit: &Audit, origin: &str, verdict: &str) -> Result<Vec<Entry>> {
+    let mut store = Store { folder, name, files: BTreeMap::new() };
+    for entry in &entries {
+        let timeframe: Timeframe = entry.timeframe.parse().unwrap_or(Timeframe::D1);
+        let refused = |symbol: &str| {
+            audit.symbols.iter().any(|s| s.symbol == symbol && s.timeframe == entry.timeframe && s.verdict == Verdict::Refuse)
+        };
+        let source = Source::open(&folder.join(&entry.file))?;
+        files::read_parquet(&source, &Caps::default(), None, &mut |mut table| {
+            let extras: Vec<String> = table.columns.iter().skip(8).map(|c| c.name.clone()).collect();
+            let mut numbers = table.columns.split_off(3).into_iter().map(|c| match c.data {
+                Data::F64(values) => values,
+                _ => vec![f64::NAN; table.rows],
+            });
+            let values: [Vec<f64>; 5] = std::array::from_fn(|_| numbers.next().unwrap_or_default());
+            let rest: Vec<Vec<f64>> = numbers.collect();
+            let [Column { data: symbols, .. }, Column { data: Data::Time { ns: label, .. }, .. }, Column { data: Data::Time { ns: end, .. }, .. }] =
+                &mut table.columns[..]
+            else {
+                return Err(Error::new(Kind::State, "a file just written reads back otherwise").at(source.path()));
+            };
+            let rows = Rows { label: std::mem::take(label), end: std::mem::take(end), values, extras: rest };
+            let mut from = 0;
+            while from < rows.len() {
+                let symbol = symbols.text(from).unwrap_or_default();
+                let to = (from..rows.len()).find(|at| symbols.text(*at) != Some(symbol)).unwrap_or(rows.len());
+                if !refused(symbol) {
+                    let picked: Vec<u32> = (from as u32..to as u32).collect();
+                    store.push(&Head { symbol, timeframe, timeframes: entries.len(), extras: &extras }, rows.pick(&picked))?;
+                }
+                from = to;
+            }
+            Ok(())
+        })?;
+    }
+    let kept = store.finish(origin, verdict)?;
+    for entry in &entries {
+        let _ = std::fs::remove_file(folder.join(&entry.file));
+    }
+    Ok(kept)
+}
+
+/// The data sets of a folder, by name; none where there is no catalogue.
+pub fn list(folder: &Path) -> Result<Vec<Entry>> {
+    Ok(catalogue(folder)?.sets)
+}
+
+/// The file of a data set; of several timeframes `NAME-5m` names one.
+pub fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
+    let sets = list(folder)?;
+    let exact = sets.iter().find(|e| stem(&e.file) == name);
+    let named: Vec<&Entry> = sets.iter().filter(|e| e.name == name).collect();
+    match (exact.or(named.first().copied().filter(|_| named.len() == 1)), &named[..]) {
+        (Some(entry), _) => Ok(Some(folder.join(&entry.file))),
+        (None, []) => Ok(None),
+        (None, many) => {
+            let stems: Vec<String> = many.iter().map(|e| stem(&e.file).to_string()).collect();
+            Err(Error::new(Kind::Usage, format!("`{name}` has {} timeframes", many.len())).remedy(format!("say which: {}", stems.join(", "))))
+        }
+    }
+}
+
+/// Files being written, one a timeframe.
+struct Store<'a> {
+    folder: &'a Path,
+    name: &'a str,
+    files: BTreeMap<Timeframe, Output>,
+}
+
+struct Output {
+    file: String,
+    writer: ParquetWriter,
+    extras: Vec<String>,
+    names: Vec<String>,
+    codes: Vec<u32>,
+    rows: Rows,
+    bars: u64,
+    symbols: u64,
+    carried: bool, // the first name was counted with an earlier group
+    first: i64,
+    last: i64,
+}
+
+impl Store<'_> {
+    fn push(&mut self, head: &Head<'_>, rows: Rows) -> Result<()> {
+        if !self.files.contains_key(&head.timeframe) {
+            let stem = if head.timeframes > 1 { format!("{}-{}", self.name, head.timeframe) } else { self.name.to_string() };
+            let file = unused(self.folder, &stem);
+            let meta = [("fullbore".to_string(), format!("{{\"version\":1,\"timeframe\":\"{}\"}}", head.timeframe))];
+            let output = Output {
+                writer: ParquetWriter::create(&self.folder.join(&file), &meta)?,
+                file,
+                extras: head.extras.to_vec(),
+                names: Vec::new(),
+                codes: Vec::new(),
+                rows: Rows { extras: vec![Vec::new(); head.extras.len()], ..Rows::default() },
+                bars: 0,
+                symbols: 0,
+                carried: false,
+                first: i64::MAX,
+                last: i64::MIN,
+            };
+            self.files.insert(head.timeframe, output);
+        }
+        let Some(out) = self.files.get_mut(&head.timeframe) else { return Ok(()) };
+        if out.names.last().is_none_or(|n| n != head.symbol) {
+            out.names.push(head.symbol.to_string());
+        }
+        out.codes.resize(out.codes.len() + rows.len(), out.names.len() as u32 - 1);
+        out.bars += rows.len() as u64;
+        out.first = out.first.min(rows.label.first().copied().unwrap_or(i64::MAX));
+        out.last = out.last.max(rows.label.last().copied().unwrap_or(i64::MIN));
+        out.rows.extend(&rows);
+        if out.rows.len() >= GROUP { out.flush() } else { Ok(()) }
+    }
+
+    fn finish(self, origin: &str, verdict: &str) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for (timeframe, mut out) in self.files {
+            out.flush()?;
+            let bytes = out.writer.finish()?;
+            let path = self.folder.join(&out.file);
+            entries.push(Entry {
+                name: self.name.to_string(),
+                hash: hash(&path)?,
+                file: out.file,
+                timeframe: timeframe.to_string(),
+                symbols: out.symbols,
+                bars: out.bars,
+                first: rfc3339(out.first),
+                last: rfc3339(out.last),
+                bytes,
+                origin: origin.to_string(),
+                verdict: verdict.to_string(),
+            });
+        }
+        Ok(entries)
+    }
+}
+
+impl Output {
+    fn flush(&mut self) -> Result<()> {
+        if self.rows.len() == 0 {
+            return Ok(());
+        }
+        let empty = Rows { extras: vec![Vec::new(); self.extras.len()], ..Rows::default() };
+        let rows = std::mem::replace(&mut self.rows, empty);
+        let n = rows.len();
+        let last = self.names.last().cloned();
+        let names = std::mem::take(&mut self.names);
+        self.symbols += names.len() as u64 - u64::from(self.carried);
+        let codes = std::mem::take(&mut self.codes);
+        let [open, high, low, close, volume] = rows.values;
+        let mut columns = vec![
+            Column { name: "symbol".into(), data: Data::Names { codes, names } },
+            Column::time("start", rows.label),
+            Column::time("end", rows.end),
+            Column::f64("open", open),
+            Column::f64("high", high),
+            Column::f64("low", low),
+            Column::f64("close", close),
+            Column::f64("volume", volume),
+        ];
+        columns.extend(self.extras.iter().cloned().zip(rows.extras).map(|(name, values)| Column::f64(name, values)));
+        self.writer.write(&Table { columns, rows: n })?;
+        // The symbol may go on in the next group.
+        self.carried = last.is_some();
+        self.names.extend(last);
+        Ok(())
+    }
+}
+
+fn catalogue(folder: &Path) -> Result<Catalogue> {
+    let path = folder.join(CATALOGUE);
+    if !path.exists() {
+        return Ok(Catalogue { version: 1, sets: Vec::new() });
+    }
+    let bytes = Source::open(&path)?.bytes(&Caps::default())?;
+    let damaged = |what: String| {
+        let mut error = Error::new(Kind::State, what).at(&path);
+        error.remedy = Some("restore the file, or move it away and run `fullbore data add` again".into());
+        error
+    };
+    let found: Catalogue = serde_json::from_slice(&bytes).map_err(|e| damaged(format!("the catalogue cannot be read: {e}")))?;
+    if found.version != 1 {
+        return Err(damaged(format!("the catalogue is of version {}, this program knows version 1", found.version)));
+    }
+    Ok(found)
+}
+
+fn free(folder: &Path, name: &str, replace: bool) -> Result<()> {
+    if !replace && catalogue(folder)?.sets.iter().any(|e| e.name == name) {
+        return Err(Error::new(Kind::State, format!("the catalogue has a data set `{name}` already"))
+            .at(&folder.join(CATALOGUE))
+            .remedy("choose another --name, or say --replace"));
+    }
+    Ok(())
+}
+
+/// Enters data sets under a lock that dies with its process.
+fn enter(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> {
+    let lock_path = folder.join(".catalogue.lock");
+    let lock = File::options().create(true).append(true).open(&lock_path).map_err(|e| Error::io(&lock_path, "opening the lock", &e))?;
+    lock.lock().map_err(|e| Error::io(&lock_path, "locking the catalogue", &e))?;
+    let mut all = catalogue(folder)?;
+    all.sets.retain(|e| e.name != name);
+    all.sets.extend_from_slice(entries);
+    all.sets.sort_by(|a, b| (&a.name, &a.file).cmp(&(&b.name, &b.file)));
+    let text = serde_json::to_vec_pretty(&all).map_err(|e| Error::new(Kind::State, format!("the catalogue cannot be written: {e}")))?;
+    replace_bytes(&folder.join(CATALOGUE), &text)?;
+    // What the set had before, and what killed runs left: the catalogue no longer names it.
+    let stems: Vec<&str> = entries.iter().map(|e| stem(&e.file)).collect();
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.file_name().to_string_lossy().into_owned()) {
+        let mine = stems.contains(&stem(&file)) || file.starts_with(&format!("{name}-"));
+        let ours = file.ends_with(".parquet") && mine && stem(&file).strip_prefix(name).is_some_and(is_timeframe_tail);
+        if ours && !all.sets.iter().any(|e| e.file == file) {
+            let _ = std::fs::remove_file(folder.join(file));
+        }
+    }
+    Ok(())
+}
+
+/// A file name that nothing uses, so that a set is replaced by the catalogue's rename alone: `NAME.parquet`, `NAME~2.parquet`, …
+fn unused(folder: &Path, stem: &str) -> String {
+    let name = |n: u32| if n == 1 { format!("{stem}.parquet") } else { format!("{stem}~{n}.parquet") };
+    (1..).map(name).find(|file| !folder.join(file).exists()).unwrap_or_else(|| name(1))
+}
+
+/// A file's name without ending and generation.
+fn stem(file: &str) -> &str {
+    let stem = file.strip_suffix(".parquet").unwrap_or(file);
+    stem.split_once('~').map_or(stem, |(stem, _)| stem)
+}
+
+/// Nothing, or `-5m`.
+fn is_timeframe_tail(tail: &str) -> bool {
+    tail.is_empty() || tail.strip_prefix('-').is_some_and(|t| t.parse::<Timeframe>().is_ok_and(|p| p.to_string() == t))
+}
+
+fn checked(name: &str) -> Result<&str> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.starts_with('.') || name.len() > 100 || !name.chars().all(fine) {
+        return Err(Error::new(Kind::Usage, format!("`{name}` cannot be a data set's name"))
+            .remedy("use letters, digits, '-', '_' and '.', beginning with a letter or digit"));
+    }
+    Ok(name)
+}
+
+fn hash(path: &Path) -> Result<String> {
+    let fail = |e: std::io::Error| Error::io(path, "reading back", &e);
+    let mut file = File::open(path).map_err(fail)?;
+    let mut hash = Xxh3::new();
+    let mut block = vec![0; 1 << 20];
+    loop {
+        let n = file.read(&mut block).map_err(fail)?;
+        if n == 0 {
+            return Ok(format!("{:016x}", hash.digest()));
+        }
+        hash.update(&block[..n]);
+    }
+}

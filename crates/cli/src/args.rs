@@ -1,0 +1,254 @@
+//! What may be typed.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Trains trading models at the speed of the hardware.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fullbore",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+#[command(after_help = "\
+Examples:
+  fullbore demo                          a market made, read, audited, on one page
+  fullbore data audit prices.csv         what is in this file, and may it be used?
+  fullbore data add ~/bars --name mine   any folder of bars into the catalogue
+  fullbore data list                     what is in the catalogue
+
+Exit codes: 0 done, 1 the answer is no, 2 usage, 3 bad input, 4 machine, 5 run state, 70 a bug, 130 interrupted.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Flags that mean the same on every verb.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Print one JSON object on standard output, also on failure
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Read settings from a TOML file, or from a run folder
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) settings: Option<PathBuf>,
+    /// Change one setting, as in --set repair.order=refuse
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Threads, or auto for every core
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) threads: Option<String>,
+    /// Memory to stay within: 8GiB, 80%, or auto for half of what is available
+    #[arg(long, global = true, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+    /// Root of all randomness
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) seed: Option<String>,
+    /// No progress on standard error
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Make a synthetic market, read it, audit it, and show it on one page
+    Demo(Demo),
+    /// Bars: look at them, take them in, make them, list them
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "\
+Examples:
+  fullbore data audit prices.csv
+  fullbore data add ~/bars --name mine
+  fullbore data synth --kind crypto --timeframe 5m --years 6 --count 1
+  fullbore data list"
+    )]
+    Data(Box<Data>),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Data {
+    /// Convert bars to Parquet in the catalogue
+    Add(Add),
+    /// Say what is in a file or folder, and whether it may be used
+    Audit(Audit),
+    /// Make a market of known properties from a seed
+    Synth(Synth),
+    /// List the catalogue
+    List(List),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fullbore demo
+  fullbore demo --out /tmp/demo --seed 7
+  fullbore demo --json | jq .read_rows_per_s")]
+pub(crate) struct Demo {
+    /// Folder for the page and the data [default: runs/demo-DATE]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// What to read, and how.
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// A file, a folder, or a name in the catalogue
+    pub(crate) data: String,
+    /// Only these symbols
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(crate) symbols: Vec<String>,
+    /// Only bars that start at or after this (UTC)
+    #[arg(long, value_name = "DATE")]
+    pub(crate) from: Option<String>,
+    /// Only bars that start before this (UTC)
+    #[arg(long, value_name = "DATE")]
+    pub(crate) to: Option<String>,
+    /// File with symbol, from, to: when each symbol belonged to the universe
+    #[arg(long, value_name = "FILE")]
+    pub(crate) membership: Option<PathBuf>,
+    /// Split and dividend factors
+    #[arg(long, value_name = "FILE|FOLDER")]
+    pub(crate) factors: Option<PathBuf>,
+    /// Zone of stamps that carry none: America/New_York, UTC, -05:00, auto
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
+    pub(crate) timezone: Option<String>,
+    /// Which end of the bar a stamp marks: start, end, auto
+    #[arg(long, value_name = "END")]
+    pub(crate) label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fullbore data add prices.csv
+  fullbore data add ~/freqtrade/user_data/data/binance --name binance
+  fullbore data add ES.csv --timezone America/Chicago --label end --name es-5m
+  fullbore data add ~/bars --dry-run
+
+Data that the audit refuses are not added, and the exit code is 1.")]
+pub(crate) struct Add {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// Name in the catalogue [default: that of the file or folder]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Folder of the catalogue [default: data in FULLBORE_HOME]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Replace an entry of that name
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fullbore data audit prices.csv
+  fullbore data audit ~/bars --symbols BTCUSDT,ETHUSDT --from 2023-01-01
+  fullbore data audit EURUSD.csv --timezone -05:00 --set repair.duplicates=refuse
+  fullbore data audit prices.csv --json | jq .verdict
+
+The exit code is 1 when the verdict is `refuse`. Nothing is written.")]
+pub(crate) struct Audit {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// Show every symbol, not only the worst 20
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fullbore data synth                                           655 shares, 1,250 daily bars each
+  fullbore data synth --kind crypto --count 1 --timeframe 5m --years 6
+  fullbore data synth --plant --accuracy 0.7 --name planted     a signal of known worth
+  fullbore data synth --seed 2 --out ./market
+
+The same seed and settings make the same bars on every machine.")]
+pub(crate) struct Synth {
+    /// How many symbols [default: 655]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<String>,
+    /// Bars of each symbol [default: 1250]
+    #[arg(long, value_name = "N", conflicts_with = "years")]
+    pub(crate) bars: Option<String>,
+    /// Years of each symbol, instead of bars
+    #[arg(long, value_name = "Y")]
+    pub(crate) years: Option<String>,
+    /// Length of a bar: 5m, 1h, 1d [default: 1d]
+    #[arg(long, value_name = "T")]
+    pub(crate) timeframe: Option<String>,
+    /// Kind of market [default: stocks]
+    #[arg(long)]
+    pub(crate) kind: Option<MarketKind>,
+    /// Plant a signal whose best attainable value is known
+    #[arg(long)]
+    pub(crate) plant: bool,
+    /// How often the planted signal is right [default: 0.8]
+    #[arg(long, value_name = "P")]
+    pub(crate) accuracy: Option<String>,
+    /// How likely the planted state stays from bar to bar [default: 0.9]
+    #[arg(long, value_name = "P")]
+    pub(crate) stay: Option<String>,
+    /// Cost of one side of a trade in hundredths of a percent [default: 5]
+    #[arg(long, value_name = "BP")]
+    pub(crate) cost_bp: Option<String>,
+    /// Name in the catalogue [default: from the kind, size and seed]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Folder of the catalogue [default: data in FULLBORE_HOME]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Replace an entry of that name
+    #[arg(long)]
+    pub(crate) replace: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum MarketKind {
+    Stocks,
+    Crypto,
+    Fx,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fullbore data list
+  fullbore data list --out ./market --json")]
+pub(crate) struct List {
+    /// Folder of the catalogue [default: data in FULLBORE_HOME]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Whether JSON is wanted and which schema it has, read off the words before they are parsed, for the case that they cannot be.
+pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
+    let words: Vec<&str> = typed.iter().skip(1).take_while(|w| *w != "--").filter_map(|w| w.to_str()).collect();
+    let json = words.contains(&"--json");
+    let after = |word: &str| words.iter().position(|w| *w == word);
+    let schema = match (after("demo"), after("data")) {
+        (Some(demo), data) if data.is_none_or(|data| demo < data) => "demo/1",
+        (_, Some(data)) => words[data..].iter().find_map(|w| schema_of(w)).unwrap_or("usage/1"),
+        _ => "usage/1",
+    };
+    (json, schema)
+}
+
+fn schema_of(verb: &str) -> Option<&'static str> {
+    [("add", "add/1"), ("audit", "audit/1"), ("synth", "synth/1"), ("list", "list/1")]
+        .into_iter()
+        .find_map(|(name, schema)| (name == verb).then_some(schema))
+}

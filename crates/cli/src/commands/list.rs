@@ -1,0 +1,47 @@
+//! `fullbore data list`
+
+use super::{Context, Outcome};
+use crate::args::List as Args;
+use crate::show::{bytes, count, date, plural, table};
+use bars::store::Entry;
+use jobs::List;
+
+pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
+    let listed = jobs::list(&List { folder: args.out })?;
+    context.say(&listed, |paint| {
+        if listed.entries.is_empty() {
+            return format!(
+                "The catalogue in {} is empty.\n  {} fullbore data add FILE, or fullbore data synth\n",
+                listed.folder,
+                paint.cyan("help:")
+            );
+        }
+        format!(
+            "{} in {}\n\n{}",
+            plural(listed.entries.len() as u64, "set").replace("sets", "sets of bars"),
+            listed.folder,
+            entries_table(&listed.entries)
+        )
+    })?;
+    Ok(0)
+}
+
+/// Entries of the catalogue, one a line.
+pub(super) fn entries_table(entries: &[Entry]) -> String {
+    let rows: Vec<Vec<String>> = entries
+        .iter()
+        .map(|e| {
+            vec![
+                e.name.clone(),
+                e.timeframe.clone(),
+                count(e.symbols),
+                count(e.bars),
+                date(&e.first),
+                date(&e.last),
+                bytes(e.bytes),
+                e.origin.clone(),
+            ]
+        })
+        .collect();
+    table(&["name", "bar", ">symbols", ">bars", "first", "last", ">size", "from"], &rows, "  ")
+}

@@ -1,0 +1,100 @@
+//! Errors in words, in JSON, and as exit codes.
+
+use crate::out::{self, Paint};
+use files::{Error, Kind};
+use serde_json::{Value, json};
+use std::any::Any;
+use std::sync::Mutex;
+
+/// Why a verb did not end well.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Nobody reads standard output any more.
+    Closed,
+    /// To be shown.
+    Error(Box<Error>),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Error(Box::new(error))
+    }
+}
+
+/// Shows an error, once, and gives its exit code.
+pub(crate) fn report(error: &Error, as_json: bool, schema: &str) -> u8 {
+    let (kind, code) = match error.kind {
+        Kind::Usage => ("usage", 2),
+        Kind::Input => ("input", 3),
+        Kind::Machine => ("machine", 4),
+        Kind::State => ("state", 5),
+        Kind::Interrupted => ("interrupted", 130),
+    };
+    if as_json {
+        let file = error.file.as_ref().map(|f| f.display().to_string());
+        print(
+            schema,
+            json!({
+                "kind": kind, "message": error.message, "file": file, "line": error.line, "column": error.column, "remedy": error.remedy,
+            }),
+        );
+    } else {
+        let paint = Paint::stderr();
+        let text = printable(&error.to_string());
+        out::tell(&format!("{} {text}", paint.red("error:")));
+        let again = (error.kind == Kind::Interrupted).then(|| "run the same command again".to_string());
+        if let Some(remedy) = error.remedy.as_ref().or(again.as_ref()) {
+            out::tell(&format!("  {} {}", paint.cyan("help:"), printable(remedy)));
+        }
+    }
+    code
+}
+
+/// Shows a panic as what it is: our mistake.
+pub(crate) fn bug(payload: &(dyn Any + Send), as_json: bool, schema: &str) -> u8 {
+    let place = PLACE.lock().ok().and_then(|p| p.clone()).unwrap_or_else(|| "an unknown place".into());
+    let what = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+    let message =
+        format!("a bug in fullbore {}: {} (at {place})", env!("CARGO_PKG_VERSION"), what.unwrap_or("no message"));
+    let remedy = "please report this line and the command; your data are untouched";
+    if as_json {
+        let none = Value::Null;
+        print(
+            schema,
+            json!({"kind": "bug", "message": message, "file": none, "line": none, "column": none, "remedy": remedy}),
+        );
+    } else {
+        let paint = Paint::stderr();
+        out::tell(&format!("{} {}", paint.red("error:"), printable(&message)));
+        out::tell(&format!("  {} {remedy}", paint.cyan("help:")));
+    }
+    70
+}
+
+fn print(schema: &str, error: Value) {
+    // A reader that is gone cannot be told; the exit code still says it.
+    let _ = out::object(schema, false, &json!({ "error": error }));
+}
+
+/// Where the last panic was.
+static PLACE: Mutex<Option<String>> = Mutex::new(None);
+
+/// Panics are shown once, by [`bug`], as one line; `RUST_BACKTRACE` brings the long form back.
+pub(crate) fn quiet_panics() {
+    let long = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if let Ok(mut place) = PLACE.lock() {
+            *place = info.location().map(|l| format!("{}:{}", l.file(), l.line()));
+        }
+        if std::env::var_os("RUST_BACKTRACE").is_some_and(|v| v != "0") {
+            long(info);
+        }
+    }));
+}
+
+/// What a hostile file name or cell could do to a terminal is shown instead.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| if c.is_control() && c != '\n' { c.escape_default().collect() } else { vec![c] })
+        .collect()
+}

@@ -1,0 +1,32 @@
+//! `fullbore`: words in, wiring, exit code. The only place that prints.
+//!
+//! `args` is what was typed; `commands` has one file a verb; `out` is the one door to standard output; `fail` turns errors into
+//! words, JSON and exit codes; `progress` draws on standard error; `interrupt` hears Ctrl-C; `show` makes figures readable.
+//!
+//! Exit codes: 0 done; 1 the answer is no; 2 usage; 3 bad input; 4 machine; 5 run state; 70 our bug; 130 interrupted.
+
+mod args;
+mod commands;
+mod fail;
+mod interrupt;
+mod out;
+mod progress;
+mod show;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fail::quiet_panics();
+    interrupt::listen();
+    let typed: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let (json, schema) = args::glance(&typed);
+    let ended = catch_unwind(AssertUnwindSafe(|| commands::run(typed, json, schema)));
+    let code = match ended {
+        Ok(Ok(code)) => code,
+        Ok(Err(fail::Failure::Closed)) => 0,
+        Ok(Err(fail::Failure::Error(error))) => fail::report(&error, json, schema),
+        Err(payload) => fail::bug(payload.as_ref(), json, schema),
+    };
+    ExitCode::from(code)
+}

@@ -1,0 +1,130 @@
+//! How far the work is, on standard error: a bar on a terminal, a plain line every five seconds elsewhere.
+
+use crate::out::tell;
+use crate::show::{bytes, count, seconds};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jobs::Update;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// Work shorter than this shows no plain line.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Plain lines come no faster than this.
+const PACE: Duration = Duration::from_secs(5);
+
+/// Draws updates.
+pub(crate) struct Progress {
+    how: How,
+    phase: &'static str,
+    since: Instant,
+    last: Option<Instant>,
+}
+
+enum How {
+    Silent,
+    Bar(ProgressBar),
+    Lines,
+}
+
+impl Progress {
+    /// Nothing is drawn before the first update.
+    pub(crate) fn new(quiet: bool) -> Progress {
+        let how = if quiet {
+            How::Silent
+        } else if std::io::stderr().is_terminal() {
+            How::Bar(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(12)))
+        } else {
+            How::Lines
+        };
+        Progress { how, phase: "", since: Instant::now(), last: None }
+    }
+
+    /// Takes one update.
+    pub(crate) fn update(&mut self, update: Update) {
+        let fresh = self.phase != update.phase;
+        if fresh {
+            self.phase = update.phase;
+            self.since = Instant::now();
+            self.last = None;
+        }
+        match &self.how {
+            How::Silent => {}
+            How::Bar(bar) => draw(bar, update, fresh),
+            How::Lines => self.line(update),
+        }
+    }
+
+    /// Wipes the bar, so that what is said next has the line to itself.
+    pub(crate) fn clear(&self) {
+        if let How::Bar(bar) = &self.how {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn line(&mut self, update: Update) {
+        let spent = self.since.elapsed();
+        if spent < PATIENCE || self.last.is_some_and(|last| last.elapsed() < PACE) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        tell(&plain(update, spent));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn draw(bar: &ProgressBar, update: Update, fresh: bool) {
+    if fresh {
+        let template = match (update.total, update.unit) {
+            (0, _) => "{msg} {spinner} {elapsed}",
+            (_, "bytes") => "{msg} {bar:32} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+            _ => "{msg} {bar:32} {human_pos} of {human_len}, {per_sec}, {eta} left",
+        };
+        // The templates are ours; a wrong one falls back to the plain bar.
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style.progress_chars("━━─"));
+        bar.reset();
+        bar.set_message(update.phase);
+    }
+    if update.total > 0 {
+        bar.set_length(update.total);
+        bar.set_position(update.done);
+    }
+    bar.tick();
+}
+
+fn plain(update: Update, spent: Duration) -> String {
+    let amount = |n: u64| if update.unit == "bytes" { bytes(n) } else { format!("{} {}", count(n), update.unit) };
+    let spent = spent.as_secs_f64();
+    if update.total == 0 || update.done == 0 {
+        return format!("{}: {} so far", update.phase, seconds(spent));
+    }
+    let rate = update.done as f64 / spent;
+    let left = update.total.saturating_sub(update.done) as f64 / rate;
+    format!(
+        "{}: {:.0} %, {} of {}, {}/s, {} left",
+        update.phase,
+        100.0 * update.done as f64 / update.total as f64,
+        amount(update.done),
+        amount(update.total),
+        amount(rate as u64),
+        seconds(left)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_lines_say_how_far_and_how_long() {
+        let update = Update { phase: "reading", done: 500_000_000, total: 1_000_000_000, unit: "bytes" };
+        assert_eq!(plain(update, Duration::from_secs(5)), "reading: 50 %, 500 MB of 1 GB, 100 MB/s, 5.0 s left");
+        let update = Update { phase: "making", done: 0, total: 0, unit: "" };
+        assert_eq!(plain(update, Duration::from_secs(5)), "making: 5.0 s so far");
+    }
+}

@@ -1,0 +1,365 @@
+//! The binary as a user meets it: words, JSON, exit codes, closed pipes, Ctrl-C.
+//!
+//! Every run has a home of its own. Snapshots hold no time, rate or path: `scrub` takes them out.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A place to run in, with a home of its own.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).expect("written");
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fullbore"));
+        command.args(args).current_dir(self.path()).env("FULLBORE_HOME", self.path().join("home"));
+        command.env_remove("RUST_BACKTRACE").env_remove("NO_COLOR").stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the binary starts")
+    }
+
+    /// Runs with `--json` and gives the one object, and the exit code.
+    fn json(&self, args: &[&str]) -> (Value, i32) {
+        let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+        let output = self.run(&args);
+        let text = text(&output.stdout);
+        let value: Value = serde_json::from_str(&text)
+            .unwrap_or_else(|e| panic!("{args:?}: {e}\n{text}{}", self::text(&output.stderr)));
+        assert_eq!(text.lines().count(), 1, "exactly one object on one line");
+        assert!(value["schema"].is_string() && value["ok"].is_boolean());
+        (value, code(&output))
+    }
+
+    /// The object without what changes from run to run.
+    fn scrubbed(&self, args: &[&str], expected: i32) -> String {
+        let (mut value, code) = self.json(args);
+        assert_eq!(code, expected, "{value}");
+        scrub(&mut value, &self.path().display().to_string());
+        serde_json::to_string_pretty(&value).expect("it was JSON")
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("an exit code, not a signal")
+}
+
+/// Takes out times, rates, sizes that depend on a compressor, hashes, and the place.
+fn scrub(value: &mut Value, place: &str) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map.iter_mut() {
+                let changes = key.ends_with("_per_s")
+                    || key.ends_with("seconds")
+                    || ["hash", "memory_bytes", "threads"].contains(&key.as_str());
+                if changes || (key == "bytes" && value.is_number()) {
+                    *value = "[...]".into();
+                } else {
+                    scrub(value, place);
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|v| scrub(v, place)),
+        Value::String(text) => *text = text.replace(place, "[place]"),
+        _ => {}
+    }
+}
+
+/// Sixty trading days of one share, with a row twice and two rows swapped.
+fn sample() -> String {
+    let mut rows = Vec::new();
+    let (mut day, mut price) = (0, 100.0f64);
+    while rows.len() < 60 {
+        // 2024-01-01 was a Monday.
+        if day % 7 < 5 {
+            let (month, of_month) = [(1, 0), (2, 31), (3, 60)]
+                .into_iter()
+                .rev()
+                .find(|m| day >= m.1)
+                .map(|m| (m.0, day - m.1 + 1))
+                .unwrap_or((1, 1));
+            let open = price;
+            price += f64::from((day * 7) % 11) * 0.3 - 1.4;
+            let (high, low) = (open.max(price) + 0.5, open.min(price) - 0.5);
+            rows.push(format!(
+                "2024-{month:02}-{of_month:02},{open:.2},{high:.2},{low:.2},{price:.2},{}",
+                1000 + day * 13
+            ));
+        }
+        day += 1;
+    }
+    rows.insert(20, rows[20].clone());
+    rows.swap(30, 31);
+    format!("Date,Open,High,Low,Close,Volume\n{}\n", rows.join("\n"))
+}
+
+#[test]
+fn every_help() {
+    let place = Place::new();
+    for verb in
+        [&[][..], &["demo"], &["data"], &["data", "add"], &["data", "audit"], &["data", "synth"], &["data", "list"]]
+    {
+        let args: Vec<&str> = verb.iter().copied().chain(["--help"]).collect();
+        let output = place.run(&args);
+        assert_eq!(code(&output), 0);
+        let help = text(&output.stdout);
+        assert!(help.contains("Examples:") && help.lines().all(|l| l.chars().count() <= 100), "{help}");
+        insta::assert_snapshot!(
+            format!("help_{}", if verb.is_empty() { "fullbore".into() } else { verb.join("_") }),
+            help
+        );
+    }
+}
+
+#[test]
+fn json_of_audit() {
+    let place = Place::new();
+    place.write("AAPL.csv", &sample());
+    insta::assert_snapshot!(place.scrubbed(&["data", "audit", "AAPL.csv"], 0));
+}
+
+#[test]
+fn json_of_add_and_list() {
+    let place = Place::new();
+    place.write("AAPL.csv", &sample());
+    insta::assert_snapshot!("json_of_add_dry_run", place.scrubbed(&["data", "add", "AAPL.csv", "--dry-run"], 0));
+    assert!(!place.path().join("home").exists(), "a dry run makes nothing");
+    insta::assert_snapshot!("json_of_list_empty", place.scrubbed(&["data", "list"], 0));
+    insta::assert_snapshot!("json_of_add", place.scrubbed(&["data", "add", "AAPL.csv"], 0));
+    insta::assert_snapshot!("json_of_list", place.scrubbed(&["data", "list"], 0));
+    // By its name, from another folder; and not twice without a word.
+    let (audit, code) = place.json(&["data", "audit", "AAPL"]);
+    assert_eq!((audit["bars"].as_u64(), code), (Some(60), 0), "{audit}");
+    let (again, code) = place.json(&["data", "add", "AAPL.csv"]);
+    assert!(code == 2 || code == 5, "{again}");
+    assert_eq!(place.json(&["data", "add", "AAPL.csv", "--replace"]).1, 0);
+}
+
+#[test]
+fn json_of_synth() {
+    let place = Place::new();
+    insta::assert_snapshot!(place.scrubbed(
+        &["data", "synth", "--count", "3", "--bars", "100", "--plant", "--accuracy", ".7", "--name", "p"],
+        0
+    ));
+    assert_eq!(place.json(&["data", "audit", "p"]).0["bars"], 300);
+    assert_eq!(
+        place.json(&["data", "synth", "--count", "3", "--bars", "100", "--name", "p"]).1,
+        2,
+        "the name is taken"
+    );
+    // The same seed, the same bars; another seed, others.
+    let hash = |seed: &str, name: &str| {
+        let (made, code) = place
+            .json(&["data", "synth", "--count", "2", "--bars", "50", "--seed", seed, "--out", name, "--name", "same"]);
+        assert_eq!(code, 0, "{made}");
+        made["entries"][0]["hash"].clone()
+    };
+    assert_eq!(hash("5", "a"), hash("5", "b"));
+    assert_ne!(hash("5", "c"), hash("6", "d"));
+}
+
+#[test]
+fn json_of_demo_and_its_page() {
+    let place = Place::new();
+    insta::assert_snapshot!(place.scrubbed(&["demo", "--out", "d"], 0));
+    let page = std::fs::read_to_string(place.path().join("d/report.html")).expect("the page");
+    assert!(page.starts_with("<!doctype html>") && !page.contains("https://") && !page.contains("NaN"));
+}
+
+#[test]
+fn words_of_audit_are_for_people() {
+    let place = Place::new();
+    place.write("AAPL.csv", &sample());
+    let output = place.run(&["data", "audit", "AAPL.csv"]);
+    assert_eq!(code(&output), 0);
+    let words = text(&output.stdout);
+    assert!(words.lines().all(|l| l.chars().count() <= 100) && !words.contains('\u{1b}'), "{words}");
+    for part in ["Recognised", "Symbols", "Gaps", "Repairs", "Instruments as used", "Verdict:", "rows/s"] {
+        assert!(words.contains(part), "{part} is missing in\n{words}");
+    }
+}
+
+/// One case of failure: the words, the exit code, the kind, and words the message and remedy must hold.
+#[test]
+fn each_failure_has_its_code_and_its_object() {
+    let place = Place::new();
+    place.write("AAPL.csv", &sample());
+    place.write("bad.toml", "seed = 1\n[repair]\nordr = \"sort\"\n");
+    place.write("type.toml", "threads = \"many\"\n");
+    place.write("nonsense.csv", "this is\nno table\nof bars\n");
+    let cases: &[(&[&str], i32, &str, &[&str])] = &[
+        (&[], 2, "usage", &[]),
+        (&["data"], 2, "usage", &[]),
+        (&["dat"], 2, "usage", &["data"]),
+        (&["data", "audit"], 2, "usage", &["<DATA>"]),
+        (&["data", "audit", "AAPL.csv", "--frm", "2024"], 2, "usage", &["--frm", "--from"]),
+        (&["data", "audit", "AAPL.csv", "--from", "yesterday"], 2, "usage", &["--from", "yesterday"]),
+        (&["data", "audit", "AAPL.csv", "--from", "2024-02-01", "--to", "2024-01-01"], 2, "usage", &["--from"]),
+        (&["data", "audit", "AAPL.csv", "--label", "middle"], 2, "usage", &["--label", "start, end or auto"]),
+        (&["data", "audit", "AAPL.csv", "--memory", "lots"], 2, "usage", &["--memory lots", "8GiB"]),
+        (&["data", "audit", "AAPL.csv", "--threads", "0"], 2, "usage", &["--threads 0"]),
+        (&["data", "audit", "AAPL.csv", "--set", "repair.ordr=sort"], 2, "usage", &["repair.order"]),
+        (&["data", "audit", "AAPL.csv", "--settings", "bad.toml"], 2, "usage", &["repair.ordr", "repair.order"]),
+        (&["data", "audit", "AAPL.csv", "--settings", "type.toml"], 2, "usage", &["threads", "many"]),
+        (&["data", "audit", "AAPL.csv", "--settings", "none.toml"], 2, "usage", &["settings"]),
+        (&["data", "synth", "--accuracy", "0.7"], 2, "usage", &["--plant"]),
+        (&["data", "synth", "--bars", "10", "--years", "2"], 2, "usage", &["--years"]),
+        (&["data", "synth", "--name", "../x"], 2, "usage", &["--name"]),
+        (&["data", "audit", "NONE.csv"], 3, "input", &["data list"]),
+        (&["data", "audit", "nonsense.csv"], 3, "input", &[]),
+        (&["data", "audit", "AAPL.csv", "--set", "repair.duplicates=refuse"], 3, "input", &["repair.duplicates"]),
+        (&["data", "audit", "AAPL.csv", "--membership", "none.csv"], 3, "input", &[]),
+        (&["data", "synth", "--count", "100000", "--bars", "100000", "--memory", "64MiB"], 4, "machine", &["--memory"]),
+    ];
+    for (args, expected, kind, words) in cases {
+        let (value, code) = place.json(args);
+        assert_eq!(code, *expected, "{args:?} {value}");
+        assert_eq!(
+            (value["ok"].as_bool(), value["error"]["kind"].as_str()),
+            (Some(false), Some(*kind)),
+            "{args:?} {value}"
+        );
+        let fields: Vec<&String> = value["error"].as_object().expect("an object").keys().collect();
+        assert_eq!(fields, ["kind", "message", "file", "line", "column", "remedy"]);
+        let said = value["error"].to_string();
+        for word in *words {
+            assert!(said.contains(word), "{args:?}: {said} lacks {word}");
+        }
+        // The same in words: on standard error alone, with the same code.
+        let output = place.run(args);
+        assert_eq!(self::code(&output), *expected);
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");
+        assert!(!text(&output.stderr).contains("panicked"));
+    }
+    let (value, _) = place.json(&["data", "audit", "AAPL.csv", "--settings", "bad.toml"]);
+    assert_eq!((value["error"]["line"].as_u64(), value["error"]["column"].as_u64()), (Some(3), Some(1)));
+    assert!(
+        text(&place.run(&["data", "audit", "AAPL.csv", "--settings", "bad.toml"]).stderr)
+            .starts_with("error: bad.toml:3:1: ")
+    );
+}
+
+#[test]
+fn the_answer_no_is_code_one() {
+    let place = Place::new();
+    // A file of which a third cannot be true.
+    let absurd = |(i, line): (usize, &str)| if i % 3 == 1 { line.replacen(',', ",-", 1) } else { line.to_string() };
+    place.write("AAPL.csv", &sample().lines().enumerate().map(absurd).collect::<Vec<_>>().join("\n"));
+    let (value, code) = place.json(&["data", "audit", "AAPL.csv"]);
+    assert_eq!((value["ok"].as_bool(), value["verdict"].as_str(), code), (Some(true), Some("refuse"), 1), "{value}");
+    let (value, code) = place.json(&["data", "add", "AAPL.csv"]);
+    assert_eq!((value["entries"].as_array().map(Vec::len), code), (Some(0), 1), "{value}");
+    assert_eq!(place.json(&["data", "list"]).0["entries"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn help_and_version_are_answers_in_json_too() {
+    let place = Place::new();
+    let (value, code) = place.json(&["data", "audit", "--help"]);
+    assert_eq!((value["schema"].as_str(), code), (Some("help/1"), 0));
+    assert_eq!(place.json(&["--version"]).1, 0);
+}
+
+#[test]
+fn settings_files_and_flags_have_their_order() {
+    let place = Place::new();
+    place.write("s.toml", "seed = 3\n[synth]\ncount = 2\nbars = 30\n");
+    let seed = |more: &[&str]| {
+        let name = format!("n{}", more.concat().replace(['=', '-'], ""));
+        let args = [&["data", "synth", "--settings", "s.toml", "--name", &name], more].concat();
+        let (value, code) = place.json(&args);
+        assert_eq!(code, 0, "{value}");
+        assert_eq!(value["symbols"], 2);
+        value["seed"].clone()
+    };
+    assert_eq!(seed(&[]), 3);
+    assert_eq!(seed(&["--set", "seed=4"]), 4);
+    assert_eq!(seed(&["--set", "seed=4", "--seed", "5"]), 5);
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let place = Place::new();
+    place.write("AAPL.csv", &sample());
+    for args in
+        [&["--help"][..], &["data", "audit", "AAPL.csv"], &["data", "audit", "AAPL.csv", "--json"], &["data", "list"]]
+    {
+        let mut child =
+            place.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(code(&output), 0, "{args:?} {}", text(&output.stderr));
+        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_under_standard_output_is_the_machines_fault() {
+    let place = Place::new();
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let status =
+        place.command(&["data", "list"]).stdout(full).stderr(Stdio::null()).status().expect("the binary starts");
+    assert_eq!(status.code(), Some(4));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_long_work_and_leaves_nothing() {
+    let place = Place::new();
+    for json in [&[][..], &["--json"]] {
+        let args = [
+            &[
+                "data",
+                "synth",
+                "--kind",
+                "crypto",
+                "--timeframe",
+                "1m",
+                "--bars",
+                "600000",
+                "--count",
+                "60",
+                "--memory",
+                "8GiB",
+            ],
+            json,
+        ]
+        .concat();
+        let child =
+            place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        assert!(sent.success());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(code(&output), 130, "{}{}", text(&output.stdout), text(&output.stderr));
+        if json.is_empty() {
+            assert!(text(&output.stderr).starts_with("error: "), "{}", text(&output.stderr));
+        } else {
+            let value: Value = serde_json::from_str(&text(&output.stdout)).expect("one object");
+            assert_eq!(value["error"]["kind"], "interrupted");
+        }
+        let left: Vec<_> = std::fs::read_dir(place.path().join("home/data")).into_iter().flatten().flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}

@@ -1,0 +1,320 @@
+//! One piece of text to typed columns: the hot loop.
+
+use super::{Csv, CsvBlock, Kind, Unreadable};
+use crate::number::{self, Decimal, Number};
+use crate::{Column, Data, Error, Result, Table, time};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Parses pieces of one file.
+pub(crate) struct Parser<'a> {
+    csv: &'a Csv,
+    columns: Vec<Builder>, // one for each field, `Skip` included
+    needed: usize,         // fields a row must have
+    last_date: [u8; 10],   // stamps of one block mostly share their day
+    last_days: i64,
+}
+
+enum Builder {
+    Skip,
+    F64(Vec<f64>),
+    I64(Vec<i64>),
+    Names { codes: Vec<u32>, known: HashMap<Vec<u8>, u32>, names: Vec<String>, last: Option<(Vec<u8>, u32)> },
+}
+
+/// Why a row is left out.
+struct Wrong {
+    field: usize,
+    text: String,
+    wanted: Cow<'static, str>,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(csv: &'a Csv) -> Parser<'a> {
+        let needed = csv.kinds.iter().rposition(|k| !matches!(k, Kind::Skip | Kind::Extra)).map_or(0, |at| at + 1);
+        let columns = csv
+            .kinds
+            .iter()
+            .map(|kind| match kind {
+                Kind::Skip => Builder::Skip,
+                Kind::Number | Kind::Extra => Builder::F64(Vec::new()),
+                Kind::Time(_) | Kind::Clock | Kind::Epoch => Builder::I64(Vec::new()),
+                Kind::Names => Builder::Names { codes: Vec::new(), known: HashMap::new(), names: Vec::new(), last: None },
+            })
+            .collect();
+        Parser { csv, columns, needed, last_date: [0; 10], last_days: 0 }
+    }
+
+    /// Parses whole lines; the first stands on `first_line` of the file.
+    pub(crate) fn parse(mut self, text: &[u8], first_line: u64) -> Result<CsvBlock> {
+        let mut block = CsvBlock {
+            table: Table::default(),
+            bytes: text.len(),
+            unreadable: Vec::new(),
+            bad_extras: 0,
+            lines: vec![(0, first_line)],
+        };
+        let guess = text.len() / 48;
+        for column in &mut self.columns {
+            match column {
+                Builder::Skip => {}
+                Builder::F64(v) => v.reserve(guess),
+                Builder::I64(v) => v.reserve(guess),
+                Builder::Names { codes, .. } => codes.reserve(guess),
+            }
+        }
+        let mut rows = 0;
+        let mut line = first_line;
+        let mut at = 0;
+        while at < text.len() {
+            let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |n| at + n);
+            let row = text[at..end].strip_suffix(b"\r").unwrap_or(&text[at..end]);
+            if row.len() > self.csv.caps.line {
+                return Err(Error::input(format!("a line is longer than {} bytes", self.csv.caps.line))
+                    .at(self.csv.source.path())
+                    .line(line)
+                    .remedy("check that the file is complete and has line ends"));
+            }
+            let fine = if row.is_empty() {
+                false
+            } else {
+                match self.row(row, &mut block.bad_extras) {
+                    Ok(()) => true,
+                    Err(wrong) => {
+                        self.truncate(rows);
+                        block.unreadable.push(Unreadable {
+                            line,
+                            field: wrong.field as u64 + 1,
+                            text: wrong.text,
+                            wanted: wrong.wanted.into_owned(),
+                        });
+                        false
+                    }
+                }
+            };
+            line += 1;
+            if fine {
+                rows += 1;
+            } else {
+                block.lines.push((rows, line));
+            }
+            at = end + 1;
+        }
+        block.table = self.finish(rows);
+        Ok(block)
+    }
+
+    #[inline(always)]
+    fn row(&mut self, line: &[u8], bad_extras: &mut u64) -> Result<(), Wrong> {
+        let delimiter = self.csv.delimiter;
+        let point = self.csv.decimal == Decimal::Point;
+        let ends = |at: usize| at == line.len() || line[at] == delimiter;
+        let mut at = 0; // one past the end of the line means that the last field has been read
+        for (field, kind) in self.csv.kinds.iter().enumerate() {
+            if at > line.len() {
+                return self.short(line, field);
+            }
+            match (kind, &mut self.columns[field]) {
+                (Kind::Number | Kind::Extra, Builder::F64(values)) => {
+                    if point
+                        && let Some((value, end)) = number::scan(line, at)
+                        && ends(end)
+                    {
+                        values.push(value);
+                        at = end + 1;
+                        continue;
+                    }
+                    let (text, end) = cell(line, at, delimiter);
+                    values.push(match number::parse_number(&text, self.csv.decimal) {
+                        Number::Value(value) => value,
+                        Number::Missing => f64::NAN,
+                        Number::Bad if *kind == Kind::Extra => {
+                            *bad_extras += 1;
+                            f64::NAN
+                        }
+                        Number::Bad => return Err(Wrong::new(field, &text, "a number")),
+                    });
+                    at = end + 1;
+                }
+                (Kind::Time(column), Builder::I64(values)) => {
+                    if let Some(stamp) = line.get(at..at + 19).and_then(|s| <&[u8; 19]>::try_from(s).ok())
+                        && ends(at + 19)
+                        && column.order == time::Order::Ymd
+                        && !column.zoned
+                        && let Some(clock) = time::clock_fixed(stamp)
+                    {
+                        if stamp[..10] != self.last_date {
+                            let Some(days) = time::date_fixed(stamp) else {
+                                return Err(Wrong::new(field, stamp, "a time"));
+                            };
+                            self.last_date.copy_from_slice(&stamp[..10]);
+                            self.last_days = days;
+                        }
+                        values.push(self.last_days * 86_400_000_000_000 + clock);
+                        at += 20;
+                        continue;
+                    }
+                    let (text, end) = cell(line, at, delimiter);
+                    match time::parse(&text, column.order) {
+                        Some(stamp) if stamp.zoned == column.zoned => values.push(stamp.ns),
+                        Some(_) if column.zoned => return Err(Wrong::new(field, &text, "a time with a zone")),
+                        Some(_) => return Err(Wrong::new(field, &text, "a time without a zone")),
+                        None => return Err(Wrong::new(field, &text, "a time")),
+                    }
+                    at = end + 1;
+                }
+                (Kind::Epoch, Builder::I64(values)) => {
+                    let (text, end) = cell(line, at, delimiter);
+                    match whole(&text) {
+                        Some(value) => values.push(value),
+                        None => return Err(Wrong::new(field, &text, "a time in seconds, milliseconds, … since 1970")),
+                    }
+                    at = end + 1;
+                }
+                (Kind::Clock, Builder::I64(values)) => {
+                    let (text, end) = cell(line, at, delimiter);
+                    match time::parse_clock(&text) {
+                        Some(ns) => values.push(ns),
+                        None => return Err(Wrong::new(field, &text, "a time of day")),
+                    }
+                    at = end + 1;
+                }
+                (Kind::Names, Builder::Names { codes, known, names, last }) => {
+                    let (text, end) = cell(line, at, delimiter);
+                    let code = match last {
+                        Some((name, code)) if name[..] == text[..] => *code,
+                        _ => {
+                            let code = match known.get(&text[..]) {
+                                Some(code) => *code,
+                                None => {
+                                    let code = names.len() as u32;
+                                    names.push(String::from_utf8_lossy(&text).trim().to_string());
+                                    known.insert(text.to_vec(), code);
+                                    code
+                                }
+                            };
+                            *last = Some((text.to_vec(), code));
+                            code
+                        }
+                    };
+                    codes.push(code);
+                    at = end + 1;
+                }
+                (_, _) => at = cell(line, at, delimiter).1 + 1,
+            }
+        }
+        // One empty field behind the last comes from a delimiter at the line's end.
+        if at < line.len() {
+            let fields = self.csv.kinds.len();
+            return Err(Wrong {
+                field: fields,
+                text: shorten(&line[at..]),
+                wanted: Cow::Owned(format!("{fields} fields, not more")),
+            });
+        }
+        Ok(())
+    }
+
+    /// A row that ends early: fine if only extras are missing.
+    #[cold]
+    fn short(&mut self, line: &[u8], field: usize) -> Result<(), Wrong> {
+        if field < self.needed {
+            let wanted = Cow::Owned(format!("{} fields", self.csv.kinds.len()));
+            return Err(Wrong { field, text: shorten(line), wanted });
+        }
+        for column in &mut self.columns[field..] {
+            if let Builder::F64(values) = column {
+                values.push(f64::NAN);
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn truncate(&mut self, rows: usize) {
+        for column in &mut self.columns {
+            match column {
+                Builder::Skip => {}
+                Builder::F64(v) => v.truncate(rows),
+                Builder::I64(v) => v.truncate(rows),
+                Builder::Names { codes, .. } => codes.truncate(rows),
+            }
+        }
+    }
+
+    fn finish(self, rows: usize) -> Table {
+        let mut columns = Vec::new();
+        for (field, (builder, kind)) in self.columns.into_iter().zip(&self.csv.kinds).enumerate() {
+            let data = match (builder, kind) {
+                (Builder::Skip, _) => continue,
+                (Builder::F64(values), _) => Data::F64(values),
+                (Builder::I64(ns), Kind::Time(column)) => Data::Time { ns, utc: column.zoned },
+                (Builder::I64(ns), Kind::Clock) => Data::Clock(ns),
+                (Builder::I64(values), _) => Data::I64(values),
+                (Builder::Names { codes, names, .. }, _) => Data::Names { codes, names },
+            };
+            columns.push(Column { name: field.to_string(), data });
+        }
+        Table { columns, rows }
+    }
+}
+
+impl Wrong {
+    #[cold]
+    fn new(field: usize, text: &[u8], wanted: &'static str) -> Wrong {
+        Wrong { field, text: shorten(text), wanted: Cow::Borrowed(wanted) }
+    }
+}
+
+/// The field that begins at `at`, unquoted, and where it ends (at a delimiter or the line's end).
+pub(crate) fn cell(line: &[u8], at: usize, delimiter: u8) -> (Cow<'_, [u8]>, usize) {
+    let rest = &line[at..];
+    if rest.first() != Some(&b'"') {
+        let end = memchr::memchr(delimiter, rest).unwrap_or(rest.len());
+        return (Cow::Borrowed(&rest[..end]), at + end);
+    }
+    let mut i = 1;
+    let mut doubled = false;
+    while let Some(quote) = memchr::memchr(b'"', &rest[i..]) {
+        i += quote;
+        if rest.get(i + 1) == Some(&b'"') {
+            doubled = true;
+            i += 2;
+            continue;
+        }
+        let inner = &rest[1..i];
+        let end = i + 1 + memchr::memchr(delimiter, &rest[i + 1..]).unwrap_or(rest.len() - i - 1);
+        let text = if doubled { Cow::Owned(undouble(inner)) } else { Cow::Borrowed(inner) };
+        return (text, at + end);
+    }
+    // A quote that never closes: the rest of the line is the field.
+    (Cow::Borrowed(&rest[1..]), line.len())
+}
+
+fn undouble(inner: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(inner.len());
+    let mut quotes = 0usize;
+    for &byte in inner {
+        quotes = if byte == b'"' { quotes + 1 } else { 0 };
+        if quotes % 2 == 0 || byte != b'"' {
+            text.push(byte);
+        }
+    }
+    text
+}
+
+fn whole(text: &[u8]) -> Option<i64> {
+    let text = text.trim_ascii();
+    if let Ok(value) = std::str::from_utf8(text).ok()?.parse() {
+        return Some(value);
+    }
+    // `1.633e12` and `1633036800.0`
+    let value = number::parse_f64(text)?;
+    (value.abs() < 9e18 && value.fract() == 0.0).then_some(value as i64)
+}
+
+fn shorten(text: &[u8]) -> String {
+    let shown: String = String::from_utf8_lossy(&text[..text.len().min(160)]).chars().take(40).collect();
+    let shown: String = shown.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if shown.len() < text.len() { format!("{shown}…") } else { shown }
+}

@@ -1,0 +1,38 @@
+//! Columns and bytes, in and out.
+//!
+//! Everything that touches a file format lives here and nowhere else: CSV, JSON, NPZ, zip, gzip, feather, Parquet. A reader turns
+//! bytes into a [`Table`] of named, typed columns; it never knows what a bar is. Every reader has caps ([`Caps`]) that are checked
+//! against what a file *declares* before memory is taken, and none panics on hostile bytes: what cannot be read is an [`Error`]
+//! that names file, line, column and remedy.
+//!
+//! Outputs are written beside their place and renamed ([`replace`]); inputs are opened read-only.
+
+mod arrow;
+mod csv;
+mod error;
+mod feather;
+pub mod fuzz;
+mod json;
+mod npz;
+mod number;
+mod os;
+mod parquet;
+mod replace;
+mod scratch;
+mod source;
+mod table;
+pub mod time;
+mod zip;
+
+pub use csv::{Csv, CsvBlock, CsvHead, Kind as CsvKind, Unreadable};
+pub use error::{Error, Kind, Result};
+pub use feather::{read_feather, write_feather};
+pub use json::{Json, JsonShape, read_json};
+pub use npz::{Array, read_npy, read_npz};
+pub use number::{Decimal, Number, parse_f64, parse_number};
+pub use parquet::{ParquetWriter, parquet_columns, parquet_metadata, parquet_rows, read_parquet};
+pub use replace::{Replace, replace_bytes};
+pub use scratch::Scratch;
+pub use source::{Caps, Container, Source};
+pub use table::{Column, Data, MISSING_TIME, Table, Text};
+pub use zip::{Archive, Member};

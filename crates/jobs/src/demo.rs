@@ -1,0 +1,250 @@
+//! `demo`: a market made, written, read back, audited, damaged, audited again, and shown on one page.
+//!
+//! The audit is judged on damage that is known: a copy of eight symbols gets six kinds of it, row by row, and the page sets what was
+//! planted beside what was found.
+
+use crate::progress::{Sink, Update, check_stop, patiently, shared};
+use crate::synth::{Planted, planted};
+use crate::{Audited, Settings, page};
+use bars::audit::{SymbolAudit, Verdict};
+use bars::synth::{Made, Plant, Synth};
+use bars::{Bars, Timeframe};
+use files::{Error, Result};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Where the page goes.
+#[derive(Debug, Clone, Default)]
+pub struct Demo {
+    /// The folder; `None` is `runs/demo-DATE`.
+    pub out: Option<PathBuf>,
+}
+
+/// What the demo saw.
+#[derive(Debug, Clone, Serialize)]
+pub struct Demoed {
+    /// The page.
+    pub report: String,
+    /// The folder with the page and the data.
+    pub folder: String,
+    /// Of the synthetic market.
+    pub seed: u64,
+    /// Of the daily market.
+    pub symbols: u64,
+    /// Of all series made.
+    pub bars: u64,
+    /// Bars made a second, on all threads.
+    pub made_bars_per_s: f64,
+    /// Bars of the daily market written as Parquet a second.
+    pub written_bars_per_s: f64,
+    /// Rows of the daily market read back and audited a second.
+    pub read_rows_per_s: f64,
+    /// Bytes of Parquet read a second.
+    pub read_bytes_per_s: f64,
+    /// On the daily market as it was made.
+    pub verdict: Verdict,
+    /// On the damaged copy.
+    pub damaged_verdict: Verdict,
+    /// What was damaged, and what of it the audit found.
+    pub damage: Vec<Damage>,
+    /// The planted signal's figures.
+    pub planted: Planted,
+    /// From start to end.
+    pub seconds: f64,
+}
+
+/// One kind of damage.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Damage {
+    /// In words.
+    pub what: &'static str,
+    /// To this symbol.
+    pub symbol: String,
+    /// Rows or events damaged.
+    pub planted: u64,
+    /// Rows or events the audit counted.
+    pub found: u64,
+}
+
+/// Everything the page draws.
+pub(crate) struct Shown<'a> {
+    pub(crate) figures: &'a Demoed,
+    pub(crate) market: &'a [Bars],
+    pub(crate) signal: &'a Bars,
+    pub(crate) session: &'a Bars,
+    pub(crate) clean: &'a Audited,
+    pub(crate) damaged: &'a Audited,
+}
+
+/// Runs the demo.
+pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoed> {
+    let clock = Instant::now();
+    let folder = request.out.clone().unwrap_or_else(|| PathBuf::from(format!("runs/demo-{}", today())));
+    let data = folder.join("data");
+    std::fs::create_dir_all(&data).map_err(|e| Error::io(&data, "making the folder", &e))?;
+
+    let (made, signal, session, make_seconds) = make(settings, sink)?;
+    let all = made.market.len() + 2;
+    let bars: u64 = made.market.iter().chain(&signal.market).chain(&session.market).map(|b| b.len() as u64).sum();
+
+    sink(Update { phase: "writing", done: 0, total: all as u64, unit: "symbols" });
+    let origin = format!("demo, seed {}", settings.seed);
+    let timer = Instant::now();
+    let file = write(&made.market, &data, "market", &origin)?;
+    let write_seconds = timer.elapsed().as_secs_f64();
+    write(&signal.market, &data, "signal", &origin)?;
+    write(&session.market, &data, "session", &origin)?;
+
+    let options = settings.options()?;
+    let timer = Instant::now();
+    let (market, audit) = shared(sink, |progress| bars::read(&file, &options, progress))?;
+    let clean = Audited::new(file.display().to_string(), audit, timer.elapsed().as_secs_f64());
+
+    let spoiled = data.join("damaged.csv");
+    let mut damage = spoil(&made.market, &spoiled)?;
+    let timer = Instant::now();
+    let (_, audit) = shared(sink, |progress| bars::read(&spoiled, &options, progress))?;
+    let damaged = Audited::new(spoiled.display().to_string(), audit, timer.elapsed().as_secs_f64());
+    for d in &mut damage {
+        d.found = damaged.audit.symbols.iter().find(|s| s.symbol == d.symbol).map_or(0, |s| found(d.what, s));
+    }
+
+    let optimum = signal.truth.plant.as_ref().map(planted);
+    let report = folder.join("report.html");
+    let mut figures = Demoed {
+        report: report.display().to_string(),
+        folder: folder.display().to_string(),
+        seed: settings.seed,
+        symbols: made.market.len() as u64,
+        bars,
+        made_bars_per_s: bars as f64 / make_seconds.max(1e-9),
+        written_bars_per_s: made.market.iter().map(Bars::len).sum::<usize>() as f64 / write_seconds.max(1e-9),
+        read_rows_per_s: clean.rows_per_s,
+        read_bytes_per_s: clean.bytes_per_s,
+        verdict: clean.audit.verdict,
+        damaged_verdict: damaged.audit.verdict,
+        damage,
+        planted: optimum.unwrap_or_else(|| planted(&Plant::default().optimum())),
+        seconds: 0.0,
+    };
+    // What is drawn is what was read back, not what was made.
+    let shown = Shown {
+        figures: &figures,
+        market: &market.bars,
+        signal: &signal.market[0],
+        session: &session.market[0],
+        clean: &clean,
+        damaged: &damaged,
+    };
+    report::write(&report, &page::page(&shown))?;
+    figures.seconds = clock.elapsed().as_secs_f64();
+    Ok(figures)
+}
+
+/// The daily market, a planted signal, and 5-minute bars with sessions.
+fn make(settings: &Settings, sink: Sink<'_>) -> Result<(Made, Made, Made, f64)> {
+    let (seed, threads) = (settings.seed, settings.threads());
+    let market = Synth { seed, ..Synth::default() };
+    let signal = Synth { seed, symbols: 1, bars: 5000, plant: Some(Plant::default()), ..Synth::default() };
+    let session =
+        Synth { seed, symbols: 1, bars: 78 * 250, timeframe: Timeframe::M5, ragged: false, ..Synth::default() };
+    let clock = Instant::now();
+    let made = patiently("making", sink, move || (market.make(threads), signal.make(1), session.make(1)))?;
+    Ok((made.0, made.1, made.2, clock.elapsed().as_secs_f64()))
+}
+
+/// Writes one set as Parquet and gives its file.
+fn write(market: &[Bars], folder: &Path, name: &str, origin: &str) -> Result<PathBuf> {
+    check_stop()?;
+    bars::store::write(market, folder, name, true, origin)?;
+    bars::store::find(folder, name)?
+        .ok_or_else(|| Error::new(files::Kind::State, "what was written is not in the catalogue").at(folder))
+}
+
+const TWICE: &str = "rows written twice";
+const SWAPPED: &str = "neighbouring rows swapped";
+const SPLIT: &str = "unadjusted 10:1 split";
+const SPIKE: &str = "spike to 3 times the price";
+const HOLE: &str = "bars removed";
+const RANGE: &str = "high and low exchanged";
+const ZERO: &str = "close of zero";
+
+/// What the audit counted of that kind.
+fn found(what: &str, s: &SymbolAudit) -> u64 {
+    match what {
+        TWICE => s.duplicates,
+        SWAPPED => s.out_of_order,
+        SPLIT => s.suspected_splits.len() as u64,
+        SPIKE => s.spikes,
+        HOLE => s.missing_bars,
+        RANGE => s.range_violations,
+        _ => s.bad_prices,
+    }
+}
+
+/// Writes a copy of eight whole-lived symbols as one CSV file, seven of them damaged, and says how.
+fn spoil(market: &[Bars], path: &Path) -> Result<Vec<Damage>> {
+    let longest = market.iter().map(Bars::len).max().unwrap_or(0);
+    let mut text = String::from("date,symbol,open,high,low,close,volume\n");
+    let mut damage = Vec::new();
+    for (i, bars) in market.iter().filter(|b| b.len() == longest && longest > 400).take(8).enumerate() {
+        let mut rows: Vec<(usize, [f64; 4])> =
+            (0..bars.len()).map(|t| (t, [bars.open[t], bars.high[t], bars.low[t], bars.close[t]])).collect();
+        let hit = match i {
+            0 => {
+                for at in [700, 400, 100] {
+                    rows.insert(at, rows[at]);
+                }
+                Some((TWICE, 3))
+            }
+            1 => {
+                rows.swap(200, 201);
+                rows.swap(500, 501);
+                Some((SWAPPED, 2))
+            }
+            2 => {
+                let middle = rows.len() / 2;
+                rows[middle..].iter_mut().for_each(|r| r.1 = r.1.map(|p| p / 10.0));
+                Some((SPLIT, 1))
+            }
+            3 => {
+                rows[300].1 = rows[300].1.map(|p| p * 3.0);
+                Some((SPIKE, 1))
+            }
+            4 => {
+                rows.drain(350..370);
+                Some((HOLE, 20))
+            }
+            5 => {
+                for at in [50, 250] {
+                    rows[at].1.swap(1, 2);
+                }
+                Some((RANGE, 2))
+            }
+            6 => {
+                rows[150].1[3] = 0.0;
+                Some((ZERO, 1))
+            }
+            _ => None,
+        };
+        if let Some((what, planted)) = hit {
+            damage.push(Damage { what, symbol: bars.symbol.clone(), planted, found: 0 });
+        }
+        for (t, [o, h, l, c]) in rows {
+            let day = files::time::rfc3339(bars.start[t]);
+            let day = day.get(..10).unwrap_or(&day);
+            let volume = bars.volume.get(t).copied().unwrap_or(0.0);
+            let _ = writeln!(text, "{day},{},{o:.4},{h:.4},{l:.4},{c:.4},{volume:.0}", bars.symbol);
+        }
+    }
+    files::replace_bytes(path, text.as_bytes())?;
+    Ok(damage)
+}
+
+/// `2024-03-01`, in UTC.
+fn today() -> String {
+    let ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
+    files::time::rfc3339(ns).chars().take(10).collect()
+}

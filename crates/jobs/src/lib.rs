@@ -1,0 +1,30 @@
+//! A verb without its words: settings, folders, and one function a verb.
+//!
+//! Each verb is a plain request, the [`Settings`] it runs under, and a sink for [`Update`]s; it gives a result that serialises. Nothing
+//! here prints and nothing here knows a flag: the command line, a page or Python put words around it.
+
+mod add;
+mod audit;
+mod demo;
+mod home;
+mod list;
+mod memory;
+mod near;
+mod os;
+mod page;
+mod progress;
+mod settings;
+mod source;
+mod synth;
+
+pub use add::{Add, Added, add};
+pub use audit::{Audited, audit};
+pub use demo::{Damage, Demo, Demoed, demo};
+pub use home::{data_folder, home};
+pub use list::{List, Listed, list};
+pub use memory::{Memory, available};
+pub use near::nearest;
+pub use progress::{Update, stop_flag};
+pub use settings::{Key, Settings, SynthSettings};
+pub use source::{Select, find, instant};
+pub use synth::{Planted, Synth, Synthesised, synth};

@@ -1,0 +1,90 @@
+//! How far the work is, and how it is stopped.
+//!
+//! Updates go to a sink. Stopping is a flag of the process ([`stop_flag`]), because Ctrl-C is: the reader looks at it between blocks,
+//! a job between its phases, and what is half written is removed as after any other error.
+
+use files::{Error, Kind, Result};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How far the work is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Update {
+    /// What is being done: `reading`.
+    pub phase: &'static str,
+    /// How much of it.
+    pub done: u64,
+    /// Of how much; 0 where nobody knows.
+    pub total: u64,
+    /// In what: `bytes`, `rows`, `symbols`; may be empty.
+    pub unit: &'static str,
+}
+
+/// Where updates go.
+pub(crate) type Sink<'a> = &'a mut (dyn FnMut(Update) + Send);
+
+static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Set it, and every job of this process ends soon, with an error of kind `Interrupted`.
+pub fn stop_flag() -> Arc<AtomicBool> {
+    Arc::clone(&STOP)
+}
+
+/// An error if the user asked to stop.
+pub(crate) fn check_stop() -> Result<()> {
+    match STOP.load(Ordering::Relaxed) {
+        true => Err(Error::new(Kind::Interrupted, "stopped before it was done; nothing was changed")),
+        false => Ok(()),
+    }
+}
+
+/// Lends a sink to the reader, whose threads all report.
+pub(crate) fn shared<T>(sink: Sink<'_>, work: impl FnOnce(&(dyn Fn(bars::Progress) + Sync)) -> T) -> T {
+    let sink = Mutex::new(sink);
+    work(&|p: bars::Progress| {
+        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+        sink(Update { phase: p.phase, done: p.done, total: p.total, unit: p.unit });
+    })
+}
+
+/// Runs work that reports nothing, on a thread of its own, and tells the sink ten times a second that it goes on. When the user stops,
+/// the work is left to end by itself: it must hold nothing but memory.
+pub(crate) fn patiently<T: Send + 'static>(
+    phase: &'static str,
+    sink: Sink<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    let (done, outcome) = channel();
+    let worker = std::thread::spawn(move || {
+        // Nobody listens any more after a stop.
+        let _ = done.send(work());
+    });
+    loop {
+        check_stop()?;
+        sink(Update { phase, done: 0, total: 0, unit: "" });
+        match outcome.recv_timeout(Duration::from_millis(100)) {
+            Ok(value) => return Ok(value),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => match worker.join() {
+                Err(panic) => resume_unwind(panic),
+                Ok(()) => unreachable!("the worker sends before it ends"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn patient_work_ends_and_its_panic_is_passed_on() {
+        assert_eq!(patiently("adding", &mut |_| {}, || 1 + 1), Ok(2));
+        let out = catch_unwind(AssertUnwindSafe(|| patiently("failing", &mut |_| {}, || resume_unwind(Box::new(7u8)))));
+        assert!(out.is_err_and(|payload| payload.downcast_ref() == Some(&7u8)));
+    }
+}

@@ -1,0 +1,88 @@
+//! Checks and chores: `cargo xtask <verb>`.
+//!
+//! `test` is everything a change must pass, `soak` is for hours, `bench` is for figures, `rooms` keeps ARCHITECTURE.md in step with
+//! `rooms.toml`. What a verb needs beyond Rust (Python packages, cargo-fuzz, large inputs) it installs or makes itself, in the cache
+//! folder ([`cache`]), never in the working tree.
+//!
+//! Nothing here is part of the product, and nothing of the product is named here: this crate sees the rooms only through `cargo` and
+//! through the `fullbore` binary, as a user would.
+
+mod bench;
+mod cache;
+mod licences;
+mod process;
+mod rooms;
+mod soak;
+mod test;
+mod tidy;
+mod today;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// An error is a sentence that says what to do.
+type Result<T> = std::result::Result<T, String>;
+
+const HELP: &str = "\
+Checks and chores of Fullbore.
+
+  cargo xtask test [ROOM]                 everything a change must pass; with ROOM (bars, files, cli, ...) only that room's tests
+  cargo xtask rooms [--write]             compare rooms.toml, the Cargo.toml files and ARCHITECTURE.md; --write rewrites its tables
+  cargo xtask licences                    no GPL, LGPL or AGPL, and no crate without a known licence
+  cargo xtask tidy                        rules of the house that no lint holds
+  cargo xtask oracles                     only the Python oracles
+  cargo xtask bench [NAME]                figures into bench/RESULTS.md; NAME is csv, convert or synth
+  cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
+                                          N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
+  cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md
+
+Environment: FULLBORE_CACHE (else XDG_CACHE_HOME/fullbore, else ~/.cache/fullbore) holds the virtual environment, tools and inputs;
+CI=true turns every skip but \"no GPU\" into a failure.";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        [] | ["help" | "-h" | "--help"] => {
+            // `cargo xtask | head` may close the pipe early; that is no error.
+            let _ = writeln!(std::io::stdout(), "{HELP}");
+            Ok(true)
+        }
+        ["test"] => test::all(None),
+        ["test", room] if !room.starts_with('-') => test::all(Some(room)),
+        ["rooms"] => rooms::check().map(said),
+        ["rooms", "--write"] => rooms::write().map(said),
+        ["licences"] => licences::check().map(said),
+        ["tidy"] => tidy::check().map(said),
+        ["oracles"] => test::oracles_alone(),
+        ["bench"] => bench::run(None).map(|()| true),
+        ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),
+        ["soak", "fuzz", flags @ ..] => soak::fuzz(flags),
+        ["soak", "kill", flags @ ..] => soak::kill(flags),
+        other => {
+            eprintln!("`{}` is no chore here.\n\n{HELP}", other.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn said(line: String) -> bool {
+    println!("{line}");
+    true
+}
+
+/// The root of the working tree.
+fn root() -> PathBuf {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let here = PathBuf::from(here);
+    here.parent().map(PathBuf::from).unwrap_or(here)
+}
