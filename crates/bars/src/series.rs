@@ -191,8 +191,8 @@ impl Intake {
         self.held += part.rows.bytes();
         match lot.blocks.last_mut() {
             _ if part.rows.len() == 0 => {}
-            // Small parts are joined as they come; large blocks stay apart until the end.
-            Some(Block::Memory(rows)) if part.rows.len() < 8192 => rows.extend(&part.rows),
+            // Joined while they are still in the cache; growing a large vector moves pages, not bytes.
+            Some(Block::Memory(rows)) => rows.extend(&part.rows),
             _ => lot.blocks.push(Block::Memory(part.rows)),
         }
         if self.held as u64 > self.options.memory / 3 {

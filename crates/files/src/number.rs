@@ -53,8 +53,64 @@ pub fn parse_number(cell: &[u8], decimal: Decimal) -> Number {
 }
 
 /// The fast path: a number that begins at `at`; gives the value and where it ends. `None` means "not me", not "no number".
+///
+/// Digits are taken eight at a time where at most seven stand on either side of the point, which is nearly always.
 #[inline(always)]
 pub(crate) fn scan(bytes: &[u8], at: usize) -> Option<(f64, usize)> {
+    let negative = bytes.get(at) == Some(&b'-');
+    let whole_at = at + usize::from(negative);
+    if let Some((whole, n)) = digits8(bytes, whole_at)
+        && n < 8
+    {
+        let point = whole_at + n;
+        let next = *bytes.get(point)?;
+        let (value, end) = if next != b'.' {
+            if n == 0 {
+                return None;
+            }
+            (whole as i64 as f64, point)
+        } else if let Some((fraction, m)) = digits8(bytes, point + 1)
+            && m < 8
+            && n + m > 0
+        {
+            // At most 14 digits: the sum is exact, and so is the power of ten.
+            // (Signed, because that conversion is one instruction.)
+            ((whole * POW10_WHOLE[m] + fraction) as i64 as f64 / POW10[m], point + 1 + m)
+        } else {
+            return scan_any(bytes, at);
+        };
+        if matches!(bytes.get(end), Some(b'e' | b'E')) {
+            return None;
+        }
+        return Some((if negative { -value } else { value }, end));
+    }
+    scan_any(bytes, at)
+}
+
+const POW10_WHOLE: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// The digits among the next eight bytes, as a number, and how many they are; `None` where fewer than eight bytes are left.
+#[inline(always)]
+fn digits8(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let raw = u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
+    // A byte is a digit if its high half is 3, and still is after adding 6.
+    let high = 0xF0F0_F0F0_F0F0_F0F0u64;
+    let threes = 0x3030_3030_3030_3030u64;
+    let odd = ((raw & high) ^ threes) | ((raw.wrapping_add(0x0606_0606_0606_0606) & high) ^ threes);
+    let n = (odd.trailing_zeros() / 8) as usize;
+    if n == 0 {
+        return Some((0, 0));
+    }
+    // Leading zeros shift the digits to the end; then pairs, quadruples and the whole are joined by three products.
+    let v = (raw ^ threes) << (64 - 8 * n);
+    let v = (v & 0x0F0F_0F0F_0F0F_0F0F).wrapping_mul(2561) >> 8;
+    let v = (v & 0x00FF_00FF_00FF_00FF).wrapping_mul(6_553_601) >> 16;
+    let v = (v & 0x0000_FFFF_0000_FFFF).wrapping_mul(42_949_672_960_001) >> 32;
+    Some((v, n))
+}
+
+/// Any number of digits, one at a time.
+fn scan_any(bytes: &[u8], at: usize) -> Option<(f64, usize)> {
     let mut i = at;
     let negative = bytes.get(i) == Some(&b'-');
     i += usize::from(negative);

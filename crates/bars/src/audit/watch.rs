@@ -136,8 +136,11 @@ impl Watch {
     /// Sees the next bars.
     pub(crate) fn push(&mut self, rows: &Rows) {
         let [o, h, l, c, v] = &rows.values;
-        let mut day = i64::MIN;
+        let mut day_end = i64::MIN;
         let mut season = 0;
+        let mut slot = 0;
+        let slots = self.slots[0].len();
+        let splits = matches!(self.class, Class::Equity | Class::Index | Class::Future);
         for i in 0..rows.len() {
             let (start, open, high, low, close) = (rows.label[i], o[i], h[i], l[i], c[i]);
             self.low = self.low.min(low);
@@ -146,15 +149,21 @@ impl Watch {
                 self.with_volume += 1;
                 self.zero_volume += u64::from(v[i] == 0.0);
             }
-            let today = start.div_euclid(DAY);
-            if today != day {
-                day = today;
+            // Bars mostly follow one another within a day: then nothing has to be divided.
+            let next = self.prev.as_ref().is_some_and(|p| start == p.start + self.step) && i > 0;
+            if start >= day_end {
+                let day = start.div_euclid(DAY);
+                day_end = (day + 1) * DAY;
                 season = self.season.of(day);
                 if self.active.last() != Some(&(day as i32)) {
                     self.active.push(day as i32);
                 }
+                slot = self.slot(start);
+            } else if next && self.step >= MINUTE {
+                slot = if slot + 1 < slots { slot + 1 } else { 0 };
+            } else {
+                slot = self.slot(start);
             }
-            let slot = self.slot(start);
             self.slots[season][slot] += 1;
             match &self.prev {
                 None => {
@@ -176,7 +185,9 @@ impl Watch {
                     }
                     self.still(still);
                     self.spike(start, prev_start, [open, high, low, close], back, spike, before);
-                    self.jump(start, gap, [open, close], prev_close);
+                    if splits {
+                        self.jump(start, gap, [open, close], prev_close);
+                    }
                     let size = if self.scale > 0.0 { back.abs().min(10.0 * self.scale) } else { back.abs() };
                     let rate = if self.bars < 20 { 1.0 / self.bars.max(1) as f64 } else { 0.05 };
                     let scale = self.scale;
@@ -191,7 +202,13 @@ impl Watch {
             self.last = start;
             self.close_last = close;
         }
-        self.hash.update(bytes_of(c).as_slice());
+        let mut bytes = [0; 4096];
+        for part in c.chunks(512) {
+            for (place, value) in bytes.chunks_exact_mut(8).zip(part) {
+                place.copy_from_slice(&value.to_le_bytes());
+            }
+            self.hash.update(&bytes[..part.len() * 8]);
+        }
     }
 
     /// A fingerprint of all closes, to find one series under two names.
@@ -235,9 +252,12 @@ impl Watch {
             return;
         }
         let far = out.abs() > (15.0 * scale).max(0.01) && out * back < 0.0 && ((1.0 + out) * (1.0 + back) - 1.0).abs() < 0.3 * out.abs();
-        let wick = (high - open.max(close)).max(open.min(close) - low) / close;
-        let long = wick > (25.0 * self.scale).max(0.03);
-        for (found, size, at) in [(far, out.abs(), prev_start), (long, wick, start)] {
+        let wick = (high - open.max(close)).max(open.min(close) - low);
+        let long = wick > (25.0 * self.scale).max(0.03) * close;
+        if !far && !long {
+            return;
+        }
+        for (found, size, at) in [(far, out.abs(), prev_start), (long, wick / close, start)] {
             if found {
                 self.spikes += 1;
                 if self.worst_spike.is_none_or(|(worst, _)| size > worst) {
@@ -252,8 +272,7 @@ impl Watch {
         // A first bar may still open at the old level and close at the new one.
         let (ratio, level) = if (open / before - 1.0).abs() >= 0.28 { (open / before, open) } else { (close / before, close) };
         let between = self.step >= DAY || gap > self.step;
-        let splits = matches!(self.class, Class::Equity | Class::Index | Class::Future);
-        if !splits || !between || self.bars < 5 || (ratio - 1.0).abs() < 0.28 || (ratio - 1.0).abs() < 8.0 * self.scale {
+        if !between || self.bars < 5 || (ratio - 1.0).abs() < 0.28 || (ratio - 1.0).abs() < 8.0 * self.scale {
             return;
         }
         const RATIOS: [f64; 16] = [1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 15.0, 20.0, 25.0, 30.0, 50.0, 100.0];
@@ -427,10 +446,4 @@ impl Occupancy {
     fn usual(&self, season: usize, slot: usize) -> bool {
         self.usual[season][slot]
     }
-}
-
-fn bytes_of(values: &[f64]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(values.len() * 8);
-    values.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
-    bytes
 }

@@ -14,7 +14,7 @@ use crate::recognise::names::{FileName, Side, file_name};
 use crate::recognise::{Given, Layout, Prices, StampMarks, TimeAt};
 use crate::series::Intake;
 use crate::{Class, Market, Options, Timeframe, VolumeKind};
-use files::{Archive, Caps, Container, CsvHead, CsvKind, Data, Error, Kind, Result, Source, Table};
+use files::{Archive, Caps, Container, CsvBlock, CsvHead, CsvKind, Data, Error, Kind, Result, Source, Table};
 use lean::Lean;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -386,9 +386,17 @@ impl Reader<'_> {
         let mut unreadable = 0u64;
         let mut first = None;
         let mut bytes = 0;
-        csv.read(self.threads, &mut |mut block| {
+        // Zones, checks and the split by symbol run where the text was parsed; only the joining is left to one thread.
+        let to_parts = |mut block: CsvBlock| {
             let table = std::mem::take(&mut block.table);
-            rows += table.rows as u64 + block.unreadable.len() as u64;
+            let n = table.rows;
+            let line = |row: usize| Some(block.line(row));
+            let batch = Batch { path: source.path(), layout: &layout, place: &place, line: &line, options: self.options };
+            let parts = if n > 0 { batch.parts(table)? } else { Vec::new() };
+            Ok((n, parts, block))
+        };
+        csv.read(self.threads, &to_parts, &mut |(n, parts, block)| {
+            rows += n as u64 + block.unreadable.len() as u64;
             bytes += block.bytes as u64;
             if !block.unreadable.is_empty() || block.bad_extras > 0 {
                 unreadable += block.unreadable.len() as u64;
@@ -400,12 +408,8 @@ impl Reader<'_> {
                 }
                 emit(Event::Part(Part { symbol: None, rows: Default::default(), tally }))?;
             }
-            if table.rows > 0 {
-                let line = |row: usize| Some(block.line(row));
-                let batch = Batch { path: source.path(), layout: &layout, place: &place, line: &line, options: self.options };
-                for part in batch.parts(table)? {
-                    emit(Event::Part(part))?;
-                }
+            for part in parts {
+                emit(Event::Part(part))?;
             }
             emit(Event::Bytes(bytes))
         })?;

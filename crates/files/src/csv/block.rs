@@ -13,6 +13,7 @@ pub(crate) struct Parser<'a> {
     needed: usize,         // fields a row must have
     last_date: [u8; 10],   // stamps of one block mostly share their day
     last_days: i64,
+    point: bool, // numbers are written with a decimal point
 }
 
 enum Builder {
@@ -42,7 +43,7 @@ impl<'a> Parser<'a> {
                 Kind::Names => Builder::Names { codes: Vec::new(), known: HashMap::new(), names: Vec::new(), last: None },
             })
             .collect();
-        Parser { csv, columns, needed, last_date: [0; 10], last_days: 0 }
+        Parser { csv, columns, needed, last_date: [0; 10], last_days: 0, point: csv.decimal == Decimal::Point }
     }
 
     /// Parses whole lines; the first stands on `first_line` of the file.
@@ -67,6 +68,13 @@ impl<'a> Parser<'a> {
         let mut line = first_line;
         let mut at = 0;
         while at < text.len() {
+            if let Some(next) = self.plain_row(text, at) {
+                rows += 1;
+                line += 1;
+                at = next;
+                continue;
+            }
+            self.truncate(rows);
             let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |n| at + n);
             let row = text[at..end].strip_suffix(b"\r").unwrap_or(&text[at..end]);
             if row.len() > self.csv.caps.line {
@@ -78,7 +86,7 @@ impl<'a> Parser<'a> {
             let fine = if row.is_empty() {
                 false
             } else {
-                match self.row(row, &mut block.bad_extras) {
+                match self.row(text, at, at + row.len(), &mut block.bad_extras) {
                     Ok(()) => true,
                     Err(wrong) => {
                         self.truncate(rows);
@@ -104,20 +112,64 @@ impl<'a> Parser<'a> {
         Ok(block)
     }
 
+    /// A row of plain numbers and stamps, read without looking for its end first; where the next one begins. `None` if anything
+    /// is unusual: the columns are then longer than the rows, and [`Parser::row`] has to read the row again.
     #[inline(always)]
-    fn row(&mut self, line: &[u8], bad_extras: &mut u64) -> Result<(), Wrong> {
+    fn plain_row(&mut self, text: &[u8], from: usize) -> Option<usize> {
         let delimiter = self.csv.delimiter;
-        let point = self.csv.decimal == Decimal::Point;
-        let ends = |at: usize| at == line.len() || line[at] == delimiter;
-        let mut at = 0; // one past the end of the line means that the last field has been read
+        let last = self.csv.kinds.len().checked_sub(1)?;
+        let mut at = from;
+        for (field, kind) in self.csv.kinds.iter().enumerate() {
+            let end = match (kind, &mut self.columns[field]) {
+                (Kind::Number | Kind::Extra, Builder::F64(values)) if self.point => {
+                    let (value, end) = number::scan(text, at)?;
+                    values.push(value);
+                    end
+                }
+                (Kind::Time(column), Builder::I64(values)) if column.order == time::Order::Ymd && !column.zoned => {
+                    let stamp = <&[u8; 19]>::try_from(text.get(at..at + 19)?).ok()?;
+                    let clock = time::clock_fixed(stamp)?;
+                    if stamp[..10] != self.last_date {
+                        self.last_days = time::date_fixed(stamp)?;
+                        self.last_date.copy_from_slice(&stamp[..10]);
+                    }
+                    values.push(self.last_days * 86_400_000_000_000 + clock);
+                    at + 19
+                }
+                _ => return None,
+            };
+            let next = *text.get(end)?;
+            if field == last {
+                return match next {
+                    b'\n' => Some(end + 1),
+                    b'\r' if text.get(end + 1) == Some(&b'\n') => Some(end + 2),
+                    _ => None,
+                };
+            }
+            if next != delimiter {
+                return None;
+            }
+            at = end + 1;
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn row(&mut self, text: &[u8], from: usize, to: usize, bad_extras: &mut u64) -> Result<(), Wrong> {
+        let delimiter = self.csv.delimiter;
+        let point = self.point;
+        // Fast paths look beyond the line's end (at a line end, which is no digit); what they give must end where a field does.
+        let ends = |at: usize| at == to || (at < to && text[at] == delimiter);
+        let line = &text[..to];
+        let mut at = from; // one past the end of the line means that the last field has been read
         for (field, kind) in self.csv.kinds.iter().enumerate() {
             if at > line.len() {
-                return self.short(line, field);
+                return self.short(&line[from..], field);
             }
             match (kind, &mut self.columns[field]) {
                 (Kind::Number | Kind::Extra, Builder::F64(values)) => {
                     if point
-                        && let Some((value, end)) = number::scan(line, at)
+                        && let Some((value, end)) = number::scan(text, at)
                         && ends(end)
                     {
                         values.push(value);
@@ -230,7 +282,6 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    #[cold]
     fn truncate(&mut self, rows: usize) {
         for column in &mut self.columns {
             match column {

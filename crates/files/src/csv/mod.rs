@@ -98,15 +98,23 @@ impl CsvBlock {
 }
 
 impl Csv {
-    /// Parses the file on that many threads and hands over its blocks in order; an error of `each` ends it.
-    pub fn read(&self, threads: usize, each: &mut dyn FnMut(CsvBlock) -> Result<()>) -> Result<()> {
+    /// Parses the file on that many threads, puts each block through `map` there, and hands the results over in file order; an
+    /// error of `each` ends it.
+    pub fn read<T: Send>(
+        &self,
+        threads: usize,
+        map: &(dyn Fn(CsvBlock) -> Result<T> + Sync),
+        each: &mut dyn FnMut(T) -> Result<()>,
+    ) -> Result<()> {
         let mut cutter = Cutter::new(self)?;
+        let parse = |piece: &Piece| map(Parser::new(self).parse(&piece.text, piece.first_line)?);
         if threads <= 1 {
             while let Some(piece) = cutter.next()? {
-                each(Parser::new(self).parse(&piece.text, piece.first_line)?)?;
+                each(parse(&piece)?)?;
             }
             return Ok(());
         }
+        let parse = &parse;
         let ahead = threads as u64 * 3;
         let gate = Gate { state: Mutex::new(GateState { delivered: 0, stop: false }), moved: Condvar::new() };
         let cutter = Mutex::new(cutter);
@@ -126,7 +134,7 @@ impl Csv {
                             cutter.next()
                         };
                         let (index, parsed) = match piece {
-                            Ok(Some(piece)) => (piece.index, Parser::new(self).parse(&piece.text, piece.first_line)),
+                            Ok(Some(piece)) => (piece.index, parse(&piece)),
                             Ok(None) => return,
                             Err(error) => (u64::MAX, Err(error)),
                         };
@@ -146,12 +154,12 @@ impl Csv {
 }
 
 /// Hands blocks over in file order; the error that comes first in the file is the one reported.
-fn deliver(
-    receive: &mpsc::Receiver<(u64, Result<CsvBlock>)>,
+fn deliver<T>(
+    receive: &mpsc::Receiver<(u64, Result<T>)>,
     gate: &Gate,
-    each: &mut dyn FnMut(CsvBlock) -> Result<()>,
+    each: &mut dyn FnMut(T) -> Result<()>,
 ) -> Result<()> {
-    let mut early: BTreeMap<u64, Result<CsvBlock>> = BTreeMap::new();
+    let mut early: BTreeMap<u64, Result<T>> = BTreeMap::new();
     let mut next = 0;
     for (index, parsed) in receive {
         early.insert(index, parsed);
@@ -276,7 +284,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let kinds = head.times.iter().map(guessed).collect();
         let mut rows = 0;
         let csv = head.csv(source.clone(), kinds, caps.clone());
-        let _ = csv.read(1, &mut |block| {
+        let _ = csv.read(1, &Ok, &mut |block| {
             rows += block.table.rows;
             let _ = block.line(0);
             Ok(())
