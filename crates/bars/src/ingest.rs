@@ -193,7 +193,9 @@ fn labels_counting<'a>(at: TimeAt, get: &dyn Fn(usize) -> Option<&'a Data>, unit
             let ms = |x: i64| if (0..=86_400_000).contains(&x) { day + x * 1_000_000 } else { MISSING_TIME };
             let ns = match get(at) {
                 Some(Data::I64(v)) => v.iter().map(|x| ms(*x)).collect(),
-                Some(Data::F64(v)) => v.iter().map(|x| if x.is_finite() { ms(*x as i64) } else { MISSING_TIME }).collect(),
+                Some(Data::F64(v)) => {
+                    v.iter().map(|x| if x.is_finite() { ms(*x as i64) } else { MISSING_TIME }).collect()
+                }
                 _ => Vec::new(),
             };
             (ns, false)
@@ -244,8 +246,11 @@ impl Batch<'_> {
     pub(crate) fn parts(&self, mut table: Table) -> Result<Vec<Part>> {
         let layout = self.layout;
         let mut tally = Tally { rows: table.rows as u64, ..Tally::default() };
-        let (mut label, stated) =
-            labels_counting(layout.time, &|at| Some(&table.columns.get(self.place.get(at).copied()??)?.data), &mut tally.units);
+        let (mut label, stated) = labels_counting(
+            layout.time,
+            &|at| Some(&table.columns.get(self.place.get(at).copied()??)?.data),
+            &mut tally.units,
+        );
         if label.len() != table.rows {
             return Err(Error::input("a column changed its type within the file").at(self.path));
         }
@@ -266,7 +271,9 @@ impl Batch<'_> {
         let codes = match layout.symbol.and_then(|at| self.take(&mut table, at)) {
             Some(Data::Names { codes, names }) => Some((codes, names)),
             Some(Data::Text(text)) => Some(encode(text.iter())),
-            Some(Data::I64(v)) => Some(encode(v.iter().map(|x| x.to_string()).collect::<Vec<_>>().iter().map(String::as_str))),
+            Some(Data::I64(v)) => {
+                Some(encode(v.iter().map(|x| x.to_string()).collect::<Vec<_>>().iter().map(String::as_str)))
+            }
             _ => None,
         };
         let extras: Vec<Vec<f64>> = layout.extras.iter().map(|(at, _)| self.numbers(&mut table, *at)).collect();
@@ -342,7 +349,12 @@ impl Batch<'_> {
         let fine = |i: usize| {
             let (o, h, l, c) = (o[i], h[i], l[i], c[i]);
             // `max` and `min` pass over NaN, hence the look at the sum.
-            l > 0.0 && h < ABSURD && h >= o.max(c) && l <= o.min(c) && !(o + c).is_nan() && rows.label[i] != MISSING_TIME
+            l > 0.0
+                && h < ABSURD
+                && h >= o.max(c)
+                && l <= o.min(c)
+                && !(o + c).is_nan()
+                && rows.label[i] != MISSING_TIME
         };
         let clean = (0..n).fold(true, |all, i| all & fine(i));
         let named = codes.is_none_or(|(codes, _)| codes.iter().all(|code| *code != u32::MAX));

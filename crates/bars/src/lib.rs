@@ -25,7 +25,9 @@ mod timeframe;
 mod universe;
 
 pub use bars::{Bars, Market};
-pub use instrument::{Class, Clock, Costs, Days, Hints, Instrument, InstrumentPatch, PATCH_KEYS, Rollover, Session, VolumeKind};
+pub use instrument::{
+    Class, Clock, Costs, Days, Hints, Instrument, InstrumentPatch, PATCH_KEYS, Rollover, Session, VolumeKind,
+};
 pub use options::{Bad, Duplicates, Label, Options, Order, Refused, Repairs, Splits};
 pub use scan::{Progress, read, read_bytes};
 pub use timeframe::Timeframe;

@@ -54,7 +54,11 @@ pub(crate) struct Lot {
 enum Block {
     Memory(Rows),
     /// Sorted, as 8-byte little-endian columns: label, end, five values, extras.
-    Disk { at: u64, rows: usize, extras: usize },
+    Disk {
+        at: u64,
+        rows: usize,
+        extras: usize,
+    },
 }
 
 /// In which order stamps come, and how far apart.
@@ -130,7 +134,9 @@ impl Flow {
     fn timeframe(&self) -> Option<Timeframe> {
         // Weighted by how often each step occurs; capped so that a long file costs no more.
         let most = self.steps.values().max().copied().unwrap_or(0).max(1);
-        mode_step(self.steps.iter().flat_map(|(step, n)| std::iter::repeat_n(*step, ((n * 1000).div_ceil(most)) as usize)))
+        mode_step(
+            self.steps.iter().flat_map(|(step, n)| std::iter::repeat_n(*step, ((n * 1000).div_ceil(most)) as usize)),
+        )
     }
 }
 
@@ -181,7 +187,14 @@ impl Intake {
         }
         let lots = &mut self.lots;
         let at = *self.index.entry((file, symbol)).or_insert_with_key(|(_, symbol)| {
-            lots.push(Lot { file, symbol: symbol.clone(), blocks: Vec::new(), tally: Tally::default(), flow: Flow::default(), rows: 0 });
+            lots.push(Lot {
+                file,
+                symbol: symbol.clone(),
+                blocks: Vec::new(),
+                tally: Tally::default(),
+                flow: Flow::default(),
+                rows: 0,
+            });
             lots.len() - 1
         });
         let lot = &mut lots[at];
@@ -205,8 +218,11 @@ impl Intake {
     fn spill(&mut self) -> Result<()> {
         let Some(folder) = &self.scratch_folder else {
             // What `read` holds is joined once more, so a third is the most that is safe.
-            return Err(Error::new(Kind::Machine, format!("the data outgrow the {} MiB that may be used", self.options.memory >> 20))
-                .remedy("raise --memory, choose fewer --symbols, or run `fullbore data add`, which streams"));
+            return Err(Error::new(
+                Kind::Machine,
+                format!("the data outgrow the {} MiB that may be used", self.options.memory >> 20),
+            )
+            .remedy("raise --memory, choose fewer --symbols, or run `fullbore data add`, which streams"));
         };
         let scratch = match &mut self.scratch {
             Some(scratch) => scratch,
@@ -236,8 +252,11 @@ impl Intake {
     fn series(&mut self) -> Result<Vec<Series>> {
         if self.lots.is_empty() && !self.passed_over.is_empty() {
             let there = self.passed_over.join(", ");
-            return Err(Error::new(Kind::Usage, format!("none of the symbols {} is in the data", self.options.symbols.join(", ")))
-                .remedy(format!("there are {there}{}", if self.passed_over.len() == 12 { ", …" } else { "" })));
+            return Err(Error::new(
+                Kind::Usage,
+                format!("none of the symbols {} is in the data", self.options.symbols.join(", ")),
+            )
+            .remedy(format!("there are {there}{}", if self.passed_over.len() == 12 { ", …" } else { "" })));
         }
         let mut by_key: BTreeMap<(String, Timeframe), Vec<Lot>> = BTreeMap::new();
         let mut odd = Vec::new();
@@ -310,7 +329,11 @@ pub(crate) struct Seen {
 }
 
 /// Collects all series into memory.
-pub(crate) fn to_market(mut intake: Intake, options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> Result<(Market, Audit)> {
+pub(crate) fn to_market(
+    mut intake: Intake,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(Market, Audit)> {
     let series = intake.series()?;
     let total: u64 = series.iter().flat_map(|s| &s.lots).map(|l| l.rows as u64).sum();
     let done = std::sync::atomic::AtomicU64::new(0);
@@ -499,14 +522,21 @@ impl Series {
             seen.tally.add(lot.tally.clone());
             let (n, at) = lot.flow.out_of_order();
             seen.out_of_order += n;
-            let file = Path::new(&metas[lot.file].note.file).file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+            let file = Path::new(&metas[lot.file].note.file)
+                .file_name()
+                .map(|n| n.to_string_lossy().into_owned())
+                .unwrap_or_default();
             let shown = at.filter(|_| n > 0).map(|at| format!("{file}: {} comes out of turn", rfc3339(at)));
             seen.order_example = seen.order_example.take().or(shown);
         }
         if seen.out_of_order > 0 && options.repairs.order == Order::Refuse {
-            return Err(Error::input(format!("{} rows are out of order ({})", seen.out_of_order, seen.order_example.unwrap_or_default()))
-                .at(Path::new(&first.note.file))
-                .remedy("sort the file by time, or set repair.order = \"sort\""));
+            return Err(Error::input(format!(
+                "{} rows are out of order ({})",
+                seen.out_of_order,
+                seen.order_example.unwrap_or_default()
+            ))
+            .at(Path::new(&first.note.file))
+            .remedy("sort the file by time, or set repair.order = \"sort\""));
         }
         let stamp = first.stamp;
         let (symbol, timeframe) = (self.symbol.clone(), self.timeframe);
@@ -535,7 +565,14 @@ impl Series {
 fn instrument(symbol: &str, lots: &[Lot], metas: &[Meta], options: &Options) -> Result<Instrument> {
     let meta = &metas[lots[0].file];
     let mut words = meta.words.clone();
-    words.extend(Path::new(&meta.note.file).components().rev().skip(1).take(5).map(|c| c.as_os_str().to_string_lossy().to_lowercase()));
+    words.extend(
+        Path::new(&meta.note.file)
+            .components()
+            .rev()
+            .skip(1)
+            .take(5)
+            .map(|c| c.as_os_str().to_string_lossy().to_lowercase()),
+    );
     let hints = Hints { class: meta.class, volume: meta.volume, words };
     let name = symbol.trim_end_matches(":quote");
     let (mut instrument, _) = Instrument::guess(name, &hints);
@@ -585,7 +622,9 @@ impl Clean<'_> {
                 } else {
                     self.seen.conflicts += 1;
                     let (a, b) = (rows.values[3][before], rows.values[3][i]);
-                    self.seen.conflict_example.get_or_insert_with(|| format!("{} has {at} with close {a} and with {b}", self.seen.symbol));
+                    self.seen
+                        .conflict_example
+                        .get_or_insert_with(|| format!("{} has {at} with close {a} and with {b}", self.seen.symbol));
                 }
                 match self.options.repairs.duplicates {
                     Duplicates::First => {}
@@ -612,15 +651,21 @@ impl Clean<'_> {
     }
 
     /// Stamps become start and end; the range is cut; factors are applied; the audit sees the result.
-    fn finish(&mut self, mut rows: Rows, stamp: StampMarks, timeframe: Timeframe, symbol: &str, spans: Option<&[(i64, i64)]>) -> Option<Rows> {
+    fn finish(
+        &mut self,
+        mut rows: Rows,
+        stamp: StampMarks,
+        timeframe: Timeframe,
+        symbol: &str,
+        spans: Option<&[(i64, i64)]>,
+    ) -> Option<Rows> {
         let given = std::mem::take(&mut rows.end);
         let mut end = Vec::with_capacity(rows.len());
         for (i, label) in rows.label.iter_mut().enumerate() {
             let stated = given.get(i).copied().filter(|e| *e != MISSING_TIME && *e > *label);
             let (start, stop) = span(*label, stamp, timeframe);
             *label = start;
-            // Venues write the last millisecond of a bar as its end.
-            end.push(stated.map_or(stop, |e| if (e + 1_000_000) % 1_000_000_000 == 0 { e + 1_000_000 } else { e }));
+            end.push(stated.map_or(stop, border));
         }
         rows.end = end;
         if self.options.from.is_some() || self.options.to.is_some() {
@@ -639,7 +684,8 @@ impl Clean<'_> {
             factors.apply(symbol, &rows.label, [o, h, l, c], v);
         }
         if let Some(spans) = spans {
-            let outside = rows.label.iter().filter(|t| !spans.iter().any(|(from, to)| (*from..*to).contains(*t))).count();
+            let outside =
+                rows.label.iter().filter(|t| !spans.iter().any(|(from, to)| (*from..*to).contains(*t))).count();
             *self.seen.outside.get_or_insert(0) += outside as u64;
         }
         self.seen.last_end = rows.end.last().copied().unwrap_or(0);
@@ -668,6 +714,12 @@ impl Rows {
             mine.extend_from_slice(&theirs[from..to]);
         }
     }
+}
+
+/// Venues write the last millisecond (or microsecond) of a bar as its end; the bar is over one such unit later.
+fn border(end: i64) -> i64 {
+    let unit = [1_000_000, 1_000, 1].into_iter().find(|unit| (end + unit) % 1_000_000_000 == 0);
+    end + unit.unwrap_or(0)
 }
 
 /// Start and end of the bar a stamp marks.
@@ -740,9 +792,13 @@ fn ordered(
                     Some(held) => held.extend(&rows),
                     None => rest = Some(rows),
                 },
-                Block::Disk { at, rows, extras: n } => {
-                    cursors.push(Cursor { from: Some((at, rows, n)), next: 0, window: Rows::default(), row: 0, names: mine.clone() })
-                }
+                Block::Disk { at, rows, extras: n } => cursors.push(Cursor {
+                    from: Some((at, rows, n)),
+                    next: 0,
+                    window: Rows::default(),
+                    row: 0,
+                    names: mine.clone(),
+                }),
             }
         }
         if let Some(rows) = rest {
@@ -779,7 +835,12 @@ impl Cursor {
     }
 }
 
-fn merge(mut cursors: Vec<Cursor>, extras: &[String], scratch: &mut Scratch, each: &mut dyn FnMut(Rows, bool) -> Result<()>) -> Result<()> {
+fn merge(
+    mut cursors: Vec<Cursor>,
+    extras: &[String],
+    scratch: &mut Scratch,
+    each: &mut dyn FnMut(Rows, bool) -> Result<()>,
+) -> Result<()> {
     // Equal stamps come in the order of their blocks, which is the order of the files.
     let mut heap = BinaryHeap::new();
     for (i, cursor) in cursors.iter_mut().enumerate() {

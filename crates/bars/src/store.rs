@@ -123,12 +123,22 @@ pub fn write(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: 
 
 /// Rewrites files that are not in the catalogue yet, without the symbols that the audit refused. What is refused is known only
 /// when all rows have gone by, and it is rare: a second pass is cheaper than holding every symbol back.
-fn without_refused(folder: &Path, name: &str, entries: Vec<Entry>, audit: &Audit, origin: &str, verdict: &str) -> Result<Vec<Entry>> {
+fn without_refused(
+    folder: &Path,
+    name: &str,
+    entries: Vec<Entry>,
+    audit: &Audit,
+    origin: &str,
+    verdict: &str,
+) -> Result<Vec<Entry>> {
     let mut store = Store { folder, name, files: BTreeMap::new() };
     for entry in &entries {
         let timeframe: Timeframe = entry.timeframe.parse().unwrap_or(Timeframe::D1);
         let refused = |symbol: &str| {
-            audit.symbols.iter().any(|s| s.symbol == symbol && s.timeframe == entry.timeframe && s.verdict == Verdict::Refuse)
+            audit
+                .symbols
+                .iter()
+                .any(|s| s.symbol == symbol && s.timeframe == entry.timeframe && s.verdict == Verdict::Refuse)
         };
         let source = Source::open(&folder.join(&entry.file))?;
         files::read_parquet(&source, &Caps::default(), None, &mut |mut table| {
@@ -139,8 +149,11 @@ fn without_refused(folder: &Path, name: &str, entries: Vec<Entry>, audit: &Audit
             });
             let values: [Vec<f64>; 5] = std::array::from_fn(|_| numbers.next().unwrap_or_default());
             let rest: Vec<Vec<f64>> = numbers.collect();
-            let [Column { data: symbols, .. }, Column { data: Data::Time { ns: label, .. }, .. }, Column { data: Data::Time { ns: end, .. }, .. }] =
-                &mut table.columns[..]
+            let [
+                Column { data: symbols, .. },
+                Column { data: Data::Time { ns: label, .. }, .. },
+                Column { data: Data::Time { ns: end, .. }, .. },
+            ] = &mut table.columns[..]
             else {
                 return Err(Error::new(Kind::State, "a file just written reads back otherwise").at(source.path()));
             };
@@ -151,7 +164,10 @@ fn without_refused(folder: &Path, name: &str, entries: Vec<Entry>, audit: &Audit
                 let to = (from..rows.len()).find(|at| symbols.text(*at) != Some(symbol)).unwrap_or(rows.len());
                 if !refused(symbol) {
                     let picked: Vec<u32> = (from as u32..to as u32).collect();
-                    store.push(&Head { symbol, timeframe, timeframes: entries.len(), extras: &extras }, rows.pick(&picked))?;
+                    store.push(
+                        &Head { symbol, timeframe, timeframes: entries.len(), extras: &extras },
+                        rows.pick(&picked),
+                    )?;
                 }
                 from = to;
             }
@@ -180,7 +196,8 @@ pub fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
         (None, []) => Ok(None),
         (None, many) => {
             let stems: Vec<String> = many.iter().map(|e| stem(&e.file).to_string()).collect();
-            Err(Error::new(Kind::Usage, format!("`{name}` has {} timeframes", many.len())).remedy(format!("say which: {}", stems.join(", "))))
+            Err(Error::new(Kind::Usage, format!("`{name}` has {} timeframes", many.len()))
+                .remedy(format!("say which: {}", stems.join(", "))))
         }
     }
 }
@@ -209,7 +226,8 @@ struct Output {
 impl Store<'_> {
     fn push(&mut self, head: &Head<'_>, rows: Rows) -> Result<()> {
         if !self.files.contains_key(&head.timeframe) {
-            let stem = if head.timeframes > 1 { format!("{}-{}", self.name, head.timeframe) } else { self.name.to_string() };
+            let stem =
+                if head.timeframes > 1 { format!("{}-{}", self.name, head.timeframe) } else { self.name.to_string() };
             let file = unused(self.folder, &stem);
             let meta = [("fullbore".to_string(), format!("{{\"version\":1,\"timeframe\":\"{}\"}}", head.timeframe))];
             let output = Output {
@@ -306,7 +324,8 @@ fn catalogue(folder: &Path) -> Result<Catalogue> {
         error.remedy = Some("restore the file, or move it away and run `fullbore data add` again".into());
         error
     };
-    let found: Catalogue = serde_json::from_slice(&bytes).map_err(|e| damaged(format!("the catalogue cannot be read: {e}")))?;
+    let found: Catalogue =
+        serde_json::from_slice(&bytes).map_err(|e| damaged(format!("the catalogue cannot be read: {e}")))?;
     if found.version != 1 {
         return Err(damaged(format!("the catalogue is of version {}, this program knows version 1", found.version)));
     }
@@ -325,17 +344,24 @@ fn free(folder: &Path, name: &str, replace: bool) -> Result<()> {
 /// Enters data sets under a lock that dies with its process.
 fn enter(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> {
     let lock_path = folder.join(".catalogue.lock");
-    let lock = File::options().create(true).append(true).open(&lock_path).map_err(|e| Error::io(&lock_path, "opening the lock", &e))?;
+    let lock = File::options()
+        .create(true)
+        .append(true)
+        .open(&lock_path)
+        .map_err(|e| Error::io(&lock_path, "opening the lock", &e))?;
     lock.lock().map_err(|e| Error::io(&lock_path, "locking the catalogue", &e))?;
     let mut all = catalogue(folder)?;
     all.sets.retain(|e| e.name != name);
     all.sets.extend_from_slice(entries);
     all.sets.sort_by(|a, b| (&a.name, &a.file).cmp(&(&b.name, &b.file)));
-    let text = serde_json::to_vec_pretty(&all).map_err(|e| Error::new(Kind::State, format!("the catalogue cannot be written: {e}")))?;
+    let text = serde_json::to_vec_pretty(&all)
+        .map_err(|e| Error::new(Kind::State, format!("the catalogue cannot be written: {e}")))?;
     replace_bytes(&folder.join(CATALOGUE), &text)?;
     // What the set had before, and what killed runs left: the catalogue no longer names it.
     let stems: Vec<&str> = entries.iter().map(|e| stem(&e.file)).collect();
-    for file in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.file_name().to_string_lossy().into_owned()) {
+    for file in
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.file_name().to_string_lossy().into_owned())
+    {
         let mine = stems.contains(&stem(&file)) || file.starts_with(&format!("{name}-"));
         let ours = file.ends_with(".parquet") && mine && stem(&file).strip_prefix(name).is_some_and(is_timeframe_tail);
         if ours && !all.sets.iter().any(|e| e.file == file) {

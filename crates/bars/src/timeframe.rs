@@ -119,9 +119,27 @@ mod tests {
     #[test]
     fn reads_what_people_write() {
         for (text, shown) in [
-            ("5m", "5m"), ("M5", "5m"), ("PT5M", "5m"), ("5min", "5m"), ("1h", "1h"), ("H1", "1h"), ("60m", "1h"),
-            ("PT1H", "1h"), ("H4", "4h"), ("1d", "1d"), ("D1", "1d"), ("P1D", "1d"), ("daily", "1d"), ("1w", "1w"),
-            ("W1", "1w"), ("1mo", "1mo"), ("MN1", "1mo"), ("1M", "1mo"), ("minute", "1m"), ("8h", "8h"), ("30s", "30s"),
+            ("5m", "5m"),
+            ("M5", "5m"),
+            ("PT5M", "5m"),
+            ("5min", "5m"),
+            ("1h", "1h"),
+            ("H1", "1h"),
+            ("60m", "1h"),
+            ("PT1H", "1h"),
+            ("H4", "4h"),
+            ("1d", "1d"),
+            ("D1", "1d"),
+            ("P1D", "1d"),
+            ("daily", "1d"),
+            ("1w", "1w"),
+            ("W1", "1w"),
+            ("1mo", "1mo"),
+            ("MN1", "1mo"),
+            ("1M", "1mo"),
+            ("minute", "1m"),
+            ("8h", "8h"),
+            ("30s", "30s"),
         ] {
             assert_eq!(text.parse::<Timeframe>().map(|t| t.to_string()), Ok(shown.to_string()), "{text}");
         }

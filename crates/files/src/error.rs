@@ -53,7 +53,9 @@ impl Error {
     pub fn io(path: &Path, doing: &str, cause: &std::io::Error) -> Error {
         use std::io::ErrorKind as K;
         let kind = match cause.kind() {
-            K::StorageFull | K::OutOfMemory | K::QuotaExceeded | K::FileTooLarge | K::ReadOnlyFilesystem => Kind::Machine,
+            K::StorageFull | K::OutOfMemory | K::QuotaExceeded | K::FileTooLarge | K::ReadOnlyFilesystem => {
+                Kind::Machine
+            }
             _ => Kind::Input,
         };
         let remedy = match cause.kind() {

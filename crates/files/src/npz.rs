@@ -134,7 +134,9 @@ fn split(file: &[u8]) -> Result<(&[u8], &[u8])> {
             (u32::from_le_bytes(*len) as usize, rest)
         }
         other => {
-            return Err(Error::input(format!("numpy file version {other} is not known")).remedy("write it with np.save"));
+            return Err(
+                Error::input(format!("numpy file version {other} is not known")).remedy("write it with np.save")
+            );
         }
     };
     if len > HEADER {

@@ -26,8 +26,8 @@ pub enum Number {
 }
 
 const POW10: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21,
-    1e22,
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
 ];
 
 /// Reads a plain decimal number (`-12.5`, `1e-7`); `None` for anything else, infinities and NaN included.
@@ -203,10 +203,21 @@ mod tests {
     #[test]
     fn reads_what_files_hold() {
         let cases: [(&str, f64); 15] = [
-            ("1", 1.0), ("-2.5", -2.5), ("0.00162008", 0.00162008), (".5", 0.5), ("5.", 5.0), ("1e-7", 1e-7),
-            ("104414.99999999999", 104414.99999999999), ("20.674667358398438", 20.674667358398438), ("1E5", 1e5),
-            ("+3", 3.0), ("00012", 12.0), ("9007199254740993", 9007199254740993.0), ("123456789012345678901", 1.2345678901234568e20),
-            ("-0", -0.0), ("1e308", 1e308),
+            ("1", 1.0),
+            ("-2.5", -2.5),
+            ("0.00162008", 0.00162008),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("1e-7", 1e-7),
+            ("104414.99999999999", 104414.99999999999),
+            ("20.674667358398438", 20.674667358398438),
+            ("1E5", 1e5),
+            ("+3", 3.0),
+            ("00012", 12.0),
+            ("9007199254740993", 9007199254740993.0),
+            ("123456789012345678901", 1.2345678901234568e20),
+            ("-0", -0.0),
+            ("1e308", 1e308),
         ];
         for (text, value) in cases {
             assert_eq!(parse_f64(text.as_bytes()).map(f64::to_bits), Some(value.to_bits()), "{text}");
@@ -220,10 +231,19 @@ mod tests {
     fn reads_what_people_write() {
         use Decimal::{Comma, Point};
         for (text, style, expected) in [
-            ("4,787,699", Point, Number::Value(4787699.0)), ("1.234,5", Comma, Number::Value(1234.5)),
-            ("1,0523", Comma, Number::Value(1.0523)), ("$270.49", Point, Number::Value(270.49)), ("12.5K", Point, Number::Value(12500.0)),
-            ("nan", Point, Number::Missing), ("", Comma, Number::Missing), (" - ", Point, Number::Missing), ("N/A", Point, Number::Missing),
-            ("abc", Point, Number::Bad), ("inf", Point, Number::Bad), ("1,23", Point, Number::Bad), ("1,2345", Point, Number::Bad),
+            ("4,787,699", Point, Number::Value(4787699.0)),
+            ("1.234,5", Comma, Number::Value(1234.5)),
+            ("1,0523", Comma, Number::Value(1.0523)),
+            ("$270.49", Point, Number::Value(270.49)),
+            ("12.5K", Point, Number::Value(12500.0)),
+            ("nan", Point, Number::Missing),
+            ("", Comma, Number::Missing),
+            (" - ", Point, Number::Missing),
+            ("N/A", Point, Number::Missing),
+            ("abc", Point, Number::Bad),
+            ("inf", Point, Number::Bad),
+            ("1,23", Point, Number::Bad),
+            ("1,2345", Point, Number::Bad),
         ] {
             assert_eq!(parse_number(text.as_bytes(), style), expected, "{text}");
         }

@@ -345,7 +345,12 @@ impl Reader<'_> {
             Some(_) => return None,
             None => {
                 // An hour alone needs its AM or PM.
-                if n <= 2 && m == 0 && s == 0 && before.len() != self.rest.len() && !matches!(before.first(), Some(b' ' | b'-')) {
+                if n <= 2
+                    && m == 0
+                    && s == 0
+                    && before.len() != self.rest.len()
+                    && !matches!(before.first(), Some(b' ' | b'-'))
+                {
                     return None;
                 }
                 self.rest = before;
@@ -476,9 +481,20 @@ mod tests {
             check(text, order, Some(expected));
         }
         for (text, order) in [
-            ("11:34", Ymd), ("", Ymd), ("2019-13-01", Ymd), ("2019-02-29", Ymd), ("2019-01-02 25:00", Ymd), ("31/12/2019", Mdy),
-            ("2019-01-02x", Ymd), ("1600-01-01", Ymd), ("9999-01-01", Ymd), ("2019-10-17 13-PM", Ymd), ("123.45", Ymd),
-            ("2019-01-02 03:04:05 foo", Ymd), ("2019-01-02 09", Ymd), ("1.5.", Dmy),
+            ("11:34", Ymd),
+            ("", Ymd),
+            ("2019-13-01", Ymd),
+            ("2019-02-29", Ymd),
+            ("2019-01-02 25:00", Ymd),
+            ("31/12/2019", Mdy),
+            ("2019-01-02x", Ymd),
+            ("1600-01-01", Ymd),
+            ("9999-01-01", Ymd),
+            ("2019-10-17 13-PM", Ymd),
+            ("123.45", Ymd),
+            ("2019-01-02 03:04:05 foo", Ymd),
+            ("2019-01-02 09", Ymd),
+            ("1.5.", Dmy),
         ] {
             check(text, order, None);
         }
@@ -502,7 +518,9 @@ mod tests {
     #[test]
     fn epochs_tell_their_unit() {
         for (value, unit) in [
-            (1_502_928_000, Unit::S), (1_502_928_000_000, Unit::Ms), (1_735_689_600_000_000, Unit::Us),
+            (1_502_928_000, Unit::S),
+            (1_502_928_000_000, Unit::Ms),
+            (1_735_689_600_000_000, Unit::Us),
             (1_735_689_600_000_000_000, Unit::Ns),
         ] {
             assert_eq!(epoch_ns(value).map(|e| e.1), Some(unit), "{value}");

@@ -13,7 +13,8 @@ const DAY: i64 = 86_400_000_000_000;
 pub(crate) fn conclude(seen: Vec<Seen>, intake: &Intake, options: &Options) -> Result<Audit> {
     let markets = Markets::of(&seen);
     let twins = twins(&seen);
-    let symbols: Vec<SymbolAudit> = seen.iter().enumerate().map(|(at, s)| symbol(s, at, &markets, &twins, options)).collect();
+    let symbols: Vec<SymbolAudit> =
+        seen.iter().enumerate().map(|(at, s)| symbol(s, at, &markets, &twins, options)).collect();
     let mut audit = Audit {
         format: String::new(),
         verdict: whole(&symbols, options),
@@ -63,7 +64,8 @@ fn whole(symbols: &[SymbolAudit], options: &Options) -> Verdict {
 fn symbol(seen: &Seen, at: usize, markets: &Markets, twins: &HashMap<usize, String>, options: &Options) -> SymbolAudit {
     let watch = &seen.watch;
     let gaps = watch.gaps(&|day| markets.open(at, day));
-    let explained = |j: &super::watch::Jump| options.factors.as_ref().is_some_and(|f| f.explains(&seen.symbol, j.at, j.ratio, 0.1));
+    let explained =
+        |j: &super::watch::Jump| options.factors.as_ref().is_some_and(|f| f.explains(&seen.symbol, j.at, j.ratio, 0.1));
     let mut audit = SymbolAudit {
         symbol: seen.symbol.clone(),
         bars: watch.bars,
@@ -125,7 +127,11 @@ fn judge(audit: &mut SymbolAudit, seen: &Seen, twin: Option<&String>, options: &
         if n as f64 > most * rows && n > 3 { refuse.push(text) } else { usable.push(text) }
     }
     if audit.stuck_bars as f64 > 0.5 * bars && audit.bars > 50 {
-        refuse.push(format!("{} bars stand still ({}): this is no traded price", audit.stuck_bars, share(audit.stuck_bars, bars)));
+        refuse.push(format!(
+            "{} bars stand still ({}): this is no traded price",
+            audit.stuck_bars,
+            share(audit.stuck_bars, bars)
+        ));
     } else if audit.stuck_bars as f64 > 0.05 * bars && audit.bars > 50 {
         usable.push(format!("{} bars stand still ({})", audit.stuck_bars, share(audit.stuck_bars, bars)));
     }
@@ -148,11 +154,17 @@ fn judge(audit: &mut SymbolAudit, seen: &Seen, twin: Option<&String>, options: &
     if open > 0 {
         let first = audit.suspected_splits.iter().find(|s| !s.factored);
         let shown = first.map(|s| format!("{} by {:.3}", &s.at[..10], s.ratio)).unwrap_or_default();
-        let then = if options.repairs.splits == Splits::Segment { "each begins a new segment" } else { "kept as moves" };
+        let then =
+            if options.repairs.splits == Splits::Segment { "each begins a new segment" } else { "kept as moves" };
         usable.push(format!("{open} suspected unadjusted splits (first {shown}); {then}"));
     }
     if audit.missing_bars as f64 > 0.005 * bars && audit.missing_bars > 2 {
-        usable.push(format!("{} bars are missing in {} holes ({})", audit.missing_bars, audit.holes, share(audit.missing_bars, bars)));
+        usable.push(format!(
+            "{} bars are missing in {} holes ({})",
+            audit.missing_bars,
+            audit.holes,
+            share(audit.missing_bars, bars)
+        ));
     }
     if seen.one_sided > 0 {
         usable.push(format!("{} times had only a bid or only an ask", seen.one_sided));
@@ -178,7 +190,8 @@ fn twins(seen: &[Seen]) -> HashMap<usize, String> {
     let mut twins = HashMap::new();
     for group in by_print.values().filter(|g| g.len() > 1) {
         for at in group {
-            let others: Vec<&str> = group.iter().filter(|o| *o != at).take(3).map(|o| seen[*o].symbol.as_str()).collect();
+            let others: Vec<&str> =
+                group.iter().filter(|o| *o != at).take(3).map(|o| seen[*o].symbol.as_str()).collect();
             twins.insert(*at, others.join(", "));
         }
     }
@@ -206,7 +219,11 @@ impl Markets {
         let mut group_of = Vec::new();
         for s in seen {
             // Daylight saving moves the hour by one; two hours' width holds both.
-            let hour = if s.timeframe.is_daily_or_longer() { (s.watch.first.rem_euclid(DAY) + DAY / 24).rem_euclid(DAY) / (DAY / 12) } else { 0 };
+            let hour = if s.timeframe.is_daily_or_longer() {
+                (s.watch.first.rem_euclid(DAY) + DAY / 24).rem_euclid(DAY) / (DAY / 12)
+            } else {
+                0
+            };
             let key = (s.instrument.class, s.instrument.currency.clone(), s.timeframe, hour);
             let at = *index.entry(key).or_insert_with(|| {
                 groups.push(Group::default());
@@ -271,24 +288,41 @@ fn repairs(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<RepairCount
     let first = |f: &dyn Fn(&Seen) -> Option<String>| seen.iter().find_map(f);
     let tally = |f: &dyn Fn(&crate::ingest::Tally) -> u64| intake.file_tally.iter().map(f).sum::<u64>();
     let lower = |text: String| text.to_lowercase();
-    add("sorted", sum(&|s| s.out_of_order), format!("repair.order = \"{}\"", lower(format!("{:?}", policy.order))), first(&|s| s.order_example.clone()));
+    add(
+        "sorted",
+        sum(&|s| s.out_of_order),
+        format!("repair.order = \"{}\"", lower(format!("{:?}", policy.order))),
+        first(&|s| s.order_example.clone()),
+    );
     add(
         "dropped_unreadable",
         sum(&|s| s.tally.unreadable) + tally(&|t| t.unreadable),
         format!("repair.unreadable = {}", policy.unreadable),
-        first(&|s| s.tally.examples.unreadable.clone()).or_else(|| intake.file_tally.iter().find_map(|t| t.examples.unreadable.clone())),
+        first(&|s| s.tally.examples.unreadable.clone())
+            .or_else(|| intake.file_tally.iter().find_map(|t| t.examples.unreadable.clone())),
     );
     let duplicates = format!("repair.duplicates = \"{}\"", lower(format!("{:?}", policy.duplicates)));
     add("dropped_duplicate", sum(&|s| s.duplicates), duplicates.clone(), first(&|s| s.duplicate_example.clone()));
     add("dropped_conflicting", sum(&|s| s.conflicts), duplicates, first(&|s| s.conflict_example.clone()));
-    add("dropped_bad_price", sum(&|s| s.tally.bad_prices), "repair.bad_prices = \"drop\"".into(), first(&|s| s.tally.examples.bad_price.clone()));
+    add(
+        "dropped_bad_price",
+        sum(&|s| s.tally.bad_prices),
+        "repair.bad_prices = \"drop\"".into(),
+        first(&|s| s.tally.examples.bad_price.clone()),
+    );
     let range = if policy.range == Bad::Keep { "kept_range" } else { "dropped_range" };
-    add(range, sum(&|s| s.tally.range), format!("repair.range = \"{}\"", lower(format!("{:?}", policy.range))), first(&|s| s.tally.examples.range.clone()));
+    add(
+        range,
+        sum(&|s| s.tally.range),
+        format!("repair.range = \"{}\"", lower(format!("{:?}", policy.range))),
+        first(&|s| s.tally.examples.range.clone()),
+    );
     add("rescaled_time", sum(&|s| s.mixed_units), "each stamp is read in the unit its size tells".into(), None);
     add("dropped_one_sided", sum(&|s| s.one_sided), "bid and ask are joined on equal times".into(), None);
     let splits = sum(&|s| s.watch.splits.len() as u64);
     if policy.splits == Splits::Segment {
-        let example = first(&|s| s.watch.splits.first().map(|j| format!("{} at {} by {:.3}", s.symbol, rfc3339(j.at), j.ratio)));
+        let example =
+            first(&|s| s.watch.splits.first().map(|j| format!("{} at {} by {:.3}", s.symbol, rfc3339(j.at), j.ratio)));
         add("segmented", splits, "repair.splits = \"segment\"".into(), example);
     }
     list
@@ -302,7 +336,8 @@ fn warnings(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<String> {
             None => warnings.push((text.clone(), 1)),
         }
     }
-    let mut list: Vec<String> = warnings.into_iter().map(|(w, n)| if n > 1 { format!("{w} ({n} files)") } else { w }).collect();
+    let mut list: Vec<String> =
+        warnings.into_iter().map(|(w, n)| if n > 1 { format!("{w} ({n} files)") } else { w }).collect();
     let last = seen.iter().map(|s| s.watch.last).max().unwrap_or(0);
     let alive = |s: &Seen| last - s.watch.last <= (10 * s.timeframe.ns()).max(7 * DAY);
     if seen.len() >= 10 && options.membership.is_none() && seen.iter().all(alive) {
@@ -325,7 +360,9 @@ fn warnings(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<String> {
     }
     let jumps: u64 = seen.iter().map(|s| s.watch.zone_jumps.len() as u64).sum();
     if jumps > 0 {
-        let first = seen.iter().find_map(|s| s.watch.zone_jumps.first().map(|at| format!("{} on {}", s.symbol, &rfc3339(*at)[..10])));
+        let first = seen
+            .iter()
+            .find_map(|s| s.watch.zone_jumps.first().map(|at| format!("{} on {}", s.symbol, &rfc3339(*at)[..10])));
         list.push(format!(
             "the session's opening hour moves {jumps} times (first {}): usual for UTC stamps of a market with daylight saving, a fault for exchange time",
             first.unwrap_or_default()
@@ -333,9 +370,12 @@ fn warnings(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<String> {
     }
     let absent: u64 = seen.iter().map(|s| s.tally.absent).sum();
     if absent > 0 {
-        list.push(format!("{absent} empty cells of the wide table are times before a symbol was listed or after it was gone"));
+        list.push(format!(
+            "{absent} empty cells of the wide table are times before a symbol was listed or after it was gone"
+        ));
     }
-    let text: u64 = seen.iter().map(|s| s.tally.bad_extras).sum::<u64>() + intake.file_tally.iter().map(|t| t.bad_extras).sum::<u64>();
+    let text: u64 = seen.iter().map(|s| s.tally.bad_extras).sum::<u64>()
+        + intake.file_tally.iter().map(|t| t.bad_extras).sum::<u64>();
     if text > 0 {
         list.push(format!("{text} values of extra columns or volumes are no numbers and count as missing"));
     }

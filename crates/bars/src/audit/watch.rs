@@ -247,11 +247,21 @@ impl Watch {
     }
 
     /// The bar before went far out and this one brought it back; or a wick far beyond anything.
-    fn spike(&mut self, start: i64, prev_start: i64, [open, high, low, close]: [f64; 4], back: f64, out: f64, scale: f64) {
+    fn spike(
+        &mut self,
+        start: i64,
+        prev_start: i64,
+        [open, high, low, close]: [f64; 4],
+        back: f64,
+        out: f64,
+        scale: f64,
+    ) {
         if self.bars < 20 {
             return;
         }
-        let far = out.abs() > (15.0 * scale).max(0.01) && out * back < 0.0 && ((1.0 + out) * (1.0 + back) - 1.0).abs() < 0.3 * out.abs();
+        let far = out.abs() > (15.0 * scale).max(0.01)
+            && out * back < 0.0
+            && ((1.0 + out) * (1.0 + back) - 1.0).abs() < 0.3 * out.abs();
         let wick = (high - open.max(close)).max(open.min(close) - low);
         let long = wick > (25.0 * self.scale).max(0.03) * close;
         if !far && !long {
@@ -270,12 +280,14 @@ impl Watch {
     /// A jump by a simple ratio between two sessions.
     fn jump(&mut self, start: i64, gap: i64, [open, close]: [f64; 2], before: f64) {
         // A first bar may still open at the old level and close at the new one.
-        let (ratio, level) = if (open / before - 1.0).abs() >= 0.28 { (open / before, open) } else { (close / before, close) };
+        let (ratio, level) =
+            if (open / before - 1.0).abs() >= 0.28 { (open / before, open) } else { (close / before, close) };
         let between = self.step >= DAY || gap > self.step;
         if !between || self.bars < 5 || (ratio - 1.0).abs() < 0.28 || (ratio - 1.0).abs() < 8.0 * self.scale {
             return;
         }
-        const RATIOS: [f64; 16] = [1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 15.0, 20.0, 25.0, 30.0, 50.0, 100.0];
+        const RATIOS: [f64; 16] =
+            [1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 15.0, 20.0, 25.0, 30.0, 50.0, 100.0];
         let size = ratio.max(1.0 / ratio);
         // A jump that takes back an earlier one was a slip of the feed, and so was that.
         if let Some(at) = self.pending.iter().position(|j| (j.ratio * ratio - 1.0).abs() < 0.2) {
@@ -420,7 +432,12 @@ impl Occupancy {
             let both: Vec<u32> = (0..slots).map(|s| watch.slots[0][s] + watch.slots[1][s]).collect();
             let round = matches!(watch.class, Class::CryptoSpot | Class::CryptoPerp);
             // Slots count from Thursday, the weekday of 1970-01-01; two and three days later it is Saturday and Sunday.
-            let weekday_seen: Vec<bool> = (0..7).map(|d| (round || !matches!(d, 2 | 3)) && both[d * per_day..((d + 1) * per_day).min(slots)].iter().any(|n| *n > 0)).collect();
+            let weekday_seen: Vec<bool> = (0..7)
+                .map(|d| {
+                    (round || !matches!(d, 2 | 3))
+                        && both[d * per_day..((d + 1) * per_day).min(slots)].iter().any(|n| *n > 0)
+                })
+                .collect();
             let usual = (0..slots)
                 .map(|s| {
                     let of_day: u32 = (0..7).filter_map(|d| both.get(d * per_day + s % per_day)).sum();

@@ -66,7 +66,9 @@ pub(crate) enum TimeAt {
 pub(crate) enum StampMarks {
     Start,
     /// The end of the bar, after this many nanoseconds are added (1 ms for `…:59.999`).
-    End { add: i64 },
+    End {
+        add: i64,
+    },
     /// The last day of the month it covers.
     MonthEnd,
 }
@@ -120,7 +122,10 @@ impl Layout {
             lean_format = true;
             format = Some(lean.format());
             why.extend(lean.why());
-            groups.push(positional_lean(lean, sample.columns.len()).ok_or_else(|| fail(lean.wrong_width(sample.columns.len())))?);
+            groups.push(
+                positional_lean(lean, sample.columns.len())
+                    .ok_or_else(|| fail(lean.wrong_width(sample.columns.len())))?,
+            );
         } else if let Some(tickers) = head.tickers {
             groups = by_ticker(&roles, &tickers);
         } else if named {
@@ -229,7 +234,8 @@ fn header(given: &Given<'_>, why: &mut Vec<String>) -> Head {
         let named = container.iter().filter(|n| names::role(n).is_some() || names::wide(n).is_some()).count() >= 2;
         return Head { names: container, named, tickers: None, format: None };
     }
-    let score = |line: &Vec<String>| line.iter().filter(|n| names::role(n).is_some() || names::wide(n).is_some()).count();
+    let score =
+        |line: &Vec<String>| line.iter().filter(|n| names::role(n).is_some() || names::wide(n).is_some()).count();
     let best = given.header.iter().enumerate().max_by_key(|(at, line)| (score(line), std::cmp::Reverse(*at)));
     let Some((at, line)) = best.filter(|(_, line)| score(line) >= 2) else {
         if !given.header.is_empty() {
@@ -367,7 +373,11 @@ fn by_name(names: &[String], roles: &[Option<Role>], file: &FileName, why: &mut 
     if roles[close] == Some(Role::LateClose) {
         why.push(format!("column `{}` is taken for the close; there is no other", names[close]));
     }
-    Some(Group { symbol: None, prices: Prices::Ohlc([at(Role::Open)?, at(Role::High)?, at(Role::Low)?, close]), volume })
+    Some(Group {
+        symbol: None,
+        prices: Prices::Ohlc([at(Role::Open)?, at(Role::High)?, at(Role::Low)?, close]),
+        volume,
+    })
 }
 
 /// A wide table: `AAPL.Open`, `BTC:close`.
@@ -397,7 +407,11 @@ fn wide(names: &[String], why: &mut Vec<String>) -> Vec<Group> {
         .collect();
     if !groups.is_empty() {
         let list: Vec<&str> = groups.iter().take(5).filter_map(|g| g.symbol.as_deref()).collect();
-        why.push(format!("column names carry the symbol: {}{}", list.join(", "), if groups.len() > 5 { ", …" } else { "" }));
+        why.push(format!(
+            "column names carry the symbol: {}{}",
+            list.join(", "),
+            if groups.len() > 5 { ", …" } else { "" }
+        ));
     }
     groups
 }
@@ -465,7 +479,11 @@ fn positional_lean(lean: &super::scan::lean::Lean, width: usize) -> Option<Group
             volume: None,
         });
     }
-    (width >= 6).then(|| Group { symbol: Some(lean.symbol.clone()), prices: Prices::Ohlc([1, 2, 3, 4]), volume: Some(5) })
+    (width >= 6).then(|| Group {
+        symbol: Some(lean.symbol.clone()),
+        prices: Prices::Ohlc([1, 2, 3, 4]),
+        volume: Some(5),
+    })
 }
 
 /// Rows of the sample in which high is not the highest or low not the lowest.
@@ -493,7 +511,8 @@ fn is_epoch(data: &Data) -> bool {
         Data::I64(v) => !v.is_empty() && v.iter().filter(|x| time::epoch_ns(**x).is_some()).count() * 10 >= v.len() * 9,
         Data::F64(v) => {
             let filled: Vec<f64> = v.iter().copied().filter(|x| x.is_finite()).collect();
-            let fits = filled.iter().filter(|x| **x >= 1e8 && **x < 9e18 && time::epoch_ns(**x as i64).is_some()).count();
+            let fits =
+                filled.iter().filter(|x| **x >= 1e8 && **x < 9e18 && time::epoch_ns(**x as i64).is_some()).count();
             // Volumes also exceed 1e8; a clock rises or falls steadily.
             !filled.is_empty() && fits * 10 >= filled.len() * 9 && steady(&filled)
         }
@@ -509,7 +528,8 @@ fn steady(values: &[f64]) -> bool {
 }
 
 fn is_date_number(data: &Data) -> bool {
-    let date = |x: i64| (19_000_101..=21_001_231).contains(&x) && time::days(x / 10_000, x / 100 % 100, x % 100).is_some();
+    let date =
+        |x: i64| (19_000_101..=21_001_231).contains(&x) && time::days(x / 10_000, x / 100 % 100, x % 100).is_some();
     match data {
         Data::I64(v) => !v.is_empty() && v.iter().all(|x| date(*x)),
         Data::F64(v) => !v.is_empty() && v.iter().all(|x| x.fract() == 0.0 && date(*x as i64)),
@@ -569,10 +589,12 @@ fn time_column(
         }
     }
     let Some((_, _, at, time)) = best else { return Ok(None) };
-    let clock = (0..names.len()).find(|i| matches!(sample.columns[*i].data, Data::Clock(_)) && names::key(&names[*i]) == "time")
+    let clock = (0..names.len())
+        .find(|i| matches!(sample.columns[*i].data, Data::Clock(_)) && names::key(&names[*i]) == "time")
         .or_else(|| (0..names.len()).find(|i| matches!(sample.columns[*i].data, Data::Clock(_))));
     // 93000 or 09:30 beside a date is its time of day.
-    let by_number = (0..names.len()).find(|i| names::key(&names[*i]) == "time" && *i != at && matches!(sample.columns[*i].data, Data::I64(_)));
+    let by_number = (0..names.len())
+        .find(|i| names::key(&names[*i]) == "time" && *i != at && matches!(sample.columns[*i].data, Data::I64(_)));
     Ok(Some(match (clock.or(by_number), time) {
         (Some(clock), TimeAt::Stamp(date) | TimeAt::DateNumber(date)) if whole_days(&sample.columns[date].data) => {
             TimeAt::DateAndClock(date, clock)
@@ -601,7 +623,14 @@ struct Extras {
     dropped: Vec<String>,
 }
 
-fn extras(given: &Given<'_>, names: &[String], roles: &[Option<Role>], used: &[usize], none: bool, named: bool) -> Extras {
+fn extras(
+    given: &Given<'_>,
+    names: &[String],
+    roles: &[Option<Role>],
+    used: &[usize],
+    none: bool,
+    named: bool,
+) -> Extras {
     let mut found = Extras { kept: Vec::new(), dropped: Vec::new() };
     if none || !named {
         return found;
@@ -610,7 +639,8 @@ fn extras(given: &Given<'_>, names: &[String], roles: &[Option<Role>], used: &[u
         let data = &given.sample.columns[at].data;
         let name = names[at].trim();
         let key = names::key(name);
-        let other_time = matches!(roles[at], Some(Role::Time(_) | Role::End)) || matches!(data, Data::Time { .. } | Data::Clock(_));
+        let other_time =
+            matches!(roles[at], Some(Role::Time(_) | Role::End)) || matches!(data, Data::Time { .. } | Data::Clock(_));
         if used.contains(&at) || name.is_empty() || key == "ignore" || key.starts_with("unnamed") || other_time {
             continue;
         }
@@ -638,7 +668,8 @@ fn columns_sentence(groups: &[Group], names: &[String], time: TimeAt, lean: bool
         return "columns by LEAN's fixed order".into();
     }
     let name = |at: usize| if names[at].is_empty() { format!("column {}", at + 1) } else { format!("`{}`", names[at]) };
-    let mut text: Vec<String> = vec![format!("time = {}", time.columns().iter().map(|at| name(*at)).collect::<Vec<_>>().join(" + "))];
+    let mut text: Vec<String> =
+        vec![format!("time = {}", time.columns().iter().map(|at| name(*at)).collect::<Vec<_>>().join(" + "))];
     if let Prices::Ohlc(at) = &groups[0].prices {
         for (what, at) in ["open", "high", "low", "close"].iter().zip(at) {
             text.push(format!("{what} = {}", name(*at)));

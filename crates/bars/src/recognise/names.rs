@@ -27,10 +27,13 @@ pub(crate) fn role(name: &str) -> Option<Role> {
     use Role::*;
     let key = key(name);
     Some(match key.as_str() {
-        "opentime" | "timeopen" | "opentimestamp" | "timeperiodstart" | "starttime" | "start" | "startat" | "begin" | "begins" => Time(0),
+        "opentime" | "timeopen" | "opentimestamp" | "timeperiodstart" | "starttime" | "start" | "startat" | "begin"
+        | "begins" => Time(0),
         "unix" | "unixtimestamp" | "unixtime" | "epoch" | "timestampms" | "openms" => Time(1),
-        "timestamp" | "datetime" | "datetimeutc" | "timestamputc" | "timeutc" | "dateutc" | "gmttime" | "utc" | "utctime" | "ts" | "tsevent" => Time(2),
-        "date" | "time" | "dt" | "t" | "day" | "localtime" | "bartime" | "tradedate" | "tradingday" | "asofdate" | "period" | "month" => Time(3),
+        "timestamp" | "datetime" | "datetimeutc" | "timestamputc" | "timeutc" | "dateutc" | "gmttime" | "utc"
+        | "utctime" | "ts" | "tsevent" => Time(2),
+        "date" | "time" | "dt" | "t" | "day" | "localtime" | "bartime" | "tradedate" | "tradingday" | "asofdate"
+        | "period" | "month" => Time(3),
         "indexlevel0" | "index" | "level0" => Time(4),
         "closetime" | "endtime" | "timeclose" | "timeperiodend" | "end" | "barend" | "closetimestamp" => End,
         "open" | "o" | "openprice" | "first" | "priceopen" | "openlast" | "mido" | "midopen" | "openmid" | "op" => Open,
@@ -39,12 +42,14 @@ pub(crate) fn role(name: &str) -> Option<Role> {
         "close" | "c" | "closeprice" | "closelast" | "priceclose" | "midc" | "midclose" | "cl" => Close,
         "last" | "price" | "settle" | "settlement" | "lastprice" | "latest" => LateClose,
         "adjclose" | "adjustedclose" | "adjusted" | "closeadj" => LateClose,
-        "volume" | "vol" | "v" | "qty" | "quantity" | "totaltradequantity" | "volumetraded" | "basevolume" | "volumefrom" => Volume(1),
+        "volume" | "vol" | "v" | "qty" | "quantity" | "totaltradequantity" | "volumetraded" | "basevolume"
+        | "volumefrom" => Volume(1),
         "tickvol" | "tickvolume" => Volume(0),
         "ticks" | "trades" => Volume(3),
         "realvolume" | "totalvolume" | "shares" | "volumebase" => Volume(2),
-        "symbol" | "tic" | "ticker" | "instrument" | "asset" | "code" | "pair" | "name" | "security" | "contract" | "stock" | "sym"
-        | "tradingsymbol" | "instrumentid" | "symbolid" | "coin" | "market" | "tscode" | "stockcode" | "secid" => Symbol,
+        "symbol" | "tic" | "ticker" | "instrument" | "asset" | "code" | "pair" | "name" | "security" | "contract"
+        | "stock" | "sym" | "tradingsymbol" | "instrumentid" | "symbolid" | "coin" | "market" | "tscode"
+        | "stockcode" | "secid" => Symbol,
         "bidopen" | "openbid" | "bido" => Bid(0),
         "bidhigh" | "highbid" | "bidh" => Bid(1),
         "bidlow" | "lowbid" | "bidl" => Bid(2),
@@ -72,7 +77,8 @@ pub(crate) fn wide(name: &str) -> Option<(String, Role)> {
         for (at, _) in name.match_indices(cut) {
             let (left, right) = (name[..at].trim(), name[at + cut.len_utf8()..].trim());
             for (symbol, field) in [(left, right), (right, left)] {
-                let price = role(field).filter(|r| matches!(r, Role::Open | Role::High | Role::Low | Role::Close | Role::Volume(_)));
+                let price = role(field)
+                    .filter(|r| matches!(r, Role::Open | Role::High | Role::Low | Role::Close | Role::Volume(_)));
                 if let Some(found) = price
                     && !symbol.is_empty()
                     && role(symbol).is_none()
@@ -109,11 +115,71 @@ pub(crate) enum Side {
 
 /// Words in file names that are neither symbol nor timeframe.
 const NOISE: &[&str] = &[
-    "freqtrade", "binance", "yahoo", "yfinance", "fxcm", "histdata", "dat", "ascii", "ccxt", "arrays", "ohlcv", "ohlc", "data", "candles", "klines",
-    "kline", "bars", "csv", "spot", "futures", "trade", "quote", "mt5", "mt4", "metatrader", "coinbase", "bitfinex", "bittrex", "kraken", "oanda",
-    "history", "historical", "hist", "stock", "stocks", "prices", "price", "export", "train", "test", "sample", "backtesting", "py", "gym",
-    "anytrading", "forex", "cryptodatadownload", "nse", "nasdaq", "quandl", "wiki", "barchart", "zipline", "csvdir", "adj", "adjusted",
-    "with", "holes", "mark", "funding", "rate", "table", "minute", "daily", "hour",
+    "freqtrade",
+    "binance",
+    "yahoo",
+    "yfinance",
+    "fxcm",
+    "histdata",
+    "dat",
+    "ascii",
+    "ccxt",
+    "arrays",
+    "ohlcv",
+    "ohlc",
+    "data",
+    "candles",
+    "klines",
+    "kline",
+    "bars",
+    "csv",
+    "spot",
+    "futures",
+    "trade",
+    "quote",
+    "mt5",
+    "mt4",
+    "metatrader",
+    "coinbase",
+    "bitfinex",
+    "bittrex",
+    "kraken",
+    "oanda",
+    "history",
+    "historical",
+    "hist",
+    "stock",
+    "stocks",
+    "prices",
+    "price",
+    "export",
+    "train",
+    "test",
+    "sample",
+    "backtesting",
+    "py",
+    "gym",
+    "anytrading",
+    "forex",
+    "cryptodatadownload",
+    "nse",
+    "nasdaq",
+    "quandl",
+    "wiki",
+    "barchart",
+    "zipline",
+    "csvdir",
+    "adj",
+    "adjusted",
+    "with",
+    "holes",
+    "mark",
+    "funding",
+    "rate",
+    "table",
+    "minute",
+    "daily",
+    "hour",
 ];
 
 /// Reads symbol, timeframe and side out of a file's name.
@@ -121,7 +187,10 @@ pub(crate) fn file_name(stem: &str) -> FileName {
     let mut found = FileName::default();
     let mut stem = stem;
     // The dots of `.csv.gz` and the like.
-    for ending in [".gz", ".zip", ".csv", ".txt", ".tsv", ".json", ".jsonl", ".parquet", ".feather", ".arrow", ".ipc", ".npz", ".npy", ".pq"] {
+    for ending in [
+        ".gz", ".zip", ".csv", ".txt", ".tsv", ".json", ".jsonl", ".parquet", ".feather", ".arrow", ".ipc", ".npz",
+        ".npy", ".pq",
+    ] {
         stem = strip_ending(stem, ending);
     }
     for ending in [".gz", ".csv", ".txt", ".json"] {
@@ -135,7 +204,8 @@ pub(crate) fn file_name(stem: &str) -> FileName {
             && (2..=3).contains(&parts.len())
             && parts.iter().all(|p| !p.is_empty() && p.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit()))
         {
-            found.symbol = if parts.len() == 3 { format!("{}/{}:{}", parts[0], parts[1], parts[2]) } else { parts.join("/") };
+            found.symbol =
+                if parts.len() == 3 { format!("{}/{}:{}", parts[0], parts[1], parts[2]) } else { parts.join("/") };
             found.timeframe = Some(timeframe);
             found.words = rest.map(str::to_lowercase).collect();
             return found;
@@ -158,7 +228,8 @@ pub(crate) fn file_name(stem: &str) -> FileName {
     // Capital letters are a ticker, small ones a description; without capitals the first word has to do.
     let capital = |t: &&&str| t.chars().any(|c| c.is_ascii_uppercase()) && !t.chars().any(|c| c.is_ascii_lowercase());
     let tickers: Vec<&str> = symbol.iter().filter(capital).copied().collect();
-    let joined = if tickers.is_empty() { symbol.first().copied().unwrap_or_default().to_uppercase() } else { tickers.join("_") };
+    let joined =
+        if tickers.is_empty() { symbol.first().copied().unwrap_or_default().to_uppercase() } else { tickers.join("_") };
     found.symbol = if joined.is_empty() { stem.to_uppercase() } else { joined };
     found
 }
@@ -174,7 +245,8 @@ fn strip_ending<'a>(stem: &'a str, ending: &str) -> &'a str {
 fn timeframe(token: &str, not_first: bool) -> Option<Timeframe> {
     let lower = token.to_lowercase();
     // Bare words such as `day` count, single letters and plain numbers do not.
-    let shaped = token.len() >= 2 && token.chars().any(|c| c.is_ascii_digit()) && token.chars().any(|c| c.is_ascii_alphabetic());
+    let shaped =
+        token.len() >= 2 && token.chars().any(|c| c.is_ascii_digit()) && token.chars().any(|c| c.is_ascii_alphabetic());
     let word = ["daily", "hourly", "minute", "weekly", "monthly"].contains(&lower.as_str());
     let d = lower == "d" && not_first;
     if d { Some(Timeframe::D1) } else { (shaped || word).then(|| token.parse().ok())? }
@@ -192,16 +264,29 @@ mod tests {
     #[test]
     fn file_names_tell() {
         for (name, symbol, timeframe) in [
-            ("BTC_USDT-5m.feather", "BTC/USDT", Some("5m")), ("BTC_USDT_USDT-1h-futures.feather", "BTC/USDT:USDT", Some("1h")),
-            ("BTCUSDT-1m-2024-01.zip", "BTCUSDT", Some("1m")), ("EURUSD_H1.csv", "EURUSD", Some("1h")), ("AAPL.csv", "AAPL", None),
-            ("XAGUSD_PT5M_20230918_012000-20231005_095500.csv", "XAGUSD", Some("5m")), ("fxcm_USDJPY_M1_2013_bid.csv", "USDJPY", Some("1m")),
-            ("freqtrade_ADA_BTC_M5.feather", "ADA_BTC", Some("5m")), ("BTC_USDT-1d.json.gz", "BTC/USDT", Some("1d")), ("^NSEI.csv", "^NSEI", None),
-            ("DAT_ASCII_ETXEUR_M1_2010.csv", "ETXEUR", Some("1m")), ("RELIANCE.NS.csv", "RELIANCE.NS", None), ("aapl.csv", "AAPL", None),
-            ("Coinbase_BTCUSD_1h.csv", "BTCUSD", Some("1h")), ("CZCE_CF_P1D_20160104_160000-20230927_160000.csv", "CZCE_CF", Some("1d")),
+            ("BTC_USDT-5m.feather", "BTC/USDT", Some("5m")),
+            ("BTC_USDT_USDT-1h-futures.feather", "BTC/USDT:USDT", Some("1h")),
+            ("BTCUSDT-1m-2024-01.zip", "BTCUSDT", Some("1m")),
+            ("EURUSD_H1.csv", "EURUSD", Some("1h")),
+            ("AAPL.csv", "AAPL", None),
+            ("XAGUSD_PT5M_20230918_012000-20231005_095500.csv", "XAGUSD", Some("5m")),
+            ("fxcm_USDJPY_M1_2013_bid.csv", "USDJPY", Some("1m")),
+            ("freqtrade_ADA_BTC_M5.feather", "ADA_BTC", Some("5m")),
+            ("BTC_USDT-1d.json.gz", "BTC/USDT", Some("1d")),
+            ("^NSEI.csv", "^NSEI", None),
+            ("DAT_ASCII_ETXEUR_M1_2010.csv", "ETXEUR", Some("1m")),
+            ("RELIANCE.NS.csv", "RELIANCE.NS", None),
+            ("aapl.csv", "AAPL", None),
+            ("Coinbase_BTCUSD_1h.csv", "BTCUSD", Some("1h")),
+            ("CZCE_CF_P1D_20160104_160000-20230927_160000.csv", "CZCE_CF", Some("1d")),
             ("0700.HK.csv", "0700.HK", None),
         ] {
             let found = file_name(name);
-            assert_eq!((found.symbol.as_str(), found.timeframe.map(|t| t.to_string())), (symbol, timeframe.map(str::to_string)), "{name}");
+            assert_eq!(
+                (found.symbol.as_str(), found.timeframe.map(|t| t.to_string())),
+                (symbol, timeframe.map(str::to_string)),
+                "{name}"
+            );
         }
         assert_eq!(file_name("fxcm_USDJPY_M1_2013_ask.csv").side, Some(Side::Ask));
     }
@@ -209,9 +294,19 @@ mod tests {
     #[test]
     fn column_names_tell() {
         for (name, expected) in [
-            ("<OPEN>", Some(Role::Open)), ("1. open", Some(Role::Open)), ("Close/Last", Some(Role::Close)), ("Adj Close", Some(Role::LateClose)),
-            ("TIC", Some(Role::Symbol)), ("open_time", Some(Role::Time(0))), ("BidClose", Some(Role::Bid(3))), ("rsi", None), ("", None),
-            ("__index_level_0__", Some(Role::Time(4))), ("mid.h", Some(Role::High)), ("%Deliverble", None), ("Prev Close", None),
+            ("<OPEN>", Some(Role::Open)),
+            ("1. open", Some(Role::Open)),
+            ("Close/Last", Some(Role::Close)),
+            ("Adj Close", Some(Role::LateClose)),
+            ("TIC", Some(Role::Symbol)),
+            ("open_time", Some(Role::Time(0))),
+            ("BidClose", Some(Role::Bid(3))),
+            ("rsi", None),
+            ("", None),
+            ("__index_level_0__", Some(Role::Time(4))),
+            ("mid.h", Some(Role::High)),
+            ("%Deliverble", None),
+            ("Prev Close", None),
         ] {
             assert_eq!(role(name), expected, "{name}");
         }

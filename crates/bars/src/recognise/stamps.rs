@@ -223,11 +223,22 @@ fn stamp_marks(layout: &mut Layout, given: &Given<'_>, labels: &[i64], sessions:
     };
     let add = [1_000_000, SECOND, 1_000, 1].into_iter().find(|add| before(*add) && !before(0));
     if let Some(marks) = told(given.options.label) {
-        layout.stamp = if let StampMarks::End { .. } = marks { StampMarks::End { add: add.unwrap_or(0) } } else { marks };
-        layout.why.push(format!("stamps mark the {} of a bar, as set", if marks == StampMarks::Start { "start" } else { "end" }));
+        layout.stamp =
+            if let StampMarks::End { .. } = marks { StampMarks::End { add: add.unwrap_or(0) } } else { marks };
+        layout.why.push(format!(
+            "stamps mark the {} of a bar, as set",
+            if marks == StampMarks::Start { "start" } else { "end" }
+        ));
     } else if only_end || add.is_some() {
         layout.stamp = StampMarks::End { add: add.unwrap_or(0) };
-        layout.why.push(if only_end { "the time column is named as the end of the bar" } else { "stamps lie just before the next bar: they mark the end" }.into());
+        layout.why.push(
+            if only_end {
+                "the time column is named as the end of the bar"
+            } else {
+                "stamps lie just before the next bar: they mark the end"
+            }
+            .into(),
+        );
     } else if matches!(layout.timeframe, Some(Timeframe::Months(_))) && month_ends(labels) {
         layout.stamp = StampMarks::MonthEnd;
         layout.why.push("stamps are the last days of months: they mark the end".into());
@@ -246,7 +257,9 @@ fn stamp_marks(layout: &mut Layout, given: &Given<'_>, labels: &[i64], sessions:
         } else if first % grid == 0 && (last + step) % grid == 0 {
             layout.why.push(format!("sessions run from {first_s} to {last_s}: stamps mark the start of a bar"));
         } else {
-            layout.why.push("stamps are read as bar start (no evidence; it makes a bar known later, never earlier)".into());
+            layout
+                .why
+                .push("stamps are read as bar start (no evidence; it makes a bar known later, never earlier)".into());
         }
     } else {
         layout.why.push("stamps are read as bar start (no evidence; it makes a bar known later, never earlier)".into());
@@ -294,11 +307,19 @@ fn zone_guess(layout: &mut Layout, given: &Given<'_>, class: Class, sessions: &S
         }
     }
     let weeks: usize = sessions.week_open.values().sum();
-    let monday = sessions.week_open.iter().filter(|((day, at), _)| *day == 0 && *at - shift < 10 * MINUTE).map(|(_, n)| n).sum::<usize>();
+    let monday = sessions
+        .week_open
+        .iter()
+        .filter(|((day, at), _)| *day == 0 && *at - shift < 10 * MINUTE)
+        .map(|(_, n)| n)
+        .sum::<usize>();
     if matches!(class, Class::Fx | Class::Metal) && weeks >= 2 && monday * 10 >= weeks * 8 && labels.len() > 100 {
         if let Some(zone) = Zone::parse("New_York+7") {
             layout.zone = zone;
-            layout.why.push("weeks open on Monday at 00:00, so the clock is a broker's: New York + 7 hours (UTC+2, +3 in summer)".into());
+            layout.why.push(
+                "weeks open on Monday at 00:00, so the clock is a broker's: New York + 7 hours (UTC+2, +3 in summer)"
+                    .into(),
+            );
         }
         return;
     }
@@ -323,7 +344,9 @@ fn scale(layout: &mut Layout, given: &Given<'_>, class: Class) {
     if median > 5_000.0 && whole * 100 >= closes.len() * 99 {
         let yen = layout.groups[0].symbol.as_deref().unwrap_or(&given.file.symbol).to_uppercase().contains("JPY");
         layout.scale = if yen { 1e3 } else { 1e5 };
-        layout.why.push(format!("whole numbers around {median:.0} are no rate: prices are divided by {}", layout.scale));
+        layout
+            .why
+            .push(format!("whole numbers around {median:.0} are no rate: prices are divided by {}", layout.scale));
     }
 }
 
@@ -360,15 +383,37 @@ mod tests {
             let got: Vec<String> = ns.iter().map(|ns| time::rfc3339(*ns)).collect();
             assert_eq!(got, utc, "{zone}");
         };
-        check("America/New_York", &["2019-01-02 09:30", "2019-07-02 09:30"], &["2019-01-02T14:30:00Z", "2019-07-02T13:30:00Z"]);
+        check(
+            "America/New_York",
+            &["2019-01-02 09:30", "2019-07-02 09:30"],
+            &["2019-01-02T14:30:00Z", "2019-07-02T13:30:00Z"],
+        );
         check("Asia/Kolkata", &["2019-01-02 09:15"], &["2019-01-02T03:45:00Z"]);
         check("-05:00", &["2010-11-15 02:00"], &["2010-11-15T07:00:00Z"]);
-        check("New_York+7", &["2022-01-03 00:00", "2022-07-04 00:00"], &["2022-01-02T22:00:00Z", "2022-07-03T21:00:00Z"]);
+        check(
+            "New_York+7",
+            &["2022-01-03 00:00", "2022-07-04 00:00"],
+            &["2022-01-02T22:00:00Z", "2022-07-03T21:00:00Z"],
+        );
         // The hour that repeats on 2019-11-03: stamps that go back are in its second pass.
         check(
             "America/New_York",
-            &["2019-11-03 00:30", "2019-11-03 01:00", "2019-11-03 01:30", "2019-11-03 01:00", "2019-11-03 01:30", "2019-11-03 02:00"],
-            &["2019-11-03T04:30:00Z", "2019-11-03T05:00:00Z", "2019-11-03T05:30:00Z", "2019-11-03T06:00:00Z", "2019-11-03T06:30:00Z", "2019-11-03T07:00:00Z"],
+            &[
+                "2019-11-03 00:30",
+                "2019-11-03 01:00",
+                "2019-11-03 01:30",
+                "2019-11-03 01:00",
+                "2019-11-03 01:30",
+                "2019-11-03 02:00",
+            ],
+            &[
+                "2019-11-03T04:30:00Z",
+                "2019-11-03T05:00:00Z",
+                "2019-11-03T05:30:00Z",
+                "2019-11-03T06:00:00Z",
+                "2019-11-03T06:30:00Z",
+                "2019-11-03T07:00:00Z",
+            ],
         );
     }
 
@@ -376,7 +421,10 @@ mod tests {
     fn the_commonest_step_is_the_timeframe() {
         assert_eq!(mode_step([DAY, DAY, 3 * DAY, DAY].into_iter()), Some(Timeframe::D1));
         assert_eq!(mode_step([31 * DAY, 28 * DAY, 31 * DAY, 30 * DAY].into_iter()), Some(Timeframe::Months(1)));
-        assert_eq!(mode_step([8 * HOUR + 3_000_000, 8 * HOUR - 2_000_000, 8 * HOUR].into_iter()), Some(Timeframe::Fixed(8 * HOUR)));
+        assert_eq!(
+            mode_step([8 * HOUR + 3_000_000, 8 * HOUR - 2_000_000, 8 * HOUR].into_iter()),
+            Some(Timeframe::Fixed(8 * HOUR))
+        );
         assert_eq!(mode_step([].into_iter()), None);
     }
 

@@ -40,10 +40,17 @@ pub(crate) fn tables(arrays: Vec<Array>) -> (Vec<Found>, Vec<String>) {
             continue;
         }
         let (rows, width) = (array.shape[0], array.shape[1]);
-        let nameless = array.name.is_empty() || array.name.starts_with("arr_") || (single && ["data", "candles", "bars", "ohlcv", "arr"].contains(&array.name.as_str()));
+        let nameless = array.name.is_empty()
+            || array.name.starts_with("arr_")
+            || (single && ["data", "candles", "bars", "ohlcv", "arr"].contains(&array.name.as_str()));
         let symbol = (!nameless).then(|| array.name.clone());
-        let columns = (0..width).map(|at| Column { name: at.to_string(), data: column(&array.data, rows, width, at) }).collect();
-        found.push(Found { symbol, table: Table { columns, rows }, why: format!("array `{}` of {rows} × {width}", array.name) });
+        let columns =
+            (0..width).map(|at| Column { name: at.to_string(), data: column(&array.data, rows, width, at) }).collect();
+        found.push(Found {
+            symbol,
+            table: Table { columns, rows },
+            why: format!("array `{}` of {rows} × {width}", array.name),
+        });
     }
     (found, left)
 }
@@ -52,19 +59,24 @@ fn by_column(arrays: Vec<Array>, shape: &[usize], fields: &dyn Fn(&Array) -> boo
     let (rows, width) = (shape[0], shape[1]);
     let time = arrays.iter().find(|a| a.shape == [rows] && matches!(names::role(&a.name), Some(Role::Time(_))));
     let labels = arrays.iter().find(|a| a.shape == [width] && matches!(a.data, Data::Text(_)));
-    let symbol = |at: usize| labels.and_then(|a| a.data.text(at)).map_or_else(|| format!("S{:04}", at + 1), str::to_string);
+    let symbol =
+        |at: usize| labels.and_then(|a| a.data.text(at)).map_or_else(|| format!("S{:04}", at + 1), str::to_string);
     let mut found = Vec::new();
     for at in 0..width {
         let mut columns: Vec<Column> = Vec::new();
         if let Some(time) = time {
             columns.push(Column { name: time.name.clone(), data: time.data.clone() });
         }
-        for array in arrays.iter().filter(|a| a.shape == shape && fields(a) && matches!(a.data, Data::F64(_) | Data::I64(_))) {
+        for array in
+            arrays.iter().filter(|a| a.shape == shape && fields(a) && matches!(a.data, Data::F64(_) | Data::I64(_)))
+        {
             columns.push(Column { name: array.name.clone(), data: column(&array.data, rows, width, at) });
         }
         let why = format!("arrays of {rows} times × {width} symbols");
         // A symbol's rows without any price are days it was not listed.
-        let present: Vec<usize> = (0..rows).filter(|row| columns.iter().any(|c| matches!(&c.data, Data::F64(v) if v[*row].is_finite()))).collect();
+        let present: Vec<usize> = (0..rows)
+            .filter(|row| columns.iter().any(|c| matches!(&c.data, Data::F64(v) if v[*row].is_finite())))
+            .collect();
         let whole = present.len() == rows || present.is_empty();
         let keep = |data: &Data| match data {
             Data::F64(v) => Data::F64(present.iter().map(|r| v[*r]).collect()),
@@ -81,7 +93,11 @@ fn by_column(arrays: Vec<Array>, shape: &[usize], fields: &dyn Fn(&Array) -> boo
         super::coerce::coerce(&mut table);
         found.push(Found { symbol: Some(symbol(at)), table, why });
     }
-    let left = arrays.iter().filter(|a| a.shape != shape && !fields(a) && a.shape != [width]).map(|a| a.name.clone()).collect();
+    let left = arrays
+        .iter()
+        .filter(|a| a.shape != shape && !fields(a) && a.shape != [width])
+        .map(|a| a.name.clone())
+        .collect();
     (found, left)
 }
 

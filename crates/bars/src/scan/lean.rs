@@ -25,8 +25,13 @@ impl Lean {
     /// Recognises a member of a zip, or `None`.
     pub(crate) fn of(archive: &Path, member: &str) -> Option<Lean> {
         let stem = member.strip_suffix(".csv")?;
-        let folders: Vec<String> =
-            archive.components().rev().skip(1).take(5).map(|c| c.as_os_str().to_string_lossy().to_lowercase()).collect();
+        let folders: Vec<String> = archive
+            .components()
+            .rev()
+            .skip(1)
+            .take(5)
+            .map(|c| c.as_os_str().to_string_lossy().to_lowercase())
+            .collect();
         let resolution = folders.iter().position(|f| ["minute", "second", "hour", "daily"].contains(&f.as_str()));
         let market = resolution.and_then(|at| folders.get(at + 1)).cloned().unwrap_or_default();
         let kind = resolution.and_then(|at| folders.get(at + 2)).cloned().unwrap_or_default();
@@ -45,14 +50,22 @@ impl Lean {
             for expiry in &parts[side + 1..] {
                 symbol = format!("{symbol}_{expiry}");
             }
-            return Some(Lean { symbol, timeframe: Some(timeframe), day: Some(day), quote: parts[side] == "quote", kind, market });
+            return Some(Lean {
+                symbol,
+                timeframe: Some(timeframe),
+                day: Some(day),
+                quote: parts[side] == "quote",
+                kind,
+                market,
+            });
         }
         // Daily and hourly zips: the folder says so and the member has the archive's name.
         let stem_of = archive.file_stem()?.to_string_lossy();
         let resolution = folders.first().filter(|f| *f == "daily" || *f == "hour")?;
         let timeframe = if resolution == "daily" { Timeframe::D1 } else { Timeframe::H1 };
         let name = stem_of.strip_suffix("_trade").or_else(|| stem_of.strip_suffix("_quote")).unwrap_or(&stem_of);
-        let known = ["equity", "crypto", "cfd", "forex", "future", "index", "cryptofuture", "option"].contains(&kind.as_str());
+        let known =
+            ["equity", "crypto", "cfd", "forex", "future", "index", "cryptofuture", "option"].contains(&kind.as_str());
         (known && stem.starts_with(name)).then(|| Lean {
             symbol: name.to_uppercase(),
             timeframe: Some(timeframe),
@@ -82,7 +95,10 @@ impl Lean {
 
     pub(crate) fn wrong_width(&self, width: usize) -> String {
         let wanted = if self.quote { 11 } else { 6 };
-        format!("a LEAN file of {} has {wanted} columns, this one {width}", if self.quote { "quotes" } else { "trades" })
+        format!(
+            "a LEAN file of {} has {wanted} columns, this one {width}",
+            if self.quote { "quotes" } else { "trades" }
+        )
     }
 
     /// The zone LEAN stores this market in.
@@ -131,7 +147,9 @@ mod tests {
 
     #[test]
     fn paths_tell() {
-        let check = |path: &str, member: &str| Lean::of(Path::new(path), member).map(|l| (l.symbol.clone(), l.quote, l.zone(), l.kind));
+        let check = |path: &str, member: &str| {
+            Lean::of(Path::new(path), member).map(|l| (l.symbol.clone(), l.quote, l.zone(), l.kind))
+        };
         assert_eq!(
             check("lean/equity/usa/minute/aapl/20140605_trade.zip", "20140605_aapl_minute_trade.csv"),
             Some(("AAPL".into(), false, "America/New_York", "equity".into()))
@@ -140,7 +158,10 @@ mod tests {
             check("lean/future/cme/minute/es/20131007_trade.zip", "20131007_es_minute_trade_201312.csv"),
             Some(("ES_201312".into(), false, "UTC", "future".into()))
         );
-        assert_eq!(check("lean/equity/usa/daily/spy.zip", "spy.csv"), Some(("SPY".into(), false, "America/New_York", "equity".into())));
+        assert_eq!(
+            check("lean/equity/usa/daily/spy.zip", "spy.csv"),
+            Some(("SPY".into(), false, "America/New_York", "equity".into()))
+        );
         assert_eq!(check("downloads/BTCUSDT-1m-2024-01.zip", "BTCUSDT-1m-2024-01.csv"), None);
         assert_eq!(check("my/daily/spy.zip", "spy.csv"), None);
     }

@@ -79,7 +79,7 @@ pub(crate) fn take_in(
                     heads.push(intake.begin(*meta));
                     Ok(())
                 }
-                Event::Part(part) => intake.part(heads[heads.len() - 1], part),
+                Event::Part(part) => intake.part(heads[heads.len() - 1], *part),
                 Event::Bytes(n) => {
                     options.check_stop()?;
                     report((done + n).min(total));
@@ -115,7 +115,7 @@ pub(crate) fn take_in(
                     for event in events {
                         match event {
                             Event::Begin(meta) => head = intake.begin(*meta),
-                            Event::Part(part) => intake.part(head, part)?,
+                            Event::Part(part) => intake.part(head, *part)?,
                             Event::Bytes(_) => {}
                         }
                     }
@@ -131,7 +131,9 @@ pub(crate) fn take_in(
     intake.left_out.extend(files.left_out);
     if intake.is_empty() {
         let first = intake.left_out.first().map(|l| format!("; {}: {}", l.file, l.why)).unwrap_or_default();
-        return Err(Error::input(format!("no file with bars was found{first}")).at(path).remedy("point at a file or folder with bars"));
+        return Err(Error::input(format!("no file with bars was found{first}"))
+            .at(path)
+            .remedy("point at a file or folder with bars"));
     }
     Ok(intake)
 }
@@ -194,10 +196,20 @@ fn descend(folder: &Path, depth: usize, found: &mut Walk) -> Result<()> {
             let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
             let parent = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
             if parent == "factor_files" || parent == "map_files" {
-                let why = if parent == "factor_files" { "LEAN factors: give the folder with --factors" } else { "LEAN ticker renames" };
+                let why = if parent == "factor_files" {
+                    "LEAN factors: give the folder with --factors"
+                } else {
+                    "LEAN ticker renames"
+                };
                 found.left_out.push(LeftOut { file: path.display().to_string(), why: why.into() });
-            } else if ["md", "py", "toml", "html", "png", "ipynb", "log", "lock", "rs", "yml", "yaml"].contains(&ending.as_str()) || name == "catalogue.json" || name == "manifest.json" {
-                found.left_out.push(LeftOut { file: path.display().to_string(), why: "not a data file, by its ending".into() });
+            } else if ["md", "py", "toml", "html", "png", "ipynb", "log", "lock", "rs", "yml", "yaml"]
+                .contains(&ending.as_str())
+                || name == "catalogue.json"
+                || name == "manifest.json"
+            {
+                found
+                    .left_out
+                    .push(LeftOut { file: path.display().to_string(), why: "not a data file, by its ending".into() });
             } else {
                 found.paths.push((path, meta.len()));
             }
@@ -209,7 +221,7 @@ fn descend(folder: &Path, depth: usize, found: &mut Walk) -> Result<()> {
 /// What reading a file gives, in order.
 pub(crate) enum Event {
     Begin(Box<Meta>),
-    Part(Part),
+    Part(Box<Part>),
     /// Bytes of this file read so far.
     Bytes(u64),
 }
@@ -262,7 +274,7 @@ pub fn read_bytes(name: &str, bytes: &[u8], options: &Options) -> Result<(Market
             head = intake.begin(*meta);
             Ok(())
         }
-        Event::Part(part) => intake.part(head, part),
+        Event::Part(part) => intake.part(head, *part),
         Event::Bytes(_) => Ok(()),
     })?;
     intake.bytes = bytes.len() as u64;
@@ -291,7 +303,9 @@ impl Reader<'_> {
                 let json = files::read_json(source, &self.caps)?;
                 let mut table = json.table;
                 coerce::coerce(&mut table);
-                let name = json.scalars.iter().find(|(k, _)| ["name", "symbol", "pair", "instrument", "ticker"].contains(&k.to_lowercase().as_str()));
+                let name = json.scalars.iter().find(|(k, _)| {
+                    ["name", "symbol", "pair", "instrument", "ticker"].contains(&k.to_lowercase().as_str())
+                });
                 let file = match name {
                     Some((_, name)) => FileName { symbol: clean_name(name), ..file },
                     None => file,
@@ -313,9 +327,9 @@ impl Reader<'_> {
             Container::Npz => self.arrays(source, &file, files::read_npz(source, &self.caps)?, "NPZ", emit),
             Container::Npy => self.arrays(source, &file, vec![files::read_npy(source, &self.caps)?], "NPY", emit),
             Container::Zip => self.zip(source, emit),
-            Container::Unknown => Err(Error::input("the format was not recognised")
-                .at(source.path())
-                .remedy("Fullbore reads CSV, JSON, Parquet, feather, NPZ, zip and gzip; convert the file to one of them")),
+            Container::Unknown => Err(Error::input("the format was not recognised").at(source.path()).remedy(
+                "Fullbore reads CSV, JSON, Parquet, feather, NPZ, zip and gzip; convert the file to one of them",
+            )),
         }
     }
 
@@ -391,7 +405,8 @@ impl Reader<'_> {
             let table = std::mem::take(&mut block.table);
             let n = table.rows;
             let line = |row: usize| Some(block.line(row));
-            let batch = Batch { path: source.path(), layout: &layout, place: &place, line: &line, options: self.options };
+            let batch =
+                Batch { path: source.path(), layout: &layout, place: &place, line: &line, options: self.options };
             let parts = if n > 0 { batch.parts(table)? } else { Vec::new() };
             Ok((n, parts, block))
         };
@@ -400,16 +415,22 @@ impl Reader<'_> {
             bytes += block.bytes as u64;
             if !block.unreadable.is_empty() || block.bad_extras > 0 {
                 unreadable += block.unreadable.len() as u64;
-                let mut tally = Tally { rows: block.unreadable.len() as u64, unreadable: block.unreadable.len() as u64, bad_extras: block.bad_extras, ..Tally::default() };
+                let mut tally = Tally {
+                    rows: block.unreadable.len() as u64,
+                    unreadable: block.unreadable.len() as u64,
+                    bad_extras: block.bad_extras,
+                    ..Tally::default()
+                };
                 if let Some(u) = block.unreadable.first() {
                     let name = source.path().file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-                    tally.examples.unreadable = Some(format!("{name}:{}:{}: `{}` is not {}", u.line, u.field, u.text, u.wanted));
+                    tally.examples.unreadable =
+                        Some(format!("{name}:{}:{}: `{}` is not {}", u.line, u.field, u.text, u.wanted));
                     first.get_or_insert_with(|| u.clone());
                 }
-                emit(Event::Part(Part { symbol: None, rows: Default::default(), tally }))?;
+                emit(Event::Part(Box::new(Part { symbol: None, rows: Default::default(), tally })))?;
             }
             for part in parts {
-                emit(Event::Part(part))?;
+                emit(Event::Part(Box::new(part)))?;
             }
             emit(Event::Bytes(bytes))
         })?;
@@ -453,13 +474,22 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn arrays(&self, source: &Source, file: &FileName, arrays: Vec<files::Array>, container: &str, emit: Emit<'_>) -> Result<()> {
+    fn arrays(
+        &self,
+        source: &Source,
+        file: &FileName,
+        arrays: Vec<files::Array>,
+        container: &str,
+        emit: Emit<'_>,
+    ) -> Result<()> {
         let names: Vec<String> = arrays.iter().map(|a| format!("{}{:?}", a.name, a.shape)).collect();
         let (found, left) = arrays::tables(arrays);
         if found.is_empty() {
             return Err(Error::input(format!("no array holds bars; arrays are {}", names.join(", ")))
                 .at(source.path())
-                .remedy("store one array for each field (time, open, high, low, close, volume), or [n, 6] for each symbol"));
+                .remedy(
+                    "store one array for each field (time, open, high, low, close, volume), or [n, 6] for each symbol",
+                ));
         }
         for found in found {
             let file = match &found.symbol {
@@ -500,7 +530,7 @@ impl Reader<'_> {
         let place: Vec<Option<usize>> = (0..table.columns.len()).map(Some).collect();
         let batch = Batch { path, layout: &layout, place: &place, line: &|_| None, options: self.options };
         for part in batch.parts(table)? {
-            emit(Event::Part(part))?;
+            emit(Event::Part(Box::new(part)))?;
         }
         Ok(())
     }
@@ -519,7 +549,12 @@ impl Reader<'_> {
             extras.push("spread".into());
         }
         Meta {
-            note: FileNote { file: path.display().to_string(), count: 1, format: layout.format.clone(), why: layout.why.clone() },
+            note: FileNote {
+                file: path.display().to_string(),
+                count: 1,
+                format: layout.format.clone(),
+                why: layout.why.clone(),
+            },
             warnings: layout.warnings.clone(),
             symbol: file.symbol.clone(),
             many: layout.symbol.is_some(),
@@ -551,7 +586,13 @@ struct Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    fn new(reader: &'a Reader<'a>, path: &'a Path, container: &'static str, file: &'a FileName, skipped: Vec<String>) -> Self {
+    fn new(
+        reader: &'a Reader<'a>,
+        path: &'a Path,
+        container: &'static str,
+        file: &'a FileName,
+        skipped: Vec<String>,
+    ) -> Self {
         Batches { reader, path, container, file, skipped, held: Vec::new(), layout: None, rows: 0 }
     }
 
@@ -594,7 +635,7 @@ impl<'a> Batches<'a> {
         let line = |row: usize| Some(before + row as u64 + 1);
         let batch = Batch { path: self.path, layout, place, line: &line, options };
         for part in batch.parts(table)? {
-            emit(Event::Part(part))?;
+            emit(Event::Part(Box::new(part)))?;
         }
         Ok(())
     }
@@ -692,7 +733,10 @@ fn kinds(head: &CsvHead, layout: &Layout) -> Vec<CsvKind> {
     let stamp = |at: usize| CsvKind::Time(head.times[at].unwrap_or(dates));
     match layout.time {
         TimeAt::Stamp(at) | TimeAt::DateNumber(at) => kinds[at] = stamp(at),
-        TimeAt::Epoch(at) => kinds[at] = if matches!(head.sample.columns[at].data, Data::F64(_)) { CsvKind::Number } else { CsvKind::Epoch },
+        TimeAt::Epoch(at) => {
+            kinds[at] =
+                if matches!(head.sample.columns[at].data, Data::F64(_)) { CsvKind::Number } else { CsvKind::Epoch }
+        }
         TimeAt::SinceMidnight(at, _) => kinds[at] = CsvKind::Epoch,
         TimeAt::DateAndClock(date, clock) => {
             kinds[date] = stamp(date);
@@ -727,18 +771,28 @@ fn perpetual(file: &FileName) -> Option<Class> {
 fn read_qlib(folder: &Path, options: &Options, emit: Emit<'_>) -> Result<()> {
     let reader = Reader { caps: Caps::default(), options, threads: 1, streaming: true, modified: None };
     let mut read = 0;
-    for (frequency, timeframe, calendar) in qlib::calendars(folder)? {
+    for calendar in qlib::calendars(folder)? {
         for symbol in qlib::symbols(folder)? {
             options.check_stop()?;
-            let Some(table) = qlib::table(&symbol, &frequency, &calendar)? else { continue };
+            let Some(table) = qlib::table(&symbol, &calendar)? else { continue };
             let name = symbol.file_name().map(|n| n.to_string_lossy().to_uppercase()).unwrap_or_default();
-            let file = FileName { symbol: name, timeframe, ..FileName::default() };
-            reader.table(&symbol, "qlib folder", &file, None, table, Some(format!("calendar `{frequency}` gives the times")), emit)?;
+            let file = FileName { symbol: name, timeframe: calendar.timeframe, ..FileName::default() };
+            reader.table(
+                &symbol,
+                "qlib folder",
+                &file,
+                None,
+                table,
+                Some(format!("calendar `{}` gives the times", calendar.frequency)),
+                emit,
+            )?;
             read += 1;
         }
     }
     if read == 0 {
-        return Err(Error::input("a qlib folder without calendars or features").at(folder).remedy("dump it again with qlib's dump_bin"));
+        return Err(Error::input("a qlib folder without calendars or features")
+            .at(folder)
+            .remedy("dump it again with qlib's dump_bin"));
     }
     Ok(())
 }

@@ -40,7 +40,9 @@ impl<'a> Parser<'a> {
                 Kind::Skip => Builder::Skip,
                 Kind::Number | Kind::Extra => Builder::F64(Vec::new()),
                 Kind::Time(_) | Kind::Clock | Kind::Epoch => Builder::I64(Vec::new()),
-                Kind::Names => Builder::Names { codes: Vec::new(), known: HashMap::new(), names: Vec::new(), last: None },
+                Kind::Names => {
+                    Builder::Names { codes: Vec::new(), known: HashMap::new(), names: Vec::new(), last: None }
+                }
             })
             .collect();
         Parser { csv, columns, needed, last_date: [0; 10], last_days: 0, point: csv.decimal == Decimal::Point }
@@ -189,23 +191,6 @@ impl<'a> Parser<'a> {
                     at = end + 1;
                 }
                 (Kind::Time(column), Builder::I64(values)) => {
-                    if let Some(stamp) = line.get(at..at + 19).and_then(|s| <&[u8; 19]>::try_from(s).ok())
-                        && ends(at + 19)
-                        && column.order == time::Order::Ymd
-                        && !column.zoned
-                        && let Some(clock) = time::clock_fixed(stamp)
-                    {
-                        if stamp[..10] != self.last_date {
-                            let Some(days) = time::date_fixed(stamp) else {
-                                return Err(Wrong::new(field, stamp, "a time"));
-                            };
-                            self.last_date.copy_from_slice(&stamp[..10]);
-                            self.last_days = days;
-                        }
-                        values.push(self.last_days * 86_400_000_000_000 + clock);
-                        at += 20;
-                        continue;
-                    }
                     let (text, end) = cell(line, at, delimiter);
                     match time::parse(&text, column.order) {
                         Some(stamp) if stamp.zoned == column.zoned => values.push(stamp.ns),
@@ -347,7 +332,7 @@ fn undouble(inner: &[u8]) -> Vec<u8> {
     let mut quotes = 0usize;
     for &byte in inner {
         quotes = if byte == b'"' { quotes + 1 } else { 0 };
-        if quotes % 2 == 0 || byte != b'"' {
+        if quotes.is_multiple_of(2) || byte != b'"' {
             text.push(byte);
         }
     }

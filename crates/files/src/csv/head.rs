@@ -41,23 +41,28 @@ impl CsvHead {
             return Err(wrong("the file is empty").remedy("check the download or export that made it"));
         }
         if !text.contains(&b'\n') && text.contains(&b'\r') {
-            return Err(wrong("lines end with a bare carriage return").remedy("convert the line ends: tr '\\r' '\\n' < in > out"));
+            return Err(wrong("lines end with a bare carriage return")
+                .remedy("convert the line ends: tr '\\r' '\\n' < in > out"));
         }
         // The last line of a full head is cut somewhere; leave it out.
-        let whole = if head.len() == HEAD { memchr::memrchr(b'\n', text).map_or(text.len(), |at| at + 1) } else { text.len() };
+        let whole =
+            if head.len() == HEAD { memchr::memrchr(b'\n', text).map_or(text.len(), |at| at + 1) } else { text.len() };
         let lines: Vec<&[u8]> = text[..whole]
             .split(|b| *b == b'\n')
             .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
             .take(ROWS)
             .collect();
         if let Some(at) = lines.iter().position(|line| line.len() > caps.line) {
-            return Err(wrong("a line is too long for a table").line(at as u64 + 1).remedy("check the file's line ends"));
+            return Err(wrong("a line is too long for a table")
+                .line(at as u64 + 1)
+                .remedy("check the file's line ends"));
         }
         let filled: Vec<&[u8]> = lines.iter().copied().filter(|line| !line.trim_ascii().is_empty()).collect();
         let tail = &filled[filled.len().saturating_sub(filled.len().max(2) / 2)..];
         let Some((delimiter, fields)) = delimiter(&tail[..tail.len().min(400)], caps) else {
-            return Err(wrong("no delimiter cuts the lines into columns")
-                .remedy("bars need at least a time and four prices a line, separated by commas, semicolons, tabs or bars"));
+            return Err(wrong("no delimiter cuts the lines into columns").remedy(
+                "bars need at least a time and four prices a line, separated by commas, semicolons, tabs or bars",
+            ));
         };
         let split: Vec<Option<Vec<Cow<'_, [u8]>>>> =
             lines.iter().map(|line| (!line.trim_ascii().is_empty()).then(|| cut(line, delimiter))).collect();
@@ -66,7 +71,8 @@ impl CsvHead {
         let Some(first) = first else {
             return Err(wrong("no line holds numbers").remedy("bars need at least a time and four prices a line"));
         };
-        let strings = |row: &Vec<Cow<'_, [u8]>>| row.iter().map(|c| String::from_utf8_lossy(c).trim().to_string()).collect();
+        let strings =
+            |row: &Vec<Cow<'_, [u8]>>| row.iter().map(|c| String::from_utf8_lossy(c).trim().to_string()).collect();
         let header = split[..first].iter().map(|row| row.as_ref().map_or_else(Vec::new, strings)).collect();
         let rows: Vec<&Vec<Cow<'_, [u8]>>> =
             split[first..].iter().flatten().filter(|row| row.len() == fields || row.len() == fields + 1).collect();
@@ -105,7 +111,10 @@ fn delimiter(lines: &[&[u8]], caps: &Caps) -> Option<(u8, usize)> {
     let mut best: Option<(f64, u8, usize)> = None;
     for delimiter in [b',', b';', b'\t', b'|', b' '] {
         let rows: Vec<_> = lines.iter().map(|line| cut(line, delimiter)).collect();
-        let mut counts: Vec<usize> = rows.iter().map(|row| row.len() - usize::from(row.last().is_some_and(|c| c.is_empty()) && row.len() > 5)).collect();
+        let mut counts: Vec<usize> = rows
+            .iter()
+            .map(|row| row.len() - usize::from(row.last().is_some_and(|c| c.is_empty()) && row.len() > 5))
+            .collect();
         counts.sort_unstable();
         let Some(&fields) = counts.get(counts.len() / 2) else { continue };
         if fields < 2 || fields > caps.columns {
