@@ -6,7 +6,7 @@
 
 use crate::memory::Memory;
 use crate::near::nearest;
-use bars::{Bad, Duplicates, Instrument, InstrumentPatch, Label, Order, Repairs, Splits, Timeframe};
+use bars::{Bad, Duplicates, Instrument, InstrumentPatch, Label, Order, Refused, Repairs, Splits, Timeframe};
 use files::{Error, Kind, Result};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -129,6 +129,7 @@ const ORDER: &[(&str, Order)] = &[("sort", Order::Sort), ("refuse", Order::Refus
 const DUPLICATES: &[(&str, Duplicates)] =
     &[("first", Duplicates::First), ("last", Duplicates::Last), ("refuse", Duplicates::Refuse)];
 const SPLITS: &[(&str, Splits)] = &[("segment", Splits::Segment), ("keep", Splits::Keep)];
+const REFUSED: &[(&str, Refused)] = &[("drop", Refused::Drop), ("refuse", Refused::Refuse)];
 const LABEL: &[(&str, Label)] = &[("auto", Label::Auto), ("start", Label::Start), ("end", Label::End)];
 const KINDS: &[(&str, &str)] = &[("stocks", "stocks"), ("crypto", "crypto"), ("fx", "fx")];
 
@@ -208,6 +209,13 @@ impl Key {
             "segment or keep",
             |s| name(SPLITS, s.repair.splits),
             |s, v| set(&mut s.repair.splits, one_of(SPLITS, v))
+        ),
+        key!(
+            "repair.refused",
+            "Symbols that the audit refuses: left out while they are fewer than half, or the whole is refused.",
+            "drop or refuse",
+            |s| name(REFUSED, s.repair.refused),
+            |s, v| set(&mut s.repair.refused, one_of(REFUSED, v))
         ),
         key!(
             "universe.membership",

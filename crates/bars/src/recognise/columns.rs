@@ -1,0 +1,278 @@
+//! Open, high, low, close and volume: by the names above them, by their place, or by their values.
+
+use super::names::{self, FileName, Role};
+use super::values::{is_epoch, is_time_like, violations};
+use super::{Given, Group, Prices};
+use files::{Data, Error, Result, Table};
+
+pub(super) struct Head {
+    pub names: Vec<String>,
+    pub named: bool,
+    pub tickers: Option<Vec<String>>,
+    pub format: Option<String>,
+}
+
+/// The names of the columns, from the container or from the lines above the data.
+pub(super) fn header(given: &Given<'_>, why: &mut Vec<String>) -> Head {
+    let width = given.sample.columns.len();
+    let container: Vec<String> = given.sample.columns.iter().map(|c| c.name.clone()).collect();
+    if given.container != "CSV" {
+        let named = container.iter().filter(|n| names::role(n).is_some() || names::wide(n).is_some()).count() >= 2;
+        return Head { names: container, named, tickers: None, format: None };
+    }
+    let score =
+        |line: &Vec<String>| line.iter().filter(|n| names::role(n).is_some() || names::wide(n).is_some()).count();
+    let best = given.header.iter().enumerate().max_by_key(|(at, line)| (score(line), std::cmp::Reverse(*at)));
+    let Some((at, line)) = best.filter(|(_, line)| score(line) >= 2) else {
+        if !given.header.is_empty() {
+            why.push(format!("{} line(s) above the data hold no known column names", given.header.len()));
+        }
+        return Head { names: vec![String::new(); width], named: false, tickers: None, format: None };
+    };
+    let mut names = line.clone();
+    let mut format = None;
+    if names.len() + 1 == width {
+        let clock = matches!(given.sample.columns.get(1).map(|c| &c.data), Some(Data::Clock(_)));
+        let place = usize::from(clock);
+        names.insert(place, if clock { "Time".into() } else { String::new() });
+        why.push(format!(
+            "the header names {} columns, rows have {width}: {}",
+            width - 1,
+            if clock { "date and time share one name" } else { "the first column has no name" }
+        ));
+    }
+    names.resize(width, String::new());
+    // yfinance writes the tickers on a line of their own.
+    let other = given.header.iter().enumerate().find(|(i, other)| {
+        let filled = other.iter().filter(|c| !c.is_empty()).count();
+        *i != at && filled >= 4 && other.len() + 1 >= width && score(other) < 3
+    });
+    let mut tickers = None;
+    if let Some((_, other)) = other {
+        let mut line = other.clone();
+        line.resize(width, String::new());
+        let label = ["ticker", "tickers", "symbol"].contains(&names::key(&line[0]).as_str()) || line[0].is_empty();
+        if label || names::role(&line[0]).is_none() {
+            line[0] = String::new();
+            let mut distinct: Vec<&String> = line.iter().filter(|c| !c.is_empty()).collect();
+            distinct.sort();
+            distinct.dedup();
+            why.push(format!("line {} of the header names {} ticker(s)", other_line(given, other), distinct.len()));
+            format = Some(match given.header.len() {
+                3 => "yfinance CSV, three-line header".to_string(),
+                _ => "yfinance CSV, two-line header".to_string(),
+            });
+            // A third line names the index; the first line's `Price` labels the others.
+            if given.header.iter().any(|l| l.first().is_some_and(|c| matches!(names::role(c), Some(Role::Time(_))))) {
+                names[0] = "Date".into();
+            }
+            tickers = Some(line);
+        }
+    }
+    if format.is_none() {
+        format = csv_format(&names, given);
+    }
+    if at > 0 && tickers.is_none() {
+        why.push(format!("{at} line(s) above the header were passed over: `{}`", shorten(&given.header[0].join(","))));
+    }
+    Head { names, named: true, tickers, format }
+}
+
+fn other_line(given: &Given<'_>, line: &Vec<String>) -> usize {
+    given.header.iter().position(|l| l == line).map_or(0, |at| at + 1)
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+/// A name for well-known headers.
+fn csv_format(names: &[String], given: &Given<'_>) -> Option<String> {
+    let keys: Vec<String> = names.iter().map(|n| names::key(n)).collect();
+    let has = |k: &str| keys.iter().any(|x| x == k);
+    let angle = names.iter().any(|n| n.starts_with('<'));
+    Some(
+        if angle {
+            "MetaTrader 5 CSV"
+        } else if has("opentime") && has("closetime") {
+            "Binance kline CSV"
+        } else if has("tic") && has("date") {
+            "FinRL long CSV"
+        } else if has("exdividend") {
+            "Quandl WIKI CSV"
+        } else if has("adjclose") && has("close") && (has("date") || has("datetime")) {
+            "Yahoo CSV with Adj Close"
+        } else if given.header.first().is_some_and(|l| l.join(",").to_lowercase().contains("cryptodatadownload")) {
+            "CryptoDataDownload CSV"
+        } else if has("deliverablevolume") {
+            "NSE daily report CSV"
+        } else {
+            return Some("CSV with header".into());
+        }
+        .into(),
+    )
+}
+
+/// yfinance's ticker line: one group for each ticker.
+pub(super) fn by_ticker(roles: &[Option<Role>], tickers: &[String]) -> Vec<Group> {
+    let mut order: Vec<&String> = Vec::new();
+    for t in tickers.iter().filter(|t| !t.is_empty()) {
+        if !order.contains(&t) {
+            order.push(t);
+        }
+    }
+    let group = |ticker: &String| {
+        let at = |role: Role| (0..roles.len()).find(|i| roles[*i] == Some(role) && tickers[*i] == *ticker);
+        let close = at(Role::Close).or_else(|| at(Role::LateClose))?;
+        Some(Group {
+            symbol: Some(ticker.clone()),
+            prices: Prices::Ohlc([at(Role::Open)?, at(Role::High)?, at(Role::Low)?, close]),
+            volume: at(Role::Volume(1)),
+        })
+    };
+    order.into_iter().filter_map(group).collect()
+}
+
+/// Open, high, low, close by their names.
+pub(super) fn by_name(
+    names: &[String],
+    roles: &[Option<Role>],
+    file: &FileName,
+    why: &mut Vec<String>,
+) -> Option<Group> {
+    let at = |role: Role| roles.iter().position(|r| *r == Some(role));
+    let volume = (0..roles.len())
+        .filter_map(|i| if let Some(Role::Volume(rank)) = roles[i] { Some((rank, i)) } else { None })
+        .min()
+        .map(|(_, i)| i);
+    // `volume_btc` beside `volume`: the coin's own is in units.
+    let coin = names.iter().position(|n| {
+        let key = names::key(n);
+        key.strip_prefix("volume").is_some_and(|coin| coin.len() >= 3 && file.symbol.to_lowercase().starts_with(coin))
+    });
+    let volume = coin.or(volume);
+    let quad = |side: fn(usize) -> Role| Some([at(side(0))?, at(side(1))?, at(side(2))?, at(side(3))?]);
+    if let (Some(bid), Some(ask)) = (quad(Role::Bid), quad(Role::Ask)) {
+        why.push("bid and ask columns: prices are their middle, `spread` travels along".into());
+        return Some(Group { symbol: None, prices: Prices::Quote { bid, ask }, volume });
+    }
+    let late = || {
+        let late = (0..roles.len()).filter(|i| roles[*i] == Some(Role::LateClose));
+        late.min_by_key(|i| names::key(&names[*i]).contains("adj"))
+    };
+    let close = at(Role::Close).or_else(late)?;
+    if roles[close] == Some(Role::LateClose) {
+        why.push(format!("column `{}` is taken for the close; there is no other", names[close]));
+    }
+    Some(Group {
+        symbol: None,
+        prices: Prices::Ohlc([at(Role::Open)?, at(Role::High)?, at(Role::Low)?, close]),
+        volume,
+    })
+}
+
+/// A wide table: `AAPL.Open`, `BTC:close`.
+pub(super) fn wide(names: &[String], why: &mut Vec<String>) -> Vec<Group> {
+    let cells: Vec<Option<(String, Role)>> = names.iter().map(|n| names::wide(n)).collect();
+    let mut symbols: Vec<&String> = Vec::new();
+    for (symbol, _) in cells.iter().flatten() {
+        if !symbols.contains(&symbol) {
+            symbols.push(symbol);
+        }
+    }
+    let at = |symbol: &String, role: fn(&Role) -> bool| {
+        cells.iter().position(|c| c.as_ref().is_some_and(|(s, r)| s == symbol && role(r)))
+    };
+    let groups: Vec<Group> = symbols
+        .into_iter()
+        .filter_map(|symbol| {
+            let prices = [
+                at(symbol, |r| *r == Role::Open)?,
+                at(symbol, |r| *r == Role::High)?,
+                at(symbol, |r| *r == Role::Low)?,
+                at(symbol, |r| *r == Role::Close)?,
+            ];
+            let volume = at(symbol, |r| matches!(r, Role::Volume(_)));
+            Some(Group { symbol: Some(symbol.clone()), prices: Prices::Ohlc(prices), volume })
+        })
+        .collect();
+    if !groups.is_empty() {
+        let list: Vec<&str> = groups.iter().take(5).filter_map(|g| g.symbol.as_deref()).collect();
+        why.push(format!(
+            "column names carry the symbol: {}{}",
+            list.join(", "),
+            if groups.len() > 5 { ", …" } else { "" }
+        ));
+    }
+    groups
+}
+
+pub(super) struct Positional {
+    pub format: String,
+    pub words: String,
+}
+
+/// Columns without names: a time, four prices whose order the values tell, perhaps a volume.
+pub(super) fn positional(sample: &Table, given: &Given<'_>) -> Result<(Group, Positional)> {
+    let fail = |m: String| {
+        Error::input(m).at(given.path).remedy("add a header line such as time,open,high,low,close,volume to the file")
+    };
+    let width = sample.columns.len();
+    let clock = matches!(sample.columns.get(1).map(|c| &c.data), Some(Data::Clock(_)));
+    // A leading row number is no time.
+    let first = if clock { 2 } else { 1 };
+    if width < first + 4 {
+        return Err(fail(format!("{width} columns without names; a time and four prices are needed")));
+    }
+    let number = |at: usize| matches!(sample.columns[at].data, Data::F64(_) | Data::I64(_));
+    if !(first..first + 4).all(number) || !is_time_like(&sample.columns[0].data) {
+        return Err(fail("columns without names that do not read as time, open, high, low, close".into()));
+    }
+    let orders: [([usize; 4], &str, &str); 3] = [
+        ([0, 1, 2, 3], "open, high, low, close", ""),
+        ([0, 2, 3, 1], "open, close, high, low", " (Jesse and Bitfinex order)"),
+        ([2, 1, 0, 3], "low, high, open, close", " (Coinbase order)"),
+    ];
+    let wrong = |order: &[usize; 4]| violations(sample, &order.map(|i| i + first));
+    let counts: Vec<usize> = orders.iter().map(|(order, _, _)| wrong(order)).collect();
+    let best = (0..orders.len()).min_by_key(|i| counts[*i]).unwrap_or(0);
+    if counts[best] * 5 > sample.rows {
+        return Err(fail(format!(
+            "columns without names, and no order of open, high, low, close fits: {} of {} rows would break high ≥ low",
+            counts[best], sample.rows
+        )));
+    }
+    let (order, words, known) = orders[best];
+    let rival = (0..orders.len()).filter(|i| *i != best).map(|i| counts[i]).min().unwrap_or(0);
+    let volume = (width > first + 4 && number(first + 4)).then_some(first + 4);
+    let group = Group { symbol: None, prices: Prices::Ohlc(order.map(|i| i + first)), volume };
+    let binance = width >= 11 && best == 0 && sample.columns.get(6).is_some_and(|c| is_epoch(&c.data));
+    let format = match () {
+        () if binance => format!("Binance kline {} without header", given.container),
+        () if known.is_empty() => format!("{} without column names", given.container),
+        () => format!("{} arrays{known}", given.container),
+    };
+    let doubt = if rival == counts[best] { "; the values fit other orders too" } else { "" };
+    let words = format!(
+        "time, {words}{}{known}; {} of {} sample rows break it, the next best order {rival}{doubt}",
+        if volume.is_some() { ", volume" } else { "" },
+        counts[best],
+        sample.rows
+    );
+    Ok((group, Positional { format, words }))
+}
+
+pub(super) fn positional_lean(lean: &crate::scan::lean::Lean, width: usize) -> Option<Group> {
+    if lean.quote {
+        return (width >= 11).then(|| Group {
+            symbol: Some(lean.symbol.clone()),
+            prices: Prices::Quote { bid: [1, 2, 3, 4], ask: [6, 7, 8, 9] },
+            volume: None,
+        });
+    }
+    (width >= 6).then(|| Group {
+        symbol: Some(lean.symbol.clone()),
+        prices: Prices::Ohlc([1, 2, 3, 4]),
+        volume: Some(5),
+    })
+}

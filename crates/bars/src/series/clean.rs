@@ -1,0 +1,148 @@
+//! One row a time, and stamps to bars: start, end, range, factors. The audit sees what comes out.
+
+use super::Seen;
+use crate::ingest::Rows;
+use crate::recognise::StampMarks;
+use crate::{Duplicates, Options, Timeframe};
+use files::time::{civil, days, rfc3339};
+use files::{Error, MISSING_TIME, Result};
+use std::path::Path;
+
+const DAY: i64 = 86_400_000_000_000;
+
+/// Duplicates out, stamps to bars.
+pub(super) struct Clean<'a> {
+    pub options: &'a Options,
+    pub seen: &'a mut Seen,
+    pub file: String,
+    pub held: Option<Rows>, // the last row of a window: its successor may repeat its time
+}
+
+impl Clean<'_> {
+    /// Leaves one row a time.
+    pub(super) fn dedupe(&mut self, rows: Rows, last: bool) -> Result<Rows> {
+        let mut rows = match self.held.take() {
+            Some(mut held) => {
+                held.extend(&rows);
+                held
+            }
+            None => rows,
+        };
+        let n = rows.len();
+        let repeats = rows.label.windows(2).any(|w| w[0] == w[1]);
+        if repeats {
+            let mut keep: Vec<u32> = Vec::with_capacity(n);
+            for i in 0..n {
+                let Some(before) = keep.last().map(|k| *k as usize).filter(|k| rows.label[*k] == rows.label[i]) else {
+                    keep.push(i as u32);
+                    continue;
+                };
+                let same = rows.values.iter().all(|v| v[before] == v[i] || (v[before].is_nan() && v[i].is_nan()));
+                let at = rfc3339(rows.label[i]);
+                if same {
+                    self.seen.duplicates += 1;
+                    self.seen.duplicate_example.get_or_insert_with(|| format!("{} has {at} twice", self.seen.symbol));
+                } else {
+                    self.seen.conflicts += 1;
+                    let (a, b) = (rows.values[3][before], rows.values[3][i]);
+                    self.seen
+                        .conflict_example
+                        .get_or_insert_with(|| format!("{} has {at} with close {a} and with {b}", self.seen.symbol));
+                }
+                match self.options.repairs.duplicates {
+                    Duplicates::First => {}
+                    Duplicates::Last => {
+                        if let Some(k) = keep.last_mut() {
+                            *k = i as u32;
+                        }
+                    }
+                    Duplicates::Refuse => {
+                        return Err(Error::input(format!("{at} occurs twice for {}", self.seen.symbol))
+                            .at(Path::new(&self.file))
+                            .remedy("remove one of the rows, or set repair.duplicates = \"last\" or \"first\""));
+                    }
+                }
+            }
+            rows = rows.pick(&keep);
+        }
+        if !last && rows.len() > 0 {
+            let n = rows.len() as u32;
+            self.held = Some(rows.pick(&[n - 1]));
+            rows.truncate(n as usize - 1);
+        }
+        Ok(rows)
+    }
+
+    /// Stamps become start and end; the range is cut; factors are applied; the audit sees the result.
+    pub(super) fn finish(
+        &mut self,
+        mut rows: Rows,
+        stamp: StampMarks,
+        timeframe: Timeframe,
+        symbol: &str,
+        spans: Option<&[(i64, i64)]>,
+    ) -> Option<Rows> {
+        let given = std::mem::take(&mut rows.end);
+        let mut end = Vec::with_capacity(rows.len());
+        for (i, label) in rows.label.iter_mut().enumerate() {
+            let stated = given.get(i).copied().filter(|e| *e != MISSING_TIME && *e > *label);
+            let (start, stop) = span(*label, stamp, timeframe);
+            *label = start;
+            end.push(stated.map_or(stop, border));
+        }
+        rows.end = end;
+        if self.options.from.is_some() || self.options.to.is_some() {
+            let from = rows.label.partition_point(|t| self.options.from.is_some_and(|from| *t < from));
+            let to = rows.label.partition_point(|t| self.options.to.is_none_or(|to| *t < to));
+            if from > 0 || to < rows.len() {
+                let kept: Vec<u32> = (from as u32..to.max(from) as u32).collect();
+                rows = rows.pick(&kept);
+            }
+        }
+        if rows.len() == 0 {
+            return None;
+        }
+        if let Some(factors) = &self.options.factors {
+            let [o, h, l, c, v] = &mut rows.values;
+            factors.apply(symbol, &rows.label, [o, h, l, c], v);
+        }
+        if let Some(spans) = spans {
+            let outside =
+                rows.label.iter().filter(|t| !spans.iter().any(|(from, to)| (*from..*to).contains(*t))).count();
+            *self.seen.outside.get_or_insert(0) += outside as u64;
+        }
+        self.seen.last_end = rows.end.last().copied().unwrap_or(0);
+        self.seen.watch.push(&rows);
+        Some(rows)
+    }
+}
+
+/// Venues write the last millisecond (or microsecond) of a bar as its end; the bar is over one such unit later.
+fn border(end: i64) -> i64 {
+    let unit = [1_000_000, 1_000, 1].into_iter().find(|unit| (end + unit) % 1_000_000_000 == 0);
+    end + unit.unwrap_or(0)
+}
+
+/// Start and end of the bar a stamp marks.
+fn span(label: i64, stamp: StampMarks, timeframe: Timeframe) -> (i64, i64) {
+    match (stamp, timeframe) {
+        (StampMarks::Start, Timeframe::Fixed(ns)) => (label, label + ns),
+        (StampMarks::Start, Timeframe::Months(n)) => (label, add_months(label, n)),
+        (StampMarks::End { add }, Timeframe::Fixed(ns)) => (label + add - ns, label + add),
+        (StampMarks::End { add }, Timeframe::Months(n)) => (add_months(label + add, -n), label + add),
+        (StampMarks::MonthEnd, timeframe) => {
+            let end = (label.div_euclid(DAY) + 1) * DAY;
+            let n = if let Timeframe::Months(n) = timeframe { n } else { 1 };
+            (add_months(end, -n), end)
+        }
+    }
+}
+
+fn add_months(ns: i64, months: i64) -> i64 {
+    let (year, month, day) = civil(ns.div_euclid(DAY));
+    let at = year * 12 + month - 1 + months;
+    let (year, month) = (at.div_euclid(12), at.rem_euclid(12) + 1);
+    // The 31st of a shorter month is its last day.
+    let days = (0..4).find_map(|back| days(year, month, day - back)).unwrap_or(0);
+    days * DAY + ns.rem_euclid(DAY)
+}

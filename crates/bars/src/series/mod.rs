@@ -1,0 +1,353 @@
+//! The rows of one symbol and timeframe, in order, each time once.
+//!
+//! Rows come in by file and symbol ([`Intake`]). When they outgrow the memory that may be used they are sorted and moved to a
+//! scratch file, and later merged from there in windows (`order`); so a file of any size passes through. What is done to the rows
+//! (`clean`) is counted; what could not be repaired is an error.
+
+mod clean;
+mod intake;
+mod order;
+
+use crate::audit::watch::Watch;
+use crate::audit::{Audit, Verdict, conclude};
+use crate::ingest::{Rows, Tally};
+use crate::instrument::Hints;
+use crate::recognise::names::Side;
+use crate::scan::{Meta, Progress};
+use crate::{Bars, Class, Instrument, Market, Options, Order, Splits, Timeframe};
+use clean::Clean;
+use files::time::rfc3339;
+use files::{Error, Kind, Result, Scratch};
+pub(crate) use intake::Intake;
+use intake::Lot;
+use order::{Block, join, ordered, sorted};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The lots of one symbol and timeframe.
+pub(crate) struct Series {
+    pub symbol: String,
+    pub timeframe: Timeframe,
+    lots: Vec<Lot>,
+}
+
+/// What a series was, once its rows have gone by.
+pub(crate) struct Seen {
+    pub symbol: String,
+    pub timeframe: Timeframe,
+    pub instrument: Instrument,
+    pub watch: Watch,
+    pub files: Vec<usize>,
+    pub tally: Tally,
+    pub duplicates: u64,
+    pub conflicts: u64,
+    pub duplicate_example: Option<String>,
+    pub conflict_example: Option<String>,
+    pub out_of_order: u64,
+    pub order_example: Option<String>,
+    pub newest_first: bool,
+    pub one_sided: u64,
+    pub paired: bool,
+    pub outside: Option<u64>,
+    pub modified: Option<i64>,
+    pub last_end: i64,
+    pub extras: Vec<String>,
+    pub rows: u64,
+    /// Epochs in another unit than most of their file.
+    pub mixed_units: u64,
+}
+
+/// Collects all series into memory.
+pub(crate) fn to_market(
+    mut intake: Intake,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(Market, Audit)> {
+    let series = intake.series()?;
+    let total: u64 = series.iter().flat_map(|s| &s.lots).map(|l| l.rows as u64).sum();
+    let done = std::sync::atomic::AtomicU64::new(0);
+    let metas = &intake.metas;
+    let run = |series: Series| -> Result<(Bars, Seen)> {
+        options.check_stop()?;
+        let symbol = series.symbol.clone();
+        let timeframe = series.timeframe;
+        let mut all: Option<Rows> = None;
+        let seen = series.run(metas, options, None, &mut |rows| {
+            match &mut all {
+                Some(held) => held.extend(&rows),
+                None => all = Some(rows),
+            }
+            Ok(())
+        })?;
+        let n = done.fetch_add(seen.rows, std::sync::atomic::Ordering::Relaxed) + seen.rows;
+        progress(Progress { phase: "ordering", done: n, total, unit: "bars" });
+        let rows = all.unwrap_or_default();
+        let [open, high, low, close, volume] = rows.values;
+        let volume = if seen.watch.with_volume == 0 { Vec::new() } else { volume };
+        let segments = segments(&seen, options);
+        let member = options.membership.as_ref().map(|m| m.spans(&symbol)).unwrap_or_default();
+        let extras = seen.extras.iter().cloned().zip(rows.extras).collect();
+        let bars = Bars {
+            symbol,
+            instrument: seen.instrument.clone(),
+            timeframe,
+            start: rows.label,
+            end: rows.end,
+            open,
+            high,
+            low,
+            close,
+            volume,
+            extras,
+            segments,
+            member,
+        };
+        Ok((bars, seen))
+    };
+    let outcome: Result<Vec<(Bars, Seen)>> = if series.len() > 1 && options.threads > 1 {
+        pool(options.threads)?.install(|| series.into_par_iter().map(run).collect())
+    } else {
+        series.into_iter().map(run).collect()
+    };
+    let (bars, seen): (Vec<Bars>, Vec<Seen>) = outcome?.into_iter().unzip();
+    let audit = conclude(seen, &intake, options)?;
+    // What is refused does not trade: a refused symbol is left out, and of a refused whole nothing is handed on.
+    let fine = |at: usize| audit.symbols[at].verdict != Verdict::Refuse && audit.verdict != Verdict::Refuse;
+    let kept = bars.into_iter().enumerate().filter(|(at, b)| fine(*at) && !b.is_empty()).map(|(_, b)| b).collect();
+    Ok((Market { bars: kept }, audit))
+}
+
+/// Runs every series through a sink, one after another, without holding any of them whole.
+pub(crate) fn stream(
+    mut intake: Intake,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    sink: &mut dyn FnMut(&Head<'_>, Rows) -> Result<()>,
+) -> Result<Audit> {
+    let series = intake.series()?;
+    let total: u64 = series.iter().flat_map(|s| &s.lots).map(|l| l.rows as u64).sum();
+    let mut done = 0;
+    let mut all = Vec::new();
+    let mut scratch = intake.scratch.take();
+    // Files may bring different extras; a store has the same columns for all symbols of a timeframe.
+    let mut extras: BTreeMap<Timeframe, Vec<String>> = BTreeMap::new();
+    for one in &series {
+        let known = extras.entry(one.timeframe).or_default();
+        for name in one.extras(&intake.metas) {
+            if !known.contains(&name) {
+                known.push(name);
+            }
+        }
+    }
+    for one in series {
+        let (symbol, timeframe) = (one.symbol.clone(), one.timeframe);
+        let mine = one.extras(&intake.metas);
+        let union = &extras[&timeframe];
+        let seen = one.run(&intake.metas, options, scratch.as_mut(), &mut |mut rows| {
+            options.check_stop()?;
+            done += rows.len() as u64;
+            progress(Progress { phase: "writing", done: done.min(total), total, unit: "bars" });
+            let n = rows.len();
+            let take = |name: &String| match mine.iter().position(|m| m == name) {
+                Some(at) => std::mem::take(&mut rows.extras[at]),
+                None => vec![f64::NAN; n],
+            };
+            rows.extras = union.iter().map(take).collect();
+            sink(&Head { symbol: &symbol, timeframe, timeframes: extras.len(), extras: union }, rows)
+        })?;
+        all.push(seen);
+    }
+    conclude(all, &intake, options)
+}
+
+/// Whose rows a sink is given.
+pub(crate) struct Head<'a> {
+    pub symbol: &'a str,
+    pub timeframe: Timeframe,
+    /// How many timeframes there are in all.
+    pub timeframes: usize,
+    pub extras: &'a [String],
+}
+
+/// Where segments begin: at the first bar, and after each suspected split that no factor explains.
+fn segments(seen: &Seen, options: &Options) -> Vec<usize> {
+    let mut starts = vec![0];
+    if options.repairs.splits == Splits::Segment {
+        starts.extend(seen.watch.splits.iter().map(|j| j.index as usize).filter(|i| *i > 0));
+        starts.sort_unstable();
+        starts.dedup();
+    }
+    starts
+}
+
+/// A pool of that many threads.
+pub(crate) fn pool(threads: usize) -> Result<rayon::ThreadPool> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.max(1))
+        .build()
+        .map_err(|e| Error::new(Kind::Machine, format!("threads could not be started: {e}")))
+}
+
+impl Series {
+    fn extras(&self, metas: &[Meta]) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for lot in &self.lots {
+            for name in &metas[lot.file].extras {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+        }
+        if self.pairs(metas) && !names.iter().any(|n| n == "spread") {
+            names.push("spread".into());
+        }
+        names
+    }
+
+    /// Bid in one file, ask in another.
+    fn pairs(&self, metas: &[Meta]) -> bool {
+        let has = |side| self.lots.iter().any(|l| metas[l.file].side == Some(side));
+        has(Side::Bid) && has(Side::Ask)
+    }
+
+    /// Puts the rows in order, repairs and watches them, and hands them to the sink.
+    fn run(
+        self,
+        metas: &[Meta],
+        options: &Options,
+        scratch: Option<&mut Scratch>,
+        sink: &mut dyn FnMut(Rows) -> Result<()>,
+    ) -> Result<Seen> {
+        let extras = self.extras(metas);
+        let pairs = self.pairs(metas);
+        let first = &metas[self.lots[0].file];
+        let instrument = instrument(&self.symbol, &self.lots, metas, options)?;
+        let mut seen = Seen {
+            watch: Watch::new(self.timeframe, instrument.class),
+            instrument,
+            timeframe: self.timeframe,
+            files: self.lots.iter().map(|l| l.file).collect(),
+            tally: Tally::default(),
+            duplicates: 0,
+            conflicts: 0,
+            duplicate_example: None,
+            conflict_example: None,
+            out_of_order: 0,
+            order_example: None,
+            newest_first: self.lots.iter().any(|l| l.flow.newest_first()),
+            one_sided: 0,
+            paired: pairs,
+            outside: None,
+            modified: self.lots.iter().filter_map(|l| metas[l.file].modified).max(),
+            last_end: 0,
+            extras: extras.clone(),
+            rows: self.lots.iter().map(|l| l.rows as u64).sum(),
+            mixed_units: 0,
+            symbol: self.symbol.clone(),
+        };
+        for lot in &self.lots {
+            let units = &lot.tally.units;
+            seen.mixed_units += units.iter().sum::<u64>() - units.iter().max().copied().unwrap_or(0);
+            seen.tally.add(lot.tally.clone());
+            let (n, at) = lot.flow.out_of_order();
+            seen.out_of_order += n;
+            let file = Path::new(&metas[lot.file].note.file)
+                .file_name()
+                .map(|n| n.to_string_lossy().into_owned())
+                .unwrap_or_default();
+            let shown = at.filter(|_| n > 0).map(|at| format!("{file}: {} comes out of turn", rfc3339(at)));
+            seen.order_example = seen.order_example.take().or(shown);
+        }
+        if seen.out_of_order > 0 && options.repairs.order == Order::Refuse {
+            return Err(Error::input(format!(
+                "{} rows are out of order ({})",
+                seen.out_of_order,
+                seen.order_example.unwrap_or_default()
+            ))
+            .at(Path::new(&first.note.file))
+            .remedy("sort the file by time, or set repair.order = \"sort\""));
+        }
+        let stamp = first.stamp;
+        let (symbol, timeframe) = (self.symbol.clone(), self.timeframe);
+        let spans = options.membership.as_ref().map(|m| m.spans(&symbol));
+        let mut clean = Clean { options, seen: &mut seen, file: first.note.file.clone(), held: None };
+        let mut forward = |clean: &mut Clean<'_>, rows: Rows| -> Result<()> {
+            if let Some(rows) = clean.finish(rows, stamp, timeframe, &symbol, spans.as_deref()) {
+                sink(rows)?;
+            }
+            Ok(())
+        };
+        if pairs {
+            let rows = pair(self, metas, &extras, &mut clean)?;
+            forward(&mut clean, rows)?;
+        } else {
+            ordered(self.lots, metas, &extras, scratch, &mut |rows, last| {
+                let rows = clean.dedupe(rows, last)?;
+                forward(&mut clean, rows)
+            })?;
+        }
+        seen.watch.end();
+        Ok(seen)
+    }
+}
+
+fn instrument(symbol: &str, lots: &[Lot], metas: &[Meta], options: &Options) -> Result<Instrument> {
+    let meta = &metas[lots[0].file];
+    let mut words = meta.words.clone();
+    words.extend(
+        Path::new(&meta.note.file)
+            .components()
+            .rev()
+            .skip(1)
+            .take(5)
+            .map(|c| c.as_os_str().to_string_lossy().to_lowercase()),
+    );
+    let hints = Hints { class: meta.class, volume: meta.volume, words };
+    let name = symbol.trim_end_matches(":quote");
+    let (mut instrument, _) = Instrument::guess(name, &hints);
+    if meta.saturdays && instrument.class == Class::Equity && meta.class.is_none() {
+        // No exchange for shares is open on Saturdays.
+        instrument = Instrument::guess(name, &Hints { class: Some(Class::CryptoSpot), ..hints }).0;
+    }
+    let patch = options.instruments.iter().find(|(name, _)| name.eq_ignore_ascii_case(symbol)).map(|(_, p)| p);
+    if let Some(patch) = patch {
+        patch.apply(&mut instrument).map_err(|m| Error::new(Kind::Usage, format!("[instrument.{symbol}]: {m}")))?;
+    }
+    Ok(instrument)
+}
+
+/// Bid and ask files become one series of middle prices; times that only one side has are dropped and counted.
+fn pair(series: Series, metas: &[Meta], extras: &[String], clean: &mut Clean<'_>) -> Result<Rows> {
+    let (bid, ask): (Vec<Lot>, Vec<Lot>) = series.lots.into_iter().partition(|l| metas[l.file].side == Some(Side::Bid));
+    if bid.iter().chain(&ask).flat_map(|l| &l.blocks).any(|b| matches!(b, Block::Disk { .. })) {
+        return Err(Error::new(Kind::Machine, "bid and ask files are joined in memory, and these do not fit")
+            .remedy("raise --memory"));
+    }
+    let spread = extras.iter().position(|n| n == "spread");
+    let bid = clean.dedupe(sorted(join(bid, metas, extras)), true)?;
+    let ask = clean.dedupe(sorted(join(ask, metas, extras)), true)?;
+    let (mut i, mut j) = (0, 0);
+    let (mut from_bid, mut from_ask) = (Vec::new(), Vec::new());
+    while i < bid.len() && j < ask.len() {
+        match bid.label[i].cmp(&ask.label[j]) {
+            std::cmp::Ordering::Less => i += 1,
+            std::cmp::Ordering::Greater => j += 1,
+            std::cmp::Ordering::Equal => {
+                from_bid.push(i as u32);
+                from_ask.push(j as u32);
+                i += 1;
+                j += 1;
+            }
+        }
+    }
+    clean.seen.one_sided = (bid.len() + ask.len() - 2 * from_bid.len()) as u64;
+    let (mut rows, ask) = (bid.pick(&from_bid), ask.pick(&from_ask));
+    if let Some(at) = spread {
+        rows.extras[at] = ask.values[3].iter().zip(&rows.values[3]).map(|(a, b)| a - b).collect();
+    }
+    for (mine, theirs) in rows.values.iter_mut().zip(&ask.values) {
+        mine.iter_mut().zip(theirs).for_each(|(b, a)| *b = if b.is_nan() { *a } else { (*b + a) / 2.0 });
+    }
+    Ok(rows)
+}
