@@ -139,7 +139,7 @@ impl Key {
         key!(
             "memory",
             "Memory a job may take; auto is half of what is available.",
-            "8GiB, 512MiB, 80% or auto",
+            "8GiB, 512MiB (64MiB at least), 80% or auto",
             |s| s.memory.to_string().into(),
             |s, v| set(&mut s.memory, plain(v).parse().ok())
         ),

@@ -136,72 +136,69 @@ impl Watch {
     /// Sees the next bars.
     pub(crate) fn push(&mut self, rows: &Rows) {
         let [o, h, l, c, v] = &rows.values;
-        let mut day_end = i64::MIN;
-        let mut season = 0;
-        let mut slot = 0;
-        let slots = self.slots[0].len();
+        self.low = l.iter().fold(self.low, |a, b| a.min(*b));
+        self.high = h.iter().fold(self.high, |a, b| a.max(*b));
+        self.with_volume += v.iter().filter(|v| !v.is_nan()).count() as u64;
+        self.zero_volume += v.iter().filter(|v| **v == 0.0).count() as u64;
+        let (Some(first), Some(last)) = (rows.label.first(), c.last()) else { return };
+        let mut prev = match self.prev.take() {
+            Some(prev) => prev,
+            None => {
+                self.first = *first;
+                self.close_first = c[0];
+                // As if a bar like it had come before; it is counted as nothing's successor.
+                Prev { start: *first, close: c[0], back: 0.0, scale: 0.0 }
+            }
+        };
         let splits = matches!(self.class, Class::Equity | Class::Index | Class::Future);
+        let wide = self.step + self.step / 2;
+        let slots = self.slots[0].len();
+        let (mut day_end, mut season, mut slot) = (i64::MIN, 0, 0);
         for i in 0..rows.len() {
             let (start, open, high, low, close) = (rows.label[i], o[i], h[i], l[i], c[i]);
-            self.low = self.low.min(low);
-            self.high = self.high.max(high);
-            if !v[i].is_nan() {
-                self.with_volume += 1;
-                self.zero_volume += u64::from(v[i] == 0.0);
-            }
+            let gap = start - prev.start;
             // Bars mostly follow one another within a day: then nothing has to be divided.
-            let next = self.prev.as_ref().is_some_and(|p| start == p.start + self.step) && i > 0;
             if start >= day_end {
-                let day = start.div_euclid(DAY);
-                day_end = (day + 1) * DAY;
-                season = self.season.of(day);
-                if self.active.last() != Some(&(day as i32)) {
-                    self.active.push(day as i32);
-                }
+                day_end = self.day(start, &mut season);
                 slot = self.slot(start);
-            } else if next && self.step >= MINUTE {
+            } else if gap == self.step && self.step >= MINUTE {
                 slot = if slot + 1 < slots { slot + 1 } else { 0 };
             } else {
                 slot = self.slot(start);
             }
             self.slots[season][slot] += 1;
-            match &self.prev {
-                None => {
-                    self.first = start;
-                    self.close_first = close;
-                    self.prev = Some(Prev { start, close, back: 0.0, scale: 0.0 });
+            if self.bars > 0 {
+                let back = close / prev.close - 1.0;
+                if gap > wide {
+                    self.gap(prev.start, start);
                 }
-                Some(prev) => {
-                    let gap = start - prev.start;
-                    let back = close / prev.close - 1.0;
-                    let (spike, before) = (prev.back, prev.scale);
-                    let still = high == low && close == prev.close;
-                    let (prev_start, prev_close) = (prev.start, prev.close);
-                    if gap > self.step + self.step / 2 && !self.is_month_step(gap) {
-                        self.gaps.push((prev_start, start));
-                        if self.step < DAY && gap >= 4 * HOUR {
-                            self.session(start);
-                        }
-                    }
-                    self.still(still);
-                    self.spike(start, prev_start, [open, high, low, close], back, spike, before);
-                    if splits {
-                        self.jump(start, gap, [open, close], prev_close);
-                    }
-                    let size = if self.scale > 0.0 { back.abs().min(10.0 * self.scale) } else { back.abs() };
-                    let rate = if self.bars < 20 { 1.0 / self.bars.max(1) as f64 } else { 0.05 };
-                    let scale = self.scale;
-                    self.scale += (size - self.scale) * rate;
-                    self.prev = Some(Prev { start, close, back, scale });
+                if high == low && close == prev.close {
+                    self.stuck += 1;
+                } else if self.stuck > 0 {
+                    self.moves_again();
                 }
+                let wick = (high - open.max(close)).max(open.min(close) - low);
+                let odd = wick > (25.0 * self.scale).max(0.03) * close || prev.back.abs() > (15.0 * prev.scale).max(0.01);
+                if odd && self.bars >= 20 {
+                    self.spike(start, wick / close, back, &prev);
+                }
+                let step = (open - prev.close).abs().max((close - prev.close).abs());
+                if splits && step > 0.27 * prev.close {
+                    self.jump(start, gap, [open, close], prev.close);
+                }
+                let size = if self.scale > 0.0 { back.abs().min(10.0 * self.scale) } else { back.abs() };
+                let rate = if self.bars < 20 { 1.0 / self.bars as f64 } else { 0.05 };
+                prev = Prev { start, close, back, scale: self.scale };
+                self.scale += (size - self.scale) * rate;
             }
             if !self.pending.is_empty() {
                 self.follow(close);
             }
             self.bars += 1;
-            self.last = start;
-            self.close_last = close;
         }
+        self.last = prev.start;
+        self.close_last = *last;
+        self.prev = Some(prev);
         let mut bytes = [0; 4096];
         for part in c.chunks(512) {
             for (place, value) in bytes.chunks_exact_mut(8).zip(part) {
@@ -218,7 +215,7 @@ impl Watch {
 
     /// To be called after the last bar.
     pub(crate) fn end(&mut self) {
-        self.still(false);
+        self.moves_again();
         let pending = std::mem::take(&mut self.pending);
         self.splits.extend(pending.into_iter().filter(|j| j.held * 4 >= j.seen * 3));
     }
@@ -233,12 +230,28 @@ impl Watch {
         matches!(self.timeframe, Timeframe::Months(n) if gap <= n * 32 * DAY)
     }
 
-    /// Shortest run of motionless bars that counts.
-    fn still(&mut self, still: bool) {
-        if still {
-            self.stuck += 1;
-            return;
+    /// A new day: when it ends, and its season.
+    fn day(&mut self, start: i64, season: &mut usize) -> i64 {
+        let day = start.div_euclid(DAY);
+        *season = self.season.of(day);
+        if self.active.last() != Some(&(day as i32)) {
+            self.active.push(day as i32);
         }
+        (day + 1) * DAY
+    }
+
+    fn gap(&mut self, from: i64, to: i64) {
+        let gap = to - from;
+        if !self.is_month_step(gap) {
+            self.gaps.push((from, to));
+            if self.step < DAY && gap >= 4 * HOUR {
+                self.session(to);
+            }
+        }
+    }
+
+    /// A run of motionless bars is over; short ones do not count.
+    fn moves_again(&mut self) {
         let least = if self.step >= DAY { 5 } else { 12 };
         if self.stuck >= least {
             self.stuck_bars += self.stuck;
@@ -247,27 +260,13 @@ impl Watch {
     }
 
     /// The bar before went far out and this one brought it back; or a wick far beyond anything.
-    fn spike(
-        &mut self,
-        start: i64,
-        prev_start: i64,
-        [open, high, low, close]: [f64; 4],
-        back: f64,
-        out: f64,
-        scale: f64,
-    ) {
-        if self.bars < 20 {
-            return;
-        }
-        let far = out.abs() > (15.0 * scale).max(0.01)
+    fn spike(&mut self, start: i64, wick: f64, back: f64, prev: &Prev) {
+        let out = prev.back;
+        let far = out.abs() > (15.0 * prev.scale).max(0.01)
             && out * back < 0.0
             && ((1.0 + out) * (1.0 + back) - 1.0).abs() < 0.3 * out.abs();
-        let wick = (high - open.max(close)).max(open.min(close) - low);
-        let long = wick > (25.0 * self.scale).max(0.03) * close;
-        if !far && !long {
-            return;
-        }
-        for (found, size, at) in [(far, out.abs(), prev_start), (long, wick / close, start)] {
+        let long = wick > (25.0 * self.scale).max(0.03);
+        for (found, size, at) in [(far, out.abs(), prev.start), (long, wick, start)] {
             if found {
                 self.spikes += 1;
                 if self.worst_spike.is_none_or(|(worst, _)| size > worst) {
@@ -424,17 +423,20 @@ struct Occupancy {
 impl Occupancy {
     fn of(watch: &Watch) -> Occupancy {
         let slots = watch.slots[0].len();
+        if matches!(watch.class, Class::CryptoSpot | Class::CryptoPerp) {
+            // Coins never close, however few days show it.
+            return Occupancy { usual: [vec![true; slots], vec![true; slots]] };
+        }
         let weeks = ((watch.last - watch.first) as f64 / WEEK as f64).max(0.0);
         if weeks < 3.0 {
             // Too short for weeks: a time of day is usual if most active days have it, and weekends are shut.
             let per_day = (slots / 7).max(1);
             let active = watch.active.len().max(1) as u32;
             let both: Vec<u32> = (0..slots).map(|s| watch.slots[0][s] + watch.slots[1][s]).collect();
-            let round = matches!(watch.class, Class::CryptoSpot | Class::CryptoPerp);
             // Slots count from Thursday, the weekday of 1970-01-01; two and three days later it is Saturday and Sunday.
             let weekday_seen: Vec<bool> = (0..7)
                 .map(|d| {
-                    (round || !matches!(d, 2 | 3))
+                    !matches!(d, 2 | 3)
                         && both[d * per_day..((d + 1) * per_day).min(slots)].iter().any(|n| *n > 0)
                 })
                 .collect();

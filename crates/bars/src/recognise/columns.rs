@@ -1,7 +1,7 @@
 //! Open, high, low, close and volume: by the names above them, by their place, or by their values.
 
 use super::names::{self, FileName, Role};
-use super::values::{is_epoch, is_time_like, violations};
+use super::values::{is_epoch, is_time_like, value, violations};
 use super::{Given, Group, Prices};
 use files::{Data, Error, Result, Table};
 
@@ -244,7 +244,14 @@ pub(super) fn positional(sample: &Table, given: &Given<'_>) -> Result<(Group, Po
     }
     let (order, words, known) = orders[best];
     let rival = (0..orders.len()).filter(|i| *i != best).map(|i| counts[i]).min().unwrap_or(0);
-    let volume = (width > first + 4 && number(first + 4)).then_some(first + 4);
+    // Kraken puts the average price between close and volume; a volume does not lie between low and high.
+    let average = width >= first + 6 && number(first + 5) && {
+        let [low, high, at] = [order[2], order[1], 4].map(|i| &sample.columns[first + i].data);
+        let inside = |row: &usize| (value(low, *row)..=value(high, *row)).contains(&value(at, *row));
+        (0..sample.rows).filter(inside).count() * 10 >= sample.rows * 9
+    };
+    let volume = first + 4 + usize::from(average);
+    let volume = (width > volume && number(volume)).then_some(volume);
     let group = Group { symbol: None, prices: Prices::Ohlc(order.map(|i| i + first)), volume };
     let binance = width >= 11 && best == 0 && sample.columns.get(6).is_some_and(|c| is_epoch(&c.data));
     let format = match () {

@@ -32,7 +32,7 @@ pub(crate) fn role(name: &str) -> Option<Role> {
         "unix" | "unixtimestamp" | "unixtime" | "epoch" | "timestampms" | "openms" => Time(1),
         "timestamp" | "datetime" | "datetimeutc" | "timestamputc" | "timeutc" | "dateutc" | "gmttime" | "utc"
         | "utctime" | "ts" | "tsevent" => Time(2),
-        "date" | "time" | "dt" | "t" | "day" | "localtime" | "bartime" | "tradedate" | "tradingday" | "asofdate"
+        "date" | "dates" | "time" | "times" | "timestamps" | "dt" | "t" | "day" | "localtime" | "bartime" | "tradedate" | "tradingday" | "asofdate"
         | "period" | "month" => Time(3),
         "indexlevel0" | "index" | "level0" => Time(4),
         "closetime" | "endtime" | "timeclose" | "timeperiodend" | "end" | "barend" | "closetimestamp" => End,

@@ -1,15 +1,38 @@
 //! Text columns of JSON and the like become numbers or times where most of their cells are.
 
+use crate::recognise::names::{self, Role};
 use files::{Data, MISSING_TIME, Table, time};
 
-/// Types every text column by its cells.
+/// Types every text column by its cells; a column of symbols stays text, even where they are numbers.
 pub(crate) fn coerce(table: &mut Table) {
-    for column in &mut table.columns {
-        if let Data::Text(text) = &column.data
-            && let Some(data) = typed(text)
-        {
+    for column in table.columns.iter_mut().filter(|c| names::role(&c.name) != Some(Role::Symbol)) {
+        let typed = match &column.data {
+            Data::Text(text) => typed(text),
+            // Strings of Parquet and feather: dates repeat in long tables, so each is read once.
+            Data::Names { codes, names } => {
+                let mut distinct = files::Text::default();
+                names.iter().for_each(|name| distinct.push(name));
+                typed(&distinct).map(|data| spread(data, codes))
+            }
+            _ => None,
+        };
+        if let Some(data) = typed {
             column.data = data;
         }
+    }
+}
+
+/// The value of each row, from those of the distinct names.
+fn spread(data: Data, codes: &[u32]) -> Data {
+    let whole = codes.iter().all(|code| *code != u32::MAX);
+    match data {
+        Data::Time { ns, utc } => {
+            Data::Time { ns: codes.iter().map(|c| ns.get(*c as usize).copied().unwrap_or(MISSING_TIME)).collect(), utc }
+        }
+        Data::I64(v) if whole => Data::I64(codes.iter().map(|c| v[*c as usize]).collect()),
+        Data::I64(v) => Data::F64(codes.iter().map(|c| v.get(*c as usize).map_or(f64::NAN, |x| *x as f64)).collect()),
+        Data::F64(v) => Data::F64(codes.iter().map(|c| v.get(*c as usize).copied().unwrap_or(f64::NAN)).collect()),
+        other => other,
     }
 }
 

@@ -99,7 +99,11 @@ impl Reader<'_> {
                 batches.finish(emit)
             }
             Container::Npz => self.arrays(source, &file, files::read_npz(source, &self.caps)?, "NPZ", emit),
-            Container::Npy => self.arrays(source, &file, vec![files::read_npy(source, &self.caps)?], "NPY", emit),
+            Container::Npy => {
+                // Its name is the file's, which is read with more care than an array's.
+                let array = files::Array { name: String::new(), ..files::read_npy(source, &self.caps)? };
+                self.arrays(source, &file, vec![array], "NPY", emit)
+            }
             Container::Zip => self.zip(source, emit),
             Container::Unknown => Err(Error::input("the format was not recognised").at(source.path()).remedy(
                 "Fullbore reads CSV, JSON, Parquet, feather, NPZ, zip and gzip; convert the file to one of them",

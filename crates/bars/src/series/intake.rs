@@ -242,7 +242,9 @@ impl Intake {
             lot.flow.flush();
             let meta = &self.metas[lot.file];
             let told = meta.timeframe.filter(|_| meta.timeframe_stated);
-            match told.or_else(|| lot.flow.timeframe()).or(meta.timeframe) {
+            // Steps of rows in no order tell nothing; the sample was sorted before it was asked.
+            let mixed = meta.timeframe.filter(|_| lot.flow.out_of_order().0 * 10 > lot.rows as u64);
+            match told.or(mixed).or_else(|| lot.flow.timeframe()).or(meta.timeframe) {
                 Some(timeframe) => by_key.entry((lot.symbol.clone(), timeframe)).or_default().push(lot),
                 None => odd.push(lot),
             }

@@ -4,13 +4,13 @@ use files::{Column, Data, Table};
 use std::fmt::Write as _;
 
 /// Bar `i` of the sample market: open, high, low, close, volume, all different.
-pub fn bar(i: usize) -> [f64; 5] {
+pub(crate) fn bar(i: usize) -> [f64; 5] {
     let base = 100.0 + i as f64;
     [base, base + 2.0, base - 1.5, base + 1.0, 10.0 * (i + 1) as f64]
 }
 
 /// A header and `n` lines.
-pub fn text(header: &str, n: usize, line: impl Fn(usize) -> String) -> Vec<u8> {
+pub(crate) fn text(header: &str, n: usize, line: impl Fn(usize) -> String) -> Vec<u8> {
     let mut out = String::new();
     if !header.is_empty() {
         let _ = writeln!(out, "{header}");
@@ -20,33 +20,33 @@ pub fn text(header: &str, n: usize, line: impl Fn(usize) -> String) -> Vec<u8> {
 }
 
 /// `open,high,low,close,volume` of bar `i`.
-pub fn ohlcv(i: usize) -> String {
+pub(crate) fn ohlcv(i: usize) -> String {
     let [o, h, l, c, v] = bar(i);
     format!("{o},{h},{l},{c},{v}")
 }
 
 /// The stamp `n` minutes after 2024-01-02 00:00 as `YYYY-MM-DD HH:MM:SS`.
-pub fn minute(n: usize) -> String {
+pub(crate) fn minute(n: usize) -> String {
     files::time::rfc3339(crate::at("2024-01-02 00:00:00") + n as i64 * 60_000_000_000)
         .replace('T', " ")
         .replace('Z', "")
 }
 
 /// The columns of `n` sample bars, without a time.
-pub fn columns(n: usize) -> Vec<Column> {
+pub(crate) fn columns(n: usize) -> Vec<Column> {
     let names = ["open", "high", "low", "close", "volume"];
     (0..5).map(|k| Column::f64(names[k], (0..n).map(|i| bar(i)[k]).collect())).collect()
 }
 
 /// A table with this time column before the sample bars.
-pub fn table(time: Column, n: usize) -> Table {
+pub(crate) fn table(time: Column, n: usize) -> Table {
     let mut all = vec![time];
     all.extend(columns(n));
     Table { columns: all, rows: n }
 }
 
 /// A column of repeated names.
-pub fn names(name: &str, values: &[&str]) -> Column {
+pub(crate) fn names(name: &str, values: &[&str]) -> Column {
     let mut names: Vec<String> = Vec::new();
     let codes = values
         .iter()
@@ -62,7 +62,7 @@ pub fn names(name: &str, values: &[&str]) -> Column {
 }
 
 /// The bytes of a table as feather.
-pub fn feather(table: &Table) -> Vec<u8> {
+pub(crate) fn feather(table: &Table) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.feather");
     files::write_feather(&path, table).unwrap();
@@ -70,7 +70,7 @@ pub fn feather(table: &Table) -> Vec<u8> {
 }
 
 /// The bytes of a table as Parquet.
-pub fn parquet(table: &Table) -> Vec<u8> {
+pub(crate) fn parquet(table: &Table) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
     let mut writer = files::ParquetWriter::create(&path, &[]).unwrap();
@@ -80,7 +80,7 @@ pub fn parquet(table: &Table) -> Vec<u8> {
 }
 
 /// An npy file: `descr` as numpy spells it, the shape, the raw bytes.
-pub fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+pub(crate) fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let mut header = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}");
     while (10 + header.len() + 1) % 64 != 0 {
         header.push(' ');
@@ -94,17 +94,17 @@ pub fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
 }
 
 /// An npy file of f64.
-pub fn npy_f64(shape: &str, values: &[f64]) -> Vec<u8> {
+pub(crate) fn npy_f64(shape: &str, values: &[f64]) -> Vec<u8> {
     npy("'<f8'", shape, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())
 }
 
 /// An npy file of i64, or of `datetime64` where `descr` says so.
-pub fn npy_i64(descr: &str, shape: &str, values: &[i64]) -> Vec<u8> {
+pub(crate) fn npy_i64(descr: &str, shape: &str, values: &[i64]) -> Vec<u8> {
     npy(descr, shape, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())
 }
 
 /// An npy file of short Unicode strings.
-pub fn npy_text(values: &[&str]) -> Vec<u8> {
+pub(crate) fn npy_text(values: &[&str]) -> Vec<u8> {
     let cell = |v: &&str| {
         v.chars().chain(std::iter::repeat('\0')).take(8).flat_map(|c| (c as u32).to_le_bytes()).collect::<Vec<u8>>()
     };
@@ -112,12 +112,12 @@ pub fn npy_text(values: &[&str]) -> Vec<u8> {
 }
 
 /// A zip with stored members.
-pub fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
     zip_claiming(members, None)
 }
 
 /// A zip with stored members whose directory claims this many bytes for each where a number is given.
-pub fn zip_claiming(members: &[(&str, &[u8])], claim: Option<u32>) -> Vec<u8> {
+pub(crate) fn zip_claiming(members: &[(&str, &[u8])], claim: Option<u32>) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for (name, data) in members {
         let offset = out.len() as u32;
@@ -149,7 +149,7 @@ pub fn zip_claiming(members: &[(&str, &[u8])], claim: Option<u32>) -> Vec<u8> {
 }
 
 /// A gzip member of stored blocks.
-pub fn gzip(data: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(data: &[u8]) -> Vec<u8> {
     let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     let mut chunks = data.chunks(65_535).peekable();
     while let Some(chunk) = chunks.next() {
@@ -171,7 +171,7 @@ fn crc32(data: &[u8]) -> u32 {
 }
 
 /// One line about everything that was read, for comparing.
-pub fn shown(market: &bars::Market, audit: &bars::audit::Audit) -> String {
+pub(crate) fn shown(market: &bars::Market, audit: &bars::audit::Audit) -> String {
     use files::time::rfc3339;
     let mut out = format!("{} = {:?}", audit.format, audit.verdict).to_lowercase();
     for b in &market.bars {

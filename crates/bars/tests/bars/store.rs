@@ -1,1 +1,294 @@
-//! x
+//! To disk and back: what is added is what was read, however it was read, and what fails leaves nothing behind.
+
+use crate::make::{bar, minute, text};
+use crate::{read, same};
+use bars::audit::{Audit, Verdict};
+use bars::store::{self, Entry};
+use bars::synth::Synth;
+use bars::{Bars, Options, Timeframe};
+use files::Kind;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+fn add(path: &Path, folder: &Path, options: &Options) -> files::Result<(Vec<Entry>, Audit)> {
+    store::add(path, options, folder, "set", false, &|_| {})
+}
+
+/// Everything in a folder that is no dot file, and what a killed run could have left.
+fn listing(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|n| n != ".catalogue.lock")
+        .collect();
+    names.sort();
+    names
+}
+
+/// A long table of synthetic bars; `order` says which row comes when.
+fn long_csv(symbols: usize, bars: usize, order: impl Fn(usize) -> usize) -> Vec<u8> {
+    let made = Synth { symbols, bars, ragged: false, timeframe: Timeframe::M5, ..Synth::default() }.make(1).market;
+    let mut rows: Vec<(usize, String)> = Vec::new();
+    for i in 0..bars {
+        for b in &made {
+            let row = format!(
+                "{},{},{},{},{},{},{}",
+                b.symbol,
+                b.start[i] / 1_000_000,
+                b.open[i],
+                b.high[i],
+                b.low[i],
+                b.close[i],
+                b.volume[i]
+            );
+            rows.push((order(rows.len()), row));
+        }
+    }
+    rows.sort_by_key(|(at, _)| *at);
+    let mut out = String::from("symbol,time,open,high,low,close,volume\n");
+    rows.iter().for_each(|(_, row)| writeln!(out, "{row}").unwrap());
+    out.into_bytes()
+}
+
+#[test]
+fn what_is_added_reads_back_to_the_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("BTCUSDT_1m.csv");
+    let line = |i: usize| {
+        let [o, h, l, c, v] = bar(i);
+        let extra = if i == 3 { String::new() } else { format!("{}", 0.1 * i as f64) };
+        format!("{},{o},{h},{l},{},{v},{extra}", minute(i), l + (h - c) / 3.0)
+    };
+    std::fs::write(&source, text("time,open,high,low,close,volume,rsi", 40, line)).unwrap();
+    let home = folder.path().join("data");
+    let (entries, audit) = add(&source, &home, &Options::default()).unwrap();
+    assert_eq!(audit.verdict, Verdict::Fine);
+    assert_eq!(
+        (entries.len(), entries[0].file.as_str(), entries[0].bars, entries[0].symbols),
+        (1, "set.parquet", 40, 1)
+    );
+    assert_eq!((entries[0].timeframe.as_str(), entries[0].verdict.as_str()), ("1m", "fine"));
+    assert_eq!((entries[0].first.as_str(), entries[0].last.as_str()), ("2024-01-02T00:00:00Z", "2024-01-02T00:39:00Z"));
+    assert_eq!(store::list(&home).unwrap(), entries);
+    assert_eq!(store::find(&home, "set").unwrap(), Some(home.join("set.parquet")));
+    assert_eq!(store::find(&home, "other").unwrap(), None);
+    assert_eq!(std::fs::metadata(home.join("set.parquet")).unwrap().len(), entries[0].bytes);
+    let (before, _) = read(&source, &Options::default()).unwrap();
+    let (after, _) = read(&home.join("set.parquet"), &Options::default()).unwrap();
+    assert!(same(&before.bars[0], &after.bars[0]), "{:?}\n{:?}", before.bars[0], after.bars[0]);
+    assert_eq!(before.bars[0].instrument, after.bars[0].instrument);
+    assert_eq!(listing(&home), ["catalogue.json", "set.parquet"]);
+}
+
+#[test]
+fn a_market_in_memory_is_written_and_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut market = Synth { symbols: 3, bars: 300, ..Synth::default() }.make(1).market;
+    market[1].volume = Vec::new();
+    market[2].extras = vec![("beta".into(), vec![1.5; market[2].len()])];
+    let entries = store::write(&market, folder.path(), "made", false, "a test").unwrap();
+    assert_eq!((entries[0].symbols, entries[0].origin.as_str()), (3, "a test"));
+    let (back, audit) = read(&folder.path().join("made.parquet"), &Options::default()).unwrap();
+    assert_eq!(audit.symbols.len(), 3);
+    for (made, back) in market.iter().zip(&back.bars) {
+        let wanted = Bars { extras: back.extras.clone(), ..made.clone() };
+        assert!(same(&wanted, back), "{}", made.symbol);
+    }
+    assert_eq!(back.bars[2].extras[0].1, market[2].extras[0].1);
+}
+
+/// A memory limit below the data makes rows go through a scratch file; the outcome is the same to the byte.
+#[test]
+fn streamed_and_held_give_the_same_bytes() {
+    let n = 4 * 3000;
+    let mix = |i: usize| (i * 7919) % 12_007;
+    let orders: [(&str, &dyn Fn(usize) -> usize); 4] =
+        [("ascending", &|i| i), ("newest first", &|i| n - i), ("shuffled", &mix), ("by symbol", &|i| i % 4 * n + i)];
+    for (name, order) in orders {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("market.csv");
+        let mut bytes = long_csv(4, n / 4, order);
+        // The last rows once more, as they are: duplicates across blocks.
+        let tail = bytes.len() - 2000;
+        let cut = tail + bytes[tail..].iter().position(|b| *b == b'\n').unwrap() + 1;
+        bytes.extend_from_within(cut..);
+        std::fs::write(&source, &bytes).unwrap();
+        let mut seen: Option<(Vec<u8>, Audit)> = None;
+        for (memory, threads) in [(4 << 30, 1), (4 << 30, 2), (4 << 30, 16), (200_000, 1), (300_000, 2), (60_000, 16)] {
+            let home = folder.path().join(format!("{memory}-{threads}"));
+            let options = Options { memory, threads, ..Options::default() };
+            let (entries, audit) = add(&source, &home, &options).unwrap();
+            assert_eq!((entries[0].bars, entries[0].symbols), (n as u64, 4), "{name} {memory}");
+            assert_eq!(listing(&home), ["catalogue.json", "set.parquet"], "{name} {memory}");
+            let file = std::fs::read(home.join("set.parquet")).unwrap();
+            match &seen {
+                Some((first, audited)) => {
+                    assert!(*first == file, "{name}: {memory} bytes of memory and {threads} threads change the file");
+                    assert_eq!(format!("{audited:?}"), format!("{audit:?}"), "{name} {memory} {threads}");
+                }
+                None => seen = Some((file, audit)),
+            }
+        }
+        let (held, _) = read(&source, &Options::default()).unwrap();
+        let (stored, _) = read(&folder.path().join("60000-16/set.parquet"), &Options::default()).unwrap();
+        assert!(held.bars.len() == 4 && held.bars.iter().zip(&stored.bars).all(|(a, b)| same(a, b)), "{name}");
+        let small = Options { memory: 60_000, ..Options::default() };
+        let error = read(&source, &small).unwrap_err();
+        assert!(error.kind == Kind::Machine && error.remedy.unwrap().contains("data add"), "{name}");
+    }
+}
+
+#[test]
+fn a_conflict_is_settled_the_same_way_when_streamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("ETHUSDT.csv");
+    let line = |i: usize| {
+        let [o, h, l, c, v] = bar(i % 2000);
+        // Twelve times come again later, with another volume.
+        format!("{},{o},{h},{l},{c},{}", minute(i % 2000), if i < 2000 { v } else { 1.0 })
+    };
+    std::fs::write(&source, text("time,open,high,low,close,volume", 2012, line)).unwrap();
+    for duplicates in [bars::Duplicates::First, bars::Duplicates::Last] {
+        let mut files = Vec::new();
+        for memory in [1 << 30, 30_000] {
+            let home = folder.path().join(format!("{duplicates:?}{memory}"));
+            let mut options = Options { memory, ..Options::default() };
+            options.repairs.duplicates = duplicates;
+            let (_, audit) = add(&source, &home, &options).unwrap();
+            assert_eq!((audit.symbols[0].conflicts, audit.symbols[0].out_of_order, audit.bars), (12, 1, 2000));
+            files.push(std::fs::read(home.join("set.parquet")).unwrap());
+        }
+        assert!(files[0] == files[1], "{duplicates:?}");
+    }
+}
+
+#[test]
+fn sets_are_replaced_only_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("data");
+    let small = Synth { symbols: 1, bars: 50, ..Synth::default() }.make(1).market;
+    let large = Synth { symbols: 2, bars: 60, ..Synth::default() }.make(1).market;
+    store::write(&small, &home, "set", false, "").unwrap();
+    let error = store::write(&large, &home, "set", false, "").unwrap_err();
+    assert!(error.kind == Kind::State && error.message.contains("`set` already") && error.remedy.is_some());
+    assert_eq!(store::list(&home).unwrap()[0].bars, 50);
+    for round in 0..3 {
+        let entries = store::write(&large, &home, "set", true, "").unwrap();
+        assert_eq!(listing(&home).len(), 2, "round {round}: {:?}", listing(&home));
+        assert_eq!(store::find(&home, "set").unwrap(), Some(home.join(&entries[0].file)));
+        assert_eq!(read(&home.join(&entries[0].file), &Options::default()).unwrap().1.bars, 120);
+    }
+    store::write(&small, &home, "set-b", false, "").unwrap();
+    store::write(&small, &home, "set", true, "").unwrap();
+    let names: Vec<String> = store::list(&home).unwrap().into_iter().map(|e| e.name).collect();
+    assert_eq!(names, ["set", "set-b"], "another set is not touched");
+    assert!(store::find(&home, "set-b").unwrap().unwrap().exists());
+}
+
+#[test]
+fn several_timeframes_are_a_file_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("in");
+    std::fs::create_dir_all(&source).unwrap();
+    for (name, step) in [("BTC_USDT-1m.csv", 1), ("BTC_USDT-5m.csv", 5), ("ETH_USDT-5m.csv", 5)] {
+        let line = |i: usize| {
+            format!("{},{}", minute(step * i), crate::make::ohlcv(i + step + usize::from(name.starts_with('E'))))
+        };
+        std::fs::write(source.join(name), text("date,open,high,low,close,volume", 30, line)).unwrap();
+    }
+    let home = folder.path().join("data");
+    let (entries, audit) = add(&source, &home, &Options::default()).unwrap();
+    let shown: Vec<(&str, u64, &str)> =
+        entries.iter().map(|e| (e.file.as_str(), e.symbols, e.timeframe.as_str())).collect();
+    assert_eq!(shown, [("set-1m.parquet", 1, "1m"), ("set-5m.parquet", 2, "5m")]);
+    assert_eq!((audit.bars, audit.symbols.len()), (90, 3));
+    let error = store::find(&home, "set").unwrap_err();
+    assert!(error.kind == Kind::Usage && error.remedy.unwrap().contains("set-1m, set-5m"));
+    assert_eq!(store::find(&home, "set-5m").unwrap(), Some(home.join("set-5m.parquet")));
+}
+
+#[test]
+fn refused_data_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let twin = |i: usize| format!("{},{}", minute(1440 * i), crate::make::ohlcv(i));
+    for names in [&["AAPL", "MSFT"][..], &["AAPL", "MSFT", "GOOG", "NVDA", "AMD", "IBM"][..]] {
+        let source = folder.path().join(format!("in{}", names.len()));
+        std::fs::create_dir_all(&source).unwrap();
+        for (at, name) in names.iter().enumerate() {
+            // The first two hold the same series; the others differ.
+            let line = |i: usize| {
+                if at < 2 { twin(i) } else { format!("{},{}", minute(1440 * i), crate::make::ohlcv(i + at)) }
+            };
+            std::fs::write(source.join(format!("{name}.csv")), text("date,open,high,low,close,volume", 30, line))
+                .unwrap();
+        }
+        let home = folder.path().join(format!("data{}", names.len()));
+        let (entries, audit) = add(&source, &home, &Options::default()).unwrap();
+        if names.len() == 2 {
+            assert_eq!((audit.verdict, entries.len()), (Verdict::Refuse, 0));
+            assert_eq!(listing(&home), Vec::<String>::new());
+            assert_eq!(store::list(&home).unwrap(), []);
+            continue;
+        }
+        assert_eq!((audit.verdict, audit.bars, entries[0].symbols, entries[0].bars), (Verdict::Usable, 120, 4, 120));
+        let dropped = audit.repairs.iter().find(|r| r.what == "dropped_symbol").unwrap();
+        assert_eq!((dropped.count, dropped.example.starts_with("AAPL: holds the same closes as MSFT")), (2, true));
+        let (market, _) = read(&home.join(&entries[0].file), &Options::default()).unwrap();
+        let left: Vec<&str> = market.bars.iter().map(|b| b.symbol.as_str()).collect();
+        assert_eq!(left, ["AMD", "GOOG", "IBM", "NVDA"]);
+        assert_eq!(listing(&home).len(), 2, "{:?}", listing(&home));
+        let mut strict = Options::default();
+        strict.repairs.refused = bars::Refused::Refuse;
+        assert_eq!(store::add(&source, &strict, &home, "strict", false, &|_| {}).unwrap().0, []);
+        assert_eq!(listing(&home).len(), 2);
+    }
+}
+
+#[test]
+fn interrupted_and_failed_runs_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("market.csv");
+    std::fs::write(&source, long_csv(4, 800, |i| i)).unwrap();
+    let home = folder.path().join("data");
+    let stopped = Options { stop: Arc::new(AtomicBool::new(true)), ..Options::default() };
+    assert_eq!(add(&source, &home, &stopped).unwrap_err().kind, Kind::Interrupted);
+    assert_eq!(listing(&home), Vec::<String>::new());
+    // Stopped while it writes, with rows on disk already.
+    let options = Options { memory: 50_000, threads: 1, ..Options::default() };
+    let stop = options.stop.clone();
+    let outcome = store::add(&source, &options, &home, "set", false, &|p| {
+        if p.phase == "writing" {
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    assert_eq!(outcome.unwrap_err().kind, Kind::Interrupted);
+    assert_eq!(listing(&home), Vec::<String>::new());
+    let mut strict = Options::default();
+    strict.repairs.duplicates = bars::Duplicates::Refuse;
+    let mut bytes = std::fs::read(&source).unwrap();
+    let last = bytes[..bytes.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
+    bytes.extend_from_within(last..);
+    std::fs::write(&source, bytes).unwrap();
+    assert_eq!(add(&source, &home, &strict).unwrap_err().kind, Kind::Input);
+    assert_eq!(listing(&home), Vec::<String>::new());
+}
+
+#[test]
+fn damage_and_bad_names_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let market = Synth { symbols: 1, bars: 50, ..Synth::default() }.make(1).market;
+    for name in ["", "a/b", "../x", ".hidden", "a b", "ü", &"x".repeat(101), "a\\b", "a~2"] {
+        let error = store::write(&market, folder.path(), name, false, "").unwrap_err();
+        assert!(error.kind == Kind::Usage && error.remedy.is_some(), "{name}");
+    }
+    assert_eq!(store::list(folder.path()).unwrap(), []);
+    for damage in ["", "{", "[]", "{\"version\":2,\"sets\":[]}", "{\"version\":1,\"sets\":[{}]}"] {
+        std::fs::write(folder.path().join("catalogue.json"), damage).unwrap();
+        let error = store::list(folder.path()).unwrap_err();
+        assert!(error.kind == Kind::State && error.file.is_some() && error.remedy.is_some(), "{damage}: {error}");
+        assert_eq!(store::write(&market, folder.path(), "set", false, "").unwrap_err().kind, Kind::State, "{damage}");
+        assert_eq!(listing(folder.path()), ["catalogue.json"], "{damage}");
+    }
+}

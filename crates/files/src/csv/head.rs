@@ -44,6 +44,11 @@ impl CsvHead {
             return Err(wrong("lines end with a bare carriage return")
                 .remedy("convert the line ends: tr '\\r' '\\n' < in > out"));
         }
+        if head.len() == HEAD && !text.contains(&b'\n') {
+            return Err(wrong("the first line is longer than a megabyte")
+                .line(1)
+                .remedy("this does not look like a table; check that the file is complete and has line ends"));
+        }
         // The last line of a full head is cut somewhere; leave it out.
         let whole =
             if head.len() == HEAD { memchr::memrchr(b'\n', text).map_or(text.len(), |at| at + 1) } else { text.len() };
