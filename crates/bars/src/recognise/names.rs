@@ -104,6 +104,8 @@ pub(crate) struct FileName {
     pub side: Option<Side>,
     /// freqtrade's `-futures`, `-mark`, `-funding_rate`.
     pub words: Vec<String>,
+    /// The timeframe is stated beyond doubt: the file is one of our own.
+    pub stated: bool,
 }
 
 /// Which side of the book a file's prices are from.

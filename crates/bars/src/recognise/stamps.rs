@@ -103,11 +103,12 @@ pub(super) fn settle(layout: &mut Layout, given: &Given<'_>, only_end: bool) {
         if let Some(named) = layout.timeframe
             && named != step
             && given.lean.is_none()
+            && !given.file.stated
         {
             layout.warnings.push(format!("the file's name says {named}, its stamps say {step}; the stamps decide"));
         }
         // LEAN's folders state it; thin contracts would mislead.
-        if given.lean.is_none() {
+        if given.lean.is_none() && !given.file.stated {
             layout.timeframe = Some(step);
         }
     }

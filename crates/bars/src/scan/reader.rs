@@ -89,6 +89,9 @@ impl Reader<'_> {
             Container::Parquet => {
                 let skipped: Vec<String> =
                     files::parquet_columns(source, &self.caps)?.into_iter().filter(|c| !c.1).map(|c| c.0).collect();
+                // Our own files say their timeframe; a thin series would mislead.
+                let own = files::parquet_metadata(source, "fullbore")?.and_then(|text| stated_timeframe(&text));
+                let file = FileName { timeframe: own.or(file.timeframe), stated: own.is_some(), ..file };
                 let mut batches = Batches::new(self, source.path(), "Parquet", &file, skipped);
                 files::read_parquet(source, &self.caps, None, &mut |table| batches.push(table, emit))?;
                 batches.finish(emit)
@@ -345,10 +348,15 @@ impl Reader<'_> {
             words,
             saturdays: layout.saturdays,
             timeframe: layout.timeframe,
-            timeframe_stated: lean.is_some(),
+            timeframe_stated: lean.is_some() || file.stated,
             modified: self.modified,
         }
     }
+}
+
+/// The timeframe in the metadata of a stored file.
+fn stated_timeframe(text: &str) -> Option<Timeframe> {
+    serde_json::from_str::<serde_json::Value>(text).ok()?.get("timeframe")?.as_str()?.parse().ok()
 }
 
 /// Batches of one file: the first shows what the columns are.
