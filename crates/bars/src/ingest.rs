@@ -28,6 +28,8 @@ pub(crate) struct Tally {
     pub rows: u64,
     pub unreadable: u64,
     pub bad_prices: u64,
+    /// Of them, those the user wants to keep.
+    pub bad_kept: u64,
     pub range: u64,
     pub absent: u64,
     pub bad_extras: u64,
@@ -51,6 +53,7 @@ enum Fate {
     /// A wide table's symbol before its first listing.
     Absent,
     BadPrice,
+    BadPriceKept,
     Range,
     RangeKept,
 }
@@ -65,9 +68,13 @@ impl Tally {
                 Fate::Unreadable => self.unreadable += 1,
                 Fate::Absent => self.absent += 1,
                 Fate::BadPrice => self.bad_prices += 1,
+                Fate::BadPriceKept => {
+                    self.bad_prices += 1;
+                    self.bad_kept += 1;
+                }
                 Fate::Range | Fate::RangeKept => self.range += 1,
             }
-            if matches!(fate, Fate::Keep | Fate::RangeKept) {
+            if matches!(fate, Fate::Keep | Fate::RangeKept | Fate::BadPriceKept) {
                 kept.push(row as u32);
             }
         }
@@ -79,6 +86,7 @@ impl Tally {
         self.rows += other.rows;
         self.unreadable += other.unreadable;
         self.bad_prices += other.bad_prices;
+        self.bad_kept += other.bad_kept;
         self.range += other.range;
         self.absent += other.absent;
         self.bad_extras += other.bad_extras;
@@ -376,7 +384,10 @@ impl Batch<'_> {
                 examples.bad_price.get_or_insert_with(|| self.example(i, &shown(&prices)));
                 let what = || format!("a price is missing, zero, negative or absurd: {}", shown(&prices));
                 self.policy(self.options.repairs.bad_prices, i, what, "repair.bad_prices")?;
-                *fate = Fate::BadPrice;
+                // Only what is a number and in order can be kept: a negative price, not a missing one.
+                let whole = prices.iter().all(|p| p.abs() < ABSURD) && h[i] >= o[i].max(c[i]) && l[i] <= o[i].min(c[i]);
+                let keep = whole && self.options.repairs.bad_prices == Bad::Keep;
+                *fate = if keep { Fate::BadPriceKept } else { Fate::BadPrice };
             } else if h[i] < o[i].max(c[i]) || l[i] > o[i].min(c[i]) {
                 examples.range.get_or_insert_with(|| self.example(i, &shown(&prices)));
                 let what = || format!("high or low inside open and close: {}", shown(&prices));

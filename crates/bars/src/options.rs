@@ -55,7 +55,7 @@ pub struct Repairs {
     pub duplicates: Duplicates,
     /// Rows whose time or price cannot be read: dropped while they are at most this share of all rows, else the file is refused.
     pub unreadable: f64,
-    /// Missing, zero, negative or absurd prices.
+    /// Missing, zero, negative or absurd prices; `Keep` keeps zero and negative ones (oil in 2020), never missing ones.
     pub bad_prices: Bad,
     /// High below open or close, low above.
     pub range: Bad,

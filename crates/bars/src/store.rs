@@ -7,7 +7,7 @@
 use crate::audit::{Audit, Verdict};
 use crate::ingest::Rows;
 use crate::series::{Head, stream};
-use crate::{Bars, Options, Progress, Timeframe};
+use crate::{Bars, Instrument, InstrumentPatch, Options, Progress, Timeframe};
 use files::time::rfc3339;
 use files::{Caps, Column, Data, Error, Kind, ParquetWriter, Result, Source, Table, replace_bytes};
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,13 @@ pub fn write(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: 
             values: [bars.open.clone(), bars.high.clone(), bars.low.clone(), bars.close.clone(), volume],
             extras: union.iter().map(extra).collect(),
         };
-        let head = Head { symbol: &bars.symbol, timeframe: bars.timeframe, timeframes: extras.len(), extras: union };
+        let head = Head {
+            symbol: &bars.symbol,
+            timeframe: bars.timeframe,
+            timeframes: extras.len(),
+            extras: union,
+            instrument: &bars.instrument,
+        };
         store.push(&head, rows)?;
     }
     let entries = store.finish(origin, "fine")?;
@@ -162,10 +168,11 @@ fn without_refused(
             while from < rows.len() {
                 let symbol = symbols.text(from).unwrap_or_default();
                 let to = (from..rows.len()).find(|at| symbols.text(*at) != Some(symbol)).unwrap_or(rows.len());
-                if !refused(symbol) {
+                let instrument = audit.symbols.iter().find(|s| s.symbol == symbol && s.timeframe == entry.timeframe);
+                if let Some(instrument) = instrument.filter(|_| !refused(symbol)).map(|s| &s.instrument) {
                     let picked: Vec<u32> = (from as u32..to as u32).collect();
                     store.push(
-                        &Head { symbol, timeframe, timeframes: entries.len(), extras: &extras },
+                        &Head { symbol, timeframe, timeframes: entries.len(), extras: &extras, instrument },
                         rows.pick(&picked),
                     )?;
                 }
@@ -202,6 +209,52 @@ pub fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
     }
 }
 
+/// The key of a stored file's metadata.
+const ABOUT: &str = "fullbore";
+
+/// What a stored file says about itself: names alone do not tell a future from a share, nor a thin series its timeframe.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct About {
+    version: u32,
+    timeframe: String,
+    instruments: Vec<Like>,
+}
+
+/// Symbols that are traded alike.
+#[derive(Debug, Serialize, Deserialize)]
+struct Like {
+    instrument: InstrumentPatch,
+    symbols: Vec<String>,
+}
+
+impl About {
+    /// What a file of ours says; `None` for files of others.
+    pub(crate) fn read(source: &Source) -> Result<Option<About>> {
+        Ok(files::parquet_metadata(source, ABOUT)?.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    pub(crate) fn timeframe(&self) -> Option<Timeframe> {
+        self.timeframe.parse().ok()
+    }
+
+    pub(crate) fn instruments(self) -> BTreeMap<String, InstrumentPatch> {
+        let each = |like: Like| like.symbols.into_iter().map(move |s| (s, like.instrument.clone()));
+        self.instruments.into_iter().flat_map(each).collect()
+    }
+
+    fn learn(&mut self, symbol: &str, instrument: &Instrument) {
+        let instrument = InstrumentPatch::of(instrument);
+        match self.instruments.iter_mut().find(|l| l.instrument == instrument) {
+            Some(like) => like.symbols.push(symbol.to_string()),
+            None => self.instruments.push(Like { instrument, symbols: vec![symbol.to_string()] }),
+        }
+    }
+
+    fn text(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(|e| Error::new(Kind::State, format!("the metadata cannot be written: {e}")))
+    }
+}
+
 /// Files being written, one a timeframe.
 struct Store<'a> {
     folder: &'a Path,
@@ -213,6 +266,7 @@ struct Output {
     file: String,
     writer: ParquetWriter,
     extras: Vec<String>,
+    about: About,
     names: Vec<String>,
     codes: Vec<u32>,
     rows: Rows,
@@ -229,11 +283,11 @@ impl Store<'_> {
             let stem =
                 if head.timeframes > 1 { format!("{}-{}", self.name, head.timeframe) } else { self.name.to_string() };
             let file = unused(self.folder, &stem);
-            let meta = [("fullbore".to_string(), format!("{{\"version\":1,\"timeframe\":\"{}\"}}", head.timeframe))];
             let output = Output {
-                writer: ParquetWriter::create(&self.folder.join(&file), &meta)?,
+                writer: ParquetWriter::create(&self.folder.join(&file), &[])?,
                 file,
                 extras: head.extras.to_vec(),
+                about: About { version: 1, timeframe: head.timeframe.to_string(), instruments: Vec::new() },
                 names: Vec::new(),
                 codes: Vec::new(),
                 rows: Rows { extras: vec![Vec::new(); head.extras.len()], ..Rows::default() },
@@ -248,6 +302,7 @@ impl Store<'_> {
         let Some(out) = self.files.get_mut(&head.timeframe) else { return Ok(()) };
         if out.names.last().is_none_or(|n| n != head.symbol) {
             out.names.push(head.symbol.to_string());
+            out.about.learn(head.symbol, head.instrument);
         }
         out.codes.resize(out.codes.len() + rows.len(), out.names.len() as u32 - 1);
         out.bars += rows.len() as u64;
@@ -261,6 +316,7 @@ impl Store<'_> {
         let mut entries = Vec::new();
         for (timeframe, mut out) in self.files {
             out.flush()?;
+            out.writer.annotate(ABOUT, out.about.text()?);
             let bytes = out.writer.finish()?;
             let path = self.folder.join(&out.file);
             entries.push(Entry {

@@ -471,6 +471,14 @@ impl ParquetWriter {
         self.writer.as_mut().ok_or_else(|| Error::input("an earlier write to this file failed"))
     }
 
+    /// Adds a key-value pair that is known only now.
+    pub fn annotate(&mut self, key: &str, value: String) {
+        match &mut self.writer {
+            Some((writer, _)) => writer.append_key_value_metadata(KeyValue::new(key.to_string(), value)),
+            None => self.metadata.push((key.to_string(), value)),
+        }
+    }
+
     /// Writes the footer, puts the file in its place and says how long it is.
     pub fn finish(mut self) -> Result<u64> {
         let path = self.path.clone();

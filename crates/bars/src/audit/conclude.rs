@@ -304,12 +304,10 @@ fn repairs(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<RepairCount
     let duplicates = format!("repair.duplicates = \"{}\"", lower(format!("{:?}", policy.duplicates)));
     add("dropped_duplicate", sum(&|s| s.duplicates), duplicates.clone(), first(&|s| s.duplicate_example.clone()));
     add("dropped_conflicting", sum(&|s| s.conflicts), duplicates, first(&|s| s.conflict_example.clone()));
-    add(
-        "dropped_bad_price",
-        sum(&|s| s.tally.bad_prices),
-        "repair.bad_prices = \"drop\"".into(),
-        first(&|s| s.tally.examples.bad_price.clone()),
-    );
+    let bad = format!("repair.bad_prices = \"{}\"", lower(format!("{:?}", policy.bad_prices)));
+    let example = first(&|s| s.tally.examples.bad_price.clone());
+    add("dropped_bad_price", sum(&|s| s.tally.bad_prices - s.tally.bad_kept), bad.clone(), example.clone());
+    add("kept_bad_price", sum(&|s| s.tally.bad_kept), bad, example);
     let range = if policy.range == Bad::Keep { "kept_range" } else { "dropped_range" };
     add(
         range,

@@ -178,7 +178,8 @@ impl Watch {
                     self.moves_again();
                 }
                 let wick = (high - open.max(close)).max(open.min(close) - low);
-                let odd = wick > (25.0 * self.scale).max(0.03) * close || prev.back.abs() > (15.0 * prev.scale).max(0.01);
+                let odd =
+                    wick > (25.0 * self.scale).max(0.03) * close || prev.back.abs() > (15.0 * prev.scale).max(0.01);
                 if odd && self.bars >= 20 {
                     self.spike(start, wick / close, back, &prev);
                 }
@@ -436,8 +437,7 @@ impl Occupancy {
             // Slots count from Thursday, the weekday of 1970-01-01; two and three days later it is Saturday and Sunday.
             let weekday_seen: Vec<bool> = (0..7)
                 .map(|d| {
-                    !matches!(d, 2 | 3)
-                        && both[d * per_day..((d + 1) * per_day).min(slots)].iter().any(|n| *n > 0)
+                    !matches!(d, 2 | 3) && both[d * per_day..((d + 1) * per_day).min(slots)].iter().any(|n| *n > 0)
                 })
                 .collect();
             let usual = (0..slots)

@@ -348,7 +348,9 @@ fn share(name: &str, india: bool) -> (Instrument, String) {
         .rsplit_once(['.', '-', '_'])
         .map(|(_, suffix)| suffix)
         .filter(|suffix| !matches!(*suffix, "F" | "V") || name.contains('.'));
-    let suffix = suffix.or(india.then_some("NS"));
+    let listed = |suffix: &&str| EXCHANGES.iter().any(|(names, ..)| names.contains(suffix));
+    // BAJAJ-AUTO has a tail that is no exchange.
+    let suffix = suffix.filter(listed).or(india.then_some("NS"));
     let found =
         suffix.and_then(|suffix| EXCHANGES.iter().find(|(names, ..)| names.contains(&suffix)).map(|e| (suffix, e)));
     let Some((suffix, &(_, currency, zone, open, close, tick, fee_bp, spread_bp))) = found else {

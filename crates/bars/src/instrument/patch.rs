@@ -61,6 +61,35 @@ pub const PATCH_KEYS: &[&str] = &[
 ];
 
 impl InstrumentPatch {
+    /// Everything about an instrument, so that applying it to any other gives this one.
+    pub fn of(instrument: &Instrument) -> InstrumentPatch {
+        let Instrument { class, currency, multiplier, tick, lot, min_notional, shortable, session, volume, costs } =
+            instrument;
+        InstrumentPatch {
+            class: Some(class.to_string()),
+            currency: Some(currency.clone()),
+            multiplier: Some(*multiplier),
+            tick: Some(*tick),
+            lot: Some(*lot),
+            min_notional: Some(*min_notional),
+            shortable: Some(*shortable),
+            timezone: Some(session.timezone.clone()),
+            open: Some(session.open.to_string()),
+            close: Some(session.close.to_string()),
+            days: Some(session.days.to_string()),
+            trading_day: Some(session.trading_day.to_string()),
+            round_the_clock: Some(session.round_the_clock),
+            volume: Some(volume.to_string()),
+            fee_bp: Some(costs.fee_bp),
+            maker_bp: Some(costs.maker_bp),
+            spread_bp: Some(costs.spread_bp),
+            borrow_bp_per_year: Some(costs.borrow_bp_per_year),
+            funding: Some(costs.funding),
+            impact: Some(costs.impact),
+            volume_cap: Some(costs.volume_cap),
+        }
+    }
+
     /// Changes the instrument, or says which value is wrong and leaves it as it was.
     pub fn apply(&self, instrument: &mut Instrument) -> Result<(), String> {
         let mut new = instrument.clone();

@@ -18,7 +18,12 @@ pub(super) fn header(given: &Given<'_>, why: &mut Vec<String>) -> Head {
     let container: Vec<String> = given.sample.columns.iter().map(|c| c.name.clone()).collect();
     if given.container != "CSV" {
         let named = container.iter().filter(|n| names::role(n).is_some() || names::wide(n).is_some()).count() >= 2;
-        return Head { names: container, named, tickers: None, format: None };
+        let nameless = container.iter().all(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        return if nameless {
+            headerless(given)
+        } else {
+            Head { names: container, named, tickers: None, format: None }
+        };
     }
     let score =
         |line: &Vec<String>| line.iter().filter(|n| names::role(n).is_some() || names::wide(n).is_some()).count();
@@ -27,7 +32,7 @@ pub(super) fn header(given: &Given<'_>, why: &mut Vec<String>) -> Head {
         if !given.header.is_empty() {
             why.push(format!("{} line(s) above the data hold no known column names", given.header.len()));
         }
-        return Head { names: vec![String::new(); width], named: false, tickers: None, format: None };
+        return headerless(given);
     };
     let mut names = line.clone();
     let mut format = None;
@@ -76,6 +81,32 @@ pub(super) fn header(given: &Given<'_>, why: &mut Vec<String>) -> Head {
         why.push(format!("{at} line(s) above the header were passed over: `{}`", shorten(&given.header[0].join(","))));
     }
     Head { names, named: true, tickers, format }
+}
+
+/// No names at all; Binance's twelve columns are known by their two epochs.
+fn headerless(given: &Given<'_>) -> Head {
+    const BINANCE: [&str; 12] = [
+        "open_time",
+        "open",
+        "high",
+        "low",
+        "close",
+        "volume",
+        "close_time",
+        "quote_volume",
+        "count",
+        "taker_buy_volume",
+        "taker_buy_quote_volume",
+        "ignore",
+    ];
+    let columns = &given.sample.columns;
+    let epoch = |at: usize| columns.get(at).is_some_and(|c| is_epoch(&c.data));
+    if given.lean.is_none() && (11..=12).contains(&columns.len()) && epoch(0) && epoch(6) {
+        let names = BINANCE[..columns.len()].iter().map(|n| n.to_string()).collect();
+        let format = Some(format!("Binance kline {} without header", given.container));
+        return Head { names, named: true, tickers: None, format };
+    }
+    Head { names: vec![String::new(); columns.len()], named: false, tickers: None, format: None }
 }
 
 fn other_line(given: &Given<'_>, line: &Vec<String>) -> usize {
@@ -253,9 +284,7 @@ pub(super) fn positional(sample: &Table, given: &Given<'_>) -> Result<(Group, Po
     let volume = first + 4 + usize::from(average);
     let volume = (width > volume && number(volume)).then_some(volume);
     let group = Group { symbol: None, prices: Prices::Ohlc(order.map(|i| i + first)), volume };
-    let binance = width >= 11 && best == 0 && sample.columns.get(6).is_some_and(|c| is_epoch(&c.data));
     let format = match () {
-        () if binance => format!("Binance kline {} without header", given.container),
         () if known.is_empty() => format!("{} without column names", given.container),
         () => format!("{} arrays{known}", given.container),
     };

@@ -32,8 +32,8 @@ pub(crate) fn role(name: &str) -> Option<Role> {
         "unix" | "unixtimestamp" | "unixtime" | "epoch" | "timestampms" | "openms" => Time(1),
         "timestamp" | "datetime" | "datetimeutc" | "timestamputc" | "timeutc" | "dateutc" | "gmttime" | "utc"
         | "utctime" | "ts" | "tsevent" => Time(2),
-        "date" | "dates" | "time" | "times" | "timestamps" | "dt" | "t" | "day" | "localtime" | "bartime" | "tradedate" | "tradingday" | "asofdate"
-        | "period" | "month" => Time(3),
+        "date" | "dates" | "time" | "times" | "timestamps" | "dt" | "t" | "day" | "localtime" | "bartime"
+        | "tradedate" | "tradingday" | "asofdate" | "period" | "month" => Time(3),
         "indexlevel0" | "index" | "level0" => Time(4),
         "closetime" | "endtime" | "timeclose" | "timeperiodend" | "end" | "barend" | "closetimestamp" => End,
         "open" | "o" | "openprice" | "first" | "priceopen" | "openlast" | "mido" | "midopen" | "openmid" | "op" => Open,
@@ -230,8 +230,16 @@ pub(crate) fn file_name(stem: &str) -> FileName {
     // Capital letters are a ticker, small ones a description; without capitals the first word has to do.
     let capital = |t: &&&str| t.chars().any(|c| c.is_ascii_uppercase()) && !t.chars().any(|c| c.is_ascii_lowercase());
     let tickers: Vec<&str> = symbol.iter().filter(capital).copied().collect();
-    let joined =
-        if tickers.is_empty() { symbol.first().copied().unwrap_or_default().to_uppercase() } else { tickers.join("_") };
+    // Written as the file writes it where the parts stand side by side: BRK-A, ADA_BTC.
+    let between = |a: &str, b: &str| b.as_ptr().addr() - a.as_ptr().addr();
+    let joined = match (tickers.first(), tickers.last()) {
+        (Some(first), Some(last)) => {
+            let from = between(stem, first);
+            let whole = &stem[from..between(stem, last) + last.len()];
+            if whole.len() < tickers.iter().map(|t| t.len() + 1).sum() { whole.to_string() } else { tickers.join("_") }
+        }
+        _ => symbol.first().copied().unwrap_or_default().to_uppercase(),
+    };
     found.symbol = if joined.is_empty() { stem.to_uppercase() } else { joined };
     found
 }

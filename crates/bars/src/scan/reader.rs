@@ -6,9 +6,12 @@ use crate::audit::FileNote;
 use crate::ingest::{Batch, Part, Tally};
 use crate::recognise::names::{FileName, Side, file_name};
 use crate::recognise::{Given, Layout, Prices, StampMarks, TimeAt};
-use crate::{Class, Options, Timeframe, VolumeKind};
+use crate::store::About;
+use crate::{Class, InstrumentPatch, Options, Timeframe, VolumeKind};
 use files::{Archive, Caps, Container, CsvBlock, CsvHead, CsvKind, Data, Error, Kind, Result, Source, Table};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What reading a file gives, in order.
 pub(crate) enum Event {
@@ -41,6 +44,8 @@ pub(crate) struct Meta {
     pub timeframe_stated: bool,
     /// When the file was last written.
     pub modified: Option<i64>,
+    /// What a file of ours says of its instruments.
+    pub stored: Option<Arc<BTreeMap<String, InstrumentPatch>>>,
 }
 
 type Emit<'a> = &'a mut dyn FnMut(Event) -> Result<()>;
@@ -53,6 +58,14 @@ pub(super) fn read_file(path: &Path, options: &Options, threads: usize, streamin
     let source = Source::open(path)?;
     let reader = Reader { caps: Caps::default(), options, threads, streaming, modified: modified(path) };
     reader.source(&source, None, emit)
+}
+
+/// The line of the first NUL of something that is text otherwise.
+fn nul(source: &Source) -> Result<Option<u64>> {
+    let head = source.head(64 << 10)?;
+    let text = head.iter().filter(|b| matches!(b, b'\t' | b'\n' | b'\r' | 32..=126)).count();
+    let at = head.iter().position(|b| *b == 0).filter(|_| text * 10 >= head.len() * 9);
+    Ok(at.map(|at| head[..at].iter().filter(|b| **b == b'\n').count() as u64 + 1))
 }
 
 fn modified(path: &Path) -> Option<i64> {
@@ -90,9 +103,11 @@ impl Reader<'_> {
                 let skipped: Vec<String> =
                     files::parquet_columns(source, &self.caps)?.into_iter().filter(|c| !c.1).map(|c| c.0).collect();
                 // Our own files say their timeframe; a thin series would mislead.
-                let own = files::parquet_metadata(source, "fullbore")?.and_then(|text| stated_timeframe(&text));
+                let about = About::read(source)?;
+                let own = about.as_ref().and_then(About::timeframe);
                 let file = FileName { timeframe: own.or(file.timeframe), stated: own.is_some(), ..file };
                 let mut batches = Batches::new(self, source.path(), "Parquet", &file, skipped);
+                batches.stored = about.map(|a| Arc::new(a.instruments()));
                 files::read_parquet(source, &self.caps, None, &mut |table| batches.push(table, emit))?;
                 batches.finish(emit)
             }
@@ -108,6 +123,13 @@ impl Reader<'_> {
                 self.arrays(source, &file, vec![array], "NPY", emit)
             }
             Container::Zip => self.zip(source, emit),
+            Container::Unknown if nul(source)?.is_some() => {
+                let line = nul(source)?.unwrap_or(1);
+                Err(Error::input("the text holds NUL bytes")
+                    .at(source.path())
+                    .line(line)
+                    .remedy("the file is damaged: get it again"))
+            }
             Container::Unknown => Err(Error::input("the format was not recognised").at(source.path()).remedy(
                 "Fullbore reads CSV, JSON, Parquet, feather, NPZ, zip and gzip; convert the file to one of them",
             )),
@@ -350,13 +372,9 @@ impl Reader<'_> {
             timeframe: layout.timeframe,
             timeframe_stated: lean.is_some() || file.stated,
             modified: self.modified,
+            stored: None,
         }
     }
-}
-
-/// The timeframe in the metadata of a stored file.
-fn stated_timeframe(text: &str) -> Option<Timeframe> {
-    serde_json::from_str::<serde_json::Value>(text).ok()?.get("timeframe")?.as_str()?.parse().ok()
 }
 
 /// Batches of one file: the first shows what the columns are.
@@ -366,6 +384,7 @@ struct Batches<'a> {
     container: &'static str,
     file: &'a FileName,
     skipped: Vec<String>,
+    stored: Option<Arc<BTreeMap<String, InstrumentPatch>>>,
     held: Vec<Table>, // until there are enough rows to judge by
     layout: Option<(Layout, Vec<Option<usize>>)>,
     rows: u64,
@@ -379,7 +398,7 @@ impl<'a> Batches<'a> {
         file: &'a FileName,
         skipped: Vec<String>,
     ) -> Self {
-        Batches { reader, path, container, file, skipped, held: Vec::new(), layout: None, rows: 0 }
+        Batches { reader, path, container, file, skipped, stored: None, held: Vec::new(), layout: None, rows: 0 }
     }
 
     fn push(&mut self, mut table: Table, emit: Emit<'_>) -> Result<()> {
@@ -405,7 +424,8 @@ impl<'a> Batches<'a> {
             layout.why.push(format!("left out (nested or unreadable types): {}", self.skipped.join(", ")));
         }
         let place = (0..first.columns.len()).map(Some).collect();
-        emit(Event::Begin(Box::new(self.reader.meta(self.path, self.file, None, &layout))))?;
+        let meta = self.reader.meta(self.path, self.file, None, &layout);
+        emit(Event::Begin(Box::new(Meta { stored: self.stored.clone(), ..meta })))?;
         self.layout = Some((layout, place));
         for table in held.drain(..) {
             self.send(table, emit)?;

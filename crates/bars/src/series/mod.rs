@@ -143,6 +143,7 @@ pub(crate) fn stream(
     for one in series {
         let (symbol, timeframe) = (one.symbol.clone(), one.timeframe);
         let mine = one.extras(&intake.metas);
+        let traded = instrument(&symbol, &one.lots, &intake.metas, options)?;
         let union = &extras[&timeframe];
         let seen = one.run(&intake.metas, options, scratch.as_mut(), &mut |mut rows| {
             options.check_stop()?;
@@ -154,7 +155,10 @@ pub(crate) fn stream(
                 None => vec![f64::NAN; n],
             };
             rows.extras = union.iter().map(take).collect();
-            sink(&Head { symbol: &symbol, timeframe, timeframes: extras.len(), extras: union }, rows)
+            sink(
+                &Head { symbol: &symbol, timeframe, timeframes: extras.len(), extras: union, instrument: &traded },
+                rows,
+            )
         })?;
         all.push(seen);
     }
@@ -168,6 +172,7 @@ pub(crate) struct Head<'a> {
     /// How many timeframes there are in all.
     pub timeframes: usize,
     pub extras: &'a [String],
+    pub instrument: &'a Instrument,
 }
 
 /// Where segments begin: at the first bar, and after each suspected split that no factor explains.
@@ -309,6 +314,11 @@ fn instrument(symbol: &str, lots: &[Lot], metas: &[Meta], options: &Options) -> 
     if meta.saturdays && instrument.class == Class::Equity && meta.class.is_none() {
         // No exchange for shares is open on Saturdays.
         instrument = Instrument::guess(name, &Hints { class: Some(Class::CryptoSpot), ..hints }).0;
+    }
+    if let Some(stored) = meta.stored.as_ref().and_then(|s| s.get(symbol)) {
+        let damaged =
+            |m: String| Error::input(format!("the stored instrument of {symbol}: {m}")).at(Path::new(&meta.note.file));
+        stored.apply(&mut instrument).map_err(damaged)?;
     }
     let patch = options.instruments.iter().find(|(name, _)| name.eq_ignore_ascii_case(symbol)).map(|(_, p)| p);
     if let Some(patch) = patch {

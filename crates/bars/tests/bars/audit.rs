@@ -327,9 +327,14 @@ fn repairs_do_what_they_say() {
     assert_eq!((market.bars[0].len(), repair(&audit)), (399, vec![("dropped_bad_price", 1)]));
     let error = policy(Repairs { bad_prices: Bad::Refuse, ..usual() }, zero).unwrap_err();
     assert!(error.line == Some(22) && error.remedy.unwrap().contains("repair.bad_prices"));
-    // A bar without a price cannot stand: `Keep` drops it as well.
+    // A bar whose open lies outside its range cannot stand: `Keep` drops it as well.
     let (market, audit) = policy(Repairs { bad_prices: Bad::Keep, ..usual() }, zero).unwrap();
     assert_eq!((market.bars[0].len(), repair(&audit)), (399, vec![("dropped_bad_price", 1)]));
+    // A bar that is whole but negative can (oil in April 2020).
+    let negative = |r: &mut Rows| r[0][20].1[..4].copy_from_slice(&[-2.0, -1.0, -3.0, -2.0]);
+    let (market, audit) = policy(Repairs { bad_prices: Bad::Keep, ..usual() }, negative).unwrap();
+    assert_eq!((market.bars[0].len(), market.bars[0].low[20]), (400, -3.0));
+    assert!(repair(&audit).contains(&("kept_bad_price", 1)), "{:?}", repair(&audit));
 
     let split = |r: &mut Rows| r[0][250..].iter_mut().for_each(|row| row.1[..4].iter_mut().for_each(|p| *p *= 0.5));
     let (market, audit) = policy(usual(), split).unwrap();

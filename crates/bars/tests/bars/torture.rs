@@ -140,7 +140,7 @@ fn text_nobody_should_write() {
     let (_, audit) = read("BTCUSDT.csv", &nul(2500)).unwrap();
     assert_eq!((audit.symbols[0].unreadable, audit.bars), (1, 2999));
     assert!(audit.repairs[0].example.starts_with("BTCUSDT.csv:2502:2: "), "{}", audit.repairs[0].example);
-    refused("BTCUSDT.csv", &nul(7), "not recognised");
+    refused("BTCUSDT.csv", &nul(7), "the text holds NUL bytes");
     // The last line is cut off.
     let mut cut = minutes(300, |_, line| line);
     cut.truncate(cut.len() - 14);

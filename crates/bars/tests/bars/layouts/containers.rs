@@ -47,7 +47,7 @@ fn json() {
             format!("[{},{l},{h},{o},{c},{v}]", ms(7 - i) / 1000)
         }),
         "json arrays (coinbase order) = fine\n\
-         BTC_USD 5m crypto_spot 8: 2024-01-01 00:00..2024-01-01 00:05 | 2024-01-01 00:35..2024-01-01 00:40 | 107 109 105.5 108 80",
+         BTC-USD 5m crypto_spot 8: 2024-01-01 00:00..2024-01-01 00:05 | 2024-01-01 00:35..2024-01-01 00:40 | 107 109 105.5 108 80",
     );
     check(
         "BTCUSDT.json",
@@ -56,7 +56,7 @@ fn json() {
             format!("[{},\"{o}\",\"{h}\",\"{l}\",\"{c}\",\"{v}\",{},\"1\",2,\"3\",\"4\",\"0\"]", ms(i), ms(i) + 299_999)
         }),
         "binance kline json without header = fine\n\
-         BTCUSDT 5m crypto_spot 8: 2024-01-01 00:00..2024-01-01 00:05 | 2024-01-01 00:35..2024-01-01 00:40 | 107 109 105.5 108 80",
+         BTCUSDT 5m crypto_spot 8: 2024-01-01 00:00..2024-01-01 00:05 | 2024-01-01 00:35..2024-01-01 00:40 | 107 109 105.5 108 80 quote_volume=1 count=2 taker_buy_volume=3 taker_buy_quote_volume=4",
     );
     check(
         "XAUUSD.json",
@@ -245,7 +245,7 @@ fn numpy_arrays() {
         "BTC-USDT-1m.npy",
         &block([0, 3, 1, 2, 4], 0),
         "npy arrays (jesse and bitfinex order) = fine\n\
-         BTC_USDT 1m crypto_spot 6: 2024-01-01 00:00..2024-01-01 00:01 | 2024-01-01 00:05..2024-01-01 00:06 | 105 107 103.5 106 60",
+         BTC-USDT 1m crypto_spot 6: 2024-01-01 00:00..2024-01-01 00:01 | 2024-01-01 00:05..2024-01-01 00:06 | 105 107 103.5 106 60",
     );
     check(
         "jesse_BTCUSDT.npz",

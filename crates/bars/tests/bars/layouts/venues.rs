@@ -112,13 +112,13 @@ fn brokers_and_venues() {
         "BTCUSDT-1h-2024-01.csv",
         &text("", 6, |i| kline(i, 1)),
         "binance kline csv without header = fine\n\
-         BTCUSDT 1h crypto_spot 6: 2024-01-01 00:00..2024-01-01 01:00 | 2024-01-01 05:00..2024-01-01 06:00 | 105 107 103.5 106 60",
+         BTCUSDT 1h crypto_spot 6: 2024-01-01 00:00..2024-01-01 01:00 | 2024-01-01 05:00..2024-01-01 06:00 | 105 107 103.5 106 60 quote_volume=6360 count=99 taker_buy_volume=5.5 taker_buy_quote_volume=550",
     );
     check(
         "BTCUSDT-1h-2024-01.csv",
         &text("", 6, |i| kline(i, 1000)),
         "binance kline csv without header = fine\n\
-         BTCUSDT 1h crypto_spot 6: 2024-01-01 00:00..2024-01-01 01:00 | 2024-01-01 05:00..2024-01-01 06:00 | 105 107 103.5 106 60",
+         BTCUSDT 1h crypto_spot 6: 2024-01-01 00:00..2024-01-01 01:00 | 2024-01-01 05:00..2024-01-01 06:00 | 105 107 103.5 106 60 quote_volume=6360 count=99 taker_buy_volume=5.5 taker_buy_quote_volume=550",
     );
     check(
         "BTCUSDT-1h-2024-01.csv",
@@ -130,7 +130,7 @@ fn brokers_and_venues() {
         "BTCUSDT-1h-2024-01.zip",
         &make::zip(&[("BTCUSDT-1h-2024-01.csv", &text("", 6, |i| kline(i, 1000)))]),
         "binance kline csv without header = fine\n\
-         BTCUSDT 1h crypto_spot 6: 2024-01-01 00:00..2024-01-01 01:00 | 2024-01-01 05:00..2024-01-01 06:00 | 105 107 103.5 106 60",
+         BTCUSDT 1h crypto_spot 6: 2024-01-01 00:00..2024-01-01 01:00 | 2024-01-01 05:00..2024-01-01 06:00 | 105 107 103.5 106 60 quote_volume=6360 count=99 taker_buy_volume=5.5 taker_buy_quote_volume=550",
     );
     check_folder(
         &[
@@ -138,7 +138,7 @@ fn brokers_and_venues() {
             ("spot/BTCUSDT-1h-2025-01.csv", &text("", 3, |i| kline(i + 4, 1000))),
         ],
         "binance kline csv without header = fine\n\
-         BTCUSDT 1h crypto_spot 7: 2024-01-01 00:00..2024-01-01 01:00 | 2024-01-01 06:00..2024-01-01 07:00 | 106 108 104.5 107 70",
+         BTCUSDT 1h crypto_spot 7: 2024-01-01 00:00..2024-01-01 01:00 | 2024-01-01 06:00..2024-01-01 07:00 | 106 108 104.5 107 70 quote_volume=7490 count=99 taker_buy_volume=5.5 taker_buy_quote_volume=550",
     );
     check_folder(
         &[(
