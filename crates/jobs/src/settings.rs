@@ -668,6 +668,11 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_shows_every_setting_with_its_default() {
+        assert_eq!(include_str!("../../../docs/settings.toml"), Settings::default().to_toml(), "docs/settings.toml is stale");
+    }
+
+    #[test]
     fn to_toml_reads_back_as_itself() {
         for settings in [Settings::default(), changed()] {
             let text = settings.to_toml();
