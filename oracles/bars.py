@@ -225,7 +225,7 @@ def _(folder):
         table = frame.copy()
         table.insert(0, "date", naive(starts, "%Y-%m-%d"))
         table["tic"] = tic
-        table["day"] = pd.DatetimeIndex(np.asarray(starts, dtype="datetime64[ns]")).dayofweek
+        table["day"] = pd.DatetimeIndex(np.asarray(starts, dtype="datetime64[ns]")).day_of_week
         tables.append(table)
     long = pd.concat(tables).sort_values(["date", "tic"], kind="stable").reset_index(drop=True)
     long.to_csv(folder / "train_data.csv")  # with its unnamed index, as FinRL's notebooks write it

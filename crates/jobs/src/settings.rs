@@ -669,7 +669,11 @@ mod tests {
 
     #[test]
     fn the_documentation_shows_every_setting_with_its_default() {
-        assert_eq!(include_str!("../../../docs/settings.toml"), Settings::default().to_toml(), "docs/settings.toml is stale");
+        assert_eq!(
+            include_str!("../../../docs/settings.toml"),
+            Settings::default().to_toml(),
+            "docs/settings.toml is stale"
+        );
     }
 
     #[test]
