@@ -211,8 +211,17 @@ fn labels_counting<'a>(at: TimeAt, get: &dyn Fn(usize) -> Option<&'a Data>, unit
     }
 }
 
-fn date_number(x: i64) -> i64 {
-    time::days(x / 10_000, x / 100 % 100, x % 100).map_or(MISSING_TIME, |days| days * DAY)
+/// 20190102, 201901020304 and 20190102030405 to nanoseconds; [`MISSING_TIME`] for what is no such date.
+pub(crate) fn date_number(x: i64) -> i64 {
+    let (date, clock) = match x {
+        19_000_101..=21_001_231 => (x, 0),
+        190_001_010_000..=210_012_312_359 => (x / 10_000, x % 10_000 * 100),
+        19_000_101_000_000..=21_001_231_235_959 => (x / 1_000_000, x % 1_000_000),
+        _ => return MISSING_TIME,
+    };
+    let (h, m, s) = (clock / 10_000, clock / 100 % 100, clock % 100);
+    let days = time::days(date / 10_000, date / 100 % 100, date % 100).filter(|_| h < 24 && m < 60 && s < 60);
+    days.map_or(MISSING_TIME, |days| days * DAY + ((h * 60 + m) * 60 + s) * 1_000_000_000)
 }
 
 /// Epochs with a fraction: seconds and milliseconds keep it.

@@ -48,12 +48,12 @@ pub fn parse(cell: &[u8], order: Order) -> Option<Stamp> {
     {
         return Some(stamp);
     }
-    Reader { rest: cell.trim_ascii() }.stamp(order)
+    Reader { rest: cell.trim_ascii(), compact: false }.stamp(order)
 }
 
 /// Reads a time of day: `09:30`, `9:30:15.5`, `093000`, `9:30 PM`; nanoseconds since midnight.
 pub fn parse_clock(cell: &[u8]) -> Option<i64> {
-    let mut reader = Reader { rest: cell.trim_ascii() };
+    let mut reader = Reader { rest: cell.trim_ascii(), compact: false };
     let ns = reader.clock()?;
     reader.rest.is_empty().then_some(ns)
 }
@@ -237,6 +237,7 @@ pub(crate) fn clock_fixed(c: &[u8; 19]) -> Option<i64> {
 
 struct Reader<'a> {
     rest: &'a [u8],
+    compact: bool, // the date was eight digits
 }
 
 impl Reader<'_> {
@@ -249,7 +250,9 @@ impl Reader<'_> {
             self.rest = &self.rest[1..];
         }
         if !self.rest.is_empty() {
-            if self.rest.len() == before.len() && !matches!(self.peek(), Some(b'Z' | b'z' | b'+')) {
+            // `201901020304` runs on without a mark.
+            let runs_on = self.compact && self.peek().is_some_and(|b| b.is_ascii_digit());
+            if self.rest.len() == before.len() && !runs_on && !matches!(self.peek(), Some(b'Z' | b'z' | b'+')) {
                 return None;
             }
             if !matches!(self.peek(), Some(b'Z' | b'z' | b'+' | b'U' | b'G')) {
@@ -279,6 +282,7 @@ impl Reader<'_> {
         }
         let (first, n) = self.digits(8)?;
         if n == 8 {
+            self.compact = true;
             return (order == Order::Ymd).then(|| days(first / 10_000, first / 100 % 100, first % 100))?;
         }
         self.separator()?;
@@ -456,6 +460,8 @@ mod tests {
             ("2015.03.09 14:00", Ymd, "2015-03-09T14:00:00Z"),
             ("20101115 020100", Ymd, "2010-11-15T02:01:00Z"),
             ("20101115", Ymd, "2010-11-15T00:00:00Z"),
+            ("201011150201", Ymd, "2010-11-15T02:01:00Z"),
+            ("20101115020130", Ymd, "2010-11-15T02:01:30Z"),
             ("19980102 00:00", Ymd, "1998-01-02T00:00:00Z"),
             ("2017-08-18 07:59:59.999", Ymd, "2017-08-18T07:59:59.999Z"),
             ("2021-12-31 23:01:00.000000", Ymd, "2021-12-31T23:01:00Z"),

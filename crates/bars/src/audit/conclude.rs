@@ -69,8 +69,8 @@ fn symbol(seen: &Seen, at: usize, markets: &Markets, twins: &HashMap<usize, Stri
     let mut audit = SymbolAudit {
         symbol: seen.symbol.clone(),
         bars: watch.bars,
-        first: rfc3339(watch.first),
-        last: rfc3339(watch.last),
+        first: if watch.bars > 0 { rfc3339(watch.first) } else { String::new() },
+        last: if watch.bars > 0 { rfc3339(watch.last) } else { String::new() },
         timeframe: seen.timeframe.to_string(),
         verdict: Verdict::Fine,
         reasons: Vec::new(),
@@ -347,6 +347,18 @@ fn warnings(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<String> {
     let lone = seen.iter().filter(|s| !s.paired && s.files.iter().any(|f| intake.metas[*f].side.is_some())).count();
     if lone > 0 {
         list.push(format!("{lone} series hold one side of the book only (bid or ask)"));
+    }
+    let there = |name: &String| seen.iter().any(|s| s.symbol.eq_ignore_ascii_case(name));
+    for (names, what) in [
+        (options.symbols.iter().filter(|n| !there(n)).cloned().collect::<Vec<_>>(), "asked for but not in the data"),
+        (
+            options.instruments.keys().filter(|n| !there(n)).cloned().collect(),
+            "set under [instrument] but not in the data",
+        ),
+    ] {
+        if !names.is_empty() {
+            list.push(format!("{what}: {}", names.join(", ")));
+        }
     }
     let paired = seen.iter().filter(|s| s.paired).count();
     if paired > 0 {

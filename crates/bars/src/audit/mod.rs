@@ -90,9 +90,11 @@ pub struct SymbolAudit {
     pub symbol: String,
     /// Bars after repairs.
     pub bars: u64,
-    /// Start of the first bar, RFC 3339 UTC.
+    /// Start of the first bar, RFC 3339 UTC; empty (null in JSON) without bars.
+    #[serde(serialize_with = "null_if_empty")]
     pub first: String,
-    /// Start of the last bar, RFC 3339 UTC.
+    /// Start of the last bar, RFC 3339 UTC; likewise.
+    #[serde(serialize_with = "null_if_empty")]
     pub last: String,
     /// `5m`, `1d`, …
     pub timeframe: String,
@@ -148,6 +150,10 @@ pub struct SymbolAudit {
     pub low: f64,
     /// Highest high.
     pub high: f64,
+}
+
+fn null_if_empty<S: serde::Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
+    if text.is_empty() { to.serialize_none() } else { to.serialize_str(text) }
 }
 
 /// A stretch without bars.

@@ -353,7 +353,9 @@ impl Watch {
             } else {
                 // Expected bars day by day: a day without any may be a holiday.
                 let mut at = from + self.step;
-                let mut idle = 0;
+                // Whole days without a bar are a holiday while they are few; otherwise all of them are missing.
+                let (mut idle, mut idle_bars, mut idle_first) = (0, 0u64, None);
+                let weekend = !round && self.step < DAY && covers_saturday(*from, *to);
                 // Half a bar short of the next one: daylight saving moves daily stamps by an hour.
                 let to = *to - self.step / 2;
                 while at < to {
@@ -361,7 +363,7 @@ impl Watch {
                     let of = season.of(day);
                     let (mut here, mut first_here) = (0u64, None);
                     while at < to && at.div_euclid(DAY) == day {
-                        if open.usual(of, self.slot(at)) {
+                        if open.usual(of, self.slot(at)) && !(weekend && is_weekend(at)) {
                             here += 1;
                             first_here.get_or_insert(at);
                         }
@@ -375,7 +377,9 @@ impl Watch {
                         Some(others_open) if whole => !others_open,
                         _ if whole && !round => {
                             idle += 1;
-                            idle <= 4
+                            idle_bars += here;
+                            idle_first = idle_first.or(first_here);
+                            true
                         }
                         _ => false,
                     };
@@ -383,6 +387,10 @@ impl Watch {
                         missing += here;
                         first = first.or(first_here);
                     }
+                }
+                if idle > 4 {
+                    missing += idle_bars;
+                    first = idle_first.into_iter().chain(first).min();
                 }
             }
             match first {
@@ -404,6 +412,24 @@ impl Watch {
             self.splits.iter().map(|j| Split { at: rfc3339(j.at), ratio: j.ratio, factored: factored(j) }).collect();
         shown.sort_by(|a, b| a.at.cmp(&b.at));
         shown
+    }
+}
+
+/// Whether a gap holds a whole Saturday (1970-01-03 was one).
+fn covers_saturday(from: i64, to: i64) -> bool {
+    let saturday = (from.div_euclid(DAY) - 2).div_euclid(7) * 7 + 2;
+    [saturday, saturday + 7].iter().any(|day| day * DAY >= from && (day + 1) * DAY <= to)
+}
+
+/// From Friday evening to Sunday evening, UTC: no market but that of coins is open all of it, and which hour is its last
+/// cannot be told from a few weeks.
+fn is_weekend(at: i64) -> bool {
+    let (day, clock) = ((at.div_euclid(DAY) + 3).rem_euclid(7), at.rem_euclid(DAY));
+    match day {
+        4 => clock >= 20 * HOUR,
+        5 => true,
+        6 => clock < 23 * HOUR,
+        _ => false,
     }
 }
 

@@ -123,7 +123,9 @@ fn csv_format(names: &[String], given: &Given<'_>) -> Option<String> {
     let has = |k: &str| keys.iter().any(|x| x == k);
     let angle = names.iter().any(|n| n.starts_with('<'));
     Some(
-        if angle {
+        if angle && has("ticker") {
+            "Stooq CSV"
+        } else if angle {
             "MetaTrader 5 CSV"
         } else if has("opentime") && has("closetime") {
             "Binance kline CSV"
@@ -285,6 +287,11 @@ pub(super) fn positional(sample: &Table, given: &Given<'_>) -> Result<(Group, Po
     let volume = (width > volume && number(volume)).then_some(volume);
     let group = Group { symbol: None, prices: Prices::Ohlc(order.map(|i| i + first)), volume };
     let format = match () {
+        // freqtrade and ccxt write [ms, open, high, low, close, volume]; freqtrade's names carry the pair.
+        () if known.is_empty() && given.container == "JSON" && given.file.symbol.contains('/') => {
+            "freqtrade JSON".to_string()
+        }
+        () if known.is_empty() && given.container == "JSON" => "ccxt arrays (JSON)".to_string(),
         () if known.is_empty() => format!("{} without column names", given.container),
         () => format!("{} arrays{known}", given.container),
     };

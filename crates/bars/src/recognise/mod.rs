@@ -182,7 +182,10 @@ impl Layout {
         check_ranges(given, &groups, named, &mut warnings)?;
         let class = given.lean.and_then(|l| l.class());
         let mut layout = Layout {
-            format: format.unwrap_or_else(|| given.container.to_string()),
+            format: format.unwrap_or_else(|| match given.container {
+                "feather" if given.file.symbol.contains('/') => "freqtrade feather".to_string(),
+                other => other.to_string(),
+            }),
             why,
             warnings,
             time,
@@ -228,7 +231,10 @@ fn symbol_column(given: &Given<'_>, roles: &[Option<Role>], groups: &[Group], le
     if lean || groups.len() > 1 || groups.iter().any(|g| g.symbol.is_some()) {
         return None;
     }
-    (0..roles.len()).filter(|at| roles[*at] == Some(Role::Symbol)).find(text)
+    let symbols = || (0..roles.len()).filter(|at| roles[*at] == Some(Role::Symbol));
+    // Exchanges in Asia number their shares: 600000 is a name.
+    let number = |at: &usize| matches!(given.sample.columns[*at].data, Data::I64(_));
+    symbols().find(text).or_else(|| symbols().find(number))
 }
 
 struct Extras {

@@ -8,7 +8,7 @@
 use super::{Given, Layout, StampMarks, TimeAt, told, value};
 use crate::instrument::Hints;
 use crate::{Class, Instrument, Timeframe};
-use files::{MISSING_TIME, time};
+use files::{Data, MISSING_TIME, time};
 use jiff::tz::TimeZone;
 use std::collections::HashMap;
 
@@ -85,11 +85,10 @@ fn offsets_at(zone: &TimeZone, wall: i64) -> (i64, i64) {
 /// Settles zone, stamp, timeframe and scale of a layout from its sample.
 pub(super) fn settle(layout: &mut Layout, given: &Given<'_>, only_end: bool) {
     let symbol = layout.groups[0].symbol.clone().unwrap_or_else(|| given.file.symbol.clone());
-    let class = layout.class.unwrap_or_else(|| {
-        let first = layout.symbol.and_then(|at| given.sample.columns[at].data.text(0).map(str::to_string));
-        let hints = Hints { words: path_words(given), ..Hints::default() };
-        Instrument::guess(&first.unwrap_or(symbol), &hints).0.class
-    });
+    let first = layout.symbol.and_then(|at| given.sample.columns[at].data.text(0).map(str::to_string));
+    let hints = Hints { class: layout.class, words: path_words(given), ..Hints::default() };
+    let traded = Instrument::guess(&first.unwrap_or(symbol), &hints).0;
+    let class = traded.class;
     let (mut labels, stated) = labels(layout, given);
     if !stated {
         zone_known(layout, given);
@@ -118,7 +117,7 @@ pub(super) fn settle(layout: &mut Layout, given: &Given<'_>, only_end: bool) {
     let sessions = Sessions::of(&labels, layout.timeframe.map_or(MINUTE, Timeframe::ns));
     stamp_marks(layout, given, &labels, &sessions, only_end);
     if !stated && given.options.timezone.is_none() && layout.zone == Zone::Utc && given.lean.is_none() {
-        zone_guess(layout, given, class, &sessions, &labels);
+        zone_guess(layout, given, &Instrument { class, ..traded }, &sessions, &labels);
     }
     scale(layout, given, class);
 }
@@ -128,11 +127,14 @@ fn labels(layout: &Layout, given: &Given<'_>) -> (Vec<i64>, bool) {
     let columns = &given.sample.columns;
     let (mut labels, stated) = crate::ingest::labels(layout.time, &|at| columns.get(at).map(|c| &c.data));
     if let Some(at) = layout.symbol {
-        let first = columns[at].data.text(0).map(str::to_string);
+        let same = |row: usize| match &columns[at].data {
+            Data::I64(codes) => codes[row] == codes[0],
+            text => text.text(row) == text.text(0),
+        };
         let mut row = 0;
         labels.retain(|_| {
             row += 1;
-            columns[at].data.text(row - 1) == first.as_deref()
+            same(row - 1)
         });
     }
     (labels, stated)
@@ -273,7 +275,8 @@ fn month_ends(labels: &[i64]) -> bool {
 }
 
 /// A zone that the sessions betray; else UTC, said aloud.
-fn zone_guess(layout: &mut Layout, given: &Given<'_>, class: Class, sessions: &Sessions, labels: &[i64]) {
+fn zone_guess(layout: &mut Layout, given: &Given<'_>, traded: &Instrument, sessions: &Sessions, labels: &[i64]) {
+    let class = traded.class;
     let step = layout.timeframe.map_or(0, Timeframe::ns);
     if step >= DAY {
         return;
@@ -292,10 +295,14 @@ fn zone_guess(layout: &mut Layout, given: &Given<'_>, class: Class, sessions: &S
         let open = first - shift;
         let close = last - shift + step;
         let fits = |o: i64, c: i64| open == o && (close - c).abs() <= 15 * MINUTE;
-        let zone = if class == Class::Equity && fits(9 * HOUR + 15 * MINUTE, 15 * HOUR + 30 * MINUTE) {
+        let zone = if matches!(class, Class::Equity | Class::Index)
+            && fits(9 * HOUR + 15 * MINUTE, 15 * HOUR + 30 * MINUTE)
+        {
             Some(("Asia/Kolkata", "09:15 to 15:30 are the hours of India's exchanges"))
         } else if matches!(class, Class::Equity | Class::Index) && fits(9 * HOUR + 30 * MINUTE, 16 * HOUR) {
             Some(("America/New_York", "09:30 to 16:00 are the hours of New York's exchanges"))
+        } else if class == Class::Equity && traded.currency == "USD" && fits(4 * HOUR, 20 * HOUR) {
+            Some(("America/New_York", "04:00 to 20:00 are New York's hours with those before and after the session"))
         } else {
             None
         };
@@ -306,6 +313,9 @@ fn zone_guess(layout: &mut Layout, given: &Given<'_>, class: Class, sessions: &S
             layout.why.push(format!("stamps without a zone are taken for {name}: {reason}"));
             return;
         }
+    }
+    if exchange_hours(layout, given, traded, sessions, labels, shift) {
+        return;
     }
     let weeks: usize = sessions.week_open.values().sum();
     let monday = sessions
@@ -329,6 +339,45 @@ fn zone_guess(layout: &mut Layout, given: &Given<'_>, class: Class, sessions: &S
         return;
     }
     layout.warnings.push("stamps carry no zone and are taken for UTC; set bars.timezone if they are not".into());
+}
+
+/// Stamps that lie within the exchange's hours read as its own clock are in that clock: read as UTC they would be known hours
+/// too early. Data that are in UTC miss those hours by the zone's offset.
+fn exchange_hours(
+    layout: &mut Layout,
+    given: &Given<'_>,
+    traded: &Instrument,
+    sessions: &Sessions,
+    labels: &[i64],
+    shift: i64,
+) -> bool {
+    let session = &traded.session;
+    if !matches!(traded.class, Class::Equity | Class::Index) || session.round_the_clock || labels.len() < 20 {
+        return false;
+    }
+    let step = layout.timeframe.map_or(0, Timeframe::ns);
+    let (open, close) = (i64::from(session.open.0) * MINUTE, i64::from(session.close.0) * MINUTE);
+    // A first stamp one bar after the opening and a last one at the close or behind it mark the ends of bars.
+    let ends = shift == 0
+        && given.options.label == crate::Label::Auto
+        && layout.end.is_none()
+        && sessions.edges().is_some_and(|(first, last)| first - step == open && last >= close);
+    let shift = if ends { step } else { shift };
+    let inside = |ns: &&i64| (open..=close).contains(&(ns.rem_euclid(DAY) - shift));
+    if labels.iter().filter(inside).count() * 100 < labels.len() * 97 {
+        return false;
+    }
+    let Some(zone) = Zone::parse(&session.timezone) else { return false };
+    layout.zone = zone;
+    layout.why.push(format!(
+        "stamps without a zone are taken for {}: nearly all lie between {} and {}, its session",
+        session.timezone, session.open, session.close
+    ));
+    if ends {
+        layout.stamp = StampMarks::End { add: 0 };
+        layout.why.push("the first stamp of a day is one bar after the opening: stamps mark the end of a bar".into());
+    }
+    true
 }
 
 /// FX quotes stored as whole points.
@@ -364,9 +413,13 @@ pub(crate) fn mode_step(steps: impl Iterator<Item = i64>) -> Option<Timeframe> {
         total += 1;
     }
     let (step, n) = counts.iter().max_by_key(|(step, n)| (**n, -**step)).map(|(s, n)| (*s, *n))?;
-    let months = counts.iter().filter(|(s, _)| (28 * DAY..=31 * DAY).contains(*s)).map(|(_, n)| n).sum::<usize>();
-    if months * 5 >= total * 4 && (28 * DAY..=31 * DAY).contains(&step) {
-        return Some(Timeframe::Months(1));
+    // Months, quarters and years have no fixed length.
+    for (n, days) in [(1, 28..=31), (3, 89..=93), (12, 364..=367)] {
+        let fits = |s: &i64| days.contains(&((s + DAY / 2) / DAY));
+        let hits = counts.iter().filter(|(s, _)| fits(s)).map(|(_, n)| n).sum::<usize>();
+        if hits * 5 >= total * 4 && fits(&step) {
+            return Some(Timeframe::Months(n));
+        }
     }
     (n * 10 >= total).then_some(Timeframe::Fixed(step))
 }

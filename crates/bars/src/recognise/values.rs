@@ -46,8 +46,7 @@ fn steady(values: &[f64]) -> bool {
 }
 
 fn is_date_number(data: &Data) -> bool {
-    let date =
-        |x: i64| (19_000_101..=21_001_231).contains(&x) && time::days(x / 10_000, x / 100 % 100, x % 100).is_some();
+    let date = |x: i64| crate::ingest::date_number(x) != files::MISSING_TIME;
     match data {
         Data::I64(v) => !v.is_empty() && v.iter().all(|x| date(*x)),
         Data::F64(v) => !v.is_empty() && v.iter().all(|x| x.fract() == 0.0 && date(*x as i64)),

@@ -250,9 +250,9 @@ impl Intake {
             }
         }
         // One row tells no timeframe: it joins its symbol's other rows, or stands as a day.
+        let known: HashMap<String, Timeframe> = by_key.keys().rev().cloned().collect();
         for lot in odd {
-            let known = by_key.keys().find(|(symbol, _)| *symbol == lot.symbol).map(|(_, t)| *t);
-            let timeframe = known.unwrap_or(Timeframe::D1);
+            let timeframe = known.get(&lot.symbol).copied().unwrap_or(Timeframe::D1);
             if lot.rows > 2 {
                 self.metas[lot.file].warnings.push(format!("the stamps of {} follow no timeframe", lot.symbol));
             }

@@ -164,7 +164,7 @@ fn json_of_synth() {
     assert_eq!(place.json(&["data", "audit", "p"]).0["bars"], 300);
     assert_eq!(
         place.json(&["data", "synth", "--count", "3", "--bars", "100", "--name", "p"]).1,
-        2,
+        5,
         "the name is taken"
     );
     // The same seed, the same bars; another seed, others.

@@ -175,7 +175,7 @@ fn decimal<'a>(rows: impl Iterator<Item = &'a Vec<Cow<'a, [u8]>>>, delimiter: u8
     }
 }
 
-/// A data row: as wide as most, at least half of its filled fields values, and at least two numbers.
+/// A data row: as wide as most, at least half of its filled fields values, one of them a number.
 fn is_data(row: &[Cow<'_, [u8]>], fields: usize, decimal: Decimal) -> bool {
     if row.len() < fields.min(3) {
         return false;
@@ -191,7 +191,7 @@ fn is_data(row: &[Cow<'_, [u8]>], fields: usize, decimal: Decimal) -> bool {
         numbers += usize::from(number);
         values += usize::from(number || is_time(text) || time::parse_clock(text).is_some());
     }
-    numbers >= 2 && values * 2 >= filled
+    numbers >= 1 && values >= 2 && values * 2 >= filled
 }
 
 /// What a column holds, by most of its cells.

@@ -16,19 +16,19 @@ fn json() {
     check(
         "BTC_USDT-5m.json",
         &ccxt,
-        "json without column names = fine\n\
+        "freqtrade json = fine\n\
          BTC/USDT 5m crypto_spot 8: 2024-01-01 00:00..2024-01-01 00:05 | 2024-01-01 00:35..2024-01-01 00:40 | 107 109 105.5 108 80",
     );
     check(
         "ETH_BTC-5m.json.gz",
         &make::gzip(&ccxt),
-        "json without column names = fine\n\
+        "freqtrade json = fine\n\
          ETH/BTC 5m crypto_spot 8: 2024-01-01 00:00..2024-01-01 00:05 | 2024-01-01 00:35..2024-01-01 00:40 | 107 109 105.5 108 80",
     );
     check(
         "BTC_USDT_USDT-5m-futures.json",
         &ccxt,
-        "json without column names = fine\n\
+        "freqtrade json = fine\n\
          BTC/USDT:USDT 5m crypto_perp 8: 2024-01-01 00:00..2024-01-01 00:05 | 2024-01-01 00:35..2024-01-01 00:40 | 107 109 105.5 108 80",
     );
     check(
@@ -85,7 +85,7 @@ fn json() {
     check(
         "XBTUSD.json",
         format!("{{\"error\":[],\"result\":{{\"XXBTZUSD\":{kraken},\"last\":1704069300}}}}").as_bytes(),
-        "json without column names = fine\n\
+        "ccxt arrays (json) = fine\n\
          XBTUSD 5m crypto_spot 8: 2024-01-01 00:00..2024-01-01 00:05 | 2024-01-01 00:35..2024-01-01 00:40 | 107 109 105.5 108 80",
     );
     let column = |k: usize| (0..8).map(|i| bar(i)[k].to_string()).collect::<Vec<_>>().join(",");
@@ -122,13 +122,13 @@ fn arrow_files() {
     check(
         "BTC_USDT-5m.feather",
         &make::feather(&make::table(times("date", 6), 6)),
-        "feather = fine\n\
+        "freqtrade feather = fine\n\
          BTC/USDT 5m crypto_spot 6: 2024-01-02 00:00..2024-01-02 00:05 | 2024-01-02 00:25..2024-01-02 00:30 | 105 107 103.5 106 60",
     );
     check(
         "BTC_USDT_USDT-1h-futures.feather",
         &make::feather(&make::table(times("date", 6), 6)),
-        "feather = fine\n\
+        "freqtrade feather = fine\n\
          BTC/USDT:USDT 5m crypto_perp 6: 2024-01-02 00:00..2024-01-02 00:05 | 2024-01-02 00:25..2024-01-02 00:30 | 105 107 103.5 106 60",
     );
     check(
