@@ -41,18 +41,37 @@ pub(crate) struct Global {
     /// Change one setting, as in --set repair.order=refuse
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Threads, or auto for every core
-    #[arg(long, global = true, value_name = "N")]
-    pub(crate) threads: Option<String>,
-    /// Memory to stay within: 8GiB, 80%, or auto for half of what is available
-    #[arg(long, global = true, value_name = "SIZE")]
-    pub(crate) memory: Option<String>,
-    /// Root of all randomness
-    #[arg(long, global = true, value_name = "N")]
-    pub(crate) seed: Option<String>,
     /// No progress on standard error
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+}
+
+/// Flags of every verb that works for a while.
+#[derive(Debug, Args)]
+pub(crate) struct Pace {
+    /// Threads, or auto for every core
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<String>,
+    /// Memory to stay within: 8GiB, 80%, or auto for half of what is available
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+}
+
+impl Verb {
+    /// The flags that are settings by another name, as key and value.
+    pub(crate) fn flags(&self) -> Vec<(&'static str, &Option<String>)> {
+        let (pace, seed) = match self {
+            Verb::Demo(demo) => (&demo.pace, Some(&demo.seed)),
+            Verb::Data(data) => match &**data {
+                Data::Add(add) => (&add.source.pace, None),
+                Data::Audit(audit) => (&audit.source.pace, None),
+                Data::Synth(synth) => (&synth.pace, Some(&synth.seed)),
+                Data::List(_) => return Vec::new(),
+            },
+        };
+        let pace = [("threads", &pace.threads), ("memory", &pace.memory)];
+        pace.into_iter().chain(seed.map(|seed| ("seed", seed))).collect()
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -95,6 +114,11 @@ pub(crate) struct Demo {
     /// Folder for the page and the data [default: runs/demo-DATE]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
+    /// Root of all randomness [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
+    #[command(flatten)]
+    pub(crate) pace: Pace,
 }
 
 /// What to read, and how.
@@ -123,6 +147,8 @@ pub(crate) struct Source {
     /// Which end of the bar a stamp marks: start, end, auto
     #[arg(long, value_name = "END")]
     pub(crate) label: Option<String>,
+    #[command(flatten)]
+    pub(crate) pace: Pace,
 }
 
 #[derive(Debug, Args)]
@@ -205,6 +231,11 @@ pub(crate) struct Synth {
     /// Cost of one side of a trade in hundredths of a percent [default: 5]
     #[arg(long, value_name = "BP")]
     pub(crate) cost_bp: Option<String>,
+    /// Root of all randomness [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
+    #[command(flatten)]
+    pub(crate) pace: Pace,
     /// Name in the catalogue [default: from the kind, size and seed]
     #[arg(long)]
     pub(crate) name: Option<String>,

@@ -31,7 +31,7 @@ pub use json::{Json, JsonShape, read_json};
 pub use npz::{Array, read_npy, read_npz};
 pub use number::{Decimal, Number, parse_f64, parse_number};
 pub use parquet::{ParquetWriter, parquet_columns, parquet_metadata, parquet_rows, read_parquet};
-pub use replace::{Replace, replace_bytes};
+pub use replace::{Replace, replace_bytes, sweep};
 pub use scratch::Scratch;
 pub use source::{Caps, Container, Source};
 pub use table::{Column, Data, MISSING_TIME, Table, Text};

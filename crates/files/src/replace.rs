@@ -1,7 +1,7 @@
 //! Files written beside their place and renamed into it, so that a reader sees the old file or the new one, never a half.
 //!
 //! The temporary name starts with a dot and ends in `.tmp`; it goes away when the writing fails. A process killed in the middle
-//! leaves it behind, with the old file untouched.
+//! leaves it behind, with the old file untouched; [`sweep`] tells such a file by its lock, which died with the process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -38,6 +38,8 @@ impl Replace {
             let temporary = path.with_file_name(hidden);
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
                 Ok(file) => {
+                    // Where a file system knows no locks, nothing is swept there either.
+                    let _ = file.try_lock();
                     let file = Some(BufWriter::with_capacity(1 << 18, file));
                     return Ok(Replace { path: path.to_path_buf(), temporary, file });
                 }
@@ -94,6 +96,21 @@ impl Drop for Replace {
             let _ = fs::remove_file(&self.temporary);
         }
     }
+}
+
+/// Removes what killed processes left in a folder: temporary files a minute old whose writer no longer holds their lock. Gives
+/// how many there were.
+pub fn sweep(folder: &Path) -> usize {
+    let stale = |path: &Path| {
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let old = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+        name.starts_with('.')
+            && name.ends_with(".tmp")
+            && old.is_some_and(|age| age.as_secs() >= 60)
+            && OpenOptions::new().append(true).open(path).is_ok_and(|file| file.try_lock().is_ok())
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    entries.filter(|path| stale(path) && fs::remove_file(path).is_ok()).count()
 }
 
 /// Puts these bytes at `path`, whole or not at all.

@@ -41,7 +41,7 @@ pub(crate) fn run(typed: Vec<OsString>, json: bool, schema: &'static str) -> Out
         Ok(cli) => cli,
         Err(error) => return unparsed(&error, json, schema),
     };
-    let settings = settings(&cli.global)?;
+    let settings = settings(&cli.global, &cli.verb)?;
     let mut context = Context { settings, json: cli.global.json, schema, progress: Progress::new(cli.global.quiet) };
     match cli.verb {
         Verb::Demo(args) => demo::run(args, &mut context),
@@ -90,7 +90,7 @@ fn unparsed(error: &clap::Error, json: bool, schema: &'static str) -> Outcome {
 }
 
 /// Defaults, then the file, then `--set`, then flags.
-fn settings(global: &Global) -> Result<Settings, Failure> {
+fn settings(global: &Global, verb: &Verb) -> Result<Settings, Failure> {
     let mut settings = Settings::default();
     if let Some(path) = &global.settings {
         settings.read(path)?;
@@ -98,7 +98,7 @@ fn settings(global: &Global) -> Result<Settings, Failure> {
     for pair in &global.set {
         settings.set(pair)?;
     }
-    for (key, value) in [("threads", &global.threads), ("memory", &global.memory), ("seed", &global.seed)] {
+    for (key, value) in verb.flags() {
         flag(&mut settings, &format!("--{key}"), key, value.as_deref())?;
     }
     Ok(settings)

@@ -222,6 +222,9 @@ fn each_failure_has_its_code_and_its_object() {
         (&["data", "audit", "AAPL.csv", "--settings", "bad.toml"], 2, "usage", &["repair.ordr", "repair.order"]),
         (&["data", "audit", "AAPL.csv", "--settings", "type.toml"], 2, "usage", &["threads", "many"]),
         (&["data", "audit", "AAPL.csv", "--settings", "none.toml"], 2, "usage", &["settings"]),
+        // A flag that would change nothing is not taken.
+        (&["data", "audit", "AAPL.csv", "--seed", "2"], 2, "usage", &["--seed"]),
+        (&["data", "list", "--threads", "2"], 2, "usage", &["--threads"]),
         (&["data", "synth", "--accuracy", "0.7"], 2, "usage", &["--plant"]),
         (&["data", "synth", "--bars", "10", "--years", "2"], 2, "usage", &["--years"]),
         (&["data", "synth", "--name", "../x"], 2, "usage", &["--name"]),

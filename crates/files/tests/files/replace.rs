@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use files::{Column, ParquetWriter, Replace, Table, replace_bytes};
+use files::{Column, ParquetWriter, Replace, Table, replace_bytes, sweep};
 
 fn names(dir: &std::path::Path) -> Vec<String> {
     let mut names: Vec<String> =
@@ -51,4 +51,32 @@ fn parquet_without_finish_leaves_nothing() {
     assert!(writer.write(&Table { columns: vec![Column::f64("y", vec![1.0])], rows: 1 }).is_err());
     drop(writer);
     assert!(names(dir.path()).is_empty());
+}
+
+/// What a killed process left goes; what somebody writes, what is young and what is not ours stays.
+#[test]
+fn only_what_the_dead_left_is_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let aged = |path: &std::path::Path| {
+        let file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(600)).unwrap();
+    };
+    for name in [".dead.parquet.1-0.tmp", ".young.parquet.1-1.tmp", "theirs.tmp", ".theirs"] {
+        std::fs::write(dir.path().join(name), "x").unwrap();
+    }
+    let living = Replace::create(&dir.path().join("live.parquet")).unwrap();
+    let names = || -> Vec<String> {
+        let mut all: Vec<String> =
+            std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        all.sort();
+        all
+    };
+    let before = names();
+    for name in before.iter().filter(|n| !n.contains("young")) {
+        aged(&dir.path().join(name));
+    }
+    assert_eq!(sweep(dir.path()), 1);
+    let left: Vec<String> = before.into_iter().filter(|n| !n.contains("dead")).collect();
+    assert_eq!(names(), left);
+    drop(living);
 }
