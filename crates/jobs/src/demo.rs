@@ -1,6 +1,6 @@
 //! `demo`: a market made, written, read back, audited, damaged, audited again, and shown on one page.
 //!
-//! The audit is judged on damage that is known: a copy of eight symbols gets six kinds of it, row by row, and the page sets what was
+//! The audit is judged on damage that is known: a copy of eight symbols gets seven kinds of it, row by row, and the page sets what was
 //! planted beside what was found.
 
 use crate::progress::{Sink, Update, check_stop, patiently, shared};
