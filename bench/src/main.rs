@@ -6,6 +6,8 @@
 #![expect(clippy::print_stdout, reason = "one JSON object on standard output is the whole interface")]
 #![expect(clippy::print_stderr, reason = "and its error is one line on standard error")]
 
+mod copy;
+mod features;
 mod limit;
 mod make_csv;
 
@@ -17,7 +19,10 @@ use std::time::Instant;
 const HELP: &str = "\
   fullbore-bench make-csv PATH (--bytes N | --rows N)   a deterministic CSV of 1-minute bars
   fullbore-bench read-csv PATH [--threads N]            bars::read: parsed, put in order, audited
-  fullbore-bench limit PATH [--threads N]               how fast bytes can be read, and read and searched for line ends";
+  fullbore-bench limit PATH [--threads N]               how fast bytes can be read, and read and searched for line ends
+  fullbore-bench copy [--threads N]                     how fast memory is copied
+  fullbore-bench features BARS --features SET [--threads N] [--rounds N]   bars to table, timed
+  fullbore-bench columns BARS --features SET --out PARQUET [--threads N]   every feature as a column of doubles";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +32,13 @@ fn main() -> ExitCode {
         ["make-csv", path, "--rows", n] => number(n).and_then(|n| make_csv::make(path.as_ref(), u64::MAX, n)),
         ["read-csv", path] => read_csv(path.as_ref(), threads()),
         ["read-csv", path, "--threads", n] => number(n).and_then(|n| read_csv(path.as_ref(), n as usize)),
+        ["features", path, "--features", set, rest @ ..] => {
+            flags(rest, threads(), 7).and_then(|(threads, rounds)| features::time(path.as_ref(), set, threads, rounds))
+        }
+        ["columns", path, "--features", set, "--out", out, rest @ ..] => flags(rest, threads(), 1)
+            .and_then(|(threads, _)| features::columns(path.as_ref(), set, out.as_ref(), threads)),
+        ["copy"] => copy::measure(threads()),
+        ["copy", "--threads", n] => number(n).and_then(|n| copy::measure(n as usize)),
         ["limit", path] => limit::measure(path.as_ref(), threads()),
         ["limit", path, "--threads", n] => number(n).and_then(|n| limit::measure(path.as_ref(), n as usize)),
         _ => {
@@ -58,6 +70,18 @@ fn read_csv(path: &Path, threads: usize) -> Result<serde_json::Value, String> {
         "rows": rows, "seconds": seconds, "peak_rss_mib": peak_rss_mib(), "threads": threads, "close_sum": checksum,
         "verdict": audit.verdict, "bytes": audit.bytes,
     }))
+}
+
+/// `--threads N` and `--rounds N`, in any order.
+fn flags(words: &[&str], mut threads: usize, mut rounds: usize) -> Result<(usize, usize), String> {
+    for pair in words.chunks(2) {
+        match pair {
+            ["--threads", n] => threads = number(n)? as usize,
+            ["--rounds", n] => rounds = number(n)? as usize,
+            _ => return Err(format!("what is `{}`? There are --threads N and --rounds N.", pair.join(" "))),
+        }
+    }
+    Ok((threads, rounds))
 }
 
 fn number(text: &str) -> Result<u64, String> {

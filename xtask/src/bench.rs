@@ -4,6 +4,8 @@
 //! `fullbore-bench make-csv` and are read once before the first round, so that both sides find them in the page cache. Every section
 //! carries the machine it ran on and is replaced alone.
 
+mod features;
+
 use crate::process::{Measured, build, command, last_json, measure, output};
 use crate::{Result, cache, root, today};
 use serde_json::Value;
@@ -16,7 +18,7 @@ const GIGABYTE: u64 = 1_000_000_000;
 
 /// All benchmarks, or the one that is named.
 pub fn run(only: Option<&str>) -> Result<()> {
-    let all = ["csv", "convert", "synth"];
+    let all = ["csv", "convert", "synth", "features"];
     if let Some(name) = only.filter(|name| !all.contains(name)) {
         return Err(format!("there is no benchmark `{name}`; there are {}.", all.join(", ")));
     }
@@ -25,7 +27,8 @@ pub fn run(only: Option<&str>) -> Result<()> {
         let section = match name {
             "csv" => csv()?,
             "convert" => convert()?,
-            _ => synth()?,
+            "synth" => synth()?,
+            _ => features::run()?,
         };
         println!("\n{section}");
         replace(name, &section)?;

@@ -32,7 +32,7 @@ Checks and chores of Fullbore.
   cargo xtask licences                    no GPL, LGPL or AGPL, and no crate without a known licence
   cargo xtask tidy                        rules of the house that no lint holds
   cargo xtask oracles                     only the Python oracles
-  cargo xtask bench [NAME]                figures into bench/RESULTS.md; NAME is csv, convert or synth
+  cargo xtask bench [NAME]                figures into bench/RESULTS.md; NAME is csv, convert, synth or features
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
   cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const NO_GPU: &str = "no GPU";
 
 /// Rooms whose figures the Python oracles check.
-const WITH_ORACLES: &[&str] = &["files", "bars", "jobs", "cli"];
+const WITH_ORACLES: &[&str] = &["files", "bars", "features", "jobs", "cli"];
 
 #[derive(Default)]
 struct Suite {
@@ -123,6 +123,7 @@ fn oracles() -> Result<Found> {
         }
     };
     let fullbore = build("fullbore", "fullbore", false)?;
+    build("fullbore-bench", "fullbore-bench", false)?; // `features.py` looks for it beside `fullbore`
     let mut programs: Vec<_> = std::fs::read_dir(root().join("oracles"))
         .map_err(|e| format!("oracles/: {e}."))?
         .flatten()

@@ -13,8 +13,10 @@
 
 pub mod audit;
 mod bars;
+mod fingerprint;
 mod ingest;
 mod instrument;
+mod near;
 mod options;
 mod recognise;
 mod scan;
@@ -25,9 +27,12 @@ mod timeframe;
 mod universe;
 
 pub use bars::{Bars, Market};
+pub use fingerprint::Fingerprint;
 pub use instrument::{
-    Class, Clock, Costs, Days, Hints, Instrument, InstrumentPatch, PATCH_KEYS, Rollover, Session, VolumeKind,
+    Bucket, Buckets, Class, Clock, Costs, Dates, Days, Hints, Hours, Instrument, InstrumentPatch, PATCH_KEYS, Rollover,
+    Session, Sitting, VolumeKind,
 };
+pub use near::nearest;
 pub use options::{Bad, Duplicates, Label, Options, Order, Refused, Repairs, Splits};
 pub use scan::{Progress, read, read_bytes};
 pub use timeframe::Timeframe;

@@ -99,9 +99,10 @@ fn make(n: i64, unit: &str, m_is_month: bool) -> Option<Timeframe> {
     if !(1..=100_000).contains(&n) {
         return None;
     }
+    let months = || n.checked_mul(30 * DAY).map(|_| Timeframe::Months(n));
     let unit = match unit.to_ascii_lowercase().as_str() {
-        "m" | "mo" | "mn" | "mon" | "month" if m_is_month => return Some(Timeframe::Months(n)),
-        "mo" | "mon" | "month" | "months" => return Some(Timeframe::Months(n)),
+        "m" | "mo" | "mn" | "mon" | "month" if m_is_month => return months(),
+        "mo" | "mon" | "month" | "months" => return months(),
         "s" | "sec" | "second" | "seconds" => SECOND,
         "m" | "min" | "mins" | "t" | "minute" | "minutes" => MINUTE,
         "h" | "hr" | "hour" | "hours" => HOUR,
@@ -109,7 +110,7 @@ fn make(n: i64, unit: &str, m_is_month: bool) -> Option<Timeframe> {
         "w" | "wk" | "week" | "weeks" => 7 * DAY,
         _ => return None,
     };
-    Some(Timeframe::Fixed(n * unit))
+    n.checked_mul(unit).map(Timeframe::Fixed)
 }
 
 #[cfg(test)]
@@ -143,7 +144,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Timeframe>().map(|t| t.to_string()), Ok(shown.to_string()), "{text}");
         }
-        for text in ["", "m", "0m", "5x", "M", "H", "USDT", "2024", "99999999999999999999m", "P", "PT"] {
+        for text in
+            ["", "m", "0m", "5x", "M", "H", "USDT", "2024", "99999999999999999999m", "99999w", "99999mo", "P", "PT"]
+        {
             assert!(text.parse::<Timeframe>().is_err(), "{text}");
         }
     }

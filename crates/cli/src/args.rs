@@ -19,6 +19,7 @@ Examples:
   fullbore data audit prices.csv         what is in this file, and may it be used?
   fullbore data add ~/bars --name mine   any folder of bars into the catalogue
   fullbore data list                     what is in the catalogue
+  fullbore features prices.csv           indicators and labels as a table
 
 Exit codes: 0 done, 1 the answer is no, 2 usage, 3 bad input, 4 machine, 5 run state, 70 a bug, 130 interrupted.")]
 pub(crate) struct Cli {
@@ -62,9 +63,13 @@ impl Verb {
     pub(crate) fn flags(&self) -> Vec<(&'static str, &Option<String>)> {
         let (pace, seed) = match self {
             Verb::Demo(demo) => (&demo.pace, Some(&demo.seed)),
+            Verb::Features(features) => (&features.how.pace, None),
+            Verb::Check(check) => match &**check {
+                Check::Lookahead(look) => (&look.source.how.pace, Some(&look.seed)),
+            },
             Verb::Data(data) => match &**data {
-                Data::Add(add) => (&add.source.pace, None),
-                Data::Audit(audit) => (&audit.source.pace, None),
+                Data::Add(add) => (&add.source.how.pace, None),
+                Data::Audit(audit) => (&audit.source.how.pace, None),
                 Data::Synth(synth) => (&synth.pace, Some(&synth.seed)),
                 Data::List(_) => return Vec::new(),
             },
@@ -90,6 +95,23 @@ Examples:
   fullbore data list"
     )]
     Data(Box<Data>),
+    /// Compute indicators and labels, and write them as a table
+    Features(Box<Features>),
+    /// Hunt for mistakes that make results too good to be true
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "\
+Examples:
+  fullbore check lookahead prices.csv --features my-set.txt"
+    )]
+    Check(Box<Check>),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Check {
+    /// Say whether any feature or label knows what was not known yet
+    Lookahead(Lookahead),
 }
 
 #[derive(Debug, Subcommand)]
@@ -126,6 +148,13 @@ pub(crate) struct Demo {
 pub(crate) struct Source {
     /// A file, a folder, or a name in the catalogue
     pub(crate) data: String,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// Which part of the data, and how it is read.
+#[derive(Debug, Args)]
+pub(crate) struct How {
     /// Only these symbols
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(crate) symbols: Vec<String>,
@@ -192,6 +221,73 @@ pub(crate) struct Audit {
     /// Show every symbol, not only the worst 20
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fullbore features prices.csv                                 the preset `full`, labels by auto
+  fullbore features mine --features basic --out basic.parquet
+  fullbore features mine --features \"rsi(14), close/ema(50) - 1\" --labels \"triple(24, 1.5)\"
+  fullbore features mine --features my-set.txt --symbols BTCUSDT,ETHUSDT --from 2023-01-01
+  fullbore features --list
+  fullbore features --show basic
+
+Values that do not exist are null; nothing is filled. What was computed before comes from the cache.")]
+pub(crate) struct Features {
+    /// A file, a folder, or a name in the catalogue
+    #[arg(required_unless_present_any = ["list", "show"], conflicts_with_all = ["list", "show"])]
+    pub(crate) data: Option<String>,
+    /// A preset, a file with a set, or features between commas [default: full]
+    #[arg(long, value_name = "SET")]
+    pub(crate) features: Option<String>,
+    /// What is learned: auto, none, fixed(12), triple(24, 1.5), trend(48) [default: auto]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) labels: Option<String>,
+    /// The table, as Parquet [default: NAME-features.parquet]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Compute even what is in the cache
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Show every indicator and preset, and do nothing
+    #[arg(long, conflicts_with = "show")]
+    pub(crate) list: bool,
+    /// Show what a set computes and how long its columns take to warm up, and do nothing
+    #[arg(long, value_name = "SET")]
+    pub(crate) show: Option<String>,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fullbore check lookahead prices.csv
+  fullbore check lookahead mine --features \"rsi(14), col(my_signal)\" --labels \"triple(24)\"
+  fullbore check lookahead mine --features my-set.txt --all --cuts 1000
+  fullbore check lookahead mine --json | jq .verdict
+
+The data are cut, poisoned after a moment, streamed and begun later, and no row may change; a column that goes with the return
+of the next bar is suspicious. The exit code is 1 when a leak is found. Nothing is written.")]
+pub(crate) struct Lookahead {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// A preset, a file with a set, or features between commas [default: full]
+    #[arg(long, value_name = "SET")]
+    pub(crate) features: Option<String>,
+    /// What is learned: auto, none, fixed(12), triple(24, 1.5), trend(48) [default: auto]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) labels: Option<String>,
+    /// Cut and poison so often, however long it takes [default: what 20 seconds allow, 1000 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) cuts: Option<u32>,
+    /// Every symbol and every bar, not a sample
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Root of all randomness [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -270,10 +366,14 @@ pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
     let words: Vec<&str> = typed.iter().skip(1).take_while(|w| *w != "--").filter_map(|w| w.to_str()).collect();
     let json = words.contains(&"--json");
     let after = |word: &str| words.iter().position(|w| *w == word);
-    let schema = match (after("demo"), after("data")) {
-        (Some(demo), data) if data.is_none_or(|data| demo < data) => "demo/1",
-        (_, Some(data)) => words[data..].iter().find_map(|w| schema_of(w)).unwrap_or("usage/1"),
-        _ => "usage/1",
+    // The verb is the first word that is one; what stands before it are flags and their values.
+    let verb = ["demo", "data", "features", "check"].into_iter().filter_map(|verb| Some((after(verb)?, verb))).min();
+    let schema = match verb {
+        Some((_, "demo")) => "demo/1",
+        Some((_, "features")) => "features/1",
+        Some((_, "check")) => "check/1",
+        Some((data, _)) => words[data..].iter().find_map(|w| schema_of(w)).unwrap_or("usage/1"),
+        None => "usage/1",
     };
     (json, schema)
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
-    Time64NanosecondArray, TimestampNanosecondArray,
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Float64Array, Int8Array, Int32Array, Int64Array,
+    RecordBatch, StringArray, Time64NanosecondArray, TimestampNanosecondArray, UInt32Array,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
@@ -237,6 +237,10 @@ pub(crate) fn schema(table: &Table) -> SchemaRef {
 fn kind(data: &Data) -> DataType {
     match data {
         Data::F64(_) => DataType::Float64,
+        Data::F32(_) => DataType::Float32,
+        Data::I8(_) => DataType::Int8,
+        Data::U32(_) => DataType::UInt32,
+        Data::Bool(_) => DataType::Boolean,
         Data::I64(_) => DataType::Int64,
         Data::Time { utc: true, .. } => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
         Data::Time { utc: false, .. } => DataType::Timestamp(TimeUnit::Nanosecond, None),
@@ -246,8 +250,8 @@ fn kind(data: &Data) -> DataType {
     }
 }
 
-/// Rows of a table as a batch of that schema; NaN and missing values become nulls.
-pub(crate) fn to_batch(table: &Table, schema: &SchemaRef, rows: std::ops::Range<usize>) -> Result<RecordBatch> {
+/// Whether a table can be written under that schema.
+pub(crate) fn fits(table: &Table, schema: &SchemaRef) -> Result<()> {
     if let Some(column) = table.columns.iter().find(|c| c.data.len() != table.rows) {
         return Err(Error::input(format!(
             "column {} has {} values, the table has {} rows",
@@ -265,15 +269,29 @@ pub(crate) fn to_batch(table: &Table, schema: &SchemaRef, rows: std::ops::Range<
     if !same {
         return Err(Error::input("the columns are not those of the first table written"));
     }
+    Ok(())
+}
+
+/// Rows of a table as a batch of that schema; NaN and missing values become nulls.
+pub(crate) fn to_batch(table: &Table, schema: &SchemaRef, rows: std::ops::Range<usize>) -> Result<RecordBatch> {
+    fits(table, schema)?;
     let arrays = table.columns.iter().map(|c| to_array(&c.data, rows.clone())).collect::<Result<Vec<_>>>()?;
     let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
     RecordBatch::try_new_with_options(schema.clone(), arrays, &options).map_err(|e| Error::input(e.to_string()))
 }
 
-fn to_array(data: &Data, rows: std::ops::Range<usize>) -> Result<ArrayRef> {
+/// Rows of one column; NaN and missing values become nulls.
+pub(crate) fn to_array(data: &Data, rows: std::ops::Range<usize>) -> Result<ArrayRef> {
     let some = |ns: &i64| (*ns != MISSING_TIME).then_some(*ns);
     Ok(match data {
         Data::F64(v) => Arc::new(v[rows].iter().map(|x| (!x.is_nan()).then_some(*x)).collect::<Float64Array>()),
+        Data::F32(v) => {
+            let valid = validity(&v[rows.clone()], |x| !x.is_nan());
+            Arc::new(Float32Array::new(v[rows].to_vec().into(), valid.map(Into::into)))
+        }
+        Data::I8(v) => Arc::new(v[rows].iter().map(|x| (*x != i8::MIN).then_some(*x)).collect::<Int8Array>()),
+        Data::U32(v) => Arc::new(v[rows].iter().map(|x| (*x != u32::MAX).then_some(*x)).collect::<UInt32Array>()),
+        Data::Bool(v) => Arc::new(BooleanArray::from(v[rows].to_vec())),
         Data::I64(v) => Arc::new(Int64Array::from(v[rows].to_vec())),
         Data::Time { ns, utc } => {
             let array: TimestampNanosecondArray = ns[rows].iter().map(some).collect();
@@ -288,4 +306,9 @@ fn to_array(data: &Data, rows: std::ops::Range<usize>) -> Result<ArrayRef> {
             Arc::new(array.map_err(|e| Error::input(e.to_string()))?)
         }
     })
+}
+
+/// Which values exist; `None`: all of them.
+fn validity<T>(values: &[T], exists: impl Fn(&T) -> bool) -> Option<Vec<bool>> {
+    if values.iter().all(&exists) { None } else { Some(values.iter().map(exists).collect()) }
 }

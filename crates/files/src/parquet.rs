@@ -8,14 +8,15 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use ::parquet::arrow::ArrowWriter;
-use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use ::parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
+use ::parquet::arrow::{ArrowWriter, ProjectionMask};
 use ::parquet::basic::{Compression, Encoding, ZstdLevel};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{KeyValue, ParquetMetaData};
-use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
 use ::parquet::file::reader::{ChunkReader, Length};
+use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::ColumnPath;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
@@ -406,8 +407,17 @@ fn damaged(what: &str) -> Error {
 pub struct ParquetWriter {
     path: std::path::PathBuf,
     metadata: Vec<(String, String)>,
+    threads: usize,
     replace: Option<Replace>, // until the first table
-    writer: Option<(ArrowWriter<Replace>, SchemaRef)>,
+    writer: Option<Writer>,
+}
+
+/// A file whose columns are known.
+struct Writer {
+    file: SerializedFileWriter<Replace>,
+    columns: ArrowRowGroupWriterFactory,
+    schema: SchemaRef,
+    groups: usize,
 }
 
 /// Rows of one row group at most.
@@ -417,7 +427,13 @@ impl ParquetWriter {
     /// Starts a file at `path` that carries these key-value pairs.
     pub fn create(path: &Path, metadata: &[(String, String)]) -> Result<ParquetWriter> {
         let replace = Some(Replace::create(path)?);
-        Ok(ParquetWriter { path: path.to_path_buf(), metadata: metadata.to_vec(), replace, writer: None })
+        Ok(ParquetWriter { path: path.to_path_buf(), metadata: metadata.to_vec(), threads: 1, replace, writer: None })
+    }
+
+    /// Encodes columns on that many threads; the bytes do not depend on their number.
+    pub fn threads(mut self, threads: usize) -> ParquetWriter {
+        self.threads = threads.max(1);
+        self
     }
 
     /// Adds a table as a row group of its own, or several where it has more than 1,048,576 rows. The first fixes the columns.
@@ -429,44 +445,25 @@ impl ParquetWriter {
     }
 
     fn write_groups(&mut self, table: &Table) -> Result<()> {
-        let (writer, schema) = self.start(table)?;
+        let threads = self.threads;
+        let writer = self.start(table)?;
+        arrow::fits(table, &writer.schema)?;
         let mut start = 0;
-        loop {
+        while start < table.rows {
             let end = table.rows.min(start + GROUP);
-            let batch = arrow::to_batch(table, schema, start..end)?;
-            writer.write(&batch).and_then(|()| writer.flush()).map_err(failed)?;
+            writer.group(table, start..end, threads)?;
             start = end;
-            if start == table.rows {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
-    fn start(&mut self, table: &Table) -> Result<&mut (ArrowWriter<Replace>, SchemaRef)> {
+    fn start(&mut self, table: &Table) -> Result<&mut Writer> {
         if let Some(replace) = self.replace.take() {
             let schema = arrow::schema(table);
-            let pairs = self.metadata.iter().map(|(k, v)| KeyValue::new(k.clone(), v.clone())).collect();
-            let mut properties = WriterProperties::builder()
-                // Fixed, so that the same tables give the same bytes whatever library version wrote them.
-                .set_created_by("fullbore".to_string())
-                .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).map_err(failed)?))
-                .set_max_row_group_row_count(Some(GROUP))
-                .set_key_value_metadata(Some(pairs));
-            for column in &table.columns {
-                // Prices hardly repeat: a dictionary costs time and gives nothing. Their bytes sorted by place compress better,
-                // and so do the steps between stamps.
-                let encoding = match column.data {
-                    Data::F64(_) => Encoding::BYTE_STREAM_SPLIT,
-                    Data::Time { .. } | Data::I64(_) | Data::Clock(_) => Encoding::DELTA_BINARY_PACKED,
-                    Data::Text(_) | Data::Names { .. } => continue,
-                };
-                let path = ColumnPath::from(column.name.as_str());
-                properties =
-                    properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
-            }
-            let properties = properties.build();
+            let properties = properties(table, &self.metadata)?;
             let writer = ArrowWriter::try_new(replace, schema.clone(), Some(properties)).map_err(failed)?;
-            self.writer = Some((writer, schema));
+            let (file, columns) = writer.into_serialized_writer().map_err(failed)?;
+            self.writer = Some(Writer { file, columns, schema, groups: 0 });
         }
         self.writer.as_mut().ok_or_else(|| Error::input("an earlier write to this file failed"))
     }
@@ -474,7 +471,7 @@ impl ParquetWriter {
     /// Adds a key-value pair that is known only now.
     pub fn annotate(&mut self, key: &str, value: String) {
         match &mut self.writer {
-            Some((writer, _)) => writer.append_key_value_metadata(KeyValue::new(key.to_string(), value)),
+            Some(writer) => writer.file.append_key_value_metadata(KeyValue::new(key.to_string(), value)),
             None => self.metadata.push((key.to_string(), value)),
         }
     }
@@ -486,11 +483,92 @@ impl ParquetWriter {
         if self.writer.is_none() {
             self.write(&Table::default())?;
         }
-        let Some((writer, _)) = self.writer.take() else { return Err(at(Error::input("nothing was written"))) };
-        writer.into_inner().map_err(|e| at(failed(e)))?.commit()?;
+        let Some(writer) = self.writer.take() else { return Err(at(Error::input("nothing was written"))) };
+        writer.file.into_inner().map_err(|e| at(failed(e)))?.commit()?;
         let meta = std::fs::metadata(&path).map_err(|e| Error::io(&path, "reading the file back", &e))?;
         Ok(meta.len())
     }
+}
+
+impl Writer {
+    /// Encodes the columns of some rows side by side, then appends them in order.
+    fn group(&mut self, table: &Table, rows: std::ops::Range<usize>, threads: usize) -> Result<()> {
+        let writers = self.columns.create_column_writers(self.groups).map_err(failed)?;
+        self.groups += 1;
+        let jobs: Vec<_> = writers.into_iter().zip(&table.columns).zip(self.schema.fields()).collect();
+        let encode = |((mut writer, column), field): ((_, &crate::table::Column), &arrow_schema::FieldRef)| {
+            let array = arrow::to_array(&column.data, rows.clone())?;
+            for leaf in compute_leaves(field, &array).map_err(failed)? {
+                ::parquet::arrow::arrow_writer::ArrowColumnWriter::write(&mut writer, &leaf).map_err(failed)?;
+            }
+            writer.close().map_err(failed)
+        };
+        let chunks = side_by_side(jobs, threads, encode)?;
+        let mut group = self.file.next_row_group().map_err(failed)?;
+        for chunk in chunks {
+            ArrowColumnChunk::append_to_row_group(chunk, &mut group).map_err(failed)?;
+        }
+        group.close().map(|_| ()).map_err(failed)
+    }
+}
+
+/// The answers to many questions, in their order, each thread taking the next that nobody has.
+fn side_by_side<Q: Send, A: Send>(
+    questions: Vec<Q>,
+    threads: usize,
+    answer: impl Fn(Q) -> Result<A> + Sync,
+) -> Result<Vec<A>> {
+    if threads <= 1 || questions.len() <= 1 {
+        return questions.into_iter().map(answer).collect();
+    }
+    let threads = threads.min(questions.len());
+    let next = std::sync::Mutex::new(questions.into_iter().enumerate());
+    let take = || next.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((at, question)) = take() {
+            done.push((at, answer(question)));
+        }
+        done
+    };
+    let mut all: Vec<(usize, Result<A>)> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mine = work();
+        let theirs = others.into_iter().map(|o| o.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        mine.into_iter().chain(theirs.flatten()).collect()
+    });
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, answer)| answer).collect()
+}
+
+fn properties(table: &Table, metadata: &[(String, String)]) -> Result<WriterProperties> {
+    let pairs = metadata.iter().map(|(k, v)| KeyValue::new(k.clone(), v.clone())).collect();
+    let zstd = |level| ZstdLevel::try_new(level).map(Compression::ZSTD).map_err(failed);
+    let mut properties = WriterProperties::builder()
+        // Fixed, so that the same tables give the same bytes whatever library version wrote them.
+        .set_created_by("fullbore".to_string())
+        .set_compression(zstd(3)?)
+        .set_max_row_group_row_count(Some(GROUP))
+        .set_key_value_metadata(Some(pairs));
+    for column in &table.columns {
+        let path = ColumnPath::from(column.name.as_str());
+        // Prices hardly repeat: a dictionary costs time and gives nothing. Their bytes sorted by place compress better,
+        // and so do the steps between stamps.
+        let encoding = match column.data {
+            Data::F64(_) => Encoding::BYTE_STREAM_SPLIT,
+            // There are many of these and they are mostly noise: what little there is to gain is gained quickly.
+            Data::F32(_) => {
+                properties = properties
+                    .set_column_compression(path.clone(), zstd(1)?)
+                    .set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
+                Encoding::BYTE_STREAM_SPLIT
+            }
+            Data::Time { .. } | Data::I64(_) | Data::U32(_) | Data::Clock(_) => Encoding::DELTA_BINARY_PACKED,
+            Data::Text(_) | Data::Names { .. } | Data::I8(_) | Data::Bool(_) => continue,
+        };
+        properties = properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
+    }
+    Ok(properties.build())
 }
 
 /// A failed write: the disk's error where there is one.

@@ -28,6 +28,14 @@ pub enum Data {
     F64(Vec<f64>),
     /// Whole numbers, none missing (a column with a hole becomes `F64`).
     I64(Vec<i64>),
+    /// Numbers of single precision, written only (a reader gives `F64`); a missing one is NaN.
+    F32(Vec<f32>),
+    /// Small whole numbers, written only; a missing one is `i8::MIN`.
+    I8(Vec<i8>),
+    /// Numbers of rows, written only; a missing one is `u32::MAX`.
+    U32(Vec<u32>),
+    /// Yes or no, written only.
+    Bool(Vec<bool>),
     /// Instants in nanoseconds since 1970; a missing one is [`MISSING_TIME`]. `utc` is false where the file gave no zone, so that
     /// the value is a wall clock read as if it were UTC.
     Time {
@@ -69,6 +77,11 @@ impl Column {
         Column { name: name.into(), data: Data::F64(values) }
     }
 
+    /// A column of numbers of single precision.
+    pub fn f32(name: impl Into<String>, values: Vec<f32>) -> Column {
+        Column { name: name.into(), data: Data::F32(values) }
+    }
+
     /// A column of instants in nanoseconds UTC.
     pub fn time(name: impl Into<String>, ns: Vec<i64>) -> Column {
         Column { name: name.into(), data: Data::Time { ns, utc: true } }
@@ -80,6 +93,10 @@ impl Data {
     pub fn len(&self) -> usize {
         match self {
             Data::F64(v) => v.len(),
+            Data::F32(v) => v.len(),
+            Data::I8(v) => v.len(),
+            Data::U32(v) => v.len(),
+            Data::Bool(v) => v.len(),
             Data::I64(v) | Data::Clock(v) | Data::Time { ns: v, .. } => v.len(),
             Data::Text(t) => t.len(),
             Data::Names { codes, .. } => codes.len(),

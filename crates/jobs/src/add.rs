@@ -115,7 +115,7 @@ pub(crate) fn checked(name: &str) -> Result<String> {
 }
 
 /// The name of the file without its endings, or of the folder.
-fn name_of(path: &Path) -> Result<String> {
+pub(crate) fn name_of(path: &Path) -> Result<String> {
     let full = std::path::absolute(path).map_err(|e| Error::io(path, "finding the path", &e))?;
     let last = full.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let stem = if full.is_dir() { last.as_str() } else { last.split('.').find(|p| !p.is_empty()).unwrap_or("") };

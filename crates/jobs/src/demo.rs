@@ -1,14 +1,16 @@
-//! `demo`: a market made, written, read back, audited, damaged, audited again, and shown on one page.
+//! `demo`: a market made, written, read back, audited, damaged, audited again, turned into features and labels, and shown on one page.
 //!
 //! The audit is judged on damage that is known: a copy of eight symbols gets seven kinds of it, row by row, and the page sets what was
 //! planted beside what was found.
 
+use crate::features::{Featured, LabelSummary, compute, describe};
 use crate::progress::{Sink, Update, check_stop, patiently, shared};
 use crate::synth::{Planted, planted};
 use crate::{Audited, Settings, page};
 use bars::audit::{SymbolAudit, Verdict};
 use bars::synth::{Made, Plant, Synth};
 use bars::{Bars, Timeframe};
+use features::{Dataset, Plan, read_set};
 use files::{Error, Result};
 use serde::Serialize;
 use std::fmt::Write;
@@ -51,8 +53,31 @@ pub struct Demoed {
     pub damage: Vec<Damage>,
     /// The planted signal's figures.
     pub planted: Planted,
+    /// Features and labels of the daily market.
+    pub features: DemoFeatures,
     /// From start to end.
     pub seconds: f64,
+}
+
+/// Features and labels of the daily market.
+#[derive(Debug, Clone, Serialize)]
+pub struct DemoFeatures {
+    /// The preset.
+    pub set: String,
+    /// How many.
+    pub columns: u64,
+    /// One a bar.
+    pub rows: u64,
+    /// Rows computed a second, labels included.
+    pub rows_per_s: f64,
+    /// Values computed a second.
+    pub values_per_s: f64,
+    /// The same time, for one row.
+    pub ns_per_bar: f64,
+    /// Rows on which nothing depends on where the data begin, over all rows.
+    pub settled_share: f64,
+    /// What there is to learn; null without labels.
+    pub label: Option<LabelSummary>,
 }
 
 /// One kind of damage.
@@ -72,11 +97,16 @@ pub struct Damage {
 pub(crate) struct Shown<'a> {
     pub(crate) figures: &'a Demoed,
     pub(crate) market: &'a [Bars],
+    pub(crate) data: &'a Dataset,
+    pub(crate) featured: &'a Featured,
     pub(crate) signal: &'a Bars,
     pub(crate) session: &'a Bars,
     pub(crate) clean: &'a Audited,
     pub(crate) damaged: &'a Audited,
 }
+
+/// The features that are computed.
+const SET: &str = "full";
 
 /// Runs the demo.
 pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoed> {
@@ -111,6 +141,11 @@ pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoe
         d.found = damaged.audit.symbols.iter().find(|s| s.symbol == d.symbol).map_or(0, |s| found(d.what, s));
     }
 
+    let plan = Plan::new(&read_set(SET)?)?;
+    let (dataset, compute_seconds) = compute(market.bars, &plan, settings, sink)?;
+    let featured = describe(&dataset, settings, compute_seconds);
+    check_stop()?;
+
     let optimum = signal.truth.plant.as_ref().map(planted);
     let report = folder.join("report.html");
     let mut figures = Demoed {
@@ -127,12 +162,24 @@ pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoe
         damaged_verdict: damaged.audit.verdict,
         damage,
         planted: optimum.unwrap_or_else(|| planted(&Plant::default().optimum())),
+        features: DemoFeatures {
+            set: SET.into(),
+            columns: featured.columns.len() as u64,
+            rows: featured.rows,
+            rows_per_s: featured.rows_per_s.unwrap_or(0.0),
+            values_per_s: featured.values_per_s.unwrap_or(0.0),
+            ns_per_bar: featured.ns_per_bar.unwrap_or(0.0),
+            settled_share: featured.settled_share,
+            label: featured.label.clone(),
+        },
         seconds: 0.0,
     };
     // What is drawn is what was read back, not what was made.
     let shown = Shown {
         figures: &figures,
-        market: &market.bars,
+        market: &dataset.base.market,
+        data: &dataset,
+        featured: &featured,
         signal: &signal.market[0],
         session: &session.market[0],
         clean: &clean,

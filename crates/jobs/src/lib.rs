@@ -5,26 +5,31 @@
 
 mod add;
 mod audit;
+mod cache;
+mod check;
 mod demo;
+mod features;
 mod home;
 mod list;
 mod memory;
-mod near;
 mod os;
 mod page;
 mod progress;
 mod settings;
 mod source;
 mod synth;
+mod tables;
 
+pub use self::features::{Balance, FeatureColumn, Featured, Features, LabelSummary, Shares, Tried, Written, features};
 pub use add::{Add, Added, add};
 pub use audit::{Audited, audit};
-pub use demo::{Damage, Demo, Demoed, demo};
+pub use bars::nearest;
+pub use check::{Caught, Check, Checked, Tested, check};
+pub use demo::{Damage, Demo, DemoFeatures, Demoed, demo};
 pub use home::{data_folder, home};
 pub use list::{List, Listed, list};
 pub use memory::{Memory, available};
-pub use near::nearest;
 pub use progress::{Update, stop_flag};
-pub use settings::{Key, Settings, SynthSettings};
+pub use settings::{FeatureSettings, Key, LabelSettings, Settings, SynthSettings};
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};

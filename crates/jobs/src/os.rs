@@ -1,4 +1,4 @@
-//! What only the operating system knows: where a program keeps its data, and how much memory is left.
+//! What only the operating system knows: where a program keeps its data, how much memory is left, and how much was taken.
 //!
 //! Every `cfg` has its counterpart. Linux is built and tested; the others are written and say `None` where they do not know.
 
@@ -38,6 +38,20 @@ pub(crate) fn available_memory() -> Option<u64> {
 /// Not asked for here: the system's figure needs foreign calls. The default budget then stands on 4 GiB.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn available_memory() -> Option<u64> {
+    None
+}
+
+/// The most memory this process ever held, in bytes.
+#[cfg(target_os = "linux")]
+pub(crate) fn peak_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Not asked for here: the system's figure needs foreign calls.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn peak_memory() -> Option<u64> {
     None
 }
 

@@ -1,5 +1,7 @@
 //! The demo's page: plain numbers and strings for the room that draws.
 
+mod features;
+
 use crate::demo::Shown;
 use bars::Bars;
 use bars::audit::{Audit, Verdict};
@@ -12,12 +14,20 @@ use report::{
 pub(crate) fn page(shown: &Shown<'_>) -> Page {
     let f = shown.figures;
     Page {
-        title: "A synthetic market, read and audited".into(),
+        title: "A synthetic market, read, audited and turned into features".into(),
         subtitle: format!(
-            "{} symbols of daily bars, a planted signal and one symbol of 5-minute bars, made from seed {}, written as Parquet, read back and audited.",
+            "{} symbols of daily bars, a planted signal and one symbol of 5-minute bars, made from seed {}, written as Parquet, read back, audited, and turned into features and labels.",
             f.symbols, f.seed
         ),
-        sections: vec![figures(shown), prices(shown), signal(shown), session(shown), damage(shown), symbols(shown)],
+        sections: vec![
+            figures(shown),
+            prices(shown),
+            features::section(shown),
+            signal(shown),
+            session(shown),
+            damage(shown),
+            symbols(shown),
+        ],
     }
 }
 
@@ -33,6 +43,7 @@ fn figures(shown: &Shown<'_>) -> Section {
             Tile::new("made", short(f.made_bars_per_s), "bars/s"),
             Tile::new("written as Parquet", short(f.written_bars_per_s), "bars/s"),
             Tile::new("read and audited", short(f.read_rows_per_s), "rows/s"),
+            Tile::new("features computed", short(f.features.values_per_s), "values/s"),
             Tile::new("bars", grouped(f.bars), ""),
             Tile::new("the market", word(f.verdict), "").tone(tone(f.verdict)),
             Tile::new("damage caught", format!("{caught} of {}", f.damage.len()), "kinds").tone(all),

@@ -5,8 +5,8 @@
 //! What is wrong is a usage error that names file, line and column.
 
 use crate::memory::Memory;
-use crate::near::nearest;
-use bars::{Bad, Duplicates, Instrument, InstrumentPatch, Label, Order, Refused, Repairs, Splits, Timeframe};
+use bars::{Bad, Duplicates, Instrument, InstrumentPatch, Label, Order, Refused, Repairs, Splits, Timeframe, nearest};
+use features::labels::{Labeling, Rule};
 use files::{Error, Kind, Result};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -33,10 +33,36 @@ pub struct Settings {
     pub membership: Option<PathBuf>,
     /// The file or folder of split and dividend factors.
     pub factors: Option<PathBuf>,
+    /// What is computed from the bars.
+    pub features: FeatureSettings,
+    /// What a label is.
+    pub labels: LabelSettings,
+    /// Bytes the cache of feature tables may take; 0 keeps none.
+    pub cache_limit: u64,
     /// The market that `data synth` makes.
     pub synth: SynthSettings,
     /// `[instrument.SYMBOL]`, each value checked; see [`Settings::patches`].
     instruments: BTreeMap<String, toml::Table>,
+}
+
+/// What is computed from the bars.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FeatureSettings {
+    /// A preset, a file, or the features themselves.
+    pub set: String,
+    /// The longest hole, in bars, that is stepped over; `None` goes by the timeframe.
+    pub max_hole: Option<usize>,
+}
+
+/// What a label is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabelSettings {
+    /// What the future is asked; `None`: nothing.
+    pub rule: Option<Rule>,
+    /// Of a round trip; `None` takes twice what a side of the instrument costs.
+    pub cost_bp: Option<f64>,
+    /// Bars over which the volatility of the triple barrier forgets.
+    pub span: f64,
 }
 
 /// The market that `data synth` makes.
@@ -79,6 +105,9 @@ impl Default for Settings {
             repair: Repairs::default(),
             membership: None,
             factors: None,
+            features: FeatureSettings { set: "full".into(), max_hole: None },
+            labels: LabelSettings { rule: Some(Rule::Auto), cost_bp: None, span: Labeling::default().span },
+            cache_limit: 8 << 30,
             synth: SynthSettings::default(),
             instruments: BTreeMap::new(),
         }
@@ -232,6 +261,48 @@ impl Key {
             |s, v| set(&mut s.factors, path(v))
         ),
         key!(
+            "features.set",
+            "What is computed from the bars.",
+            "a preset (basic, full, two_timeframe), a file, or features, as in rsi(14), ema(20)",
+            |s| s.features.set.clone().into(),
+            |s, v| set(&mut s.features.set, v.as_str().filter(|t| !t.trim().is_empty()).map(str::to_string))
+        ),
+        key!(
+            "features.max_hole",
+            "The longest hole that indicators step over, in bars; auto goes by the timeframe.",
+            "a whole number from 0, or auto",
+            |s| auto(s.features.max_hole.map(whole)),
+            |s, v| set(&mut s.features.max_hole, optional(v, |v| v.as_integer()?.try_into().ok()))
+        ),
+        key!(
+            "label.rule",
+            "What the future is asked; auto takes the triple barrier with the shortest balanced horizon.",
+            "auto, none, fixed(12), triple(24), triple(24, 1.5) or trend(48)",
+            |s| s.labels.rule.map_or_else(|| "none".to_string(), |rule| rule.to_string()).into(),
+            |s, v| set(&mut s.labels.rule, rule(v))
+        ),
+        key!(
+            "label.cost_bp",
+            "What a round trip costs, in hundredths of a percent; auto takes twice a side of the instrument.",
+            "a number from 0 to 10000, or auto",
+            |s| auto(s.labels.cost_bp.map(Value::from)),
+            |s, v| set(&mut s.labels.cost_bp, optional(v, |v| number(v).filter(|c| (0.0..=1e4).contains(c))))
+        ),
+        key!(
+            "label.span",
+            "Bars over which the volatility of the triple barrier forgets.",
+            "a number from 1 to 1000000",
+            |s| s.labels.span.into(),
+            |s, v| set(&mut s.labels.span, number(v).filter(|b| (1.0..=1e6).contains(b)))
+        ),
+        key!(
+            "cache.limit",
+            "What the cache of feature tables may take on disk; the oldest go first.",
+            "8GiB, 512MiB (64MiB at least), or 0 for no cache",
+            |s| if s.cache_limit == 0 { "0".into() } else { Memory::Bytes(s.cache_limit).to_string().into() },
+            |s, v| set(&mut s.cache_limit, size(v))
+        ),
+        key!(
             "synth.kind",
             "Kind of market to make.",
             "stocks, crypto or fx",
@@ -316,6 +387,23 @@ impl Key {
             |s, v| set(&mut s.synth.start, date(v))
         ),
     ];
+}
+
+/// A rule by its words; `none` asks nothing.
+fn rule(value: &Value) -> Option<Option<Rule>> {
+    match value.as_str()?.trim() {
+        "none" => Some(None),
+        words => words.parse().ok().map(Some),
+    }
+}
+
+/// A size on disk; 0 is one.
+fn size(value: &Value) -> Option<u64> {
+    match (plain(value).trim(), plain(value).parse()) {
+        ("0", _) => Some(0),
+        (_, Ok(Memory::Bytes(bytes))) => Some(bytes),
+        _ => None,
+    }
 }
 
 /// A number of bytes may be written without quotes.
@@ -561,6 +649,12 @@ impl Settings {
         })
     }
 
+    /// How rows are labelled; `None`: not at all.
+    pub fn labeling(&self) -> Option<Labeling> {
+        let LabelSettings { rule, cost_bp, span } = self.labels;
+        rule.map(|rule| Labeling { rule, cost_bp, span })
+    }
+
     /// Threads to use on this machine.
     pub fn threads(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
@@ -600,7 +694,7 @@ enum Wrong {
 }
 
 fn unknown(name: &str) -> Wrong {
-    let sections = ["bars", "repair", "universe", "synth"];
+    let sections = ["bars", "repair", "universe", "features", "label", "cache", "synth"];
     let near = nearest(name, Key::ALL.iter().map(|k| k.name)).or_else(|| {
         // `ordr` without its section, or the right word under the wrong one.
         let last = name.rsplit('.').next().unwrap_or(name);
@@ -653,6 +747,12 @@ mod tests {
             "repair.order=refuse",
             "repair.unreadable=0.5",
             "universe.membership=/tmp/it's \"here\".csv",
+            "features.set=rsi(14), ema(20)",
+            "features.max_hole=0",
+            "label.rule=triple(24, 1.5)",
+            "label.cost_bp=12",
+            "label.span=50",
+            "cache.limit=0",
             "synth.years=6",
             "synth.timeframe=5m",
             "synth.plant=true",
@@ -751,6 +851,13 @@ mod tests {
             ("bars.timezone=-05:00", true),
             ("bars.timezone=UTC", true),
             ("bars.timezone=!!", false),
+            ("label.rule=none", true),
+            ("label.rule=tripel(24)", false),
+            ("label.cost_bp=-1", false),
+            ("features.max_hole=-1", false),
+            ("features.set=full", true),
+            ("cache.limit=1GiB", true),
+            ("cache.limit=50%", false),
         ] {
             assert_eq!(s.set(pair).is_ok(), ok, "{pair}");
         }

@@ -4,13 +4,18 @@
 //! with what the user wrote (`[instrument.XAUUSD]`, an [`InstrumentPatch`]). The presets are those of a retail account at the lowest
 //! tier; every figure is shown in the audit, so that nobody trades on a cost they have not seen.
 
+mod buckets;
+mod hours;
 mod names;
 mod patch;
 mod session;
 
+pub use buckets::{Bucket, Buckets};
+pub use hours::{Dates, Hours, Sitting};
 pub use patch::{InstrumentPatch, PATCH_KEYS};
 pub use session::{Clock, Days, Rollover, Session};
 
+use crate::nearest;
 use serde::Serialize;
 use session::session;
 use std::fmt;
@@ -123,7 +128,7 @@ macro_rules! named {
                     return Ok(*value);
                 }
                 let names: Vec<&str> = Self::NAMES.iter().map(|(name, _)| *name).collect();
-                Err(match patch::nearest(&wanted, &names) {
+                Err(match nearest(&wanted, names.iter().copied()) {
                     Some(near) => format!(concat!("`{}` is no ", $what, "; did you mean `{}`?"), s, near),
                     None => format!(concat!("`{}` is no ", $what, " (one of {})"), s, names.join(", ")),
                 })

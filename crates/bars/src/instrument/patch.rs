@@ -170,28 +170,6 @@ fn set(name: &str, value: Option<f64>, to: &mut f64, bound: Bound) -> Result<(),
     Ok(())
 }
 
-/// The name that takes the fewest changes to reach, if it takes at most a third of its letters.
-pub(super) fn nearest<'a>(wanted: &str, names: &[&'a str]) -> Option<&'a str> {
-    let wanted = wanted.to_ascii_lowercase();
-    let best = names.iter().map(|name| (distance(&wanted, &name.to_ascii_lowercase()), *name)).min()?;
-    (best.0 <= (best.1.len() / 3).max(1)).then_some(best.1)
-}
-
-/// Insertions, removals and replacements between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let next = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = row[j + 1];
-            row[j + 1] = next;
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Class, Hints, VolumeKind};

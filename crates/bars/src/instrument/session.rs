@@ -1,5 +1,6 @@
 //! When an instrument trades, and when its day turns.
 
+use crate::nearest;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Serialize, Serializer};
@@ -36,21 +37,12 @@ impl Session {
     /// [`Session::trading_day`] of many instants, much faster when they are in order.
     pub fn trading_days(&self, ns: &[i64]) -> Vec<i32> {
         const DAY: i64 = 86_400;
-        let zone = zone(&self.trading_day.timezone).unwrap_or(TimeZone::UTC);
+        let mut local = Local::new(&self.trading_day.timezone);
         let evening = self.trading_day.at.0 > 12 * 60;
         let turn = i64::from(self.trading_day.at.0) * 60 - if evening { DAY } else { 0 };
-        // The zone's offset holds until its next change, so it is asked for once a season.
-        let (mut from, mut until, mut offset) = (1, 0, 0);
         let mut days = Vec::with_capacity(ns.len());
         for &t in ns {
-            let second = t.div_euclid(1_000_000_000);
-            if second < from || second >= until {
-                let stamp = Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH);
-                offset = i64::from(zone.to_offset(stamp).seconds());
-                from = second;
-                until = zone.following(stamp).next().map_or(i64::MAX, |change| change.timestamp().as_second());
-            }
-            let mut day = (second + offset - turn).div_euclid(DAY) as i32;
+            let mut day = (local.second(t) - turn).div_euclid(DAY) as i32;
             if evening {
                 for _ in 0..6 {
                     if self.days.contains(day) {
@@ -62,6 +54,39 @@ impl Session {
             days.push(day);
         }
         days
+    }
+
+    /// The time of day at the exchange, in whole minutes since midnight, 0 to 1439.
+    pub fn clock_minutes(&self, ns: &[i64]) -> Vec<u16> {
+        let mut local = Local::new(&self.timezone);
+        ns.iter().map(|t| (local.second(*t).rem_euclid(86_400) / 60) as u16).collect()
+    }
+}
+
+/// Seconds of a wall clock. The zone's offset holds until its next change, so it is asked for once a season.
+struct Local {
+    zone: TimeZone,
+    from: i64,
+    until: i64,
+    offset: i64,
+}
+
+impl Local {
+    /// UTC where the zone is not known.
+    fn new(name: &str) -> Local {
+        Local { zone: zone(name).unwrap_or(TimeZone::UTC), from: 1, until: 0, offset: 0 }
+    }
+
+    /// Seconds since 1970 as the clock on the wall shows them.
+    fn second(&mut self, ns: i64) -> i64 {
+        let second = ns.div_euclid(1_000_000_000);
+        if second < self.from || second >= self.until {
+            let stamp = Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH);
+            self.offset = i64::from(self.zone.to_offset(stamp).seconds());
+            self.from = second;
+            self.until = self.zone.following(stamp).next().map_or(i64::MAX, |change| change.timestamp().as_second());
+        }
+        second + self.offset
     }
 }
 
@@ -210,7 +235,7 @@ pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
     // People write the city alone, or with a blank.
     let city = name.replace(' ', "_").to_ascii_lowercase();
     let near = names.iter().find(|known| known.to_ascii_lowercase().rsplit('/').next() == Some(&city)).copied();
-    match near.or_else(|| super::patch::nearest(name, &names)) {
+    match near.or_else(|| nearest(name, names.iter().copied())) {
         Some(near) => Err(format!("`{name}` is no time zone; did you mean `{near}`?")),
         None => Err(format!("`{name}` is no time zone (write an IANA name such as America/New_York, or UTC)")),
     }

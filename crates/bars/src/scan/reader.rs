@@ -463,6 +463,10 @@ fn sample_of(table: &Table) -> Table {
     let cut = |data: &Data| match data {
         Data::F64(v) => Data::F64(v[..n].to_vec()),
         Data::I64(v) => Data::I64(v[..n].to_vec()),
+        Data::F32(v) => Data::F32(v[..n].to_vec()),
+        Data::I8(v) => Data::I8(v[..n].to_vec()),
+        Data::U32(v) => Data::U32(v[..n].to_vec()),
+        Data::Bool(v) => Data::Bool(v[..n].to_vec()),
         Data::Clock(v) => Data::Clock(v[..n].to_vec()),
         Data::Time { ns, utc } => Data::Time { ns: ns[..n].to_vec(), utc: *utc },
         Data::Names { codes, names } => Data::Names { codes: codes[..n].to_vec(), names: names.clone() },

@@ -31,6 +31,20 @@ fn words(demo: &Demoed, paint: Paint) -> String {
         bytes(demo.read_bytes_per_s as u64)
     );
     let _ = writeln!(text, "  audited   {}", verdict(demo.verdict, paint));
+    let f = &demo.features;
+    let _ = writeln!(
+        text,
+        "  computed  {} features, {} rows/s, {:.0} ns a bar, {:.1} % of the rows settled",
+        f.columns,
+        short(f.rows_per_s),
+        f.ns_per_bar,
+        100.0 * f.settled_share
+    );
+    if let Some(l) = &f.label {
+        let share = |share: f64| format!("{:.0} %", 100.0 * share);
+        let (down, flat, up) = (share(l.share.down), share(l.share.flat), share(l.share.up));
+        let _ = writeln!(text, "  labelled  {} by {}: {down} down, {flat} flat, {up} up", count(l.labelled), l.rule);
+    }
     let _ = writeln!(
         text,
         "  planted   a signal worth {:.2} bp a bar at best, after {:.1} bp a side",

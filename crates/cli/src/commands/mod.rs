@@ -2,11 +2,13 @@
 
 mod add;
 mod audit;
+mod check;
 mod demo;
+mod features;
 mod list;
 mod synth;
 
-use crate::args::{Cli, Data, Global, Source, Verb};
+use crate::args::{Check, Cli, Data, Global, How, Source, Verb};
 use crate::fail::Failure;
 use crate::out::{self, Paint};
 use crate::progress::Progress;
@@ -45,6 +47,10 @@ pub(crate) fn run(typed: Vec<OsString>, json: bool, schema: &'static str) -> Out
     let mut context = Context { settings, json: cli.global.json, schema, progress: Progress::new(cli.global.quiet) };
     match cli.verb {
         Verb::Demo(args) => demo::run(args, &mut context),
+        Verb::Features(args) => features::run(*args, &mut context),
+        Verb::Check(check) => match *check {
+            Check::Lookahead(args) => check::run(args, &mut context),
+        },
         Verb::Data(data) => match *data {
             Data::Add(args) => add::run(args, &mut context),
             Data::Audit(args) => audit::run(args, &mut context),
@@ -114,6 +120,10 @@ fn flag(settings: &mut Settings, flag: &str, key: &str, value: Option<&str>) -> 
 
 /// The selection a data verb was given; its other flags go into the settings.
 fn select(source: Source, settings: &mut Settings) -> Result<Select, Failure> {
+    narrow(source.data, source.how, settings)
+}
+
+fn narrow(data: String, source: How, settings: &mut Settings) -> Result<Select, Failure> {
     flag(settings, "--timezone", "bars.timezone", source.timezone.as_deref())?;
     flag(settings, "--label", "bars.label", source.label.as_deref())?;
     settings.membership = source.membership.or(settings.membership.take());
@@ -134,5 +144,5 @@ fn select(source: Source, settings: &mut Settings) -> Result<Select, Failure> {
             .into());
     }
     let symbols = source.symbols.into_iter().map(|s| s.trim().to_string()).filter(|s| !s.is_empty()).collect();
-    Ok(Select { data: source.data, symbols, from, to })
+    Ok(Select { data, symbols, from, to })
 }

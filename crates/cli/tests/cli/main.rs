@@ -2,6 +2,8 @@
 //!
 //! Every run has a home of its own. Snapshots hold no time, rate or path: `scrub` takes them out.
 
+mod check;
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -70,7 +72,7 @@ fn scrub(value: &mut Value, place: &str) {
             for (key, value) in map.iter_mut() {
                 let changes = key.ends_with("_per_s")
                     || key.ends_with("seconds")
-                    || ["hash", "memory_bytes", "threads"].contains(&key.as_str());
+                    || ["hash", "memory_bytes", "peak_memory_bytes", "ns_per_bar", "threads"].contains(&key.as_str());
                 if changes || (key == "bytes" && value.is_number()) {
                     *value = "[...]".into();
                 } else {
@@ -115,9 +117,16 @@ fn sample() -> String {
 #[test]
 fn every_help() {
     let place = Place::new();
-    for verb in
-        [&[][..], &["demo"], &["data"], &["data", "add"], &["data", "audit"], &["data", "synth"], &["data", "list"]]
-    {
+    for verb in [
+        &[][..],
+        &["demo"],
+        &["data"],
+        &["data", "add"],
+        &["data", "audit"],
+        &["data", "synth"],
+        &["data", "list"],
+        &["features"],
+    ] {
         let args: Vec<&str> = verb.iter().copied().chain(["--help"]).collect();
         let output = place.run(&args);
         assert_eq!(code(&output), 0);
@@ -186,6 +195,85 @@ fn json_of_demo_and_its_page() {
     assert!(page.starts_with("<!doctype html>") && !page.contains("https://") && !page.contains("NaN"));
 }
 
+/// A set for sixty bars.
+const SET: &str = "rsi(14)\ngap = open/close[1] - 1\nvolume_ratio(20)\n[slow @1w]\nret = log_return(1)\n";
+
+#[test]
+fn json_of_features() {
+    let place = Place::new();
+    place.write("AAPL.csv", &sample());
+    place.write("set.txt", SET);
+    let args = ["features", "AAPL.csv", "--features", "set.txt", "--labels", "fixed(3)", "--out", "t.parquet"];
+    insta::assert_snapshot!("json_of_features", place.scrubbed(&args, 0));
+    insta::assert_snapshot!("json_of_features_cached", place.scrubbed(&args, 0));
+    insta::assert_snapshot!("json_of_features_show", place.scrubbed(&["features", "--show", "set.txt"], 0));
+    let (list, code) = place.json(&["features", "--list"]);
+    let rsi =
+        list["indicators"].as_array().and_then(|all| all.iter().find(|i| i["name"] == "rsi")).expect("rsi is listed");
+    assert_eq!((code, rsi["usage"].as_str(), rsi["chapter"].as_str()), (0, Some("rsi(close, 14)"), Some("momentum")));
+    // The table is a file of bars as well.
+    assert_eq!(place.json(&["data", "audit", "t.parquet"]).0["bars"], 60);
+}
+
+#[test]
+fn what_was_computed_before_comes_from_the_cache_to_the_byte() {
+    let place = Place::new();
+    place.write("AAPL.csv", &sample());
+    place.write("set.txt", SET);
+    let run = |out: &str, more: &[&str]| {
+        let args = [&["features", "AAPL.csv", "--features", "set.txt", "--out", out], more].concat();
+        let (value, code) = place.json(&args);
+        assert_eq!(code, 0, "{value}");
+        value["cached"].as_bool().expect("it says so")
+    };
+    let bytes = |name: &str| std::fs::read(place.path().join(name)).expect("written");
+    assert!(!run("a.parquet", &["--labels", "fixed(3)"]));
+    assert!(run("b.parquet", &["--labels", "fixed(3)"]));
+    assert_eq!((bytes("a.parquet"), bytes("a@1w.parquet")), (bytes("b.parquet"), bytes("b@1w.parquet")));
+    assert!(!run("c.parquet", &["--labels", "fixed(3)", "--fresh"]), "--fresh computes");
+    assert_eq!(bytes("a.parquet"), bytes("c.parquet"));
+    // Another rule, another cost, another part of the data: another table.
+    assert!(!run("d.parquet", &["--labels", "fixed(4)"]));
+    assert!(!run("d.parquet", &["--labels", "fixed(3)", "--set", "label.cost_bp=7"]));
+    assert!(!run("d.parquet", &["--labels", "fixed(3)", "--from", "2024-01-10"]));
+    assert!(!run("d.parquet", &["--labels", "none"]));
+    assert!(!run("e.parquet", &["--labels", "fixed(5)", "--set", "cache.limit=0"]));
+    assert!(!run("e.parquet", &["--labels", "fixed(5)"]), "nothing was kept");
+    // Damage is noticed and mended.
+    for entry in std::fs::read_dir(place.path().join("home/cache/features")).expect("the cache") {
+        let table = entry.expect("an entry").path().join("table.parquet");
+        let mut damaged = std::fs::read(&table).expect("kept");
+        damaged[100] ^= 1;
+        std::fs::write(&table, damaged).expect("damaged");
+    }
+    assert!(!run("f.parquet", &["--labels", "fixed(3)"]));
+    assert!(run("f.parquet", &["--labels", "fixed(3)"]));
+    assert_eq!(bytes("a.parquet"), bytes("f.parquet"));
+    let left = std::fs::read_dir(place.path()).expect("the place").flatten().map(|e| e.file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().ends_with(".tmp")));
+}
+
+#[test]
+fn features_that_need_volume_leave_aloud() {
+    let place = Place::new();
+    let without = |line: &str| line.rsplit_once(',').map_or(String::new(), |l| l.0.to_string());
+    place.write("EURUSD.csv", &sample().lines().map(without).collect::<Vec<_>>().join("\n"));
+    let (value, code) = place.json(&["features", "EURUSD.csv", "--features", "basic"]);
+    assert_eq!(code, 0, "{value}");
+    assert_eq!(value["left"], serde_json::json!(["volume_ratio_20", "cmf_20"]));
+    assert!(place.path().join("EURUSD-features.parquet").exists());
+    let words = text(&place.run(&["features", "EURUSD.csv", "--features", "basic"]).stdout);
+    for part in ["no volume", "cmf_20", "from the cache", "Warm-up", "Labels", "more than a fifth", "above_sma_100"] {
+        assert!(words.contains(part), "{part} is missing in\n{words}");
+    }
+    assert!(words.lines().all(|l| l.chars().count() <= 100), "{words}");
+    assert_eq!(place.json(&["features", "EURUSD.csv", "--features", "cmf(20), mfi(14)"]).1, 3);
+    let list = text(&place.run(&["features", "--list"]).stdout);
+    assert!(list.lines().all(|l| l.chars().count() <= 100) && list.contains("Momentum"), "{list}");
+    let said = text(&place.run(&["features", "EURUSD.csv", "--features", "rsi(14), smaa(20)"]).stderr);
+    assert!(said.contains("    rsi(14), smaa(20)\n             ^^^^\n"), "{said}");
+}
+
 #[test]
 fn words_of_audit_are_for_people() {
     let place = Place::new();
@@ -206,6 +294,7 @@ fn each_failure_has_its_code_and_its_object() {
     place.write("AAPL.csv", &sample());
     place.write("bad.toml", "seed = 1\n[repair]\nordr = \"sort\"\n");
     place.write("type.toml", "threads = \"many\"\n");
+    place.write("wrong.txt", "rsi(14)\nemaa(20)\n");
     place.write("nonsense.csv", "this is\nno table\nof bars\n");
     let cases: &[(&[&str], i32, &str, &[&str])] = &[
         (&[], 2, "usage", &[]),
@@ -232,6 +321,17 @@ fn each_failure_has_its_code_and_its_object() {
         (&["data", "audit", "nonsense.csv"], 3, "input", &[]),
         (&["data", "audit", "AAPL.csv", "--set", "repair.duplicates=refuse"], 3, "input", &["repair.duplicates"]),
         (&["data", "audit", "AAPL.csv", "--membership", "none.csv"], 3, "input", &[]),
+        (&["features"], 2, "usage", &["<DATA>"]),
+        (&["features", "AAPL.csv", "--list"], 2, "usage", &["--list"]),
+        (&["features", "AAPL.csv", "--features", "rsi(14), smaa(20)"], 2, "usage", &["smaa", "`sma`", "10"]),
+        (&["features", "AAPL.csv", "--features", "ful"], 2, "usage", &["`full`"]),
+        (&["features", "AAPL.csv", "--features", "close, rsi(14)"], 2, "usage", &["my_close = close"]),
+        (&["features", "AAPL.csv", "--labels", "tripel(24)"], 2, "usage", &["--labels", "`triple`"]),
+        (&["features", "AAPL.csv", "--set", "label.rule=often"], 2, "usage", &["label.rule", "fixed(12)"]),
+        (&["features", "AAPL.csv", "--features", "no/such/set.txt"], 3, "input", &["no/such/set.txt"]),
+        (&["features", "AAPL.csv", "--features", "wrong.txt"], 3, "input", &["wrong.txt", "`ema`"]),
+        (&["features", "AAPL.csv", "--features", "col(funding)"], 3, "input", &["funding"]),
+        (&["features", "NONE.csv"], 3, "input", &["data list"]),
         (&["data", "synth", "--count", "100000", "--bars", "100000", "--memory", "64MiB"], 4, "machine", &["--memory"]),
     ];
     for (args, expected, kind, words) in cases {

@@ -191,3 +191,99 @@ fn an_error_of_the_callback_is_handed_on() {
     let error = read_parquet(&seed("parquet", "zstd.parquet"), &caps(), None, &mut |_| Err(stop())).unwrap_err();
     assert_eq!(error, stop());
 }
+
+#[test]
+fn narrow_columns_are_written_and_read_back_wide_whatever_the_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let column = |name: &str, data| Column { name: name.into(), data };
+    let n = 3000;
+    let mut columns: Vec<Column> = (0..7)
+        .map(|c| {
+            let value = |i: usize| if i % 11 < c { f32::NAN } else { (i * (c + 1)) as f32 * 0.37 };
+            Column::f32(format!("f{c}"), (0..n).map(value).collect())
+        })
+        .collect();
+    columns.push(column(
+        "class",
+        Data::I8((0..n).map(|i| if i % 5 == 0 { i8::MIN } else { (i % 3) as i8 - 1 }).collect()),
+    ));
+    columns.push(column("row", Data::U32((0..n).map(|i| if i < 9 { u32::MAX } else { i as u32 / 12 }).collect())));
+    columns.push(column("settled", Data::Bool((0..n).map(|i| i > 100).collect())));
+    let table = Table { columns, rows: n };
+    let write = |threads: usize| {
+        let path = folder.path().join(format!("{threads}.parquet"));
+        let mut writer = ParquetWriter::create(&path, &[]).unwrap().threads(threads);
+        writer.write(&table).unwrap();
+        writer.write(&table).unwrap();
+        writer.finish().unwrap();
+        path
+    };
+    let one = write(1);
+    for threads in [2, 5, 64] {
+        assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(write(threads)).unwrap(), "{threads} threads");
+    }
+    let read = parquet(&Source::open(&one).unwrap()).unwrap();
+    assert_eq!(read.iter().map(|t| t.rows).sum::<usize>(), 2 * n);
+    for (got, want) in read[0].columns.iter().zip(&table.columns) {
+        for row in 0..n {
+            let want = match &want.data {
+                Data::F32(v) => f64::from(v[row]),
+                Data::I8(v) => {
+                    if v[row] == i8::MIN {
+                        f64::NAN
+                    } else {
+                        f64::from(v[row])
+                    }
+                }
+                Data::U32(v) => {
+                    if v[row] == u32::MAX {
+                        f64::NAN
+                    } else {
+                        f64::from(v[row])
+                    }
+                }
+                Data::Bool(v) => f64::from(u8::from(v[row])),
+                other => panic!("{other:?}"),
+            };
+            let got = match &got.data {
+                Data::F64(v) => v[row],
+                Data::I64(v) => v[row] as f64,
+                other => panic!("{} came as {other:?}", got.name),
+            };
+            assert!(got == want || (got.is_nan() && want.is_nan()), "{row}: {got} {want}");
+        }
+    }
+}
+
+/// `cargo test --release -p fullbore-files -- --ignored wide --nocapture`: 820,000 rows of 90 columns in about 1.5 s on two cores.
+#[test]
+#[ignore = "a measurement"]
+fn wide_tables_are_written_quickly() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rows, mut state) = (820_000usize, 1u32);
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / 16_777_216.0 - 0.5
+    };
+    let columns = (0..90).map(|c| {
+        let mut level = 0.0;
+        let values = (0..rows).map(|i| {
+            level = level * 0.98 + next();
+            if i % 1250 < c { f32::NAN } else { level }
+        });
+        Column::f32(format!("f{c}"), values.collect())
+    });
+    let table = Table { columns: columns.collect(), rows };
+    for threads in [1, 2] {
+        let path = folder.path().join("wide.parquet");
+        let clock = std::time::Instant::now();
+        let mut writer = ParquetWriter::create(&path, &[]).unwrap().threads(threads);
+        writer.write(&table).unwrap();
+        let encoded = clock.elapsed();
+        let bytes = writer.finish().unwrap();
+        #[expect(clippy::print_stderr, reason = "a measurement")]
+        {
+            eprintln!("{threads} threads: {encoded:?} to encode, {:?} in all, {bytes} bytes", clock.elapsed());
+        }
+    }
+}

@@ -6,7 +6,8 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let scored =
         candidates.into_iter().map(|c| (distance(&wanted, &c.to_lowercase().chars().take(80).collect::<Vec<_>>()), c));
     let (edits, best) = scored.min_by_key(|s| s.0)?;
-    (edits <= (wanted.len() / 3).max(2)).then_some(best)
+    // Two edits turn any word of two letters into any other, so one letter at least must stay.
+    (edits <= (wanted.len() / 3).max(2) && edits < wanted.len()).then_some(best)
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn one into the other.
@@ -41,10 +42,12 @@ mod tests {
             ("repair.oredr", Some("repair.order")),
             ("Threads", Some("threads")),
             ("zzzzzzz", None),
+            ("", None),
             ("bars.timezon", Some("bars.timezone")),
         ] {
             assert_eq!(nearest(word, keys), found, "{word}");
         }
         assert_eq!(nearest("x", []), None);
+        assert_eq!((nearest("ab", ["fx"]), nearest("fz", ["fx"])), (None, Some("fx")));
     }
 }

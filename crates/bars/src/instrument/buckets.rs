@@ -1,0 +1,312 @@
+//! Bars of a higher timeframe: where each begins and when it is known.
+//!
+//! Below a day, markets that trade round the clock count from midnight UTC. Others count from the session's open, and no bucket
+//! spans an open or a close: the last hour of US shares is 15:30 to 16:00. After the close they count from the close until the trading
+//! day turns, then backwards from the next open. Days, weeks and months are made of trading days. Buckets touch: every
+//! instant lies in exactly one, and Friday after 17:00 New York lies in Monday's where the day turns then.
+
+use super::hours::{Hours, Turns};
+use super::session::{Session, zone};
+use crate::Timeframe;
+use files::time::{civil, days};
+
+const DAY: i64 = 86_400_000_000_000;
+
+/// One bar of a higher timeframe: `[start, end)`, known at `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its first instant, nanoseconds since 1970 UTC.
+    pub start: i64,
+    /// When it is over and may be used.
+    pub end: i64,
+}
+
+/// Finds the bucket of an instant; remembers the last answer, so that instants in order are cheap.
+#[derive(Debug, Clone)]
+pub struct Buckets {
+    rule: Rule,
+    last: Bucket,
+}
+
+impl Session {
+    /// The buckets of a timeframe, or why there are none.
+    pub fn buckets(&self, timeframe: Timeframe) -> Result<Buckets, String> {
+        zone(&self.timezone)?;
+        zone(&self.trading_day.timezone)?;
+        let rule = match Group::of(timeframe)? {
+            Some(group) => Rule::Days { turns: Turns::new(self), group },
+            None if self.round_the_clock => {
+                Rule::Within(Frame { from: i64::MIN, to: i64::MAX, anchor: 0, step: timeframe.ns() })
+            }
+            None => {
+                let frame = Frame { from: 0, to: 0, anchor: 0, step: timeframe.ns() };
+                Rule::Session { hours: Box::new(self.hours()), turns: Turns::new(self), frame }
+            }
+        };
+        Ok(Buckets { rule, last: Bucket { start: 0, end: 0 } })
+    }
+
+    /// The same for bars of a day or longer, which are grouped by their date (see [`Session::dates`]): asked for with midnight UTC
+    /// of the date, and over at such a midnight. Shorter timeframes are refused.
+    pub fn dated_buckets(&self, timeframe: Timeframe) -> Result<Buckets, String> {
+        let group = Group::of(timeframe)?.ok_or_else(|| format!("daily bars hold no {timeframe}"))?;
+        Ok(Buckets { rule: Rule::Days { turns: Turns::dated(self), group }, last: Bucket { start: 0, end: 0 } })
+    }
+}
+
+impl Buckets {
+    /// The bucket of an instant, in nanoseconds since 1970 UTC.
+    #[inline]
+    pub fn of(&mut self, ns: i64) -> Bucket {
+        if ns < self.last.start || ns >= self.last.end {
+            self.last = self.rule.bucket(ns);
+        }
+        self.last
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Rule {
+    Within(Frame),
+    Session { hours: Box<Hours>, turns: Turns, frame: Frame },
+    Days { turns: Turns, group: Group },
+}
+
+impl Rule {
+    fn bucket(&mut self, ns: i64) -> Bucket {
+        match self {
+            Rule::Within(frame) => frame.bucket(ns),
+            Rule::Session { hours, turns, frame } => {
+                if ns < frame.from || ns >= frame.to {
+                    let it = hours.at(ns);
+                    // The first turn at or after the close parts what follows it from what precedes the open.
+                    let mut turn = turns.day(it.close);
+                    if turns.start(turn) < it.close {
+                        turn += 1;
+                    }
+                    let turn = turns.start(turn).min(it.next);
+                    (frame.from, frame.to, frame.anchor) = if ns < it.close {
+                        (it.open, it.close, it.open)
+                    } else if ns < turn {
+                        (it.close, turn, it.close)
+                    } else {
+                        (turn, it.next, it.next)
+                    };
+                }
+                frame.bucket(ns)
+            }
+            Rule::Days { turns, group } => {
+                let day = turns.day(ns);
+                let number = group.number(turns.forward(day));
+                let mut border = |number| {
+                    let first = turns.first(group.first(number));
+                    turns.start(first)
+                };
+                Bucket { start: border(number), end: border(number + 1) }
+            }
+        }
+    }
+}
+
+/// A stretch of time in which buckets are counted from one anchor.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    from: i64,
+    to: i64,
+    anchor: i64,
+    step: i64,
+}
+
+impl Frame {
+    fn bucket(&self, ns: i64) -> Bucket {
+        let gone = ns.saturating_sub(self.anchor).rem_euclid(self.step);
+        // The ends of time lie in buckets that reach beyond it.
+        let (start, end) = (ns.saturating_sub(gone), ns.saturating_add(self.step - gone));
+        Bucket { start: start.max(self.from), end: end.min(self.to) }
+    }
+}
+
+/// That many trading days, ISO weeks or calendar months, counted from 1970.
+#[derive(Debug, Clone, Copy)]
+enum Group {
+    Days(i64),
+    Weeks(i64),
+    Months(i64),
+}
+
+impl Group {
+    /// `None` below a day.
+    fn of(timeframe: Timeframe) -> Result<Option<Group>, String> {
+        match timeframe {
+            Timeframe::Months(n) if (1..=100_000).contains(&n) => Ok(Some(Group::Months(n))),
+            Timeframe::Fixed(ns) if ns > 0 && ns < DAY => Ok(None),
+            Timeframe::Fixed(ns) if ns > 0 && ns % (7 * DAY) == 0 => Ok(Some(Group::Weeks(ns / (7 * DAY)))),
+            Timeframe::Fixed(ns) if ns > 0 && ns % DAY == 0 => Ok(Some(Group::Days(ns / DAY))),
+            Timeframe::Fixed(ns) if ns > 0 => Err(format!("{timeframe} is longer than a day and not whole days")),
+            _ => Err("a timeframe must be longer than nothing and at most 100000 months".to_string()),
+        }
+    }
+
+    /// Which one a trading day lies in.
+    fn number(self, day: i64) -> i64 {
+        match self {
+            Group::Days(n) => day.div_euclid(n),
+            // 1970 began on a Thursday.
+            Group::Weeks(n) => (day + 3).div_euclid(7 * n),
+            Group::Months(n) => {
+                let (year, month, _) = civil(day);
+                ((year - 1970) * 12 + month - 1).div_euclid(n)
+            }
+        }
+    }
+
+    /// Its first trading day.
+    fn first(self, number: i64) -> i64 {
+        match self {
+            Group::Days(n) => number * n,
+            Group::Weeks(n) => number * 7 * n - 3,
+            Group::Months(n) => {
+                let (year, month) = (1970 + (number * n).div_euclid(12), (number * n).rem_euclid(12) + 1);
+                // The calendar repeats every 400 years, and `days` knows the four centuries from 1700 on.
+                let eras = (year - 1700).div_euclid(400);
+                days(year - eras * 400, month, 1).unwrap_or(0) + eras * 146_097
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Days, Hints, Instrument};
+    use jiff::Timestamp;
+
+    fn session(symbol: &str) -> Session {
+        Instrument::guess(symbol, &Hints::default()).0.session
+    }
+
+    fn ns(stamp: &str) -> i64 {
+        format!("{stamp}:00Z").parse::<Timestamp>().unwrap().as_nanosecond() as i64
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn buckets_begin_and_end_where_the_market_says() {
+        for (symbol, timeframe, at, start, end) in [
+            // US shares: 09:30 is 14:30 UTC in winter, 13:30 in summer; the clocks changed on 2024-03-10 and 2024-11-03.
+            ("AAPL", "1h", "2024-03-08T14:30", "2024-03-08T14:30", "2024-03-08T15:30"), ("AAPL", "1h", "2024-03-08T15:29", "2024-03-08T14:30", "2024-03-08T15:30"),
+            ("AAPL", "1h", "2024-03-11T13:30", "2024-03-11T13:30", "2024-03-11T14:30"), ("AAPL", "1h", "2024-11-04T14:45", "2024-11-04T14:30", "2024-11-04T15:30"),
+            // The last hour is half an hour; what follows counts from the close, what precedes backwards from the open.
+            ("AAPL", "1h", "2024-03-08T20:55", "2024-03-08T20:30", "2024-03-08T21:00"), ("AAPL", "1h", "2024-03-08T21:00", "2024-03-08T21:00", "2024-03-08T22:00"),
+            ("AAPL", "1h", "2024-03-08T14:00", "2024-03-08T13:30", "2024-03-08T14:30"), ("AAPL", "4h", "2024-03-08T20:59", "2024-03-08T18:30", "2024-03-08T21:00"),
+            ("AAPL", "4h", "2024-03-08T13:00", "2024-03-08T10:30", "2024-03-08T14:30"), ("AAPL", "1h", "2024-03-08T05:10", "2024-03-08T05:00", "2024-03-08T05:30"),
+            ("AAPL", "12h", "2024-03-08T20:00", "2024-03-08T14:30", "2024-03-08T21:00"), ("AAPL", "12h", "2024-03-08T23:00", "2024-03-08T21:00", "2024-03-09T05:00"),
+            ("AAPL", "1d", "2024-03-08T20:59", "2024-03-08T05:00", "2024-03-09T05:00"), ("AAPL", "1d", "2024-03-11T13:30", "2024-03-11T04:00", "2024-03-12T04:00"),
+            ("AAPL", "1d", "2024-03-10T13:30", "2024-03-10T05:00", "2024-03-11T04:00"), ("AAPL", "1d", "2024-11-03T13:30", "2024-11-03T04:00", "2024-11-04T05:00"),
+            ("AAPL", "1w", "2024-03-08T20:59", "2024-03-04T05:00", "2024-03-11T04:00"), ("AAPL", "1mo", "2024-03-28T19:59", "2024-03-01T05:00", "2024-04-01T04:00"),
+            ("AAPL", "1mo", "2024-12-31T20:00", "2024-12-01T05:00", "2025-01-01T05:00"), ("AAPL", "3mo", "2024-05-31T20:00", "2024-04-01T04:00", "2024-07-01T04:00"),
+            ("RELIANCE.NS", "1h", "2024-01-10T03:45", "2024-01-10T03:45", "2024-01-10T04:45"), ("RELIANCE.NS", "1h", "2024-01-10T09:55", "2024-01-10T09:45", "2024-01-10T10:00"),
+            // A Saturday session keeps the hours of other days.
+            ("RELIANCE.NS", "1h", "2024-01-20T03:50", "2024-01-20T03:45", "2024-01-20T04:45"), ("RELIANCE.NS", "1d", "2024-01-20T03:50", "2024-01-19T18:30", "2024-01-20T18:30"),
+            // Round the clock: from midnight UTC, days from 17:00 New York.
+            ("EURUSD", "1h", "2024-03-11T13:59", "2024-03-11T13:00", "2024-03-11T14:00"), ("EURUSD", "4h", "2024-01-10T22:30", "2024-01-10T20:00", "2024-01-11T00:00"),
+            ("EURUSD", "1d", "2024-01-10T21:59", "2024-01-09T22:00", "2024-01-10T22:00"), ("EURUSD", "1d", "2024-01-10T22:00", "2024-01-10T22:00", "2024-01-11T22:00"),
+            // Friday's day ends on Friday; Sunday evening belongs to Monday, which the clock change shortens.
+            ("EURUSD", "1d", "2024-03-08T21:59", "2024-03-07T22:00", "2024-03-08T22:00"), ("XAUUSD", "1d", "2024-03-10T21:00", "2024-03-08T22:00", "2024-03-11T21:00"),
+            ("XAUUSD", "1d", "2024-11-03T22:30", "2024-11-01T21:00", "2024-11-04T22:00"), ("XAUUSD", "1d", "2024-03-08T22:03", "2024-03-08T22:00", "2024-03-11T21:00"),
+            ("EURUSD", "1w", "2024-03-08T21:59", "2024-03-01T22:00", "2024-03-08T22:00"), ("EURUSD", "1w", "2024-03-10T21:05", "2024-03-08T22:00", "2024-03-15T21:00"),
+            ("XAUUSD", "1mo", "2024-03-28T20:00", "2024-02-29T22:00", "2024-03-29T21:00"), ("EURUSD", "2d", "1970-01-01T12:00", "1969-12-31T22:00", "1970-01-02T22:00"),
+            ("BTCUSDT", "1h", "2024-03-10T10:30", "2024-03-10T10:00", "2024-03-10T11:00"), ("BTCUSDT", "1d", "2024-03-10T23:59", "2024-03-10T00:00", "2024-03-11T00:00"),
+            ("BTCUSDT", "1w", "2024-03-10T23:59", "2024-03-04T00:00", "2024-03-11T00:00"), ("BTCUSDT", "2w", "1970-01-01T00:00", "1969-12-29T00:00", "1970-01-12T00:00"),
+            ("BTCUSDT", "3d", "1970-01-03T23:00", "1970-01-01T00:00", "1970-01-04T00:00"), ("BTCUSDT", "1mo", "2024-02-29T12:00", "2024-02-01T00:00", "2024-03-01T00:00"),
+            // Chicago 17:00 is 23:00 UTC in winter, 22:00 in summer.
+            ("ES=F", "1d", "2024-03-08T21:00", "2024-03-07T23:00", "2024-03-08T23:00"), ("ES=F", "1d", "2024-03-10T22:00", "2024-03-08T23:00", "2024-03-11T22:00"),
+            ("ES=F", "1d", "2024-11-04T00:00", "2024-11-01T22:00", "2024-11-04T23:00"), ("ES=F", "1h", "2024-03-10T22:30", "2024-03-10T22:00", "2024-03-10T23:00"),
+            // A Chinese night opens at 21:00 (13:00 UTC) and closes at 15:00; the day turns at 18:00.
+            ("CZCE_CF", "4h", "2024-01-09T13:30", "2024-01-09T13:00", "2024-01-09T17:00"), ("CZCE_CF", "4h", "2024-01-10T06:30", "2024-01-10T05:00", "2024-01-10T07:00"),
+            ("CZCE_CF", "4h", "2024-01-10T07:30", "2024-01-10T07:00", "2024-01-10T10:00"), ("CZCE_CF", "4h", "2024-01-10T12:00", "2024-01-10T10:00", "2024-01-10T13:00"),
+            ("CZCE_CF", "1d", "2024-01-10T06:30", "2024-01-09T10:00", "2024-01-10T10:00"),
+        ] {
+            let found = session(symbol).buckets(timeframe.parse().unwrap()).unwrap().of(ns(at));
+            assert_eq!([found.start, found.end].map(files::time::rfc3339), [ns(start), ns(end)].map(files::time::rfc3339), "{symbol} {timeframe} {at}");
+        }
+    }
+
+    const SYMBOLS: [&str; 7] = ["AAPL", "EURUSD", "XAUUSD", "BTCUSDT", "RELIANCE.NS", "ES=F", "CZCE_CF"];
+    const TIMEFRAMES: [&str; 9] = ["5m", "1h", "4h", "1d", "2d", "1w", "2w", "1mo", "5mo"];
+
+    /// In order, backwards and from scratch; buckets hold their instant, touch, and agree with the trading day.
+    #[test]
+    fn every_instant_has_one_bucket_whatever_was_asked_before() {
+        let mut zones: Vec<Session> = SYMBOLS.iter().map(|s| session(s)).collect();
+        // Clocks that change at midnight, and a day that never was (Samoa, 2011-12-30).
+        for name in ["America/Sao_Paulo", "America/Havana", "Pacific/Apia"] {
+            let mut odd = session("AAPL");
+            (odd.timezone, odd.trading_day.timezone) = (name.into(), name.into());
+            zones.push(odd);
+        }
+        for (session, timeframe) in zones.iter().flat_map(|s| TIMEFRAMES.map(|t| (s, t))) {
+            let fresh = session.buckets(timeframe.parse().unwrap()).unwrap();
+            for from in ["1969-10-01T00:00", "2011-10-01T00:00", "2023-12-20T00:00"] {
+                let times: Vec<i64> = (0..9000).map(|i| ns(from) + i * 2_703_000_000_000).collect();
+                let mut buckets = fresh.clone();
+                let forth: Vec<Bucket> = times.iter().map(|t| buckets.of(*t)).collect();
+                let mut back: Vec<Bucket> = times.iter().rev().map(|t| buckets.of(*t)).collect();
+                back.reverse();
+                assert!(forth == back, "{session:?} {timeframe}");
+                let days = session.trading_days(&times);
+                for (i, (t, b)) in times.iter().zip(&forth).enumerate() {
+                    assert!(b.start <= *t && *t < b.end, "{session:?} {timeframe} {t} {b:?}");
+                    let before = forth[i.saturating_sub(1)];
+                    assert!(before == *b || before.end <= b.start, "{session:?} {timeframe} {t} {before:?} {b:?}");
+                    if i % 97 == 0 {
+                        assert_eq!(fresh.clone().of(*t), *b);
+                        assert_eq!(buckets.of(b.end).start, b.end, "{session:?} {timeframe} {b:?}");
+                        assert_eq!(buckets.of(b.end - 1), *b);
+                    }
+                    if timeframe == "1d" {
+                        assert_eq!(before == *b || i == 0, days[i] == days[i.saturating_sub(1)], "{session:?} {t}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_ends_of_time_do_not_panic() {
+        for (symbol, timeframe) in SYMBOLS.iter().flat_map(|s| TIMEFRAMES.map(|t| (s, t))) {
+            let mut buckets = session(symbol).buckets(timeframe.parse().unwrap()).unwrap();
+            for t in [i64::MIN, i64::MIN + 1, i64::MAX, i64::MAX - 1, 0, ns("1678-01-01T00:00"), ns("2262-04-10T00:00")]
+            {
+                let b = buckets.of(t);
+                assert!(b.start <= t && t <= b.end, "{symbol} {timeframe} {t} {b:?}");
+            }
+        }
+        let mut none = session("EURUSD");
+        none.days = Days(0);
+        none.buckets(Timeframe::D1).unwrap().of(0);
+    }
+
+    #[test]
+    fn says_what_it_cannot_do() {
+        let mut it = session("AAPL");
+        for bad in [Timeframe::Fixed(0), Timeframe::Fixed(-5), Timeframe::Months(0), Timeframe::Months(i64::MAX)] {
+            assert!(it.buckets(bad).is_err());
+        }
+        assert!(it.buckets(Timeframe::Fixed(36 * 3_600_000_000_000)).unwrap_err().contains("whole days"));
+        assert!(it.dated_buckets(Timeframe::H1).unwrap_err().contains("1h"));
+        it.timezone = "Mars/Phobos".into();
+        assert!(it.buckets(Timeframe::H1).unwrap_err().contains("time zone"));
+    }
+
+    /// A daily file's dates are grouped as they stand, wherever the exchange is.
+    #[test]
+    fn dates_at_midnight_stay_in_their_week() {
+        let mut monday = session("AAPL").dated_buckets("1w".parse().unwrap()).unwrap();
+        let week = Bucket { start: ns("2024-03-04T00:00"), end: ns("2024-03-11T00:00") };
+        assert_eq!((monday.of(week.start), monday.of(week.end - 1)), (week, week));
+        // Brokers' Sunday bars of currencies open the week.
+        let mut sunday = session("EURUSD").dated_buckets("1w".parse().unwrap()).unwrap();
+        assert_eq!(sunday.of(ns("2024-03-10T00:00")), sunday.of(ns("2024-03-11T00:00")));
+    }
+}

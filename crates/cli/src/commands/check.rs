@@ -1,0 +1,118 @@
+//! `fullbore check lookahead`
+
+use super::features::pointed;
+use super::{Context, Outcome, flag, select};
+use crate::args::Lookahead as Args;
+use crate::out::Paint;
+use crate::show::{count, fit, plural, seconds, table, wrap};
+use features::labels::Rule;
+use features::leak::{Test, Verdict};
+use files::{Error, Kind};
+use jobs::{Caught, Check, Checked, Tested};
+use std::fmt::Write;
+
+pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
+    let settings = &mut context.settings;
+    if let Some(Err(wrong)) = args.labels.as_deref().filter(|l| *l != "none").map(str::parse::<Rule>) {
+        return Err(Error::new(Kind::Usage, format!("--labels: {wrong}")).into());
+    }
+    flag(settings, "--labels", "label.rule", args.labels.as_deref())?;
+    let set = args.features.unwrap_or_else(|| settings.features.set.clone());
+    let select = select(args.source, settings)?;
+    let request = Check { select, set, cuts: args.cuts.map(|n| n as usize), all: args.all };
+    let progress = &mut context.progress;
+    let checked = jobs::check(&request, &context.settings, &mut |u| progress.update(u))
+        .map_err(|e| pointed(e, &request.set, context.json))?;
+    context.say(&checked, |paint| words(&checked, paint))?;
+    Ok(u8::from(checked.verdict == Verdict::Failed))
+}
+
+/// Everything for the eye: the verdict first and last.
+fn words(checked: &Checked, paint: Paint) -> String {
+    let mut text = format!("{}  {}\n\n", verdict(checked.verdict, paint), fit(&checked.data, 70));
+    let part =
+        |some: u64, all: u64| if some == all { count(all) } else { format!("{} of {}", count(some), count(all)) };
+    let _ = writeln!(
+        text,
+        "  bars of {}: {}; symbols: {}; label {}; looked for {}",
+        checked.timeframe,
+        part(checked.rows, checked.all_rows),
+        part(checked.symbols, checked.all_symbols),
+        checked.label.as_deref().unwrap_or("none"),
+        seconds(checked.seconds)
+    );
+    if (checked.symbols, checked.rows) != (checked.all_symbols, checked.all_rows) {
+        let _ = writeln!(text, "  (a sample; --all takes everything)");
+    }
+    text.push('\n');
+    let rows: Vec<Vec<String>> = checked.tests.iter().map(row).collect();
+    text.push_str(&table(&["test", ">columns", ">tries", "verdict", "worst"], &rows, "  "));
+    for test in checked.tests.iter().filter(|t| !t.caught.is_empty()) {
+        let _ = write!(text, "\n{}: {}\n", paint.bold(&test.test.to_string()), means(test.test));
+        for caught in test.caught.iter().take(8) {
+            text.push_str(&wrap(&told(test.test, caught), "  - ", "    "));
+        }
+        if test.caught.len() > 8 {
+            let _ = writeln!(text, "  - and {} more (--json names them)", test.caught.len() - 8);
+        }
+    }
+    if !checked.notes.is_empty() {
+        text.push('\n');
+        checked.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
+    }
+    let _ = write!(text, "\nVerdict: {}\n", verdict(checked.verdict, paint));
+    text
+}
+
+fn verdict(verdict: Verdict, paint: Paint) -> String {
+    match verdict {
+        Verdict::Passed => paint.green("no leak found"),
+        Verdict::Suspicious => paint.yellow("suspicious"),
+        Verdict::Failed => paint.red("leak"),
+    }
+}
+
+fn row(test: &Tested) -> Vec<String> {
+    let word = match test.verdict {
+        Verdict::Passed => "passed",
+        Verdict::Suspicious => "suspicious",
+        Verdict::Failed => "failed",
+    };
+    let worst = match (&test.caught.first(), test.largest) {
+        (Some(caught), _) => format!("{} of {}", fit(&caught.column, 24), fit(&caught.symbol, 12)),
+        (None, Some(largest)) if test.test == Test::WarmUp => format!("{largest:.1e} deviations (1e-6 may be)"),
+        (None, Some(largest)) => format!("correlation {largest:.2} (0.30 may be)"),
+        (None, None) => "equal to the bit".into(),
+    };
+    let tries = match test.test {
+        Test::Stream | Test::Clairvoyance => format!("{} rows", count(test.tried)),
+        Test::WarmUp => plural(test.tried, "start"),
+        Test::Prefix | Test::Poison => plural(test.tried, "cut"),
+    };
+    vec![test.test.to_string(), count(test.columns), tries, word.into(), worst]
+}
+
+/// What it means not to pass.
+fn means(test: Test) -> &'static str {
+    match test {
+        Test::Prefix => "a row changes when the data end after it",
+        Test::Stream => "a row is another when its bars arrive one by one",
+        Test::Poison => "a row changes when later bars do",
+        Test::WarmUp => "a value depends on where the data begin, later than it says",
+        Test::Clairvoyance => "a column knows the return of the next bar; does your column hold the answer?",
+    }
+}
+
+fn told(test: Test, caught: &Caught) -> String {
+    let Caught { column, symbol, time, what, wrong, .. } = caught;
+    let value = |v: Option<f64>| v.map_or_else(|| "nothing".to_string(), |v| format!("{v}"));
+    if test == Test::Clairvoyance {
+        return format!("{column}: correlation {:.2} ({what})", caught.after.unwrap_or(0.0));
+    }
+    format!(
+        "{column}: {} of {symbol} at {time} became {}, {what} ({} in all)",
+        value(caught.before),
+        value(caught.after),
+        plural(*wrong, "value")
+    )
+}

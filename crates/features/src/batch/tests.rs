@@ -1,0 +1,73 @@
+//! Wide and narrow instructions give the same bits, in one lane, in four and in eight.
+
+use super::*;
+use crate::dataset::{Dataset, Options};
+use crate::indicators::catalogue;
+use crate::plan::Plan;
+use bars::{Hints, Instrument};
+
+/// A wandering symbol, with missing volumes and prices in places.
+fn symbol(bars: usize, mut seed: u64) -> Bars {
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 40) as f64 / (1u64 << 24) as f64
+    };
+    let start: Vec<i64> = (0..bars as i64).map(|i| i * 300_000_000_000).collect();
+    let mut price = 100.0;
+    let close: Vec<f64> = start
+        .iter()
+        .map(|_| {
+            price *= 1.0 + 0.01 * (random() - 0.5);
+            if random() < 0.002 { f64::NAN } else { price }
+        })
+        .collect();
+    Bars {
+        symbol: "BTCUSDT".into(),
+        instrument: Instrument::guess("BTCUSDT", &Hints::default()).0,
+        timeframe: Timeframe::M5,
+        end: start.iter().map(|t| t + 300_000_000_000).collect(),
+        open: close.iter().map(|x| x * (1.0 + 0.004 * (random() - 0.5))).collect(),
+        high: close.iter().map(|x| x * (1.002 + 0.004 * random())).collect(),
+        low: close.iter().map(|x| x * (0.998 - 0.004 * random())).collect(),
+        volume: close.iter().map(|_| if random() < 0.01 { f64::NAN } else { random() }).collect(),
+        close,
+        start,
+        extras: Vec::new(),
+        segments: vec![0],
+        member: Vec::new(),
+    }
+}
+
+#[test]
+fn narrow_instructions_give_the_same_bits() {
+    let mut text = String::new();
+    for indicator in catalogue() {
+        let free: Vec<&str> =
+            indicator.sources.iter().zip(["close", "open"]).filter(|s| s.0.is_empty()).map(|s| s.1).collect();
+        let call = if free.is_empty() {
+            indicator.name.to_string()
+        } else {
+            format!("{}({})", indicator.name, free.join(", "))
+        };
+        text += &format!("{call}\n");
+        indicator.outputs.iter().skip(1).for_each(|output| text += &format!("{call}.{output}\n"));
+    }
+    text += "slow = ema(rsi(5), 3)@1h\n";
+    let plan = Plan::new(&crate::language::parse(&text, None).unwrap()).unwrap();
+    let make = |market: &[Bars], narrow: bool| {
+        crate::simd::narrow(narrow);
+        let options = Options { threads: 2, max_hole: None, labels: None, progress: &|_, _, _| {}, stop: &|| false };
+        let table = Dataset::new(market.to_vec(), &plan, &options).unwrap().base;
+        crate::simd::narrow(false);
+        (table.values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>(), table.valid, table.settled)
+    };
+    for lengths in [
+        &[3000][..],
+        &[500, 400, 300, 200, 7],
+        &[300, 280, 260, 250, 240, 230, 220, 210, 200, 190, 180, 33, 2, 1, 500, 90, 80],
+    ] {
+        let market: Vec<Bars> = lengths.iter().enumerate().map(|(s, n)| symbol(*n, s as u64)).collect();
+        assert!(make(&market, false) == make(&market, true), "{lengths:?}");
+    }
+    assert_eq!(widths(&[300; 17], 2), 8, "many symbols go eight abreast, so the last case is not like the first");
+}

@@ -1,0 +1,276 @@
+//! The common clock: when each row of each symbol is known.
+//!
+//! A time of the clock is a moment at which a bar of some symbol became known, each moment once; its position is a *tick*. Rows are
+//! counted through all symbols in their order (row 0 is the first bar of the first symbol), here as everywhere behind the bars.
+//!
+//! A row is known when its bar and all bars before it are. Ends rise in nearly every file, and then that is `end`; where a file states
+//! ends that overlap, a row waits for the longest.
+
+use bars::Bars;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// The common clock of a market.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clock {
+    /// `[T]` moments at which some row became known, rising.
+    pub times: Vec<i64>,
+    /// `[rows]` position of each row's moment in `times`.
+    pub tick: Vec<u32>,
+    /// `[S + 1]` first row of each symbol.
+    offsets: Vec<usize>,
+}
+
+impl Clock {
+    /// The clock of these symbols.
+    ///
+    /// # Panics
+    ///
+    /// With 2³² rows or more: rows are `u32` from here on.
+    pub fn new(market: &[Bars]) -> Clock {
+        let mut offsets = vec![0];
+        offsets.extend(market.iter().scan(0, |rows, bars| {
+            *rows += bars.len();
+            Some(*rows)
+        }));
+        let rows = offsets[market.len()];
+        assert!(u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX), "{rows} rows are more than 32 bits can count");
+        let times = union(market);
+        let mut tick = Vec::with_capacity(rows);
+        for bars in market {
+            let mut at = 0;
+            tick.extend(known(&bars.end).iter().map(|time| {
+                at = gallop(&times, at, *time);
+                at as u32
+            }));
+        }
+        Clock { times, tick, offsets }
+    }
+
+    /// The rows of a symbol.
+    pub fn rows(&self, symbol: usize) -> Range<usize> {
+        self.offsets[symbol]..self.offsets[symbol + 1]
+    }
+
+    /// The last row of a symbol known at a tick; `None` before its first.
+    pub fn as_of(&self, symbol: usize, tick: usize) -> Option<usize> {
+        let rows = self.rows(symbol);
+        let known = self.tick[rows.clone()].partition_point(|t| *t as usize <= tick);
+        (known > 0).then(|| rows.start + known - 1)
+    }
+
+    /// Writes the last known row of every symbol, `u32::MAX` where there is none, into `rows` (`[S]`).
+    ///
+    /// Rows older than `oldest` ticks are left out: a delisted share is not part of today's market.
+    pub fn cross_section(&self, tick: usize, oldest: Option<usize>, rows: &mut Vec<u32>) {
+        let fresh = |row: &usize| oldest.is_none_or(|oldest| tick - self.tick[*row] as usize <= oldest);
+        rows.clear();
+        rows.extend(
+            (0..self.offsets.len() - 1).map(|s| self.as_of(s, tick).filter(fresh).map_or(u32::MAX, |r| r as u32)),
+        );
+    }
+
+    /// Walks through all ticks in order; the whole walk costs as much as there are rows, whatever the number of symbols.
+    pub fn walk(&self) -> Walk<'_> {
+        let (first, news) = self.news();
+        Walk { clock: self, tick: 0, first, news, rows: vec![u32::MAX; self.offsets.len() - 1] }
+    }
+
+    /// `[T + 1]` where the news of each tick begin; `[rows]` symbol and row, by tick, then symbol. A counting sort.
+    pub(crate) fn news(&self) -> (Vec<u32>, Vec<(u32, u32)>) {
+        let mut first = vec![0; self.times.len() + 1];
+        self.tick.iter().for_each(|t| first[*t as usize + 1] += 1);
+        for t in 1..first.len() {
+            first[t] += first[t - 1];
+        }
+        let mut next = first.clone();
+        let mut news = vec![(0, 0); self.tick.len()];
+        for symbol in 0..self.offsets.len() - 1 {
+            for row in self.rows(symbol) {
+                let at: &mut u32 = &mut next[self.tick[row] as usize];
+                news[*at as usize] = (symbol as u32, row as u32);
+                *at += 1;
+            }
+        }
+        (first, news)
+    }
+
+    /// Rows of a symbol that became known in `[from, to)`.
+    pub fn rows_between(&self, symbol: usize, from: i64, to: i64) -> Range<usize> {
+        let rows = self.rows(symbol);
+        let before = |time| {
+            let tick = self.times.partition_point(|t| *t < time);
+            rows.start + self.tick[rows.clone()].partition_point(|t| (*t as usize) < tick)
+        };
+        let from = before(from);
+        from..before(to).max(from)
+    }
+}
+
+/// A walk through the ticks of a [`Clock`].
+#[derive(Debug, Clone)]
+pub struct Walk<'a> {
+    clock: &'a Clock,
+    tick: usize,
+    /// `[T + 1]` where the news of each tick begin.
+    first: Vec<u32>,
+    /// `[rows]` symbol and row that became known.
+    news: Vec<(u32, u32)>,
+    /// `[S]`
+    rows: Vec<u32>,
+}
+
+impl Walk<'_> {
+    /// The next tick and the last known row of every symbol at it (`[S]`, `u32::MAX` where there is none).
+    ///
+    /// Not an `Iterator`, because it lends the same cross-section again and again.
+    #[expect(clippy::should_implement_trait, reason = "what is lent cannot be an iterator's item")]
+    pub fn next(&mut self) -> Option<(usize, &[u32])> {
+        let tick = self.tick;
+        if tick == self.clock.times.len() {
+            return None;
+        }
+        for (symbol, row) in &self.news[self.first[tick] as usize..self.first[tick + 1] as usize] {
+            self.rows[*symbol as usize] = *row;
+        }
+        self.tick += 1;
+        Some((tick, &self.rows))
+    }
+}
+
+/// When each row is known: `end`, or the latest end so far.
+pub(crate) fn known(end: &[i64]) -> Cow<'_, [i64]> {
+    if end.is_sorted() {
+        return Cow::Borrowed(end);
+    }
+    let latest = end.iter().scan(i64::MIN, |latest, end| {
+        *latest = (*latest).max(*end);
+        Some(*latest)
+    });
+    Cow::Owned(latest.collect())
+}
+
+/// All times of all symbols, each once: merged by halves, so that symbols on one grid collapse at the first step.
+fn union(market: &[Bars]) -> Vec<i64> {
+    match market {
+        [] => Vec::new(),
+        [one] => {
+            let mut times = known(&one.end).into_owned();
+            times.dedup();
+            times
+        }
+        _ => {
+            let (left, right) = market.split_at(market.len() / 2);
+            merge(union(left), union(right))
+        }
+    }
+}
+
+fn merge(a: Vec<i64>, b: Vec<i64>) -> Vec<i64> {
+    if a == b || b.is_empty() {
+        return a;
+    }
+    let mut both = Vec::with_capacity(a.len() + b.len());
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let (x, y) = (a[i], b[j]);
+        both.push(x.min(y));
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    both.extend_from_slice(&a[i..]);
+    both.extend_from_slice(&b[j..]);
+    both
+}
+
+/// Where `time` is in `times`, which hold it at or after `from`; cheap when it is near.
+fn gallop(times: &[i64], from: usize, time: i64) -> usize {
+    let mut step = 1;
+    while from + step < times.len() && times[from + step] <= time {
+        step *= 2;
+    }
+    let low = from + step / 2;
+    low + times[low..(from + step).min(times.len())].partition_point(|t| *t < time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::labels::tests::{bars, random};
+    use std::collections::BTreeSet;
+
+    /// A symbol whose bars end at these times.
+    fn ends(end: &[i64]) -> Bars {
+        let mut bars = bars(&vec![[1.0; 4]; end.len()]);
+        bars.start = (0..end.len() as i64).collect();
+        bars.end = end.to_vec();
+        bars
+    }
+
+    /// Every answer of the clock against the definition, by plain search.
+    fn check(market: &[Bars]) {
+        let clock = Clock::new(market);
+        let known: Vec<Vec<i64>> =
+            market.iter().map(|b| (0..b.len()).map(|i| *b.end[..=i].iter().max().unwrap()).collect()).collect();
+        let times: BTreeSet<i64> = known.iter().flatten().copied().collect();
+        assert_eq!(clock.times, times.into_iter().collect::<Vec<_>>());
+        let all: Vec<i64> = known.iter().flatten().copied().collect();
+        assert!(clock.tick.iter().map(|t| clock.times[*t as usize]).eq(all.iter().copied()));
+        let mut walk = clock.walk();
+        let mut rows = Vec::new();
+        for (tick, now) in clock.times.iter().enumerate() {
+            let mut first = 0;
+            let expected: Vec<Option<usize>> = known
+                .iter()
+                .map(|known| {
+                    let last = known.iter().rposition(|time| time <= now).map(|i| first + i);
+                    first += known.len();
+                    last
+                })
+                .collect();
+            let as_u32: Vec<u32> = expected.iter().map(|row| row.map_or(u32::MAX, |row| row as u32)).collect();
+            for (symbol, row) in expected.iter().enumerate() {
+                assert_eq!(clock.as_of(symbol, tick), *row);
+            }
+            clock.cross_section(tick, None, &mut rows);
+            assert_eq!(rows, as_u32);
+            assert_eq!(walk.next(), Some((tick, as_u32.as_slice())));
+            clock.cross_section(tick, Some(2), &mut rows);
+            let fresh = |row: &u32| *row != u32::MAX && tick <= clock.tick[*row as usize] as usize + 2;
+            assert!(rows.iter().zip(&as_u32).all(|(got, row)| *got == if fresh(row) { *row } else { u32::MAX }));
+        }
+        assert_eq!(walk.next(), None);
+        for symbol in 0..market.len() {
+            for (from, to) in [(i64::MIN, i64::MAX), (3, 9), (5, 5), (9, 3), (0, 1), (40, 60)] {
+                let between = clock.rows_between(symbol, from, to);
+                let expected: Vec<usize> = clock.rows(symbol).filter(|row| (from..to).contains(&all[*row])).collect();
+                assert_eq!(between.collect::<Vec<_>>(), expected, "{from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn knows_what_is_known() {
+        check(&[]);
+        check(&[ends(&[])]);
+        check(&[ends(&[7])]);
+        check(&[ends(&[1, 2, 3]), ends(&[1, 2, 3])]);
+        check(&[ends(&[1, 5, 9]), ends(&[]), ends(&[2, 5, 50])]);
+        // Ends that overlap or coincide: the later row waits.
+        check(&[ends(&[1, 8, 4, 9]), ends(&[3, 3, 6])]);
+        let mut draw = random(7);
+        for round in 0..200 {
+            let market: Vec<Bars> = (0..draw(6))
+                .map(|_| {
+                    let mut end: Vec<i64> = (0..draw(40)).map(|_| draw(60) as i64).collect();
+                    if round % 4 > 0 {
+                        end.sort_unstable();
+                        end.dedup();
+                    }
+                    ends(&end)
+                })
+                .collect();
+            check(&market);
+        }
+    }
+}

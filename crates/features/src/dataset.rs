@@ -1,0 +1,193 @@
+//! A market becomes a data set: one table a timeframe, the map between them, the common clock, the labels.
+
+use crate::batch::{self, Pace};
+use crate::clock::Clock;
+use crate::inputs::{Slow, inputs};
+use crate::labels::{Labeling, Labels, label};
+use crate::plan::{Layer, Plan};
+use crate::resample::resample;
+use crate::runs::runs;
+use crate::table::Table;
+use bars::{Bars, Timeframe};
+use files::{Error, Kind, Result};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Everything a learner is given.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    /// The bars that were given, with their features.
+    pub base: Table,
+    /// Slower timeframes that have features of their own.
+    pub slow: Vec<Slower>,
+    /// All availability times of the base.
+    pub clock: Clock,
+    /// What there is to learn, if it was asked for.
+    pub labels: Option<Labels>,
+    /// Features that left because there is no volume.
+    pub left: Vec<String>,
+    /// Symbols without volume whose volume features are missing, where others have it.
+    pub silent: Vec<String>,
+}
+
+/// A slower table.
+#[derive(Debug, Clone)]
+pub struct Slower {
+    /// Its rows are completed slow bars.
+    pub table: Table,
+    /// `[base rows]` the last slow row that was complete when the base row became known; `u32::MAX`: none.
+    pub of: Vec<u32>,
+}
+
+/// How a data set is made.
+pub struct Options<'a> {
+    /// At least one.
+    pub threads: usize,
+    /// The longest hole, in bars, that is stepped over; `None`: by timeframe.
+    pub max_hole: Option<usize>,
+    /// What to learn; `None`: nothing.
+    pub labels: Option<Labeling>,
+    /// Told what is being done, how many rows of it are done, and of how many.
+    pub progress: &'a (dyn Fn(&'static str, usize, usize) + Sync),
+    /// Says when to stop.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// One slow timeframe of a market.
+struct Coarse {
+    timeframe: Timeframe,
+    market: Vec<Bars>,
+    runs: Vec<Vec<Range<usize>>>,
+    /// `[S][rows]`, slow rows counted from the symbol's first.
+    of: Vec<Vec<u32>>,
+    /// `[S][shown][slow rows]`
+    shown: Vec<Vec<Vec<f64>>>,
+}
+
+impl Dataset {
+    /// Makes the tables and labels of a market whose bars all have one timeframe.
+    pub fn new(market: Vec<Bars>, plan: &Plan, options: &Options<'_>) -> Result<Dataset> {
+        Dataset::new_in(Vec::new(), market, plan, options)
+    }
+
+    /// [`Dataset::new`] in the memory of a table that is no longer needed: its `values`.
+    pub fn new_in(spare: Vec<f32>, market: Vec<Bars>, plan: &Plan, options: &Options<'_>) -> Result<Dataset> {
+        let timeframe = one_timeframe(&market)?;
+        let some_volume = market.iter().any(|b| !b.volume.is_empty());
+        let (plan, left) = if some_volume { (plan.clone(), Vec::new()) } else { plan.without_volume() };
+        if plan.width() == 0 {
+            return Err(Error::new(Kind::Input, "every feature of the set needs the volume, and the data have none")
+                .remedy("choose other features; --features basic works without volume"));
+        }
+        let reads_volume = |layer: &Layer| layer.columns.contains(&crate::columns::Column::Volume);
+        let silent =
+            market.iter().filter(|b| b.volume.is_empty() && some_volume && plan.layers.iter().any(reads_volume));
+        let silent = silent.map(|b| b.symbol.clone()).collect();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(options.threads.max(1))
+            .build()
+            .map_err(|e| Error::new(Kind::Machine, format!("threads could not be started: {e}")))?;
+        pool.install(|| make(market, timeframe, &plan, left, silent, options, spare))
+    }
+}
+
+fn make(
+    market: Vec<Bars>,
+    timeframe: Timeframe,
+    plan: &Plan,
+    left: Vec<String>,
+    silent: Vec<String>,
+    options: &Options<'_>,
+    spare: Vec<f32>,
+) -> Result<Dataset> {
+    let cuts: Vec<Vec<Range<usize>>> = market.par_iter().map(|bars| runs(bars, options.max_hole)).collect();
+    let coarse: Vec<Coarse> =
+        plan.layers[1..].iter().map(|layer| coarse(layer, &market, options)).collect::<Result<_>>()?;
+    let clock = Clock::new(&market);
+    let labels = match &options.labels {
+        None => None,
+        Some(how) => {
+            (options.progress)("labels", 0, 0);
+            Some(label(&market, &cuts, how, options.threads)?)
+        }
+    };
+    let rows = market.iter().map(Bars::len).sum();
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    let progress = |more: usize| {
+        let done = done.fetch_add(more, std::sync::atomic::Ordering::Relaxed) + more;
+        (options.progress)("features", done, rows);
+    };
+    let pace = Pace { threads: options.threads.max(1), progress: &progress, stop: options.stop };
+    let slower = |s: usize| -> Vec<Slow<'_>> {
+        coarse.iter().map(|c| Slow { timeframe: c.timeframe, of: &c.of[s], values: &c.shown[s] }).collect()
+    };
+    let base = batch::table(&plan.layers[0], timeframe, market, cuts, &slower, &pace, spare)?;
+    let quiet = Pace { progress: &|_| {}, ..pace };
+    let mut slow = Vec::new();
+    for (layer, coarse) in plan.layers[1..].iter().zip(coarse) {
+        if layer.outputs.is_empty() {
+            continue;
+        }
+        let table =
+            batch::table(layer, coarse.timeframe, coarse.market, coarse.runs, &|_| Vec::new(), &quiet, Vec::new())?;
+        let mut of = Vec::with_capacity(base.rows());
+        for (s, rows) in coarse.of.iter().enumerate() {
+            let from = table.offsets[s] as u32;
+            of.extend(rows.iter().map(|row| if *row == u32::MAX { u32::MAX } else { from + row }));
+        }
+        slow.push(Slower { table, of });
+    }
+    Ok(Dataset { base, slow, clock, labels, left, silent })
+}
+
+/// The slow bars of every symbol, and what the base layer sees of them.
+fn coarse(layer: &Layer, market: &[Bars], options: &Options<'_>) -> Result<Coarse> {
+    let timeframe = layer.timeframe.unwrap_or(Timeframe::D1);
+    let each = market.par_iter().map(|bars| {
+        let (slow, of) = resample(bars, timeframe)?;
+        let cuts = runs(&slow, options.max_hole);
+        let shown = batch::values(&layer.graph, &layer.shown, &inputs(layer, &slow, &[])?, &cuts);
+        Ok((slow, of, cuts, shown))
+    });
+    let mut all = Coarse { timeframe, market: Vec::new(), runs: Vec::new(), of: Vec::new(), shown: Vec::new() };
+    for (slow, of, cuts, shown) in each.collect::<Result<Vec<_>>>()? {
+        all.market.push(slow);
+        all.of.push(of);
+        all.runs.push(cuts);
+        all.shown.push(shown);
+    }
+    Ok(all)
+}
+
+/// The timeframe of all bars.
+fn one_timeframe(market: &[Bars]) -> Result<Timeframe> {
+    let first = market.first().ok_or_else(|| Error::new(Kind::Input, "there are no bars"))?.timeframe;
+    match market.iter().find(|b| b.timeframe != first) {
+        None => Ok(first),
+        Some(other) => Err(Error::new(
+            Kind::Input,
+            format!(
+                "the data hold bars of {first} ({}) and of {} ({})",
+                market[0].symbol, other.timeframe, other.symbol
+            ),
+        )
+        .remedy("give the bars of one timeframe; slower ones are made from them by @1h and the like")),
+    }
+}
+
+/// The base features of one symbol in full precision: name and `[rows]`, NaN where there is no value.
+pub fn precise(bars: &Bars, plan: &Plan, max_hole: Option<usize>) -> Result<Vec<(String, Vec<f64>)>> {
+    let mut slow = Vec::new();
+    for layer in &plan.layers[1..] {
+        let timeframe = layer.timeframe.unwrap_or(Timeframe::D1);
+        let (coarse, of) = resample(bars, timeframe)?;
+        let cuts = runs(&coarse, max_hole);
+        slow.push((timeframe, of, batch::values(&layer.graph, &layer.shown, &inputs(layer, &coarse, &[])?, &cuts)));
+    }
+    let slow: Vec<Slow<'_>> =
+        slow.iter().map(|(timeframe, of, values)| Slow { timeframe: *timeframe, of, values }).collect();
+    let layer = &plan.layers[0];
+    let ids: Vec<_> = layer.outputs.iter().map(|o| o.id).collect();
+    let values = batch::values(&layer.graph, &ids, &inputs(layer, bars, &slow)?, &runs(bars, max_hole));
+    Ok(layer.outputs.iter().map(|o| o.name.clone()).zip(values).collect())
+}

@@ -1,0 +1,258 @@
+//! Runs a graph over bars, a block at a time, many symbols side by side.
+//!
+//! Every value is a row of `W` lanes, and a lane is one run of one symbol: `W = 1` is a live stream or one long symbol, `W = 8` is a
+//! universe in batch. Lanes never touch each other, so a lane's bits do not depend on `W`, on its neighbours or on how the bars were cut
+//! into blocks; that is what makes a streamed value equal the batch value.
+//!
+//! A node keeps the tail of its output that later nodes look back at, and a state of a few numbers. A value that does not exist is
+//! NaN from end to end; a kernel that meets one starts its warm-up again.
+
+mod buffer;
+mod state;
+
+use crate::graph::{Graph, Id};
+use crate::ops::{Average, Op, kernel, together};
+use buffer::Buffer;
+pub(crate) use state::State;
+
+/// A graph with memory.
+pub(crate) struct Engine<const W: usize> {
+    nodes: Vec<Node<W>>,
+    /// Nodes share a buffer where the one is no longer needed when the other is computed: the fewer there are, the nearer they stay.
+    buffers: Vec<Buffer<W>>,
+    steps: Vec<Step>,
+}
+
+struct Node<const W: usize> {
+    what: What<W>,
+    args: Vec<usize>,
+    buffer: usize,
+    /// Whether every value of the current block is finite.
+    clean: bool,
+}
+
+enum What<const W: usize> {
+    /// Comes from outside: the column's number.
+    Input(usize),
+    /// The most frequent kernel, known by name so that several can run together.
+    Average(Average<W>),
+    Kernel(Box<dyn Kernel<W>>),
+}
+
+/// What is computed next.
+enum Step {
+    /// One node.
+    One(usize),
+    /// Averages in one lane: each waits for its own last value, so four take the time of one.
+    Four([usize; 4]),
+}
+
+/// What a kernel sees of one block.
+pub(crate) struct Feed<'a, const W: usize> {
+    args: [&'a [[f64; W]]; 4],
+    /// Bars in the block.
+    pub(crate) bars: usize,
+    /// Whether every value of every argument in this block is finite.
+    pub(crate) clean: bool,
+}
+
+impl<'a, const W: usize> Feed<'a, W> {
+    /// Argument `i`: the block, with `back` earlier values in front of it.
+    #[inline(always)]
+    pub(crate) fn arg(&self, i: usize, back: usize) -> &'a [[f64; W]] {
+        let all = self.args[i];
+        &all[all.len() - self.bars - back..]
+    }
+}
+
+/// One operation over time, with its state. Written through [`Body`].
+pub(crate) trait Kernel<const W: usize>: Send {
+    /// Fills the block; says whether every value in it is finite.
+    fn run(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool;
+    /// Shows its numbers to whoever saves or restores them.
+    fn state(&mut self, state: &mut State<'_>);
+}
+
+/// The body of a kernel; `body` must be `#[inline(always)]`, with everything it calls.
+pub(crate) trait Body<const W: usize>: Send {
+    fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool;
+    fn state(&mut self, state: &mut State<'_>);
+}
+
+impl<const W: usize, B: Body<W>> Kernel<W> for B {
+    fn run(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
+        crate::simd::run(self, feed, out)
+    }
+
+    fn state(&mut self, state: &mut State<'_>) {
+        Body::state(self, state);
+    }
+}
+
+impl<const W: usize> Engine<W> {
+    /// A fresh engine for blocks of at most `block` bars, every node of which can be read.
+    pub(crate) fn new(graph: &Graph, block: usize) -> Engine<W> {
+        Engine::build(graph, block, &vec![true; graph.nodes().len()])
+    }
+
+    /// A fresh engine of which only these nodes can be read.
+    pub(crate) fn keeping(graph: &Graph, block: usize, ids: &[Id]) -> Engine<W> {
+        let mut kept = vec![false; graph.nodes().len()];
+        ids.iter().for_each(|id| kept[id.index()] = true);
+        Engine::build(graph, block, &kept)
+    }
+
+    fn build(graph: &Graph, block: usize, kept: &[bool]) -> Engine<W> {
+        let back = graph.lookbacks();
+        let steps = steps(graph, W == 1 && block > 1);
+        // Until which step each node is read; what is kept, or has a past, is never given away.
+        let mut last = vec![0; kept.len()];
+        for (at, step) in steps.iter().enumerate() {
+            for node in step.nodes() {
+                last[*node] = last[*node].max(at);
+                graph.nodes()[*node].args.iter().for_each(|arg| last[arg.index()] = at);
+            }
+        }
+        let own = |node: usize| kept[node] || back[node] > 0;
+        let mut buffers: Vec<Buffer<W>> = Vec::new();
+        let mut place = vec![0; kept.len()];
+        let mut free: Vec<usize> = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            for node in step.nodes() {
+                let given = if own(*node) { None } else { free.pop() };
+                place[*node] = given.unwrap_or_else(|| {
+                    buffers.push(Buffer::new(back[*node], block));
+                    buffers.len() - 1
+                });
+            }
+            free.extend((0..kept.len()).filter(|n| last[*n] == at && !own(*n)).map(|n| place[n]));
+        }
+        let nodes = graph.nodes().iter().zip(place).map(|(spec, buffer)| Node {
+            what: match spec.op {
+                Op::Input(column) => What::Input(column),
+                Op::Ema(ema) => What::Average(Average::new(ema)),
+                ref op => What::Kernel(kernel(op)),
+            },
+            args: spec.args.iter().map(|id| id.index()).collect(),
+            buffer,
+            clean: false,
+        });
+        Engine { nodes: nodes.collect(), buffers, steps }
+    }
+
+    /// Takes the next `bars` bars; `input(column, place)` fills a block of an input column and says whether all of it is finite.
+    pub(crate) fn run(&mut self, bars: usize, input: &mut dyn FnMut(usize, &mut [[f64; W]]) -> bool) {
+        for at in 0..self.steps.len() {
+            match self.steps[at] {
+                Step::One(node) => self.one(node, bars, input),
+                Step::Four(nodes) => {
+                    if !self.four(nodes, bars) {
+                        nodes.into_iter().for_each(|node| self.one(node, bars, input));
+                    }
+                }
+            }
+        }
+    }
+
+    fn one(&mut self, at: usize, bars: usize, input: &mut dyn FnMut(usize, &mut [[f64; W]]) -> bool) {
+        let mut buffer = std::mem::take(&mut self.buffers[self.nodes[at].buffer]);
+        let out = buffer.advance(bars);
+        let (before, rest) = self.nodes.split_at_mut(at);
+        let node = &mut rest[0];
+        let mut feed = Feed { args: [&[]; 4], bars, clean: true };
+        for (place, arg) in feed.args.iter_mut().zip(&node.args) {
+            *place = self.buffers[before[*arg].buffer].filled();
+            feed.clean &= before[*arg].clean;
+        }
+        node.clean = match &mut node.what {
+            What::Input(column) => input(*column, out),
+            What::Average(average) => average.run(&feed, out),
+            What::Kernel(kernel) => kernel.run(&feed, out),
+        };
+        self.buffers[self.nodes[at].buffer] = buffer;
+    }
+
+    /// Four averages at once, if all of them are past their beginning and their block is whole; else nothing is done.
+    fn four(&mut self, nodes: [usize; 4], bars: usize) -> bool {
+        let steady = |node: &usize| match &self.nodes[*node].what {
+            What::Average(average) => self.nodes[self.nodes[*node].args[0]].clean && average.is_steady(),
+            _ => false,
+        };
+        if !nodes.iter().all(steady) {
+            return false;
+        }
+        let mut outs = nodes.map(|node| std::mem::take(&mut self.buffers[self.nodes[node].buffer]));
+        let mut averages = nodes.map(|node| match &self.nodes[node].what {
+            What::Average(average) => average.clone(),
+            _ => unreachable!("steady said that these are averages"),
+        });
+        let x = nodes.map(|node| {
+            let all = self.buffers[self.nodes[self.nodes[node].args[0]].buffer].filled().as_flattened();
+            &all[all.len() - bars * W..]
+        });
+        together(&mut averages, x, outs.each_mut().map(|out| out.advance(bars).as_flattened_mut()));
+        for ((node, out), average) in nodes.into_iter().zip(outs).zip(averages) {
+            self.buffers[self.nodes[node].buffer] = out;
+            self.nodes[node].clean = true;
+            self.nodes[node].what = What::Average(average);
+        }
+        true
+    }
+
+    /// The last block of a node, and whether all of it is finite.
+    pub(crate) fn block(&self, node: usize, bars: usize) -> (&[[f64; W]], bool) {
+        let node = &self.nodes[node];
+        let all = self.buffers[node.buffer].filled();
+        (&all[all.len() - bars..], node.clean)
+    }
+
+    /// Everything it remembers, to whoever saves or restores it.
+    pub(crate) fn state(&mut self, state: &mut State<'_>) {
+        for node in &mut self.nodes {
+            self.buffers[node.buffer].state(state);
+            match &mut node.what {
+                What::Input(_) => {}
+                What::Average(average) => Kernel::state(average, state),
+                What::Kernel(kernel) => kernel.state(state),
+            }
+        }
+    }
+}
+
+impl Step {
+    fn nodes(&self) -> &[usize] {
+        match self {
+            Step::One(node) => std::slice::from_ref(node),
+            Step::Four(nodes) => nodes,
+        }
+    }
+}
+
+/// The order of work: that of the graph, except that averages wait until nothing else can be done, and then go in fours.
+fn steps(graph: &Graph, in_fours: bool) -> Vec<Step> {
+    let nodes = graph.nodes();
+    if !in_fours {
+        return (0..nodes.len()).map(Step::One).collect();
+    }
+    let mut there = vec![false; nodes.len()];
+    let mut steps = Vec::new();
+    while steps.iter().map(|s: &Step| s.nodes().len()).sum::<usize>() < nodes.len() {
+        let mut waiting = Vec::new();
+        for at in 0..nodes.len() {
+            if there[at] || !nodes[at].args.iter().all(|arg| there[arg.index()]) {
+                continue;
+            }
+            if matches!(nodes[at].op, Op::Ema(_)) {
+                waiting.push(at);
+            } else {
+                there[at] = true;
+                steps.push(Step::One(at));
+            }
+        }
+        let (fours, rest) = waiting.as_chunks::<4>();
+        steps.extend(fours.iter().map(|four| Step::Four(*four)));
+        steps.extend(rest.iter().map(|one| Step::One(*one)));
+        waiting.iter().for_each(|node| there[*node] = true);
+    }
+    steps
+}

@@ -1,0 +1,132 @@
+//! What is to be computed: operations on operations on columns, each once.
+//!
+//! An indicator is a function that adds nodes to a [`Graph`] and gives the one that holds its value; a node that is there already is
+//! not added again, so `bollinger` and `sma` share their mean. Each node knows the first bar at which it is valid and the first at
+//! which it no longer depends on where the data began (METHOD.md L3).
+
+use crate::ops::Op;
+use std::collections::HashMap;
+
+/// A node of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Id(u32);
+
+impl Id {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One node.
+#[derive(Debug, Clone)]
+pub(crate) struct Spec {
+    pub(crate) op: Op,
+    pub(crate) args: Vec<Id>,
+    /// Index of the first valid value in a run; for values that wait for a session, the least it can be.
+    pub(crate) first: usize,
+    /// Index from which the start of the run no longer matters; `None`: always.
+    pub(crate) settled: Option<usize>,
+}
+
+/// Nodes in the order in which they can be computed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Graph {
+    nodes: Vec<Spec>,
+    /// Bars that a column from outside takes to settle: one on a slower timeframe, whose first bar may be a part of one.
+    late: usize,
+    known: HashMap<(String, Vec<Id>), Id>,
+}
+
+impl Graph {
+    /// An empty graph over columns that take so many bars to settle.
+    pub(crate) fn late(late: usize) -> Graph {
+        Graph { late, ..Graph::default() }
+    }
+
+    /// The node of an operation on these arguments.
+    pub(crate) fn add(&mut self, op: Op, args: &[Id]) -> Id {
+        // Debug shows every bit of a number's value, so equal text means equal operations.
+        let key = (format!("{op:?}"), args.to_vec());
+        if let Some(id) = self.known.get(&key) {
+            return *id;
+        }
+        debug_assert_eq!(op.arity(), args.len(), "{op:?}");
+        let first = args.iter().map(|a| self.nodes[a.index()].first).max().unwrap_or(0) + op.delay();
+        let before = args.iter().map(|a| self.nodes[a.index()].settled);
+        let settled = if let Op::Input(_) = op { Some(self.late) } else { settling(&op, before, first) };
+        let id = Id(self.nodes.len() as u32);
+        self.nodes.push(Spec { op, args: args.to_vec(), first, settled });
+        self.known.insert(key, id);
+        id
+    }
+
+    /// All nodes.
+    pub(crate) fn nodes(&self) -> &[Spec] {
+        &self.nodes
+    }
+
+    /// One node.
+    pub(crate) fn node(&self, id: Id) -> &Spec {
+        &self.nodes[id.index()]
+    }
+
+    /// When a node settles if columns from outside settle at `input`; `None`: never.
+    pub(crate) fn settled(&self, id: Id, input: &dyn Fn(usize) -> Option<usize>) -> Option<usize> {
+        let mut all: Vec<Option<usize>> = Vec::with_capacity(id.index() + 1);
+        for spec in &self.nodes[..=id.index()] {
+            let settled = match spec.op {
+                Op::Input(column) => input(column),
+                ref op => settling(op, spec.args.iter().map(|a| all[a.index()]), spec.first),
+            };
+            all.push(settled);
+        }
+        all[id.index()]
+    }
+
+    /// How many earlier values each node has to keep for those that read it.
+    pub(crate) fn lookbacks(&self) -> Vec<usize> {
+        let mut back = vec![0; self.nodes.len()];
+        for spec in &self.nodes {
+            for arg in &spec.args {
+                back[arg.index()] = back[arg.index()].max(spec.op.lookback());
+            }
+        }
+        back
+    }
+
+    /// Which nodes a node needs, itself among them: `[nodes]`.
+    pub(crate) fn needs(&self, id: Id) -> Vec<bool> {
+        let mut used = vec![false; self.nodes.len()];
+        used[id.index()] = true;
+        for at in (0..=id.index()).rev() {
+            if used[at] {
+                self.nodes[at].args.iter().for_each(|a| used[a.index()] = true);
+            }
+        }
+        used
+    }
+
+    /// The part of the graph that these nodes need, and where they are in it.
+    pub(crate) fn part(&self, wanted: &[Id]) -> (Graph, Vec<Id>) {
+        let mut used = vec![false; self.nodes.len()];
+        wanted.iter().for_each(|id| used[id.index()] = true);
+        for at in (0..self.nodes.len()).rev() {
+            if used[at] {
+                self.nodes[at].args.iter().for_each(|a| used[a.index()] = true);
+            }
+        }
+        let mut part = Graph::late(self.late);
+        let mut place = vec![Id(0); self.nodes.len()];
+        for (at, spec) in self.nodes.iter().enumerate().filter(|(at, _)| used[*at]) {
+            let args: Vec<Id> = spec.args.iter().map(|a| place[a.index()]).collect();
+            place[at] = part.add(spec.op.clone(), &args);
+        }
+        (part, wanted.iter().map(|id| place[id.index()]).collect())
+    }
+}
+
+/// When an operation settles whose arguments do at `before`.
+fn settling(op: &Op, mut before: impl Iterator<Item = Option<usize>>, first: usize) -> Option<usize> {
+    let before = before.try_fold(0, |most, settled| Some(settled?.max(most)))?;
+    Some((before + op.settling()?).max(first))
+}

@@ -1,0 +1,178 @@
+//! Price: the bar's columns, means of them, and functions of one or two values.
+
+use super::{Indicator, Kind, period};
+use crate::ops::Map;
+
+pub(super) const LIST: &[Indicator] = &[
+    Indicator {
+        name: "open",
+        kind: Kind::Price,
+        sources: &[],
+        params: &[],
+        outputs: &[],
+        about: "The first price of the bar.",
+        build: |b| b.open(),
+    },
+    Indicator {
+        name: "high",
+        kind: Kind::Price,
+        sources: &[],
+        params: &[],
+        outputs: &[],
+        about: "The highest price of the bar.",
+        build: |b| b.high(),
+    },
+    Indicator {
+        name: "low",
+        kind: Kind::Price,
+        sources: &[],
+        params: &[],
+        outputs: &[],
+        about: "The lowest price of the bar.",
+        build: |b| b.low(),
+    },
+    Indicator {
+        name: "close",
+        kind: Kind::Price,
+        sources: &[],
+        params: &[],
+        outputs: &[],
+        about: "The last price of the bar.",
+        build: |b| b.close(),
+    },
+    Indicator {
+        name: "volume",
+        kind: Kind::Price,
+        sources: &[],
+        params: &[],
+        outputs: &[],
+        about: "The volume of the bar, in the instrument's units.",
+        build: |b| b.volume(),
+    },
+    Indicator {
+        name: "hl2",
+        kind: Kind::Price,
+        sources: &[],
+        params: &[],
+        outputs: &[],
+        about: "The middle of the bar: (high + low) / 2.",
+        build: |b| {
+            let (high, low, _) = b.hlc();
+            b.map(Map::Middle, &[high, low])
+        },
+    },
+    Indicator {
+        name: "hlc3",
+        kind: Kind::Price,
+        sources: &[],
+        params: &[],
+        outputs: &[],
+        about: "The typical price: (high + low + close) / 3.",
+        build: |b| b.typical(),
+    },
+    Indicator {
+        name: "ohlc4",
+        kind: Kind::Price,
+        sources: &[],
+        params: &[],
+        outputs: &[],
+        about: "The mean of open, high, low and close.",
+        build: |b| {
+            let (open, (high, low, close)) = (b.open(), b.hlc());
+            b.map(Map::Mean4, &[open, high, low, close])
+        },
+    },
+    Indicator {
+        name: "abs",
+        kind: Kind::Price,
+        sources: &[""],
+        params: &[],
+        outputs: &[],
+        about: "x without its sign.",
+        build: |b| b.map(Map::Abs, &[b.source(0)]),
+    },
+    Indicator {
+        name: "ln",
+        kind: Kind::Price,
+        sources: &[""],
+        params: &[],
+        outputs: &[],
+        about: "Natural logarithm; nothing at zero and below.",
+        build: |b| b.ln(b.source(0)),
+    },
+    Indicator {
+        name: "sqrt",
+        kind: Kind::Price,
+        sources: &[""],
+        params: &[],
+        outputs: &[],
+        about: "Square root; nothing below zero.",
+        build: |b| b.map(Map::Root, &[b.source(0)]),
+    },
+    Indicator {
+        name: "sign",
+        kind: Kind::Price,
+        sources: &[""],
+        params: &[],
+        outputs: &[],
+        about: "-1, 0 or 1.",
+        build: |b| b.map(Map::Sign, &[b.source(0)]),
+    },
+    Indicator {
+        name: "min",
+        kind: Kind::Price,
+        sources: &["", ""],
+        params: &[],
+        outputs: &[],
+        about: "The smaller of two values of the same bar.",
+        build: |b| b.map(Map::Smaller, &[b.source(0), b.source(1)]),
+    },
+    Indicator {
+        name: "max",
+        kind: Kind::Price,
+        sources: &["", ""],
+        params: &[],
+        outputs: &[],
+        about: "The larger of two values of the same bar.",
+        build: |b| b.map(Map::Larger, &[b.source(0), b.source(1)]),
+    },
+    Indicator {
+        name: "lag",
+        kind: Kind::Price,
+        sources: &[""],
+        params: &[period("n", 1)],
+        outputs: &[],
+        about: "The value n bars ago; also written x[n].",
+        build: |b| b.lag(b.source(0), b.period(0)),
+    },
+    Indicator {
+        name: "diff",
+        kind: Kind::Price,
+        sources: &[""],
+        params: &[period("n", 1)],
+        outputs: &[],
+        about: "The change over n bars.",
+        build: |b| b.change(b.source(0), b.period(0)),
+    },
+    Indicator {
+        name: "ret",
+        kind: Kind::Price,
+        sources: &["close"],
+        params: &[period("n", 1)],
+        outputs: &[],
+        about: "The simple return over n bars: x / x[n] - 1.",
+        build: |b| {
+            let before = b.lag(b.source(0), b.period(0));
+            b.relative(b.source(0), before)
+        },
+    },
+    Indicator {
+        name: "log_return",
+        kind: Kind::Price,
+        sources: &["close"],
+        params: &[period("n", 1)],
+        outputs: &[],
+        about: "The logarithmic return over n bars: ln(x / x[n]).",
+        build: |b| b.log_return(b.source(0), b.period(0)),
+    },
+];

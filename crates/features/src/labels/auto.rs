@@ -1,0 +1,54 @@
+//! The horizon nobody has to choose: the shortest whose classes are balanced.
+//!
+//! The triple barrier of width 1 is tried on the first training span with each of [`HORIZONS`]; the shortest that gives every class at
+//! least a fifth of the samples is taken, or, where none does, the one whose smallest class is the largest. Only samples whose label
+//! was known inside the span count, so that nothing any fold is judged on has a say.
+
+use super::{Path, Rule, triple};
+use std::ops::Range;
+
+/// Horizons tried, in bars.
+pub(super) const HORIZONS: [usize; 6] = [3, 6, 12, 24, 48, 96];
+
+/// Share of the clock's times in the first training span: the 40 % before the first test block less the 15 % of it that validate.
+const FIRST: (usize, usize) = (34, 100);
+
+/// The moment at which the first training span ends; `None` where there is too little to have one.
+pub(super) fn first_span(times: &[i64]) -> Option<i64> {
+    (times.len() * FIRST.0 / FIRST.1).checked_sub(1).map(|last| times[last])
+}
+
+/// Classes of one symbol for each horizon, of samples whose label was known at `until`.
+pub(super) fn count(path: &Path, runs: &[Range<usize>], until: i64) -> [[u64; 3]; HORIZONS.len()] {
+    let rows = path.known.partition_point(|known| *known < until);
+    HORIZONS.map(|h| {
+        let mut classes = [0; 3];
+        path.each(
+            runs,
+            h,
+            rows,
+            |t| triple::mark(path, t, h, 1.0),
+            |_, mark| {
+                if mark.t1 <= until {
+                    classes[(mark.class + 1) as usize] += 1;
+                }
+            },
+        );
+        classes
+    })
+}
+
+/// The rule for what was seen.
+pub(super) fn choose(tried: &[(usize, [u64; 3])]) -> Rule {
+    // Shares, not counts: a longer horizon has fewer samples. Compared as products, so that nothing is rounded.
+    let least = |classes: &[u64; 3]| classes[0].min(classes[1]).min(classes[2]) as u128;
+    let all = |classes: &[u64; 3]| classes.iter().sum::<u64>() as u128;
+    let balanced = tried.iter().find(|(_, classes)| all(classes) > 0 && 5 * least(classes) >= all(classes));
+    let (horizon, _) = balanced.copied().unwrap_or_else(|| {
+        tried.iter().copied().fold((HORIZONS[0], [0; 3]), |best, next| {
+            let better = least(&next.1) * all(&best.1).max(1) > least(&best.1) * all(&next.1).max(1);
+            if better { next } else { best }
+        })
+    });
+    Rule::Triple { horizon, width: 1.0 }
+}

@@ -1,0 +1,82 @@
+//! Triple barrier (López de Prado 2018, ch. 3): which of two prices is met first, within `h` bars.
+//!
+//! The barriers lie at `entry · exp(± max(k·σ_t·√h, 2·cost))`: as far as a usual move over the horizon, and never so near that cost
+//! eats the prize. Bars `t+1 ..= t+h` are scanned; the first touch decides and is known at the end of its bar. Both barriers inside one
+//! bar say nothing about their order: flat, and counted. An open beyond a barrier is a touch of that barrier alone, because the price
+//! was there before it could be anywhere else. Untouched, the move is measured at `open[t+1+h]` as for the fixed horizon.
+//!
+//! `σ_t` is the root of the exponentially weighted mean of squared one-bar log returns of closes up to `t` (weights `(1 - α)^age`,
+//! normalised, `α = 2 / (span + 1)`), counted from the start of the run; below [`RETURNS`] of them there is none.
+
+use super::{Mark, Path};
+use std::ops::Range;
+
+/// Returns that σ needs.
+pub(super) const RETURNS: usize = 20;
+
+/// The label of row `t`; the caller sees to it that row `t + 1 + h` exists.
+pub(super) fn mark(path: &Path, t: usize, h: usize, k: f64) -> Option<Mark> {
+    let entry = path.open[t + 1];
+    let sigma = path.sigma[t];
+    if !sigma.is_finite() || !entry.is_finite() || entry <= 0.0 {
+        return None;
+    }
+    let distance = (k * sigma * (h as f64).sqrt()).max(2.0 * path.cost);
+    let factor = distance.exp();
+    let (upper, lower) = (entry * factor, entry / factor);
+    // A price that stood still and costs nothing has barriers without width, which would be touched by standing still.
+    if lower < entry && entry < upper {
+        let [open, high, low] = [path.open, path.high, path.low].map(|column| &column[t + 1..=t + h]);
+        if let Some(i) = first_beyond(open, high, low, upper, lower) {
+            let last = t + 1 + i;
+            let (class, both) = if open[i] >= upper {
+                (1, false)
+            } else if open[i] <= lower {
+                (-1, false)
+            } else {
+                let (up, down) = (high[i] >= upper, low[i] <= lower);
+                (i8::from(up) - i8::from(down), up && down)
+            };
+            return Some(Mark { class, last, t1: path.known[last], both });
+        }
+    }
+    let class = path.settle(entry, t + 1 + h)?;
+    // Where bars overlap, the last one scanned may end after the next one opens.
+    Some(Mark { class, last: t + h, t1: path.start[t + 1 + h].max(path.known[t + h]), both: false })
+}
+
+/// The first bar that reaches a barrier. Bars are asked eight at a time, which the compiler turns into vectors.
+fn first_beyond(open: &[f64], high: &[f64], low: &[f64], upper: f64, lower: f64) -> Option<usize> {
+    // The open is asked too: a file that is kept as it is may open above its high.
+    let beyond = |i: usize| (high[i] >= upper) | (low[i] <= lower) | (open[i] >= upper) | (open[i] <= lower);
+    let n = open.len().min(high.len()).min(low.len());
+    let mut from = 0;
+    while from + 8 <= n && !(from..from + 8).fold(false, |any, i| any | beyond(i)) {
+        from += 8;
+    }
+    (from..n).find(|i| beyond(*i))
+}
+
+/// `[n]` σ of each row, NaN where there is none.
+pub(super) fn sigma(close: &[f64], runs: &[Range<usize>], span: f64) -> Vec<f64> {
+    let keep = 1.0 - 2.0 / (span + 1.0);
+    let mut sigma = vec![f64::NAN; close.len()];
+    for run in runs {
+        let (mut sum, mut weight, mut returns) = (0.0, 0.0, 0);
+        for t in run.start + 1..run.end {
+            let r = (close[t] / close[t - 1]).ln();
+            if r.is_finite() {
+                sum = keep * sum + r * r;
+                weight = keep * weight + 1.0;
+                returns += 1;
+            } else {
+                // No price above zero, no return: counting starts anew.
+                (sum, weight, returns) = (0.0, 0.0, 0);
+            }
+            if returns >= RETURNS {
+                sigma[t] = (sum / weight).sqrt();
+            }
+        }
+    }
+    sigma
+}

@@ -1,0 +1,140 @@
+//! What is done to a market: it is cut, poisoned, or begins later.
+
+use crate::clock::known;
+use bars::Bars;
+
+/// SplitMix64: what is looked at depends on the seed alone.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 up to, but not, 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// From 0 up to, but not, `n`.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        ((self.unit() * n as f64) as usize).min(n.saturating_sub(1))
+    }
+}
+
+/// Rows of one symbol that two markets share: where they begin in each, and how many there are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shared {
+    pub(super) symbol: usize,
+    pub(super) whole: usize,
+    pub(super) part: usize,
+    pub(super) rows: usize,
+}
+
+/// How many bars of each symbol are known at a moment.
+pub(super) fn known_at(market: &[Bars], time: i64) -> Vec<usize> {
+    market.iter().map(|bars| known(&bars.end).partition_point(|end| *end <= time)).collect()
+}
+
+/// The market with only these rows of each symbol; symbols without any are left out.
+pub(super) fn rows_of(market: &[Bars], rows: impl Fn(usize) -> std::ops::Range<usize>) -> (Vec<Bars>, Vec<Shared>) {
+    let (mut part, mut shared) = (Vec::new(), Vec::new());
+    let (mut whole, mut at) = (0, 0);
+    for (symbol, bars) in market.iter().enumerate() {
+        let range = rows(symbol);
+        if !range.is_empty() {
+            shared.push(Shared { symbol, whole: whole + range.start, part: at, rows: range.len() });
+            at += range.len();
+            part.push(slice(bars, range));
+        }
+        whole += bars.len();
+    }
+    (part, shared)
+}
+
+/// The last bars of a few symbols, `bars` of them in all: symbols from all over the list, and among those that are long.
+pub fn sample(market: &[Bars], symbols: usize, bars: usize) -> Vec<Bars> {
+    let longest = market.iter().map(Bars::len).max().unwrap_or(0);
+    let long: Vec<&Bars> = market.iter().filter(|b| b.len() * 2 >= longest).collect();
+    let many = symbols.clamp(1, long.len().max(1));
+    let each = (bars / many).max(1);
+    let chosen = (0..many).filter_map(|i| long.get(i * long.len() / many));
+    chosen.map(|b| slice(b, b.len() - b.len().min(each)..b.len())).collect()
+}
+
+fn slice(bars: &Bars, range: std::ops::Range<usize>) -> Bars {
+    let (from, to) = (range.start, range.end);
+    let cut = |column: &[f64]| column[from..to].to_vec();
+    let mut segments = vec![0];
+    segments.extend(bars.segments.iter().filter(|s| **s > from && **s < to).map(|s| s - from));
+    Bars {
+        symbol: bars.symbol.clone(),
+        instrument: bars.instrument.clone(),
+        timeframe: bars.timeframe,
+        start: bars.start[from..to].to_vec(),
+        end: bars.end[from..to].to_vec(),
+        open: cut(&bars.open),
+        high: cut(&bars.high),
+        low: cut(&bars.low),
+        close: cut(&bars.close),
+        volume: if bars.volume.is_empty() { Vec::new() } else { cut(&bars.volume) },
+        extras: bars.extras.iter().map(|(name, column)| (name.clone(), cut(column))).collect(),
+        segments,
+        member: bars.member.clone(),
+    }
+}
+
+/// What the future is overwritten with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Poison {
+    Nothing,
+    TimesTen,
+    Reversed,
+    Other,
+}
+
+impl Poison {
+    pub(super) const ALL: [Poison; 4] = [Poison::Nothing, Poison::TimesTen, Poison::Reversed, Poison::Other];
+
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Poison::Nothing => "NaN",
+            Poison::TimesTen => "ten times the values",
+            Poison::Reversed => "the bars in reverse",
+            Poison::Other => "bars of another symbol",
+        }
+    }
+
+    /// The market with this in place of all values after the first `kept` bars of each symbol; times stay as they are.
+    pub(super) fn apply(self, market: &[Bars], kept: &[usize]) -> Vec<Bars> {
+        let each = market.iter().zip(kept).enumerate().map(|(s, (bars, &kept))| {
+            // Alone in the market, a symbol meets its own past.
+            let other = &market[(s + 1) % market.len()];
+            let mut bars = bars.clone();
+            let Bars { open, high, low, close, volume, extras, .. } = &mut bars;
+            let prices = [(open, &other.open), (high, &other.high), (low, &other.low), (close, &other.close)];
+            for (mine, theirs) in prices.into_iter().chain([(volume, &other.volume)]) {
+                self.spoil(mine.get_mut(kept..).unwrap_or_default(), theirs);
+            }
+            for (i, (_, mine)) in extras.iter_mut().enumerate() {
+                self.spoil(&mut mine[kept..], other.extras.get(i).map_or(&[], |e| &e.1));
+            }
+            bars
+        });
+        each.collect()
+    }
+
+    fn spoil(self, future: &mut [f64], other: &[f64]) {
+        match self {
+            Poison::Nothing => future.fill(f64::NAN),
+            Poison::TimesTen => future.iter_mut().for_each(|x| *x *= 10.0),
+            Poison::Reversed => future.reverse(),
+            Poison::Other if other.is_empty() => future.fill(1.0),
+            Poison::Other => future.iter_mut().zip(other.iter().cycle()).for_each(|(x, y)| *x = *y),
+        }
+    }
+}

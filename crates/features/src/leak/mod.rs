@@ -1,0 +1,243 @@
+//! The hunt for leaks: does any value know what was not known yet (METHOD.md C8, L1 to L3)?
+//!
+//! A pipeline is a function from bars to values, ours or anybody's, and is asked five questions:
+//!
+//! - **prefix** (L1): on a market that ends at a moment, are its rows the same to the bit as on the whole one? Every row is compared.
+//! - **stream**: do the features that arrive bar by bar, and are saved and restored on the way, equal the batch to the bit? A stream
+//!   cannot see the future, so this is the prefix test at every row.
+//! - **poison** (L2): bars after a moment become NaN, ten times as large, reversed, or another symbol's: is every row up to it as it was?
+//! - **warm-up** (L3): with the first bars left out, do values agree once they say that they have settled? They may differ by 1e-6 of
+//!   the column's standard deviation over the sample. No value comes before its column's `first_valid`, and one comes there.
+//! - **clairvoyance**: does a column, or its change, go with the return of the bar after it (open to open)? This is what a user's own
+//!   column with the answer in it looks like, which no cut can show. Beyond 0.3 (rank correlation) it is suspicious, beyond 0.9 it fails.
+//!
+//! A label may look at the future, up to its `t1`: it is compared once its interval lies before the cut.
+
+mod ask;
+mod market;
+mod ours;
+
+pub use market::sample;
+pub use ours::Ours;
+
+use crate::labels::Labels;
+use bars::Bars;
+use files::{Error, Kind, Result};
+use std::fmt;
+use std::time::Duration;
+
+/// What a pipeline gives for a market; rows are bars, symbol after symbol.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Values; names are unique.
+    pub columns: Vec<Column>,
+    /// `[clocks][rows]` which bar of its run a row is, 0 for the first; on a slower clock that of the slow bar which the row sees,
+    /// `u32::MAX` for none. Only the warm-up test reads it.
+    pub ages: Vec<Vec<u32>>,
+    /// What there is to learn.
+    pub labels: Option<Labels>,
+}
+
+/// One column of values.
+#[derive(Debug, Clone, Default)]
+pub struct Column {
+    /// What it is called.
+    pub name: String,
+    /// `[rows]`, NaN where there is no value.
+    pub values: Vec<f64>,
+    /// What it says about its beginning; `None`: nothing, and the warm-up test leaves it out.
+    pub warm: Option<Warm>,
+}
+
+/// What a column says about its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Warm {
+    /// Age of the first value of a run.
+    pub first_valid: usize,
+    /// Age from which the start of the run no longer matters, if every value since `first_valid` was there; `None`: it always does.
+    pub settled: Option<usize>,
+    /// Whether the first value may come later than `first_valid`: it waits for a session, a slower bar or a column of the user's.
+    pub waits: bool,
+    /// Which of the ages is meant.
+    pub clock: usize,
+}
+
+/// Bars become values.
+pub type Pipeline<'a> = dyn Fn(&[Bars]) -> Result<Seen> + Sync + 'a;
+
+/// Who is under suspicion.
+pub struct Suspect<'a> {
+    /// The pipeline.
+    pub seen: &'a Pipeline<'a>,
+    /// The same, bar by bar.
+    pub stream: Option<&'a Pipeline<'a>>,
+    /// The same in full precision, for the warm-up test; `None`: that test takes `seen`.
+    pub exact: Option<&'a Pipeline<'a>>,
+}
+
+/// How long to look.
+pub struct Hunt<'a> {
+    /// Moments at which the market is cut, and as many at which it is poisoned.
+    pub cuts: usize,
+    /// Times that the beginning is left out.
+    pub starts: usize,
+    /// The same seed looks at the same places.
+    pub seed: u64,
+    /// Each test ends early when its share of this is spent, after [`LEAST`] tries.
+    pub budget: Option<Duration>,
+    /// Told which test is under way, and how many tries of how many are done.
+    pub progress: &'a (dyn Fn(&'static str, usize, usize) + Sync),
+    /// Says when to stop.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// Every test tries at least this often, whatever the budget: each poison once.
+pub const LEAST: usize = 4;
+
+impl Default for Hunt<'_> {
+    fn default() -> Self {
+        Hunt { cuts: 100, starts: 20, seed: 1, budget: None, progress: &|_, _, _| {}, stop: &|| false }
+    }
+}
+
+/// A question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Test {
+    /// L1 by cutting the market.
+    Prefix,
+    /// L1 by streaming it.
+    Stream,
+    /// L2.
+    Poison,
+    /// L3.
+    WarmUp,
+    /// Does a column know the next return?
+    Clairvoyance,
+}
+
+impl Test {
+    /// All of them, in the order in which they are asked.
+    pub const ALL: [Test; 5] = [Test::Prefix, Test::Stream, Test::Poison, Test::WarmUp, Test::Clairvoyance];
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Test::Prefix => "prefix",
+            Test::Stream => "stream",
+            Test::Poison => "poison",
+            Test::WarmUp => "warm-up",
+            Test::Clairvoyance => "clairvoyance",
+        })
+    }
+}
+
+/// An answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing was found.
+    Passed,
+    /// Look at it.
+    Suspicious,
+    /// It is a leak, or a warm-up that is not what was declared.
+    Failed,
+}
+
+/// What was found in one column by one test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The question.
+    pub test: Test,
+    /// Of which column.
+    pub column: String,
+    /// The answer.
+    pub verdict: Verdict,
+    /// Tries: cuts, poisons, starts; rows where all were looked at.
+    pub tried: usize,
+    /// Values that were compared, over all tries; 0: nothing could be said (too few bars to settle, say).
+    pub compared: u64,
+    /// Values that were not as they should be.
+    pub wrong: u64,
+    /// The worst of them.
+    pub worst: Option<Case>,
+}
+
+/// One value that is not as it should be, or, where all is well, the one that came nearest to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// Whose.
+    pub symbol: String,
+    /// When its row became known, in nanoseconds.
+    pub time: i64,
+    /// What was done to see it.
+    pub what: String,
+    /// On all the data.
+    pub before: f64,
+    /// After it was done.
+    pub after: f64,
+    /// How far apart, in the units of the test: values, standard deviations, correlation. Infinite where only one of the two exists.
+    pub difference: f64,
+}
+
+/// Everything that was asked and answered.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Leaks {
+    /// By test, then column.
+    pub tests: Vec<Outcome>,
+    /// Rows of the market.
+    pub rows: usize,
+}
+
+impl Leaks {
+    /// The worst of all answers.
+    pub fn verdict(&self) -> Verdict {
+        self.tests.iter().map(|t| t.verdict).max().unwrap_or(Verdict::Passed)
+    }
+
+    /// The columns that did not pass a test.
+    pub fn caught(&self, test: Test) -> Vec<&str> {
+        let bad = self.tests.iter().filter(|t| t.test == test && t.verdict != Verdict::Passed);
+        bad.map(|t| t.column.as_str()).collect()
+    }
+}
+
+/// Asks a pipeline all questions on a market.
+///
+/// # Panics
+///
+/// If a column has more or fewer rows than the market.
+pub fn hunt(market: &[Bars], suspect: &Suspect<'_>, how: &Hunt<'_>) -> Result<Leaks> {
+    let rows = market.iter().map(Bars::len).sum();
+    let whole = (suspect.seen)(market)?;
+    whole.check(rows);
+    let mut tests = ask::prefix(market, suspect.seen, &whole, how)?;
+    if let Some(stream) = suspect.stream {
+        tests.extend(ask::stream(market, stream, &whole, how)?);
+    }
+    tests.extend(ask::poison(market, suspect.seen, &whole, how)?);
+    tests.extend(ask::clairvoyance(market, &whole, how)?);
+    drop(whole);
+    tests.extend(ask::warm_up(market, suspect.exact.unwrap_or(suspect.seen), how)?);
+    tests.sort_by_key(|t| t.test);
+    Ok(Leaks { tests, rows })
+}
+
+impl Seen {
+    fn check(&self, rows: usize) {
+        for column in &self.columns {
+            assert_eq!(column.values.len(), rows, "rows of {}", column.name);
+            assert!(
+                column.warm.is_none_or(|w| self.ages.get(w.clock).is_some_and(|a| a.len() == rows)),
+                "{}",
+                column.name
+            );
+        }
+        assert!(self.labels.as_ref().is_none_or(|l| l.class.len() == rows), "rows of the labels");
+    }
+}
+
+fn check_stop(how: &Hunt<'_>) -> Result<()> {
+    if (how.stop)() { Err(Error::new(Kind::Interrupted, "interrupted before all was looked at")) } else { Ok(()) }
+}

@@ -1,0 +1,225 @@
+//! Our own pipeline as the hunt sees it: in batch, bar by bar, and in full precision.
+
+use super::{Column, Seen, Warm};
+use crate::batch;
+use crate::columns::Column as Input;
+use crate::dataset::{Dataset, Options, precise};
+use crate::inputs::inputs;
+use crate::labels::{Labeling, Rule, label};
+use crate::ops::Op;
+use crate::plan::{Layer, Plan};
+use crate::resample::{Bar, resample};
+use crate::runs::runs;
+use crate::stream::Stream;
+use crate::table::{Feature, Table};
+use bars::{Bars, Timeframe};
+use files::Result;
+use std::ops::Range;
+
+/// A plan and its labels.
+#[derive(Debug, Clone)]
+pub struct Ours {
+    plan: Plan,
+    labels: Option<Labeling>,
+    max_hole: Option<usize>,
+    threads: usize,
+    /// Whether the whole market has volume: a part of it has the same columns.
+    volume: bool,
+}
+
+/// The name of the column that says whether a row has settled.
+const SETTLED: &str = "row settled";
+/// The name of the column that says which slow row is seen.
+const ROW: &str = "row";
+
+impl Ours {
+    /// The pipeline for a market. A label that chooses its horizon chooses it here, on the whole market: it reads the first training
+    /// span, which a market that is cut short does not have.
+    pub fn new(
+        market: &[Bars],
+        plan: &Plan,
+        labels: Option<Labeling>,
+        max_hole: Option<usize>,
+        threads: usize,
+    ) -> Result<Ours> {
+        let volume = market.iter().any(|b| !b.volume.is_empty());
+        let plan = if volume { plan.clone() } else { plan.without_volume().0 };
+        let labels = match labels {
+            Some(how) if how.rule == Rule::Auto => {
+                let cuts: Vec<Vec<Range<usize>>> = market.iter().map(|b| runs(b, max_hole)).collect();
+                Some(Labeling { rule: label(market, &cuts, &how, threads)?.rule, ..how })
+            }
+            labels => labels,
+        };
+        Ok(Ours { plan, labels, max_hole, threads, volume })
+    }
+
+    /// What is learnt, once `auto` has chosen.
+    pub fn rule(&self) -> Option<Rule> {
+        self.labels.as_ref().map(|how| how.rule)
+    }
+
+    /// All rows at once, as learners get them. What is seen of a slower table is a column `name@1h`; so is which of its rows is seen.
+    pub fn batch(&self, market: &[Bars]) -> Result<Seen> {
+        let options = Options {
+            threads: self.threads,
+            max_hole: self.max_hole,
+            labels: self.labels.clone(),
+            progress: &|_, _, _| {},
+            stop: &|| false,
+        };
+        let data = Dataset::new(market.to_vec(), &self.plan, &options)?;
+        let base = &data.base;
+        let mut seen = Seen { ages: vec![ages(base.runs.iter().flatten())], ..Seen::default() };
+        let all: Vec<Option<usize>> = (0..base.rows()).map(Some).collect();
+        table(&mut seen, base, &all, "");
+        for slow in &data.slow {
+            let at = format!("@{}", slow.table.timeframe);
+            let rows: Vec<Option<usize>> = slow.of.iter().map(|r| (*r != u32::MAX).then_some(*r as usize)).collect();
+            table(&mut seen, &slow.table, &rows, &at);
+            let local = rows.iter().map(|row| row.map_or(f64::NAN, |row| slow.table.place(row).1 as f64)).collect();
+            seen.columns.push(Column { name: format!("{ROW}{at}"), values: local, warm: None });
+        }
+        seen.labels = data.labels;
+        Ok(seen)
+    }
+
+    /// The same rows from a stream that is saved and restored now and then.
+    pub fn stream(&self, market: &[Bars]) -> Result<Seen> {
+        let mut seen = Seen::default();
+        let mut slow_names: Vec<String> = Vec::new();
+        for (s, bars) in market.iter().enumerate() {
+            let names: Vec<String> = bars.extras.iter().map(|e| e.0.clone()).collect();
+            let make = || Stream::new(&self.plan, &bars.instrument, bars.timeframe, &names, self.volume, self.max_hole);
+            let mut stream = make()?;
+            if s == 0 {
+                let base = stream.columns().iter().map(|c| c.name.clone()).chain([SETTLED.to_string()]);
+                seen.columns.extend(base.map(|name| Column { name, ..Column::default() }));
+                for (timeframe, columns, _) in stream.slow() {
+                    let names = columns.iter().map(|c| c.name.as_str()).chain([SETTLED, ROW]);
+                    slow_names.extend(names.map(|name| format!("{name}@{timeframe}")));
+                }
+                seen.columns.extend(slow_names.iter().map(|name| Column { name: name.clone(), ..Column::default() }));
+            }
+            // `[slow columns]` what the last completed slow bars said, and how many there were of each timeframe.
+            let mut held = vec![f64::NAN; slow_names.len()];
+            let mut completed = vec![0; slow_names.len()];
+            let mut segments = bars.segments.iter().copied().skip_while(|s| *s == 0).peekable();
+            for row in 0..bars.len() {
+                let fresh = segments.next_if_eq(&row).is_some();
+                if fresh {
+                    held.fill(f64::NAN);
+                }
+                if row % 173 == 59 {
+                    let state = stream.save();
+                    stream = make()?;
+                    stream.restore(&state)?;
+                }
+                stream.push(&bar(bars, row), fresh)?;
+                let now = stream.row();
+                let settled = [f64::from(u8::from(now.settled))];
+                let values = now.values.iter().map(|v| f64::from(*v)).chain(settled);
+                let mut at = 0;
+                for (f, value) in values.enumerate() {
+                    let there = f + 1 > now.values.len() || now.valid[f / 64] >> (f % 64) & 1 == 1;
+                    seen.columns[f].values.push(if there { value } else { f64::NAN });
+                    at = f + 1;
+                }
+                let mut place = 0;
+                for (t, (_, columns, rows)) in stream.slow().enumerate() {
+                    let n = columns.len();
+                    for slow in rows {
+                        for (held, value) in held[place..].iter_mut().zip(slow.values) {
+                            *held = f64::from(*value);
+                        }
+                        held[place + n] = f64::from(u8::from(slow.settled));
+                        held[place + n + 1] = f64::from(completed[t]);
+                        completed[t] += 1;
+                    }
+                    place += n + 2;
+                }
+                for (column, value) in seen.columns[at..].iter_mut().zip(&held) {
+                    column.values.push(*value);
+                }
+            }
+        }
+        Ok(seen)
+    }
+
+    /// The same features in f64, with what they say about their beginning.
+    pub fn exact(&self, market: &[Bars]) -> Result<Seen> {
+        let layers: Vec<&Layer> = self
+            .plan
+            .layers
+            .iter()
+            .enumerate()
+            .filter(|(i, l)| *i == 0 || !l.outputs.is_empty())
+            .map(|l| l.1)
+            .collect();
+        let mut seen = Seen { ages: vec![Vec::new(); layers.len()], ..Seen::default() };
+        let base = market.first().map(|bars| bars.timeframe);
+        for (clock, layer) in layers.iter().enumerate() {
+            for output in &layer.outputs {
+                let feature = Feature::new(output, layer, layer.timeframe.or(base));
+                let late = |c: &Input| matches!(c, Input::Slow(..) | Input::Extra(_) | Input::Volume);
+                let (part, _) = layer.graph.part(&[output.id]);
+                let day = part.nodes().iter().any(|node| matches!(node.op, Op::Session(_)));
+                let Feature { first_valid, settled, .. } = feature;
+                let warm = Warm { first_valid, settled, waits: day || layer.reads(output.id, &late), clock };
+                let name = layer.timeframe.map_or(feature.name.clone(), |t| format!("{}@{t}", feature.name));
+                seen.columns.push(Column { name, values: Vec::new(), warm: Some(warm) });
+            }
+        }
+        for bars in market {
+            let (mut values, mut at) = (precise(bars, &self.plan, self.max_hole)?, 0);
+            for (_, values) in &mut values {
+                seen.columns[at].values.append(values);
+                at += 1;
+            }
+            seen.ages[0].extend(ages(runs(bars, self.max_hole).iter()));
+            for (clock, layer) in layers.iter().enumerate().skip(1) {
+                let (slow, of) = resample(bars, layer.timeframe.unwrap_or(Timeframe::D1))?;
+                let cuts = runs(&slow, self.max_hole);
+                let ids: Vec<_> = layer.outputs.iter().map(|o| o.id).collect();
+                let made = batch::values(&layer.graph, &ids, &inputs(layer, &slow, &[])?, &cuts);
+                let age = ages(cuts.iter());
+                seen.ages[clock].extend(of.iter().map(|row| age.get(*row as usize).copied().unwrap_or(u32::MAX)));
+                for made in made {
+                    let shown = of.iter().map(|row| made.get(*row as usize).copied().unwrap_or(f64::NAN));
+                    seen.columns[at].values.extend(shown);
+                    at += 1;
+                }
+            }
+        }
+        Ok(seen)
+    }
+}
+
+/// The columns of a table, as rows of the base see them.
+fn table(seen: &mut Seen, table: &Table, rows: &[Option<usize>], at: &str) {
+    for (f, column) in table.columns.iter().enumerate() {
+        let value = |row: usize| if table.is_valid(row, f) { f64::from(table.row(row)[f]) } else { f64::NAN };
+        let values = rows.iter().map(|row| row.map_or(f64::NAN, value)).collect();
+        seen.columns.push(Column { name: format!("{}{at}", column.name), values, warm: None });
+    }
+    let settled = rows.iter().map(|row| row.map_or(f64::NAN, |row| f64::from(u8::from(table.settled[row])))).collect();
+    seen.columns.push(Column { name: format!("{SETTLED}{at}"), values: settled, warm: None });
+}
+
+/// Which row of its run each row is.
+fn ages<'a>(runs: impl Iterator<Item = &'a Range<usize>>) -> Vec<u32> {
+    runs.flat_map(|run| 0..run.len() as u32).collect()
+}
+
+fn bar(bars: &Bars, row: usize) -> Bar {
+    Bar {
+        start: bars.start[row],
+        end: bars.end[row],
+        open: bars.open[row],
+        high: bars.high[row],
+        low: bars.low[row],
+        close: bars.close[row],
+        volume: bars.volume.get(row).copied().unwrap_or(f64::NAN),
+        extras: bars.extras.iter().map(|e| e.1[row]).collect(),
+    }
+}

@@ -1,0 +1,255 @@
+//! The operations that indicators are made of, each one definition over lanes.
+//!
+//! - `map`: a value from values of the same bar;
+//! - `window`: something of the last n values, gathered without drift (sums, extremes, moments, slopes);
+//! - `scan`: a value from the last one (exponential averages, sums without end, parabolic stops).
+//!
+//! **A running sum is never corrected by subtracting what leaves the window.** Windows are put together from two halves that are each
+//! summed afresh, so ten million bars leave no trace and a spike is forgotten when it leaves.
+
+mod map;
+mod scan;
+mod session;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+use crate::engine::{Body, Feed, Kernel, State};
+pub(crate) use map::Map;
+pub(crate) use scan::{Average, Ema, together};
+pub(crate) use session::Since;
+
+/// An operation, as plain data.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Op {
+    /// A column from outside.
+    Input(usize),
+    /// The same number at every bar.
+    Const(f64),
+    /// The value so many bars ago.
+    Lag(usize),
+    /// Of values of the same bar.
+    Map(Map),
+    /// `x * a + b`
+    Affine(f64, f64),
+    /// Sum of the last n.
+    Sum(usize),
+    /// Largest of the last n.
+    Max(usize),
+    /// Smallest of the last n.
+    Min(usize),
+    /// Bars since the largest of the last n; of equals the latest.
+    SinceMax(usize),
+    /// Bars since the smallest of the last n; of equals the latest.
+    SinceMin(usize),
+    /// Variance of the last n, divided by n.
+    Variance(usize),
+    /// Third standardised moment of the last n; invalid where they are all equal.
+    Skew(usize),
+    /// Fourth standardised moment of the last n, less 3; invalid where they are all equal.
+    Kurtosis(usize),
+    /// Mean of the last n with weights 1 to n.
+    Weighted(usize),
+    /// Slope a bar of the line of least squares through the last n.
+    Slope(usize),
+    /// Mean absolute deviation of the last n from their mean; the mean is the second argument.
+    MeanDeviation(usize),
+    /// Exponential average.
+    Ema(Ema),
+    /// `y + a * (x - y)` with a factor of its own at each bar, seeded with the value before the first factor.
+    Adaptive,
+    /// Sum from the beginning of the run.
+    Cumulate,
+    /// Parabolic stop and reverse of high and low: acceleration, and its limit.
+    Sar(f64, f64),
+    /// Something since the trading day began; the second argument is the day.
+    Session(Since),
+}
+
+impl Op {
+    /// How many arguments it takes.
+    pub(crate) fn arity(&self) -> usize {
+        match self {
+            Op::Input(_) | Op::Const(_) => 0,
+            Op::Map(map) => map.arity(),
+            Op::MeanDeviation(_) | Op::Adaptive | Op::Sar(..) | Op::Session(_) => 2,
+            _ => 1,
+        }
+    }
+
+    /// How many earlier values of its arguments it reads; what it remembers itself does not count.
+    pub(crate) fn lookback(&self) -> usize {
+        match *self {
+            Op::MeanDeviation(n) => n - 1,
+            Op::Sum(n) | Op::Max(n) | Op::Min(n) if n <= window::SHORT => n - 1,
+            Op::Adaptive | Op::Sar(..) => 1,
+            _ => 0,
+        }
+    }
+
+    /// How many valid bars it takes before it gives its first value.
+    pub(crate) fn delay(&self) -> usize {
+        match *self {
+            Op::Lag(n) => n,
+            Op::Sum(n) | Op::Max(n) | Op::Min(n) | Op::SinceMax(n) | Op::SinceMin(n) | Op::Variance(n) => n - 1,
+            // The mean, its second argument, has waited for the window already.
+            Op::MeanDeviation(_) => 0,
+            Op::Skew(n) | Op::Kurtosis(n) | Op::Weighted(n) | Op::Slope(n) => n - 1,
+            Op::Ema(ema) => ema.delay(),
+            Op::Sar(..) | Op::Session(_) => 1,
+            _ => 0,
+        }
+    }
+
+    /// About what a bar costs, in nanoseconds of one core: for sharing out work.
+    pub(crate) fn cost(&self) -> f64 {
+        match *self {
+            Op::Input(_) | Op::Const(_) | Op::Lag(_) => 0.3,
+            Op::Map(Map::Ln) => 1.5,
+            Op::Map(_) | Op::Affine(..) => 0.5,
+            Op::Sum(_) | Op::Max(_) | Op::Min(_) => 2.0,
+            Op::SinceMax(_) | Op::SinceMin(_) | Op::Variance(_) | Op::Weighted(_) | Op::Slope(_) => 3.5,
+            Op::Skew(_) | Op::Kurtosis(_) => 8.0,
+            Op::MeanDeviation(n) => 0.3 * n as f64,
+            Op::Ema(_) | Op::Cumulate => 1.4,
+            Op::Adaptive | Op::Session(_) => 3.0,
+            Op::Sar(..) => 11.0,
+        }
+    }
+
+    /// How many bars after its arguments have settled the start no longer matters; `None`: it always does.
+    pub(crate) fn settling(&self) -> Option<usize> {
+        match self {
+            Op::Ema(ema) => Some(ema.delay() + ema.memory()),
+            // Its factor may be as small as the slowest average's, squared.
+            Op::Adaptive => Some(scan::memory((2.0f64 / 31.0).powi(2))),
+            Op::Cumulate | Op::Sar(..) => None,
+            op => Some(op.delay()),
+        }
+    }
+}
+
+/// The kernel of an operation.
+pub(crate) fn kernel<const W: usize>(op: &Op) -> Box<dyn Kernel<W>> {
+    use window::{Deviation, Extreme, Moments, SHORT, Short, Since as SinceExtreme, Trend, Window};
+    match *op {
+        Op::Input(_) | Op::Const(_) => Box::new(Constant(if let Op::Const(c) = *op { c } else { f64::NAN })),
+        Op::Lag(n) => Box::new(Lag::<W> { kept: vec![[f64::NAN; W]; n], next: 0 }),
+        Op::Map(map) => Box::new(map),
+        Op::Affine(a, b) => Box::new(Affine(a, b)),
+        Op::Sum(n) if n <= SHORT => Box::new(Short::<_, W>::new(window::Sum, n)),
+        Op::Max(n) if n <= SHORT => Box::new(Short::<_, W>::new(Extreme::<true>, n)),
+        Op::Min(n) if n <= SHORT => Box::new(Short::<_, W>::new(Extreme::<false>, n)),
+        Op::Sum(n) => Box::new(Window::<_, 1, W>::new(window::Sum, n)),
+        Op::Max(n) => Box::new(Window::<_, 1, W>::new(Extreme::<true>, n)),
+        Op::Min(n) => Box::new(Window::<_, 1, W>::new(Extreme::<false>, n)),
+        Op::SinceMax(n) => Box::new(Window::<_, 2, W>::new(SinceExtreme::<true>, n)),
+        Op::SinceMin(n) => Box::new(Window::<_, 2, W>::new(SinceExtreme::<false>, n)),
+        Op::Variance(n) => Box::new(Window::<_, 2, W>::new(Moments::<2>, n)),
+        Op::Skew(n) => Box::new(Window::<_, 3, W>::new(Moments::<3>, n)),
+        Op::Kurtosis(n) => Box::new(Window::<_, 4, W>::new(Moments::<4>, n)),
+        Op::Weighted(n) => Box::new(Window::<_, 2, W>::new(Trend::<false>, n)),
+        Op::Slope(n) => Box::new(Window::<_, 2, W>::new(Trend::<true>, n)),
+        Op::MeanDeviation(n) => Box::new(Deviation(n)),
+        Op::Ema(ema) => Box::new(scan::Average::<W>::new(ema)),
+        Op::Adaptive => Box::new(scan::Adaptive::<W>::new()),
+        Op::Cumulate => Box::new(scan::Cumulate::<W>::new()),
+        Op::Sar(step, most) => Box::new(scan::Sar::<W>::new(step, most)),
+        Op::Session(since) => Box::new(session::Session::<W>::new(since)),
+    }
+}
+
+/// The same number at every bar.
+struct Constant(f64);
+
+impl<const W: usize> Body<W> for Constant {
+    #[inline(always)]
+    fn body(&mut self, _: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
+        out.fill([self.0; W]);
+        self.0.is_finite()
+    }
+
+    fn state(&mut self, _: &mut State<'_>) {}
+}
+
+/// The value so many bars ago.
+struct Lag<const W: usize> {
+    /// `[n]` the last values, the oldest at `next`.
+    kept: Vec<[f64; W]>,
+    next: usize,
+}
+
+impl<const W: usize> Body<W> for Lag<W> {
+    #[inline(always)]
+    fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
+        let x = feed.arg(0, 0);
+        let (n, bars) = (self.kept.len(), out.len());
+        if n <= bars {
+            // The whole past leaves, and the end of the block takes its place.
+            let (old, new) = self.kept.split_at(self.next);
+            out[..new.len()].copy_from_slice(new);
+            out[new.len()..n].copy_from_slice(old);
+            out[n..].copy_from_slice(&x[..bars - n]);
+            self.kept.copy_from_slice(&x[bars - n..]);
+            self.next = 0;
+        } else {
+            let first = (n - self.next).min(bars);
+            for (rows, kept) in [(0..first, self.next), (first..bars, 0)] {
+                let kept = &mut self.kept[kept..kept + rows.len()];
+                out[rows.clone()].copy_from_slice(kept);
+                kept.copy_from_slice(&x[rows]);
+            }
+            self.next = (self.next + bars) % n;
+        }
+        all_finite(out)
+    }
+
+    fn state(&mut self, state: &mut State<'_>) {
+        state.count(&mut self.next);
+        self.next %= self.kept.len();
+        state.lanes(&mut self.kept);
+    }
+}
+
+/// `x * a + b`, rounded twice.
+struct Affine(f64, f64);
+
+impl<const W: usize> Body<W> for Affine {
+    #[inline(always)]
+    fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
+        for (y, x) in out.as_flattened_mut().iter_mut().zip(feed.arg(0, 0).as_flattened()) {
+            *y = x * self.0 + self.1;
+        }
+        feed.clean
+    }
+
+    fn state(&mut self, _: &mut State<'_>) {}
+}
+
+/// Whether every value is finite.
+#[inline(always)]
+pub(crate) fn all_finite<const W: usize>(rows: &[[f64; W]]) -> bool {
+    // One plain loop without a way out is quicker than a search.
+    let mut missing = 0u64;
+    for x in rows.as_flattened() {
+        missing |= u64::from(!x.is_finite());
+    }
+    missing == 0
+}
+
+/// No input is larger: beyond it, sums and squares of a window could leave the numbers.
+const LARGEST: f64 = 1e60;
+
+/// Makes what is too large, or not finite, missing; says whether there was nothing of the kind.
+#[inline(always)]
+pub(crate) fn bounded<const W: usize>(rows: &mut [[f64; W]]) -> bool {
+    let mut missing = 0u64;
+    for x in rows.as_flattened() {
+        missing |= u64::from(x.is_nan() | (x.abs() > LARGEST));
+    }
+    if missing != 0 {
+        rows.as_flattened_mut().iter_mut().filter(|x| x.abs() > LARGEST).for_each(|x| *x = f64::NAN);
+    }
+    missing == 0
+}

@@ -1,0 +1,377 @@
+//! A feature set resolved against the catalogue: what is computed on which timeframe, from which columns.
+//!
+//! The base layer is the timeframe of the bars that are given; each slower timeframe that the set names is a layer of its own, whose
+//! values the base layer sees as of the last completed slow bar.
+
+use crate::columns::Column;
+use crate::graph::{Graph, Id};
+use crate::indicators::{Build, Indicator, Param, catalogue, find};
+use crate::language::{At, Expr, Op as Sign, Origin, Set};
+use crate::ops::{Map, Op};
+use bars::{Timeframe, nearest};
+use files::{Error, Kind, Result};
+
+/// What to compute.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// `layers[0]` is the base; the others are sorted by timeframe.
+    pub(crate) layers: Vec<Layer>,
+    text: String,
+}
+
+/// What is computed on one timeframe.
+#[derive(Debug, Clone)]
+pub(crate) struct Layer {
+    /// `None`: that of the bars given.
+    pub(crate) timeframe: Option<Timeframe>,
+    pub(crate) graph: Graph,
+    pub(crate) columns: Vec<Column>,
+    /// The columns of its table.
+    pub(crate) outputs: Vec<Output>,
+    /// What the base layer sees of it.
+    pub(crate) shown: Vec<Id>,
+    /// Slower values among the columns, with the slow bars from their first to where they settle; `None`: never.
+    pub(crate) behind: Vec<(Column, Option<usize>)>,
+}
+
+/// One column of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Output {
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) text: String,
+    pub(crate) id: Id,
+}
+
+impl Plan {
+    /// Resolves a set.
+    pub fn new(set: &Set) -> Result<Plan> {
+        let mut layers = vec![Layer::new(None)];
+        for group in &set.groups {
+            let layer = layer_of(&mut layers, group.timeframe);
+            for feature in &group.features {
+                let id = Resolve { layers: &mut layers, origin: &set.origin }.expr(&feature.expr, layer)?;
+                let text = feature.expr.to_string();
+                let output = Output { name: feature.name.clone(), group: group.name.clone(), text, id };
+                layers[layer].outputs.push(output);
+            }
+        }
+        Ok(Plan { layers, text: set.to_string() })
+    }
+
+    /// The canonical text of the set.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The same plan without the features that read the volume, and their names.
+    pub fn without_volume(&self) -> (Plan, Vec<String>) {
+        let mut plan = self.clone();
+        let mut gone = Vec::new();
+        // A feature reads the volume of its own timeframe, or of a slower one that it looks at.
+        let slow: Vec<(Option<Timeframe>, Vec<bool>)> = self.layers[1..]
+            .iter()
+            .map(|layer| (layer.timeframe, layer.shown.iter().map(|id| layer.reads(*id, &is_volume)).collect()))
+            .collect();
+        let reads = |column: &Column| match column {
+            Column::Slow(timeframe, at) => slow.iter().any(|s| s.0 == Some(*timeframe) && s.1[*at]),
+            column => is_volume(column),
+        };
+        for (layer, old) in plan.layers.iter_mut().zip(&self.layers) {
+            layer.outputs.retain(|output| {
+                let keep = !old.reads(output.id, &reads);
+                if !keep {
+                    gone.push(output.name.clone());
+                }
+                keep
+            });
+        }
+        (plan, gone)
+    }
+
+    /// Columns that the bars must bring, by name.
+    pub fn extras(&self) -> Vec<&str> {
+        let all = self.layers.iter().flat_map(|layer| &layer.columns);
+        let mut names: Vec<&str> =
+            all.filter_map(|c| if let Column::Extra(name) = c { Some(name.as_str()) } else { None }).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// How many columns all its tables have.
+    pub fn width(&self) -> usize {
+        self.layers.iter().map(|layer| layer.outputs.len()).sum()
+    }
+}
+
+fn is_volume(column: &Column) -> bool {
+    *column == Column::Volume
+}
+
+impl Layer {
+    fn new(timeframe: Option<Timeframe>) -> Layer {
+        let graph = Graph::late(usize::from(timeframe.is_some()));
+        Layer { timeframe, graph, columns: Vec::new(), outputs: Vec::new(), shown: Vec::new(), behind: Vec::new() }
+    }
+
+    /// Index from which the start of a run no longer matters for a node, on bars of that length.
+    pub(crate) fn settled(&self, id: Id, base: Timeframe) -> Option<usize> {
+        let own = usize::from(self.timeframe.is_some());
+        self.graph.settled(id, &|column| match &self.columns[column] {
+            slow @ Column::Slow(timeframe, _) => {
+                // Never more bars to a slow one than this; where there are fewer, what is settled is told late.
+                let length =
+                    if let Timeframe::Months(n) = timeframe { n * 31 * Timeframe::D1.ns() } else { timeframe.ns() };
+                let ratio = (length / base.ns().max(1)) as usize + 1;
+                let bars = self.behind.iter().find(|b| b.0 == *slow)?.1?;
+                Some((bars + 1).saturating_mul(ratio))
+            }
+            _ => Some(own),
+        })
+    }
+
+    /// Whether a node depends on a column of that kind.
+    pub(crate) fn reads(&self, id: Id, kind: &dyn Fn(&Column) -> bool) -> bool {
+        let (part, _) = self.graph.part(&[id]);
+        part.nodes().iter().any(|node| matches!(node.op, Op::Input(at) if kind(&self.columns[at])))
+    }
+}
+
+/// The layer of a timeframe, made where there is none.
+fn layer_of(layers: &mut Vec<Layer>, timeframe: Option<Timeframe>) -> usize {
+    layers.iter().position(|layer| layer.timeframe == timeframe).unwrap_or_else(|| {
+        layers.push(Layer::new(timeframe));
+        layers.len() - 1
+    })
+}
+
+struct Resolve<'a> {
+    layers: &'a mut Vec<Layer>,
+    origin: &'a Origin,
+}
+
+impl Resolve<'_> {
+    /// Adds an expression to a layer.
+    fn expr(&mut self, expr: &Expr, layer: usize) -> Result<Id> {
+        if let Some(value) = constant(expr) {
+            if !value.is_finite() {
+                return Err(self.origin.error(expr.at(), "this number is not finite").remedy("do not divide by zero"));
+            }
+            return Ok(self.add(layer, Op::Const(value), &[]));
+        }
+        match expr {
+            Expr::Number(..) => Err(self.origin.error(expr.at(), "this is no number")),
+            Expr::Text(text, at) => Err(self
+                .origin
+                .error(*at, format!("'{text}' is a name in quotes"))
+                .remedy("only col(...) takes one: col('funding rate')")),
+            Expr::Neg(inner, _) => {
+                let x = self.expr(inner, layer)?;
+                Ok(self.add(layer, Op::Affine(-1.0, 0.0), &[x]))
+            }
+            Expr::Lag(inner, bars, _) => {
+                let x = self.expr(inner, layer)?;
+                Ok(if *bars == 0 { x } else { self.add(layer, Op::Lag(*bars), &[x]) })
+            }
+            Expr::Binary(sign, left, right, _) => self.binary(*sign, left, right, layer),
+            Expr::On(inner, timeframe, at) => self.on(inner, *timeframe, *at, layer),
+            Expr::Call { name, args, output, at } if name == "col" => {
+                let column = self.col(args, output.as_deref(), *at, layer)?;
+                Ok(column)
+            }
+            Expr::Call { name, args, output, at } => self.call(name, args, output.as_deref(), *at, layer),
+        }
+    }
+
+    fn add(&mut self, layer: usize, op: Op, args: &[Id]) -> Id {
+        self.layers[layer].graph.add(op, args)
+    }
+
+    fn binary(&mut self, sign: Sign, left: &Expr, right: &Expr, layer: usize) -> Result<Id> {
+        // A number beside a value costs no column of its own, where that changes no bit.
+        let affine = match (sign, constant(left), constant(right)) {
+            (Sign::Add, None, Some(c)) => Some((left, 1.0, c)),
+            (Sign::Sub, None, Some(c)) => Some((left, 1.0, -c)),
+            (Sign::Add, Some(c), None) => Some((right, 1.0, c)),
+            (Sign::Sub, Some(c), None) => Some((right, -1.0, c)),
+            (Sign::Mul, None, Some(c)) => Some((left, c, 0.0)),
+            (Sign::Mul, Some(c), None) => Some((right, c, 0.0)),
+            _ => None,
+        };
+        if let Some((x, a, b)) = affine.filter(|(_, a, b)| a.is_finite() && b.is_finite()) {
+            let x = self.expr(x, layer)?;
+            return Ok(self.add(layer, Op::Affine(a, b), &[x]));
+        }
+        let (a, b) = (self.expr(left, layer)?, self.expr(right, layer)?);
+        let map = match sign {
+            Sign::Add => Map::Add,
+            Sign::Sub => Map::Sub,
+            Sign::Mul => Map::Mul,
+            Sign::Div => Map::Div,
+        };
+        Ok(self.add(layer, Op::Map(map), &[a, b]))
+    }
+
+    /// A value of a slower timeframe.
+    fn on(&mut self, inner: &Expr, timeframe: Timeframe, at: At, layer: usize) -> Result<Id> {
+        if self.layers[layer].timeframe == Some(timeframe) {
+            return self.expr(inner, layer);
+        }
+        if let Some(own) = self.layers[layer].timeframe {
+            return Err(self
+                .origin
+                .error(at, format!("an expression on bars of {own} cannot look at bars of {timeframe}"))
+                .remedy("put the two side by side in a group of the base timeframe"));
+        }
+        let slow = layer_of(self.layers, Some(timeframe));
+        let id = self.expr(inner, slow)?;
+        let shown = &mut self.layers[slow].shown;
+        let place = shown.iter().position(|s| *s == id).unwrap_or_else(|| {
+            shown.push(id);
+            shown.len() - 1
+        });
+        let column = Column::Slow(timeframe, place);
+        let spec = self.layers[slow].graph.node(id);
+        let behind = (column.clone(), spec.settled.map(|settled| settled - spec.first));
+        if !self.layers[layer].behind.contains(&behind) {
+            self.layers[layer].behind.push(behind);
+        }
+        Ok(self.build(layer).column(column))
+    }
+
+    /// `col(name)`, `col('a name', lag)`.
+    fn col(&mut self, args: &[Expr], output: Option<&str>, at: At, layer: usize) -> Result<Id> {
+        let bad = |origin: &Origin| {
+            origin
+                .error(at, "col takes the name of a column and, if wanted, a lag")
+                .remedy("write col(funding_rate, 1)")
+        };
+        if output.is_some() {
+            return Err(bad(self.origin));
+        }
+        let name = match args.first() {
+            Some(Expr::Text(name, _)) => name.clone(),
+            Some(Expr::Call { name, args, output: None, .. }) if args.is_empty() => name.clone(),
+            _ => return Err(bad(self.origin)),
+        };
+        let lag = match &args[1..] {
+            [] => 0,
+            [lag] => constant(lag).filter(|n| *n >= 0.0 && n.fract() == 0.0 && *n <= 1e5).ok_or_else(|| {
+                self.origin
+                    .error(lag.at(), "a lag is a whole number of bars, 0 or more")
+                    .remedy("the future is not known; write col(name, 1) for the bar before")
+            })? as usize,
+            _ => return Err(bad(self.origin)),
+        };
+        let mut build = self.build(layer);
+        let column = build.column(Column::Extra(name));
+        Ok(build.lag(column, lag))
+    }
+
+    fn call(&mut self, name: &str, args: &[Expr], output: Option<&str>, at: At, layer: usize) -> Result<Id> {
+        let indicator = find(name).ok_or_else(|| {
+            let error = self.origin.error(at, format!("there is no indicator `{name}`"));
+            match nearest(name, catalogue().map(|i| i.name)) {
+                Some(near) => error.remedy(format!("did you mean `{near}`?")),
+                None => error.remedy(format!(
+                    "a column of your own is col({name}); `fullbore features --list` shows all indicators"
+                )),
+            }
+        })?;
+        let which = match output {
+            None => 0,
+            Some(word) => indicator.outputs.iter().position(|o| *o == word).ok_or_else(|| {
+                let error = self.origin.error(at, format!("`{name}` has no output `{word}`"));
+                match indicator.outputs {
+                    [] => error.remedy(format!("it gives one value: write {}", usage(indicator))),
+                    outputs => error.remedy(format!("it has {}", outputs.join(", "))),
+                }
+            })?,
+        };
+        // Values come first, then numbers.
+        let first = args.iter().position(|arg| constant(arg).is_some()).unwrap_or(args.len());
+        let (values, numbers) = args.split_at(first);
+        let (most, least) = (indicator.sources.len(), indicator.sources.iter().filter(|s| s.is_empty()).count());
+        if values.len() > most || values.len() < least || numbers.len() > indicator.params.len() {
+            return Err(self
+                .origin
+                .error(at, format!("`{name}` does not take these arguments"))
+                .remedy(format!("write {}", usage(indicator))));
+        }
+        let mut sources = Vec::new();
+        for (i, default) in indicator.sources.iter().enumerate() {
+            let id = match values.get(i) {
+                Some(value) => self.expr(value, layer)?,
+                None => self.call(default, &[], None, at, layer)?,
+            };
+            sources.push(id);
+        }
+        let mut params = Vec::new();
+        for (i, param) in indicator.params.iter().enumerate() {
+            params.push(self.param(indicator, param, numbers.get(i), at)?);
+        }
+        let Layer { graph, columns, .. } = &mut self.layers[layer];
+        Ok((indicator.build)(&mut Build { graph, columns, sources, params, output: which }))
+    }
+
+    fn param(&self, indicator: &Indicator, param: &Param, arg: Option<&Expr>, at: At) -> Result<f64> {
+        let Some(arg) = arg else {
+            return param.default.ok_or_else(|| {
+                let message = format!("`{}` needs `{}`", indicator.name, param.name);
+                self.origin.error(at, message).remedy(format!("write {}", usage(indicator)))
+            });
+        };
+        let (least, most) = param.range;
+        let value = constant(arg).filter(|v| *v >= least && *v <= most && (!param.whole || v.fract() == 0.0));
+        value.ok_or_else(|| {
+            let kind = if param.whole { "a whole number" } else { "a number" };
+            let message = format!("`{}` of `{}` is {kind} from {least} to {most}", param.name, indicator.name);
+            self.origin.error(arg.at(), message).remedy(format!("write {}", usage(indicator)))
+        })
+    }
+
+    fn build(&mut self, layer: usize) -> Build<'_> {
+        let Layer { graph, columns, .. } = &mut self.layers[layer];
+        Build { graph, columns, sources: Vec::new(), params: Vec::new(), output: 0 }
+    }
+}
+
+/// The value of an expression of numbers only.
+fn constant(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Number(value, _) => Some(*value),
+        Expr::Neg(inner, _) => constant(inner).map(|v| -v),
+        Expr::Binary(sign, left, right, _) => {
+            let (a, b) = (constant(left)?, constant(right)?);
+            Some(match sign {
+                Sign::Add => a + b,
+                Sign::Sub => a - b,
+                Sign::Mul => a * b,
+                Sign::Div => a / b,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// `macd(close, 12, 26, 9).line`
+pub(crate) fn usage(indicator: &Indicator) -> String {
+    let show = |v: f64| v.to_string();
+    let mut args: Vec<String> =
+        indicator.sources.iter().map(|s| if s.is_empty() { "x".to_string() } else { s.to_string() }).collect();
+    args.extend(indicator.params.iter().map(|p| p.default.map_or_else(|| p.name.to_string(), show)));
+    let args = if args.is_empty() { String::new() } else { format!("({})", args.join(", ")) };
+    let output = indicator.outputs.first().map_or_else(String::new, |o| format!(".{o}"));
+    format!("{}{args}{output}", indicator.name)
+}
+
+/// What is wrong with the columns that a set wants and the bars do not have.
+pub(crate) fn missing_extra(name: &str, have: &[String]) -> Error {
+    let error = Error::new(Kind::Input, format!("the data have no column `{name}`, which the feature set reads"));
+    match nearest(name, have.iter().map(String::as_str)) {
+        Some(near) => error.remedy(format!("did you mean col({near})?")),
+        None if have.is_empty() => error.remedy("these data bring no columns beside open, high, low, close and volume"),
+        None => error.remedy(format!("there are {}", have.join(", "))),
+    }
+}

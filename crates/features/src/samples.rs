@@ -1,0 +1,120 @@
+//! Samples: the rows a learner may see, each with when it was known and when its label was.
+
+use crate::Clock;
+use crate::labels::{Labels, NONE};
+use bars::Bars;
+
+/// A piece of time, `[from, to)`; it starts before it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    from: i64,
+    to: i64,
+}
+
+impl Span {
+    /// `None` unless it starts before it ends.
+    pub fn new(from: i64, to: i64) -> Option<Span> {
+        (from < to).then_some(Span { from, to })
+    }
+
+    /// The first moment in it, in nanoseconds since 1970 UTC.
+    pub fn from(self) -> i64 {
+        self.from
+    }
+
+    /// The first moment after it.
+    pub fn to(self) -> i64 {
+        self.to
+    }
+
+    /// Whether a moment lies in it.
+    pub fn contains(self, time: i64) -> bool {
+        self.from <= time && time < self.to
+    }
+}
+
+/// Labelled rows in the order of time (`t0`, then symbol).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Samples {
+    /// `[n]` rows of the market, counted through all symbols.
+    pub rows: Vec<u32>,
+    /// `[n]` when the row was known, rising.
+    pub t0: Vec<i64>,
+    /// `[n]` when its label was.
+    pub t1: Vec<i64>,
+    /// `[n]` -1, 0 or 1.
+    pub class: Vec<i8>,
+    /// `[n]` average uniqueness of the label.
+    pub weight: Vec<f32>,
+}
+
+impl Samples {
+    /// The labelled rows among those that are usable (features settled, member of the universe, …).
+    ///
+    /// # Panics
+    ///
+    /// If the labels are those of another market.
+    pub fn new(market: &[Bars], labels: &Labels, usable: impl Fn(usize) -> bool) -> Samples {
+        let clock = Clock::new(market);
+        assert_eq!(clock.tick.len(), labels.class.len(), "labels belong to another market");
+        let (_, news) = clock.news();
+        let usable = |row: &usize| labels.class[*row] != NONE && usable(*row);
+        let rows: Vec<usize> = news.into_iter().map(|(_, row)| row as usize).filter(usable).collect();
+        Samples {
+            t0: rows.iter().map(|row| clock.times[clock.tick[*row] as usize]).collect(),
+            t1: rows.iter().map(|row| labels.t1[*row]).collect(),
+            class: rows.iter().map(|row| labels.class[*row]).collect(),
+            weight: rows.iter().map(|row| labels.weight[*row]).collect(),
+            rows: rows.into_iter().map(|row| row as u32).collect(),
+        }
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::labels::tests::{random, walk, whole};
+    use crate::labels::{Labeling, Rule, label};
+
+    #[test]
+    fn spans_start_before_they_end() {
+        assert_eq!(Span::new(3, 3), None);
+        assert_eq!(Span::new(4, 3), None);
+        let span = Span::new(3, 5).unwrap();
+        assert_eq!([2, 3, 4, 5].map(|time| span.contains(time)), [false, true, true, false]);
+        assert_eq!((span.from(), span.to()), (3, 5));
+    }
+
+    #[test]
+    fn keeps_what_is_labelled_and_usable_in_the_order_of_time() {
+        let mut draw = random(3);
+        for symbols in [0, 1, 2, 5] {
+            let market: Vec<Bars> = (0..symbols).map(|_| walk(&mut draw, 60)).collect();
+            let how = Labeling { rule: Rule::Fixed { horizon: 4 }, ..Labeling::default() };
+            let labels = label(&market, &whole(&market), &how, 1).unwrap();
+            let usable = |row: usize| !row.is_multiple_of(3);
+            let samples = Samples::new(&market, &labels, usable);
+            let t0: Vec<i64> = market.iter().flat_map(|bars| bars.end.iter().copied()).collect();
+            let mut rows: Vec<usize> = (0..t0.len()).filter(|r| usable(*r) && labels.class[*r] != NONE).collect();
+            rows.sort_by_key(|row| (t0[*row], *row));
+            assert_eq!(samples.len(), rows.len());
+            assert_eq!(samples.is_empty(), symbols == 0);
+            for (i, row) in rows.into_iter().enumerate() {
+                assert_eq!((samples.rows[i] as usize, samples.t0[i]), (row, t0[row]));
+                assert_eq!((samples.t1[i], samples.class[i]), (labels.t1[row], labels.class[row]));
+                assert_eq!(samples.weight[i], labels.weight[row]);
+                assert!(samples.t0[i] < samples.t1[i]);
+            }
+        }
+    }
+}

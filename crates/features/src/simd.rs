@@ -1,0 +1,289 @@
+//! The one door to wider instructions.
+//!
+//! A kernel is written once, over lanes, in plain Rust. Here its body is compiled a second time with AVX2 and FMA and chosen at run
+//! time. Both give the same bits: lanes never mix, no sum is reordered, and a fused multiply-add is rounded once wherever it runs
+//! (in software on a machine without it). On other processors the body is compiled once, for what they have.
+
+use crate::engine::{Body, Feed};
+
+/// Runs a kernel over a block, on the widest instructions there are.
+#[inline]
+pub(crate) fn run<const W: usize, B: Body<W>>(body: &mut B, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if wide() {
+        #[expect(unsafe_code, reason = "the features were detected")]
+        return unsafe { run_wide(body, feed, out) };
+    }
+    body.body(feed, out)
+}
+
+/// Calls a function on the widest instructions there are.
+pub(crate) fn call<A, R>(function: impl Inlined<A, R>, args: A) -> R {
+    #[cfg(target_arch = "x86_64")]
+    if wide() {
+        #[expect(unsafe_code, reason = "the features were detected")]
+        return unsafe { call_wide(function, args) };
+    }
+    function.go(args)
+}
+
+/// A function that is worth compiling twice; `go` must be `#[inline(always)]`.
+pub(crate) trait Inlined<A, R> {
+    fn go(self, args: A) -> R;
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn call_wide<A, R>(function: impl Inlined<A, R>, args: A) -> R {
+    function.go(args)
+}
+
+/// Blocks of columns, `[F][bars]` rows of lanes, become rows of the table: lane l's to `places[l]`, `stride` apart. Says whether every
+/// value fitted into f32.
+pub(crate) fn rows<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], stride: usize) -> bool {
+    let bars = columns.first().map_or(0, |c| c.len());
+    #[cfg(target_arch = "x86_64")]
+    let (whole, done, fine) = if wide() {
+        #[expect(unsafe_code, reason = "the features were detected")]
+        unsafe {
+            tiles(columns, places, stride)
+        }
+    } else {
+        (0, 0, true)
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let (whole, done, fine) = (0, 0, true);
+    // What is left: columns beyond the last four, and bars beyond the last four.
+    let mut wrong = false;
+    for (f, column) in columns.iter().enumerate() {
+        let from = if f < whole { done } else { 0 };
+        for (t, row) in column.iter().enumerate().take(bars).skip(from) {
+            for (value, place) in row.iter().zip(places.iter_mut()) {
+                let value = *value as f32;
+                wrong |= !value.is_finite();
+                place[t * stride + f] = value;
+            }
+        }
+    }
+    fine && !wrong
+}
+
+/// Four columns at a time; gives how many columns and bars are done, and whether every value is finite in f32.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], stride: usize) -> (usize, usize, bool) {
+    use std::arch::x86_64::{_mm_add_ps, _mm_setzero_ps, _mm_sub_ps};
+    let (fours, _) = columns.as_chunks::<4>();
+    let bars = columns.first().map_or(0, |c| c.len());
+    let mut zero = _mm_setzero_ps();
+    let mut four = |columns: &[&[[f64; W]]; 4], i: usize| {
+        let [a, b, c, d] = columns;
+        let tile = turn([
+            load(a.as_flattened(), i),
+            load(b.as_flattened(), i),
+            load(c.as_flattened(), i),
+            load(d.as_flattened(), i),
+        ]);
+        for row in tile {
+            zero = _mm_add_ps(zero, _mm_sub_ps(row, row));
+        }
+        tile
+    };
+    // Rows are written from their first column to their last, so that memory sees whole lines.
+    let bars = if W == 1 { bars - bars % 4 } else { bars };
+    if W == 1 {
+        for t in (0..bars).step_by(4) {
+            for (tile, columns) in fours.iter().enumerate() {
+                for (k, row) in four(columns, t).into_iter().enumerate() {
+                    store(places[0], (t + k) * stride + tile * 4, row);
+                }
+            }
+        }
+    } else {
+        for t in 0..bars {
+            for half in 0..W / 4 {
+                for (tile, columns) in fours.iter().enumerate() {
+                    for (k, row) in four(columns, t * W + half * 4).into_iter().enumerate() {
+                        store(places[half * 4 + k], t * stride + tile * 4, row);
+                    }
+                }
+            }
+        }
+    }
+    (fours.len() * 4, bars, is_zero(zero))
+}
+
+/// Puts runs side by side: `place[t][l] = runs[l][at + t]`.
+#[inline]
+pub(crate) fn side_by_side<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut [[f64; W]]) {
+    let bars = place.len();
+    if W == 1 {
+        place.as_flattened_mut().copy_from_slice(&runs[0][at..at + bars]);
+        return;
+    }
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if wide() {
+        done = bars - bars % 4;
+        #[expect(unsafe_code, reason = "the features were detected")]
+        unsafe {
+            side_by_side_wide(runs, at, &mut place[..done]);
+        }
+    }
+    for (t, row) in place.iter_mut().enumerate().skip(done) {
+        for (value, run) in row.iter_mut().zip(runs) {
+            *value = run[at + t];
+        }
+    }
+}
+
+/// Four bars of four runs at a time; `place` has a multiple of four rows.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn side_by_side_wide<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut [[f64; W]]) {
+    let bars = place.len();
+    let flat = place.as_flattened_mut();
+    for t in (0..bars).step_by(4) {
+        for four in 0..W / 4 {
+            let k = four * 4;
+            let rows = square([
+                load(runs[k], at + t),
+                load(runs[k + 1], at + t),
+                load(runs[k + 2], at + t),
+                load(runs[k + 3], at + t),
+            ]);
+            for (k, row) in rows.into_iter().enumerate() {
+                put(flat, (t + k) * W + four * 4, row);
+            }
+        }
+    }
+}
+
+/// The other way: `out[l * n + i] = rows[i][l]`, n being the number of rows.
+pub(crate) fn apart<const W: usize>(rows: &[[f64; W]], out: &mut [f64]) {
+    let n = rows.len();
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if wide() && W.is_multiple_of(4) {
+        done = n - n % 4;
+        #[expect(unsafe_code, reason = "the features were detected")]
+        unsafe {
+            apart_wide(rows, done, out);
+        }
+    }
+    for (i, row) in rows.iter().enumerate().skip(done) {
+        for (l, value) in row.iter().enumerate() {
+            out[l * n + i] = *value;
+        }
+    }
+}
+
+/// Four rows of four lanes at a time; `done` is a multiple of four.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn apart_wide<const W: usize>(rows: &[[f64; W]], done: usize, out: &mut [f64]) {
+    let (n, flat) = (rows.len(), rows.as_flattened());
+    for i in (0..done).step_by(4) {
+        for four in 0..W / 4 {
+            let from = i * W + four * 4;
+            let lanes =
+                square([load(flat, from), load(flat, from + W), load(flat, from + 2 * W), load(flat, from + 3 * W)]);
+            for (k, lane) in lanes.into_iter().enumerate() {
+                put(out, (four * 4 + k) * n + i, lane);
+            }
+        }
+    }
+}
+
+/// Rows of a square of four become its columns.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn square([a, b, c, d]: [__m256d; 4]) -> [__m256d; 4] {
+    use std::arch::x86_64::{_mm256_permute2f128_pd, _mm256_unpackhi_pd, _mm256_unpacklo_pd};
+    let (ab, ab2) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
+    let (cd, cd2) = (_mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d));
+    [
+        _mm256_permute2f128_pd::<0x20>(ab, cd),
+        _mm256_permute2f128_pd::<0x20>(ab2, cd2),
+        _mm256_permute2f128_pd::<0x31>(ab, cd),
+        _mm256_permute2f128_pd::<0x31>(ab2, cd2),
+    ]
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn put(place: &mut [f64], at: usize, row: __m256d) {
+    if let Some(place) = place[at..at + 4].first_chunk_mut::<4>() {
+        #[expect(unsafe_code, reason = "there is room for four")]
+        unsafe {
+            std::arch::x86_64::_mm256_storeu_pd(place.as_mut_ptr(), row);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m128, __m256d};
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn load(x: &[f64], at: usize) -> __m256d {
+    let x: &[f64; 4] = x[at..at + 4].first_chunk().unwrap_or(&[0.0; 4]);
+    #[expect(unsafe_code, reason = "four values are there")]
+    unsafe {
+        std::arch::x86_64::_mm256_loadu_pd(x.as_ptr())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn store(place: &mut [f32], at: usize, row: __m128) {
+    if let Some(place) = place[at..at + 4].first_chunk_mut::<4>() {
+        // Not past the cache: that was tried, and took half as long again (rows are not whole lines).
+        #[expect(unsafe_code, reason = "there is room for four")]
+        unsafe {
+            std::arch::x86_64::_mm_storeu_ps(place.as_mut_ptr(), row);
+        }
+    }
+}
+
+/// Rounds four rows of four and turns them into columns.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn turn(rows: [__m256d; 4]) -> [__m128; 4] {
+    use std::arch::x86_64::{_mm_movehl_ps, _mm_movelh_ps, _mm_unpackhi_ps, _mm_unpacklo_ps, _mm256_cvtpd_ps};
+    let [a, b, c, d] = rows;
+    let (a, b, c, d) = (_mm256_cvtpd_ps(a), _mm256_cvtpd_ps(b), _mm256_cvtpd_ps(c), _mm256_cvtpd_ps(d));
+    let (ab, cd) = (_mm_unpacklo_ps(a, b), _mm_unpacklo_ps(c, d));
+    let (ab2, cd2) = (_mm_unpackhi_ps(a, b), _mm_unpackhi_ps(c, d));
+    [_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab), _mm_movelh_ps(ab2, cd2), _mm_movehl_ps(cd2, ab2)]
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn is_zero(sums: __m128) -> bool {
+    use std::arch::x86_64::{_mm_cmpeq_ps, _mm_movemask_ps, _mm_setzero_ps};
+    _mm_movemask_ps(_mm_cmpeq_ps(sums, _mm_setzero_ps())) == 0b1111
+}
+
+#[cfg(target_arch = "x86_64")]
+fn wide() -> bool {
+    // Both lookups are one load and a test after the first time.
+    !NARROW.load(std::sync::atomic::Ordering::Relaxed)
+        && is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+}
+
+/// Set by the test that compares the two.
+static NARROW: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Leaves the wider instructions alone from now on, in this process: for the test that both give the same bits.
+#[cfg(test)]
+pub(crate) fn narrow(on: bool) {
+    NARROW.store(on, std::sync::atomic::Ordering::Relaxed);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn run_wide<const W: usize, B: Body<W>>(body: &mut B, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
+    body.body(feed, out)
+}

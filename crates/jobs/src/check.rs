@@ -1,0 +1,222 @@
+//! `check lookahead`: does any column of the user's own set know what was not known yet (METHOD.md C8, L1 to L3)?
+
+use crate::features::one_timeframe;
+use crate::progress::{Sink, Update, check_stop, shared, stop_flag};
+use crate::{Select, Settings, find};
+use bars::Bars;
+use features::leak::{Case, Hunt, Leaks, Ours, Suspect, Test, Verdict, hunt, sample};
+use features::{Plan, read_set};
+use files::time::rfc3339;
+use files::{Error, Kind, Result};
+use serde::Serialize;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What to look at, and in what; how labels are made is in the settings.
+#[derive(Debug, Clone, Default)]
+pub struct Check {
+    /// What to read.
+    pub select: Select,
+    /// A preset, a file, or the features themselves.
+    pub set: String,
+    /// Moments at which the market is cut, and as many at which it is poisoned; `None`: as many as 20 seconds allow, 1,000 at most.
+    pub cuts: Option<usize>,
+    /// Every symbol and every bar, however long it takes.
+    pub all: bool,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Checked {
+    /// The path that was read.
+    pub data: String,
+    /// The set as it was given.
+    pub set: String,
+    /// The label as it was used; null without labels.
+    pub label: Option<String>,
+    /// The worst of all verdicts.
+    pub verdict: Verdict,
+    /// Symbols that were looked at.
+    pub symbols: u64,
+    /// Symbols of the data.
+    pub all_symbols: u64,
+    /// Bars that were looked at.
+    pub rows: u64,
+    /// Bars of the data.
+    pub all_rows: u64,
+    /// Length of a bar.
+    pub timeframe: String,
+    /// One entry a test.
+    pub tests: Vec<Tested>,
+    /// What could not be looked at, and why.
+    pub notes: Vec<String>,
+    /// Root of what was looked at.
+    pub seed: u64,
+    /// Wall clock without reading.
+    pub seconds: f64,
+}
+
+/// One test over all columns.
+#[derive(Debug, Clone, Serialize)]
+pub struct Tested {
+    /// Which.
+    pub test: Test,
+    /// Columns it was put to, labels among them.
+    pub columns: u64,
+    /// Columns of which it could say nothing: too few bars for them to settle, or for a correlation.
+    pub silent: u64,
+    /// Cuts, poisons or starts; rows for the stream and the correlation.
+    pub tried: u64,
+    /// Values that were compared.
+    pub compared: u64,
+    /// The worst of its columns.
+    pub verdict: Verdict,
+    /// Columns that did not pass, the worst first.
+    pub caught: Vec<Caught>,
+    /// The largest difference that still passed, for tests that allow one; else null.
+    pub largest: Option<f64>,
+}
+
+/// A column that did not pass.
+#[derive(Debug, Clone, Serialize)]
+pub struct Caught {
+    /// Its name.
+    pub column: String,
+    /// How bad.
+    pub verdict: Verdict,
+    /// Values that were not as they should be.
+    pub wrong: u64,
+    /// Whose value was the worst.
+    pub symbol: String,
+    /// When its row became known.
+    pub time: String,
+    /// What was done to see it.
+    pub what: String,
+    /// On all the data; null: no value.
+    pub before: Option<f64>,
+    /// After it was done; null: no value.
+    pub after: Option<f64>,
+}
+
+/// Time for the tests when nothing is said.
+const BUDGET: Duration = Duration::from_secs(20);
+/// Symbols of a sample.
+const SYMBOLS: usize = 8;
+/// Values of a sample.
+const VALUES: usize = 6_000_000;
+/// Cuts at most when nothing is said.
+const CUTS: usize = 1000;
+
+/// Hunts for leaks; writes nothing.
+pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Checked> {
+    let plan = Plan::new(&read_set(&request.set)?)?;
+    let path = find(&request.select.data)?;
+    let options = request.select.narrow(settings.options()?);
+    let (market, audit) = shared(sink, |progress| bars::read(&path, &options, progress))?;
+    let (whole, timeframe, others) = one_timeframe(market.bars, &audit)?;
+    check_stop()?;
+    let (all_symbols, all_rows) = (whole.len() as u64, whole.iter().map(|b| b.len() as u64).sum());
+    let market = match request.all {
+        true => whole,
+        false => sample(&whole, SYMBOLS, VALUES / plan.width().max(1)),
+    };
+    fits(&market, &plan, settings)?;
+
+    let clock = Instant::now();
+    let ours = Ours::new(&market, &plan, settings.labeling(), settings.features.max_hole, settings.threads())?;
+    let (seen, exact, live) = (|m: &[Bars]| ours.batch(m), |m: &[Bars]| ours.exact(m), |m: &[Bars]| ours.stream(m));
+    let in_order = market.iter().all(|bars| bars.end.is_sorted_by(|a, b| a < b));
+    let cuts = request.cuts.unwrap_or(CUTS);
+    let stop = stop_flag();
+    let sink = Mutex::new(sink);
+    let how = Hunt {
+        cuts,
+        starts: cuts.div_ceil(5).max(4),
+        seed: settings.seed,
+        budget: (request.cuts.is_none() && !request.all).then_some(BUDGET),
+        progress: &|phase, done, total| {
+            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            sink(Update { phase, done: done as u64, total: total as u64, unit: "" });
+        },
+        stop: &|| stop.load(Ordering::Relaxed),
+    };
+    let stream: Option<&features::leak::Pipeline<'_>> = if in_order { Some(&live) } else { None };
+    let leaks = hunt(&market, &Suspect { seen: &seen, stream, exact: Some(&exact) }, &how)?;
+
+    let mut notes = Vec::new();
+    if !in_order {
+        notes.push("bars of these data end out of order, so they cannot be streamed".to_string());
+    }
+    if !others.is_empty() {
+        notes.push(format!("bars of {} were left out: a table has one timeframe", others.join(", ")));
+    }
+    let never = leaks.tests.iter().filter(|t| t.test == Test::WarmUp && t.compared == 0).count();
+    if never > 0 {
+        notes.push(format!("the settling of {never} columns was not seen: they never settle, or the bars are too few"));
+    }
+    Ok(Checked {
+        data: path.display().to_string(),
+        set: request.set.clone(),
+        label: ours.rule().map(|rule| rule.to_string()),
+        verdict: leaks.verdict(),
+        symbols: market.len() as u64,
+        all_symbols,
+        rows: leaks.rows as u64,
+        all_rows,
+        timeframe: timeframe.to_string(),
+        tests: Test::ALL.into_iter().filter_map(|test| tested(&leaks, test)).collect(),
+        notes,
+        seed: settings.seed,
+        seconds: clock.elapsed().as_secs_f64(),
+    })
+}
+
+/// The columns of one test, summed up; `None` where it was not put.
+fn tested(leaks: &Leaks, test: Test) -> Option<Tested> {
+    let of: Vec<_> = leaks.tests.iter().filter(|t| t.test == test).collect();
+    let apart = |worst: &Option<Case>| worst.as_ref().map_or(0.0, |w| w.difference);
+    let mut bad: Vec<_> = of.iter().filter(|t| t.verdict != Verdict::Passed).collect();
+    bad.sort_by(|a, b| b.verdict.cmp(&a.verdict).then(apart(&b.worst).total_cmp(&apart(&a.worst))));
+    let some = |value: f64| value.is_finite().then_some(value);
+    let caught = bad.into_iter().filter_map(|t| {
+        let worst = t.worst.as_ref()?;
+        Some(Caught {
+            column: t.column.clone(),
+            verdict: t.verdict,
+            wrong: t.wrong,
+            symbol: worst.symbol.clone(),
+            time: rfc3339(worst.time),
+            what: worst.what.clone(),
+            before: some(worst.before),
+            after: some(worst.after),
+        })
+    });
+    let allowed = matches!(test, Test::WarmUp | Test::Clairvoyance);
+    let fine = of.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| apart(&t.worst));
+    Some(Tested {
+        test,
+        columns: of.len() as u64,
+        silent: of.iter().filter(|t| t.compared == 0).count() as u64,
+        tried: of.first()?.tried as u64,
+        compared: of.iter().map(|t| t.compared).sum(),
+        verdict: of.iter().map(|t| t.verdict).max()?,
+        caught: caught.collect(),
+        largest: allowed.then(|| fine.fold(0.0, f64::max)),
+    })
+}
+
+/// An error if two sets of values would not fit into the budget.
+fn fits(market: &[Bars], plan: &Plan, settings: &Settings) -> Result<()> {
+    let values = market.iter().map(Bars::len).sum::<usize>() as f64 * (plan.width() + 8) as f64;
+    let (need, budget) = (values * 28.0, settings.memory.bytes() as f64);
+    if need <= budget {
+        return Ok(());
+    }
+    let gib = |bytes: f64| bytes / f64::from(1 << 30);
+    Err(Error::new(
+        Kind::Machine,
+        format!("the hunt takes {:.2} GiB, more than the {:.2} GiB of --memory", gib(need), gib(budget)),
+    )
+    .remedy("leave --all away, or take fewer symbols or a shorter time"))
+}
