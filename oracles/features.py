@@ -150,7 +150,8 @@ def flat_range(x, n, *smooth):
 
 def flat_flow(x, n):
     typical = (x.high + x.low + x.close) / 3
-    flow = np.abs(np.diff(typical, prepend=typical[:1])) * x.volume > 0
+    # Differences by the rounding of the mean alone are none, on both sides.
+    flow = (np.abs(np.diff(typical, prepend=typical[:1])) > 2e-14 * typical) & (x.volume > 0)
     return ~widen(flow, n)
 
 
@@ -275,7 +276,7 @@ MARKETS = {
     "price 1e-8": lambda: {"A": walk(1000, 1e-8, 5)},
     "price 1e8": lambda: {"A": walk(1000, 1e8, 6)},
     "a million, moves of 0.01": lambda: {"A": level(1500, 7)},
-    "ties and flat stretches": lambda: {"A": walk(1200, 20.0, 8, 0, 0.01, [(0, 40), (300, 380), (700, 1000)]), "B": walk(900, 5.0, 9, 1)},
+    "ties and flat stretches": lambda: {"A": walk(1200, 100.0, 8, 0, 0.01, [(0, 40), (300, 380), (700, 900)]), "B": walk(900, 5.0, 9, 1)},
     "flat stretches at 1.1, five decimals": lambda: {"A": walk(1200, 1.1, 10, 5, 0.0004, [(300, 380), (700, 1000)])},
     "S&P 500, real": lambda: real("sp500_daily_2010_2017.parquet", 1500, ["A", "AAPL", "MSFT"]),
     "gold 5m, real": lambda: real("xauusd_m5_2014_2019.parquet", 5000, None),

@@ -197,8 +197,7 @@ impl Build<'_> {
 
     /// The plain mean of the last n.
     pub(crate) fn mean(&mut self, x: Id, n: usize) -> Id {
-        let sum = self.sum(x, n);
-        self.affine(sum, 1.0 / n as f64, 0.0)
+        if n == 1 { x } else { self.graph.add(Op::Mean(n), &[x]) }
     }
 
     pub(crate) fn highest(&mut self, x: Id, n: usize) -> Id {

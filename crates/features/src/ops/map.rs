@@ -162,7 +162,7 @@ maps! {
     Below(c, l, h) => { let range = h - l; if range == 0.0 { -50.0 } else { -100.0 * ((h - c) / range) } };
     /// `(x - mean) / (0.015 deviation)`, 0 where the deviation is rounding (the mean of 100,000 equal values is off by 2e-12)
     Channel(x, mean, deviation) => {
-        if deviation <= 1e-11 * mean.abs() { 0.0 } else { (x - mean) / (0.015 * deviation) }
+        if deviation <= 1e-13 * mean.abs() { 0.0 } else { (x - mean) / (0.015 * deviation) }
     };
     /// The close less the true low: close, low and the close before
     Pressure(c, l, c1) => c - smaller(l, c1);

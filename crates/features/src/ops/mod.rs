@@ -35,6 +35,8 @@ pub(crate) enum Op {
     Affine(f64, f64),
     /// Sum of the last n.
     Sum(usize),
+    /// Mean of the last n: of equal values exactly that value.
+    Mean(usize),
     /// Largest of the last n.
     Max(usize),
     /// Smallest of the last n.
@@ -92,7 +94,8 @@ impl Op {
     pub(crate) fn delay(&self) -> usize {
         match *self {
             Op::Lag(n) => n,
-            Op::Sum(n) | Op::Max(n) | Op::Min(n) | Op::SinceMax(n) | Op::SinceMin(n) | Op::Variance(n) => n - 1,
+            Op::Sum(n) | Op::Mean(n) | Op::Max(n) | Op::Min(n) | Op::SinceMax(n) | Op::SinceMin(n) => n - 1,
+            Op::Variance(n) => n - 1,
             // The mean, its second argument, has waited for the window already.
             Op::MeanDeviation(_) => 0,
             Op::Skew(n) | Op::Kurtosis(n) | Op::Weighted(n) | Op::Slope(n) => n - 1,
@@ -108,7 +111,7 @@ impl Op {
             Op::Input(_) | Op::Const(_) | Op::Lag(_) => 0.3,
             Op::Map(Map::Ln) => 1.5,
             Op::Map(_) | Op::Affine(..) => 0.5,
-            Op::Sum(_) | Op::Max(_) | Op::Min(_) => 2.0,
+            Op::Sum(_) | Op::Mean(_) | Op::Max(_) | Op::Min(_) => 2.0,
             Op::SinceMax(_) | Op::SinceMin(_) | Op::Variance(_) | Op::Weighted(_) | Op::Slope(_) => 3.5,
             Op::Skew(_) | Op::Kurtosis(_) => 8.0,
             Op::MeanDeviation(n) => 0.3 * n as f64,
@@ -142,6 +145,7 @@ pub(crate) fn kernel<const W: usize>(op: &Op) -> Box<dyn Kernel<W>> {
         Op::Max(n) if n <= SHORT => Box::new(Short::<_, W>::new(Extreme::<true>, n)),
         Op::Min(n) if n <= SHORT => Box::new(Short::<_, W>::new(Extreme::<false>, n)),
         Op::Sum(n) => Box::new(Window::<_, 1, W>::new(window::Sum, n)),
+        Op::Mean(n) => Box::new(Window::<_, 1, W>::new(window::Mean, n)),
         Op::Max(n) => Box::new(Window::<_, 1, W>::new(Extreme::<true>, n)),
         Op::Min(n) => Box::new(Window::<_, 1, W>::new(Extreme::<false>, n)),
         Op::SinceMax(n) => Box::new(Window::<_, 2, W>::new(SinceExtreme::<true>, n)),

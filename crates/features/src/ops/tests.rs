@@ -222,6 +222,7 @@ pub(super) fn of_window(op: &Op, window: &[f64]) -> Expected {
     };
     match op {
         Op::Sum(_) => (total(window.iter().copied()), n * size),
+        Op::Mean(_) => (total(window.iter().copied()) / n, size),
         Op::Max(_) => (window.iter().copied().fold(f64::NEG_INFINITY, f64::max), 0.0),
         Op::Min(_) => (window.iter().copied().fold(f64::INFINITY, f64::min), 0.0),
         Op::SinceMax(_) => (since(|best, x| best > x), 0.0),
@@ -552,7 +553,16 @@ fn first_values_come_when_declared() {
     let mut ops =
         vec![Op::Cumulate, Op::Sar(0.02, 0.2), Op::Ema(Ema { alpha: 0.1, skip: 3, seed: 4, over: 5, hold: 2 })];
     for n in [2, 3, 50] {
-        ops.extend([Op::Lag(n), Op::Sum(n), Op::Max(n), Op::Min(n), Op::SinceMax(n), Op::SinceMin(n), Op::Variance(n)]);
+        ops.extend([
+            Op::Lag(n),
+            Op::Sum(n),
+            Op::Mean(n),
+            Op::Max(n),
+            Op::Min(n),
+            Op::SinceMax(n),
+            Op::SinceMin(n),
+            Op::Variance(n),
+        ]);
         ops.extend([Op::Skew(n), Op::Kurtosis(n), Op::Weighted(n), Op::Slope(n)]);
         ops.extend([Op::Ema(Ema::usual(n)), Op::Ema(Ema::wilder(n))]);
     }

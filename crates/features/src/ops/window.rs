@@ -247,6 +247,30 @@ impl Gather<1> for Sum {
     }
 }
 
+/// The mean.
+#[derive(Clone, Copy)]
+pub(crate) struct Mean;
+
+impl Gather<1> for Mean {
+    const NOTHING: [f64; 1] = [0.0];
+    const RELATIVE: bool = true;
+
+    #[inline(always)]
+    fn lift(self, x: f64, _: f64) -> [f64; 1] {
+        [x]
+    }
+
+    #[inline(always)]
+    fn join(self, [early]: [f64; 1], [late]: [f64; 1]) -> [f64; 1] {
+        [early + late]
+    }
+
+    #[inline(always)]
+    fn value(self, [sum]: [f64; 1], n: f64, _: f64, c: f64) -> f64 {
+        c + sum * (1.0 / n)
+    }
+}
+
 /// The largest, or the smallest.
 #[derive(Clone, Copy)]
 pub(crate) struct Extreme<const LARGEST: bool>;

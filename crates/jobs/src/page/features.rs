@@ -109,7 +109,7 @@ fn tried(l: &LabelSummary) -> String {
     };
     let each: Vec<String> = l.tried.iter().map(|t| format!("{} bars {}", t.horizon, percent(&t.balance))).collect();
     format!(
-        "Nobody had to choose a horizon: the shortest whose classes are balanced on the first training span was taken. Down/flat/up in percent: {}.",
+        "Nobody had to choose a horizon: taken was the shortest that gives every class a fifth on the first training span or, where none does, the one whose smallest class is largest. Down/flat/up in percent: {}.",
         each.join(", ")
     )
 }

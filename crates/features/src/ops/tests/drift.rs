@@ -22,6 +22,7 @@ fn ops() -> Vec<Op> {
     let n = PERIOD;
     vec![
         Op::Sum(n),
+        Op::Mean(n),
         Op::Variance(n),
         Op::Slope(n),
         Op::Skew(n),

@@ -7,6 +7,7 @@ use Map::*;
 const ALL: &[Map] = &[
     Add,
     Sub,
+    Step,
     Mul,
     Div,
     Abs,
@@ -67,6 +68,13 @@ fn formula(map: Map, x: &[f64]) -> f64 {
     match map {
         Add => a + b,
         Sub => a - b,
+        Step => {
+            if (a - b).abs() <= 2e-14 * a.abs() {
+                0.0
+            } else {
+                a - b
+            }
+        }
         Mul => a * b,
         Div => a / b,
         Abs => a.abs(),
