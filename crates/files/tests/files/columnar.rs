@@ -254,36 +254,3 @@ fn narrow_columns_are_written_and_read_back_wide_whatever_the_threads() {
         }
     }
 }
-
-/// `cargo test --release -p fullbore-files -- --ignored wide --nocapture`: 820,000 rows of 90 columns in about 1.5 s on two cores.
-#[test]
-#[ignore = "a measurement"]
-fn wide_tables_are_written_quickly() {
-    let folder = tempfile::tempdir().unwrap();
-    let (rows, mut state) = (820_000usize, 1u32);
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / 16_777_216.0 - 0.5
-    };
-    let columns = (0..90).map(|c| {
-        let mut level = 0.0;
-        let values = (0..rows).map(|i| {
-            level = level * 0.98 + next();
-            if i % 1250 < c { f32::NAN } else { level }
-        });
-        Column::f32(format!("f{c}"), values.collect())
-    });
-    let table = Table { columns: columns.collect(), rows };
-    for threads in [1, 2] {
-        let path = folder.path().join("wide.parquet");
-        let clock = std::time::Instant::now();
-        let mut writer = ParquetWriter::create(&path, &[]).unwrap().threads(threads);
-        writer.write(&table).unwrap();
-        let encoded = clock.elapsed();
-        let bytes = writer.finish().unwrap();
-        #[expect(clippy::print_stderr, reason = "a measurement")]
-        {
-            eprintln!("{threads} threads: {encoded:?} to encode, {:?} in all, {bytes} bytes", clock.elapsed());
-        }
-    }
-}
