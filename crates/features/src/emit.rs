@@ -16,8 +16,12 @@ pub(crate) struct Emit<const W: usize> {
     stride: usize,
     /// `[F]` valid values in a row that a column needs to have settled.
     need: Vec<u32>,
-    /// `[F]` valid values in a row up to now.
+    /// Whether some column never settles, so that no row does.
+    never: bool,
+    /// `[F]` valid values in a row up to now, counted until they are enough.
     since: Vec<[u32; W]>,
+    /// Whether they are, in every column.
+    steady: [bool; W],
     /// A word of bits for rows where every value is valid, `[words]`.
     full: Vec<u64>,
     /// `[F]` whether each column of the last block is finite throughout, and fits into f32.
@@ -32,12 +36,23 @@ impl<const W: usize> Emit<W> {
     pub(crate) fn new(columns: &[Feature], stride: usize) -> Self {
         let need = columns
             .iter()
-            .map(|c| c.settled.map_or(u32::MAX, |s| u32::try_from(s - c.first_valid + 1).unwrap_or(u32::MAX)))
+            .map(|c| c.settled.map_or(0, |s| u32::try_from(s - c.first_valid + 1).unwrap_or(u32::MAX)))
             .collect();
+        let never = columns.iter().any(|c| c.settled.is_none());
         let n = columns.len();
         let full =
             (0..n.div_ceil(64)).map(|w| if n - w * 64 >= 64 { u64::MAX } else { (1 << (n - w * 64)) - 1 }).collect();
-        Emit { stride, need, since: vec![[0; W]; n], full, whole: Vec::new(), spare: Vec::new(), invalid: vec![0; n] }
+        Emit {
+            stride,
+            need,
+            never,
+            since: vec![[0; W]; n],
+            steady: [false; W],
+            full,
+            whole: Vec::new(),
+            spare: Vec::new(),
+            invalid: vec![0; n],
+        }
     }
 
     /// What it remembers, to whoever saves or restores it.
@@ -47,6 +62,7 @@ impl<const W: usize> Emit<W> {
             state.count(&mut count);
             *since = count as u32;
         }
+        self.steady = [false; W];
     }
 
     /// Writes a block: `columns` are `[F]` blocks and whether each is finite throughout; `outs` the lanes with the rows they still have.
@@ -78,17 +94,21 @@ impl<const W: usize> Emit<W> {
             for bits in out.valid[at * words..(at + *rows) * words].chunks_exact_mut(words.max(1)) {
                 bits.copy_from_slice(&usual);
             }
+            let settled = &mut out.settled[at..at + *rows];
+            if holed.is_empty() && self.steady[l] {
+                settled.fill(!self.never);
+                continue;
+            }
             // Bars until the last of the other columns has settled.
             let mut wait = 0;
             for f in (0..whole.len()).filter(|f| whole[*f] == (true, true)) {
                 let since = &mut self.since[f][l];
                 wait = wait.max(self.need[f].saturating_sub(since.saturating_add(1)));
-                *since = since.saturating_add(*rows as u32);
+                *since = since.saturating_add(*rows as u32).min(self.need[f]);
             }
-            let settled = &mut out.settled[at..at + *rows];
             let wait = (wait as usize).min(settled.len());
             settled[..wait].fill(false);
-            settled[wait..].fill(true);
+            settled[wait..].fill(!self.never);
             for &f in &holed {
                 let (since, need) = (&mut self.since[f][l], self.need[f]);
                 for (t, settled) in settled.iter_mut().enumerate() {
@@ -96,15 +116,16 @@ impl<const W: usize> Emit<W> {
                     let fine = value.is_finite();
                     if fine {
                         out.valid[(at + t) * words + f / 64] |= 1 << (f % 64);
-                        *since = since.saturating_add(1);
+                        *since = since.saturating_add(1).min(need);
                     } else {
                         *value = f32::NAN;
                         *since = 0;
                         self.invalid[f] += 1;
                     }
-                    *settled &= *since >= need;
+                    *settled &= fine && *since >= need;
                 }
             }
+            self.steady[l] = self.since.iter().zip(&self.need).all(|(since, need)| since[l] >= *need);
         }
     }
 

@@ -65,6 +65,11 @@ impl Graph {
         &self.nodes
     }
 
+    /// The node at that place.
+    pub(crate) fn id(&self, at: usize) -> Id {
+        Id(at as u32)
+    }
+
     /// One node.
     pub(crate) fn node(&self, id: Id) -> &Spec {
         &self.nodes[id.index()]
@@ -83,13 +88,26 @@ impl Graph {
         all[id.index()]
     }
 
+    /// Where a node's values are: a lag is a look at the past of another node and has none of its own.
+    pub(crate) fn origin(&self, id: Id) -> (Id, usize) {
+        let (mut id, mut bars) = (id, 0);
+        while let Op::Lag(n) = self.node(id).op {
+            bars += n;
+            id = self.node(id).args[0];
+        }
+        (id, bars)
+    }
+
     /// How many earlier values each node has to keep for those that read it.
     pub(crate) fn lookbacks(&self) -> Vec<usize> {
         let mut back = vec![0; self.nodes.len()];
-        for spec in &self.nodes {
-            for arg in &spec.args {
-                back[arg.index()] = back[arg.index()].max(spec.op.lookback());
-            }
+        let mut keep = |id: Id, more: usize| {
+            let (id, bars) = self.origin(id);
+            back[id.index()] = back[id.index()].max(bars + more);
+        };
+        for (at, spec) in self.nodes.iter().enumerate() {
+            keep(self.id(at), 0);
+            spec.args.iter().for_each(|arg| keep(*arg, spec.op.lookback()));
         }
         back
     }

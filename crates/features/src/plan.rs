@@ -5,7 +5,7 @@
 
 use crate::columns::Column;
 use crate::graph::{Graph, Id};
-use crate::indicators::{Build, Indicator, Param, catalogue, find};
+use crate::indicators::{Build, Indicator, LONGEST, Param, catalogue, find};
 use crate::language::{At, Expr, Op as Sign, Origin, Set};
 use crate::ops::{Map, Op};
 use bars::{Timeframe, nearest};
@@ -170,7 +170,11 @@ impl Resolve<'_> {
                 let x = self.expr(inner, layer)?;
                 Ok(self.add(layer, Op::Affine(-1.0, 0.0), &[x]))
             }
-            Expr::Lag(inner, bars, _) => {
+            Expr::Lag(inner, bars, at) => {
+                if *bars as f64 > LONGEST {
+                    let message = format!("a lag of {bars} bars is too long");
+                    return Err(self.origin.error(*at, message).remedy(format!("look back {LONGEST} bars at most")));
+                }
                 let x = self.expr(inner, layer)?;
                 Ok(if *bars == 0 { x } else { self.add(layer, Op::Lag(*bars), &[x]) })
             }

@@ -72,45 +72,46 @@ pub(crate) fn rows<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], stride: usize) -> (usize, usize, bool) {
-    use std::arch::x86_64::{_mm_add_ps, _mm_setzero_ps, _mm_sub_ps};
-    let (fours, _) = columns.as_chunks::<4>();
-    let bars = columns.first().map_or(0, |c| c.len());
+    use std::arch::x86_64::{_mm_add_ps, _mm_setzero_ps, _mm_storeu_ps, _mm_sub_ps, _mm256_loadu_pd};
+    let (fours, bars) = (columns.len() / 4, columns.first().map_or(0, |c| c.len()));
+    let done = if W == 1 { bars - bars % 4 } else { bars };
+    // Looked at once here, instead of at every load and store.
+    assert!(columns.iter().all(|c| c.len() == bars) && fours * 4 <= stride, "columns of one length, within the row");
+    assert!(places.iter().all(|p| p.len() >= bars * stride), "a place for every row");
     let mut zero = _mm_setzero_ps();
-    let mut four = |columns: &[&[[f64; W]]; 4], i: usize| {
-        let [a, b, c, d] = columns;
-        let tile = turn([
-            load(a.as_flattened(), i),
-            load(b.as_flattened(), i),
-            load(c.as_flattened(), i),
-            load(d.as_flattened(), i),
-        ]);
-        for row in tile {
-            zero = _mm_add_ps(zero, _mm_sub_ps(row, row));
+    // Values i to i + 3 of four columns, to where four rows have those columns.
+    let mut four = |tile: usize, i: usize, rows: [*mut f32; 4]| {
+        let columns = &columns[tile * 4..tile * 4 + 4];
+        #[expect(unsafe_code, reason = "i + 4 <= bars * W, and rows point to four numbers each: asserted above")]
+        unsafe {
+            let load = |k: usize| _mm256_loadu_pd(columns[k].as_ptr().cast::<f64>().add(i));
+            for (value, row) in turn([load(0), load(1), load(2), load(3)]).into_iter().zip(rows) {
+                zero = _mm_add_ps(zero, _mm_sub_ps(value, value));
+                // Not past the cache: that was tried, and took half as long again (rows are not whole lines).
+                _mm_storeu_ps(row, value);
+            }
         }
-        tile
     };
+    let starts: [*mut f32; W] = std::array::from_fn(|l| places[l].as_mut_ptr());
+    let at = |l: usize, t: usize, tile: usize| starts[l].wrapping_add(t * stride + tile * 4);
     // Rows are written from their first column to their last, so that memory sees whole lines.
-    let bars = if W == 1 { bars - bars % 4 } else { bars };
     if W == 1 {
-        for t in (0..bars).step_by(4) {
-            for (tile, columns) in fours.iter().enumerate() {
-                for (k, row) in four(columns, t).into_iter().enumerate() {
-                    store(places[0], (t + k) * stride + tile * 4, row);
-                }
+        for t in (0..done).step_by(4) {
+            for tile in 0..fours {
+                four(tile, t, [at(0, t, tile), at(0, t + 1, tile), at(0, t + 2, tile), at(0, t + 3, tile)]);
             }
         }
     } else {
-        for t in 0..bars {
+        for t in 0..done {
             for half in 0..W / 4 {
-                for (tile, columns) in fours.iter().enumerate() {
-                    for (k, row) in four(columns, t * W + half * 4).into_iter().enumerate() {
-                        store(places[half * 4 + k], t * stride + tile * 4, row);
-                    }
+                let l = half * 4;
+                for tile in 0..fours {
+                    four(tile, t * W + l, [at(l, t, tile), at(l + 1, t, tile), at(l + 2, t, tile), at(l + 3, t, tile)]);
                 }
             }
         }
     }
-    (fours.len() * 4, bars, is_zero(zero))
+    (fours * 4, done, is_zero(zero))
 }
 
 /// Puts runs side by side: `place[t][l] = runs[l][at + t]`.
@@ -231,18 +232,6 @@ fn load(x: &[f64], at: usize) -> __m256d {
     #[expect(unsafe_code, reason = "four values are there")]
     unsafe {
         std::arch::x86_64::_mm256_loadu_pd(x.as_ptr())
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn store(place: &mut [f32], at: usize, row: __m128) {
-    if let Some(place) = place[at..at + 4].first_chunk_mut::<4>() {
-        // Not past the cache: that was tried, and took half as long again (rows are not whole lines).
-        #[expect(unsafe_code, reason = "there is room for four")]
-        unsafe {
-            std::arch::x86_64::_mm_storeu_ps(place.as_mut_ptr(), row);
-        }
     }
 }
 

@@ -25,15 +25,20 @@ pub(crate) struct Engine<const W: usize> {
 
 struct Node<const W: usize> {
     what: What<W>,
-    args: Vec<usize>,
+    /// The nodes it reads, each so many bars late.
+    args: Vec<(usize, usize)>,
     buffer: usize,
-    /// Whether every value of the current block is finite.
-    clean: bool,
+    /// Where its values are, if they are another node's: which, and how many bars late.
+    view: Option<(usize, usize)>,
+    /// Finite values in a row up to now, in every lane.
+    sound: usize,
 }
 
 enum What<const W: usize> {
     /// Comes from outside: the column's number.
     Input(usize),
+    /// Another node's past.
+    View,
     /// The most frequent kernel, known by name so that several can run together.
     Average(Average<W>),
     Kernel(Box<dyn Kernel<W>>),
@@ -110,10 +115,11 @@ impl<const W: usize> Engine<W> {
         for (at, step) in steps.iter().enumerate() {
             for node in step.nodes() {
                 last[*node] = last[*node].max(at);
-                graph.nodes()[*node].args.iter().for_each(|arg| last[arg.index()] = at);
+                graph.nodes()[*node].args.iter().for_each(|arg| last[graph.origin(*arg).0.index()] = at);
             }
         }
-        let own = |node: usize| kept[node] || back[node] > 0;
+        let view = |node: usize| matches!(graph.nodes()[node].op, Op::Lag(_));
+        let own = |node: usize| kept[node] || back[node] > 0 || view(node);
         let mut buffers: Vec<Buffer<W>> = Vec::new();
         let mut place = vec![0; kept.len()];
         let mut free: Vec<usize> = Vec::new();
@@ -127,15 +133,21 @@ impl<const W: usize> Engine<W> {
             }
             free.extend((0..kept.len()).filter(|n| last[*n] == at && !own(*n)).map(|n| place[n]));
         }
-        let nodes = graph.nodes().iter().zip(place).map(|(spec, buffer)| Node {
+        let late = |id: Id| {
+            let (id, bars) = graph.origin(id);
+            (id.index(), bars)
+        };
+        let nodes = graph.nodes().iter().zip(place).enumerate().map(|(at, (spec, buffer))| Node {
             what: match spec.op {
                 Op::Input(column) => What::Input(column),
+                Op::Lag(_) => What::View,
                 Op::Ema(ema) => What::Average(Average::new(ema)),
                 ref op => What::Kernel(kernel(op)),
             },
-            args: spec.args.iter().map(|id| id.index()).collect(),
+            args: spec.args.iter().map(|id| late(*id)).collect(),
             buffer,
-            clean: false,
+            view: matches!(spec.op, Op::Lag(_)).then(|| late(graph.id(at))),
+            sound: 0,
         });
         Engine { nodes: nodes.collect(), buffers, steps }
     }
@@ -160,22 +172,29 @@ impl<const W: usize> Engine<W> {
         let (before, rest) = self.nodes.split_at_mut(at);
         let node = &mut rest[0];
         let mut feed = Feed { args: [&[]; 4], bars, clean: true };
-        for (place, arg) in feed.args.iter_mut().zip(&node.args) {
-            *place = self.buffers[before[*arg].buffer].filled();
-            feed.clean &= before[*arg].clean;
+        for (place, (arg, late)) in feed.args.iter_mut().zip(&node.args) {
+            let all = self.buffers[before[*arg].buffer].filled();
+            *place = &all[..all.len() - late];
+            feed.clean &= before[*arg].sound >= bars + late;
         }
-        node.clean = match &mut node.what {
+        let clean = match &mut node.what {
             What::Input(column) => input(*column, out),
+            What::View => true,
             What::Average(average) => average.run(&feed, out),
             What::Kernel(kernel) => kernel.run(&feed, out),
         };
+        let tail = || out.iter().rev().take_while(|row| row.iter().all(|x| x.is_finite())).count();
+        node.sound = if clean { node.sound.saturating_add(bars) } else { tail() };
         self.buffers[self.nodes[at].buffer] = buffer;
     }
 
     /// Four averages at once, if all of them are past their beginning and their block is whole; else nothing is done.
     fn four(&mut self, nodes: [usize; 4], bars: usize) -> bool {
         let steady = |node: &usize| match &self.nodes[*node].what {
-            What::Average(average) => self.nodes[self.nodes[*node].args[0]].clean && average.is_steady(),
+            What::Average(average) => {
+                let (arg, late) = self.nodes[*node].args[0];
+                self.nodes[arg].sound >= bars + late && average.is_steady()
+            }
             _ => false,
         };
         if !nodes.iter().all(steady) {
@@ -187,13 +206,15 @@ impl<const W: usize> Engine<W> {
             _ => unreachable!("steady said that these are averages"),
         });
         let x = nodes.map(|node| {
-            let all = self.buffers[self.nodes[self.nodes[node].args[0]].buffer].filled().as_flattened();
+            let (arg, late) = self.nodes[node].args[0];
+            let all = self.buffers[self.nodes[arg].buffer].filled();
+            let all = all[..all.len() - late].as_flattened();
             &all[all.len() - bars * W..]
         });
         together(&mut averages, x, outs.each_mut().map(|out| out.advance(bars).as_flattened_mut()));
         for ((node, out), average) in nodes.into_iter().zip(outs).zip(averages) {
             self.buffers[self.nodes[node].buffer] = out;
-            self.nodes[node].clean = true;
+            self.nodes[node].sound = self.nodes[node].sound.saturating_add(bars);
             self.nodes[node].what = What::Average(average);
         }
         true
@@ -201,17 +222,22 @@ impl<const W: usize> Engine<W> {
 
     /// The last block of a node, and whether all of it is finite.
     pub(crate) fn block(&self, node: usize, bars: usize) -> (&[[f64; W]], bool) {
+        let (node, late) = self.nodes[node].view.unwrap_or((node, 0));
         let node = &self.nodes[node];
         let all = self.buffers[node.buffer].filled();
-        (&all[all.len() - bars..], node.clean)
+        let all = &all[..all.len() - late];
+        (&all[all.len() - bars..], node.sound >= bars + late)
     }
 
     /// Everything it remembers, to whoever saves or restores it.
     pub(crate) fn state(&mut self, state: &mut State<'_>) {
         for node in &mut self.nodes {
-            self.buffers[node.buffer].state(state);
+            state.count(&mut node.sound);
+            if node.view.is_none() {
+                self.buffers[node.buffer].state(state);
+            }
             match &mut node.what {
-                What::Input(_) => {}
+                What::Input(_) | What::View => {}
                 What::Average(average) => Kernel::state(average, state),
                 What::Kernel(kernel) => kernel.state(state),
             }
@@ -231,15 +257,17 @@ impl Step {
 /// The order of work: that of the graph, except that averages wait until nothing else can be done, and then go in fours.
 fn steps(graph: &Graph, in_fours: bool) -> Vec<Step> {
     let nodes = graph.nodes();
+    // A lag is there as soon as what it looks at is: nothing has to be done for it.
+    let computed: Vec<usize> = (0..nodes.len()).filter(|n| !matches!(nodes[*n].op, Op::Lag(_))).collect();
     if !in_fours {
-        return (0..nodes.len()).map(Step::One).collect();
+        return computed.into_iter().map(Step::One).collect();
     }
     let mut there = vec![false; nodes.len()];
     let mut steps = Vec::new();
-    while steps.iter().map(|s: &Step| s.nodes().len()).sum::<usize>() < nodes.len() {
+    while steps.iter().map(|s: &Step| s.nodes().len()).sum::<usize>() < computed.len() {
         let mut waiting = Vec::new();
-        for at in 0..nodes.len() {
-            if there[at] || !nodes[at].args.iter().all(|arg| there[arg.index()]) {
+        for &at in &computed {
+            if there[at] || !nodes[at].args.iter().all(|arg| there[graph.origin(*arg).0.index()]) {
                 continue;
             }
             if matches!(nodes[at].op, Op::Ema(_)) {

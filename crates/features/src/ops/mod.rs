@@ -108,7 +108,8 @@ impl Op {
     /// About what a bar costs, in nanoseconds of one core: for sharing out work.
     pub(crate) fn cost(&self) -> f64 {
         match *self {
-            Op::Input(_) | Op::Const(_) | Op::Lag(_) => 0.3,
+            Op::Lag(_) => 0.0,
+            Op::Input(_) | Op::Const(_) => 0.3,
             Op::Map(Map::Ln) => 1.5,
             Op::Map(_) | Op::Affine(..) => 0.5,
             Op::Sum(_) | Op::Mean(_) | Op::Max(_) | Op::Min(_) => 2.0,
@@ -137,8 +138,9 @@ impl Op {
 pub(crate) fn kernel<const W: usize>(op: &Op) -> Box<dyn Kernel<W>> {
     use window::{Deviation, Extreme, Moments, SHORT, Short, Since as SinceExtreme, Trend, Window};
     match *op {
-        Op::Input(_) | Op::Const(_) => Box::new(Constant(if let Op::Const(c) = *op { c } else { f64::NAN })),
-        Op::Lag(n) => Box::new(Lag::<W> { kept: vec![[f64::NAN; W]; n], next: 0 }),
+        Op::Const(c) => Box::new(Constant(c)),
+        // The engine has these itself.
+        Op::Input(_) | Op::Lag(_) => Box::new(Constant(f64::NAN)),
         Op::Map(map) => Box::new(map),
         Op::Affine(a, b) => Box::new(Affine(a, b)),
         Op::Sum(n) if n <= SHORT => Box::new(Short::<_, W>::new(window::Sum, n)),
@@ -175,45 +177,6 @@ impl<const W: usize> Body<W> for Constant {
     }
 
     fn state(&mut self, _: &mut State<'_>) {}
-}
-
-/// The value so many bars ago.
-struct Lag<const W: usize> {
-    /// `[n]` the last values, the oldest at `next`.
-    kept: Vec<[f64; W]>,
-    next: usize,
-}
-
-impl<const W: usize> Body<W> for Lag<W> {
-    #[inline(always)]
-    fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
-        let x = feed.arg(0, 0);
-        let (n, bars) = (self.kept.len(), out.len());
-        if n <= bars {
-            // The whole past leaves, and the end of the block takes its place.
-            let (old, new) = self.kept.split_at(self.next);
-            out[..new.len()].copy_from_slice(new);
-            out[new.len()..n].copy_from_slice(old);
-            out[n..].copy_from_slice(&x[..bars - n]);
-            self.kept.copy_from_slice(&x[bars - n..]);
-            self.next = 0;
-        } else {
-            let first = (n - self.next).min(bars);
-            for (rows, kept) in [(0..first, self.next), (first..bars, 0)] {
-                let kept = &mut self.kept[kept..kept + rows.len()];
-                out[rows.clone()].copy_from_slice(kept);
-                kept.copy_from_slice(&x[rows]);
-            }
-            self.next = (self.next + bars) % n;
-        }
-        all_finite(out)
-    }
-
-    fn state(&mut self, state: &mut State<'_>) {
-        state.count(&mut self.next);
-        self.next %= self.kept.len();
-        state.lanes(&mut self.kept);
-    }
 }
 
 /// `x * a + b`, rounded twice.

@@ -285,7 +285,7 @@ fn false_declarations_are_caught() {
         assert_eq!(caught(column, 1, |s| s + 1), [column], "{column}: first_valid too large");
     }
     for column in ["ema(20)", "rsi(14)"] {
-        assert_eq!(caught(column, 0, |s| s / 2), [column], "{column}: settled too small");
+        assert_eq!(caught(column, 0, |s| s / 3), [column], "{column}: settled too small");
     }
 }
 
