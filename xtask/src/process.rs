@@ -113,6 +113,12 @@ pub fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
     Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
+/// Builds every program of the workspace for tests; gives the path of one.
+pub fn programs(program: &str) -> Result<PathBuf> {
+    run(cargo().args(["build", "--quiet", "--workspace", "--bins"]))?;
+    Ok(target_folder()?.join("debug").join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
+}
+
 /// The last non-empty line as JSON.
 pub fn last_json(text: &str) -> Result<Value> {
     let last = text.lines().rev().find(|l| !l.trim().is_empty()).ok_or("the program printed nothing.")?;

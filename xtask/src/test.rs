@@ -23,7 +23,7 @@
 //!
 //! A test marked `#[ignore = "no GPU"]` counts as a skip with that reason.
 
-use crate::process::{build, cargo, command, lines, run};
+use crate::process::{cargo, command, lines, programs, run};
 use crate::{Result, cache, licences, rooms, root, tidy};
 use std::time::{Duration, Instant};
 
@@ -122,17 +122,18 @@ fn oracles() -> Result<Found> {
             });
         }
     };
-    let fullbore = build("fullbore", "fullbore", false)?;
-    build("fullbore-bench", "fullbore-bench", false)?; // `features.py` looks for it beside `fullbore`
-    let mut programs: Vec<_> = std::fs::read_dir(root().join("oracles"))
+    // The whole workspace, as the tests were built: a package alone would have its dependencies built again, with other features.
+    // `features.py` looks for `fullbore-bench` beside `fullbore`.
+    let fullbore = programs("fullbore")?;
+    let mut scripts: Vec<_> = std::fs::read_dir(root().join("oracles"))
         .map_err(|e| format!("oracles/: {e}."))?
         .flatten()
         .map(|e| e.path())
         .filter(|p| p.extension().is_some_and(|e| e == "py"))
         .collect();
-    programs.sort();
+    scripts.sort();
     let mut found = Found::default();
-    for program in programs {
+    for program in scripts {
         let mut counted = None;
         let mut oracle = command(&python);
         oracle.arg(&program).arg(&fullbore).env("PYTHONDONTWRITEBYTECODE", "1");
