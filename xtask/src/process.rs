@@ -113,9 +113,9 @@ pub fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
     Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// Builds every program of the workspace for tests; gives the path of one.
+/// Builds everything in the workspace, tests too, so that features and thus dependencies are those of the tests; gives the path of a program.
 pub fn programs(program: &str) -> Result<PathBuf> {
-    run(cargo().args(["build", "--quiet", "--workspace", "--bins"]))?;
+    run(cargo().args(["build", "--quiet", "--workspace", "--all-targets"]))?;
     Ok(target_folder()?.join("debug").join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 

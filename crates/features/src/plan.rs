@@ -14,7 +14,7 @@ use files::{Error, Kind, Result};
 /// What to compute.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// `layers[0]` is the base; the others are sorted by timeframe.
+    /// `layers[0]` is the base; the others stand in the order in which the set names them.
     pub(crate) layers: Vec<Layer>,
     text: String,
 }

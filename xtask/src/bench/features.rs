@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// Ours is float32; the sum of a column of them against the sum of sizes.
 const SAME: f64 = 1e-5;
 /// Open, high, low, close and volume as doubles.
