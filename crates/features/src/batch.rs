@@ -30,7 +30,7 @@ pub(crate) struct Pace<'a> {
 pub(crate) type Slower<'a> = dyn Fn(usize) -> Vec<Slow<'a>> + Sync + 'a;
 
 /// Bars a node works on at once: its buffers stay in the first-level caches.
-const BLOCK: [usize; 2] = [512, 64]; // one lane, many lanes
+const BLOCK: [usize; 2] = [512, 128]; // one lane, many lanes
 /// Rows that are put together at once when the graph is cut into parts.
 const STRETCH: usize = 8192;
 
