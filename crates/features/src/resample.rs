@@ -127,6 +127,22 @@ pub(crate) struct Resampler {
     slow: Bar, // the pending one
 }
 
+impl Bar {
+    /// One bar of a symbol.
+    pub fn of(bars: &Bars, row: usize) -> Bar {
+        Bar {
+            start: bars.start[row],
+            end: bars.end[row],
+            open: bars.open[row],
+            high: bars.high[row],
+            low: bars.low[row],
+            close: bars.close[row],
+            volume: bars.volume.get(row).copied().unwrap_or(f64::NAN),
+            extras: bars.extras.iter().map(|(_, x)| x[row]).collect(),
+        }
+    }
+}
+
 const EMPTY: Bar = Bar {
     start: 0,
     end: 0,

@@ -115,7 +115,7 @@ impl Ours {
                     stream = make()?;
                     stream.restore(&state)?;
                 }
-                stream.push(&bar(bars, row), fresh)?;
+                stream.push(&Bar::of(bars, row), fresh)?;
                 let now = stream.row();
                 let settled = [f64::from(u8::from(now.settled))];
                 let values = now.values.iter().map(|v| f64::from(*v)).chain(settled);
@@ -209,17 +209,4 @@ fn table(seen: &mut Seen, table: &Table, rows: &[Option<usize>], at: &str) {
 /// Which row of its run each row is.
 fn ages<'a>(runs: impl Iterator<Item = &'a Range<usize>>) -> Vec<u32> {
     runs.flat_map(|run| 0..run.len() as u32).collect()
-}
-
-fn bar(bars: &Bars, row: usize) -> Bar {
-    Bar {
-        start: bars.start[row],
-        end: bars.end[row],
-        open: bars.open[row],
-        high: bars.high[row],
-        low: bars.low[row],
-        close: bars.close[row],
-        volume: bars.volume.get(row).copied().unwrap_or(f64::NAN),
-        extras: bars.extras.iter().map(|e| e.1[row]).collect(),
-    }
 }

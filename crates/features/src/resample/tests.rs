@@ -31,19 +31,6 @@ fn bars(symbol: &str, timeframe: &str, starts: impl IntoIterator<Item = i64>, se
     }
 }
 
-fn bar(bars: &Bars, row: usize) -> Bar {
-    Bar {
-        start: bars.start[row],
-        end: bars.end[row],
-        open: bars.open[row],
-        high: bars.high[row],
-        low: bars.low[row],
-        close: bars.close[row],
-        volume: bars.volume.get(row).copied().unwrap_or(f64::NAN),
-        extras: bars.extras.iter().map(|(_, c)| c[row]).collect(),
-    }
-}
-
 fn same(a: &Bar, b: &Bar) -> bool {
     let bits = |b: &Bar| -> Vec<u64> {
         [b.open, b.high, b.low, b.close, b.volume].iter().chain(&b.extras).map(|v| v.to_bits()).collect()
@@ -73,7 +60,7 @@ fn check(bars: &Bars, timeframe: Timeframe) -> (Bars, Vec<u32>) {
         let known = members.iter().map(|i| bars.end[*i]).fold(bucket.end, i64::max);
         let over = (first..bars.len()).any(|i| segment(i) == segment(first) && bars.end[i] >= known);
         if over {
-            let of = |f: fn(&Bar) -> f64| members.iter().map(|i| f(&bar(bars, *i))).collect::<Vec<_>>();
+            let of = |f: fn(&Bar) -> f64| members.iter().map(|i| f(&Bar::of(bars, *i))).collect::<Vec<_>>();
             let volumes: Vec<f64> = of(|b| b.volume).into_iter().filter(|v| !v.is_nan()).collect();
             let last = |k: usize| members.iter().map(|i| bars.extras[k].1[*i]).rfind(|v| !v.is_nan());
             let slow = Bar {
@@ -91,7 +78,7 @@ fn check(bars: &Bars, timeframe: Timeframe) -> (Bars, Vec<u32>) {
     }
     assert_eq!(slow.len(), expected.len());
     for (row, (_, wanted)) in expected.iter().enumerate() {
-        assert!(same(&bar(&slow, row), wanted), "{row}: {:?} {wanted:?}", bar(&slow, row));
+        assert!(same(&Bar::of(&slow, row), wanted), "{row}: {:?} {wanted:?}", Bar::of(&slow, row));
     }
     let borders: Vec<usize> = (0..expected.len()).filter(|i| *i == 0 || expected[*i].0 != expected[i - 1].0).collect();
     assert_eq!(slow.segments, if borders.is_empty() { vec![0] } else { borders });
@@ -110,13 +97,13 @@ fn check(bars: &Bars, timeframe: Timeframe) -> (Bars, Vec<u32>) {
         let (before, bits) = (given.len(), stream.save());
         stream = Resampler::new(&bars.instrument.session, timeframe).unwrap();
         stream.load(&bits).unwrap();
-        stream.push(&bar(bars, row), &mut given);
+        stream.push(&Bar::of(bars, row), &mut given);
         if given.len() > before {
             last = given.len() as u32 - 1;
         }
         assert_eq!(*seen, last);
     }
-    assert!(given.iter().enumerate().all(|(i, b)| same(b, &bar(&slow, i))) && given.len() == slow.len());
+    assert!(given.iter().enumerate().all(|(i, b)| same(b, &Bar::of(&slow, i))) && given.len() == slow.len());
     (slow, slow_of)
 }
 
@@ -237,7 +224,7 @@ proptest! {
             let (after, of_after) = resample(&five, timeframe).unwrap();
             let known = before.end.partition_point(|end| *end <= five.end[cut - 1]);
             for row in 0..known {
-                prop_assert!(same(&bar(&before, row), &bar(&after, row)));
+                prop_assert!(same(&Bar::of(&before, row), &Bar::of(&after, row)));
             }
             prop_assert_eq!(&of_before[..cut], &of_after[..cut]);
             // Nor does cutting the data off there.

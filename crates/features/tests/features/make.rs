@@ -1,7 +1,7 @@
 //! Markets with everything that happens to data, feature sets of the whole catalogue, and what must hold of every table.
 
 use bars::{Bars, Hints, Instrument, Timeframe};
-use features::{Bar, Dataset, Indicator, Options, Plan, Stream, Table, catalogue};
+use features::{Dataset, Indicator, Options, Plan, Stream, Table, catalogue};
 
 /// Numbers from a seed.
 pub(crate) struct Random(u64);
@@ -129,20 +129,6 @@ pub(crate) fn piece(bars: &Bars, range: std::ops::Range<usize>) -> Bars {
         extras: bars.extras.iter().map(|(name, x)| (name.clone(), cut(x))).collect(),
         segments: std::iter::once(0).chain(segments).collect(),
         ..bars.clone()
-    }
-}
-
-/// One bar of a symbol.
-pub(crate) fn bar(bars: &Bars, row: usize) -> Bar {
-    Bar {
-        start: bars.start[row],
-        end: bars.end[row],
-        open: bars.open[row],
-        high: bars.high[row],
-        low: bars.low[row],
-        close: bars.close[row],
-        volume: bars.volume.get(row).copied().unwrap_or(f64::NAN),
-        extras: bars.extras.iter().map(|(_, x)| x[row]).collect(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The stream gives the bits of the table, bar by bar, and goes on from a saved state as if it had never stopped.
 
-use crate::make::{Random, bar, bits, dataset, everything, plan, rough, stream, try_dataset};
+use crate::make::{Random, bits, dataset, everything, plan, rough, stream, try_dataset};
 use bars::{Bars, Hints, Instrument, Timeframe};
-use features::{Plan, Row, Stream};
+use features::{Bar, Plan, Row, Stream};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A whole set: the catalogue on the base, some of it seen on slower bars, and groups of their own.
@@ -51,7 +51,7 @@ fn check(bars: &Bars, plan: &Plan, seed: u64, every: usize) {
             live = other;
         }
         let fresh = row > 0 && bars.segments.contains(&row);
-        live.push(&bar(bars, row), fresh).unwrap();
+        live.push(&Bar::of(bars, row), fresh).unwrap();
         assert_eq!(live.bars(), row as u64 + 1);
         let now = live.row();
         if !equal(now, base.row(row), &base.valid[row * words..(row + 1) * words], base.settled[row]) {
@@ -133,11 +133,11 @@ fn bars_arrive_in_order() {
     let bars = rough("BTCUSDT", "5m", 100, 40, false);
     let mut live = stream(&bars, &plan);
     for row in 0..50 {
-        live.push(&bar(&bars, row), false).unwrap();
+        live.push(&Bar::of(&bars, row), false).unwrap();
     }
     let before = live.save();
     for row in [49, 48, 0] {
-        let error = live.push(&bar(&bars, row), row == 48).unwrap_err();
+        let error = live.push(&Bar::of(&bars, row), row == 48).unwrap_err();
         assert!(error.message.contains("came after one that ended at"), "{error}");
     }
     assert_eq!(live.save(), before);
@@ -148,7 +148,7 @@ const SMALL: &str = "sma(3), ema(close, 2), sar\nslow = rsi(2)@15m\n[h @1h]\nobv
 fn small() -> (Bars, Plan, Stream) {
     let (bars, plan) = (rough("BTCUSDT", "5m", 200, 50, false), plan(SMALL));
     let mut live = stream(&bars, &plan);
-    (0..120).for_each(|row| live.push(&bar(&bars, row), false).unwrap());
+    (0..120).for_each(|row| live.push(&Bar::of(&bars, row), false).unwrap());
     (bars, plan, live)
 }
 
@@ -157,7 +157,7 @@ fn a_damaged_state_is_refused() {
     let (bars, plan, mut live) = small();
     let state = live.save();
     let mut other = stream(&bars, &plan);
-    other.push(&bar(&bars, 0), false).unwrap();
+    other.push(&Bar::of(&bars, 0), false).unwrap();
     let before = other.save();
     let refuse = |other: &mut Stream, bytes: &[u8], what: &str| {
         let error = other.restore(bytes).expect_err(what);
@@ -199,7 +199,7 @@ fn a_forged_state_does_no_harm() {
             forged[at] = value;
             let mut other = stream(&bars, &plan);
             if other.restore(&forge(&forged)).is_ok() {
-                let _ = (120..125).try_for_each(|row| other.push(&bar(&bars, row), false));
+                let _ = (120..125).try_for_each(|row| other.push(&Bar::of(&bars, row), false));
             }
         }
     }
@@ -262,7 +262,7 @@ fn holes_break_both_at_the_same_bars() {
         let made = features::Dataset::new(vec![bars.clone()], &plan, &options).unwrap();
         let mut live = Stream::new(&plan, &bars.instrument, bars.timeframe, &names, true, hole).unwrap();
         for row in 0..bars.len() {
-            live.push(&bar(&bars, row), row > 0 && bars.segments.contains(&row)).unwrap();
+            live.push(&Bar::of(&bars, row), row > 0 && bars.segments.contains(&row)).unwrap();
             let valid = &made.base.valid[row..=row];
             assert!(equal(live.row(), made.base.row(row), valid, made.base.settled[row]), "{hole:?} row {row}");
         }
