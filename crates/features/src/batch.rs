@@ -1,14 +1,15 @@
 //! A layer over a market: every symbol, all cores, each bar read once.
 //!
-//! Runs of similar length go side by side in lanes. Where there are fewer runs than cores, the graph is cut into parts that share
-//! little, one a core, and rows are put together stretch by stretch. No choice made here changes a bit.
+//! Runs of similar length go side by side in lanes; a few long ones are each cut into stretches that do (`relay`). No choice made here
+//! changes a bit.
 
 use crate::emit::{Emit, Out};
-use crate::engine::Engine;
+use crate::engine::{Engine, State};
 use crate::graph::{Graph, Id};
 use crate::inputs::{Slow, inputs};
-use crate::ops::bounded;
+use crate::ops::{all_finite, bounded};
 use crate::plan::Layer;
+use crate::relay::Relay;
 use crate::simd;
 use crate::table::{Feature, Table};
 use bars::{Bars, Timeframe};
@@ -30,17 +31,33 @@ pub(crate) struct Pace<'a> {
 pub(crate) type Slower<'a> = dyn Fn(usize) -> Vec<Slow<'a>> + Sync + 'a;
 
 /// Bars a node works on at once: its buffers stay in the first-level caches.
-const BLOCK: [usize; 2] = [512, 128]; // one lane, many lanes
-/// Rows that are put together at once when the graph is cut into parts.
-const STRETCH: usize = 8192;
+const BLOCK: [usize; 2] = [512, 64]; // one lane, many lanes
 
-/// One run of one symbol, and where its rows go.
-struct Lane<'a> {
-    inputs: &'a [Cow<'a, [f64]>],
-    /// First bar of the run in its symbol.
-    from: usize,
-    bars: usize,
-    out: Out<'a>,
+/// What is computed, and into which columns.
+pub(crate) struct Job<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) ids: &'a [Id],
+    pub(crate) columns: &'a [Feature],
+    pub(crate) stride: usize,
+    /// Input columns from here on were computed by us: they are taken as they are.
+    pub(crate) given: usize,
+}
+
+/// One run of one symbol, or a stretch of it, and where its rows go.
+pub(crate) struct Lane<'a> {
+    pub(crate) inputs: &'a [Cow<'a, [f64]>],
+    /// Its first bar in its symbol.
+    pub(crate) from: usize,
+    pub(crate) bars: usize,
+    /// Bars of its run that are left out before it.
+    pub(crate) before: usize,
+    /// Bars at the beginning that have no row here.
+    pub(crate) warm: usize,
+    pub(crate) out: Out<'a>,
+    /// `[F]` values that were missing.
+    pub(crate) missing: Vec<u64>,
+    /// What it remembers before its first row, and after its last; kept where there are bars without a row.
+    pub(crate) seams: [Vec<u64>; 2],
 }
 
 /// The table of a layer.
@@ -88,10 +105,11 @@ pub(crate) fn table(
             valid = rest;
             let (s, rest) = std::mem::take(&mut settled).split_at_mut(bars);
             settled = rest;
-            lanes.push(Lane { inputs, from: run.start, bars, out: Out { values: v, valid: b, settled: s } });
+            lanes.push(Lane::new(inputs, run.start, bars, Out { values: v, valid: b, settled: s }));
         }
     }
-    let invalid = fill(&graph, &ids, &table.columns, stride, lanes, pace)?;
+    let job = Job { graph: &graph, ids: &ids, columns: &table.columns, stride, given: layer.columns.len() };
+    let invalid = fill(&job, lanes, pace)?;
     table.columns.iter_mut().zip(invalid).for_each(|(c, n)| c.invalid = n);
     drop(all);
     (table.market, table.runs) = (market, runs);
@@ -109,245 +127,173 @@ fn cleared(mut spare: Vec<f32>, len: usize) -> Vec<f32> {
 }
 
 /// Fills the rows of all lanes; gives the number of missing values of each column.
-fn fill(
-    graph: &Graph,
-    ids: &[Id],
-    columns: &[Feature],
-    stride: usize,
-    mut lanes: Vec<Lane<'_>>,
-    pace: &Pace<'_>,
-) -> Result<Vec<u64>> {
+fn fill(job: &Job<'_>, mut lanes: Vec<Lane<'_>>, pace: &Pace<'_>) -> Result<Vec<u64>> {
     // Runs of similar length side by side, the longest first.
     lanes.sort_by_key(|lane| std::cmp::Reverse(lane.bars));
+    let mut total = vec![0; job.columns.len()];
+    // The longest may be quicker as stretches that go side by side, one run after another.
     let lengths: Vec<usize> = lanes.iter().map(|lane| lane.bars).collect();
-    let side_by_side = widths(&lengths, pace.threads);
-    let parts = if side_by_side == 1 { pace.threads / lanes.len().max(1) } else { 1 };
-    let counts: Vec<Vec<u64>> = if parts > 1 && !columns.is_empty() && lanes.iter().any(|l| l.bars > STRETCH) {
-        let parts = split(graph, ids, parts);
-        let mut counts = Vec::new();
-        for lane in lanes {
-            counts.push(in_parts(&parts, columns, stride, lane, pace)?);
-        }
-        counts
-    } else {
-        let mut groups: Vec<Vec<Lane<'_>>> = Vec::new();
-        let mut lanes = lanes.into_iter().peekable();
-        while lanes.peek().is_some() {
-            groups.push(lanes.by_ref().take(side_by_side).collect());
-        }
-        let run = |group: Vec<Lane<'_>>| match side_by_side {
-            1 => side::<1>(graph, ids, columns, stride, group, pace),
-            4 => side::<4>(graph, ids, columns, stride, group, pace),
-            _ => side::<8>(graph, ids, columns, stride, group, pace),
-        };
-        // One at a time from the longest on, so that no core is left with the longest at the end.
-        groups.into_par_iter().with_max_len(1).map(run).collect::<Result<_>>()?
-    };
-    let mut total = vec![0; columns.len()];
-    for count in counts {
-        total.iter_mut().zip(count).for_each(|(t, c)| *t += c);
+    let mut alone: Vec<Relay> =
+        lengths.iter().take(8 * pace.threads).map_while(|bars| Relay::new(job, *bars, pace.threads)).collect();
+    let time = |n: usize| alone[..n].iter().map(Relay::time).sum::<f64>() + widths(&lengths[n..], pace.threads).1;
+    let best = (0..=alone.len()).min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(0);
+    alone.truncate(best);
+    let side_by_side = widths(&lengths[alone.len()..], pace.threads).0;
+    let together = lanes.split_off(alone.len());
+    for (relay, lane) in alone.iter().zip(lanes) {
+        add(&mut total, &relay.run(job, lane, pace)?.0);
     }
+    let mut groups: Vec<Vec<Lane<'_>>> = Vec::new();
+    let mut together = together.into_iter().peekable();
+    while together.peek().is_some() {
+        groups.push(together.by_ref().take(side_by_side).collect());
+    }
+    // One at a time from the longest on, so that no core is left with the longest at the end.
+    groups.par_iter_mut().with_max_len(1).try_for_each(|group| match side_by_side {
+        1 => side::<1>(job, group, None, pace),
+        4 => side::<4>(job, group, None, pace),
+        _ => side::<8>(job, group, None, pace),
+    })?;
+    groups.iter().flatten().for_each(|lane| add(&mut total, &lane.missing));
     Ok(total)
 }
 
-/// How many lanes side by side take the least time: lengths, longest first.
-fn widths(lengths: &[usize], threads: usize) -> usize {
-    // What a bar costs in each width, measured: eight lanes cost less than three times one.
+pub(crate) fn add(total: &mut [u64], more: &[u64]) {
+    total.iter_mut().zip(more).for_each(|(t, m)| *t += m);
+}
+
+/// Lanes side by side, and what a bar of all of them costs, measured: eight lanes cost less than three times one.
+const PRICE: [(usize, f64); 3] = [(1, 1.0), (4, 1.6), (8, 2.4)];
+
+/// How many lanes side by side take the least time, and that time in bars of one lane: lengths, longest first.
+fn widths(lengths: &[usize], threads: usize) -> (usize, f64) {
     let cost = |width: usize, price: f64| {
         let groups: Vec<f64> = lengths.chunks(width).map(|g| g[0] as f64 * price).collect();
         let total: f64 = groups.iter().sum();
         (total / threads as f64).max(groups.first().copied().unwrap_or(0.0))
     };
-    let best = [(1, 1.0), (4, 1.6), (8, 2.4)].into_iter().map(|(w, p)| (w, cost(w, p)));
-    // A single run can be cut by columns instead.
-    let best = best.map(|(w, c)| {
-        if w == 1 && lengths.len() < threads { (w, c * lengths.len() as f64 / threads as f64) } else { (w, c) }
-    });
-    best.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(1, |b| b.0)
+    let best = PRICE.into_iter().map(|(w, p)| (w, cost(w, p)));
+    best.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, 0.0))
 }
 
-/// Up to `W` runs side by side.
-fn side<const W: usize>(
-    graph: &Graph,
-    ids: &[Id],
-    columns: &[Feature],
-    stride: usize,
-    mut lanes: Vec<Lane<'_>>,
+impl<'a> Lane<'a> {
+    pub(crate) fn new(inputs: &'a [Cow<'a, [f64]>], from: usize, bars: usize, out: Out<'a>) -> Lane<'a> {
+        Lane { inputs, from, bars, before: 0, warm: 0, out, missing: Vec::new(), seams: Default::default() }
+    }
+}
+
+/// Up to `W` lanes side by side; `memory` is what a single one begins with.
+pub(crate) fn side<const W: usize>(
+    job: &Job<'_>,
+    lanes: &mut [Lane<'_>],
+    memory: Option<&[u64]>,
     pace: &Pace<'_>,
-) -> Result<Vec<u64>> {
+) -> Result<()> {
     let block = BLOCK[usize::from(W > 1)];
-    let mut engine = Engine::<W>::keeping(graph, block, ids);
-    let mut emit = Emit::<W>::new(columns, stride);
+    let mut engine = Engine::<W>::keeping(job.graph, block, job.ids);
+    let mut emit = Emit::<W>::new(job.columns, job.stride);
+    if let Some(words) = memory {
+        let mut state = State::Give(words);
+        engine.state(&mut state);
+        emit.state(&mut state);
+    }
     let longest = lanes.iter().map(|lane| lane.bars).max().unwrap_or(0);
+    let warm = lanes.iter().map(|lane| lane.warm).max().unwrap_or(0);
+    // Rows before a lane's first go where nobody reads them.
+    let mut beside = vec![Scrap::default(); if warm > 0 { W } else { 0 }];
+    beside.iter_mut().for_each(|scrap| scrap.resize(block, job));
     let mut at = 0;
     while at < longest {
         if (pace.stop)() {
             return Err(interrupted());
         }
-        let bars = block.min(longest - at);
-        engine.run(bars, &mut |column, place| feed(column, place, &lanes, at));
-        let read: Vec<(&[[f64; W]], bool)> = ids.iter().map(|id| engine.block(id.index(), bars)).collect();
-        let mut outs: Vec<(&mut Out<'_>, usize)> =
-            lanes.iter_mut().map(|lane| (&mut lane.out, lane.bars.saturating_sub(at).min(bars))).collect();
-        emit.rows(&read, at, bars, &mut outs);
+        let bars = block.min(if at < warm { warm } else { longest } - at);
+        engine.run(bars, &mut |column, place| feed(column, place, lanes, at, column < job.given));
+        let read: Vec<(&[[f64; W]], bool)> = job.ids.iter().map(|id| engine.block(id.index(), bars)).collect();
+        let mut beside = beside.iter_mut();
+        let outs = lanes.iter_mut().map(|lane| {
+            let scrap = beside.next();
+            match scrap {
+                Some(scrap) if at < lane.warm => scrap.out(bars),
+                _ => {
+                    let end = (at + bars).min(lane.bars).max(lane.warm);
+                    lane.out.part(at.min(end) - lane.warm, end - lane.warm)
+                }
+            }
+        });
+        emit.rows(&read, bars, &mut outs.collect::<Vec<_>>());
         at += bars;
+        if at == warm {
+            for (l, lane) in lanes.iter_mut().enumerate() {
+                if lane.warm > 0 {
+                    emit.begin(l, lane.warm, lane.before + lane.warm);
+                    lane.seams[0] = memories(&mut engine, &mut emit, l);
+                }
+            }
+        }
     }
-    (pace.progress)(lanes.iter().map(|lane| lane.bars).sum());
-    Ok(emit.invalid)
+    for (l, lane) in lanes.iter_mut().enumerate() {
+        lane.missing = emit.invalid.iter().map(|missing| missing[l]).collect();
+        if warm > 0 || memory.is_some() {
+            lane.seams[1] = memories(&mut engine, &mut emit, l);
+        }
+    }
+    (pace.progress)(lanes.iter().map(|lane| lane.bars - lane.warm).sum());
+    Ok(())
 }
 
-/// Fills a block of an input column; a lane that has ended repeats its last bar, one that never was repeats the first lane.
-fn feed<const W: usize>(column: usize, place: &mut [[f64; W]], lanes: &[Lane<'_>], at: usize) -> bool {
+/// All that a lane's future depends on.
+fn memories<const W: usize>(engine: &mut Engine<W>, emit: &mut Emit<W>, lane: usize) -> Vec<u64> {
+    let mut words = Vec::new();
+    engine.state(&mut State::Take { lane, words: &mut words });
+    emit.state(&mut State::Take { lane, words: &mut words });
+    words
+}
+
+/// Rows that nobody reads.
+#[derive(Clone, Default)]
+struct Scrap {
+    values: Vec<f32>,
+    valid: Vec<u64>,
+    settled: Vec<bool>,
+}
+
+impl Scrap {
+    fn resize(&mut self, rows: usize, job: &Job<'_>) {
+        self.values.resize(rows * job.stride, 0.0);
+        self.valid.resize(rows * job.columns.len().div_ceil(64), 0);
+        self.settled.resize(rows, false);
+    }
+
+    fn out(&mut self, rows: usize) -> Out<'_> {
+        Out { values: &mut self.values, valid: &mut self.valid, settled: &mut self.settled }.split(rows).0
+    }
+}
+
+/// Fills a block of an input column; a lane that has ended repeats its last bar, one that never was repeats the first lane. A column
+/// from outside is freed of what is too large.
+fn feed<const W: usize>(
+    column: usize,
+    place: &mut [[f64; W]],
+    lanes: &[Lane<'_>],
+    at: usize,
+    from_outside: bool,
+) -> bool {
     let runs: [&[f64]; W] = std::array::from_fn(|l| {
         let lane = lanes.get(l).unwrap_or(&lanes[0]);
         &lane.inputs[column][lane.from..lane.from + lane.bars]
     });
     let whole = runs.iter().map(|run| run.len().saturating_sub(at)).min().unwrap_or(0).min(place.len());
     simd::side_by_side(&runs, at, &mut place[..whole]);
+    if W > 1 {
+        simd::soon(&runs, at + place.len(), place.len());
+    }
     for (t, row) in place.iter_mut().enumerate().skip(whole) {
         for (value, run) in row.iter_mut().zip(runs) {
             *value = run[(at + t).min(run.len() - 1)];
         }
     }
-    bounded(place)
-}
-
-/// A part of the graph, and which columns it gives: in fours that are neighbours in the table.
-struct Part {
-    graph: Graph,
-    ids: Vec<Id>,
-    columns: Vec<usize>,
-}
-
-/// Cuts a graph into parts of like cost, so that as little as possible is computed twice.
-fn split(graph: &Graph, ids: &[Id], parts: usize) -> Vec<Part> {
-    let cost: Vec<f64> = graph.nodes().iter().map(|node| node.op.cost()).collect();
-    // What every four columns need.
-    let needs: Vec<Vec<bool>> = ids
-        .chunks(4)
-        .map(|four| {
-            let mut needs = vec![false; cost.len()];
-            for id in four {
-                needs.iter_mut().zip(graph.needs(*id)).for_each(|(n, more)| *n |= more);
-            }
-            needs
-        })
-        .collect();
-    let price = |needs: &[bool], have: &[bool]| -> f64 {
-        needs.iter().zip(have).zip(&cost).filter(|((n, h), _)| **n && !**h).map(|(_, c)| c).sum()
-    };
-    let nothing = vec![false; cost.len()];
-    let mut order: Vec<usize> = (0..needs.len()).collect();
-    order.sort_by(|a, b| price(&needs[*b], &nothing).total_cmp(&price(&needs[*a], &nothing)).then(a.cmp(b)));
-    let mut have = vec![nothing; parts];
-    let mut load = vec![0.0; parts];
-    let mut fours = vec![Vec::new(); parts];
-    for four in order {
-        let after = |p: usize| load[p] + price(&needs[four], &have[p]);
-        let best = (0..parts).min_by(|a, b| after(*a).total_cmp(&after(*b))).unwrap_or(0);
-        load[best] = after(best);
-        have[best].iter_mut().zip(&needs[four]).for_each(|(h, n)| *h |= n);
-        fours[best].push(four);
-    }
-    let used = fours.into_iter().filter(|f| !f.is_empty());
-    used.map(|mut fours| {
-        fours.sort_unstable();
-        let columns: Vec<usize> = fours.iter().flat_map(|f| f * 4..(f * 4 + 4).min(ids.len())).collect();
-        let wanted: Vec<Id> = columns.iter().map(|c| ids[*c]).collect();
-        let (graph, ids) = graph.part(&wanted);
-        Part { graph, ids, columns }
-    })
-    .collect()
-}
-
-/// A core's share of one long run.
-struct Worker<'p> {
-    part: &'p Part,
-    engine: Engine<1>,
-    /// `[STRETCH, width]` rows of its own columns.
-    rows: Vec<f32>,
-    width: usize,
-    /// `[columns of the part]` whether each is whole in this stretch, and fits into f32.
-    whole: Vec<(bool, bool)>,
-}
-
-impl Worker<'_> {
-    /// Its columns of the rows `at..at + rows`.
-    fn stretch(&mut self, lanes: &[Lane<'_>], at: usize, rows: usize) {
-        let Worker { part, engine, rows: made, width, whole, .. } = self;
-        whole.fill((true, true));
-        let mut done = 0;
-        while done < rows {
-            let bars = BLOCK[0].min(rows - done);
-            engine.run(bars, &mut |column, place| feed(column, place, lanes, at + done));
-            let mut columns = Vec::with_capacity(part.ids.len());
-            for (id, whole) in part.ids.iter().zip(whole.iter_mut()) {
-                let (block, clean) = engine.block(id.index(), bars);
-                whole.0 &= clean;
-                columns.push((block, clean));
-            }
-            let blocks: Vec<&[[f64; 1]]> = columns.iter().map(|c| c.0).collect();
-            if !simd::rows(&blocks, &mut [&mut made[done * *width..(done + bars) * *width]], *width) {
-                for ((block, clean), whole) in columns.iter().zip(whole.iter_mut()) {
-                    whole.1 &= !clean || block.iter().all(|x| (x[0] as f32).is_finite());
-                }
-            }
-            done += bars;
-        }
-    }
-}
-
-/// One long run on several cores: each has a part of the columns, stretch by stretch; then each puts some of the rows together.
-fn in_parts(parts: &[Part], columns: &[Feature], stride: usize, lane: Lane<'_>, pace: &Pace<'_>) -> Result<Vec<u64>> {
-    let mut workers: Vec<Worker<'_>> = parts
-        .iter()
-        .map(|part| {
-            let width = part.columns.len().next_multiple_of(4);
-            Worker {
-                part,
-                engine: Engine::keeping(&part.graph, BLOCK[0], &part.ids),
-                rows: vec![0.0; STRETCH * width],
-                width,
-                whole: vec![(true, true); part.columns.len()],
-            }
-        })
-        .collect();
-    let mut emit = Emit::<1>::new(columns, stride);
-    let mut lanes = [lane];
-    let longest = lanes[0].bars;
-    let mut at = 0;
-    while at < longest {
-        if (pace.stop)() {
-            return Err(interrupted());
-        }
-        let rows = STRETCH.min(longest - at);
-        workers.par_iter_mut().with_max_len(1).for_each(|worker| worker.stretch(&lanes, at, rows));
-        let place = &mut lanes[0].out.values[at * stride..(at + rows) * stride];
-        let share = rows.div_ceil(pace.threads).max(256);
-        let made: Vec<(&[f32], usize, &[usize])> =
-            workers.iter().map(|w| (&w.rows[..], w.width, &w.part.columns[..])).collect();
-        place.par_chunks_mut(share * stride).enumerate().for_each(|(i, place)| {
-            for (made, width, columns) in &made {
-                let made = made[i * share * width..].chunks_exact(*width);
-                for (row, made) in place.chunks_exact_mut(stride).zip(made) {
-                    // The last four of the table may be fewer; what pads them is zero on both sides.
-                    for (four, made) in columns.chunks(4).zip(made.as_chunks::<4>().0) {
-                        row[four[0]..four[0] + 4].copy_from_slice(made);
-                    }
-                }
-            }
-        });
-        let mut whole = vec![(true, true); columns.len()];
-        for worker in &workers {
-            for (column, mine) in worker.part.columns.iter().zip(&worker.whole) {
-                whole[*column] = *mine;
-            }
-        }
-        emit.marks(&whole, at, &mut [(&mut lanes[0].out, rows)]);
-        (pace.progress)(rows);
-        at += rows;
-    }
-    Ok(emit.invalid)
+    if from_outside { bounded(place) } else { all_finite(place) }
 }
 
 fn interrupted() -> Error {
@@ -358,8 +304,9 @@ fn interrupted() -> Error {
 pub(crate) fn values(graph: &Graph, ids: &[Id], inputs: &[Cow<'_, [f64]>], runs: &[Range<usize>]) -> Vec<Vec<f64>> {
     let rows = runs.last().map_or(0, |run| run.end);
     let (graph, ids) = graph.part(ids);
-    let mut made = vec![vec![f64::NAN; rows]; ids.len()];
+    let mut made: Vec<Vec<f64>> = ids.iter().map(|_| Vec::with_capacity(rows)).collect();
     for run in runs {
+        made.iter_mut().for_each(|made| made.resize(run.start, f64::NAN));
         let mut engine = Engine::<1>::keeping(&graph, BLOCK[0], &ids);
         let mut at = run.start;
         while at < run.end {
@@ -369,7 +316,7 @@ pub(crate) fn values(graph: &Graph, ids: &[Id], inputs: &[Cow<'_, [f64]>], runs:
                 bounded(place)
             });
             for (made, id) in made.iter_mut().zip(&ids) {
-                made[at..at + bars].copy_from_slice(engine.block(id.index(), bars).0.as_flattened());
+                made.extend_from_slice(engine.block(id.index(), bars).0.as_flattened());
             }
             at += bars;
         }
@@ -378,4 +325,4 @@ pub(crate) fn values(graph: &Graph, ids: &[Id], inputs: &[Cow<'_, [f64]>], runs:
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

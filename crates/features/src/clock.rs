@@ -7,6 +7,7 @@
 //! ends that overlap, a row waits for the longest.
 
 use bars::Bars;
+use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -36,14 +37,15 @@ impl Clock {
         let rows = offsets[market.len()];
         assert!(u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX), "{rows} rows are more than 32 bits can count");
         let times = union(market);
-        let mut tick = Vec::with_capacity(rows);
+        let mut tick = vec![0; rows];
+        let mut each = Vec::with_capacity(market.len());
+        let mut rest = &mut tick[..];
         for bars in market {
-            let mut at = 0;
-            tick.extend(known(&bars.end).iter().map(|time| {
-                at = gallop(&times, at, *time);
-                at as u32
-            }));
+            let (mine, others) = rest.split_at_mut(bars.len());
+            each.push((bars, mine));
+            rest = others;
         }
+        each.into_par_iter().for_each(|(bars, tick)| ticks(&times, &known(&bars.end), tick));
         Clock { times, tick, offsets }
     }
 
@@ -150,18 +152,37 @@ pub(crate) fn known(end: &[i64]) -> Cow<'_, [i64]> {
     Cow::Owned(latest.collect())
 }
 
+/// Where each of a symbol's times is in `times`, which hold them all.
+fn ticks(times: &[i64], known: &[i64], tick: &mut [u32]) {
+    let first = known.first().map_or(0, |time| times.partition_point(|t| t < time));
+    // A symbol that misses no tick, from its first to its last, has them in a row.
+    if times.get(first..first + known.len()) == Some(known) {
+        tick.iter_mut().zip(first as u32..).for_each(|(tick, at)| *tick = at);
+        return;
+    }
+    let mut at = first;
+    for (tick, time) in tick.iter_mut().zip(known) {
+        // The next one, nearly always.
+        at = if times.get(at + 1) == Some(time) { at + 1 } else { gallop(times, at, *time) };
+        *tick = at as u32;
+    }
+}
+
 /// All times of all symbols, each once: merged by halves, so that symbols on one grid collapse at the first step.
 fn union(market: &[Bars]) -> Vec<i64> {
     match market {
         [] => Vec::new(),
         [one] => {
             let mut times = known(&one.end).into_owned();
-            times.dedup();
+            if times.windows(2).any(|t| t[0] == t[1]) {
+                times.dedup();
+            }
             times
         }
         _ => {
             let (left, right) = market.split_at(market.len() / 2);
-            merge(union(left), union(right))
+            let (left, right) = rayon::join(|| union(left), || union(right));
+            merge(left, right)
         }
     }
 }

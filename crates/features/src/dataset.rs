@@ -100,10 +100,10 @@ fn make(
     options: &Options<'_>,
     spare: Vec<f32>,
 ) -> Result<Dataset> {
-    let cuts: Vec<Vec<Range<usize>>> = market.par_iter().map(|bars| runs(bars, options.max_hole)).collect();
+    let runs = || market.par_iter().map(|bars| runs(bars, options.max_hole)).collect();
+    let (cuts, clock): (Vec<Vec<Range<usize>>>, Clock) = rayon::join(runs, || Clock::new(&market));
     let coarse: Vec<Coarse> =
         plan.layers[1..].iter().map(|layer| coarse(layer, &market, options)).collect::<Result<_>>()?;
-    let clock = Clock::new(&market);
     let labels = match &options.labels {
         None => None,
         Some(how) => {

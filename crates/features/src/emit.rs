@@ -16,6 +16,8 @@ pub(crate) struct Emit<const W: usize> {
     stride: usize,
     /// `[F]` valid values in a row that a column needs to have settled.
     need: Vec<u32>,
+    /// `[F]` index of the first valid value of a run.
+    first: Vec<usize>,
     /// Whether some column never settles, so that no row does.
     never: bool,
     /// `[F]` valid values in a row up to now, counted until they are enough.
@@ -29,7 +31,25 @@ pub(crate) struct Emit<const W: usize> {
     /// Where lanes that have ended write.
     spare: Vec<f32>,
     /// `[F]` values that were missing.
-    pub(crate) invalid: Vec<u64>,
+    pub(crate) invalid: Vec<[u64; W]>,
+}
+
+impl<'a> Out<'a> {
+    /// The first rows, and the rest.
+    pub(crate) fn split(self, rows: usize) -> (Out<'a>, Out<'a>) {
+        let (all, Out { values, valid, settled }) = (self.settled.len().max(1), self);
+        let (stride, words) = (values.len() / all, valid.len() / all);
+        let (values, later_values) = values.split_at_mut(rows * stride);
+        let (valid, later_valid) = valid.split_at_mut(rows * words);
+        let (settled, later_settled) = settled.split_at_mut(rows);
+        (Out { values, valid, settled }, Out { values: later_values, valid: later_valid, settled: later_settled })
+    }
+
+    /// Rows `from..to`.
+    pub(crate) fn part(&mut self, from: usize, to: usize) -> Out<'_> {
+        let all = Out { values: self.values, valid: self.valid, settled: self.settled };
+        all.split(to).0.split(from).1
+    }
 }
 
 impl<const W: usize> Emit<W> {
@@ -45,56 +65,67 @@ impl<const W: usize> Emit<W> {
         Emit {
             stride,
             need,
+            first: columns.iter().map(|c| c.first_valid).collect(),
             never,
             since: vec![[0; W]; n],
             steady: [false; W],
             full,
             whole: Vec::new(),
             spare: Vec::new(),
-            invalid: vec![0; n],
+            invalid: vec![[0; W]; n],
         }
     }
 
     /// What it remembers, to whoever saves or restores it.
     pub(crate) fn state(&mut self, state: &mut State<'_>) {
-        for since in self.since.iter_mut().flatten() {
-            let mut count = *since as usize;
-            state.count(&mut count);
-            *since = count as u32;
+        for since in &mut self.since {
+            for (l, since) in since.iter_mut().enumerate() {
+                if state.visits(l) {
+                    let mut count = *since as usize;
+                    state.count(&mut count);
+                    *since = count as u32;
+                }
+            }
         }
         self.steady = [false; W];
     }
 
-    /// Writes a block: `columns` are `[F]` blocks and whether each is finite throughout; `outs` the lanes with the rows they still have.
-    pub(crate) fn rows(
-        &mut self,
-        columns: &[(&[[f64; W]], bool)],
-        at: usize,
-        bars: usize,
-        outs: &mut [(&mut Out<'_>, usize)],
-    ) {
-        let fine = self.values(columns, at, bars, outs);
+    /// A lane begins in earnest after `warm` bars: what was missing before does not count. A column that had a value whenever it could
+    /// is taken to have had one in all `bars` bars of the run so far, which is for the caller to check.
+    pub(crate) fn begin(&mut self, l: usize, warm: usize, bars: usize) {
+        for ((since, need), first) in self.since.iter_mut().zip(&self.need).zip(&self.first) {
+            if since[l] as usize + first >= warm {
+                since[l] = u32::try_from(bars.saturating_sub(*first)).map_or(*need, |since| since.min(*need));
+            }
+        }
+        self.steady[l] = false;
+        self.invalid.iter_mut().for_each(|missing| missing[l] = 0);
+    }
+
+    /// Writes a block: `columns` are `[F]` blocks and whether each is finite throughout; `outs` the rows that each lane still has in it.
+    pub(crate) fn rows(&mut self, columns: &[(&[[f64; W]], bool)], bars: usize, outs: &mut [Out<'_>]) {
+        let fine = self.values(columns, bars, outs);
         // Where something is odd, a value is missing, or one that should be there is too large for f32.
         let fits = |c: &(&[[f64; W]], bool)| fine || !c.1 || c.0.as_flattened().iter().all(|x| (*x as f32).is_finite());
         self.whole.clear();
         self.whole.extend(columns.iter().map(|c| (c.1, fits(c))));
         let whole = std::mem::take(&mut self.whole);
-        self.marks(&whole, at, outs);
+        self.marks(&whole, outs);
         self.whole = whole;
     }
 
     /// Which values are there, and which rows have settled. `whole` says of each column whether it is finite throughout, and fits into f32.
-    pub(crate) fn marks(&mut self, whole: &[(bool, bool)], at: usize, outs: &mut [(&mut Out<'_>, usize)]) {
+    fn marks(&mut self, whole: &[(bool, bool)], outs: &mut [Out<'_>]) {
         let (stride, words) = (self.stride, self.full.len());
         // Columns with a value missing in this block, or too large for f32, are looked at one by one.
         let mut usual = self.full.clone();
         let holed: Vec<usize> = (0..whole.len()).filter(|f| whole[*f] != (true, true)).collect();
         holed.iter().for_each(|f| usual[f / 64] &= !(1 << (f % 64)));
-        for (l, (out, rows)) in outs.iter_mut().enumerate().filter(|(_, (_, rows))| *rows > 0) {
-            for bits in out.valid[at * words..(at + *rows) * words].chunks_exact_mut(words.max(1)) {
-                bits.copy_from_slice(&usual);
+        for (l, Out { values, valid, settled }) in outs.iter_mut().enumerate().filter(|(_, o)| !o.settled.is_empty()) {
+            match usual[..] {
+                [one] => valid.fill(one),
+                _ => valid.chunks_exact_mut(words.max(1)).for_each(|bits| bits.copy_from_slice(&usual)),
             }
-            let settled = &mut out.settled[at..at + *rows];
             if holed.is_empty() && self.steady[l] {
                 settled.fill(!self.never);
                 continue;
@@ -104,7 +135,7 @@ impl<const W: usize> Emit<W> {
             for f in (0..whole.len()).filter(|f| whole[*f] == (true, true)) {
                 let since = &mut self.since[f][l];
                 wait = wait.max(self.need[f].saturating_sub(since.saturating_add(1)));
-                *since = since.saturating_add(*rows as u32).min(self.need[f]);
+                *since = since.saturating_add(settled.len() as u32).min(self.need[f]);
             }
             let wait = (wait as usize).min(settled.len());
             settled[..wait].fill(false);
@@ -112,15 +143,15 @@ impl<const W: usize> Emit<W> {
             for &f in &holed {
                 let (since, need) = (&mut self.since[f][l], self.need[f]);
                 for (t, settled) in settled.iter_mut().enumerate() {
-                    let value = &mut out.values[(at + t) * stride + f];
+                    let value = &mut values[t * stride + f];
                     let fine = value.is_finite();
                     if fine {
-                        out.valid[(at + t) * words + f / 64] |= 1 << (f % 64);
+                        valid[t * words + f / 64] |= 1 << (f % 64);
                         *since = since.saturating_add(1).min(need);
                     } else {
                         *value = f32::NAN;
                         *since = 0;
-                        self.invalid[f] += 1;
+                        self.invalid[f][l] += 1;
                     }
                     *settled &= fine && *since >= need;
                 }
@@ -130,21 +161,15 @@ impl<const W: usize> Emit<W> {
     }
 
     /// Writes the values; says whether all of them are finite in f32.
-    fn values(
-        &mut self,
-        columns: &[(&[[f64; W]], bool)],
-        at: usize,
-        bars: usize,
-        outs: &mut [(&mut Out<'_>, usize)],
-    ) -> bool {
+    fn values(&mut self, columns: &[(&[[f64; W]], bool)], bars: usize, outs: &mut [Out<'_>]) -> bool {
         let (stride, width) = (self.stride, columns.len());
         let (size, absent) = (bars * stride, W - outs.len());
         self.spare.resize(size * W, 0.0);
         let mut spare = self.spare.chunks_exact_mut(size.max(1));
         let mut places: Vec<&mut [f32]> = Vec::with_capacity(W);
-        for (out, rows) in outs.iter_mut() {
-            places.push(match *rows == bars {
-                true => &mut out.values[at * stride..(at + bars) * stride],
+        for out in outs.iter_mut() {
+            places.push(match out.settled.len() == bars {
+                true => &mut *out.values,
                 // This lane ends inside the block: its rows are written beside the table first.
                 false => spare.next().unwrap_or_default(),
             });
@@ -153,16 +178,12 @@ impl<const W: usize> Emit<W> {
         let blocks: Vec<&[[f64; W]]> = columns.iter().map(|c| c.0).collect();
         let Ok(places) = <&mut [&mut [f32]; W]>::try_from(&mut places[..]) else { return false };
         let fine = simd::rows(&blocks, places, stride);
-        for (out, rows) in outs.iter_mut().filter(|(_, rows)| *rows == bars && width < stride) {
-            out.values[at * stride..(at + *rows) * stride]
-                .chunks_exact_mut(stride)
-                .for_each(|row| row[width..].fill(0.0));
+        for out in outs.iter_mut().filter(|out| out.settled.len() == bars && width < stride) {
+            out.values.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
         }
-        let short = outs.iter_mut().filter(|(_, rows)| *rows < bars);
-        for ((out, rows), wrote) in short.zip(self.spare.chunks_exact(size.max(1))) {
-            if *rows > 0 {
-                out.values[at * stride..(at + *rows) * stride].copy_from_slice(&wrote[..*rows * stride]);
-            }
+        let short = outs.iter_mut().filter(|out| out.settled.len() < bars);
+        for (out, wrote) in short.zip(self.spare.chunks_exact(size.max(1))) {
+            out.values.copy_from_slice(&wrote[..out.values.len()]);
         }
         fine
     }

@@ -112,32 +112,31 @@ impl Graph {
         back
     }
 
-    /// Which nodes a node needs, itself among them: `[nodes]`.
-    pub(crate) fn needs(&self, id: Id) -> Vec<bool> {
-        let mut used = vec![false; self.nodes.len()];
-        used[id.index()] = true;
-        for at in (0..=id.index()).rev() {
-            if used[at] {
-                self.nodes[at].args.iter().for_each(|a| used[a.index()] = true);
-            }
-        }
-        used
-    }
-
     /// The part of the graph that these nodes need, and where they are in it.
     pub(crate) fn part(&self, wanted: &[Id]) -> (Graph, Vec<Id>) {
+        self.part_given(wanted, &[], 0)
+    }
+
+    /// The same, where some nodes come from outside, as columns from `column` on.
+    pub(crate) fn part_given(&self, wanted: &[Id], given: &[Id], column: usize) -> (Graph, Vec<Id>) {
+        let outside = |at: usize| given.iter().position(|id| id.index() == at);
         let mut used = vec![false; self.nodes.len()];
         wanted.iter().for_each(|id| used[id.index()] = true);
         for at in (0..self.nodes.len()).rev() {
-            if used[at] {
+            if used[at] && outside(at).is_none() {
                 self.nodes[at].args.iter().for_each(|a| used[a.index()] = true);
             }
         }
         let mut part = Graph::late(self.late);
         let mut place = vec![Id(0); self.nodes.len()];
         for (at, spec) in self.nodes.iter().enumerate().filter(|(at, _)| used[*at]) {
-            let args: Vec<Id> = spec.args.iter().map(|a| place[a.index()]).collect();
-            place[at] = part.add(spec.op.clone(), &args);
+            place[at] = match outside(at) {
+                Some(k) => part.add(Op::Input(column + k), &[]),
+                None => {
+                    let args: Vec<Id> = spec.args.iter().map(|a| place[a.index()]).collect();
+                    part.add(spec.op.clone(), &args)
+                }
+            };
         }
         (part, wanted.iter().map(|id| place[id.index()]).collect())
     }

@@ -29,6 +29,7 @@ pub mod leak;
 mod ops;
 mod plan;
 mod presets;
+mod relay;
 mod resample;
 mod runs;
 mod samples;

@@ -72,7 +72,9 @@ pub(crate) fn rows<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], stride: usize) -> (usize, usize, bool) {
-    use std::arch::x86_64::{_mm_add_ps, _mm_setzero_ps, _mm_storeu_ps, _mm_sub_ps, _mm256_loadu_pd};
+    use std::arch::x86_64::{_mm_add_ps, _mm_setzero_ps, _mm_storeu_ps, _mm_sub_ps, _mm256_add_ps};
+    use std::arch::x86_64::{_mm256_castps256_ps128, _mm256_cvtpd_ps, _mm256_extractf128_ps, _mm256_loadu_pd};
+    use std::arch::x86_64::{_mm256_set_m128, _mm256_setzero_ps, _mm256_storeu_ps, _mm256_sub_ps};
     let (fours, bars) = (columns.len() / 4, columns.first().map_or(0, |c| c.len()));
     let done = if W == 1 { bars - bars % 4 } else { bars };
     // Looked at once here, instead of at every load and store.
@@ -102,14 +104,33 @@ fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], 
             }
         }
     } else {
+        let eights = if W == 8 { fours / 2 } else { 0 };
+        let mut wrong = _mm256_setzero_ps();
         for t in 0..done {
+            for eight in 0..eights {
+                let columns = &columns[eight * 8..eight * 8 + 8];
+                #[expect(unsafe_code, reason = "there are eight lanes, and eight columns in every row: asserted above")]
+                unsafe {
+                    let load = |k: usize| {
+                        let from = columns[k].as_ptr().cast::<f64>().add(t * W);
+                        let (low, high) = (_mm256_loadu_pd(from), _mm256_loadu_pd(from.add(4)));
+                        _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low))
+                    };
+                    let rows = turn_eight([load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)]);
+                    for (l, row) in rows.into_iter().enumerate() {
+                        wrong = _mm256_add_ps(wrong, _mm256_sub_ps(row, row));
+                        _mm256_storeu_ps(at(l, t, eight * 2), row);
+                    }
+                }
+            }
             for half in 0..W / 4 {
                 let l = half * 4;
-                for tile in 0..fours {
+                for tile in eights * 2..fours {
                     four(tile, t * W + l, [at(l, t, tile), at(l + 1, t, tile), at(l + 2, t, tile), at(l + 3, t, tile)]);
                 }
             }
         }
+        zero = _mm_add_ps(zero, _mm_add_ps(_mm256_castps256_ps128(wrong), _mm256_extractf128_ps::<1>(wrong)));
     }
     (fours * 4, done, is_zero(zero))
 }
@@ -158,6 +179,21 @@ fn side_by_side_wide<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut 
             }
         }
     }
+}
+
+/// Asks memory for values that are read next: more runs side by side than the processor foresees by itself.
+pub(crate) fn soon<const W: usize>(runs: &[&[f64]; W], from: usize, bars: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (from..from + bars).step_by(8) {
+        for value in runs.iter().filter_map(|run| run.get(line)) {
+            #[expect(unsafe_code, reason = "the value is there, and nothing is read")]
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(std::ptr::from_ref(value).cast());
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (runs, from, bars);
 }
 
 /// The other way: `out[l * n + i] = rows[i][l]`, n being the number of rows.
@@ -223,7 +259,7 @@ fn put(place: &mut [f64], at: usize, row: __m256d) {
 }
 
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m128, __m256d};
+use std::arch::x86_64::{__m128, __m256, __m256d};
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
@@ -245,6 +281,36 @@ fn turn(rows: [__m256d; 4]) -> [__m128; 4] {
     let (ab, cd) = (_mm_unpacklo_ps(a, b), _mm_unpacklo_ps(c, d));
     let (ab2, cd2) = (_mm_unpackhi_ps(a, b), _mm_unpackhi_ps(c, d));
     [_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab), _mm_movelh_ps(ab2, cd2), _mm_movehl_ps(cd2, ab2)]
+}
+
+/// Rows of a square of eight become its columns.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn turn_eight(rows: [__m256; 8]) -> [__m256; 8] {
+    use std::arch::x86_64::{_mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps};
+    // Lanes 0 to 3 of four rows are in the lower halves, 4 to 7 in the upper.
+    let four = |[a, b, c, d]: [__m256; 4]| {
+        let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+        let (ab2, cd2) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+        [
+            _mm256_shuffle_ps::<0x44>(ab, cd),
+            _mm256_shuffle_ps::<0xee>(ab, cd),
+            _mm256_shuffle_ps::<0x44>(ab2, cd2),
+            _mm256_shuffle_ps::<0xee>(ab2, cd2),
+        ]
+    };
+    let [a, b, c, d, e, f, g, h] = rows;
+    let ([a, b, c, d], [e, f, g, h]) = (four([a, b, c, d]), four([e, f, g, h]));
+    [
+        _mm256_permute2f128_ps::<0x20>(a, e),
+        _mm256_permute2f128_ps::<0x20>(b, f),
+        _mm256_permute2f128_ps::<0x20>(c, g),
+        _mm256_permute2f128_ps::<0x20>(d, h),
+        _mm256_permute2f128_ps::<0x31>(a, e),
+        _mm256_permute2f128_ps::<0x31>(b, f),
+        _mm256_permute2f128_ps::<0x31>(c, g),
+        _mm256_permute2f128_ps::<0x31>(d, h),
+    ]
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -294,8 +294,8 @@ impl Lane {
             bounded(place)
         });
         let read: Vec<(&[[f64; 1]], bool)> = self.ids.iter().map(|id| engine.block(id.index(), 1)).collect();
-        let mut out = Out { values: &mut self.values, valid: &mut self.valid, settled: &mut self.settled };
-        self.emit.rows(&read, 0, 1, &mut [(&mut out, 1)]);
+        let out = Out { values: &mut self.values, valid: &mut self.valid, settled: &mut self.settled };
+        self.emit.rows(&read, 1, &mut [out]);
     }
 
     fn state(&mut self, state: &mut State<'_>) {

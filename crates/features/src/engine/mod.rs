@@ -232,7 +232,10 @@ impl<const W: usize> Engine<W> {
     /// Everything it remembers, to whoever saves or restores it.
     pub(crate) fn state(&mut self, state: &mut State<'_>) {
         for node in &mut self.nodes {
-            state.count(&mut node.sound);
+            // It chooses between two ways to the same bits.
+            if !state.is_brief() {
+                state.count(&mut node.sound);
+            }
             if node.view.is_none() {
                 self.buffers[node.buffer].state(state);
             }

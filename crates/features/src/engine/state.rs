@@ -6,13 +6,27 @@ pub(crate) enum State<'a> {
     Save(&'a mut Vec<u64>),
     /// Words are taken from the front; `short` says that there were too few.
     Load { words: &'a [u64], short: bool },
+    /// Words of one lane are added, of what still matters only: where they are equal, so is everything that follows.
+    Take { lane: usize, words: &'a mut Vec<u64> },
+    /// What was taken goes into an engine of one lane.
+    Give(&'a [u64]),
 }
 
 impl State<'_> {
+    /// Whether only what still matters is visited.
+    pub(crate) fn is_brief(&self) -> bool {
+        matches!(self, State::Take { .. } | State::Give(_))
+    }
+
+    /// Whether this lane is visited.
+    pub(crate) fn visits(&self, lane: usize) -> bool {
+        !matches!(self, State::Take { lane: only, .. } if *only != lane)
+    }
+
     /// One word.
     pub(crate) fn word(&mut self, word: &mut u64) {
         match self {
-            State::Save(words) => words.push(*word),
+            State::Save(words) | State::Take { words, .. } => words.push(*word),
             State::Load { words, short } => match words.split_first() {
                 Some((first, rest)) => {
                     *word = *first;
@@ -20,6 +34,12 @@ impl State<'_> {
                 }
                 None => *short = true,
             },
+            State::Give(words) => {
+                if let Some((first, rest)) = words.split_first() {
+                    *word = *first;
+                    *words = rest;
+                }
+            }
         }
     }
 
@@ -39,8 +59,19 @@ impl State<'_> {
 
     /// Rows of lanes.
     pub(crate) fn lanes<const W: usize>(&mut self, rows: &mut [[f64; W]]) {
-        for value in rows.iter_mut().flatten() {
-            self.number(value);
+        for row in rows {
+            match self {
+                State::Take { lane, words } => words.push(row[*lane].to_bits()),
+                _ => row.iter_mut().for_each(|value| self.number(value)),
+            }
+        }
+    }
+
+    /// Counts of which only this matters: how far they are from being enough.
+    pub(crate) fn up_to<const W: usize>(&mut self, counts: &mut [f64; W], enough: usize) {
+        match self {
+            State::Take { lane, words } => words.push(counts[*lane].min(enough as f64).to_bits()),
+            _ => self.lanes(std::slice::from_mut(counts)),
         }
     }
 }

@@ -105,20 +105,33 @@ impl Op {
         }
     }
 
-    /// About what a bar costs, in nanoseconds of one core: for sharing out work.
-    pub(crate) fn cost(&self) -> f64 {
+    /// Bars after which what it remembers is the same, to the last bit, wherever it began: an informed guess, for whoever checks it.
+    /// `before` is that of its arguments, `first` the index of its first value; `None`: never.
+    pub(crate) fn forgets(&self, first: usize, before: usize) -> Option<usize> {
+        match self {
+            Op::Ema(ema) => {
+                // A difference shrinks to the last bit, which then is lost by chance, the sooner the larger the factor.
+                let times = |n: f64| (n / ema.alpha).ceil() as usize;
+                Some((first + times(48.0)).max(before + times(16.0)))
+            }
+            // By how it usually goes: its factor is seldom small for long, and stops meet when they turn.
+            Op::Adaptive => Some(before + 1500),
+            Op::Sar(..) => Some(before + 1000),
+            // Two days of minutes: the first day of a run counts for nothing.
+            Op::Session(_) => Some(before + 2 * 1440),
+            Op::Cumulate => None,
+            Op::Lag(n) => Some(before + n),
+            op => Some(before + 2 * op.beat().max(op.lookback())),
+        }
+    }
+
+    /// Bars after which what it does with a bar's position repeats.
+    pub(crate) fn beat(&self) -> usize {
         match *self {
-            Op::Lag(_) => 0.0,
-            Op::Input(_) | Op::Const(_) => 0.3,
-            Op::Map(Map::Ln) => 1.5,
-            Op::Map(_) | Op::Affine(..) => 0.5,
-            Op::Sum(_) | Op::Mean(_) | Op::Max(_) | Op::Min(_) => 2.0,
-            Op::SinceMax(_) | Op::SinceMin(_) | Op::Variance(_) | Op::Weighted(_) | Op::Slope(_) => 3.5,
-            Op::Skew(_) | Op::Kurtosis(_) => 8.0,
-            Op::MeanDeviation(n) => 0.3 * n as f64,
-            Op::Ema(_) | Op::Cumulate => 1.4,
-            Op::Adaptive | Op::Session(_) => 3.0,
-            Op::Sar(..) => 11.0,
+            Op::Sum(n) | Op::Max(n) | Op::Min(n) if n <= window::SHORT => 1,
+            Op::Sum(n) | Op::Mean(n) | Op::Max(n) | Op::Min(n) | Op::SinceMax(n) | Op::SinceMin(n) => n,
+            Op::Variance(n) | Op::Skew(n) | Op::Kurtosis(n) | Op::Weighted(n) | Op::Slope(n) => n,
+            _ => 1,
         }
     }
 

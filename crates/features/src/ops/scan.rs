@@ -148,8 +148,9 @@ impl<const W: usize> Body<W> for Average<W> {
     }
 
     fn state(&mut self, state: &mut State<'_>) {
+        let Ema { skip, seed, hold, .. } = self.how;
         state.lanes(std::slice::from_mut(&mut self.value));
-        state.lanes(std::slice::from_mut(&mut self.run));
+        state.up_to(&mut self.run, skip + seed + hold);
     }
 }
 
@@ -232,94 +233,109 @@ impl<const W: usize> Body<W> for Cumulate<W> {
 pub(super) struct Sar<const W: usize> {
     step: f64,
     most: f64,
-    lanes: [Stop; W],
-}
-
-/// One lane's stop.
-#[derive(Clone, Copy, Default)]
-struct Stop {
     /// Bars in a row up to now, counted to 2.
-    bars: f64,
+    bars: [f64; W],
     /// 1 while it follows a rise, 0 while it follows a fall.
-    long: f64,
-    stop: f64,
-    extreme: f64,
-    speed: f64,
+    long: [f64; W],
+    stop: [f64; W],
+    extreme: [f64; W],
+    speed: [f64; W],
 }
 
 impl<const W: usize> Sar<W> {
     pub(super) fn new(step: f64, most: f64) -> Self {
-        Sar { step: step.min(most), most, lanes: [Stop::default(); W] }
+        let none = [0.0; W];
+        Sar { step: step.min(most), most, bars: none, long: none, stop: none, extreme: none, speed: none }
+    }
+
+    /// Takes a bar and the one before it, while there may be no side yet; gives the stop that was in force during it.
+    #[inline(always)]
+    fn begin(&mut self, l: usize, high: [f64; 2], low: [f64; 2]) -> f64 {
+        if self.bars[l] >= 2.0 {
+            return self.follow(l, high, low);
+        }
+        self.bars[l] += 1.0;
+        if self.bars[l] < 2.0 {
+            return f64::NAN;
+        }
+        let (up, down) = (high[1] - high[0], low[0] - low[1]);
+        let falling = (down > 0.0) & (down > up);
+        self.long[l] = if falling { 0.0 } else { 1.0 };
+        (self.extreme[l], self.stop[l]) = if falling { (low[1], high[0]) } else { (high[1], low[0]) };
+        self.speed[l] = self.step;
+        // The rule then meets the bar that chose the side, with itself as the bar before.
+        self.follow(l, [high[1]; 2], [low[1]; 2])
+    }
+
+    /// The rule, once there is a side. Both sides are worked out and one is chosen: a choice has lanes, a branch on prices has none.
+    #[inline(always)]
+    fn follow(&mut self, l: usize, [h1, h]: [f64; 2], [l1, low]: [f64; 2]) -> f64 {
+        let (long, stop, extreme, speed) = (self.long[l], self.stop[l], self.extreme[l], self.speed[l]);
+        let rising = long > 0.0;
+        let (top, bottom) = (larger(h1, h), smaller(l1, low));
+        let turned = if rising { low <= stop } else { h >= stop };
+        let further = if rising { h > extreme } else { low < extreme };
+        let over = if rising { larger(extreme, top) } else { smaller(extreme, bottom) };
+        let shown = if turned { over } else { stop };
+        let quicker = if further { smaller(speed + self.step, self.most) } else { speed };
+        let speed = if turned { self.step } else { quicker };
+        // The bar's ends, as the side that is followed sees them.
+        let (far, near) = (if rising { h } else { low }, if rising { low } else { h });
+        let extreme = if further { far } else { extreme };
+        let extreme = if turned { near } else { extreme };
+        let long = if turned { 1.0 - long } else { long };
+        let next = shown + speed * (extreme - shown);
+        self.stop[l] = if long > 0.0 { smaller(next, bottom) } else { larger(next, top) };
+        (self.long[l], self.extreme[l], self.speed[l]) = (long, extreme, speed);
+        shown
     }
 }
 
-impl Stop {
-    /// Takes a bar and the one before it; gives the stop that was in force during it.
-    #[inline(always)]
-    fn step(&mut self, high: [f64; 2], low: [f64; 2], step: f64, most: f64) -> f64 {
-        let larger = |a: f64, b: f64| if a > b { a } else { b };
-        let smaller = |a: f64, b: f64| if a < b { a } else { b };
-        let ([mut h1, h], [mut l1, l]) = (high, low);
-        if self.bars < 2.0 {
-            self.bars += 1.0;
-            if self.bars < 2.0 {
-                return f64::NAN;
-            }
-            let (up, down) = (h - h1, l1 - l);
-            let falling = (down > 0.0) & (down > up);
-            let (extreme, stop) = if falling { (l, h1) } else { (h, l1) };
-            *self = Stop { bars: 2.0, long: if falling { 0.0 } else { 1.0 }, stop, extreme, speed: step };
-            // The rule then meets the bar that chose the side, with itself as the bar before.
-            (h1, l1) = (h, l);
-        }
-        let long = self.long > 0.0;
-        let (top, bottom) = (larger(h1, h), smaller(l1, l));
-        let turned = if long { l <= self.stop } else { h >= self.stop };
-        let shown;
-        if turned {
-            self.long = 1.0 - self.long;
-            shown = if long { larger(self.extreme, top) } else { smaller(self.extreme, bottom) };
-            self.speed = step;
-            self.extreme = if long { l } else { h };
-        } else {
-            shown = self.stop;
-            let further = if long { h > self.extreme } else { l < self.extreme };
-            if further {
-                self.extreme = if long { h } else { l };
-                self.speed = smaller(self.speed + step, most);
-            }
-        }
-        let next = shown + self.speed * (self.extreme - shown);
-        self.stop = if self.long > 0.0 { smaller(next, bottom) } else { larger(next, top) };
-        shown
-    }
+#[inline(always)]
+fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+#[inline(always)]
+fn smaller(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
 }
 
 impl<const W: usize> Body<W> for Sar<W> {
     #[inline(always)]
     fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
         let (high, low) = (feed.arg(0, 1), feed.arg(1, 1));
-        for (l, lane) in self.lanes.iter_mut().enumerate() {
-            let mut now = *lane;
-            for (t, out) in out.iter_mut().enumerate() {
-                let (h, low) = ([high[t][l], high[t + 1][l]], [low[t][l], low[t + 1][l]]);
-                if h[1].is_finite() & low[1].is_finite() {
-                    out[l] = now.step(h, low, self.step, self.most);
-                } else {
-                    now = Stop::default();
-                    out[l] = f64::NAN;
+        // In a copy, which can stay in registers.
+        let Sar { step, most, bars, long, stop, extreme, speed } = *self;
+        let mut now = Sar { step, most, bars, long, stop, extreme, speed };
+        let steady = feed.clean && bars.iter().all(|bars| *bars >= 2.0);
+        if steady {
+            for ((out, h), low) in out.iter_mut().zip(high.windows(2)).zip(low.windows(2)) {
+                for l in 0..W {
+                    out[l] = now.follow(l, [h[0][l], h[1][l]], [low[0][l], low[1][l]]);
                 }
             }
-            *lane = now;
+        } else {
+            for (t, out) in out.iter_mut().enumerate() {
+                for l in 0..W {
+                    let (h, low) = ([high[t][l], high[t + 1][l]], [low[t][l], low[t + 1][l]]);
+                    if h[1].is_finite() & low[1].is_finite() {
+                        out[l] = now.begin(l, h, low);
+                    } else {
+                        (now.bars[l], now.long[l], now.stop[l], now.extreme[l], now.speed[l]) =
+                            (0.0, 0.0, 0.0, 0.0, 0.0);
+                        out[l] = f64::NAN;
+                    }
+                }
+            }
         }
-        super::all_finite(out)
+        *self = now;
+        steady || super::all_finite(out)
     }
 
     fn state(&mut self, state: &mut State<'_>) {
-        for lane in &mut self.lanes {
-            for number in [&mut lane.bars, &mut lane.long, &mut lane.stop, &mut lane.extreme, &mut lane.speed] {
-                state.number(number);
-            }
+        for lanes in [&mut self.bars, &mut self.long, &mut self.stop, &mut self.extreme, &mut self.speed] {
+            state.lanes(std::slice::from_mut(lanes));
         }
     }
 }

@@ -216,10 +216,17 @@ impl<G: Gather<K>, const K: usize, const W: usize> Body<W> for Window<G, K, W> {
     fn state(&mut self, state: &mut State<'_>) {
         state.count(&mut self.phase);
         self.phase %= self.n;
-        state.lanes(std::slice::from_mut(&mut self.run));
-        state.lanes(std::slice::from_mut(&mut self.level));
-        state.lanes(&mut self.head);
-        self.kept.iter_mut().for_each(|slot| state.lanes(slot));
+        state.up_to(&mut self.run, self.n);
+        // Where a stretch ends only its values matter; inside one, of its bars the values, of those ahead what was gathered.
+        let border = state.is_brief() && self.phase == 0;
+        if !border {
+            state.lanes(std::slice::from_mut(&mut self.level));
+            state.lanes(&mut self.head);
+        }
+        for (i, slot) in self.kept.iter_mut().enumerate() {
+            let value = border || state.is_brief() && i < self.phase;
+            state.lanes(&mut slot[..if value { 1 } else { K }]);
+        }
     }
 }
 
@@ -447,7 +454,7 @@ impl<G: Gather<1>, const W: usize> Body<W> for Short<G, W> {
     }
 
     fn state(&mut self, state: &mut State<'_>) {
-        state.lanes(std::slice::from_mut(&mut self.run));
+        state.up_to(&mut self.run, self.n);
     }
 }
 

@@ -1,0 +1,142 @@
+//! One long run as many lanes: stretches of it side by side, groups of them on all cores.
+//!
+//! A stretch begins some bars early with nothing in its memory, and gives rows when it has warmed up. What is gathered over a window is
+//! then what it would be anyway, for stretches begin where the windows' own cuts of time fall together; and a recursion forgets
+//! how it began, to the last bit, after a while. **That it has is not believed but looked at**: what a stretch remembers at its end must
+//! be, word for word, what the next one remembered before its first row. Where it is not, the next one is done again, in one lane, from
+//! the memory of the one before. So nothing here can change a bit.
+//!
+//! What never forgets (a sum without end), or too late for the run, is computed ahead in one lane; to the stretches it is one more
+//! column.
+
+use crate::batch::{Job, Lane, Pace, add, side, values};
+use crate::emit::Out;
+use crate::graph::{Graph, Id};
+use files::Result;
+use rayon::prelude::*;
+use std::borrow::Cow;
+
+/// Stretches side by side.
+const LANES: usize = 8;
+
+/// What a bar of all of them costs, in bars of one.
+const PRICE: f64 = 4.5;
+/// Shorter runs are not worth the thought.
+const SHORTEST: usize = 8192;
+
+/// How a run is cut.
+pub(crate) struct Relay {
+    graph: Graph,
+    ids: Vec<Id>,
+    /// Nodes that are computed before.
+    ahead: Vec<Id>,
+    /// Bars before the first row of a stretch.
+    warm: usize,
+    /// Bars from the beginning of a stretch to that of the next.
+    step: usize,
+    time: f64,
+}
+
+impl Relay {
+    /// The cut of a run of so many bars; `None` if it is too short to gain from it.
+    pub(crate) fn new(job: &Job<'_>, bars: usize, threads: usize) -> Option<Relay> {
+        if bars < SHORTEST {
+            return None;
+        }
+        // A stretch that is mostly warm-up gains nothing, and positions that hardly ever fall together leave the last ones empty.
+        let (latest, rarest) = (bars / 32, bars / 64);
+        let (mut warm, mut beat) = (1, 1);
+        let mut ahead = Vec::new();
+        let mut forgets: Vec<usize> = Vec::new();
+        for (at, spec) in job.graph.nodes().iter().enumerate() {
+            let before = spec.args.iter().map(|arg| forgets[arg.index()]).max().unwrap_or(0);
+            let forgotten = spec.op.forgets(spec.first, before).filter(|bars| *bars <= latest);
+            let common = least_common_multiple(beat, spec.op.beat());
+            forgets.push(match forgotten {
+                Some(bars) if common <= rarest => {
+                    (warm, beat) = (warm.max(bars), common);
+                    bars
+                }
+                _ => {
+                    ahead.push(job.graph.id(at));
+                    0
+                }
+            });
+        }
+        let step = |groups: usize| bars.saturating_sub(warm).div_ceil(groups * LANES).next_multiple_of(beat);
+        let groups = (1..=threads).rev().find(|groups| step(*groups) >= warm)?;
+        let step = step(groups);
+        let (graph, ids) = job.graph.part_given(job.ids, &ahead, job.given);
+        let nodes = |id: &Id| job.graph.part(&[*id]).0.nodes().len() as f64 / job.graph.nodes().len() as f64;
+        // Writing a column and reading it again costs about as much as a twentieth of an ordinary set.
+        let before =
+            ahead.iter().map(|id| nodes(id) + 0.05).sum::<f64>() * bars as f64 / threads.min(ahead.len()).max(1) as f64;
+        Some(Relay { graph, ids, ahead, warm, step, time: before + (warm + step) as f64 * PRICE })
+    }
+
+    /// How long it takes, in bars of one lane.
+    pub(crate) fn time(&self) -> f64 {
+        self.time
+    }
+
+    /// Fills the rows of a run; gives the number of missing values of each column, and how many stretches were done again.
+    pub(crate) fn run(&self, job: &Job<'_>, lane: Lane<'_>, pace: &Pace<'_>) -> Result<(Vec<u64>, usize)> {
+        let Lane { inputs, from, bars, out, .. } = lane;
+        let run = from..from + bars;
+        let ahead = self.ahead.par_iter().with_max_len(1);
+        let ahead: Vec<Vec<f64>> =
+            ahead.flat_map_iter(|id| values(job.graph, &[*id], inputs, std::slice::from_ref(&run))).collect();
+        let inputs: Vec<Cow<'_, [f64]>> =
+            inputs.iter().map(|c| Cow::Borrowed(&**c)).chain(ahead.iter().map(|c| Cow::Borrowed(&c[..]))).collect();
+        let job = Job { graph: &self.graph, ids: &self.ids, ..*job };
+        let mut stretches = self.cut(&inputs, from, bars, out);
+        stretches.par_chunks_mut(LANES).with_max_len(1).try_for_each(|group| side::<LANES>(&job, group, None, pace))?;
+        let mut twice = 0;
+        for next in 1..stretches.len() {
+            let (done, rest) = stretches.split_at_mut(next);
+            let (before, next) = (&done[next - 1], &mut rest[0]);
+            if before.seams[1] != next.seams[0] {
+                again(&job, next, &before.seams[1], pace)?;
+                twice += 1;
+            }
+        }
+        let mut missing = vec![0; job.columns.len()];
+        stretches.iter().for_each(|stretch| add(&mut missing, &stretch.missing));
+        Ok((missing, twice))
+    }
+
+    /// The stretches, each with its rows.
+    fn cut<'a>(&self, inputs: &'a [Cow<'a, [f64]>], from: usize, bars: usize, mut out: Out<'a>) -> Vec<Lane<'a>> {
+        let mut stretches: Vec<Lane<'a>> = Vec::new();
+        let mut at = 0;
+        while !out.settled.is_empty() {
+            let warm = if at == 0 { 0 } else { self.warm };
+            let bars = (self.warm + self.step).min(bars - at);
+            let (mine, rest) = out.split(bars - warm);
+            stretches.push(Lane { before: at, warm, ..Lane::new(inputs, from + at, bars, mine) });
+            out = rest;
+            at += self.step;
+        }
+        stretches
+    }
+}
+
+/// Does a stretch again, with the right memory at its first row.
+fn again(job: &Job<'_>, stretch: &mut Lane<'_>, memory: &[u64], pace: &Pace<'_>) -> Result<()> {
+    let warm = std::mem::take(&mut stretch.warm);
+    (stretch.from, stretch.bars) = (stretch.from + warm, stretch.bars - warm);
+    // Its rows were counted when they were made first.
+    let quiet = Pace { progress: &|_| {}, ..*pace };
+    side::<1>(job, std::slice::from_mut(stretch), Some(memory), &quiet)
+}
+
+fn least_common_multiple(a: usize, b: usize) -> usize {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x.max(1) * b
+}
+
+#[cfg(test)]
+mod tests;
