@@ -10,6 +10,7 @@ mod copy;
 mod features;
 mod limit;
 mod make_csv;
+mod net;
 
 use serde_json::json;
 use std::path::Path;
@@ -22,7 +23,8 @@ const HELP: &str = "\
   fullbore-bench limit PATH [--threads N]               how fast bytes can be read, and read and searched for line ends
   fullbore-bench copy [--threads N]                     how fast memory is copied
   fullbore-bench features BARS --features SET [--threads N] [--rounds N]   bars to table, timed
-  fullbore-bench columns BARS --features SET --out PARQUET [--threads N]   every feature as a column of doubles";
+  fullbore-bench columns BARS --features SET --out PARQUET [--threads N]   every feature as a column of doubles
+  fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         }
         ["columns", path, "--features", set, "--out", out, rest @ ..] => flags(rest, threads(), 1)
             .and_then(|(threads, _)| features::columns(path.as_ref(), set, out.as_ref(), threads)),
+        ["net", rest @ ..] => net::time(rest, threads()),
         ["copy"] => copy::measure(threads()),
         ["copy", "--threads", n] => number(n).and_then(|n| copy::measure(n as usize)),
         ["limit", path] => limit::measure(path.as_ref(), threads()),

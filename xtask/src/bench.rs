@@ -4,7 +4,10 @@
 //! `fullbore-bench make-csv` and are read once before the first round, so that both sides find them in the page cache. Every section
 //! carries the machine it ran on and is replaced alone.
 
+mod cpu_net;
 mod features;
+mod gpu;
+mod nets;
 
 use crate::process::{Measured, build, command, last_json, measure, output};
 use crate::{Result, cache, root, today};
@@ -33,6 +36,23 @@ pub fn run(only: Option<&str>) -> Result<()> {
         println!("\n{section}");
         replace(name, &section)?;
     }
+    println!("bench/RESULTS.md is written");
+    Ok(())
+}
+
+/// Nets on the GPU; apart from [`run`], because most machines have none.
+pub fn gpu(flags: &[&str]) -> Result<()> {
+    write("gpu", gpu::run(&nets::Told::read(flags)?)?)
+}
+
+/// Nets on the CPU; apart from [`run`], because PyTorch is large.
+pub fn cpu_net(flags: &[&str]) -> Result<()> {
+    write("cpu-net", cpu_net::run(&nets::Told::read(flags)?)?)
+}
+
+fn write(name: &str, section: String) -> Result<()> {
+    println!("\n{section}");
+    replace(name, &section)?;
     println!("bench/RESULTS.md is written");
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The cache folder, and the virtual environment in it.
+//! The cache folder, and the virtual environments in it.
 //!
-//! `$FULLBORE_CACHE`, else `$XDG_CACHE_HOME/fullbore`, else `~/.cache/fullbore`. The environment is `venv-<hash>`, keyed by the lock and
-//! the Python it was made with, so a changed lock never meets old packages. It is made under another name and renamed when complete:
-//! an install that was killed is not used. The two newest stay, older ones go.
+//! `$FULLBORE_CACHE`, else `$XDG_CACHE_HOME/fullbore`, else `~/.cache/fullbore`. An environment is `<kind>-<hash>` (`venv` for the oracles,
+//! `kernels` for the compiler of kernels), keyed by its lock and the Python it was made with, so a changed lock never meets old packages. It is
+//! made under another name and renamed when complete: an install that was killed is not used. The two newest of a kind stay, older ones go.
 
 use crate::process::{command, output};
 use crate::{Result, root};
@@ -27,17 +27,21 @@ pub fn make(folder: &Path) -> Result<()> {
 
 /// The Python of a virtual environment that holds exactly `oracles/requirements.lock`.
 pub fn python() -> Result<PathBuf> {
-    let lock = root().join("oracles/requirements.lock");
-    let text = std::fs::read_to_string(&lock).map_err(|e| format!("{}: {e}.", lock.display()))?;
+    python_of("venv", &root().join("oracles/requirements.lock"))
+}
+
+/// The Python of a virtual environment of some kind that holds exactly what a lock names.
+pub fn python_of(kind: &str, lock: &Path) -> Result<PathBuf> {
+    let text = std::fs::read_to_string(lock).map_err(|e| format!("{}: {e}.", lock.display()))?;
     let base = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
     let version = output(command(&base).args(["-c", "import sys; print(sys.version, sys.executable)"]))?;
 
     let folder = folder()?;
-    let home = folder.join(format!("venv-{:016x}", fnv(&format!("{text}\n{version}"))));
+    let home = folder.join(format!("{kind}-{:016x}", fnv(format!("{text}\n{version}").as_bytes())));
     if !python_in(&home).exists() {
         println!("making {} from {}", home.display(), lock.display());
-        let draft = folder.join(format!("draft-venv-{}", std::process::id()));
-        let made = install(&base, &draft, &lock).and_then(|()| {
+        let draft = folder.join(format!("draft-{kind}-venv-{}", std::process::id()));
+        let made = install(&base, &draft, lock).and_then(|()| {
             // Someone else may have been faster; theirs is as good.
             std::fs::rename(&draft, &home)
                 .or_else(|e| if python_in(&home).exists() { Ok(()) } else { Err(e) })
@@ -46,7 +50,7 @@ pub fn python() -> Result<PathBuf> {
         let _ = std::fs::remove_dir_all(&draft);
         made?;
     }
-    prune(&folder, &home);
+    prune(&folder, kind, &home);
     Ok(python_in(&home))
 }
 
@@ -61,12 +65,13 @@ fn python_in(home: &Path) -> PathBuf {
     home.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" })
 }
 
-/// Leaves the one in use and the newest other.
-fn prune(folder: &Path, used: &Path) {
+/// Leaves the one in use and the newest other of its kind.
+fn prune(folder: &Path, kind: &str, used: &Path) {
+    let prefix = format!("{kind}-");
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut others: Vec<(SystemTime, PathBuf)> = entries
         .flatten()
-        .filter(|e| e.file_name().to_string_lossy().starts_with("venv-") && e.path() != used)
+        .filter(|e| e.file_name().to_string_lossy().starts_with(&prefix) && e.path() != used)
         .map(|e| (e.metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH), e.path()))
         .collect();
     others.sort();
@@ -77,6 +82,6 @@ fn prune(folder: &Path, used: &Path) {
 }
 
 /// FNV-1a: the same on every platform and release, which the standard hasher does not promise.
-fn fnv(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+pub fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }

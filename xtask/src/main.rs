@@ -1,7 +1,7 @@
 //! Checks and chores: `cargo xtask <verb>`.
 //!
 //! `test` is everything a change must pass, `soak` is for hours, `bench` is for figures, `rooms` keeps ARCHITECTURE.md in step with
-//! `rooms.toml`. What a verb needs beyond Rust (Python packages, cargo-fuzz, large inputs) it installs or makes itself, in the cache
+//! `rooms.toml`, `kernels` compiles CUDA. What a verb needs beyond Rust (Python packages, cargo-fuzz, large inputs) it installs or makes itself, in the cache
 //! folder ([`cache`]), never in the working tree.
 //!
 //! Nothing here is part of the product, and nothing of the product is named here: this crate sees the rooms only through `cargo` and
@@ -9,6 +9,7 @@
 
 mod bench;
 mod cache;
+mod kernels;
 mod licences;
 mod process;
 mod rooms;
@@ -20,6 +21,7 @@ mod today;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 /// An error is a sentence that says what to do.
 type Result<T> = std::result::Result<T, String>;
@@ -31,13 +33,18 @@ Checks and chores of Fullbore.
   cargo xtask rooms [--write]             compare rooms.toml, the Cargo.toml files and ARCHITECTURE.md; --write rewrites its tables
   cargo xtask licences                    no GPL, LGPL or AGPL, and no crate without a known licence
   cargo xtask tidy                        rules of the house that no lint holds
+  cargo xtask kernels [--check]           compile .cu files that changed to PTX and cubins; --check compiles all and compares every byte
   cargo xtask oracles                     only the Python oracles
   cargo xtask bench [NAME]                figures into bench/RESULTS.md; NAME is csv, convert, synth or features
+  cargo xtask bench gpu [--ours PATH] [--python PATH] [--root PATH] [--only TEXT] [--quick]
+                                          nets on the GPU beside PyTorch; --ours is a built fullbore-bench, --python has torch, --root is the
+                                          working tree, --only the cases with TEXT in their name, --quick leaves out torch.compile
+  cargo xtask bench cpu-net [the same]    nets on the CPU beside PyTorch
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
   cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md
 
-Environment: FULLBORE_CACHE (else XDG_CACHE_HOME/fullbore, else ~/.cache/fullbore) holds the virtual environment, tools and inputs;
+Environment: FULLBORE_CACHE (else XDG_CACHE_HOME/fullbore, else ~/.cache/fullbore) holds the virtual environments, tools and inputs;
 CI=true turns every skip but \"no GPU\" into a failure.";
 
 fn main() -> ExitCode {
@@ -55,8 +62,12 @@ fn main() -> ExitCode {
         ["rooms", "--write"] => rooms::write().map(said),
         ["licences"] => licences::check().map(said),
         ["tidy"] => tidy::check().map(said),
+        ["kernels"] => kernels::write().map(said),
+        ["kernels", "--check"] => kernels::check().map(said),
         ["oracles"] => test::oracles_alone(),
         ["bench"] => bench::run(None).map(|()| true),
+        ["bench", "gpu", flags @ ..] => bench::gpu(flags).map(|()| true),
+        ["bench", "cpu-net", flags @ ..] => bench::cpu_net(flags).map(|()| true),
         ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),
         ["soak", "fuzz", flags @ ..] => soak::fuzz(flags),
         ["soak", "kill", flags @ ..] => soak::kill(flags),
@@ -80,9 +91,18 @@ fn said(line: String) -> bool {
     true
 }
 
-/// The root of the working tree.
+/// Where `--root` said that the working tree is.
+static ROOT: OnceLock<PathBuf> = OnceLock::new();
+
+/// The root of the working tree. Where this program was carried to a machine without the tree it was built in, the current folder.
 fn root() -> PathBuf {
+    if let Some(told) = ROOT.get() {
+        return told.clone();
+    }
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let here = PathBuf::from(here);
+    if !here.exists() {
+        return std::env::current_dir().unwrap_or_else(|_| ".".into());
+    }
     here.parent().map(PathBuf::from).unwrap_or(here)
 }

@@ -1,4 +1,4 @@
-//! Everything a change must pass, in order: format, clippy, tidy, rooms, licences, tests, oracles.
+//! Everything a change must pass, in order: format, clippy, tidy, rooms, licences, kernels, tests, oracles.
 //!
 //! A failed step does not hide the ones after it. The last lines are the table of steps, the skips with their reasons, and
 //! `N passed, M failed, K skipped`: N counts tests and oracle cases, M also counts steps that failed without a count of their own.
@@ -24,7 +24,7 @@
 //! A test marked `#[ignore = "no GPU"]` counts as a skip with that reason.
 
 use crate::process::{cargo, command, lines, programs, run};
-use crate::{Result, cache, licences, rooms, root, tidy};
+use crate::{Result, cache, kernels, licences, rooms, root, tidy};
 use std::time::{Duration, Instant};
 
 /// The one reason that CI accepts.
@@ -67,6 +67,9 @@ pub fn all(room: Option<&str>) -> Result<bool> {
     suite.step("tidy", || tidy::check().map(Found::said));
     suite.step("rooms", || rooms::check().map(Found::said));
     suite.step("licences", || licences::check().map(Found::said));
+    if room.is_none_or(kernels::has) {
+        suite.step("kernels", fresh_kernels);
+    }
     suite.step("tests", || tests(package.as_deref()));
     if room.is_none_or(|r| WITH_ORACLES.contains(&r)) {
         suite.step("oracles", oracles);
@@ -111,16 +114,17 @@ fn tests(package: Option<&str>) -> Result<Found> {
     Ok(found)
 }
 
+fn fresh_kernels() -> Result<Found> {
+    match kernels::python() {
+        Ok(_) => kernels::check().map(Found::said),
+        Err(why) => Ok(Found::without("the compiler of kernels is", &why)),
+    }
+}
+
 fn oracles() -> Result<Found> {
     let python = match cache::python() {
         Ok(python) => python,
-        Err(why) => {
-            let why = why.lines().last().unwrap_or_default().to_string();
-            return Ok(Found {
-                skips: vec![format!("the oracles' Python packages are not to be had: {why}")],
-                ..Found::default()
-            });
-        }
+        Err(why) => return Ok(Found::without("the oracles' Python packages are", &why)),
     };
     // The whole workspace, as the tests were built: a package alone would have its dependencies built again, with other features.
     // `features.py` looks for `fullbore-bench` beside `fullbore`.
@@ -209,6 +213,12 @@ impl Suite {
 impl Found {
     fn said(said: String) -> Found {
         Found { said, ..Found::default() }
+    }
+
+    /// Something that comes from elsewhere did not come.
+    fn without(what: &str, why: &str) -> Found {
+        let why = why.lines().last().unwrap_or_default();
+        Found { skips: vec![format!("{what} not to be had: {why}")], ..Found::default() }
     }
 }
 

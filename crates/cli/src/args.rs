@@ -16,6 +16,8 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   fullbore demo                          a market made, read, audited, on one page
+  fullbore probe                         what this machine is, and how fast
+  fullbore bench net                     how fast a net trains here
   fullbore data audit prices.csv         what is in this file, and may it be used?
   fullbore data add ~/bars --name mine   any folder of bars into the catalogue
   fullbore data list                     what is in the catalogue
@@ -63,6 +65,10 @@ impl Verb {
     pub(crate) fn flags(&self) -> Vec<(&'static str, &Option<String>)> {
         let (pace, seed) = match self {
             Verb::Demo(demo) => (&demo.pace, Some(&demo.seed)),
+            Verb::Probe(_) => return Vec::new(),
+            Verb::Bench(bench) => match &**bench {
+                Bench::Net(net) => (&net.pace, None),
+            },
             Verb::Features(features) => (&features.how.pace, None),
             Verb::Check(check) => match &**check {
                 Check::Lookahead(look) => (&look.source.how.pace, Some(&look.seed)),
@@ -83,6 +89,11 @@ impl Verb {
 pub(crate) enum Verb {
     /// Make a synthetic market, read it, audit it, and show it on one page
     Demo(Demo),
+    /// Say what this machine is, how fast, and how full
+    Probe(Probe),
+    /// Time work on this machine
+    #[command(subcommand, arg_required_else_help = true)]
+    Bench(Box<Bench>),
     /// Bars: look at them, take them in, make them, list them
     #[command(
         subcommand,
@@ -139,6 +150,68 @@ pub(crate) struct Demo {
     /// Root of all randomness [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<String>,
+    #[command(flatten)]
+    pub(crate) pace: Pace,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fullbore probe                look and measure, a second or two; keeps the machine's profile
+  fullbore probe --quick        does the accelerator work? within 5 seconds, and nothing is written
+  fullbore probe --watch 60     cores, memory and GPUs, a line a second
+  fullbore probe --json | jq .cpu_rates
+
+--quick exits with 0 where the accelerator works or there is none, with 4 where there is one that cannot be used.")]
+pub(crate) struct Probe {
+    /// Only say whether the accelerator works
+    #[arg(long, conflicts_with = "watch")]
+    pub(crate) quick: bool,
+    /// Show how full the machine is, once a second
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) watch: Option<u32>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// How fast a net trains and infers here, batch by batch
+    Net(BenchNet),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A net in words: 64-128-128-3 reads 64 features, has two layers of 128 (ReLU) and 3 classes; t behind a width
+is tanh; fast:16x50-64t + slow:12-32 / 128 / direction:3 has two inputs (one of them 50 rows of 16), a layer
+each, a common one, and a head.
+
+Examples:
+  fullbore bench net                                          a small classifier
+  fullbore bench net 128-2048-1024-512-3 --batch 1024,4096    a wide one
+  fullbore bench net 64-128-128-3 --members 64                64 of them side by side
+  fullbore bench net --device cpu --threads 1 --json")]
+pub(crate) struct BenchNet {
+    /// The net
+    #[arg(default_value = "64-128-128-3")]
+    pub(crate) net: String,
+    /// Rows of a batch, for each member
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "16,64,512,1024,3072,4096,16384,65536",
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) batch: Vec<u32>,
+    /// Members side by side, each with weights of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) members: u32,
+    /// auto (bf16 on a card, f32 on a processor), f32, tf32 or bf16
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) precision: String,
+    /// auto, cpu, cuda or cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    /// Seconds for each cell of the table
+    #[arg(long, value_name = "S", default_value_t = 0.5)]
+    pub(crate) seconds: f64,
+    /// Choose the algorithms of matrix products by the clock first
+    #[arg(long)]
+    pub(crate) tune: bool,
     #[command(flatten)]
     pub(crate) pace: Pace,
 }
@@ -367,9 +440,14 @@ pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
     let json = words.contains(&"--json");
     let after = |word: &str| words.iter().position(|w| *w == word);
     // The verb is the first word that is one; what stands before it are flags and their values.
-    let verb = ["demo", "data", "features", "check"].into_iter().filter_map(|verb| Some((after(verb)?, verb))).min();
+    let verb = ["demo", "probe", "bench", "data", "features", "check"]
+        .into_iter()
+        .filter_map(|verb| Some((after(verb)?, verb)))
+        .min();
     let schema = match verb {
         Some((_, "demo")) => "demo/1",
+        Some((_, "probe")) => "probe/1",
+        Some((_, "bench")) => "bench/1",
         Some((_, "features")) => "features/1",
         Some((_, "check")) => "check/1",
         Some((data, _)) => words[data..].iter().find_map(|w| schema_of(w)).unwrap_or("usage/1"),

@@ -5,6 +5,7 @@
 
 mod add;
 mod audit;
+mod bench;
 mod cache;
 mod check;
 mod demo;
@@ -14,6 +15,7 @@ mod list;
 mod memory;
 mod os;
 mod page;
+mod probe;
 mod progress;
 mod settings;
 mod source;
@@ -24,11 +26,13 @@ pub use self::features::{Balance, FeatureColumn, Featured, Features, LabelSummar
 pub use add::{Add, Added, add};
 pub use audit::{Audited, audit};
 pub use bars::nearest;
+pub use bench::{BenchCell, BenchNet, BenchRow, BenchedNet, bench_net};
 pub use check::{Caught, Check, Checked, Tested, check};
 pub use demo::{Damage, Demo, DemoFeatures, Demoed, demo};
 pub use home::{data_folder, home};
 pub use list::{List, Listed, list};
 pub use memory::{Memory, available};
+pub use probe::{Probed, Watched, probe, quick, watch};
 pub use progress::{Update, stop_flag};
 pub use settings::{FeatureSettings, Key, LabelSettings, Settings, SynthSettings};
 pub use source::{Select, find, instant};

@@ -1,6 +1,5 @@
 //! How much memory a job may take: `8GiB`, `512MiB`, `80%` or `auto`.
 
-use crate::os;
 use std::fmt;
 use std::str::FromStr;
 
@@ -24,7 +23,7 @@ const LEAST: u64 = 64 << 20;
 
 /// Bytes this process could still take: what is free, within the limits of its group. 4 GiB where the system does not say.
 pub fn available() -> u64 {
-    os::available_memory().unwrap_or(UNKNOWN)
+    machine::available_memory().unwrap_or(UNKNOWN)
 }
 
 impl Memory {

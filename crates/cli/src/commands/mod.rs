@@ -2,13 +2,15 @@
 
 mod add;
 mod audit;
+mod bench;
 mod check;
 mod demo;
 mod features;
 mod list;
+mod probe;
 mod synth;
 
-use crate::args::{Check, Cli, Data, Global, How, Source, Verb};
+use crate::args::{Bench, Check, Cli, Data, Global, How, Source, Verb};
 use crate::fail::Failure;
 use crate::out::{self, Paint};
 use crate::progress::Progress;
@@ -47,6 +49,10 @@ pub(crate) fn run(typed: Vec<OsString>, json: bool, schema: &'static str) -> Out
     let mut context = Context { settings, json: cli.global.json, schema, progress: Progress::new(cli.global.quiet) };
     match cli.verb {
         Verb::Demo(args) => demo::run(args, &mut context),
+        Verb::Probe(args) => probe::run(&args, &mut context),
+        Verb::Bench(bench) => match *bench {
+            Bench::Net(args) => bench::run(args, &mut context),
+        },
         Verb::Features(args) => features::run(*args, &mut context),
         Verb::Check(check) => match *check {
             Check::Lookahead(args) => check::run(args, &mut context),

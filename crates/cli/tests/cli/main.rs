@@ -2,7 +2,9 @@
 //!
 //! Every run has a home of its own. Snapshots hold no time, rate or path: `scrub` takes them out.
 
+mod bench;
 mod check;
+mod probe;
 
 use serde_json::Value;
 use std::path::Path;

@@ -1,0 +1,73 @@
+//! `fullbore bench net`
+
+use super::{Context, Outcome};
+use crate::args::BenchNet as Args;
+use crate::out::Paint;
+use crate::show::{bytes, count, plural, short, table, wrap};
+use jobs::{BenchCell, BenchNet, BenchedNet};
+use std::fmt::Write;
+
+pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
+    let request = BenchNet {
+        net: args.net,
+        batches: args.batch.iter().map(|b| *b as usize).collect(),
+        members: args.members as usize,
+        precision: args.precision,
+        device: args.device,
+        seconds: args.seconds,
+        tune: args.tune,
+    };
+    let progress = &mut context.progress;
+    let benched = jobs::bench_net(&request, &context.settings, &mut |u| progress.update(u))?;
+    context.say(&benched, |paint| words(&benched, paint))?;
+    Ok(0)
+}
+
+/// Milliseconds in the unit that shows their digits.
+fn time(ms: f64) -> String {
+    if ms < 1.0 { format!("{} us", short(ms * 1e3)) } else { format!("{} ms", short(ms)) }
+}
+
+/// The table, with the best of each kind marked.
+fn words(benched: &BenchedNet, paint: Paint) -> String {
+    let members =
+        if benched.members == 1 { String::new() } else { format!(", {}", plural(benched.members as u64, "member")) };
+    let mut text = format!("{}  {} parameters{members}\n", paint.bold(&benched.net), count(benched.parameters));
+    text.push_str(&wrap(&format!("on {}", benched.device), "  ", "  "));
+    if let Some(limit) = benched.limit_tflops {
+        let rate =
+            if limit < 1.0 { format!("{} GFLOP/s", short(limit * 1e3)) } else { format!("{} TFLOP/s", short(limit)) };
+        let _ = writeln!(text, "  large matrix products reach {rate} here");
+    }
+    text.push('\n');
+    let heads =
+        [">batch", ">training", ">a step", ">of the limit", ">memory", ">inference", ">a pass", ">of the limit"];
+    let cell = |cell: &Option<BenchCell>, best: bool, memory: bool| -> Vec<String> {
+        let dash = || "-".to_string();
+        let Some(cell) = cell else { return vec![dash(); if memory { 4 } else { 3 }] };
+        let mark = if best { "* " } else { "" };
+        let share = cell.share_of_limit.map_or_else(dash, |s| format!("{:.0} %", 100.0 * s));
+        let mut row = vec![format!("{mark}{}/s", short(cell.samples_per_s)), time(cell.ms_per_step), share];
+        if memory {
+            row.push(bytes(cell.memory_bytes));
+        }
+        row
+    };
+    let rows: Vec<Vec<String>> = benched
+        .rows
+        .iter()
+        .map(|r| {
+            let mut row = vec![count(r.batch as u64)];
+            row.extend(cell(&r.train, benched.best_train_batch == Some(r.batch), true));
+            row.extend(cell(&r.infer, benched.best_infer_batch == Some(r.batch), false));
+            row
+        })
+        .collect();
+    text.push_str(&table(&heads, &rows, "  "));
+    text.push_str("\n  samples a second of all members; * the most\n");
+    for row in benched.rows.iter().filter(|r| r.refused.is_some()) {
+        let why = row.refused.as_deref().unwrap_or_default();
+        text.push_str(&wrap(&format!("batch {}: {why}", count(row.batch as u64)), "  - ", "    "));
+    }
+    text
+}

@@ -1,0 +1,129 @@
+//! Some rows of one member: gathered, forward, loss, backward. Everything here runs on one thread.
+
+use super::buffers::Rows;
+use super::data::Owned;
+use super::loops;
+use super::plan::Plan;
+use super::product::{self, Matrix, MatrixMut};
+use crate::net::{Linear, Place};
+use crate::population::Member;
+
+/// Gathers the samples' inputs and goes through every layer. `params` are as they are held.
+pub(super) fn forward(
+    plan: &Plan,
+    data: &Owned,
+    member: &Member,
+    params: &[f32],
+    samples: &[u32],
+    values: &mut Rows<'_>,
+) {
+    for (i, place) in plan.gathered.iter().enumerate() {
+        let to = (values.write(plan, place.buffer), plan.stride(place.buffer), *place);
+        data.gather(&plan.net, i, member, samples, to, plan.round);
+    }
+    let rows = values.len();
+    for (l, linear) in plan.layout.linears.iter().enumerate() {
+        let (x, y) = values.pair(plan, linear.input.buffer, linear.output.buffer);
+        product::forward(
+            rows,
+            matrix(plan, x, linear.input),
+            weights(linear, params),
+            matrix_mut(plan, y, linear.output),
+        );
+        let bias = &params[linear.bias..linear.bias + linear.output.width];
+        loops::finish(y, plan.at(linear.output), bias, linear.activation, plan.round && l < plan.first_head());
+    }
+}
+
+/// Loss and weight of some samples; the gradient at the logits goes into `back`.
+pub(super) fn loss(
+    plan: &Plan,
+    data: &Owned,
+    member: &Member,
+    samples: &[u32],
+    values: &Rows<'_>,
+    back: &mut Rows<'_>,
+) -> (f64, f64) {
+    let (mut loss, mut weight) = (0.0, 0.0);
+    for (h, head) in plan.layout.linears[plan.first_head()..].iter().enumerate() {
+        let stride = plan.stride(head.output.buffer);
+        let z = values.read(plan, head.output.buffer).chunks_exact(stride);
+        let dz = back.write(plan, head.output.buffer);
+        for ((z, dz), &sample) in z.zip(dz.chunks_exact_mut(stride)).zip(samples) {
+            let label = data.labels[h][sample as usize];
+            let w = head_weight(data, member, h, sample, label);
+            let (dz, padding) = dz.split_at_mut(head.outputs);
+            loss += loops::softmax_cross_entropy(&z[..head.outputs], label, w, dz);
+            padding.fill(0.0);
+            if h == 0 {
+                weight += f64::from(w);
+            }
+        }
+        if plan.round {
+            loops::round(dz);
+        }
+    }
+    (loss, weight)
+}
+
+/// A sample's weight at one head: its own times that of its class.
+pub(super) fn head_weight(data: &Owned, member: &Member, head: usize, sample: u32, label: u8) -> f32 {
+    let classes = &member.class_weights[head];
+    data.weight(sample) * if classes.is_empty() { 1.0 } else { classes[usize::from(label)] }
+}
+
+/// From the gradient at the logits to that at every layer, and into the weights' gradient if there is one: added to it, or in its place.
+pub(super) fn backward(
+    plan: &Plan,
+    params: &[f32],
+    values: &Rows<'_>,
+    back: &mut Rows<'_>,
+    mut gradient: Option<(&mut [f32], bool)>,
+) {
+    let rows = values.len();
+    let last = plan.layout.linears.len() - 1;
+    for (l, linear) in plan.layout.linears.iter().enumerate().rev() {
+        let head = l >= plan.first_head();
+        if !head {
+            let y = values.read(plan, linear.output.buffer);
+            let dy = back.write(plan, linear.output.buffer);
+            loops::derive(dy, y, plan.at(linear.output), linear.activation, plan.round);
+        }
+        if let Some((gradient, add)) = &mut gradient {
+            let x = values.read(plan, linear.input.buffer);
+            let dz = back.read(plan, linear.output.buffer);
+            let dw = MatrixMut {
+                values: &mut gradient[linear.weight..linear.weight + linear.input.width * linear.output.width],
+                stride: linear.input.width,
+                width: linear.input.width,
+            };
+            product::weights_back(rows, matrix(plan, dz, linear.output), matrix(plan, x, linear.input), dw, *add);
+            let dbias = &mut gradient[linear.bias..linear.bias + linear.output.width];
+            loops::sum_rows(dz, plan.at(linear.output), dbias, *add);
+        }
+        if linear.passes_back {
+            // Heads read the same place: the one that comes first here writes, the others add.
+            let add = head && l != last;
+            let (dz, dx) = back.pair(plan, linear.output.buffer, linear.input.buffer);
+            let dx = matrix_mut(plan, dx, linear.input);
+            product::input_back(rows, matrix(plan, dz, linear.output), weights(linear, params), dx, add);
+        }
+    }
+}
+
+fn weights<'a>(linear: &Linear, params: &'a [f32]) -> Matrix<'a> {
+    let width = linear.input.width;
+    Matrix { values: &params[linear.weight..linear.weight + linear.output.width * width], stride: width, width }
+}
+
+/// A place as a matrix.
+pub(super) fn matrix<'a>(plan: &Plan, buffer: &'a [f32], place: Place) -> Matrix<'a> {
+    // An empty batch has no columns to begin at.
+    let values = buffer.get(place.column..).unwrap_or_default();
+    Matrix { values, stride: plan.stride(place.buffer), width: place.width }
+}
+
+fn matrix_mut<'a>(plan: &Plan, buffer: &'a mut [f32], place: Place) -> MatrixMut<'a> {
+    let values = buffer.get_mut(place.column..).unwrap_or_default();
+    MatrixMut { values, stride: plan.stride(place.buffer), width: place.width }
+}

@@ -1,0 +1,98 @@
+//! The data an engine keeps for itself, and the gather from it.
+
+use super::loops;
+use crate::error::Result;
+use crate::net::{Net, Place};
+use crate::population::{Data, Member, Table, check};
+
+/// [`Data`], owned; all lists one behind the other.
+#[derive(Debug)]
+pub(super) struct Owned {
+    tables: Vec<(Vec<f32>, usize)>,  // [inputs] values [rows, stride], stride
+    maps: Vec<Option<Vec<u32>>>,     // [inputs][rows of the first table]
+    pub(super) labels: Vec<Vec<u8>>, // [heads][rows of the first table]
+    weights: Option<Vec<f32>>,       // [rows of the first table]
+    pub(super) lists: Vec<u32>,      // all samples of all lists
+    starts: Vec<usize>,              // [lists + 1] where each list begins in `lists`
+}
+
+impl Owned {
+    pub(super) fn new(data: &Data<'_>) -> Owned {
+        let mut starts = vec![0];
+        for list in &data.lists {
+            starts.push(starts[starts.len() - 1] + list.len());
+        }
+        Owned {
+            tables: data.tables.iter().map(|t| (t.values.to_vec(), t.stride)).collect(),
+            maps: data.maps.iter().map(|m| m.map(<[u32]>::to_vec)).collect(),
+            labels: data.labels.iter().map(|l| l.to_vec()).collect(),
+            weights: data.weights.map(<[f32]>::to_vec),
+            lists: data.lists.concat(),
+            starts,
+        }
+    }
+
+    /// Bytes that the copy of some data takes.
+    pub(super) fn need(data: &Data<'_>) -> u64 {
+        let floats: usize =
+            data.tables.iter().map(|t| t.values.len()).sum::<usize>() + data.weights.map_or(0, <[f32]>::len);
+        let ids: usize = data.maps.iter().flatten().map(|m| m.len()).sum::<usize>()
+            + data.lists.iter().map(|l| l.len()).sum::<usize>();
+        let labels: usize = data.labels.iter().map(|l| l.len()).sum();
+        (4 * (floats + ids) + labels) as u64
+    }
+
+    /// Where a list lies in all lists.
+    pub(super) fn list(&self, list: usize) -> std::ops::Range<usize> {
+        self.starts[list]..self.starts[list + 1]
+    }
+
+    /// Whether these rows can be gathered.
+    pub(super) fn check(&self, net: &Net, rows: &[u32]) -> Result<()> {
+        let data = Data {
+            tables: self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect(),
+            maps: self.maps.iter().map(Option::as_deref).collect(),
+            labels: vec![],
+            weights: None,
+            lists: vec![],
+        };
+        check::rows(net, &data, rows, "these samples")
+    }
+
+    /// Input `i` of some samples into its columns of a buffer `[rows, stride]`, padding zero.
+    pub(super) fn gather(
+        &self,
+        net: &Net,
+        i: usize,
+        member: &Member,
+        rows: &[u32],
+        to: (&mut [f32], usize, Place),
+        round: bool,
+    ) {
+        let (values, stride, place) = to;
+        let (features, window) = (net.inputs[i].features, net.inputs[i].window);
+        let (table, table_stride) = (&self.tables[i].0, self.tables[i].1);
+        for (row, to) in rows.iter().zip(values.chunks_exact_mut(stride)) {
+            let to = &mut to[place.column..place.column + place.width];
+            let last = self.maps[i].as_ref().map_or(*row, |map| map[*row as usize]) as usize;
+            let first = (last + 1 - window) * table_stride;
+            let from = &table[first..first + window * table_stride];
+            let (to, padding) = to.split_at_mut(window * features);
+            for (to, from) in to.chunks_exact_mut(features).zip(from.chunks_exact(table_stride)) {
+                match &member.scales[i] {
+                    Some(scale) => loops::scale(to, &from[..features], &scale.mean, &scale.inverse, round),
+                    None => to.copy_from_slice(&from[..features]),
+                }
+            }
+            if round && member.scales[i].is_none() {
+                loops::round(to);
+            }
+            padding.fill(0.0);
+        }
+    }
+
+    /// The weight of a sample before that of its class.
+    pub(super) fn weight(&self, row: u32) -> f32 {
+        self.weights.as_ref().map_or(1.0, |w| w[row as usize])
+    }
+}

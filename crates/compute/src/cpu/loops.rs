@@ -1,0 +1,167 @@
+//! The loops over single numbers, compiled once for AVX2 beside the build's own instructions and chosen at run time.
+//!
+//! Nothing in them is fused or reordered, so both versions give the same bits.
+
+#![expect(unsafe_code, reason = "calling a function compiled for instructions that were just found")]
+
+use super::curve;
+use crate::bf16;
+use crate::net::Activation;
+use crate::ops::optimise::Step;
+
+/// A function that is compiled twice; its body may call what is inlined into it.
+macro_rules! wide {
+    ($(#[$about:meta])* fn $name:ident($($arg:ident: $kind:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
+        $(#[$about])*
+        pub(super) fn $name($($arg: $kind),*) $(-> $out)? {
+            #[inline(always)]
+            fn body($($arg: $kind),*) $(-> $out)? $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2")]
+                fn avx2($($arg: $kind),*) $(-> $out)? {
+                    body($($arg),*)
+                }
+                if std::arch::is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has AVX2.
+                    return unsafe { avx2($($arg),*) };
+                }
+            }
+            body($($arg),*)
+        }
+    };
+}
+
+/// Some columns of a row-major buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Columns {
+    pub(super) stride: usize,
+    pub(super) column: usize,
+    pub(super) width: usize,
+}
+
+wide! {
+    /// `activation(y + bias)` on some columns, rounded to bf16 if asked.
+    fn finish(y: &mut [f32], at: Columns, bias: &[f32], activation: Activation, round: bool) {
+        let each = y.chunks_exact_mut(at.stride).map(|row| &mut row[at.column..at.column + at.width]);
+        match (activation, round) {
+            (Activation::Identity, false) => each.for_each(|row| map(row, bias, |y, b| y + b)),
+            (Activation::Relu, false) => each.for_each(|row| map(row, bias, |y, b| relu(y + b))),
+            (Activation::Tanh, false) => each.for_each(|row| map(row, bias, |y, b| curve::tanh(y + b))),
+            (Activation::Identity, true) => each.for_each(|row| map(row, bias, |y, b| bf16::round(y + b))),
+            (Activation::Relu, true) => each.for_each(|row| map(row, bias, |y, b| bf16::round(relu(y + b)))),
+            (Activation::Tanh, true) => each.for_each(|row| map(row, bias, |y, b| bf16::round(curve::tanh(y + b)))),
+        }
+    }
+}
+
+wide! {
+    /// `dz = dy × derivative` on some columns, from the layer's output, rounded to bf16 if asked.
+    fn derive(dy: &mut [f32], y: &[f32], at: Columns, activation: Activation, round: bool) {
+        let columns = at.column..at.column + at.width;
+        let rows = dy.chunks_exact_mut(at.stride).zip(y.chunks_exact(at.stride));
+        let each = rows.map(|(dy, y)| (&mut dy[columns.clone()], &y[columns.clone()]));
+        match (activation, round) {
+            (Activation::Identity, false) => {}
+            (Activation::Relu, false) => each.for_each(|(dy, y)| map(dy, y, |d, y| if y > 0.0 { d } else { d * 0.0 })),
+            (Activation::Tanh, false) => each.for_each(|(dy, y)| map(dy, y, |d, y| d * (1.0 - y * y))),
+            (Activation::Identity, true) => each.for_each(|(dy, y)| map(dy, y, |d, _| bf16::round(d))),
+            (Activation::Relu, true) => {
+                each.for_each(|(dy, y)| map(dy, y, |d, y| bf16::round(if y > 0.0 { d } else { d * 0.0 })));
+            }
+            (Activation::Tanh, true) => each.for_each(|(dy, y)| map(dy, y, |d, y| bf16::round(d * (1.0 - y * y)))),
+        }
+    }
+}
+
+#[inline(always)]
+fn map(to: &mut [f32], with: &[f32], f: impl Fn(f32, f32) -> f32) {
+    for (to, &with) in to.iter_mut().zip(with) {
+        *to = f(*to, with);
+    }
+}
+
+/// NaN stays NaN, so that it is seen.
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x }
+}
+
+wide! {
+    /// `(x - mean) × inverse`, rounded to bf16 if asked: one row of a table.
+    fn scale(to: &mut [f32], from: &[f32], mean: &[f32], inverse: &[f32], round: bool) {
+        for (((to, &x), mean), inverse) in to.iter_mut().zip(from).zip(mean).zip(inverse) {
+            let x = (x - mean) * inverse;
+            *to = if round { bf16::round(x) } else { x };
+        }
+    }
+}
+
+wide! {
+    /// Rounds to bf16.
+    fn round(values: &mut [f32]) {
+        values.iter_mut().for_each(|x| *x = bf16::round(*x));
+    }
+}
+
+wide! {
+    /// `sums[column] (+)= Σ rows`, rows in order.
+    fn sum_rows(values: &[f32], at: Columns, sums: &mut [f32], add: bool) {
+        if !add {
+            sums.fill(0.0);
+        }
+        for row in values.chunks(at.stride) {
+            map(sums, &row[at.column..at.column + at.width], |sum, x| sum + x);
+        }
+    }
+}
+
+wide! {
+    /// `to += from`
+    fn add(to: &mut [f32], from: &[f32]) {
+        map(to, from, |to, from| to + from);
+    }
+}
+
+wide! {
+    /// `Σ x²` in f64: eight sums side by side, then added in order.
+    fn squares(values: &[f32]) -> f64 {
+        let mut sums = [0f64; 8];
+        let (eights, rest) = values.as_chunks::<8>();
+        for eight in eights {
+            for (sum, &x) in sums.iter_mut().zip(eight) {
+                *sum += f64::from(x) * f64::from(x);
+            }
+        }
+        for (sum, &x) in sums.iter_mut().zip(rest) {
+            *sum += f64::from(x) * f64::from(x);
+        }
+        sums.iter().sum()
+    }
+}
+
+wide! {
+    /// Adam or AdamW on some parameters.
+    fn optimise(step: &Step, params: &mut [f32], mean: &mut [f32], square: &mut [f32], sums: &[f32]) {
+        for (((p, m), s), &g) in params.iter_mut().zip(mean).zip(square).zip(sums) {
+            step.apply(p, m, s, g);
+        }
+    }
+}
+
+wide! {
+    /// Softmax cross-entropy of one row: the loss, and its gradient at the logits.
+    fn softmax_cross_entropy(z: &[f32], label: u8, weight: f32, dz: &mut [f32]) -> f64 {
+        let largest = z.iter().fold(z[0], |a, &b| if b > a { b } else { a });
+        for (dz, &z) in dz.iter_mut().zip(z) {
+            *dz = curve::exp(z - largest);
+        }
+        let sum: f32 = dz.iter().sum();
+        let label = usize::from(label);
+        let loss = f64::from(weight) * (f64::from(sum).ln() - f64::from(z[label] - largest));
+        for (class, dz) in dz.iter_mut().enumerate() {
+            *dz = weight * (*dz / sum - if class == label { 1.0 } else { 0.0 });
+        }
+        loss
+    }
+}

@@ -1,0 +1,232 @@
+//! The CPU twin of a population.
+//!
+//! Work is spread over slots and, within a slot, over fixed parts of its batch; no product is spread over threads. What a part is follows
+//! from net and recipe alone, and parts are added in order, so a seed gives the same bits for any number of threads and members. Products
+//! are `gemm`'s, other loops are written for SIMD; both look at run time what the processor has. After the first step nothing is allocated
+//! but what `gemm` packs its operands into.
+
+mod block;
+mod buffers;
+mod curve;
+mod data;
+mod loops;
+mod memory;
+mod plan;
+mod product;
+mod score;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Error, Result};
+use crate::net::{self, Layout, Net};
+use crate::population::backend::{Arena, Backend, Sums};
+use crate::population::{Data, Member, Recipe, State, check};
+use data::Owned;
+use memory::Floats;
+use plan::{BLOCK, Plan};
+use rayon::prelude::*;
+use slot::{Lane, Scratch, Slot};
+use std::sync::{Mutex, PoisonError};
+
+/// A population on this computer's processor.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pool: rayon::ThreadPool,
+    shared: Shared,
+    slots: Vec<Slot>, // [P]
+    lanes: Vec<Lane>, // at most one for each thread
+}
+
+/// What all threads read, and each one's scratch.
+#[derive(Debug)]
+struct Shared {
+    plan: Plan,
+    data: Owned,
+    members: Vec<Member>,
+    scratch: Vec<Mutex<Scratch>>, // [threads]
+}
+
+impl Shared {
+    /// Works with this thread's scratch; `f` must not wait for other threads.
+    fn scratch(&self, f: impl FnOnce(&mut Scratch)) {
+        let thread = rayon::current_thread_index().unwrap_or(0);
+        f(&mut self.scratch[thread].lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Bytes an engine takes for these, the copy of the data included.
+pub(crate) fn need(
+    net: &Net,
+    layout: &Layout,
+    data: &Data<'_>,
+    recipe: &Recipe,
+    members: usize,
+    threads: usize,
+) -> u64 {
+    let plan = Plan::new(net, layout, recipe);
+    let (params, columns) = (layout.params as u64, plan.columns() as u64);
+    let lanes = threads.min(members) as u64;
+    let arenas = if plan.round { 5 } else { 4 } * members as u64 * params;
+    let wide = if plan.wide() { 2 * plan.slice as u64 * columns } else { 0 };
+    let narrow = if plan.wide() { 0 } else { plan.block as u64 * columns };
+    let scratch = threads as u64 * (BLOCK as u64 * columns + narrow);
+    4 * (arenas + lanes * (plan.partials() as u64 * params + wide) + scratch) + Owned::need(data)
+}
+
+impl Engine {
+    /// Members in slots of their order, with fresh parameters, ready for their first step.
+    pub(crate) fn new(
+        net: &Net,
+        layout: &Layout,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+        threads: usize,
+    ) -> Result<Engine> {
+        check::check(net, data, recipe, members)?;
+        if threads == 0 {
+            return Err(Error::Asked("0 threads can do nothing; give at least 1".into()));
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("compute-{i}")).build();
+        let pool = pool.map_err(|e| Error::Device {
+            what: format!("{threads} threads cannot be started: {e}"),
+            remedy: "ask for fewer threads".into(),
+        })?;
+        let plan = Plan::new(net, layout, recipe);
+        let data = Owned::new(data);
+        let slots = members.iter().enumerate().map(|(index, member)| new_slot(&plan, &data, member, index)).collect();
+        let lanes = (0..threads.min(members.len())).map(|_| Lane::new(&plan)).collect();
+        let scratch = (0..threads).map(|_| Mutex::new(Scratch::new(&plan))).collect();
+        Ok(Engine { pool, shared: Shared { plan, data, members: members.to_vec(), scratch }, slots, lanes })
+    }
+
+    fn slot(&mut self, slot: usize) -> Result<&mut Slot> {
+        let n = self.slots.len();
+        self.slots.get_mut(slot).ok_or_else(|| Error::Asked(format!("there is no slot {slot} among {n}")))
+    }
+
+    fn enough(&self, slots: usize) -> Result<()> {
+        if slots > self.slots.len() {
+            return Err(Error::Asked(format!("{slots} slots were asked for and there are {}", self.slots.len())));
+        }
+        Ok(())
+    }
+}
+
+fn new_slot(plan: &Plan, data: &Owned, member: &Member, index: usize) -> Slot {
+    let params = plan.layout.params;
+    let list = data.list(member.train);
+    let state = State {
+        id: member.id,
+        index: index as u32,
+        active: u32::from(member.epochs > 0),
+        samples: list.len() as u32,
+        list: list.start as u32,
+        epochs: member.epochs,
+        rate: member.rate,
+        ..State::default()
+    };
+    let fresh = || Floats::new(params);
+    let rounded = if plan.round { fresh() } else { Floats::default() };
+    let mut slot = Slot { state, params: fresh(), mean: fresh(), square: fresh(), gradient: fresh(), rounded };
+    slot.set_params(plan, &net::init(&plan.layout, plan.recipe.seed, member.id));
+    slot
+}
+
+impl Slot {
+    fn set_params(&mut self, plan: &Plan, values: &[f32]) {
+        self.params.copy_from_slice(values);
+        if plan.round {
+            slot::hold(plan, 0, &self.params, &mut self.rounded);
+        }
+    }
+}
+
+impl Backend for Engine {
+    fn steps(&mut self, slots: usize, steps: u32) -> Result<()> {
+        self.enough(slots)?;
+        let Engine { pool, shared, slots: all, lanes } = self;
+        // A lane takes its slots through all steps, one after the other; within a slot, threads that are free help with parts of the batch.
+        let lanes_n = lanes.len().min(slots).max(1);
+        let per_lane = slots.div_ceil(lanes_n).max(1);
+        pool.install(|| {
+            let work = all[..slots].par_chunks_mut(per_lane).zip(&mut lanes[..]).with_max_len(1);
+            work.for_each(|(slots, lane)| {
+                for slot in slots {
+                    for _ in 0..steps {
+                        slot.step(shared, lane);
+                    }
+                }
+            });
+        });
+        Ok(())
+    }
+
+    fn states(&mut self) -> Result<Vec<State>> {
+        Ok(self.slots.iter().map(|slot| slot.state).collect())
+    }
+
+    fn set_states(&mut self, states: &[State]) -> Result<()> {
+        if states.len() != self.slots.len() {
+            return Err(Error::Asked(format!(
+                "{} states for {} slots; give one for each",
+                states.len(),
+                self.slots.len()
+            )));
+        }
+        for state in states {
+            let end = u64::from(state.list) + u64::from(state.samples);
+            if state.index as usize >= self.shared.members.len() || end > self.shared.data.lists.len() as u64 {
+                return Err(Error::Asked(format!("the state of member {} names data that is not there", state.id)));
+            }
+        }
+        self.slots.iter_mut().zip(states).for_each(|(slot, state)| slot.state = *state);
+        Ok(())
+    }
+
+    fn swap(&mut self, a: usize, b: usize) -> Result<()> {
+        self.slot(a)?;
+        self.slot(b)?;
+        self.slots.swap(a, b);
+        Ok(())
+    }
+
+    fn score(&mut self, slots: usize) -> Result<Vec<Sums>> {
+        self.enough(slots)?;
+        Ok(self.pool.install(|| score::score(&self.shared, &self.slots[..slots])))
+    }
+
+    fn logits(&mut self, slot: usize, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
+        self.slot(slot)?;
+        self.shared.data.check(&self.shared.plan.net, rows)?;
+        Ok(self.pool.install(|| score::logits(&self.shared, &self.slots[slot], rows)))
+    }
+
+    fn read(&mut self, slot: usize, arena: Arena) -> Result<Vec<f32>> {
+        let slot = self.slot(slot)?;
+        let row = match arena {
+            Arena::Params => &slot.params,
+            Arena::Mean => &slot.mean,
+            Arena::Square => &slot.square,
+            Arena::Gradient => &slot.gradient,
+        };
+        Ok(row.to_vec())
+    }
+
+    fn write(&mut self, slot: usize, arena: Arena, values: &[f32]) -> Result<()> {
+        let params = self.shared.plan.layout.params;
+        if values.len() != params {
+            return Err(Error::Asked(format!("{} numbers for a row of {params}; give the whole row", values.len())));
+        }
+        self.slot(slot)?;
+        let slot = &mut self.slots[slot];
+        match arena {
+            Arena::Params => slot.set_params(&self.shared.plan, values),
+            Arena::Mean => slot.mean.copy_from_slice(values),
+            Arena::Square => slot.square.copy_from_slice(values),
+            Arena::Gradient => slot.gradient.copy_from_slice(values),
+        }
+        Ok(())
+    }
+}

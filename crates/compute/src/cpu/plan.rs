@@ -1,0 +1,128 @@
+//! What is the same for all members and steps: the net, where its buffers lie, and how work is cut.
+//!
+//! How work is cut changes the order of sums, so it follows from the net and the recipe alone, never from threads or members.
+
+use super::loops::Columns;
+use crate::net::{Layout, Net, Place};
+use crate::population::{Precision, Recipe};
+use std::ops::Range;
+
+/// Rows of a chunk of evaluation.
+pub(super) const BLOCK: usize = 256;
+/// Rows that go through a narrow net together in training. 64 cost 5 to 15 % more time, 256 the same within the noise, with half the parts.
+const ROWS: usize = 128;
+/// Rows of a wide net's block, at least and at most: a sixteenth of the batch in between. Its products like many rows, its threads many blocks.
+const WIDE_ROWS: (usize, usize) = (64, 256);
+/// Partial gradients of a narrow net, at most; a large batch puts several blocks into each.
+const SLICES: usize = 16;
+/// A net with more parameters is wide: its weight gradients are cut by outputs, not by rows.
+const WIDE: usize = 256 * 1024;
+/// Rows of a wide net between two sums of its weight gradients; bounds the memory of a large batch.
+const PIECE: usize = 4096;
+/// Outputs of a layer whose weight gradients are one product.
+const TILE: usize = 64;
+/// Parameters that are squared and optimised together.
+const CHUNK: usize = 8 * 1024;
+/// Chunks that are worth a thread of their own. Changes no sum.
+pub(super) const GRAIN: usize = 4;
+
+/// Outputs `outputs` of layer `linear`.
+#[derive(Debug, Clone)]
+pub(super) struct Tile {
+    pub(super) linear: usize,
+    pub(super) outputs: Range<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) net: Net,
+    pub(super) layout: Layout,
+    pub(super) recipe: Recipe,
+    /// Whether numbers are rounded to bf16.
+    pub(super) round: bool,
+    /// `[inputs]` where each input is gathered.
+    pub(super) gathered: Vec<Place>,
+    /// `[buffers + 1]` columns of all buffers before this one.
+    starts: Vec<usize>,
+    /// The tiles of a wide net; none of a narrow one.
+    pub(super) tiles: Vec<Tile>,
+    /// Rows of a block of a training step.
+    pub(super) block: usize,
+    /// Rows of a partial gradient (narrow), or between two sums (wide); a multiple of `block` unless the batch is smaller.
+    pub(super) slice: usize,
+}
+
+impl Plan {
+    pub(super) fn new(net: &Net, layout: &Layout, recipe: &Recipe) -> Plan {
+        let mut starts = vec![0];
+        for buffer in &layout.buffers {
+            starts.push(starts[starts.len() - 1] + buffer.stride);
+        }
+        let wide = layout.params > WIDE;
+        let tiles = layout.linears.iter().enumerate().flat_map(|(linear, l)| {
+            let width = l.output.width;
+            (0..width).step_by(TILE).map(move |at| Tile { linear, outputs: at..width.min(at + TILE) })
+        });
+        let tiles = if wide { tiles.collect() } else { vec![] };
+        let batch = recipe.batch;
+        let rows = if wide { batch.div_ceil(16).next_multiple_of(8).clamp(WIDE_ROWS.0, WIDE_ROWS.1) } else { ROWS };
+        let block = rows.min(batch);
+        let slice = if wide { PIECE.min(batch) } else { block * batch.div_ceil(block).div_ceil(SLICES) };
+        Plan {
+            net: net.clone(),
+            layout: layout.clone(),
+            recipe: *recipe,
+            round: recipe.precision == Precision::Bf16,
+            gathered: layout.gathered(net),
+            starts,
+            tiles,
+            block,
+            slice,
+        }
+    }
+
+    pub(super) fn wide(&self) -> bool {
+        !self.tiles.is_empty()
+    }
+
+    /// Partial gradients of a narrow net's step that are not the first.
+    pub(super) fn partials(&self) -> usize {
+        if self.wide() { 0 } else { self.recipe.batch.div_ceil(self.slice) - 1 }
+    }
+
+    /// Parts of a step that have a loss of their own.
+    pub(super) fn losses(&self) -> usize {
+        if self.wide() { self.slice.div_ceil(self.block) } else { self.partials() + 1 }
+    }
+
+    /// `[chunks]` the parameters that are optimised together.
+    pub(super) fn chunks(&self) -> usize {
+        self.layout.params.div_ceil(CHUNK)
+    }
+
+    pub(super) fn chunk(&self, chunk: usize) -> Range<usize> {
+        chunk * CHUNK..self.layout.params.min((chunk + 1) * CHUNK)
+    }
+
+    /// Columns of all buffers.
+    pub(super) fn columns(&self) -> usize {
+        self.starts[self.starts.len() - 1]
+    }
+
+    /// Where a buffer lies in memory for so many rows.
+    pub(super) fn buffer(&self, buffer: usize, rows: usize) -> Range<usize> {
+        self.starts[buffer] * rows..self.starts[buffer + 1] * rows
+    }
+
+    pub(super) fn stride(&self, buffer: usize) -> usize {
+        self.layout.buffers[buffer].stride
+    }
+
+    pub(super) fn at(&self, place: Place) -> Columns {
+        Columns { stride: self.stride(place.buffer), column: place.column, width: place.width }
+    }
+
+    pub(super) fn first_head(&self) -> usize {
+        self.layout.linears.len() - self.layout.heads
+    }
+}

@@ -1,0 +1,261 @@
+//! A slot's training step: the gradient in fixed parts, then the optimiser.
+//!
+//! A narrow net is cut by rows: every slice of the batch goes through the net block by block and leaves a partial gradient; they are added
+//! in the order of the slices. A wide net's rows go through the net in blocks too, but each tile of a weight gradient is one product over
+//! all rows, so that no partial gradient of millions of parameters exists.
+
+#![expect(unsafe_code, reason = "threads write disjoint parts of gradients, buffers and parameters")]
+
+use super::Shared;
+use super::block::{self, matrix};
+use super::buffers::Buffers;
+use super::loops;
+use super::memory::{Floats, Split};
+use super::plan::{BLOCK, GRAIN, Plan};
+use super::product::{self, MatrixMut};
+use crate::ops::optimise::Step;
+use crate::ops::step::advance;
+use crate::population::State;
+use crate::random::Permutation;
+use rayon::prelude::*;
+
+/// One member's place: its state and its rows of the arenas.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) state: State,
+    pub(super) params: Floats,
+    pub(super) mean: Floats,
+    pub(super) square: Floats,
+    pub(super) gradient: Floats,
+    /// In bf16 the parameters as they are held; empty otherwise.
+    pub(super) rounded: Floats,
+}
+
+/// What one slot needs while it is in a step; as many as threads.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) partials: Floats, // [partials, params] of a narrow net
+    pub(super) values: Buffers,  // of a wide net, `slice` rows
+    pub(super) back: Buffers,    // of a wide net, `slice` rows
+    samples: Vec<u32>,           // [slice] of a wide net
+    losses: Vec<(f64, f64)>,     // loss and weight of each part of the step
+    squares: Vec<f64>,           // [chunks]
+}
+
+/// What one thread needs for the block it works on.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    pub(super) values: Buffers,
+    pub(super) back: Buffers,
+    pub(super) samples: Vec<u32>,
+}
+
+impl Lane {
+    pub(super) fn new(plan: &Plan) -> Lane {
+        let rows = if plan.wide() { plan.slice } else { 0 };
+        Lane {
+            partials: Floats::new(plan.partials() * plan.layout.params),
+            values: Buffers::new(plan, rows),
+            back: Buffers::new(plan, rows),
+            samples: vec![0; rows],
+            losses: vec![(0.0, 0.0); plan.losses()],
+            squares: vec![0.0; plan.chunks()],
+        }
+    }
+}
+
+impl Scratch {
+    pub(super) fn new(plan: &Plan) -> Scratch {
+        let back = if plan.wide() { 0 } else { plan.block };
+        Scratch { values: Buffers::new(plan, BLOCK), back: Buffers::new(plan, back), samples: vec![0; BLOCK] }
+    }
+}
+
+impl Slot {
+    /// One batch, unless it is not its turn. Rows behind the list have weight 0 and change nothing, so they are left out here.
+    pub(super) fn step(&mut self, shared: &Shared, lane: &mut Lane) {
+        if self.state.active == 0 || self.state.due == 1 {
+            return;
+        }
+        let left = self.state.samples.saturating_sub(self.state.cursor) as usize;
+        let live = left.min(shared.plan.recipe.batch);
+        let (loss, weight) = if shared.plan.wide() {
+            self.wide_gradient(shared, lane, live)
+        } else {
+            self.narrow_gradient(shared, lane, live)
+        };
+        self.optimise(shared, lane, loss, weight);
+    }
+
+    /// The parameters as they are held.
+    pub(super) fn held(&self) -> &[f32] {
+        if self.rounded.is_empty() { &self.params } else { &self.rounded }
+    }
+
+    fn narrow_gradient(&mut self, shared: &Shared, lane: &mut Lane, live: usize) -> (f64, f64) {
+        let Shared { plan, data, members, .. } = shared;
+        let (state, member) = (self.state, &members[self.state.index as usize]);
+        let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
+        let held = if self.rounded.is_empty() { &self.params } else { &self.rounded };
+        let size = plan.layout.params;
+        let slices = live.div_ceil(plan.slice);
+        let (first, others) = (Split::new(&mut self.gradient), Split::new(&mut lane.partials));
+        let losses = Split::new(&mut lane.losses);
+        each(slices, 1, |slice| {
+            // SAFETY: every slice has its own partial gradient and its own loss.
+            let (gradient, sum) = unsafe {
+                let gradient = match slice {
+                    0 => first.part(0..size),
+                    _ => others.part((slice - 1) * size..slice * size),
+                };
+                (gradient, losses.part(slice..slice + 1))
+            };
+            let mut total = (0.0, 0.0);
+            let end = live.min((slice + 1) * plan.slice);
+            shared.scratch(|Scratch { values, back, samples }| {
+                for at in (slice * plan.slice..end).step_by(plan.block) {
+                    let n = plan.block.min(end - at);
+                    let samples = &mut samples[..n];
+                    for (i, sample) in samples.iter_mut().enumerate() {
+                        let place = state.list + order.at(state.cursor + (at + i) as u32);
+                        *sample = data.lists[place as usize];
+                    }
+                    let (mut values, mut back) = (values.first(n), back.first(n));
+                    block::forward(plan, data, member, held, samples, &mut values);
+                    let (loss, weight) = block::loss(plan, data, member, samples, &values, &mut back);
+                    let add = at > slice * plan.slice;
+                    block::backward(plan, held, &values, &mut back, Some((gradient, add)));
+                    total = (total.0 + loss, total.1 + weight);
+                }
+            });
+            sum[0] = total;
+        });
+        let (gradient, squares) = (Split::new(&mut self.gradient), Split::new(&mut lane.squares));
+        let partials = &lane.partials;
+        each(plan.chunks(), (GRAIN / slices.max(1)).max(1), |chunk| {
+            let range = plan.chunk(chunk);
+            // SAFETY: chunks do not overlap.
+            let (gradient, square) = unsafe { (gradient.part(range.clone()), squares.part(chunk..chunk + 1)) };
+            for slice in 1..slices {
+                let from = (slice - 1) * size;
+                loops::add(gradient, &partials[from + range.start..from + range.end]);
+            }
+            square[0] = loops::squares(gradient);
+        });
+        in_order(&lane.losses[..slices])
+    }
+
+    fn wide_gradient(&mut self, shared: &Shared, lane: &mut Lane, live: usize) -> (f64, f64) {
+        let Shared { plan, data, members, .. } = shared;
+        let (state, member) = (self.state, &members[self.state.index as usize]);
+        let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
+        let held = if self.rounded.is_empty() { &self.params } else { &self.rounded };
+        let mut total = (0.0, 0.0);
+        for piece in (0..live).step_by(plan.slice) {
+            let rows = plan.slice.min(live - piece);
+            let blocks = rows.div_ceil(plan.block);
+            let (values, back) = (lane.values.share(), lane.back.share());
+            let (all_samples, losses) = (Split::new(&mut lane.samples), Split::new(&mut lane.losses));
+            each(blocks, 1, |block| {
+                let at = block * plan.block;
+                let n = plan.block.min(rows - at);
+                // SAFETY: blocks do not overlap.
+                let (samples, loss, mut values, mut back) = unsafe {
+                    let samples = all_samples.part(at..at + n);
+                    (samples, losses.part(block..block + 1), values.rows(at, n), back.rows(at, n))
+                };
+                for (i, sample) in samples.iter_mut().enumerate() {
+                    let place = state.list + order.at(state.cursor + (piece + at + i) as u32);
+                    *sample = data.lists[place as usize];
+                }
+                block::forward(plan, data, member, held, samples, &mut values);
+                loss[0] = block::loss(plan, data, member, samples, &values, &mut back);
+                block::backward(plan, held, &values, &mut back, None);
+            });
+            let (values, back) = (&lane.values, &lane.back);
+            let gradient = Split::new(&mut self.gradient);
+            each(plan.tiles.len(), 1, |tile| {
+                let linear = &plan.layout.linears[plan.tiles[tile].linear];
+                let outputs = plan.tiles[tile].outputs.clone();
+                let (width, first) = (linear.input.width, linear.weight);
+                // SAFETY: tiles do not overlap, and weights and biases do not either.
+                let (dw, dbias) = unsafe {
+                    let dw = gradient.part(first + outputs.start * width..first + outputs.end * width);
+                    (dw, gradient.part(linear.bias + outputs.start..linear.bias + outputs.end))
+                };
+                let x = matrix(plan, values.read(plan, linear.input.buffer), linear.input);
+                let mut place = linear.output;
+                (place.column, place.width) = (place.column + outputs.start, outputs.len());
+                let dz = back.read(plan, place.buffer);
+                let dw = MatrixMut { values: dw, stride: width, width };
+                product::weights_back(rows, matrix(plan, dz, place), x, dw, piece > 0);
+                loops::sum_rows(&dz[..rows * plan.stride(place.buffer)], plan.at(place), dbias, piece > 0);
+            });
+            let (loss, weight) = in_order(&lane.losses[..blocks]);
+            total = (total.0 + loss, total.1 + weight);
+        }
+        let (gradient, squares) = (&self.gradient, Split::new(&mut lane.squares));
+        each(plan.chunks(), GRAIN, |chunk| {
+            // SAFETY: every chunk has its own sum.
+            let square = unsafe { squares.part(chunk..chunk + 1) };
+            square[0] = loops::squares(&gradient[plan.chunk(chunk)]);
+        });
+        total
+    }
+
+    fn optimise(&mut self, shared: &Shared, lane: &Lane, loss: f64, weight: f64) {
+        let plan = &shared.plan;
+        let squares: f64 = lane.squares.iter().sum();
+        let norm = if weight == 0.0 { 0.0 } else { squares.sqrt() / weight };
+        if !norm.is_finite() {
+            (self.state.fault, self.state.active) = (1, 0);
+            return;
+        }
+        if weight != 0.0 {
+            let t = self.state.step + 1;
+            let rate = f64::from(self.state.rate) * plan.recipe.schedule.factor(t);
+            let step = Step::new(&plan.recipe.optimiser, rate, t, norm, weight);
+            let (params, mean) = (Split::new(&mut self.params), Split::new(&mut self.mean));
+            let (square, rounded) = (Split::new(&mut self.square), Split::new(&mut self.rounded));
+            let sums = &self.gradient;
+            each(plan.chunks(), GRAIN, |chunk| {
+                let range = plan.chunk(chunk);
+                // SAFETY: chunks do not overlap.
+                let (params, mean, square) =
+                    unsafe { (params.part(range.clone()), mean.part(range.clone()), square.part(range.clone())) };
+                loops::optimise(&step, params, mean, square, &sums[range.clone()]);
+                if plan.round {
+                    // SAFETY: chunks do not overlap.
+                    let rounded = unsafe { rounded.part(range.clone()) };
+                    hold(plan, range.start, params, rounded);
+                }
+            });
+        }
+        advance(&mut self.state, plan.recipe.batch, loss, weight, norm);
+    }
+}
+
+/// Parameters from offset `first` on as they are held in bf16: rounded, but for the heads' biases.
+pub(super) fn hold(plan: &Plan, first: usize, params: &[f32], held: &mut [f32]) {
+    held.copy_from_slice(params);
+    loops::round(held);
+    for head in &plan.layout.linears[plan.first_head()..] {
+        let (from, to) = (head.bias.max(first), (head.bias + head.output.width).min(first + params.len()));
+        if from < to {
+            held[from - first..to - first].copy_from_slice(&params[from - first..to - first]);
+        }
+    }
+}
+
+fn in_order(losses: &[(f64, f64)]) -> (f64, f64) {
+    losses.iter().fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+}
+
+/// Does `n` things on as many threads as are free, at least `grain` on each.
+pub(super) fn each(n: usize, grain: usize, f: impl Fn(usize) + Send + Sync) {
+    if n <= grain {
+        (0..n).for_each(f);
+    } else {
+        (0..n).into_par_iter().with_min_len(grain).with_max_len(grain).for_each(f);
+    }
+}

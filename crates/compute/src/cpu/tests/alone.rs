@@ -1,0 +1,106 @@
+//! The same bits for any number of threads, any company, any slot, any chunks.
+
+use super::{ARENAS, bits, engine, go_on};
+use crate::population::backend::Backend;
+use crate::population::world::World;
+use crate::population::{Precision, State};
+
+/// Everything a member is after so many steps, in chunks: its arenas, its state, its scores and its logits.
+fn train(world: &World, threads: usize, chunks: &[u32], slot: usize) -> (Vec<Vec<u32>>, State, String) {
+    let mut engine = engine(world, threads);
+    let n = world.members.len();
+    let mut said = String::new();
+    for steps in chunks {
+        engine.steps(n, *steps).unwrap();
+        said += &format!("{:?}", engine.score(n).unwrap()[slot]);
+        go_on(&mut engine);
+    }
+    said += &format!("{:?}", engine.logits(slot, &world.lists[0]).unwrap());
+    let arenas = ARENAS.map(|arena| bits(&engine.read(slot, arena).unwrap())).to_vec();
+    (arenas, engine.states().unwrap()[slot], said)
+}
+
+fn worlds() -> Vec<World> {
+    vec![
+        World::new("a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4", 700, 300, Precision::F32).with_members(5),
+        World::new("16-64-32-3", 2500, 2000, Precision::F32).with_members(3),
+        World::new("16-64-32-3", 2500, 2000, Precision::Bf16).with_members(2),
+        World::new("24x10-512-512t-3", 700, 500, Precision::F32).with_members(2),
+        World::new("24x10-512-512t-3", 700, 500, Precision::Bf16).with_members(1),
+    ]
+}
+
+#[test]
+fn threads_change_nothing() {
+    for world in worlds() {
+        for slot in 0..world.members.len() {
+            let one = train(&world, 1, &[2, 1, 3], slot);
+            for threads in [2, 16] {
+                assert!(
+                    train(&world, threads, &[2, 1, 3], slot) == one,
+                    "{}, member {slot}, {threads} threads",
+                    world.net
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn company_and_slot_change_nothing() {
+    for net in ["16-64-32-3", "a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4"] {
+        let crowd = World::new(net, 700, 300, Precision::F32).with_members(32);
+        for at in [0, 5, 31] {
+            let mut alone = crowd.clone();
+            alone.members = vec![crowd.members[at].clone()];
+            let (arenas, mut state, said) = train(&crowd, 2, &[2, 1, 3], at);
+            assert_eq!(state.index, at as u32);
+            state.index = 0;
+            assert!((arenas, state, said) == train(&alone, 2, &[2, 1, 3], 0), "{net}: member {at}");
+        }
+    }
+}
+
+#[test]
+fn swapped_slots_go_on_as_before() {
+    let world = World::new("6-16-3", 90, 20, Precision::Bf16).with_members(3);
+    let mut fast = engine(&world, 2);
+    fast.steps(3, 2).unwrap();
+    fast.swap(0, 2).unwrap();
+    assert!(fast.swap(0, 3).is_err());
+    fast.steps(3, 2).unwrap();
+    let mut kept = engine(&world, 2);
+    kept.steps(3, 4).unwrap();
+    for (a, b) in [(0, 2), (1, 1), (2, 0)] {
+        assert_eq!(ARENAS.map(|x| bits(&fast.read(a, x).unwrap())), ARENAS.map(|x| bits(&kept.read(b, x).unwrap())));
+        assert_eq!(fast.states().unwrap()[a], kept.states().unwrap()[b]);
+        assert_eq!(fast.logits(a, &world.lists[0]).unwrap(), kept.logits(b, &world.lists[0]).unwrap());
+    }
+}
+
+#[test]
+fn chunks_change_nothing() {
+    let world = World::new("6-16-3", 90, 20, Precision::F32).with_members(2);
+    let mut once = engine(&world, 2);
+    once.steps(2, 5).unwrap();
+    let mut often = engine(&world, 2);
+    (0..5).for_each(|_| often.steps(2, 1).unwrap());
+    assert_eq!(once.states().unwrap(), often.states().unwrap());
+    assert_eq!(ARENAS.map(|a| bits(&once.read(1, a).unwrap())), ARENAS.map(|a| bits(&often.read(1, a).unwrap())));
+}
+
+#[test]
+fn a_rows_logits_do_not_depend_on_its_place() {
+    for net in ["6-16-3", "24x10-512-512t-3", "a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4"] {
+        let world = World::new(net, 600, 16, Precision::F32);
+        let mut engine = engine(&world, 2);
+        let rows = &world.lists[0];
+        let all = engine.logits(0, rows).unwrap();
+        for at in [0, 1, 7, 254, 255, 256, 300, 599] {
+            let one = engine.logits(0, &rows[at..=at]).unwrap();
+            for (one, all) in one.iter().zip(&all) {
+                assert_eq!(bits(one), bits(&all[at * one.len()..(at + 1) * one.len()]), "{net}: row {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The driver, the cards it knows, and an open card.
+
+use super::blaslt::Blaslt;
+use super::memory::Slab;
+use crate::error::{Error, Result};
+use cudarc::driver::{result, sys};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A card, as the driver describes it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Gpu {
+    /// The driver's number, from 0.
+    pub index: usize,
+    /// The vendor's name.
+    pub name: String,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Major and minor.
+    pub capability: (u32, u32),
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of second-level cache.
+    pub cache: u64,
+    /// Highest clock in MHz.
+    pub clock_mhz: u32,
+    /// The CUDA version the driver speaks: (13, 0).
+    pub cuda: (u32, u32),
+}
+
+/// The cards of this computer; an error says why there are none to use.
+pub fn gpus() -> Result<Vec<Gpu>> {
+    start()?;
+    let count = driver("cuDeviceGetCount", "cuda", result::device::get_count())?;
+    (0..usize::try_from(count).unwrap_or(0)).map(describe).collect()
+}
+
+/// Loads and starts the driver, once.
+fn start() -> Result<()> {
+    static STARTED: OnceLock<Result<()>> = OnceLock::new();
+    let started = STARTED.get_or_init(|| {
+        // SAFETY: only looks whether a library of that name loads.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(Error::Device {
+                what: "no CUDA driver was found".into(),
+                remedy: "install NVIDIA's driver, or use --device cpu".into(),
+            });
+        }
+        result::init().map_err(|e| Error::Device {
+            what: format!("the CUDA driver is there but does not start: {}", words(e)),
+            remedy: "check `nvidia-smi`, or use --device cpu".into(),
+        })
+    });
+    started.clone()
+}
+
+fn describe(index: usize) -> Result<Gpu> {
+    use sys::CUdevice_attribute as A;
+    let device = format!("cuda:{index}");
+    let ordinal = i32::try_from(index).unwrap_or(i32::MAX);
+    let card = driver("cuDeviceGet", &device, result::device::get(ordinal))?;
+    // SAFETY: `card` was just given by the driver.
+    let attribute =
+        |which: A| driver("cuDeviceGetAttribute", &device, unsafe { result::device::get_attribute(card, which) });
+    let plain = |which: A| attribute(which).map(|n| u32::try_from(n).unwrap_or(0));
+    let mut cuda = 0;
+    // SAFETY: writes one number.
+    driver("cuDriverGetVersion", &device, unsafe { sys::cuDriverGetVersion(&raw mut cuda).result() })?;
+    let cuda = u32::try_from(cuda).unwrap_or(0);
+    Ok(Gpu {
+        index,
+        name: driver("cuDeviceGetName", &device, result::device::get_name(card))?,
+        // SAFETY: as above.
+        memory: driver("cuDeviceTotalMem", &device, unsafe { result::device::total_mem(card) })? as u64,
+        capability: (
+            plain(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            plain(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        multiprocessors: plain(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        cache: u64::from(plain(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
+        clock_mhz: plain(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)? / 1000,
+        cuda: (cuda / 1000, cuda % 1000 / 10),
+    })
+}
+
+/// An open card: its context, what may be taken of its memory, and cuBLASLt where it was found.
+pub struct Context {
+    gpu: Gpu,
+    device: String,
+    raw: sys::CUcontext,
+    free: u64,
+    blaslt: std::result::Result<Blaslt, String>,
+}
+
+// SAFETY: a context may be used from any thread that makes it current, which every entry does.
+unsafe impl Send for Context {}
+// SAFETY: as above; the driver locks inside.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Opens a card.
+    pub fn open(index: usize) -> Result<Arc<Context>> {
+        Context::open_with(index, true)
+    }
+
+    /// Opens a card with or without cuBLASLt.
+    pub fn open_with(index: usize, library: bool) -> Result<Arc<Context>> {
+        let gpus = gpus()?;
+        let Some(gpu) = gpus.get(index) else {
+            let known: Vec<String> = gpus.iter().map(|g| format!("cuda:{} ({})", g.index, g.name)).collect();
+            let known = if known.is_empty() { "no card".into() } else { known.join(", ") };
+            return Err(Error::Device {
+                what: format!("there is no cuda:{index}; the driver shows {known}"),
+                remedy: "name one of these, or use --device cpu".into(),
+            });
+        };
+        if gpu.capability < (8, 0) {
+            return Err(Error::Device {
+                what: format!(
+                    "{} has compute capability {}.{}, and 8.0 is the oldest supported",
+                    gpu.name, gpu.capability.0, gpu.capability.1
+                ),
+                remedy: "use --device cpu".into(),
+            });
+        }
+        let device = format!("cuda:{index}");
+        let card = driver("cuDeviceGet", &device, result::device::get(i32::try_from(index).unwrap_or(i32::MAX)))?;
+        let raw = retained(index, card).map_err(|e| Error::Device {
+            what: format!("{} cannot be opened: {}", gpu.name, words(e)),
+            remedy: "see whether another program holds it (`nvidia-smi`), or use --device cpu".into(),
+        })?;
+        let mut context = Context { gpu: gpu.clone(), device, raw, free: 0, blaslt: Err(String::new()) };
+        context.bind()?;
+        context.blaslt = if library { Blaslt::find() } else { Err("not asked for".into()) };
+        context.free = context.memory()?.0;
+        Ok(Arc::new(context))
+    }
+
+    /// What the driver says of the card.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// `cuda:0`.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Makes the context this thread's own; every entry does it.
+    pub(super) fn bind(&self) -> Result<()> {
+        // SAFETY: the context is alive as long as `self`.
+        self.call("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.raw) })
+    }
+
+    /// Bytes that are free now, and bytes in all.
+    pub fn memory(&self) -> Result<(u64, u64)> {
+        self.bind()?;
+        let (free, total) = self.call("cuMemGetInfo", result::mem_get_info())?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// Bytes that were free when the card was opened, the context itself taken off.
+    pub fn free_at_start(&self) -> u64 {
+        self.free
+    }
+
+    /// cuBLASLt, or why there is none.
+    pub(super) fn blaslt(&self) -> std::result::Result<&Blaslt, &str> {
+        self.blaslt.as_ref().map_err(String::as_str)
+    }
+
+    /// Where cuBLASLt was found and its version, or what was looked for.
+    pub fn library(&self) -> std::result::Result<String, String> {
+        self.blaslt.as_ref().map(|b| format!("cuBLASLt {} ({})", b.version(), b.path().display())).map_err(Clone::clone)
+    }
+
+    /// One piece of memory, to be cut up.
+    pub fn slab(self: &Arc<Context>, bytes: u64) -> Result<Slab> {
+        Slab::new(self, bytes)
+    }
+
+    /// Waits until everything on the card is done.
+    pub fn wait(&self) -> Result<()> {
+        self.bind()?;
+        self.call("cuCtxSynchronize", result::ctx::synchronize())
+    }
+
+    /// A driver's answer as ours.
+    pub(super) fn call<T>(&self, call: &str, answer: std::result::Result<T, result::DriverError>) -> Result<T> {
+        driver(call, &self.device, answer)
+    }
+}
+
+/// The card's context, made once and kept for the life of the process: cuBLASLt keeps what it loaded into a context and does not notice
+/// when that context is gone and another has taken its place.
+fn retained(index: usize, card: sys::CUdevice) -> std::result::Result<sys::CUcontext, result::DriverError> {
+    static KEPT: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(raw) = kept.get(&index) {
+        return Ok(*raw as sys::CUcontext);
+    }
+    // SAFETY: the card exists.
+    let raw = unsafe { result::primary_ctx::retain(card)? };
+    kept.insert(index, raw as usize);
+    Ok(raw)
+}
+
+fn driver<T>(call: &str, device: &str, answer: std::result::Result<T, result::DriverError>) -> Result<T> {
+    answer.map_err(|e| Error::Call { call: call.into(), device: device.into(), why: words(e) })
+}
+
+fn words(error: result::DriverError) -> String {
+    let text =
+        |s: std::result::Result<&std::ffi::CStr, _>| s.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    format!("{} ({})", text(error.error_string()), text(error.error_name()))
+}

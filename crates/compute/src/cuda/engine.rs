@@ -1,0 +1,272 @@
+//! The CUDA twin of a population: one step graph and one score graph for every number of slots, replayed.
+//!
+//! `setup` takes one slab and lays everything out in it, `products` chooses the way of every matrix product once, `step` puts one step on
+//! the streams, in the order in which `population/backend.rs` tells it. Weight gradients go to a side stream and run beside the
+//! gradients of activations, which wait for nobody.
+
+mod products;
+mod setup;
+mod step;
+
+use super::context::Context;
+use super::graph::{Event, Graph, Stream};
+use super::memory::{Slab, Slice};
+use crate::error::Result;
+use crate::net::{Layout, Net};
+use crate::population::backend::{Arena, Backend, Sums};
+use crate::population::{Data, Member, Pins, Precision, Recipe, State};
+use products::Products;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) use setup::need;
+
+/// A population on a card.
+pub(crate) struct Engine {
+    // Graphs hold addresses of the slab and functions of the modules: they go first.
+    graphs: BTreeMap<(Work, usize), Graph>,
+    products: Products,
+    calls: super::calls::Calls,
+    at: setup::Arrays,
+    main: Stream,
+    side: Stream,
+    /// Forks and joins: `[layers + 1]`.
+    events: Vec<Event>,
+    layout: Layout,
+    net: Net,
+    recipe: Recipe,
+    /// Longest validation list.
+    longest: usize,
+    members: usize,
+    _slab: Slab,
+    context: Arc<Context>,
+}
+
+/// What a graph does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Step,
+    Score,
+}
+
+/// Which slots a kernel works on; the kernels' own numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Mode {
+    /// Those that are active and not due.
+    Step = 0,
+    /// Those that are due.
+    Score = 1,
+    /// All of them.
+    Always = 2,
+}
+
+impl Engine {
+    /// Sets a population up: memory, data, weights, plans.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        net: &Net,
+        layout: &Layout,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+        pins: &Pins,
+    ) -> Result<Engine> {
+        let main = Stream::new(context)?;
+        let side = Stream::new(context)?;
+        let calls = super::calls::Calls::load(context, recipe.precision == Precision::Bf16)?;
+        let (slab, at) = setup::lay_out(context, &main, &calls, net, layout, data, recipe, members)?;
+        let products = Products::choose(context, layout, recipe, pins)?;
+        let events = (0..=layout.linears.len() + 1).map(|_| Event::new(context, false)).collect::<Result<_>>()?;
+        let longest = members.iter().filter_map(|m| m.valid).map(|list| data.lists[list].len()).max().unwrap_or(0);
+        Ok(Engine {
+            graphs: BTreeMap::new(),
+            products,
+            calls,
+            at,
+            main,
+            side,
+            events,
+            layout: layout.clone(),
+            net: net.clone(),
+            recipe: *recipe,
+            longest,
+            members: members.len(),
+            _slab: slab,
+            context: context.clone(),
+        })
+    }
+
+    /// Captures a graph, unless there is one.
+    fn ready(&mut self, work: Work, slots: usize) -> Result<()> {
+        if self.graphs.contains_key(&(work, slots)) {
+            return Ok(());
+        }
+        self.rehearse(slots)?;
+        let graph = self.main.capture(|| match work {
+            Work::Step => self.step(0, slots),
+            Work::Score => self.score_chunk(0, slots),
+        })?;
+        self.graphs.insert((work, slots), graph);
+        Ok(())
+    }
+
+    /// Replays a graph.
+    fn replay(&self, work: Work, slots: usize, times: u32) -> Result<()> {
+        (0..times).try_for_each(|_| self.graphs[&(work, slots)].launch(&self.main))
+    }
+
+    /// One step without a graph, to hold the graph against.
+    #[cfg(test)]
+    pub(super) fn eager(&mut self, slots: usize) -> Result<()> {
+        self.step(0, slots)
+    }
+
+    /// Everything once with nobody active, so that every kernel and plan is loaded before it is captured.
+    fn rehearse(&mut self, slots: usize) -> Result<()> {
+        let states = self.states()?;
+        let asleep: Vec<State> = states.iter().map(|s| State { active: 0, due: 0, ..*s }).collect();
+        self.set_states(&asleep)?;
+        self.step(0, slots)?;
+        self.score_chunk(0, slots)?;
+        self.main.wait()?;
+        self.set_states(&states)
+    }
+
+    fn arena(&self, slot: usize, arena: Arena) -> Slice<f32> {
+        let all = match arena {
+            Arena::Params => &self.at.params,
+            Arena::Mean => &self.at.mean,
+            Arena::Square => &self.at.square,
+            Arena::Gradient => &self.at.gradient,
+        };
+        all.part(slot * self.layout.params, self.layout.params)
+    }
+
+    /// The copy of one slot's parameters that products read.
+    fn shadow(&self, slot: usize) -> Result<()> {
+        match &self.at.shadow {
+            Some(shadow) => {
+                let row = self.layout.params;
+                self.calls.to_bf16(&self.main, &self.arena(slot, Arena::Params), &shadow.part(slot * row, row))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Backend for Engine {
+    fn steps(&mut self, slots: usize, steps: u32) -> Result<()> {
+        self.ready(Work::Step, slots)?;
+        self.replay(Work::Step, slots, steps)
+    }
+
+    fn states(&mut self) -> Result<Vec<State>> {
+        self.main.get(&self.at.states)
+    }
+
+    fn set_states(&mut self, states: &[State]) -> Result<()> {
+        self.main.put(&self.at.states, states)
+    }
+
+    fn swap(&mut self, a: usize, b: usize) -> Result<()> {
+        if a == b {
+            return Ok(());
+        }
+        for arena in [Arena::Params, Arena::Mean, Arena::Square, Arena::Gradient] {
+            let (a, b) = (self.arena(a, arena), self.arena(b, arena));
+            self.main.copy(&self.at.spare, &a)?;
+            self.main.copy(&a, &b)?;
+            self.main.copy(&b, &self.at.spare)?;
+        }
+        self.shadow(a)?;
+        self.shadow(b)?;
+        let mut states = self.states()?;
+        states.swap(a, b);
+        self.set_states(&states)
+    }
+
+    fn score(&mut self, slots: usize) -> Result<Vec<Sums>> {
+        self.ready(Work::Score, slots)?;
+        self.main.fill(&self.at.sums, 0)?;
+        self.main.fill(&self.at.chunk, 0)?;
+        for confusion in &self.at.confusion {
+            self.main.fill(confusion, 0)?;
+        }
+        let chunks = self.longest.div_ceil(self.recipe.batch);
+        self.replay(Work::Score, slots, u32::try_from(chunks).unwrap_or(u32::MAX))?;
+        let sums = self.main.get(&self.at.sums)?;
+        let confusion: Vec<Vec<u64>> = self.at.confusion.iter().map(|c| self.main.get(c)).collect::<Result<_>>()?;
+        let states = self.states()?;
+        let each = (0..self.members).map(|slot| {
+            if slot >= slots || states[slot].due == 0 {
+                return Sums::default();
+            }
+            let cut = |counts: &Vec<u64>| {
+                let size = counts.len() / self.members;
+                counts[slot * size..(slot + 1) * size].to_vec()
+            };
+            Sums { loss: sums[2 * slot], weight: sums[2 * slot + 1], confusion: confusion.iter().map(cut).collect() }
+        });
+        Ok(each.collect())
+    }
+
+    fn logits(&mut self, slot: usize, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
+        let batch = self.recipe.batch;
+        let mut made: Vec<Vec<f32>> = vec![Vec::new(); self.layout.heads];
+        for chunk in rows.chunks(batch) {
+            let mut padded = chunk.to_vec();
+            padded.resize(batch, chunk[0]);
+            self.main.put(&self.at.rows.part(slot * batch, batch), &padded)?;
+            self.logits_only(slot, 1)?;
+            let heads = self.layout.linears.len() - self.layout.heads;
+            for (made, (linear, logits)) in
+                made.iter_mut().zip(self.layout.linears[heads..].iter().zip(&self.at.logits))
+            {
+                let width = linear.output.width;
+                let all = self.main.get(&logits.part(slot * batch * width, chunk.len() * width))?;
+                let bias = self.main.get(&self.arena(slot, Arena::Params).part(linear.bias, linear.outputs))?;
+                for row in all.chunks_exact(width) {
+                    made.extend(row.iter().zip(&bias).map(|(z, b)| z + b));
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    fn read(&mut self, slot: usize, arena: Arena) -> Result<Vec<f32>> {
+        self.main.get(&self.arena(slot, arena))
+    }
+
+    fn write(&mut self, slot: usize, arena: Arena, values: &[f32]) -> Result<()> {
+        self.main.put(&self.arena(slot, arena), values)?;
+        if arena == Arena::Params { self.shadow(slot) } else { Ok(()) }
+    }
+
+    fn pins(&self) -> Pins {
+        self.products.pins()
+    }
+
+    fn tune(&mut self) -> Result<()> {
+        self.main.wait()?;
+        let mut products = std::mem::take(&mut self.products);
+        let tuned = products.tune(self);
+        self.products = products;
+        // Graphs hold the old plans.
+        self.graphs.clear();
+        tuned
+    }
+
+    fn ways(&self) -> Vec<String> {
+        self.products.said()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Nothing may still run on memory that is about to go. The whole card is not waited for: that would break a capture on another
+        // thread.
+        let _ = self.main.wait();
+        let _ = self.side.wait();
+    }
+}

@@ -1,0 +1,313 @@
+//! Which way every matrix product of a net goes: cuBLASLt with what is worth fusing, or our own kernels.
+//!
+//! Chosen once, for one member, and kept whatever the number of members: a plan that changed with the population would change bits.
+
+use super::setup::WORKSPACE;
+use crate::cuda::Slice;
+use crate::cuda::blaslt::{Addresses, Algorithm, Epilogue, Matrix, Numbers, Plan, Product};
+use crate::cuda::context::Context;
+use crate::cuda::graph::Event;
+use crate::error::Result;
+use crate::net::{Activation, Layout, Linear, Place};
+use crate::population::{Pins, Precision, Recipe};
+use std::sync::Arc;
+
+/// How a product is done.
+pub(super) enum Way {
+    /// By the library, with this plan.
+    Library(Box<Plan>),
+    /// By our own kernel, which fuses everything.
+    Own,
+}
+
+/// The products of every layer.
+#[derive(Default)]
+pub(super) struct Products {
+    pub(super) layers: Vec<Layer>,
+}
+
+/// What one layer does, and what is left for a kernel of its own.
+pub(super) struct Layer {
+    pub(super) forward: Way,
+    /// The activation is still to be applied.
+    pub(super) activate: bool,
+    /// The gradient of the input, where something before it learns.
+    pub(super) back: Option<Way>,
+    /// `back` applies the derivative of the one layer before.
+    pub(super) derived: bool,
+    /// `back` adds up in f32, because several layers read that input or made it, and bf16 would round each share.
+    pub(super) wide: bool,
+    pub(super) weight: Way,
+}
+
+/// Which product of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    Forward,
+    Back,
+    Weight,
+}
+
+impl Products {
+    /// Pinned algorithms first, then the library's guesses, then our own kernels.
+    pub(super) fn choose(context: &Arc<Context>, layout: &Layout, recipe: &Recipe, pins: &Pins) -> Result<Products> {
+        let numbers = if recipe.precision == Precision::Bf16 { Numbers::Bf16 } else { Numbers::F32 };
+        let tf32 = recipe.precision == Precision::Tf32;
+        let shapes = Shapes { layout, batch: recipe.batch as u64, numbers, tf32 };
+        context.bind()?;
+        let find = |product: &Product| -> Result<Way> {
+            let Ok(library) = context.blaslt() else { return Ok(Way::Own) };
+            let pinned = pins.0.get(&key(product)).and_then(|text| Algorithm::parse(text));
+            let pinned = pinned.map(|algorithm| Plan { product: *product, algorithm });
+            // For one member, whatever the population: otherwise its bits would depend on the others.
+            for plan in pinned.into_iter().chain(library.plans(product, WORKSPACE, 8)?) {
+                if library.serves(&plan, 1, WORKSPACE)? {
+                    return Ok(Way::Library(Box::new(plan)));
+                }
+            }
+            Ok(Way::Own)
+        };
+        let heads = layout.linears.len() - layout.heads;
+        let mut layers: Vec<Layer> = Vec::new();
+        for (i, linear) in layout.linears.iter().enumerate() {
+            // The library cannot fuse tanh. In bf16 that would round twice, so our own kernel does it.
+            let tanh = |l: &Linear| l.activation == Activation::Tanh && numbers == Numbers::Bf16;
+            let forward = if tanh(linear) { Way::Own } else { find(&shapes.forward(linear, i >= heads))? };
+            let before = single(layout, linear);
+            let ours = before.is_some_and(|b| tanh(&layout.linears[b]));
+            let wide = before.is_none() && numbers == Numbers::Bf16;
+            let back = if ours { Way::Own } else { find(&shapes.back(linear, wide))? };
+            layers.push(Layer {
+                wide,
+                activate: linear.activation == Activation::Tanh && matches!(forward, Way::Library(_)),
+                forward,
+                derived: before.is_some() && matches!(back, Way::Own),
+                back: linear.passes_back.then_some(back),
+                weight: find(&shapes.weight(linear))?,
+            });
+        }
+        Ok(Products { layers })
+    }
+
+    /// One line for each layer.
+    pub(super) fn said(&self) -> Vec<String> {
+        let way = |way: &Way| if matches!(way, Way::Own) { "own" } else { "cuBLASLt" };
+        let each = self.layers.iter().map(|l| {
+            let back = l.back.as_ref().map_or("none", way);
+            format!("forward {}, back {back}, weights {}", way(&l.forward), way(&l.weight))
+        });
+        each.collect()
+    }
+
+    /// The algorithms in use, to be stored.
+    pub(super) fn pins(&self) -> Pins {
+        let ways = self.layers.iter().flat_map(|l| [Some(&l.forward), l.back.as_ref(), Some(&l.weight)]);
+        let pin = |way: &Way| match way {
+            Way::Library(plan) => Some((key(&plan.product), plan.algorithm.text())),
+            Way::Own => None,
+        };
+        Pins(ways.flatten().filter_map(pin).collect())
+    }
+
+    /// Times the library's guesses for every product and keeps the fastest: what `tune` does before a run, never within one.
+    pub(super) fn tune(&mut self, engine: &super::Engine) -> Result<()> {
+        let stream = &engine.main;
+        let context = stream.context();
+        let Ok(library) = context.blaslt() else { return Ok(()) };
+        let (start, end) = (Event::new(context, true)?, Event::new(context, true)?);
+        let workspace = (engine.at.workspaces[0].address(), WORKSPACE);
+        for (i, layer) in self.layers.iter_mut().enumerate() {
+            let ways = [
+                (Which::Forward, Some(&mut layer.forward)),
+                (Which::Back, layer.back.as_mut()),
+                (Which::Weight, Some(&mut layer.weight)),
+            ];
+            for (which, way) in ways {
+                let Some(Way::Library(plan)) = way else { continue };
+                let at = engine.addresses(i, which, 0, false);
+                let mut best = f64::INFINITY;
+                for guess in library.plans(&plan.product, WORKSPACE, 16)? {
+                    // Timed with all members at once, where that is possible.
+                    let members = library.most(&guess, engine.members, WORKSPACE)?;
+                    if members == 0 {
+                        continue;
+                    }
+                    let mut took = f64::INFINITY;
+                    for round in 0..6 {
+                        start.record(stream)?;
+                        for _ in 0..6 {
+                            // SAFETY: the addresses are the engine's own, for these shapes; nothing else runs.
+                            unsafe { library.run(&guess, members, &at, workspace, stream)? };
+                        }
+                        end.record(stream)?;
+                        let ms = end.since(&start)? * engine.members as f64 / members as f64;
+                        if round > 0 {
+                            took = took.min(ms);
+                        }
+                    }
+                    // Another choice must be clearly better than the library's own.
+                    if took < best * 0.98 {
+                        best = took;
+                        **plan = guess;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shapes and strides of a net's matrices.
+struct Shapes<'a> {
+    layout: &'a Layout,
+    batch: u64,
+    numbers: Numbers,
+    tf32: bool,
+}
+
+impl Shapes<'_> {
+    /// `[B, width]` of a buffer.
+    fn rows(&self, place: &Place) -> Matrix {
+        let stride = self.layout.buffers[place.buffer].stride as u64;
+        let (rows, columns) = (self.batch, place.width as u64);
+        Matrix { rows, columns, stride, member: self.batch * stride, numbers: self.numbers }
+    }
+
+    /// `[outputs, inputs]` weights, or their gradient.
+    fn weights(&self, linear: &Linear, numbers: Numbers) -> Matrix {
+        let (rows, columns) = (linear.output.width as u64, linear.input.width as u64);
+        Matrix { rows, columns, stride: columns, member: self.layout.params as u64, numbers }
+    }
+
+    fn forward(&self, linear: &Linear, head: bool) -> Product {
+        let mut out = self.rows(&linear.output);
+        // The loss adds the bias of a head itself, and its logits stay f32.
+        let epilogue = match linear.activation {
+            _ if head => Epilogue::None,
+            Activation::Relu => Epilogue::ReluBias,
+            _ => Epilogue::Bias,
+        };
+        if head {
+            out.numbers = Numbers::F32;
+        }
+        let (left, right) = ((self.rows(&linear.input), false), (self.weights(linear, self.numbers), true));
+        self.product(left, right, out, epilogue, linear)
+    }
+
+    fn back(&self, linear: &Linear, wide: bool) -> Product {
+        let (left, right) = ((self.rows(&linear.output), false), (self.weights(linear, self.numbers), false));
+        let mut out = self.rows(&linear.input);
+        if wide {
+            out.numbers = Numbers::F32;
+        }
+        self.product(left, right, out, Epilogue::None, linear)
+    }
+
+    fn weight(&self, linear: &Linear) -> Product {
+        let (left, right) = ((self.rows(&linear.output), true), (self.rows(&linear.input), false));
+        self.product(left, right, self.weights(linear, Numbers::F32), Epilogue::None, linear)
+    }
+
+    fn product(
+        &self,
+        left: (Matrix, bool),
+        right: (Matrix, bool),
+        out: Matrix,
+        epilogue: Epilogue,
+        linear: &Linear,
+    ) -> Product {
+        // Slices begin on 256 bytes, places and members somewhere in them.
+        let offset = [linear.input.column, linear.output.column].into_iter().map(|c| c as u64);
+        let members = [left.0, right.0, out].map(|m| m.member);
+        let bits = offset.chain(members).map(|n| (n * self.numbers.size()).trailing_zeros().min(8)).min();
+        Product {
+            left: left.0,
+            left_transposed: left.1,
+            right: right.0,
+            right_transposed: right.1,
+            out,
+            epilogue,
+            bias_member: self.layout.params as u64,
+            tf32: self.tf32,
+            aligned: 1 << bits.unwrap_or(8),
+        }
+    }
+}
+
+/// A product's name in a list of pins.
+fn key(product: &Product) -> String {
+    let matrix = |m: &Matrix, transposed: bool| {
+        let numbers = if m.numbers == Numbers::Bf16 { "bf16" } else { "f32" };
+        format!("{numbers}[{}x{}/{}]{}", m.rows, m.columns, m.stride, if transposed { "t" } else { "" })
+    };
+    format!(
+        "{} {} {} {:?}{} a{}",
+        matrix(&product.left, product.left_transposed),
+        matrix(&product.right, product.right_transposed),
+        matrix(&product.out, false),
+        product.epilogue,
+        if product.tf32 { " tf32" } else { "" },
+        product.aligned
+    )
+}
+
+/// The one layer that made all of this layer's input, where this layer alone reads it: then its derivative can be fused.
+pub(super) fn single(layout: &Layout, linear: &Linear) -> Option<usize> {
+    let made = layout.linears.iter().position(|l| l.output == linear.input)?;
+    let readers = layout.linears.iter().filter(|l| l.input.buffer == linear.input.buffer).count();
+    (readers == 1).then_some(made)
+}
+
+impl super::Engine {
+    /// Where a product of the slots from `first` on reads and writes.
+    pub(super) fn addresses(&self, i: usize, which: Which, first: usize, accumulate: bool) -> Addresses {
+        let (layout, at, linear) = (&self.layout, &self.at, &self.layout.linears[i]);
+        let batch = self.recipe.batch;
+        let row = |arrays: &[Slice<u8>], place: &Place| {
+            let stride = layout.buffers[place.buffer].stride;
+            arrays[place.buffer].address() + (first * batch * stride + place.column) as u64 * self.size()
+        };
+        match which {
+            Which::Forward => {
+                let head = (i + layout.heads).checked_sub(layout.linears.len());
+                let out = match head {
+                    Some(h) => at.logits[h].address() + 4 * (first * batch * linear.output.width) as u64,
+                    None => row(&at.values, &linear.output),
+                };
+                let (left, right) = (row(&at.values, &linear.input), self.weights(first, linear.weight));
+                Addresses { left, right, out, bias: self.weights(first, linear.bias), accumulate }
+            }
+            Which::Back => {
+                let left = row(&at.deltas, &linear.output);
+                let out = if self.products.layers.get(i).is_some_and(|l| l.wide) {
+                    let stride = layout.buffers[linear.input.buffer].stride;
+                    at.wide.address() + 4 * (first * batch * stride + linear.input.column) as u64
+                } else {
+                    row(&at.deltas, &linear.input)
+                };
+                Addresses { left, right: self.weights(first, linear.weight), out, bias: 0, accumulate }
+            }
+            Which::Weight => {
+                let (left, right) = (row(&at.deltas, &linear.output), row(&at.values, &linear.input));
+                Addresses { left, right, out: self.gradient(first, linear.weight), bias: 0, accumulate }
+            }
+        }
+    }
+
+    /// Bytes of a number in an activation.
+    pub(super) fn size(&self) -> u64 {
+        if self.at.shadow.is_some() { 2 } else { 4 }
+    }
+
+    /// Where the parameters that products read lie, from a slot on.
+    pub(super) fn weights(&self, first: usize, offset: usize) -> u64 {
+        let element = (first * self.layout.params + offset) as u64;
+        let at = &self.at;
+        at.shadow.as_ref().map_or_else(|| at.params.address() + 4 * element, |s| s.address() + 2 * element)
+    }
+
+    /// Where the gradient of a parameter lies, from a slot on.
+    pub(super) fn gradient(&self, first: usize, offset: usize) -> u64 {
+        self.at.gradient.address() + 4 * (first * self.layout.params + offset) as u64
+    }
+}

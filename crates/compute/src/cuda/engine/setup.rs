@@ -1,0 +1,265 @@
+//! Everything a population has on the card, in one slab: counted first, then laid out by the same code.
+
+use crate::cuda::calls::{self, Calls};
+use crate::cuda::context::Context;
+use crate::cuda::graph::Stream;
+use crate::cuda::memory::{Slab, Slice, aligned};
+use crate::error::{Error, Result};
+use crate::net::{Layout, Net, init};
+use crate::population::{Data, Member, Precision, Recipe, State};
+use std::sync::Arc;
+
+/// Scratch memory of cuBLASLt for each of the two streams.
+pub(super) const WORKSPACE: usize = 32 << 20;
+/// What modules, graphs and descriptors take beside the slab, with room to spare.
+const BESIDE: u64 = 192 << 20;
+
+/// Where everything is.
+pub(super) struct Arrays {
+    pub(super) states: Slice<State>,                   // [P]
+    pub(super) lists: Slice<u32>,                      // all lists, one behind the other
+    pub(super) tables: Vec<Slice<f32>>,                // [inputs] [rows, stride]
+    pub(super) strides: Vec<usize>,                    // [inputs]
+    pub(super) maps: Vec<Option<Slice<u32>>>,          // [inputs] [rows of the first table]
+    pub(super) means: Vec<Option<Slice<f32>>>,         // [inputs] [P, features]
+    pub(super) inverses: Vec<Option<Slice<f32>>>,      // [inputs] [P, features]
+    pub(super) labels: Vec<Slice<u8>>,                 // [heads] [rows]
+    pub(super) weights: Option<Slice<f32>>,            // [rows]
+    pub(super) class_weights: Vec<Option<Slice<f32>>>, // [heads] [P, classes]
+    pub(super) valid_at: Slice<u32>,                   // [P]
+    pub(super) valid_count: Slice<u32>,                // [P]
+    pub(super) params: Slice<f32>,                     // [P, params]
+    pub(super) mean: Slice<f32>,                       // [P, params]
+    pub(super) square: Slice<f32>,                     // [P, params]
+    pub(super) gradient: Slice<f32>,                   // [P, params]
+    pub(super) shadow: Option<Slice<u16>>,             // [P, params] bf16
+    pub(super) spare: Slice<f32>,                      // [params]
+    pub(super) rows: Slice<u32>,                       // [P, B]
+    pub(super) live: Slice<f32>,                       // [P, B]
+    pub(super) values: Vec<Slice<u8>>,                 // [buffers] [P, B, stride] f32 or bf16
+    pub(super) deltas: Vec<Slice<u8>>,                 // [buffers] the gradients there
+    pub(super) wide: Slice<f32>,                       // [P, B, widest] gradients that are added up in f32
+    pub(super) logits: Vec<Slice<f32>>,                // [heads] [P, B, width]
+    pub(super) loss_partial: Slice<f64>,               // [P, heads, blocks, 2]
+    pub(super) bias_partial: Vec<Slice<f32>>,          // [linears] [P, blocks, width]
+    pub(super) head_partial: Slice<f32>,               // [P, blocks, width of the last layer before a head]
+    pub(super) norm_partial: Slice<f64>,               // [P, blocks]
+    pub(super) split: Slice<f32>,                      // scratch of our own products
+    pub(super) arrived: Slice<u32>,                    // [P] blocks of `advance` that are done; 0 between steps
+    pub(super) orders: Slice<u32>,                     // [P, 6] what `advance` tells `optimise`
+    pub(super) sums: Slice<f64>,                       // [P, 2]
+    pub(super) confusion: Vec<Slice<u64>>,             // [heads] [P, classes, classes]
+    pub(super) chunk: Slice<u32>,                      // [1]
+    pub(super) workspaces: [Slice<u8>; 2],
+}
+
+/// Cuts slices, or only counts them.
+enum Cutter<'s> {
+    Count(u64),
+    Cut(&'s mut Slab),
+}
+
+impl Cutter<'_> {
+    fn cut<T>(&mut self, len: usize) -> Result<Slice<T>> {
+        match self {
+            Cutter::Count(bytes) => {
+                *bytes += aligned::<T>(len);
+                Ok(Slice::none(len))
+            }
+            Cutter::Cut(slab) => slab.cut(len),
+        }
+    }
+}
+
+/// Elements of scratch that our own products need to add up slices of rows in order.
+pub(super) fn split_elements(layout: &Layout, members: usize, batch: usize) -> usize {
+    let slices = crate::cuda::own::slices(batch);
+    if slices == 1 {
+        return 0;
+    }
+    let widest = layout.linears.iter().map(|l| l.input.width * l.output.width).max().unwrap_or(0);
+    members * slices * widest
+}
+
+/// Bytes on the card, with everything beside the slab.
+pub(crate) fn need(net: &Net, layout: &Layout, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> u64 {
+    let mut count = Cutter::Count(0);
+    // Counting cannot fail.
+    let _ = arrays(&mut count, net, layout, data, recipe, members);
+    let Cutter::Count(bytes) = count else { return u64::MAX };
+    bytes + BESIDE
+}
+
+fn arrays(
+    cut: &mut Cutter<'_>,
+    net: &Net,
+    layout: &Layout,
+    data: &Data<'_>,
+    recipe: &Recipe,
+    members: &[Member],
+) -> Result<Arrays> {
+    let (p, b) = (members.len(), recipe.batch);
+    let size = if recipe.precision == Precision::Bf16 { 2 } else { 4 };
+    let arena = p * layout.params;
+    let heads = &layout.linears[layout.linears.len() - layout.heads..];
+    // A fused head has more and smaller blocks than anything else.
+    let blocks = calls::head_blocks(b);
+    let scaled = |i: usize| members.iter().any(|m| m.scales.get(i).is_some_and(Option::is_some));
+    let weighted = |h: usize| members.iter().any(|m| m.class_weights.get(h).is_some_and(|w| !w.is_empty()));
+    // Heads write logits, which are f32 and elsewhere; their buffers hold only the gradient.
+    let is_head = |buffer: usize| heads.iter().any(|h| h.output.buffer == buffer);
+    let buffer = |cut: &mut Cutter<'_>, i: usize, wanted: bool| {
+        cut.cut(if wanted { p * b * layout.buffers[i].stride * size } else { 0 })
+    };
+    let buffers = layout.buffers.len();
+    Ok(Arrays {
+        states: cut.cut(p)?,
+        lists: cut.cut(data.lists.iter().map(|l| l.len()).sum())?,
+        tables: data.tables.iter().map(|t| cut.cut(t.values.len())).collect::<Result<_>>()?,
+        strides: data.tables.iter().map(|t| t.stride).collect(),
+        maps: data.maps.iter().map(|m| m.map(|m| cut.cut(m.len())).transpose()).collect::<Result<_>>()?,
+        means: optional(net.inputs.len(), |i| scaled(i).then(|| cut.cut(p * net.inputs[i].features)).transpose())?,
+        inverses: optional(net.inputs.len(), |i| scaled(i).then(|| cut.cut(p * net.inputs[i].features)).transpose())?,
+        labels: data.labels.iter().map(|l| cut.cut(l.len())).collect::<Result<_>>()?,
+        weights: data.weights.map(|w| cut.cut(w.len())).transpose()?,
+        class_weights: optional(net.heads.len(), |h| {
+            weighted(h).then(|| cut.cut(p * net.heads[h].classes)).transpose()
+        })?,
+        valid_at: cut.cut(p)?,
+        valid_count: cut.cut(p)?,
+        params: cut.cut(arena)?,
+        mean: cut.cut(arena)?,
+        square: cut.cut(arena)?,
+        gradient: cut.cut(arena)?,
+        shadow: (recipe.precision == Precision::Bf16).then(|| cut.cut(arena)).transpose()?,
+        spare: cut.cut(layout.params)?,
+        rows: cut.cut(p * b)?,
+        live: cut.cut(p * b)?,
+        values: (0..buffers).map(|i| buffer(cut, i, !is_head(i))).collect::<Result<_>>()?,
+        deltas: (0..buffers).map(|i| buffer(cut, i, i >= layout.inputs)).collect::<Result<_>>()?,
+        wide: cut.cut(if size == 2 { p * b * widest(layout) } else { 0 })?,
+        logits: heads.iter().map(|h| cut.cut(p * b * h.output.width)).collect::<Result<_>>()?,
+        loss_partial: cut.cut(p * heads.len() * blocks * 2)?,
+        bias_partial: layout.linears.iter().map(|l| cut.cut(p * blocks * l.output.width)).collect::<Result<_>>()?,
+        head_partial: cut.cut(p * blocks * heads[0].input.width)?,
+        norm_partial: cut.cut(p * calls::norm_blocks(layout.params))?,
+        split: cut.cut(split_elements(layout, p, b))?,
+        arrived: cut.cut(p)?,
+        orders: cut.cut(p * calls::ORDER)?,
+        sums: cut.cut(p * 2)?,
+        confusion: net.heads.iter().map(|h| cut.cut(p * h.classes * h.classes)).collect::<Result<_>>()?,
+        chunk: cut.cut(1)?,
+        workspaces: [cut.cut(WORKSPACE)?, cut.cut(WORKSPACE)?],
+    })
+}
+
+/// The widest buffer whose gradient has several sources or several makers.
+fn widest(layout: &Layout) -> usize {
+    let shared = layout.linears.iter().filter(|l| l.passes_back && super::products::single(layout, l).is_none());
+    shared.map(|l| layout.buffers[l.input.buffer].stride).max().unwrap_or(0)
+}
+
+fn optional<T>(n: usize, each: impl FnMut(usize) -> Result<Option<T>>) -> Result<Vec<Option<T>>> {
+    (0..n).map(each).collect()
+}
+
+/// Takes the slab, cuts it, and brings data and first weights to the card.
+#[expect(clippy::too_many_arguments, reason = "a population is these things")]
+pub(super) fn lay_out(
+    context: &Arc<Context>,
+    stream: &Stream,
+    calls: &Calls,
+    net: &Net,
+    layout: &Layout,
+    data: &Data<'_>,
+    recipe: &Recipe,
+    members: &[Member],
+) -> Result<(Slab, Arrays)> {
+    let bytes = need(net, layout, data, recipe, members) - BESIDE;
+    let mut slab = context.slab(bytes)?;
+    let at = arrays(&mut Cutter::Cut(&mut slab), net, layout, data, recipe, members)?;
+    stream.put(&at.lists, &data.lists.concat())?;
+    for (i, table) in data.tables.iter().enumerate() {
+        stream.put(&at.tables[i], table.values)?;
+        if let (Some(to), Some(map)) = (&at.maps[i], data.maps[i]) {
+            stream.put(to, map)?;
+        }
+        let features = net.inputs[i].features;
+        let scale = |what: fn(&crate::population::Scale) -> &Vec<f32>, none: f32| -> Vec<f32> {
+            members
+                .iter()
+                .flat_map(|m| m.scales[i].as_ref().map_or_else(|| vec![none; features], |s| what(s).clone()))
+                .collect()
+        };
+        if let (Some(mean), Some(inverse)) = (&at.means[i], &at.inverses[i]) {
+            stream.put(mean, &scale(|s| &s.mean, 0.0))?;
+            stream.put(inverse, &scale(|s| &s.inverse, 1.0))?;
+        }
+    }
+    for (h, head) in net.heads.iter().enumerate() {
+        stream.put(&at.labels[h], data.labels[h])?;
+        if let Some(to) = &at.class_weights[h] {
+            let one = |m: &Member| {
+                m.class_weights.get(h).filter(|w| !w.is_empty()).cloned().unwrap_or_else(|| vec![1.0; head.classes])
+            };
+            stream.put(to, &members.iter().flat_map(one).collect::<Vec<f32>>())?;
+        }
+    }
+    if let (Some(to), Some(weights)) = (&at.weights, data.weights) {
+        stream.put(to, weights)?;
+    }
+    let starts = starts(data)?;
+    let valid = |m: &Member| m.valid.map_or((0, 0), |list| (starts[list], data.lists[list].len() as u32));
+    stream.put(&at.valid_at, &members.iter().map(|m| valid(m).0).collect::<Vec<u32>>())?;
+    stream.put(&at.valid_count, &members.iter().map(|m| valid(m).1).collect::<Vec<u32>>())?;
+    for slice in [&at.mean, &at.square, &at.gradient] {
+        stream.fill(slice, 0)?;
+    }
+    // Activations are read by products before anything was written in a rehearsal, and padding is never written.
+    for slice in at.values.iter().chain(&at.deltas) {
+        stream.fill(slice, 0)?;
+    }
+    for logits in &at.logits {
+        stream.fill(logits, 0)?;
+    }
+    stream.fill(&at.rows, 0)?;
+    stream.fill(&at.live, 0)?;
+    stream.fill(&at.chunk, 0)?;
+    stream.fill(&at.arrived, 0)?;
+    stream.put(&at.states, &first_states(members, data, &starts))?;
+    for (slot, member) in members.iter().enumerate() {
+        let row = at.params.part(slot * layout.params, layout.params);
+        stream.put(&row, &init(layout, recipe.seed, member.id))?;
+        if let Some(shadow) = &at.shadow {
+            calls.to_bf16(stream, &row, &shadow.part(slot * layout.params, layout.params))?;
+        }
+    }
+    stream.wait()?;
+    Ok((slab, at))
+}
+
+/// Where each list begins in all of them.
+fn starts(data: &Data<'_>) -> Result<Vec<u32>> {
+    let mut at = 0u64;
+    let mut starts = Vec::new();
+    for list in &data.lists {
+        starts
+            .push(u32::try_from(at).map_err(|_| Error::Asked("all lists together have more than 4 G samples".into()))?);
+        at += list.len() as u64;
+    }
+    Ok(starts)
+}
+
+fn first_states(members: &[Member], data: &Data<'_>, starts: &[u32]) -> Vec<State> {
+    let each = members.iter().enumerate().map(|(index, m)| State {
+        id: m.id,
+        index: index as u32,
+        active: u32::from(m.epochs > 0 && !data.lists[m.train].is_empty()),
+        samples: data.lists[m.train].len() as u32,
+        list: starts[m.train],
+        epochs: m.epochs,
+        rate: m.rate,
+        ..State::default()
+    });
+    each.collect()
+}

@@ -1,0 +1,338 @@
+//! One step, put on the streams: gather, forward, loss, backward, optimise, advance.
+
+use super::products::{Way, Which, single};
+use super::setup::WORKSPACE;
+use super::{Engine, Mode};
+use crate::cuda::calls::{self, Arenas, Gather, Head, Loss, Partials, Rows, Sums, Window};
+use crate::cuda::graph::Stream;
+use crate::cuda::memory::Slice;
+use crate::cuda::own::Linear;
+use crate::error::Result;
+use crate::net::Activation;
+use crate::population::State;
+
+impl Engine {
+    /// One step of the slots from `first` on.
+    pub(super) fn step(&self, first: usize, slots: usize) -> Result<()> {
+        self.forward(first, slots, Mode::Step, true)?;
+        self.losses(first, slots, Mode::Step)?;
+        self.backward(first, slots)?;
+        let (at, params) = (&self.at, self.layout.params);
+        let states = at.states.part(first, slots);
+        let sums = self.partials(first, slots);
+        let row = |arena: &Slice<f32>| arena.part(first * params, slots * params);
+        let arenas = Arenas {
+            gradient: row(&at.gradient),
+            params: row(&at.params),
+            mean: row(&at.mean),
+            square: row(&at.square),
+            shadow: at.shadow.as_ref().map(|s| s.part(first * params, slots * params)),
+        };
+        let orders = at.orders.part(first * calls::ORDER, slots * calls::ORDER);
+        let arrived = at.arrived.part(first, slots);
+        let gradient = (&arenas.gradient, params);
+        self.calls.advance(&self.main, &states, &self.recipe, gradient, &sums, (&arrived, &orders))?;
+        self.calls.optimise(&self.main, &self.recipe, params, &orders, &arenas)
+    }
+
+    /// One chunk of the validation lists.
+    pub(super) fn score_chunk(&self, first: usize, slots: usize) -> Result<()> {
+        self.forward(first, slots, Mode::Score, true)?;
+        self.losses(first, slots, Mode::Score)?;
+        let to = self.at.sums.part(2 * first, 2 * slots);
+        self.calls.score_sum(&self.main, &self.states_of(first, slots), &self.partials(first, slots), &to)?;
+        self.calls.tick(&self.main, &self.at.chunk)
+    }
+
+    /// Logits of rows that lie in `rows` already.
+    pub(super) fn logits_only(&self, first: usize, slots: usize) -> Result<()> {
+        self.forward(first, slots, Mode::Always, false)?;
+        if self.fused_head() { self.head(first, slots, Mode::Always) } else { Ok(()) }
+    }
+
+    fn states_of(&self, first: usize, slots: usize) -> Slice<State> {
+        self.at.states.part(first, slots)
+    }
+
+    /// The partial sums of norms, losses and weights.
+    fn partials(&self, first: usize, slots: usize) -> Partials {
+        let norm_blocks = calls::norm_blocks(self.layout.params);
+        let loss_blocks = self.layout.heads * self.loss_blocks();
+        Partials {
+            norm: self.at.norm_partial.part(first * norm_blocks, slots * norm_blocks),
+            loss: self.at.loss_partial.part(first * loss_blocks * 2, slots * loss_blocks * 2),
+            loss_blocks,
+        }
+    }
+
+    /// Whether one kernel does the head as a whole.
+    fn fused_head(&self) -> bool {
+        let head = &self.layout.linears[self.layout.linears.len() - 1];
+        self.layout.heads == 1 && calls::fits_head(head.input.width, head.outputs, self.size())
+    }
+
+    /// Blocks that add up the loss of a head.
+    fn loss_blocks(&self) -> usize {
+        let batch = self.recipe.batch;
+        if self.fused_head() { calls::head_blocks(batch) } else { calls::blocks(batch) }
+    }
+
+    /// The layers that are products of their own in the forward pass.
+    fn walked(&self) -> usize {
+        self.layout.linears.len() - usize::from(self.fused_head())
+    }
+
+    /// Inputs gathered, and every layer in order, up to a head that is fused with its loss.
+    fn forward(&self, first: usize, slots: usize, mode: Mode, choose: bool) -> Result<()> {
+        let (batch, at) = (self.recipe.batch, &self.at);
+        let places = self.layout.gathered(&self.net);
+        for (i, (input, place)) in self.net.inputs.iter().zip(&places).enumerate() {
+            let stride = self.layout.buffers[place.buffer].stride;
+            let offset = (first * batch * stride + place.column) as u64 * self.size();
+            self.calls.gather(
+                &self.main,
+                &Gather {
+                    states: self.states_of(first, slots),
+                    seed: self.recipe.seed,
+                    batch,
+                    mode,
+                    // The first input decides which rows; the others follow.
+                    choose: choose && i == 0,
+                    lists: at.lists,
+                    rows: at.rows.part(first * batch, slots * batch),
+                    live: at.live.part(first * batch, slots * batch),
+                    table: at.tables[i],
+                    stride: at.strides[i],
+                    map: at.maps[i],
+                    window: Window { features: input.features, rows: input.window, padded: place.width },
+                    scale: at.means[i].zip(at.inverses[i]),
+                    out: at.values[place.buffer].address() + offset,
+                    out_stride: stride,
+                    valid: (at.valid_at, at.valid_count),
+                    chunk: at.chunk,
+                },
+            )?;
+        }
+        for (i, linear) in self.layout.linears[..self.walked()].iter().enumerate() {
+            let layer = &self.products.layers[i];
+            self.product(&self.main, 0, i, (Which::Forward, mode), &layer.forward, (first, slots), false)?;
+            if layer.activate {
+                let y = self.rows(i, self.addresses(i, Which::Forward, first, false).out);
+                self.calls.activate(&self.main, &self.states_of(first, slots), mode, y, linear.activation)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Losses of all heads, with the gradients at the logits in a step, with counts in a score.
+    fn losses(&self, first: usize, slots: usize, mode: Mode) -> Result<()> {
+        if self.fused_head() {
+            return self.head(first, slots, mode);
+        }
+        let (batch, at, layout) = (self.recipe.batch, &self.at, &self.layout);
+        let heads = layout.linears.len() - layout.heads;
+        for (h, head) in self.net.heads.iter().enumerate() {
+            let linear = &layout.linears[heads + h];
+            let width = linear.output.width;
+            let step = mode == Mode::Step;
+            let delta = at.deltas[linear.output.buffer].address() + (first * batch * width) as u64 * self.size();
+            let cells = head.classes * head.classes;
+            self.calls.loss(
+                &self.main,
+                &Loss {
+                    states: self.states_of(first, slots),
+                    batch,
+                    mode,
+                    head: h,
+                    heads: layout.heads,
+                    rows: at.rows.part(first * batch, slots * batch),
+                    live: at.live.part(first * batch, slots * batch),
+                    labels: at.labels[h],
+                    weights: at.weights,
+                    class_weights: at.class_weights[h],
+                    logits: at.logits[h].part(first * batch * width, slots * batch * width),
+                    bias: at.params.address() + 4 * (first * layout.params + linear.bias) as u64,
+                    params: layout.params,
+                    classes: head.classes,
+                    padded: width,
+                    delta: step.then_some(delta),
+                    partial: self.partials(first, slots).loss,
+                    bias_partial: at.bias_partial[heads + h],
+                    confusion: (!step).then(|| at.confusion[h].part(first * cells, slots * cells)),
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The only head, its loss and the gradient of what is before it, in one kernel.
+    fn head(&self, first: usize, slots: usize, mode: Mode) -> Result<()> {
+        let (batch, at, layout) = (self.recipe.batch, &self.at, &self.layout);
+        let i = layout.linears.len() - 1;
+        let linear = &layout.linears[i];
+        let (width, classes) = (linear.output.width, linear.outputs);
+        let stride = layout.buffers[linear.input.buffer].stride;
+        let before = single(layout, linear);
+        let forward = self.addresses(i, Which::Forward, first, false);
+        let gradient = self.addresses(i, Which::Weight, first, false).left;
+        let place = (first * batch * stride + linear.input.column) as u64 * self.size();
+        let dh = at.deltas[linear.input.buffer].address() + place;
+        let step = mode == Mode::Step;
+        let scored = mode != Mode::Always;
+        let cells = classes * classes;
+        self.calls.head(
+            &self.main,
+            &Head {
+                states: self.states_of(first, slots),
+                batch,
+                mode,
+                rows: at.rows.part(first * batch, slots * batch),
+                live: at.live.part(first * batch, slots * batch),
+                labels: at.labels[0],
+                weights: at.weights,
+                class_weights: at.class_weights[0],
+                h: forward.left,
+                stride,
+                width: linear.input.width,
+                w: forward.right,
+                bias: at.params.address() + 4 * (first * layout.params + linear.bias) as u64,
+                params: layout.params,
+                classes,
+                padded: width,
+                // Without one layer before it the derivative is applied afterwards.
+                activation: before.map_or(Activation::Identity, |b| layout.linears[b].activation),
+                gradient: step.then_some(gradient),
+                dh: (step && linear.passes_back).then_some(dh),
+                partial: scored.then(|| self.partials(first, slots).loss),
+                bias_partial: at.bias_partial[i],
+                column_partial: at.head_partial,
+                confusion: (mode == Mode::Score).then(|| at.confusion[0].part(first * cells, slots * cells)),
+                logits: (!scored).then_some(forward.out),
+            },
+        )
+    }
+
+    /// Gradients, from the heads to the first layer; those of weights and biases beside those of activations.
+    fn backward(&self, first: usize, slots: usize) -> Result<()> {
+        let (layout, at, batch) = (&self.layout, &self.at, self.recipe.batch);
+        let states = self.states_of(first, slots);
+        let last = layout.linears.len();
+        // Which gradient buffers have something in them, and whose bias sums were made on the way.
+        let mut written = vec![false; layout.buffers.len()];
+        let mut summed: Vec<Option<(Slice<f32>, usize)>> = vec![None; last];
+        for (made, partial) in summed.iter_mut().zip(&at.bias_partial).skip(last - layout.heads) {
+            *made = Some((*partial, self.loss_blocks()));
+        }
+        for (i, linear) in layout.linears.iter().enumerate().rev() {
+            let layer = &self.products.layers[i];
+            let whole = i + 1 == last && self.fused_head();
+            if whole
+                && linear.passes_back
+                && let Some(before) = single(layout, linear)
+            {
+                summed[before] = Some((at.head_partial, self.loss_blocks()));
+            }
+            // The gradient at this layer's output is complete here: those of its weights may begin.
+            self.events[i].record(&self.main)?;
+            self.side.after(&self.events[i])?;
+            self.product(&self.side, 1, i, (Which::Weight, Mode::Step), &layer.weight, (first, slots), false)?;
+            // With nothing left to do on the main stream, the bias need not wait for the weights.
+            let other = if layer.back.is_none() { &self.main } else { &self.side };
+            let delta = self.rows(i, self.addresses(i, Which::Weight, first, false).left);
+            let (partial, blocks) = match summed[i] {
+                Some(made) => made,
+                None => {
+                    self.calls.column_sum(other, &states, delta, &at.bias_partial[i])?;
+                    (at.bias_partial[i], calls::blocks(batch))
+                }
+            };
+            let sums = Sums { partial: partial.address(), blocks, width: delta.width };
+            self.calls.sum_partials(other, &states, &sums, self.gradient(first, linear.bias), layout.params)?;
+            let (Some(back), buffer) = (&layer.back, linear.input.buffer) else { continue };
+            if !whole {
+                let work = (Which::Back, Mode::Step);
+                self.product(&self.main, 0, i, work, back, (first, slots), written[buffer])?;
+                written[buffer] = true;
+            }
+            // The derivative of whatever made the input, once everyone who read it has added his share.
+            let more = layout.linears[..i].iter().any(|l| l.input.buffer == buffer);
+            let done = if whole { single(layout, linear).is_some() } else { layer.derived };
+            if done || more {
+                continue;
+            }
+            for (m, made) in layout.linears.iter().enumerate().filter(|(_, l)| l.output.buffer == buffer) {
+                if layer.wide && !whole {
+                    let y = self.rows(m, self.addresses(m, Which::Forward, first, false).out);
+                    let from = at.wide.address() + 4 * (first * batch * y.stride + made.output.column) as u64;
+                    let delta = self.addresses(m, Which::Weight, first, false).left;
+                    self.calls.derive_wide(&self.main, &states, y, from, delta, made.activation)?;
+                } else if made.activation != Activation::Identity {
+                    let y = self.rows(m, self.addresses(m, Which::Forward, first, false).out);
+                    let delta = self.addresses(m, Which::Weight, first, false).left;
+                    let partial = &at.bias_partial[m];
+                    self.calls.derive_sum(&self.main, &states, (y, delta), made.activation, partial)?;
+                    summed[m] = Some((at.bias_partial[m], calls::blocks(batch)));
+                }
+            }
+        }
+        self.events[last].record(&self.side)?;
+        self.main.after(&self.events[last])
+    }
+
+    /// The rows of a layer's output that begin at an address.
+    fn rows(&self, i: usize, at: u64) -> Rows {
+        let place = &self.layout.linears[i].output;
+        Rows { at, batch: self.recipe.batch, width: place.width, stride: self.layout.buffers[place.buffer].stride }
+    }
+
+    /// One product on one of the streams.
+    #[expect(clippy::too_many_arguments, reason = "a product is these things")]
+    fn product(
+        &self,
+        stream: &Stream,
+        workspace: usize,
+        i: usize,
+        (which, mode): (Which, Mode),
+        way: &Way,
+        (first, slots): (usize, usize),
+        accumulate: bool,
+    ) -> Result<()> {
+        let at = self.addresses(i, which, first, accumulate);
+        if let (Way::Library(plan), Ok(library)) = (way, self.context.blaslt()) {
+            let space = (self.at.workspaces[workspace].address(), WORKSPACE);
+            // As many members at once as the plan's scratch memory allows; the plan stays, and with it every bit.
+            let most = library.most(plan, slots, WORKSPACE)?.max(1);
+            for from in (0..slots).step_by(most) {
+                let at = self.addresses(i, which, first + from, accumulate);
+                // SAFETY: the addresses are of this engine's slab, laid out for these shapes; each stream has its own workspace.
+                unsafe { library.run(plan, most.min(slots - from), &at, space, stream)? };
+            }
+            return Ok(());
+        }
+        let linear = &self.layout.linears[i];
+        let stride = |buffer: usize| self.layout.buffers[buffer].stride;
+        let before = single(&self.layout, linear).filter(|_| self.products.layers[i].derived);
+        let own = Linear {
+            at,
+            y: before.map_or(0, |b| self.addresses(b, Which::Forward, first, false).out),
+            derivative: before.map_or(Activation::Identity, |b| self.layout.linears[b].activation),
+            activation: linear.activation,
+            head: i >= self.layout.linears.len() - self.layout.heads,
+            wide: self.products.layers[i].wide,
+            batch: self.recipe.batch,
+            inputs: linear.input.width,
+            outputs: linear.output.width,
+            input_stride: stride(linear.input.buffer),
+            output_stride: stride(linear.output.buffer),
+            params: self.layout.params,
+            states: self.states_of(first, slots),
+            mode,
+            split: self.at.split,
+        };
+        match which {
+            Which::Forward => self.calls.own().forward(stream, &own),
+            Which::Back => self.calls.own().back(stream, &own),
+            Which::Weight => self.calls.own().weight(stream, &own, &self.calls),
+        }
+    }
+}

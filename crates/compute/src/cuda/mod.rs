@@ -1,0 +1,28 @@
+//! NVIDIA: the driver, one slab of memory, streams, captured graphs, modules, cuBLASLt, and the device twin of a population.
+//!
+//! Nothing of CUDA is linked: the driver and cuBLASLt are looked for when a card is asked for, and a machine without them is told so.
+//! Everything unsafe of the room that is not SIMD is in this folder.
+#![expect(unsafe_code, reason = "the driver is a C library")]
+
+mod blaslt;
+mod calls;
+mod context;
+mod driver;
+mod engine;
+mod graph;
+pub(crate) mod kernels;
+mod memory;
+mod module;
+mod own;
+mod rates;
+#[cfg(test)]
+mod tests;
+
+pub use context::{Context, Gpu, gpus};
+pub use driver::{Driver, NoDriver, check, driver};
+pub use graph::{Event, Graph, Stream};
+pub use memory::{Slab, Slice};
+pub use module::{Arg, Function, Module};
+pub use rates::{Rates, rates};
+
+pub(crate) use engine::{Engine, need};

@@ -1,0 +1,65 @@
+//! What can go wrong here: the device, the memory, a library, a number, or what was asked.
+
+/// An error of this room: what is wrong, and what to do.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// There is no such device, or it cannot be used.
+    #[error("{what}; {remedy}")]
+    Device {
+        /// What is wrong, with the driver's own words.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// It would not fit; nothing was started.
+    #[error("{what} needs {} of {device} memory and the budget is {}; {fits}", bytes(*.needed), bytes(*.budget))]
+    Memory {
+        /// Which work.
+        what: String,
+        /// `cpu` or `cuda:0`.
+        device: String,
+        /// Bytes it needs.
+        needed: u64,
+        /// Bytes it may have.
+        budget: u64,
+        /// What would fit.
+        fits: String,
+    },
+    /// The driver or a library refused a call.
+    #[error("{call} failed on {device}: {why}")]
+    Call {
+        /// The function that was called.
+        call: String,
+        /// On which device.
+        device: String,
+        /// The library's own words.
+        why: String,
+    },
+    /// A number became infinite or NaN.
+    #[error(
+        "member {member}, step {step}: {tensor} is not finite; a smaller learning rate, clipping or cleaner inputs help"
+    )]
+    NotFinite {
+        /// The member's id.
+        member: u32,
+        /// The step at which it was seen.
+        step: u32,
+        /// The tensor's readable name.
+        tensor: String,
+    },
+    /// What was asked makes no sense; says what would.
+    #[error("{0}")]
+    Asked(String),
+}
+
+/// A result of this room.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Bytes in the unit people read: `1.5 GiB`.
+pub fn bytes(n: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(size, _)| n >= *size) {
+        Some((size, unit)) => format!("{:.1} {unit}", n as f64 / *size as f64),
+        None => format!("{n} bytes"),
+    }
+}

@@ -1,0 +1,102 @@
+//! First weights: PyTorch's default for `Linear`, weights and biases alike uniform in `(-1/√inputs, 1/√inputs)`.
+//!
+//! Keyed by seed, member, number of the tensor (weights `2 l`, bias `2 l + 1` of layer `l`) and the element's place in the tensor without
+//! padding, so that another padding gives the same net. Padding is zero.
+
+use super::Layout;
+use crate::random::{Stream, words};
+
+/// `[params]` a member's row of the arena at the start.
+pub fn init(layout: &Layout, seed: u64, member: u32) -> Vec<f32> {
+    let mut row = vec![0.0; layout.params];
+    for (l, linear) in layout.linears.iter().enumerate() {
+        let bound = (1.0 / (linear.inputs() as f64).sqrt()) as f32;
+        let draws = |tensor| words(seed, Stream::Init, tensor as u32, member).map(move |w| centred(w) * bound);
+        let mut weights = draws(2 * l);
+        for output in 0..linear.outputs {
+            let at = linear.weight + output * linear.input.width;
+            for column in linear.columns.iter().cloned().flatten() {
+                row[at + column] = weights.next().unwrap_or_default();
+            }
+        }
+        for (place, value) in row[linear.bias..][..linear.outputs].iter_mut().zip(draws(2 * l + 1)) {
+            *place = value;
+        }
+    }
+    row
+}
+
+/// Uniform in (-1, 1) without its ends and without 0: the middles of 2²⁴ equal parts, exact in f32.
+fn centred(bits: u32) -> f32 {
+    (2 * (bits >> 8) as i32 + 1 - (1 << 24)) as f32 * (1.0 / 16_777_216.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::{Activation, Branch, Head, Input, Layer, Net};
+
+    fn net(widths: &[usize]) -> Layout {
+        let inputs = ["fast", "slow"].map(|name| Input { name: name.into(), features: 3, window: 7 });
+        let layer = |width: &usize| Layer { width: *width, activation: Activation::Relu };
+        let net = Net {
+            inputs: inputs.to_vec(),
+            branches: vec![Branch { layers: vec![layer(&9)] }, Branch { layers: vec![] }],
+            trunk: widths.iter().map(layer).collect(),
+            heads: vec![Head { name: "up".into(), classes: 3 }],
+        };
+        Layout::new(&net).unwrap()
+    }
+
+    #[test]
+    fn centred_is_open_and_symmetric() {
+        assert_eq!(centred(0), -centred(u32::MAX));
+        assert!(centred(0) > -1.0 && centred((1 << 31) - 1) < 0.0 && centred(1 << 31) > 0.0);
+    }
+
+    #[test]
+    fn values_fill_their_bounds_and_padding_is_zero() {
+        let layout = net(&[50, 13]);
+        let row = init(&layout, 5, 2);
+        assert_eq!(row.len(), layout.params);
+        let mut real = 0;
+        for l in &layout.linears {
+            let bound = 1.0 / (l.inputs() as f32).sqrt();
+            let values: Vec<f32> = (0..l.outputs)
+                .flat_map(|o| l.columns.iter().cloned().flatten().map(move |c| l.weight + o * l.input.width + c))
+                .chain(l.bias..l.bias + l.outputs)
+                .map(|at| row[at])
+                .collect();
+            assert_eq!(values.len(), l.outputs * (l.inputs() + 1));
+            assert!(values.iter().all(|v| *v != 0.0 && v.abs() < bound), "{}", l.name);
+            let mean = values.iter().sum::<f32>() / values.len() as f32;
+            // A uniform's deviation is bound / √3.
+            assert!(mean.abs() < 4.0 * bound / (3.0 * values.len() as f32).sqrt(), "{}: {mean}", l.name);
+            let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
+            assert!((square / (bound * bound) - 1.0 / 3.0).abs() < 1.2 / (values.len() as f32).sqrt(), "{}", l.name);
+            real += values.len();
+        }
+        assert_eq!(row.iter().filter(|v| **v != 0.0).count(), real);
+    }
+
+    #[test]
+    fn members_seeds_and_tensors_differ_and_padding_does_not_matter() {
+        let layout = net(&[16, 16, 16]);
+        let row = init(&layout, 5, 2);
+        assert_eq!(row, init(&layout, 5, 2));
+        assert_ne!(row, init(&layout, 6, 2));
+        assert_ne!(row, init(&layout, 5, 3));
+        let [.., a, b, _] = layout.linears.as_slice() else { panic!("two layers of one shape") };
+        assert_ne!(row[a.weight..][..256], row[b.weight..][..256]);
+        // The concatenation is 9 columns and 7 of padding, then 21: the row is drawn as if the padding were not there.
+        let trunk = layout.linears.iter().find(|l| l.name == "trunk.0").unwrap();
+        let drawn: Vec<f32> =
+            words(5, Stream::Init, 2, 2).map(|w| centred(w) * (1.0 / 30f64.sqrt()) as f32).take(60).collect();
+        for (output, expected) in drawn.chunks(30).enumerate() {
+            let at = trunk.weight + output * trunk.input.width;
+            assert_eq!(row[at..at + 9], expected[..9]);
+            assert_eq!(row[at + 9..at + 16], [0.0; 7]);
+            assert_eq!(row[at + 16..at + 37], expected[9..]);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A network in its fixed grammar: inputs → branches → concat → trunk → heads.
+//!
+//! [`Net`] is what a user says, [`Layout`] is where everything lies: parameters in a member's row of the arena, activations in
+//! buffers. There is no general graph, so a layer is a [`Linear`] with an input place and an output place, in walking order.
+
+mod init;
+mod layout;
+pub mod params;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use init::init;
+pub use layout::{Buffer, Layout, Linear, PAD, Place};
+pub use params::{flatten, load, save};
+
+/// What follows a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activation {
+    /// Nothing.
+    Identity,
+    /// `max(0, x)`.
+    Relu,
+    /// The hyperbolic tangent.
+    Tanh,
+}
+
+/// Rows of one table that a sample brings along.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Input {
+    /// A readable name; prefixes the names of its branch's parameters.
+    pub name: String,
+    /// Features of a row that are read, from the first on.
+    pub features: usize,
+    /// How many rows: the sample's own and those before it. 1 is a plain row.
+    pub window: usize,
+}
+
+/// A layer: a product with bias, and what follows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Layer {
+    /// Outputs, 1 to 4096.
+    pub width: usize,
+    /// What follows.
+    pub activation: Activation,
+}
+
+/// What is done to one input before all are put side by side; no layers pass it on as it is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Branch {
+    /// Layers in order.
+    pub layers: Vec<Layer>,
+}
+
+/// An output: as many logits as classes.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Head {
+    /// A readable name.
+    pub name: String,
+    /// Classes, 2 to 256.
+    pub classes: usize,
+}
+
+/// A network. `branches` has one for each input.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Net {
+    /// What a sample brings, in order.
+    pub inputs: Vec<Input>,
+    /// `[inputs]`
+    pub branches: Vec<Branch>,
+    /// Layers behind the concatenation.
+    pub trunk: Vec<Layer>,
+    /// Linear heads on the last layer of the trunk.
+    pub heads: Vec<Head>,
+}

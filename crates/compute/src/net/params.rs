@@ -1,0 +1,154 @@
+//! A member's parameters as safetensors, and back.
+//!
+//! `trunk.0.weight` `[outputs, inputs]`, `trunk.0.bias` `[outputs]`, `fast.0.weight`, `head.direction.weight`: readable names, PyTorch's shapes, no
+//! padding, f32. The one metadata key `fullbore` holds sorted JSON with the format and the net's text; there is no time and no path in
+//! it, so the same parameters are the same bytes. A file without that key is read by names and shapes alone. f16 and bf16 are read too.
+
+use super::{Layout, Linear, Net};
+use crate::error::{Error, Result, bytes};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use std::collections::HashMap;
+
+const KEY: &str = "fullbore";
+const FORMAT: u64 = 1;
+
+/// A tensor with its readable name, its shape and its values in order.
+pub type Tensor = (String, Vec<usize>, Vec<f32>);
+
+/// Every tensor of a member's row of the arena, without padding.
+pub fn flatten(layout: &Layout, row: &[f32]) -> Vec<Tensor> {
+    let mut tensors = Vec::with_capacity(2 * layout.linears.len());
+    for (l, [weight, bias]) in layout.linears.iter().map(|l| (l, names(l))) {
+        let values = places(l).map(|at| row[at]).collect();
+        tensors.push((weight, vec![l.outputs, l.inputs()], values));
+        tensors.push((bias, vec![l.outputs], row[l.bias..l.bias + l.outputs].to_vec()));
+    }
+    tensors
+}
+
+/// The bytes of a safetensors file with the parameters in `row`, a member's row of the arena.
+pub fn save(net: &Net, layout: &Layout, row: &[f32]) -> Vec<u8> {
+    let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = flatten(layout, row)
+        .into_iter()
+        .map(|(name, shape, values)| (name, shape, values.iter().flat_map(|v| v.to_le_bytes()).collect()))
+        .collect();
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).expect("the shape is that of the values");
+        (name.as_str(), view)
+    });
+    // Two keys, written in sorted order.
+    let about = format!("{{\"format\":{FORMAT},\"net\":{}}}", serde_json::Value::from(net.to_string()));
+    let metadata = HashMap::from([(KEY.to_string(), about)]);
+    safetensors::serialize(views, Some(metadata)).expect("names are unique and a header of this size is allowed")
+}
+
+/// A member's row of the arena `[layout.params]` from a safetensors file; padding is zero.
+pub fn load(net: &Net, layout: &Layout, file: &[u8]) -> Result<Vec<f32>> {
+    within_caps(layout, file)?;
+    let asked = |e: safetensors::SafeTensorError| Error::Asked(format!("these parameters are no safetensors: {e}"));
+    let (_, header) = SafeTensors::read_metadata(file).map_err(asked)?;
+    if let Some(about) = header.metadata().as_ref().and_then(|all| all.get(KEY)) {
+        same_net(net, about)?;
+    }
+    let tensors = SafeTensors::deserialize(file).map_err(asked)?;
+    let mut row = vec![0.0; layout.params];
+    let mut known = 0;
+    for (l, [weight, bias]) in layout.linears.iter().map(|l| (l, names(l))) {
+        for (at, value) in places(l).zip(read(&tensors, &weight, &[l.outputs, l.inputs()])?) {
+            row[at] = value;
+        }
+        row[l.bias..l.bias + l.outputs].copy_from_slice(&read(&tensors, &bias, &[l.outputs])?);
+        known += 2;
+    }
+    if tensors.len() > known {
+        let wanted: Vec<String> = layout.linears.iter().flat_map(names).collect();
+        let mut more: Vec<String> =
+            tensors.names().iter().filter(|n| !wanted.iter().any(|w| w == **n)).map(|n| shown(n)).collect();
+        more.sort();
+        let rest = if more.len() > 3 { format!(" and {} more", more.len() - 3) } else { String::new() };
+        more.truncate(3);
+        return Err(Error::Asked(format!(
+            "the net `{net}` has no {}{rest}; the file is of another net",
+            more.join(", ")
+        )));
+    }
+    Ok(row)
+}
+
+/// Where the weights lie in a row of the arena, `[outputs, inputs]` in order.
+fn places(l: &Linear) -> impl Iterator<Item = usize> {
+    let row =
+        move |o: usize| l.columns.iter().flat_map(move |c| c.clone().map(move |c| l.weight + o * l.input.width + c));
+    (0..l.outputs).flat_map(row)
+}
+
+fn names(l: &Linear) -> [String; 2] {
+    [format!("{}.weight", l.name), format!("{}.bias", l.name)]
+}
+
+/// A file that is larger than such a net's can be is refused before it is read; so is a header.
+fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
+    let header = 64 * 1024 + layout.linears.iter().map(|l| 2 * (l.name.len() as u64 + 256)).sum::<u64>();
+    let said = file.first_chunk().map(|n| u64::from_le_bytes(*n));
+    if said.is_some_and(|n| n > header) {
+        return Err(Error::Asked(format!(
+            "these parameters are no safetensors: their header is over {}",
+            bytes(header)
+        )));
+    }
+    let most = 8 + header + 4 * layout.params as u64;
+    if file.len() as u64 > most {
+        let size = bytes(file.len() as u64);
+        return Err(Error::Asked(format!("{size} of parameters, and this net has at most {}", bytes(most))));
+    }
+    Ok(())
+}
+
+/// What our own metadata says must fit: another net may have the same shapes.
+fn same_net(net: &Net, about: &str) -> Result<()> {
+    let about: serde_json::Value = serde_json::from_str(about)
+        .map_err(|e| Error::Asked(format!("the metadata `{KEY}` of these parameters is no JSON: {e}")))?;
+    if about["format"].as_u64() != Some(FORMAT) {
+        let format = shown(&about["format"].to_string());
+        return Err(Error::Asked(format!("parameters of format {format}; this version reads format {FORMAT}")));
+    }
+    match about["net"].as_str() {
+        Some(text) if text == net.to_string() => Ok(()),
+        other => Err(Error::Asked(format!(
+            "these parameters are of the net {}, not of `{net}`",
+            shown(other.unwrap_or("that is not named"))
+        ))),
+    }
+}
+
+/// One tensor as f32, if it is there, of that shape, and finite.
+fn read(tensors: &SafeTensors<'_>, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+    let asked = |what: String| Error::Asked(format!("tensor `{name}` {what}"));
+    let tensor = tensors.tensor(name).map_err(|_| asked("is missing; the file is of another net".into()))?;
+    if tensor.shape() != shape {
+        return Err(asked(format!("has shape {:?} and the net wants {shape:?}", tensor.shape())));
+    }
+    let data = tensor.data();
+    let values: Vec<f32> = match tensor.dtype() {
+        Dtype::F32 => data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+        Dtype::F16 => data.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect(),
+        Dtype::BF16 => data.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f32()).collect(),
+        other => return Err(asked(format!("is {other:?}; F32, F16 and BF16 are read"))),
+    };
+    if values.len() != shape.iter().product::<usize>() {
+        return Err(asked(format!("holds {} values and its shape {shape:?} says otherwise", values.len())));
+    }
+    match values.iter().position(|v| !v.is_finite()) {
+        Some(at) => Err(asked(format!("is {} at element {at}; parameters are finite", values[at]))),
+        None => Ok(values),
+    }
+}
+
+/// A stranger's words, short and without control characters.
+fn shown(text: &str) -> String {
+    let mut short: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    if text.chars().nth(80).is_some() {
+        short.push('…');
+    }
+    format!("`{short}`")
+}

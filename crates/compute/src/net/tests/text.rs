@@ -1,0 +1,130 @@
+//! What is read is what was meant, what is printed reads back, and what is wrong is shown where it is wrong.
+
+use super::*;
+use crate::error::Error;
+
+fn said(text: &str) -> String {
+    match text.parse::<Net>() {
+        Ok(net) => panic!("`{text}` was read as {net:?}"),
+        Err(Error::Asked(said)) => said,
+        Err(other) => panic!("`{text}` gave {other:?}"),
+    }
+}
+
+#[test]
+fn reads_and_prints() {
+    for (text, printed) in [
+        ("128-2048-1024-512-3", "128-2048-1024-512-3"),
+        ("16-3", "16-3"),
+        (" 16 - 64 tanh - 64 - 3 ", "16-64t-64-3"),
+        ("16x50-64t-64-3", "16x50-64t-64-3"),
+        ("16 × 50 - 8relu - 4identity - 2", "16x50-8-4i-2"),
+        ("fast:16-64-3", "fast:16-64-3"),
+        ("rows:16/64/class:3", "16-64-3"),
+        ("16-64/3", "16-64 / 3"),
+        ("16/64/direction:3", "16 / 64 / direction:3"),
+        (
+            "fast:16x50-64-32t+slow:12-32/128-64/direction:3+size:5",
+            "fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5",
+        ),
+        ("a:4+b:4\n/ 3", "a:4 + b:4 / 3"),
+    ] {
+        let net: Net = text.parse().unwrap_or_else(|e| panic!("`{text}`: {e}"));
+        assert_eq!(net.to_string(), printed, "`{text}`");
+    }
+}
+
+#[test]
+fn the_parts_are_where_they_belong() {
+    let net: Net = "fast:16x50-64-32t + slow:12 / 128 / direction:3 + size:5".parse().unwrap();
+    assert_eq!(net.inputs[0], Input { name: "fast".into(), features: 16, window: 50 });
+    assert_eq!(net.inputs[1], Input { name: "slow".into(), features: 12, window: 1 });
+    assert_eq!(net.branches[0].layers[1], Layer { width: 32, activation: Activation::Tanh });
+    assert!(net.branches[1].layers.is_empty());
+    assert_eq!(net.trunk, [Layer { width: 128, activation: Activation::Relu }]);
+    assert_eq!(net.heads[1], Head { name: "size".into(), classes: 5 });
+}
+
+#[test]
+fn a_caret_stands_under_what_is_wrong() {
+    for (text, column, wanted) in [
+        ("", 1, "expected the number of features"),
+        ("16", 3, "expected `-` and the number of classes"),
+        ("16-", 4, "expected the width of a layer"),
+        ("16-64tanx-3", 6, "did you mean `tanh`?"),
+        ("16-64 linear-3", 7, "did you mean `identity`?"),
+        ("16-64 softplus-3", 7, "expected r (relu), t (tanh), i (identity)"),
+        ("16-64-3t", 7, "the last number is the classes"),
+        ("16x-3", 4, "expected the number of rows"),
+        ("fast=16-3", 5, "expected `:` and a number"),
+        ("fast:16-8 + 12-8 / 3", 13, "an input of several needs a name"),
+        ("16-8 + slow:12-8 / 3", 1, "an input of several needs a name"),
+        ("fast:16-8 + slow:12-8", 22, "several inputs need a trunk or heads"),
+        ("16 / 64 / 3 + size:5", 11, "a head of several needs a name"),
+        ("16 / 64 / up:3 / 4", 16, "expected `+` and another head, or the end"),
+        ("16 / 64 + 8 / 3", 9, "expected `-` and another layer, or `/`"),
+        ("16 / 64 / 3-4", 12, "expected `+` and another head, or the end"),
+        ("16-64_3", 6, "expected r (relu)"),
+        ("16-99999999999999999999999-3", 4, "this number is too large"),
+        ("16-ä-3", 4, "expected the width of a layer"),
+    ] {
+        let said = said(text);
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[0].ends_with(&format!("column {column}:")), "`{text}`: {said}");
+        assert_eq!(lines[2].find('^').map(|at| at - 1), Some(column), "`{text}`: {said}");
+        assert!(lines[2].contains(wanted), "`{text}`: {said}");
+        assert!(lines[3].contains("`128-2048-1024-512-3`"), "`{text}`: {said}");
+    }
+    // Of a long text what is around the column, and the caret still under it.
+    let long = format!("{}16-8q-3", "16-".repeat(100));
+    let said = said(&long);
+    let lines: Vec<Vec<char>> = said.lines().map(|l| l.chars().collect()).collect();
+    let caret = lines[2].iter().position(|c| *c == '^').unwrap();
+    assert_eq!((lines[1][caret], lines[1].len() < 110), ('q', true), "{said}");
+}
+
+#[test]
+fn wrong_nets_get_the_sentence_of_check() {
+    for (text, wanted) in [
+        ("0-3", "input rows: 0 features × 1 rows"),
+        ("16x0-3", "16 features × 0 rows"),
+        ("65537-3", "together at most 65536"),
+        ("18446744073709551615x2-3", "together at most 65536"),
+        ("16-4097-3", "a layer of 4097 units; 1 to 4096"),
+        ("16-0-3", "a layer of 0 units"),
+        ("16-64-1", "head class: 1 classes; 2 to 256"),
+        ("16-64-257", "head class: 257 classes"),
+        ("a:4 + a:4 / 3", "`a` is no name here"),
+        ("trunk:4-3", "`trunk` is no name here"),
+        ("a:4 / 8 / a:3", "`a` is no name here"),
+    ] {
+        assert!(said(text).contains(wanted), "`{text}`: {}", said(text));
+    }
+    assert!(said(&"1".repeat(10_001)).contains("at most 10000"));
+    let empty = Net { inputs: vec![], branches: vec![], trunk: vec![], heads: vec![] };
+    assert!(Layout::new(&empty).unwrap_err().to_string().contains("at least one input and one head"));
+    assert_eq!(empty.to_string(), "");
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_reads_back(net in any_net()) {
+        let text = net.to_string();
+        prop_assert_eq!(text.parse::<Net>().map_err(|e| TestCaseError::fail(e.to_string()))?, net);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in ".{0,60}") {
+        let _ = text.parse::<Net>();
+    }
+
+    #[test]
+    fn texts_that_are_nearly_nets(text in "[0-9a-t:x+/ -]{0,40}") {
+        if let Ok(net) = text.parse::<Net>() {
+            let printed = net.to_string();
+            let again: Net = printed.parse().map_err(|e: Error| TestCaseError::fail(e.to_string()))?;
+            prop_assert_eq!(&again, &net);
+            prop_assert_eq!(again.to_string(), printed);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A net as a short text, and back: easy to type in a shell without quotes, easy to read in a settings file.
+//!
+//! ```text
+//! 128-2048-1024-512-3                                                         features, hidden layers, classes
+//! 16x50-64t-64-3                                                              windows of 50 rows; a tanh layer
+//! fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5              inputs with branches / trunk / heads
+//! ```
+//!
+//! `-` leads to the next layer, `+` puts side by side, `/` separates inputs, trunk and heads (the trunk may be left out), `name:` names an
+//! input or a head. A layer is its width and its activation, ReLU where none is said: `r` or `relu`, `t` or `tanh`, `i` or `identity`. One
+//! input needs no name (it is `rows`), nor does one head (`class`). Spaces are free. Without any `/` the last number is the classes and
+//! all layers are trunk. What is printed is the shortest of these and reads back as the same net.
+
+mod reader;
+
+use super::layout::check;
+use super::{Activation, Head, Layer, Net};
+use crate::error::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// Longer texts are refused before they are read.
+const LONGEST: usize = 10_000;
+/// The only input's name, unless it has one.
+const INPUT: &str = "rows";
+/// The only head's name, unless it has one.
+const HEAD: &str = "class";
+
+impl FromStr for Net {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Net> {
+        if text.len() > LONGEST {
+            return Err(Error::Asked(format!("a net of {} characters; at most {LONGEST} are read", text.len())));
+        }
+        let net = reader::read(text)?;
+        check(&net)?;
+        Ok(net)
+    }
+}
+
+impl fmt::Display for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layers = |f: &mut fmt::Formatter<'_>, layers: &[Layer], mut between: &str| {
+            for layer in layers {
+                write!(f, "{between}{layer}")?;
+                between = "-";
+            }
+            Ok(())
+        };
+        // The names that need not be said.
+        let plain = |name: &str, count: usize, usual: &str| count == 1 && name == usual;
+        for (i, (input, branch)) in self.inputs.iter().zip(&self.branches).enumerate() {
+            f.write_str(if i > 0 { " + " } else { "" })?;
+            if !plain(&input.name, self.inputs.len(), INPUT) {
+                write!(f, "{}:", input.name)?;
+            }
+            write!(f, "{}", input.features)?;
+            if input.window != 1 {
+                write!(f, "x{}", input.window)?;
+            }
+            layers(f, &branch.layers, "-")?;
+        }
+        let branched = self.inputs.len() != 1 || self.branches.iter().any(|b| !b.layers.is_empty());
+        if let ([Head { name, classes }], false) = (self.heads.as_slice(), branched)
+            && name == HEAD
+        {
+            layers(f, &self.trunk, "-")?;
+            return write!(f, "-{classes}");
+        }
+        layers(f, &self.trunk, " / ")?;
+        for (i, head) in self.heads.iter().enumerate() {
+            f.write_str(if i > 0 { " + " } else { " / " })?;
+            if !plain(&head.name, self.heads.len(), HEAD) {
+                write!(f, "{}:", head.name)?;
+            }
+            write!(f, "{}", head.classes)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ending = match self.activation {
+            Activation::Relu => "",
+            Activation::Tanh => "t",
+            Activation::Identity => "i",
+        };
+        write!(f, "{}{ending}", self.width)
+    }
+}

@@ -1,0 +1,196 @@
+//! The reader of a net's text: recursive descent, one function for each thing of the grammar.
+
+use super::{HEAD, INPUT};
+use crate::error::{Error, Result};
+use crate::net::{Activation, Branch, Head, Input, Layer, Net};
+
+const EXAMPLES: &str = "a net reads `128-2048-1024-512-3`, `16x50-64t-64-3` or `fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5`";
+/// What a layer may end with, and what it means; each also by its first letter.
+const ACTIVATIONS: [(&str, Activation); 3] =
+    [("relu", Activation::Relu), ("tanh", Activation::Tanh), ("identity", Activation::Identity)];
+
+/// The net that is meant, not yet checked, or where the text goes wrong.
+pub(super) fn read(text: &str) -> Result<Net> {
+    Reader { text: text.chars().collect(), at: 0 }.net()
+}
+
+/// Reads from left to right; every complaint knows its column.
+struct Reader {
+    text: Vec<char>,
+    at: usize,
+}
+
+impl Reader {
+    fn net(mut self) -> Result<Net> {
+        let (mut inputs, mut branches, mut ends) = (vec![], vec![], vec![]);
+        loop {
+            let name = self.name(INPUT, inputs.is_empty(), "an input")?;
+            let features = self.number("the number of features")?;
+            let window = if self.eat('x') || self.eat('×') { self.number("the number of rows")? } else { 1 };
+            let mut layers = vec![];
+            while self.eat('-') {
+                ends.push(self.start());
+                layers.push(self.layer()?);
+            }
+            inputs.push(Input { name, features, window });
+            branches.push(Branch { layers });
+            if !self.eat('+') {
+                break;
+            }
+        }
+        if !self.eat('/') {
+            return self.short(inputs, branches, &ends);
+        }
+        let mut trunk = vec![];
+        if self.text[self.at..].contains(&'/') {
+            trunk.push(self.layer()?);
+            while self.eat('-') {
+                trunk.push(self.layer()?);
+            }
+            if !self.eat('/') {
+                return Err(self.wrong("expected `-` and another layer, or `/` and the heads"));
+            }
+        }
+        let mut heads = vec![];
+        loop {
+            let name = self.name(HEAD, heads.is_empty(), "a head")?;
+            heads.push(Head { name, classes: self.number("the number of classes")? });
+            if !self.eat('+') {
+                break;
+            }
+        }
+        match self.ended() {
+            true => Ok(Net { inputs, branches, trunk, heads }),
+            false => Err(self.wrong("expected `+` and another head, or the end")),
+        }
+    }
+
+    /// No `/`: one input, its layers are the trunk, the last number is the classes.
+    fn short(mut self, inputs: Vec<Input>, mut branches: Vec<Branch>, ends: &[usize]) -> Result<Net> {
+        if !self.ended() {
+            return Err(self.wrong("expected `-` and a layer, `+` and another input, `/` and what follows, or the end"));
+        }
+        if inputs.len() > 1 {
+            return Err(self.wrong("several inputs need a trunk or heads: expected ` / ` and what follows"));
+        }
+        let mut trunk = branches.swap_remove(0).layers;
+        let (Some(last), Some(&start)) = (trunk.pop(), ends.last()) else {
+            return Err(self.wrong("expected `-` and the number of classes"));
+        };
+        if self.text[start..].iter().any(|c| c.is_alphabetic()) {
+            self.at = start;
+            return Err(self.wrong("the last number is the classes and has no activation: expected a plain number"));
+        }
+        let heads = vec![Head { name: HEAD.into(), classes: last.width }];
+        Ok(Net { inputs, branches: vec![Branch { layers: vec![] }], trunk, heads })
+    }
+
+    /// `name:`, or the usual name for the only one of its kind.
+    fn name(&mut self, usual: &str, first: bool, what: &str) -> Result<String> {
+        let start = self.start();
+        let word = self.word();
+        if !word.is_empty() {
+            return if self.eat(':') { Ok(word) } else { Err(self.wrong("expected `:` and a number")) };
+        }
+        // The first of several needs a name too: a `+` in this part says that more will come.
+        let part = self.text[self.at..].split(|c| *c == '/').next().unwrap_or_default();
+        if first && !part.contains(&'+') {
+            return Ok(usual.into());
+        }
+        self.at = start;
+        Err(self.wrong(&format!("{what} of several needs a name: expected one, as in `fast:`")))
+    }
+
+    fn layer(&mut self) -> Result<Layer> {
+        let width = self.number("the width of a layer")?;
+        let start = self.start();
+        let word = self.word();
+        let known = ACTIVATIONS.iter().find(|(name, _)| word == *name || (word.len() == 1 && name.starts_with(&word)));
+        let activation = match known {
+            _ if word.is_empty() => Activation::Relu,
+            Some((_, activation)) => *activation,
+            None => {
+                self.at = start;
+                let nearest = ACTIVATIONS.iter().map(|(name, _)| (distance(&word, name), *name)).min();
+                let hint = match (word.as_str(), nearest) {
+                    ("linear" | "none" | "l", _) => "; did you mean `identity`?".into(),
+                    (_, Some((far, name))) if far <= 2 => format!("; did you mean `{name}`?"),
+                    _ => String::new(),
+                };
+                return Err(
+                    self.wrong(&format!("expected r (relu), t (tanh), i (identity) or no activation at all{hint}"))
+                );
+            }
+        };
+        Ok(Layer { width, activation })
+    }
+
+    fn number(&mut self, what: &str) -> Result<usize> {
+        let start = self.start();
+        let digits: String = self.text[start..].iter().take_while(|c| c.is_ascii_digit()).collect();
+        if digits.is_empty() {
+            return Err(self.wrong(&format!("expected {what}")));
+        }
+        self.at += digits.len();
+        digits.parse().map_err(|_| {
+            self.at = start;
+            self.wrong(&format!("expected {what}, and this number is too large"))
+        })
+    }
+
+    fn word(&mut self) -> String {
+        let start = self.start();
+        if self.text.get(start).is_some_and(char::is_ascii_digit) {
+            return String::new();
+        }
+        let word: String = self.text[start..].iter().take_while(|c| c.is_ascii_alphanumeric() || **c == '_').collect();
+        self.at += word.len();
+        word
+    }
+
+    fn eat(&mut self, wanted: char) -> bool {
+        let here = self.start();
+        let found = self.text.get(here) == Some(&wanted);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Past the spaces.
+    fn start(&mut self) -> usize {
+        while self.text.get(self.at).is_some_and(|c| c.is_whitespace()) {
+            self.at += 1;
+        }
+        self.at
+    }
+
+    fn ended(&mut self) -> bool {
+        self.start() == self.text.len()
+    }
+
+    /// The text with a caret under the column that is wrong; of a long text what is around it.
+    fn wrong(&mut self, what: &str) -> Error {
+        let at = self.start();
+        let from = at.saturating_sub(60);
+        let to = self.text.len().min(at + 40);
+        let shown: String = self.text[from..to].iter().map(|c| if c.is_control() { ' ' } else { *c }).collect();
+        let (before, after) = (if from > 0 { "…" } else { "" }, if to < self.text.len() { "…" } else { "" });
+        let caret = " ".repeat(before.chars().count() + at - from);
+        Error::Asked(format!("no net, column {}:\n  {before}{shown}{after}\n  {caret}^ {what}\n{EXAMPLES}", at + 1))
+    }
+}
+
+/// Edits between two words (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let here = (corner + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            corner = row[j + 1];
+            row[j + 1] = here;
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,42 @@
+//! Is every number finite, and if not, which tensor is it?
+
+use crate::net::Layout;
+
+/// The first number that is infinite or NaN.
+pub fn first_not_finite(values: &[f32]) -> Option<usize> {
+    values.iter().position(|x| !x.is_finite())
+}
+
+/// The readable name of the first tensor of a member's row that is not finite: `trunk.0.weight`.
+pub fn tensor_not_finite(layout: &Layout, row: &[f32]) -> Option<String> {
+    layout.linears.iter().find_map(|linear| {
+        let weight = &row[linear.weight..linear.weight + linear.output.width * linear.input.width];
+        let bias = &row[linear.bias..linear.bias + linear.output.width];
+        let tensor = first_not_finite(weight).map(|_| "weight").or(first_not_finite(bias).map(|_| "bias"))?;
+        Some(format!("{}.{tensor}", linear.name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_not_finite, tensor_not_finite};
+    use crate::net::{Branch, Head, Input, Layout, Net};
+
+    #[test]
+    fn the_tensor_is_named() {
+        let net = Net {
+            inputs: vec![Input { name: "x".into(), features: 4, window: 1 }],
+            branches: vec![Branch { layers: vec![] }],
+            trunk: vec![],
+            heads: vec![Head { name: "direction".into(), classes: 3 }],
+        };
+        let layout = Layout::new(&net).expect("a fine net");
+        let mut row = vec![0.0; layout.params];
+        assert_eq!(tensor_not_finite(&layout, &row), None);
+        row[layout.linears[0].bias + 1] = f32::INFINITY;
+        assert_eq!(first_not_finite(&row), Some(layout.linears[0].bias + 1));
+        assert_eq!(tensor_not_finite(&layout, &row).as_deref(), Some("head.direction.bias"));
+        row[layout.linears[0].weight] = f32::NAN;
+        assert_eq!(tensor_not_finite(&layout, &row).as_deref(), Some("head.direction.weight"));
+    }
+}

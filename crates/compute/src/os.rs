@@ -1,0 +1,25 @@
+//! What only the operating system knows.
+
+/// Bytes of memory that can be taken without swapping, or half of 8 GiB where the system does not say.
+#[cfg(target_os = "linux")]
+pub(crate) fn available_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
+    let free = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map(|kib| kib * 1024);
+    free.unwrap_or(UNKNOWN).min(cgroup().unwrap_or(u64::MAX))
+}
+
+/// What is left of a container's limit.
+#[cfg(target_os = "linux")]
+fn cgroup() -> Option<u64> {
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    Some(number("/sys/fs/cgroup/memory.max")?.saturating_sub(number("/sys/fs/cgroup/memory.current")?))
+}
+
+/// Other systems are asked through `machine`; until then a careful guess.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn available_memory() -> u64 {
+    UNKNOWN
+}
+
+const UNKNOWN: u64 = 4 << 30;

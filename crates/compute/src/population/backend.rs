@@ -1,0 +1,89 @@
+//! What a device must do for a population. Two twins do it: `cpu::Engine` and `cuda::Engine`.
+//!
+//! One step of one slot, the same on both:
+//! 1. *Skip* if the slot is not active, or is due.
+//! 2. *Gather.* Row `b` of the batch is sample `cursor + b`. Below `samples` it is
+//!    `lists[list + permutation(seed, id, epoch).at(cursor + b)]` with weight `weights[row] × class_weights[label]`; from there on (the
+//!    tail) it is zeros with weight 0. Each input is `(x - mean) × inverse` in f32; in bf16 it is then rounded.
+//! 3. *Forward.* Every layer is `activation(W x + bias)` with f32 sums. In bf16 the weights, the biases of hidden layers and the
+//!    outputs of hidden layers are rounded to bf16; logits stay f32 and their bias is the f32 master.
+//! 4. *Loss.* For each head softmax cross-entropy `w × (log Σ exp z - z[label])`, summed over rows and heads in f64 in a fixed order; the
+//!    gradient at the logits is `w × (softmax - onehot)`, not divided by the weight sum (rounded in bf16), padding 0. A head's weight is
+//!    `weights[row] × class_weights[head][label]`; the weight sum is that of the first head.
+//! 5. *Backward.* dW = dZᵀ X and dbias = Σ dZ in f32; dX = dZ W, times the derivative of the layer before (from its output: `y > 0`, or
+//!    `1 - y²`), rounded in bf16. Gradients from several heads are added before the derivative.
+//! 6. *Optimise.* The gradient is divided by the weight sum here (`g = sum / weight`); `norm = sqrt(Σ g²)`, with sums of squares in f64 in fixed
+//!    order; `g × min(1, clip / (norm + 1e-6))`; then Adam or AdamW as PyTorch defines them, at `rate × schedule.factor(step + 1)`. Nothing is
+//!    changed where the weight sum is 0. A norm that is not finite sets `fault`, clears `active` and changes nothing.
+//! 7. *Advance.* `step + 1`, `cursor + batch`, loss and weight added to the epoch's sums, `norm` kept. At the end of the list: `epoch + 1`,
+//!    `cursor = 0`, `due = 1`; after the last epoch `active = 0` too. The sums of loss and weight are cleared by the step that begins an
+//!    epoch (`cursor == 0`).
+
+use super::{Pins, State};
+use crate::error::Result;
+
+/// Sums over a validation list.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Sums {
+    /// Sum of weighted losses over all heads.
+    pub(crate) loss: f64,
+    /// Sum of the weights of the first head.
+    pub(crate) weight: f64,
+    /// `[heads][true class, guessed class]` counts of rows, whatever their weight; the first of equal logits is the guess.
+    pub(crate) confusion: Vec<Vec<u64>>,
+}
+
+/// A device's side of a population. Slots are rows of the arena.
+pub(crate) trait Backend: Send {
+    /// So many steps of each of the first `slots` slots.
+    fn steps(&mut self, slots: usize, steps: u32) -> Result<()>;
+
+    /// `[P]` the states of all slots.
+    fn states(&mut self) -> Result<Vec<State>>;
+
+    /// Replaces the states of all slots.
+    fn set_states(&mut self, states: &[State]) -> Result<()>;
+
+    /// Exchanges two slots: parameters, optimiser state and [`State`].
+    fn swap(&mut self, a: usize, b: usize) -> Result<()>;
+
+    /// Sums over the validation list of every slot among the first `slots` that is due; the others' are empty. Rows in fixed chunks.
+    fn score(&mut self, slots: usize) -> Result<Vec<Sums>>;
+
+    /// `[heads][rows, classes]` logits of one slot on any rows of the first table.
+    fn logits(&mut self, slot: usize, rows: &[u32]) -> Result<Vec<Vec<f32>>>;
+
+    /// One slot's row of an arena.
+    fn read(&mut self, slot: usize, arena: Arena) -> Result<Vec<f32>>;
+
+    /// Replaces one slot's row of an arena.
+    fn write(&mut self, slot: usize, arena: Arena, values: &[f32]) -> Result<()>;
+
+    /// The algorithms of its products, where a library does them.
+    fn pins(&self) -> Pins {
+        Pins::default()
+    }
+
+    /// Chooses those algorithms by the clock.
+    fn tune(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How each layer's products are done, for people.
+    fn ways(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The arenas, each `[P, params]` f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arena {
+    /// Master weights.
+    Params,
+    /// The optimiser's mean of gradients.
+    Mean,
+    /// The optimiser's mean of squares.
+    Square,
+    /// The last gradient, not yet divided by the weight sum.
+    Gradient,
+}

@@ -1,0 +1,188 @@
+//! Whether data, recipe and members fit the net, said before anything is started. Both twins ask here, so that neither tests a border later.
+
+use super::{Data, Member, Optimiser, Recipe};
+use crate::error::{Error, Result};
+use crate::net::Net;
+
+/// What is wrong with them, or nothing.
+pub(crate) fn check(net: &Net, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> Result<()> {
+    tables(net, data)?;
+    labels(net, data)?;
+    for (i, list) in data.lists.iter().enumerate() {
+        rows(net, data, list, &format!("list {i}"))?;
+    }
+    let samples = data.lists.iter().map(|list| list.len()).sum::<usize>();
+    ensure(u32::try_from(samples).is_ok(), || {
+        format!("all lists together have {samples} samples; at most {} are possible: use fewer lists", u32::MAX)
+    })?;
+    settings(recipe)?;
+    ensure(!members.is_empty(), || "a population needs at least one member".into())?;
+    members.iter().enumerate().try_for_each(|(i, each)| member(net, data, each, &members[..i]))
+}
+
+/// Whether these samples can be gathered: rows that exist, in windows that are whole.
+pub(crate) fn rows(net: &Net, data: &Data<'_>, rows: &[u32], what: &str) -> Result<()> {
+    let all = data.tables[0].rows();
+    for &row in rows {
+        ensure((row as usize) < all, || {
+            format!("{what}: row {row} is outside of the first table, which has {all}; leave it out")
+        })?;
+        for (i, input) in net.inputs.iter().enumerate() {
+            let at = data.maps[i].map_or(row, |map| map[row as usize]);
+            ensure(at as usize + 1 >= input.window, || {
+                format!(
+                    "{what}: the window of {} rows that ends at row {at} of input {} reaches before the table; leave out row {row}",
+                    input.window, input.name
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn tables(net: &Net, data: &Data<'_>) -> Result<()> {
+    let n = net.inputs.len();
+    ensure(data.tables.len() == n && data.maps.len() == n, || {
+        format!(
+            "{n} inputs, {} tables and {} maps; give one of each for every input",
+            data.tables.len(),
+            data.maps.len()
+        )
+    })?;
+    let first = data.tables[0].rows();
+    ensure(data.maps[0].is_none(), || "samples are rows of the first table; leave out its map".into())?;
+    ensure(u32::try_from(first).is_ok(), || {
+        format!("the first table has {first} rows; row ids are 32 bits: split it")
+    })?;
+    for ((input, table), map) in net.inputs.iter().zip(&data.tables).zip(&data.maps) {
+        let (name, stride, length) = (&input.name, table.stride, table.values.len());
+        ensure(stride % 4 == 0 && stride >= input.features, || {
+            format!("input {name}: a stride of {stride} for {} features; pad rows to a multiple of 4", input.features)
+        })?;
+        ensure(length % stride == 0, || {
+            format!("input {name}: {length} numbers are no whole rows of {stride}; give whole rows")
+        })?;
+        match map {
+            Some(map) => {
+                ensure(map.len() == first, || {
+                    format!(
+                        "input {name}: a map of {} rows for {first}; give one for each row of the first table",
+                        map.len()
+                    )
+                })?;
+                let outside = map.iter().find(|&&row| row as usize >= table.rows());
+                ensure(outside.is_none(), || {
+                    format!(
+                        "input {name}: its map names row {} of {}; map to rows that exist",
+                        outside.unwrap_or(&0),
+                        table.rows()
+                    )
+                })?;
+            }
+            None => ensure(table.rows() >= first, || {
+                format!("input {name}: {} rows, and the first table has {first}; give it a map", table.rows())
+            })?,
+        }
+    }
+    Ok(())
+}
+
+fn labels(net: &Net, data: &Data<'_>) -> Result<()> {
+    let rows = data.tables[0].rows();
+    ensure(data.labels.len() == net.heads.len(), || {
+        format!("{} heads and {} columns of labels; give one for each head", net.heads.len(), data.labels.len())
+    })?;
+    for (head, labels) in net.heads.iter().zip(&data.labels) {
+        ensure(labels.len() == rows, || {
+            format!("head {}: {} labels for {rows} rows; give one for each row", head.name, labels.len())
+        })?;
+        let wrong = labels.iter().position(|&label| usize::from(label) >= head.classes);
+        ensure(wrong.is_none(), || {
+            let row = wrong.unwrap_or(0);
+            format!("head {}: row {row} has class {} of {}; count classes from 0", head.name, labels[row], head.classes)
+        })?;
+    }
+    if let Some(weights) = data.weights {
+        ensure(weights.len() == rows, || {
+            format!("{} weights for {rows} rows; give one for each row, or none at all", weights.len())
+        })?;
+        all_weights("row", weights)?;
+    }
+    Ok(())
+}
+
+fn settings(recipe: &Recipe) -> Result<()> {
+    // A cursor is 32 bits, and stands at most one batch behind the list.
+    ensure((1..=1 << 24).contains(&recipe.batch), || {
+        format!("a batch of {} rows; 1 to {} are possible", recipe.batch, 1 << 24)
+    })?;
+    let Optimiser { beta1, beta2, eps, decay, clip, .. } = recipe.optimiser;
+    for (name, beta) in [("beta1", beta1), ("beta2", beta2)] {
+        ensure((0.0..1.0).contains(&beta), || format!("{name} is {beta}; at least 0 and below 1 is possible"))?;
+    }
+    for (name, value) in
+        [("eps", eps), ("decay", decay), ("clip", clip.unwrap_or(1.0)), ("floor", recipe.schedule.floor)]
+    {
+        ensure(value.is_finite() && value >= 0.0, || format!("{name} is {value}; give a number of at least 0"))?;
+    }
+    Ok(())
+}
+
+fn member(net: &Net, data: &Data<'_>, member: &Member, before: &[Member]) -> Result<()> {
+    let id = member.id;
+    let lists = data.lists.len();
+    ensure(before.iter().all(|other| other.id != id), || format!("two members have the id {id}; give each its own"))?;
+    for list in [Some(member.train), member.valid].into_iter().flatten() {
+        ensure(list < lists, || format!("member {id}: there is no list {list} among {lists}; name one from 0"))?;
+    }
+    ensure(!data.lists[member.train].is_empty(), || {
+        format!("member {id}: its training list {} is empty; give it samples", member.train)
+    })?;
+    ensure(member.rate.is_finite() && member.rate >= 0.0, || {
+        format!("member {id}: a learning rate of {}; give a number of at least 0", member.rate)
+    })?;
+    let (inputs, heads) = (net.inputs.len(), net.heads.len());
+    ensure(member.scales.len() == inputs && member.class_weights.len() == heads, || {
+        format!(
+            "member {id}: {} scales for {inputs} inputs and class weights for {} of {heads} heads; give one of each, empty where there is none",
+            member.scales.len(),
+            member.class_weights.len()
+        )
+    })?;
+    for (input, scale) in net.inputs.iter().zip(&member.scales) {
+        let Some(scale) = scale else { continue };
+        ensure(scale.mean.len() == input.features && scale.inverse.len() == input.features, || {
+            format!(
+                "member {id}: means of {} and deviations of {} features for the {} of input {}; give one of each for each feature",
+                scale.mean.len(),
+                scale.inverse.len(),
+                input.features,
+                input.name
+            )
+        })?;
+    }
+    for (head, weights) in net.heads.iter().zip(&member.class_weights) {
+        ensure(weights.is_empty() || weights.len() == head.classes, || {
+            format!(
+                "member {id}: {} class weights for the {} classes of head {}; give one for each class, or none",
+                weights.len(),
+                head.classes,
+                head.name
+            )
+        })?;
+        all_weights(&format!("member {id}, head {}: class", head.name), weights)?;
+    }
+    Ok(())
+}
+
+fn all_weights(what: &str, weights: &[f32]) -> Result<()> {
+    let wrong = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0));
+    ensure(wrong.is_none(), || {
+        let at = wrong.unwrap_or(0);
+        format!("{what} {at} has the weight {}; weights are finite and at least 0", weights[at])
+    })
+}
+
+fn ensure(fine: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if fine { Ok(()) } else { Err(Error::Asked(what())) }
+}

@@ -1,0 +1,108 @@
+//! Data for tests: random tables with something to learn in them, and populations of members that differ in everything.
+
+use super::{Data, Member, Optimiser, Precision, Recipe, Scale, Schedule, Table};
+use crate::net::Net;
+use crate::random::{philox, uniform};
+
+/// Data that owns itself.
+pub(crate) struct Made {
+    pub(crate) net: Net,
+    tables: Vec<(Vec<f32>, usize)>,
+    maps: Vec<Option<Vec<u32>>>,
+    labels: Vec<Vec<u8>>,
+    weights: Vec<f32>,
+    pub(crate) lists: Vec<Vec<u32>>,
+}
+
+/// A number in -1..1, by its place.
+pub(crate) fn noise(stream: u32, index: usize) -> f32 {
+    let words = philox(99, [(index / 4) as u32, 0, stream, 0]);
+    2.0 * uniform(words[index % 4]) - 1.0
+}
+
+impl Made {
+    /// Rows for a net: the first table has `rows`, others a third of them behind a map. Lists take every row, every second, ...
+    pub(crate) fn new(net: &str, rows: usize) -> Made {
+        let net: Net = net.parse().unwrap();
+        let mut tables = Vec::new();
+        let mut maps = Vec::new();
+        for (i, input) in net.inputs.iter().enumerate() {
+            let stride = input.features.next_multiple_of(4);
+            let count = if i == 0 { rows } else { rows / 3 + input.window };
+            let values: Vec<f32> = (0..count * stride).map(|k| noise(i as u32, k)).collect();
+            tables.push((values, stride));
+            // A slow row for every fast one, never before its window is whole.
+            maps.push((i > 0).then(|| (0..rows).map(|r| (r / 3 + input.window - 1) as u32).collect()));
+        }
+        let (first, stride) = &tables[0];
+        let label = |r: usize, h: usize, classes: usize| {
+            let x = first[r * stride] + first[r * stride + h % stride] + 0.3 * noise(77 + h as u32, r);
+            (((x + 2.0) / 4.0 * classes as f32) as usize).min(classes - 1) as u8
+        };
+        let labels =
+            net.heads.iter().enumerate().map(|(h, head)| (0..rows).map(|r| label(r, h, head.classes)).collect());
+        let labels: Vec<Vec<u8>> = labels.collect();
+        let weights = (0..rows).map(|r| 1.0 + 0.5 * noise(55, r)).collect();
+        let from = net.inputs[0].window - 1;
+        let lists = (1..=4).map(|step| (from..rows).step_by(step).map(|r| r as u32).collect()).collect();
+        Made { net, tables, maps, labels, weights, lists }
+    }
+
+    pub(crate) fn data(&self) -> Data<'_> {
+        Data {
+            tables: self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect(),
+            maps: self.maps.iter().map(Option::as_deref).collect(),
+            labels: self.labels.iter().map(Vec::as_slice).collect(),
+            weights: Some(&self.weights),
+            lists: self.lists.iter().map(Vec::as_slice).collect(),
+        }
+    }
+
+    /// A member that differs from every other: its list, its rate, its scaling, its class weights, its epochs.
+    pub(crate) fn member(&self, id: u32) -> Member {
+        let scale = |i: usize, features: usize| Scale {
+            mean: (0..features).map(|f| 0.1 * noise(id + 1000, f + 64 * i)).collect(),
+            inverse: (0..features).map(|f| 1.0 + 0.2 * noise(id + 2000, f + 64 * i)).collect(),
+        };
+        let weights =
+            |h: usize, classes: usize| (0..classes).map(|c| 1.0 + 0.3 * noise(id + 3000, c + 256 * h)).collect();
+        Member {
+            id,
+            train: id as usize % 4,
+            valid: (id % 5 != 4).then_some((id as usize + 1) % 4),
+            epochs: 2 + id % 3,
+            rate: 0.002 * (1.0 + id as f32 / 8.0),
+            scales: self
+                .net
+                .inputs
+                .iter()
+                .enumerate()
+                .map(|(i, input)| id.is_multiple_of(2).then(|| scale(i, input.features)))
+                .collect(),
+            class_weights: self
+                .net
+                .heads
+                .iter()
+                .enumerate()
+                .map(|(h, head)| if id.is_multiple_of(3) { Vec::new() } else { weights(h, head.classes) })
+                .collect(),
+        }
+    }
+
+    /// Gives the table a number that is none.
+    pub(crate) fn spoil(&mut self, row: usize) {
+        let stride = self.tables[0].1;
+        self.tables[0].0[row * stride] = f32::NAN;
+    }
+}
+
+/// A recipe that uses everything.
+pub(crate) fn recipe(batch: usize, precision: Precision) -> Recipe {
+    Recipe {
+        batch,
+        precision,
+        optimiser: Optimiser::default(),
+        schedule: Schedule { warmup: 3, cosine: 60, floor: 0.1 },
+        seed: 42,
+    }
+}

@@ -1,0 +1,294 @@
+//! Everything trains as a population: members with their own data, rate and pace, in one arena and one step.
+//!
+//! A [`Population`] is nets of one shape. Each member has a row of the arena `[P, params]` and a [`State`] beside it on the device: how
+//! far it is in which epoch, at which rate, whether it is active and whether it is due for validation. One step is one batch for
+//! every active member at its own cursor. The host asks for a chunk of steps, then looks once at `active` and `due`.
+//!
+//! What a member becomes does not depend on how many others there are, on its slot or on the chunks: its order of samples is keyed by
+//! its id, its sums have a fixed order, and a member that is due waits for its validation.
+
+pub(crate) mod backend;
+pub(crate) mod check;
+mod describe;
+#[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
+pub(crate) mod make;
+mod slots;
+#[cfg(test)]
+pub(crate) mod tests;
+#[cfg(test)]
+pub(crate) mod world;
+
+pub use describe::{
+    Data, Member, Optimiser, Pins, Precision, Recipe, Rule, Scale, Schedule, Score, State, Status, Table,
+};
+
+use crate::device::{Budget, Device, Opened};
+use crate::error::{Error, Result};
+use crate::net::{Layout, Net};
+use backend::{Arena, Backend};
+
+/// The host looks at the members' states at least after so many steps.
+pub const CHUNK: u32 = 32;
+
+/// Nets of one shape that train side by side on one device.
+pub struct Population {
+    net: Net,
+    layout: Layout,
+    recipe: Recipe,
+    backend: Box<dyn Backend>,
+    /// `[P]` by slot, as they were when the host looked last; only `steps` lets them change on the device.
+    states: Vec<State>,
+    device: Device,
+    needed: u64,
+}
+
+impl Population {
+    /// Sets up members on a device: checks everything, counts the memory, refuses what does not fit, and draws the first weights.
+    pub fn new(
+        device: &Opened,
+        budget: Budget,
+        net: &Net,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+    ) -> Result<Population> {
+        Population::pinned(device, budget, net, data, recipe, members, &Pins::default())
+    }
+
+    /// The same, with the algorithms of an earlier run or of a tuning.
+    pub fn pinned(
+        device: &Opened,
+        budget: Budget,
+        net: &Net,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+        pins: &Pins,
+    ) -> Result<Population> {
+        let layout = Layout::new(net)?;
+        check::check(net, data, recipe, members)?;
+        let needed = Population::need(device, net, data, recipe, members)?;
+        let most = budget.bytes(device.free()?);
+        if needed > most {
+            return Err(Error::Memory {
+                what: format!("a population of {} with batches of {}", members.len(), recipe.batch),
+                device: device.name(),
+                needed,
+                budget: most,
+                fits: fits(device, most, net, data, recipe, members)?,
+            });
+        }
+        let mut backend: Box<dyn Backend> = match device {
+            Opened::Cpu { threads } => {
+                Box::new(crate::cpu::Engine::new(net, &layout, data, recipe, members, *threads)?)
+            }
+            Opened::Cuda(context) => {
+                Box::new(crate::cuda::Engine::new(context, net, &layout, data, recipe, members, pins)?)
+            }
+        };
+        let states = backend.states()?;
+        Ok(Population { net: net.clone(), layout, recipe: *recipe, backend, states, device: device.device(), needed })
+    }
+
+    /// Bytes that such a population takes on the device.
+    pub fn need(device: &Opened, net: &Net, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> Result<u64> {
+        let layout = Layout::new(net)?;
+        Ok(match device {
+            Opened::Cpu { threads } => crate::cpu::need(net, &layout, data, recipe, members.len(), *threads),
+            Opened::Cuda(_) => crate::cuda::need(net, &layout, data, recipe, members),
+        })
+    }
+
+    /// At most so many steps of every active member, at most [`CHUNK`] and no more than the next member needs to become due; then
+    /// what they say, in the order in which they were given. Members that are due wait.
+    pub fn steps(&mut self, most: u32) -> Result<Vec<Status>> {
+        // No further than the first that will be due: a longer chunk would only let the others run ahead of it.
+        let running = self.states.iter().filter(|s| s.active == 1 && s.due == 0);
+        let batch = u32::try_from(self.recipe.batch).unwrap_or(u32::MAX);
+        let next = running.map(|s| (s.samples - s.cursor).div_ceil(batch)).min().unwrap_or(0);
+        let steps = next.min(most).min(CHUNK);
+        if steps > 0 {
+            let used = slots::compact(&mut self.states, &mut *self.backend)?;
+            self.backend.steps(used, steps)?;
+            self.states = self.backend.states()?;
+        }
+        Ok(slots::statuses(&self.states))
+    }
+
+    /// Validates every member that is due on its list, and lets them go on.
+    pub fn validate(&mut self) -> Result<Vec<Score>> {
+        let due = self.states.iter().rposition(|s| s.due == 1);
+        let Some(last) = due else { return Ok(Vec::new()) };
+        let scores = self.score(last + 1)?;
+        self.states.iter_mut().for_each(|s| s.due = 0);
+        self.backend.set_states(&self.states)?;
+        Ok(scores)
+    }
+
+    /// Lets every member that is due go on without its validation.
+    pub fn stop_waiting(&mut self) -> Result<()> {
+        self.states.iter_mut().for_each(|s| s.due = 0);
+        self.backend.set_states(&self.states)
+    }
+
+    /// Scores every member on its validation list now, due or not, and leaves them as they are.
+    pub fn score_all(&mut self) -> Result<Vec<Score>> {
+        let all: Vec<State> = self.states.iter().map(|s| State { due: 1, ..*s }).collect();
+        let before = std::mem::replace(&mut self.states, all);
+        let scored = self.backend.set_states(&self.states).and_then(|()| self.score(self.states.len()));
+        self.states = before;
+        self.backend.set_states(&self.states)?;
+        scored
+    }
+
+    /// Scores of those among the first slots that are due, in the order in which the members were given.
+    fn score(&mut self, used: usize) -> Result<Vec<Score>> {
+        let sums = self.backend.score(slots::rounded(used, self.states.len()))?;
+        let due = self.states.iter().zip(sums).filter(|(state, _)| state.due == 1);
+        let score = |(state, sums): (&State, backend::Sums)| {
+            let loss = if sums.weight > 0.0 { sums.loss / sums.weight } else { f64::NAN };
+            (state.index, Score { id: state.id, epoch: state.epoch, loss, confusion: sums.confusion })
+        };
+        let mut scores: Vec<(u32, Score)> = due.map(score).collect();
+        scores.sort_by_key(|s| s.0);
+        Ok(scores.into_iter().map(|s| s.1).collect())
+    }
+
+    /// Ends a member's training; its parameters stay.
+    pub fn stop(&mut self, id: u32) -> Result<()> {
+        let state = self.states.iter_mut().find(|s| s.id == id).ok_or_else(|| unknown(id))?;
+        (state.active, state.due) = (0, 0);
+        self.backend.set_states(&self.states)
+    }
+
+    /// What all members say now, in the order in which they were given.
+    pub fn statuses(&self) -> Vec<Status> {
+        slots::statuses(&self.states)
+    }
+
+    /// `[heads][rows, classes]` a member's logits on any rows of the first table.
+    pub fn logits(&mut self, id: u32, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
+        let slot = self.slot(id)?;
+        self.backend.logits(slot, rows)
+    }
+
+    /// A member's parameters, its row of the arena.
+    pub fn params(&mut self, id: u32) -> Result<Vec<f32>> {
+        let slot = self.slot(id)?;
+        self.backend.read(slot, Arena::Params)
+    }
+
+    /// Replaces a member's parameters.
+    pub fn set_params(&mut self, id: u32, row: &[f32]) -> Result<()> {
+        if row.len() != self.layout.params {
+            return Err(Error::Asked(format!("{} parameters for a net that has {}", row.len(), self.layout.params)));
+        }
+        let slot = self.slot(id)?;
+        self.backend.write(slot, Arena::Params, row)
+    }
+
+    /// A member's parameters as safetensors, under readable names.
+    pub fn save(&mut self, id: u32) -> Result<Vec<u8>> {
+        let row = self.params(id)?;
+        Ok(crate::net::save(&self.net, &self.layout, &row))
+    }
+
+    /// Which algorithms its products take, to be stored with the run.
+    pub fn pins(&self) -> Pins {
+        self.backend.pins()
+    }
+
+    /// Times the algorithms for every product and keeps the fastest. For a tuning before a run: what it chooses changes bits, so a run
+    /// takes [`pins`](Population::pins) from here and never tunes itself. Gradients and activations are overwritten, members are not.
+    pub fn tune(&mut self) -> Result<()> {
+        self.backend.tune()
+    }
+
+    /// How each layer's products are done, for people.
+    pub fn ways(&self) -> Vec<String> {
+        self.backend.ways()
+    }
+
+    /// The net.
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// Where everything of the net lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The device it is on.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Bytes it takes there.
+    pub fn memory(&self) -> u64 {
+        self.needed
+    }
+
+    fn slot(&self, id: u32) -> Result<usize> {
+        self.states.iter().position(|s| s.id == id).ok_or_else(|| unknown(id))
+    }
+
+    /// Why a member stopped by itself: the first tensor that is not finite, by name. Its parameters are as before that step.
+    pub fn fault(&mut self, id: u32) -> Result<Option<Error>> {
+        let slot = self.slot(id)?;
+        let state = self.states[slot];
+        if state.fault == 0 {
+            return Ok(None);
+        }
+        let mut tensor = None;
+        for (arena, what) in [(Arena::Params, ""), (Arena::Gradient, "the gradient of ")] {
+            let row = self.backend.read(slot, arena)?;
+            let bad = crate::net::flatten(&self.layout, &row).into_iter().find(|t| t.2.iter().any(|x| !x.is_finite()));
+            tensor = tensor.or(bad.map(|t| format!("{what}{}", t.0)));
+        }
+        // Every tensor alone may be finite while the square of their norm is not.
+        let tensor = tensor.unwrap_or_else(|| "the norm of the gradient".into());
+        Ok(Some(Error::NotFinite { member: state.id, step: state.step + 1, tensor }))
+    }
+}
+
+fn unknown(id: u32) -> Error {
+    Error::Asked(format!("there is no member {id} in this population"))
+}
+
+/// What would fit: fewer members, or a smaller batch.
+fn fits(
+    device: &Opened,
+    budget: u64,
+    net: &Net,
+    data: &Data<'_>,
+    recipe: &Recipe,
+    members: &[Member],
+) -> Result<String> {
+    let (mut few, mut many) = (0, members.len());
+    while few < many {
+        let middle = (few + many).div_ceil(2);
+        if Population::need(device, net, data, recipe, &members[..middle])? <= budget {
+            few = middle;
+        } else {
+            many = middle - 1;
+        }
+    }
+    let mut batch = recipe.batch;
+    while batch > 1 {
+        batch /= 2;
+        if Population::need(device, net, data, &Recipe { batch, ..*recipe }, members)? <= budget {
+            break;
+        }
+    }
+    let smaller = Recipe { batch, ..*recipe };
+    let with_batch = batch >= 1 && Population::need(device, net, data, &smaller, members)? <= budget;
+    Ok(match (few, with_batch) {
+        (0, false) => "even one member does not fit: a smaller table, net or batch is needed".into(),
+        (0, true) => format!("batches of {batch} would fit"),
+        (n, false) => format!("{n} members at once would fit"),
+        (n, true) => format!("{n} members at once, or batches of {batch}, would fit"),
+    })
+}

@@ -1,0 +1,668 @@
+// The kernels of a population's step and of its validation, all but the products. The step itself is told in `backend.rs`.
+//
+// Every kernel has a slot axis and returns at once for slots that take no part (`mode`: 0 step = active and not due, 1 score = due,
+// 2 always). No float atomics; every sum has an order that depends on shapes alone, not on the number of slots. Names end in the
+// element type T of activations: `_bf16` or `_f32`. Strides are in elements, of T or of what the pointer points at. All pointers are
+// aligned to 16 bytes (8 for places inside bf16 buffers), all widths called `padded` or `width` are multiples of 8, `params` of 64.
+//
+// Launches. S = slots, B = batch, [x, y, z] = grid. Shared memory is static unless a number of bytes is given.
+//
+// | kernel                  | block | grid                                   | dynamic shared | needs                                 |
+// |-------------------------|-------|----------------------------------------|----------------|---------------------------------------|
+// | gather_T                | 128   | [ceil(B / 32), S]                      | 0              |                                       |
+// | loss_T                  | 256   | [blocks, S], blocks = ceil(B / slice)  | 128 × padded   | slice a multiple of 32                |
+// | sum_partials            | 256   | [ceil(n / 32), S]                      | 0              | n a multiple of 4                     |
+// | sum_partials_f64        | 256   | [ceil(n / 256), S]                     | 0              |                                       |
+// | activate_T, _float_bf16 | 256   | [ceil(B × width / 1024), S]            | 0              |                                       |
+// | derive_T, _float_bf16   | 256   | [ceil(B × width / 1024), S]            | 0              |                                       |
+// | column_sum_T            | 256   | [ceil(width / 128), blocks, S], blocks = ceil(B / slice) | 0 | any slice; 256 is good              |
+// | optimise                | 256   | [ceil(params / 4096), S]               | 0              |                                       |
+// | advance                 | 256   | [ceil(params / 8192), S]               | 0              | before optimise                       |
+// | score_sum               | 256   | [S]                                    | 0              |                                       |
+// | tick                    | 1     | [1]                                    | 0              |                                       |
+// | to_bf16                 | 256   | [any], 1024 elements a block and round | 0              |                                       |
+// | fill_random_T           | 256   | [any], 1024 elements a block and round | 0              |                                       |
+//
+// `loss` needs no dynamic shared memory where its gradient is null; its slice of 64 is good up to B = 8192, 256 above.
+//
+// One step: gather (choose = 1 for the first input, then choose = 0), products, loss for each head, backward products, column_sum and
+// sum_partials for biases, advance, optimise. One chunk of validation: gather, products, loss, score_sum, tick.
+// registers: 64
+
+#include "population.cuh"
+#include "../random/random.cuh"
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// gather: the rows of a batch, scaled, into an activation buffer.
+//
+//   states         [S]
+//   seed, batch, mode
+//   choose         1: find out the rows and write `rows` and `live`; 0: read `rows`
+//   lists          all lists of samples, one behind the other
+//   rows           [S, B] ids of rows of the first table
+//   live           [S, B] 1, or 0 for the tail; written with choose = 1 only
+//   table, stride  [rows, stride] f32, stride a multiple of 4; window × stride below 2^32
+//   map            [rows of the first table] this table's row for each, or null
+//   features, window, padded   columns of the output: window × features, then zeros up to padded
+//   mean, inverse  [members, features] by state.index, or null both
+//   out            first column of the place; row b of slot s at out + s × out_member + b × out_stride
+//   valid_list     [members] where the validation list begins in `lists` (0 where there is none); mode 1 only
+//   valid_count    [members] its length
+//   chunk          [1] the chunk of validation: samples chunk × B + b in order
+//
+// In mode 2 rows are chosen as in mode 0. A warp takes 8 rows (16 of the narrowest): each lane finds one row, then they walk columns.
+// ---------------------------------------------------------------------------------------------------------------------------------
+template <typename T>
+__device__ __forceinline__ void gather(const State* __restrict__ states, u64 seed, u32 batch, u32 mode, u32 choose,
+                                       const u32* __restrict__ lists, u32* __restrict__ rows, float* __restrict__ live,
+                                       const float* __restrict__ table, u64 stride, const u32* __restrict__ map, u32 features, u32 window,
+                                       u32 padded, const float* __restrict__ mean, const float* __restrict__ inverse, T* __restrict__ out,
+                                       u64 out_stride, u64 out_member, const u32* __restrict__ valid_list,
+                                       const u32* __restrict__ valid_count, const u32* __restrict__ chunk) {
+    const u32 slot = blockIdx.y;
+    const State& state = states[slot];
+    if (idle(state, mode)) return;
+
+    // `lanes` lanes side by side walk a row, 4 columns each; a warp has `abreast` rows at once and `per` in all.
+    u32 lanes = 32;
+    while (lanes > 2 && lanes / 2 >= padded / 4) lanes /= 2;
+    const u32 abreast = 32 / lanes;
+    const u32 per = abreast > 8 ? abreast : 8;
+    const u32 lane = threadIdx.x % 32;
+    const u32 first = (blockIdx.x * 4 + threadIdx.x / 32) * per;
+    if (first >= batch) return;
+
+    u32 row = 0, alive = 1;
+    const u32 own = first + lane % per;
+    if (own < batch) {
+        const u64 place = (u64)slot * batch + own;
+        if (choose) {
+            bool inside;
+            if (mode == SCORE) {
+                const u64 sample = (u64)*chunk * batch + own;
+                inside = sample < valid_count[state.index];
+                row = lists[(u64)valid_list[state.index] + (inside ? sample : 0)];
+            } else {
+                const u64 sample = (u64)state.cursor + own;
+                inside = sample < state.samples;
+                u32 at = 0;
+                if (inside) at = Permutation(state.samples, seed, state.id, state.epoch).at((u32)sample);
+                row = lists[(u64)state.list + at];
+            }
+            if (lane < per) {
+                rows[place] = row;
+                live[place] = inside ? 1.0f : 0.0f;
+            }
+            alive = inside;
+        } else {
+            row = rows[place];
+            // Rows that were asked for by name are all alive.
+            if (mode != ALWAYS) alive = live[place] != 0.0f;
+        }
+        if (map) row = map[row];
+        row -= window - 1;
+    }
+
+    const u32 width = features * window;
+    // Four columns lie side by side in the table too, and on a border of 16 bytes.
+    const bool straight = window == 1 || features % 4 == 0;
+    T* to = out + slot * out_member;
+    for (u32 left = 0; left < padded; left += lanes * 4) {
+        const u32 column = left + lane % lanes * 4;
+        u32 from[4];
+        float shift[4], factor[4];
+        for (u32 i = 0; i < 4; i++) {
+            const u32 t = (column + i) / features;
+            const u32 feature = (column + i) - t * features;
+            const bool real = column + i < width;
+            from[i] = real ? t * (u32)stride + feature : 0;
+            const u64 at = (u64)state.index * features + feature;
+            shift[i] = real && mean ? mean[at] : 0.0f;
+            factor[i] = real && mean ? inverse[at] : 1.0f;
+        }
+#pragma unroll 4
+        for (u32 round = 0; round < per; round += abreast) {
+            const u32 b = first + round + lane / lanes;
+            const u32 start = __shfl_sync(0xffffffffu, row, round + lane / lanes);
+            const u32 full = __shfl_sync(0xffffffffu, alive, round + lane / lanes);
+            if (b >= batch || column >= padded) continue;
+            float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            const float* source = table + start * stride;
+            // The tail is zeros: a bad number in a row that counts for nothing must not spoil the sums.
+            if (column < width && full) {
+                if (straight) {
+                    const float4 v = load4(source + from[0]);
+                    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+                } else {
+                    for (u32 i = 0; i < 4; i++) x[i] = source[from[i]];
+                }
+                // No fma here: the bits are to be those of the CPU.
+                for (u32 i = 0; i < 4; i++) {
+                    if (mean) x[i] = __fmul_rn(__fsub_rn(x[i], shift[i]), factor[i]);
+                    if (column + i >= width) x[i] = 0.0f;
+                }
+            }
+            store4(to + b * out_stride + column, make_float4(x[0], x[1], x[2], x[3]));
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// loss: softmax cross-entropy of one head, its gradient, and who was taken for what.
+//
+//   states [S], batch, mode, slice (rows of a block)
+//   head, heads    which of how many; the weights of the first head alone are summed
+//   rows, live     [S, B]
+//   labels         [rows of the first table] of this head
+//   weights        [rows of the first table] or null for 1
+//   class_weights  [members, classes] by state.index, or null for 1
+//   logits         [S, B, padded] f32 without bias
+//   bias           the f32 master at this head's bias; member stride bias_member (= params)
+//   classes, padded
+//   gradient       [S, B, padded] of T: w × (softmax - onehot), padding 0; null when scoring
+//   partial        [S, heads, blocks, 2] f64: sum of weighted losses, sum of weights (0 for heads after the first)
+//   bias_partial   [S, blocks, padded] column sums of the rounded gradient; not touched where gradient is null
+//   confusion      [S, classes, classes] u64 counts added to, [true, guessed], live rows; or null
+//
+// Eight lanes take a row, so that any number of classes up to 256 reads side by side; 32 rows at once.
+// ---------------------------------------------------------------------------------------------------------------------------------
+template <typename T>
+__device__ __forceinline__ void loss(const State* __restrict__ states, u32 batch, u32 mode, u32 slice, u32 head, u32 heads,
+                                     const u32* __restrict__ rows, const float* __restrict__ live, const u8* __restrict__ labels,
+                                     const float* __restrict__ weights, const float* __restrict__ class_weights,
+                                     const float* __restrict__ logits, const float* __restrict__ bias, u64 bias_member, u32 classes,
+                                     u32 padded, T* __restrict__ gradient, double* __restrict__ partial, float* __restrict__ bias_partial,
+                                     u64* __restrict__ confusion, float* columns) {
+    const u32 slot = blockIdx.y;
+    const State& state = states[slot];
+    if (idle(state, mode)) return;
+
+    __shared__ double losses[32], sums[32];
+    __shared__ u32 counts[256]; // of small heads; large ones count in global memory
+    const u32 group = threadIdx.x / 8, lane = threadIdx.x % 8;
+    const bool small = classes <= 16;
+    if (gradient)
+        for (u32 i = threadIdx.x; i < 32 * padded; i += 256) columns[i] = 0.0f;
+    counts[threadIdx.x] = 0;
+    __syncthreads();
+
+    bias += slot * bias_member;
+    const u32 begin = blockIdx.x * slice, end = begin + slice < batch ? begin + slice : batch;
+    double lost = 0.0, weighed = 0.0;
+    for (u32 base = begin; base < end; base += 32) {
+        // Groups behind the end walk along on the last row and leave nothing behind: the lanes of a warp must meet at the shuffles.
+        const bool inside = base + group < end;
+        const u64 place = (u64)slot * batch + (inside ? base + group : end - 1);
+        const float* z = logits + place * padded;
+
+        float top = __uint_as_float(0xff800000u);
+        u32 guess = 0xffffffffu;
+        for (u32 c = lane; c < classes; c += 8) {
+            const float x = __fadd_rn(z[c], bias[c]);
+            if (x > top) top = x, guess = c;
+        }
+        for (u32 step = 4; step > 0; step /= 2) {
+            const float other = __shfl_xor_sync(0xffffffffu, top, step);
+            const u32 at = __shfl_xor_sync(0xffffffffu, guess, step);
+            if (other > top || (other == top && at < guess)) top = other, guess = at;
+        }
+        float total = 0.0f;
+        for (u32 c = lane; c < classes; c += 8) total += expf(__fadd_rn(z[c], bias[c]) - top);
+        for (u32 step = 4; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
+
+        const u32 row = rows[place], label = labels[row];
+        const bool known = label < classes, alive = live[place] != 0.0f;
+        float weight = weights ? weights[row] : 1.0f;
+        if (class_weights && known) weight = __fmul_rn(weight, class_weights[(u64)state.index * classes + label]);
+        if (!alive) weight = 0.0f;
+        if (inside && alive && lane == 0) {
+            const float own = known ? __fadd_rn(z[label], bias[label]) - top : 0.0f;
+            lost += (double)weight * (log((double)total) - (double)own);
+            weighed += (double)weight;
+            if (confusion && known) {
+                const u32 at = label * classes + (guess < classes ? guess : 0);
+                if (small) atomicAdd(&counts[at], 1u);
+                else atomicAdd(&confusion[(u64)slot * classes * classes + at], (u64)1);
+            }
+        }
+        if (gradient && inside) {
+            for (u32 c = lane; c < padded; c += 8) {
+                float g = 0.0f;
+                if (c < classes) {
+                    const float p = expf(__fadd_rn(z[c], bias[c]) - top) / total;
+                    g = __fmul_rn(weight, c == label ? p - 1.0f : p);
+                }
+                const T rounded = round_to<T>(g);
+                gradient[place * padded + c] = rounded;
+                columns[group * padded + c] += to_float(rounded);
+            }
+        }
+    }
+    if (lane == 0) losses[group] = lost, sums[group] = weighed;
+    __syncthreads();
+
+    if (threadIdx.x < 32) {
+        const double all = warp_sum(losses[threadIdx.x]), weight = warp_sum(sums[threadIdx.x]);
+        if (threadIdx.x == 0) {
+            double* to = partial + (((u64)slot * heads + head) * gridDim.x + blockIdx.x) * 2;
+            to[0] = all;
+            to[1] = head == 0 ? weight : 0.0;
+        }
+    }
+    if (gradient && threadIdx.x < padded) {
+        float sum = 0.0f;
+        for (u32 g = 0; g < 32; g++) sum += columns[g * padded + threadIdx.x];
+        bias_partial[((u64)slot * gridDim.x + blockIdx.x) * padded + threadIdx.x] = sum;
+    }
+    if (confusion && small && threadIdx.x < classes * classes && counts[threadIdx.x] > 0)
+        atomicAdd(&confusion[(u64)slot * classes * classes + threadIdx.x], (u64)counts[threadIdx.x]);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// sum_partials: out[s × out_member + i] = sum over k of partial[s, k, i], in f64 in a fixed order, then f32.
+//
+//   states [S], mode, partial [S, blocks, n], blocks, n, out, out_member
+//
+// Eight lanes take 32 columns; group g of 32 adds the blocks g, g + 32, ...; then the 32 sums are added in order.
+// ---------------------------------------------------------------------------------------------------------------------------------
+extern "C" __global__ void __launch_bounds__(256) sum_partials(const State* __restrict__ states, u32 mode, const float* __restrict__ partial,
+                                                               u32 blocks, u64 n, float* __restrict__ out, u64 out_member) {
+    const u32 slot = blockIdx.y;
+    if (idle(states[slot], mode)) return;
+    __shared__ double sums[32][33];
+    const u32 group = threadIdx.x / 8, lane = threadIdx.x % 8;
+    const u64 column = (u64)blockIdx.x * 32 + lane * 4;
+    double sum[4] = {0.0, 0.0, 0.0, 0.0};
+    if (column < n) {
+        const float* from = partial + (u64)slot * blocks * n + column;
+#pragma unroll 4
+        for (u32 k = group; k < blocks; k += 32) {
+            const float4 v = load4(from + k * n);
+            sum[0] += (double)v.x, sum[1] += (double)v.y, sum[2] += (double)v.z, sum[3] += (double)v.w;
+        }
+    }
+    for (u32 i = 0; i < 4; i++) sums[group][lane * 4 + i] = sum[i];
+    __syncthreads();
+    const u64 own = (u64)blockIdx.x * 32 + threadIdx.x;
+    if (threadIdx.x < 32 && own < n) {
+        double all = 0.0;
+#pragma unroll 8
+        for (u32 g = 0; g < 32; g++) all += sums[g][threadIdx.x];
+        out[slot * out_member + own] = (float)all;
+    }
+}
+
+// sum_partials_f64: the same for f64 partials and an f64 result, block after block.
+extern "C" __global__ void __launch_bounds__(256) sum_partials_f64(const State* __restrict__ states, u32 mode,
+                                                                   const double* __restrict__ partial, u32 blocks, u64 n,
+                                                                   double* __restrict__ out, u64 out_member) {
+    const u32 slot = blockIdx.y;
+    if (idle(states[slot], mode)) return;
+    const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
+    if (i >= n) return;
+    double sum = 0.0;
+    for (u32 k = 0; k < blocks; k++) sum += partial[((u64)slot * blocks + k) * n + i];
+    out[slot * out_member + i] = sum;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// activate: y = act(z + bias), rounded once. derive: dz = dy × act'(y), rounded once.
+//
+//   states [S], mode, act (0 identity, 1 relu, 2 tanh), batch, width
+//   activate: z, z_stride, z_member, bias (of T, member stride bias_member, or null), y, y_stride, y_member
+//   derive:   dy, dy_stride, dy_member, y, y_stride, y_member, dz, dz_stride, dz_member
+//
+// Pointers are at the first column of their place. In place (z = y, dy = dz) is allowed in `_bf16` and `_f32`; `_float_bf16` reads f32 sums
+// and writes bf16, so that a product that cannot fuse tanh is still rounded only once.
+// ---------------------------------------------------------------------------------------------------------------------------------
+template <typename From, typename T>
+__device__ __forceinline__ void activate(const State* __restrict__ states, u32 mode, u32 act, u32 batch, u32 width, const From* z,
+                                         u64 z_stride, u64 z_member, const T* __restrict__ bias, u64 bias_member, T* y, u64 y_stride,
+                                         u64 y_member) {
+    const u32 slot = blockIdx.y;
+    if (idle(states[slot], mode)) return;
+    const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
+    const u64 b = i / (width / 4);
+    const u32 column = (u32)(i - b * (width / 4)) * 4;
+    if (b >= batch) return;
+    float4 v = load4(z + slot * z_member + b * z_stride + column);
+    if (bias) {
+        const float4 w = load4(bias + slot * bias_member + column);
+        v.x += w.x, v.y += w.y, v.z += w.z, v.w += w.w;
+    }
+    v = make_float4(activation(v.x, act), activation(v.y, act), activation(v.z, act), activation(v.w, act));
+    store4(y + slot * y_member + b * y_stride + column, v);
+}
+
+template <typename From, typename T>
+__device__ __forceinline__ void derive(const State* __restrict__ states, u32 mode, u32 act, u32 batch, u32 width, const From* dy,
+                                       u64 dy_stride, u64 dy_member, const T* __restrict__ y, u64 y_stride, u64 y_member, T* dz,
+                                       u64 dz_stride, u64 dz_member) {
+    const u32 slot = blockIdx.y;
+    if (idle(states[slot], mode)) return;
+    const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
+    const u64 b = i / (width / 4);
+    const u32 column = (u32)(i - b * (width / 4)) * 4;
+    if (b >= batch) return;
+    float4 v = load4(dy + slot * dy_member + b * dy_stride + column);
+    const float4 o = load4(y + slot * y_member + b * y_stride + column);
+    v = make_float4(v.x * slope(o.x, act), v.y * slope(o.y, act), v.z * slope(o.z, act), v.w * slope(o.w, act));
+    store4(dz + slot * dz_member + b * dz_stride + column, v);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// column_sum: partial[s, k, c] = sum of dz[s, b, c] over the rows b of slice k. Then sum_partials with n = width.
+//
+//   states [S], mode, batch, slice, width, dz (at its first column), stride, member, partial [S, blocks, width]
+// ---------------------------------------------------------------------------------------------------------------------------------
+template <typename T>
+__device__ __forceinline__ void column_sum(const State* __restrict__ states, u32 mode, u32 batch, u32 slice, u32 width,
+                                           const T* __restrict__ dz, u64 stride, u64 member, float* __restrict__ partial) {
+    const u32 slot = blockIdx.z;
+    if (idle(states[slot], mode)) return;
+    __shared__ float4 sums[256]; // [256 / lanes][lanes]
+    u32 lanes = 32;
+    while (lanes > 2 && lanes / 2 >= width / 4) lanes /= 2;
+    const u32 abreast = 256 / lanes;
+    const u32 column = blockIdx.x * 128 + threadIdx.x % lanes * 4;
+    const u32 begin = blockIdx.y * slice, end = begin + slice < batch ? begin + slice : batch;
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (column < width) {
+        const T* from = dz + slot * member + column;
+#pragma unroll 4
+        for (u32 b = begin + threadIdx.x / lanes; b < end; b += abreast) {
+            const float4 v = load4(from + b * stride);
+            sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+        }
+    }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    const u32 own = blockIdx.x * 128 + threadIdx.x;
+    if (threadIdx.x < lanes * 4 && own < width) {
+        const float* flat = reinterpret_cast<const float*>(sums);
+        float all = 0.0f;
+        for (u32 r = 0; r < abreast; r++) all += flat[r * lanes * 4 + threadIdx.x];
+        partial[((u64)slot * gridDim.y + blockIdx.y) * width + own] = all;
+    }
+}
+
+// The optimiser and the schedule, passed by value: 36 bytes.
+struct Optimiser {
+    u32 rule; // 0 Adam, 1 AdamW
+    float beta1;
+    float beta2;
+    float eps;
+    float decay;
+    float clip; // not above 0: none
+    u32 warmup;
+    u32 cosine;
+    float floor;
+};
+static_assert(sizeof(Optimiser) == 36, "Optimiser must lie as the launch packs it");
+
+// The weight sum of a batch, and the global norm of the gradient of the weighted mean loss; `optimise` and `advance` see the same bits.
+struct Measure {
+    double weight;
+    double norm;
+};
+
+__device__ __forceinline__ Measure measure(u32 slot, const volatile double* norm_partial, u32 norm_blocks, const double* loss_partial,
+                                           u32 loss_blocks, double* scratch) {
+    Measure made;
+    made.weight = block_sum(loss_partial + (u64)slot * loss_blocks * 2 + 1, loss_blocks, 2, scratch);
+    // Other blocks of this launch wrote these: no cached copy will do.
+    double mine = 0.0;
+    for (u32 i = threadIdx.x; i < norm_blocks; i += 256) mine += norm_partial[(u64)slot * norm_blocks + i];
+    made.norm = sqrt(block_sum(mine, scratch)) / made.weight;
+    return made;
+}
+
+// `Schedule::factor`, t from 1.
+__device__ __forceinline__ double factor(const Optimiser& o, u32 t) {
+    const double warm = t < o.warmup ? (double)t / (double)o.warmup : 1.0;
+    double shape = 1.0;
+    if (o.cosine > 0) {
+        const double done = fmin((double)t / (double)o.cosine, 1.0), floor = (double)o.floor;
+        shape = floor + (1.0 - floor) * 0.5 * (1.0 + cospi(done));
+    }
+    return warm * shape;
+}
+
+// `base` to the power of a whole number.
+__device__ __forceinline__ double power(double base, u32 exponent) {
+    double made = 1.0;
+    for (; exponent > 0; exponent /= 2) {
+        if (exponent % 2) made *= base;
+        base *= base;
+    }
+    return made;
+}
+
+// What `advance` tells `optimise` of a slot: 24 bytes.
+struct Order {
+    u32 go;       // 0: nothing changes
+    float clip;   // the gradient times this
+    float rate;   // the rate, scheduled, with the mean's correction for its start
+    float root;   // the root of the square's correction
+    float keep;   // AdamW: what decay leaves of a weight
+    float weight; // the batch's sum of weights
+};
+static_assert(sizeof(Order) == 24, "Order must lie as the engine lays it out");
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// advance: the norm of the gradient; then the state after a step, and what the optimiser is to do. The only kernel that writes states.
+//
+//   states [S], batch
+//   grads        [S, params]
+//   norm_partial [S, blocks] sums of squares of 8192 elements each, in f64
+//   loss_partial [S, loss_blocks, 2] with loss_blocks = heads × blocks of `loss`
+//   arrived      [S] 0 before and after
+//   o            by value
+//   orders       [S]
+//
+// Every block adds its squares; the one that comes last adds all partial sums, in order, and does the rest. Which block that is changes
+// nothing. A norm that is not finite stops the member and changes nothing else.
+// ---------------------------------------------------------------------------------------------------------------------------------
+extern "C" __global__ void __launch_bounds__(256) advance(State* states, u32 batch, const float* __restrict__ grads, u64 params,
+                                                          double* norm_partial, const double* __restrict__ loss_partial, u32 loss_blocks,
+                                                          u32* arrived, Optimiser o, Order* __restrict__ orders) {
+    const u32 slot = blockIdx.y, norm_blocks = gridDim.x;
+    // No block may see the state that the last one writes, so this is read before anyone arrives.
+    if (idle(states[slot], STEP)) {
+        if (blockIdx.x == 0 && threadIdx.x == 0) orders[slot].go = 0;
+        return;
+    }
+    __shared__ double scratch[8];
+    __shared__ u32 turn;
+    double sum = 0.0;
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) {
+        const u64 at = (u64)blockIdx.x * 8192 + i * 1024 + threadIdx.x * 4;
+        if (at < params) {
+            const float4 v = load4(grads + slot * params + at);
+            sum += (double)v.x * (double)v.x + (double)v.y * (double)v.y;
+            sum += (double)v.z * (double)v.z + (double)v.w * (double)v.w;
+        }
+    }
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0) {
+        norm_partial[(u64)slot * norm_blocks + blockIdx.x] = sum;
+        __threadfence();
+        turn = atomicAdd(&arrived[slot], 1u);
+    }
+    __syncthreads();
+    if (turn != norm_blocks - 1) return;
+    __threadfence();
+    if (threadIdx.x == 0) arrived[slot] = 0;
+    const Measure made = measure(slot, norm_partial, norm_blocks, loss_partial, loss_blocks, scratch);
+    const double loss = block_sum(loss_partial + (u64)slot * loss_blocks * 2, loss_blocks, 2, scratch);
+    if (threadIdx.x != 0) return;
+
+    State state = states[slot];
+    Order order = {};
+    const bool weighed = made.weight != 0.0;
+    if (weighed && !isfinite(made.norm)) {
+        state.fault = 1;
+        state.active = 0;
+    } else {
+        const u32 t = state.step + 1;
+        if (weighed) {
+            const double rate = (double)state.rate * factor(o, t);
+            const double least = (double)o.clip / (made.norm + 1e-6);
+            order.go = 1;
+            order.clip = o.clip > 0.0f && least < 1.0 ? (float)least : 1.0f;
+            order.rate = (float)(rate / (1.0 - power((double)o.beta1, t)));
+            order.root = (float)sqrt(1.0 - power((double)o.beta2, t));
+            order.keep = (float)(1.0 - rate * (double)o.decay);
+            order.weight = (float)made.weight;
+        }
+        if (state.cursor == 0) state.loss = state.weight = 0.0;
+        state.loss += loss;
+        state.weight += made.weight;
+        state.norm = weighed ? (float)made.norm : 0.0f;
+        state.step = t;
+        state.cursor += batch;
+        if (state.cursor >= state.samples) {
+            state.cursor = 0;
+            state.epoch += 1;
+            state.due = 1;
+            if (state.epoch >= state.epochs) state.active = 0;
+        }
+    }
+    states[slot] = state;
+    orders[slot] = order;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// optimise: Adam or AdamW as PyTorch has them, over a slot's whole row, as `advance` ordered.
+//
+//   params, orders [S]
+//   o            by value
+//   grads, master, mean, square   [S, params] f32
+//   copy         [S, params] bf16 of the master, or null
+// ---------------------------------------------------------------------------------------------------------------------------------
+extern "C" __global__ void __launch_bounds__(256) optimise(u64 params, const Order* __restrict__ orders, Optimiser o,
+                                                           const float* __restrict__ grads, float* __restrict__ master,
+                                                           float* __restrict__ mean, float* __restrict__ square, bf16* __restrict__ copy) {
+    const u32 slot = blockIdx.y;
+    const Order order = orders[slot];
+    if (order.go == 0) return;
+    const float fresh1 = (float)(1.0 - (double)o.beta1), fresh2 = (float)(1.0 - (double)o.beta2);
+
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        const u64 in_row = (u64)blockIdx.x * 4096 + i * 1024 + threadIdx.x * 4;
+        if (in_row >= params) break;
+        const u64 at = slot * params + in_row;
+        const float4 g4 = load4(grads + at), p4 = load4(master + at), m4 = load4(mean + at), v4 = load4(square + at);
+        const float gs[4] = {g4.x, g4.y, g4.z, g4.w};
+        float ps[4] = {p4.x, p4.y, p4.z, p4.w}, ms[4] = {m4.x, m4.y, m4.z, m4.w}, vs[4] = {v4.x, v4.y, v4.z, v4.w};
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) {
+            float g = __fmul_rn(__fdiv_rn(gs[e], order.weight), order.clip);
+            float p = ps[e];
+            if (o.rule == 0) g = __fadd_rn(g, __fmul_rn(o.decay, p));
+            else p = __fmul_rn(p, order.keep);
+            const float m = __fadd_rn(ms[e], __fmul_rn(fresh1, __fsub_rn(g, ms[e])));
+            const float v = __fadd_rn(__fmul_rn(o.beta2, vs[e]), __fmul_rn(fresh2, __fmul_rn(g, g)));
+            const float under = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), order.root), o.eps);
+            p = __fsub_rn(p, __fmul_rn(order.rate, __fdiv_rn(m, under)));
+            ps[e] = p, ms[e] = m, vs[e] = v;
+        }
+        const float4 p = make_float4(ps[0], ps[1], ps[2], ps[3]);
+        store4(master + at, p);
+        store4(mean + at, make_float4(ms[0], ms[1], ms[2], ms[3]));
+        store4(square + at, make_float4(vs[0], vs[1], vs[2], vs[3]));
+        if (copy) store4(copy + at, p);
+    }
+}
+
+// score_sum: adds the loss and the weight of a chunk to sums [S, 2], for slots that are due.
+//
+//   states [S], loss_partial [S, loss_blocks, 2], loss_blocks, sums
+extern "C" __global__ void __launch_bounds__(256) score_sum(const State* __restrict__ states, const double* __restrict__ loss_partial,
+                                                            u32 loss_blocks, double* __restrict__ sums) {
+    const u32 slot = blockIdx.x;
+    if (idle(states[slot], SCORE)) return;
+    __shared__ double scratch[8];
+    const double* from = loss_partial + (u64)slot * loss_blocks * 2;
+    const double loss = block_sum(from, loss_blocks, 2, scratch), weight = block_sum(from + 1, loss_blocks, 2, scratch);
+    if (threadIdx.x == 0) {
+        sums[slot * 2] += loss;
+        sums[slot * 2 + 1] += weight;
+    }
+}
+
+// tick: the next chunk of validation.
+extern "C" __global__ void tick(u32* chunk) { *chunk += 1; }
+
+// to_bf16: out[i] = in[i] rounded, i < n.
+extern "C" __global__ void __launch_bounds__(256) to_bf16(const float* __restrict__ in, bf16* __restrict__ out, u64 n) {
+    for (u64 i = ((u64)blockIdx.x * 256 + threadIdx.x) * 4; i < n; i += (u64)gridDim.x * 1024) {
+        if (i + 4 <= n) store4(out + i, load4(in + i));
+        else
+            for (u64 j = i; j < n; j++) out[j] = round_to<bf16>(in[j]);
+    }
+}
+
+// fill_random: out[i] uniform in -1..1, i < n, keyed by the seed and i alone; for benchmarks, where zeros would be faster than data.
+template <typename T> __device__ __forceinline__ void fill_random(T* __restrict__ out, u64 n, u64 seed) {
+    for (u64 i = ((u64)blockIdx.x * 256 + threadIdx.x) * 4; i < n; i += (u64)gridDim.x * 1024) {
+        const uint4 bits = philox(seed, make_uint4((u32)(i / 4), (u32)(i / 4 >> 32), STREAM_NOISE, 0));
+        const float4 v = make_float4(2.0f * uniform(bits.x) - 1.0f, 2.0f * uniform(bits.y) - 1.0f, 2.0f * uniform(bits.z) - 1.0f,
+                                     2.0f * uniform(bits.w) - 1.0f);
+        if (i + 4 <= n) store4(out + i, v);
+        else {
+            const float xs[4] = {v.x, v.y, v.z, v.w};
+            for (u32 j = 0; i + j < n; j++) out[i + j] = round_to<T>(xs[j]);
+        }
+    }
+}
+
+// The names by element type.
+#define KERNELS(T, SUFFIX)                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(128) gather_##SUFFIX(                                                                   \
+        const State* states, u64 seed, u32 batch, u32 mode, u32 choose, const u32* lists, u32* rows, float* live, const float* table,    \
+        u64 stride, const u32* map, u32 features, u32 window, u32 padded, const float* mean, const float* inverse, T* out,               \
+        u64 out_stride, u64 out_member, const u32* valid_list, const u32* valid_count, const u32* chunk) {                               \
+        gather<T>(states, seed, batch, mode, choose, lists, rows, live, table, stride, map, features, window, padded, mean, inverse, out, \
+                  out_stride, out_member, valid_list, valid_count, chunk);                                                               \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) loss_##SUFFIX(                                                                     \
+        const State* states, u32 batch, u32 mode, u32 slice, u32 head, u32 heads, const u32* rows, const float* live, const u8* labels,  \
+        const float* weights, const float* class_weights, const float* logits, const float* bias, u64 bias_member, u32 classes,          \
+        u32 padded, T* gradient, double* partial, float* bias_partial, u64* confusion) {                                                 \
+        extern __shared__ float columns[];                                                                                               \
+        loss<T>(states, batch, mode, slice, head, heads, rows, live, labels, weights, class_weights, logits, bias, bias_member, classes, \
+                padded, gradient, partial, bias_partial, confusion, columns);                                                            \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) activate_##SUFFIX(                                                                 \
+        const State* states, u32 mode, u32 act, u32 batch, u32 width, const T* z, u64 z_stride, u64 z_member, const T* bias,             \
+        u64 bias_member, T* y, u64 y_stride, u64 y_member) {                                                                             \
+        activate<T, T>(states, mode, act, batch, width, z, z_stride, z_member, bias, bias_member, y, y_stride, y_member);                \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) derive_##SUFFIX(                                                                   \
+        const State* states, u32 mode, u32 act, u32 batch, u32 width, const T* dy, u64 dy_stride, u64 dy_member, const T* y,             \
+        u64 y_stride, u64 y_member, T* dz, u64 dz_stride, u64 dz_member) {                                                               \
+        derive<T, T>(states, mode, act, batch, width, dy, dy_stride, dy_member, y, y_stride, y_member, dz, dz_stride, dz_member);        \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) column_sum_##SUFFIX(const State* states, u32 mode, u32 batch, u32 slice,           \
+                                                                          u32 width, const T* dz, u64 stride, u64 member,                \
+                                                                          float* partial) {                                              \
+        column_sum<T>(states, mode, batch, slice, width, dz, stride, member, partial);                                                   \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) fill_random_##SUFFIX(T* out, u64 n, u64 seed) { fill_random<T>(out, n, seed); }
+
+KERNELS(bf16, bf16)
+KERNELS(float, f32)
+
+extern "C" __global__ void __launch_bounds__(256)
+    activate_float_bf16(const State* states, u32 mode, u32 act, u32 batch, u32 width, const float* z, u64 z_stride, u64 z_member,
+                        const bf16* bias, u64 bias_member, bf16* y, u64 y_stride, u64 y_member) {
+    activate<float, bf16>(states, mode, act, batch, width, z, z_stride, z_member, bias, bias_member, y, y_stride, y_member);
+}
+extern "C" __global__ void __launch_bounds__(256)
+    derive_float_bf16(const State* states, u32 mode, u32 act, u32 batch, u32 width, const float* dy, u64 dy_stride, u64 dy_member,
+                      const bf16* y, u64 y_stride, u64 y_member, bf16* dz, u64 dz_stride, u64 dz_member) {
+    derive<float, bf16>(states, mode, act, batch, width, dy, dy_stride, dy_member, y, y_stride, y_member, dz, dz_stride, dz_member);
+}

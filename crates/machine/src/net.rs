@@ -1,0 +1,231 @@
+//! How fast a net runs on a device: real steps on random data, from the gather to the optimiser.
+//!
+//! One call is one row of the table people make by hand: a net, a batch, a number of members, training or inference. The step is the one
+//! that trains: rows gathered by index from a table on the device, shuffled anew each epoch. Inference is a validation pass: gather,
+//! forward, loss and counts, without gradients.
+
+use compute::population::{Data, Member, Optimiser, Pins, Precision, Recipe, Schedule, Table};
+use compute::random::{philox, uniform};
+use compute::{Budget, Error, Net, Opened, Population, Result};
+use std::time::Instant;
+
+/// What is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Work {
+    /// Whole training steps.
+    Train,
+    /// Forward passes with loss and counts.
+    Infer,
+}
+
+/// What to time.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// The net.
+    pub net: Net,
+    /// Rows of a batch, for each member.
+    pub batch: usize,
+    /// Members side by side.
+    pub members: usize,
+    /// How numbers are held.
+    pub precision: Precision,
+    /// Training or inference.
+    pub work: Work,
+    /// Choose the products' algorithms by the clock first, as `fullbore tune` does.
+    pub tune: bool,
+    /// About so many seconds of timing.
+    pub seconds: f64,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Pace {
+    /// Milliseconds of a step of all members, the median of the rounds.
+    pub ms_per_step: f64,
+    /// Half of the distance between the quartiles, as a share of the median.
+    pub spread: f64,
+    /// Rows of all members in a second.
+    pub samples_per_s: f64,
+    /// Multiply-adds that the net needs, times two, in a second: padding and what is done twice do not count.
+    pub tflops: f64,
+    /// Bytes on the device.
+    pub bytes: u64,
+    /// Seconds from nothing to the end of the first step: memory, plans, modules, capture.
+    pub first_use_s: f64,
+    /// Steps that were timed.
+    pub steps: u64,
+    /// How each layer's products are done.
+    pub ways: Vec<String>,
+}
+
+/// Rows of the table that samples are gathered from.
+const ROWS: usize = 200_000;
+/// Steps of an epoch: long enough that nobody waits for validation while the clock runs.
+const EPOCH: usize = 256;
+
+/// Times a load on a device, within a budget of its memory.
+pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
+    if load.batch == 0 || load.members == 0 {
+        return Err(Error::Asked("a batch and a population have at least one".into()));
+    }
+    let random = Random::new(load);
+    let recipe = Recipe {
+        batch: load.batch,
+        precision: load.precision,
+        optimiser: Optimiser::default(),
+        schedule: Schedule::CONSTANT,
+        seed: 1,
+    };
+    let member = |id: u32| Member {
+        id,
+        train: 0,
+        valid: Some(1),
+        epochs: u32::MAX,
+        rate: 1e-4,
+        scales: load.net.inputs.iter().map(|_| None).collect(),
+        class_weights: load.net.heads.iter().map(|_| Vec::new()).collect(),
+    };
+    let members: Vec<Member> = (0..load.members as u32).map(member).collect();
+    let data = random.data(&load.net);
+    let mut pins = Pins::default();
+    if load.tune {
+        let mut population = Population::new(device, budget, &load.net, &data, &recipe, &members)?;
+        let usual = short(&mut population, load.work)?;
+        population.tune()?;
+        let tuned = population.pins();
+        // Products that win alone may lose side by side: the whole step decides.
+        if short(&mut population, load.work)? < usual {
+            pins = tuned;
+        }
+    }
+    let start = Instant::now();
+    let mut population = Population::pinned(device, budget, &load.net, &data, &recipe, &members, &pins)?;
+    once(&mut population, load.work, 1)?;
+    let first_use_s = start.elapsed().as_secs_f64();
+
+    // Rounds of about a tenth of the time, after one that only warms up; their median.
+    let mut steps = once(&mut population, load.work, 2)?;
+    let start = Instant::now();
+    steps = once(&mut population, load.work, steps)?;
+    let each = start.elapsed().as_secs_f64() / steps as f64;
+    let round = ((load.seconds / 10.0 / each) as u64).clamp(1, 4096);
+    let mut seen = Vec::new();
+    let mut timed = 0;
+    let began = Instant::now();
+    while seen.len() < 5 || (began.elapsed().as_secs_f64() < load.seconds && seen.len() < 40) {
+        let start = Instant::now();
+        let done = once(&mut population, load.work, round)?;
+        seen.push(start.elapsed().as_secs_f64() / done as f64);
+        timed += done;
+    }
+    seen.sort_by(f64::total_cmp);
+    let middle = seen[seen.len() / 2];
+    let rows = (load.batch * load.members) as f64;
+    let flops = flops(&population, load.work) * rows;
+    Ok(Pace {
+        ms_per_step: middle * 1e3,
+        spread: (seen[seen.len() * 3 / 4] - seen[seen.len() / 4]) / 2.0 / middle,
+        samples_per_s: rows / middle,
+        tflops: flops / middle / 1e12,
+        bytes: population.memory(),
+        first_use_s,
+        steps: timed,
+        ways: population.ways(),
+    })
+}
+
+/// Seconds of a step, from a short look.
+fn short(population: &mut Population, work: Work) -> Result<f64> {
+    once(population, work, 32)?;
+    let start = Instant::now();
+    let steps = once(population, work, 64)?;
+    Ok(start.elapsed().as_secs_f64() / steps as f64)
+}
+
+/// At least so many steps, with everything a training loop does between them; how many it were.
+fn once(population: &mut Population, work: Work, steps: u64) -> Result<u64> {
+    let mut done = 0;
+    while done < steps {
+        match work {
+            Work::Train => {
+                let before = population.statuses()[0].step;
+                let most = u32::try_from(steps - done).unwrap_or(u32::MAX);
+                let now = population.steps(most)?;
+                if let Some(bad) = now.iter().find(|s| s.fault) {
+                    return Err(population.fault(bad.id)?.unwrap_or_else(|| Error::Asked("a member stopped".into())));
+                }
+                done += u64::from(now[0].step - before);
+                if now[0].due {
+                    population.stop_waiting()?;
+                }
+            }
+            Work::Infer => {
+                population.score_all()?;
+                done += INFERRED as u64;
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Batches of one validation pass.
+const INFERRED: usize = 32;
+
+/// Two for each multiply-add of a row: forward, and twice that backward but for the first layer's inputs.
+fn flops(population: &Population, work: Work) -> f64 {
+    let each = population.layout().linears.iter().map(|l| {
+        let one = 2.0 * (l.inputs() * l.outputs) as f64;
+        let times = match work {
+            Work::Infer => 1.0,
+            Work::Train if l.passes_back => 3.0,
+            Work::Train => 2.0,
+        };
+        one * times
+    });
+    each.sum()
+}
+
+/// Random data for a net.
+struct Random {
+    tables: Vec<(Vec<f32>, usize)>,
+    maps: Vec<Option<Vec<u32>>>,
+    labels: Vec<Vec<u8>>,
+    train: Vec<u32>,
+    valid: Vec<u32>,
+}
+
+impl Random {
+    fn new(load: &Load) -> Random {
+        let number = |stream: u32, i: usize| uniform(philox(3, [(i / 4) as u32, 0, stream, 9])[i % 4]);
+        let deepest = load.net.inputs.iter().map(|i| i.window).max().unwrap_or(1);
+        let mut tables = Vec::new();
+        let mut maps = Vec::new();
+        for (i, input) in load.net.inputs.iter().enumerate() {
+            let stride = input.features.next_multiple_of(4);
+            tables.push(((0..ROWS * stride).map(|k| 2.0 * number(i as u32, k) - 1.0).collect(), stride));
+            maps.push((i > 0).then(|| (0..ROWS as u32).collect()));
+        }
+        let label = |h: usize, r: usize, classes: usize| {
+            ((number(100 + h as u32, r) * classes as f32) as usize).min(classes - 1) as u8
+        };
+        let labels =
+            load.net.heads.iter().enumerate().map(|(h, head)| (0..ROWS).map(|r| label(h, r, head.classes)).collect());
+        // Any row whose window is whole, over and over: an epoch of many batches of any size.
+        let row = |i: usize| (deepest - 1 + i % (ROWS - deepest + 1)) as u32;
+        let train = (0..load.batch * EPOCH).map(row).collect();
+        let valid = (0..load.batch * INFERRED).map(row).collect();
+        Random { tables, maps, labels: labels.collect(), train, valid }
+    }
+
+    fn data(&self, net: &Net) -> Data<'_> {
+        debug_assert_eq!(net.inputs.len(), self.tables.len());
+        Data {
+            tables: self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect(),
+            maps: self.maps.iter().map(Option::as_deref).collect(),
+            labels: self.labels.iter().map(Vec::as_slice).collect(),
+            weights: None,
+            lists: vec![&self.train, &self.valid],
+        }
+    }
+}

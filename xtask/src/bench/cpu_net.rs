@@ -1,0 +1,41 @@
+//! Nets on the CPU: whole training steps and forward passes beside PyTorch's best.
+
+use super::nets::{Case, Sides, Told, table};
+use super::{machine, threads};
+use crate::process::{build, command, output};
+use crate::{Result, cache, root};
+
+const TRAIN: Case = Case { net: "64-128-128-3", batch: 256, precision: "f32", mode: "train", floor: None };
+
+const CASES: [Case; 7] = [
+    Case { batch: 64, ..TRAIN },
+    TRAIN,
+    Case { batch: 4096, ..TRAIN },
+    Case { net: "128-512-256-3", batch: 1024, ..TRAIN },
+    Case { net: "128-2048-1024-512-3", ..TRAIN },
+    Case { batch: 64, mode: "infer", ..TRAIN },
+    Case { net: "128-512-256-3", batch: 1024, mode: "infer", ..TRAIN },
+];
+
+pub(super) fn run(told: &Told) -> Result<String> {
+    let python = match &told.python {
+        Some(path) => path.clone(),
+        None => cache::python_of("torch", &root().join("bench/peers/torch.lock"))?,
+    };
+    let version = output(command(&python).args(["-c", "import torch; print(torch.__version__)"]))?;
+    let ours = match &told.ours {
+        Some(path) => path.clone(),
+        None => build("fullbore-bench", "fullbore-bench", true)?,
+    };
+    let n = threads();
+    let sides = Sides { ours: &ours, python: &python, device: "cpu", threads: Some(n) };
+    Ok(format!(
+        "## Nets on the CPU\n\nOne training step (gather of the batch from a table, forward, cross-entropy, backward, clipping, AdamW) or one forward pass, \
+         random data, {n} threads. Ours, PyTorch {}, PyTorch, ours, each a fresh process with a median of its own; the mean of two. PyTorch's \
+         best variant counts: eager or compiled, with the gather or without, fused AdamW. The limit is the matrix products alone, in \
+         PyTorch.\n\n{}\n{}\n",
+        version.trim(),
+        table(told, &sides, &CASES)?,
+        machine(&python)
+    ))
+}

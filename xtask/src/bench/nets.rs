@@ -1,0 +1,261 @@
+//! Nets: ours and PyTorch in turn, and the table of what came out. `gpu` and `cpu_net` say which nets and where.
+//!
+//! Every run is a fresh process that prints one JSON object; a case is ours, the peer, the peer, ours. Each run is a median of its own,
+//! and the mean of a side's two counts. The peer's first run tries all its variants, its second repeats the best one. Work is counted
+//! here, the same for both sides: the products that are needed, two operations for a multiply and add.
+
+use crate::process::{command, last_json, measure};
+use crate::{ROOT, Result, root};
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// What was said on the command line.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Told {
+    pub(super) ours: Option<PathBuf>,
+    pub(super) python: Option<PathBuf>,
+    only: Option<String>,
+    quick: bool,
+}
+
+impl Told {
+    pub(super) fn read(mut flags: &[&str]) -> Result<Told> {
+        let mut told = Told::default();
+        // Both programs are started from the root of the working tree, so a path relative to here would be lost.
+        let path = |p: &str| std::path::absolute(p).map_err(|e| format!("{p}: {e}."));
+        loop {
+            flags = match flags {
+                [] => return Ok(told),
+                ["--quick", rest @ ..] => {
+                    told.quick = true;
+                    rest
+                }
+                ["--ours", value, rest @ ..] => {
+                    told.ours = Some(path(value)?);
+                    rest
+                }
+                // A bare name is looked up on the PATH.
+                ["--python", value, rest @ ..] => {
+                    told.python = Some(if value.contains('/') { path(value)? } else { PathBuf::from(value) });
+                    rest
+                }
+                ["--only", value, rest @ ..] => {
+                    told.only = Some(value.to_string());
+                    rest
+                }
+                ["--root", value, rest @ ..] => {
+                    let _ = ROOT.set(path(value)?);
+                    rest
+                }
+                [other, ..] => {
+                    return Err(format!(
+                        "`{other}` is not understood here; there are --ours PATH, --python PATH, --root PATH, --only TEXT and --quick."
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Case {
+    pub(super) net: &'static str,
+    pub(super) batch: usize,
+    pub(super) precision: &'static str,
+    pub(super) mode: &'static str,
+    /// How many times the peer's speed is asked for.
+    pub(super) floor: Option<f64>,
+}
+
+impl Case {
+    fn name(&self) -> String {
+        format!("{}, batch {}, {}, {}", self.net, self.batch, self.precision, self.mode)
+    }
+
+    /// Operations of the products that are needed: the first layer passes no gradient on.
+    pub(super) fn flops(&self) -> f64 {
+        let sizes: Vec<f64> =
+            self.net.split('-').map(|w| w.trim_end_matches('t').parse().unwrap_or(f64::NAN)).collect();
+        let products: Vec<f64> = sizes.windows(2).map(|w| w[0] * w[1]).collect();
+        let forward: f64 = products.iter().sum();
+        let per_row = if self.mode == "train" { 3.0 * forward - products[0] } else { forward };
+        2.0 * self.batch as f64 * per_row
+    }
+}
+
+/// Both sides and where they run.
+pub(super) struct Sides<'a> {
+    pub(super) ours: &'a Path,
+    pub(super) python: &'a Path,
+    /// `cuda` or `cpu`.
+    pub(super) device: &'static str,
+    /// On a CPU.
+    pub(super) threads: Option<usize>,
+}
+
+/// Runs the cases and gives the table. A case that fails ends it: half a table would be read as a whole one.
+pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<String> {
+    let wanted = |c: &&Case| told.only.as_ref().is_none_or(|only| c.name().contains(only.as_str()));
+    let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
+    if cases.is_empty() {
+        return Err(format!("no case has `{}` in its name.", told.only.as_deref().unwrap_or_default()));
+    }
+    println!("matrix products alone");
+    let limits = limits(sides, &cases)?;
+    let (unit, per_ms) = if sides.device == "cuda" { ("TFLOP/s", 1e9) } else { ("GFLOP/s", 1e6) };
+    let mut out = format!(
+        "| net | batch | precision | what | ours, ms | PyTorch, ms | times PyTorch | asked | ours, {unit} | products alone, {unit} | share of the \
+         limit | samples/s | memory, MiB: ours, PyTorch | first use, s: ours, PyTorch | PyTorch's best |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    );
+    let mut failed = Vec::new();
+    for (case, limit) in cases.iter().zip(limits) {
+        println!("{}", case.name());
+        let (ours, theirs) = race(told, sides, case)?;
+        let (us, them) = (mean(&ours, "ms_per_step"), mean(&theirs, "ms_per_step"));
+        let rate = case.flops() / us / per_ms;
+        let limit = limit * 1e9 / per_ms;
+        let asked = case.floor.map_or(String::new(), |floor| {
+            format!("{floor}: {}", if them / us >= floor { "met" } else { "**missed**" })
+        });
+        let two = |key: &str, unit: f64, digits: usize| {
+            let show = |v: f64| if v.is_nan() { "–".to_string() } else { format!("{:.digits$}", v / unit) };
+            format!("{}, {}", show(mean(&ours, key)), show(mean(&theirs, key)))
+        };
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | **{us:.4}** | {them:.4} | **{:.2}** | {asked} | {rate:.1} | {limit:.1} | {:.0} % | {:.4e} | {} | {} | {} |",
+            case.net,
+            case.batch,
+            case.precision,
+            case.mode,
+            them / us,
+            rate / limit * 100.0,
+            case.batch as f64 / us * 1e3,
+            two("peak_bytes", 1_048_576.0, 0),
+            two("first_use_s", 1.0, 1),
+            theirs[0]["variant"].as_str().unwrap_or("?"),
+        );
+        let variants = theirs[0]["variants"].as_array().into_iter().flatten();
+        failed.extend(variants.filter_map(|v| {
+            let why = v["failed"].as_str()?.lines().next()?;
+            Some(format!("{}, {}: {}", case.name(), v["variant"].as_str()?, why.replace('|', "/")))
+        }));
+    }
+    if told.quick {
+        out.push_str("\nPyTorch without torch.compile (`--quick`).\n");
+    }
+    if !failed.is_empty() {
+        let _ = writeln!(out, "\nVariants of PyTorch that did not run here:\n- {}", failed.join("\n- "));
+    }
+    Ok(out)
+}
+
+/// Ours, the peer, the peer, ours.
+fn race(told: &Told, sides: &Sides<'_>, case: &Case) -> Result<(Vec<Value>, Vec<Value>)> {
+    let ours = || {
+        let mut run = command(sides.ours);
+        run.arg("net");
+        answered(case, flags(run, sides, case).arg("--json"))
+    };
+    let peer = |variants: &str| {
+        let mut run = command(sides.python);
+        run.arg(root().join("bench/peers/torch_mlp.py")).args(["--variants", variants]);
+        // Small steps want many replays, large ones on a CPU few.
+        let replays = if sides.device == "cuda" { "50" } else { "20" };
+        answered(case, flags(run, sides, case).args(["--replays", replays]))
+    };
+    let first = ours()?;
+    let theirs = peer(if told.quick { "quick" } else { "all" })?;
+    let best = theirs["variant"].as_str().ok_or("torch_mlp.py names no `variant`.")?.to_string();
+    let again = peer(&best)?;
+    Ok((vec![first, ours()?], vec![theirs, again]))
+}
+
+fn flags(mut run: std::process::Command, sides: &Sides<'_>, case: &Case) -> std::process::Command {
+    run.args(["--net", case.net, "--batch", &case.batch.to_string()]);
+    run.args(["--precision", case.precision, "--mode", case.mode, "--device", sides.device]);
+    if let Some(threads) = sides.threads {
+        run.args(["--threads", &threads.to_string()]);
+    }
+    run.env("PYTHONDONTWRITEBYTECODE", "1");
+    run
+}
+
+/// Its JSON object, which must be the answer to this case.
+fn answered(case: &Case, run: &mut std::process::Command) -> Result<Value> {
+    let run = measure(run)?;
+    let mut said = last_json(&run.out)?;
+    // On a CPU a side need not know its peak: the system does.
+    if let (true, Some(mib)) = (said.is_object() && said["peak_bytes"].is_null(), run.peak_mib) {
+        said["peak_bytes"] = Value::from(mib * 1_048_576.0);
+    }
+    let same = said["net"] == case.net
+        && said["batch"] == case.batch
+        && said["precision"] == case.precision
+        && said["mode"] == case.mode;
+    let timed = said["ms_per_step"].as_f64().is_some_and(|ms| ms > 0.0);
+    if same && timed { Ok(said) } else { Err(format!("asked for {}, and the answer is {said}.", case.name())) }
+}
+
+/// `[cases]` TFLOP/s of the matrix products alone, with the work weighed by its time.
+fn limits(sides: &Sides<'_>, cases: &[&Case]) -> Result<Vec<f64>> {
+    let mut run = command(sides.python);
+    run.arg(root().join("bench/peers/matmul_torch.py")).args(["--device", sides.device]);
+    if let Some(threads) = sides.threads {
+        run.args(["--threads", &threads.to_string()]);
+    }
+    run.args(cases.iter().map(|c| format!("{}@{}@{}", c.net, c.batch, c.precision)));
+    let said = last_json(&measure(&mut run)?.out)?;
+    let each = cases.iter().enumerate().map(|(i, case)| {
+        let key = if case.mode == "train" { "tflops" } else { "tflops_forward" };
+        said["cases"][i][key].as_f64().ok_or_else(|| format!("matmul_torch.py says no `{key}` for {}.", case.name()))
+    });
+    each.collect()
+}
+
+fn mean(runs: &[Value], key: &str) -> f64 {
+    runs.iter().map(|r| r[key].as_f64().unwrap_or(f64::NAN)).sum::<f64>() / runs.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn case(mode: &'static str) -> Case {
+        Case { net: "256-2048t-1024-512-3", batch: 65536, precision: "bf16", mode, floor: None }
+    }
+
+    #[test]
+    fn work_is_the_products_that_are_needed() {
+        let products = (256 * 2048 + 2048 * 1024 + 1024 * 512 + 512 * 3) as f64;
+        assert_eq!(case("infer").flops(), 2.0 * 65536.0 * products);
+        assert_eq!(case("train").flops(), 2.0 * 65536.0 * (3.0 * products - 256.0 * 2048.0));
+    }
+
+    #[test]
+    fn flags_are_understood_or_named() {
+        let told = Told::read(&["--quick", "--python", "python3", "--only", "bf16"]).unwrap();
+        assert!(told.quick && told.python == Some("python3".into()) && told.only == Some("bf16".into()));
+        assert!(Told::read(&["--ours", "bench"]).unwrap().ours.unwrap().is_absolute());
+        assert!(Told::read(&["--our"]).unwrap_err().starts_with("`--our` is not understood"));
+        assert!(Told::read(&["--only"]).is_err());
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_refused() {
+        let check = |said: Value| answered(&case("train"), command("echo").arg(said.to_string())).is_ok();
+        let right = json!({ "net": "256-2048t-1024-512-3", "batch": 65536, "precision": "bf16", "mode": "train", "ms_per_step": 2.0 });
+        assert!(check(right.clone()));
+        for (key, other) in [("batch", json!(1)), ("mode", json!("infer")), ("ms_per_step", json!(null))] {
+            let mut wrong = right.clone();
+            wrong[key] = other;
+            assert!(!check(wrong), "{key}");
+        }
+        assert_eq!(mean(&[json!({ "a": 1 }), json!({ "a": 2.0 })], "a"), 1.5);
+        assert!(mean(&[json!({ "a": null })], "a").is_nan());
+    }
+}

@@ -1,0 +1,308 @@
+//! `.cu` files become PTX and cubins that are checked in, so that a machine with nothing but a driver can run them.
+//!
+//! `crates/<room>/src/**/name.cu` becomes `crates/<room>/kernels/name.ptx` (for cards that are not here yet) and `name.sm_80.cubin` and so on, with
+//! `manifest.toml` beside them. The compiler comes from PyPI by name into its own virtual environment in the cache folder and needs no
+//! card. Without `--check` only what is stale is compiled; with it everything is, and every byte is compared. Spills and broken register
+//! budgets fail both ways.
+
+mod manifest;
+mod source;
+
+use crate::process::command;
+use crate::{Result, cache, root};
+use manifest::Made;
+use serde_json::{Value, json};
+use source::Source;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+const LOCK: &str = "xtask/src/kernels/requirements.lock";
+const SCRIPT: &str = "xtask/src/kernels/nvrtc.py";
+const AGAIN: &str = "run `cargo xtask kernels` and check in what it writes";
+
+/// The compiler's Python, or why it cannot be had.
+pub fn python() -> Result<PathBuf> {
+    cache::python_of("kernels", &root().join(LOCK))
+}
+
+/// Whether a room has kernels.
+pub fn has(room: &str) -> bool {
+    root().join("crates").join(room).join("kernels").is_dir()
+}
+
+/// Compiles what is stale and writes it.
+pub fn write() -> Result<String> {
+    let sources = source::find(&compiler()?)?;
+    let known = known(&sources)?;
+    let stale: Vec<&Source> = sources.iter().filter(|s| !known.contains_key(&key(s))).collect();
+    let draft = Draft::new()?;
+    let new = if stale.is_empty() { BTreeMap::new() } else { compile(&stale, &draft.0)? };
+    for (s, made) in stale.iter().filter_map(|s| Some((s, new.get(&key(s))?))) {
+        let folder = folder_of(&s.room);
+        cache::make(&folder)?;
+        for name in made.outputs.keys() {
+            std::fs::copy(draft.of(&s.room).join(name), folder.join(name)).map_err(|e| format!("{name}: {e}."))?;
+        }
+        println!("{} compiled", s.files[0]);
+        print_figures(made);
+    }
+    let mut made = known;
+    made.extend(new);
+    for (room, text, wanted) in rooms(&sources, &made)? {
+        let folder = folder_of(&room);
+        for name in names_in(&folder).into_iter().filter(|n| !wanted.contains(n)) {
+            std::fs::remove_file(folder.join(&name)).map_err(|e| format!("{name}: {e}."))?;
+            println!("{room}/kernels/{name} has no source any more and was removed");
+        }
+        match wanted.is_empty() {
+            true => drop(std::fs::remove_dir(&folder)),
+            false => std::fs::write(folder.join(manifest::FILE), text).map_err(|e| format!("{room}: {e}."))?,
+        }
+    }
+    judge(&sources, &made)?;
+    Ok(format!("{} kernel files, {} compiled anew", sources.len(), stale.len()))
+}
+
+/// Whether a file that is not PTX may differ, because the PTX it comes from has other names for the same instructions. The manifest holds
+/// what every kernel takes, so it may follow any of them; `judge` still holds the fresh one to its budgets.
+fn renamed(draft: &Path, folder: &Path, name: &str) -> Result<bool> {
+    let stem = name.split('.').next().unwrap_or(name);
+    let mut any = false;
+    for ptx in names_in(folder).into_iter().filter(|n| n.ends_with(".ptx")) {
+        let (fresh, stored) = (read(&draft.join(&ptx))?, read(&folder.join(&ptx))?);
+        let differs = fresh != stored && instructions(&fresh) == instructions(&stored);
+        any |= differs && (name == manifest::FILE || ptx == format!("{stem}.ptx"));
+    }
+    Ok(any)
+}
+
+/// The instructions of each function with how often they come, whatever the registers are called. Moves are left out: how many are
+/// needed depends on the names.
+fn instructions(ptx: &[u8]) -> BTreeMap<(String, String), usize> {
+    let mut seen = BTreeMap::new();
+    let mut function = String::new();
+    for line in String::from_utf8_lossy(ptx).lines() {
+        let line = line.trim();
+        if let Some((_, rest)) = line.split_once(".entry ") {
+            function = rest.split('(').next().unwrap_or(rest).to_string();
+        }
+        let line =
+            if line.starts_with('@') { line.split_once(char::is_whitespace).map_or(line, |l| l.1) } else { line };
+        let word = line.split_whitespace().next().unwrap_or_default();
+        let plain = word.starts_with(|c: char| c.is_ascii_lowercase()) && !word.starts_with("mov");
+        if plain {
+            *seen.entry((function.clone(), word.to_string())).or_default() += 1;
+        }
+    }
+    seen
+}
+
+/// Compiles everything and compares every byte.
+pub fn check() -> Result<String> {
+    let sources = source::find(&compiler()?)?;
+    let draft = Draft::new()?;
+    let made = compile(&sources.iter().collect::<Vec<_>>(), &draft.0)?;
+    let mut bad = Vec::new();
+    let mut size = 0;
+    for (room, text, wanted) in rooms(&sources, &made)? {
+        let folder = folder_of(&room);
+        let here = names_in(&folder);
+        for name in here.iter().filter(|n| !wanted.contains(n)) {
+            bad.push(format!("{room}/kernels/{name} has no source"));
+        }
+        for name in &wanted {
+            let (fresh, stored) = (draft.of(&room).join(name), folder.join(name));
+            let fresh = if name == manifest::FILE { text.clone().into_bytes() } else { read(&fresh)? };
+            match read(&stored) {
+                Ok(bytes) if digest(name, &bytes) == digest(name, &fresh) => size += bytes.len(),
+                // The compiler names registers by addresses, which differ from machine to machine: the same instructions will do, and the
+                // cubins and the manifest follow the PTX.
+                Ok(bytes) if !name.ends_with(".ptx") && renamed(&draft.of(&room), &folder, name)? => {
+                    size += bytes.len()
+                }
+                Ok(bytes) if name.ends_with(".ptx") && instructions(&bytes) == instructions(&fresh) => {
+                    size += bytes.len()
+                }
+                Ok(_) => bad.push(format!("{room}/kernels/{name} is not what its source gives")),
+                Err(_) => bad.push(format!("{room}/kernels/{name} is missing")),
+            }
+        }
+    }
+    if !bad.is_empty() {
+        return Err(format!("kernels are stale; {AGAIN}:\n  {}", bad.join("\n  ")));
+    }
+    judge(&sources, &made)?;
+    Ok(format!("{} kernel files are fresh, {} KiB, no spills", sources.len(), size / 1024))
+}
+
+/// `[room and name]` what became of each source.
+type All = BTreeMap<(String, String), Made>;
+
+fn key(source: &Source) -> (String, String) {
+    (source.room.clone(), source.name.clone())
+}
+
+/// The packages of the lock, in one line.
+fn compiler() -> Result<String> {
+    let text = std::fs::read_to_string(root().join(LOCK)).map_err(|e| format!("{LOCK}: {e}."))?;
+    let packages = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+    Ok(packages.collect::<Vec<_>>().join(", "))
+}
+
+/// Sources whose manifest has their hash and whose files are as the manifest says.
+fn known(sources: &[Source]) -> Result<All> {
+    let mut all = BTreeMap::new();
+    for s in sources {
+        let folder = folder_of(&s.room);
+        let text = std::fs::read_to_string(folder.join(manifest::FILE)).unwrap_or_default();
+        let Some((hash, made)) = manifest::parse(&text).remove(&s.name) else { continue };
+        let whole = |(name, d): (&String, &String)| read(&folder.join(name)).is_ok_and(|b| digest(name, &b) == *d);
+        if hash == s.hash && made.outputs.iter().all(whole) {
+            all.insert(key(s), made);
+        }
+    }
+    Ok(all)
+}
+
+/// Runs the script once for each room; its outputs are left in the draft.
+fn compile(sources: &[&Source], draft: &Path) -> Result<All> {
+    let python = python()?;
+    let mut all = BTreeMap::new();
+    for group in sources.chunk_by(|a, b| a.room == b.room) {
+        let folder = draft.join(&group[0].room);
+        cache::make(&folder)?;
+        let jobs: Vec<Value> =
+            group.iter().map(|s| json!({"source": s.files[0], "name": s.name, "flags": s.flags})).collect();
+        let answers = run_script(&python, &folder, &Value::from(jobs))?;
+        for (at, s) in group.iter().enumerate() {
+            let answer = &answers[at];
+            if let Some(error) = answer["error"].as_str() {
+                return Err(error.to_string());
+            }
+            if let Some(log) = answer["log"].as_str().filter(|l| !l.is_empty()) {
+                println!("{log}");
+            }
+            let mut made = Made::default();
+            let said = answer["ptxas"].as_object().ok_or("nvrtc.py did not say what ptxas said.")?;
+            for (architecture, said) in said {
+                let functions = manifest::read_ptxas(said.as_str().unwrap_or_default())
+                    .map_err(|e| format!("{}: {e}", s.files[0]))?;
+                made.figures.insert(architecture.clone(), functions);
+            }
+            let cubins = made.figures.keys().map(|a| format!("{}.{a}.cubin", s.name));
+            for name in cubins.chain([format!("{}.ptx", s.name)]) {
+                let bytes = read(&folder.join(&name))?;
+                made.outputs.insert(name.clone(), digest(&name, &bytes));
+            }
+            all.insert(key(s), made);
+        }
+    }
+    Ok(all)
+}
+
+fn run_script(python: &Path, folder: &Path, jobs: &Value) -> Result<Value> {
+    let mut script = command(python);
+    script.arg(SCRIPT).arg(folder).env("PYTHONDONTWRITEBYTECODE", "1");
+    let spawned = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|e| format!("{} could not be started: {e}.", python.display()))?;
+    let mut into = child.stdin.take().ok_or("a pipe was not made.")?;
+    // The script reads all of it before it writes.
+    into.write_all(jobs.to_string().as_bytes()).map_err(|e| format!("{SCRIPT}: {e}."))?;
+    drop(into);
+    let out = child.wait_with_output().map_err(|e| format!("{SCRIPT}: {e}."))?;
+    if !out.status.success() {
+        return Err(format!("{SCRIPT} ended with {}: {}", out.status, String::from_utf8_lossy(&out.stderr).trim()));
+    }
+    serde_json::from_slice(&out.stdout).map_err(|e| format!("{SCRIPT} did not print JSON: {e}."))
+}
+
+/// For each room with sources or with a `kernels` folder: its name, its manifest and the files that belong there.
+fn rooms(sources: &[Source], made: &All) -> Result<Vec<(String, String, Vec<String>)>> {
+    let compiler = compiler()?;
+    let mut names: Vec<String> = sources.iter().map(|s| s.room.clone()).collect();
+    for entry in std::fs::read_dir(root().join("crates")).map_err(|e| format!("crates: {e}."))?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        names.extend(has(&name).then(|| format!("crates/{name}")));
+    }
+    names.sort();
+    names.dedup();
+    let one = |room: String| {
+        let kernels: Vec<(&Source, &Made)> =
+            sources.iter().filter(|s| s.room == room).filter_map(|s| Some((s, made.get(&key(s))?))).collect();
+        let mut wanted: Vec<String> = kernels.iter().flat_map(|(_, m)| m.outputs.keys().cloned()).collect();
+        if !kernels.is_empty() {
+            wanted.push(manifest::FILE.to_string());
+        }
+        (room, manifest::render(&compiler, &kernels), wanted)
+    };
+    Ok(names.into_iter().map(one).collect())
+}
+
+fn judge(sources: &[Source], made: &All) -> Result<()> {
+    let bad: Vec<String> =
+        sources.iter().filter_map(|s| Some(manifest::faults(s, &made.get(&key(s))?.figures))).flatten().collect();
+    match bad.as_slice() {
+        [] => Ok(()),
+        _ => Err(format!("kernels take too much:\n  {}", bad.join("\n  "))),
+    }
+}
+
+/// One line for each function: what it takes on each architecture.
+fn print_figures(made: &Made) {
+    let Some(first) = made.figures.values().next() else { return };
+    for function in first.keys() {
+        let each = made.figures.iter().filter_map(|(architecture, functions)| {
+            let t = functions.get(function)?;
+            let spills = t.spill_stores + t.spill_loads;
+            let spills = if spills == 0 { String::new() } else { format!(" SPILLS {spills}") };
+            Some(format!("{architecture} {} registers{spills}", t.registers))
+        });
+        let shared = first.get(function).map_or(0, |t| t.shared);
+        println!("  {function:<28} {}, {shared} bytes shared", each.collect::<Vec<_>>().join(", "));
+    }
+}
+
+/// PTX is text: git may give it other line ends.
+fn digest(name: &str, bytes: &[u8]) -> String {
+    match name.ends_with(".cubin") {
+        true => source::digest(bytes),
+        false => source::digest(&bytes.iter().copied().filter(|b| *b != b'\r').collect::<Vec<u8>>()),
+    }
+}
+
+fn folder_of(room: &str) -> PathBuf {
+    root().join(room).join("kernels")
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|e| format!("{}: {e}.", path.display()))
+}
+
+/// A folder in the cache that goes when it is dropped.
+struct Draft(PathBuf);
+
+impl Draft {
+    fn new() -> Result<Draft> {
+        let folder = cache::folder()?.join(format!("draft-kernels-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        cache::make(&folder)?;
+        Ok(Draft(folder))
+    }
+
+    fn of(&self, room: &str) -> PathBuf {
+        self.0.join(room)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
