@@ -56,7 +56,6 @@ pub(super) struct Calls {
     optimise: Function,
     advance: Function,
     score_sum: Function,
-    tick: Function,
     to_bf16: Function,
     own: super::own::Own,
     bf16: bool,
@@ -245,7 +244,6 @@ impl Calls {
             optimise: module.function("optimise")?,
             advance: module.function("advance")?,
             score_sum: module.function("score_sum")?,
-            tick: module.function("tick")?,
             to_bf16: module.function("to_bf16")?,
             own: super::own::Own::load(context, bf16)?,
             bf16,
@@ -544,21 +542,18 @@ impl Calls {
         unsafe { self.optimise.launch(stream, grid, [256, 1, 1], 0, &args) }
     }
 
+    /// Adds a chunk's sums and turns to the next chunk.
     pub(super) fn score_sum(
         &self,
         stream: &Stream,
         states: &Slice<State>,
         sums: &Partials,
         to: &Slice<f64>,
+        chunk: &Slice<u32>,
     ) -> Result<()> {
-        let args = [states.into(), (&sums.loss).into(), Arg::U32(n(sums.loss_blocks)), to.into()];
+        let args = [states.into(), (&sums.loss).into(), Arg::U32(n(sums.loss_blocks)), to.into(), chunk.into()];
         // SAFETY: as above.
         unsafe { self.score_sum.launch(stream, [n(states.len()), 1, 1], [256, 1, 1], 0, &args) }
-    }
-
-    pub(super) fn tick(&self, stream: &Stream, chunk: &Slice<u32>) -> Result<()> {
-        // SAFETY: one number.
-        unsafe { self.tick.launch(stream, [1, 1, 1], [1, 1, 1], 0, &[chunk.into()]) }
     }
 
     pub(super) fn to_bf16(&self, stream: &Stream, from: &Slice<f32>, to: &Slice<u16>) -> Result<()> {

@@ -4,8 +4,9 @@ use super::blaslt::Blaslt;
 use super::memory::Slab;
 use crate::error::{Error, Result};
 use cudarc::driver::{result, sys};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A card, as the driver describes it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -105,6 +106,7 @@ impl Context {
 
     /// Opens a card with or without cuBLASLt.
     pub fn open_with(index: usize, library: bool) -> Result<Arc<Context>> {
+        let _turn = turn();
         let gpus = gpus()?;
         let Some(gpu) = gpus.get(index) else {
             let known: Vec<String> = gpus.iter().map(|g| format!("cuda:{} ({})", g.index, g.name)).collect();
@@ -203,6 +205,30 @@ fn retained(index: usize, card: sys::CUdevice) -> std::result::Result<sys::CUcon
     let raw = unsafe { result::primary_ctx::retain(card)? };
     kept.insert(index, raw as usize);
     Ok(raw)
+}
+
+/// Work that another thread's capture would not survive, or that would not survive it: capturing itself, taking and giving back memory,
+/// loading modules, and first runs of a library's kernels. One thread at a time does such work; replays and copies need no turn.
+pub(super) struct Turn {
+    _held: Option<MutexGuard<'static, ()>>,
+}
+
+thread_local! {
+    /// How often this thread has the turn already.
+    static TURNS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Waits for the turn, unless this thread has it.
+pub(super) fn turn() -> Turn {
+    static ONE: Mutex<()> = Mutex::new(());
+    let before = TURNS.replace(TURNS.get() + 1);
+    Turn { _held: (before == 0).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner)) }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        TURNS.set(TURNS.get() - 1);
+    }
 }
 
 fn driver<T>(call: &str, device: &str, answer: std::result::Result<T, result::DriverError>) -> Result<T> {

@@ -8,7 +8,7 @@ mod products;
 mod setup;
 mod step;
 
-use super::context::Context;
+use super::context::{Context, turn};
 use super::graph::{Event, Graph, Stream};
 use super::memory::{Slab, Slice};
 use crate::error::Result;
@@ -72,6 +72,7 @@ impl Engine {
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
+        let _turn = turn();
         let main = Stream::new(context)?;
         let side = Stream::new(context)?;
         let calls = super::calls::Calls::load(context, recipe.precision == Precision::Bf16)?;
@@ -102,6 +103,7 @@ impl Engine {
         if self.graphs.contains_key(&(work, slots)) {
             return Ok(());
         }
+        let _turn = turn();
         self.rehearse(slots)?;
         let graph = self.main.capture(|| match work {
             Work::Step => self.step(0, slots),
@@ -119,7 +121,9 @@ impl Engine {
     /// One step without a graph, to hold the graph against.
     #[cfg(test)]
     pub(super) fn eager(&mut self, slots: usize) -> Result<()> {
-        self.step(0, slots)
+        let _turn = turn();
+        self.step(0, slots)?;
+        self.main.wait()
     }
 
     /// Everything once with nobody active, so that every kernel and plan is loaded before it is captured.
@@ -212,6 +216,7 @@ impl Backend for Engine {
     }
 
     fn logits(&mut self, slot: usize, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
+        let _turn = turn();
         let batch = self.recipe.batch;
         let mut made: Vec<Vec<f32>> = vec![Vec::new(); self.layout.heads];
         for chunk in rows.chunks(batch) {
@@ -248,6 +253,7 @@ impl Backend for Engine {
     }
 
     fn tune(&mut self) -> Result<()> {
+        let _turn = turn();
         self.main.wait()?;
         let mut products = std::mem::take(&mut self.products);
         let tuned = products.tune(self);

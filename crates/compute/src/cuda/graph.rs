@@ -1,6 +1,6 @@
 //! Streams, events, and graphs captured from them.
 
-use super::context::Context;
+use super::context::{Context, turn};
 use crate::error::{Error, Result};
 use cudarc::driver::{result, sys};
 use std::sync::Arc;
@@ -50,6 +50,7 @@ impl Stream {
     /// Captures what `work` puts on this stream (and on streams that it forks and joins by events) as a graph.
     pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        let _turn = turn();
         self.context.bind()?;
         // SAFETY: the stream is alive; the capture is ended below whatever `work` says.
         self.context.call("cuStreamBeginCapture", unsafe { result::stream::begin_capture(self.raw, mode) })?;

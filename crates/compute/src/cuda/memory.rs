@@ -2,7 +2,7 @@
 //!
 //! A slab is taken once, when its size is known; nothing is allocated while work runs. Slices begin on 256-byte borders.
 
-use super::context::Context;
+use super::context::{Context, turn};
 use super::graph::Stream;
 use crate::error::{Error, Result};
 use cudarc::driver::result;
@@ -83,6 +83,7 @@ pub(crate) fn aligned<T>(len: usize) -> u64 {
 
 impl Slab {
     pub(super) fn new(context: &Arc<Context>, bytes: u64) -> Result<Slab> {
+        let _turn = turn();
         context.bind()?;
         let bytes = bytes.max(256);
         // SAFETY: a plain allocation, freed in `drop`.
@@ -115,6 +116,7 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
+        let _turn = turn();
         if self.context.bind().is_ok() {
             // SAFETY: allocated in `new`, freed once; whoever put work on it has waited for that work.
             let _ = unsafe { result::free_sync(self.start) };

@@ -1,6 +1,6 @@
 //! Modules of kernels, loaded on use, and a launch that checks its arguments.
 
-use super::context::Context;
+use super::context::{Context, turn};
 use super::graph::Stream;
 use super::kernels::{Image, Pick};
 use super::memory::Slice;
@@ -24,6 +24,7 @@ unsafe impl Sync for Module {}
 impl Module {
     /// Loads the cubin for this card, or the PTX where there is none.
     pub(crate) fn load(context: &Arc<Context>, image: &Image) -> Result<Arc<Module>> {
+        let _turn = turn();
         context.bind()?;
         let raw = match image.pick(context.gpu().capability) {
             // SAFETY: a cubin carries its own length.
@@ -61,6 +62,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
+        let _turn = turn();
         if self.context.bind().is_ok() {
             // SAFETY: loaded in `load`, unloaded once; functions hold an `Arc` of it.
             let _ = unsafe { result::module::unload(self.raw) };

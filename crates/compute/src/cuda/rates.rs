@@ -1,7 +1,7 @@
 //! How fast a card is, measured: what every share of a limit is divided by. On random numbers; zeros would be faster than data.
 
 use super::blaslt::{Addresses, Epilogue, Matrix, Numbers, Product};
-use super::context::Context;
+use super::context::{Context, turn};
 use super::graph::{Event, Stream};
 use super::kernels;
 use super::memory::Slice;
@@ -33,6 +33,7 @@ pub struct Rates {
 
 /// Measures a card; about a second. `quick` takes a tenth of the sizes.
 pub fn rates(context: &Arc<Context>, quick: bool) -> Result<Rates> {
+    let _turn = turn();
     let stream = Stream::new(context)?;
     let size = if quick { 4096 } else { 8192 };
     let bytes = if quick { 64 << 20 } else { 512 << 20 };

@@ -219,8 +219,8 @@ pub(super) fn lay_out(
     for slice in at.values.iter().chain(&at.deltas) {
         stream.fill(slice, 0)?;
     }
-    for logits in &at.logits {
-        stream.fill(logits, 0)?;
+    for slice in at.logits.iter().chain([&at.wide]) {
+        stream.fill(slice, 0)?;
     }
     stream.fill(&at.rows, 0)?;
     stream.fill(&at.live, 0)?;

@@ -40,8 +40,8 @@ impl Engine {
         self.forward(first, slots, Mode::Score, true)?;
         self.losses(first, slots, Mode::Score)?;
         let to = self.at.sums.part(2 * first, 2 * slots);
-        self.calls.score_sum(&self.main, &self.states_of(first, slots), &self.partials(first, slots), &to)?;
-        self.calls.tick(&self.main, &self.at.chunk)
+        let sums = self.partials(first, slots);
+        self.calls.score_sum(&self.main, &self.states_of(first, slots), &sums, &to, &self.at.chunk)
     }
 
     /// Logits of rows that lie in `rows` already.
