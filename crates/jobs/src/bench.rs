@@ -170,7 +170,11 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
 /// What large matrix products reach on this device in this precision.
 fn limit(device: &Opened, precision: Precision, threads: usize) -> Result<Option<f64>> {
     Ok(match device {
-        Opened::Cpu { .. } => Some(compute::cpu_rate::product_rate(threads, Duration::from_millis(300)) / 1e12),
+        // The best of a few: a neighbour or a sleepy clock makes a limit that nets would pass.
+        Opened::Cpu { .. } => {
+            let rates = (0..4).map(|_| compute::cpu_rate::product_rate(threads, Duration::from_millis(250)));
+            Some(rates.fold(0.0, f64::max) / 1e12)
+        }
         Opened::Cuda(context) => {
             let rates = compute::cuda::rates(context, true).map_err(failed)?;
             match precision {
