@@ -1,28 +1,15 @@
 //! The card against the processor. Where there is no card every test here says so and passes.
 
 use super::engine::Engine;
-use super::{Context, Module, Slice, Stream, kernels};
+use super::{Module, Slice, Stream, kernels};
 use crate::cuda::module::Arg;
 use crate::device::{Budget, Opened};
 use crate::net::Layout;
 use crate::population::backend::{Arena, Backend};
 use crate::population::make::{Made, recipe};
-use crate::population::tests::said;
+use crate::population::tests::cards;
 use crate::population::{Member, Pins, Population, Precision, State};
 use crate::random::{Permutation, below, normals, philox, uniform};
-use std::sync::Arc;
-
-/// The card, with and without cuBLASLt; empty where there is none.
-fn cards() -> Vec<Arc<Context>> {
-    let mut cards = Vec::new();
-    for library in [true, false] {
-        match Context::open_with(0, library) {
-            Ok(context) => cards.push(context),
-            Err(why) => said(&format!("skipped: {why}")),
-        }
-    }
-    cards
-}
 
 #[test]
 fn a_state_has_no_padding() {
@@ -206,7 +193,6 @@ fn memory_stays_within_what_was_counted() {
         p.score_all().unwrap();
         let taken = before - context.memory().unwrap().0;
         assert!(taken <= needed, "{taken} bytes were taken and {needed} counted");
-        said(&format!("counted {needed}, taken {taken}"));
     }
 }
 

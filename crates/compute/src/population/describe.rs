@@ -119,7 +119,7 @@ impl Schedule {
     /// The same rate always.
     pub const CONSTANT: Schedule = Schedule { warmup: 0, cosine: 0, floor: 1.0 };
 
-    /// The factor at step `t`, from 1. Computed in f64; the device twin is in `optimise.cu`.
+    /// The factor at step `t`, from 1. Computed in f64; the device twin is in `population.cu`.
     pub fn factor(&self, t: u32) -> f64 {
         let warm = if t < self.warmup { f64::from(t) / f64::from(self.warmup) } else { 1.0 };
         let shape = if self.cosine == 0 {
