@@ -198,7 +198,7 @@ pub(crate) struct BenchNet {
         value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) batch: Vec<u32>,
     /// Members side by side, each with weights of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4095))]
     pub(crate) members: u32,
     /// auto (bf16 on a card, f32 on a processor), f32, tf32 or bf16
     #[arg(long, value_name = "KIND", default_value = "auto")]
@@ -209,7 +209,7 @@ pub(crate) struct BenchNet {
     /// Seconds for each cell of the table
     #[arg(long, value_name = "S", default_value_t = 0.5)]
     pub(crate) seconds: f64,
-    /// Choose the algorithms of matrix products by the clock first
+    /// Choose the algorithms of matrix products by the clock first; for NVIDIA cards
     #[arg(long)]
     pub(crate) tune: bool,
     #[command(flatten)]

@@ -76,7 +76,12 @@ impl Opened {
                             remedy: String::new(),
                         });
                     }
-                    Context::open(0)
+                    // The first that opens; what the last one said where none does.
+                    let mut tried = Context::open(0);
+                    for gpu in &found[1..] {
+                        tried = tried.or_else(|_| Context::open(gpu.index));
+                    }
+                    tried
                 });
                 match found {
                     Ok(context) => {

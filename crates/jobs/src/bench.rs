@@ -42,7 +42,7 @@ pub struct BenchedNet {
     pub device: String,
     /// How numbers were held.
     pub precision: Precision,
-    /// Large matrix products on random data in that precision, measured just before; null where nothing can.
+    /// Large matrix products on random data in that precision (f32 on a processor), measured just before; null where nothing can.
     pub limit_tflops: Option<f64>,
     /// One for each batch.
     pub rows: Vec<BenchRow>,
@@ -99,6 +99,10 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
             return Err(Error::new(Kind::Usage, wrong).remedy("auto, f32, tf32 and bf16 are"));
         }
     };
+    if request.tune && matches!(device, Opened::Cpu { .. }) {
+        let wrong = "--tune chooses among cuBLASLt's algorithms, and the processor has none to choose from";
+        return Err(Error::new(Kind::Usage, wrong).remedy("leave it out, or name a card with --device"));
+    }
     if !(request.seconds > 0.0 && request.seconds <= 3600.0) {
         let wrong = format!("--seconds {} is no time to measure", request.seconds);
         return Err(Error::new(Kind::Usage, wrong).remedy("0.5 is usual, 3600 the most"));
@@ -167,7 +171,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
     })
 }
 
-/// What large matrix products reach on this device in this precision.
+/// What large matrix products reach on this device in this precision; on a processor always in f32, which its bf16 is made of.
 fn limit(device: &Opened, precision: Precision, threads: usize) -> Result<Option<f64>> {
     Ok(match device {
         // The best of a few: a neighbour or a sleepy clock makes a limit that nets would pass.

@@ -45,7 +45,7 @@ pub struct Gpu {
 /// How fast a card is; null is not measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuRates {
-    /// Within the card's memory, bytes copied.
+    /// Within the card's memory, bytes read plus bytes written.
     pub device_copy_bytes_per_s: Option<f64>,
     /// From ordinary host memory, as data sets are.
     pub host_to_device_bytes_per_s: Option<f64>,

@@ -32,7 +32,7 @@ pub struct Load {
     pub precision: Precision,
     /// Training or inference.
     pub work: Work,
-    /// Choose the products' algorithms by the clock first, as `fullbore tune` does.
+    /// Choose the products' algorithms by the clock first, on a card.
     pub tune: bool,
     /// About so many seconds of timing.
     pub seconds: f64,
@@ -59,9 +59,10 @@ pub struct Pace {
     pub ways: Vec<String>,
 }
 
-/// Rows of the table that samples are gathered from.
+/// Rows of the table that samples are gathered from, fewer where they are wide: at most so many numbers in all.
 const ROWS: usize = 200_000;
-/// Steps of an epoch: long enough that nobody waits for validation while the clock runs.
+const NUMBERS: usize = 64 << 20;
+/// Steps of an epoch: long enough that its end is seldom seen while the clock runs.
 const EPOCH: usize = 256;
 
 /// Times a load on a device, within a budget of its memory.
@@ -199,20 +200,22 @@ impl Random {
     fn new(load: &Load) -> Random {
         let number = |stream: u32, i: usize| uniform(philox(3, [(i / 4) as u32, 0, stream, 9])[i % 4]);
         let deepest = load.net.inputs.iter().map(|i| i.window).max().unwrap_or(1);
+        let widest = load.net.inputs.iter().map(|i| i.features.next_multiple_of(4)).max().unwrap_or(4);
+        let rows = ROWS.min(NUMBERS / widest).max(2 * deepest);
         let mut tables = Vec::new();
         let mut maps = Vec::new();
         for (i, input) in load.net.inputs.iter().enumerate() {
             let stride = input.features.next_multiple_of(4);
-            tables.push(((0..ROWS * stride).map(|k| 2.0 * number(i as u32, k) - 1.0).collect(), stride));
-            maps.push((i > 0).then(|| (0..ROWS as u32).collect()));
+            tables.push(((0..rows * stride).map(|k| 2.0 * number(i as u32, k) - 1.0).collect(), stride));
+            maps.push((i > 0).then(|| (0..rows as u32).collect()));
         }
         let label = |h: usize, r: usize, classes: usize| {
             ((number(100 + h as u32, r) * classes as f32) as usize).min(classes - 1) as u8
         };
         let labels =
-            load.net.heads.iter().enumerate().map(|(h, head)| (0..ROWS).map(|r| label(h, r, head.classes)).collect());
+            load.net.heads.iter().enumerate().map(|(h, head)| (0..rows).map(|r| label(h, r, head.classes)).collect());
         // Any row whose window is whole, over and over: an epoch of many batches of any size.
-        let row = |i: usize| (deepest - 1 + i % (ROWS - deepest + 1)) as u32;
+        let row = |i: usize| (deepest - 1 + i % (rows - deepest + 1)) as u32;
         let train = (0..load.batch * EPOCH).map(row).collect();
         let valid = (0..load.batch * INFERRED).map(row).collect();
         Random { tables, maps, labels: labels.collect(), train, valid }

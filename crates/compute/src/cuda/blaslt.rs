@@ -1,6 +1,6 @@
 //! cuBLASLt: found at run time, called through a dozen functions, with plans that are pinned.
 //!
-//! A [`Product`] describes one kind of product of the net; [`Blaslt::plan`] asks the library for the algorithm it would take for one
+//! A [`Product`] describes one kind of product of the net; [`Blaslt::plans`] asks the library for the algorithms it would take for one
 //! member and keeps it, so that a member's bits do not depend on how many others there are. Matrices are row-major here and the
 //! library's are column-major, so every product is stated the other way round once, in [`Product`], and nowhere else.
 
@@ -371,7 +371,7 @@ impl Blaslt {
         Ok(status == 0 && found.workspace <= workspace)
     }
 
-    /// The most members at once, a power of two or all, that a plan does with this workspace.
+    /// How many members at once a plan does with this workspace: all, or about the largest power of two that it does.
     pub(crate) fn most(&self, plan: &Plan, members: usize, workspace: usize) -> Result<usize> {
         let mut some = members;
         while some > 0 && !self.serves(plan, some, workspace)? {

@@ -11,7 +11,7 @@ mod step;
 use super::context::{Context, turn};
 use super::graph::{Event, Graph, Stream};
 use super::memory::{Slab, Slice};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
 use crate::population::backend::{Arena, Backend, Sums};
 use crate::population::{Data, Member, Pins, Precision, Recipe, State};
@@ -30,8 +30,10 @@ pub(crate) struct Engine {
     at: setup::Arrays,
     main: Stream,
     side: Stream,
-    /// Forks and joins: `[layers + 1]`.
+    /// Forks and joins: one for each layer, one for the end.
     events: Vec<Event>,
+    /// `[rows of the first table]` whether a sample may stand there: all its windows are whole.
+    whole: Vec<bool>,
     layout: Layout,
     net: Net,
     recipe: Recipe,
@@ -72,13 +74,26 @@ impl Engine {
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
+        // The last dimensions of a grid end at 65,535; slots and slices of rows lie there.
+        if members.len() > 4095 || recipe.batch > 1 << 22 {
+            let asked = format!("{} members and batches of {} on a card", members.len(), recipe.batch);
+            return Err(Error::Asked(format!(
+                "{asked}; at most 4,095 members at once and 4,194,304 rows are possible"
+            )));
+        }
+        let whole = (0..data.tables[0].rows())
+            .map(|row| {
+                let at = |i: usize| data.maps[i].map_or(row, |map| map[row] as usize);
+                net.inputs.iter().enumerate().all(|(i, input)| at(i) + 1 >= input.window)
+            })
+            .collect();
         let _turn = turn();
         let main = Stream::new(context)?;
         let side = Stream::new(context)?;
         let calls = super::calls::Calls::load(context, recipe.precision == Precision::Bf16)?;
         let (slab, at) = setup::lay_out(context, &main, &calls, net, layout, data, recipe, members)?;
         let products = Products::choose(context, layout, recipe, pins)?;
-        let events = (0..=layout.linears.len() + 1).map(|_| Event::new(context, false)).collect::<Result<_>>()?;
+        let events = (0..=layout.linears.len()).map(|_| Event::new(context, false)).collect::<Result<_>>()?;
         let longest = members.iter().filter_map(|m| m.valid).map(|list| data.lists[list].len()).max().unwrap_or(0);
         Ok(Engine {
             graphs: BTreeMap::new(),
@@ -88,6 +103,7 @@ impl Engine {
             main,
             side,
             events,
+            whole,
             layout: layout.clone(),
             net: net.clone(),
             recipe: *recipe,
@@ -216,6 +232,12 @@ impl Backend for Engine {
     }
 
     fn logits(&mut self, slot: usize, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
+        if let Some(row) = rows.iter().find(|row| !self.whole.get(**row as usize).is_some_and(|whole| *whole)) {
+            let all = self.whole.len();
+            return Err(Error::Asked(format!(
+                "row {row} is outside of the first table, which has {all}, or its window reaches before a table; leave it out"
+            )));
+        }
         let _turn = turn();
         let batch = self.recipe.batch;
         let mut made: Vec<Vec<f32>> = vec![Vec::new(); self.layout.heads];
@@ -255,12 +277,12 @@ impl Backend for Engine {
     fn tune(&mut self) -> Result<()> {
         let _turn = turn();
         self.main.wait()?;
-        let mut products = std::mem::take(&mut self.products);
-        let tuned = products.tune(self);
+        let mut products = self.products.clone();
+        products.tune(self)?;
         self.products = products;
         // Graphs hold the old plans.
         self.graphs.clear();
-        tuned
+        Ok(())
     }
 
     fn ways(&self) -> Vec<String> {

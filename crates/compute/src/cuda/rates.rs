@@ -31,7 +31,7 @@ pub struct Rates {
     pub graph_node_us: f64,
 }
 
-/// Measures a card; about a second. `quick` takes a tenth of the sizes.
+/// Measures a card; about a second. `quick` takes smaller copies and products.
 pub fn rates(context: &Arc<Context>, quick: bool) -> Result<Rates> {
     let _turn = turn();
     let stream = Stream::new(context)?;

@@ -7,12 +7,13 @@ use crate::cuda::Slice;
 use crate::cuda::blaslt::{Addresses, Algorithm, Epilogue, Matrix, Numbers, Plan, Product};
 use crate::cuda::context::Context;
 use crate::cuda::graph::Event;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::net::{Activation, Layout, Linear, Place};
 use crate::population::{Pins, Precision, Recipe};
 use std::sync::Arc;
 
 /// How a product is done.
+#[derive(Clone)]
 pub(super) enum Way {
     /// By the library, with this plan.
     Library(Box<Plan>),
@@ -21,13 +22,16 @@ pub(super) enum Way {
 }
 
 /// The products of every layer.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct Products {
     pub(super) layers: Vec<Layer>,
 }
 
 /// What one layer does, and what is left for a kernel of its own.
+#[derive(Clone)]
 pub(super) struct Layer {
+    /// Its readable name, which pins are kept under.
+    pub(super) name: String,
     pub(super) forward: Way,
     /// The activation is still to be applied.
     pub(super) activate: bool,
@@ -55,13 +59,22 @@ impl Products {
         let tf32 = recipe.precision == Precision::Tf32;
         let shapes = Shapes { layout, batch: recipe.batch as u64, numbers, tf32 };
         context.bind()?;
-        let find = |product: &Product| -> Result<Way> {
+        let find = |name: &str, which: Which, product: &Product| -> Result<Way> {
             let Ok(library) = context.blaslt() else { return Ok(Way::Own) };
-            let pinned = pins.0.get(&key(product)).and_then(|text| Algorithm::parse(text));
-            let pinned = pinned.map(|algorithm| Plan { product: *product, algorithm });
             // For one member, whatever the population: otherwise its bits would depend on the others.
-            for plan in pinned.into_iter().chain(library.plans(product, WORKSPACE, 8)?) {
-                if library.serves(&plan, 1, WORKSPACE)? {
+            let serves = |plan: &Plan| library.serves(plan, 1, WORKSPACE);
+            let key = key(name, which, product);
+            if let Some(text) = pins.0.get(&key) {
+                let pinned = Algorithm::parse(text).map(|algorithm| Plan { product: *product, algorithm });
+                return match pinned {
+                    Some(plan) if serves(&plan)? => Ok(Way::Library(Box::new(plan))),
+                    _ => Err(Error::Asked(format!(
+                        "the stored algorithm for {key} is not one of this cuBLASLt; use the version it was stored with, or drop the pins"
+                    ))),
+                };
+            }
+            for plan in library.plans(product, WORKSPACE, 8)? {
+                if serves(&plan)? {
                     return Ok(Way::Library(Box::new(plan)));
                 }
             }
@@ -72,18 +85,23 @@ impl Products {
         for (i, linear) in layout.linears.iter().enumerate() {
             // The library cannot fuse tanh. In bf16 that would round twice, so our own kernel does it.
             let tanh = |l: &Linear| l.activation == Activation::Tanh && numbers == Numbers::Bf16;
-            let forward = if tanh(linear) { Way::Own } else { find(&shapes.forward(linear, i >= heads))? };
+            let forward = if tanh(linear) {
+                Way::Own
+            } else {
+                find(&linear.name, Which::Forward, &shapes.forward(linear, i >= heads))?
+            };
             let before = single(layout, linear);
             let ours = before.is_some_and(|b| tanh(&layout.linears[b]));
             let wide = before.is_none() && numbers == Numbers::Bf16;
-            let back = if ours { Way::Own } else { find(&shapes.back(linear, wide))? };
+            let back = if ours { Way::Own } else { find(&linear.name, Which::Back, &shapes.back(linear, wide))? };
             layers.push(Layer {
                 wide,
                 activate: linear.activation == Activation::Tanh && matches!(forward, Way::Library(_)),
                 forward,
                 derived: before.is_some() && matches!(back, Way::Own),
                 back: linear.passes_back.then_some(back),
-                weight: find(&shapes.weight(linear))?,
+                weight: find(&linear.name, Which::Weight, &shapes.weight(linear))?,
+                name: linear.name.clone(),
             });
         }
         Ok(Products { layers })
@@ -101,12 +119,16 @@ impl Products {
 
     /// The algorithms in use, to be stored.
     pub(super) fn pins(&self) -> Pins {
-        let ways = self.layers.iter().flat_map(|l| [Some(&l.forward), l.back.as_ref(), Some(&l.weight)]);
-        let pin = |way: &Way| match way {
-            Way::Library(plan) => Some((key(&plan.product), plan.algorithm.text())),
-            Way::Own => None,
+        let ways = self.layers.iter().flat_map(|l| {
+            let ways =
+                [(Which::Forward, Some(&l.forward)), (Which::Back, l.back.as_ref()), (Which::Weight, Some(&l.weight))];
+            ways.map(|(which, way)| (&l.name, which, way))
+        });
+        let pin = |(name, which, way): (&String, Which, Option<&Way>)| match way {
+            Some(Way::Library(plan)) => Some((key(name, which, &plan.product), plan.algorithm.text())),
+            _ => None,
         };
-        Pins(ways.flatten().filter_map(pin).collect())
+        Pins(ways.filter_map(pin).collect())
     }
 
     /// Times the library's guesses for every product and keeps the fastest: what `tune` does before a run, never within one.
@@ -235,13 +257,13 @@ impl Shapes<'_> {
 }
 
 /// A product's name in a list of pins.
-fn key(product: &Product) -> String {
+fn key(name: &str, which: Which, product: &Product) -> String {
     let matrix = |m: &Matrix, transposed: bool| {
         let numbers = if m.numbers == Numbers::Bf16 { "bf16" } else { "f32" };
         format!("{numbers}[{}x{}/{}]{}", m.rows, m.columns, m.stride, if transposed { "t" } else { "" })
     };
     format!(
-        "{} {} {} {:?}{} a{}",
+        "{name} {which:?}: {} {} {} {:?}{} a{}",
         matrix(&product.left, product.left_transposed),
         matrix(&product.right, product.right_transposed),
         matrix(&product.out, false),

@@ -209,7 +209,9 @@ pub(super) fn lay_out(
         stream.put(to, weights)?;
     }
     let starts = starts(data)?;
-    let valid = |m: &Member| m.valid.map_or((0, 0), |list| (starts[list], data.lists[list].len() as u32));
+    // An empty list may begin behind the last sample; nobody looks there.
+    let valid = |m: &Member| m.valid.filter(|list| !data.lists[*list].is_empty());
+    let valid = |m: &Member| valid(m).map_or((0, 0), |list| (starts[list], data.lists[list].len() as u32));
     stream.put(&at.valid_at, &members.iter().map(|m| valid(m).0).collect::<Vec<u32>>())?;
     stream.put(&at.valid_count, &members.iter().map(|m| valid(m).1).collect::<Vec<u32>>())?;
     for slice in [&at.mean, &at.square, &at.gradient] {
