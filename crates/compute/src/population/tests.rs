@@ -38,10 +38,10 @@ pub(crate) fn cards() -> Vec<Arc<Context>> {
 #[expect(clippy::print_stdout, reason = "this is how a skip is told")]
 fn skip(why: &str) {
     use std::io::Write;
-    println!("SKIP: {why}");
     let log = std::env::var_os("FULLBORE_SKIP_LOG");
-    if let Some(mut file) = log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
-        writeln!(file, "SKIP: {why}").unwrap();
+    match log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
+        Some(mut file) => writeln!(file, "{why}").unwrap(),
+        None => println!("SKIP: {why}"),
     }
 }
 
