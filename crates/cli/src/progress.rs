@@ -98,20 +98,25 @@ fn draw(bar: &ProgressBar, update: Update, fresh: bool) {
 }
 
 fn plain(update: Update, spent: Duration) -> String {
-    let amount = |n: u64| if update.unit == "bytes" { bytes(n) } else { format!("{} {}", count(n), update.unit) };
+    let amount = |n: u64| match update.unit {
+        "bytes" => bytes(n),
+        "" => count(n),
+        unit => format!("{} {unit}", count(n)),
+    };
     let spent = spent.as_secs_f64();
     if update.total == 0 || update.done == 0 {
         return format!("{}: {} so far", update.phase, seconds(spent));
     }
     let rate = update.done as f64 / spent;
     let left = update.total.saturating_sub(update.done) as f64 / rate;
+    // A rate below one a second says less than the time left does.
+    let pace = if rate < 1.0 { String::new() } else { format!(" {}/s,", amount(rate as u64)) };
     format!(
-        "{}: {:.0} %, {} of {}, {}/s, {} left",
+        "{}: {:.0} %, {} of {},{pace} {} left",
         update.phase,
         100.0 * update.done as f64 / update.total as f64,
         amount(update.done),
         amount(update.total),
-        amount(rate as u64),
         seconds(left)
     )
 }
@@ -124,6 +129,8 @@ mod tests {
     fn plain_lines_say_how_far_and_how_long() {
         let update = Update { phase: "reading", done: 500_000_000, total: 1_000_000_000, unit: "bytes" };
         assert_eq!(plain(update, Duration::from_secs(5)), "reading: 50 %, 500 MB of 1 GB, 100 MB/s, 5.0 s left");
+        let update = Update { phase: "timing", done: 3, total: 6, unit: "" };
+        assert_eq!(plain(update, Duration::from_secs(6)), "timing: 50 %, 3 of 6, 6.0 s left");
         let update = Update { phase: "making", done: 0, total: 0, unit: "" };
         assert_eq!(plain(update, Duration::from_secs(5)), "making: 5.0 s so far");
     }

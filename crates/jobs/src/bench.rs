@@ -123,7 +123,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
         let mut row = BenchRow { batch: *batch, train: None, infer: None, refused: None };
         for (j, work) in [Work::Train, Work::Infer].into_iter().enumerate() {
             check_stop()?;
-            sink(Update { phase: "timing", done: (2 * i + j) as u64, total, unit: "cells" });
+            sink(Update { phase: "timing", done: (2 * i + j) as u64, total, unit: "" });
             let load = Load {
                 net: net.clone(),
                 batch: *batch,
@@ -152,7 +152,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
         }
         rows.push(row);
     }
-    sink(Update { phase: "timing", done: total, total, unit: "cells" });
+    sink(Update { phase: "timing", done: total, total, unit: "" });
     let best = |cell: fn(&BenchRow) -> &Option<BenchCell>| {
         let seen = rows.iter().filter_map(|r| Some((r.batch, cell(r).as_ref()?.samples_per_s)));
         seen.max_by(|a, b| a.1.total_cmp(&b.1)).map(|b| b.0)

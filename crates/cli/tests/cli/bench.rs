@@ -6,7 +6,7 @@ use super::{Place, code, text};
 fn help_of_bench_net() {
     let output = Place::new().run(&["bench", "net", "--help"]);
     let help = text(&output.stdout);
-    assert!(code(&output) == 0 && help.lines().all(|l| l.chars().count() <= 110), "{help}");
+    assert!(code(&output) == 0 && help.lines().all(|l| l.chars().count() <= 100), "{help}");
     insta::assert_snapshot!(help);
 }
 
