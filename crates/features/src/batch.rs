@@ -7,7 +7,7 @@ use crate::emit::{Emit, Out};
 use crate::engine::{Engine, State};
 use crate::graph::{Graph, Id};
 use crate::inputs::{Slow, inputs};
-use crate::ops::{all_finite, bounded};
+use crate::ops::{LARGEST, all_finite, bounded};
 use crate::plan::Layer;
 use crate::relay::Relay;
 use crate::simd;
@@ -30,8 +30,8 @@ pub(crate) struct Pace<'a> {
 /// What a symbol sees of slower timeframes.
 pub(crate) type Slower<'a> = dyn Fn(usize) -> Vec<Slow<'a>> + Sync + 'a;
 
-/// Bars a node works on at once: its buffers stay in the first-level caches.
-const BLOCK: [usize; 2] = [512, 64]; // one lane, many lanes
+/// Bars a node works on at once: so many that calling it costs little, so few that all buffers stay in the second-level cache.
+const BLOCK: [usize; 2] = [512, 128]; // one lane, many lanes
 
 /// What is computed, and into which columns.
 pub(crate) struct Job<'a> {
@@ -41,6 +41,8 @@ pub(crate) struct Job<'a> {
     pub(crate) stride: usize,
     /// Input columns from here on were computed by us: they are taken as they are.
     pub(crate) given: usize,
+    /// Sums without end, which a lane that begins later is told.
+    pub(crate) sums: &'a [Id],
 }
 
 /// One run of one symbol, or a stretch of it, and where its rows go.
@@ -53,6 +55,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) before: usize,
     /// Bars at the beginning that have no row here.
     pub(crate) warm: usize,
+    /// What the sums without end are before its first row, if there are such bars.
+    pub(crate) sums: Vec<u64>,
     pub(crate) out: Out<'a>,
     /// `[F]` values that were missing.
     pub(crate) missing: Vec<u64>,
@@ -60,12 +64,12 @@ pub(crate) struct Lane<'a> {
     pub(crate) seams: [Vec<u64>; 2],
 }
 
-/// The table of a layer.
+/// The table of a layer, into which the market and its runs are still to be moved.
 pub(crate) fn table(
     layer: &Layer,
     timeframe: Timeframe,
-    market: Vec<Bars>,
-    runs: Vec<Vec<Range<usize>>>,
+    market: &[Bars],
+    runs: &[Vec<Range<usize>>],
     slower: &Slower<'_>,
     pace: &Pace<'_>,
     spare: Vec<f32>,
@@ -75,7 +79,7 @@ pub(crate) fn table(
     let columns: Vec<Feature> = layer.outputs.iter().map(|o| Feature::new(o, layer, Some(timeframe))).collect();
     let (stride, words) = (columns.len().next_multiple_of(4), columns.len().div_ceil(64));
     let mut offsets = vec![0];
-    for bars in &market {
+    for bars in market {
         offsets.push(offsets[offsets.len() - 1] + bars.len());
     }
     let rows = offsets[market.len()];
@@ -96,7 +100,7 @@ pub(crate) fn table(
     // Every run with its own piece of the table.
     let (mut values, mut valid, mut settled) = (&mut table.values[..], &mut table.valid[..], &mut table.settled[..]);
     let mut lanes = Vec::new();
-    for (inputs, runs) in all.iter().zip(&runs) {
+    for (inputs, runs) in all.iter().zip(runs) {
         for run in runs {
             let bars = run.len();
             let (v, rest) = std::mem::take(&mut values).split_at_mut(bars * stride);
@@ -108,11 +112,10 @@ pub(crate) fn table(
             lanes.push(Lane::new(inputs, run.start, bars, Out { values: v, valid: b, settled: s }));
         }
     }
-    let job = Job { graph: &graph, ids: &ids, columns: &table.columns, stride, given: layer.columns.len() };
+    let job = Job { graph: &graph, ids: &ids, columns: &table.columns, stride, given: layer.columns.len(), sums: &[] };
     let invalid = fill(&job, lanes, pace)?;
     table.columns.iter_mut().zip(invalid).for_each(|(c, n)| c.invalid = n);
     drop(all);
-    (table.market, table.runs) = (market, runs);
     Ok(table)
 }
 
@@ -178,7 +181,17 @@ fn widths(lengths: &[usize], threads: usize) -> (usize, f64) {
 
 impl<'a> Lane<'a> {
     pub(crate) fn new(inputs: &'a [Cow<'a, [f64]>], from: usize, bars: usize, out: Out<'a>) -> Lane<'a> {
-        Lane { inputs, from, bars, before: 0, warm: 0, out, missing: Vec::new(), seams: Default::default() }
+        Lane {
+            inputs,
+            from,
+            bars,
+            before: 0,
+            warm: 0,
+            sums: Vec::new(),
+            out,
+            missing: Vec::new(),
+            seams: Default::default(),
+        }
     }
 }
 
@@ -193,7 +206,7 @@ pub(crate) fn side<const W: usize>(
     let mut engine = Engine::<W>::keeping(job.graph, block, job.ids);
     let mut emit = Emit::<W>::new(job.columns, job.stride);
     if let Some(words) = memory {
-        let mut state = State::Give(words);
+        let mut state = State::Give { lane: 0, words };
         engine.state(&mut state);
         emit.state(&mut state);
     }
@@ -226,6 +239,8 @@ pub(crate) fn side<const W: usize>(
         if at == warm {
             for (l, lane) in lanes.iter_mut().enumerate() {
                 if lane.warm > 0 {
+                    let mut state = State::Give { lane: l, words: &lane.sums };
+                    job.sums.iter().for_each(|id| engine.state_of(id.index(), &mut state));
                     emit.begin(l, lane.warm, lane.before + lane.warm);
                     lane.seams[0] = memories(&mut engine, &mut emit, l);
                 }
@@ -284,7 +299,8 @@ fn feed<const W: usize>(
         &lane.inputs[column][lane.from..lane.from + lane.bars]
     });
     let whole = runs.iter().map(|run| run.len().saturating_sub(at)).min().unwrap_or(0).min(place.len());
-    simd::side_by_side(&runs, at, &mut place[..whole]);
+    let most = if from_outside { LARGEST } else { f64::MAX };
+    let fine = simd::side_by_side(&runs, at, &mut place[..whole], most);
     if W > 1 {
         simd::soon(&runs, at + place.len(), place.len());
     }
@@ -293,7 +309,11 @@ fn feed<const W: usize>(
             *value = run[(at + t).min(run.len() - 1)];
         }
     }
-    if from_outside { bounded(place) } else { all_finite(place) }
+    match (fine && whole == place.len(), from_outside) {
+        (true, _) => true,
+        (false, true) => bounded(place),
+        (false, false) => all_finite(place),
+    }
 }
 
 fn interrupted() -> Error {
@@ -312,8 +332,7 @@ pub(crate) fn values(graph: &Graph, ids: &[Id], inputs: &[Cow<'_, [f64]>], runs:
         while at < run.end {
             let bars = BLOCK[0].min(run.end - at);
             engine.run(bars, &mut |column, place| {
-                place.as_flattened_mut().copy_from_slice(&inputs[column][at..at + bars]);
-                bounded(place)
+                simd::side_by_side(&[&inputs[column]], at, place, LARGEST) || bounded(place)
             });
             for (made, id) in made.iter_mut().zip(&ids) {
                 made.extend_from_slice(engine.block(id.index(), bars).0.as_flattened());
@@ -322,6 +341,32 @@ pub(crate) fn values(graph: &Graph, ids: &[Id], inputs: &[Cow<'_, [f64]>], runs:
         }
     }
     made
+}
+
+/// What a node remembers before each of these bars, which rise and are counted from `from`.
+pub(crate) fn remembered(
+    graph: &Graph,
+    id: Id,
+    inputs: &[Cow<'_, [f64]>],
+    from: usize,
+    before: impl Iterator<Item = usize>,
+) -> Vec<Vec<u64>> {
+    let (graph, ids) = graph.part(&[id]);
+    let mut engine = Engine::<1>::keeping(&graph, BLOCK[0], &ids);
+    let mut at = 0;
+    let each = before.map(|before| {
+        while at < before {
+            let bars = BLOCK[0].min(before - at);
+            engine.run(bars, &mut |column, place| {
+                simd::side_by_side(&[&inputs[column]], from + at, place, LARGEST) || bounded(place)
+            });
+            at += bars;
+        }
+        let mut words = Vec::new();
+        engine.state_of(ids[0].index(), &mut State::Take { lane: 0, words: &mut words });
+        words
+    });
+    each.collect()
 }
 
 #[cfg(test)]

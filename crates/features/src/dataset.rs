@@ -100,15 +100,29 @@ fn make(
     options: &Options<'_>,
     spare: Vec<f32>,
 ) -> Result<Dataset> {
-    let runs = || market.par_iter().map(|bars| runs(bars, options.max_hole)).collect();
-    let (cuts, clock): (Vec<Vec<Range<usize>>>, Clock) = rayon::join(runs, || Clock::new(&market));
+    // Nothing else needs the clock, so it is made beside everything else.
+    let (made, clock) = rayon::join(|| tables(&market, timeframe, plan, options, spare), || Clock::new(&market));
+    let (mut base, slow, labels) = made?;
+    base.market = market;
+    Ok(Dataset { base, slow, clock, labels, left, silent })
+}
+
+/// The tables, of which the base still lacks its market, and the labels.
+fn tables(
+    market: &[Bars],
+    timeframe: Timeframe,
+    plan: &Plan,
+    options: &Options<'_>,
+    spare: Vec<f32>,
+) -> Result<(Table, Vec<Slower>, Option<Labels>)> {
+    let cuts: Vec<Vec<Range<usize>>> = market.par_iter().map(|bars| runs(bars, options.max_hole)).collect();
     let coarse: Vec<Coarse> =
-        plan.layers[1..].iter().map(|layer| coarse(layer, &market, options)).collect::<Result<_>>()?;
+        plan.layers[1..].iter().map(|layer| coarse(layer, market, options)).collect::<Result<_>>()?;
     let labels = match &options.labels {
         None => None,
         Some(how) => {
             (options.progress)("labels", 0, 0);
-            Some(label(&market, &cuts, how, options.threads)?)
+            Some(label(market, &cuts, how, options.threads)?)
         }
     };
     let rows = market.iter().map(Bars::len).sum();
@@ -121,15 +135,17 @@ fn make(
     let slower = |s: usize| -> Vec<Slow<'_>> {
         coarse.iter().map(|c| Slow { timeframe: c.timeframe, of: &c.of[s], values: &c.shown[s] }).collect()
     };
-    let base = batch::table(&plan.layers[0], timeframe, market, cuts, &slower, &pace, spare)?;
+    let mut base = batch::table(&plan.layers[0], timeframe, market, &cuts, &slower, &pace, spare)?;
+    base.runs = cuts;
     let quiet = Pace { progress: &|_| {}, ..pace };
     let mut slow = Vec::new();
     for (layer, coarse) in plan.layers[1..].iter().zip(coarse) {
         if layer.outputs.is_empty() {
             continue;
         }
-        let table =
-            batch::table(layer, coarse.timeframe, coarse.market, coarse.runs, &|_| Vec::new(), &quiet, Vec::new())?;
+        let (market, runs) = (coarse.market, coarse.runs);
+        let mut table = batch::table(layer, coarse.timeframe, &market, &runs, &|_| Vec::new(), &quiet, Vec::new())?;
+        (table.market, table.runs) = (market, runs);
         let mut of = Vec::with_capacity(base.rows());
         for (s, rows) in coarse.of.iter().enumerate() {
             let from = table.offsets[s] as u32;
@@ -137,7 +153,7 @@ fn make(
         }
         slow.push(Slower { table, of });
     }
-    Ok(Dataset { base, slow, clock, labels, left, silent })
+    Ok((base, slow, labels))
 }
 
 /// The slow bars of every symbol, and what the base layer sees of them.

@@ -6,12 +6,14 @@
 //! be, word for word, what the next one remembered before its first row. Where it is not, the next one is done again, in one lane, from
 //! the memory of the one before. So nothing here can change a bit.
 //!
-//! What never forgets (a sum without end), or too late for the run, is computed ahead in one lane; to the stretches it is one more
-//! column.
+//! A sum without end never forgets. One lane adds it up ahead, without writing it anywhere, and tells each stretch what it is before the
+//! first row; that too is looked at. What forgets too late for the run is computed ahead in one lane; to the stretches it is one more
+//! column, and so is a sum without end of which something else keeps the past.
 
-use crate::batch::{Job, Lane, Pace, add, side, values};
+use crate::batch::{Job, Lane, Pace, add, remembered, side, values};
 use crate::emit::Out;
 use crate::graph::{Graph, Id};
+use crate::ops::Op;
 use files::Result;
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -30,6 +32,9 @@ pub(crate) struct Relay {
     ids: Vec<Id>,
     /// Nodes that are computed before.
     ahead: Vec<Id>,
+    /// Sums without end that stretches are told, in the job's graph and in this one.
+    sums: Vec<Id>,
+    told: Vec<Id>,
     /// Bars before the first row of a stretch.
     warm: usize,
     /// Bars from the beginning of a stretch to that of the next.
@@ -46,10 +51,15 @@ impl Relay {
         // A stretch that is mostly warm-up gains nothing, and positions that hardly ever fall together leave the last ones empty.
         let (latest, rarest) = (bars / 32, bars / 64);
         let (mut warm, mut beat) = (1, 1);
-        let mut ahead = Vec::new();
+        let (mut ahead, mut sums) = (Vec::new(), Vec::new());
         let mut forgets: Vec<usize> = Vec::new();
         for (at, spec) in job.graph.nodes().iter().enumerate() {
             let before = spec.args.iter().map(|arg| forgets[arg.index()]).max().unwrap_or(0);
+            if spec.op == Op::Cumulate && shown_only(job.graph, at) {
+                sums.push(job.graph.id(at));
+                forgets.push(before);
+                continue;
+            }
             let forgotten = spec.op.forgets(spec.first, before).filter(|bars| *bars <= latest);
             let common = least_common_multiple(beat, spec.op.beat());
             forgets.push(match forgotten {
@@ -66,12 +76,15 @@ impl Relay {
         let step = |groups: usize| bars.saturating_sub(warm).div_ceil(groups * LANES).next_multiple_of(beat);
         let groups = (1..=threads).rev().find(|groups| step(*groups) >= warm)?;
         let step = step(groups);
-        let (graph, ids) = job.graph.part_given(job.ids, &ahead, job.given);
+        let wanted: Vec<Id> = job.ids.iter().chain(&sums).copied().collect();
+        let (graph, mut ids) = job.graph.part_given(&wanted, &ahead, job.given);
+        let told = ids.split_off(job.ids.len());
         let nodes = |id: &Id| job.graph.part(&[*id]).0.nodes().len() as f64 / job.graph.nodes().len() as f64;
         // Writing a column and reading it again costs about as much as a twentieth of an ordinary set.
-        let before =
-            ahead.iter().map(|id| nodes(id) + 0.05).sum::<f64>() * bars as f64 / threads.min(ahead.len()).max(1) as f64;
-        Some(Relay { graph, ids, ahead, warm, step, time: before + (warm + step) as f64 * PRICE })
+        let column = |id| nodes(id) + 0.05;
+        let before = ahead.iter().map(column).chain(sums.iter().map(nodes)).sum::<f64>() * bars as f64
+            / threads.min(ahead.len() + sums.len()).max(1) as f64;
+        Some(Relay { graph, ids, ahead, sums, told, warm, step, time: before + (warm + step) as f64 * PRICE })
     }
 
     /// How long it takes, in bars of one lane.
@@ -88,8 +101,16 @@ impl Relay {
             ahead.flat_map_iter(|id| values(job.graph, &[*id], inputs, std::slice::from_ref(&run))).collect();
         let inputs: Vec<Cow<'_, [f64]>> =
             inputs.iter().map(|c| Cow::Borrowed(&**c)).chain(ahead.iter().map(|c| Cow::Borrowed(&c[..]))).collect();
-        let job = Job { graph: &self.graph, ids: &self.ids, ..*job };
         let mut stretches = self.cut(&inputs, from, bars, out);
+        let sums = self.sums.par_iter().with_max_len(1).map(|id| {
+            let begins = stretches.iter().filter(|s| s.warm > 0).map(|s| s.before + s.warm);
+            remembered(job.graph, *id, &inputs, from, begins)
+        });
+        for each in sums.collect::<Vec<_>>() {
+            let begun = stretches.iter_mut().filter(|s| s.warm > 0);
+            begun.zip(each).for_each(|(stretch, words)| stretch.sums.extend(words));
+        }
+        let job = Job { graph: &self.graph, ids: &self.ids, sums: &self.told, ..*job };
         stretches.par_chunks_mut(LANES).with_max_len(1).try_for_each(|group| side::<LANES>(&job, group, None, pace))?;
         let mut twice = 0;
         for next in 1..stretches.len() {
@@ -128,6 +149,19 @@ fn again(job: &Job<'_>, stretch: &mut Lane<'_>, memory: &[u64], pace: &Pace<'_>)
     // Its rows were counted when they were made first.
     let quiet = Pace { progress: &|_| {}, ..*pace };
     side::<1>(job, std::slice::from_mut(stretch), Some(memory), &quiet)
+}
+
+/// Whether a node's values go into rows, and into values of the same bar, but nobody keeps them.
+fn shown_only(graph: &Graph, node: usize) -> bool {
+    let mut seen = vec![false; graph.nodes().len()];
+    seen[node] = true;
+    for (at, spec) in graph.nodes().iter().enumerate().skip(node + 1) {
+        seen[at] = spec.args.iter().any(|arg| seen[arg.index()]);
+        if seen[at] && !spec.op.is_instant() {
+            return false;
+        }
+    }
+    true
 }
 
 fn least_common_multiple(a: usize, b: usize) -> usize {

@@ -16,16 +16,27 @@ const DAY: i64 = 24 * HOUR;
 /// Whole trading days without a bar that pass for holidays: Chinese New Year takes a week.
 const HOLIDAYS: usize = 5;
 
+/// Rows that are looked at together.
+const MANY: usize = 256;
+
 /// The runs of a symbol: `[from, to)` row ranges, cut at segment borders and at holes of more than `longest` bars.
 pub fn runs(bars: &Bars, longest: Option<usize>) -> Vec<Range<usize>> {
     let mut holes = Holes::new(&bars.instrument.session, bars.timeframe, self::longest(bars.timeframe, longest));
     let mut segments = bars.segments.iter().copied().skip_while(|s| *s == 0).peekable();
     let (mut runs, mut from) = (Vec::new(), 0);
-    for row in 1..bars.len() {
-        let border = segments.next_if_eq(&row).is_some();
-        if border || holes.breaks(bars.end[row - 1], bars.start[row]) {
-            runs.push(from..row);
-            from = row;
+    for row in (1..bars.len()).step_by(MANY) {
+        // Nearly always there is nothing in many rows.
+        let rows = row..bars.len().min(row + MANY);
+        let (ends, starts) = (&bars.end[row - 1..rows.end - 1], &bars.start[rows.clone()]);
+        if segments.peek().is_none_or(|border| *border >= rows.end) && !holes.any(ends, starts) {
+            continue;
+        }
+        for row in rows {
+            let border = segments.next_if_eq(&row).is_some();
+            if border || holes.breaks(bars.end[row - 1], bars.start[row]) {
+                runs.push(from..row);
+                from = row;
+            }
         }
     }
     if from < bars.len() {
@@ -76,6 +87,11 @@ impl Holes {
         Holes { rule, step, longest, short: longest.saturating_mul(step) }
     }
 
+    /// Whether there may be a long hole between any end and the start beside it.
+    fn any(&self, ends: &[i64], starts: &[i64]) -> bool {
+        crate::simd::call(Apart, (ends, starts, self.short))
+    }
+
     /// Whether more than the longest number of bars is missing between one that ended at `from` and the next, which starts at `to`.
     #[inline]
     pub(crate) fn breaks(&mut self, from: i64, to: i64) -> bool {
@@ -117,6 +133,22 @@ impl Holes {
                 (time + if idle > HOLIDAYS { idle_time } else { 0 }) / step
             }
         }
+    }
+}
+
+/// Whether any start is further behind its end; a distance that overflows may count as one.
+struct Apart;
+
+impl crate::simd::Inlined<(&[i64], &[i64], i64), bool> for Apart {
+    #[inline(always)]
+    fn go(self, (ends, starts, most): (&[i64], &[i64], i64)) -> bool {
+        // One plain loop without a way out becomes lanes.
+        let mut found = false;
+        for (end, start) in ends.iter().zip(starts) {
+            let apart = start.wrapping_sub(*end);
+            found |= (apart > most) | ((start > end) & (apart < 0));
+        }
+        found
     }
 }
 
@@ -166,15 +198,49 @@ mod tests {
         assert_eq!(longest(Timeframe::M1, Some(3)), 3);
     }
 
+    /// Many rows at a time, or one: the same runs.
+    #[test]
+    fn many_rows_are_looked_at_as_one() {
+        let mut bars = hours(&(0..1000).map(|i| i * HOUR).collect::<Vec<_>>());
+        let cuts = [1, 2, MANY - 1, MANY, MANY + 1, 2 * MANY, 2 * MANY + 1, 3 * MANY - 1, 999];
+        for (hole, border) in cuts.iter().flat_map(|hole| cuts.map(|border| (*hole, border))) {
+            bars.start = (0..1000).map(|i| i as i64 * HOUR + if i < hole { 0 } else { 25 * HOUR }).collect();
+            bars.end = bars.start.iter().map(|t| t + HOUR).collect();
+            bars.segments = vec![0, border];
+            let mut at = vec![0, hole, border, 1000];
+            at.sort_unstable();
+            at.dedup();
+            let expected: Vec<Range<usize>> = at.windows(2).map(|w| w[0]..w[1]).collect();
+            assert_eq!(runs(&bars, None), expected, "hole before {hole}, border before {border}");
+        }
+        // Times whose distance overflows are a hole, or none if they go back.
+        bars.segments = vec![0];
+        bars.start[500] = i64::MAX;
+        bars.end[499] = i64::MIN;
+        assert!(runs(&bars, None).iter().any(|run| run.start == 500));
+        bars.start[500] = i64::MIN;
+        bars.end[499] = i64::MAX;
+        assert!(runs(&bars, None).iter().all(|run| run.start != 500));
+    }
+
     #[test]
     fn runs_end_at_borders_and_holes() {
-        let instrument = Instrument::guess("BTCUSDT", &Hints::default()).0;
-        let start: Vec<i64> = (0..100).map(|i| i * HOUR + if i < 60 { 0 } else { 25 * HOUR }).collect();
-        let prices = vec![1.0; 100];
-        let mut bars = Bars {
+        let mut bars = hours(&(0..100).map(|i| i * HOUR + if i < 60 { 0 } else { 25 * HOUR }).collect::<Vec<_>>());
+        bars.segments = vec![0, 20];
+        assert_eq!(runs(&bars, None), [0..20, 20..60, 60..100]);
+        assert_eq!(runs(&bars, Some(25)), [0..20, 20..100]);
+        bars.start.clear();
+        assert_eq!(runs(&bars, None), []);
+    }
+
+    /// Bars of an hour that start at these times.
+    fn hours(start: &[i64]) -> Bars {
+        let prices = vec![1.0; start.len()];
+        Bars {
             symbol: "BTCUSDT".into(),
-            instrument,
+            instrument: Instrument::guess("BTCUSDT", &Hints::default()).0,
             timeframe: Timeframe::H1,
+            start: start.to_vec(),
             end: start.iter().map(|t| t + HOUR).collect(),
             open: prices.clone(),
             high: prices.clone(),
@@ -182,13 +248,8 @@ mod tests {
             close: prices,
             volume: Vec::new(),
             extras: Vec::new(),
-            segments: vec![0, 20],
+            segments: vec![0],
             member: Vec::new(),
-            start,
-        };
-        assert_eq!(runs(&bars, None), [0..20, 20..60, 60..100]);
-        assert_eq!(runs(&bars, Some(25)), [0..20, 20..100]);
-        bars.start.clear();
-        assert_eq!(runs(&bars, None), []);
+        }
     }
 }

@@ -74,13 +74,14 @@ pub(crate) fn rows<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [
 fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], stride: usize) -> (usize, usize, bool) {
     use std::arch::x86_64::{_mm_add_ps, _mm_setzero_ps, _mm_storeu_ps, _mm_sub_ps, _mm256_add_ps};
     use std::arch::x86_64::{_mm256_castps256_ps128, _mm256_cvtpd_ps, _mm256_extractf128_ps, _mm256_loadu_pd};
-    use std::arch::x86_64::{_mm256_set_m128, _mm256_setzero_ps, _mm256_storeu_ps, _mm256_sub_ps};
+    use std::arch::x86_64::{_mm256_set_m128, _mm256_setzero_ps, _mm256_storeu_ps};
     let (fours, bars) = (columns.len() / 4, columns.first().map_or(0, |c| c.len()));
     let done = if W == 1 { bars - bars % 4 } else { bars };
     // Looked at once here, instead of at every load and store.
     assert!(columns.iter().all(|c| c.len() == bars) && fours * 4 <= stride, "columns of one length, within the row");
     assert!(places.iter().all(|p| p.len() >= bars * stride), "a place for every row");
-    let mut zero = _mm_setzero_ps();
+    // A sum of everything: where it is finite, so was everything. (Where it is not, somebody looks more closely.)
+    let mut sum = _mm_setzero_ps();
     // Values i to i + 3 of four columns, to where four rows have those columns.
     let mut four = |tile: usize, i: usize, rows: [*mut f32; 4]| {
         let columns = &columns[tile * 4..tile * 4 + 4];
@@ -88,7 +89,7 @@ fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], 
         unsafe {
             let load = |k: usize| _mm256_loadu_pd(columns[k].as_ptr().cast::<f64>().add(i));
             for (value, row) in turn([load(0), load(1), load(2), load(3)]).into_iter().zip(rows) {
-                zero = _mm_add_ps(zero, _mm_sub_ps(value, value));
+                sum = _mm_add_ps(sum, value);
                 // Not past the cache: that was tried, and took half as long again (rows are not whole lines).
                 _mm_storeu_ps(row, value);
             }
@@ -105,7 +106,7 @@ fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], 
         }
     } else {
         let eights = if W == 8 { fours / 2 } else { 0 };
-        let mut wrong = _mm256_setzero_ps();
+        let mut sums = [_mm256_setzero_ps(); 2];
         for t in 0..done {
             for eight in 0..eights {
                 let columns = &columns[eight * 8..eight * 8 + 8];
@@ -118,7 +119,7 @@ fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], 
                     };
                     let rows = turn_eight([load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)]);
                     for (l, row) in rows.into_iter().enumerate() {
-                        wrong = _mm256_add_ps(wrong, _mm256_sub_ps(row, row));
+                        sums[l % 2] = _mm256_add_ps(sums[l % 2], row);
                         _mm256_storeu_ps(at(l, t, eight * 2), row);
                     }
                 }
@@ -130,62 +131,91 @@ fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], 
                 }
             }
         }
-        zero = _mm_add_ps(zero, _mm_add_ps(_mm256_castps256_ps128(wrong), _mm256_extractf128_ps::<1>(wrong)));
+        let [one, two] = sums.map(|s| _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps::<1>(s)));
+        sum = _mm_add_ps(sum, _mm_add_ps(one, two));
     }
-    (fours * 4, done, is_zero(zero))
+    (fours * 4, done, is_zero(_mm_sub_ps(sum, sum)))
 }
 
-/// Puts runs side by side: `place[t][l] = runs[l][at + t]`.
+/// Puts runs side by side: `place[t][l] = runs[l][at + t]`. Says whether no value is larger than `most`, or missing.
 #[inline]
-pub(crate) fn side_by_side<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut [[f64; W]]) {
+pub(crate) fn side_by_side<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut [[f64; W]], most: f64) -> bool {
     let bars = place.len();
-    if W == 1 {
-        place.as_flattened_mut().copy_from_slice(&runs[0][at..at + bars]);
-        return;
+    if bars == 0 {
+        return true; // some run may have ended long before
     }
-    let mut done = 0;
+    let (mut done, mut fine) = (0, true);
+    if W == 1 {
+        done = bars;
+        let place = place.as_flattened_mut();
+        place.copy_from_slice(&runs[0][at..at + bars]);
+        fine = call(Within, (place, most));
+    }
     #[cfg(target_arch = "x86_64")]
-    if wide() {
+    if W > 1 && wide() {
         done = bars - bars % 4;
         #[expect(unsafe_code, reason = "the features were detected")]
         unsafe {
-            side_by_side_wide(runs, at, &mut place[..done]);
+            fine = side_by_side_wide(runs, at, &mut place[..done], most);
         }
     }
     for (t, row) in place.iter_mut().enumerate().skip(done) {
         for (value, run) in row.iter_mut().zip(runs) {
             *value = run[at + t];
+            fine &= value.abs() <= most;
         }
+    }
+    fine
+}
+
+/// Whether no value is larger, or missing.
+struct Within;
+
+impl Inlined<(&mut [f64], f64), bool> for Within {
+    #[inline(always)]
+    fn go(self, (values, most): (&mut [f64], f64)) -> bool {
+        let mut beyond = 0u64;
+        for x in values {
+            beyond |= if x.abs() <= most { 0 } else { u64::MAX };
+        }
+        beyond == 0
     }
 }
 
 /// Four bars of four runs at a time; `place` has a multiple of four rows.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn side_by_side_wide<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut [[f64; W]]) {
+fn side_by_side_wide<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut [[f64; W]], most: f64) -> bool {
+    use std::arch::x86_64::{_CMP_NLE_UQ, _mm256_andnot_pd, _mm256_cmp_pd, _mm256_movemask_pd, _mm256_or_pd};
+    use std::arch::x86_64::{_mm256_set1_pd, _mm256_setzero_pd};
     let bars = place.len();
-    let flat = place.as_flattened_mut();
-    for t in (0..bars).step_by(4) {
+    let runs: [&[f64]; W] = std::array::from_fn(|l| &runs[l][at..at + bars]);
+    let (sign, most) = (_mm256_set1_pd(-0.0), _mm256_set1_pd(most));
+    let mut beyond = _mm256_setzero_pd();
+    for (i, four_rows) in place.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         for four in 0..W / 4 {
             let k = four * 4;
             let rows = square([
-                load(runs[k], at + t),
-                load(runs[k + 1], at + t),
-                load(runs[k + 2], at + t),
-                load(runs[k + 3], at + t),
+                load(runs[k], i * 4),
+                load(runs[k + 1], i * 4),
+                load(runs[k + 2], i * 4),
+                load(runs[k + 3], i * 4),
             ]);
-            for (k, row) in rows.into_iter().enumerate() {
-                put(flat, (t + k) * W + four * 4, row);
+            for (place, row) in four_rows.iter_mut().zip(rows) {
+                beyond = _mm256_or_pd(beyond, _mm256_cmp_pd::<_CMP_NLE_UQ>(_mm256_andnot_pd(sign, row), most));
+                put(place, k, row);
             }
         }
     }
+    _mm256_movemask_pd(beyond) == 0
 }
 
 /// Asks memory for values that are read next: more runs side by side than the processor foresees by itself.
 pub(crate) fn soon<const W: usize>(runs: &[&[f64]; W], from: usize, bars: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in (from..from + bars).step_by(8) {
-        for value in runs.iter().filter_map(|run| run.get(line)) {
+    for run in runs {
+        let next = run.get(from..).unwrap_or_default();
+        for value in next.iter().take(bars).step_by(8) {
             #[expect(unsafe_code, reason = "the value is there, and nothing is read")]
             unsafe {
                 std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(std::ptr::from_ref(value).cast());

@@ -237,7 +237,7 @@ impl Stream {
 }
 
 /// The first word of a state: `fbfeat` and a version.
-const MAGIC: u64 = u64::from_le_bytes(*b"fbfeat\0\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"fbfeat\0\x02");
 
 impl Lane {
     fn new(

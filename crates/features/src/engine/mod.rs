@@ -8,11 +8,13 @@
 //! NaN from end to end; a kernel that meets one starts its warm-up again.
 
 mod buffer;
+mod rows;
 mod state;
 
 use crate::graph::{Graph, Id};
 use crate::ops::{Average, Op, kernel, together};
 use buffer::Buffer;
+pub(crate) use rows::Rows;
 pub(crate) use state::State;
 
 /// A graph with memory.
@@ -167,15 +169,19 @@ impl<const W: usize> Engine<W> {
     }
 
     fn one(&mut self, at: usize, bars: usize, input: &mut dyn FnMut(usize, &mut [[f64; W]]) -> bool) {
-        let mut buffer = std::mem::take(&mut self.buffers[self.nodes[at].buffer]);
-        let out = buffer.advance(bars);
         let (before, rest) = self.nodes.split_at_mut(at);
         let node = &mut rest[0];
+        // Its buffer is written, those of its arguments are read: they are others.
+        let (low, rest) = self.buffers.split_at_mut(node.buffer);
+        let (own, high) = rest.split_at_mut(1);
+        let out = own[0].advance(bars);
         let mut feed = Feed { args: [&[]; 4], bars, clean: true };
         for (place, (arg, late)) in feed.args.iter_mut().zip(&node.args) {
-            let all = self.buffers[before[*arg].buffer].filled();
+            let arg = &before[*arg];
+            let buffer = if arg.buffer < low.len() { &low[arg.buffer] } else { &high[arg.buffer - low.len() - 1] };
+            let all = buffer.filled();
             *place = &all[..all.len() - late];
-            feed.clean &= before[*arg].sound >= bars + late;
+            feed.clean &= arg.sound >= bars + late;
         }
         let clean = match &mut node.what {
             What::Input(column) => input(*column, out),
@@ -185,7 +191,6 @@ impl<const W: usize> Engine<W> {
         };
         let tail = || out.iter().rev().take_while(|row| row.iter().all(|x| x.is_finite())).count();
         node.sound = if clean { node.sound.saturating_add(bars) } else { tail() };
-        self.buffers[self.nodes[at].buffer] = buffer;
     }
 
     /// Four averages at once, if all of them are past their beginning and their block is whole; else nothing is done.
@@ -229,6 +234,11 @@ impl<const W: usize> Engine<W> {
         (&all[all.len() - bars..], node.sound >= bars + late)
     }
 
+    /// What one node remembers beside its past values.
+    pub(crate) fn state_of(&mut self, node: usize, state: &mut State<'_>) {
+        self.nodes[node].what.state(state);
+    }
+
     /// Everything it remembers, to whoever saves or restores it.
     pub(crate) fn state(&mut self, state: &mut State<'_>) {
         for node in &mut self.nodes {
@@ -239,11 +249,17 @@ impl<const W: usize> Engine<W> {
             if node.view.is_none() {
                 self.buffers[node.buffer].state(state);
             }
-            match &mut node.what {
-                What::Input(_) | What::View => {}
-                What::Average(average) => Kernel::state(average, state),
-                What::Kernel(kernel) => kernel.state(state),
-            }
+            node.what.state(state);
+        }
+    }
+}
+
+impl<const W: usize> What<W> {
+    fn state(&mut self, state: &mut State<'_>) {
+        match self {
+            What::Input(_) | What::View => {}
+            What::Average(average) => Kernel::state(average, state),
+            What::Kernel(kernel) => kernel.state(state),
         }
     }
 }

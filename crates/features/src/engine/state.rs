@@ -8,19 +8,19 @@ pub(crate) enum State<'a> {
     Load { words: &'a [u64], short: bool },
     /// Words of one lane are added, of what still matters only: where they are equal, so is everything that follows.
     Take { lane: usize, words: &'a mut Vec<u64> },
-    /// What was taken goes into an engine of one lane.
-    Give(&'a [u64]),
+    /// What was taken goes into a lane.
+    Give { lane: usize, words: &'a [u64] },
 }
 
 impl State<'_> {
     /// Whether only what still matters is visited.
     pub(crate) fn is_brief(&self) -> bool {
-        matches!(self, State::Take { .. } | State::Give(_))
+        matches!(self, State::Take { .. } | State::Give { .. })
     }
 
     /// Whether this lane is visited.
     pub(crate) fn visits(&self, lane: usize) -> bool {
-        !matches!(self, State::Take { lane: only, .. } if *only != lane)
+        !matches!(self, State::Take { lane: only, .. } | State::Give { lane: only, .. } if *only != lane)
     }
 
     /// One word.
@@ -34,7 +34,7 @@ impl State<'_> {
                 }
                 None => *short = true,
             },
-            State::Give(words) => {
+            State::Give { words, .. } => {
                 if let Some((first, rest)) = words.split_first() {
                     *word = *first;
                     *words = rest;
@@ -61,7 +61,10 @@ impl State<'_> {
     pub(crate) fn lanes<const W: usize>(&mut self, rows: &mut [[f64; W]]) {
         for row in rows {
             match self {
-                State::Take { lane, words } => words.push(row[*lane].to_bits()),
+                State::Take { lane, .. } | State::Give { lane, .. } => {
+                    let lane = *lane;
+                    self.number(&mut row[lane]);
+                }
                 _ => row.iter_mut().for_each(|value| self.number(value)),
             }
         }

@@ -60,10 +60,12 @@ macro_rules! each {
         let mut missing = 0u64;
         if $feed.clean {
             for $pattern in $zip {
-                let value = $f($(*$arg),+);
-                let fine = !checks!($mark) || value.is_finite();
-                *$y = if fine { value } else { f64::NAN };
-                missing |= u64::from(!fine);
+                *$y = $f($(*$arg),+);
+                missing |= if !checks!($mark) || $y.is_finite() { 0 } else { u64::MAX };
+            }
+            // Hardly ever, so it is not chosen at every value.
+            if missing != 0 {
+                $out.as_flattened_mut().iter_mut().filter(|y| !y.is_finite()).for_each(|y| *y = f64::NAN);
             }
         } else {
             for $pattern in $zip {

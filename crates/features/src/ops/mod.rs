@@ -125,6 +125,11 @@ impl Op {
         }
     }
 
+    /// Whether it looks at the values of one bar, and remembers nothing.
+    pub(crate) fn is_instant(&self) -> bool {
+        matches!(self, Op::Map(_) | Op::Affine(..))
+    }
+
     /// Bars after which what it does with a bar's position repeats.
     pub(crate) fn beat(&self) -> usize {
         match *self {
@@ -219,7 +224,7 @@ pub(crate) fn all_finite<const W: usize>(rows: &[[f64; W]]) -> bool {
 }
 
 /// No input is larger: beyond it, sums and squares of a window could leave the numbers.
-const LARGEST: f64 = 1e60;
+pub(crate) const LARGEST: f64 = 1e60;
 
 /// Makes what is too large, or not finite, missing; says whether there was nothing of the kind.
 #[inline(always)]

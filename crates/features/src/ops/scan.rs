@@ -171,6 +171,20 @@ impl<const W: usize> Body<W> for Adaptive<W> {
     fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
         let (x, factor) = (feed.arg(0, 1), feed.arg(1, 0));
         let (mut y, mut going) = (self.value, self.going);
+        if feed.clean && going.iter().all(|going| *going > 0.0) {
+            for ((out, now), a) in out.iter_mut().zip(&x[1..]).zip(factor) {
+                for l in 0..W {
+                    y[l] = a[l].mul_add(now[l] - y[l], y[l]);
+                }
+                *out = y;
+            }
+            // What is not finite stays so: then it was the long way after all.
+            if y.iter().all(|y| y.is_finite()) {
+                self.value = y;
+                return true;
+            }
+            y = self.value;
+        }
         for (t, out) in out.iter_mut().enumerate() {
             for l in 0..W {
                 let (before, now, a) = (x[t][l], x[t + 1][l], factor[t][l]);
@@ -183,7 +197,7 @@ impl<const W: usize> Body<W> for Adaptive<W> {
             }
         }
         (self.value, self.going) = (y, going);
-        feed.clean || super::all_finite(out)
+        super::all_finite(out)
     }
 
     fn state(&mut self, state: &mut State<'_>) {
@@ -192,7 +206,7 @@ impl<const W: usize> Body<W> for Adaptive<W> {
     }
 }
 
-/// The sum of everything since the run began, with the rounding carried along (Neumaier's way), so that millions of bars add up.
+/// The sum of everything since the run began, with the rounding carried along (Knuth's way), so that millions of bars add up.
 pub(super) struct Cumulate<const W: usize> {
     sum: [f64; W],
     lost: [f64; W],
@@ -208,15 +222,30 @@ impl<const W: usize> Body<W> for Cumulate<W> {
     #[inline(always)]
     fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
         let (mut sum, mut lost) = (self.sum, self.lost);
-        for (out, x) in out.iter_mut().zip(feed.arg(0, 0)) {
-            for l in 0..W {
-                let fine = feed.clean || x[l].is_finite();
-                let next = sum[l] + x[l];
-                // What of the smaller one the sum could not hold.
-                let part = if sum[l].abs() >= x[l].abs() { (sum[l] - next) + x[l] } else { (x[l] - next) + sum[l] };
-                sum[l] = if fine { next } else { 0.0 };
-                lost[l] = if fine { lost[l] + part } else { 0.0 };
-                out[l] = if fine { sum[l] + lost[l] } else { f64::NAN };
+        // The sum, and what it could not hold: that is exact, whichever is the larger.
+        let add = |sum: f64, x: f64| {
+            let next = sum + x;
+            let held = next - sum;
+            (next, (sum - (next - held)) + (x - held))
+        };
+        let each = out.iter_mut().zip(feed.arg(0, 0));
+        if feed.clean {
+            for (out, x) in each {
+                for l in 0..W {
+                    let (next, part) = add(sum[l], x[l]);
+                    (sum[l], lost[l]) = (next, lost[l] + part);
+                    out[l] = sum[l] + lost[l];
+                }
+            }
+        } else {
+            for (out, x) in each {
+                for l in 0..W {
+                    let fine = x[l].is_finite();
+                    let (next, part) = add(sum[l], x[l]);
+                    sum[l] = if fine { next } else { 0.0 };
+                    lost[l] = if fine { lost[l] + part } else { 0.0 };
+                    out[l] = if fine { sum[l] + lost[l] } else { f64::NAN };
+                }
             }
         }
         (self.sum, self.lost) = (sum, lost);

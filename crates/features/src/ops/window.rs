@@ -8,7 +8,7 @@
 //! Sums of powers are taken of x - c, where c is the first value of the stretch: it lies inside every window that ends there, so a
 //! huge level with tiny moves loses no digits.
 
-use crate::engine::{Body, Feed, State};
+use crate::engine::{Body, Feed, Rows, State};
 
 /// What is gathered: `K` numbers that can be joined.
 pub(crate) trait Gather<const K: usize>: Copy + Send {
@@ -56,9 +56,9 @@ pub(crate) struct Window<G, const K: usize, const W: usize> {
     head: [[f64; W]; K],
     /// What values of this stretch and the one before are relative to.
     level: [f64; W],
-    /// `[n]` before `phase`: the values of this stretch, in the first of the K places. From there on: the ends of the stretch before,
-    /// each from its bar i to its last.
-    kept: Vec<[[f64; W]; K]>,
+    /// `[n, K]` before `phase`: the values of this stretch, in the first of the K places. From there on: the ends of the stretch
+    /// before, each from its bar i + 1 to its last.
+    kept: Rows<W>,
     /// For one lane: a window for stretches side by side, and room for their values.
     wide: Option<Box<Abreast<G, K>>>,
 }
@@ -77,9 +77,15 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
             run: [0.0; W],
             head,
             level: [0.0; W],
-            kept: vec![[[f64::NAN; W]; K]; n],
+            kept: Rows::new(f64::NAN, n * K),
             wide: None,
         }
+    }
+
+    /// What is kept of each bar of a stretch, `[n]`.
+    #[inline(always)]
+    fn kept(kept: &mut Rows<W>, n: usize) -> &mut [[[f64; W]; K]] {
+        kept.all_mut()[..n * K].as_chunks_mut().0
     }
 
     /// Bars up to the end of the stretch or of `rows`. `STEADY`: every value that can be met is finite and the windows are full.
@@ -87,12 +93,9 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
     fn stretch<const STEADY: bool>(&mut self, rows: &[[f64; W]], out: &mut [[f64; W]]) {
         let (gather, n, from) = (self.gather, self.n, self.phase);
         let (mut now, mut count, level) = (self.head, self.run, self.level);
-        let kept = &mut self.kept[from..];
-        // At the last bar of a stretch nothing of the one before is left in the window.
-        let with_tail = rows.len().min(n - 1 - from);
-        for i in 0..rows.len() {
-            let (x, p) = (rows[i], (from + i) as f64);
-            let tail = if i < with_tail { kept[i + 1] } else { nothing::<G, K, W>() };
+        let kept = &mut Self::kept(&mut self.kept, n)[from..];
+        for (i, ((x, out), kept)) in rows.iter().zip(out).zip(kept).enumerate() {
+            let (tail, p) = (*kept, (from + i) as f64);
             let mut value = [0.0; W];
             for l in 0..W {
                 let fine = STEADY || x[l].is_finite();
@@ -109,8 +112,8 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
                     value[l] = if count[l] >= n as f64 { value[l] } else { f64::NAN };
                 }
             }
-            kept[i][0] = x;
-            out[i] = value;
+            kept[0] = *x;
+            *out = value;
         }
         self.head = now;
         self.run = count;
@@ -130,8 +133,10 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
         let mut now = nothing::<G, K, W>();
         self.head = now;
         self.level = level;
-        for (i, slot) in self.kept.iter_mut().enumerate().skip(1).rev() {
+        for (i, slot) in Self::kept(&mut self.kept, n).iter_mut().enumerate().rev() {
             let (x, p) = (slot[0], i as f64 - n as f64);
+            // Of the bars behind this one; at the last bar of a stretch nothing of the one before is left in the window.
+            *slot = now;
             for l in 0..W {
                 let fine = STEADY || x[l].is_finite();
                 let relative = if G::RELATIVE { x[l] - level[l] } else { x[l] };
@@ -141,7 +146,6 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
                     now[k][l] = joined[k];
                 }
             }
-            *slot = now;
         }
     }
 
@@ -155,15 +159,16 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
         });
         let (window, rows, made, past) = &mut **wide;
         // The stretch before a stretch is its neighbour; before the first one it is what was kept.
-        for (past, kept) in past.iter_mut().zip(&self.kept) {
+        for (past, kept) in past.iter_mut().zip(&*Self::kept(&mut self.kept, n)) {
             *past = kept[0][0];
         }
         let mut stretches = [&x[..0]; ABREAST];
         for (j, stretch) in stretches.iter_mut().enumerate() {
             *stretch = &x[j * n..(j + 1) * n];
         }
-        crate::simd::side_by_side(&stretches, 0, rows);
-        for ((kept, row), past) in window.kept.iter_mut().zip(&*rows).zip(&*past) {
+        crate::simd::side_by_side(&stretches, 0, rows, f64::MAX);
+        for ((kept, row), past) in Window::<G, K, ABREAST>::kept(&mut window.kept, n).iter_mut().zip(&*rows).zip(&*past)
+        {
             kept[0][0] = *past;
             kept[0][1..].copy_from_slice(&row[..ABREAST - 1]);
         }
@@ -171,7 +176,7 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
         window.turn::<true>(&rows[0]);
         window.stretch::<true>(rows, made);
         crate::simd::apart(made, out);
-        for (kept, last) in self.kept.iter_mut().zip(&x[(ABREAST - 1) * n..]) {
+        for (kept, last) in Self::kept(&mut self.kept, n).iter_mut().zip(&x[(ABREAST - 1) * n..]) {
             kept[0] = [*last; W];
         }
         self.phase = 0;
@@ -223,7 +228,7 @@ impl<G: Gather<K>, const K: usize, const W: usize> Body<W> for Window<G, K, W> {
             state.lanes(std::slice::from_mut(&mut self.level));
             state.lanes(&mut self.head);
         }
-        for (i, slot) in self.kept.iter_mut().enumerate() {
+        for (i, slot) in Self::kept(&mut self.kept, self.n).iter_mut().enumerate() {
             let value = border || state.is_brief() && i < self.phase;
             state.lanes(&mut slot[..if value { 1 } else { K }]);
         }
@@ -431,11 +436,13 @@ impl<G: Gather<1>, const W: usize> Body<W> for Short<G, W> {
         if feed.clean && self.run.iter().all(|run| *run >= (n - 1) as f64) {
             // Neighbours in memory, whichever symbol or bar they belong to.
             let out = out.as_flattened_mut();
-            out.copy_from_slice(&x[..out.len()]);
-            for back in 1..n {
-                for (y, x) in out.iter_mut().zip(&x[back * W..]) {
-                    [*y] = gather.join([*y], [*x]);
-                }
+            match n {
+                2 => joined::<G, 2>(gather, x, W, out),
+                3 => joined::<G, 3>(gather, x, W, out),
+                4 => joined::<G, 4>(gather, x, W, out),
+                5 => joined::<G, 5>(gather, x, W, out),
+                6 => joined::<G, 6>(gather, x, W, out),
+                _ => out.copy_from_slice(&x[..out.len()]),
             }
             self.run.iter_mut().for_each(|run| *run += feed.bars as f64);
             return true;
@@ -455,6 +462,20 @@ impl<G: Gather<1>, const W: usize> Body<W> for Short<G, W> {
 
     fn state(&mut self, state: &mut State<'_>) {
         state.up_to(&mut self.run, self.n);
+    }
+}
+
+/// `N` values that lie `step` apart, oldest first. Nothing that was written is read again: a processor may be very slow to write a
+/// choice over one of its own.
+#[inline(always)]
+fn joined<G: Gather<1>, const N: usize>(gather: G, x: &[f64], step: usize, out: &mut [f64]) {
+    let parts: [&[f64]; N] = std::array::from_fn(|back| &x[back * step..back * step + out.len()]);
+    for (i, y) in out.iter_mut().enumerate() {
+        let mut value = [parts[0][i]];
+        for part in &parts[1..] {
+            value = gather.join(value, [part[i]]);
+        }
+        [*y] = value;
     }
 }
 
