@@ -2,8 +2,9 @@
 //!
 //! `crates/<room>/src/**/name.cu` becomes `crates/<room>/kernels/name.ptx` (for cards that are not here yet) and `name.sm_80.cubin` and so on, with
 //! `manifest.toml` beside them. The compiler comes from PyPI by name into its own virtual environment in the cache folder and needs no
-//! card. Without `--check` only what is stale is compiled; with it everything is, and every byte is compared. Spills and broken register
-//! budgets fail both ways.
+//! card. A file may ask for architectures of its own (see `source`); its PTX is then for them alone, and lies there only to be compared.
+//! Without `--check` only what is stale is compiled; with it everything is, and every byte is compared. Spills, broken register budgets and
+//! asynchronous products that wait for each other fail both ways.
 
 mod manifest;
 mod source;
@@ -182,8 +183,10 @@ fn compile(sources: &[&Source], draft: &Path) -> Result<All> {
     for group in sources.chunk_by(|a, b| a.room == b.room) {
         let folder = draft.join(&group[0].room);
         cache::make(&folder)?;
-        let jobs: Vec<Value> =
-            group.iter().map(|s| json!({"source": s.files[0], "name": s.name, "flags": s.flags})).collect();
+        let jobs: Vec<Value> = group
+            .iter()
+            .map(|s| json!({"source": s.files[0], "name": s.name, "flags": s.flags, "targets": s.targets}))
+            .collect();
         let answers = run_script(&python, &folder, &Value::from(jobs))?;
         for (at, s) in group.iter().enumerate() {
             let answer = &answers[at];

@@ -182,7 +182,8 @@ pub(crate) enum Bench {
 #[command(after_help = "\
 A net in words: 64-128-128-3 reads 64 features, has two layers of 128 (ReLU) and 3 classes; t
 behind a width is tanh; fast:16x50-64t + slow:12-32 / 128 / direction:3 has two inputs (one of
-them 50 rows of 16), a layer each, a common one, and a head.
+them 50 rows of 16), a layer each, a common one, and a head; 16x50-lstm64-3 walks through its
+50 rows with an LSTM of 64 units.
 
 On a card --memory is of the card's own: auto is 80 % of what is free there.
 

@@ -33,12 +33,15 @@ fn kernels_are_fresh() {
 fn kernels_do_not_spill_and_keep_their_budget() {
     for kernel in manifests(&root()).iter().flat_map(|(_, m)| m["kernel"].as_array().unwrap()) {
         let budget = kernel["registers"].as_integer().unwrap();
+        // A file may allow some, and says why.
+        let spills = kernel.get("spills").map_or(0, |n| n.as_integer().unwrap());
         let takes = kernel["takes"].as_table().unwrap();
-        assert_eq!(takes.keys().collect::<Vec<_>>(), ["sm_80", "sm_86", "sm_89", "sm_90"]);
+        assert_eq!(takes.keys().collect::<Vec<_>>(), words(&kernel["targets"]));
         for (architecture, functions) in takes {
             for (function, t) in functions.as_table().unwrap() {
                 let number = |key: &str| t[key].as_integer().unwrap();
-                assert_eq!(number("spill_stores") + number("spill_loads"), 0, "{function} on {architecture} spills");
+                let spilled = number("spill_stores").max(number("spill_loads"));
+                assert!(spilled <= spills, "{function} on {architecture} spills {spilled} bytes, {spills} are allowed");
                 assert!(number("registers") <= budget, "{function} on {architecture} is over its budget {budget}: {t}");
             }
         }
@@ -73,10 +76,12 @@ fn hash(root: &Path, kernel: &Value, compiler: &str) -> String {
     digest(all.as_bytes())
 }
 
-/// PTX and four cubins, as the manifest has them.
+/// PTX and a cubin for each target, as the manifest has them.
 fn check_outputs(folder: &Path, kernel: &Value) {
     let outputs = kernel["outputs"].as_table().unwrap();
-    assert_eq!(outputs.len(), 5);
+    let targets = words(&kernel["targets"]);
+    assert!(targets == ["sm_80", "sm_86", "sm_89", "sm_90"] || targets == ["sm_90a"], "{targets:?}");
+    assert_eq!(outputs.len(), 1 + targets.len());
     for (name, expected) in outputs {
         let bytes = std::fs::read(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}; {AGAIN}"));
         // PTX is text: git may give it other line ends.

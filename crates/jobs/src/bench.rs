@@ -116,7 +116,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
     };
     let limit_tflops = limit(&device, precision, settings.threads())?;
     let layout = compute::net::Layout::new(&net).map_err(usage)?;
-    let parameters = layout.linears.iter().map(|l| (l.inputs() + 1) * l.outputs).sum::<usize>() as u64;
+    let parameters = layout.parameters() as u64;
     let total = 2 * request.batches.len() as u64;
     let mut rows = Vec::new();
     for (i, batch) in request.batches.iter().enumerate() {

@@ -173,18 +173,21 @@ fn once(population: &mut Population, work: Work, steps: u64) -> Result<u64> {
 /// Batches of one validation pass.
 const INFERRED: usize = 32;
 
-/// Two for each multiply-add of a row: forward, and twice that backward but for the first layer's inputs.
+/// Two for each multiply-add of a row: forward, and twice that backward but for the first layer's inputs. A recurrent layer's at every
+/// step of its window.
 fn flops(population: &Population, work: Work) -> f64 {
-    let each = population.layout().linears.iter().map(|l| {
-        let one = 2.0 * (l.inputs() * l.outputs) as f64;
-        let times = match work {
-            Work::Infer => 1.0,
-            Work::Train if l.passes_back => 3.0,
-            Work::Train => 2.0,
-        };
-        one * times
+    let times = |passes_back: bool| match work {
+        Work::Infer => 1.0,
+        Work::Train if passes_back => 3.0,
+        Work::Train => 2.0,
+    };
+    let layout = population.layout();
+    let linears = layout.linears.iter().map(|l| 2.0 * (l.inputs() * l.outputs) as f64 * times(l.passes_back));
+    let recurrents = layout.recurrents.iter().map(|r| {
+        let one = |inputs: usize| 2.0 * (r.window * inputs * 4 * r.hidden) as f64;
+        one(r.features) * times(r.below.is_some()) + one(r.hidden) * times(true)
     });
-    each.sum()
+    linears.sum::<f64>() + recurrents.sum::<f64>()
 }
 
 /// Random data for a net.

@@ -4,8 +4,8 @@ Run in the root of the working tree by `cargo xtask kernels`, with the Python of
 
     python nvrtc.py FOLDER < jobs.json
 
-A job is {"source": "crates/x/src/y.cu", "name": "y", "flags": ["--std=c++17"]}; FOLDER gets y.ptx (of the first architecture) and
-y.sm_80.cubin and so on. Standard output is one JSON list, in the order of the jobs: {"log": what NVRTC said, "error": or null,
+A job is {"source": "crates/x/src/y.cu", "name": "y", "flags": ["--std=c++17"], "targets": ["80", "90"]}; FOLDER gets y.ptx (of the first
+target) and y.sm_80.cubin and so on. Standard output is one JSON list, in the order of the jobs: {"log": what NVRTC said, "error": or null,
 "ptxas": {"sm_80": what ptxas said}}.
 """
 
@@ -16,9 +16,6 @@ import os
 import pathlib
 import subprocess
 import sys
-
-
-ARCHITECTURES = [80, 86, 89, 90]
 
 
 def find(root, patterns):
@@ -96,7 +93,7 @@ def compile_one(ptxas, includes, folder, job, architecture):
     work = pathlib.Path(f"{stem}.work")
     work.mkdir()
     (work / "kernel.ptx").write_text(ptx, newline="\n")
-    if architecture == ARCHITECTURES[0]:
+    if architecture == job["targets"][0]:
         (folder / f"{job['name']}.ptx").write_text(ptx, newline="\n")
     command = [str(ptxas), "-v", f"-arch=sm_{architecture}", "kernel.ptx", "-o", "kernel.cubin"]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True)
@@ -124,14 +121,14 @@ def main():
     jobs = json.load(sys.stdin)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         work = [
-            {a: pool.submit(compile_one, ptxas, includes, folder, job, a) for a in ARCHITECTURES} for job in jobs
+            {a: pool.submit(compile_one, ptxas, includes, folder, job, a) for a in job["targets"]} for job in jobs
         ]
         answers = []
         for each in work:
             done = {a: future.result() for a, future in each.items()}
             answers.append(
                 {
-                    "log": done[ARCHITECTURES[0]][0],
+                    "log": next(log for log, _, _ in done.values()),
                     "error": next((f"{error}\n{log}".strip() for log, error, _ in done.values() if error), None),
                     "ptxas": {f"sm_{a}": said for a, (_, _, said) in done.items()},
                 }

@@ -1,7 +1,7 @@
 //! The `.cu` files: where they are, what they include, what they ask for, and one hash over all of it.
 //!
-//! A `.cu` file may say, each in a comment line of its own, `// flags: --fmad=false` (added for NVRTC) and `// registers: 128` (the most a thread of
-//! any of its kernels may take). Quoted includes are found beside the file that names them; those in angle brackets are the compiler's,
+//! A `.cu` file may say, each in a comment line of its own, `// flags: --fmad=false` (added for NVRTC), `// registers: 128` (the most a thread of
+//! any of its kernels may take) and `// targets: 90a` (the only architectures it is for, instead of all). Quoted includes are found beside the file that names them; those in angle brackets are the compiler's,
 //! and its version is part of the hash.
 
 use crate::{Result, root};
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// What every kernel is compiled with.
 const FLAGS: [&str; 2] = ["--std=c++17", "-default-device"];
+/// The architectures people have; a file may ask for others.
+const TARGETS: [&str; 4] = ["80", "86", "89", "90"];
 /// What a thread can have at all.
 const REGISTERS: u64 = 255;
 
@@ -22,8 +24,12 @@ pub struct Source {
     /// Itself, then what it includes, sorted; from the root, with `/`.
     pub files: Vec<String>,
     pub flags: Vec<String>,
+    /// Architectures, oldest first; the PTX is for the first.
+    pub targets: Vec<String>,
     /// The most a thread may take.
     pub registers: u64,
+    /// The most bytes of spills a function may have, stores and loads each; none unless the file says why.
+    pub spills: u64,
     pub hash: String,
 }
 
@@ -67,16 +73,21 @@ fn read(root: &Path, path: &Path, compiler: &str) -> Result<Source> {
     let own = text(path)?;
     let asked = |key: &'static str| own.lines().filter_map(move |l| l.strip_prefix("//")?.trim().strip_prefix(key));
     let flags = FLAGS.into_iter().chain(asked("flags:").flat_map(str::split_whitespace)).map(String::from).collect();
-    let registers = match asked("registers:").next() {
-        None => REGISTERS,
-        Some(n) => n.trim().parse().map_err(|_| format!("{}: `registers:{n}` is no number.", shown(path)))?,
+    let mut targets: Vec<String> = asked("targets:").flat_map(str::split_whitespace).map(String::from).collect();
+    if targets.is_empty() {
+        targets = TARGETS.map(String::from).to_vec();
+    }
+    let number = |key: &'static str, none: u64| match asked(key).next() {
+        None => Ok(none),
+        Some(n) => n.trim().parse().map_err(|_| format!("{}: `{key}{n}` is no number.", shown(path))),
     };
+    let (registers, spills) = (number("registers:", REGISTERS)?, number("spills:", 0)?);
     let files: Vec<String> = seen.iter().map(|p| shown(p)).collect();
     let contents = seen.iter().map(|p| text(p)).collect::<Result<Vec<_>>>()?;
     let hash = hash(files.iter().zip(&contents), &flags, compiler);
     let parts: Vec<&str> = files[0].split('/').collect();
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Source { room: parts[..2.min(parts.len())].join("/"), name, files, flags, registers, hash })
+    Ok(Source { room: parts[..2.min(parts.len())].join("/"), name, files, flags, targets, registers, spills, hash })
 }
 
 /// One hash over files with their names, flags and compiler. `crates/compute/tests/kernels.rs` computes the same from the manifest.
@@ -186,6 +197,9 @@ mod tests {
         assert_eq!(source.files, ["crates/r/src/k/k.cu", "crates/r/src/a.cuh", "crates/r/src/z.cuh"]);
         assert_eq!((source.room.as_str(), source.name.as_str(), source.registers), ("crates/r", "k", 64));
         assert_eq!(source.flags[2..], ["--fmad=false", "-g"]);
+        assert_eq!(source.targets, TARGETS);
+        let narrow = write("crates/r/src/k/n.cu", "// targets: 90a 100a\n").canonicalize().unwrap();
+        assert_eq!(read(&root, &narrow, "c").unwrap().targets, ["90a", "100a"]);
         write("crates/r/src/a.cuh", "#include \"z.cuh\"\nint x;\n");
         assert_ne!(read(&root, &path, "c").unwrap().hash, source.hash);
         write("crates/r/src/a.cuh", "#include \"gone.cuh\"\n");

@@ -5,29 +5,55 @@ use super::data::Owned;
 use super::loops;
 use super::plan::Plan;
 use super::product::{self, Matrix, MatrixMut};
+use super::recurrent::{self, EVALUATED, Sequence};
 use crate::net::{Linear, Place};
 use crate::population::Member;
 
-/// Gathers the samples' inputs and goes through every layer. `params` are as they are held.
+/// A member's weights as a block reads them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weights<'a> {
+    /// `[params]` as they are held.
+    pub(super) params: &'a [f32],
+    /// Those of recurrent layers once more, as their kernels read them.
+    pub(super) packed: &'a [f32],
+}
+
+/// Gathers the samples' inputs and goes through every layer; with `keep` the recurrent ones are ready for [`backward`].
+#[expect(clippy::too_many_arguments, reason = "rows of a member, and where everything of them lies")]
 pub(super) fn forward(
     plan: &Plan,
     data: &Owned,
     member: &Member,
-    params: &[f32],
+    weights: Weights<'_>,
     samples: &[u32],
     values: &mut Rows<'_>,
+    sequences: &mut [Sequence],
+    keep: bool,
 ) {
+    let params = weights.params;
     for (i, place) in plan.gathered.iter().enumerate() {
+        let Some(place) = place else { continue };
         let to = (values.write(plan, place.buffer), plan.stride(place.buffer), *place);
         data.gather(&plan.net, i, member, samples, to, plan.round);
     }
     let rows = values.len();
+    let together = if keep { rows } else { EVALUATED };
+    for (part, samples) in samples.chunks(together.max(1)).enumerate() {
+        recurrent::forward(plan, data, member, weights.packed, samples, sequences, keep, |r, last| {
+            let Some(place) = r.output else { return };
+            let stride = plan.stride(place.buffer);
+            let to = values.write(plan, place.buffer).chunks_exact_mut(stride).skip(part * together);
+            for (to, h) in to.zip(last.chunks(r.wide + r.units)) {
+                to[place.column..place.column + place.width].copy_from_slice(&h[..place.width]);
+            }
+        });
+    }
     for (l, linear) in plan.layout.linears.iter().enumerate() {
         let (x, y) = values.pair(plan, linear.input.buffer, linear.output.buffer);
         product::forward(
             rows,
             matrix(plan, x, linear.input),
-            weights(linear, params),
+            matrix_of(linear, params),
             matrix_mut(plan, y, linear.output),
         );
         let bias = &params[linear.bias..linear.bias + linear.output.width];
@@ -73,11 +99,13 @@ pub(super) fn head_weight(data: &Owned, member: &Member, head: usize, sample: u3
 }
 
 /// From the gradient at the logits to that at every layer, and into the weights' gradient if there is one: added to it, or in its place.
+/// Recurrent layers are only gone through where there is one.
 pub(super) fn backward(
     plan: &Plan,
-    params: &[f32],
+    weights: Weights<'_>,
     values: &Rows<'_>,
     back: &mut Rows<'_>,
+    sequences: &mut [Sequence],
     mut gradient: Option<(&mut [f32], bool)>,
 ) {
     let rows = values.len();
@@ -106,12 +134,25 @@ pub(super) fn backward(
             let add = head && l != last;
             let (dz, dx) = back.pair(plan, linear.output.buffer, linear.input.buffer);
             let dx = matrix_mut(plan, dx, linear.input);
-            product::input_back(rows, matrix(plan, dz, linear.output), weights(linear, params), dx, add);
+            product::input_back(rows, matrix(plan, dz, linear.output), matrix_of(linear, weights.params), dx, add);
         }
+    }
+    if let Some((gradient, add)) = gradient {
+        recurrent::backward(plan, weights.packed, rows, sequences, gradient, add, |r, dh| {
+            let Some(place) = r.output else { return };
+            let stride = plan.stride(place.buffer);
+            let from = back.read(plan, place.buffer).chunks_exact(stride);
+            for (dh, from) in dh.chunks_exact_mut(r.units).zip(from) {
+                dh[..place.width].copy_from_slice(&from[place.column..place.column + place.width]);
+            }
+            if plan.round {
+                loops::round(dh);
+            }
+        });
     }
 }
 
-fn weights<'a>(linear: &Linear, params: &'a [f32]) -> Matrix<'a> {
+fn matrix_of<'a>(linear: &Linear, params: &'a [f32]) -> Matrix<'a> {
     let width = linear.input.width;
     Matrix { values: &params[linear.weight..linear.weight + linear.output.width * width], stride: width, width }
 }

@@ -91,6 +91,41 @@ impl Owned {
         }
     }
 
+    /// Some steps of input `i`'s windows, `t = 0` the oldest row: row `t` of sample `s` goes into `to` from `at(s, t)` on, padded with zeros to
+    /// `wide`.
+    #[expect(clippy::too_many_arguments, reason = "whose rows, which of them, and where to")]
+    pub(super) fn walk(
+        &self,
+        net: &Net,
+        i: usize,
+        member: &Member,
+        samples: &[u32],
+        steps: std::ops::Range<usize>,
+        round: bool,
+        to: &mut [f32],
+        wide: usize,
+        at: impl Fn(usize, usize) -> usize,
+    ) {
+        let (features, window) = (net.inputs[i].features, net.inputs[i].window);
+        let (table, stride) = (&self.tables[i].0, self.tables[i].1);
+        for (s, row) in samples.iter().enumerate() {
+            let last = self.maps[i].as_ref().map_or(*row, |map| map[*row as usize]) as usize;
+            for t in steps.clone() {
+                let from = &table[(last + 1 + t - window) * stride..][..features];
+                let (to, padding) = to[at(s, t)..][..wide].split_at_mut(features);
+                match &member.scales[i] {
+                    Some(scale) => loops::scale(to, from, &scale.mean, &scale.inverse, round),
+                    None if round => {
+                        to.copy_from_slice(from);
+                        loops::round(to);
+                    }
+                    None => to.copy_from_slice(from),
+                }
+                padding.fill(0.0);
+            }
+        }
+    }
+
     /// The weight of a sample before that of its class.
     pub(super) fn weight(&self, row: u32) -> f32 {
         self.weights.as_ref().map_or(1.0, |w| w[row as usize])

@@ -2,7 +2,8 @@
 //!
 //! Work is spread over slots and, within a slot, over fixed parts of its batch; no product is spread over threads. What a part is follows
 //! from net and recipe alone, and parts are added in order, so a seed gives the same bits for any number of threads and members. Products
-//! are `gemm`'s, other loops are written for SIMD; both look at run time what the processor has. After the first step nothing is allocated
+//! are `gemm`'s, but for those of recurrent layers, which are fused with their gates; other loops are written for SIMD; all look at run
+//! time what the processor has. After the first step nothing is allocated
 //! but what `gemm` packs its operands into.
 
 mod block;
@@ -13,7 +14,9 @@ mod loops;
 mod memory;
 mod plan;
 mod product;
+mod recurrent;
 mod score;
+mod simd;
 mod slot;
 #[cfg(test)]
 mod tests;
@@ -67,10 +70,10 @@ pub(crate) fn need(
     let plan = Plan::new(net, layout, recipe);
     let (params, columns) = (layout.params as u64, plan.columns() as u64);
     let lanes = threads.min(members) as u64;
-    let arenas = if plan.round { 5 } else { 4 } * members as u64 * params;
+    let arenas = members as u64 * (if plan.round { 5 } else { 4 } * params + plan.all_packed() as u64);
     let wide = if plan.wide() { 2 * plan.slice as u64 * columns } else { 0 };
     let narrow = if plan.wide() { 0 } else { plan.block as u64 * columns };
-    let scratch = threads as u64 * (BLOCK as u64 * columns + narrow);
+    let scratch = threads as u64 * (BLOCK as u64 * columns + narrow + recurrent::floats(&plan) as u64);
     4 * (arenas + lanes * (plan.partials() as u64 * params + wide) + scratch) + Owned::need(data)
 }
 
@@ -129,7 +132,8 @@ fn new_slot(plan: &Plan, data: &Owned, member: &Member, index: usize) -> Slot {
     };
     let fresh = || Floats::new(params);
     let rounded = if plan.round { fresh() } else { Floats::default() };
-    let mut slot = Slot { state, params: fresh(), mean: fresh(), square: fresh(), gradient: fresh(), rounded };
+    let packed = Floats::new(plan.all_packed());
+    let mut slot = Slot { state, params: fresh(), mean: fresh(), square: fresh(), gradient: fresh(), rounded, packed };
     slot.set_params(plan, &net::init(&plan.layout, plan.recipe.seed, member.id));
     slot
 }
@@ -140,6 +144,7 @@ impl Slot {
         if plan.round {
             slot::hold(plan, 0, &self.params, &mut self.rounded);
         }
+        self.pack(plan);
     }
 }
 

@@ -3,6 +3,7 @@
 //! How work is cut changes the order of sums, so it follows from the net and the recipe alone, never from threads or members.
 
 use super::loops::Columns;
+use super::recurrent::pack;
 use crate::net::{Layout, Net, Place};
 use crate::population::{Precision, Recipe};
 use std::ops::Range;
@@ -11,6 +12,8 @@ use std::ops::Range;
 pub(super) const BLOCK: usize = 256;
 /// Rows that go through a narrow net together in training. 64 cost 5 to 15 % more time, 256 the same within the noise, with half the parts.
 const ROWS: usize = 128;
+/// The same of a net with recurrent layers: what a window leaves behind is large, and one row's work is long.
+const WALKED: usize = 32;
 /// Rows of a wide net's block, at least and at most: a sixteenth of the batch in between. Its products like many rows, its threads many blocks.
 const WIDE_ROWS: (usize, usize) = (64, 256);
 /// Partial gradients of a narrow net, at most; a large batch puts several blocks into each.
@@ -40,10 +43,12 @@ pub(super) struct Plan {
     pub(super) recipe: Recipe,
     /// Whether numbers are rounded to bf16.
     pub(super) round: bool,
-    /// `[inputs]` where each input is gathered.
-    pub(super) gathered: Vec<Place>,
+    /// `[inputs]` where each input is gathered; none that a recurrent branch reads row by row.
+    pub(super) gathered: Vec<Option<Place>>,
     /// `[buffers + 1]` columns of all buffers before this one.
     starts: Vec<usize>,
+    /// `[recurrents + 1]` where each recurrent layer's packed weights begin.
+    packs: Vec<usize>,
     /// The tiles of a wide net; none of a narrow one.
     pub(super) tiles: Vec<Tile>,
     /// Rows of a block of a training step.
@@ -58,14 +63,24 @@ impl Plan {
         for buffer in &layout.buffers {
             starts.push(starts[starts.len() - 1] + buffer.stride);
         }
-        let wide = layout.params > WIDE;
+        let mut packs = vec![0];
+        for (forward, back) in layout.recurrents.iter().map(pack::sizes) {
+            packs.push(packs[packs.len() - 1] + forward + back);
+        }
+        // A window's values are too many to be kept for all rows, so a net with recurrent layers is always cut by rows.
+        let recurrent = !layout.recurrents.is_empty();
+        let wide = layout.params > WIDE && !recurrent;
         let tiles = layout.linears.iter().enumerate().flat_map(|(linear, l)| {
             let width = l.output.width;
             (0..width).step_by(TILE).map(move |at| Tile { linear, outputs: at..width.min(at + TILE) })
         });
         let tiles = if wide { tiles.collect() } else { vec![] };
         let batch = recipe.batch;
-        let rows = if wide { batch.div_ceil(16).next_multiple_of(8).clamp(WIDE_ROWS.0, WIDE_ROWS.1) } else { ROWS };
+        let rows = match (wide, recurrent) {
+            (true, _) => batch.div_ceil(16).next_multiple_of(8).clamp(WIDE_ROWS.0, WIDE_ROWS.1),
+            (false, true) => WALKED,
+            (false, false) => ROWS,
+        };
         let block = rows.min(batch);
         let slice = if wide { PIECE.min(batch) } else { block * batch.div_ceil(block).div_ceil(SLICES) };
         Plan {
@@ -75,6 +90,7 @@ impl Plan {
             round: recipe.precision == Precision::Bf16,
             gathered: layout.gathered(net),
             starts,
+            packs,
             tiles,
             block,
             slice,
@@ -112,6 +128,18 @@ impl Plan {
     /// Where a buffer lies in memory for so many rows.
     pub(super) fn buffer(&self, buffer: usize, rows: usize) -> Range<usize> {
         self.starts[buffer] * rows..self.starts[buffer + 1] * rows
+    }
+
+    /// Numbers of all packed weights of recurrent layers.
+    pub(super) fn all_packed(&self) -> usize {
+        self.packs[self.packs.len() - 1]
+    }
+
+    /// Where a recurrent layer's weights lie among the packed ones: for the way forward and for the way back.
+    pub(super) fn packed(&self, recurrent: usize) -> (Range<usize>, Range<usize>) {
+        let (start, end) = (self.packs[recurrent], self.packs[recurrent + 1]);
+        let middle = start + self.layout.recurrents[recurrent].size();
+        (start..middle, middle..end)
     }
 
     pub(super) fn stride(&self, buffer: usize) -> usize {

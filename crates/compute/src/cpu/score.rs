@@ -88,11 +88,11 @@ pub(super) fn logits(shared: &Shared, slot: &Slot, rows: &[u32]) -> Vec<Vec<f32>
 fn evaluate(shared: &Shared, slot: &Slot, samples: &[u32], mut f: impl FnMut(&Member, usize, usize, &[f32])) {
     let plan = &shared.plan;
     let member = &shared.members[slot.state.index as usize];
-    shared.scratch(|Scratch { values, samples: full, .. }| {
+    shared.scratch(|Scratch { values, sequences, samples: full, .. }| {
         full.fill(samples[0]);
         full[..samples.len()].copy_from_slice(samples);
         let mut values = values.first(BLOCK);
-        block::forward(plan, &shared.data, member, slot.held(), full, &mut values);
+        block::forward(plan, &shared.data, member, slot.weights(), full, &mut values, sequences, false);
         for (h, head) in plan.layout.linears[plan.first_head()..].iter().enumerate() {
             let stride = plan.stride(head.output.buffer);
             let rows = values.read(plan, head.output.buffer).chunks_exact(stride).take(samples.len());

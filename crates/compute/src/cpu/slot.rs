@@ -7,12 +7,14 @@
 #![expect(unsafe_code, reason = "threads write disjoint parts of gradients, buffers and parameters")]
 
 use super::Shared;
-use super::block::{self, matrix};
+use super::block::{self, Weights, matrix};
 use super::buffers::Buffers;
 use super::loops;
 use super::memory::{Floats, Split};
 use super::plan::{BLOCK, GRAIN, Plan};
 use super::product::{self, MatrixMut};
+use super::recurrent::{Sequence, pack};
+use crate::net::GATES;
 use crate::ops::optimise::Step;
 use crate::ops::step::advance;
 use crate::population::State;
@@ -29,6 +31,8 @@ pub(super) struct Slot {
     pub(super) gradient: Floats,
     /// In bf16 the parameters as they are held; empty otherwise.
     pub(super) rounded: Floats,
+    /// The recurrent layers' weights as their kernels read them.
+    pub(super) packed: Floats,
 }
 
 /// What one slot needs while it is in a step; as many as threads.
@@ -47,6 +51,7 @@ pub(super) struct Lane {
 pub(super) struct Scratch {
     pub(super) values: Buffers,
     pub(super) back: Buffers,
+    pub(super) sequences: Vec<Sequence>,
     pub(super) samples: Vec<u32>,
 }
 
@@ -67,7 +72,12 @@ impl Lane {
 impl Scratch {
     pub(super) fn new(plan: &Plan) -> Scratch {
         let back = if plan.wide() { 0 } else { plan.block };
-        Scratch { values: Buffers::new(plan, BLOCK), back: Buffers::new(plan, back), samples: vec![0; BLOCK] }
+        Scratch {
+            values: Buffers::new(plan, BLOCK),
+            back: Buffers::new(plan, back),
+            sequences: Sequence::all(plan),
+            samples: vec![0; BLOCK],
+        }
     }
 }
 
@@ -87,16 +97,21 @@ impl Slot {
         self.optimise(shared, lane, loss, weight);
     }
 
-    /// The parameters as they are held.
-    pub(super) fn held(&self) -> &[f32] {
-        if self.rounded.is_empty() { &self.params } else { &self.rounded }
+    /// The weights as a block reads them.
+    pub(super) fn weights(&self) -> Weights<'_> {
+        held(&self.params, &self.rounded, &self.packed)
+    }
+
+    /// Packs the recurrent layers' weights; after every change of the parameters.
+    pub(super) fn pack(&mut self, plan: &Plan) {
+        pack::pack(plan, held(&self.params, &self.rounded, &[]).params, &mut self.packed);
     }
 
     fn narrow_gradient(&mut self, shared: &Shared, lane: &mut Lane, live: usize) -> (f64, f64) {
         let Shared { plan, data, members, .. } = shared;
         let (state, member) = (self.state, &members[self.state.index as usize]);
         let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
-        let held = if self.rounded.is_empty() { &self.params } else { &self.rounded };
+        let weights = held(&self.params, &self.rounded, &self.packed);
         let size = plan.layout.params;
         let slices = live.div_ceil(plan.slice);
         let (first, others) = (Split::new(&mut self.gradient), Split::new(&mut lane.partials));
@@ -112,7 +127,7 @@ impl Slot {
             };
             let mut total = (0.0, 0.0);
             let end = live.min((slice + 1) * plan.slice);
-            shared.scratch(|Scratch { values, back, samples }| {
+            shared.scratch(|Scratch { values, back, sequences, samples }| {
                 for at in (slice * plan.slice..end).step_by(plan.block) {
                     let n = plan.block.min(end - at);
                     let samples = &mut samples[..n];
@@ -121,10 +136,10 @@ impl Slot {
                         *sample = data.lists[place as usize];
                     }
                     let (mut values, mut back) = (values.first(n), back.first(n));
-                    block::forward(plan, data, member, held, samples, &mut values);
+                    block::forward(plan, data, member, weights, samples, &mut values, sequences, true);
                     let (loss, weight) = block::loss(plan, data, member, samples, &values, &mut back);
                     let add = at > slice * plan.slice;
-                    block::backward(plan, held, &values, &mut back, Some((gradient, add)));
+                    block::backward(plan, weights, &values, &mut back, sequences, Some((gradient, add)));
                     total = (total.0 + loss, total.1 + weight);
                 }
             });
@@ -149,7 +164,7 @@ impl Slot {
         let Shared { plan, data, members, .. } = shared;
         let (state, member) = (self.state, &members[self.state.index as usize]);
         let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
-        let held = if self.rounded.is_empty() { &self.params } else { &self.rounded };
+        let weights = held(&self.params, &self.rounded, &self.packed);
         let mut total = (0.0, 0.0);
         for piece in (0..live).step_by(plan.slice) {
             let rows = plan.slice.min(live - piece);
@@ -168,9 +183,9 @@ impl Slot {
                     let place = state.list + order.at(state.cursor + (piece + at + i) as u32);
                     *sample = data.lists[place as usize];
                 }
-                block::forward(plan, data, member, held, samples, &mut values);
+                block::forward(plan, data, member, weights, samples, &mut values, &mut [], true);
                 loss[0] = block::loss(plan, data, member, samples, &values, &mut back);
-                block::backward(plan, held, &values, &mut back, None);
+                block::backward(plan, weights, &values, &mut back, &mut [], None);
             });
             let (values, back) = (&lane.values, &lane.back);
             let gradient = Split::new(&mut self.gradient);
@@ -230,17 +245,24 @@ impl Slot {
                     hold(plan, range.start, params, rounded);
                 }
             });
+            self.pack(plan);
         }
         advance(&mut self.state, plan.recipe.batch, loss, weight, norm);
     }
 }
 
-/// Parameters from offset `first` on as they are held in bf16: rounded, but for the heads' biases.
+fn held<'a>(params: &'a [f32], rounded: &'a [f32], packed: &'a [f32]) -> Weights<'a> {
+    Weights { params: if rounded.is_empty() { params } else { rounded }, packed }
+}
+
+/// Parameters from offset `first` on as they are held in bf16: rounded, but for the biases of heads and recurrent layers.
 pub(super) fn hold(plan: &Plan, first: usize, params: &[f32], held: &mut [f32]) {
     held.copy_from_slice(params);
     loops::round(held);
-    for head in &plan.layout.linears[plan.first_head()..] {
-        let (from, to) = (head.bias.max(first), (head.bias + head.output.width).min(first + params.len()));
+    let heads = plan.layout.linears[plan.first_head()..].iter().map(|head| (head.bias, head.output.width));
+    let recurrents = plan.layout.recurrents.iter().map(|r| (r.bias(), GATES * r.units));
+    for (bias, width) in heads.chain(recurrents) {
+        let (from, to) = (bias.max(first), (bias + width).min(first + params.len()));
         if from < to {
             held[from - first..to - first].copy_from_slice(&params[from - first..to - first]);
         }

@@ -14,10 +14,18 @@ use std::sync::Arc;
 /// Elements whose squares one block of `advance` adds up, and that one of `optimise` works on.
 const SQUARES: usize = 8192;
 const OPTIMISED: usize = 4096;
+/// Elements that one block of `add_parts` works on, and of `optimise` up to so many parameters.
+const ADDED: usize = 1024;
+const SMALL: usize = 1 << 18;
 
 /// Blocks of `advance` for a row of the arena.
 pub(super) fn norm_blocks(params: usize) -> usize {
     params.div_ceil(SQUARES)
+}
+
+/// Blocks of `add_parts` for a row of the arena.
+pub(super) fn part_blocks(params: usize) -> usize {
+    params.div_ceil(ADDED)
 }
 
 /// Rows that one block of the loss and of a column sum adds up; by the batch alone.
@@ -30,14 +38,19 @@ pub(super) fn blocks(batch: usize) -> usize {
     batch.div_ceil(slice(batch))
 }
 
-/// Rows of a block of a fused head: few, since each row is work for a whole warp.
+/// Rows of a block of a fused head: few, since each row is work for a whole warp; of large batches so many that one round of blocks does it.
 fn head_slice(batch: usize) -> usize {
-    if batch <= 8192 { 16 } else { 64 }
+    if batch <= 8192 { 16 } else { 256 }
 }
 
 /// Blocks of a fused head.
 pub(super) fn head_blocks(batch: usize) -> usize {
     batch.div_ceil(head_slice(batch))
+}
+
+/// The most partial sums of columns that any kernel leaves behind.
+pub(super) fn most_blocks(batch: usize) -> usize {
+    blocks(batch).max(head_blocks(batch)).max(super::hopper::blocks(batch))
 }
 
 /// Words of an `Order`, what `advance` tells `optimise`.
@@ -55,9 +68,11 @@ pub(super) struct Calls {
     column_sum: Function,
     optimise: Function,
     advance: Function,
+    add_parts: Function,
     score_sum: Function,
     to_bf16: Function,
     own: super::own::Own,
+    hopper: Option<super::hopper::Hopper>,
     bf16: bool,
 }
 
@@ -243,9 +258,11 @@ impl Calls {
             column_sum: typed("column_sum")?,
             optimise: module.function("optimise")?,
             advance: module.function("advance")?,
+            add_parts: module.function("add_parts")?,
             score_sum: module.function("score_sum")?,
             to_bf16: module.function("to_bf16")?,
             own: super::own::Own::load(context, bf16)?,
+            hopper: if bf16 { super::hopper::Hopper::load(context)? } else { None },
             bf16,
         })
     }
@@ -253,6 +270,11 @@ impl Calls {
     /// Our own products.
     pub(super) fn own(&self) -> &super::own::Own {
         &self.own
+    }
+
+    /// Products with what follows them on Hopper's own units, where the card has them.
+    pub(super) fn hopper(&self) -> Result<&super::hopper::Hopper> {
+        self.hopper.as_ref().ok_or_else(|| Error::Asked("a product of Hopper on another card".into()))
     }
 
     pub(super) fn gather(&self, stream: &Stream, g: &Gather) -> Result<()> {
@@ -518,6 +540,37 @@ impl Calls {
         unsafe { self.advance.launch(stream, [n(norm_blocks(params)), n(states.len()), 1], [256, 1, 1], 0, &args) }
     }
 
+    /// The same for a gradient that is still in parts `[S, count, params]`, which are added first.
+    #[expect(clippy::too_many_arguments, reason = "as many as a step ends with")]
+    pub(super) fn add_parts(
+        &self,
+        stream: &Stream,
+        states: &Slice<State>,
+        recipe: &Recipe,
+        (gradient, params): (&Slice<f32>, usize),
+        (parts, count): (&Slice<f32>, usize),
+        sums: &Partials,
+        (arrived, orders): (&Slice<u32>, &Slice<u32>),
+    ) -> Result<()> {
+        let packed = packed(recipe);
+        let args = [
+            states.into(),
+            Arg::U32(n(recipe.batch)),
+            gradient.into(),
+            Arg::U64(params as u64),
+            parts.into(),
+            Arg::U32(n(count)),
+            (&sums.norm).into(),
+            (&sums.loss).into(),
+            Arg::U32(n(sums.loss_blocks)),
+            arrived.into(),
+            Arg::Bytes(&packed),
+            orders.into(),
+        ];
+        // SAFETY: as above.
+        unsafe { self.add_parts.launch(stream, [n(part_blocks(params)), n(states.len()), 1], [256, 1, 1], 0, &args) }
+    }
+
     pub(super) fn optimise(
         &self,
         stream: &Stream,
@@ -526,7 +579,9 @@ impl Calls {
         orders: &Slice<u32>,
         at: &Arenas,
     ) -> Result<()> {
-        let grid = [n(params.div_ceil(OPTIMISED)), n(orders.len() / ORDER), 1];
+        // A small net has too few parameters to give a block more.
+        let each = if params <= SMALL { ADDED } else { OPTIMISED };
+        let grid = [n(params.div_ceil(each)), n(orders.len() / ORDER), 1];
         let packed = packed(recipe);
         let args = [
             Arg::U64(params as u64),

@@ -21,6 +21,8 @@ pub struct Gpu {
     pub capability: (u32, u32),
     /// Multiprocessors.
     pub multiprocessors: u32,
+    /// Bytes of shared memory that one block may have.
+    pub shared: u32,
     /// Bytes of second-level cache.
     pub cache: u64,
     /// Highest clock in MHz.
@@ -55,6 +57,12 @@ fn start() -> Result<()> {
     started.clone()
 }
 
+/// At most what `FULLBORE_SHARED_KIB` says, so that a large card can run what small ones run.
+fn capped(shared: u32) -> u32 {
+    let asked = std::env::var("FULLBORE_SHARED_KIB").ok().and_then(|text| text.parse::<u32>().ok());
+    asked.map_or(shared, |kib| shared.min(kib.saturating_mul(1024)))
+}
+
 fn describe(index: usize) -> Result<Gpu> {
     use sys::CUdevice_attribute as A;
     let device = format!("cuda:{index}");
@@ -78,6 +86,7 @@ fn describe(index: usize) -> Result<Gpu> {
             plain(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ),
         multiprocessors: plain(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        shared: capped(plain(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?),
         cache: u64::from(plain(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
         clock_mhz: plain(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)? / 1000,
         cuda: (cuda / 1000, cuda % 1000 / 10),
@@ -159,6 +168,17 @@ impl Context {
         self.bind()?;
         let (free, total) = self.call("cuMemGetInfo", result::mem_get_info())?;
         Ok((free as u64, total as u64))
+    }
+
+    /// Bytes of shared memory that one block can ask for.
+    pub(super) fn shared_memory(&self) -> Result<usize> {
+        use sys::CUdevice_attribute as A;
+        let index = i32::try_from(self.gpu.index).unwrap_or(i32::MAX);
+        let card = self.call("cuDeviceGet", result::device::get(index))?;
+        let most = A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        // SAFETY: `card` was just given by the driver.
+        let bytes = self.call("cuDeviceGetAttribute", unsafe { result::device::get_attribute(card, most) })?;
+        Ok(usize::try_from(bytes).unwrap_or(0))
     }
 
     /// Bytes that were free when the card was opened, the context itself taken off.

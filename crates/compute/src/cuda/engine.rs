@@ -4,9 +4,12 @@
 //! the streams, in the order in which `population/backend.rs` tells it. Weight gradients go to a side stream and run beside the
 //! gradients of activations, which wait for nobody.
 
+mod fused;
 mod products;
 mod setup;
+mod small;
 mod step;
+mod steps;
 
 use super::context::{Context, turn};
 use super::graph::{Event, Graph, Stream};
@@ -16,16 +19,24 @@ use crate::net::{Layout, Net};
 use crate::population::backend::{Arena, Backend, Sums};
 use crate::population::{Data, Member, Pins, Precision, Recipe, State};
 use products::Products;
+use small::Fits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use setup::need;
+pub(crate) use small::Road;
 
 /// A population on a card.
 pub(crate) struct Engine {
     // Graphs hold addresses of the slab and functions of the modules: they go first.
     graphs: BTreeMap<(Work, usize), Graph>,
     products: Products,
+    /// Recurrent layers in whole windows.
+    fused: Option<fused::Fused>,
+    /// Recurrent layers that go step by step.
+    steps: Option<steps::Steps>,
+    small: Option<small::Small>,
+    fits: Fits,
     calls: super::calls::Calls,
     at: setup::Arrays,
     main: Stream,
@@ -74,12 +85,33 @@ impl Engine {
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
+        Engine::on(Road::Rule, context, net, layout, data, recipe, members, pins)
+    }
+
+    /// The same on a road that is given.
+    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
+    pub(crate) fn on(
+        road: Road,
+        context: &Arc<Context>,
+        net: &Net,
+        layout: &Layout,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+        pins: &Pins,
+    ) -> Result<Engine> {
         // The last dimensions of a grid end at 65,535; slots and slices of rows lie there.
         if members.len() > 4095 || recipe.batch > 1 << 22 {
             let asked = format!("{} members and batches of {} on a card", members.len(), recipe.batch);
             return Err(Error::Asked(format!(
                 "{asked}; at most 4,095 members at once and 4,194,304 rows are possible"
             )));
+        }
+        let fits = road.fits(net, layout, recipe);
+        let roads = setup::Roads { fits, shared: road.shared(context.gpu().shared) };
+        let tiles = fused::tiles(layout, recipe, roads.shared);
+        if tiles.is_none() {
+            steps::check(layout, recipe)?;
         }
         let whole = (0..data.tables[0].rows())
             .map(|row| {
@@ -91,13 +123,26 @@ impl Engine {
         let main = Stream::new(context)?;
         let side = Stream::new(context)?;
         let calls = super::calls::Calls::load(context, recipe.precision == Precision::Bf16)?;
-        let (slab, at) = setup::lay_out(context, &main, &calls, net, layout, data, recipe, members)?;
-        let products = Products::choose(context, layout, recipe, pins)?;
+        let (slab, at) = setup::lay_out(context, &main, &calls, roads, net, layout, data, recipe, members)?;
+        let products = match fits {
+            Fits::Everything => Products::default(),
+            _ => Products::choose(context, layout, recipe, pins)?,
+        };
+        let small = match fits {
+            Fits::Nothing => None,
+            _ => Some(small::Small::load(context, layout, road)?),
+        };
+        let fused = tiles.map(|tiles| fused::Fused::new(context, layout, tiles)).transpose()?;
+        let steps = at.steps.is_some().then(|| steps::Steps::new(context, layout, recipe, pins)).transpose()?;
         let events = (0..=layout.linears.len()).map(|_| Event::new(context, false)).collect::<Result<_>>()?;
         let longest = members.iter().filter_map(|m| m.valid).map(|list| data.lists[list].len()).max().unwrap_or(0);
         Ok(Engine {
             graphs: BTreeMap::new(),
             products,
+            fused,
+            steps,
+            small,
+            fits,
             calls,
             at,
             main,
@@ -140,6 +185,13 @@ impl Engine {
         let _turn = turn();
         self.step(0, slots)?;
         self.main.wait()
+    }
+
+    /// Takes Hopper's units wherever they can do a product, however small; says for how many layers.
+    #[cfg(test)]
+    pub(super) fn on_hopper(&mut self) -> usize {
+        self.graphs.clear();
+        self.products.on_hopper(&self.context, &self.layout, &self.recipe)
     }
 
     /// Everything once with nobody active, so that every kernel and plan is loaded before it is captured.
@@ -271,7 +323,9 @@ impl Backend for Engine {
     }
 
     fn pins(&self) -> Pins {
-        self.products.pins()
+        let mut pins = self.products.pins();
+        pins.0.extend(self.steps.iter().flat_map(|s| s.plans.pins().0));
+        pins
     }
 
     fn tune(&mut self) -> Result<()> {
@@ -280,13 +334,20 @@ impl Backend for Engine {
         let mut products = self.products.clone();
         products.tune(self)?;
         self.products = products;
+        if let Some(mut plans) = self.steps.as_ref().map(|s| s.plans.clone()) {
+            plans.tune(self)?;
+            self.steps.iter_mut().for_each(|s| s.plans = plans.clone());
+        }
         // Graphs hold the old plans.
         self.graphs.clear();
         Ok(())
     }
 
     fn ways(&self) -> Vec<String> {
-        self.products.said()
+        let fused = self.fused.iter().flat_map(|fused| fused.said(&self.layout));
+        let steps = self.steps.iter().flat_map(|s| s.plans.said());
+        let small = self.small.iter().map(|small| small.said(self.fits));
+        fused.chain(steps).chain(self.products.said()).chain(small).collect()
     }
 }
 

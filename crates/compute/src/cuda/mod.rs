@@ -10,6 +10,7 @@ mod context;
 mod driver;
 mod engine;
 mod graph;
+mod hopper;
 pub(crate) mod kernels;
 mod memory;
 mod module;

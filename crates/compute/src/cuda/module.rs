@@ -2,7 +2,7 @@
 
 use super::context::{Context, turn};
 use super::graph::Stream;
-use super::kernels::{Image, Pick};
+use super::kernels::{Image, Pick, inflate};
 use super::memory::Slice;
 use crate::error::{Error, Result};
 use cudarc::driver::{result, sys};
@@ -26,15 +26,13 @@ impl Module {
     pub(crate) fn load(context: &Arc<Context>, image: &Image) -> Result<Arc<Module>> {
         let _turn = turn();
         context.bind()?;
-        let raw = match image.pick(context.gpu().capability) {
-            // SAFETY: a cubin carries its own length.
-            Pick::Cubin(bytes) => unsafe { result::module::load_data(bytes.as_ptr().cast()) },
-            Pick::Ptx(text) => {
-                let text = CString::new(text).map_err(|e| Error::Asked(format!("PTX of {}: {e}", image.name)))?;
-                // SAFETY: the text ends with a zero.
-                unsafe { result::module::load_data(text.as_ptr().cast()) }
-            }
+        let Some(Pick::Cubin(deflated) | Pick::Ptx(deflated)) = image.pick(context.gpu().capability) else {
+            let (name, (major, minor)) = (image.name, context.gpu().capability);
+            return Err(Error::Asked(format!("kernels of {name}, which have no code for capability {major}.{minor}")));
         };
+        let words = inflate(image.name, deflated)?;
+        // SAFETY: a cubin carries its own length, PTX ends with a zero.
+        let raw = unsafe { result::module::load_data(words.as_ptr().cast()) };
         let raw = context.call(&format!("cuModuleLoadData of {}", image.name), raw)?;
         Ok(Arc::new(Module { context: context.clone(), name: image.name.into(), raw }))
     }

@@ -2,7 +2,7 @@
 //!
 //! The tile and the slices of rows follow from the shape of one member alone, so that its bits do not depend on the others.
 
-use super::blaslt::Addresses;
+use super::blaslt::{Addresses, Matrix, Numbers};
 use super::calls::{Calls, Sums, code};
 use super::context::Context;
 use super::engine::Mode;
@@ -53,6 +53,9 @@ pub(super) struct Linear {
     pub(super) mode: Mode,
     pub(super) split: Slice<f32>,
 }
+
+/// Rows of one launch, at most.
+const ROWS: usize = 1 << 21;
 
 /// Rows of one slice of a weight gradient.
 fn slice(batch: usize) -> usize {
@@ -168,10 +171,80 @@ impl Own {
             _ => 2,
         };
         product.numbers = [m, n, k, l.mode as u32, act, adds, parts, rows];
+        self.send(stream, form, &product, l.states.len())
+    }
+
+    /// A product of matrices anywhere, with nothing fused.
+    pub(super) fn plain(
+        &self,
+        stream: &Stream,
+        p: &super::blaslt::Product,
+        at: &Addresses,
+        (states, mode): (&Slice<State>, Mode),
+        split: &Slice<f32>,
+        calls: &Calls,
+    ) -> Result<()> {
+        let form = match (p.left_transposed, p.right_transposed, p.out.numbers) {
+            (true, ..) => &self.weight,
+            (false, true, Numbers::F32) => &self.logits,
+            (false, true, Numbers::Bf16) => &self.forward,
+            (false, false, Numbers::F32) => &self.back_wide,
+            (false, false, Numbers::Bf16) => &self.back,
+        };
+        let (m, n) = (p.out.rows, p.out.columns);
+        let k = if p.left_transposed { p.left.rows } else { p.left.columns };
+        let places = |from: u64, out: (u64, u64)| {
+            let row = |m: &Matrix| from * m.stride * m.numbers.size();
+            let (left, to) = if p.left_transposed { (0, 0) } else { (row(&p.left), row(&p.out)) };
+            vec![
+                states.address(),
+                at.left + left,
+                p.left.stride,
+                p.left.member,
+                at.right,
+                p.right.stride,
+                p.right.member,
+                out.0 + to,
+                p.out.stride,
+                out.1,
+            ]
+        };
+        let short = |x: u64| u32::try_from(x).unwrap_or(u32::MAX);
+        let product = |words: Vec<u64>, m: u64, splits: usize, rows: u64| {
+            let words = words.into_iter().chain([p.out.rows * p.out.columns]).chain([0; 8]).collect();
+            Product {
+                words,
+                numbers: [short(m), short(n), short(k), mode as u32, 0, 0, short(splits as u64), short(rows)],
+            }
+        };
+        if !p.left_transposed {
+            // The second dimension of a grid ends at 65,535 tiles; rows do not know each other.
+            for from in (0..m).step_by(ROWS) {
+                let rows = (m - from).min(ROWS as u64);
+                let one = product(places(from, (at.out, p.out.member)), rows, 1, k);
+                self.send(stream, form, &one, states.len())?;
+            }
+            return Ok(());
+        }
+        let rows = usize::try_from(k).unwrap_or(usize::MAX);
+        let splits = slices(rows);
+        if splits == 1 {
+            return self.send(stream, form, &product(places(0, (at.out, p.out.member)), m, 1, k), states.len());
+        }
+        let size = m * n;
+        let scratch = (split.address(), splits as u64 * size);
+        self.send(stream, form, &product(places(0, scratch), m, splits, slice(rows) as u64), states.len())?;
+        let sums =
+            Sums { partial: split.address(), blocks: splits, width: usize::try_from(size).unwrap_or(usize::MAX) };
+        calls.sum_partials(stream, states, &sums, at.out, usize::try_from(p.out.member).unwrap_or(usize::MAX))
+    }
+
+    fn send(&self, stream: &Stream, form: &Form, product: &Product, slots: usize) -> Result<()> {
+        let [m, n, _, _, _, _, parts, _] = product.numbers;
         // Few tiles leave the card idle, and narrow layers leave tiles empty: then the small ones.
         let tiles = m.div_ceil(128) * n.div_ceil(128) * parts;
         let (function, tile) = if m.min(n) <= 64 || tiles < 100 { (&form.small, 64) } else { (&form.wide, 128) };
-        let slots = u32::try_from(l.states.len()).unwrap_or(u32::MAX);
+        let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let grid = [n.div_ceil(tile), m.div_ceil(tile), slots * parts];
         // SAFETY: the addresses are of the engine's slab, laid out for these shapes.
         unsafe { function.launch(stream, grid, [self.threads, 1, 1], 0, &[Arg::Bytes(&product.bytes())]) }

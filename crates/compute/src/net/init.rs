@@ -1,7 +1,9 @@
-//! First weights: PyTorch's default for `Linear`, weights and biases alike uniform in `(-1/√inputs, 1/√inputs)`.
+//! First weights: PyTorch's defaults. Of a `Linear` weights and biases alike are uniform in `(-1/√inputs, 1/√inputs)`, of an `LSTM` all are in
+//! `(-1/√units, 1/√units)`.
 //!
-//! Keyed by seed, member, number of the tensor (weights `2 l`, bias `2 l + 1` of layer `l`) and the element's place in the tensor without
-//! padding, so that another padding gives the same net. Padding is zero.
+//! Keyed by seed, member, number of the tensor (weights `2 l`, bias `2 l + 1` of layer `l`; behind those of all layers three for each
+//! recurrent one: `weight_ih`, `weight_hh`, `bias`) and the element's place in the tensor without padding, as a file has it, so that another
+//! padding gives the same net. Padding is zero.
 
 use super::Layout;
 use crate::random::{Stream, words};
@@ -9,9 +11,20 @@ use crate::random::{Stream, words};
 /// `[params]` a member's row of the arena at the start.
 pub fn init(layout: &Layout, seed: u64, member: u32) -> Vec<f32> {
     let mut row = vec![0.0; layout.params];
+    let draw = |tensor: usize, inputs: usize| {
+        let bound = (1.0 / (inputs as f64).sqrt()) as f32;
+        words(seed, Stream::Init, tensor as u32, member).map(move |w| centred(w) * bound)
+    };
+    for (r, recurrent) in layout.recurrents.iter().enumerate() {
+        for (p, part) in recurrent.parts().into_iter().enumerate() {
+            let tensor = 2 * layout.linears.len() + 3 * r + p;
+            for (place, value) in part.places.into_iter().zip(draw(tensor, recurrent.hidden)) {
+                row[place] = value;
+            }
+        }
+    }
     for (l, linear) in layout.linears.iter().enumerate() {
-        let bound = (1.0 / (linear.inputs() as f64).sqrt()) as f32;
-        let draws = |tensor| words(seed, Stream::Init, tensor as u32, member).map(move |w| centred(w) * bound);
+        let draws = |tensor| draw(tensor, linear.inputs());
         let mut weights = draws(2 * l);
         for output in 0..linear.outputs {
             let at = linear.weight + output * linear.input.width;
@@ -41,7 +54,7 @@ mod tests {
         let layer = |width: &usize| Layer { width: *width, activation: Activation::Relu };
         let net = Net {
             inputs: inputs.to_vec(),
-            branches: vec![Branch { layers: vec![layer(&9)] }, Branch { layers: vec![] }],
+            branches: vec![Branch { layers: vec![layer(&9)], ..Branch::default() }, Branch::default()],
             trunk: widths.iter().map(layer).collect(),
             heads: vec![Head { name: "up".into(), classes: 3 }],
         };
@@ -77,6 +90,40 @@ mod tests {
             real += values.len();
         }
         assert_eq!(row.iter().filter(|v| **v != 0.0).count(), real);
+    }
+
+    #[test]
+    fn an_lstm_fills_its_bounds_and_keeps_its_own_counters() {
+        let layout = Layout::new(&"fast:3x7-lstm20-lstm9 + slow:5x2-lstm30 / 8 / up:3".parse().unwrap()).unwrap();
+        let row = init(&layout, 5, 2);
+        let mut real = 0;
+        for r in &layout.recurrents {
+            let bound = 1.0 / (r.hidden as f32).sqrt();
+            for part in r.parts() {
+                let values: Vec<f32> = part.places.iter().map(|at| row[*at]).collect();
+                assert_eq!(values.len(), part.shape.iter().product::<usize>());
+                assert!(values.iter().all(|v| *v != 0.0 && v.abs() < bound), "{}", part.name);
+                let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
+                assert!((square / (bound * bound) - 1.0 / 3.0).abs() < 1.2 / (values.len() as f32).sqrt());
+            }
+            real += r.parameters();
+        }
+        assert_eq!(row.iter().filter(|v| **v != 0.0).count(), layout.parameters());
+        assert_eq!(layout.parameters() - real, 8 * 40 + 3 * 9);
+        // Two linear layers have the tensors 0 to 3; the first `weight_ih` is tensor 4, drawn as a file has it.
+        let first: Vec<f32> = words(5, Stream::Init, 4, 2).take(4).map(|w| centred(w) / 20f32.sqrt()).collect();
+        let r = &layout.recurrents[0];
+        for (place, wanted) in [r.at(0, 0, 0), r.at(1, 0, 0), r.at(2, 0, 0), r.at(0, 1, 0)].into_iter().zip(first) {
+            assert!((row[place] - wanted).abs() < 1e-7);
+        }
+        // The layers behind draw as they did without a recurrent branch before them.
+        let plain = Layout::new(&"fast:9 + slow:30 / 8 / up:3".parse().unwrap()).unwrap();
+        let (a, b) = (&layout.linears[0], &plain.linears[0]);
+        assert_eq!((a.columns.clone(), a.input.width), (b.columns.clone(), b.input.width));
+        assert_eq!(
+            row[a.weight..a.weight + 8 * a.input.width],
+            init(&plain, 5, 2)[b.weight..b.weight + 8 * b.input.width]
+        );
     }
 
     #[test]

@@ -2,12 +2,15 @@
 //!
 //! A member's row of the arena holds, for every layer, the weights `[outputs, stride]` row-major (as PyTorch has them, each row padded
 //! to [`PAD`] columns) and the bias `[outputs]`, all tensors on 256-byte borders. Outputs are padded to [`PAD`] rows as well. Padding is
-//! zero, gets a zero gradient and stays zero, so that kernels need no borders; it is left out when parameters are saved.
+//! zero, gets a zero gradient and stays zero, so that kernels need no borders; it is left out when parameters are saved. Recurrent layers
+//! come first, each as one matrix ([`Recurrent`]).
 //!
 //! Activation buffers are `[P, B, stride]`. Branches write straight into their columns of the concatenation, so concat costs nothing.
+//! The window of a recurrent branch is never gathered whole: its buffer has stride 0, and engines keep what its steps need.
 
-use super::{Activation, Net};
-use crate::error::{Error, Result};
+use super::check::check;
+use super::{Activation, Branch, Input, Net, Recurrent, UNITS};
+use crate::error::Result;
 use std::ops::Range;
 
 /// Widths are padded to this many elements: 16 bytes of bf16.
@@ -68,6 +71,8 @@ impl Linear {
 pub struct Layout {
     /// Activation buffers; the first `inputs` are the gathered inputs.
     pub buffers: Vec<Buffer>,
+    /// Recurrent layers in walking order; all of them run before `linears`.
+    pub recurrents: Vec<Recurrent>,
     /// Layers in walking order; the last `heads` are the heads.
     pub linears: Vec<Linear>,
     /// Inputs of the net.
@@ -82,22 +87,24 @@ impl Layout {
     /// The layout of a net, or what is wrong with the net.
     pub fn new(net: &Net) -> Result<Layout> {
         check(net)?;
-        let mut made =
-            Layout { buffers: vec![], linears: vec![], inputs: net.inputs.len(), heads: net.heads.len(), params: 0 };
+        let mut made = Layout {
+            buffers: vec![],
+            recurrents: vec![],
+            linears: vec![],
+            inputs: net.inputs.len(),
+            heads: net.heads.len(),
+            params: 0,
+        };
         // One input without layers is its own concatenation; otherwise every branch writes its columns of a common buffer, and an
         // input that is passed on as it is is gathered there at once and needs no buffer of its own.
-        let alone = net.inputs.len() == 1 && net.branches[0].layers.is_empty();
+        let alone = net.inputs.len() == 1 && net.branches[0] == Branch::default();
         for (input, branch) in net.inputs.iter().zip(&net.branches) {
             let width = (input.window * input.features).next_multiple_of(PAD);
-            made.buffers.push(Buffer { stride: if alone || !branch.layers.is_empty() { width } else { 0 } });
+            let own = alone || (branch.recurrent.is_empty() && !branch.layers.is_empty());
+            made.buffers.push(Buffer { stride: if own { width } else { 0 } });
         }
         // The width each branch leaves behind, and what of it is no padding.
-        let ends: Vec<usize> = net
-            .inputs
-            .iter()
-            .zip(&net.branches)
-            .map(|(i, b)| b.layers.last().map_or(i.window * i.features, |layer| layer.width))
-            .collect();
+        let ends: Vec<usize> = net.inputs.iter().zip(&net.branches).map(|(i, b)| end(i, b)).collect();
         let mut columns = Vec::new();
         let concat = if alone {
             columns.push(0..ends[0]);
@@ -111,10 +118,25 @@ impl Layout {
             made.buffers.push(Buffer { stride: at });
             Place { buffer: made.buffers.len() - 1, column: 0, width: at }
         };
+        // What the layers of each branch read, and how much of it is no padding.
+        let mut sources = Vec::new();
         for (i, (input, branch)) in net.inputs.iter().zip(&net.branches).enumerate() {
-            let width = input.window * input.features;
-            let mut from = Place { buffer: i, column: 0, width: width.next_multiple_of(PAD) };
-            let mut real = width;
+            let real = branch.recurrent.last().copied().unwrap_or(input.window * input.features);
+            let width = real.next_multiple_of(PAD);
+            let mut from = Place { buffer: i, column: 0, width };
+            if !branch.recurrent.is_empty() {
+                from = if branch.layers.is_empty() {
+                    Place { buffer: concat.buffer, column: columns[i].start, width }
+                } else {
+                    made.buffers.push(Buffer { stride: width });
+                    Place { buffer: made.buffers.len() - 1, column: 0, width }
+                };
+                made.walk(i, input, branch, from);
+            }
+            sources.push((from, real));
+        }
+        for (i, (input, branch)) in net.inputs.iter().zip(&net.branches).enumerate() {
+            let (mut from, mut real) = sources[i];
             for (l, layer) in branch.layers.iter().enumerate() {
                 let wide = layer.width.next_multiple_of(PAD);
                 let to = if l + 1 == branch.layers.len() {
@@ -124,12 +146,13 @@ impl Layout {
                     Place { buffer: made.buffers.len() - 1, column: 0, width: wide }
                 };
                 let columns = std::iter::once(0..real).collect();
-                made.push(format!("{}.{l}", input.name), from, to, columns, layer.width, layer.activation, l > 0);
+                let passes = l > 0 || !branch.recurrent.is_empty();
+                made.push(format!("{}.{l}", input.name), from, to, columns, layer.width, layer.activation, passes);
                 (from, real) = (to, layer.width);
             }
         }
         let mut from = concat;
-        let mut passes = net.branches.iter().any(|b| !b.layers.is_empty());
+        let mut passes = net.branches.iter().any(|b| *b != Branch::default());
         for (l, layer) in net.trunk.iter().enumerate() {
             let wide = layer.width.next_multiple_of(PAD);
             made.buffers.push(Buffer { stride: wide });
@@ -155,24 +178,53 @@ impl Layout {
         Ok(made)
     }
 
-    /// `[inputs]` where each input is gathered: its own buffer, or its columns of the concatenation if its branch has no layers.
-    pub fn gathered(&self, net: &Net) -> Vec<Place> {
+    /// Parameters without padding.
+    pub fn parameters(&self) -> usize {
+        let linears = self.linears.iter().map(|l| (l.inputs() + 1) * l.outputs).sum::<usize>();
+        linears + self.recurrents.iter().map(Recurrent::parameters).sum::<usize>()
+    }
+
+    /// `[inputs]` where each input is gathered: its own buffer, or its columns of the concatenation if its branch has no layers. None for
+    /// a recurrent branch, which reads the table row by row.
+    pub fn gathered(&self, net: &Net) -> Vec<Option<Place>> {
         let alone = net.inputs.len() == 1;
         let mut at = 0;
         let concat = net.inputs.len();
         let each = net.inputs.iter().zip(&net.branches).enumerate().map(|(i, (input, branch))| {
             let width = input.window * input.features;
             let own = Place { buffer: i, column: 0, width: width.next_multiple_of(PAD) };
-            let end = branch.layers.last().map_or(width, |l| l.width).next_multiple_of(PAD);
             let place = if branch.layers.is_empty() && !alone {
                 Place { buffer: concat, column: at, width: own.width }
             } else {
                 own
             };
-            at += end;
-            place
+            at += end(input, branch).next_multiple_of(PAD);
+            branch.recurrent.is_empty().then_some(place)
         });
         each.collect()
+    }
+
+    /// The recurrent layers of a branch, one above the other.
+    fn walk(&mut self, i: usize, input: &Input, branch: &Branch, to: Place) {
+        let (mut below, mut features, mut wide) = (None, input.features, input.features.next_multiple_of(UNITS));
+        for (l, &hidden) in branch.recurrent.iter().enumerate() {
+            let mut recurrent = Recurrent {
+                name: format!("{}.lstm.{l}", input.name),
+                input: i,
+                below,
+                window: input.window,
+                features,
+                wide,
+                hidden,
+                units: hidden.next_multiple_of(UNITS),
+                weight: 0,
+                output: (l + 1 == branch.recurrent.len()).then_some(to),
+            };
+            recurrent.weight = self.params.next_multiple_of(ALIGN);
+            self.params = recurrent.weight + recurrent.size();
+            (below, features, wide) = (Some(self.recurrents.len()), hidden, recurrent.units);
+            self.recurrents.push(recurrent);
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "a layer is these seven things")]
@@ -193,48 +245,8 @@ impl Layout {
     }
 }
 
-/// What is wrong with a net, in one sentence.
-pub(super) fn check(net: &Net) -> Result<()> {
-    let asked = |what: String| Err(Error::Asked(what));
-    if net.inputs.is_empty() || net.heads.is_empty() {
-        return asked("a net needs at least one input and one head, as in `16 - 64 - 3`".into());
-    }
-    if net.branches.len() != net.inputs.len() {
-        return asked(format!(
-            "{} inputs and {} branches; each input has one branch",
-            net.inputs.len(),
-            net.branches.len()
-        ));
-    }
-    let names = net.inputs.iter().map(|i| &i.name).chain(net.heads.iter().map(|h| &h.name));
-    let mut seen = std::collections::BTreeSet::new();
-    for name in names {
-        // A digit in front would read as a size in a net's text.
-        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-            && name.starts_with(|c: char| !c.is_ascii_digit());
-        if !plain || !seen.insert(name) || ["trunk", "head", "concat"].contains(&name.as_str()) {
-            return asked(format!(
-                "`{name}` is no name here: letters, digits (not in front) and _, each used once, not trunk, head or concat"
-            ));
-        }
-    }
-    for input in &net.inputs {
-        if input.features == 0 || input.window == 0 || input.features.saturating_mul(input.window) > 1 << 16 {
-            return asked(format!(
-                "input {}: {} features × {} rows; both at least 1, together at most 65536",
-                input.name, input.features, input.window
-            ));
-        }
-    }
-    for layer in net.branches.iter().flat_map(|b| &b.layers).chain(&net.trunk) {
-        if !(1..=4096).contains(&layer.width) {
-            return asked(format!("a layer of {} units; 1 to 4096 are possible", layer.width));
-        }
-    }
-    for head in &net.heads {
-        if !(2..=256).contains(&head.classes) {
-            return asked(format!("head {}: {} classes; 2 to 256 are possible", head.name, head.classes));
-        }
-    }
-    Ok(())
+/// What a branch leaves behind, without padding.
+fn end(input: &Input, branch: &Branch) -> usize {
+    let last = branch.layers.last().map(|layer| layer.width).or(branch.recurrent.last().copied());
+    last.unwrap_or(input.window * input.features)
 }

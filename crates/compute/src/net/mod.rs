@@ -1,11 +1,14 @@
 //! A network in its fixed grammar: inputs → branches → concat → trunk → heads.
 //!
 //! [`Net`] is what a user says, [`Layout`] is where everything lies: parameters in a member's row of the arena, activations in
-//! buffers. There is no general graph, so a layer is a [`Linear`] with an input place and an output place, in walking order.
+//! buffers. There is no general graph, so a layer is a [`Linear`] with an input place and an output place, in walking order; a branch
+//! may begin with layers that walk through its window, which are [`Recurrent`].
 
+mod check;
 mod init;
 mod layout;
 pub mod params;
+mod recurrent;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -13,6 +16,7 @@ mod text;
 pub use init::init;
 pub use layout::{Buffer, Layout, Linear, PAD, Place};
 pub use params::{flatten, load, save};
+pub use recurrent::{GATES, Recurrent, UNITS};
 
 /// What follows a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -47,8 +51,11 @@ pub struct Layer {
 }
 
 /// What is done to one input before all are put side by side; no layers pass it on as it is.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Branch {
+    /// Units of LSTM layers, 1 to 256 each, that walk through the window one above the other, at most three; the last `h` of the top one goes on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recurrent: Vec<usize>,
     /// Layers in order.
     pub layers: Vec<Layer>,
 }

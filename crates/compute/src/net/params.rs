@@ -1,10 +1,12 @@
 //! A member's parameters as safetensors, and back.
 //!
 //! `trunk.0.weight` `[outputs, inputs]`, `trunk.0.bias` `[outputs]`, `fast.0.weight`, `head.direction.weight`: readable names, PyTorch's shapes, no
-//! padding, f32. The one metadata key `fullbore` holds sorted JSON with the format and the net's text; there is no time and no path in
+//! padding, f32. A recurrent layer is `fast.lstm.0.weight_ih` `[4 H, F]`, `fast.lstm.0.weight_hh` `[4 H, H]` and `fast.lstm.0.bias` `[4 H]`, gates
+//! stacked i, f, g, o as PyTorch does. PyTorch has two biases that are only ever added: a file with `bias_ih` and `bias_hh` instead of
+//! `bias` is read as their sum. The one metadata key `fullbore` holds sorted JSON with the format and the net's text; there is no time and no path in
 //! it, so the same parameters are the same bytes. A file without that key is read by names and shapes alone. f16 and bf16 are read too.
 
-use super::{Layout, Linear, Net};
+use super::{Layout, Linear, Net, Recurrent};
 use crate::error::{Error, Result, bytes};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
@@ -17,7 +19,9 @@ pub type Tensor = (String, Vec<usize>, Vec<f32>);
 
 /// Every tensor of a member's row of the arena, without padding.
 pub fn flatten(layout: &Layout, row: &[f32]) -> Vec<Tensor> {
-    let mut tensors = Vec::with_capacity(2 * layout.linears.len());
+    let parts = layout.recurrents.iter().flat_map(Recurrent::parts);
+    let mut tensors: Vec<Tensor> =
+        parts.map(|p| (p.name, p.shape, p.places.into_iter().map(|at| row[at]).collect())).collect();
     for (l, [weight, bias]) in layout.linears.iter().map(|l| (l, names(l))) {
         let values = places(l).map(|at| row[at]).collect();
         tensors.push((weight, vec![l.outputs, l.inputs()], values));
@@ -52,18 +56,34 @@ pub fn load(net: &Net, layout: &Layout, file: &[u8]) -> Result<Vec<f32>> {
     }
     let tensors = SafeTensors::deserialize(file).map_err(asked)?;
     let mut row = vec![0.0; layout.params];
-    let mut known = 0;
+    let mut known = Vec::new();
+    for part in layout.recurrents.iter().flat_map(Recurrent::parts) {
+        let both = ["bias_ih", "bias_hh"].map(|bias| part.name.replace(".bias", &format!(".{bias}")));
+        let summed = part.shape.len() == 1 && tensors.tensor(&part.name).is_err();
+        if summed && both.iter().any(|name| tensors.tensor(name).is_ok()) {
+            for name in both {
+                for (at, value) in part.places.iter().zip(read(&tensors, &name, &part.shape)?) {
+                    row[*at] += value;
+                }
+                known.push(name);
+            }
+            continue;
+        }
+        for (at, value) in part.places.iter().zip(read(&tensors, &part.name, &part.shape)?) {
+            row[*at] = value;
+        }
+        known.push(part.name);
+    }
     for (l, [weight, bias]) in layout.linears.iter().map(|l| (l, names(l))) {
         for (at, value) in places(l).zip(read(&tensors, &weight, &[l.outputs, l.inputs()])?) {
             row[at] = value;
         }
         row[l.bias..l.bias + l.outputs].copy_from_slice(&read(&tensors, &bias, &[l.outputs])?);
-        known += 2;
+        known.extend([weight, bias]);
     }
-    if tensors.len() > known {
-        let wanted: Vec<String> = layout.linears.iter().flat_map(names).collect();
+    if tensors.len() > known.len() {
         let mut more: Vec<String> =
-            tensors.names().iter().filter(|n| !wanted.iter().any(|w| w == **n)).map(|n| shown(n)).collect();
+            tensors.names().iter().filter(|n| !known.iter().any(|w| w == **n)).map(|n| shown(n)).collect();
         more.sort();
         let rest = if more.len() > 3 { format!(" and {} more", more.len() - 3) } else { String::new() };
         more.truncate(3);
@@ -88,7 +108,8 @@ fn names(l: &Linear) -> [String; 2] {
 
 /// A file that is larger than such a net's can be is refused before it is read; so is a header.
 fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
-    let header = 64 * 1024 + layout.linears.iter().map(|l| 2 * (l.name.len() as u64 + 256)).sum::<u64>();
+    let names = layout.linears.iter().map(|l| &l.name).chain(layout.recurrents.iter().map(|r| &r.name));
+    let header = 64 * 1024 + names.map(|name| 4 * (name.len() as u64 + 256)).sum::<u64>();
     let said = file.first_chunk().map(|n| u64::from_le_bytes(*n));
     if said.is_some_and(|n| n > header) {
         return Err(Error::Asked(format!(
@@ -96,7 +117,9 @@ fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
             bytes(header)
         )));
     }
-    let most = 8 + header + 4 * layout.params as u64;
+    // A second bias of each recurrent layer may come along.
+    let biases = layout.recurrents.iter().map(|r| 4 * r.hidden as u64).sum::<u64>();
+    let most = 8 + header + 4 * (layout.params as u64 + biases);
     if file.len() as u64 > most {
         let size = bytes(file.len() as u64);
         return Err(Error::Asked(format!("{size} of parameters, and this net has at most {}", bytes(most))));

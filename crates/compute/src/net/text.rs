@@ -3,17 +3,19 @@
 //! ```text
 //! 128-2048-1024-512-3                                                         features, hidden layers, classes
 //! 16x50-64t-64-3                                                              windows of 50 rows; a tanh layer
+//! 16x50-lstm64-3                                                              an LSTM through the 50 rows
 //! fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5              inputs with branches / trunk / heads
 //! ```
 //!
 //! `-` leads to the next layer, `+` puts side by side, `/` separates inputs, trunk and heads (the trunk may be left out), `name:` names an
-//! input or a head. A layer is its width and its activation, ReLU where none is said: `r` or `relu`, `t` or `tanh`, `i` or `identity`. One
-//! input needs no name (it is `rows`), nor does one head (`class`). Spaces are free. Without any `/` the last number is the classes and
-//! all layers are trunk. What is printed is the shortest of these and reads back as the same net.
+//! input or a head. A layer is its width and its activation, ReLU where none is said: `r` or `relu`, `t` or `tanh`, `i` or `identity`. A
+//! branch may begin with one to three recurrent layers, `lstm` and their units: they walk through the window, and the last state of the
+//! top one goes on. One input needs no name (it is `rows`), nor does one head (`class`). Spaces are free. Without any `/` the last number
+//! is the classes and all layers but recurrent ones are trunk. What is printed is the shortest of these and reads back as the same net.
 
 mod reader;
 
-use super::layout::check;
+use super::check::check;
 use super::{Activation, Head, Layer, Net};
 use crate::error::{Error, Result};
 use std::fmt;
@@ -59,6 +61,7 @@ impl fmt::Display for Net {
             if input.window != 1 {
                 write!(f, "x{}", input.window)?;
             }
+            branch.recurrent.iter().try_for_each(|units| write!(f, "-lstm{units}"))?;
             layers(f, &branch.layers, "-")?;
         }
         let branched = self.inputs.len() != 1 || self.branches.iter().any(|b| !b.layers.is_empty());

@@ -9,12 +9,24 @@ pub fn first_not_finite(values: &[f32]) -> Option<usize> {
 
 /// The readable name of the first tensor of a member's row that is not finite: `trunk.0.weight`.
 pub fn tensor_not_finite(layout: &Layout, row: &[f32]) -> Option<String> {
-    layout.linears.iter().find_map(|linear| {
-        let weight = &row[linear.weight..linear.weight + linear.output.width * linear.input.width];
-        let bias = &row[linear.bias..linear.bias + linear.output.width];
-        let tensor = first_not_finite(weight).map(|_| "weight").or(first_not_finite(bias).map(|_| "bias"))?;
-        Some(format!("{}.{tensor}", linear.name))
-    })
+    let recurrent = layout.recurrents.iter().find_map(|r| {
+        let bad = first_not_finite(&row[r.weight..r.weight + r.size()])? / (4 * r.units);
+        let tensor = match bad {
+            _ if bad < r.wide => "weight_ih",
+            _ if bad < r.wide + r.units => "weight_hh",
+            _ => "bias",
+        };
+        Some(format!("{}.{tensor}", r.name))
+    });
+    let linear = || {
+        layout.linears.iter().find_map(|linear| {
+            let weight = &row[linear.weight..linear.weight + linear.output.width * linear.input.width];
+            let bias = &row[linear.bias..linear.bias + linear.output.width];
+            let tensor = first_not_finite(weight).map(|_| "weight").or(first_not_finite(bias).map(|_| "bias"))?;
+            Some(format!("{}.{tensor}", linear.name))
+        })
+    };
+    recurrent.or_else(linear)
 }
 
 #[cfg(test)]
@@ -26,7 +38,7 @@ mod tests {
     fn the_tensor_is_named() {
         let net = Net {
             inputs: vec![Input { name: "x".into(), features: 4, window: 1 }],
-            branches: vec![Branch { layers: vec![] }],
+            branches: vec![Branch::default()],
             trunk: vec![],
             heads: vec![Head { name: "direction".into(), classes: 3 }],
         };
@@ -38,5 +50,16 @@ mod tests {
         assert_eq!(tensor_not_finite(&layout, &row).as_deref(), Some("head.direction.bias"));
         row[layout.linears[0].weight] = f32::NAN;
         assert_eq!(tensor_not_finite(&layout, &row).as_deref(), Some("head.direction.weight"));
+    }
+
+    #[test]
+    fn so_are_those_of_an_lstm() {
+        let layout = Layout::new(&"4x3-lstm5-2".parse().expect("a fine net")).expect("a fine net");
+        let r = &layout.recurrents[0];
+        for (at, name) in [(r.at(3, 4, 3), "weight_ih"), (r.at(r.wide, 0, 0), "weight_hh"), (r.bias() + 1, "bias")] {
+            let mut row = vec![0.0; layout.params];
+            row[at] = f32::NAN;
+            assert_eq!(tensor_not_finite(&layout, &row), Some(format!("rows.lstm.0.{name}")));
+        }
     }
 }

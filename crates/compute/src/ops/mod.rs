@@ -7,6 +7,7 @@ pub mod finite;
 pub mod gather;
 pub mod linear;
 pub mod loss;
+pub mod lstm;
 pub mod optimise;
 pub mod step;
 pub mod sums;

@@ -25,13 +25,22 @@ fn check(net: &str) {
     let gradient = whole::backward(layout, &params, &buffers, &back, rows.len(), Precision::F32);
     assert!(loss.is_finite() && loss > 0.0);
     let mut seen = vec![false; params.len()];
+    let mut tensors: Vec<(&str, Vec<usize>)> = vec![];
+    for r in &layout.recurrents {
+        let rows = (0..r.features).chain(r.wide..r.wide + r.hidden).chain([r.wide + r.units]);
+        let units = rows.flat_map(|row| (0..r.hidden).map(move |unit| r.at(row, unit, 0)));
+        tensors.push((&r.name, units.flat_map(|at| at..at + 4).collect()));
+    }
     for linear in &layout.linears {
         let outputs = 0..linear.outputs;
         let weights = outputs.clone().flat_map(|o| {
             let row = linear.weight + o * linear.input.width;
             linear.columns.iter().flat_map(move |c| c.clone().map(move |c| row + c))
         });
-        for at in weights.chain(outputs.map(|o| linear.bias + o)) {
+        tensors.push((&linear.name, weights.chain(outputs.map(|o| linear.bias + o)).collect()));
+    }
+    for (name, places) in tensors {
+        for at in places {
             let (h, kept) = (1e-5, params[at]);
             params[at] = kept + h;
             let above = run(&params).0;
@@ -42,8 +51,7 @@ fn check(net: &str) {
             let off = (difference - gradient[at]).abs();
             assert!(
                 off < 1e-7 * (1.0 + difference.abs()),
-                "{net}: {} at {at}: {difference} is not {}",
-                linear.name,
+                "{net}: {name} at {at}: {difference} is not {}",
                 gradient[at]
             );
             seen[at] = true;
@@ -63,4 +71,14 @@ fn gradients_are_the_slopes() {
     check("a:3-5t-4 + b:4x3-3 + c:2 / 6t-5 / up:3 + size:2 + more:5");
     check("a:3-5t + b:4-3 / up:3 + size:2");
     check("a:3 + b:4 / up:3 + size:2");
+}
+
+#[test]
+fn gradients_through_time_are_the_slopes() {
+    check("3x5-lstm4-2");
+    check("2-lstm3-2");
+    check("2x4-lstm3-lstm2-4t-2");
+    check("2x3-lstm3-lstm1-lstm2-2");
+    check("a:3x4-lstm5-4t + b:2 + c:2x3-lstm3 / 5 / up:3 + size:2");
+    check("a:3x2-lstm2-lstm3 + b:2x3-lstm2 / up:3 + size:2");
 }

@@ -4,10 +4,20 @@
 
 use super::Real;
 use super::linear::{self, Shape};
-use crate::net::{Layout, Linear, Net, Place};
+use super::lstm::{self, Saved};
+use crate::net::{Layout, Linear, Net, Place, Recurrent};
 use crate::population::Precision;
 
-/// Every buffer's activations `[buffers][rows, stride]`, from the gathered inputs `[inputs][rows, window × features]`.
+/// What the way forward leaves behind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Values<R> {
+    /// `[buffers][rows, stride]` every buffer's activations.
+    pub buffers: Vec<Vec<R>>,
+    /// `[recurrents]` what each recurrent layer went through.
+    pub recurrents: Vec<Saved<R>>,
+}
+
+/// Every activation, from the gathered inputs `[inputs][rows, window × features]`.
 pub fn forward<R: Real>(
     net: &Net,
     layout: &Layout,
@@ -15,15 +25,31 @@ pub fn forward<R: Real>(
     inputs: &[Vec<R>],
     rows: usize,
     precision: Precision,
-) -> Vec<Vec<R>> {
+) -> Values<R> {
     let mut buffers: Vec<Vec<R>> = layout.buffers.iter().map(|b| vec![R::default(); rows * b.stride]).collect();
     for ((input, place), values) in net.inputs.iter().zip(layout.gathered(net)).zip(inputs) {
+        let Some(place) = place else { continue };
         let width = input.window * input.features;
         let stride = layout.buffers[place.buffer].stride;
         for row in 0..rows {
             let to = row * stride + place.column;
             buffers[place.buffer][to..to + width].copy_from_slice(&values[row * width..(row + 1) * width]);
         }
+    }
+    let mut recurrents: Vec<Saved<R>> = vec![];
+    for recurrent in &layout.recurrents {
+        let shape = walk(recurrent, rows);
+        let x = match recurrent.below {
+            Some(below) => recurrents[below].h.clone(),
+            None => sequence(recurrent, &inputs[recurrent.input], rows),
+        };
+        let w = &params[recurrent.weight..recurrent.weight + recurrent.size()];
+        let saved = lstm::forward(shape, &x, w, precision);
+        if let Some(place) = recurrent.output {
+            let last = saved.last(shape).chunks(recurrent.units).flat_map(|h| h[..place.width].to_vec());
+            put(layout, &mut buffers, place, rows, &last.collect::<Vec<R>>());
+        }
+        recurrents.push(saved);
     }
     for (l, linear) in layout.linears.iter().enumerate() {
         let hidden = l + layout.heads < layout.linears.len();
@@ -37,18 +63,19 @@ pub fn forward<R: Real>(
         linear::forward(shape(linear, rows), &x, &w, &bias, linear.activation, held, &mut y);
         put(layout, &mut buffers, linear.output, rows, &y);
     }
-    buffers
+    Values { buffers, recurrents }
 }
 
 /// `[params]` the gradient, from that at the logits `[heads][rows, classes]` (already rounded where it is held so).
 pub fn backward<R: Real>(
     layout: &Layout,
     params: &[R],
-    buffers: &[Vec<R>],
+    values: &Values<R>,
     at_logits: &[Vec<R>],
     rows: usize,
     precision: Precision,
 ) -> Vec<R> {
+    let buffers = &values.buffers;
     let mut gradient = vec![R::default(); layout.params];
     let mut back: Vec<Vec<R>> = layout.buffers.iter().map(|b| vec![R::default(); rows * b.stride]).collect();
     let first_head = layout.linears.len() - layout.heads;
@@ -81,18 +108,51 @@ pub fn backward<R: Real>(
             put(layout, &mut back, linear.input, rows, &dx);
         }
     }
+    // `[window, rows, units]` what the layer above sends down.
+    let mut from_above: Vec<R> = vec![];
+    for (recurrent, saved) in layout.recurrents.iter().zip(&values.recurrents).rev() {
+        let mut at_h = std::mem::take(&mut from_above);
+        if let Some(place) = recurrent.output {
+            at_h = vec![R::default(); recurrent.window * rows * recurrent.units];
+            let last = (recurrent.window - 1) * rows * recurrent.units;
+            let behind = columns(layout, &back, place, rows);
+            for (to, from) in at_h[last..].chunks_mut(recurrent.units).zip(behind.chunks(place.width)) {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = from.held(precision));
+            }
+        }
+        let size = recurrent.weight..recurrent.weight + recurrent.size();
+        let (dw, dx) = lstm::backward(walk(recurrent, rows), &params[size.clone()], saved, &at_h, precision);
+        gradient[size].copy_from_slice(&dw);
+        from_above = dx;
+    }
     gradient
 }
 
 /// `[heads][rows, classes]` the logits, without padding.
-pub fn logits<R: Real>(layout: &Layout, buffers: &[Vec<R>], rows: usize) -> Vec<Vec<R>> {
+pub fn logits<R: Real>(layout: &Layout, values: &Values<R>, rows: usize) -> Vec<Vec<R>> {
     let heads = layout.linears.iter().skip(layout.linears.len() - layout.heads);
     heads
         .map(|head| {
-            let all = columns(layout, buffers, head.output, rows);
+            let all = columns(layout, &values.buffers, head.output, rows);
             all.chunks(head.output.width).flat_map(|row| row[..head.outputs].to_vec()).collect()
         })
         .collect()
+}
+
+fn walk(recurrent: &Recurrent, rows: usize) -> lstm::Shape {
+    let &Recurrent { window, wide, units, .. } = recurrent;
+    lstm::Shape { rows, window, wide, units }
+}
+
+/// `[window, rows, wide]` with padding, from `[rows, window × features]`.
+fn sequence<R: Real>(recurrent: &Recurrent, input: &[R], rows: usize) -> Vec<R> {
+    let &Recurrent { window, features, wide, .. } = recurrent;
+    let mut x = vec![R::default(); window * rows * wide];
+    for (t, row) in (0..window).flat_map(|t| (0..rows).map(move |row| (t, row))) {
+        let from = (row * window + t) * features;
+        x[(t * rows + row) * wide..][..features].copy_from_slice(&input[from..from + features]);
+    }
+    x
 }
 
 fn shape(linear: &Linear, rows: usize) -> Shape {

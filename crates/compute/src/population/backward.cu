@@ -45,8 +45,10 @@ __device__ __forceinline__ uint4 gathered(const float (&x)[4], const float*) {
 //   confusion      [S, classes, classes] u64 counts added to, or null
 //   logits         [S, B, padded] f32 without bias, or null
 //
-// A warp takes ROWS rows at once, a lane 16 bytes of every chunk of columns; the head's weights lie in shared memory as floats, in the order
-// in which lanes read them.
+// A warp takes an eighth of the block's rows, ROWS at once, a lane 16 bytes of every chunk of columns and of the head's weights, which
+// it has in registers where there is room, else in shared memory.
+// What follows the logits is one row's work for one lane: lane r has row r of the ROWS, then tells all others. Nothing that is read waits for
+// something else at the place where it is needed: rows come one turn ahead, labels and weights of 32 rows at once.
 // ---------------------------------------------------------------------------------------------------------------------------------
 template <typename T, int CHUNKS, int CLASSES, int ROWS>
 __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch, u32 mode, u32 slice, const u32* __restrict__ rows,
@@ -57,7 +59,7 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
                                      float* __restrict__ bias_partial, float* __restrict__ column_partial, u64* __restrict__ confusion,
                                      float* __restrict__ logits, float* shared) {
     constexpr int PER = 16 / sizeof(T);
-    constexpr int COLUMNS = CHUNKS * 32 * PER;
+    constexpr bool HELD = CHUNKS * CLASSES <= 6;
     const u32 slot = blockIdx.y;
     const State& state = states[slot];
     if (idle(state, mode)) return;
@@ -65,14 +67,25 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
     __shared__ float heads[8][CLASSES];
     __shared__ u32 counts[64];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-
-    for (u32 i = threadIdx.x; i < CLASSES * COLUMNS; i += 256) {
-        const u32 c = i / COLUMNS, column = i % COLUMNS;
-        const u32 chunk = column / (32 * PER), owner = column % (32 * PER) / PER, e = column % PER;
-        const float value = c < classes && column < width ? to_float(w[slot * w_member + c * w_stride + column]) : 0.0f;
-        shared[c * COLUMNS + chunk * 32 * PER + e / 4 * 128 + owner * 4 + e % 4] = value;
-    }
     if (threadIdx.x < 64) counts[threadIdx.x] = 0;
+    auto weight_at = [&](u32 c, u32 column) {
+        if (c >= classes || column >= width) return make_uint4(0, 0, 0, 0);
+        return *reinterpret_cast<const uint4*>(w + slot * w_member + c * w_stride + column);
+    };
+    uint4 held[HELD ? CLASSES : 1][HELD ? CHUNKS : 1];
+    uint4* spilled = reinterpret_cast<uint4*>(shared); // [CLASSES, CHUNKS, 32]
+    if constexpr (HELD) {
+#pragma unroll
+        for (int c = 0; c < CLASSES; c++)
+#pragma unroll
+            for (int k = 0; k < CHUNKS; k++) held[c][k] = weight_at(c, (k * 32 + lane) * PER);
+    } else {
+        for (u32 i = threadIdx.x; i < CLASSES * CHUNKS * 32; i += 256) spilled[i] = weight_at(i / (CHUNKS * 32), i % (CHUNKS * 32) * PER);
+    }
+    auto weights_of = [&](int c, int k, float (&v)[PER]) {
+        if constexpr (HELD) spread(held[c][k], v, (const T*)0);
+        else spread(spilled[(c * CHUNKS + k) * 32 + lane], v, (const T*)0);
+    };
     __syncthreads();
 
     float offset[CLASSES], head_sum[CLASSES], column_sum[CHUNKS][PER];
@@ -83,10 +96,11 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
 #pragma unroll
         for (int e = 0; e < PER; e++) column_sum[k][e] = 0.0f;
 
-    const u32 begin = blockIdx.x * slice, end = begin + slice < batch ? begin + slice : batch;
-    double lost = 0.0, weighed = 0.0;
-    for (u32 base = begin + warp * ROWS; base < end; base += 8 * ROWS) {
-        uint4 kept[ROWS][CHUNKS];
+    const u32 each = (slice + 7) / 8, begin = blockIdx.x * slice + warp * each;
+    u32 end = blockIdx.x * slice + slice < batch ? blockIdx.x * slice + slice : batch;
+    if (begin + each < end) end = begin + each;
+    uint4 next[ROWS][CHUNKS];
+    auto fetch = [&](u32 base) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             // Rows behind the end walk along on the last one and leave nothing behind.
@@ -94,9 +108,41 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
 #pragma unroll
             for (int k = 0; k < CHUNKS; k++) {
                 const u32 column = (k * 32 + lane) * PER;
-                kept[r][k] = column < width ? *reinterpret_cast<const uint4*>(h + slot * h_member + b * h_stride + column) : make_uint4(0, 0, 0, 0);
+                next[r][k] = make_uint4(0, 0, 0, 0);
+                if (column < width) next[r][k] = *reinterpret_cast<const uint4*>(h + slot * h_member + b * h_stride + column);
             }
         }
+    };
+    double lost = 0.0, weighed = 0.0;
+    u32 known_label = 0;
+    float known_weight = 0.0f;
+    if (begin < end) fetch(begin);
+    for (u32 base = begin; base < end; base += ROWS) {
+        const u32 turn = (base - begin) % 32;
+        // Weights stay packed: unpacked once and for all they would take more registers than there are.
+#pragma unroll
+        for (int c = 0; c < CLASSES && HELD; c++)
+#pragma unroll
+            for (int k = 0; k < CHUNKS; k++)
+                asm volatile("" : "+r"(held[c][k].x), "+r"(held[c][k].y), "+r"(held[c][k].z), "+r"(held[c][k].w));
+        if (partial && turn == 0) {
+            // The next 32 rows of this warp, one for each lane; beyond the end nothing weighs anything.
+            const u32 b = base + lane < end ? base + lane : end - 1;
+            const u64 place = (u64)slot * batch + b;
+            const u32 row = rows[place];
+            known_label = labels[row];
+            known_weight = weights ? weights[row] : 1.0f;
+            if (class_weights && known_label < classes)
+                known_weight = __fmul_rn(known_weight, class_weights[(u64)state.index * classes + known_label]);
+            const bool alive = live[place] != 0.0f && base + lane < end;
+            if (!alive) known_weight = 0.0f, known_label |= 256u;
+        }
+        uint4 kept[ROWS][CHUNKS];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int k = 0; k < CHUNKS; k++) kept[r][k] = next[r][k];
+        if (base + ROWS < end) fetch(base + ROWS);
         float z[ROWS][CLASSES];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
@@ -109,17 +155,12 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
             for (int r = 0; r < ROWS; r++) spread(kept[r][k], x[r], (const T*)0);
 #pragma unroll
             for (int c = 0; c < CLASSES; c++) {
+                float v[PER];
+                weights_of(c, k, v);
 #pragma unroll
-                for (int part = 0; part < PER / 4; part++) {
-                    const float4 v = *reinterpret_cast<const float4*>(shared + c * COLUMNS + k * 32 * PER + part * 128 + lane * 4);
+                for (int e = 0; e < PER; e++)
 #pragma unroll
-                    for (int r = 0; r < ROWS; r++) {
-                        z[r][c] += x[r][part * 4] * v.x;
-                        z[r][c] += x[r][part * 4 + 1] * v.y;
-                        z[r][c] += x[r][part * 4 + 2] * v.z;
-                        z[r][c] += x[r][part * 4 + 3] * v.w;
-                    }
-                }
+                    for (int r = 0; r < ROWS; r++) z[r][c] += x[r][e] * v[e];
             }
         }
 #pragma unroll
@@ -129,57 +170,67 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
 #pragma unroll
                 for (int step = 16; step > 0; step /= 2) z[r][c] += __shfl_xor_sync(0xffffffffu, z[r][c], step);
 
-        // Every lane of the warp now has the row's sums and computes the same.
+        // Every lane has all sums now; lane r goes on with row r (and the others with one of them, for nothing).
+        const u32 mine = lane % ROWS;
+        const bool speaks = lane < ROWS && base + mine < end;
+        const u64 place = (u64)slot * batch + base + mine;
+        float own[CLASSES];
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            const bool inside = base + r < end;
-            const u64 place = (u64)slot * batch + (inside ? base + r : end - 1);
-            if (logits && inside) {
-                float mine = 0.0f;
+        for (int c = 0; c < CLASSES; c++) {
+            own[c] = z[0][c];
 #pragma unroll
-                for (int c = 0; c < CLASSES; c++) mine = lane == c && c < classes ? z[r][c] : mine;
-                if (lane < padded) logits[place * padded + lane] = mine;
-            }
-            if (!partial) continue;
-            float top = __uint_as_float(0xff800000u);
-            u32 guess = 0;
+            for (int r = 1; r < ROWS; r++) own[c] = mine == r ? z[r][c] : own[c];
+        }
+        if (logits && speaks)
+            for (u32 c = 0; c < padded; c++) {
+                float value = 0.0f;
 #pragma unroll
-            for (int c = 0; c < CLASSES; c++) {
-                z[r][c] = __fadd_rn(z[r][c], offset[c]);
-                if (c < classes && z[r][c] > top) top = z[r][c], guess = c;
+                for (int i = 0; i < CLASSES; i++) value = c == i && i < classes ? own[i] : value;
+                logits[place * padded + c] = value;
             }
-            const u32 row = rows[place], label = labels[row];
-            const bool known = label < classes, alive = live[place] != 0.0f;
-            float total = 0.0f, own = 0.0f;
+        if (!partial) continue;
+        const u32 label = __shfl_sync(0xffffffffu, known_label, turn + mine);
+        const float weight = __shfl_sync(0xffffffffu, known_weight, turn + mine);
+        const bool known = (label & 255u) < classes;
+        float top = __uint_as_float(0xff800000u), total = 0.0f, right = 0.0f;
+        u32 guess = 0;
 #pragma unroll
-            for (int c = 0; c < CLASSES; c++) {
-                if (c == label) own = z[r][c] - top;
-                z[r][c] = c < classes ? expf(z[r][c] - top) : 0.0f;
-                total += z[r][c];
-            }
-            float weight = weights ? weights[row] : 1.0f;
-            if (class_weights && known) weight = __fmul_rn(weight, class_weights[(u64)state.index * classes + label]);
-            if (!alive || !inside) weight = 0.0f;
-            if (inside && lane == 0) {
-                lost += (double)weight * (double)(logf(total) - (known ? own : 0.0f));
-                weighed += (double)weight;
-                if (confusion && alive && known) atomicAdd(&counts[label * classes + guess], 1u);
-            }
-            const float part = 1.0f / total;
+        for (int c = 0; c < CLASSES; c++) {
+            own[c] = __fadd_rn(own[c], offset[c]);
+            if (c < classes && own[c] > top) top = own[c], guess = c;
+        }
 #pragma unroll
-            for (int c = 0; c < CLASSES; c++) {
-                const float p = z[r][c] * part;
-                z[r][c] = c < classes ? to_float(round_to<T>(__fmul_rn(weight, c == label ? p - 1.0f : p))) : 0.0f;
-                head_sum[c] += z[r][c];
-            }
-            if (gradient && inside) {
-                float mine = 0.0f;
+        for (int c = 0; c < CLASSES; c++) {
+            if (c == (label & 255u)) right = own[c] - top;
+            own[c] = c < classes ? expf(own[c] - top) : 0.0f;
+            total += own[c];
+        }
+        if (speaks) {
+            lost += (double)weight * (double)(logf(total) - (known ? right : 0.0f));
+            weighed += (double)weight;
+            if (confusion && label < classes) atomicAdd(&counts[label * classes + guess], 1u);
+        }
+        const float part = 1.0f / total;
 #pragma unroll
-                for (int c = 0; c < CLASSES; c++) mine = lane == c ? z[r][c] : mine;
-                if (lane < padded) gradient[place * padded + lane] = round_to<T>(mine);
-            }
+        for (int c = 0; c < CLASSES; c++) {
+            const float p = own[c] * part;
+            own[c] = c < classes ? to_float(round_to<T>(__fmul_rn(weight, c == (label & 255u) ? p - 1.0f : p))) : 0.0f;
+            head_sum[c] += speaks ? own[c] : 0.0f;
+        }
+        if (gradient && speaks) {
+            // Up to eight classes are eight columns, as every width is padded.
+            float all[8];
+#pragma unroll
+            for (int c = 0; c < 8; c++) all[c] = c < CLASSES ? own[c < CLASSES ? c : 0] : 0.0f;
+            T* to = gradient + place * padded;
+            store4(to, make_float4(all[0], all[1], all[2], all[3]));
+            store4(to + 4, make_float4(all[4], all[5], all[6], all[7]));
         }
         if (!dh) continue;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int c = 0; c < CLASSES; c++) z[r][c] = __shfl_sync(0xffffffffu, own[c], r);
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++) {
             const u32 column = (k * 32 + lane) * PER;
@@ -190,34 +241,40 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
                 for (int e = 0; e < PER; e++) made[r][e] = 0.0f;
 #pragma unroll
             for (int c = 0; c < CLASSES; c++) {
+                float v[PER];
+                weights_of(c, k, v);
 #pragma unroll
-                for (int part = 0; part < PER / 4; part++) {
-                    const float4 v = *reinterpret_cast<const float4*>(shared + c * COLUMNS + k * 32 * PER + part * 128 + lane * 4);
+                for (int e = 0; e < PER; e++)
 #pragma unroll
-                    for (int r = 0; r < ROWS; r++) {
-                        made[r][part * 4] += z[r][c] * v.x;
-                        made[r][part * 4 + 1] += z[r][c] * v.y;
-                        made[r][part * 4 + 2] += z[r][c] * v.z;
-                        made[r][part * 4 + 3] += z[r][c] * v.w;
-                    }
-                }
+                    for (int r = 0; r < ROWS; r++) made[r][e] += z[r][c] * v[e];
             }
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 float x[PER];
                 spread(kept[r][k], x, (const T*)0);
 #pragma unroll
-                for (int e = 0; e < PER; e++) {
-                    made[r][e] = to_float(round_to<T>(made[r][e] * slope(x[e], act)));
-                    column_sum[k][e] += base + r < end ? made[r][e] : 0.0f;
+                for (int e = 0; e < PER; e++) made[r][e] *= slope(x[e], act);
+                const uint4 rounded = gathered(made[r], (const T*)0);
+                spread(rounded, made[r], (const T*)0);
+                if (base + r < end) {
+#pragma unroll
+                    for (int e = 0; e < PER; e++) column_sum[k][e] += made[r][e];
+                    if (column < width) *reinterpret_cast<uint4*>(dh + slot * h_member + (base + r) * h_stride + column) = rounded;
                 }
-                if (base + r < end && column < width)
-                    *reinterpret_cast<uint4*>(dh + slot * h_member + (base + r) * h_stride + column) = gathered(made[r], (const T*)0);
             }
         }
     }
     if (!partial) return;
 
+    // Lanes in order, then warps in order.
+    lost = warp_sum(lost), weighed = warp_sum(weighed);
+#pragma unroll
+    for (int c = 0; c < CLASSES; c++) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) sum += __shfl_sync(0xffffffffu, head_sum[c], r);
+        head_sum[c] = sum;
+    }
     if (lane == 0) {
         losses[warp] = lost, sums[warp] = weighed;
 #pragma unroll
@@ -239,7 +296,7 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
     if (confusion && threadIdx.x < classes * classes && counts[threadIdx.x] > 0)
         atomicAdd(&confusion[(u64)slot * classes * classes + threadIdx.x], (u64)counts[threadIdx.x]);
     if (!dh) return;
-    // The weights are done with: their memory adds up the warps' columns, one warp after the other.
+    // The warps' columns are added up one warp after the other.
     for (u32 turn = 0; turn < 8; turn++) {
         __syncthreads();
         if (warp != turn) continue;
@@ -247,13 +304,15 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
         for (int k = 0; k < CHUNKS; k++)
 #pragma unroll
             for (int e = 0; e < PER; e++) {
-                float* to = shared + (k * 32 + lane) * PER + e;
+                float* to = shared + (k * PER + e) * 32 + lane;
                 *to = turn == 0 ? column_sum[k][e] : *to + column_sum[k][e];
             }
     }
     __syncthreads();
-    for (u32 column = threadIdx.x; column < width; column += 256)
-        column_partial[((u64)slot * gridDim.x + blockIdx.x) * width + column] = shared[column];
+    for (u32 column = threadIdx.x; column < width; column += 256) {
+        const u32 chunk = column / (32 * PER), owner = column % (32 * PER) / PER, e = column % PER;
+        column_partial[((u64)slot * gridDim.x + blockIdx.x) * width + column] = shared[(chunk * PER + e) * 32 + owner];
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------------------
@@ -320,9 +379,9 @@ __device__ __forceinline__ void derive_sum(const State* __restrict__ states, u32
 #define BOTH(T, SUFFIX)                                                                                                                  \
     HEAD(T, SUFFIX, 1, 3, 4)                                                                                                             \
     HEAD(T, SUFFIX, 2, 3, 2)                                                                                                             \
-    HEAD(T, SUFFIX, 4, 3, 2)                                                                                                             \
-    HEAD(T, SUFFIX, 1, 8, 2)                                                                                                             \
-    HEAD(T, SUFFIX, 2, 8, 2)                                                                                                             \
+    HEAD(T, SUFFIX, 4, 3, 1)                                                                                                             \
+    HEAD(T, SUFFIX, 1, 8, 1)                                                                                                             \
+    HEAD(T, SUFFIX, 2, 8, 1)                                                                                                             \
     extern "C" __global__ void __launch_bounds__(256) derive_sum_##SUFFIX(const State* states, u32 mode, u32 act, u32 batch, u32 slice,  \
                                                                           u32 width, T* dz, const T* y, u64 stride, u64 member,          \
                                                                           float* partial) {                                              \

@@ -10,10 +10,11 @@ use crate::error::Result;
 use crate::net::params::{Tensor, flatten, load, save};
 use crate::net::{Layout, Net};
 use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
 
 const STEPS: usize = 5;
-const FILES: [(&str, &[u8]); 8] = [
+const FILES: [(&str, &[u8]); 16] = [
     ("plain_f32", include_bytes!("../../tests/fixtures/plain_f32.safetensors")),
     ("branches_f32", include_bytes!("../../tests/fixtures/branches_f32.safetensors")),
     ("tail_f32", include_bytes!("../../tests/fixtures/tail_f32.safetensors")),
@@ -22,6 +23,14 @@ const FILES: [(&str, &[u8]); 8] = [
     ("branches_bf16", include_bytes!("../../tests/fixtures/branches_bf16.safetensors")),
     ("tail_bf16", include_bytes!("../../tests/fixtures/tail_bf16.safetensors")),
     ("head_alone_bf16", include_bytes!("../../tests/fixtures/head_alone_bf16.safetensors")),
+    ("lstm_1_f32", include_bytes!("../../tests/fixtures/lstm_1_f32.safetensors")),
+    ("lstm_2_f32", include_bytes!("../../tests/fixtures/lstm_2_f32.safetensors")),
+    ("lstm_3_f32", include_bytes!("../../tests/fixtures/lstm_3_f32.safetensors")),
+    ("fast_slow_f32", include_bytes!("../../tests/fixtures/fast_slow_f32.safetensors")),
+    ("lstm_1_bf16", include_bytes!("../../tests/fixtures/lstm_1_bf16.safetensors")),
+    ("lstm_2_bf16", include_bytes!("../../tests/fixtures/lstm_2_bf16.safetensors")),
+    ("lstm_3_bf16", include_bytes!("../../tests/fixtures/lstm_3_bf16.safetensors")),
+    ("fast_slow_bf16", include_bytes!("../../tests/fixtures/fast_slow_bf16.safetensors")),
 ];
 
 /// One case: what goes in, and what PyTorch made of it.
@@ -216,16 +225,12 @@ pub(crate) fn difference(fixture: &Fixture, trainee: &mut impl Trainee) -> Resul
 
 fn run(fixture: &Fixture, trainee: &mut impl Trainee) -> Result<Trace> {
     let (net, layout) = (&fixture.net, &fixture.layout);
-    let mut row = vec![0.0; layout.params];
-    for (l, pair) in layout.linears.iter().zip(fixture.wanted.params[0].chunks(2)) {
-        let mut weights = pair[0].2.iter();
-        for o in 0..l.outputs {
-            for c in l.columns.iter().flat_map(Clone::clone) {
-                row[l.weight + o * l.input.width + c] = *weights.next().unwrap();
-            }
-        }
-        row[l.bias..l.bias + l.outputs].copy_from_slice(&pair[1].2);
-    }
+    let first: Vec<(&String, &Vec<usize>, Vec<u8>)> = fixture.wanted.params[0]
+        .iter()
+        .map(|(name, shape, values)| (name, shape, values.iter().flat_map(|v| v.to_le_bytes()).collect()))
+        .collect();
+    let views = first.iter().map(|(n, s, b)| (n, TensorView::new(Dtype::F32, s.to_vec(), b).unwrap()));
+    let row = load(net, layout, &safetensors::serialize(views, None).unwrap())?;
     trainee.begin(&row)?;
     let mut trace = Trace {
         logits: trainee.logits(&fixture.samples)?,
@@ -254,13 +259,25 @@ fn run(fixture: &Fixture, trainee: &mut impl Trainee) -> Result<Trace> {
 
 fn compare(fixture: &Fixture, got: &Trace) -> std::result::Result<(), String> {
     let wanted = &fixture.wanted;
-    let tolerance = if fixture.recipe.precision == Precision::F32 { 1e-5 } else { 1e-3 };
+    // A card's tanh is right to 2⁻¹¹, which rounds some h to the next bf16, and the steps after it carry that on: single numbers may be
+    // further away then, whole tensors not.
+    let (tolerance, norm) = match (fixture.recipe.precision, fixture.layout.recurrents.is_empty()) {
+        (Precision::F32, _) => (1e-5, 1e-5),
+        (_, true) => (1e-3, 1e-3),
+        (_, false) => (5e-3, 2e-3),
+    };
     let near = |what: &str, got: &[f32], wanted: &[f32]| {
         if got.len() != wanted.len() {
             return Err(format!("{what} has {} numbers, PyTorch's {}", got.len(), wanted.len()));
         }
         let scale = wanted.iter().fold(0f32, |m, v| m.max(v.abs())).max(f32::MIN_POSITIVE);
         let far = got.iter().zip(wanted).position(|(g, w)| g.is_nan() || (g - w).abs() > tolerance * scale);
+        let square = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+        let off =
+            square(&mut got.iter().zip(wanted).map(|(g, w)| g - w)) / square(&mut wanted.iter().copied()).max(1e-30);
+        if wanted.len() > 1 && off > norm {
+            return Err(format!("{what} is {off:.1e} from PyTorch's by norm"));
+        }
         far.map_or(Ok(()), |i| {
             let (g, w) = (got[i], wanted[i]);
             let off = (g - w).abs() / scale;

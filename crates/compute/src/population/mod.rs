@@ -97,7 +97,7 @@ impl Population {
         let layout = Layout::new(net)?;
         Ok(match device {
             Opened::Cpu { threads } => crate::cpu::need(net, &layout, data, recipe, members.len(), *threads),
-            Opened::Cuda(_) => crate::cuda::need(net, &layout, data, recipe, members),
+            Opened::Cuda(context) => crate::cuda::need(context.gpu().shared, net, &layout, data, recipe, members),
         })
     }
 

@@ -16,7 +16,8 @@
 // | activate_T, _float_bf16 | 256   | [ceil(B × width / 1024), S]            | 0              |                                       |
 // | derive_T, _float_bf16   | 256   | [ceil(B × width / 1024), S]            | 0              |                                       |
 // | column_sum_T            | 256   | [ceil(width / 128), blocks, S], blocks = ceil(B / slice) | 0 | any slice; 256 is good              |
-// | optimise                | 256   | [ceil(params / 4096), S]               | 0              |                                       |
+// | add_parts               | 256   | [ceil(params / 1024), S]               | 0              | instead of advance                    |
+// | optimise                | 256   | [any, S], 1024 elements a block and round | 0           |                                       |
 // | advance                 | 256   | [ceil(params / 8192), S]               | 0              | before optimise                       |
 // | score_sum               | 256   | [S]                                    | 0              |                                       |
 // | tick                    | 1     | [1]                                    | 0              |                                       |
@@ -449,6 +450,68 @@ struct Order {
 };
 static_assert(sizeof(Order) == 24, "Order must lie as the engine lays it out");
 
+// The state after a step, and what the optimiser is to do.
+__device__ __forceinline__ Order decide(State& state, u32 batch, const Measure& made, double loss, const Optimiser& o) {
+    Order order = {};
+    const bool weighed = made.weight != 0.0;
+    if (weighed && !isfinite(made.norm)) {
+        state.fault = 1;
+        state.active = 0;
+        return order;
+    }
+    const u32 t = state.step + 1;
+    if (weighed) {
+        const double rate = (double)state.rate * factor(o, t);
+        const double least = (double)o.clip / (made.norm + 1e-6);
+        order.go = 1;
+        order.clip = o.clip > 0.0f && least < 1.0 ? (float)least : 1.0f;
+        order.rate = (float)(rate / (1.0 - power((double)o.beta1, t)));
+        order.root = (float)sqrt(1.0 - power((double)o.beta2, t));
+        order.keep = (float)(1.0 - rate * (double)o.decay);
+        order.weight = (float)made.weight;
+    }
+    if (state.cursor == 0) state.loss = state.weight = 0.0;
+    state.loss += loss;
+    state.weight += made.weight;
+    state.norm = weighed ? (float)made.norm : 0.0f;
+    state.step = t;
+    state.cursor += batch;
+    if (state.cursor >= state.samples) {
+        state.cursor = 0;
+        state.epoch += 1;
+        state.due = 1;
+        if (state.epoch >= state.epochs) state.active = 0;
+    }
+    return order;
+}
+
+// The end of `advance` and `add_parts`: this block's squares; and by the block of a slot that comes last the rest. Its sums are in order, so which
+// block that is changes nothing.
+__device__ __forceinline__ void conclude(State* states, u32 slot, u32 batch, double sum, double* norm_partial,
+                                         const double* __restrict__ loss_partial, u32 loss_blocks, u32* arrived, const Optimiser& o,
+                                         Order* __restrict__ orders) {
+    __shared__ double scratch[8];
+    __shared__ u32 turn;
+    const u32 norm_blocks = gridDim.x;
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0) {
+        norm_partial[(u64)slot * norm_blocks + blockIdx.x] = sum;
+        __threadfence();
+        turn = atomicAdd(&arrived[slot], 1u);
+    }
+    __syncthreads();
+    if (turn != norm_blocks - 1) return;
+    __threadfence();
+    if (threadIdx.x == 0) arrived[slot] = 0;
+    const Measure made = measure(slot, norm_partial, norm_blocks, loss_partial, loss_blocks, scratch);
+    const double loss = block_sum(loss_partial + (u64)slot * loss_blocks * 2, loss_blocks, 2, scratch);
+    if (threadIdx.x != 0) return;
+
+    State state = states[slot];
+    orders[slot] = decide(state, batch, made, loss, o);
+    states[slot] = state;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------------------
 // advance: the norm of the gradient; then the state after a step, and what the optimiser is to do. The only kernel that writes states.
 //
@@ -466,14 +529,12 @@ static_assert(sizeof(Order) == 24, "Order must lie as the engine lays it out");
 extern "C" __global__ void __launch_bounds__(256) advance(State* states, u32 batch, const float* __restrict__ grads, u64 params,
                                                           double* norm_partial, const double* __restrict__ loss_partial, u32 loss_blocks,
                                                           u32* arrived, Optimiser o, Order* __restrict__ orders) {
-    const u32 slot = blockIdx.y, norm_blocks = gridDim.x;
+    const u32 slot = blockIdx.y;
     // No block may see the state that the last one writes, so this is read before anyone arrives.
     if (idle(states[slot], STEP)) {
         if (blockIdx.x == 0 && threadIdx.x == 0) orders[slot].go = 0;
         return;
     }
-    __shared__ double scratch[8];
-    __shared__ u32 turn;
     double sum = 0.0;
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
@@ -484,53 +545,69 @@ extern "C" __global__ void __launch_bounds__(256) advance(State* states, u32 bat
             sum += (double)v.z * (double)v.z + (double)v.w * (double)v.w;
         }
     }
-    sum = block_sum(sum, scratch);
-    if (threadIdx.x == 0) {
-        norm_partial[(u64)slot * norm_blocks + blockIdx.x] = sum;
-        __threadfence();
-        turn = atomicAdd(&arrived[slot], 1u);
-    }
-    __syncthreads();
-    if (turn != norm_blocks - 1) return;
-    __threadfence();
-    if (threadIdx.x == 0) arrived[slot] = 0;
-    const Measure made = measure(slot, norm_partial, norm_blocks, loss_partial, loss_blocks, scratch);
-    const double loss = block_sum(loss_partial + (u64)slot * loss_blocks * 2, loss_blocks, 2, scratch);
-    if (threadIdx.x != 0) return;
+    conclude(states, slot, batch, sum, norm_partial, loss_partial, loss_blocks, arrived, o, orders);
+}
 
-    State state = states[slot];
-    Order order = {};
-    const bool weighed = made.weight != 0.0;
-    if (weighed && !isfinite(made.norm)) {
-        state.fault = 1;
-        state.active = 0;
-    } else {
-        const u32 t = state.step + 1;
-        if (weighed) {
-            const double rate = (double)state.rate * factor(o, t);
-            const double least = (double)o.clip / (made.norm + 1e-6);
-            order.go = 1;
-            order.clip = o.clip > 0.0f && least < 1.0 ? (float)least : 1.0f;
-            order.rate = (float)(rate / (1.0 - power((double)o.beta1, t)));
-            order.root = (float)sqrt(1.0 - power((double)o.beta2, t));
-            order.keep = (float)(1.0 - rate * (double)o.decay);
-            order.weight = (float)made.weight;
-        }
-        if (state.cursor == 0) state.loss = state.weight = 0.0;
-        state.loss += loss;
-        state.weight += made.weight;
-        state.norm = weighed ? (float)made.norm : 0.0f;
-        state.step = t;
-        state.cursor += batch;
-        if (state.cursor >= state.samples) {
-            state.cursor = 0;
-            state.epoch += 1;
-            state.due = 1;
-            if (state.epoch >= state.epochs) state.active = 0;
-        }
+// ---------------------------------------------------------------------------------------------------------------------------------
+// add_parts: `advance` for a gradient that is in parts: they are added in order and written to `grads`.
+//
+//   as in `advance`, but for
+//   grads        [S, params] written
+//   parts, count [S, count, params]
+//   norm_partial [S, blocks] sums of squares of 1024 elements each, in f64
+// ---------------------------------------------------------------------------------------------------------------------------------
+extern "C" __global__ void __launch_bounds__(256) add_parts(State* states, u32 batch, float* __restrict__ grads, u64 params,
+                                                            const float* __restrict__ parts, u32 count, double* norm_partial,
+                                                            const double* __restrict__ loss_partial, u32 loss_blocks, u32* arrived,
+                                                            Optimiser o, Order* __restrict__ orders) {
+    const u32 slot = blockIdx.y;
+    if (idle(states[slot], STEP)) {
+        if (blockIdx.x == 0 && threadIdx.x == 0) orders[slot].go = 0;
+        return;
     }
-    states[slot] = state;
-    orders[slot] = order;
+    const u64 at = (u64)blockIdx.x * 1024 + threadIdx.x * 4;
+    double sum = 0.0;
+    if (at < params) {
+        const float* from = parts + (u64)slot * count * params + at;
+        float4 v = load4(from);
+#pragma unroll 8
+        for (u32 k = 1; k < count; k++) {
+            const float4 more = load4(from + k * params);
+            v = make_float4(v.x + more.x, v.y + more.y, v.z + more.z, v.w + more.w);
+        }
+        store4(grads + slot * params + at, v);
+        sum = (double)v.x * (double)v.x + (double)v.y * (double)v.y + ((double)v.z * (double)v.z + (double)v.w * (double)v.w);
+    }
+    conclude(states, slot, batch, sum, norm_partial, loss_partial, loss_blocks, arrived, o, orders);
+}
+
+// Four neighbours of the arena, and what Adam or AdamW makes of them.
+struct Four {
+    float4 param;
+    float4 mean;
+    float4 square;
+};
+
+__device__ __forceinline__ void adapt(Four& four, float4 g4, const Order& order, const Optimiser& o) {
+    const float fresh1 = (float)(1.0 - (double)o.beta1), fresh2 = (float)(1.0 - (double)o.beta2);
+    const float gs[4] = {g4.x, g4.y, g4.z, g4.w};
+    float ps[4] = {four.param.x, four.param.y, four.param.z, four.param.w}, ms[4] = {four.mean.x, four.mean.y, four.mean.z, four.mean.w};
+    float vs[4] = {four.square.x, four.square.y, four.square.z, four.square.w};
+#pragma unroll
+    for (u32 e = 0; e < 4; e++) {
+        float g = __fmul_rn(__fdiv_rn(gs[e], order.weight), order.clip);
+        float p = ps[e];
+        if (o.rule == 0) g = __fadd_rn(g, __fmul_rn(o.decay, p));
+        else p = __fmul_rn(p, order.keep);
+        const float m = __fadd_rn(ms[e], __fmul_rn(fresh1, __fsub_rn(g, ms[e])));
+        const float v = __fadd_rn(__fmul_rn(o.beta2, vs[e]), __fmul_rn(fresh2, __fmul_rn(g, g)));
+        const float under = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), order.root), o.eps);
+        p = __fsub_rn(p, __fmul_rn(order.rate, __fdiv_rn(m, under)));
+        ps[e] = p, ms[e] = m, vs[e] = v;
+    }
+    four.param = make_float4(ps[0], ps[1], ps[2], ps[3]);
+    four.mean = make_float4(ms[0], ms[1], ms[2], ms[3]);
+    four.square = make_float4(vs[0], vs[1], vs[2], vs[3]);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------------------
@@ -547,33 +624,16 @@ extern "C" __global__ void __launch_bounds__(256) optimise(u64 params, const Ord
     const u32 slot = blockIdx.y;
     const Order order = orders[slot];
     if (order.go == 0) return;
-    const float fresh1 = (float)(1.0 - (double)o.beta1), fresh2 = (float)(1.0 - (double)o.beta2);
 
-#pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-        const u64 in_row = (u64)blockIdx.x * 4096 + i * 1024 + threadIdx.x * 4;
-        if (in_row >= params) break;
+#pragma unroll 4
+    for (u64 in_row = (u64)blockIdx.x * 1024 + threadIdx.x * 4; in_row < params; in_row += (u64)gridDim.x * 1024) {
         const u64 at = slot * params + in_row;
-        const float4 g4 = load4(grads + at), p4 = load4(master + at), m4 = load4(mean + at), v4 = load4(square + at);
-        const float gs[4] = {g4.x, g4.y, g4.z, g4.w};
-        float ps[4] = {p4.x, p4.y, p4.z, p4.w}, ms[4] = {m4.x, m4.y, m4.z, m4.w}, vs[4] = {v4.x, v4.y, v4.z, v4.w};
-#pragma unroll
-        for (u32 e = 0; e < 4; e++) {
-            float g = __fmul_rn(__fdiv_rn(gs[e], order.weight), order.clip);
-            float p = ps[e];
-            if (o.rule == 0) g = __fadd_rn(g, __fmul_rn(o.decay, p));
-            else p = __fmul_rn(p, order.keep);
-            const float m = __fadd_rn(ms[e], __fmul_rn(fresh1, __fsub_rn(g, ms[e])));
-            const float v = __fadd_rn(__fmul_rn(o.beta2, vs[e]), __fmul_rn(fresh2, __fmul_rn(g, g)));
-            const float under = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), order.root), o.eps);
-            p = __fsub_rn(p, __fmul_rn(order.rate, __fdiv_rn(m, under)));
-            ps[e] = p, ms[e] = m, vs[e] = v;
-        }
-        const float4 p = make_float4(ps[0], ps[1], ps[2], ps[3]);
-        store4(master + at, p);
-        store4(mean + at, make_float4(ms[0], ms[1], ms[2], ms[3]));
-        store4(square + at, make_float4(vs[0], vs[1], vs[2], vs[3]));
-        if (copy) store4(copy + at, p);
+        Four four = {load4(master + at), load4(mean + at), load4(square + at)};
+        adapt(four, load4(grads + at), order, o);
+        store4(master + at, four.param);
+        store4(mean + at, four.mean);
+        store4(square + at, four.square);
+        if (copy) store4(copy + at, four.param);
     }
 }
 

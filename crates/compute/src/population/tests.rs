@@ -7,7 +7,13 @@ use crate::device::{Budget, Opened};
 use crate::error::Error;
 use std::sync::Arc;
 
-const NETS: [&str; 4] = ["7-12-3", "16-64t-32-2", "fast:5x4-24-16t + slow:3-8 / 40 / side:3 + size:5", "12-3"];
+const NETS: [&str; 5] = [
+    "7-12-3",
+    "16-64t-32-2",
+    "fast:5x4-24-16t + slow:3-8 / 40 / side:3 + size:5",
+    "12-3",
+    "fast:5x6-lstm12-lstm7 + slow:3x4-lstm9-6t / 8 / side:3",
+];
 
 /// Every device here; says so where there is no card.
 pub(crate) fn devices() -> Vec<(String, Opened)> {

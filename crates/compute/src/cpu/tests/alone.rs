@@ -26,6 +26,9 @@ fn worlds() -> Vec<World> {
         World::new("16-64-32-3", 2500, 2000, Precision::F32).with_members(3),
         World::new("16-64-32-3", 2500, 2000, Precision::Bf16).with_members(2),
         World::new("24x10-512-512t-3", 700, 500, Precision::F32).with_members(2),
+        World::new("fast:5x7-lstm9-lstm20-6t + raw:3 + slow:17x3-lstm33 / 12 / up:3", 700, 300, Precision::F32)
+            .with_members(3),
+        World::new("16x9-lstm64-3", 700, 300, Precision::Bf16).with_members(2),
         World::new("24x10-512-512t-3", 700, 500, Precision::Bf16).with_members(1),
     ]
 }
@@ -48,7 +51,7 @@ fn threads_change_nothing() {
 
 #[test]
 fn company_and_slot_change_nothing() {
-    for net in ["16-64-32-3", "a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4"] {
+    for net in ["16-64-32-3", "a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4", "a:3x4-lstm18-lstm5 + b:4 / 8 / up:3"] {
         let crowd = World::new(net, 700, 300, Precision::F32).with_members(32);
         for at in [0, 5, 31] {
             let mut alone = crowd.clone();
@@ -91,7 +94,13 @@ fn chunks_change_nothing() {
 
 #[test]
 fn a_rows_logits_do_not_depend_on_its_place() {
-    for net in ["6-16-3", "24x10-512-512t-3", "a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4"] {
+    let nets = [
+        "6-16-3",
+        "24x10-512-512t-3",
+        "a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4",
+        "a:3x4-lstm18-lstm5 + b:4 / 8 / up:3",
+    ];
+    for net in nets {
         let world = World::new(net, 600, 16, Precision::F32);
         let mut engine = engine(&world, 2);
         let rows = &world.lists[0];

@@ -3,6 +3,10 @@
 use super::near;
 use crate::cpu::loops::{self, Columns};
 use crate::cpu::product::{self, Matrix, MatrixMut};
+use crate::cpu::recurrent::back::{self, Back};
+use crate::cpu::recurrent::step::{self, Forward};
+use crate::cpu::recurrent::sums::{self as products, Spread, Weigh};
+use crate::cpu::simd::Plain;
 use crate::net::Activation;
 use crate::ops::linear::{self, Shape};
 use crate::ops::optimise::{self, Step};
@@ -119,6 +123,109 @@ fn optimisers() {
             loops::optimise(&step, &mut p, &mut m, &mut s, &g);
             optimise::optimise(&step, &mut pp, &mut mm, &mut ss, &g);
             assert_eq!((p, m, s), (pp, mm, ss), "{rule:?}, {n}");
+        }
+    }
+}
+
+/// What a step of a recurrent layer writes, by the instructions found here or by none.
+fn recurrent_step(rows: usize, wide: usize, units: usize, round: bool, plain: bool) -> Vec<Vec<f32>> {
+    let (inputs, size) = (wide + units, rows * units);
+    let (xh, w) = (numbers(1, rows * inputs), numbers(2, (inputs + 1) * units * 4));
+    let (mut carry, mut cells, mut gates) = (numbers(3, size), vec![0.0; size], vec![0.0; 4 * size]);
+    let mut curved = vec![0.0; size];
+    let mut h = vec![0.0; rows * inputs];
+    let keep = Forward {
+        rows,
+        inputs,
+        read: inputs,
+        units,
+        xh: &xh,
+        w: &w,
+        carry: &mut carry,
+        cells: &mut cells,
+        curved: &mut curved,
+        gates: &mut gates,
+        h: &mut h,
+        round,
+    };
+    if plain {
+        step::forward_by::<Plain>(keep)
+    } else {
+        step::forward(keep)
+    }
+    // Without anything kept h is the same.
+    let (mut carry_alone, mut h_alone) = (numbers(3, size), vec![0.0; rows * inputs]);
+    let mut gates_alone = vec![0.0; 4 * size];
+    let alone = Forward {
+        rows,
+        inputs,
+        read: inputs,
+        units,
+        xh: &xh,
+        w: &w,
+        carry: &mut carry_alone,
+        cells: &mut [],
+        curved: &mut [],
+        gates: &mut gates_alone,
+        h: &mut h_alone,
+        round,
+    };
+    if plain {
+        step::forward_by::<Plain>(alone)
+    } else {
+        step::forward(alone)
+    }
+    assert_eq!((&carry_alone, &gates_alone, &h_alone), (&carry, &gates, &h));
+    let forward = [carry, cells, curved.clone(), gates.clone(), h];
+
+    let (before, above, dh) = (numbers(4, size), numbers(5, size), numbers(6, size));
+    let (mut dc, mut dw) = (numbers(7, size), numbers(8, (inputs + 1) * 4 * units));
+    let gates_back = Back {
+        rows,
+        units,
+        gates: &mut gates,
+        curved: &curved,
+        before: &before,
+        above: &above,
+        dh: &dh,
+        dc: &mut dc,
+        dw: &mut dw,
+        round,
+    };
+    if plain {
+        back::back_by::<Plain>(gates_back)
+    } else {
+        back::back(gates_back)
+    }
+    let mut out = vec![0.0; rows * inputs];
+    let spread = Spread { rows, units, dz: &gates, w: &w[..inputs * units * 4], out: &mut out, round };
+    if plain {
+        products::spread_by::<Plain>(spread)
+    } else {
+        products::spread(spread)
+    }
+    // Two steps at once.
+    let (xh, dz) = ([xh.clone(), xh].concat(), [gates.clone(), numbers(9, gates.len())].concat());
+    let weigh = Weigh { rows, inputs, units, xh: &xh, dz: &dz, dw: &mut dw };
+    if plain {
+        products::weigh_by::<Plain>(weigh)
+    } else {
+        products::weigh(weigh)
+    }
+    forward.into_iter().chain([gates, dc, dw, out]).collect()
+}
+
+#[test]
+fn recurrent_steps_need_no_special_instructions() {
+    for rows in [0, 1, 2, 3, 4, 5, 7, 8, 11, 32, 37] {
+        for (wide, units) in [(16, 16), (32, 48), (64, 16)] {
+            for round in [false, true] {
+                let [fast, plain] = [false, true].map(|plain| recurrent_step(rows, wide, units, round, plain));
+                for (part, (fast, plain)) in fast.iter().zip(&plain).enumerate() {
+                    let what = format!("{rows} rows, {wide} to {units}, rounded {round}, part {part}");
+                    near(&what, fast, plain, if round { 1e-2 } else { 1e-5 });
+                }
+            }
         }
     }
 }

@@ -60,6 +60,22 @@ fn steps_are_the_plain_ones() {
     check(&World::new("4-2", 17_000, 16_500, Precision::F32), 1e-4);
 }
 
+const FAST_AND_SLOW: &str = "fast:5x7-lstm9-lstm20-6t + raw:3 + slow:17x3-lstm33 / 12 / up:3 + size:4";
+
+#[test]
+fn recurrent_steps_are_the_plain_ones() {
+    for batch in [1, 7, 40] {
+        check(&World::new("6x5-lstm10-3", 40, batch, Precision::F32), 1e-4);
+    }
+    check(&World::new("3-lstm1-2", 20, 8, Precision::F32), 1e-4);
+    check(&World::new(FAST_AND_SLOW, 40, 16, Precision::F32).with_members(3), 1e-4);
+    check(&World::new("4x3-lstm5-lstm17-lstm3-2", 70, 66, Precision::F32), 1e-4);
+    // Several slices of several blocks, the last ones short.
+    check(&World::new("2x3-lstm2-2", 1200, 1100, Precision::F32), 1e-4);
+    check(&World::new("6x5-lstm10-3", 40, 16, Precision::Bf16), 1e-2);
+    check(&World::new(FAST_AND_SLOW, 40, 16, Precision::Bf16).with_members(2), 1e-2);
+}
+
 #[test]
 fn wide_steps_are_the_plain_ones() {
     let world = World::new("a:8-512t + b:16x2-24 / 512 / up:3 + size:4", 310, 300, Precision::F32);
@@ -137,7 +153,8 @@ fn a_slot_outside_of_the_first_is_left_alone() {
 
 #[test]
 fn a_fault_changes_nothing_and_stops() {
-    for (net, precision) in [("4-8-3", Precision::F32), ("4-8t-3", Precision::Bf16), ("8-1024-256-2", Precision::F32)] {
+    let nets = [("4-8-3", Precision::F32), ("4-8t-3", Precision::Bf16), ("8-1024-256-2", Precision::F32)];
+    for (net, precision) in nets.into_iter().chain([("4-lstm8-3", Precision::F32), ("4-lstm8-3", Precision::Bf16)]) {
         let mut world = World::new(net, 50, 16, precision).with_members(2);
         // Member 0's list is all but the second half; member 1 never sees the bad row.
         let bad = world.lists[0][3];
@@ -181,8 +198,9 @@ fn weights_of_nothing_change_nothing() {
 
 #[test]
 fn scores_and_logits_are_the_plain_forward() {
-    for (samples, threads) in [(2, 1), (40, 2), (600, 2), (1030, 3)] {
-        let world = World::new(TWO_HEADS, samples, samples, Precision::F32).with_members(2);
+    let cases = [(2, 1), (40, 2), (600, 2), (1030, 3)].map(|(samples, threads)| (TWO_HEADS, samples, threads));
+    for (net, samples, threads) in cases.into_iter().chain([(FAST_AND_SLOW, 2, 1), (FAST_AND_SLOW, 300, 2)]) {
+        let world = World::new(net, samples, samples, Precision::F32).with_members(2);
         let data = world.data();
         let mut fast = engine(&world, threads);
         let mut states = fast.states().unwrap();
@@ -258,17 +276,22 @@ fn what_cannot_be_done_is_refused() {
 
 #[test]
 fn the_need_is_what_is_taken() {
-    for (net, precision) in
-        [("6-16-3", Precision::F32), ("6-16-3", Precision::Bf16), ("24x10-512-512t-3", Precision::Bf16)]
-    {
+    for (net, precision) in [
+        ("6-16-3", Precision::F32),
+        ("6-16-3", Precision::Bf16),
+        ("24x10-512-512t-3", Precision::Bf16),
+        ("6x4-lstm20-lstm9-3", Precision::F32),
+        ("6x4-lstm20-3", Precision::Bf16),
+    ] {
         for (members, threads) in [(1, 4), (5, 2)] {
             let world = World::new(net, 6000, 5000, precision).with_members(members);
             let made = engine(&world, threads);
-            let slots = made.slots.iter().map(|s| 4 * s.params.len() + s.rounded.len());
+            let slots = made.slots.iter().map(|s| 4 * s.params.len() + s.rounded.len() + s.packed.len());
             let lanes = made.lanes.iter().map(|l| l.partials.len() + l.values.len() + l.back.len());
             let scratch = made.shared.scratch.iter().map(|s| {
                 let scratch = s.lock().unwrap();
-                scratch.values.len() + scratch.back.len()
+                let sequences = scratch.sequences.iter().map(|s| s.len()).sum::<usize>();
+                scratch.values.len() + scratch.back.len() + sequences
             });
             let data = world.tables.iter().map(|t| t.0.len()).sum::<usize>()
                 + world.weights.as_ref().map_or(0, Vec::len)

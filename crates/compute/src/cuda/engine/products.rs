@@ -1,4 +1,4 @@
-//! Which way every matrix product of a net goes: cuBLASLt with what is worth fusing, or our own kernels.
+//! Which way every matrix product of a net goes: cuBLASLt with what is worth fusing, Hopper's own units, or our own kernels.
 //!
 //! Chosen once, for one member, and kept whatever the number of members: a plan that changed with the population would change bits.
 
@@ -7,6 +7,7 @@ use crate::cuda::Slice;
 use crate::cuda::blaslt::{Addresses, Algorithm, Epilogue, Matrix, Numbers, Plan, Product};
 use crate::cuda::context::Context;
 use crate::cuda::graph::Event;
+use crate::cuda::hopper;
 use crate::error::{Error, Result};
 use crate::net::{Activation, Layout, Linear, Place};
 use crate::population::{Pins, Precision, Recipe};
@@ -17,6 +18,8 @@ use std::sync::Arc;
 pub(super) enum Way {
     /// By the library, with this plan.
     Library(Box<Plan>),
+    /// Back on Hopper's own units, with the derivative and the bias sums of the layer before; the product says which matrices these are.
+    Hopper(Box<Product>),
     /// By our own kernel, which fuses everything.
     Own,
 }
@@ -53,33 +56,13 @@ pub(super) enum Which {
 }
 
 impl Products {
-    /// Pinned algorithms first, then the library's guesses, then our own kernels.
+    /// Pinned algorithms first, then Hopper's units where they are known to win, then the library's guesses, then our own kernels.
     pub(super) fn choose(context: &Arc<Context>, layout: &Layout, recipe: &Recipe, pins: &Pins) -> Result<Products> {
         let numbers = if recipe.precision == Precision::Bf16 { Numbers::Bf16 } else { Numbers::F32 };
         let tf32 = recipe.precision == Precision::Tf32;
         let shapes = Shapes { layout, batch: recipe.batch as u64, numbers, tf32 };
         context.bind()?;
-        let find = |name: &str, which: Which, product: &Product| -> Result<Way> {
-            let Ok(library) = context.blaslt() else { return Ok(Way::Own) };
-            // For one member, whatever the population: otherwise its bits would depend on the others.
-            let serves = |plan: &Plan| library.serves(plan, 1, WORKSPACE);
-            let key = key(name, which, product);
-            if let Some(text) = pins.0.get(&key) {
-                let pinned = Algorithm::parse(text).map(|algorithm| Plan { product: *product, algorithm });
-                return match pinned {
-                    Some(plan) if serves(&plan)? => Ok(Way::Library(Box::new(plan))),
-                    _ => Err(Error::Asked(format!(
-                        "the stored algorithm for {key} is not one of this cuBLASLt; use the version it was stored with, or drop the pins"
-                    ))),
-                };
-            }
-            for plan in library.plans(product, WORKSPACE, 8)? {
-                if serves(&plan)? {
-                    return Ok(Way::Library(Box::new(plan)));
-                }
-            }
-            Ok(Way::Own)
-        };
+        let find = |name: &str, which: Which, product: &Product| find(context, pins, (name, which), product, WORKSPACE);
         let heads = layout.linears.len() - layout.heads;
         let mut layers: Vec<Layer> = Vec::new();
         for (i, linear) in layout.linears.iter().enumerate() {
@@ -93,12 +76,25 @@ impl Products {
             let before = single(layout, linear);
             let ours = before.is_some_and(|b| tanh(&layout.linears[b]));
             let wide = before.is_none() && numbers == Numbers::Bf16;
-            let back = if ours { Way::Own } else { find(&linear.name, Which::Back, &shapes.back(linear, wide))? };
+            let product = shapes.back(linear, wide);
+            let back = match before.map(|b| (shapes.hopper(linear), layout.linears[b].activation)) {
+                _ if ours => Way::Own,
+                Some((shape, derivative)) if numbers == Numbers::Bf16 => {
+                    let pinned = pins.0.get(&key(&linear.name, Which::Back, &product));
+                    let asked = pinned.map_or(shape.pays(), |text| text == hopper::PIN);
+                    if asked && linear.passes_back && shape.possible(context, derivative) {
+                        Way::Hopper(Box::new(product))
+                    } else {
+                        find(&linear.name, Which::Back, &product)?
+                    }
+                }
+                _ => find(&linear.name, Which::Back, &product)?,
+            };
             layers.push(Layer {
                 wide,
                 activate: linear.activation == Activation::Tanh && matches!(forward, Way::Library(_)),
                 forward,
-                derived: before.is_some() && matches!(back, Way::Own),
+                derived: before.is_some() && matches!(back, Way::Own | Way::Hopper(_)),
                 back: linear.passes_back.then_some(back),
                 weight: find(&linear.name, Which::Weight, &shapes.weight(linear))?,
                 name: linear.name.clone(),
@@ -107,9 +103,30 @@ impl Products {
         Ok(Products { layers })
     }
 
+    /// Hopper's units wherever they can do a product, whether it pays or not; for how many layers.
+    #[cfg(test)]
+    pub(super) fn on_hopper(&mut self, context: &Context, layout: &Layout, recipe: &Recipe) -> usize {
+        let shapes = Shapes { layout, batch: recipe.batch as u64, numbers: Numbers::Bf16, tf32: false };
+        let mut taken = 0;
+        for (layer, linear) in self.layers.iter_mut().zip(&layout.linears) {
+            let before = single(layout, linear).map(|b| layout.linears[b].activation);
+            let possible = before.is_some_and(|derivative| shapes.hopper(linear).possible(context, derivative));
+            if possible && linear.passes_back {
+                layer.back = Some(Way::Hopper(Box::new(shapes.back(linear, false))));
+                layer.derived = true;
+                taken += 1;
+            }
+        }
+        taken
+    }
+
     /// One line for each layer.
     pub(super) fn said(&self) -> Vec<String> {
-        let way = |way: &Way| if matches!(way, Way::Own) { "own" } else { "cuBLASLt" };
+        let way = |way: &Way| match way {
+            Way::Library(_) => "cuBLASLt",
+            Way::Hopper(_) => "own, on Hopper's units",
+            Way::Own => "own",
+        };
         let each = self.layers.iter().map(|l| {
             let back = l.back.as_ref().map_or("none", way);
             format!("forward {}, back {back}, weights {}", way(&l.forward), way(&l.weight))
@@ -126,6 +143,7 @@ impl Products {
         });
         let pin = |(name, which, way): (&String, Which, Option<&Way>)| match way {
             Some(Way::Library(plan)) => Some((key(name, which, &plan.product), plan.algorithm.text())),
+            Some(Way::Hopper(product)) => Some((key(name, which, product), hopper::PIN.to_string())),
             _ => None,
         };
         Pins(ways.filter_map(pin).collect())
@@ -133,11 +151,6 @@ impl Products {
 
     /// Times the library's guesses for every product and keeps the fastest: what `tune` does before a run, never within one.
     pub(super) fn tune(&mut self, engine: &super::Engine) -> Result<()> {
-        let stream = &engine.main;
-        let context = stream.context();
-        let Ok(library) = context.blaslt() else { return Ok(()) };
-        let (start, end) = (Event::new(context, true)?, Event::new(context, true)?);
-        let workspace = (engine.at.workspaces[0].address(), WORKSPACE);
         for (i, layer) in self.layers.iter_mut().enumerate() {
             let ways = [
                 (Which::Forward, Some(&mut layer.forward)),
@@ -146,37 +159,76 @@ impl Products {
             ];
             for (which, way) in ways {
                 let Some(Way::Library(plan)) = way else { continue };
-                let at = engine.addresses(i, which, 0, false);
-                let mut best = f64::INFINITY;
-                for guess in library.plans(&plan.product, WORKSPACE, 16)? {
-                    // Timed with all members at once, where that is possible.
-                    let members = library.most(&guess, engine.members, WORKSPACE)?;
-                    if members == 0 {
-                        continue;
-                    }
-                    let mut took = f64::INFINITY;
-                    for round in 0..6 {
-                        start.record(stream)?;
-                        for _ in 0..6 {
-                            // SAFETY: the addresses are the engine's own, for these shapes; nothing else runs.
-                            unsafe { library.run(&guess, members, &at, workspace, stream)? };
-                        }
-                        end.record(stream)?;
-                        let ms = end.since(&start)? * engine.members as f64 / members as f64;
-                        if round > 0 {
-                            took = took.min(ms);
-                        }
-                    }
-                    // Another choice must be clearly better than the library's own.
-                    if took < best * 0.98 {
-                        best = took;
-                        **plan = guess;
-                    }
-                }
+                tune(engine, plan, &engine.addresses(i, which, 0, false))?;
             }
         }
         Ok(())
     }
+}
+
+/// The way of one product: its pinned algorithm, else the library's best guess, else our own kernel.
+pub(super) fn find(
+    context: &Arc<Context>,
+    pins: &Pins,
+    (name, which): (&str, Which),
+    product: &Product,
+    space: usize,
+) -> Result<Way> {
+    let Ok(library) = context.blaslt() else { return Ok(Way::Own) };
+    // For one member, whatever the population: otherwise its bits would depend on the others.
+    let serves = |plan: &Plan| library.serves(plan, 1, space);
+    let key = key(name, which, product);
+    if let Some(text) = pins.0.get(&key) {
+        let pinned = Algorithm::parse(text).map(|algorithm| Plan { product: *product, algorithm });
+        return match pinned {
+            Some(plan) if serves(&plan)? => Ok(Way::Library(Box::new(plan))),
+            _ => Err(Error::Asked(format!(
+                "the stored algorithm for {key} is not one of this cuBLASLt; use the version it was stored with, or drop the pins"
+            ))),
+        };
+    }
+    for plan in library.plans(product, space, 8)? {
+        if serves(&plan)? {
+            return Ok(Way::Library(Box::new(plan)));
+        }
+    }
+    Ok(Way::Own)
+}
+
+/// Times the library's guesses for one product of all members and keeps the fastest.
+pub(super) fn tune(engine: &super::Engine, plan: &mut Plan, at: &Addresses) -> Result<()> {
+    let stream = &engine.main;
+    let context = stream.context();
+    let Ok(library) = context.blaslt() else { return Ok(()) };
+    let (start, end) = (Event::new(context, true)?, Event::new(context, true)?);
+    let workspace = (engine.at.workspaces[0].address(), WORKSPACE);
+    let mut best = f64::INFINITY;
+    for guess in library.plans(&plan.product, WORKSPACE, 16)? {
+        // Timed with all members at once, where that is possible.
+        let members = library.most(&guess, engine.members, WORKSPACE)?;
+        if members == 0 {
+            continue;
+        }
+        let mut took = f64::INFINITY;
+        for round in 0..6 {
+            start.record(stream)?;
+            for _ in 0..6 {
+                // SAFETY: the addresses are the engine's own, for these shapes; nothing else runs.
+                unsafe { library.run(&guess, members, at, workspace, stream)? };
+            }
+            end.record(stream)?;
+            let ms = end.since(&start)? * engine.members as f64 / members as f64;
+            if round > 0 {
+                took = took.min(ms);
+            }
+        }
+        // Another choice must be clearly better than the library's own.
+        if took < best * 0.98 {
+            best = took;
+            *plan = guess;
+        }
+    }
+    Ok(())
 }
 
 /// Shapes and strides of a net's matrices.
@@ -225,6 +277,11 @@ impl Shapes<'_> {
         self.product(left, right, out, Epilogue::None, linear)
     }
 
+    /// The same for Hopper's units.
+    fn hopper(&self, linear: &Linear) -> hopper::Shape {
+        hopper_shape(self.layout, linear, self.batch as usize)
+    }
+
     fn weight(&self, linear: &Linear) -> Product {
         let (left, right) = ((self.rows(&linear.output), true), (self.rows(&linear.input), false));
         self.product(left, right, self.weights(linear, Numbers::F32), Epilogue::None, linear)
@@ -256,8 +313,21 @@ impl Shapes<'_> {
     }
 }
 
+/// The shape of a product back.
+pub(super) fn hopper_shape(layout: &Layout, linear: &Linear, batch: usize) -> hopper::Shape {
+    let stride = |place: &Place| layout.buffers[place.buffer].stride;
+    hopper::Shape {
+        batch,
+        inputs: linear.input.width,
+        outputs: linear.output.width,
+        input_stride: stride(&linear.input),
+        output_stride: stride(&linear.output),
+        params: layout.params,
+    }
+}
+
 /// A product's name in a list of pins.
-fn key(name: &str, which: Which, product: &Product) -> String {
+pub(super) fn key(name: &str, which: Which, product: &Product) -> String {
     let matrix = |m: &Matrix, transposed: bool| {
         let numbers = if m.numbers == Numbers::Bf16 { "bf16" } else { "f32" };
         format!("{numbers}[{}x{}/{}]{}", m.rows, m.columns, m.stride, if transposed { "t" } else { "" })

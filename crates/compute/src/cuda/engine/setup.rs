@@ -1,5 +1,6 @@
 //! Everything a population has on the card, in one slab: counted first, then laid out by the same code.
 
+use super::small::{self, Fits, Road};
 use crate::cuda::calls::{self, Calls};
 use crate::cuda::context::Context;
 use crate::cuda::graph::Stream;
@@ -44,6 +45,7 @@ pub(super) struct Arrays {
     pub(super) bias_partial: Vec<Slice<f32>>,          // [linears] [P, blocks, width]
     pub(super) head_partial: Slice<f32>,               // [P, blocks, width of the last layer before a head]
     pub(super) norm_partial: Slice<f64>,               // [P, blocks]
+    pub(super) parts: Slice<f32>,                      // [P, slices, params] parts of a small net's gradient
     pub(super) split: Slice<f32>,                      // scratch of our own products
     pub(super) arrived: Slice<u32>,                    // [P] blocks of `advance` that are done; 0 between steps
     pub(super) orders: Slice<u32>,                     // [P, 6] what `advance` tells `optimise`
@@ -51,16 +53,19 @@ pub(super) struct Arrays {
     pub(super) confusion: Vec<Slice<u64>>,             // [heads] [P, classes, classes]
     pub(super) chunk: Slice<u32>,                      // [1]
     pub(super) workspaces: [Slice<u8>; 2],
+    /// Of recurrent layers in whole windows.
+    pub(super) fused: Option<super::fused::Arrays>,
+    pub(super) steps: Option<super::steps::Arrays>, // of recurrent layers that go step by step
 }
 
 /// Cuts slices, or only counts them.
-enum Cutter<'s> {
+pub(super) enum Cutter<'s> {
     Count(u64),
     Cut(&'s mut Slab),
 }
 
 impl Cutter<'_> {
-    fn cut<T>(&mut self, len: usize) -> Result<Slice<T>> {
+    pub(super) fn cut<T>(&mut self, len: usize) -> Result<Slice<T>> {
         match self {
             Cutter::Count(bytes) => {
                 *bytes += aligned::<T>(len);
@@ -81,17 +86,39 @@ pub(super) fn split_elements(layout: &Layout, members: usize, batch: usize) -> u
     members * slices * widest
 }
 
-/// Bytes on the card, with everything beside the slab.
-pub(crate) fn need(net: &Net, layout: &Layout, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> u64 {
+/// Bytes on a card whose blocks may have so much shared memory, with everything beside the slab.
+pub(crate) fn need(
+    shared: u32,
+    net: &Net,
+    layout: &Layout,
+    data: &Data<'_>,
+    recipe: &Recipe,
+    members: &[Member],
+) -> u64 {
+    let roads = Roads { fits: Road::Rule.fits(net, layout, recipe), shared };
+    need_of(roads, net, layout, data, recipe, members)
+}
+
+/// The ways a net goes, as far as they decide what memory it takes.
+#[derive(Clone, Copy)]
+pub(super) struct Roads {
+    pub(super) fits: Fits,
+    /// Shared memory that a block may have.
+    pub(super) shared: u32,
+}
+
+/// The same for a net that is done in a certain way.
+fn need_of(roads: Roads, net: &Net, layout: &Layout, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> u64 {
     let mut count = Cutter::Count(0);
     // Counting cannot fail.
-    let _ = arrays(&mut count, net, layout, data, recipe, members);
+    let _ = arrays(&mut count, roads, net, layout, data, recipe, members);
     let Cutter::Count(bytes) = count else { return u64::MAX };
     bytes + BESIDE
 }
 
 fn arrays(
     cut: &mut Cutter<'_>,
+    Roads { fits, shared }: Roads,
     net: &Net,
     layout: &Layout,
     data: &Data<'_>,
@@ -100,18 +127,22 @@ fn arrays(
 ) -> Result<Arrays> {
     let (p, b) = (members.len(), recipe.batch);
     let size = if recipe.precision == Precision::Bf16 { 2 } else { 4 };
+    // A net in one kernel has no activations in memory, only the parts of its gradient.
+    let whole = fits == Fits::Everything;
+    let b_kept = if whole { 0 } else { b };
     let arena = p * layout.params;
     let heads = &layout.linears[layout.linears.len() - layout.heads..];
-    // A fused head has more and smaller blocks than anything else.
-    let blocks = calls::head_blocks(b);
+    let blocks = calls::most_blocks(b);
     let scaled = |i: usize| members.iter().any(|m| m.scales.get(i).is_some_and(Option::is_some));
     let weighted = |h: usize| members.iter().any(|m| m.class_weights.get(h).is_some_and(|w| !w.is_empty()));
     // Heads write logits, which are f32 and elsewhere; their buffers hold only the gradient.
     let is_head = |buffer: usize| heads.iter().any(|h| h.output.buffer == buffer);
     let buffer = |cut: &mut Cutter<'_>, i: usize, wanted: bool| {
-        cut.cut(if wanted { p * b * layout.buffers[i].stride * size } else { 0 })
+        cut.cut(if wanted { p * b_kept * layout.buffers[i].stride * size } else { 0 })
     };
     let buffers = layout.buffers.len();
+    let tiles = super::fused::tiles(layout, recipe, shared);
+    let stepwise = tiles.is_none() && !layout.recurrents.is_empty();
     Ok(Arrays {
         states: cut.cut(p)?,
         lists: cut.cut(data.lists.iter().map(|l| l.len()).sum())?,
@@ -137,19 +168,24 @@ fn arrays(
         live: cut.cut(p * b)?,
         values: (0..buffers).map(|i| buffer(cut, i, !is_head(i))).collect::<Result<_>>()?,
         deltas: (0..buffers).map(|i| buffer(cut, i, i >= layout.inputs)).collect::<Result<_>>()?,
-        wide: cut.cut(if size == 2 { p * b * widest(layout) } else { 0 })?,
+        wide: cut.cut(if size == 2 { p * b_kept * widest(layout) } else { 0 })?,
         logits: heads.iter().map(|h| cut.cut(p * b * h.output.width)).collect::<Result<_>>()?,
         loss_partial: cut.cut(p * heads.len() * blocks * 2)?,
-        bias_partial: layout.linears.iter().map(|l| cut.cut(p * blocks * l.output.width)).collect::<Result<_>>()?,
-        head_partial: cut.cut(p * blocks * heads[0].input.width)?,
-        norm_partial: cut.cut(p * calls::norm_blocks(layout.params))?,
-        split: cut.cut(split_elements(layout, p, b))?,
+        bias_partial: (layout.linears.iter())
+            .map(|l| cut.cut(if whole { 0 } else { p * blocks * l.output.width }))
+            .collect::<Result<_>>()?,
+        head_partial: cut.cut(if whole { 0 } else { p * blocks * heads[0].input.width })?,
+        norm_partial: cut.cut(p * calls::part_blocks(layout.params))?,
+        parts: cut.cut(if whole { p * small::slices(b) * layout.params } else { 0 })?,
+        split: cut.cut(if whole { 0 } else { split_elements(layout, p, b) })?,
         arrived: cut.cut(p)?,
         orders: cut.cut(p * calls::ORDER)?,
         sums: cut.cut(p * 2)?,
         confusion: net.heads.iter().map(|h| cut.cut(p * h.classes * h.classes)).collect::<Result<_>>()?,
         chunk: cut.cut(1)?,
-        workspaces: [cut.cut(WORKSPACE)?, cut.cut(WORKSPACE)?],
+        workspaces: if whole { [cut.cut(0)?, cut.cut(0)?] } else { [cut.cut(WORKSPACE)?, cut.cut(WORKSPACE)?] },
+        fused: tiles.map(|tiles| super::fused::arrays(cut, layout, b, p, tiles)).transpose()?,
+        steps: stepwise.then(|| super::steps::arrays(cut, layout, recipe, p)).transpose()?,
     })
 }
 
@@ -169,15 +205,16 @@ pub(super) fn lay_out(
     context: &Arc<Context>,
     stream: &Stream,
     calls: &Calls,
+    roads: Roads,
     net: &Net,
     layout: &Layout,
     data: &Data<'_>,
     recipe: &Recipe,
     members: &[Member],
 ) -> Result<(Slab, Arrays)> {
-    let bytes = need(net, layout, data, recipe, members) - BESIDE;
+    let bytes = need_of(roads, net, layout, data, recipe, members) - BESIDE;
     let mut slab = context.slab(bytes)?;
-    let at = arrays(&mut Cutter::Cut(&mut slab), net, layout, data, recipe, members)?;
+    let at = arrays(&mut Cutter::Cut(&mut slab), roads, net, layout, data, recipe, members)?;
     stream.put(&at.lists, &data.lists.concat())?;
     for (i, table) in data.tables.iter().enumerate() {
         stream.put(&at.tables[i], table.values)?;
@@ -221,8 +258,12 @@ pub(super) fn lay_out(
     for slice in at.values.iter().chain(&at.deltas) {
         stream.fill(slice, 0)?;
     }
-    for slice in at.logits.iter().chain([&at.wide]) {
+    // Padding of the gradient's parts is never written either.
+    for slice in at.logits.iter().chain([&at.wide, &at.parts]) {
         stream.fill(slice, 0)?;
+    }
+    if let Some(steps) = &at.steps {
+        steps.clear(stream)?;
     }
     stream.fill(&at.rows, 0)?;
     stream.fill(&at.live, 0)?;
@@ -264,4 +305,34 @@ fn first_states(members: &[Member], data: &Data<'_>, starts: &[u32]) -> Vec<Stat
         ..State::default()
     });
     each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::population::make::{Made, recipe};
+
+    /// Members of batch 512 that fit into four fifths of a card with so many GB, as many as there are.
+    fn fit(net: &str, gigabytes: u64, precision: Precision, shared: u32) -> usize {
+        let made = Made::new(net, 2000);
+        let layout = Layout::new(&made.net).unwrap();
+        let members: Vec<Member> = (0..1024).map(|id| made.member(id)).collect();
+        let (data, recipe) = (made.data(), recipe(512, precision));
+        let budget = gigabytes * 1_000_000_000 / 5 * 4;
+        let fits = |n: usize| need(shared, &made.net, &layout, &data, &recipe, &members[..n]) <= budget;
+        (1..=members.len()).collect::<Vec<_>>().partition_point(|n| fits(*n))
+    }
+
+    #[test]
+    fn desktop_cards_hold_whole_populations() {
+        let (desktop, large) = (99 << 10, 227 << 10);
+        let classifier = "16x50-lstm64-64-3";
+        // A member of it keeps 6.6 MB of h and c and 1.3 to 1.9 MB of partial gradients.
+        let seen = [8, 12, 24].map(|gigabytes| fit(classifier, gigabytes, Precision::Bf16, desktop));
+        assert!(seen[0] > 500 && seen[1] > seen[0] * 14 / 10 && seen[2] == 1024, "{seen:?}");
+        assert!(fit(classifier, 8, Precision::Bf16, large) >= seen[0]);
+        // The user's large net: 3.1 M parameters, five copies of f32 and one of bf16 each.
+        let wide = [8, 12, 24].map(|gigabytes| fit("128-2048-1024-512-3", gigabytes, Precision::Bf16, desktop));
+        assert!(wide[0] >= 60 && wide[1] > wide[0] * 14 / 10 && wide[2] > wide[0] * 29 / 10, "{wide:?}");
+    }
 }

@@ -1,10 +1,12 @@
 //! One step, put on the streams: gather, forward, loss, backward, optimise, advance.
 
-use super::products::{Way, Which, single};
+use super::products::{Way, Which, hopper_shape, single};
 use super::setup::WORKSPACE;
+use super::small::{self, Fits};
 use super::{Engine, Mode};
 use crate::cuda::calls::{self, Arenas, Gather, Head, Loss, Partials, Rows, Sums, Window};
 use crate::cuda::graph::Stream;
+use crate::cuda::hopper;
 use crate::cuda::memory::Slice;
 use crate::cuda::own::Linear;
 use crate::error::Result;
@@ -14,12 +16,9 @@ use crate::population::State;
 impl Engine {
     /// One step of the slots from `first` on.
     pub(super) fn step(&self, first: usize, slots: usize) -> Result<()> {
-        self.forward(first, slots, Mode::Step, true)?;
-        self.losses(first, slots, Mode::Step)?;
-        self.backward(first, slots)?;
         let (at, params) = (&self.at, self.layout.params);
         let states = at.states.part(first, slots);
-        let sums = self.partials(first, slots);
+        let sums = self.partials(first, slots, Mode::Step);
         let row = |arena: &Slice<f32>| arena.part(first * params, slots * params);
         let arenas = Arenas {
             gradient: row(&at.gradient),
@@ -31,33 +30,55 @@ impl Engine {
         let orders = at.orders.part(first * calls::ORDER, slots * calls::ORDER);
         let arrived = at.arrived.part(first, slots);
         let gradient = (&arenas.gradient, params);
-        self.calls.advance(&self.main, &states, &self.recipe, gradient, &sums, (&arrived, &orders))?;
+        if let (Fits::Everything, Some(small)) = (self.fits, &self.small) {
+            self.small_whole(small, first, slots, Mode::Step)?;
+            let count = small::slices(self.recipe.batch);
+            let parts = at.parts.part(first * count * params, slots * count * params);
+            let (parts, words) = ((&parts, count), (&arrived, &orders));
+            self.calls.add_parts(&self.main, &states, &self.recipe, gradient, parts, &sums, words)?;
+        } else {
+            self.forward(first, slots, Mode::Step, true)?;
+            self.losses(first, slots, Mode::Step)?;
+            self.backward(first, slots)?;
+            self.calls.advance(&self.main, &states, &self.recipe, gradient, &sums, (&arrived, &orders))?;
+        }
         self.calls.optimise(&self.main, &self.recipe, params, &orders, &arenas)
     }
 
     /// One chunk of the validation lists.
     pub(super) fn score_chunk(&self, first: usize, slots: usize) -> Result<()> {
-        self.forward(first, slots, Mode::Score, true)?;
-        self.losses(first, slots, Mode::Score)?;
+        if let (Fits::Everything, Some(small)) = (self.fits, &self.small) {
+            self.small_whole(small, first, slots, Mode::Score)?;
+        } else {
+            self.forward(first, slots, Mode::Score, true)?;
+            self.losses(first, slots, Mode::Score)?;
+        }
         let to = self.at.sums.part(2 * first, 2 * slots);
-        let sums = self.partials(first, slots);
+        let sums = self.partials(first, slots, Mode::Score);
         self.calls.score_sum(&self.main, &self.states_of(first, slots), &sums, &to, &self.at.chunk)
     }
 
     /// Logits of rows that lie in `rows` already.
     pub(super) fn logits_only(&self, first: usize, slots: usize) -> Result<()> {
+        if let Some(small) = &self.small {
+            return self.small_logits(small, first, slots);
+        }
         self.forward(first, slots, Mode::Always, false)?;
         if self.fused_head() { self.head(first, slots, Mode::Always) } else { Ok(()) }
     }
 
-    fn states_of(&self, first: usize, slots: usize) -> Slice<State> {
+    pub(super) fn states_of(&self, first: usize, slots: usize) -> Slice<State> {
         self.at.states.part(first, slots)
     }
 
     /// The partial sums of norms, losses and weights.
-    fn partials(&self, first: usize, slots: usize) -> Partials {
-        let norm_blocks = calls::norm_blocks(self.layout.params);
-        let loss_blocks = self.layout.heads * self.loss_blocks();
+    fn partials(&self, first: usize, slots: usize, mode: Mode) -> Partials {
+        let params = self.layout.params;
+        let (norm_blocks, loss_blocks) = match self.fits {
+            Fits::Everything if mode == Mode::Score => (calls::part_blocks(params), small::scored(self.recipe.batch)),
+            Fits::Everything => (calls::part_blocks(params), small::slices(self.recipe.batch)),
+            _ => (calls::norm_blocks(params), self.layout.heads * self.loss_blocks()),
+        };
         Partials {
             norm: self.at.norm_partial.part(first * norm_blocks, slots * norm_blocks),
             loss: self.at.loss_partial.part(first * loss_blocks * 2, slots * loss_blocks * 2),
@@ -86,7 +107,18 @@ impl Engine {
     fn forward(&self, first: usize, slots: usize, mode: Mode, choose: bool) -> Result<()> {
         let (batch, at) = (self.recipe.batch, &self.at);
         let places = self.layout.gathered(&self.net);
+        // Whatever reads the first input decides which rows the batch has.
+        let decides = places[0].is_none();
+        if decides {
+            self.steps_forward(first, slots, mode, choose)?;
+        }
         for (i, (input, place)) in self.net.inputs.iter().zip(&places).enumerate() {
+            let Some(place) = place else {
+                if let Some(fused) = &self.fused {
+                    self.fused_forward(fused, i, (first, slots), mode, choose)?;
+                }
+                continue;
+            };
             let stride = self.layout.buffers[place.buffer].stride;
             let offset = (first * batch * stride + place.column) as u64 * self.size();
             self.calls.gather(
@@ -112,6 +144,9 @@ impl Engine {
                     chunk: at.chunk,
                 },
             )?;
+        }
+        if !decides {
+            self.steps_forward(first, slots, mode, false)?;
         }
         for (i, linear) in self.layout.linears[..self.walked()].iter().enumerate() {
             let layer = &self.products.layers[i];
@@ -156,7 +191,7 @@ impl Engine {
                     classes: head.classes,
                     padded: width,
                     delta: step.then_some(delta),
-                    partial: self.partials(first, slots).loss,
+                    partial: self.partials(first, slots, mode).loss,
                     bias_partial: at.bias_partial[heads + h],
                     confusion: (!step).then(|| at.confusion[h].part(first * cells, slots * cells)),
                 },
@@ -203,7 +238,7 @@ impl Engine {
                 activation: before.map_or(Activation::Identity, |b| layout.linears[b].activation),
                 gradient: step.then_some(gradient),
                 dh: (step && linear.passes_back).then_some(dh),
-                partial: scored.then(|| self.partials(first, slots).loss),
+                partial: scored.then(|| self.partials(first, slots, mode).loss),
                 bias_partial: at.bias_partial[i],
                 column_partial: at.head_partial,
                 confusion: (mode == Mode::Score).then(|| at.confusion[0].part(first * cells, slots * cells)),
@@ -253,12 +288,26 @@ impl Engine {
                 let work = (Which::Back, Mode::Step);
                 self.product(&self.main, 0, i, work, back, (first, slots), written[buffer])?;
                 written[buffer] = true;
+                if let (Way::Hopper(_), Some(before)) = (back, single(layout, linear)) {
+                    summed[before] = Some((at.bias_partial[before], hopper::blocks(batch)));
+                }
             }
             // The derivative of whatever made the input, once everyone who read it has added his share.
             let more = layout.linears[..i].iter().any(|l| l.input.buffer == buffer);
             let done = if whole { single(layout, linear).is_some() } else { layer.derived };
             if done || more {
                 continue;
+            }
+            if layer.wide && !whole {
+                // The last h of a recurrent layer has no derivative of its own: its gradient is rounded, no more.
+                for place in layout.recurrents.iter().filter_map(|r| r.output.as_ref()).filter(|p| p.buffer == buffer) {
+                    let stride = layout.buffers[buffer].stride;
+                    let offset = (first * batch * stride + place.column) as u64;
+                    let here = |arrays: &[Slice<u8>]| arrays[buffer].address() + offset * self.size();
+                    let y = Rows { at: here(&at.values), batch, width: place.width, stride };
+                    let from = at.wide.address() + 4 * offset;
+                    self.calls.derive_wide(&self.main, &states, y, from, here(&at.deltas), Activation::Identity)?;
+                }
             }
             for (m, made) in layout.linears.iter().enumerate().filter(|(_, l)| l.output.buffer == buffer) {
                 if layer.wide && !whole {
@@ -275,8 +324,17 @@ impl Engine {
                 }
             }
         }
+        self.recurrent_backward(first, slots)?;
         self.events[last].record(&self.side)?;
         self.main.after(&self.events[last])
+    }
+
+    /// The gradients of all recurrent layers; those at their outputs are complete.
+    fn recurrent_backward(&self, first: usize, slots: usize) -> Result<()> {
+        match &self.fused {
+            Some(fused) => self.fused_backward(fused, first, slots),
+            None => self.steps_backward(first, slots),
+        }
     }
 
     /// The rows of a layer's output that begin at an address.
@@ -312,10 +370,24 @@ impl Engine {
         let linear = &self.layout.linears[i];
         let stride = |buffer: usize| self.layout.buffers[buffer].stride;
         let before = single(&self.layout, linear).filter(|_| self.products.layers[i].derived);
+        let y = before.map_or(0, |b| self.addresses(b, Which::Forward, first, false).out);
+        let derivative = before.map_or(Activation::Identity, |b| self.layout.linears[b].activation);
+        if let (Way::Hopper(_), Some(before)) = (way, before) {
+            let back = hopper::Back {
+                shape: hopper_shape(&self.layout, linear, self.recipe.batch),
+                at,
+                y,
+                derivative,
+                states: self.states_of(first, slots),
+                mode,
+                partial: self.at.bias_partial[before],
+            };
+            return self.calls.hopper()?.back(stream, &back);
+        }
         let own = Linear {
             at,
-            y: before.map_or(0, |b| self.addresses(b, Which::Forward, first, false).out),
-            derivative: before.map_or(Activation::Identity, |b| self.layout.linears[b].activation),
+            y,
+            derivative,
             activation: linear.activation,
             head: i >= self.layout.linears.len() - self.layout.heads,
             wide: self.products.layers[i].wide,

@@ -12,7 +12,8 @@ pub(crate) fn any_net() -> impl Strategy<Value = Net> {
     let activation = prop_oneof![Just(Activation::Relu), Just(Activation::Tanh), Just(Activation::Identity)];
     let layer = (1..40usize, activation).prop_map(|(width, activation)| Layer { width, activation });
     let layers = prop::collection::vec(layer, 0..4);
-    let branch = (1..20usize, 1..4usize, layers.clone());
+    let recurrent = prop_oneof![Just(vec![]), prop::collection::vec(1..40usize, 1..4)];
+    let branch = (1..20usize, 1..4usize, recurrent, layers.clone());
     let heads = prop::collection::vec(2..12usize, 1..4);
     (prop::collection::vec(branch, 1..4), layers, heads, any::<bool>()).prop_map(|(branches, trunk, heads, usual)| {
         // The usual names or others, so that both the short and the full form are met.
@@ -23,13 +24,13 @@ pub(crate) fn any_net() -> impl Strategy<Value = Net> {
             inputs: branches
                 .iter()
                 .enumerate()
-                .map(|(i, (features, window, _))| Input {
+                .map(|(i, (features, window, ..))| Input {
                     name: name(i, "rows", "in"),
                     features: *features,
                     window: *window,
                 })
                 .collect(),
-            branches: branches.into_iter().map(|(_, _, layers)| Branch { layers }).collect(),
+            branches: branches.into_iter().map(|(_, _, recurrent, layers)| Branch { recurrent, layers }).collect(),
             trunk,
             heads: heads
                 .into_iter()

@@ -7,12 +7,24 @@ use safetensors::tensor::{Dtype, TensorView};
 
 const TEXT: &str = "fast:3x4-10-9t + raw:5 / 11 / up:3 + size:5";
 
+const LSTM: &str = "fast:3x4-lstm10-lstm5-9t + raw:5 + slow:2x3-lstm17 / up:3";
+
 fn sample(text: &str) -> (Net, Layout, Vec<f32>) {
     let net: Net = text.parse().unwrap();
     let layout = Layout::new(&net).unwrap();
     // Values only where there is a parameter: padding is zero.
     let mut row = vec![0.0; layout.params];
     let mut next = 0.0;
+    for r in &layout.recurrents {
+        for rows in [0..r.features, r.wide..r.wide + r.hidden, r.wide + r.units..r.wide + r.units + 1] {
+            for (gate, unit) in (0..4).flat_map(|g| (0..r.hidden).map(move |u| (g, u))) {
+                for k in rows.clone() {
+                    next += 1.0;
+                    row[r.at(k, unit, gate)] = next / 64.0;
+                }
+            }
+        }
+    }
     for l in &layout.linears {
         for o in 0..l.outputs {
             for c in l.columns.iter().flat_map(Clone::clone) {
@@ -39,7 +51,7 @@ fn rewritten(layout: &Layout, row: &[f32], change: impl Fn(&mut Vec<Raw>)) -> Ve
 
 #[test]
 fn there_and_back() {
-    for text in [TEXT, "5-3", "128-64t-3"] {
+    for text in [TEXT, LSTM, "5-3", "128-64t-3"] {
         let (net, layout, row) = sample(text);
         let file = save(&net, &layout, &row);
         assert_eq!(load(&net, &layout, &file).unwrap(), row, "{text}");
@@ -66,6 +78,57 @@ fn names_shapes_and_metadata_are_readable() {
     let about = header.metadata().clone().unwrap();
     assert_eq!(about.len(), 1);
     assert_eq!(about["fullbore"], format!("{{\"format\":1,\"net\":\"{net}\"}}"));
+}
+
+#[test]
+fn an_lstm_is_pytorchs() {
+    let (_, layout, row) = sample(LSTM);
+    let names: Vec<(String, Vec<usize>)> = flatten(&layout, &row).into_iter().map(|(n, s, _)| (n, s)).collect();
+    let wanted = [
+        ("fast.lstm.0.weight_ih", vec![40, 3]),
+        ("fast.lstm.0.weight_hh", vec![40, 10]),
+        ("fast.lstm.0.bias", vec![40]),
+        ("fast.lstm.1.weight_ih", vec![20, 10]),
+        ("fast.lstm.1.weight_hh", vec![20, 5]),
+        ("fast.lstm.1.bias", vec![20]),
+        ("slow.lstm.0.weight_ih", vec![68, 2]),
+        ("slow.lstm.0.weight_hh", vec![68, 17]),
+        ("slow.lstm.0.bias", vec![68]),
+        ("fast.0.weight", vec![9, 5]),
+    ];
+    for (got, (name, shape)) in names.iter().zip(wanted) {
+        assert_eq!(*got, (name.to_string(), shape));
+    }
+    // `sample` counts in PyTorch's order: i of every unit, then f, g, o.
+    let all: Vec<f32> = flatten(&layout, &row)[..9].iter().flat_map(|t| t.2.clone()).collect();
+    assert!(all.iter().enumerate().all(|(i, v)| *v == (i + 1) as f32 / 64.0));
+}
+
+#[test]
+fn two_biases_are_read_as_their_sum() {
+    let (net, layout, row) = sample(LSTM);
+    let le = |values: Vec<f32>| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let split = |raw: &mut Vec<Raw>| {
+        for part in raw.extract_if(.., |t| t.0.contains("lstm") && t.0.ends_with(".bias")).collect::<Vec<_>>() {
+            let values: Vec<f32> = part.3.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+            let (a, b) = (values.iter().map(|v| v - 1.5).collect(), values.iter().map(|_| 1.5).collect());
+            raw.push((format!("{}_ih", part.0), Dtype::F32, part.2.clone(), le(a)));
+            raw.push((format!("{}_hh", part.0), Dtype::F32, part.2, le(b)));
+        }
+    };
+    assert_eq!(load(&net, &layout, &rewritten(&layout, &row, split)).unwrap(), row);
+    let said = |change: &dyn Fn(&mut Vec<Raw>)| {
+        load(&net, &layout, &rewritten(&layout, &row, change)).unwrap_err().to_string()
+    };
+    let one = said(&|raw| {
+        split(raw);
+        raw.retain(|t| t.0 != "fast.lstm.1.bias_hh");
+    });
+    assert!(one.contains("tensor `fast.lstm.1.bias_hh` is missing"), "{one}");
+    let three = said(&|raw| raw.push(("fast.lstm.0.bias_ih".into(), Dtype::F32, vec![40], vec![0; 160])));
+    assert!(three.contains("has no `fast.lstm.0.bias_ih`"), "{three}");
+    let none = said(&|raw| raw.retain(|t| t.0 != "slow.lstm.0.bias"));
+    assert!(none.contains("tensor `slow.lstm.0.bias` is missing"), "{none}");
 }
 
 #[test]

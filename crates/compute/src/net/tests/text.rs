@@ -28,6 +28,15 @@ fn reads_and_prints() {
             "fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5",
         ),
         ("a:4+b:4\n/ 3", "a:4 + b:4 / 3"),
+        ("16x50-lstm64-3", "16x50-lstm64-3"),
+        (" 16x50 - lstm 64 - lstm32 - 8t - 3", "16x50-lstm64-lstm32-8t-3"),
+        ("16-lstm1-3", "16-lstm1-3"),
+        ("16x50-lstm64 / 32 / 3", "16x50-lstm64-32-3"),
+        ("16x50-lstm64-32 / 3", "16x50-lstm64-32 / 3"),
+        (
+            "fast:16x50-lstm64-lstm64-32t+slow:12x24-lstm32/64/direction:3",
+            "fast:16x50-lstm64-lstm64-32t + slow:12x24-lstm32 / 64 / direction:3",
+        ),
     ] {
         let net: Net = text.parse().unwrap_or_else(|e| panic!("`{text}`: {e}"));
         assert_eq!(net.to_string(), printed, "`{text}`");
@@ -43,6 +52,18 @@ fn the_parts_are_where_they_belong() {
     assert!(net.branches[1].layers.is_empty());
     assert_eq!(net.trunk, [Layer { width: 128, activation: Activation::Relu }]);
     assert_eq!(net.heads[1], Head { name: "size".into(), classes: 5 });
+    let net: Net = "fast:16x50-lstm64-lstm32-8 + slow:12 / 3".parse().unwrap();
+    let relu = |width: usize| Layer { width, activation: Activation::Relu };
+    assert_eq!(net.branches[0], Branch { recurrent: vec![64, 32], layers: vec![relu(8)] });
+    // In the short form recurrent layers stay in the branch, and what follows is the trunk.
+    let net: Net = "16x50-lstm64-8-3".parse().unwrap();
+    assert_eq!(net.branches, [Branch { recurrent: vec![64], layers: vec![] }]);
+    assert_eq!((net.trunk.as_slice(), net.heads[0].classes), ([relu(8)].as_slice(), 3));
+    // A settings file from before there were recurrent layers is still a net.
+    let old = r#"{"layers":[{"width":8,"activation":"relu"}]}"#;
+    let branch: Branch = serde_json::from_str(old).unwrap();
+    assert_eq!(branch, Branch { recurrent: vec![], layers: vec![relu(8)] });
+    assert_eq!(serde_json::to_string(&branch).unwrap(), old);
 }
 
 #[test]
@@ -67,6 +88,15 @@ fn a_caret_stands_under_what_is_wrong() {
         ("16-64_3", 6, "expected r (relu)"),
         ("16-99999999999999999999999-3", 4, "this number is too large"),
         ("16-ä-3", 4, "expected the width of a layer"),
+        ("16x50-lstm64", 13, "expected `-` and the number of classes"),
+        ("16x50-lstm-3", 11, "expected the units of the LSTM"),
+        ("16x50-lstmx64-3", 7, "did you mean `lstm`"),
+        ("16x50-LSTM64-3", 7, "did you mean `lstm`"),
+        ("16x50-gru64-3", 7, "expected the width of a layer"),
+        ("16x50-8-lstm64-3", 9, "recurrent layers come before any other layer"),
+        ("16x50-lstm8-lstm8-lstm8-lstm8-3", 25, "3 recurrent layers are the most"),
+        ("16x50-lstm64t-3", 13, "expected `-` and a layer"),
+        ("16x50 / lstm64 / 3", 9, "recurrent layers stand at the beginning of a branch"),
     ] {
         let said = said(text);
         let lines: Vec<&str> = said.lines().collect();
@@ -94,6 +124,8 @@ fn wrong_nets_get_the_sentence_of_check() {
         ("16-0-3", "a layer of 0 units"),
         ("16-64-1", "head class: 1 classes; 2 to 256"),
         ("16-64-257", "head class: 257 classes"),
+        ("16x50-lstm0-3", "input rows: an LSTM of 0 units; 1 to 256"),
+        ("16x50-lstm8-lstm257-3", "input rows: an LSTM of 257 units"),
         ("a:4 + a:4 / 3", "`a` is no name here"),
         ("trunk:4-3", "`trunk` is no name here"),
         ("a:4 / 8 / a:3", "`a` is no name here"),
@@ -104,6 +136,9 @@ fn wrong_nets_get_the_sentence_of_check() {
     let empty = Net { inputs: vec![], branches: vec![], trunk: vec![], heads: vec![] };
     assert!(Layout::new(&empty).unwrap_err().to_string().contains("at least one input and one head"));
     assert_eq!(empty.to_string(), "");
+    let mut deep: Net = "16x50-lstm8-3".parse().unwrap();
+    deep.branches[0].recurrent = vec![8; 4];
+    assert!(Layout::new(&deep).unwrap_err().to_string().contains("4 recurrent layers; at most 3"));
 }
 
 proptest! {
@@ -119,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_that_are_nearly_nets(text in "[0-9a-t:x+/ -]{0,40}") {
+    fn texts_that_are_nearly_nets(text in "([0-9a-t:x+/ -]|-lstm[0-9]){0,40}") {
         if let Ok(net) = text.parse::<Net>() {
             let printed = net.to_string();
             let again: Net = printed.parse().map_err(|e: Error| TestCaseError::fail(e.to_string()))?;

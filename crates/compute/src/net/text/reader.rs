@@ -2,12 +2,16 @@
 
 use super::{HEAD, INPUT};
 use crate::error::{Error, Result};
+use crate::net::check::RECURRENT;
 use crate::net::{Activation, Branch, Head, Input, Layer, Net};
 
-const EXAMPLES: &str = "a net reads `128-2048-1024-512-3`, `16x50-64t-64-3` or `fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5`";
+const EXAMPLES: &str = "a net reads `128-2048-1024-512-3`, `16x50-64t-64-3`, `16x50-lstm64-3` or `fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5`";
 /// What a layer may end with, and what it means; each also by its first letter.
 const ACTIVATIONS: [(&str, Activation); 3] =
     [("relu", Activation::Relu), ("tanh", Activation::Tanh), ("identity", Activation::Identity)];
+
+/// What a recurrent layer begins with.
+const LSTM: &str = "lstm";
 
 /// The net that is meant, not yet checked, or where the text goes wrong.
 pub(super) fn read(text: &str) -> Result<Net> {
@@ -27,13 +31,16 @@ impl Reader {
             let name = self.name(INPUT, inputs.is_empty(), "an input")?;
             let features = self.number("the number of features")?;
             let window = if self.eat('x') || self.eat('×') { self.number("the number of rows")? } else { 1 };
-            let mut layers = vec![];
+            let mut branch = Branch::default();
             while self.eat('-') {
                 ends.push(self.start());
-                layers.push(self.layer()?);
+                match self.recurrent(&branch)? {
+                    Some(units) => branch.recurrent.push(units),
+                    None => branch.layers.push(self.layer()?),
+                }
             }
             inputs.push(Input { name, features, window });
-            branches.push(Branch { layers });
+            branches.push(branch);
             if !self.eat('+') {
                 break;
             }
@@ -73,7 +80,7 @@ impl Reader {
         if inputs.len() > 1 {
             return Err(self.wrong("several inputs need a trunk or heads: expected ` / ` and what follows"));
         }
-        let mut trunk = branches.swap_remove(0).layers;
+        let Branch { recurrent, layers: mut trunk } = branches.swap_remove(0);
         let (Some(last), Some(&start)) = (trunk.pop(), ends.last()) else {
             return Err(self.wrong("expected `-` and the number of classes"));
         };
@@ -82,7 +89,7 @@ impl Reader {
             return Err(self.wrong("the last number is the classes and has no activation: expected a plain number"));
         }
         let heads = vec![Head { name: HEAD.into(), classes: last.width }];
-        Ok(Net { inputs, branches: vec![Branch { layers: vec![] }], trunk, heads })
+        Ok(Net { inputs, branches: vec![Branch { recurrent, layers: vec![] }], trunk, heads })
     }
 
     /// `name:`, or the usual name for the only one of its kind.
@@ -101,7 +108,33 @@ impl Reader {
         Err(self.wrong(&format!("{what} of several needs a name: expected one, as in `fast:`")))
     }
 
+    /// `lstm64` at the beginning of a branch; none where a plain layer stands.
+    fn recurrent(&mut self, branch: &Branch) -> Result<Option<usize>> {
+        let word = self.letters();
+        if word != LSTM {
+            return Ok(None);
+        }
+        if !branch.layers.is_empty() {
+            return Err(self.wrong("recurrent layers come before any other layer of their branch: expected a width"));
+        }
+        if branch.recurrent.len() == RECURRENT {
+            let wrong = format!("{RECURRENT} recurrent layers are the most: expected the width of a plain layer");
+            return Err(self.wrong(&wrong));
+        }
+        self.at += word.len();
+        self.number("the units of the LSTM, as in `lstm64`").map(Some)
+    }
+
     fn layer(&mut self) -> Result<Layer> {
+        let word = self.letters();
+        if word == LSTM {
+            return Err(
+                self.wrong("recurrent layers stand at the beginning of a branch: expected the width of a layer")
+            );
+        }
+        if distance(&word.to_ascii_lowercase(), LSTM) <= 1 {
+            return Err(self.wrong("expected the width of a layer; did you mean `lstm` and its units?"));
+        }
         let width = self.number("the width of a layer")?;
         let start = self.start();
         let word = self.word();
@@ -146,6 +179,12 @@ impl Reader {
         let word: String = self.text[start..].iter().take_while(|c| c.is_ascii_alphanumeric() || **c == '_').collect();
         self.at += word.len();
         word
+    }
+
+    /// The letters that stand here, not yet read.
+    fn letters(&mut self) -> String {
+        let start = self.start();
+        self.text[start..].iter().take_while(|c| c.is_ascii_alphabetic()).collect()
     }
 
     fn eat(&mut self, wanted: char) -> bool {

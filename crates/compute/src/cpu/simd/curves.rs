@@ -1,0 +1,129 @@
+//! The curves of gates, eight at a time: the logistic function and the hyperbolic tangent, within 4 units in the last place.
+
+use super::Eight;
+
+/// `(p, 2ⁿ)` with `e^x = 2ⁿ (1 + p)`, so that nothing is lost near 0. For x inside ±87.
+#[inline(always)]
+fn powers<V: Eight>(x: V) -> (V, V) {
+    const WHOLE: f32 = 12_582_912.0;
+    let shifted = x.mul_add(V::splat(std::f32::consts::LOG2_E), V::splat(WHOLE));
+    let n = shifted.sub(V::splat(WHOLE));
+    // ln 2 in two parts; the first has few bits.
+    let r = n.neg_mul_add(V::splat(-2.121_944_4e-4), n.neg_mul_add(V::splat(0.693_359_4), x));
+    // (e^r - 1 - r) / r² within 2e-8, |r| ≤ ln 2 / 2: a fit of least largest error, one term shorter than the series.
+    let mut sum = V::splat(0.001_388_239_6);
+    for c in [0.008_367_181, 0.041_667_223, 0.166_665_39, 0.499_999_97] {
+        sum = sum.mul_add(r, V::splat(c));
+    }
+    (sum.mul_add(r.mul(r), r), shifted.power())
+}
+
+/// `1 + e^-x`, one over the logistic function. From ±43 on it stays as it is, so that two of them can be multiplied.
+#[inline(always)]
+fn inverse<V: Eight>(x: V) -> V {
+    let (p, power) = powers(V::splat(0.0).sub(x.clamp(-43.0, 43.0)));
+    power.mul_add(p, power.add(V::splat(1.0)))
+}
+
+/// `tanh x = (e^2x - 1) / (e^2x + 1)`, above and below the line.
+#[inline(always)]
+fn fraction<V: Eight>(x: V) -> (V, V) {
+    let (p, power) = powers(x.add(x).clamp(-20.0, 20.0));
+    let less = power.mul_add(p, power.sub(V::splat(1.0)));
+    (less, less.add(V::splat(2.0)))
+}
+
+/// `tanh x`; NaN stays NaN.
+#[inline(always)]
+pub(in crate::cpu) fn tanh<V: Eight>(x: V) -> V {
+    let (less, more) = fraction(x);
+    less.div(more)
+}
+
+/// The logistic functions `1 / (1 + e^-x)` of both; NaN makes both NaN. They share a division, which costs as much as all the rest.
+#[inline(always)]
+pub(in crate::cpu) fn sigmoids<V: Eight>(a: V, b: V) -> (V, V) {
+    let (a, b) = (inverse(a), inverse(b));
+    let both = V::splat(1.0).div(a.mul(b));
+    (both.mul(b), both.mul(a))
+}
+
+/// The logistic function of one, the tangent of the other, as above.
+#[inline(always)]
+pub(in crate::cpu) fn sigmoid_and_tanh<V: Eight>(a: V, b: V) -> (V, V) {
+    let (a, (less, more)) = (inverse(a), fraction(b));
+    let both = V::splat(1.0).div(a.mul(more));
+    (both.mul(more), both.mul(a).mul(less))
+}
+
+#[cfg(test)]
+#[expect(unsafe_code, reason = "loads and stores of arrays of eight")]
+mod tests {
+    use super::*;
+    use crate::bf16;
+    use crate::cpu::simd::{LANES, Plain, eights};
+
+    type Lanes = [f32; LANES];
+
+    /// Both forms of both curves: of x, of x and -x, and the rounding.
+    #[inline(always)]
+    fn curves<V: Eight>(x: &Lanes, out: &mut [Lanes; 6]) {
+        // SAFETY: arrays of eight; AVX2 only through `eights!`, which has looked for it.
+        unsafe {
+            let x = V::load(x.as_ptr());
+            let (a, b) = sigmoids(x, V::splat(0.0).sub(x));
+            let (c, d) = sigmoid_and_tanh(x, x);
+            for (value, out) in [a, b, c, d, tanh(x), x.round()].into_iter().zip(out) {
+                value.store(out.as_mut_ptr());
+            }
+        }
+    }
+    eights! {
+        fn here(x: &Lanes, out: &mut [Lanes; 6]) = curves
+    }
+
+    #[test]
+    fn near_the_truth_on_every_path() {
+        for f in [here, curves::<Plain>] {
+            for (from, to) in [(-42f32, 42f32), (-12.0, 12.0), (-1.0, 1.0), (-1e-3, 1e-3), (1e-30, 1e-20)] {
+                for i in 0..50_000 {
+                    let x: Lanes = std::array::from_fn(|k| from + (to - from) * (8 * i + k) as f32 / 4e5);
+                    let mut out = [[0f32; LANES]; 6];
+                    f(&x, &mut out);
+                    for (k, x) in x.into_iter().enumerate() {
+                        let exact = f64::from(x);
+                        let logistic = |x: f64| 1.0 / (1.0 + (-x).exp());
+                        let truths = [logistic(exact), logistic(-exact), logistic(exact), exact.tanh(), exact.tanh()];
+                        for (which, truth) in truths.into_iter().enumerate() {
+                            let off = (f64::from(out[which][k]) - truth).abs();
+                            assert!(off <= 4.0 * 1.2e-7 * truth.abs(), "{which} of {x}: {} not {truth}", out[which][k]);
+                        }
+                        assert_eq!(out[5][k].to_bits(), bf16::round(x).to_bits());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn at_the_borders() {
+        let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1e30, -1e30, f32::MAX];
+        for f in [here, curves::<Plain>] {
+            let mut out = [[0f32; LANES]; 6];
+            f(&x, &mut out);
+            assert!(out.iter().all(|o| o[0].is_nan()));
+            for k in [1, 5, 7] {
+                assert_eq!([0, 2, 3, 4].map(|which| out[which][k]), [1.0; 4]);
+                assert!(out[1][k] < 1e-18);
+            }
+            for k in [2, 6] {
+                assert!(out[0][k] < 1e-18 && out[2][k] < 1e-18 && out[1][k] == 1.0);
+                assert_eq!((out[3][k], out[4][k]), (-1.0, -1.0));
+            }
+            for k in [3, 4] {
+                assert_eq!([0, 1, 2, 3, 4].map(|which| out[which][k]), [0.5, 0.5, 0.5, 0.0, 0.0]);
+            }
+            assert!(out[5][7].is_infinite());
+        }
+    }
+}

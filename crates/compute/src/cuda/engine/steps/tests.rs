@@ -1,0 +1,176 @@
+//! Recurrent layers on a card against the processor, against themselves, and in any company. Where there is no card every test says so.
+
+use crate::cuda::engine::Engine;
+use crate::cuda::tests::agrees;
+use crate::device::{Budget, Opened};
+use crate::net::Layout;
+use crate::population::backend::{Arena, Backend, Sums};
+use crate::population::make::{Made, recipe};
+use crate::population::tests::cards;
+use crate::population::{Member, Pins, Population, Precision, State};
+
+/// Two branches of one and two recurrent layers, two heads, odd sizes.
+const TWO: &str = "fast:5x7-lstm96-lstm20 + slow:3x4-lstm9-6t / 8 / side:3 + size:4";
+
+/// All sizes in one precision, and some that are this precision's own.
+fn check(precision: Precision, more: &[(&str, usize)]) {
+    let nets = [
+        ("6x9-lstm20-3", 33),
+        ("7x1-lstm24-lstm40-2", 17),
+        ("4x5-lstm16-lstm33-lstm64-3", 50),
+        ("slow:3-8 + fast:5x6-lstm70 / 12 / a:3", 31),
+        (TWO, 40),
+        ("1x3-lstm1-2", 1),
+        ("20x4-lstm256-3", 300),
+        // So many rows of all steps that sums of weights go in slices.
+        ("17x30-lstm16-3", 700),
+    ];
+    for context in cards() {
+        for (net, batch) in nets.iter().chain(more) {
+            agrees(&context, net, *batch, precision);
+        }
+    }
+}
+
+#[test]
+fn every_size_agrees_with_the_processor_in_f32() {
+    check(Precision::F32, &[("16x12-lstm64-3", 65)]);
+}
+
+#[test]
+fn every_size_agrees_with_the_processor_in_tf32() {
+    check(Precision::Tf32, &[]);
+}
+
+#[test]
+fn every_size_agrees_with_the_processor_in_bf16() {
+    check(Precision::Bf16, &[("16x10-lstm96-16-3", 65), ("16x8-lstm128-lstm128-3", 48)]);
+}
+
+fn bits(row: &[f32]) -> Vec<u32> {
+    row.iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn a_member_alone_gives_the_bits_it_gives_in_company() {
+    for context in cards() {
+        for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+            let made = Made::new(TWO, 90);
+            let layout = Layout::new(&made.net).unwrap();
+            let recipe = recipe(24, precision);
+            // Trains members to their ends, scoring whoever is due; those who are done sit and wait.
+            let run = |members: &[Member]| {
+                let data = made.data();
+                let mut engine =
+                    Engine::new(&context, &made.net, &layout, &data, &recipe, members, &Pins::default()).unwrap();
+                let mut scores: Vec<Vec<Sums>> = vec![Vec::new(); members.len()];
+                for _ in 0..20 {
+                    engine.steps(members.len(), 1).unwrap();
+                    let states = engine.states().unwrap();
+                    for (slot, sums) in engine.score(members.len()).unwrap().into_iter().enumerate() {
+                        if states[slot].due != 0 {
+                            scores[slot].push(sums);
+                        }
+                    }
+                    let ready: Vec<State> = states.iter().map(|s| State { due: 0, ..*s }).collect();
+                    engine.set_states(&ready).unwrap();
+                }
+                let states = engine.states().unwrap();
+                assert!(states.iter().all(|s| s.active == 0 && s.fault == 0), "everyone came to an end");
+                let rows: Vec<Vec<u32>> =
+                    (0..members.len()).map(|slot| bits(&engine.read(slot, Arena::Params).unwrap())).collect();
+                (rows, scores)
+            };
+            let members: Vec<Member> = (0..7).map(|id| made.member(id)).collect();
+            let (rows, scores) = run(&members);
+            for id in [0, 3, 6] {
+                let (alone, score) = run(&members[id..=id]);
+                assert!(rows[id] == alone[0], "{precision:?}: member {id}");
+                assert_eq!(scores[id], score[0], "{precision:?}: scores of member {id}");
+            }
+            assert!(run(&members) == (rows, scores), "{precision:?}: the same run twice");
+        }
+    }
+}
+
+#[test]
+fn a_replayed_graph_gives_the_bits_of_single_launches() {
+    for context in cards() {
+        for precision in [Precision::F32, Precision::Bf16] {
+            let made = Made::new(TWO, 200);
+            let layout = Layout::new(&made.net).unwrap();
+            let members: Vec<Member> = (0..4).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
+            let (data, recipe) = (made.data(), recipe(32, precision));
+            let make =
+                || Engine::new(&context, &made.net, &layout, &data, &recipe, &members, &Pins::default()).unwrap();
+            let (mut replayed, mut single) = (make(), make());
+            replayed.steps(4, 5).unwrap();
+            for _ in 0..5 {
+                single.eager(4).unwrap();
+            }
+            for slot in 0..4 {
+                assert_eq!(replayed.read(slot, Arena::Params).unwrap(), single.read(slot, Arena::Params).unwrap());
+            }
+            assert_eq!(replayed.states().unwrap(), single.states().unwrap());
+        }
+    }
+}
+
+#[test]
+fn pins_carry_over_and_tuned_plans_are_used() {
+    for context in cards() {
+        let made = Made::new("16x6-lstm96-lstm32-3", 300);
+        let members: Vec<Member> = (0..2).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
+        let (data, recipe) = (made.data(), recipe(64, Precision::Bf16));
+        let device = Opened::Cuda(context.clone());
+        let run = |pins: &Pins| {
+            let mut p =
+                Population::pinned(&device, Budget::default(), &made.net, &data, &recipe, &members, pins).unwrap();
+            p.steps(4).unwrap();
+            (bits(&p.params(0).unwrap()), bits(&p.params(1).unwrap()), p.pins())
+        };
+        let one = run(&Pins::default());
+        let ours = one.2.0.keys().filter(|key| key.contains(".lstm.")).count();
+        // Gates, carry and weights of both layers, and what the upper one hands down.
+        assert_eq!(ours, if context.blaslt().is_ok() { 7 } else { 0 });
+        assert!(run(&one.2) == one, "pinned plans are taken");
+        let mut p = Population::new(&device, Budget::default(), &made.net, &data, &recipe, &members).unwrap();
+        p.tune().unwrap();
+        let tuned = p.pins();
+        p.steps(2).unwrap();
+        drop(p);
+        assert_eq!(run(&tuned).2, tuned, "what was tuned is what is used");
+    }
+}
+
+#[test]
+fn memory_stays_within_what_was_counted() {
+    for context in cards() {
+        let made = Made::new("16x40-lstm128-lstm64-3", 4000);
+        let members: Vec<Member> = (0..4).map(|id| made.member(id)).collect();
+        let (data, recipe) = (made.data(), recipe(512, Precision::Bf16));
+        let device = Opened::Cuda(context.clone());
+        let needed = Population::need(&device, &made.net, &data, &recipe, &members).unwrap();
+        // Other tests' memory would be counted too; nobody takes any without his turn.
+        let _turn = crate::cuda::context::turn();
+        let before = context.memory().unwrap().0;
+        let mut p = Population::new(&device, Budget::default(), &made.net, &data, &recipe, &members).unwrap();
+        p.steps(8).unwrap();
+        p.score_all().unwrap();
+        let taken = before.saturating_sub(context.memory().unwrap().0);
+        assert!(taken <= needed, "{taken} bytes were taken and {needed} counted");
+    }
+}
+
+#[test]
+fn what_a_card_cannot_do_is_said() {
+    for context in cards() {
+        let made = Made::new("1x60000-lstm1-2", 60_100);
+        let layout = Layout::new(&made.net).unwrap();
+        let members = [made.member(0)];
+        let (data, recipe) = (made.data(), recipe(300, Precision::F32));
+        let made = Engine::new(&context, &made.net, &layout, &data, &recipe, &members, &Pins::default());
+        let why = made.map(|_| ()).unwrap_err().to_string();
+        assert!(why.contains("16,776,960 rows"), "{why}");
+    }
+}

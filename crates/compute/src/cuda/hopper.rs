@@ -1,0 +1,196 @@
+//! Gradients of activations on Hopper's own units (`ops/hopper.cu`): product, derivative and bias sums in one kernel.
+//!
+//! Taken by a fixed rule of shape and card, never by the clock: another way would mean other bits. A pin can ask for it where it is possible.
+
+use super::blaslt::Addresses;
+use super::calls::code;
+use super::context::Context;
+use super::engine::Mode;
+use super::graph::Stream;
+use super::kernels;
+use super::memory::Slice;
+use super::module::{Arg, Function, Module};
+use crate::error::Result;
+use crate::net::Activation;
+use crate::population::State;
+use cudarc::driver::sys;
+use std::sync::Arc;
+
+/// What a stored choice of this way says.
+pub(super) const PIN: &str = "hopper";
+
+/// Rows and columns of a block's tile, columns of `dY` a stage holds, and stages; as in the kernel.
+const ROWS: usize = 128;
+const COLUMNS: usize = 256;
+const DEPTH: usize = 32;
+const STAGES: usize = 6;
+/// Rows that are added up to one partial sum of the bias gradient: those of half a block.
+const SUMMED: usize = 64;
+/// Stages, a rounded tile, barriers.
+const SHARED: usize = STAGES * (ROWS + COLUMNS) * DEPTH * 2 + ROWS * COLUMNS * 2 + 1024;
+
+/// The kernel.
+pub(super) struct Hopper {
+    back: Function,
+    context: Arc<Context>,
+}
+
+/// The shape of a product back: `dX[batch, inputs] = dY[batch, outputs] W[outputs, inputs]`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) batch: usize,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    /// From row to row of `dX` and of `y`, and of `dY`.
+    pub(super) input_stride: usize,
+    pub(super) output_stride: usize,
+    /// From member to member of the weights.
+    pub(super) params: usize,
+}
+
+/// A product of the slots from a first one on.
+pub(super) struct Back {
+    pub(super) shape: Shape,
+    /// `dY`, weights and `dX`.
+    pub(super) at: Addresses,
+    /// The output of the layer before, whose derivative is applied.
+    pub(super) y: u64,
+    pub(super) derivative: Activation,
+    pub(super) states: Slice<State>,
+    pub(super) mode: Mode,
+    /// `[S, blocks, inputs]` column sums of what is written.
+    pub(super) partial: Slice<f32>,
+}
+
+/// Partial sums of a bias gradient.
+pub(super) fn blocks(batch: usize) -> usize {
+    batch.div_ceil(SUMMED)
+}
+
+impl Shape {
+    /// Whether the kernel can do it on this card: copies want rows and members that begin on 16 bytes.
+    pub(super) fn possible(&self, context: &Context, derivative: Activation) -> bool {
+        let even = [self.inputs, self.outputs, self.input_stride, self.output_stride, self.params];
+        let applied = matches!(derivative, Activation::Identity | Activation::Relu);
+        let known = kernels::HOPPER.pick(context.gpu().capability).is_some() && encodes();
+        known && applied && even.iter().all(|n| n % 8 == 0 && *n > 0)
+    }
+
+    /// Whether it beats the library with a pass behind it, as measured on an H200: tiles for half of the processors do, for all of them where a tile is
+    /// long work; narrower and shallower ones were not measured.
+    pub(super) fn pays(&self) -> bool {
+        let tiles = self.batch.div_ceil(ROWS) * self.inputs.div_ceil(COLUMNS);
+        self.inputs >= 128 && self.outputs >= 64 && tiles >= if self.outputs <= 512 { 64 } else { 128 }
+    }
+}
+
+/// Whether the driver can describe tensors to the copy engine.
+fn encodes() -> bool {
+    // SAFETY: only looks whether the symbol is there.
+    unsafe { sys::culib().get::<*const std::ffi::c_void>(b"cuTensorMapEncodeTiled").is_ok() }
+}
+
+/// Rows of bf16: how long, how many, from row to row and from member to member.
+struct Rows {
+    at: u64,
+    width: usize,
+    rows: usize,
+    stride: usize,
+    member: usize,
+}
+
+impl Hopper {
+    /// The kernel, where this card has the units for it.
+    pub(super) fn load(context: &Arc<Context>) -> Result<Option<Hopper>> {
+        if kernels::HOPPER.pick(context.gpu().capability).is_none() || !encodes() {
+            return Ok(None);
+        }
+        let back = Module::load(context, &kernels::HOPPER)?.function("back")?;
+        back.allow_shared(u32::try_from(SHARED).unwrap_or(u32::MAX))?;
+        Ok(Some(Hopper { back, context: context.clone() }))
+    }
+
+    /// Puts one product on a stream.
+    pub(super) fn back(&self, stream: &Stream, b: &Back) -> Result<()> {
+        let (s, slots) = (&b.shape, b.states.len());
+        let (wide, n) = (|x: usize| x as u64, |x: usize| u32::try_from(x).unwrap_or(u32::MAX));
+        let (x_member, y_member) = (s.batch * s.input_stride, s.batch * s.output_stride);
+        let dy = Rows { at: b.at.left, width: s.outputs, rows: s.batch, stride: s.output_stride, member: y_member };
+        let w = Rows { at: b.at.right, width: s.inputs, rows: s.outputs, stride: s.inputs, member: s.params };
+        let dx = Rows { at: b.at.out, width: s.inputs, rows: s.batch, stride: s.input_stride, member: x_member };
+        let maps =
+            [self.map(&dy, slots, [DEPTH, ROWS])?, self.map(&w, slots, [64, DEPTH])?, self.map(&dx, slots, [64, 64])?];
+        let words = [b.states.address(), b.y, b.partial.address(), wide(s.input_stride), wide(x_member)];
+        let numbers = [s.batch, s.inputs, s.outputs, slots].map(n);
+        let numbers = numbers.into_iter().chain([b.mode as u32, code(b.derivative), n(blocks(s.batch)), 0]);
+        let work: Vec<u8> =
+            words.iter().flat_map(|w| w.to_ne_bytes()).chain(numbers.flat_map(|n| n.to_ne_bytes())).collect();
+        let args = [Arg::Bytes(&maps[0]), Arg::Bytes(&maps[1]), Arg::Bytes(&maps[2]), Arg::Bytes(&work)];
+        // Blocks stay and take tile after tile; which block does a tile changes no bit of it.
+        let tiles = s.batch.div_ceil(ROWS) * s.inputs.div_ceil(COLUMNS) * slots;
+        let blocks = tiles.min(self.context.gpu().multiprocessors as usize).max(1);
+        let (grid, block) = ([n(blocks), 1, 1], [384, 1, 1]);
+        // SAFETY: the addresses are of the engine's slab, laid out for these shapes.
+        unsafe { self.back.launch(stream, grid, block, n(SHARED), &args) }
+    }
+
+    /// Describes rows to the copy engine, which takes boxes of so many columns and rows at once and swizzles them by the columns' bytes.
+    fn map(&self, rows: &Rows, slots: usize, [columns, lines]: [usize; 2]) -> Result<Vec<u8>> {
+        let wide = |x: usize| x as u64;
+        let dims = [wide(rows.width), wide(rows.rows), wide(slots)];
+        let strides = [2 * wide(rows.stride), 2 * wide(rows.member)];
+        let taken = [columns, lines, 1].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        let swizzle = match columns {
+            32 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
+            _ => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+        };
+        let mut map = sys::CUtensorMap { opaque: [0; 16] };
+        // SAFETY: all arrays have three dimensions' worth of numbers; the driver checks them and touches no memory of the card.
+        let made = unsafe {
+            sys::cuTensorMapEncodeTiled(
+                &raw mut map,
+                sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                3,
+                rows.at as *mut std::ffi::c_void,
+                dims.as_ptr(),
+                strides.as_ptr(),
+                taken.as_ptr(),
+                [1; 3].as_ptr(),
+                sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+                swizzle,
+                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        };
+        self.context.call("cuTensorMapEncodeTiled", made.result())?;
+        Ok(map.opaque.iter().flat_map(|w| w.to_ne_bytes()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_seen_to_win_pays() {
+        let pays = |batch, inputs, outputs| {
+            let params = inputs * outputs;
+            Shape { batch, inputs, outputs, input_stride: inputs, output_stride: outputs, params }.pays()
+        };
+        for (batch, inputs, outputs, expected) in [
+            (65536, 2048, 1024, true),
+            (65536, 1024, 512, true),
+            (16384, 128, 128, true),
+            (4096, 2048, 1024, true),
+            (4096, 512, 256, true),
+            (2048, 1024, 512, true),
+            (1024, 2048, 1024, false),
+            (1024, 1024, 512, false),
+            (512, 256, 256, false),
+            (65536, 64, 64, false),
+            (65536, 256, 8, false),
+        ] {
+            assert_eq!(pays(batch, inputs, outputs), expected, "{batch} {inputs} {outputs}");
+        }
+    }
+}
