@@ -3,7 +3,8 @@
 Usage: matmul_torch.py [--device cuda|cpu] [--threads N] NET@BATCH@PRECISION ... (f32, tf32 or bf16). One JSON object on the last line.
 
 For every layer forward `X Wᵀ`, backward `dZ W` (not for the first) and `dZᵀ X`, with operands laid out as torch.nn.Linear has them, on random
-data, 20 products in one CUDA graph (on a CPU, a few calls). Both of PyTorch's libraries for CUDA (cuBLAS and cuBLASLt) are timed and the faster
+data, 20 products in one CUDA graph (on a CPU, a few calls). Of an LSTM layer (`16x50-lstm64-3`) the inputs of all steps are one product, as are both of its
+weights' gradients; what goes through h is one product a step, and that one's time counts once for each step. Both of PyTorch's libraries for CUDA (cuBLAS and cuBLASLt) are timed and the faster
 one counts for each product.
 The rate of a case is its work divided by the sum of its times; `hidden` leaves out the head, which is too narrow for any library.
 """
@@ -72,21 +73,40 @@ def product(a, b):
 def case(device, net, batch, precision):
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    sizes = [int(w.rstrip("t")) for w in net.split("-")]
+    first, *words = net.split("-")
+    features, _, window = first.partition("x")
+    window, recurrent = int(window or 1), "lstm" in net
+    inputs = int(features) * (1 if recurrent else window)
     random = lambda *shape: torch.randn(*shape, device=device).to(dtype)
     products = []
-    for i, (inputs, outputs) in enumerate(zip(sizes, sizes[1:])):
-        x, w, dz = random(batch, inputs), random(outputs, inputs), random(batch, outputs)
-        todo = {"forward": (x, w.t()), "dx": (dz, w), "dw": (dz.t(), x)}
-        if i == 0:
-            del todo["dx"]
-        for what, (a, b) in todo.items():
-            seconds, library = product(a, b)
-            work = 2.0 * batch * inputs * outputs
-            products.append({
-                "layer": i, "what": what, "m": a.shape[0], "n": b.shape[1], "k": a.shape[1], "us": seconds * 1e6,
-                "tflops": work / seconds / 1e12, "library": library, "head": i + 2 == len(sizes),
-            })
+
+    def add(layer, what, a, b, times=1):
+        seconds, library = product(a, b)
+        work = 2.0 * a.shape[0] * a.shape[1] * b.shape[1]
+        products.append({
+            "layer": layer, "what": what, "m": a.shape[0], "n": b.shape[1], "k": a.shape[1], "us": times * seconds * 1e6,
+            "tflops": work / seconds / 1e12, "library": library, "head": layer + 1 == len(words),
+        })
+
+    def linear(layer, rows, inputs, outputs, passes_back):
+        x, w, dz = random(rows, inputs), random(outputs, inputs), random(rows, outputs)
+        add(layer, "forward", x, w.t())
+        if passes_back:
+            add(layer, "dx", dz, w)
+        add(layer, "dw", dz.t(), x)
+
+    for i, word in enumerate(words):
+        if word.startswith("lstm"):
+            units = int(word.removeprefix("lstm"))
+            linear(i, window * batch, inputs, 4 * units, i > 0)
+            h, w, dz = random(window * batch, units), random(4 * units, units), random(window * batch, 4 * units)
+            add(i, "forward", h[:batch], w.t(), window)
+            add(i, "dx", dz[:batch], w, window)
+            add(i, "dw", dz.t(), h)
+            inputs = units
+        else:
+            linear(i, batch, inputs, int(word.rstrip("t")), i > 0)
+            inputs = int(word.rstrip("t"))
 
     def rate(of):
         seconds = sum(p["us"] for p in of) / 1e6

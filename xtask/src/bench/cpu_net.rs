@@ -5,9 +5,10 @@ use super::{machine, threads};
 use crate::process::{build, command, output};
 use crate::{Result, cache, root};
 
-const TRAIN: Case = Case { net: "64-128-128-3", batch: 256, precision: "f32", mode: "train", floor: None };
+const TRAIN: Case = Case { net: "64-128-128-3", batch: 256, members: 1, precision: "f32", mode: "train", floor: None };
+const LSTM: Case = Case { net: "16x50-lstm64-3", batch: 64, floor: Some(3.0), ..TRAIN };
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 11] = [
     Case { batch: 64, ..TRAIN },
     TRAIN,
     Case { batch: 4096, ..TRAIN },
@@ -15,6 +16,10 @@ const CASES: [Case; 7] = [
     Case { net: "128-2048-1024-512-3", ..TRAIN },
     Case { batch: 64, mode: "infer", ..TRAIN },
     Case { net: "128-512-256-3", batch: 1024, mode: "infer", ..TRAIN },
+    LSTM,
+    Case { batch: 1024, ..LSTM },
+    Case { net: "16x50-lstm64-lstm64-3", batch: 256, floor: None, ..LSTM },
+    Case { batch: 1024, mode: "infer", floor: None, ..LSTM },
 ];
 
 pub(super) fn run(told: &Told) -> Result<String> {
@@ -32,7 +37,7 @@ pub(super) fn run(told: &Told) -> Result<String> {
     Ok(format!(
         "## Nets on the CPU\n\nOne training step (gather of the batch from a table, forward, cross-entropy, backward, clipping, AdamW) or one forward pass, \
          random data, {n} threads. Ours, PyTorch {}, PyTorch, ours, each a fresh process with a median of its own; the mean of two. PyTorch's \
-         best variant counts: eager or compiled, with the gather or without, fused AdamW. The limit is the matrix products alone, in \
+         best variant counts: eager or compiled (nets with an LSTM only eager), with the gather or without, fused AdamW. The limit is the matrix products alone, in \
          PyTorch.\n\n{}\n{}\n",
         version.trim(),
         table(told, &sides, &CASES)?,

@@ -9,12 +9,19 @@ use crate::Result;
 use crate::process::{build, command, output};
 use std::path::{Path, PathBuf};
 
-const TRAIN: Case = Case { net: "128-2048-1024-512-3", batch: 4096, precision: "bf16", mode: "train", floor: None };
+const TRAIN: Case =
+    Case { net: "128-2048-1024-512-3", batch: 4096, members: 1, precision: "bf16", mode: "train", floor: None };
 
-/// The two floors of the issue first, then precisions, small nets and inference.
-const CASES: [Case; 11] = [
+/// The floors first: wide nets, recurrent ones, members; then precisions, small nets and inference.
+const CASES: [Case; 17] = [
     Case { floor: Some(1.8), ..TRAIN },
     Case { net: "256-2048-1024-512-3", batch: 65536, floor: Some(1.3), ..TRAIN },
+    Case { net: "16x50-lstm64-3", batch: 3072, floor: Some(8.0), ..TRAIN },
+    Case { net: "32x60-lstm64-3", floor: Some(10.0), ..TRAIN },
+    Case { net: "16x50-lstm64-3", batch: 512, members: 32, floor: Some(12.0), ..TRAIN },
+    Case { net: "16x50-lstm32-3", batch: 512, members: 24, floor: Some(15.0), ..TRAIN },
+    Case { net: "64-128-128-3", batch: 256, members: 64, floor: Some(5.0), ..TRAIN },
+    Case { net: "16x50-lstm128-3", batch: 3072, ..TRAIN },
     Case { precision: "tf32", ..TRAIN },
     Case { precision: "f32", ..TRAIN },
     Case { net: "64-128-128-3", batch: 64, precision: "f32", ..TRAIN },

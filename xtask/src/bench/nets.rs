@@ -62,7 +62,10 @@ impl Told {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case {
     pub(super) net: &'static str,
+    /// Rows of each member.
     pub(super) batch: usize,
+    /// Nets that train side by side.
+    pub(super) members: usize,
     pub(super) precision: &'static str,
     pub(super) mode: &'static str,
     /// How many times the peer's speed is asked for.
@@ -71,17 +74,43 @@ pub(super) struct Case {
 
 impl Case {
     fn name(&self) -> String {
-        format!("{}, batch {}, {}, {}", self.net, self.batch, self.precision, self.mode)
+        let members = if self.members > 1 { format!("{} members, ", self.members) } else { String::new() };
+        format!("{}, {members}batch {}, {}, {}", self.net, self.batch, self.precision, self.mode)
     }
 
-    /// Operations of the products that are needed: the first layer passes no gradient on.
+    fn recurrent(&self) -> bool {
+        self.net.contains("lstm")
+    }
+
+    /// Operations of the products that are needed: the first layer passes no gradient on. Those of a recurrent layer at every step.
     pub(super) fn flops(&self) -> f64 {
-        let sizes: Vec<f64> =
-            self.net.split('-').map(|w| w.trim_end_matches('t').parse().unwrap_or(f64::NAN)).collect();
-        let products: Vec<f64> = sizes.windows(2).map(|w| w[0] * w[1]).collect();
-        let forward: f64 = products.iter().sum();
-        let per_row = if self.mode == "train" { 3.0 * forward - products[0] } else { forward };
-        2.0 * self.batch as f64 * per_row
+        let number = |word: &str| word.trim_end_matches('t').parse().unwrap_or(f64::NAN);
+        let mut words = self.net.split('-');
+        let first = words.next().unwrap_or_default();
+        let (features, window) = first.split_once('x').unwrap_or((first, "1"));
+        let (mut inputs, window) = (number(features), number(window));
+        if !self.recurrent() {
+            inputs *= window;
+        }
+        // A product is done forward and for its weights, and for its inputs where something is before them.
+        let train = self.mode == "train";
+        let times = |passes_back: bool| [1.0, if passes_back { 3.0 } else { 2.0 }][usize::from(train)];
+        let (mut per_row, mut passes_back) = (0.0, false);
+        for word in words {
+            let outputs = match word.strip_prefix("lstm") {
+                Some(units) => {
+                    let units = number(units);
+                    per_row += window * 4.0 * units * (times(passes_back) * inputs + times(true) * units);
+                    units
+                }
+                None => {
+                    per_row += times(passes_back) * inputs * number(word);
+                    number(word)
+                }
+            };
+            (inputs, passes_back) = (outputs, true);
+        }
+        2.0 * (self.members * self.batch) as f64 * per_row
     }
 }
 
@@ -128,12 +157,12 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
             out,
             "| {} | {} | {} | {} | **{us:.4}** | {them:.4} | **{:.2}** | {asked} | {rate:.1} | {limit:.1} | {:.0} % | {:.4e} | {} | {} | {} |",
             case.net,
-            case.batch,
+            if case.members > 1 { format!("{} × {}", case.members, case.batch) } else { case.batch.to_string() },
             case.precision,
             case.mode,
             them / us,
             rate / limit * 100.0,
-            case.batch as f64 / us * 1e3,
+            (case.members * case.batch) as f64 / us * 1e3,
             two("peak_bytes", 1_048_576.0, 0),
             two("first_use_s", 1.0, 1),
             theirs[0]["variant"].as_str().unwrap_or("?"),
@@ -162,14 +191,23 @@ fn race(told: &Told, sides: &Sides<'_>, case: &Case) -> Result<(Vec<Value>, Vec<
     };
     let peer = |variants: &str| {
         let mut run = command(sides.python);
-        run.arg(root().join("bench/peers/torch_mlp.py")).args(["--variants", variants]);
+        let script = match (case.recurrent(), case.members) {
+            (true, _) => "torch_lstm.py",
+            (false, 1) => "torch_mlp.py",
+            (false, _) => "torch_members.py",
+        };
+        run.arg(root().join("bench/peers").join(script)).args(["--variants", variants]);
         // Small steps want many replays, large ones on a CPU few.
-        let replays = if sides.device == "cuda" { "50" } else { "20" };
+        let replays = match (sides.device, case.recurrent()) {
+            ("cuda", _) => "50",
+            (_, false) => "20",
+            (_, true) => "5",
+        };
         answered(case, flags(run, sides, case).args(["--replays", replays]))
     };
     let first = ours()?;
     let theirs = peer(if told.quick { "quick" } else { "all" })?;
-    let best = theirs["variant"].as_str().ok_or("torch_mlp.py names no `variant`.")?.to_string();
+    let best = theirs["variant"].as_str().ok_or("the peer names no `variant`.")?.to_string();
     let again = peer(&best)?;
     Ok((vec![first, ours()?], vec![theirs, again]))
 }
@@ -177,6 +215,9 @@ fn race(told: &Told, sides: &Sides<'_>, case: &Case) -> Result<(Vec<Value>, Vec<
 fn flags(mut run: std::process::Command, sides: &Sides<'_>, case: &Case) -> std::process::Command {
     run.args(["--net", case.net, "--batch", &case.batch.to_string()]);
     run.args(["--precision", case.precision, "--mode", case.mode, "--device", sides.device]);
+    if case.members > 1 {
+        run.args(["--members", &case.members.to_string()]);
+    }
     if let Some(threads) = sides.threads {
         run.args(["--threads", &threads.to_string()]);
     }
@@ -194,6 +235,7 @@ fn answered(case: &Case, run: &mut std::process::Command) -> Result<Value> {
     }
     let same = said["net"] == case.net
         && said["batch"] == case.batch
+        && (case.members == 1 || said["members"] == case.members)
         && said["precision"] == case.precision
         && said["mode"] == case.mode;
     let timed = said["ms_per_step"].as_f64().is_some_and(|ms| ms > 0.0);
@@ -226,7 +268,7 @@ mod tests {
     use serde_json::json;
 
     fn case(mode: &'static str) -> Case {
-        Case { net: "256-2048t-1024-512-3", batch: 65536, precision: "bf16", mode, floor: None }
+        Case { net: "256-2048t-1024-512-3", batch: 65536, members: 1, precision: "bf16", mode, floor: None }
     }
 
     #[test]
@@ -234,6 +276,13 @@ mod tests {
         let products = (256 * 2048 + 2048 * 1024 + 1024 * 512 + 512 * 3) as f64;
         assert_eq!(case("infer").flops(), 2.0 * 65536.0 * products);
         assert_eq!(case("train").flops(), 2.0 * 65536.0 * (3.0 * products - 256.0 * 2048.0));
+        let lstm = |mode| Case { net: "16x50-lstm64-lstm32-3", batch: 10, members: 2, ..case(mode) };
+        let (first, second, head) = (256.0 * 16.0, 128.0 * 64.0, 32.0 * 3.0);
+        let (own, own_second) = (256.0 * 64.0, 128.0 * 32.0);
+        assert_eq!(lstm("infer").flops(), 40.0 * (50.0 * (first + own + second + own_second) + head));
+        let train = 50.0 * (2.0 * first + 3.0 * (own + second + own_second)) + 3.0 * head;
+        assert_eq!(lstm("train").flops(), 40.0 * train);
+        assert_eq!(Case { net: "16x5-8-3", batch: 1, ..case("infer") }.flops(), 2.0 * (16.0 * 5.0 * 8.0 + 24.0));
     }
 
     #[test]
