@@ -62,7 +62,7 @@ impl Products {
         let tf32 = recipe.precision == Precision::Tf32;
         let shapes = Shapes { layout, batch: recipe.batch as u64, numbers, tf32 };
         context.bind()?;
-        let find = |name: &str, which: Which, product: &Product| find(context, pins, (name, which), product, WORKSPACE);
+        let find = |name: &str, which: Which, product: &Product| find(context, pins, (name, which), product, 1);
         let heads = layout.linears.len() - layout.heads;
         let mut layers: Vec<Layer> = Vec::new();
         for (i, linear) in layout.linears.iter().enumerate() {
@@ -166,17 +166,18 @@ impl Products {
     }
 }
 
-/// The way of one product: its pinned algorithm, else the library's best guess, else our own kernel.
+/// The way of one product: its pinned algorithm, else the library's best guess, else our own kernel. The plan does `at_once` members in one
+/// go, however many there are.
 pub(super) fn find(
     context: &Arc<Context>,
     pins: &Pins,
     (name, which): (&str, Which),
     product: &Product,
-    space: usize,
+    at_once: usize,
 ) -> Result<Way> {
     let Ok(library) = context.blaslt() else { return Ok(Way::Own) };
     // For one member, whatever the population: otherwise its bits would depend on the others.
-    let serves = |plan: &Plan| library.serves(plan, 1, space);
+    let serves = |plan: &Plan| library.serves(plan, 1, WORKSPACE);
     let key = key(name, which, product);
     if let Some(text) = pins.0.get(&key) {
         let pinned = Algorithm::parse(text).map(|algorithm| Plan { product: *product, algorithm });
@@ -187,8 +188,8 @@ pub(super) fn find(
             ))),
         };
     }
-    for plan in library.plans(product, space, 8)? {
-        if serves(&plan)? {
+    for plan in library.plans(product, WORKSPACE / at_once, 8)? {
+        if serves(&plan)? && library.serves(&plan, at_once, WORKSPACE)? {
             return Ok(Way::Library(Box::new(plan)));
         }
     }

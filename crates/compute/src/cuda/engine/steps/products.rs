@@ -25,9 +25,8 @@ pub(super) enum Part {
     Weight,
 }
 
-/// Scratch memory for one member's product of one step: so little that all members go at once. In groups, every step would be several nodes of
-/// the graph.
-const STEP_SPACE: usize = WORKSPACE / 1024;
+/// Members whose products of one step go at once: in smaller groups every step would be many nodes of the graph.
+const AT_ONCE: usize = 1024;
 
 const PARTS: [Part; 4] = [Part::Gates, Part::Carry, Part::Below, Part::Weight];
 
@@ -55,8 +54,8 @@ impl Plans {
             let mut ways = [None, None, None, None];
             for (way, part) in ways.iter_mut().zip(PARTS).filter(|(_, p)| *p != Part::Below || r.below.is_some()) {
                 let (name, which) = part.called(&r.name);
-                let space = if matches!(part, Part::Gates | Part::Carry) { STEP_SPACE } else { WORKSPACE };
-                *way = Some(find(context, pins, (&name, which), &product(layout, recipe, r, part), space)?);
+                let at_once = if matches!(part, Part::Gates | Part::Carry) { AT_ONCE } else { 1 };
+                *way = Some(find(context, pins, (&name, which), &product(layout, recipe, r, part), at_once)?);
             }
             Ok((r.name.clone(), ways))
         };

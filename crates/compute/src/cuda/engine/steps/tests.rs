@@ -131,8 +131,9 @@ fn pins_carry_over_and_tuned_plans_are_used() {
         };
         let one = run(&Pins::default());
         let ours = one.2.0.keys().filter(|key| key.contains(".lstm.")).count();
-        // Gates, carry and weights of both layers, and what the upper one hands down.
-        assert_eq!(ours, if context.blaslt().is_ok() { 7 } else { 0 });
+        // Weights of both layers and what the upper one hands down; gates and carry too, where a plan does many members at once.
+        let expected = if context.blaslt().is_ok() { 3..=7 } else { 0..=0 };
+        assert!(expected.contains(&ours), "{ours}");
         assert!(run(&one.2) == one, "pinned plans are taken");
         let mut p = Population::new(&device, Budget::default(), &made.net, &data, &recipe, &members).unwrap();
         p.tune().unwrap();
