@@ -1,7 +1,7 @@
 //! Nets that are small enough for one kernel: which they are, how their batch is cut, and the launches. What the kernels do is said in
 //! `population/small.cu`.
 //!
-//! Whether a net goes this way is a rule of net and precision alone, and how its batch is cut into slices one of the batch alone: both
+//! Whether a net goes this way is a rule of net, batch and precision, and how its batch is cut into slices one of the batch alone: both
 //! change the order of sums. How many rows a block has in shared memory at once changes no bit, so the card decides.
 
 use super::{Engine, Mode};
