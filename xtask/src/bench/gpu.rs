@@ -50,7 +50,8 @@ pub(super) fn run(told: &Told) -> Result<String> {
         "## Nets on the GPU\n\nOne training step (gather of the batch from a table on the device, forward, cross-entropy, backward, clipping, AdamW) or one \
          forward pass, random data. Ours, PyTorch {}, PyTorch, ours, each a fresh process with a median of its own; the mean of two. PyTorch's \
          best variant counts: whole step as a CUDA graph, with autocast or with bf16 weights and f32 masters, compiled or not, with the gather \
-         or without. The limit is the matrix products alone in the faster of PyTorch's two libraries.\n\n{}\n{device}. {}\n",
+         or without. The limit is the matrix products alone in the faster of PyTorch's two libraries; of LSTMs and of several members, whose own products are far \
+         below what the card can do, a large product.\n\n{}\n{device}. {}\n",
         version.trim(),
         table(told, &sides, &CASES)?,
         machine(&python)

@@ -170,17 +170,6 @@ impl Context {
         Ok((free as u64, total as u64))
     }
 
-    /// Bytes of shared memory that one block can ask for.
-    pub(super) fn shared_memory(&self) -> Result<usize> {
-        use sys::CUdevice_attribute as A;
-        let index = i32::try_from(self.gpu.index).unwrap_or(i32::MAX);
-        let card = self.call("cuDeviceGet", result::device::get(index))?;
-        let most = A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-        // SAFETY: `card` was just given by the driver.
-        let bytes = self.call("cuDeviceGetAttribute", unsafe { result::device::get_attribute(card, most) })?;
-        Ok(usize::try_from(bytes).unwrap_or(0))
-    }
-
     /// Bytes that were free when the card was opened, the context itself taken off.
     pub fn free_at_start(&self) -> u64 {
         self.free

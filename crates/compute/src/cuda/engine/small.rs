@@ -117,7 +117,7 @@ pub(super) struct Small {
 impl Small {
     pub(super) fn load(context: &Arc<Context>, layout: &Layout, road: Road) -> Result<Small> {
         let module = Module::load(context, &kernels::SMALL)?;
-        let most = context.shared_memory()?;
+        let most = context.gpu().shared as usize;
         let rows = match road {
             #[cfg(test)]
             Road::Rows(rows) => Some(rows),
