@@ -1,0 +1,5 @@
+//! Nets and the ways to fit them, always as a population. It is handed folds as data and knows no symbol by name.
+
+mod problem;
+
+pub use problem::{Input, Problem};
