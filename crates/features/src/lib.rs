@@ -44,6 +44,6 @@ pub use plan::Plan;
 pub use presets::{PRESETS, columns, preset, read_set, usage};
 pub use resample::{Bar, resample};
 pub use runs::runs;
-pub use samples::{Samples, Span};
+pub use samples::{Fold, FoldSpans, Samples, Span};
 pub use stream::{Row, Stream};
 pub use table::{Feature, Table};

@@ -1,11 +1,13 @@
-//! Samples: the rows a learner may see, each with when it was known and when its label was.
+//! Samples: the rows a learner may see, each with when it was known and when its label was; and folds, which say who learns from which.
 
 use crate::Clock;
 use crate::labels::{Labels, NONE};
 use bars::Bars;
+use serde::{Deserialize, Serialize};
 
-/// A piece of time, `[from, to)`; it starts before it ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A piece of time, `[from, to)`; it starts before it ends. Written as `[from, to]`, and read back only if it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "(i64, i64)", into = "(i64, i64)")]
 pub struct Span {
     from: i64,
     to: i64,
@@ -30,6 +32,25 @@ impl Span {
     /// Whether a moment lies in it.
     pub fn contains(self, time: i64) -> bool {
         self.from <= time && time < self.to
+    }
+
+    /// Whether some moment lies in both.
+    pub fn overlaps(self, other: Span) -> bool {
+        self.from < other.to && other.from < self.to
+    }
+}
+
+impl TryFrom<(i64, i64)> for Span {
+    type Error = String;
+
+    fn try_from((from, to): (i64, i64)) -> Result<Span, String> {
+        Span::new(from, to).ok_or_else(|| format!("a span from {from} to {to} does not start before it ends"))
+    }
+}
+
+impl From<Span> for (i64, i64) {
+    fn from(span: Span) -> (i64, i64) {
+        (span.from, span.to)
     }
 }
 
@@ -80,6 +101,38 @@ impl Samples {
     }
 }
 
+/// Who learns from what: three sets of samples, one after another in time. `judge::split` makes it, learners receive it.
+///
+/// No label of an earlier part reaches into a later one, and samples of one moment are all in the same part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fold {
+    /// Which one, from 0, in the order of time.
+    pub number: usize,
+    /// `[train]` positions in [`Samples`], rising: weights and scalers are fitted on these alone.
+    pub train: Vec<u32>,
+    /// `[valid]` positions, rising: early stopping, calibration, thresholds and hyper-parameters.
+    pub valid: Vec<u32>,
+    /// `[test]` positions, rising: only judged.
+    pub test: Vec<u32>,
+    /// When each part happened.
+    pub spans: FoldSpans,
+    /// How many samples were left out of training and validation because their labels reach into a later part.
+    pub purged: usize,
+    /// How many were left out of them because they follow a later part too closely; none where time only goes forward.
+    pub embargoed: usize,
+}
+
+/// When the parts of a [`Fold`] happened: from the first `t0` in it up to and with the last `t1` (a span's `to` is one nanosecond later).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoldSpans {
+    /// Of training.
+    pub train: Span,
+    /// Of validation.
+    pub valid: Span,
+    /// Of the test.
+    pub test: Span,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +146,10 @@ mod tests {
         let span = Span::new(3, 5).unwrap();
         assert_eq!([2, 3, 4, 5].map(|time| span.contains(time)), [false, true, true, false]);
         assert_eq!((span.from(), span.to()), (3, 5));
+        assert_eq!(Span::try_from(<(i64, i64)>::from(span)), Ok(span));
+        assert!(Span::try_from((5, 5)).is_err());
+        let other = |from, to| span.overlaps(Span::new(from, to).unwrap());
+        assert_eq!([other(0, 3), other(0, 4), other(4, 9), other(5, 9), other(0, 9)], [false, true, true, false, true]);
     }
 
     #[test]

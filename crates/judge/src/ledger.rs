@@ -1,1 +1,0 @@
-//! The ledger: every trial is written when it starts (METHOD.md C7).

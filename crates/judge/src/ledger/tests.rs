@@ -1,0 +1,377 @@
+//! The ledger under threads, processes, kills, damage and hands that want to change it.
+
+use super::*;
+use serde_json::json;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+fn trial(id: &str, symbols: &[&str], from: i64, to: i64) -> Trial {
+    Trial {
+        id: id.into(),
+        symbols: symbols.iter().map(|s| s.to_string()).collect(),
+        span: Span::new(from, to).unwrap(),
+        code: "0.1.0".into(),
+        data: format!("data of {id}"),
+        folds: 8,
+        seeds: vec![1, u64::MAX],
+        parent: (id != "a").then(|| "a".to_string()),
+    }
+}
+
+fn named(symbols: &[&str]) -> Vec<String> {
+    symbols.iter().map(|s| s.to_string()).collect()
+}
+
+fn span(from: i64, to: i64) -> Span {
+    Span::new(from, to).unwrap()
+}
+
+#[test]
+fn a_trial_is_written_and_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/ledger.sqlite");
+    let ledger = Ledger::open(&path).unwrap();
+    assert_eq!(ledger.verify().unwrap(), 0);
+    let (a, b) = (trial("a", &["GOLD"], 0, 10), trial("b", &["GOLD", "OIL"], 5, 20));
+    let first = ledger.start(&a).unwrap();
+    let second = ledger.start(&b).unwrap();
+    let third = ledger.start(&a).unwrap();
+    assert_eq!((first.row, second.row, third.row), (1, 2, 3));
+    let metrics = json!({"mcc": 0.1, "loss": [1.5, null], "note": "it's \"so\"\n"});
+    ledger.finish(&first, &metrics, Some("returns/1")).unwrap();
+    ledger.fail(&second, "no memory").unwrap();
+    // As another process, later.
+    let ledger = Ledger::open(&path).unwrap();
+    let family = ledger.family(&named(&["GOLD"]), span(0, 100)).unwrap();
+    assert_eq!(family.iter().map(|row| &row.trial).collect::<Vec<_>>(), [&a, &b, &a]);
+    assert_eq!(family[0].outcome, Outcome::Finished { metrics, returns: Some("returns/1".into()) });
+    assert_eq!(family[1].outcome, Outcome::Failed { why: "no memory".into() });
+    assert_eq!(family[2].outcome, Outcome::Crashed);
+    assert!(family[0].time > 1_600_000_000_000_000_000 && family[0].time <= family[2].time);
+    assert_eq!(ledger.count(&named(&["GOLD"]), span(0, 100)).unwrap(), 2, "configurations, not starts");
+    // What failed may be resumed from the run's folder; what finished has finished.
+    let again: Started = serde_json::from_str(&serde_json::to_string(&second).unwrap()).unwrap();
+    ledger.finish(&again, &json!({}), None).unwrap();
+    assert!(ledger.finish(&again, &json!({}), None).unwrap_err().message.contains("finished already"));
+    assert!(ledger.fail(&first, "too late").unwrap_err().message.contains("finished already"));
+    assert_eq!(ledger.verify().unwrap(), 6);
+}
+
+#[test]
+fn a_family_is_what_overlaps() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(&folder.path().join("ledger")).unwrap();
+    let started = ledger.start(&trial("a", &["GOLD", "OIL"], 10, 20)).unwrap();
+    ledger.start(&trial("b", &["GOLD"], 20, 30)).unwrap();
+    ledger.start(&trial("c", &["CORN"], 0, 100)).unwrap();
+    let check = |symbols: &[&str], from, to, expected: &[&str]| {
+        let rows = ledger.family(&named(symbols), span(from, to)).unwrap();
+        assert_eq!(
+            rows.iter().map(|row| row.trial.id.as_str()).collect::<Vec<_>>(),
+            expected,
+            "{symbols:?} {from} {to}"
+        );
+        assert_eq!(ledger.count(&named(symbols), span(from, to)).unwrap(), expected.len());
+    };
+    check(&["GOLD"], 0, 100, &["a", "b"]);
+    check(&["GOLD"], 19, 20, &["a"]);
+    check(&["GOLD"], 20, 21, &["b"]);
+    check(&["GOLD"], 0, 10, &[]);
+    check(&["GOLD"], 30, 40, &[]);
+    check(&["OIL"], 0, 100, &["a"]);
+    check(&["OIL", "CORN"], 0, 100, &["a", "c"]);
+    check(&["gold"], 0, 100, &[]);
+    check(&[], 0, 100, &[]);
+    // A look at the holdout is a trial on it.
+    assert_eq!(ledger.holdout_opened(&named(&["OIL"]), span(50, 60)).unwrap(), 0);
+    assert_eq!(ledger.open_holdout(&started, span(50, 60)).unwrap(), 1);
+    assert_eq!(ledger.open_holdout(&started, span(55, 70)).unwrap(), 2);
+    assert_eq!(ledger.holdout_opened(&named(&["OIL"]), span(60, 61)).unwrap(), 1);
+    assert_eq!(ledger.holdout_opened(&named(&["CORN"]), span(50, 60)).unwrap(), 0);
+    check(&["GOLD"], 50, 51, &["a"]);
+    assert_eq!(ledger.family(&named(&["GOLD"]), span(50, 51)).unwrap()[0].holdouts, 2);
+    assert!(ledger.start(&trial("d", &[], 0, 1)).is_err() && ledger.start(&trial("", &["GOLD"], 0, 1)).is_err());
+    let strange = Started { row: 2, ..started.clone() };
+    assert!(ledger.fail(&strange, "").unwrap_err().message.contains("did not start"));
+    assert!(ledger.open_holdout(&Started { row: u64::MAX, ..started }, span(0, 1)).is_err());
+    assert_eq!(ledger.verify().unwrap(), 5);
+}
+
+#[test]
+fn nothing_leaves_the_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let ledger = Ledger::open(&path).unwrap();
+    for id in ["a", "b", "c"] {
+        ledger.start(&trial(id, &["GOLD"], 0, 10)).unwrap();
+    }
+    let other = Connection::open(&path).unwrap();
+    let row = |at: i64| {
+        format!(
+            "({at}, 0, 'started', 'x', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '', '')"
+        )
+    };
+    for statement in [
+        "UPDATE event SET trial = 'x' WHERE row = 2".to_string(),
+        "UPDATE event SET hash = hash".to_string(),
+        "DELETE FROM event WHERE row = 3".to_string(),
+        "DELETE FROM event".to_string(),
+        format!("INSERT OR REPLACE INTO event VALUES {}", row(2)),
+        format!("REPLACE INTO event VALUES {}", row(1)),
+        format!("INSERT INTO event VALUES {}", row(5)),
+        format!("INSERT INTO event VALUES {}", row(0)),
+    ] {
+        let said = other.execute_batch(&statement).unwrap_err().to_string();
+        assert!(said.contains("append-only"), "{statement}: {said}");
+    }
+    assert_eq!(ledger.verify().unwrap(), 3);
+    // A row at the end without a hash is let in by SQLite; the chain says so, and nothing is put behind it.
+    other.execute_batch(&format!("INSERT INTO event VALUES {}", row(4))).unwrap();
+    let check = |error: Error, row: u64| {
+        assert_eq!((error.kind, error.line), (Kind::State, Some(row)), "{error}");
+        assert!(error.message.contains(&format!("broken at row {row}")) && error.remedy.is_some(), "{error}");
+    };
+    check(ledger.verify().unwrap_err(), 4);
+    check(ledger.start(&trial("d", &["GOLD"], 0, 10)).unwrap_err(), 4);
+    check(ledger.count(&named(&["GOLD"]), span(0, 10)).unwrap_err(), 4);
+    // Whoever takes the triggers away to change a row is found out twice.
+    let words: String =
+        other.query_row("SELECT sql FROM sqlite_master WHERE name = 'event_no_update'", [], |r| r.get(0)).unwrap();
+    for (change, row) in [
+        ("UPDATE event SET metrics = '{}' WHERE row = 2", 2),
+        ("UPDATE event SET previous = '' WHERE row = 2", 2),
+        ("UPDATE event SET time = time + 1 WHERE row = 1", 1),
+    ] {
+        other.execute_batch(&format!("DROP TRIGGER event_no_update; {change}")).unwrap();
+        let error = Ledger::open(&path).unwrap_err();
+        assert!(error.message.contains("triggers were changed"), "{error}");
+        other.execute_batch(&words).unwrap();
+        check(Ledger::open(&path).unwrap().verify().unwrap_err(), row);
+    }
+}
+
+#[test]
+fn a_cut_off_end_is_noticed_by_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let backup = folder.path().join("backup");
+    let ledger = Ledger::open(&path).unwrap();
+    ledger.start(&trial("a", &["GOLD"], 0, 10)).unwrap();
+    ledger.db.execute("VACUUM INTO ?1", [backup.to_str().unwrap()]).unwrap();
+    let lost = ledger.start(&trial("b", &["GOLD"], 0, 10)).unwrap();
+    let older = Ledger::open(&backup).unwrap();
+    assert_eq!(older.verify().unwrap(), 1);
+    assert!(older.finish(&lost, &json!({}), None).unwrap_err().message.contains("did not start"));
+    // Another trial in its row does not hide it.
+    older.start(&trial("b", &["GOLD"], 0, 11)).unwrap();
+    assert!(older.finish(&lost, &json!({}), None).is_err());
+}
+
+#[test]
+fn foreign_files_are_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name: &str, make: &dyn Fn(&Path), message: &str| {
+        let path = folder.path().join(name);
+        make(&path);
+        let before = std::fs::read(&path).unwrap();
+        let error = Ledger::open(&path).unwrap_err();
+        assert!(error.message.contains(message) && error.remedy.is_some(), "{name}: {error}");
+        assert_eq!((error.kind, error.file.as_deref()), (Kind::State, Some(path.as_path())), "{name}");
+        assert_eq!(std::fs::read(&path).unwrap(), before, "{name} was touched");
+    };
+    check("text", &|path| std::fs::write(path, "not a database").unwrap(), "not a database");
+    check("long", &|path| std::fs::write(path, vec![b'x'; 100_000]).unwrap(), "not a database");
+    check(
+        "foreign",
+        &|path| Connection::open(path).unwrap().execute_batch("CREATE TABLE mine (x)").unwrap(),
+        "not a ledger",
+    );
+    check(
+        "application",
+        &|path| Connection::open(path).unwrap().execute_batch("PRAGMA application_id = 7").unwrap(),
+        "not a ledger",
+    );
+    let newer = |path: &Path| {
+        drop(Ledger::open(path).unwrap());
+        Connection::open(path)
+            .unwrap()
+            .execute_batch("PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE)")
+            .unwrap();
+    };
+    check("newer", &newer, "version 2");
+    let more = |path: &Path| {
+        drop(Ledger::open(path).unwrap());
+        let sql = "CREATE TABLE more (x); PRAGMA wal_checkpoint(TRUNCATE)";
+        Connection::open(path).unwrap().execute_batch(sql).unwrap();
+    };
+    check("more", &more, "changed or damaged");
+    // A file of no bytes is what a kill leaves between making the file and filling it.
+    let empty = folder.path().join("empty");
+    std::fs::write(&empty, "").unwrap();
+    assert_eq!(Ledger::open(&empty).unwrap().verify().unwrap(), 0);
+    let error = Ledger::open(folder.path()).unwrap_err();
+    assert!(error.remedy.is_some(), "{error}");
+    let under = Ledger::open(&folder.path().join("text/ledger")).unwrap_err();
+    assert!(under.file.is_some(), "{under}");
+}
+
+#[test]
+fn damage_is_told_by_its_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let ledger = Ledger::open(&path).unwrap();
+    for i in 0..40 {
+        let started = ledger.start(&trial(&format!("trial-{i:02}"), &["GOLD"], 0, 10)).unwrap();
+        ledger.finish(&started, &json!({"mark": format!("metrics-{i:02}")}), None).unwrap();
+    }
+    assert_eq!(ledger.verify().unwrap(), 80);
+    drop(ledger);
+    let whole = std::fs::read(&path).unwrap();
+    // SQLite leaves copies behind where pages were split.
+    let find = |text: &str| -> Vec<usize> {
+        whole.windows(text.len()).enumerate().filter(|(_, w)| *w == text.as_bytes()).map(|(at, _)| at).collect()
+    };
+    let flipped = |places: &[usize], mask: u8| {
+        let mut bytes = whole.clone();
+        places.iter().for_each(|at| bytes[*at] ^= mask);
+        let path = folder.path().join("flipped");
+        std::fs::write(&path, bytes).unwrap();
+        Ledger::open(&path).and_then(|ledger| ledger.verify())
+    };
+    for i in [0, 7, 39] {
+        let places = find(&format!("trics-{i:02}"));
+        let error = flipped(&places, 1).unwrap_err();
+        assert_eq!(error.line, Some(2 * i + 2), "{error}");
+        // No valid text any more.
+        let error = flipped(&places, 0x80).unwrap_err();
+        assert_eq!(error.line, Some(2 * i + 2), "{error}");
+    }
+    // Anywhere: what is still said to be whole has all its rows, unchanged; nothing panics.
+    let mut told = 0;
+    for at in (0..whole.len()).step_by(whole.len() / 300) {
+        match flipped(&[at], 0x10) {
+            Ok(rows) => assert_eq!(rows, 80, "byte {at}"),
+            Err(error) => {
+                assert!(error.remedy.is_some() && !error.message.is_empty());
+                told += 1;
+            }
+        }
+    }
+    assert!(told > 150, "only {told} of 300 flips were told");
+    let short = folder.path().join("short");
+    std::fs::write(&short, &whole[..whole.len() / 2]).unwrap();
+    assert!(Ledger::open(&short).and_then(|ledger| ledger.verify()).is_err());
+}
+
+#[test]
+fn a_full_disk_refuses_the_trial_and_keeps_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(&folder.path().join("ledger")).unwrap();
+    let started = ledger.start(&trial("a", &["GOLD"], 0, 10)).unwrap();
+    let pages: i64 = ledger.db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    let limit =
+        |pages: i64| ledger.db.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |row| row.get::<_, i64>(0));
+    limit(pages).unwrap();
+    let large = json!("x".repeat(100_000));
+    let error = ledger.finish(&started, &large, None).unwrap_err();
+    assert!(error.kind == Kind::Machine && error.remedy.is_some(), "{error}");
+    assert_eq!(ledger.verify().unwrap(), 1);
+    limit(1 << 30).unwrap();
+    ledger.finish(&started, &large, None).unwrap();
+    assert_eq!(ledger.verify().unwrap(), 2);
+}
+
+#[test]
+fn threads_lose_no_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let path = &path;
+            scope.spawn(move || {
+                // All of them make it at once.
+                let ledger = Ledger::open(path).unwrap();
+                for i in 0..15 {
+                    let started = ledger.start(&trial(&format!("{thread}-{i}"), &["GOLD"], 0, 10)).unwrap();
+                    ledger.finish(&started, &json!(i), None).unwrap();
+                }
+            });
+        }
+    });
+    let ledger = Ledger::open(&path).unwrap();
+    assert_eq!(ledger.verify().unwrap(), 4 * 15 * 2);
+    let family = ledger.family(&named(&["GOLD"]), span(0, 10)).unwrap();
+    assert!(family.len() == 60 && family.iter().all(|row| matches!(row.outcome, Outcome::Finished { .. })));
+}
+
+const CHILD: &str = "FULLBORE_TEST_LEDGER";
+
+/// This very test as another process, which writes trials into the ledger and says so until it is killed.
+fn child(path: &Path, name: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "ledger::tests::kills_lose_no_row_that_was_promised", "--nocapture"])
+        .env(CHILD, path)
+        .env("FULLBORE_TEST_NAME", name)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn write_until_killed(path: &Path) -> ! {
+    let name = std::env::var("FULLBORE_TEST_NAME").unwrap();
+    let ledger = Ledger::open(path).unwrap();
+    for i in 0.. {
+        let started = ledger.start(&trial(&format!("{name}-{i}"), &["GOLD"], 0, 10)).unwrap();
+        writeln!(std::io::stdout(), "started {} {}", started.row, started.hash).unwrap();
+        ledger.finish(&started, &json!(i), None).unwrap();
+        writeln!(std::io::stdout(), "finished {}", started.row).unwrap();
+    }
+    unreachable!("the loop has no end")
+}
+
+#[test]
+fn kills_lose_no_row_that_was_promised() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        write_until_killed(Path::new(&path));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let (mut started, mut finished) = (Vec::new(), Vec::new());
+    for round in 0..6 {
+        // Two at once; each is killed in the middle of whatever it does after so many lines.
+        let mut children: Vec<Child> = (0..2).map(|which| child(&path, &format!("{round}-{which}"))).collect();
+        let outputs: Vec<_> = children.iter_mut().map(|child| BufReader::new(child.stdout.take().unwrap())).collect();
+        for (which, (mut child, output)) in children.into_iter().zip(outputs).enumerate() {
+            let mut left = 3 + 2 * round + which;
+            let mut killed = false;
+            for line in output.lines().map_while(Result::ok) {
+                match line.split_whitespace().collect::<Vec<_>>()[..] {
+                    ["started", row, hash] => started.push((row.parse::<u64>().unwrap(), hash.to_string())),
+                    ["finished", row] => finished.push(row.parse::<u64>().unwrap()),
+                    _ => continue,
+                }
+                left = left.saturating_sub(1);
+                if left == 0 && !killed {
+                    child.kill().unwrap();
+                    killed = true;
+                }
+            }
+            assert!(killed, "the child ended by itself");
+            child.wait().unwrap();
+        }
+        let ledger = Ledger::open(&path).unwrap();
+        ledger.verify().unwrap();
+        let family = ledger.family(&named(&["GOLD"]), span(0, 10)).unwrap();
+        let at = |row: u64| family.iter().find(|it| it.row == row);
+        for (row, hash) in &started {
+            let id = at(*row).map(|it| it.trial.id.clone()).expect("a start that was promised is there");
+            ledger.holds(&ledger.db, &Started { row: *row, trial: id, hash: hash.clone() }).unwrap();
+        }
+        assert!(finished.iter().all(|row| matches!(at(*row).unwrap().outcome, Outcome::Finished { .. })));
+        let crashed = family.iter().filter(|row| row.outcome == Outcome::Crashed).count();
+        assert!(crashed <= 2 * (round + 1), "at most one a kill");
+        assert!(family.len() >= started.len());
+    }
+    assert!(started.len() > 20);
+}

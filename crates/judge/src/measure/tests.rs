@@ -1,0 +1,265 @@
+//! Measures against scikit-learn (`oracles/fixtures/judge.py`), against their definitions, and at the edges.
+
+use super::*;
+use features::Samples;
+use proptest::prelude::*;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    classes: usize,
+    labels: Vec<u8>,
+    probabilities: Vec<f32>,
+    weights: Option<Vec<f32>>,
+    confusion: Vec<u64>,
+    mcc: f64,
+    accuracy: f64,
+    precision: Vec<f64>,
+    recall: Vec<f64>,
+    f1: Vec<f64>,
+    macro_f1: f64,
+    log_loss: f64,
+    brier: f64,
+    calibration_error: f64,
+    directional_mcc: Option<f64>,
+}
+
+fn near(a: f64, b: f64, what: &str) {
+    assert!((a - b).abs() <= 1e-9 * (1.0 + b.abs()), "{what}: {a}, not {b}");
+}
+
+#[test]
+fn is_what_scikit_learn_gives() {
+    let cases: Vec<Case> = serde_json::from_str(include_str!("../../tests/fixtures/measures.json")).unwrap();
+    assert_eq!(cases.len(), 7);
+    for case in cases {
+        let said = predicted(&case.probabilities, case.classes);
+        let counts = Confusion::count(case.classes, &case.labels, &said).unwrap();
+        assert_eq!(counts.counts(), case.confusion, "{}", case.name);
+        near(counts.mcc(), case.mcc, &case.name);
+        near(counts.accuracy(), case.accuracy, &case.name);
+        near(counts.macro_f1(), case.macro_f1, &case.name);
+        for (k, score) in counts.scores().into_iter().enumerate() {
+            near(score.precision, case.precision[k], &case.name);
+            near(score.recall, case.recall[k], &case.name);
+            near(score.f1, case.f1[k], &case.name);
+            assert_eq!(score.samples as usize, case.labels.iter().filter(|l| usize::from(**l) == k).count());
+        }
+        if let Some(directional) = case.directional_mcc {
+            near(counts.directional_mcc().unwrap(), directional, &case.name);
+        }
+        let scores = scores(&case.probabilities, case.classes, &case.labels, case.weights.as_deref()).unwrap();
+        near(scores.log_loss, case.log_loss, &case.name);
+        near(scores.brier, case.brier, &case.name);
+        near(scores.calibration_error, case.calibration_error, &case.name);
+        assert_eq!(scores.reliability.iter().map(|bin| bin.samples).sum::<u64>() as usize, case.labels.len());
+    }
+}
+
+#[test]
+fn matthews_by_hand() {
+    // TP 6, TN 3, FP 1, FN 2: (18 - 2) / sqrt(7 · 8 · 4 · 5).
+    let two = Confusion::new(2, vec![3, 1, 2, 6]).unwrap();
+    near(two.mcc(), 16.0 / 1120f64.sqrt(), "two classes");
+    assert_eq!((two.directional_mcc(), two.balance()), (Some(two.mcc()), vec![4.0 / 12.0, 8.0 / 12.0]));
+    let constant = Confusion::majority(&[5, 9, 9], &[1, 2, 3]).unwrap();
+    assert_eq!(constant.predicted(), [0, 6, 0]);
+    assert_eq!((constant.mcc(), constant.accuracy(), constant.directional_mcc()), (0.0, 2.0 / 6.0, Some(0.0)));
+    // Flat on either side does not count.
+    let three = Confusion::new(3, vec![5, 100, 1, 70, 900, 80, 2, 90, 4]).unwrap();
+    assert_eq!(three.directional().unwrap().counts(), [5, 1, 2, 4]);
+    let large = 1u64 << 58;
+    assert_eq!(Confusion::new(2, vec![large, 0, 0, large]).unwrap().mcc(), 1.0);
+    assert_eq!(Confusion::new(2, vec![0, large, large, 0]).unwrap().mcc(), -1.0);
+    let none = Confusion::new(3, vec![0; 9]).unwrap();
+    assert_eq!((none.mcc(), none.accuracy(), none.macro_f1(), none.balance()), (0.0, 0.0, 0.0, vec![0.0; 3]));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    assert!(Confusion::new(1, vec![3]).is_err());
+    assert!(Confusion::new(3, vec![0; 8]).is_err());
+    assert!(Confusion::new(2, vec![u64::MAX; 4]).is_err());
+    assert!(Confusion::new(usize::MAX, vec![]).is_err());
+    assert!(Confusion::count(2, &[0, 2], &[0, 1]).is_err());
+    assert!(Confusion::count(2, &[0], &[0, 1]).is_err());
+    assert!(Confusion::majority(&[1, 2], &[1, 2, 3]).is_err());
+    assert!(Confusion::majority(&[], &[]).is_err());
+    let mut two = Confusion::new(2, vec![1 << 58; 4]).unwrap();
+    assert!(two.add(&Confusion::new(3, vec![0; 9]).unwrap()).is_err());
+    assert!(two.add(&two.clone()).is_err() && two.samples() == 1 << 60);
+    assert!(serde_json::from_str::<Confusion>(r#"{"classes":2,"counts":[1,2,3]}"#).is_err());
+    assert_eq!(serde_json::from_str::<Confusion>(&serde_json::to_string(&two).unwrap()).unwrap(), two);
+
+    let good = [0.5f32, 0.5, 0.25, 0.75];
+    assert!(scores(&good, 2, &[0, 1], Some(&[1.0, 0.0])).is_ok());
+    for (p, labels, weights) in [
+        (&good[..], &[0u8, 2][..], None),
+        (&good, &[0], None),
+        (&[], &[], None),
+        (&good, &[0, 1], Some(&[1.0f32][..])),
+        (&good, &[0, 1], Some(&[0.0, 0.0])),
+        (&good, &[0, 1], Some(&[1.0, f32::NAN])),
+        (&good, &[0, 1], Some(&[1.0, -1.0])),
+        (&[0.5, 0.6, 0.5, 0.5], &[0, 1], None),
+        (&[-0.5, 1.5, 0.5, 0.5], &[0, 1], None),
+        (&[f32::NAN, 0.5, 0.5, 0.5], &[0, 1], None),
+    ] {
+        assert!(scores(p, 2, labels, weights).is_err(), "{p:?} {labels:?} {weights:?}");
+    }
+    assert!(scores(&[1.0], 1, &[0], None).is_err());
+    assert!(fit_temperature(&[f32::NAN, 0.0], 2, &[0], None).is_err());
+}
+
+/// Pseudo-random numbers from -1 to 1.
+fn noise(seed: u64) -> impl FnMut() -> f64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}
+
+#[test]
+fn temperature_finds_what_was_planted() {
+    // Labels are drawn from the softmax of z; the net says 3 z: it is too sure by 3.
+    let mut draw = noise(1);
+    let (mut outputs, mut labels) = (Vec::new(), Vec::new());
+    for _ in 0..20_000 {
+        let z: Vec<f64> = (0..3).map(|_| 2.0 * draw()).collect();
+        let sum: f64 = z.iter().map(|z| z.exp()).sum();
+        let mut u = (draw() + 1.0) / 2.0 * sum;
+        let label = z.iter().position(|z| {
+            u -= z.exp();
+            u <= 0.0
+        });
+        labels.push(label.unwrap_or(2) as u8);
+        outputs.extend(z.iter().map(|z| (3.0 * z) as f32));
+    }
+    let fit = fit_temperature(&outputs, 3, &labels, None).unwrap();
+    assert!((fit.value - 3.0).abs() < 0.15 && fit.after < fit.before && !fit.bounded, "{fit:?}");
+    // The best of a fine grid around is not better.
+    for step in -50..50 {
+        let value = fit.value * (1.0 + f64::from(step) * 1e-3);
+        let sharp: Vec<f32> = outputs.iter().map(|z| (f64::from(*z) / value) as f32).collect();
+        let there = fit_temperature(&sharp, 3, &labels, None).unwrap().before;
+        assert!(there >= fit.after - 1e-6, "{value}: {there}");
+    }
+    // Probabilities at that temperature are those of the divided outputs, and calibrated.
+    let softmax = |outputs: &[f32], by: f64| -> Vec<f32> {
+        let row = |row: &[f32]| {
+            let e: Vec<f64> = row.iter().map(|z| (f64::from(*z) / by).exp()).collect();
+            let sum: f64 = e.iter().sum();
+            e.into_iter().map(|e| (e / sum) as f32).collect::<Vec<_>>()
+        };
+        outputs.chunks(3).flat_map(row).collect()
+    };
+    let mut cooled = softmax(&outputs, 1.0);
+    let before = scores(&cooled, 3, &labels, None).unwrap();
+    cool(&mut cooled, 3, fit.value).unwrap();
+    for (a, b) in cooled.iter().zip(softmax(&outputs, fit.value)) {
+        assert!((a - b).abs() < 1e-5, "{a} {b}");
+    }
+    let after = scores(&cooled, 3, &labels, None).unwrap();
+    near((after.log_loss * 1e6).round(), (fit.after * 1e6).round(), "log-loss");
+    assert!(before.calibration_error > 0.1 && after.calibration_error < 0.03);
+    assert_eq!(predicted(&cooled, 3), predicted(&outputs, 3));
+}
+
+#[test]
+fn temperature_stays_in_its_range() {
+    let right = [5.0f32, 0.0, 0.0, 5.0];
+    let fit = |outputs: &[f32], labels: &[u8]| fit_temperature(outputs, 2, labels, None).unwrap();
+    let (sure, wrong, mute) = (fit(&right, &[0, 1]), fit(&right, &[1, 0]), fit(&[1.0; 4], &[0, 1]));
+    assert!(sure.bounded && (sure.value - 0.05).abs() < 1e-12 && sure.after <= sure.before);
+    assert!(wrong.bounded && (wrong.value - 20.0).abs() < 1e-9 && wrong.after < wrong.before);
+    assert!(!mute.bounded && mute.value == 1.0 && mute.after == mute.before);
+    let huge = fit(&[f32::MAX, f32::MIN, f32::MIN, f32::MAX], &[0, 0]);
+    assert!(huge.value.is_finite() && huge.after.is_finite());
+    let mut certain = [1.0f32, 0.0, 0.0, 1.0];
+    cool(&mut certain, 2, 3.0).unwrap();
+    assert!([0.0, -1.0, f64::NAN, f64::INFINITY].iter().all(|t| cool(&mut [0.5, 0.5], 2, *t).is_err()));
+    assert_eq!(certain, [1.0, 0.0, 0.0, 1.0]);
+}
+
+proptest! {
+    #[test]
+    fn persistence_is_the_last_label_known(rows in prop::collection::vec((0i64..4, 0i64..15, 0u32..3, -1i8..2), 0..60)) {
+        let mut now = 0;
+        let (mut samples, mut symbol) = (Samples::default(), Vec::new());
+        for (gap, length, of, class) in rows {
+            now += gap;
+            samples.rows.push(samples.rows.len() as u32);
+            samples.t0.push(now);
+            samples.t1.push(now + length);
+            samples.class.push(class);
+            samples.weight.push(1.0);
+            symbol.push(of);
+        }
+        let said = persistence(&samples, &symbol).unwrap();
+        for at in 0..samples.len() {
+            let known = (0..at).filter(|from| symbol[*from] == symbol[at] && samples.t1[*from] <= samples.t0[at]);
+            let last = known.max_by_key(|from| (samples.t1[*from], *from));
+            prop_assert_eq!(said[at], last.map(|from| samples.class[from]));
+        }
+        symbol.push(0);
+        prop_assert!(persistence(&samples, &symbol).is_err());
+    }
+}
+
+#[test]
+fn intervals_cover_and_repeat() {
+    // 200 days of 40 samples each, right 60 % of the time: the coefficient is 0.2.
+    let mut covered = 0;
+    for seed in 0..60 {
+        let mut draw = noise(seed + 100);
+        let truth: Vec<u8> = (0..8000).map(|i| (i % 2) as u8).collect();
+        let said: Vec<u8> = truth.iter().map(|t| if draw() < 0.2 { *t } else { 1 - t }).collect();
+        let days: Vec<i32> = (0..8000).map(|i| i / 40).collect();
+        let groups = by_group(2, &truth, &said, &days).unwrap();
+        assert_eq!(groups.len(), 200);
+        let how = Bootstrap { draws: 300, seed, ..Bootstrap::default() };
+        let interval = mcc_interval(&groups, &how).unwrap();
+        assert_eq!(interval, mcc_interval(&groups, &how).unwrap());
+        assert_ne!(interval.low, mcc_interval(&groups, &Bootstrap { seed: seed + 1, ..how }).unwrap().low);
+        assert_eq!(interval.point, Confusion::count(2, &truth, &said).unwrap().mcc());
+        assert!(interval.low < interval.point && interval.point < interval.high);
+        // The standard error is about 1 / sqrt(8000).
+        assert!((0.035..0.055).contains(&(interval.high - interval.low)), "{interval:?}");
+        covered += usize::from((interval.low..=interval.high).contains(&0.2));
+    }
+    assert!((50..=60).contains(&covered), "{covered} of 60 intervals cover the truth");
+}
+
+#[test]
+fn neighbours_are_drawn_together() {
+    let how = Bootstrap { draws: 50, block: 4, ..Bootstrap::default() };
+    let mut starts = std::collections::BTreeSet::new();
+    let mut draws = 0;
+    bootstrap(10, &how, |groups| {
+        assert_eq!(groups.len(), 10);
+        for run in groups.chunks(4) {
+            assert!(run.windows(2).all(|two| two[1] == (two[0] + 1) % 10), "{groups:?}");
+            starts.insert(run[0]);
+        }
+        draws += 1;
+        0.0
+    })
+    .unwrap();
+    assert_eq!((draws, starts.len()), (51, 10));
+    // Days that hang together widen the interval; drawn one by one they look surer than they are.
+    let trend = |groups: &[usize]| groups.iter().map(|g| (g / 20 % 2) as f64).sum::<f64>() / groups.len() as f64;
+    let width = |block| {
+        let it = bootstrap(400, &Bootstrap { block, ..Bootstrap::default() }, trend).unwrap();
+        it.high - it.low
+    };
+    assert!(width(20) > 2.0 * width(1));
+    let bad = |groups, how: Bootstrap| bootstrap(groups, &how, |_| 0.0).is_err();
+    assert!(bad(0, how) && bad(3, Bootstrap { draws: 0, ..how }) && bad(3, Bootstrap { block: 0, ..how }));
+    assert!(bad(3, Bootstrap { level: 1.0, ..how }) && bad(3, Bootstrap { level: f64::NAN, ..how }));
+    assert!(mcc_interval(&[], &how).is_err());
+    assert!(by_group(2, &[0], &[0], &[]).is_err());
+    let one = Confusion::new(2, vec![1, 0, 0, 1]).unwrap();
+    assert_eq!(mcc_interval(&[one], &how).unwrap(), Interval { point: 1.0, low: 1.0, high: 1.0 });
+}

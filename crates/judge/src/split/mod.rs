@@ -1,0 +1,126 @@
+//! Folds: who may learn from what (METHOD.md C3).
+//!
+//! Time is counted in ticks of the clock (moments at which something became known), never in samples, so a moment with hundreds of symbols
+//! weighs as much as one with a single symbol, and all samples of a moment lie on the same side of every border.
+//!
+//! The walk, from left to right: history, test block after test block, a gap, the holdout. Each fold learns from history before its
+//! test block and uses the last part of that history for validation. *Purge*: a sample whose label reaches into a later part is left out of
+//! the earlier one. *Embargo*: so many ticks are kept free between the last label anyone saw and the holdout.
+//!
+//! [`walk_forward`] makes the folds, [`check`] holds any folds to the promise (and every one made here is checked before it is handed out),
+//! [`Splits::picture`] draws them. Combinatorial splits will come to the same [`purge`].
+
+mod check;
+mod picture;
+mod purge;
+mod refuse;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use check::check;
+pub use purge::{Block, Purged, overlaps, purge};
+pub use walk::{walk_forward, walk_forward_on};
+
+use features::{Fold, Span};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+/// How to walk forward.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WalkForward {
+    /// Test blocks, each with its fold; below 5 a result says little.
+    pub folds: usize,
+    /// The share of time that the test blocks cover, at its end (before the holdout).
+    pub tested: f64,
+    /// The share of the history before each test block that is kept for validation, at its end.
+    pub validation: f64,
+    /// Ticks of history (training and validation together) before each test block; `None`: all there is.
+    pub rolling: Option<usize>,
+    /// Ticks to keep free before the holdout.
+    pub embargo: Embargo,
+    /// The share of time held out, at the end; 0: none. With daily bars at least a year, where a year is at most a third of the time.
+    pub holdout: f64,
+    /// One fold whose test is the last so many days before the holdout, instead of `folds` and `tested`.
+    pub test_days: Option<u32>,
+}
+
+impl Default for WalkForward {
+    fn default() -> WalkForward {
+        WalkForward {
+            folds: 8,
+            tested: 0.6,
+            validation: 0.15,
+            rolling: None,
+            embargo: Embargo::Auto { window: 0 },
+            holdout: 0.15,
+            test_days: None,
+        }
+    }
+}
+
+/// How long the embargo is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Embargo {
+    /// One tick in a hundred, and at least the longest window that a sample looks back on.
+    Auto {
+        /// That window, in ticks of the base timeframe (60 hours are 720 bars of 5 minutes).
+        window: usize,
+    },
+    /// So many ticks.
+    Ticks(usize),
+}
+
+impl Embargo {
+    /// Its length on a clock of so many ticks.
+    pub fn ticks(self, clock: usize) -> usize {
+        match self {
+            Embargo::Auto { window } => clock.div_ceil(100).max(window),
+            Embargo::Ticks(ticks) => ticks,
+        }
+    }
+}
+
+/// Folds and what is held out of all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Splits {
+    /// In the order of their tests.
+    pub folds: Vec<Fold>,
+    /// What no fold sees.
+    pub holdout: Option<Holdout>,
+    /// The embargo, in ticks.
+    pub embargo: usize,
+}
+
+/// The end of the data, closed until it is opened through the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holdout {
+    /// From its first `t0` up to and with its last `t1`.
+    pub span: Span,
+    /// `[n]` positions in the samples, rising.
+    pub samples: Vec<u32>,
+    /// How many samples before it were left out everywhere because their labels reach into it.
+    pub purged: usize,
+    /// How many more because their labels end within the embargo before it.
+    pub embargoed: usize,
+}
+
+impl Splits {
+    /// A name for exactly these positions in these parts; a scaler carries it and is refused elsewhere.
+    pub fn id(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        let mut take = |positions: &[u32]| {
+            hash.update(&(positions.len() as u64).to_le_bytes());
+            positions.iter().for_each(|position| hash.update(&position.to_le_bytes()));
+        };
+        for fold in &self.folds {
+            [&fold.train, &fold.valid, &fold.test].into_iter().for_each(|part| take(part));
+        }
+        if let Some(holdout) = &self.holdout {
+            take(&holdout.samples);
+        }
+        hash.digest()
+    }
+}

@@ -1,0 +1,466 @@
+//! Splits against brute force, against planted mistakes, and at the edges (METHOD.md L7).
+
+use super::purge::{Rule, purge_by};
+use super::walk::lay;
+use super::*;
+use features::Samples;
+use files::Kind;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const DAY: i64 = 86_400_000_000_000;
+
+/// Samples from (t0, t1); only times matter here.
+fn samples(times: &[(i64, i64)]) -> Samples {
+    let n = times.len();
+    Samples {
+        rows: (0..n as u32).collect(),
+        t0: times.iter().map(|t| t.0).collect(),
+        t1: times.iter().map(|t| t.1).collect(),
+        class: vec![0; n],
+        weight: vec![1.0; n],
+    }
+}
+
+/// `n` ticks `step` apart, each with `symbols` samples whose labels take `horizon` ticks.
+fn regular(n: usize, step: i64, symbols: usize, horizon: i64) -> (Samples, Vec<i64>) {
+    let ticks: Vec<i64> = (0..n as i64).map(|i| i * step).collect();
+    let times: Vec<_> = ticks.iter().flat_map(|t| vec![(*t, *t + horizon * step); symbols]).collect();
+    (samples(&times), ticks)
+}
+
+/// Ticks with holes, up to three samples on each, labels of any length.
+fn market() -> impl Strategy<Value = (Samples, Vec<i64>)> {
+    let tick = (1i64..12, prop::collection::vec(0i64..30, 0..4));
+    prop::collection::vec(tick, 0..90).prop_map(|ticks| {
+        let (mut now, mut clock, mut times) = (-100, Vec::new(), Vec::new());
+        for (gap, labels) in ticks {
+            now += gap;
+            clock.push(now);
+            times.extend(labels.into_iter().map(|length| (now, now + length)));
+        }
+        (samples(&times), clock)
+    })
+}
+
+fn ways() -> impl Strategy<Value = WalkForward> {
+    let embargo = prop_oneof![
+        (0usize..12).prop_map(|window| Embargo::Auto { window }),
+        (0usize..12).prop_map(Embargo::Ticks),
+        Just(Embargo::Ticks(usize::MAX)),
+    ];
+    let rolling = prop_oneof![Just(None), (2usize..60).prop_map(Some)];
+    let holdout = prop_oneof![Just(0.0), 0.02f64..0.4];
+    (1usize..7, 0.1f64..0.9, 0.1f64..0.6, rolling, embargo, holdout).prop_map(
+        |(folds, tested, validation, rolling, embargo, holdout)| WalkForward {
+            folds,
+            tested,
+            validation,
+            rolling,
+            embargo,
+            holdout,
+            test_days: None,
+        },
+    )
+}
+
+/// Whether a label and a block have a moment in common, by trying every moment.
+fn touches(it: (i64, i64), block: &[(i64, i64)]) -> bool {
+    let from = block.iter().map(|b| b.0).min().unwrap();
+    let to = block.iter().map(|b| b.1).max().unwrap();
+    (from..=to).any(|moment| it.0 <= moment && moment <= it.1)
+}
+
+type Parts = (Vec<[Vec<u32>; 3]>, Vec<u32>);
+
+/// The same split by definition: every sample asked about every border, one at a time. `None` where a part is empty.
+fn by_definition(samples: &Samples, ticks: &[i64], how: &WalkForward) -> Option<Parts> {
+    let n = samples.len();
+    let time = |i: u32| (samples.t0[i as usize], samples.t1[i as usize]);
+    let tick = |i: u32| ticks.iter().position(|t| *t == time(i).0).unwrap();
+    let all: Vec<u32> = (0..n as u32).collect();
+    let (begin, end) = (tick(*all.first()?), tick(*all.last()?) + 1);
+    let embargo = match how.embargo {
+        Embargo::Ticks(ticks) => ticks,
+        Embargo::Auto { window } => window.max((ticks.len() as f64 / 100.0).ceil() as usize),
+    };
+    let mut work = end;
+    let mut held = Vec::new();
+    if how.holdout > 0.0 {
+        let mut from = end;
+        while ((end - from) as f64) < how.holdout * (end - begin) as f64 - 1e-9 {
+            from -= 1;
+        }
+        held = all.iter().copied().filter(|i| tick(*i) >= from).collect();
+        work = from.checked_sub(embargo)?;
+    }
+    if work <= begin || how.holdout > 0.0 && held.is_empty() {
+        return None;
+    }
+    let free = |i: &u32| how.holdout == 0.0 || time(*i).1 < ticks[work];
+    let tested = ((work - begin) as f64 * how.tested).round() as usize;
+    if tested < how.folds {
+        return None;
+    }
+    let mut folds = Vec::new();
+    for k in 0..how.folds {
+        let border = |k: usize| work - tested + tested * k / how.folds;
+        let from = how.rolling.map_or(begin, |r| begin.max(border(k).saturating_sub(r)));
+        let mut valid_from = border(k);
+        while ((border(k) - valid_from) as f64) < how.validation * (border(k) - from) as f64 - 1e-9 {
+            valid_from -= 1;
+        }
+        let part = |a: usize, b: usize| all.iter().copied().filter(move |i| a <= tick(*i) && tick(*i) < b).filter(free);
+        let test: Vec<u32> = part(border(k), border(k + 1)).collect();
+        let clear = |i: &u32, block: &[u32]| {
+            let block: Vec<_> = block.iter().map(|b| time(*b)).collect();
+            !touches(time(*i), &block)
+        };
+        if test.is_empty() {
+            return None;
+        }
+        let valid: Vec<u32> = part(valid_from, border(k)).filter(|i| clear(i, &test)).collect();
+        if valid.is_empty() {
+            return None;
+        }
+        let train: Vec<u32> = part(from, valid_from).filter(|i| clear(i, &valid) && clear(i, &test)).collect();
+        if train.is_empty() {
+            return None;
+        }
+        folds.push([train, valid, test]);
+    }
+    Some((folds, held))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn is_what_brute_force_gives((samples, ticks) in market(), how in ways()) {
+        let made = walk_forward(&samples, &ticks, &how);
+        let Some((folds, held)) = by_definition(&samples, &ticks, &how) else {
+            let error = made.unwrap_err();
+            prop_assert!(error.kind == Kind::Input && error.remedy.is_some() && error.message.contains("ticks"), "{error}");
+            return Ok(());
+        };
+        let made = made.unwrap();
+        let parts: Vec<_> = made.folds.iter().map(|f| [f.train.clone(), f.valid.clone(), f.test.clone()]).collect();
+        prop_assert_eq!(parts, folds);
+        prop_assert_eq!(made.holdout.as_ref().map_or(&[][..], |h| &h.samples), &held[..]);
+        for fold in &made.folds {
+            prop_assert_eq!(fold.embargoed, 0);
+            // Every tick lies on one side.
+            let of = |part: &[u32]| part.iter().map(|i| samples.t0[*i as usize]).collect::<BTreeSet<_>>();
+            let (train, valid, test) = (of(&fold.train), of(&fold.valid), of(&fold.test));
+            prop_assert!(train.is_disjoint(&valid) && valid.is_disjoint(&test) && train.is_disjoint(&test));
+        }
+        let json = serde_json::to_string(&made).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Splits>(&json).unwrap(), made.clone());
+        let _ = made.picture(&samples, &ticks, 40, false);
+    }
+
+    #[test]
+    fn purge_is_what_brute_force_gives((samples, ticks) in market(), at in 0.0f64..1.0, size in 1usize..20, embargo in 0usize..9) {
+        let n = samples.len();
+        prop_assume!(n > 0);
+        let from = (at * n as f64) as usize;
+        let block: Vec<u32> = (from as u32..(from + size).min(n) as u32).collect();
+        let others: Vec<u32> = (0..n as u32).filter(|i| !block.contains(i)).collect();
+        let left = purge(&samples, &others, Block::of(&samples, &block).unwrap(), &ticks, embargo);
+        prop_assert_eq!(left, purged_by_definition(&samples, &ticks, &block, &others, embargo));
+    }
+}
+
+fn purged_by_definition(samples: &Samples, ticks: &[i64], block: &[u32], others: &[u32], embargo: usize) -> Purged {
+    let time = |i: &u32| (samples.t0[*i as usize], samples.t1[*i as usize]);
+    let times: Vec<_> = block.iter().map(time).collect();
+    let until = times.iter().map(|t| t.1).max().unwrap();
+    let mut left = Purged::default();
+    for i in others {
+        // Under embargo: at most so many ticks lie after the block up to and with this one.
+        let after = ticks.iter().filter(|t| until < **t && **t <= time(i).0).count();
+        match () {
+            () if touches(time(i), &times) => left.purged += 1,
+            () if (1..=embargo).contains(&after) => left.embargoed += 1,
+            () => left.kept.push(*i),
+        }
+    }
+    left
+}
+
+/// Purges with a mistake each; those that only move a border which another condition holds as well are no mistakes.
+const MISTAKES: [Rule; 6] = [
+    |t0, t1, b| b.from <= t0 && t0 < b.to || b.from <= t1 && t1 <= b.to || t0 <= b.from && b.to <= t1,
+    |t0, t1, b| b.from <= t0 && t0 <= b.to || b.from < t1 && t1 <= b.to || t0 <= b.from && b.to <= t1,
+    |t0, t1, b| b.from <= t1 && t1 <= b.to || t0 <= b.from && b.to <= t1,
+    |t0, t1, b| b.from <= t0 && t0 <= b.to || t0 <= b.from && b.to <= t1,
+    |t0, t1, b| b.from <= t0 && t0 <= b.to || b.from <= t1 && t1 <= b.to || t0 < b.from && b.to + 1 < t1,
+    |_, _, _| false,
+];
+
+#[test]
+fn brute_force_tells_every_mistaken_purge() {
+    let (first, last) = (20, 40);
+    let ticks: Vec<i64> = (0..60).collect();
+    let times: Vec<(i64, i64)> = ticks.iter().flat_map(|t0| (0..45).map(move |length| (*t0, *t0 + length))).collect();
+    let mut all = times.clone();
+    let block = vec![all.len() as u32];
+    all.push((first, last));
+    let samples = samples(&all);
+    let others: Vec<u32> = (0..times.len() as u32).collect();
+    let right = purged_by_definition(&samples, &ticks, &block, &others, 3);
+    let reach = Block::of(&samples, &block).unwrap();
+    assert_eq!(purge(&samples, &others, reach, &ticks, 3), right);
+    for (which, rule) in MISTAKES.into_iter().enumerate() {
+        assert_ne!(purge_by(rule, &samples, &others, reach, &ticks, 3), right, "mistake {which}");
+    }
+    for embargo in [2, 4] {
+        assert_ne!(purge(&samples, &others, reach, &ticks, embargo), right, "embargo {embargo}");
+    }
+}
+
+#[test]
+fn check_catches_a_mistaken_purge_on_the_way_forward() {
+    // Labels end exactly on ticks: the last label of training ends when validation begins, unless it is purged.
+    let (samples, ticks) = regular(400, 10, 2, 3);
+    let days = vec![0; ticks.len()];
+    for holdout in [0.0, 0.15] {
+        let how = WalkForward { folds: 4, holdout, ..WalkForward::default() };
+        assert!(check(&samples, &ticks, &lay(&samples, &ticks, &days, &how, overlaps).unwrap()).is_ok());
+        // Off by one at the border that matters, the condition for it left out, no purge at all.
+        for which in [1, 3, 5] {
+            let wrong = lay(&samples, &ticks, &days, &how, MISTAKES[which]).unwrap();
+            let error = check(&samples, &ticks, &wrong).unwrap_err();
+            assert!(error.message.contains("reaches into"), "{which}: {error}");
+        }
+    }
+}
+
+#[test]
+fn check_catches_what_was_moved() {
+    let (samples, ticks) = regular(400, 10, 3, 3);
+    let how = WalkForward { folds: 4, ..WalkForward::default() };
+    let right = walk_forward(&samples, &ticks, &how).unwrap();
+    type Move = fn(&mut Splits);
+    let moves: [(&str, Move); 11] = [
+        ("a sample of the same moment goes to training", |s| {
+            let first = s.folds[1].valid.remove(0);
+            s.folds[1].train.push(first);
+        }),
+        ("one sample more than the purge allows", |s| {
+            let next = s.folds[0].train.last().unwrap() + 1;
+            s.folds[0].train.push(next);
+        }),
+        ("one more in validation", |s| {
+            let next = s.folds[2].valid.last().unwrap() + 1;
+            s.folds[2].valid.push(next);
+        }),
+        ("training is empty", |s| s.folds[0].train.clear()),
+        ("not in order", |s| s.folds[0].train.swap(0, 1)),
+        ("twice", |s| {
+            let first = s.folds[0].test[0];
+            s.folds[0].test.insert(0, first);
+        }),
+        ("beyond the samples", |s| s.folds[3].test.push(1_000_000)),
+        ("another number", |s| s.folds[2].number = 7),
+        ("test blocks touch", |s| {
+            let next = s.folds[1].test[0];
+            s.folds[0].test.push(next);
+        }),
+        ("a longer embargo was promised", |s| s.embargo += 1),
+        ("the holdout begins a tick earlier", |s| {
+            let held = &mut s.holdout.as_mut().unwrap().samples;
+            let first = held[0];
+            held.splice(0..0, first - 3..first);
+        }),
+    ];
+    assert!(check(&samples, &ticks, &right).is_ok());
+    for (what, wrong) in moves {
+        let mut splits = right.clone();
+        wrong(&mut splits);
+        // Spans made to fit, so that it is the promise that is broken.
+        for fold in &mut splits.folds {
+            if let Some(span) = Block::of(&samples, &fold.train).and_then(Block::span) {
+                fold.spans.train = span;
+            }
+            fold.spans.valid = Block::of(&samples, &fold.valid).and_then(Block::span).unwrap();
+            fold.test.retain(|at| (*at as usize) < samples.len() || what == "beyond the samples");
+            if what != "beyond the samples" {
+                fold.spans.test = Block::of(&samples, &fold.test).and_then(Block::span).unwrap();
+            }
+        }
+        if let Some(holdout) = &mut splits.holdout {
+            holdout.span = Block::of(&samples, &holdout.samples).and_then(Block::span).unwrap();
+        }
+        let error = check(&samples, &ticks, &splits).expect_err(what);
+        assert_eq!(error.kind, Kind::State, "{what}");
+        assert_ne!(
+            splits.id(),
+            if what.contains("number") || what.contains("promised") { 0 } else { right.id() },
+            "{what}"
+        );
+    }
+    let mut spans = right.clone();
+    spans.folds[0].spans.test = spans.folds[0].spans.valid;
+    assert!(check(&samples, &ticks, &spans).is_err());
+}
+
+#[test]
+fn default_folds_lie_where_method_says() {
+    let (samples, ticks) = regular(10_000, 300_000_000_000, 1, 12);
+    let how = WalkForward { embargo: Embargo::Auto { window: 720 }, ..WalkForward::default() };
+    let splits = walk_forward(&samples, &ticks, &how).unwrap();
+    let held = splits.holdout.as_ref().unwrap();
+    // 15 % of 10,000; 720 ticks free before it; 12 labels reach into it.
+    assert_eq!((splits.embargo, held.samples[0], held.samples.len()), (720, 8500, 1500));
+    assert_eq!((held.purged, held.embargoed), (12, 720));
+    // 7,780 ticks of work, the last 4,668 of them tested in eight blocks; the last 12 labels of the last block reach the gap.
+    assert_eq!(splits.folds.len(), 8);
+    assert_eq!(splits.folds.iter().map(|f| f.test.len()).sum::<usize>(), 4668 - 12);
+    assert_eq!(splits.folds[0].test[0], 3112);
+    for fold in &splits.folds {
+        let test = fold.test[0];
+        let valid = test - (f64::from(test) * 0.15).ceil() as u32;
+        assert_eq!((fold.train[0], *fold.train.last().unwrap()), (0, valid - 13));
+        assert_eq!((fold.valid[0], *fold.valid.last().unwrap()), (valid, test - 13));
+        assert_eq!((fold.purged, fold.embargoed), (24, 0));
+    }
+    assert_eq!(splits.id(), walk_forward(&samples, &ticks, &how).unwrap().id());
+    assert_eq!(format!("{:016x}", splits.id()), "97b4df0db3fca43d");
+}
+
+#[test]
+fn rolling_history_has_its_length() {
+    let (samples, ticks) = regular(1000, 10, 1, 1);
+    let how = WalkForward { rolling: Some(100), holdout: 0.0, ..WalkForward::default() };
+    for fold in walk_forward(&samples, &ticks, &how).unwrap().folds {
+        assert_eq!((fold.test[0] - fold.train[0], fold.valid.len(), fold.train.len()), (100, 14, 84));
+    }
+}
+
+#[test]
+fn daily_bars_hold_out_a_year() {
+    let held = |years: i64, per_day: i64| {
+        let (samples, ticks) = regular((years * 365 * per_day) as usize, DAY / per_day, 1, 1);
+        let how = WalkForward { folds: 5, ..WalkForward::default() };
+        walk_forward(&samples, &ticks, &how).unwrap().holdout.unwrap().samples.len() as i64
+    };
+    assert_eq!(held(4, 1), 365);
+    assert_eq!(held(4, 2), 730, "two closes a day");
+    assert_eq!(held(10, 1), 548, "15 % are more than a year");
+    assert_eq!(held(2, 1), 110, "a year would be half of it");
+    assert_eq!(held(4, 3), 657, "not daily");
+}
+
+#[test]
+fn test_days_are_one_fold_before_the_holdout() {
+    let (samples, ticks) = regular(24 * 100, DAY / 24, 1, 2);
+    for (holdout, last) in [(0.0, 2400), (0.15, 2400 - 360 - 24)] {
+        let how = WalkForward { test_days: Some(5), holdout, ..WalkForward::default() };
+        let splits = walk_forward(&samples, &ticks, &how).unwrap();
+        assert_eq!(splits.folds.len(), 1);
+        let test = &splits.folds[0].test;
+        // A tick at midnight ends the day before; tick 0 is alone in its day.
+        let from = last - (last - 1) % 24 - if (last - 1) % 24 == 0 { 24 } else { 0 } - 4 * 24;
+        assert_eq!(test[0], from as u32, "{holdout}");
+        assert_eq!(*test.last().unwrap() as usize, if holdout > 0.0 { last - 3 } else { last - 1 });
+    }
+    let how = WalkForward { test_days: Some(500), ..WalkForward::default() };
+    assert!(walk_forward(&samples, &ticks, &how).unwrap_err().message.contains("fewer than 500 days"));
+    // The days of a session that turns elsewhere.
+    let days: Vec<i32> = (0..2400).map(|i| i / 30).collect();
+    let how = WalkForward { test_days: Some(2), holdout: 0.0, ..WalkForward::default() };
+    assert_eq!(walk_forward_on(&samples, &ticks, &days, &how).unwrap().folds[0].test.len(), 60);
+    assert!(walk_forward_on(&samples, &ticks, &days[1..], &how).is_err());
+}
+
+#[test]
+fn what_the_error_asks_for_is_enough() {
+    for (folds, horizon, embargo, holdout) in [
+        (8, 1, Embargo::Auto { window: 0 }, 0.15),
+        (5, 12, Embargo::Ticks(50), 0.15),
+        (20, 3, Embargo::Auto { window: 9 }, 0.0),
+    ] {
+        let how = WalkForward { folds, embargo, holdout, ..WalkForward::default() };
+        let (samples, ticks) = regular(10, 10, 1, horizon);
+        let message = walk_forward(&samples, &ticks, &how).unwrap_err().message;
+        let needed: usize = message.rsplit("about ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
+        // The labels of ten ticks end at the tenth; their real length is known only from more.
+        let (samples, ticks) = regular(needed + 2 * horizon as usize, 10, 1, horizon);
+        let message = walk_forward(&samples, &ticks, &how).err().map(|e| e.message).unwrap_or("about 0 ticks".into());
+        let needed = needed.max(message.rsplit("about ").next().unwrap().split(' ').next().unwrap().parse().unwrap());
+        let (samples, ticks) = regular(needed + needed / 10 + 2, 10, 1, horizon);
+        assert!(walk_forward(&samples, &ticks, &how).is_ok(), "{folds} folds, {needed} ticks");
+        assert!(needed < 40 * (folds + 12 * horizon as usize) + 100, "{needed} is no estimate");
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let (good, ticks) = regular(300, 10, 1, 1);
+    let settings: [fn(&mut WalkForward); 9] = [
+        |w| w.folds = 0,
+        |w| w.folds = usize::MAX,
+        |w| w.tested = 0.0,
+        |w| w.tested = f64::NAN,
+        |w| w.validation = 1.0,
+        |w| w.holdout = -0.1,
+        |w| w.holdout = f64::INFINITY,
+        |w| w.rolling = Some(1),
+        |w| w.test_days = Some(0),
+    ];
+    for (which, change) in settings.into_iter().enumerate() {
+        let mut how = WalkForward::default();
+        change(&mut how);
+        assert!(walk_forward(&good, &ticks, &how).unwrap_err().remedy.is_some(), "{which}");
+    }
+    let how = WalkForward::default();
+    assert!(walk_forward(&good, &ticks, &how).is_ok());
+    type Change = fn(&mut Samples, &mut Vec<i64>);
+    let worlds: [(&str, Change); 6] = [
+        ("no tick", |s, _| s.t0[299] = i64::MAX),
+        ("before its row", |s, _| s.t1[7] = s.t0[7] - 1),
+        ("order", |s, _| s.t0[5] = s.t0[3]),
+        ("t1", |s, _| s.t1.truncate(299)),
+        ("rise", |_, t| t[5] = t[4]),
+        ("no tick", |_, t| t.truncate(299)),
+    ];
+    for (what, change) in worlds {
+        let (mut samples, mut ticks) = (good.clone(), ticks.clone());
+        change(&mut samples, &mut ticks);
+        if what == "no tick" && ticks.len() == 300 {
+            samples.t1[299] = i64::MAX;
+        }
+        let error = walk_forward(&samples, &ticks, &how).unwrap_err();
+        assert!(error.message.contains(what), "{what}: {error}");
+    }
+    // A label that never ends is purged from everything but a test without a holdout.
+    let mut endless = good.clone();
+    endless.t1[3] = i64::MAX;
+    let splits = walk_forward(&endless, &ticks, &how).unwrap();
+    assert!(splits.folds.iter().all(|fold| !fold.train.contains(&3)));
+}
+
+#[test]
+fn a_picture_of_the_split() {
+    let (samples, ticks) = regular(400, 10, 2, 3);
+    let how = WalkForward { folds: 2, ..WalkForward::default() };
+    let splits = walk_forward(&samples, &ticks, &how).unwrap();
+    let drawn = "\
+fold 1  ███████████▒▒▓▓▓▓▓▓▓▓▓▓▓··········╳╳╳╳╳╳  train 220  valid 36  test 202
+fold 2  ███████████████████▒▒▒▒▓▓▓▓▓▓▓▓▓▓▓╳╳╳╳╳╳  train 392  valid 66  test 196
+        █ training  ▒ validation  ▓ test  ░ purged  · unused  ╳ holdout, closed (120 samples, 4 ticks apart)
+";
+    assert_eq!(splits.picture(&samples, &ticks, 40, false), drawn);
+    let plain = ['█', '▒', '▓', '░', '·', '╳'].into_iter().zip(["#", "v", "T", "-", ".", "X"]);
+    let plain = plain.fold(drawn.to_string(), |text, (sign, letter)| text.replace(sign, letter));
+    assert_eq!(splits.picture(&samples, &ticks, 40, true), plain);
+    // Long labels leave a gap that can be seen.
+    let (samples, ticks) = regular(400, 10, 1, 20);
+    let how = WalkForward { folds: 1, validation: 0.5, holdout: 0.0, ..how };
+    let long = walk_forward(&samples, &ticks, &how).unwrap();
+    assert!(
+        long.picture(&samples, &ticks, 40, true).starts_with("fold 1  ######--vvvvvv--TTTTTTTTTTTTTTTTTTTTTTTT  train")
+    );
+    assert!(long.picture(&samples, &[], 0, true).is_ascii());
+}

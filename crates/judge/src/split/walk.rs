@@ -1,0 +1,157 @@
+//! Walk-forward: where the borders lie, and what is left on each side of them.
+
+use super::purge::{Rule, purge_by};
+use super::refuse::{in_order, sensible, too_short};
+use super::{Block, Holdout, Splits, WalkForward, check, overlaps};
+use features::{Fold, FoldSpans, Samples};
+use files::Result;
+use std::ops::Range;
+
+/// Folds that walk forward through time. `ticks` `[T]` are the distinct moments at which anything became known, rising.
+///
+/// Time runs from the tick of the first sample to that of the last. Days (`test_days`) are UTC days here; see [`walk_forward_on`].
+///
+/// # Errors
+///
+/// Where a setting makes no sense, where samples or ticks are not in order, and where a part of a fold would be empty: the message says how many
+/// ticks it takes.
+pub fn walk_forward(samples: &Samples, ticks: &[i64], how: &WalkForward) -> Result<Splits> {
+    let days: Vec<i32> = ticks.iter().map(|tick| utc_day(*tick)).collect();
+    walk_forward_on(samples, ticks, &days, how)
+}
+
+/// The same with the trading day of each tick (`[T]`, not falling), for `test_days`. A tick is the end of a bar: ask for the day of the nanosecond
+/// before it.
+///
+/// # Errors
+///
+/// As [`walk_forward`].
+pub fn walk_forward_on(samples: &Samples, ticks: &[i64], days: &[i32], how: &WalkForward) -> Result<Splits> {
+    let splits = lay(samples, ticks, days, how, overlaps)?;
+    check(samples, ticks, &splits)?;
+    Ok(splits)
+}
+
+pub(super) fn lay(samples: &Samples, ticks: &[i64], days: &[i32], how: &WalkForward, rule: Rule) -> Result<Splits> {
+    sensible(how)?;
+    in_order(samples, ticks, days)?;
+    let short = |what: String| too_short(what, samples, ticks, how);
+    let (Some(first), Some(last)) = (samples.t0.first(), samples.t0.last()) else {
+        return Err(short("there are no samples to split".into()));
+    };
+    let [begin, end] = [*first, *last + 1].map(|time| ticks.partition_point(|tick| *tick < time));
+    let embargo = how.embargo.ticks(ticks.len());
+    let all = |range: Range<usize>| between(samples, ticks, range);
+
+    // What is held out, and the first tick that no label before it may reach.
+    let mut work = end;
+    let mut limit = i64::MAX;
+    let mut holdout = None;
+    if how.holdout > 0.0 {
+        let from = end - held_out(&ticks[begin..end], how.holdout);
+        work = from.checked_sub(embargo).filter(|work| *work > begin).ok_or_else(|| {
+            short(format!("the holdout ({} ticks) and the embargo before it ({embargo}) leave nothing", end - from))
+        })?;
+        limit = ticks[work];
+        let (held, before) = (all(from..end), all(begin..from));
+        let border = ticks[from];
+        let reach = |till: i64| before.iter().filter(|at| samples.t1[**at as usize] >= till).count();
+        let span = Block::of(samples, &held).and_then(Block::span);
+        let span = span.ok_or_else(|| short("the holdout has no samples".into()))?;
+        let purged = reach(border);
+        holdout = Some(Holdout { span, samples: held, purged, embargoed: reach(limit) - purged });
+    }
+    // Nothing that any fold uses has a label that reaches the limit.
+    let usable = |range: Range<usize>| -> Vec<u32> {
+        let open = limit == i64::MAX;
+        all(range).into_iter().filter(|at| open || samples.t1[*at as usize] < limit).collect()
+    };
+
+    let borders = borders(days, begin..work, how).map_err(&short)?;
+    let count = borders.len() - 1;
+    let mut folds = Vec::with_capacity(count);
+    for (number, block) in borders.windows(2).enumerate() {
+        let (history, valid) = history(begin, block[0], how);
+        let none = |part: &str| short(format!("fold {} of {count} has no samples for {part}", number + 1));
+        let test = usable(block[0]..block[1]);
+        let tested = Block::of(samples, &test).ok_or_else(|| none("its test"))?;
+        let before = purge_by(rule, samples, &usable(valid..block[0]), tested, ticks, embargo);
+        let valid_block = Block::of(samples, &before.kept).ok_or_else(|| none("validation"))?;
+        let near = purge_by(rule, samples, &usable(history..valid), valid_block, ticks, embargo);
+        let far = purge_by(rule, samples, &near.kept, tested, ticks, embargo);
+        let train_block = Block::of(samples, &far.kept).ok_or_else(|| none("training"))?;
+        let (Some(train), Some(valid), Some(test_span)) = (train_block.span(), valid_block.span(), tested.span())
+        else {
+            return Err(none("a span of time"));
+        };
+        folds.push(Fold {
+            number,
+            train: far.kept,
+            valid: before.kept,
+            test,
+            spans: FoldSpans { train, valid, test: test_span },
+            purged: before.purged + near.purged + far.purged,
+            embargoed: before.embargoed + near.embargoed + far.embargoed,
+        });
+    }
+    Ok(Splits { folds, holdout, embargo })
+}
+
+/// Positions of the samples known in those ticks.
+fn between(samples: &Samples, ticks: &[i64], range: Range<usize>) -> Vec<u32> {
+    let at = |tick: usize| match ticks.get(tick) {
+        Some(time) => samples.t0.partition_point(|t0| t0 < time) as u32,
+        None => samples.len() as u32,
+    };
+    (at(range.start)..at(range.end)).collect()
+}
+
+/// Where the test blocks start, and where the last one ends.
+fn borders(days: &[i32], work: Range<usize>, how: &WalkForward) -> Result<Vec<usize>, String> {
+    if let Some(wanted) = how.test_days {
+        let mut from = work.end;
+        for _ in 0..wanted {
+            let Some(day) = from.checked_sub(1).filter(|last| *last >= work.start).map(|last| days[last]) else {
+                return Err(format!("there are fewer than {wanted} days before the holdout"));
+            };
+            from = days[..from].partition_point(|other| *other < day).max(work.start);
+        }
+        return Ok(vec![from, work.end]);
+    }
+    let tested = ((work.len() as f64 * how.tested).round() as usize).min(work.len());
+    if tested < how.folds {
+        return Err(format!("{tested} ticks are to be tested in {} folds", how.folds));
+    }
+    let start = work.end - tested;
+    // Wide enough for any count: ticks times folds may leave 64 bits only on a clock nobody has.
+    Ok((0..=how.folds).map(|k| start + (tested as u128 * k as u128 / how.folds as u128) as usize).collect())
+}
+
+/// Where the history before a test block starts, and where its validation does.
+fn history(begin: usize, test: usize, how: &WalkForward) -> (usize, usize) {
+    let from = how.rolling.map_or(begin, |ticks| test.saturating_sub(ticks).max(begin));
+    (from, test - share(test - from, how.validation))
+}
+
+/// That share of so many ticks, rounded up; a hair below a whole number is that number.
+fn share(ticks: usize, share: f64) -> usize {
+    ((ticks as f64 * share - 1e-9).ceil().max(0.0) as usize).min(ticks)
+}
+
+/// Ticks held out: the share, and with daily bars (or slower) at least a year where that is at most a third.
+fn held_out(ticks: &[i64], wanted: f64) -> usize {
+    const YEAR: i64 = 365 * 86_400_000_000_000;
+    let ticks_held = share(ticks.len(), wanted).max(1);
+    let mut days: Vec<i32> = ticks.iter().map(|tick| utc_day(*tick)).collect();
+    days.dedup();
+    // A universe of several exchanges has several closes a day; bars of 8 hours have three.
+    let daily = 2 * ticks.len() < 5 * days.len();
+    let start = ticks[ticks.len() - 1].saturating_sub(YEAR);
+    let year = ticks.len() - ticks.partition_point(|tick| *tick <= start);
+    if daily && year <= ticks.len() / 3 { ticks_held.max(year) } else { ticks_held }
+}
+
+/// The UTC day that ends at or after a tick: midnight belongs to the day before, since a tick is the end of a bar.
+fn utc_day(tick: i64) -> i32 {
+    tick.saturating_sub(1).div_euclid(86_400_000_000_000) as i32
+}
