@@ -1,23 +1,23 @@
-//! What differs between operating systems: making a rename durable.
+//! What differs between operating systems: making a rename durable, hiding a file, and who a process is.
 
 use std::io;
 use std::path::Path;
 
 /// Makes the folder's entries durable, so that a rename survives a power cut.
 #[cfg(all(unix, not(target_os = "macos")))]
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
     tolerate(std::fs::File::open(dir)?.sync_all())
 }
 
 /// As on other Unix systems; `sync_all` asks the drive itself there (`F_FULLFSYNC`), which is what makes it durable.
 #[cfg(target_os = "macos")]
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
     tolerate(std::fs::File::open(dir)?.sync_all())
 }
 
 /// Windows cannot sync a folder handle; NTFS journals the rename, so there is nothing to wait for.
 #[cfg(not(unix))]
-pub(crate) fn sync_dir(_dir: &Path) -> io::Result<()> {
+pub fn sync_dir(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -44,4 +44,65 @@ pub(crate) fn hide(_path: &Path) {}
 pub(crate) fn unique() -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Whether the open file is the one of that name.
+#[cfg(unix)]
+pub(crate) fn same_file(file: &std::fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let here = |m: &std::fs::Metadata| (m.dev(), m.ino());
+    matches!((file.metadata(), std::fs::metadata(path)), (Ok(a), Ok(b)) if here(&a) == here(&b))
+}
+
+/// Elsewhere no lock file is ever removed, so a name has one file.
+#[cfg(not(unix))]
+pub(crate) fn same_file(_file: &std::fs::File, _path: &Path) -> bool {
+    true
+}
+
+/// Takes a lock file's name away while it is still locked; closing the file then unlocks it.
+#[cfg(unix)]
+pub(crate) fn let_go(_file: &std::fs::File, path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+/// Whether a name goes at once differs between versions of Windows; an empty file says as well that nobody is there.
+#[cfg(not(unix))]
+pub(crate) fn let_go(file: &std::fs::File, _path: &Path) {
+    let _ = file.set_len(0);
+}
+
+/// Which start of the machine this is.
+#[cfg(target_os = "linux")]
+pub(crate) fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or(String::new(), |id| id.trim().to_string())
+}
+
+/// Not told in a file elsewhere.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn boot() -> String {
+    String::new()
+}
+
+/// When a process started, in ticks since the machine did; none if there is no such process.
+#[cfg(target_os = "linux")]
+pub(crate) fn process_start(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in brackets, and may hold anything.
+    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Not told in a file elsewhere.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn process_start(_pid: u32) -> Option<u64> {
+    None
+}
+
+/// Whether that process of that boot still runs; none where the system does not tell.
+pub(crate) fn alive(boot_then: &str, pid: u32, start: u64) -> Option<bool> {
+    let now = boot();
+    if now.is_empty() || boot_then.is_empty() {
+        return None;
+    }
+    Some(now == boot_then && process_start(pid) == Some(start))
 }

@@ -1,4 +1,5 @@
-//! One self-contained HTML page: figures, charts, tables and notes, drawn by hand.
+//! A run on disk and its views: what it says of itself ([`Run`]), the rows it logs ([`Log`]), TensorBoard's files ([`Events`]), and one
+//! self-contained HTML page: figures, charts, tables and notes, drawn by hand.
 //!
 //! A [`Page`] is plain data: numbers and strings come in, one string of HTML goes out. This room knows nothing of bars. The page
 //! asks nothing of the network: style and script are inline and named by hash in a strict content security policy, so that even
@@ -16,8 +17,13 @@ mod heat;
 mod histogram;
 mod html;
 mod lines;
+mod log;
+mod os;
+mod runs;
 mod sha256;
 mod table;
+mod tail;
+mod tensorboard;
 
 pub use candles::Candles;
 pub use columns::Columns;
@@ -25,7 +31,10 @@ pub use coverage::{Coverage, Strip};
 pub use heat::Heat;
 pub use histogram::Histogram;
 pub use lines::{Line, Lines};
+pub use log::{Log, Row, log_path, read_log};
+pub use runs::{Best, Run, RunState, RunSummary, Standing, list};
 pub use table::{Cell, Column, Table};
+pub use tensorboard::Events;
 
 /// A whole page.
 #[derive(Debug, Clone, Default)]

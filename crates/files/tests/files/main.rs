@@ -4,6 +4,7 @@ mod columnar;
 mod gzip;
 mod hostile;
 mod json;
+mod lock;
 mod npz;
 mod real;
 mod replace;

@@ -1,0 +1,69 @@
+//! A file that only ever grows, record by record, and never holds half of one for long.
+//!
+//! Each record is one write. Where that fails midway (a full disk), the file is cut back to where it was, now or before the next record.
+//! What a killed process left torn is the business of who opens the file: only it knows what a record is.
+
+use std::fs::File;
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use files::{Error, Result};
+
+/// A file that only ever grows.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    path: PathBuf,
+    file: File,
+    length: u64, // up to here it is whole
+    torn: bool,  // whether something may stand behind that
+}
+
+impl Tail {
+    /// Opens a file at its end; it is made where there is none.
+    pub(crate) fn open(path: &Path) -> Result<Tail> {
+        let file = File::options().create(true).write(true).truncate(false).open(path);
+        Tail::of(path, file.map_err(|e| Error::io(path, "opening the file", &e))?)
+    }
+
+    /// Makes a file that was not there; none if one was.
+    pub(crate) fn create(path: &Path) -> Result<Option<Tail>> {
+        match File::options().create_new(true).write(true).open(path) {
+            Ok(file) => Tail::of(path, file).map(Some),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(None),
+            Err(e) => Err(Error::io(path, "making the file", &e)),
+        }
+    }
+
+    fn of(path: &Path, mut file: File) -> Result<Tail> {
+        let length = file.seek(SeekFrom::End(0)).map_err(|e| Error::io(path, "opening the file", &e))?;
+        Ok(Tail { path: path.to_path_buf(), file, length, torn: false })
+    }
+
+    /// Adds a record, whole or not at all.
+    pub(crate) fn add(&mut self, record: &[u8]) -> Result<()> {
+        if self.torn {
+            self.cut(self.length)?;
+        }
+        if let Err(e) = self.file.write_all(record) {
+            self.torn = true;
+            let _ = self.cut(self.length);
+            return Err(Error::io(&self.path, "writing to the file", &e));
+        }
+        self.length += record.len() as u64;
+        Ok(())
+    }
+
+    /// Shortens the file.
+    pub(crate) fn cut(&mut self, length: u64) -> Result<()> {
+        let fail = |e: std::io::Error| Error::io(&self.path, "shortening the file", &e);
+        self.file.set_len(length).map_err(fail)?;
+        self.file.seek(SeekFrom::Start(length)).map_err(fail)?;
+        (self.length, self.torn) = (length, false);
+        Ok(())
+    }
+
+    /// Makes what was added durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io(&self.path, "syncing the file", &e))
+    }
+}
