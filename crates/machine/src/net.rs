@@ -4,7 +4,7 @@
 //! that trains: rows gathered by index from a table on the device, shuffled anew each epoch. Inference is a validation pass: gather,
 //! forward, loss and counts, without gradients.
 
-use compute::population::{Data, Member, Optimiser, Pins, Precision, Recipe, Schedule, Table};
+use compute::population::{Data, Member, Pins, Precision, Recipe, Table};
 use compute::random::{philox, uniform};
 use compute::{Budget, Error, Net, Opened, Population, Result};
 use std::time::Instant;
@@ -71,13 +71,7 @@ pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
         return Err(Error::Asked("a batch and a population have at least one".into()));
     }
     let random = Random::new(load);
-    let recipe = Recipe {
-        batch: load.batch,
-        precision: load.precision,
-        optimiser: Optimiser::default(),
-        schedule: Schedule::CONSTANT,
-        seed: 1,
-    };
+    let recipe = Recipe::new(load.batch, load.precision, 1);
     let member = |id: u32| Member {
         id,
         train: 0,

@@ -79,7 +79,7 @@ pub(super) fn loss(
             let label = data.labels[h][sample as usize];
             let w = head_weight(data, member, h, sample, label);
             let (dz, padding) = dz.split_at_mut(head.outputs);
-            loss += loops::softmax_cross_entropy(&z[..head.outputs], label, w, dz);
+            loss += loops::softmax_cross_entropy(&z[..head.outputs], label, w, plan.recipe.smoothing, dz);
             padding.fill(0.0);
             if h == 0 {
                 weight += f64::from(w);

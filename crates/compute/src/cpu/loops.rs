@@ -150,18 +150,35 @@ wide! {
 }
 
 wide! {
-    /// Softmax cross-entropy of one row: the loss, and its gradient at the logits.
-    fn softmax_cross_entropy(z: &[f32], label: u8, weight: f32, dz: &mut [f32]) -> f64 {
+    /// `memory × average + (1 - memory) × params`; without memory the parameters themselves.
+    fn average(average: &mut [f32], params: &[f32], memory: f32) {
+        if memory == 0.0 {
+            average.copy_from_slice(params);
+            return;
+        }
+        let fresh = (1.0 - f64::from(memory)) as f32;
+        map(average, params, |a, p| memory * a + fresh * p);
+    }
+}
+
+wide! {
+    /// Softmax cross-entropy of one row, with a share of its label spread over all classes: the loss, and its gradient at the logits.
+    fn softmax_cross_entropy(z: &[f32], label: u8, weight: f32, smoothing: f32, dz: &mut [f32]) -> f64 {
         let largest = z.iter().fold(z[0], |a, &b| if b > a { b } else { a });
         for (dz, &z) in dz.iter_mut().zip(z) {
             *dz = curve::exp(z - largest);
         }
         let sum: f32 = dz.iter().sum();
         let label = usize::from(label);
-        let loss = f64::from(weight) * (f64::from(sum).ln() - f64::from(z[label] - largest));
-        for (class, dz) in dz.iter_mut().enumerate() {
-            *dz = weight * (*dz / sum - if class == label { 1.0 } else { 0.0 });
+        let mut right = f64::from(z[label] - largest);
+        let even = smoothing / z.len() as f32;
+        if smoothing > 0.0 {
+            let all: f64 = z.iter().map(|z| f64::from(z - largest)).sum();
+            right = (1.0 - f64::from(smoothing)) * right + f64::from(even) * all;
         }
-        loss
+        for (class, dz) in dz.iter_mut().enumerate() {
+            *dz = weight * (*dz / sum - if class == label { 1.0 - smoothing + even } else { even });
+        }
+        f64::from(weight) * (f64::from(sum).ln() - right)
     }
 }

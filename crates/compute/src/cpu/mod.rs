@@ -23,7 +23,7 @@ mod tests;
 
 use crate::error::{Error, Result};
 use crate::net::{self, Layout, Net};
-use crate::population::backend::{Arena, Backend, Sums};
+use crate::population::backend::{Arena, Backend, Sums, no_average};
 use crate::population::{Data, Member, Recipe, State, check};
 use data::Owned;
 use memory::Floats;
@@ -70,7 +70,8 @@ pub(crate) fn need(
     let plan = Plan::new(net, layout, recipe);
     let (params, columns) = (layout.params as u64, plan.columns() as u64);
     let lanes = threads.min(members) as u64;
-    let arenas = members as u64 * (if plan.round { 5 } else { 4 } * params + plan.all_packed() as u64);
+    let rows = 4 + u64::from(plan.round) + u64::from(recipe.average.is_some());
+    let arenas = members as u64 * (rows * params + plan.all_packed() as u64);
     let wide = if plan.wide() { 2 * plan.slice as u64 * columns } else { 0 };
     let narrow = if plan.wide() { 0 } else { plan.block as u64 * columns };
     let scratch = threads as u64 * (BLOCK as u64 * columns + narrow + recurrent::floats(&plan) as u64);
@@ -120,31 +121,41 @@ impl Engine {
 fn new_slot(plan: &Plan, data: &Owned, member: &Member, index: usize) -> Slot {
     let params = plan.layout.params;
     let list = data.list(member.train);
-    let state = State {
-        id: member.id,
-        index: index as u32,
-        active: u32::from(member.epochs > 0),
-        samples: list.len() as u32,
-        list: list.start as u32,
-        epochs: member.epochs,
-        rate: member.rate,
-        ..State::default()
-    };
+    let state = State::first(member, index, list.start, list.len(), plan.recipe.batch);
     let fresh = || Floats::new(params);
     let rounded = if plan.round { fresh() } else { Floats::default() };
     let packed = Floats::new(plan.all_packed());
-    let mut slot = Slot { state, params: fresh(), mean: fresh(), square: fresh(), gradient: fresh(), rounded, packed };
-    slot.set_params(plan, &net::init(&plan.layout, plan.recipe.seed, member.id));
+    let average = if plan.recipe.average.is_some() { fresh() } else { Floats::default() };
+    let [params, mean, square, gradient] = [fresh(), fresh(), fresh(), fresh()];
+    let mut slot = Slot { state, params, mean, square, gradient, average, rounded, packed };
+    let first = net::init(&plan.layout, plan.recipe.seed, member.id);
+    if !slot.average.is_empty() {
+        slot.average.copy_from_slice(&first);
+    }
+    slot.set_params(plan, &first);
     slot
 }
 
 impl Slot {
     fn set_params(&mut self, plan: &Plan, values: &[f32]) {
         self.params.copy_from_slice(values);
+        self.renew(plan);
+    }
+
+    /// Rounds and packs the parameters anew.
+    fn renew(&mut self, plan: &Plan) {
         if plan.round {
             slot::hold(plan, 0, &self.params, &mut self.rounded);
         }
         self.pack(plan);
+    }
+
+    /// Exchanges the parameters and their average: once before a score, once after it.
+    fn exchange(&mut self, plan: &Plan) {
+        if !self.average.is_empty() {
+            std::mem::swap(&mut self.params, &mut self.average);
+            self.renew(plan);
+        }
     }
 }
 
@@ -199,13 +210,25 @@ impl Backend for Engine {
 
     fn score(&mut self, slots: usize) -> Result<Vec<Sums>> {
         self.enough(slots)?;
-        Ok(self.pool.install(|| score::score(&self.shared, &self.slots[..slots])))
+        let Engine { pool, shared, slots: all, .. } = self;
+        let exchange = |slots: &mut [Slot]| {
+            slots.par_iter_mut().filter(|slot| slot.state.due == 1).for_each(|slot| slot.exchange(&shared.plan));
+        };
+        Ok(pool.install(|| {
+            exchange(&mut all[..slots]);
+            let sums = score::score(shared, &all[..slots]);
+            exchange(&mut all[..slots]);
+            sums
+        }))
     }
 
     fn logits(&mut self, slot: usize, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
         self.slot(slot)?;
         self.shared.data.check(&self.shared.plan.net, rows)?;
-        Ok(self.pool.install(|| score::logits(&self.shared, &self.slots[slot], rows)))
+        self.slots[slot].exchange(&self.shared.plan);
+        let logits = self.pool.install(|| score::logits(&self.shared, &self.slots[slot], rows));
+        self.slots[slot].exchange(&self.shared.plan);
+        Ok(logits)
     }
 
     fn read(&mut self, slot: usize, arena: Arena) -> Result<Vec<f32>> {
@@ -215,6 +238,8 @@ impl Backend for Engine {
             Arena::Mean => &slot.mean,
             Arena::Square => &slot.square,
             Arena::Gradient => &slot.gradient,
+            Arena::Average if slot.average.is_empty() => return Err(no_average()),
+            Arena::Average => &slot.average,
         };
         Ok(row.to_vec())
     }
@@ -231,6 +256,8 @@ impl Backend for Engine {
             Arena::Mean => slot.mean.copy_from_slice(values),
             Arena::Square => slot.square.copy_from_slice(values),
             Arena::Gradient => slot.gradient.copy_from_slice(values),
+            Arena::Average if slot.average.is_empty() => return Err(no_average()),
+            Arena::Average => slot.average.copy_from_slice(values),
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ fn chunk(shared: &Shared, slot: &Slot, samples: &[u32], counts: &[Vec<AtomicU64>
     evaluate(shared, slot, samples, |member, h, i, z| {
         let label = data.labels[h][samples[i] as usize];
         let w = block::head_weight(data, member, h, samples[i], label);
-        loss += loops::softmax_cross_entropy(z, label, w, &mut spare[..z.len()]);
+        loss += loops::softmax_cross_entropy(z, label, w, 0.0, &mut spare[..z.len()]);
         if h == 0 {
             weight += f64::from(w);
         }

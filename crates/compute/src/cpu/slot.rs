@@ -29,6 +29,8 @@ pub(super) struct Slot {
     pub(super) mean: Floats,
     pub(super) square: Floats,
     pub(super) gradient: Floats,
+    /// The average of the parameters; empty where the recipe has none.
+    pub(super) average: Floats,
     /// In bf16 the parameters as they are held; empty otherwise.
     pub(super) rounded: Floats,
     /// The recurrent layers' weights as their kernels read them.
@@ -228,10 +230,11 @@ impl Slot {
         }
         if weight != 0.0 {
             let t = self.state.step + 1;
-            let rate = f64::from(self.state.rate) * plan.recipe.schedule.factor(t);
+            let rate = f64::from(self.state.rate) * plan.recipe.schedule.factor(t, self.state.total);
             let step = Step::new(&plan.recipe.optimiser, rate, t, norm, weight);
             let (params, mean) = (Split::new(&mut self.params), Split::new(&mut self.mean));
             let (square, rounded) = (Split::new(&mut self.square), Split::new(&mut self.rounded));
+            let average = Split::new(&mut self.average);
             let sums = &self.gradient;
             each(plan.chunks(), GRAIN, |chunk| {
                 let range = plan.chunk(chunk);
@@ -239,6 +242,11 @@ impl Slot {
                 let (params, mean, square) =
                     unsafe { (params.part(range.clone()), mean.part(range.clone()), square.part(range.clone())) };
                 loops::optimise(&step, params, mean, square, &sums[range.clone()]);
+                if let Some(memory) = plan.recipe.average {
+                    // SAFETY: chunks do not overlap.
+                    let average = unsafe { average.part(range.clone()) };
+                    loops::average(average, params, if t == 1 { 0.0 } else { memory });
+                }
                 if plan.round {
                     // SAFETY: chunks do not overlap.
                     let rounded = unsafe { rounded.part(range.clone()) };

@@ -8,7 +8,7 @@ use super::memory::Slice;
 use super::module::{Arg, Function, Module};
 use crate::error::{Error, Result};
 use crate::net::Activation;
-use crate::population::{Recipe, Rule, State};
+use crate::population::{Recipe, Rule, Shape, State};
 use std::sync::Arc;
 
 /// Elements whose squares one block of `advance` adds up, and that one of `optimise` works on.
@@ -121,6 +121,7 @@ pub(super) struct Loss {
     pub(super) params: usize,
     pub(super) classes: usize,
     pub(super) padded: usize,
+    pub(super) smoothing: f32,
     pub(super) delta: Option<u64>,
     pub(super) partial: Slice<f64>,
     pub(super) bias_partial: Slice<f32>,
@@ -146,6 +147,7 @@ pub(super) struct Head {
     pub(super) classes: usize,
     pub(super) padded: usize,
     pub(super) activation: Activation,
+    pub(super) smoothing: f32,
     pub(super) gradient: Option<u64>,
     pub(super) dh: Option<u64>,
     pub(super) partial: Option<Slice<f64>>,
@@ -198,6 +200,7 @@ pub(super) struct Arenas {
     pub(super) mean: Slice<f32>,
     pub(super) square: Slice<f32>,
     pub(super) shadow: Option<Slice<u16>>,
+    pub(super) average: Option<Slice<f32>>,
 }
 
 /// `Optimiser` of `population.cu`.
@@ -207,6 +210,11 @@ fn packed(recipe: &Recipe) -> Vec<u8> {
         Rule::Adam => 0,
         Rule::AdamW => 1,
     };
+    let shape: u32 = match s.shape {
+        Shape::Constant => 0,
+        Shape::Cosine => 1,
+        Shape::OneCycle => 2,
+    };
     let words = [
         rule,
         o.beta1.to_bits(),
@@ -214,9 +222,10 @@ fn packed(recipe: &Recipe) -> Vec<u8> {
         o.eps.to_bits(),
         o.decay.to_bits(),
         o.clip.unwrap_or(0.0).to_bits(),
-        s.warmup,
-        s.cosine,
+        shape,
+        s.warmup.to_bits(),
         s.floor.to_bits(),
+        recipe.average.unwrap_or(0.0).to_bits(),
     ];
     words.iter().flat_map(|w| w.to_ne_bytes()).collect()
 }
@@ -326,6 +335,7 @@ impl Calls {
             Arg::U64(l.params as u64),
             Arg::U32(n(l.classes)),
             Arg::U32(n(l.padded)),
+            Arg::F32(l.smoothing),
             Arg::At(l.delta.unwrap_or(0)),
             (&l.partial).into(),
             (&l.bias_partial).into(),
@@ -365,6 +375,7 @@ impl Calls {
             Arg::U32(n(h.classes)),
             Arg::U32(n(h.padded)),
             Arg::U32(code(h.activation)),
+            Arg::F32(h.smoothing),
             Arg::At(h.gradient.unwrap_or(0)),
             Arg::At(h.dh.unwrap_or(0)),
             optional(h.partial),
@@ -592,6 +603,7 @@ impl Calls {
             (&at.mean).into(),
             (&at.square).into(),
             optional(at.shadow),
+            optional(at.average),
         ];
         // SAFETY: as above.
         unsafe { self.optimise.launch(stream, grid, [256, 1, 1], 0, &args) }

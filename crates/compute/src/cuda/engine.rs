@@ -16,7 +16,7 @@ use super::graph::{Event, Graph, Stream};
 use super::memory::{Slab, Slice};
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
-use crate::population::backend::{Arena, Backend, Sums};
+use crate::population::backend::{Arena, Backend, Sums, no_average};
 use crate::population::{Data, Member, Pins, Precision, Recipe, State};
 use products::Products;
 use small::Fits;
@@ -43,7 +43,7 @@ pub(crate) struct Engine {
     side: Stream,
     /// Forks and joins: one for each layer, one for the end.
     events: Vec<Event>,
-    /// `[rows of the first table]` whether a sample may stand there: all its windows are whole.
+    /// `[ids]` whether it may be a sample: all its windows are whole.
     whole: Vec<bool>,
     layout: Layout,
     net: Net,
@@ -113,7 +113,7 @@ impl Engine {
         if tiles.is_none() {
             steps::check(layout, recipe)?;
         }
-        let whole = (0..data.tables[0].rows())
+        let whole = (0..data.ids())
             .map(|row| {
                 let at = |i: usize| data.maps[i].map_or(row, |map| map[row] as usize);
                 net.inputs.iter().enumerate().all(|(i, input)| at(i) + 1 >= input.window)
@@ -205,14 +205,35 @@ impl Engine {
         self.set_states(&states)
     }
 
-    fn arena(&self, slot: usize, arena: Arena) -> Slice<f32> {
+    fn arena(&self, slot: usize, arena: Arena) -> Result<Slice<f32>> {
         let all = match arena {
             Arena::Params => &self.at.params,
             Arena::Mean => &self.at.mean,
             Arena::Square => &self.at.square,
             Arena::Gradient => &self.at.gradient,
+            Arena::Average => self.at.average.as_ref().ok_or_else(no_average)?,
         };
-        all.part(slot * self.layout.params, self.layout.params)
+        Ok(all.part(slot * self.layout.params, self.layout.params))
+    }
+
+    /// Exchanges two rows of arenas.
+    fn exchange(&self, a: &Slice<f32>, b: &Slice<f32>) -> Result<()> {
+        self.main.copy(&self.at.spare, a)?;
+        self.main.copy(a, b)?;
+        self.main.copy(b, &self.at.spare)
+    }
+
+    /// Exchanges the weights and their average in some slots, where there is one: once before a score, once after it, so that everything
+    /// that makes logits finds the average where the weights lie.
+    fn averaged(&self, slots: std::ops::Range<usize>) -> Result<()> {
+        if self.at.average.is_none() {
+            return Ok(());
+        }
+        for slot in slots {
+            self.exchange(&self.arena(slot, Arena::Params)?, &self.arena(slot, Arena::Average)?)?;
+            self.shadow(slot)?;
+        }
+        Ok(())
     }
 
     /// The copy of one slot's parameters that products read.
@@ -220,7 +241,7 @@ impl Engine {
         match &self.at.shadow {
             Some(shadow) => {
                 let row = self.layout.params;
-                self.calls.to_bf16(&self.main, &self.arena(slot, Arena::Params), &shadow.part(slot * row, row))
+                self.calls.to_bf16(&self.main, &self.arena(slot, Arena::Params)?, &shadow.part(slot * row, row))
             }
             None => Ok(()),
         }
@@ -245,11 +266,9 @@ impl Backend for Engine {
         if a == b {
             return Ok(());
         }
-        for arena in [Arena::Params, Arena::Mean, Arena::Square, Arena::Gradient] {
-            let (a, b) = (self.arena(a, arena), self.arena(b, arena));
-            self.main.copy(&self.at.spare, &a)?;
-            self.main.copy(&a, &b)?;
-            self.main.copy(&b, &self.at.spare)?;
+        let average = self.at.average.is_some().then_some(Arena::Average);
+        for arena in [Arena::Params, Arena::Mean, Arena::Square, Arena::Gradient].into_iter().chain(average) {
+            self.exchange(&self.arena(a, arena)?, &self.arena(b, arena)?)?;
         }
         self.shadow(a)?;
         self.shadow(b)?;
@@ -266,7 +285,9 @@ impl Backend for Engine {
             self.main.fill(confusion, 0)?;
         }
         let chunks = self.longest.div_ceil(self.recipe.batch);
+        self.averaged(0..slots)?;
         self.replay(Work::Score, slots, u32::try_from(chunks).unwrap_or(u32::MAX))?;
+        self.averaged(0..slots)?;
         let sums = self.main.get(&self.at.sums)?;
         let confusion: Vec<Vec<u64>> = self.at.confusion.iter().map(|c| self.main.get(c)).collect::<Result<_>>()?;
         let states = self.states()?;
@@ -287,10 +308,11 @@ impl Backend for Engine {
         if let Some(row) = rows.iter().find(|row| !self.whole.get(**row as usize).is_some_and(|whole| *whole)) {
             let all = self.whole.len();
             return Err(Error::Asked(format!(
-                "row {row} is outside of the first table, which has {all}, or its window reaches before a table; leave it out"
+                "{row} is none of the {all} ids there are, or its window reaches before a table; leave it out"
             )));
         }
         let _turn = turn();
+        self.averaged(slot..slot + 1)?;
         let batch = self.recipe.batch;
         let mut made: Vec<Vec<f32>> = vec![Vec::new(); self.layout.heads];
         for chunk in rows.chunks(batch) {
@@ -304,21 +326,22 @@ impl Backend for Engine {
             {
                 let width = linear.output.width;
                 let all = self.main.get(&logits.part(slot * batch * width, chunk.len() * width))?;
-                let bias = self.main.get(&self.arena(slot, Arena::Params).part(linear.bias, linear.outputs))?;
+                let bias = self.main.get(&self.arena(slot, Arena::Params)?.part(linear.bias, linear.outputs))?;
                 for row in all.chunks_exact(width) {
                     made.extend(row.iter().zip(&bias).map(|(z, b)| z + b));
                 }
             }
         }
+        self.averaged(slot..slot + 1)?;
         Ok(made)
     }
 
     fn read(&mut self, slot: usize, arena: Arena) -> Result<Vec<f32>> {
-        self.main.get(&self.arena(slot, arena))
+        self.main.get(&self.arena(slot, arena)?)
     }
 
     fn write(&mut self, slot: usize, arena: Arena, values: &[f32]) -> Result<()> {
-        self.main.put(&self.arena(slot, arena), values)?;
+        self.main.put(&self.arena(slot, arena)?, values)?;
         if arena == Arena::Params { self.shadow(slot) } else { Ok(()) }
     }
 

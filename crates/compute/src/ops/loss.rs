@@ -2,10 +2,11 @@
 
 use super::Real;
 
-/// `weight × (log Σ exp z - z[label])`, and `weight × (softmax - onehot)` into `dz`.
+/// `weight × (log Σ exp z - Σ target z)`, and `weight × (softmax - target)` into `dz`. The target is 1 at the label, less the `smoothing` that is
+/// spread evenly over all classes.
 ///
 /// The largest logit is taken off before the powers, so that none overflows.
-pub fn softmax_cross_entropy<R: Real>(z: &[R], label: u8, weight: R, dz: &mut [R]) -> f64 {
+pub fn softmax_cross_entropy<R: Real>(z: &[R], label: u8, weight: R, smoothing: f32, dz: &mut [R]) -> f64 {
     let mut largest = z[0];
     for &z in z {
         if z > largest {
@@ -16,11 +17,15 @@ pub fn softmax_cross_entropy<R: Real>(z: &[R], label: u8, weight: R, dz: &mut [R
     for &z in z {
         sum += (z - largest).exp();
     }
+    let even = f64::from(smoothing) / z.len() as f64;
+    let mut right = 0.0;
     for (class, (dz, &z)) in dz.iter_mut().zip(z).enumerate() {
-        let hot = R::of(if class == usize::from(label) { 1.0 } else { 0.0 });
-        *dz = weight * ((z - largest).exp() / sum - hot);
+        let hot = if class == usize::from(label) { 1.0 - f64::from(smoothing) } else { 0.0 };
+        let target = hot + even;
+        *dz = weight * ((z - largest).exp() / sum - R::of(target));
+        right += target * (z - largest).value();
     }
-    weight.value() * (sum.value().ln() - (z[usize::from(label)] - largest).value())
+    weight.value() * (sum.value().ln() - right)
 }
 
 /// The class of the largest logit; the first of equal ones.
@@ -42,15 +47,19 @@ mod tests {
     fn by_hand() {
         let mut dz = [0f64; 2];
         // Equal logits: half each, a loss of ln 2.
-        let loss = softmax_cross_entropy(&[3.0, 3.0], 1, 2.0, &mut dz);
+        let loss = softmax_cross_entropy(&[3.0, 3.0], 1, 2.0, 0.0, &mut dz);
         assert!((loss - 2.0 * 2f64.ln()).abs() < 1e-15);
         assert_eq!(dz, [1.0, -1.0]);
+        // A fifth of the label over two classes: 0.1 and 0.9.
+        let loss = softmax_cross_entropy(&[1f64.ln(), 3f64.ln()], 1, 1.0, 0.2, &mut dz);
+        assert!((loss - (4f64.ln() - 0.9 * 3f64.ln())).abs() < 1e-7, "{loss}");
+        assert!((dz[0] - 0.15).abs() < 1e-7 && (dz[1] + 0.15).abs() < 1e-7, "{dz:?}");
     }
 
     #[test]
     fn large_logits_do_not_overflow() {
         let mut dz = [0f32; 3];
-        let loss = softmax_cross_entropy(&[1000.0, -1000.0, 0.0], 1, 1.0, &mut dz);
+        let loss = softmax_cross_entropy(&[1000.0, -1000.0, 0.0], 1, 1.0, 0.0, &mut dz);
         assert_eq!(loss, 2000.0);
         assert_eq!(dz, [1.0, -1.0, 0.0]);
     }

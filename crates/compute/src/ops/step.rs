@@ -28,6 +28,8 @@ pub struct Plain<'a> {
     pub square: Vec<f32>,
     /// `[params]` the last sum of gradients.
     pub gradient: Vec<f32>,
+    /// `[params]` the average of the parameters; kept where the recipe has one.
+    pub average: Vec<f32>,
 }
 
 impl Plain<'_> {
@@ -52,9 +54,14 @@ impl Plain<'_> {
             return;
         }
         if weight != 0.0 {
-            let rate = f64::from(state.rate) * self.recipe.schedule.factor(state.step + 1);
+            let rate = f64::from(state.rate) * self.recipe.schedule.factor(state.step + 1, state.total);
             let step = optimise::Step::new(&self.recipe.optimiser, rate, state.step + 1, norm, weight);
             optimise::optimise(&step, &mut self.params, &mut self.mean, &mut self.square, &self.gradient);
+            if let Some(memory) = self.recipe.average {
+                let memory = if state.step == 0 { 0.0 } else { memory };
+                let fresh = (1.0 - f64::from(memory)) as f32;
+                self.average.iter_mut().zip(&self.params).for_each(|(a, p)| *a = memory * *a + fresh * p);
+            }
         }
         advance(state, batch, loss, weight, norm);
     }
@@ -72,7 +79,7 @@ impl Plain<'_> {
         );
         let logits = whole::logits(layout, &buffers, rows.len());
         let weights = weights(self.data, self.member, rows, live);
-        let (loss, back) = losses(self.data, &logits, rows, &weights, precision);
+        let (loss, back) = losses(self.data, &logits, rows, &weights, self.recipe.smoothing, precision);
         self.gradient = whole::backward(layout, &self.params, &buffers, &back, rows.len(), precision);
         (loss, weights[0].iter().map(|w| f64::from(*w)).sum())
     }
@@ -130,6 +137,7 @@ pub fn losses<R: Real>(
     logits: &[Vec<R>],
     rows: &[u32],
     weights: &[Vec<f32>],
+    smoothing: f32,
     precision: Precision,
 ) -> (f64, Vec<Vec<R>>) {
     let mut total = 0.0;
@@ -140,7 +148,8 @@ pub fn losses<R: Real>(
         for (i, &row) in rows.iter().enumerate() {
             let at = i * classes..(i + 1) * classes;
             let weight = R::of(f64::from(weights[i]));
-            total += loss::softmax_cross_entropy(&logits[at.clone()], labels[row as usize], weight, &mut dz[at]);
+            let label = labels[row as usize];
+            total += loss::softmax_cross_entropy(&logits[at.clone()], label, weight, smoothing, &mut dz[at]);
         }
         back.push(dz.into_iter().map(|x| x.held(precision)).collect());
     }

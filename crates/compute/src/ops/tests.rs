@@ -18,7 +18,7 @@ fn check(net: &str) {
     let run = |params: &[f64]| {
         let buffers = whole::forward(&world.net, layout, params, &inputs, rows.len(), Precision::F32);
         let logits = whole::logits(layout, &buffers, rows.len());
-        let (loss, back) = step::losses(&data, &logits, &rows, &weights, Precision::F32);
+        let (loss, back) = step::losses(&data, &logits, &rows, &weights, 0.1, Precision::F32);
         (loss, buffers, back)
     };
     let (loss, buffers, back) = run(&params);

@@ -37,7 +37,8 @@ __device__ __forceinline__ uint4 gathered(const float (&x)[4], const float*) {
 //   bias           the f32 master, bias_member from slot to slot
 //   classes, padded
 //   act            of the layer before (0 identity, 1 relu, 2 tanh)
-//   gradient       [S, B, padded] of T: w × (softmax - onehot), padding 0; null when scoring
+//   smoothing      as in `loss`
+//   gradient       [S, B, padded] of T: w × (softmax - target), padding 0; null when scoring
 //   dh             like h: the gradient there, times the derivative; null where nothing before it learns, or when scoring
 //   partial        [S, blocks, 2] f64 loss and weight; null: logits only
 //   bias_partial   [S, blocks, padded] column sums of the rounded gradient; written with gradient
@@ -55,8 +56,8 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
                                      const float* __restrict__ live, const u8* __restrict__ labels, const float* __restrict__ weights,
                                      const float* __restrict__ class_weights, const T* __restrict__ h, u64 h_stride, u64 h_member, u32 width,
                                      const T* __restrict__ w, u64 w_stride, u64 w_member, const float* __restrict__ bias, u64 bias_member,
-                                     u32 classes, u32 padded, u32 act, T* __restrict__ gradient, T* __restrict__ dh, double* __restrict__ partial,
-                                     float* __restrict__ bias_partial, float* __restrict__ column_partial, u64* __restrict__ confusion,
+                                     u32 classes, u32 padded, u32 act, float smoothing, T* __restrict__ gradient, T* __restrict__ dh,
+                                     double* __restrict__ partial, float* __restrict__ bias_partial, float* __restrict__ column_partial, u64* __restrict__ confusion,
                                      float* __restrict__ logits, float* shared) {
     constexpr int PER = 16 / sizeof(T);
     constexpr bool HELD = CHUNKS * CLASSES <= 6;
@@ -88,6 +89,7 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
     };
     __syncthreads();
 
+    const float even = smoothing / (float)classes, hot = 1.0f - smoothing + even;
     float offset[CLASSES], head_sum[CLASSES], column_sum[CHUNKS][PER];
 #pragma unroll
     for (int c = 0; c < CLASSES; c++) offset[c] = c < classes ? bias[slot * bias_member + c] : 0.0f, head_sum[c] = 0.0f;
@@ -192,7 +194,7 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
         const u32 label = __shfl_sync(0xffffffffu, known_label, turn + mine);
         const float weight = __shfl_sync(0xffffffffu, known_weight, turn + mine);
         const bool known = (label & 255u) < classes;
-        float top = __uint_as_float(0xff800000u), total = 0.0f, right = 0.0f;
+        float top = __uint_as_float(0xff800000u), total = 0.0f, right = 0.0f, apart = 0.0f;
         u32 guess = 0;
 #pragma unroll
         for (int c = 0; c < CLASSES; c++) {
@@ -202,11 +204,14 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
 #pragma unroll
         for (int c = 0; c < CLASSES; c++) {
             if (c == (label & 255u)) right = own[c] - top;
+            if (c < classes) apart += own[c] - top;
             own[c] = c < classes ? expf(own[c] - top) : 0.0f;
             total += own[c];
         }
         if (speaks) {
-            lost += (double)weight * (double)(logf(total) - (known ? right : 0.0f));
+            float taken = known ? right : 0.0f;
+            if (smoothing > 0.0f) taken = (1.0f - smoothing) * taken + even * apart;
+            lost += (double)weight * (double)(logf(total) - taken);
             weighed += (double)weight;
             if (confusion && label < classes) atomicAdd(&counts[label * classes + guess], 1u);
         }
@@ -214,7 +219,7 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
 #pragma unroll
         for (int c = 0; c < CLASSES; c++) {
             const float p = own[c] * part;
-            own[c] = c < classes ? to_float(round_to<T>(__fmul_rn(weight, c == (label & 255u) ? p - 1.0f : p))) : 0.0f;
+            own[c] = c < classes ? to_float(round_to<T>(__fmul_rn(weight, p - (c == (label & 255u) ? hot : even)))) : 0.0f;
             head_sum[c] += speaks ? own[c] : 0.0f;
         }
         if (gradient && speaks) {
@@ -367,12 +372,12 @@ __device__ __forceinline__ void derive_sum(const State* __restrict__ states, u32
     extern "C" __global__ void __launch_bounds__(256, 2) head_##SUFFIX##_##CHUNKS##_##CLASSES(                                           \
         const State* states, u32 batch, u32 mode, u32 slice, const u32* rows, const float* live, const u8* labels, const float* weights, \
         const float* class_weights, const T* h, u64 h_stride, u64 h_member, u32 width, const T* w, u64 w_stride, u64 w_member,           \
-        const float* bias, u64 bias_member, u32 classes, u32 padded, u32 act, T* gradient, T* dh, double* partial, float* bias_partial,  \
-        float* column_partial, u64* confusion, float* logits) {                                                                          \
+        const float* bias, u64 bias_member, u32 classes, u32 padded, u32 act, float smoothing, T* gradient, T* dh, double* partial,      \
+        float* bias_partial, float* column_partial, u64* confusion, float* logits) {                                                     \
         extern __shared__ float shared[];                                                                                                \
         head<T, CHUNKS, CLASSES, ROWS>(states, batch, mode, slice, rows, live, labels, weights, class_weights, h, h_stride, h_member,    \
-                                       width, w, w_stride, w_member, bias, bias_member, classes, padded, act, gradient, dh, partial,     \
-                                       bias_partial, column_partial, confusion, logits, shared);                                         \
+                                       width, w, w_stride, w_member, bias, bias_member, classes, padded, act, smoothing, gradient, dh,   \
+                                       partial, bias_partial, column_partial, confusion, logits, shared);                                \
     }
 
 // As many rows at once as registers allow.

@@ -22,16 +22,14 @@ pub(crate) fn check(net: &Net, data: &Data<'_>, recipe: &Recipe, members: &[Memb
 
 /// Whether these samples can be gathered: rows that exist, in windows that are whole.
 pub(crate) fn rows(net: &Net, data: &Data<'_>, rows: &[u32], what: &str) -> Result<()> {
-    let all = data.tables[0].rows();
+    let all = data.ids();
     for &row in rows {
-        ensure((row as usize) < all, || {
-            format!("{what}: row {row} is outside of the first table, which has {all}; leave it out")
-        })?;
+        ensure((row as usize) < all, || format!("{what}: {row} is none of the {all} ids there are; leave it out"))?;
         for (i, input) in net.inputs.iter().enumerate() {
             let at = data.maps[i].map_or(row, |map| map[row as usize]);
             ensure(at as usize + 1 >= input.window, || {
                 format!(
-                    "{what}: the window of {} rows that ends at row {at} of input {} reaches before the table; leave out row {row}",
+                    "{what}: the window of {} rows that ends at row {at} of input {} reaches before the table; leave out {row}",
                     input.window, input.name
                 )
             })?;
@@ -49,11 +47,8 @@ fn tables(net: &Net, data: &Data<'_>) -> Result<()> {
             data.maps.len()
         )
     })?;
-    let first = data.tables[0].rows();
-    ensure(data.maps[0].is_none(), || "samples are rows of the first table; leave out its map".into())?;
-    ensure(u32::try_from(first).is_ok(), || {
-        format!("the first table has {first} rows; row ids are 32 bits: split it")
-    })?;
+    let ids = data.ids();
+    ensure(u32::try_from(ids).is_ok(), || format!("{ids} ids; they are 32 bits: split the data"))?;
     for ((input, table), map) in net.inputs.iter().zip(&data.tables).zip(&data.maps) {
         let (name, stride, length) = (&input.name, table.stride, table.values.len());
         ensure(stride % 4 == 0 && stride >= input.features, || {
@@ -64,11 +59,8 @@ fn tables(net: &Net, data: &Data<'_>) -> Result<()> {
         })?;
         match map {
             Some(map) => {
-                ensure(map.len() == first, || {
-                    format!(
-                        "input {name}: a map of {} rows for {first}; give one for each row of the first table",
-                        map.len()
-                    )
+                ensure(map.len() == ids, || {
+                    format!("input {name}: a map of {} rows for {ids} ids; give one for each id", map.len())
                 })?;
                 let outside = map.iter().find(|&&row| row as usize >= table.rows());
                 ensure(outside.is_none(), || {
@@ -79,8 +71,8 @@ fn tables(net: &Net, data: &Data<'_>) -> Result<()> {
                     )
                 })?;
             }
-            None => ensure(table.rows() >= first, || {
-                format!("input {name}: {} rows, and the first table has {first}; give it a map", table.rows())
+            None => ensure(table.rows() >= ids, || {
+                format!("input {name}: {} rows for {ids} ids; give it a map", table.rows())
             })?,
         }
     }
@@ -88,25 +80,25 @@ fn tables(net: &Net, data: &Data<'_>) -> Result<()> {
 }
 
 fn labels(net: &Net, data: &Data<'_>) -> Result<()> {
-    let rows = data.tables[0].rows();
+    let ids = data.ids();
     ensure(data.labels.len() == net.heads.len(), || {
         format!("{} heads and {} columns of labels; give one for each head", net.heads.len(), data.labels.len())
     })?;
     for (head, labels) in net.heads.iter().zip(&data.labels) {
-        ensure(labels.len() == rows, || {
-            format!("head {}: {} labels for {rows} rows; give one for each row", head.name, labels.len())
+        ensure(labels.len() == ids, || {
+            format!("head {}: {} labels for {ids} ids; give one for each id", head.name, labels.len())
         })?;
         let wrong = labels.iter().position(|&label| usize::from(label) >= head.classes);
         ensure(wrong.is_none(), || {
             let row = wrong.unwrap_or(0);
-            format!("head {}: row {row} has class {} of {}; count classes from 0", head.name, labels[row], head.classes)
+            format!("head {}: id {row} has class {} of {}; count classes from 0", head.name, labels[row], head.classes)
         })?;
     }
     if let Some(weights) = data.weights {
-        ensure(weights.len() == rows, || {
-            format!("{} weights for {rows} rows; give one for each row, or none at all", weights.len())
+        ensure(weights.len() == ids, || {
+            format!("{} weights for {ids} ids; give one for each id, or none at all", weights.len())
         })?;
-        all_weights("row", weights)?;
+        all_weights("id", weights)?;
     }
     Ok(())
 }
@@ -125,7 +117,11 @@ fn settings(recipe: &Recipe) -> Result<()> {
     {
         ensure(value.is_finite() && value >= 0.0, || format!("{name} is {value}; give a number of at least 0"))?;
     }
-    Ok(())
+    for (name, share) in [("smoothing", recipe.smoothing), ("average", recipe.average.unwrap_or(0.0))] {
+        ensure((0.0..1.0).contains(&share), || format!("{name} is {share}; at least 0 and below 1 is possible"))?;
+    }
+    let warmup = recipe.schedule.warmup;
+    ensure((0.0..=1.0).contains(&warmup), || format!("warmup is {warmup}; it is a share of the steps, 0 to 1"))
 }
 
 fn member(net: &Net, data: &Data<'_>, member: &Member, before: &[Member]) -> Result<()> {

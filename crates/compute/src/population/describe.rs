@@ -9,6 +9,13 @@ pub struct Table<'a> {
     pub stride: usize,
 }
 
+impl Data<'_> {
+    /// Number of ids.
+    pub fn ids(&self) -> usize {
+        self.maps.first().copied().flatten().map_or_else(|| self.tables.first().map_or(0, Table::rows), <[u32]>::len)
+    }
+}
+
 impl Table<'_> {
     /// Number of rows.
     pub fn rows(&self) -> usize {
@@ -16,16 +23,17 @@ impl Table<'_> {
     }
 }
 
-/// What there is to learn from. A sample is a row id of the first table; only rows whose windows are whole and valid belong into a list.
+/// What there is to learn from. A sample is an id: without a map it is the row of a table, with a map the map says which row. Only ids whose
+/// windows are whole and valid belong into a list. There are as many ids as the first input's map has, or its table rows.
 #[derive(Debug, Clone)]
 pub struct Data<'a> {
     /// `[inputs]` one table for each input of the net.
     pub tables: Vec<Table<'a>>,
-    /// `[inputs]` for inputs on another table than the first: its row for each row of the first table.
+    /// `[inputs]` for inputs whose tables do not have the ids for their rows: the row for each id.
     pub maps: Vec<Option<&'a [u32]>>,
-    /// `[heads][rows of the first table]` the class of each row.
+    /// `[heads][ids]` the class of each.
     pub labels: Vec<&'a [u8]>,
-    /// `[rows of the first table]` a weight for each row; 1 where there is none.
+    /// `[ids]` the weight of each; 1 where there is none.
     pub weights: Option<&'a [f32]>,
     /// Lists of samples; members name them by number.
     pub lists: Vec<&'a [u32]>,
@@ -104,32 +112,71 @@ impl Default for Optimiser {
     }
 }
 
-/// How the rate changes with a member's own steps: `rate × warm(t) × shape(t)`, `t` from 1.
+/// What the rate does after its warm-up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shape {
+    /// It grows in a line from 0 and stays.
+    #[default]
+    Constant,
+    /// It grows in a line from 0, then falls as half a cosine to the floor.
+    Cosine,
+    /// It grows as half a cosine from a twenty-fifth, then falls as half a cosine to the floor (Smith and Topin 2018).
+    OneCycle,
+}
+
+/// How the rate changes over a member's own length: `rate × factor(t, total)`, `t` from 1 to its `total` steps.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Schedule {
-    /// Steps of linear growth from 0: `warm(t) = min(1, t / warmup)`.
-    pub warmup: u32,
-    /// Steps over which it falls as half a cosine from 1 to `floor`; 0 keeps it at 1.
-    pub cosine: u32,
-    /// What is left at the end of the cosine.
+    /// What it does.
+    pub shape: Shape,
+    /// The share of its steps in which the rate grows, 0 to 1.
+    pub warmup: f32,
+    /// What is left of the rate at the last step; a constant rate has none.
     pub floor: f32,
+}
+
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule::CONSTANT
+    }
 }
 
 impl Schedule {
     /// The same rate always.
-    pub const CONSTANT: Schedule = Schedule { warmup: 0, cosine: 0, floor: 1.0 };
+    pub const CONSTANT: Schedule = Schedule { shape: Shape::Constant, warmup: 0.0, floor: 0.0 };
+    /// What a one-cycle rate begins with, of its highest.
+    const BEGIN: f64 = 1.0 / 25.0;
 
-    /// The factor at step `t`, from 1. Computed in f64; the device twin is in `population.cu`.
-    pub fn factor(&self, t: u32) -> f64 {
-        let warm = if t < self.warmup { f64::from(t) / f64::from(self.warmup) } else { 1.0 };
-        let shape = if self.cosine == 0 {
-            1.0
-        } else {
-            let done = (f64::from(t) / f64::from(self.cosine)).min(1.0);
-            let floor = f64::from(self.floor);
-            floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
-        };
-        warm * shape
+    /// Up over a share of the steps, then down as half a cosine.
+    pub const fn cosine(warmup: f32, floor: f32) -> Schedule {
+        Schedule { shape: Shape::Cosine, warmup, floor }
+    }
+
+    /// Up and down, both as half a cosine.
+    pub const fn one_cycle(warmup: f32, floor: f32) -> Schedule {
+        Schedule { shape: Shape::OneCycle, warmup, floor }
+    }
+
+    /// The factor at step `t` of `total`, from 1. Computed in f64; the device twin is in `population.cu`.
+    pub fn factor(&self, t: u32, total: u32) -> f64 {
+        let half = |done: f64| 0.5 * (1.0 + (std::f64::consts::PI * done).cos());
+        let (t, total) = (f64::from(t), f64::from(total));
+        let warm = f64::from(self.warmup) * total;
+        if t < warm {
+            return match self.shape {
+                Shape::OneCycle => 1.0 - (1.0 - Schedule::BEGIN) * half(t / warm),
+                Shape::Constant | Shape::Cosine => t / warm,
+            };
+        }
+        if self.shape == Shape::Constant {
+            return 1.0;
+        }
+        // Beyond its own length it stays at the floor; without any steps after the warm-up it is at the top.
+        let done = if total > warm { ((t - warm) / (total - warm)).min(1.0) } else { 0.0 };
+        let floor = f64::from(self.floor);
+        floor + (1.0 - floor) * half(done)
     }
 }
 
@@ -143,9 +190,25 @@ pub struct Recipe {
     /// The optimiser.
     pub optimiser: Optimiser,
     /// The rate over time.
+    #[serde(default)]
     pub schedule: Schedule,
     /// The root of all randomness.
     pub seed: u64,
+    /// The share of a label that is spread evenly over all classes in training, from 0 to below 1; validation never does it.
+    #[serde(default)]
+    pub smoothing: f32,
+    /// Memory of a running average of the weights, from 0 to below 1. Where there is one, scores, logits, [`params`](super::Population::params) and
+    /// saved files are of the average; training goes on with the weights themselves, which a [`Snapshot`](super::Snapshot) has too.
+    #[serde(default)]
+    pub average: Option<f32>,
+}
+
+impl Recipe {
+    /// AdamW at a constant rate, without anything else.
+    pub fn new(batch: usize, precision: Precision, seed: u64) -> Recipe {
+        let (optimiser, schedule) = (Optimiser::default(), Schedule::CONSTANT);
+        Recipe { batch, precision, optimiser, schedule, seed, smoothing: 0.0, average: None }
+    }
 }
 
 /// Which algorithm a library took for each kind of product: stored with a run and handed in again, so that a member's bits stay the
@@ -183,12 +246,30 @@ pub struct State {
     pub rate: f32,
     /// The global norm of the last gradient (of the weighted mean loss), before clipping.
     pub norm: f32,
-    /// Nothing; the sums behind it want 8 bytes.
-    pub spare: u32,
+    /// Steps of its whole training, which its schedule is laid over.
+    pub total: u32,
     /// Sum of weighted losses of this epoch so far; of the whole epoch while `due`.
     pub loss: f64,
     /// Sum of weights of this epoch so far.
     pub weight: f64,
+}
+
+impl State {
+    /// Before the first step of a member whose list of `samples` begins at `list`.
+    pub(crate) fn first(member: &Member, index: usize, list: usize, samples: usize, batch: usize) -> State {
+        let total = u64::from(member.epochs) * samples.div_ceil(batch.max(1)) as u64;
+        State {
+            id: member.id,
+            index: index as u32,
+            active: u32::from(member.epochs > 0 && samples > 0),
+            samples: samples as u32,
+            list: list as u32,
+            epochs: member.epochs,
+            rate: member.rate,
+            total: u32::try_from(total).unwrap_or(u32::MAX),
+            ..State::default()
+        }
+    }
 }
 
 /// What a member says between chunks.
@@ -223,4 +304,45 @@ pub struct Score {
     pub loss: f64,
     /// `[heads][true class, guessed class]` counts of rows.
     pub confusion: Vec<Vec<u64>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Schedule, Shape};
+
+    #[test]
+    fn a_schedule_is_laid_over_a_members_own_length() {
+        let near = |schedule: Schedule, t: u32, total: u32, wanted: f64| {
+            let got = schedule.factor(t, total);
+            assert!((got - wanted).abs() < 1e-7, "{schedule:?} at {t} of {total}: {got} is not {wanted}");
+        };
+        near(Schedule::CONSTANT, 1, 10, 1.0);
+        near(Schedule { warmup: 0.5, ..Schedule::CONSTANT }, 1, 8, 0.25);
+        near(Schedule { warmup: 0.5, ..Schedule::CONSTANT }, 7, 8, 1.0);
+        for (scale, total) in [(1, 8), (1000, 8000)] {
+            let (cosine, cycle) = (Schedule::cosine(0.5, 0.2), Schedule::one_cycle(0.25, 0.01));
+            near(cosine, scale, total, 0.25);
+            near(cosine, 4 * scale, total, 1.0);
+            near(cosine, 6 * scale, total, 0.6);
+            near(cosine, 8 * scale, total, 0.2);
+            near(cosine, 99 * scale, total, 0.2);
+            near(cycle, scale, total, 0.52);
+            near(cycle, 2 * scale, total, 1.0);
+            near(cycle, 5 * scale, total, 0.505);
+            near(cycle, 8 * scale, total, 0.01);
+        }
+        near(Schedule::one_cycle(0.3, 0.0), 0, 10, 0.04);
+        near(Schedule::one_cycle(1.0, 0.0), 10, 10, 1.0);
+        near(Schedule::cosine(0.0, 0.5), 0, 0, 1.0);
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_text_is_as_usual() {
+        let read = |text: &str| serde_json::from_str::<Schedule>(text);
+        assert_eq!(read("{}").unwrap(), Schedule::CONSTANT);
+        let cycle = read(r#"{"shape":"onecycle","warmup":0.25}"#).unwrap();
+        assert_eq!(cycle, Schedule { shape: Shape::OneCycle, warmup: 0.25, floor: 0.0 });
+        // Steps of an earlier version are not taken for shares.
+        assert!(read(r#"{"warmup":3,"cosine":60,"floor":0.1}"#).is_err());
+    }
 }

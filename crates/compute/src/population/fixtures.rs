@@ -5,7 +5,7 @@
 //! the tolerance times the largest of its tensor: 1e-5 in f32, 1e-3 in bf16, where the order of a sum can turn a rounding.
 
 use super::backend::{Arena, Backend};
-use super::{Data, Member, Optimiser, Precision, Recipe, Rule, Scale, Schedule, State, Table};
+use super::{Data, Member, Optimiser, Precision, Recipe, Rule, Scale, State, Table};
 use crate::error::Result;
 use crate::net::params::{Tensor, flatten, load, save};
 use crate::net::{Layout, Net};
@@ -112,11 +112,9 @@ impl Fixture {
                     decay: number("decay"),
                     clip: about["clip"].as_f64().map(|c| c as f32),
                 },
-                schedule: Schedule {
-                    warmup: number("warmup") as u32,
-                    cosine: number("cosine") as u32,
-                    floor: number("floor"),
-                },
+                schedule: serde_json::from_value(about["schedule"].clone()).unwrap(),
+                smoothing: number("smoothing"),
+                average: about["average"].as_f64().map(|d| d as f32),
                 seed: 1,
             },
             member: Member {

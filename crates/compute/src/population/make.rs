@@ -1,10 +1,11 @@
 //! Data for tests: random tables with something to learn in them, and populations of members that differ in everything.
 
-use super::{Data, Member, Optimiser, Precision, Recipe, Scale, Schedule, Table};
+use super::{Data, Member, Precision, Recipe, Scale, Schedule, Table};
 use crate::net::Net;
 use crate::random::{philox, uniform};
 
 /// Data that owns itself.
+#[derive(Clone)]
 pub(crate) struct Made {
     pub(crate) net: Net,
     tables: Vec<(Vec<f32>, usize)>,
@@ -89,6 +90,24 @@ impl Made {
         }
     }
 
+    /// The same with ids of their own: the first table turned round in pieces as long as its window and once over, and reached through a map.
+    pub(crate) fn behind_a_map(&self) -> Made {
+        let (rows, stride) = (self.labels[0].len(), self.tables[0].1);
+        let (first, window) = (&self.tables[0].0, self.net.inputs[0].window);
+        // Row r of the old table with its window is piece `rows - 1 - r` of the new one; rows without a whole window have a piece of their own.
+        let mut values = Vec::new();
+        for row in (0..rows).rev() {
+            let from = (row + 1).saturating_sub(window);
+            let piece = &first[from * stride..(row + 1) * stride];
+            values.extend(vec![7.0; window * stride - piece.len()]);
+            values.extend(piece);
+        }
+        let map = (0..rows).map(|row| ((rows - row) * window - 1) as u32).collect();
+        let mut made = self.clone();
+        (made.tables[0].0, made.maps[0]) = (values, Some(map));
+        made
+    }
+
     /// Gives the table a number that is none.
     pub(crate) fn spoil(&mut self, row: usize) {
         let stride = self.tables[0].1;
@@ -98,11 +117,5 @@ impl Made {
 
 /// A recipe that uses everything.
 pub(crate) fn recipe(batch: usize, precision: Precision) -> Recipe {
-    Recipe {
-        batch,
-        precision,
-        optimiser: Optimiser::default(),
-        schedule: Schedule { warmup: 3, cosine: 60, floor: 0.1 },
-        seed: 42,
-    }
+    Recipe { schedule: Schedule::cosine(0.2, 0.1), ..Recipe::new(batch, precision, 42) }
 }

@@ -15,14 +15,16 @@ pub(crate) mod fixtures;
 #[cfg(test)]
 pub(crate) mod make;
 mod slots;
+mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(test)]
 pub(crate) mod world;
 
 pub use describe::{
-    Data, Member, Optimiser, Pins, Precision, Recipe, Rule, Scale, Schedule, Score, State, Status, Table,
+    Data, Member, Optimiser, Pins, Precision, Recipe, Rule, Scale, Schedule, Score, Shape, State, Status, Table,
 };
+pub use snapshot::Snapshot;
 
 use crate::device::{Budget, Device, Opened};
 use crate::error::{Error, Result};
@@ -168,24 +170,27 @@ impl Population {
         slots::statuses(&self.states)
     }
 
-    /// `[heads][rows, classes]` a member's logits on any rows of the first table.
+    /// `[heads][rows, classes]` a member's logits on any ids.
     pub fn logits(&mut self, id: u32, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
         let slot = self.slot(id)?;
         self.backend.logits(slot, rows)
     }
 
-    /// A member's parameters, its row of the arena.
+    /// A member's parameters, its row of the arena: the average where the recipe has one.
     pub fn params(&mut self, id: u32) -> Result<Vec<f32>> {
         let slot = self.slot(id)?;
-        self.backend.read(slot, Arena::Params)
+        self.backend.read(slot, if self.recipe.average.is_some() { Arena::Average } else { Arena::Params })
     }
 
-    /// Replaces a member's parameters.
+    /// Replaces a member's parameters, and their average where there is one.
     pub fn set_params(&mut self, id: u32, row: &[f32]) -> Result<()> {
         if row.len() != self.layout.params {
             return Err(Error::Asked(format!("{} parameters for a net that has {}", row.len(), self.layout.params)));
         }
         let slot = self.slot(id)?;
+        if self.recipe.average.is_some() {
+            self.backend.write(slot, Arena::Average, row)?;
+        }
         self.backend.write(slot, Arena::Params, row)
     }
 

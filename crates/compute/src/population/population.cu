@@ -40,10 +40,10 @@
 //   seed, batch, mode
 //   choose         1: find out the rows and write `rows` and `live`; 0: read `rows`
 //   lists          all lists of samples, one behind the other
-//   rows           [S, B] ids of rows of the first table
+//   rows           [S, B] ids of samples
 //   live           [S, B] 1, or 0 for the tail; written with choose = 1 only
 //   table, stride  [rows, stride] f32, stride a multiple of 4; window × stride below 2^32
-//   map            [rows of the first table] this table's row for each, or null
+//   map            [ids] this table's row for each, or null
 //   features, window, padded   columns of the output: window × features, then zeros up to padded
 //   mean, inverse  [members, features] by state.index, or null both
 //   out            first column of the place; row b of slot s at out + s × out_member + b × out_stride
@@ -154,13 +154,14 @@ __device__ __forceinline__ void gather(const State* __restrict__ states, u64 see
 //   states [S], batch, mode, slice (rows of a block)
 //   head, heads    which of how many; the weights of the first head alone are summed
 //   rows, live     [S, B]
-//   labels         [rows of the first table] of this head
-//   weights        [rows of the first table] or null for 1
+//   labels         [ids] of this head
+//   weights        [ids] or null for 1
 //   class_weights  [members, classes] by state.index, or null for 1
 //   logits         [S, B, padded] f32 without bias
 //   bias           the f32 master at this head's bias; member stride bias_member (= params)
 //   classes, padded
-//   gradient       [S, B, padded] of T: w × (softmax - onehot), padding 0; null when scoring
+//   smoothing      share of a label that is spread over all classes; 0 when scoring
+//   gradient       [S, B, padded] of T: w × (softmax - target), padding 0; null when scoring
 //   partial        [S, heads, blocks, 2] f64: sum of weighted losses, sum of weights (0 for heads after the first)
 //   bias_partial   [S, blocks, padded] column sums of the rounded gradient; not touched where gradient is null
 //   confusion      [S, classes, classes] u64 counts added to, [true, guessed], live rows; or null
@@ -172,8 +173,8 @@ __device__ __forceinline__ void loss(const State* __restrict__ states, u32 batch
                                      const u32* __restrict__ rows, const float* __restrict__ live, const u8* __restrict__ labels,
                                      const float* __restrict__ weights, const float* __restrict__ class_weights,
                                      const float* __restrict__ logits, const float* __restrict__ bias, u64 bias_member, u32 classes,
-                                     u32 padded, T* __restrict__ gradient, double* __restrict__ partial, float* __restrict__ bias_partial,
-                                     u64* __restrict__ confusion, float* columns) {
+                                     u32 padded, float smoothing, T* __restrict__ gradient, double* __restrict__ partial,
+                                     float* __restrict__ bias_partial, u64* __restrict__ confusion, float* columns) {
     const u32 slot = blockIdx.y;
     const State& state = states[slot];
     if (idle(state, mode)) return;
@@ -211,14 +212,22 @@ __device__ __forceinline__ void loss(const State* __restrict__ states, u32 batch
         for (u32 c = lane; c < classes; c += 8) total += expf(__fadd_rn(z[c], bias[c]) - top);
         for (u32 step = 4; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
 
+        const float even = smoothing / (float)classes;
+        float apart = 0.0f; // of all logits from the largest, summed
+        if (smoothing > 0.0f) {
+            for (u32 c = lane; c < classes; c += 8) apart += __fadd_rn(z[c], bias[c]) - top;
+            for (u32 step = 4; step > 0; step /= 2) apart += __shfl_xor_sync(0xffffffffu, apart, step);
+        }
+
         const u32 row = rows[place], label = labels[row];
         const bool known = label < classes, alive = live[place] != 0.0f;
         float weight = weights ? weights[row] : 1.0f;
         if (class_weights && known) weight = __fmul_rn(weight, class_weights[(u64)state.index * classes + label]);
         if (!alive) weight = 0.0f;
         if (inside && alive && lane == 0) {
-            const float own = known ? __fadd_rn(z[label], bias[label]) - top : 0.0f;
-            lost += (double)weight * (log((double)total) - (double)own);
+            double own = known ? (double)(__fadd_rn(z[label], bias[label]) - top) : 0.0;
+            if (smoothing > 0.0f) own = (1.0 - (double)smoothing) * own + (double)even * (double)apart;
+            lost += (double)weight * (log((double)total) - own);
             weighed += (double)weight;
             if (confusion && known) {
                 const u32 at = label * classes + (guess < classes ? guess : 0);
@@ -231,7 +240,7 @@ __device__ __forceinline__ void loss(const State* __restrict__ states, u32 batch
                 float g = 0.0f;
                 if (c < classes) {
                     const float p = expf(__fadd_rn(z[c], bias[c]) - top) / total;
-                    g = __fmul_rn(weight, c == label ? p - 1.0f : p);
+                    g = __fmul_rn(weight, p - (c == label ? 1.0f - smoothing + even : even));
                 }
                 const T rounded = round_to<T>(g);
                 gradient[place * padded + c] = rounded;
@@ -387,7 +396,7 @@ __device__ __forceinline__ void column_sum(const State* __restrict__ states, u32
     }
 }
 
-// The optimiser and the schedule, passed by value: 36 bytes.
+// The optimiser and the schedule, passed by value: 40 bytes.
 struct Optimiser {
     u32 rule; // 0 Adam, 1 AdamW
     float beta1;
@@ -395,11 +404,12 @@ struct Optimiser {
     float eps;
     float decay;
     float clip; // not above 0: none
-    u32 warmup;
-    u32 cosine;
+    u32 shape;  // 0 constant, 1 cosine, 2 one cycle
+    float warmup;
     float floor;
+    float memory; // of the average of the weights
 };
-static_assert(sizeof(Optimiser) == 36, "Optimiser must lie as the launch packs it");
+static_assert(sizeof(Optimiser) == 40, "Optimiser must lie as the launch packs it");
 
 // The weight sum of a batch, and the global norm of the gradient of the weighted mean loss; `optimise` and `advance` see the same bits.
 struct Measure {
@@ -419,14 +429,14 @@ __device__ __forceinline__ Measure measure(u32 slot, const volatile double* norm
 }
 
 // `Schedule::factor`, t from 1.
-__device__ __forceinline__ double factor(const Optimiser& o, u32 t) {
-    const double warm = t < o.warmup ? (double)t / (double)o.warmup : 1.0;
-    double shape = 1.0;
-    if (o.cosine > 0) {
-        const double done = fmin((double)t / (double)o.cosine, 1.0), floor = (double)o.floor;
-        shape = floor + (1.0 - floor) * 0.5 * (1.0 + cospi(done));
-    }
-    return warm * shape;
+__device__ __forceinline__ double factor(const Optimiser& o, u32 step, u32 steps) {
+    const double t = (double)step, total = (double)steps, warm = (double)o.warmup * total, floor = (double)o.floor;
+    const bool rising = t < warm;
+    if (rising && o.shape != 2) return t / warm;
+    if (o.shape == 0) return 1.0;
+    const double done = rising ? t / warm : total > warm ? fmin((t - warm) / (total - warm), 1.0) : 0.0;
+    const double half = 0.5 * (1.0 + cospi(done));
+    return rising ? 1.0 - (1.0 - 1.0 / 25.0) * half : floor + (1.0 - floor) * half;
 }
 
 // `base` to the power of a whole number.
@@ -441,7 +451,7 @@ __device__ __forceinline__ double power(double base, u32 exponent) {
 
 // What `advance` tells `optimise` of a slot: 24 bytes.
 struct Order {
-    u32 go;       // 0: nothing changes
+    u32 go;       // the number of the step, from 1; 0: nothing changes
     float clip;   // the gradient times this
     float rate;   // the rate, scheduled, with the mean's correction for its start
     float root;   // the root of the square's correction
@@ -461,9 +471,9 @@ __device__ __forceinline__ Order decide(State& state, u32 batch, const Measure& 
     }
     const u32 t = state.step + 1;
     if (weighed) {
-        const double rate = (double)state.rate * factor(o, t);
+        const double rate = (double)state.rate * factor(o, t, state.total);
         const double least = (double)o.clip / (made.norm + 1e-6);
-        order.go = 1;
+        order.go = t;
         order.clip = o.clip > 0.0f && least < 1.0 ? (float)least : 1.0f;
         order.rate = (float)(rate / (1.0 - power((double)o.beta1, t)));
         order.root = (float)sqrt(1.0 - power((double)o.beta2, t));
@@ -556,7 +566,7 @@ extern "C" __global__ void __launch_bounds__(256) advance(State* states, u32 bat
 //   parts, count [S, count, params]
 //   norm_partial [S, blocks] sums of squares of 1024 elements each, in f64
 // ---------------------------------------------------------------------------------------------------------------------------------
-extern "C" __global__ void __launch_bounds__(256) add_parts(State* states, u32 batch, float* __restrict__ grads, u64 params,
+extern "C" __global__ void __launch_bounds__(256, 5) add_parts(State* states, u32 batch, float* __restrict__ grads, u64 params,
                                                             const float* __restrict__ parts, u32 count, double* norm_partial,
                                                             const double* __restrict__ loss_partial, u32 loss_blocks, u32* arrived,
                                                             Optimiser o, Order* __restrict__ orders) {
@@ -610,6 +620,13 @@ __device__ __forceinline__ void adapt(Four& four, float4 g4, const Order& order,
     four.square = make_float4(vs[0], vs[1], vs[2], vs[3]);
 }
 
+// What the running average of four weights becomes.
+__device__ __forceinline__ float4 averaged(float4 a, float4 p, float memory) {
+    const float fresh = (float)(1.0 - (double)memory);
+    auto one = [&](float a, float p) { return __fadd_rn(__fmul_rn(memory, a), __fmul_rn(fresh, p)); };
+    return make_float4(one(a.x, p.x), one(a.y, p.y), one(a.z, p.z), one(a.w, p.w));
+}
+
 // ---------------------------------------------------------------------------------------------------------------------------------
 // optimise: Adam or AdamW as PyTorch has them, over a slot's whole row, as `advance` ordered.
 //
@@ -617,10 +634,12 @@ __device__ __forceinline__ void adapt(Four& four, float4 g4, const Order& order,
 //   o            by value
 //   grads, master, mean, square   [S, params] f32
 //   copy         [S, params] bf16 of the master, or null
+//   average      [S, params] the running average of the master, or null
 // ---------------------------------------------------------------------------------------------------------------------------------
 extern "C" __global__ void __launch_bounds__(256) optimise(u64 params, const Order* __restrict__ orders, Optimiser o,
                                                            const float* __restrict__ grads, float* __restrict__ master,
-                                                           float* __restrict__ mean, float* __restrict__ square, bf16* __restrict__ copy) {
+                                                           float* __restrict__ mean, float* __restrict__ square, bf16* __restrict__ copy,
+                                                           float* __restrict__ average) {
     const u32 slot = blockIdx.y;
     const Order order = orders[slot];
     if (order.go == 0) return;
@@ -634,6 +653,7 @@ extern "C" __global__ void __launch_bounds__(256) optimise(u64 params, const Ord
         store4(mean + at, four.mean);
         store4(square + at, four.square);
         if (copy) store4(copy + at, four.param);
+        if (average) store4(average + at, order.go == 1 ? four.param : averaged(load4(average + at), four.param, o.memory));
     }
 }
 
@@ -693,10 +713,10 @@ template <typename T> __device__ __forceinline__ void fill_random(T* __restrict_
     extern "C" __global__ void __launch_bounds__(256) loss_##SUFFIX(                                                                     \
         const State* states, u32 batch, u32 mode, u32 slice, u32 head, u32 heads, const u32* rows, const float* live, const u8* labels,  \
         const float* weights, const float* class_weights, const float* logits, const float* bias, u64 bias_member, u32 classes,          \
-        u32 padded, T* gradient, double* partial, float* bias_partial, u64* confusion) {                                                 \
+        u32 padded, float smoothing, T* gradient, double* partial, float* bias_partial, u64* confusion) {                                \
         extern __shared__ float columns[];                                                                                               \
         loss<T>(states, batch, mode, slice, head, heads, rows, live, labels, weights, class_weights, logits, bias, bias_member, classes, \
-                padded, gradient, partial, bias_partial, confusion, columns);                                                            \
+                padded, smoothing, gradient, partial, bias_partial, confusion, columns);                                                 \
     }                                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(256) activate_##SUFFIX(                                                                 \
         const State* states, u32 mode, u32 act, u32 batch, u32 width, const T* z, u64 z_stride, u64 z_member, const T* bias,             \

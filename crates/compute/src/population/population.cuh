@@ -24,7 +24,7 @@ struct State {
     u32 epochs;
     float rate;
     float norm;
-    u32 spare;
+    u32 total;
     double loss;
     double weight;
 };

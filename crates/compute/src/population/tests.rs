@@ -1,10 +1,11 @@
 //! One suite for every device: the processor with one, two and sixteen threads, and a card with and without cuBLASLt where there is one.
 
 use super::make::{Made, recipe};
-use super::{Member, Population, Precision, Score, Status};
+use super::{Member, Population, Precision, Recipe, Score, Snapshot, State, Status};
 use crate::cuda::{Context, gpus};
 use crate::device::{Budget, Opened};
 use crate::error::Error;
+use crate::random::philox;
 use std::sync::Arc;
 
 const NETS: [&str; 5] = [
@@ -281,5 +282,172 @@ fn stopped_members_make_room_and_the_others_go_on() {
             assert!(bits(&population.params(id).unwrap()) == alone.params[0], "{name}: member {id}");
         }
         assert!(population.stop(77).is_err());
+    }
+}
+
+/// What is left of a run after a cut: every member's snapshot, as bytes.
+fn cut(population: &mut Population, members: &[Member]) -> Vec<Vec<u8>> {
+    members.iter().map(|m| population.snapshot(m.id).unwrap().to_bytes()).collect()
+}
+
+#[test]
+fn a_member_restored_anew_becomes_what_it_would_have_become() {
+    let recipes = [(Precision::F32, None), (Precision::Bf16, Some(0.9))];
+    for ((name, device), (precision, average)) in devices().into_iter().flat_map(|d| recipes.map(|r| (d.clone(), r))) {
+        for net in [NETS[0], NETS[2], NETS[4]] {
+            let made = Made::new(net, 100);
+            let members: Vec<Member> = (0..5).map(|id| made.member(id)).collect();
+            let recipe = Recipe { average, ..recipe(16, precision) };
+            let make = |members: &[Member]| {
+                Population::new(&device, Budget::default(), &made.net, &made.data(), &recipe, members).unwrap()
+            };
+            // Trains on, and is cut where `cuts` says, by the number of chunks; members turn round each time.
+            let run = |cuts: &[u32]| {
+                let (mut order, mut population) = (members.clone(), make(&members));
+                let mut scores = Vec::new();
+                for chunk in 0..1000 {
+                    let statuses = population.steps(1 + chunk % 3).unwrap();
+                    let stored = cuts.contains(&chunk).then(|| cut(&mut population, &order));
+                    if let Some(stored) = stored {
+                        drop(population);
+                        order.reverse();
+                        population = make(&order);
+                        for bytes in stored {
+                            population.restore(&Snapshot::from_bytes(&bytes).unwrap()).unwrap();
+                        }
+                    }
+                    scores.extend(population.validate().unwrap());
+                    if statuses.iter().all(|s| !s.active) {
+                        break;
+                    }
+                }
+                scores.sort_by_key(|s| (s.id, s.epoch));
+                let mut ends = population.statuses();
+                ends.sort_by_key(|s| s.id);
+                let rows: Vec<_> = members.iter().map(|m| population.snapshot(m.id).unwrap()).collect();
+                let rows: Vec<_> = rows.iter().map(|s| [&s.params, &s.mean, &s.square].map(|row| bits(row))).collect();
+                let params: Vec<_> = members.iter().map(|m| bits(&population.params(m.id).unwrap())).collect();
+                (rows, params, scores, ends)
+            };
+            let whole = run(&[]);
+            let draw = |i: u32| philox(7, [i, 0, 0, 0])[0] % 14;
+            for cuts in [vec![draw(0)], vec![draw(1), draw(2)], (0..40).collect()] {
+                let parts = run(&cuts);
+                assert!(parts.0 == whole.0 && parts.1 == whole.1, "{name} {net} {precision:?}, cut at {cuts:?}");
+                assert!(same(&parts.2, &whole.2) && parts.3 == whole.3, "{name} {net} {precision:?}, cut at {cuts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_keeps_the_reason_of_a_fault() {
+    for (name, device) in devices() {
+        let mut made = Made::new(NETS[0], 100);
+        made.spoil(50);
+        let (members, recipe) = ([made.member(1)], recipe(16, Precision::F32));
+        let make = || Population::new(&device, Budget::default(), &made.net, &made.data(), &recipe, &members).unwrap();
+        let (mut one, mut other) = (make(), make());
+        while one.steps(1).unwrap()[0].active {
+            one.validate().unwrap();
+        }
+        let fault = one.fault(1).unwrap();
+        assert!(fault.is_some(), "{name}");
+        other.restore(&Snapshot::from_bytes(&one.snapshot(1).unwrap().to_bytes()).unwrap()).unwrap();
+        assert_eq!(other.fault(1).unwrap(), fault, "{name}");
+        assert_eq!(format!("{:?}", other.statuses()), format!("{:?}", one.statuses()), "{name}");
+    }
+}
+
+#[test]
+fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
+    let made = Made::new(NETS[0], 100);
+    let make = |made: &Made, recipe: &Recipe, member: Member| {
+        let device = Opened::Cpu { threads: 1 };
+        Population::new(&device, Budget::default(), &made.net, &made.data(), recipe, &[member]).unwrap()
+    };
+    let plain = recipe(16, Precision::F32);
+    let mut population = make(&made, &plain, made.member(1));
+    population.steps(2).unwrap();
+    let snapshot = population.snapshot(1).unwrap();
+    let refused = |mut population: Population, snapshot: &Snapshot, words: &str| {
+        let before = population.snapshot(1);
+        let Err(Error::Asked(said)) = population.restore(snapshot) else { panic!("{words}") };
+        assert!(said.contains(words), "`{said}` does not say `{words}`");
+        assert!(population.snapshot(1) == before, "{words}: nothing is changed");
+    };
+    let fresh = || make(&made, &plain, made.member(1));
+    refused(make(&made, &plain, made.member(2)), &snapshot, "no member 1");
+    refused(make(&Made::new("7-11-3", 100), &plain, made.member(1)), &snapshot, "is of the net `7-12-3`");
+    refused(make(&Made::new(NETS[0], 90), &plain, made.member(1)), &snapshot, "samples");
+    refused(make(&made, &plain, Member { epochs: 9, ..made.member(1) }), &snapshot, "epochs");
+    refused(make(&made, &plain, Member { rate: 0.5, ..made.member(1) }), &snapshot, "rate of");
+    refused(make(&made, &Recipe { average: Some(0.5), ..plain }, made.member(1)), &snapshot, "has no average");
+    refused(make(&made, &Recipe { batch: 15, ..plain }, made.member(1)), &snapshot, "another recipe");
+    let with = |change: &dyn Fn(&mut State)| {
+        let mut snapshot = snapshot.clone();
+        change(&mut snapshot.state);
+        snapshot
+    };
+    for wrong in [
+        with(&|s| s.cursor = s.samples + 16),
+        with(&|s| s.cursor += 1),
+        with(&|s| s.step += 1),
+        with(&|s| s.due = 2),
+        with(&|s| s.epoch = u32::MAX),
+    ] {
+        refused(fresh(), &wrong, "no place between two batches");
+    }
+    refused(fresh(), &Snapshot { mean: vec![0.0; 3], ..snapshot.clone() }, "a row of 3 numbers");
+
+    let bytes = snapshot.to_bytes();
+    assert_eq!(Snapshot::from_bytes(&bytes).unwrap(), snapshot);
+    // Cut anywhere, or one byte more: refused. Turned anywhere: refused, or another snapshot of the same size.
+    let heads = 24 + snapshot.net.len() + 72;
+    for length in (0..heads + 8).chain([bytes.len() - 1]) {
+        assert!(Snapshot::from_bytes(&bytes[..length]).is_err(), "{length}");
+    }
+    assert!(Snapshot::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
+    for at in 0..heads {
+        for turn in [1, 0x80, 0xff] {
+            let mut turned = bytes.clone();
+            turned[at] ^= turn;
+            if let Ok(other) = Snapshot::from_bytes(&turned) {
+                assert_eq!(other.params, snapshot.params, "byte {at}");
+                let _ = fresh().restore(&other);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_behind_a_map_gives_the_bits_of_its_rows_laid_out() {
+    for (name, device) in devices() {
+        for (net, precision) in [(NETS[1], Precision::F32), (NETS[0], Precision::Bf16), (NETS[2], Precision::F32)] {
+            let made = Made::new(net, 120);
+            let mapped = made.behind_a_map();
+            let members: Vec<Member> = (0..3).map(|id| made.member(id)).collect();
+            let (a, b) = (
+                train(&device, &made, &members, 32, precision, 32),
+                train(&device, &mapped, &members, 32, precision, 32),
+            );
+            assert!(a.params == b.params && same(&a.scores, &b.scores), "{name} {net}");
+        }
+        // Windows reach back in the table, so that a window's rows are laid out with it.
+        for (net, precision) in
+            [("5x4-8-3", Precision::Bf16), ("6x5-lstm12-3", Precision::F32), ("6x5-lstm12-3", Precision::Bf16)]
+        {
+            let made = Made::new(net, 90);
+            let mapped = made.behind_a_map();
+            let (members, recipe) = ([made.member(0), made.member(1)], recipe(32, precision));
+            let run = |made: &Made| {
+                let data = made.data();
+                let mut p = Population::new(&device, Budget::default(), &made.net, &data, &recipe, &members).unwrap();
+                p.steps(3).unwrap();
+                let logits = p.logits(1, &made.lists[3]).unwrap();
+                (bits(&p.params(0).unwrap()), bits(&logits[0]))
+            };
+            assert!(run(&made) == run(&mapped), "{name} {net} {precision:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A small world for tests: tables, labels, weights, lists and members for any net, from a seed. Both twins are tested in it.
 
-use super::{Data, Member, Optimiser, Precision, Recipe, Scale, Schedule, State, Table};
+use super::{Data, Member, Precision, Recipe, Scale, Schedule, State, Table};
 use crate::net::{Layout, Net, init};
 use crate::ops::step::Plain;
 use crate::random::{philox, uniform};
@@ -51,13 +51,7 @@ impl World {
                 (first..first + samples as u32).rev().collect(),
                 (first + samples as u32..rows as u32).collect(),
             ],
-            recipe: Recipe {
-                batch,
-                precision,
-                optimiser: Optimiser::default(),
-                schedule: Schedule { warmup: 3, cosine: 40, floor: 0.1 },
-                seed: 5,
-            },
+            recipe: Recipe { schedule: Schedule::one_cycle(0.8, 0.1), ..Recipe::new(batch, precision, 5) },
             members: vec![member(&net, 0)],
             layout: Layout::new(&net).expect("a net"),
             net,
@@ -95,16 +89,14 @@ impl World {
             data,
             recipe: &self.recipe,
             member,
-            state: State {
-                id: member.id,
-                index: index as u32,
-                active: 1,
-                samples: data.lists[member.train].len() as u32,
-                list: data.lists[..member.train].iter().map(|l| l.len() as u32).sum(),
-                epochs: member.epochs,
-                rate: member.rate,
-                ..State::default()
-            },
+            state: State::first(
+                member,
+                index,
+                data.lists[..member.train].iter().map(|l| l.len()).sum(),
+                data.lists[member.train].len(),
+                self.recipe.batch,
+            ),
+            average: init(&self.layout, self.recipe.seed, member.id),
             params: init(&self.layout, self.recipe.seed, member.id),
             mean: empty.clone(),
             square: empty.clone(),

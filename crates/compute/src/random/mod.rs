@@ -7,14 +7,16 @@
 //! | --- | --- |
 //! | 0 | index: which block of four words; element `i` of a sequence is word `i % 4` of block `i / 4` |
 //! | 1 | step: the training step, the epoch, or the number of the tensor, as the stream says |
-//! | 2 | stream: what is drawn, [`Stream`] |
+//! | 2 | stream: what is drawn, [`Stream`]; above its 8 bits what [`Dropout`] has beside |
 //! | 3 | member: the member's id |
 //!
 //! Integers, uniforms, permutations and normals are bit-equal on all twins. Device twin: `random.cuh`; parity through `random.cu`.
 
+mod dropout;
 mod normal;
 mod permutation;
 
+pub use dropout::{Dropout, factor as dropout_factor, threshold as dropout_threshold};
 pub use normal::normals;
 pub use permutation::Permutation;
 
@@ -28,6 +30,8 @@ pub enum Stream {
     Shuffle = 1,
     /// Noise on anything, a training step at a time.
     Noise = 2,
+    /// Which values a step leaves out. The key is mixed with the number of the layer (see [`Dropout`]); the step is the training step.
+    Dropout = 3,
 }
 
 /// Four words for a key and a counter; the key's low half comes first.

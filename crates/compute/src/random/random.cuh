@@ -5,7 +5,7 @@
 #pragma once
 #include "../cuda/types.cuh"
 
-enum Stream : u32 { STREAM_INIT = 0, STREAM_SHUFFLE = 1, STREAM_NOISE = 2 };
+enum Stream : u32 { STREAM_INIT = 0, STREAM_SHUFFLE = 1, STREAM_NOISE = 2, STREAM_DROPOUT = 3 };
 
 // Philox4x32-10: four words for a key and a counter.
 __device__ __forceinline__ uint4 philox(u64 key, uint4 counter) {

@@ -1,11 +1,11 @@
 //! Whole steps: against the plain twin, against PyTorch, members at their own pace, faults.
 
-use super::{ARENAS, bits, engine, go_on, near};
+use super::{ARENAS, Engine, bits, engine, go_on, near};
 use crate::error::Error;
 use crate::ops::{finite, loss, step, whole};
 use crate::population::backend::{Arena, Backend};
 use crate::population::world::World;
-use crate::population::{Precision, fixtures};
+use crate::population::{Precision, Schedule, State, fixtures};
 
 const TWO_HEADS: &str = "a:3x2-5t-9 + b:4 + c:5x3-16 / 24-8t / up:3 + size:4";
 
@@ -34,6 +34,10 @@ fn check(world: &World, tolerance: f32) {
             }
             near(&format!("{what}: gradient"), &fast.read(slot, Arena::Gradient).unwrap(), &plain.gradient, tolerance);
             near(&format!("{what}: params"), &fast.read(slot, Arena::Params).unwrap(), &plain.params, tolerance);
+            if world.recipe.average.is_some() {
+                near(&format!("{what}: average"), &fast.read(slot, Arena::Average).unwrap(), &plain.average, tolerance);
+                fast.write(slot, Arena::Average, &plain.average).unwrap();
+            }
             // From the same place again: what is compared is one step, not a walk that a last digit has parted.
             for (arena, values) in ARENAS.into_iter().zip([&plain.params, &plain.mean, &plain.square, &plain.gradient])
             {
@@ -61,6 +65,46 @@ fn steps_are_the_plain_ones() {
 }
 
 const FAST_AND_SLOW: &str = "fast:5x7-lstm9-lstm20-6t + raw:3 + slow:17x3-lstm33 / 12 / up:3 + size:4";
+
+#[test]
+fn steps_with_everything_a_recipe_has_are_the_plain_ones() {
+    for schedule in [Schedule::CONSTANT, Schedule::cosine(0.3, 0.1), Schedule::one_cycle(0.3, 0.0)] {
+        let mut world = World::new("a:3x2-5t-9 + b:4x3-lstm6 / 24-8t / up:3 + size:4", 40, 16, Precision::F32);
+        (world.recipe.smoothing, world.recipe.average, world.recipe.schedule) = (0.2, Some(0.9), schedule);
+        check(&world.with_members(2), 1e-3);
+    }
+}
+
+#[test]
+fn scores_and_logits_are_of_the_average() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        let mut world = World::new("a:3x2-5t-9 + b:4x3-lstm6 / 24-8t / up:3 + size:4", 40, 16, precision);
+        let mut plain = engine(&world, 2);
+        world.recipe.average = Some(0.5);
+        let mut averaged = engine(&world, 2);
+        let rows = world.lists[1].clone();
+        let score = |engine: &mut Engine| {
+            let before = engine.states().unwrap();
+            let due: Vec<_> = before.iter().map(|s| State { due: 1, ..*s }).collect();
+            engine.set_states(&due).unwrap();
+            let scores = engine.score(1).unwrap();
+            engine.set_states(&before).unwrap();
+            (scores, engine.logits(0, &rows).unwrap())
+        };
+        for step in 0..4 {
+            averaged.steps(1, 1).unwrap();
+            go_on(&mut averaged);
+            let average = averaged.read(0, Arena::Average).unwrap();
+            // After the first step the average is the weights themselves, later it is not.
+            assert_eq!(average == averaged.read(0, Arena::Params).unwrap(), step == 0);
+            let before = averaged.read(0, Arena::Params).unwrap();
+            plain.write(0, Arena::Params, &average).unwrap();
+            assert_eq!(score(&mut averaged), score(&mut plain));
+            assert_eq!(bits(&averaged.read(0, Arena::Params).unwrap()), bits(&before));
+        }
+        assert!(plain.read(0, Arena::Average).is_err() && plain.write(0, Arena::Average, &[0.0]).is_err());
+    }
+}
 
 #[test]
 fn recurrent_steps_are_the_plain_ones() {
@@ -215,7 +259,7 @@ fn scores_and_logits_are_the_plain_forward() {
         let buffers = whole::forward(&world.net, &world.layout, &params, &inputs, rows.len(), Precision::F32);
         let logits = whole::logits(&world.layout, &buffers, rows.len());
         let weights = step::weights(&data, member, rows, &vec![1.0; rows.len()]);
-        let (loss, _) = step::losses(&data, &logits, rows, &weights, Precision::F32);
+        let (loss, _) = step::losses(&data, &logits, rows, &weights, 0.0, Precision::F32);
         let got = fast.logits(1, rows).unwrap();
         for (h, (got, wanted)) in got.iter().zip(&logits).enumerate() {
             near(&format!("{samples} samples, head {h}"), got, wanted, 1e-5);
@@ -246,19 +290,23 @@ fn what_cannot_be_done_is_refused() {
     refused(&|w| w.tables[0].1 = 3, "multiple of 4");
     refused(&|w| w.tables[1].0.truncate(5), "whole rows");
     refused(&|w| w.maps[1] = None, "give it a map");
-    refused(&|w| w.maps[0] = w.maps[1].clone(), "leave out its map");
-    refused(&|w| w.maps[1] = Some(vec![0]), "one for each row");
+    refused(&|w| w.maps[0] = Some(vec![1, 10_000]), "names row 10000");
+    refused(&|w| w.maps[0] = Some(vec![1, 2]), "for 2 ids");
+    refused(&|w| w.maps[1] = Some(vec![0]), "one for each id");
     refused(&|w| w.maps[1].as_mut().unwrap()[3] = 10_000, "names row 10000");
     refused(&|w| w.labels.clear(), "one for each head");
-    refused(&|w| w.labels[0].truncate(3), "one for each row");
-    refused(&|w| w.labels[0][4] = 3, "row 4 has class 3 of 3");
-    refused(&|w| w.weights.as_mut().unwrap()[2] = -1.0, "row 2 has the weight -1");
-    refused(&|w| w.weights.as_mut().unwrap()[2] = f32::NAN, "row 2 has the weight NaN");
-    refused(&|w| w.lists[1][0] = 10_000, "list 1: row 10000");
+    refused(&|w| w.labels[0].truncate(3), "one for each id");
+    refused(&|w| w.labels[0][4] = 3, "id 4 has class 3 of 3");
+    refused(&|w| w.weights.as_mut().unwrap()[2] = -1.0, "id 2 has the weight -1");
+    refused(&|w| w.weights.as_mut().unwrap()[2] = f32::NAN, "id 2 has the weight NaN");
+    refused(&|w| w.lists[1][0] = 10_000, "list 1: 10000 is none");
     refused(&|w| w.lists[0][0] = 0, "reaches before the table");
     refused(&|w| w.lists[0].clear(), "is empty");
     refused(&|w| w.recipe.batch = 0, "a batch of 0");
     refused(&|w| w.recipe.optimiser.beta2 = 1.0, "beta2 is 1");
+    refused(&|w| w.recipe.smoothing = 1.0, "smoothing is 1");
+    refused(&|w| w.recipe.average = Some(f32::NAN), "average is NaN");
+    refused(&|w| w.recipe.schedule.warmup = 1.5, "warmup is 1.5");
     refused(&|w| w.members.clear(), "at least one member");
     refused(&|w| w.members.push(w.members[0].clone()), "the id 0");
     refused(&|w| w.members[0].valid = Some(9), "no list 9");
@@ -284,9 +332,11 @@ fn the_need_is_what_is_taken() {
         ("6x4-lstm20-3", Precision::Bf16),
     ] {
         for (members, threads) in [(1, 4), (5, 2)] {
-            let world = World::new(net, 6000, 5000, precision).with_members(members);
+            let mut world = World::new(net, 6000, 5000, precision).with_members(members);
+            world.recipe.average = (members == 5).then_some(0.99);
             let made = engine(&world, threads);
-            let slots = made.slots.iter().map(|s| 4 * s.params.len() + s.rounded.len() + s.packed.len());
+            let slots =
+                made.slots.iter().map(|s| 4 * s.params.len() + s.average.len() + s.rounded.len() + s.packed.len());
             let lanes = made.lanes.iter().map(|l| l.partials.len() + l.values.len() + l.back.len());
             let scratch = made.shared.scratch.iter().map(|s| {
                 let scratch = s.lock().unwrap();

@@ -267,10 +267,9 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::population::{Optimiser, Schedule};
 
     fn recipe(batch: usize, precision: Precision) -> Recipe {
-        Recipe { batch, precision, optimiser: Optimiser::default(), schedule: Schedule::CONSTANT, seed: 1 }
+        Recipe::new(batch, precision, 1)
     }
 
     fn tiles_of(net: &str, batch: usize, shared: u32) -> Option<usize> {

@@ -21,11 +21,11 @@ pub(super) struct Arrays {
     pub(super) lists: Slice<u32>,                      // all lists, one behind the other
     pub(super) tables: Vec<Slice<f32>>,                // [inputs] [rows, stride]
     pub(super) strides: Vec<usize>,                    // [inputs]
-    pub(super) maps: Vec<Option<Slice<u32>>>,          // [inputs] [rows of the first table]
+    pub(super) maps: Vec<Option<Slice<u32>>>,          // [inputs] [ids]
     pub(super) means: Vec<Option<Slice<f32>>>,         // [inputs] [P, features]
     pub(super) inverses: Vec<Option<Slice<f32>>>,      // [inputs] [P, features]
-    pub(super) labels: Vec<Slice<u8>>,                 // [heads] [rows]
-    pub(super) weights: Option<Slice<f32>>,            // [rows]
+    pub(super) labels: Vec<Slice<u8>>,                 // [heads] [ids]
+    pub(super) weights: Option<Slice<f32>>,            // [ids]
     pub(super) class_weights: Vec<Option<Slice<f32>>>, // [heads] [P, classes]
     pub(super) valid_at: Slice<u32>,                   // [P]
     pub(super) valid_count: Slice<u32>,                // [P]
@@ -33,6 +33,7 @@ pub(super) struct Arrays {
     pub(super) mean: Slice<f32>,                       // [P, params]
     pub(super) square: Slice<f32>,                     // [P, params]
     pub(super) gradient: Slice<f32>,                   // [P, params]
+    pub(super) average: Option<Slice<f32>>,            // [P, params] where the recipe has one
     pub(super) shadow: Option<Slice<u16>>,             // [P, params] bf16
     pub(super) spare: Slice<f32>,                      // [params]
     pub(super) rows: Slice<u32>,                       // [P, B]
@@ -162,6 +163,7 @@ fn arrays(
         mean: cut.cut(arena)?,
         square: cut.cut(arena)?,
         gradient: cut.cut(arena)?,
+        average: recipe.average.map(|_| cut.cut(arena)).transpose()?,
         shadow: (recipe.precision == Precision::Bf16).then(|| cut.cut(arena)).transpose()?,
         spare: cut.cut(layout.params)?,
         rows: cut.cut(p * b)?,
@@ -269,10 +271,14 @@ pub(super) fn lay_out(
     stream.fill(&at.live, 0)?;
     stream.fill(&at.chunk, 0)?;
     stream.fill(&at.arrived, 0)?;
-    stream.put(&at.states, &first_states(members, data, &starts))?;
+    stream.put(&at.states, &first_states(members, data, &starts, recipe.batch))?;
     for (slot, member) in members.iter().enumerate() {
         let row = at.params.part(slot * layout.params, layout.params);
-        stream.put(&row, &init(layout, recipe.seed, member.id))?;
+        let first = init(layout, recipe.seed, member.id);
+        stream.put(&row, &first)?;
+        if let Some(average) = &at.average {
+            stream.put(&average.part(slot * layout.params, layout.params), &first)?;
+        }
         if let Some(shadow) = &at.shadow {
             calls.to_bf16(stream, &row, &shadow.part(slot * layout.params, layout.params))?;
         }
@@ -293,18 +299,9 @@ fn starts(data: &Data<'_>) -> Result<Vec<u32>> {
     Ok(starts)
 }
 
-fn first_states(members: &[Member], data: &Data<'_>, starts: &[u32]) -> Vec<State> {
-    let each = members.iter().enumerate().map(|(index, m)| State {
-        id: m.id,
-        index: index as u32,
-        active: u32::from(m.epochs > 0 && !data.lists[m.train].is_empty()),
-        samples: data.lists[m.train].len() as u32,
-        list: starts[m.train],
-        epochs: m.epochs,
-        rate: m.rate,
-        ..State::default()
-    });
-    each.collect()
+fn first_states(members: &[Member], data: &Data<'_>, starts: &[u32], batch: usize) -> Vec<State> {
+    let each = members.iter().enumerate();
+    each.map(|(i, m)| State::first(m, i, starts[m.train] as usize, data.lists[m.train].len(), batch)).collect()
 }
 
 #[cfg(test)]

@@ -69,7 +69,9 @@ impl Road {
         let plain = layout.recurrents.is_empty() && layout.linears.len() <= LAYERS;
         let one = net.inputs.len() == 1 && net.heads.len() == 1 && plain;
         match recipe.precision == Precision::Bf16 && one && chain && narrow {
-            true if net.heads[0].classes <= CLASSES && recipe.batch <= BATCH => Fits::Everything,
+            true if net.heads[0].classes <= CLASSES && recipe.batch <= BATCH && recipe.smoothing == 0.0 => {
+                Fits::Everything
+            }
             true => Fits::Logits,
             false => Fits::Nothing,
         }

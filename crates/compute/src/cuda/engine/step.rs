@@ -26,6 +26,7 @@ impl Engine {
             mean: row(&at.mean),
             square: row(&at.square),
             shadow: at.shadow.as_ref().map(|s| s.part(first * params, slots * params)),
+            average: at.average.as_ref().map(row),
         };
         let orders = at.orders.part(first * calls::ORDER, slots * calls::ORDER);
         let arrived = at.arrived.part(first, slots);
@@ -190,6 +191,7 @@ impl Engine {
                     params: layout.params,
                     classes: head.classes,
                     padded: width,
+                    smoothing: if step { self.recipe.smoothing } else { 0.0 },
                     delta: step.then_some(delta),
                     partial: self.partials(first, slots, mode).loss,
                     bias_partial: at.bias_partial[heads + h],
@@ -236,6 +238,7 @@ impl Engine {
                 padded: width,
                 // Without one layer before it the derivative is applied afterwards.
                 activation: before.map_or(Activation::Identity, |b| layout.linears[b].activation),
+                smoothing: if step { self.recipe.smoothing } else { 0.0 },
                 gradient: step.then_some(gradient),
                 dh: (step && linear.passes_back).then_some(dh),
                 partial: scored.then(|| self.partials(first, slots, mode).loss),
