@@ -152,6 +152,17 @@ def make_npz():
     put("npz", "cut.npy", npy(n * 1.5)[:-5])
     put("npz", "long.npy", npy(n * 1.5) + b"tail")
     put("npz", "climb.npz", archive(member("../a.npy", npy(n))))
+    cube = np.arange(24).reshape(2, 3, 4)
+    kinds = ["b1", "i1", "u1", "<i2", ">i2", "<u2", "<i4", ">i4", "<u4", "<i8", ">i8", "<u8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
+    cubes = {f"{kind} {order}": np.asarray(cube, dtype=kind, order=order) for kind in kinds for order in "CF"}
+    put("npz", "cubes.npz", npz(**cubes))
+    stored = io.BytesIO()
+    np.savez(stored, **cubes)
+    put("npz", "cubes_stored.npz", stored.getvalue())
+    put("npz", "ready.npz", npz(
+        x_fast=np.asfortranarray(np.arange(36, dtype="f2").reshape(6, 3, 2)), x_slow=np.arange(30.0).reshape(6, 1, 5),
+        x_strategy=np.arange(24, dtype=">f4").reshape(6, 4), y=np.array([0, 1, 2, 0, 1, 2]), symbol=np.array(["B", "A"] * 3),
+        t0=np.datetime64("2024-01-01") + n, t1=(np.datetime64("2024-01-02") + n).astype("M8[ns]"), close=100 + n * 0.5, note=np.array("by hand")))
     put("npz", "other.npz", archive(member("a.npy", npy(n)), member("readme.txt", b"hello")))
 
 

@@ -30,7 +30,7 @@ pub use error::{Error, Kind, Result};
 pub use feather::{read_feather, write_feather};
 pub use json::{Json, JsonShape, read_json};
 pub use lock::{Holder, Lock};
-pub use npz::{Array, read_npy, read_npz};
+pub use npz::{Array, ArrayHead, Arrays, read_npy, read_npz};
 pub use number::{Decimal, Number, parse_f64, parse_number};
 pub use os::sync_dir;
 pub use parquet::{ParquetWriter, parquet_columns, parquet_metadata, parquet_rows, read_parquet};

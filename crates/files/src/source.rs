@@ -242,6 +242,22 @@ impl Source {
         })
     }
 
+    /// The stored bytes `at .. at + len` in order; fewer where the file ends before.
+    pub(crate) fn part(&self, at: u64, len: u64) -> Result<Box<dyn Read + Send>> {
+        Ok(match &self.memory {
+            Some(bytes) => {
+                let at = at.min(self.len) as usize;
+                let end = (at as u64).saturating_add(len).min(self.len) as usize;
+                Box::new(io::Cursor::new(bytes.slice(at..end)))
+            }
+            None => {
+                let mut file = self.file()?;
+                file.seek(SeekFrom::Start(at)).map_err(|e| Error::io(self.path(), "reading the file", &e))?;
+                Box::new(file.take(len))
+            }
+        })
+    }
+
     /// The bytes, when they are in memory.
     pub(crate) fn memory(&self) -> Option<&Bytes> {
         self.memory.as_ref()

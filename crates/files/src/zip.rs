@@ -5,7 +5,7 @@
 //! encrypted members, symlinks, archives in several parts and bytes before or after the archive are refused.
 
 use std::collections::HashSet;
-use std::io::Read;
+use std::io::{self, BufReader, Read};
 
 use bytes::Bytes;
 
@@ -69,6 +69,54 @@ impl Archive {
             .map_err(|e| Error::io(&path, "reading the archive", &e))?;
         let bytes = inflate(packed, entry, &self.caps).map_err(|e| e.at(&path))?;
         Ok(Source::from_bytes(path, bytes))
+    }
+
+    /// A member's bytes in order, inflated on the way; what it declares of length and checksum is held against it at its end.
+    pub(crate) fn reader(&self, i: usize) -> Result<Box<dyn Read + Send>> {
+        let Some(entry) = self.entries.get(i) else {
+            return Err(Error::input(format!("it has no member {i}")).at(self.source.path()));
+        };
+        let packed = self.source.part(entry.start, entry.packed)?;
+        let inner: Box<dyn Read + Send> = if entry.deflated {
+            let packed = BufReader::with_capacity(1 << 18, packed);
+            Box::new(flate2::bufread::DeflateDecoder::new(packed))
+        } else {
+            packed
+        };
+        Ok(Box::new(Checked { inner, seen: 0, crc: flate2::Crc::new(), entry: *entry }))
+    }
+}
+
+/// A member on its way out, counted and summed.
+struct Checked {
+    inner: Box<dyn Read + Send>,
+    seen: u64,
+    crc: flate2::Crc,
+    entry: Entry,
+}
+
+impl Read for Checked {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let wrong = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        let n = match self.inner.read(buf) {
+            Err(e) if e.kind() != io::ErrorKind::Interrupted && self.entry.deflated => {
+                return wrong(format!("damaged deflate data: {e}"));
+            }
+            read => read?,
+        };
+        self.crc.update(&buf[..n]);
+        self.seen += n as u64;
+        if self.seen > self.entry.size || (n == 0 && self.seen < self.entry.size) {
+            let more = if n == 0 { "" } else { " or more" };
+            return wrong(format!("it has {} bytes{more}, the archive declares {}", self.seen, self.entry.size));
+        }
+        if n == 0 && self.crc.sum() != self.entry.crc {
+            return wrong("its checksum does not match".to_string());
+        }
+        Ok(n)
     }
 }
 

@@ -2,5 +2,6 @@
 
 pub mod checkpoint;
 mod problem;
+pub mod ready;
 
 pub use problem::{Input, Problem};

@@ -20,6 +20,7 @@ mod triple;
 mod weight;
 
 pub use rule::Rule;
+pub use weight::weigh;
 
 use crate::clock::{Clock, known};
 use bars::Bars;

@@ -15,28 +15,33 @@ const ONE: u64 = 1 << 40;
 
 /// Writes the weight of each row (`[n]`, 0 where there is no label), given the last bar its label spans (`[n]`, [`NONE`] for none).
 pub(super) fn uniqueness(last: &[u32], weight: &mut [f32]) {
-    let n = last.len();
-    let mut change = vec![0i32; n + 1]; // labels that begin at a bar, less those that ended before it
-    for (t, last) in last.iter().enumerate().filter(|(_, last)| **last != NONE) {
-        change[t + 1] += 1;
-        change[*last as usize + 1] -= 1;
+    let span = |(t, last): (usize, &u32)| (*last != NONE).then_some((t + 1, *last as usize));
+    weigh(last.len(), last.iter().enumerate().map(span), weight);
+}
+
+/// Writes the weight of each label (`[n]`), given the bars it spans, first and last among `bars` of one symbol (`None`: no label, weight 0).
+///
+/// # Panics
+///
+/// If a label ends before it begins or behind the last bar.
+pub fn weigh(bars: usize, spans: impl Iterator<Item = Option<(usize, usize)>> + Clone, weight: &mut [f32]) {
+    let mut change = vec![0i32; bars + 1]; // labels that begin at a bar, less those that ended before it
+    for (first, last) in spans.clone().flatten() {
+        change[first] += 1;
+        change[last + 1] -= 1;
     }
-    let mut sum = vec![0u64; n + 1]; // [n + 1] of 1 / c over the bars before
+    let mut sum = vec![0u64; bars + 1]; // of 1 / c over the bars before
     let mut open = 0i32;
-    for b in 0..n {
+    for b in 0..bars {
         open += change[b];
         let c = open as u64;
         // Wrapping: only differences over one label are read, and those fit.
         sum[b + 1] = sum[b].wrapping_add((ONE + c / 2).checked_div(c).unwrap_or(0));
     }
-    for (t, (weight, last)) in weight.iter_mut().zip(last).enumerate() {
-        *weight = match *last {
-            NONE => 0.0,
-            last => {
-                let bars = last as usize - t;
-                let shares = sum[last as usize + 1].wrapping_sub(sum[t + 1]);
-                (shares as f64 / (bars as f64 * ONE as f64)) as f32
-            }
-        };
+    for (weight, span) in weight.iter_mut().zip(spans) {
+        *weight = span.map_or(0.0, |(first, last)| {
+            let shares = sum[last + 1].wrapping_sub(sum[first]);
+            (shares as f64 / ((last + 1 - first) as f64 * ONE as f64)) as f32
+        });
     }
 }

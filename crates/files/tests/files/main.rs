@@ -1,5 +1,6 @@
 //! Readers and writers, from outside: one module per format, and the fuzz corpora replayed and mutated.
 
+mod arrays;
 mod columnar;
 mod gzip;
 mod hostile;

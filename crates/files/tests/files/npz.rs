@@ -4,7 +4,7 @@ use files::{Data, MISSING_TIME, read_npy, read_npz};
 
 use crate::{bytes, caps, check_data, check_error, seed, text};
 
-fn npy(descr: &str, fortran: bool, shape: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn npy(descr: &str, fortran: bool, shape: &str, body: &[u8]) -> Vec<u8> {
     let fortran = if fortran { "True" } else { "False" };
     let header = format!("{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}\n");
     let mut file = b"\x93NUMPY\x01\x00".to_vec();

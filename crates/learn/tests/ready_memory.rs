@@ -1,0 +1,41 @@
+//! Ready arrays are read without a second copy, in both orders. Alone in its process: the peak is the process's.
+#![cfg(target_os = "linux")]
+
+#[path = "ready/make.rs"]
+#[expect(dead_code, reason = "one of its makers is needed here")]
+mod make;
+
+use learn::ready::{Reading, read};
+use std::io::Write;
+
+/// A figure of this process in bytes.
+fn status(key: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with(key)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn there_is_no_second_copy() {
+    let (n, t, f) = (40_000, 32, 12);
+    let table = n * t * f * 4; // 61 MB; twice that in the file
+    let folder = tempfile::tempdir().unwrap();
+    for fortran in [false, true] {
+        let path = folder.path().join(format!("{fortran}.npz"));
+        let body: Vec<u8> = (0..n * t * f).flat_map(|k| ((k % 1000) as f64).to_le_bytes()).collect();
+        let labels: Vec<i64> = (0..n as i64).map(|k| k % 3 - 1).collect();
+        let arrays = [("x_fast", make::npy("<f8", fortran, &[n, t, f], &body)), ("y", make::i64s(&labels))];
+        drop(body);
+        std::fs::File::create(&path).unwrap().write_all(&make::npz(&arrays)).unwrap();
+        drop(arrays);
+        drop(labels);
+        // The peak begins anew.
+        std::fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = status("VmRSS");
+        let how = Reading { label_horizon: Some(3), memory: 1 << 30 };
+        let ready = read(&path, &how, &mut |_, _| Ok(())).unwrap();
+        let taken = status("VmHWM").saturating_sub(before);
+        assert_eq!(ready.problem.samples.len(), n - 3);
+        assert!(taken < table + table / 2, "{} MB were taken for a table of {} MB", taken >> 20, table >> 20);
+    }
+}
