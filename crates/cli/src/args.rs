@@ -22,6 +22,7 @@ Examples:
   fullbore data add ~/bars --name mine   any folder of bars into the catalogue
   fullbore data list                     what is in the catalogue
   fullbore features prices.csv           indicators and labels as a table
+  fullbore train prices.csv              classifiers, walked forward and judged
 
 Exit codes: 0 done, 1 the answer is no, 2 usage, 3 bad input, 4 machine, 5 run state, 70 a bug, 130 interrupted.")]
 pub(crate) struct Cli {
@@ -53,7 +54,7 @@ pub(crate) struct Global {
 #[derive(Debug, Args)]
 pub(crate) struct Pace {
     /// Threads, or auto for every core
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", alias = "workers")]
     pub(crate) threads: Option<String>,
     /// Memory to stay within: 8GiB, 80%, or auto for half of what is available
     #[arg(long, value_name = "SIZE")]
@@ -70,6 +71,12 @@ impl Verb {
                 Bench::Net(net) => (&net.pace, None),
             },
             Verb::Features(features) => (&features.how.pace, None),
+            Verb::Train(train) => (&train.source.how.pace, Some(&train.seed)),
+            Verb::Predict(predict) => (&predict.how.pace, None),
+            Verb::Runs(runs) => match &**runs {
+                Runs::Resume(resume) => (&resume.pace, None),
+                Runs::List(_) | Runs::Show(_) => return Vec::new(),
+            },
             Verb::Check(check) => match &**check {
                 Check::Lookahead(look) => (&look.source.how.pace, Some(&look.seed)),
             },
@@ -108,6 +115,21 @@ Examples:
     Data(Box<Data>),
     /// Compute indicators and labels, and write them as a table
     Features(Box<Features>),
+    /// Train classifiers: every fold and seed side by side, judged on what they never saw
+    Train(Box<Train>),
+    /// Ask a trained model for the probabilities of down, flat and up
+    Predict(Box<Predict>),
+    /// Runs: list them, show one, go on with one
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "\
+Examples:
+  fullbore runs list
+  fullbore runs show runs/gold-lstm-2026-11-15
+  fullbore runs resume runs/gold-lstm-2026-11-15"
+    )]
+    Runs(Box<Runs>),
     /// Hunt for mistakes that make results too good to be true
     #[command(
         subcommand,
@@ -123,6 +145,133 @@ Examples:
 pub(crate) enum Check {
     /// Say whether any feature or label knows what was not known yet
     Lookahead(Lookahead),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// List the runs in a folder
+    List(RunsList),
+    /// Say what a run is, how far it came and what it found
+    Show(RunsShow),
+    /// Go on with a run that was cut, to the same end
+    Resume(RunsResume),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsList {
+    /// Folder of runs
+    #[arg(default_value = "runs", value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsShow {
+    /// The run's folder
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsResume {
+    /// The run's folder
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    #[command(flatten)]
+    pub(crate) pace: Pace,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x_fast [N,T,F], x_slow,
+x_strategy and labels. The learner lstm reads two windows and a row (features two_timeframe); mlp reads one
+row of indicators (features full).
+
+Examples:
+  fullbore train XAUUSD.csv                                 the two-timeframe LSTM, 8 folds, 2 seeds
+  fullbore train mine --learner mlp --seeds 4               the indicator net over all symbols
+  fullbore train mine --dry-run                             split, plan, memory and time; nothing is done
+  fullbore train mine --budget 10m                          as much as ten minutes allow
+  fullbore train windows.npz --label-horizon 12 --batch-size 3072 --epochs 500
+  fullbore train mine --net \"fast:16x50-lstm64d10 + slow:12x24-lstm24 + strategy:9 / 32 / direction:3\"
+
+Every trial is written to the ledger when it starts. Ctrl-C saves; `fullbore runs resume RUN` goes on.")]
+pub(crate) struct Train {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// lstm or mlp [default: lstm]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) learner: Option<String>,
+    /// The net as text [default: from learner and features]
+    #[arg(long, value_name = "NET")]
+    pub(crate) net: Option<String>,
+    /// A preset, a file with a set, or features between commas [default: the learner's]
+    #[arg(long, value_name = "SET")]
+    pub(crate) features: Option<String>,
+    /// What is learned: auto, fixed(12), triple(24, 1.5), trend(48) [default: auto]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) labels: Option<String>,
+    /// Rows after which a label is known, for ready arrays without t1
+    #[arg(long, value_name = "ROWS")]
+    pub(crate) label_horizon: Option<String>,
+    /// Rows of a batch, or auto
+    #[arg(long, value_name = "N")]
+    pub(crate) batch_size: Option<String>,
+    /// Epochs at most [default: 500]
+    #[arg(long, value_name = "N")]
+    pub(crate) epochs: Option<String>,
+    /// Epochs without a better score [default: 50]
+    #[arg(long, value_name = "N")]
+    pub(crate) patience: Option<String>,
+    /// Members of each fold [default: 2]
+    #[arg(long, value_name = "N")]
+    pub(crate) seeds: Option<String>,
+    /// Test blocks of the walk forward [default: 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) folds: Option<String>,
+    /// auto, cpu, cuda or cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    /// auto (bf16 on a card, f32 on a processor), f32, tf32 or bf16
+    #[arg(long, value_name = "KIND")]
+    pub(crate) precision: Option<String>,
+    /// Fit folds, seeds and epochs into a time: 90s, 10m, 2h
+    #[arg(long, value_name = "TIME")]
+    pub(crate) budget: Option<String>,
+    /// Run folder [default: runs/NAME-LEARNER-DATE]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Say what would be done, with memory and time, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Root of all randomness [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each bar is judged by the newest fold whose test had begun when the bar became known; members are averaged.
+
+Examples:
+  fullbore predict runs/gold-lstm-2026-11-15 XAUUSD.csv
+  fullbore predict runs/gold-lstm-2026-11-15 XAUUSD.csv --members --out by-member.parquet")]
+pub(crate) struct Predict {
+    /// The run's folder, or the model in it
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// A file, a folder, or a name in the catalogue
+    pub(crate) data: String,
+    /// The probabilities, as Parquet [default: NAME-predictions.parquet]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// A row for each member instead of their mean
+    #[arg(long)]
+    pub(crate) members: bool,
+    /// auto, cpu, cuda or cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    #[command(flatten)]
+    pub(crate) how: How,
 }
 
 #[derive(Debug, Subcommand)]
@@ -443,7 +592,7 @@ pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
     let json = words.contains(&"--json");
     let after = |word: &str| words.iter().position(|w| *w == word);
     // The verb is the first word that is one; what stands before it are flags and their values.
-    let verb = ["demo", "probe", "bench", "data", "features", "check"]
+    let verb = ["demo", "probe", "bench", "data", "features", "train", "predict", "runs", "check"]
         .into_iter()
         .filter_map(|verb| Some((after(verb)?, verb)))
         .min();
@@ -452,6 +601,9 @@ pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
         Some((_, "probe")) => "probe/1",
         Some((_, "bench")) => "bench/1",
         Some((_, "features")) => "features/1",
+        Some((_, "train")) => "train/1",
+        Some((_, "predict")) => "predict/1",
+        Some((_, "runs")) => "runs/1",
         Some((_, "check")) => "check/1",
         Some((data, _)) => words[data..].iter().find_map(|w| schema_of(w)).unwrap_or("usage/1"),
         None => "usage/1",

@@ -54,6 +54,15 @@ impl Progress {
         }
     }
 
+    /// A line above the bar, or among the plain ones.
+    pub(crate) fn line_of(&self, text: &str) {
+        match &self.how {
+            How::Silent => {}
+            How::Bar(bar) => bar.suspend(|| tell(text)),
+            How::Lines => tell(text),
+        }
+    }
+
     /// Wipes the bar, so that what is said next has the line to itself.
     pub(crate) fn clear(&self) {
         if let How::Bar(bar) = &self.how {

@@ -6,6 +6,7 @@ use crate::settings::Settings;
 use compute::population::Precision;
 use compute::{Budget, Choice, Net, Opened};
 use files::{Error, Kind, Result};
+use learn::failed;
 use machine::{Load, Work, pace};
 use serde::Serialize;
 use std::time::Duration;
@@ -188,13 +189,4 @@ fn limit(device: &Opened, precision: Precision, threads: usize) -> Result<Option
             }
         }
     })
-}
-
-/// An error of `compute` as one of ours.
-fn failed(error: compute::Error) -> Error {
-    match error {
-        compute::Error::Device { what, remedy } => Error::new(Kind::Machine, what).remedy(remedy),
-        compute::Error::Asked(what) => Error::new(Kind::Usage, what),
-        other => Error::new(Kind::Machine, other.to_string()),
-    }
 }

@@ -291,7 +291,7 @@ fn spoil(market: &[Bars], path: &Path) -> Result<Vec<Damage>> {
 }
 
 /// `2024-03-01`, in UTC.
-fn today() -> String {
+pub(crate) fn today() -> String {
     let ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
     files::time::rfc3339(ns).chars().take(10).collect()
 }

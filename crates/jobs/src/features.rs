@@ -299,7 +299,7 @@ pub(crate) fn describe(data: &Dataset, settings: &Settings, compute_seconds: f64
     }
 }
 
-fn label(data: &Dataset, settings: &Settings) -> Option<LabelSummary> {
+pub(crate) fn label(data: &Dataset, settings: &Settings) -> Option<LabelSummary> {
     let labels = data.labels.as_ref()?;
     let balance = |[down, flat, up]: [u64; 3]| Balance { down, flat, up };
     let labelled: u64 = labels.balance.iter().sum();

@@ -17,10 +17,12 @@ mod os;
 mod page;
 mod probe;
 mod progress;
+mod runs;
 mod settings;
 mod source;
 mod synth;
 mod tables;
+mod train;
 
 pub use self::features::{Balance, FeatureColumn, Featured, Features, LabelSummary, Shares, Tried, Written, features};
 pub use add::{Add, Added, add};
@@ -34,6 +36,10 @@ pub use list::{List, Listed, list};
 pub use memory::{Memory, available};
 pub use probe::{Probed, Watched, probe, quick, watch};
 pub use progress::{Update, stop_flag};
-pub use settings::{FeatureSettings, Key, LabelSettings, Settings, SynthSettings};
+pub use runs::{RunRow, RunShown, RunsListed, runs_list, runs_resume, runs_show};
+pub use settings::{FeatureSettings, Key, LabelSettings, Settings, SplitSettings, SynthSettings, TrainSettings};
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};
+pub use train::{
+    FoldRow, Judged, Learner, MemberRow, Phase, Predict, Predicted, Told, Train, TrainRun, predict, train,
+};

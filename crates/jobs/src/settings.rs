@@ -5,7 +5,9 @@
 //! What is wrong is a usage error that names file, line and column.
 
 use crate::memory::Memory;
+use crate::train::Learner;
 use bars::{Bad, Duplicates, Instrument, InstrumentPatch, Label, Order, Refused, Repairs, Splits, Timeframe, nearest};
+use compute::population::{Precision, Shape};
 use features::labels::{Labeling, Rule};
 use files::{Error, Kind, Result};
 use std::collections::BTreeMap;
@@ -37,6 +39,10 @@ pub struct Settings {
     pub features: FeatureSettings,
     /// What a label is.
     pub labels: LabelSettings,
+    /// How a model is trained.
+    pub train: TrainSettings,
+    /// How time is cut into folds.
+    pub split: SplitSettings,
     /// Bytes the cache of feature tables may take; 0 keeps none.
     pub cache_limit: u64,
     /// The market that `data synth` makes.
@@ -52,6 +58,62 @@ pub struct FeatureSettings {
     pub set: String,
     /// The longest hole, in bars, that is stepped over; `None` goes by the timeframe.
     pub max_hole: Option<usize>,
+}
+
+/// How a model is trained. What is `None` follows from the data by a fixed rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainSettings {
+    /// Which kind of model.
+    pub learner: Learner,
+    /// The net as text.
+    pub net: Option<String>,
+    /// Rows of a batch.
+    pub batch: Option<usize>,
+    /// Epochs at most.
+    pub epochs: usize,
+    /// Epochs without a better score after which a member ends.
+    pub patience: usize,
+    /// Members of each fold.
+    pub seeds: usize,
+    /// The learning rate before the schedule.
+    pub rate: Option<f64>,
+    /// How the rate changes.
+    pub schedule: Shape,
+    /// Share of a member's steps in which the rate grows.
+    pub warmup: f64,
+    /// Weight decay.
+    pub decay: f64,
+    /// The largest norm of a gradient; 0 for none.
+    pub clip: f64,
+    /// Share of a label that is spread over all classes.
+    pub smoothing: f64,
+    /// Memory of the average of weights; 0 for none.
+    pub average: f64,
+    /// Whether rare classes weigh more.
+    pub balance: bool,
+    /// How numbers are held.
+    pub precision: Option<Precision>,
+    /// Epochs between checkpoints.
+    pub checkpoint: usize,
+    /// Rows after which a label is known, for ready arrays that do not say.
+    pub label_horizon: Option<usize>,
+}
+
+/// How time is cut into folds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SplitSettings {
+    /// Test blocks.
+    pub folds: usize,
+    /// Share of the time that the test blocks cover.
+    pub tested: f64,
+    /// Share of the time before each test block that is for validation.
+    pub validation: f64,
+    /// Share of the time at the end that is locked.
+    pub holdout: f64,
+    /// Share of the time that training looks back; none: to the beginning.
+    pub rolling: Option<f64>,
+    /// Times of the clock that are left out behind a block.
+    pub embargo: Option<usize>,
 }
 
 /// What a label is.
@@ -105,12 +167,51 @@ impl Default for Settings {
             repair: Repairs::default(),
             membership: None,
             factors: None,
-            features: FeatureSettings { set: "full".into(), max_hole: None },
+            features: FeatureSettings { set: "auto".into(), max_hole: None },
             labels: LabelSettings { rule: Some(Rule::Auto), cost_bp: None, span: Labeling::default().span },
+            train: TrainSettings::default(),
+            split: SplitSettings::default(),
             cache_limit: 8 << 30,
             synth: SynthSettings::default(),
             instruments: BTreeMap::new(),
         }
+    }
+}
+
+impl Default for TrainSettings {
+    fn default() -> TrainSettings {
+        TrainSettings {
+            learner: Learner::Lstm,
+            net: None,
+            batch: None,
+            epochs: 500,
+            patience: 50,
+            seeds: 2,
+            rate: None,
+            schedule: Shape::Cosine,
+            warmup: 0.02,
+            decay: 0.01,
+            clip: 1.0,
+            smoothing: 0.0,
+            average: 0.0,
+            balance: true,
+            precision: None,
+            checkpoint: 50,
+            label_horizon: None,
+        }
+    }
+}
+
+impl Default for SplitSettings {
+    fn default() -> SplitSettings {
+        SplitSettings { folds: 8, tested: 0.6, validation: 0.15, holdout: 0.15, rolling: None, embargo: None }
+    }
+}
+
+impl FeatureSettings {
+    /// The set that was chosen, or the verb's own.
+    pub fn or(&self, own: &str) -> String {
+        if self.set == "auto" { own.to_string() } else { self.set.clone() }
     }
 }
 
@@ -160,6 +261,11 @@ const DUPLICATES: &[(&str, Duplicates)] =
 const SPLITS: &[(&str, Splits)] = &[("segment", Splits::Segment), ("keep", Splits::Keep)];
 const REFUSED: &[(&str, Refused)] = &[("drop", Refused::Drop), ("refuse", Refused::Refuse)];
 const LABEL: &[(&str, Label)] = &[("auto", Label::Auto), ("start", Label::Start), ("end", Label::End)];
+const LEARNERS: &[(&str, Learner)] = &[("lstm", Learner::Lstm), ("mlp", Learner::Mlp)];
+const SCHEDULES: &[(&str, Shape)] =
+    &[("cosine", Shape::Cosine), ("onecycle", Shape::OneCycle), ("constant", Shape::Constant)];
+const PRECISIONS: &[(&str, Precision)] =
+    &[("f32", Precision::F32), ("tf32", Precision::Tf32), ("bf16", Precision::Bf16)];
 const KINDS: &[(&str, &str)] = &[("stocks", "stocks"), ("crypto", "crypto"), ("fx", "fx")];
 
 impl Key {
@@ -263,7 +369,7 @@ impl Key {
         key!(
             "features.set",
             "What is computed from the bars.",
-            "a preset (basic, full, two_timeframe), a file, or features, as in rsi(14), ema(20)",
+            "a preset (basic, full, two_timeframe), a file, features, as in rsi(14), ema(20), or auto: what the verb takes",
             |s| s.features.set.clone().into(),
             |s, v| set(&mut s.features.set, v.as_str().filter(|t| !t.trim().is_empty()).map(str::to_string))
         ),
@@ -294,6 +400,164 @@ impl Key {
             "a number from 1 to 1000000",
             |s| s.labels.span.into(),
             |s, v| set(&mut s.labels.span, number(v).filter(|b| (1.0..=1e6).contains(b)))
+        ),
+        key!(
+            "train.learner",
+            "Which kind of model is trained.",
+            "lstm or mlp",
+            |s| name(LEARNERS, s.train.learner),
+            |s, v| set(&mut s.train.learner, one_of(LEARNERS, v))
+        ),
+        key!(
+            "train.net",
+            "The net; auto follows from learner and features.",
+            "a net, as in fast:16x50-lstm64 + slow:12x24-lstm24 / 16 / direction:3, or auto",
+            |s| auto(s.train.net.clone().map(Value::from)),
+            |s, v| set(&mut s.train.net, optional(v, |v| v.as_str().map(str::to_string)))
+        ),
+        key!(
+            "train.batch",
+            "Rows of a batch; auto gives some 250 steps an epoch.",
+            "a whole number from 1 to 1048576, or auto",
+            |s| auto(s.train.batch.map(whole)),
+            |s, v| set(&mut s.train.batch, optional(v, |v| count(v, 1 << 20)))
+        ),
+        key!(
+            "train.epochs",
+            "Epochs at most.",
+            "a whole number from 1 to 1000000",
+            |s| whole(s.train.epochs),
+            |s, v| set(&mut s.train.epochs, count(v, 1_000_000))
+        ),
+        key!(
+            "train.patience",
+            "Epochs without a better validation score after which a member ends.",
+            "a whole number from 1 to 1000000",
+            |s| whole(s.train.patience),
+            |s, v| set(&mut s.train.patience, count(v, 1_000_000))
+        ),
+        key!(
+            "train.seeds",
+            "Members of each fold.",
+            "a whole number from 1 to 4095",
+            |s| whole(s.train.seeds),
+            |s, v| set(&mut s.train.seeds, count(v, 4095))
+        ),
+        key!(
+            "train.rate",
+            "The learning rate before the schedule; auto is 0.001 at batches of 512, with the root of the batch.",
+            "a number above 0, at most 1, or auto",
+            |s| auto(s.train.rate.map(Value::from)),
+            |s, v| set(&mut s.train.rate, optional(v, |v| number(v).filter(|r| *r > 0.0 && *r <= 1.0)))
+        ),
+        key!(
+            "train.schedule",
+            "How the rate changes over a member's epochs.",
+            "cosine, onecycle or constant",
+            |s| name(SCHEDULES, s.train.schedule),
+            |s, v| set(&mut s.train.schedule, one_of(SCHEDULES, v))
+        ),
+        key!(
+            "train.warmup",
+            "Share of a member's steps in which the rate grows.",
+            "a number from 0 to 1",
+            |s| s.train.warmup.into(),
+            |s, v| set(&mut s.train.warmup, share(v))
+        ),
+        key!("train.decay", "Weight decay.", "a number from 0 to 1", |s| s.train.decay.into(), |s, v| set(
+            &mut s.train.decay,
+            share(v)
+        )),
+        key!(
+            "train.clip",
+            "The largest norm of a gradient; 0 for none.",
+            "a number from 0",
+            |s| s.train.clip.into(),
+            |s, v| set(&mut s.train.clip, number(v).filter(|c| *c >= 0.0))
+        ),
+        key!(
+            "train.smoothing",
+            "Share of a label that is spread over all classes.",
+            "a number from 0 to 0.9",
+            |s| s.train.smoothing.into(),
+            |s, v| set(&mut s.train.smoothing, share(v).filter(|x| *x <= 0.9))
+        ),
+        key!(
+            "train.average",
+            "Memory of a running average of the weights, which is then what is validated and kept; 0 for none.",
+            "a number from 0 to 0.99999",
+            |s| s.train.average.into(),
+            |s, v| set(&mut s.train.average, share(v).filter(|x| *x <= 0.99999))
+        ),
+        key!(
+            "train.balance",
+            "Whether rare classes weigh more, each as much as any other in sum.",
+            "true or false",
+            |s| s.train.balance.into(),
+            |s, v| set(&mut s.train.balance, v.as_bool())
+        ),
+        key!(
+            "train.precision",
+            "How numbers are held; auto is bf16 on a card and f32 on a processor.",
+            "f32, tf32, bf16 or auto",
+            |s| auto(s.train.precision.map(|p| name(PRECISIONS, p))),
+            |s, v| set(&mut s.train.precision, optional(v, |v| one_of(PRECISIONS, v)))
+        ),
+        key!(
+            "train.checkpoint",
+            "Epochs between checkpoints; a long run is also saved every two minutes.",
+            "a whole number from 1 to 1000000",
+            |s| whole(s.train.checkpoint),
+            |s, v| set(&mut s.train.checkpoint, count(v, 1_000_000))
+        ),
+        key!(
+            "train.label_horizon",
+            "Rows after which a label is known, for ready arrays without t1.",
+            "a whole number from 1, or auto",
+            |s| auto(s.train.label_horizon.map(whole)),
+            |s, v| set(&mut s.train.label_horizon, optional(v, |v| count(v, 1 << 40)))
+        ),
+        key!(
+            "split.folds",
+            "Test blocks of the walk forward.",
+            "a whole number from 1 to 1000",
+            |s| whole(s.split.folds),
+            |s, v| set(&mut s.split.folds, count(v, 1000))
+        ),
+        key!(
+            "split.tested",
+            "Share of the time, at its end, that the test blocks cover.",
+            "a number from 0.01 to 0.95",
+            |s| s.split.tested.into(),
+            |s, v| set(&mut s.split.tested, share(v).filter(|x| (0.01..=0.95).contains(x)))
+        ),
+        key!(
+            "split.validation",
+            "Share of the time before each test block that is for validation.",
+            "a number from 0.01 to 0.5",
+            |s| s.split.validation.into(),
+            |s, v| set(&mut s.split.validation, share(v).filter(|x| (0.01..=0.5).contains(x)))
+        ),
+        key!(
+            "split.holdout",
+            "Share of the time, behind everything, that is locked.",
+            "a number from 0 to 0.5",
+            |s| s.split.holdout.into(),
+            |s, v| set(&mut s.split.holdout, share(v).filter(|x| *x <= 0.5))
+        ),
+        key!(
+            "split.rolling",
+            "Share of the time that training looks back; auto goes back to the beginning.",
+            "a number from 0.05 to 1, or auto",
+            |s| auto(s.split.rolling.map(Value::from)),
+            |s, v| set(&mut s.split.rolling, optional(v, |v| share(v).filter(|x| *x >= 0.05)))
+        ),
+        key!(
+            "split.embargo",
+            "Times of the clock that are left out behind a block; auto is a hundredth of all, or the longest window.",
+            "a whole number from 0, or auto",
+            |s| auto(s.split.embargo.map(whole)),
+            |s, v| set(&mut s.split.embargo, optional(v, |v| v.as_integer()?.try_into().ok()))
         ),
         key!(
             "cache.limit",

@@ -17,7 +17,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Error::new(Kind::Usage, format!("--labels: {wrong}")).into());
     }
     flag(settings, "--labels", "label.rule", args.labels.as_deref())?;
-    let set = args.features.unwrap_or_else(|| settings.features.set.clone());
+    let set = args.features.unwrap_or_else(|| settings.features.or("full"));
     let select = select(args.source, settings)?;
     let request = Check { select, set, cuts: args.cuts.map(|n| n as usize), all: args.all };
     let progress = &mut context.progress;

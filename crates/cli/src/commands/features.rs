@@ -12,7 +12,7 @@ use serde_json::json;
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let set = args.features.unwrap_or_else(|| context.settings.features.set.clone());
+    let set = args.features.unwrap_or_else(|| context.settings.features.or("full"));
     match (args.list, &args.show, args.data) {
         (true, ..) => list(context),
         (false, Some(set), _) => show(set, context),

@@ -7,8 +7,11 @@ mod check;
 mod demo;
 mod features;
 mod list;
+mod predict;
 mod probe;
+mod runs;
 mod synth;
+mod train;
 
 use crate::args::{Bench, Check, Cli, Data, Global, How, Source, Verb};
 use crate::fail::Failure;
@@ -54,6 +57,9 @@ pub(crate) fn run(typed: Vec<OsString>, json: bool, schema: &'static str) -> Out
             Bench::Net(args) => bench::run(args, &mut context),
         },
         Verb::Features(args) => features::run(*args, &mut context),
+        Verb::Train(args) => train::run(*args, &mut context),
+        Verb::Predict(args) => predict::run(*args, &mut context),
+        Verb::Runs(runs) => runs::run(*runs, &mut context),
         Verb::Check(check) => match *check {
             Check::Lookahead(args) => check::run(args, &mut context),
         },

@@ -1,0 +1,37 @@
+//! `fullbore predict`
+
+use super::{Context, Outcome, narrow};
+use crate::args::Predict as Args;
+use crate::out::Paint;
+use crate::show::{plural, short, wrap};
+use jobs::{Predict, Predicted};
+use std::fmt::Write;
+
+pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
+    let select = narrow(args.data, args.how, &mut context.settings)?;
+    let request = Predict { run: args.run, select, out: args.out, device: args.device, members: args.members };
+    let progress = &mut context.progress;
+    let predicted = jobs::predict(&request, &context.settings, &mut |u| progress.update(u))?;
+    context.say(&predicted, |paint| words(&predicted, paint))?;
+    Ok(0)
+}
+
+fn words(p: &Predicted, paint: Paint) -> String {
+    let mut text = format!("{}  {} a second\n", paint.bold(&plural(p.bars, "bar")), short(p.bars_per_s));
+    text.push_str(&wrap(&format!("on {}", p.device), "  ", "  "));
+    let names: &[&str] = if p.guesses.len() == 2 { &["down", "up"] } else { &["down", "flat", "up"] };
+    let guesses: Vec<String> =
+        p.guesses.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
+    let _ = writeln!(text, "  guesses: {}", guesses.join(", "));
+    if p.left_out > 0 {
+        let left = plural(p.left_out, "bar");
+        text.push_str(&wrap(
+            &format!("{left} left out: before the first test block, or without whole windows"),
+            "  ",
+            "  ",
+        ));
+    }
+    p.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
+    let _ = write!(text, "\n{}\n", p.path);
+    text
+}

@@ -1,0 +1,74 @@
+//! `fullbore runs`
+
+use super::{Context, Outcome, train};
+use crate::args::Runs;
+use crate::out::Paint;
+use crate::show::{count, date, plural, table, wrap};
+use jobs::{RunShown, RunsListed, Told};
+use std::fmt::Write;
+
+pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
+    match runs {
+        Runs::List(args) => {
+            let listed = jobs::runs_list(&args.folder)?;
+            context.say(&listed, |paint| list(&listed, paint))?;
+            Ok(0)
+        }
+        Runs::Show(args) => {
+            let shown = jobs::runs_show(&args.run)?;
+            context.say(&shown, |paint| show(&shown, paint))?;
+            Ok(0)
+        }
+        Runs::Resume(args) => {
+            let progress = &mut context.progress;
+            let run = jobs::runs_resume(&args.run, &context.settings, &mut |told| match told {
+                Told::Update(update) => progress.update(update),
+                Told::Line(line) => progress.line_of(line),
+            })?;
+            train::say(&run, context)
+        }
+    }
+}
+
+fn list(listed: &RunsListed, paint: Paint) -> String {
+    let mut text = format!("{}  {}\n\n", paint.bold(&listed.folder), plural(listed.runs.len() as u64, "run"));
+    let rows: Vec<Vec<String>> = listed
+        .runs
+        .iter()
+        .map(|r| {
+            vec![
+                r.name.clone(),
+                r.started.as_deref().map_or("-".into(), date),
+                r.members.map_or("-".into(), count),
+                r.best_value.map_or("-".into(), |v| format!("{v:.4}")),
+                r.state.clone(),
+            ]
+        })
+        .collect();
+    text.push_str(&table(&["run", "started", ">members", ">best valid MCC", "state"], &rows, "  "));
+    text
+}
+
+fn show(shown: &RunShown, paint: Paint) -> String {
+    let run = &shown.run;
+    let mut text = format!("{}\n", paint.bold(&run.name));
+    text.push_str(&wrap(&run.state, "  ", "  "));
+    if let Some(started) = &run.started {
+        let ended = run.ended.as_ref().map_or(String::new(), |e| format!(", ended {e}"));
+        let _ = writeln!(text, "  started {started}{ended}");
+    }
+    let _ = writeln!(text, "  {} done, all members together", plural(shown.epochs, "epoch"));
+    if let (Some(best), Some(value)) = (&run.best, run.best_value) {
+        let _ = writeln!(text, "  best so far: {best}, validation MCC {value:.4}");
+    }
+    if let Some(mcc) = shown.result.as_ref().and_then(|r| r["judged"]["mcc"].as_f64()) {
+        let _ = writeln!(text, "  judged on test samples: MCC {mcc:.4}");
+    }
+    if !shown.last.is_empty() {
+        let _ = write!(text, "\n{}\n", paint.bold("Lately"));
+        shown.last.iter().for_each(|line| {
+            let _ = writeln!(text, "  {line}");
+        });
+    }
+    text
+}

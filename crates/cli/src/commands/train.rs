@@ -1,0 +1,196 @@
+//! `fullbore train`
+
+use super::{Context, Outcome, flag, select};
+use crate::args::Train as Args;
+use crate::out::Paint;
+use crate::show::{bytes, count, date, plural, seconds, short, table, wrap};
+use files::{Error, Kind};
+use jobs::{Told, Train, TrainRun};
+use std::fmt::Write;
+use std::time::Duration;
+
+pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
+    let settings = &mut context.settings;
+    for (name, key, value) in [
+        ("--learner", "train.learner", &args.learner),
+        ("--net", "train.net", &args.net),
+        ("--labels", "label.rule", &args.labels),
+        ("--label-horizon", "train.label_horizon", &args.label_horizon),
+        ("--batch-size", "train.batch", &args.batch_size),
+        ("--epochs", "train.epochs", &args.epochs),
+        ("--patience", "train.patience", &args.patience),
+        ("--seeds", "train.seeds", &args.seeds),
+        ("--folds", "split.folds", &args.folds),
+        ("--precision", "train.precision", &args.precision),
+    ] {
+        flag(settings, name, key, value.as_deref())?;
+    }
+    let request = Train {
+        select: select(args.source, settings)?,
+        set: args.features,
+        out: args.out,
+        device: args.device,
+        dry_run: args.dry_run,
+        budget: args.budget.as_deref().map(duration).transpose()?,
+        resume: false,
+    };
+    let progress = &mut context.progress;
+    let run = jobs::train(&request, &context.settings, &mut |told| match told {
+        Told::Update(update) => progress.update(update),
+        Told::Line(line) => progress.line_of(line),
+    })?;
+    say(&run, context)
+}
+
+/// The result, and 130 where the run was stopped.
+pub(super) fn say(run: &TrainRun, context: &Context) -> Outcome {
+    context.say(run, |paint| words(run, paint))?;
+    Ok(if run.interrupted { 130 } else { 0 })
+}
+
+/// `90s`, `10m`, `2h`.
+fn duration(text: &str) -> Result<Duration, Error> {
+    let wrong = || Error::new(Kind::Usage, format!("--budget: `{text}` is no time")).remedy("write 90s, 10m or 2h");
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = digits.trim().parse().map_err(|_| wrong())?;
+    let seconds = number * unit;
+    if seconds.is_finite() && seconds >= 1.0 && seconds <= 1e7 {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(wrong())
+    }
+}
+
+fn words(run: &TrainRun, paint: Paint) -> String {
+    let mut text = format!("{}  {} parameters\n", paint.bold(&run.net), count(run.parameters));
+    text.push_str(&wrap(&format!("on {}", run.device), "  ", "  "));
+    let names: &[&str] = if run.balance.len() == 2 { &["down", "up"] } else { &["down", "flat", "up"] };
+    let balance: Vec<String> =
+        run.balance.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
+    let label = run.label.as_ref().map_or(String::new(), |l| format!(", labels {}", l.rule));
+    let _ = writeln!(text, "  {}{label}: {}", plural(run.samples, "sample"), balance.join(", "));
+    let groups =
+        if run.groups.len() > 1 { format!(" in {}", plural(run.groups.len() as u64, "group")) } else { String::new() };
+    let _ = writeln!(
+        text,
+        "  {} × {} = {}{groups}, batches of {}, {:?}, {} on the device",
+        plural(run.folds.len() as u64, "fold"),
+        plural(run.seeds, "seed"),
+        plural(run.groups.iter().sum(), "member"),
+        count(run.batch),
+        run.precision,
+        bytes(run.memory_bytes)
+    );
+    let _ = writeln!(text, "  at most {}, patience {}, rate {}", plural(run.epochs, "epoch"), run.patience, run.rate);
+    if let Some(estimate) = run.estimate_seconds {
+        let _ = writeln!(text, "  all epochs would take {} at most", seconds(estimate));
+    }
+    let _ = write!(text, "\n{}\n", paint.bold("Walk forward"));
+    run.picture.lines().for_each(|line| {
+        let _ = writeln!(text, "  {line}");
+    });
+    let rows: Vec<Vec<String>> = run
+        .folds
+        .iter()
+        .map(|f| {
+            let counts = [f.train, f.valid, f.test, f.purged].map(count);
+            [vec![f.fold.to_string()], counts.to_vec(), vec![date(&f.test_from), date(&f.test_to)]].concat()
+        })
+        .collect();
+    let heads = [">fold", ">train", ">valid", ">test", ">purged", "test from", "to"];
+    let _ = write!(text, "\n{}", table(&heads, &rows, "  "));
+    if let Some(from) = &run.holdout_from {
+        let _ = writeln!(text, "  held out and locked: everything from {} on", date(from));
+    }
+    if !run.members.is_empty() {
+        members(&mut text, run, paint);
+    }
+    if let Some(j) = &run.judged {
+        let _ = write!(text, "\n{}\n", paint.bold("Judged on test samples, members of a fold averaged"));
+        let interval =
+            j.mcc_interval.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4})", i.low, i.high));
+        let _ = writeln!(text, "  MCC {:.4}{interval} over {}", j.mcc, plural(j.samples, "sample"));
+        let direction = j.directional_mcc.map_or("-".into(), |m| format!("{m:.4}"));
+        let again = j.persistence_mcc.map_or("-".into(), |m| format!("{m:.4}"));
+        let _ = writeln!(text, "  of direction alone {direction}; the last label again would give {again}");
+        let _ = writeln!(
+            text,
+            "  accuracy {:.2} % (always the most frequent class: {:.2} %), macro-F1 {:.4}",
+            100.0 * j.accuracy,
+            100.0 * j.majority_accuracy,
+            j.macro_f1
+        );
+        let _ = writeln!(text, "  log-loss {:.4}, calibration error {:.4}", j.log_loss, j.calibration_error);
+    }
+    phases(&mut text, run, paint);
+    if !run.notes.is_empty() {
+        let _ = write!(text, "\n{}\n", paint.bold("To know"));
+        run.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
+    }
+    match (&run.folder, run.interrupted) {
+        (Some(folder), true) => {
+            let _ =
+                write!(text, "\n{}; go on with\n  fullbore runs resume {folder}\n", paint.yellow("stopped and saved"));
+        }
+        (Some(folder), false) => {
+            let _ = write!(text, "\n{folder}\n");
+        }
+        (None, _) => {}
+    }
+    text
+}
+
+fn members(text: &mut String, run: &TrainRun, paint: Paint) {
+    let _ = write!(text, "\n{}\n", paint.bold("Members"));
+    let figure = |x: &Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
+    let row = |m: &jobs::MemberRow| {
+        vec![
+            m.fold.to_string(),
+            m.seed.to_string(),
+            count(u64::from(m.epochs)),
+            m.best_epoch.map_or("-".into(), |e| e.to_string()),
+            figure(&m.valid_mcc),
+            figure(&m.test_mcc),
+            m.ended.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = run.members.iter().take(32).map(row).collect();
+    let heads = [">fold", ">seed", ">epochs", ">best", ">valid MCC", ">test MCC", "ended by"];
+    text.push_str(&table(&heads, &rows, "  "));
+    if run.members.len() > rows.len() {
+        let _ = writeln!(text, "  and {} more (--json shows all)", run.members.len() - rows.len());
+    }
+}
+
+fn phases(text: &mut String, run: &TrainRun, paint: Paint) {
+    if run.phases.is_empty() {
+        return;
+    }
+    let _ = write!(text, "\n{}\n", paint.bold("Where the time went"));
+    let percent = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.0} %"));
+    let row = |p: &jobs::Phase| {
+        vec![
+            p.name.to_string(),
+            seconds(p.seconds),
+            percent(p.cpu_percent),
+            percent(p.gpu_percent),
+            p.memory_bytes.map_or("-".into(), bytes),
+            p.gpu_memory_bytes.map_or("-".into(), bytes),
+        ]
+    };
+    let rows: Vec<Vec<String>> = run.phases.iter().map(row).collect();
+    text.push_str(&table(&["phase", ">time", ">CPU", ">GPU", ">memory", ">on the card"], &rows, "  "));
+    if let Some(rate) = run.samples_per_s {
+        let _ = writeln!(text, "  {} samples a second in training", short(rate));
+    }
+    if !run.verdict.is_empty() {
+        text.push_str(&wrap(&run.verdict, "  ", "  "));
+    }
+}

@@ -1,0 +1,76 @@
+//! What nobody chose: net, batch and rate by fixed rules of the data, never by the clock, so that two runs with one seed agree.
+
+use super::Learner;
+use crate::settings::TrainSettings;
+use compute::Net;
+use compute::population::{Optimiser, Precision, Recipe, Rule, Schedule, Shape};
+use files::{Error, Kind, Result};
+use learn::Input;
+
+/// Rows of the fast and of the slow window of the default net.
+const WINDOWS: [usize; 2] = [50, 24];
+
+/// The net that was asked for, or the default for these inputs.
+///
+/// The two-timeframe classifier has about 26,000 parameters with the preset's columns: an LSTM of 64 over the fast window, one of 24 over the
+/// slow one, the strategy row beside them, a layer of 16. The indicator net has layers of 128 and 64.
+pub(crate) fn net(text: Option<&str>, inputs: &[Input], learner: Learner, classes: usize) -> Result<Net> {
+    let text = match text {
+        Some(text) => text.to_string(),
+        None => {
+            let part = |input: &Input| {
+                let (name, wide) = (&input.name, input.columns.len());
+                // Ready windows say how long they are; a row is a window of one.
+                let own = (input.window > 0).then_some(input.window);
+                let (window, units) = match name.as_str() {
+                    "strategy" | "row" => (1, 0),
+                    "fast" | "x" => (own.unwrap_or(WINDOWS[0]), 64),
+                    _ => (own.unwrap_or(WINDOWS[1]), 24),
+                };
+                match (learner, window) {
+                    (_, 1) => format!("{name}:{wide}"),
+                    (Learner::Mlp, _) => format!("{name}:{wide}x{window}"),
+                    (Learner::Lstm, _) => format!("{name}:{wide}x{window}-lstm{units}"),
+                }
+            };
+            let branches: Vec<String> = inputs.iter().map(part).collect();
+            let trunk = match learner {
+                Learner::Lstm => "16",
+                Learner::Mlp => "128-64",
+            };
+            format!("{} / {trunk} / direction:{classes}", branches.join(" + "))
+        }
+    };
+    let net: Net = text.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
+    Ok(net)
+}
+
+/// Batch, precision, optimiser and schedule. `samples` are those of the smallest fold.
+pub(crate) fn recipe(train: &TrainSettings, seed: u64, samples: usize, cuda: bool) -> Recipe {
+    let batch = train.batch.unwrap_or_else(|| batch(samples));
+    let clip = (train.clip > 0.0).then_some(train.clip as f32);
+    let warmup = train.warmup as f32;
+    Recipe {
+        batch,
+        precision: train.precision.unwrap_or(if cuda { Precision::Bf16 } else { Precision::F32 }),
+        optimiser: Optimiser { rule: Rule::AdamW, decay: train.decay as f32, clip, ..Optimiser::default() },
+        schedule: match train.schedule {
+            Shape::Constant => Schedule { shape: Shape::Constant, warmup, floor: 1.0 },
+            shape => Schedule { shape, warmup, floor: 0.01 },
+        },
+        seed,
+        smoothing: train.smoothing as f32,
+        average: (train.average > 0.0).then_some(train.average as f32),
+    }
+}
+
+/// A power of two with some 250 steps an epoch: small data want many steps, large data a full device.
+fn batch(samples: usize) -> usize {
+    let most = (samples / 250).clamp(32, 3072);
+    if most >= 3072 { 3072 } else { 1 << most.ilog2() }
+}
+
+/// The rate for a batch: 1e-3 at 512, with the root of the batch.
+pub(crate) fn rate(train: &TrainSettings, batch: usize) -> f32 {
+    train.rate.unwrap_or_else(|| 1e-3 * (batch as f64 / 512.0).sqrt().clamp(0.25, 4.0)) as f32
+}

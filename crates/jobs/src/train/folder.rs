@@ -1,0 +1,372 @@
+//! The run folder: what was asked, what happens, checkpoints, results. It is a contract: other verbs and other programs read it.
+//!
+//! `run.json` is the request and how it stands, `settings.toml` the resolved settings, `split.parquet` who learned from what, `log.jsonl`,
+//! `training.log` and `events/` what happened, `checkpoints/` from where it can go on, `predictions.parquet` and `model/` what came out,
+//! `result.json` what was said at the end.
+
+use super::log::Told;
+use super::predict::guess;
+use super::source::{Source, name};
+use super::{Train, TrainRun, ledger_path, model};
+use crate::{Select, Settings};
+use bars::Fingerprint;
+use compute::Net;
+use compute::net::Layout;
+use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, replace_bytes};
+use judge::ledger::{Ledger, Started, Trial};
+use judge::split::Splits;
+use learn::checkpoint::{About, Store, Writer, newest};
+use learn::classify::{Classify, Plan, Saved, Trained};
+use learn::failed;
+use report::{Run, RunState};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// What a run was asked, kept in `run.json` so that it can go on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Asked {
+    data: String,
+    symbols: Vec<String>,
+    from: Option<i64>,
+    to: Option<i64>,
+    set: Option<String>,
+    device: String,
+}
+
+/// An open run folder.
+pub(crate) struct Folder {
+    path: PathBuf,
+    run: Run,
+    about: About,
+    log: Told,
+    keeper: Keeper,
+    ledger: Ledger,
+    trial: Started,
+    resumed: bool,
+    /// Let go last: until then the run is this process's.
+    _lock: Lock,
+}
+
+/// Hands states over to the writer in the background.
+pub(crate) struct Keeper {
+    writer: Writer,
+    about: About,
+}
+
+impl Keeper {
+    /// Hands a state over; waits only while the one before is still being written.
+    pub(crate) fn save(&mut self, saved: &Saved) -> Result<()> {
+        let mut about = self.about.clone();
+        about.epoch = saved.members.iter().map(|m| m.history.len() as u64).max().unwrap_or(0);
+        about.step =
+            saved.members.iter().filter_map(|m| m.history.last()).map(|e| u64::from(e.step)).max().unwrap_or(0);
+        self.writer.submit(about, |staging| {
+            for (name, bytes) in saved.parts() {
+                staging.put(name, &bytes);
+            }
+            Ok(())
+        })
+    }
+
+    /// Waits until everything is written.
+    pub(crate) fn wait(&mut self) -> Result<()> {
+        self.writer.wait().map(|_| ())
+    }
+}
+
+impl Folder {
+    /// Makes or opens the folder, locks it, and writes the trial into the ledger before anything is known.
+    pub(crate) fn open(
+        request: &Train,
+        settings: &Settings,
+        source: &Source,
+        how: &Classify<'_>,
+        splits: &Splits,
+    ) -> Result<Folder> {
+        let path = match &request.out {
+            Some(out) => out.clone(),
+            None => fresh(source, settings),
+        };
+        if !request.resume && path.join("run.json").exists() {
+            return Err(Error::new(Kind::State, "there is a run in this folder already")
+                .at(&path)
+                .remedy(format!("go on with `fullbore runs resume {}`, or choose another --out", path.display())));
+        }
+        std::fs::create_dir_all(&path).map_err(|e| Error::io(&path, "making the run folder", &e))?;
+        let lock = Lock::take(&path)?;
+        let about = About {
+            net: how.net.to_string(),
+            data: source.fingerprint.clone(),
+            config: config(source, how, settings, splits),
+            ..About::default()
+        };
+        let ledger = Ledger::open(&ledger_path()?)?;
+        let (mut run, trial, resumed) = if request.resume {
+            let mut run = Run::read(&path)?;
+            let trial = serde_json::from_value(run.more.get("ledger").cloned().unwrap_or(Value::Null))
+                .map_err(|e| Error::new(Kind::State, format!("run.json does not name its trial: {e}")).at(&path))?;
+            run.go_on();
+            (run, trial, true)
+        } else {
+            let trial = ledger.start(&trial(source, settings, splits, &about))?;
+            (Run::begin("train"), trial, false)
+        };
+        run.data.clone_from(&source.fingerprint);
+        run.settings.clone_from(&about.config);
+        run.members = (splits.folds.len() * how.seeds as usize) as u64;
+        let asked = Asked {
+            data: std::path::absolute(&source.path).unwrap_or(source.path.clone()).display().to_string(),
+            symbols: request.select.symbols.clone(),
+            from: request.select.from,
+            to: request.select.to,
+            set: request.set.clone(),
+            device: request.device.clone(),
+        };
+        run.more.insert("asked".into(), json!(asked));
+        run.more.insert("ledger".into(), json!(trial));
+        let log = Told::open(&path, resumed)?;
+        let writer = Writer::new(Store::open(&path.join("checkpoints"))?, &[])?;
+        let keeper = Keeper { writer, about: about.clone() };
+        Ok(Folder { path, run, about, log, keeper, ledger, trial, resumed, _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The state to go on from, if this is a run that goes on and has one.
+    pub(crate) fn saved(&mut self, net: &Net, say: &mut dyn FnMut(&str)) -> Result<Option<Saved>> {
+        if !self.resumed {
+            return Ok(None);
+        }
+        let Some(generation) = newest(&self.path.join("checkpoints"))? else {
+            say("no checkpoint was written yet: it begins afresh");
+            self.log.afresh(&self.path)?;
+            return Ok(None);
+        };
+        generation.passed.iter().for_each(|why| say(why));
+        generation.expect(&self.about)?;
+        let params = Layout::new(net).map_err(failed)?.params;
+        let saved = Saved::from_parts(&|name| generation.read(name), params)?;
+        say(&format!("going on from checkpoint {} (epoch {})", generation.number, generation.about.epoch));
+        // What was logged after the checkpoint will happen again.
+        self.log.cut(&self.path, &saved.members)?;
+        Ok(Some(saved))
+    }
+
+    /// Writes what is known before the first step.
+    pub(crate) fn begin(
+        &mut self,
+        run: &TrainRun,
+        settings: &Settings,
+        source: &Source,
+        splits: &Splits,
+    ) -> Result<()> {
+        self.run.device.clone_from(&run.device);
+        self.run.write(&self.path)?;
+        replace_bytes(&self.path.join("settings.toml"), settings.to_toml().as_bytes())?;
+        write_split(&self.path.join("split.parquet"), source, splits)?;
+        self.log.begin(run, self.resumed)
+    }
+
+    /// What takes news, and what takes states.
+    pub(crate) fn parts(&mut self) -> (&mut Told, &mut Keeper) {
+        (&mut self.log, &mut self.keeper)
+    }
+
+    /// The run ended with an error; it counts as a trial all the same.
+    pub(crate) fn failed(&mut self, why: &Error) {
+        let state = if why.kind == Kind::Interrupted { RunState::Interrupted } else { RunState::Failed };
+        self.run.problem = Some(why.to_string());
+        self.run.end(state);
+        // The first error is the one to be told; these only take it down.
+        let _ = self.run.write(&self.path);
+        let _ = self.ledger.fail(&self.trial, &why.to_string());
+    }
+
+    /// Every member's probabilities on its fold's test.
+    pub(crate) fn predictions(
+        &self,
+        source: &Source,
+        splits: &Splits,
+        members: &[Trained],
+        probabilities: &[Vec<f32>],
+        threads: usize,
+    ) -> Result<()> {
+        let (samples, classes) = (&source.problem.samples, source.problem.classes);
+        let mut writer = ParquetWriter::create(&self.path.join("predictions.parquet"), &[])?.threads(threads);
+        let symbols = source.ids.symbols();
+        for (member, p) in members.iter().zip(probabilities).filter(|(_, p)| !p.is_empty()) {
+            let test = &splits.folds[member.fold].test;
+            let at = |of: &dyn Fn(usize) -> i64| test.iter().map(|at| of(*at as usize)).collect::<Vec<i64>>();
+            let ids: Vec<u32> = test.iter().map(|at| samples.rows[*at as usize]).collect();
+            let mut columns = vec![
+                Column {
+                    name: "symbol".into(),
+                    data: Data::Names { codes: source.ids.symbol_numbers(&ids), names: named(&symbols) },
+                },
+                Column::time("time", at(&|i| samples.t0[i])),
+                Column { name: "fold".into(), data: Data::U32(vec![member.fold as u32 + 1; test.len()]) },
+                Column { name: "seed".into(), data: Data::U32(vec![member.seed + 1; test.len()]) },
+            ];
+            let names: &[&str] = if classes == 2 { &["p_down", "p_up"] } else { &["p_down", "p_flat", "p_up"] };
+            for (class, name) in names.iter().enumerate() {
+                columns.push(Column::f32(*name, p.iter().skip(class).step_by(classes).copied().collect()));
+            }
+            columns.push(Column { name: "guess".into(), data: Data::I8(p.chunks_exact(classes).map(guess).collect()) });
+            let label = test.iter().map(|at| samples.class[*at as usize]).collect();
+            columns.push(Column { name: "label".into(), data: Data::I8(label) });
+            columns.push(Column::time("t1", at(&|i| samples.t1[i])));
+            writer.write(&Table { columns, rows: test.len() })?;
+        }
+        writer.finish().map(|_| ())
+    }
+
+    /// The model as a folder.
+    pub(crate) fn model(
+        &self,
+        source: &Source,
+        splits: &Splits,
+        plan: &Plan,
+        how: &Classify<'_>,
+        settings: &Settings,
+        members: &[Trained],
+    ) -> Result<()> {
+        model::write(&self.path.join("model"), source, splits, plan, settings, &how.recipe, members)
+    }
+
+    /// Takes the end down: the result, the run's state, the ledger.
+    pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
+        self.log.end(run)?;
+        let best = run.members.iter().filter(|m| m.valid_mcc.is_some());
+        let best = best.max_by(|a, b| a.valid_mcc.partial_cmp(&b.valid_mcc).unwrap_or(std::cmp::Ordering::Equal));
+        self.run.best = best.map(|m| report::Best {
+            member: format!("fold {}, seed {}", m.fold, m.seed),
+            measure: "valid mcc".into(),
+            value: m.valid_mcc,
+            epoch: u64::from(m.best_epoch.unwrap_or(0)),
+        });
+        if run.interrupted {
+            self.run.end(RunState::Interrupted);
+            return self.run.write(&self.path);
+        }
+        // The ledger first: a result is written there before anybody sees it.
+        let metrics = json!({"judged": run.judged, "members": run.members});
+        self.ledger.finish(&self.trial, &metrics, None)?;
+        write_json(&self.path.join("result.json"), run)?;
+        self.run.problem = None;
+        self.run.end(RunState::Finished);
+        self.run.write(&self.path)
+    }
+}
+
+/// What a run in a folder was asked: the request to go on with, and its settings.
+pub(crate) fn asked(folder: &Path) -> Result<(Train, Settings)> {
+    let run = Run::read(folder)?;
+    let bad = |why: String| Error::new(Kind::State, why).at(&folder.join("run.json"));
+    if run.state == RunState::Finished {
+        return Err(bad("the run is finished".into()).remedy("`fullbore runs show` tells what came out"));
+    }
+    let asked: Asked = serde_json::from_value(run.more.get("asked").cloned().unwrap_or(Value::Null))
+        .map_err(|e| bad(format!("it does not say what was asked: {e}")))?;
+    let mut settings = Settings::default();
+    settings.read(&folder.join("settings.toml"))?;
+    let select = Select { data: asked.data, symbols: asked.symbols, from: asked.from, to: asked.to };
+    let out = Some(folder.to_path_buf());
+    let request =
+        Train { select, set: asked.set, out, device: asked.device, dry_run: false, budget: None, resume: true };
+    Ok((request, settings))
+}
+
+/// A folder that is not there yet: `runs/gold-lstm-2026-11-15`, then `-2` and so on.
+fn fresh(source: &Source, settings: &Settings) -> PathBuf {
+    let learner = json!(settings.train.learner);
+    let stem = format!("{}-{}-{}", name(&source.path), learner.as_str().unwrap_or_default(), crate::demo::today());
+    let path = |n: u32| PathBuf::from("runs").join(if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
+    (1..).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1))
+}
+
+/// The hash of everything that changes a bit of the result, but for the data.
+fn config(source: &Source, how: &Classify<'_>, settings: &Settings, splits: &Splits) -> String {
+    let mut hash = Fingerprint::new();
+    let set = match &source.ids {
+        super::source::Ids::Bars { set, .. } => set.as_str(),
+        super::source::Ids::Ready { .. } => "",
+    };
+    let recipe = json!(how.recipe).to_string();
+    let numbers = format!("{} {} {} {} {}", how.rate, how.epochs, how.patience, how.seeds, how.balance);
+    for text in [
+        env!("CARGO_PKG_VERSION"),
+        &how.net.to_string(),
+        &recipe,
+        &numbers,
+        set,
+        &format!("{:?}", settings.labeling()),
+        &format!("{:?}", settings.features.max_hole),
+        &format!("{:016x}", splits.id()),
+    ] {
+        hash.text(text);
+    }
+    hash.hex()
+}
+
+/// A trial is a configuration on what it is judged on.
+fn trial(source: &Source, settings: &Settings, splits: &Splits, about: &About) -> Trial {
+    let first = splits.folds.first().map(|f| f.spans.test);
+    let last = splits.folds.last().map(|f| f.spans.test);
+    let span = first.zip(last).and_then(|(a, b)| features::Span::new(a.from(), b.to()));
+    Trial {
+        id: about.config.clone(),
+        symbols: named(&source.ids.symbols()),
+        span: span.unwrap_or_else(|| features::Span::new(0, 1).expect("0 is before 1")),
+        code: env!("CARGO_PKG_VERSION").into(),
+        data: source.fingerprint.clone(),
+        folds: splits.folds.len() as u32,
+        seeds: (0..settings.train.seeds as u64).collect(),
+        parent: None,
+    }
+}
+
+/// Ready arrays may name no symbol; a table wants one.
+fn named(symbols: &[String]) -> Vec<String> {
+    if symbols.is_empty() { vec!["-".into()] } else { symbols.to_vec() }
+}
+
+/// Who learns from what: a row for each sample of each fold.
+fn write_split(path: &Path, source: &Source, splits: &Splits) -> Result<()> {
+    let samples = &source.problem.samples;
+    let symbols = named(&source.ids.symbols());
+    let mut writer = ParquetWriter::create(path, &[])?;
+    for fold in &splits.folds {
+        for (part, positions) in [("train", &fold.train), ("valid", &fold.valid), ("test", &fold.test)] {
+            let rows = positions.len();
+            let ids: Vec<u32> = positions.iter().map(|at| samples.rows[*at as usize]).collect();
+            let times = |of: &[i64]| positions.iter().map(|at| of[*at as usize]).collect::<Vec<i64>>();
+            let columns = vec![
+                Column { name: "fold".into(), data: Data::U32(vec![fold.number as u32 + 1; rows]) },
+                Column { name: "part".into(), data: Data::Names { codes: vec![0; rows], names: vec![part.into()] } },
+                Column {
+                    name: "symbol".into(),
+                    data: Data::Names { codes: source.ids.symbol_numbers(&ids), names: symbols.clone() },
+                },
+                Column::time("t0", times(&samples.t0)),
+                Column::time("t1", times(&samples.t1)),
+                Column {
+                    name: "label".into(),
+                    data: Data::I8(positions.iter().map(|at| samples.class[*at as usize]).collect()),
+                },
+            ];
+            writer.write(&Table { columns, rows })?;
+        }
+    }
+    writer.finish().map(|_| ())
+}
+
+/// Writes a value as readable JSON, beside and renamed.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value)
+        .map_err(|e| Error::new(Kind::Machine, format!("it cannot be written as JSON: {e}")).at(path))?;
+    text.push(b'\n');
+    replace_bytes(path, &text)
+}

@@ -1,0 +1,144 @@
+//! What happens in a run, taken down: rows for programs, lines for people, events for TensorBoard.
+
+use super::TrainRun;
+use files::Result;
+use learn::classify::{Epoch, News, Stopped, Trained};
+use report::{Events, Log, Row};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Members beyond these have rows in the log, and no TensorBoard file of their own.
+const EVENTS: usize = 64;
+
+/// The log of a run.
+pub(crate) struct Told {
+    log: Log,
+    folder: PathBuf,
+    events: BTreeMap<u32, Events>,
+}
+
+impl Told {
+    pub(crate) fn open(folder: &Path, resumed: bool) -> Result<Told> {
+        let log = if resumed { Log::resume(folder, |_| true)? } else { Log::open(folder)? };
+        Ok(Told { log, folder: folder.join("events"), events: BTreeMap::new() })
+    }
+
+    /// Nothing of it counts: the run begins again.
+    pub(crate) fn afresh(&mut self, folder: &Path) -> Result<()> {
+        self.log = Log::resume(folder, |row| row.kind != "epoch" && row.kind != "ended")?;
+        Ok(())
+    }
+
+    /// Leaves out what happened after the states that the run goes on from.
+    pub(crate) fn cut(&mut self, folder: &Path, members: &[Trained]) -> Result<()> {
+        let known = |row: &Row| {
+            let member = row.number("member").and_then(|id| members.iter().find(|m| f64::from(m.id) == id));
+            let Some(member) = member else { return true };
+            let last = member.history.last().map_or(0, |e| e.epoch);
+            match row.kind.as_str() {
+                "epoch" => row.number("epoch").is_some_and(|e| e <= f64::from(last)),
+                "ended" => member.stopped.is_some(),
+                _ => true,
+            }
+        };
+        self.log = Log::resume(folder, known)?;
+        Ok(())
+    }
+
+    pub(crate) fn begin(&mut self, run: &TrainRun, resumed: bool) -> Result<()> {
+        let words = if resumed { "goes on" } else { "begins" };
+        self.log.say(&format!("training {words}: {} on {}", run.net, run.device))?;
+        self.log.row(if resumed { "resumed" } else { "started" }, fields(json!({"net": run.net, "device": run.device})))
+    }
+
+    /// Takes news down; a line for people where they would want one.
+    pub(crate) fn take(&mut self, news: &News<'_>, rate: f64) -> Result<Option<String>> {
+        match news {
+            News::Epoch { member, epoch, best } => self.epoch(member, epoch, *best, rate).map(Some),
+            News::Ended(member) => {
+                let why = match &member.stopped {
+                    Some(Stopped::Fault(why)) => why.clone(),
+                    Some(Stopped::Patience) => "patience".into(),
+                    Some(Stopped::Epochs) | None => "epochs".into(),
+                };
+                self.log.row("ended", fields(json!({"member": member.id, "why": why})))?;
+                let line = format!("{} ended after epoch {}: {why}", named(member), member.history.len());
+                self.log.say(&line)?;
+                // What is not finite is told at once.
+                Ok(matches!(member.stopped, Some(Stopped::Fault(_))).then_some(line))
+            }
+            News::Group { number, of, members, memory, ways } => {
+                let group =
+                    json!({"group": number + 1, "of": of, "members": members, "memory_bytes": memory, "ways": ways});
+                self.log.row("group", fields(group))?;
+                Ok(None)
+            }
+            News::Saved => {
+                self.log.row("saved", Map::new())?;
+                Ok(None)
+            }
+            News::Samples(_) => Ok(None),
+        }
+    }
+
+    fn epoch(&mut self, member: &Trained, epoch: &Epoch, best: bool, rate: f64) -> Result<String> {
+        let row = json!({
+            "member": member.id, "fold": member.fold + 1, "seed": member.seed + 1, "epoch": epoch.epoch, "step": epoch.step,
+            "train_loss": epoch.train_loss, "valid_loss": epoch.valid_loss, "valid_mcc": epoch.worth, "norm": epoch.norm,
+            "best": best, "samples_per_s": rate.round(),
+        });
+        self.log.row("epoch", fields(row))?;
+        let figure = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
+        let line = format!(
+            "{} epoch {}: loss {}, validation {}, MCC {}{}, {:.0} samples/s",
+            named(member),
+            epoch.epoch,
+            figure(epoch.train_loss),
+            figure(epoch.valid_loss),
+            figure(epoch.worth),
+            if best { " (best)" } else { "" },
+            rate
+        );
+        self.log.say(&line)?;
+        if self.events.len() < EVENTS || self.events.contains_key(&member.id) {
+            let events = match self.events.entry(member.id) {
+                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::btree_map::Entry::Vacant(place) => {
+                    let folder = self.folder.join(format!("fold-{}-seed-{}", member.fold + 1, member.seed + 1));
+                    place.insert(Events::create(&folder, u64::from(epoch.step))?)
+                }
+            };
+            let all = [
+                ("train/loss", epoch.train_loss),
+                ("valid/loss", epoch.valid_loss),
+                ("valid/mcc", epoch.worth),
+                ("train/grad_norm", epoch.norm),
+                ("time/samples_per_s", Some(rate)),
+            ];
+            events.scalars(u64::from(epoch.step), all.into_iter().filter_map(|(tag, x)| Some((tag, x?))))?;
+        }
+        Ok(line)
+    }
+
+    pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
+        let kind = if run.interrupted { "interrupted" } else { "finished" };
+        let mcc = run.judged.as_ref().map(|j| j.mcc);
+        self.log.row(kind, fields(json!({"test_mcc": mcc, "seconds": run.seconds, "verdict": run.verdict})))?;
+        let judged = mcc.map_or(String::new(), |mcc| format!("; test MCC {mcc:.4}"));
+        self.log.say(&format!("{kind} after {:.1} s{judged}; {}", run.seconds, run.verdict))?;
+        self.log.sync()
+    }
+}
+
+/// `fold 2 seed 1`
+fn named(member: &Trained) -> String {
+    format!("fold {} seed {}", member.fold + 1, member.seed + 1)
+}
+
+fn fields(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}

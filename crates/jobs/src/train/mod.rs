@@ -1,0 +1,532 @@
+//! `train`: from bars or ready arrays to a judged population of classifiers in a run folder.
+//!
+//! It reads as it runs: read, lay out the folds, plan, write the trial into the ledger, train with checkpoints, predict what was never
+//! trained on, judge, save the model. A run that was cut goes on from its last checkpoint and ends with the same bits.
+
+mod choose;
+mod folder;
+mod judged;
+mod log;
+mod model;
+mod phases;
+mod predict;
+mod problem;
+mod source;
+
+pub(crate) use folder::asked;
+pub use judged::{Judged, MemberRow};
+pub use phases::Phase;
+pub use predict::{Predict, Predicted, predict};
+
+use crate::progress::{Update, stop_flag};
+use crate::{LabelSummary, Select, Settings, home};
+use compute::population::{Precision, Score};
+use compute::{Budget, Choice, Opened};
+use files::{Error, Kind, Result};
+use folder::Folder;
+use judge::measure::Confusion;
+use judge::split::{Embargo, Splits, WalkForward, walk_forward};
+use learn::classify::{Asked, Classify, Hooks, News, Plan, Saved, Trained, ask, plan};
+use learn::failed;
+use phases::Phases;
+use serde::Serialize;
+use source::{Ids, Source};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Which kind of model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Learner {
+    /// Two windows, two LSTMs, and a row.
+    Lstm,
+    /// Indicators of one row.
+    Mlp,
+}
+
+/// What to train on, and where it goes; how is in the settings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Train {
+    /// What to read.
+    pub select: Select,
+    /// Features; `None` takes the settings', or the learner's own.
+    pub set: Option<String>,
+    /// The run folder; `None` is `runs/NAME-LEARNER-DATE`.
+    pub out: Option<PathBuf>,
+    /// `auto`, `cpu`, `cuda`, `cuda:1`.
+    pub device: String,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Fit folds, seeds and epochs into this time.
+    pub budget: Option<Duration>,
+    /// Go on with the run in the folder.
+    pub resume: bool,
+}
+
+/// Told while it runs.
+pub enum Told<'a> {
+    /// How far it is.
+    Update(Update),
+    /// Something worth a line.
+    Line(&'a str),
+}
+
+/// Where that goes.
+pub(crate) type Teller<'a> = &'a mut (dyn FnMut(Told<'_>) + Send);
+
+/// What was trained, or would be.
+#[derive(Debug, Clone, Serialize)]
+pub struct TrainRun {
+    /// The run folder; null for a dry run.
+    pub folder: Option<String>,
+    /// What was read.
+    pub data: String,
+    /// `lstm` or `mlp`.
+    pub learner: Learner,
+    /// As text.
+    pub net: String,
+    /// Of one member.
+    pub parameters: u64,
+    /// Columns of each input.
+    pub columns: Vec<u64>,
+    /// Rows with a label and whole windows.
+    pub samples: u64,
+    /// Share of each class among them.
+    pub balance: Vec<f64>,
+    /// How labels were made; null for ready arrays.
+    pub label: Option<LabelSummary>,
+    /// In words.
+    pub device: String,
+    /// `f32`, `tf32` or `bf16`.
+    pub precision: Precision,
+    /// Rows of a batch.
+    pub batch: u64,
+    /// Before the schedule.
+    pub rate: f64,
+    /// At most.
+    pub epochs: u64,
+    /// Epochs without a better score.
+    pub patience: u64,
+    /// Of the walk forward.
+    pub folds: Vec<FoldRow>,
+    /// When the locked part begins; null without one.
+    pub holdout_from: Option<String>,
+    /// The split, drawn.
+    pub picture: String,
+    /// Members of each fold.
+    pub seeds: u64,
+    /// Trained at once, group after group.
+    pub groups: Vec<u64>,
+    /// What the largest group takes on the device.
+    pub memory_bytes: u64,
+    /// What all epochs would take at most, from steps that were timed; null where nothing was timed.
+    pub estimate_seconds: Option<f64>,
+    /// Samples trained on a second, all members together.
+    pub samples_per_s: Option<f64>,
+    /// A line for each member; empty for a dry run.
+    pub members: Vec<MemberRow>,
+    /// On test samples, members of a fold averaged; null for a dry run and after an interruption.
+    pub judged: Option<Judged>,
+    /// Where the time went.
+    pub phases: Vec<Phase>,
+    /// What limited it, in words.
+    pub verdict: String,
+    /// From start to end.
+    pub seconds: f64,
+    /// Whether it was stopped; `runs resume` goes on.
+    pub interrupted: bool,
+    /// What there is to know.
+    pub notes: Vec<String>,
+}
+
+/// A fold in figures.
+#[derive(Debug, Clone, Serialize)]
+pub struct FoldRow {
+    /// From 1.
+    pub fold: usize,
+    /// Samples.
+    pub train: u64,
+    /// Samples.
+    pub valid: u64,
+    /// Samples.
+    pub test: u64,
+    /// Samples left out because their labels reach into a later part.
+    pub purged: u64,
+    /// When its test begins.
+    pub test_from: String,
+    /// When its test ends.
+    pub test_to: String,
+}
+
+/// A plan that lasts longer says so before it begins.
+const LONG: f64 = 1800.0;
+
+/// Trains.
+pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
+    let mut settings = settings.clone();
+    let mut phases = Phases::start();
+    let source = source::read(request, &settings, &mut |u| tell(Told::Update(u)))?;
+    let [reading, computing] = source.seconds;
+    phases.end(0.0, &[("read", reading), ("features", computing)]);
+
+    let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
+    let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
+    let budget = memory(&settings, &device);
+    let mut splits = split(&source, &settings)?;
+    let worth = |score: &Score| worth(score);
+    let mut how = classify(&source, &splits, &settings, &device, &worth);
+    let mut laid = plan(&source.problem, &splits.folds, &how, &device, budget)?;
+    let mut notes = source.notes.clone();
+    let mut estimate = None;
+    if request.dry_run || request.budget.is_some() {
+        let mut rate = pace(&source, &laid, &how, &device, budget)?;
+        if let Some(most) = request.budget {
+            if let Some(said) = fit(most.as_secs_f64(), rate, &laid, &how, &mut settings) {
+                notes.push(said);
+                splits = split(&source, &settings)?;
+                how = classify(&source, &splits, &settings, &device, &worth);
+                laid = plan(&source.problem, &splits.folds, &how, &device, budget)?;
+                rate = pace(&source, &laid, &how, &device, budget)?;
+            }
+        }
+        estimate = Some(laid.samples(&how) as f64 / rate);
+        if let Some(seconds) = estimate.filter(|s| *s > LONG) {
+            notes.push(format!(
+                "all epochs would take up to {:.0} minutes; patience usually ends it sooner, --budget 10m fits it into a time",
+                seconds / 60.0
+            ));
+        }
+    }
+    let mut run = describe(&source, &splits, &laid, &how, &settings, said);
+    (run.notes, run.estimate_seconds) = (notes, estimate);
+    if request.dry_run {
+        (run.phases, run.verdict) = phases.finish(matches!(device, Opened::Cuda(_)));
+        run.seconds = run.phases.iter().map(|p| p.seconds).sum();
+        return Ok(run);
+    }
+
+    let mut folder = Folder::open(request, &settings, &source, &how, &splits)?;
+    run.folder = Some(folder.path().display().to_string());
+    let from = folder.saved(&how.net, &mut |line| tell(Told::Line(line)))?;
+    folder.begin(&run, &settings, &source, &splits)?;
+    let outcome = in_folder(
+        &mut folder,
+        &source,
+        &laid,
+        &how,
+        &device,
+        budget,
+        from,
+        settings.train.checkpoint as u32,
+        &mut phases,
+        tell,
+    );
+    let (outcome, samples_per_s) = match outcome {
+        Ok(done) => done,
+        Err(why) => {
+            folder.failed(&why);
+            return Err(why);
+        }
+    };
+    run.samples_per_s = samples_per_s;
+    run.interrupted = outcome.interrupted;
+    let judging = phases.seconds();
+    let clock = Instant::now();
+    if outcome.interrupted {
+        run.members = judged::members(&source, &splits, &outcome.members, &vec![Vec::new(); outcome.members.len()])?;
+    } else {
+        tell(Told::Update(Update { phase: "judging", done: 0, total: 0, unit: "" }));
+        let test = |fold: usize| -> Vec<u32> {
+            splits.folds[fold].test.iter().map(|at| source.problem.samples.rows[*at as usize]).collect()
+        };
+        let probabilities = predictions(&source, &laid, &how, &device, budget, &outcome.members, &test)?;
+        run.members = judged::members(&source, &splits, &outcome.members, &probabilities)?;
+        let ensemble = judged::ensemble(&splits, &outcome.members, &probabilities);
+        run.judged = judged::judge(&source, &splits, &ensemble, settings.seed)?;
+        folder.predictions(&source, &splits, &outcome.members, &probabilities, settings.threads())?;
+        folder.model(&source, &splits, &laid, &how, &settings, &outcome.members)?;
+    }
+    phases.end(judging, &[("judge", clock.elapsed().as_secs_f64())]);
+    run.seconds = phases.seconds();
+    (run.phases, run.verdict) = phases.finish(matches!(device, Opened::Cuda(_)));
+    folder.end(&run)?;
+    Ok(run)
+}
+
+/// `[members][ids, classes]` what each member says with its best weights on its fold's ids; nothing where it has none.
+fn predictions(
+    source: &Source,
+    plan: &Plan,
+    how: &Classify<'_>,
+    device: &Opened,
+    budget: Budget,
+    members: &[Trained],
+    ids: &dyn Fn(usize) -> Vec<u32>,
+) -> Result<Vec<Vec<f32>>> {
+    let asked: Vec<Asked<'_>> = members
+        .iter()
+        .filter_map(|m| {
+            let params = &m.best.as_ref()?.params;
+            Some(Asked { id: m.id, scaler: &plan.scalers[m.fold], params, ids: ids(m.fold) })
+        })
+        .collect();
+    let mut said = ask(&source.problem, &how.net, &how.recipe, device, budget, &asked)?.into_iter();
+    Ok(members.iter().map(|m| if m.best.is_some() { said.next().unwrap_or_default() } else { Vec::new() }).collect())
+}
+
+/// Matthews' correlation of a validation.
+fn worth(score: &Score) -> f64 {
+    let counts = score.confusion.first().cloned().unwrap_or_default();
+    let classes = counts.len().isqrt();
+    Confusion::new(classes, counts).map_or(f64::NAN, |c| c.mcc())
+}
+
+/// The memory that may be taken of the device: what was said, of the host's memory on a processor, of its own on a card.
+fn memory(settings: &Settings, device: &Opened) -> Budget {
+    match (settings.memory, device) {
+        (crate::Memory::Auto, _) => Budget::default(),
+        (memory, Opened::Cpu { .. }) => Budget::Bytes(memory.bytes()),
+        (memory, Opened::Cuda(_)) => memory.to_string().parse().unwrap_or_default(),
+    }
+}
+
+/// The walk forward that the settings ask for.
+fn split(source: &Source, settings: &Settings) -> Result<Splits> {
+    let s = &settings.split;
+    let how = WalkForward {
+        folds: s.folds,
+        tested: s.tested,
+        validation: s.validation,
+        rolling: s.rolling.map(|share| (share * source.ticks.len() as f64).round() as usize),
+        embargo: s.embargo.map_or(Embargo::Auto { window: source.look_back }, Embargo::Ticks),
+        holdout: s.holdout,
+        test_days: None,
+    };
+    walk_forward(&source.problem.samples, &source.ticks, &how)
+}
+
+/// How the members are trained.
+fn classify<'a>(
+    source: &Source,
+    splits: &Splits,
+    settings: &Settings,
+    device: &Opened,
+    worth: &'a (dyn Fn(&Score) -> f64 + Sync),
+) -> Classify<'a> {
+    let samples = splits.folds.iter().map(|f| f.train.len()).min().unwrap_or(0);
+    let recipe = choose::recipe(&settings.train, settings.seed, samples, matches!(device, Opened::Cuda(_)));
+    Classify {
+        net: source.net.clone(),
+        rate: choose::rate(&settings.train, recipe.batch),
+        recipe,
+        epochs: settings.train.epochs as u32,
+        patience: settings.train.patience as u32,
+        seeds: settings.train.seeds as u32,
+        balance: settings.train.balance,
+        worth,
+    }
+}
+
+/// Samples a second, from half a second of real steps of the first group.
+fn pace(source: &Source, plan: &Plan, how: &Classify<'_>, device: &Opened, budget: Budget) -> Result<f64> {
+    let first = plan.first();
+    let began = Instant::now();
+    let (mut timed, mut samples) = (None, (0u64, 0u64));
+    let mut hooks = Hooks {
+        news: &mut |news| {
+            if let News::Samples(n) = news {
+                // The first chunk warms up.
+                if timed.is_none() {
+                    timed = Some(Instant::now());
+                    samples.0 = n;
+                }
+                samples.1 = n;
+            }
+        },
+        stop: &|| began.elapsed() > Duration::from_millis(700),
+        save: &mut |_| Ok(()),
+        every: 0,
+    };
+    learn::classify::train(&source.problem, &first, how, device, budget, None, &mut hooks)?;
+    let seconds = timed.map_or(1.0, |t: Instant| t.elapsed().as_secs_f64()).max(1e-6);
+    Ok((samples.1.saturating_sub(samples.0).max(1)) as f64 / seconds)
+}
+
+/// Fewer epochs, then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in words.
+fn fit(most: f64, rate: f64, plan: &Plan, how: &Classify<'_>, settings: &mut Settings) -> Option<String> {
+    let need = plan.samples(how) as f64 / rate;
+    if need <= most {
+        return None;
+    }
+    let mut left = most / need;
+    let train = &mut settings.train;
+    let (epochs, seeds, folds) = (train.epochs, train.seeds, settings.split.folds);
+    // Below 30 epochs a member has hardly begun; then members go, at last folds.
+    train.epochs = ((epochs as f64 * left) as usize).max(30.min(epochs));
+    left *= epochs as f64 / train.epochs as f64;
+    train.patience = train.patience.min(train.epochs);
+    if left < 1.0 {
+        train.seeds = ((seeds as f64 * left) as usize).max(1);
+        left *= seeds as f64 / train.seeds as f64;
+    }
+    if left < 1.0 {
+        settings.split.folds = ((folds as f64 * left) as usize).max(1);
+        left *= folds as f64 / settings.split.folds as f64;
+    }
+    if left < 1.0 {
+        settings.train.epochs = ((settings.train.epochs as f64 * left) as usize).max(1);
+        settings.train.patience = settings.train.patience.min(settings.train.epochs);
+    }
+    Some(format!(
+        "to fit into {most:.0} s: {} epochs instead of {epochs}, {} seeds instead of {seeds}, {} folds instead of {folds}",
+        settings.train.epochs, settings.train.seeds, settings.split.folds
+    ))
+}
+
+/// The training itself, told to the folder and to the user.
+#[expect(clippy::too_many_arguments, reason = "a run has many parts, and they meet here")]
+fn in_folder(
+    folder: &mut Folder,
+    source: &Source,
+    plan: &Plan,
+    how: &Classify<'_>,
+    device: &Opened,
+    budget: Budget,
+    from: Option<Saved>,
+    every: u32,
+    phases: &mut Phases,
+    tell: Teller<'_>,
+) -> Result<(learn::classify::Outcome, Option<f64>)> {
+    let since = phases.seconds();
+    let began = Instant::now();
+    let total = plan.samples(how);
+    let stop = stop_flag();
+    let (log, writer) = folder.parts();
+    let (mut shown, mut all, mut group_samples, mut wrong) = (None::<Instant>, 0u64, 0u64, None);
+    let news = &mut |news: News<'_>| {
+        match &news {
+            News::Samples(n) => {
+                all += n - group_samples;
+                group_samples = *n;
+                tell(Told::Update(Update { phase: "training", done: all, total, unit: "samples" }));
+            }
+            News::Group { .. } => group_samples = 0,
+            _ => {}
+        }
+        let rate = all as f64 / began.elapsed().as_secs_f64().max(1e-9);
+        match log.take(&news, rate) {
+            Ok(Some(line)) if shown.is_none_or(|t| t.elapsed() > Duration::from_secs(5)) => {
+                tell(Told::Line(&format!("{line}{}", busy(phases.latest()))));
+                shown = Some(Instant::now());
+            }
+            Ok(_) => {}
+            // Training goes on without its log; the end says so.
+            Err(why) => wrong = Some(why),
+        }
+    };
+    let outcome = learn::classify::train(
+        &source.problem,
+        plan,
+        how,
+        device,
+        budget,
+        from,
+        &mut Hooks { news, stop: &|| stop.load(Ordering::Relaxed), save: &mut |saved| writer.save(saved), every },
+    )?;
+    writer.wait()?;
+    if let Some(why) = wrong {
+        tell(Told::Line(&format!("the log could not be written: {why}")));
+    }
+    let spent = outcome.spent;
+    phases.end(
+        since,
+        &[("setup", spent.setup), ("train", spent.train), ("validate", spent.validate), ("save", spent.save)],
+    );
+    let rate = (spent.train > 0.0).then(|| all as f64 / spent.train);
+    Ok((outcome, rate))
+}
+
+/// How full the machine is, to be put behind a line.
+fn busy(sample: Option<machine::Sample>) -> String {
+    let Some(sample) = sample else { return String::new() };
+    let gpu = sample.gpus.first().and_then(|g| g.busy_percent).map_or(String::new(), |g| format!(", GPU {g:.0} %"));
+    format!("{gpu}, CPU {:.0} %", sample.cpu_mean_percent())
+}
+
+/// The plan in figures.
+fn describe(
+    source: &Source,
+    splits: &Splits,
+    plan: &Plan,
+    how: &Classify<'_>,
+    settings: &Settings,
+    device: String,
+) -> TrainRun {
+    let problem = &source.problem;
+    let shown = |time: i64| match &source.ids {
+        Ids::Bars { .. } => files::time::rfc3339(time),
+        // Ready arrays may count rows instead of telling the time.
+        Ids::Ready { .. } if time < 1_000_000_000_000 => time.to_string(),
+        Ids::Ready { .. } => files::time::rfc3339(time),
+    };
+    let mut counts = vec![0u64; problem.classes];
+    for class in &problem.samples.class {
+        counts[if problem.classes == 2 { usize::from(*class > 0) } else { (class + 1) as usize }] += 1;
+    }
+    let all = problem.samples.len().max(1) as f64;
+    let folds = splits.folds.iter().map(|f| FoldRow {
+        fold: f.number + 1,
+        train: f.train.len() as u64,
+        valid: f.valid.len() as u64,
+        test: f.test.len() as u64,
+        purged: f.purged as u64,
+        test_from: shown(f.spans.test.from()),
+        test_to: shown(f.spans.test.to() - 1),
+    });
+    TrainRun {
+        folder: None,
+        data: source.path.display().to_string(),
+        learner: settings.train.learner,
+        net: how.net.to_string(),
+        parameters: parameters(&how.net),
+        columns: problem.inputs.iter().map(|i| i.columns.len() as u64).collect(),
+        samples: problem.samples.len() as u64,
+        balance: counts.iter().map(|n| *n as f64 / all).collect(),
+        label: match &source.ids {
+            Ids::Bars { label, .. } => label.clone(),
+            Ids::Ready { .. } => None,
+        },
+        device,
+        precision: how.recipe.precision,
+        batch: how.recipe.batch as u64,
+        rate: f64::from(how.rate),
+        epochs: u64::from(how.epochs),
+        patience: u64::from(how.patience),
+        folds: folds.collect(),
+        holdout_from: splits.holdout.as_ref().map(|h| shown(h.span.from())),
+        picture: splits.picture(&problem.samples, &source.ticks, 60, false),
+        seeds: u64::from(how.seeds),
+        groups: plan.groups.iter().map(|g| g.members.len() as u64).collect(),
+        memory_bytes: plan.groups.iter().map(|g| g.bytes).max().unwrap_or(0),
+        estimate_seconds: None,
+        samples_per_s: None,
+        members: Vec::new(),
+        judged: None,
+        phases: Vec::new(),
+        verdict: String::new(),
+        seconds: 0.0,
+        interrupted: false,
+        notes: Vec::new(),
+    }
+}
+
+/// Of one member, padding left out.
+fn parameters(net: &compute::Net) -> u64 {
+    compute::net::Layout::new(net).map_or(0, |l| l.parameters() as u64)
+}
+
+/// The folder of ledger and index: home.
+pub(crate) fn ledger_path() -> Result<PathBuf> {
+    Ok(home()?.join("ledger.sqlite"))
+}

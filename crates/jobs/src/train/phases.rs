@@ -1,0 +1,114 @@
+//! Where the time went and how full the machine was, phase by phase, with a verdict in words.
+
+use machine::{Sample, Sampler};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// One phase of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Phase {
+    /// `read`, `features`, `setup`, `train`, `validate`, `save`, `judge`.
+    pub name: &'static str,
+    /// How long.
+    pub seconds: f64,
+    /// Mean over all cores; null where the phase was too short to be seen.
+    pub cpu_percent: Option<f64>,
+    /// Mean of the card; null without one.
+    pub gpu_percent: Option<f64>,
+    /// The most this process held.
+    pub memory_bytes: Option<u64>,
+    /// The most of the card's memory that was taken.
+    pub gpu_memory_bytes: Option<u64>,
+}
+
+/// Watches a run.
+pub(crate) struct Phases {
+    began: Instant,
+    sampler: Sampler,
+    rows: Vec<Phase>,
+}
+
+impl Phases {
+    pub(crate) fn start() -> Phases {
+        Phases { began: Instant::now(), sampler: Sampler::start(Duration::from_millis(250)), rows: Vec::new() }
+    }
+
+    /// Since the beginning.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// The newest look at the machine.
+    pub(crate) fn latest(&self) -> Option<Sample> {
+        self.sampler.latest()
+    }
+
+    /// Takes a phase down that began so many seconds after the beginning and ends now. Where phases take turns too quickly to be told apart
+    /// (training and validating), `parts` shares the time out and all get what was seen over the whole.
+    pub(crate) fn end(&mut self, since: f64, parts: &[(&'static str, f64)]) {
+        let seen = self.sampler.since(since);
+        let mean = |of: &dyn Fn(&Sample) -> Option<f64>| {
+            let all: Vec<f64> = seen.iter().filter_map(of).collect();
+            (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+        };
+        let cpu = mean(&|s| Some(f64::from(s.cpu_mean_percent())));
+        let gpu = mean(&|s| s.gpus.first().and_then(|g| g.busy_percent).map(f64::from));
+        let memory = seen.iter().filter_map(|s| s.process_memory_bytes).max();
+        let gpu_memory = seen.iter().filter_map(|s| s.gpus.first().and_then(|g| g.memory_used_bytes)).max();
+        for (name, seconds) in parts {
+            self.rows.push(Phase {
+                name,
+                seconds: *seconds,
+                cpu_percent: cpu,
+                gpu_percent: gpu,
+                memory_bytes: memory,
+                gpu_memory_bytes: gpu_memory,
+            });
+        }
+    }
+
+    /// All phases, and what they mean.
+    pub(crate) fn finish(self, cuda: bool) -> (Vec<Phase>, String) {
+        let verdict = verdict(&self.rows, cuda);
+        (self.rows, verdict)
+    }
+}
+
+/// What limited the run, in a sentence.
+fn verdict(rows: &[Phase], cuda: bool) -> String {
+    let total: f64 = rows.iter().map(|r| r.seconds).sum();
+    let Some(longest) = rows.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds)) else { return String::new() };
+    let share = 100.0 * longest.seconds / total.max(1e-9);
+    let full = match (cuda, longest.gpu_percent, longest.cpu_percent) {
+        (true, Some(gpu), _) => format!("; GPU {gpu:.0} % busy meanwhile"),
+        (_, _, Some(cpu)) => {
+            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            format!("; {:.1} of {cores} cores busy meanwhile", cpu / 100.0 * cores as f64)
+        }
+        _ => String::new(),
+    };
+    format!("{share:.0} % of the time went into `{}`{full}", longest.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_names_the_longest_phase_and_what_was_busy() {
+        let row = |name, seconds, cpu, gpu| Phase {
+            name,
+            seconds,
+            cpu_percent: cpu,
+            gpu_percent: gpu,
+            memory_bytes: None,
+            gpu_memory_bytes: None,
+        };
+        let rows = [row("read", 1.0, Some(50.0), None), row("train", 9.0, Some(20.0), Some(93.0))];
+        assert_eq!(verdict(&rows, true), "90 % of the time went into `train`; GPU 93 % busy meanwhile");
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let busy = format!("{:.1} of {cores} cores", 0.2 * cores as f64);
+        assert_eq!(verdict(&rows, false), format!("90 % of the time went into `train`; {busy} busy meanwhile"));
+        assert_eq!(verdict(&[], false), "");
+    }
+}

@@ -1,0 +1,249 @@
+//! `predict`: what a trained model says about bars, as probabilities.
+
+use super::model::{Loaded, read, universe};
+use super::problem::{inputs, usable};
+use crate::features::{compute as compute_features, one_timeframe};
+use crate::progress::{Sink, Update, check_stop, shared};
+use crate::{Select, Settings, add, find};
+use compute::{Budget, Choice, Opened};
+use features::{Dataset, Plan, Samples, read_set};
+use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table};
+use learn::Problem;
+use learn::classify::{Asked, ask};
+use learn::failed;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Which model, about what.
+#[derive(Debug, Clone, Default)]
+pub struct Predict {
+    /// The run's folder, or the model in it.
+    pub run: PathBuf,
+    /// What to read.
+    pub select: Select,
+    /// The file; `None` is `NAME-predictions.parquet` here.
+    pub out: Option<PathBuf>,
+    /// `auto`, `cpu`, `cuda`, `cuda:1`.
+    pub device: String,
+    /// A row for each member instead of their mean.
+    pub members: bool,
+}
+
+/// What was predicted.
+#[derive(Debug, Clone, Serialize)]
+pub struct Predicted {
+    /// The file.
+    pub path: String,
+    /// What was read.
+    pub data: String,
+    /// In words.
+    pub device: String,
+    /// Rows of the file.
+    pub rows: u64,
+    /// Bars that were asked about.
+    pub bars: u64,
+    /// Bars of the data that no fold may be asked about, or whose windows are not whole.
+    pub left_out: u64,
+    /// Share of each guess.
+    pub guesses: Vec<f64>,
+    /// Bars asked about a second.
+    pub bars_per_s: f64,
+    /// What there is to know.
+    pub notes: Vec<String>,
+}
+
+/// Asks the model.
+pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Predicted> {
+    let loaded = read(&request.run)?;
+    let model = &loaded.model;
+    let Some(set) = &model.set else {
+        return Err(Error::new(
+            Kind::Usage,
+            "the model was trained on ready arrays, and there is no feature set to compute",
+        )
+        .remedy("its predictions on its own data are in predictions.parquet of the run"));
+    };
+    let path = find(&request.select.data)?;
+    let out = match &request.out {
+        Some(out) => out.clone(),
+        None => PathBuf::from(format!("{}-predictions.parquet", add::name_of(&path)?)),
+    };
+    let options = request.select.narrow(settings.options()?);
+    let (market, audit) = shared(sink, |progress| bars::read(&path, &options, progress))?;
+    let (market, timeframe, _) = one_timeframe(market.bars, &audit)?;
+    if model.timeframe.as_deref() != Some(timeframe.to_string().as_str()) {
+        let was = model.timeframe.clone().unwrap_or_default();
+        return Err(
+            Error::input(format!("the model was trained on bars of {was}, and these are of {timeframe}")).at(&path)
+        );
+    }
+    let mut notes = Vec::new();
+    let symbols: Vec<String> = market.iter().map(|b| b.symbol.clone()).collect();
+    if universe(&symbols) != universe(&model.symbols) {
+        let strange = symbols.iter().filter(|s| !model.symbols.contains(s)).count();
+        if set.contains("market_") || set.contains("cluster_") {
+            return Err(Error::input(format!(
+                "the model reads the whole market of {} symbols, and these data have another one ({strange} it never saw)",
+                model.symbols.len()
+            ))
+            .at(&path)
+            .remedy("give the bars of the universe it was trained on"));
+        }
+        if strange > 0 {
+            notes.push(format!("{strange} of {} symbols were not in training", symbols.len()));
+        }
+    }
+    let plan = Plan::new(&read_set(set)?)?;
+    let mut own = settings.clone();
+    (own.labels.rule, own.features.max_hole) = (None, model.max_hole);
+    let (data, _) = compute_features(market, &plan, &own, sink)?;
+    check_stop()?;
+    let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
+    let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
+    let clock = Instant::now();
+    sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
+    let (asked, mut table) = said_of(&loaded, &data, &device, request.members)?;
+    let seconds = clock.elapsed().as_secs_f64();
+    let classes = model.classes;
+    let mut guesses = vec![0u64; classes];
+    if let Some(Data::I8(guess)) = table.columns.iter().find(|c| c.name == "guess").map(|c| &c.data) {
+        guess.iter().for_each(|g| guesses[if classes == 2 { usize::from(*g > 0) } else { (*g + 1) as usize }] += 1);
+    }
+    let rows = table.rows;
+    let mut writer = ParquetWriter::create(&out, &[])?.threads(settings.threads());
+    writer.write(&std::mem::take(&mut table))?;
+    writer.finish()?;
+    Ok(Predicted {
+        path: out.display().to_string(),
+        data: path.display().to_string(),
+        device: said,
+        rows: rows as u64,
+        bars: asked as u64,
+        left_out: (data.base.rows() - asked) as u64,
+        guesses: guesses.iter().map(|n| *n as f64 / rows.max(1) as f64).collect(),
+        bars_per_s: asked as f64 / seconds.max(1e-9),
+        notes,
+    })
+}
+
+/// Number of bars asked about, and the table: symbol, time, fold, (seed,) probabilities, guess.
+fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) -> Result<(usize, Table)> {
+    let model = &loaded.model;
+    let inputs = inputs(data, model.learner);
+    for (has, wants) in inputs.iter().zip(&model.inputs) {
+        if has.columns != wants.columns {
+            return Err(Error::input(format!(
+                "the features of `{}` are not those of the model: {} and {}",
+                wants.name,
+                has.columns.join(", "),
+                wants.columns.join(", ")
+            ))
+            .remedy("data without volume lose features; give the kind of data that the model was trained on"));
+        }
+    }
+    if inputs.len() != model.inputs.len() {
+        return Err(Error::input(format!("the data have {} inputs, the model {}", inputs.len(), model.inputs.len())));
+    }
+    let windows: Vec<usize> = loaded.net.inputs.iter().map(|i| i.window).collect();
+    let usable = usable(data, &inputs, &windows);
+    let time = |row: usize| data.clock.times[data.clock.tick[row] as usize];
+    // Each bar goes to the newest fold whose test had begun when the bar became known.
+    let fold_of = |row: usize| model.folds.iter().rposition(|f| f.test_from <= time(row));
+    let mut rows: Vec<Vec<u32>> = vec![Vec::new(); model.folds.len()];
+    for row in (0..usable.len()).filter(|row| usable[*row]) {
+        if let Some(fold) = fold_of(row) {
+            rows[fold].push(row as u32);
+        }
+    }
+    let problem = Problem { inputs, ids: data.base.rows(), classes: model.classes, samples: Samples::default() };
+    let mut asked = Vec::new();
+    for (fold, rows) in model.folds.iter().zip(&rows) {
+        for (seed, params) in fold.seeds.iter().zip(&loaded.params[fold.number]) {
+            let scaler = &loaded.scalers[fold.number];
+            asked.push(Asked { id: (fold.number as u32) << 12 | seed, scaler, params, ids: rows.clone() });
+        }
+    }
+    let said = ask(&problem, &loaded.net, &model.recipe, device, Budget::default(), &asked)?;
+    let mut said = said.into_iter();
+    let mut table = Rows::new(model.classes, by_member);
+    for (fold, rows) in model.folds.iter().zip(&rows) {
+        let each: Vec<Vec<f32>> = said.by_ref().take(fold.seeds.len()).collect();
+        if by_member {
+            for (seed, p) in fold.seeds.iter().zip(&each) {
+                table.push(data, fold.number, Some(*seed), rows, p);
+            }
+        } else if !each.is_empty() {
+            let mean = |i: usize| (each.iter().map(|p| f64::from(p[i])).sum::<f64>() / each.len() as f64) as f32;
+            let mean: Vec<f32> = (0..each[0].len()).map(mean).collect();
+            table.push(data, fold.number, None, rows, &mean);
+        }
+    }
+    Ok((rows.iter().map(Vec::len).sum(), table.table(data)))
+}
+
+/// Columns of the file as they grow.
+struct Rows {
+    classes: usize,
+    symbol: Vec<u32>,
+    time: Vec<i64>,
+    fold: Vec<u32>,
+    seed: Option<Vec<u32>>,
+    /// `[classes][rows]`
+    p: Vec<Vec<f32>>,
+    guess: Vec<i8>,
+}
+
+impl Rows {
+    fn new(classes: usize, by_member: bool) -> Rows {
+        let seed = by_member.then(Vec::new);
+        Rows {
+            classes,
+            symbol: Vec::new(),
+            time: Vec::new(),
+            fold: Vec::new(),
+            seed,
+            p: vec![Vec::new(); classes],
+            guess: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, data: &Dataset, fold: usize, seed: Option<u32>, rows: &[u32], p: &[f32]) {
+        for (row, p) in rows.iter().zip(p.chunks_exact(self.classes)) {
+            self.symbol.push(data.base.place(*row as usize).0 as u32);
+            self.time.push(data.clock.times[data.clock.tick[*row as usize] as usize]);
+            self.fold.push(fold as u32 + 1);
+            if let (Some(seeds), Some(seed)) = (&mut self.seed, seed) {
+                seeds.push(seed + 1);
+            }
+            self.p.iter_mut().zip(p).for_each(|(column, p)| column.push(*p));
+            self.guess.push(guess(p));
+        }
+    }
+
+    fn table(self, data: &Dataset) -> Table {
+        let rows = self.time.len();
+        let names = data.base.market.iter().map(|b| b.symbol.clone()).collect();
+        let mut columns = vec![
+            Column { name: "symbol".into(), data: Data::Names { codes: self.symbol, names } },
+            Column::time("time", self.time),
+            Column { name: "fold".into(), data: Data::U32(self.fold) },
+        ];
+        columns.extend(self.seed.map(|seed| Column { name: "seed".into(), data: Data::U32(seed) }));
+        let names: &[&str] = if self.classes == 2 { &["p_down", "p_up"] } else { &["p_down", "p_flat", "p_up"] };
+        columns.extend(names.iter().zip(self.p).map(|(name, values)| Column::f32(*name, values)));
+        columns.push(Column { name: "guess".into(), data: Data::I8(self.guess) });
+        Table { columns, rows }
+    }
+}
+
+/// The class of the largest probability, the first of equals: -1, 0 or 1.
+pub(crate) fn guess(p: &[f32]) -> i8 {
+    let mut best = 0;
+    for (class, p_class) in p.iter().enumerate() {
+        if *p_class > p[best] {
+            best = class;
+        }
+    }
+    if p.len() == 2 { 2 * best as i8 - 1 } else { best as i8 - 1 }
+}

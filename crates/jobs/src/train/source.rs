@@ -1,0 +1,192 @@
+//! What is read for a training: bars with features and labels, or ready arrays.
+
+use super::choose;
+use super::problem::{inputs, look_back, problem};
+use super::{Learner, Train};
+use crate::features::{compute, describe, label, one_timeframe};
+use crate::progress::{Sink, Update, check_stop, shared};
+use crate::{LabelSummary, Settings, find};
+use bars::{Bars, Fingerprint, Timeframe};
+use compute::Net;
+use features::{Dataset, Plan, preset, read_set};
+use files::Result;
+use learn::{Problem, ready};
+use std::path::{Path, PathBuf};
+
+/// Everything a training starts from.
+pub(crate) struct Source {
+    /// The path that was read.
+    pub(crate) path: PathBuf,
+    /// What there is to learn from.
+    pub(crate) problem: Problem,
+    /// The net that fits it.
+    pub(crate) net: Net,
+    /// Distinct availability times, rising.
+    pub(crate) ticks: Vec<i64>,
+    /// The longest look back of a sample, in ticks.
+    pub(crate) look_back: usize,
+    /// Of every bit that was read.
+    pub(crate) fingerprint: String,
+    /// What the ids are.
+    pub(crate) ids: Ids,
+    /// What there is to know.
+    pub(crate) notes: Vec<String>,
+    /// Seconds for reading, and for features and labels.
+    pub(crate) seconds: [f64; 2],
+}
+
+/// What an id of the problem is.
+pub(crate) enum Ids {
+    /// A row of the base table.
+    Bars {
+        /// The tables, without the values that went into the problem.
+        data: Box<Dataset>,
+        /// The set as text, so that it can be computed again.
+        set: String,
+        /// What there is to learn.
+        label: Option<LabelSummary>,
+    },
+    /// A row of ready arrays.
+    Ready {
+        /// `[ids]` which symbol, if the arrays say.
+        symbol: Option<Vec<u32>>,
+        /// Their names.
+        symbols: Vec<String>,
+    },
+}
+
+/// Reads what the request points at.
+pub(crate) fn read(request: &Train, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
+    let path = find(&request.select.data)?;
+    let ready = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npz") || e.eq_ignore_ascii_case("npy"));
+    if ready { arrays(path, settings, sink) } else { from_bars(path, request, settings, sink) }
+}
+
+fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
+    let learner = settings.train.learner;
+    let clock = std::time::Instant::now();
+    let options = request.select.narrow(settings.options()?);
+    let (market, audit) = shared(sink, |progress| bars::read(&path, &options, progress))?;
+    let (market, timeframe, others) = one_timeframe(market.bars, &audit)?;
+    let reading = clock.elapsed().as_secs_f64();
+    let mut notes = Vec::new();
+    if !others.is_empty() {
+        notes.push(format!(
+            "bars of {} were left out: a model has one base timeframe, here {timeframe}",
+            others.join(", ")
+        ));
+    }
+    let chosen = request.set.clone().unwrap_or_else(|| settings.features.or(learner.set()));
+    let set = slower(&chosen, timeframe);
+    let plan = Plan::new(&read_set(&set)?)?;
+    let fingerprint = fingerprint(&market);
+    let (mut data, computing) = compute(market, &plan, settings, sink)?;
+    check_stop()?;
+    if !data.left.is_empty() {
+        notes.push(format!("{} left: the data have no volume", data.left.join(", ")));
+    }
+    let featured = describe(&data, settings, computing);
+    if !featured.sparse.is_empty() {
+        notes.push(format!("without a value on more than a fifth of the rows: {}", featured.sparse.join(", ")));
+    }
+    let inputs = inputs(&data, learner);
+    let net = choose::net(settings.train.net.as_deref(), &inputs, learner, 3)?;
+    let windows: Vec<usize> = net.inputs.iter().map(|i| i.window).collect();
+    let look_back = look_back(&data, &inputs, &windows);
+    let problem = problem(&data, inputs, &windows)?;
+    let label = label(&data, settings);
+    // The problem has its own copy of the columns; what stays are bars, times and labels.
+    data.base.values = Vec::new();
+    data.slow.iter_mut().for_each(|s| s.table.values = Vec::new());
+    let ticks = data.clock.times.clone();
+    let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
+    Ok(Source { path, problem, net, ticks, look_back, fingerprint, ids, notes, seconds: [reading, computing] })
+}
+
+fn arrays(path: PathBuf, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
+    let clock = std::time::Instant::now();
+    let mut progress = |done: u64, total: u64| {
+        sink(Update { phase: "reading", done, total, unit: "bytes" });
+        check_stop()
+    };
+    let how = ready::Reading { label_horizon: settings.train.label_horizon, memory: settings.memory.bytes() };
+    let read = ready::read(&path, &how, &mut progress)?;
+    let problem = read.problem;
+    let net = choose::net(settings.train.net.as_deref(), &problem.inputs, settings.train.learner, problem.classes)?;
+    let mut ticks = problem.samples.t0.clone();
+    ticks.dedup();
+    let ids = Ids::Ready { symbol: read.symbol, symbols: read.symbols };
+    let look_back = problem.inputs.iter().map(|i| i.window).max().unwrap_or(1);
+    Ok(Source {
+        path,
+        problem,
+        net,
+        ticks,
+        look_back,
+        fingerprint: format!("{:016x}", read.fingerprint),
+        ids,
+        notes: read.notes,
+        seconds: [clock.elapsed().as_secs_f64(), 0.0],
+    })
+}
+
+/// The preset for two timeframes is made for bars of five minutes and an hour: other bars get a slow timeframe of about twelve of them.
+fn slower(set: &str, timeframe: Timeframe) -> String {
+    if set.trim() != "two_timeframe" || timeframe == Timeframe::M5 {
+        return set.to_string();
+    }
+    let minutes = timeframe.ns() / Timeframe::M1.ns().max(1);
+    let slow = match minutes {
+        ..=1 => "15m",
+        2..=5 => "1h",
+        6..=29 => "4h",
+        30..=239 => "1d",
+        240..=1439 => "1w",
+        1440 => "1w",
+        _ => "1mo",
+    };
+    preset("two_timeframe").unwrap_or_default().replace("@1h", &format!("@{slow}"))
+}
+
+/// The hash of every bit of the bars.
+pub(crate) fn fingerprint(market: &[Bars]) -> String {
+    let mut data = Fingerprint::new();
+    market.iter().for_each(|bars| data.bars(bars));
+    data.hex()
+}
+
+impl Learner {
+    /// The set that it reads where none was chosen.
+    fn set(self) -> &'static str {
+        match self {
+            Learner::Lstm => "two_timeframe",
+            Learner::Mlp => "full",
+        }
+    }
+}
+
+impl Ids {
+    /// `[ids]` the number of each id's symbol.
+    pub(crate) fn symbol_numbers(&self, ids: &[u32]) -> Vec<u32> {
+        match self {
+            Ids::Bars { data, .. } => ids.iter().map(|id| data.base.place(*id as usize).0 as u32).collect(),
+            Ids::Ready { symbol: Some(symbol), .. } => ids.iter().map(|id| symbol[*id as usize]).collect(),
+            Ids::Ready { symbol: None, .. } => vec![0; ids.len()],
+        }
+    }
+
+    /// All symbols, in order.
+    pub(crate) fn symbols(&self) -> Vec<String> {
+        match self {
+            Ids::Bars { data, .. } => data.base.market.iter().map(|b| b.symbol.clone()).collect(),
+            Ids::Ready { symbols, .. } => symbols.clone(),
+        }
+    }
+}
+
+/// The name of a data set, for a folder.
+pub(crate) fn name(path: &Path) -> String {
+    let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    stem.chars().map(plain).take(60).collect()
+}

@@ -1,0 +1,203 @@
+//! The loop: steps, validation, best, patience; group after group.
+
+use super::keep::Saved;
+use super::member::{Stopped, Trained};
+use super::{Classify, News, Plan, Spent};
+use crate::{Problem, failed};
+use compute::population::{CHUNK, Score, Status};
+use compute::{Budget, Opened, Population};
+use files::Result;
+use std::time::{Duration, Instant};
+
+/// A chunk of steps should not take longer than this, so that a stop is heard and progress is seen.
+const PATIENT: Duration = Duration::from_millis(250);
+
+/// A training run that lasts is saved at least this often.
+const OFTEN: Duration = Duration::from_secs(120);
+
+/// What a training is told and tells.
+pub struct Hooks<'a> {
+    /// Told what happens.
+    pub news: &'a mut dyn FnMut(News<'_>),
+    /// Says when to stop; what was done is saved first.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Keeps a state from which the run can go on.
+    pub save: &'a mut dyn FnMut(&Saved) -> Result<()>,
+    /// A state is kept after every so many epochs; 0: only by time and at the end.
+    pub every: u32,
+}
+
+/// What came out.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// `[members]` fold by fold.
+    pub members: Vec<Trained>,
+    /// Where the time went.
+    pub spent: Spent,
+    /// Whether it was stopped before its end; what was done is saved.
+    pub interrupted: bool,
+}
+
+/// Trains all members, or goes on where a saved state ended.
+pub fn train(
+    problem: &Problem,
+    plan: &Plan,
+    how: &Classify<'_>,
+    device: &Opened,
+    budget: Budget,
+    from: Option<Saved>,
+    hooks: &mut Hooks<'_>,
+) -> Result<Outcome> {
+    let fresh = || Saved::new(plan.members.iter().map(|(fold, seed)| Trained::new(*fold, *seed)).collect());
+    let mut saved = from.unwrap_or_else(fresh);
+    let mut spent = Spent::default();
+    // Groups are pace: a run that goes on may have others, so a group is the members that are not at their end.
+    let left = |saved: &Saved| saved.members.iter().any(|m| m.stopped.is_none());
+    for (number, group) in plan.groups.iter().enumerate() {
+        if saved.members[group.members.clone()].iter().all(|m| m.stopped.is_some()) {
+            continue;
+        }
+        let clock = Instant::now();
+        let (data, members) = plan.describe(problem, how, group.members.clone());
+        let made = Population::pinned(device, budget, &how.net, &data, &how.recipe, &members, &saved.pins);
+        let mut population = made.map_err(failed)?;
+        saved.pins = population.pins();
+        for snapshot in saved.running.drain(..) {
+            if members.iter().any(|m| m.id == snapshot.state.id) {
+                population.restore(&snapshot).map_err(failed)?;
+            }
+        }
+        for trained in saved.members[group.members.clone()].iter().filter(|m| m.stopped.is_some()) {
+            population.stop(trained.id).map_err(failed)?;
+        }
+        spent.setup += clock.elapsed().as_secs_f64();
+        (hooks.news)(News::Group {
+            number,
+            of: plan.groups.len(),
+            members: members.len(),
+            memory: population.memory(),
+            ways: population.ways(),
+        });
+        let done = run(&mut population, group.members.clone(), how, &mut saved, &mut spent, hooks)?;
+        keep(&mut population, group.members.clone(), &mut saved, &mut spent, hooks)?;
+        if !done {
+            return Ok(Outcome { members: saved.members, spent, interrupted: true });
+        }
+    }
+    debug_assert!(!left(&saved), "every member is in a group");
+    Ok(Outcome { members: saved.members, spent, interrupted: false })
+}
+
+/// One group to its end; false if it was stopped before.
+fn run(
+    population: &mut Population,
+    group: std::ops::Range<usize>,
+    how: &Classify<'_>,
+    saved: &mut Saved,
+    spent: &mut Spent,
+    hooks: &mut Hooks<'_>,
+) -> Result<bool> {
+    let (mut chunk, mut samples, mut kept) = (1, 0, Instant::now());
+    let mut kept_epoch = least_epoch(&population.statuses());
+    let mut before: u64 = steps(&population.statuses());
+    loop {
+        if (hooks.stop)() {
+            return Ok(false);
+        }
+        let clock = Instant::now();
+        let statuses = population.steps(chunk).map_err(failed)?;
+        let took = clock.elapsed();
+        spent.train += took.as_secs_f64();
+        // Pace alone: how many steps go between two looks changes no bit.
+        chunk = if took > PATIENT { (chunk / 2).max(1) } else { (chunk * 2).min(CHUNK) };
+        let now = steps(&statuses);
+        samples += (now - before) * how.recipe.batch as u64;
+        before = now;
+        (hooks.news)(News::Samples(samples));
+        for status in statuses.iter().filter(|s| s.fault) {
+            end(population, &mut saved.members[group.clone()], status.id, hooks)?;
+        }
+        if statuses.iter().any(|s| s.due) {
+            let clock = Instant::now();
+            let scores = population.validate().map_err(failed)?;
+            for score in scores {
+                let status = statuses.iter().find(|s| s.id == score.id).expect("a score is a member's");
+                seen(population, &mut saved.members[group.clone()], &score, status, how, hooks)?;
+            }
+            spent.validate += clock.elapsed().as_secs_f64();
+        }
+        let statuses = population.statuses();
+        if statuses.iter().all(|s| !s.active) {
+            return Ok(true);
+        }
+        let epoch = least_epoch(&statuses);
+        let due = hooks.every > 0 && epoch / hooks.every > kept_epoch / hooks.every;
+        if due || kept.elapsed() > OFTEN {
+            keep(population, group.clone(), saved, spent, hooks)?;
+            (kept, kept_epoch) = (Instant::now(), epoch);
+        }
+    }
+}
+
+/// Takes a validation down, keeps the weights of the best, and ends a member whose patience has ended.
+fn seen(
+    population: &mut Population,
+    members: &mut [Trained],
+    score: &Score,
+    status: &Status,
+    how: &Classify<'_>,
+    hooks: &mut Hooks<'_>,
+) -> Result<()> {
+    let member = members.iter_mut().find(|m| m.id == score.id).expect("a score is a member's");
+    let best = member.see(score, status.step, status.loss, status.norm, (how.worth)(score));
+    if best {
+        let params = population.params(score.id).map_err(failed)?;
+        member.best.as_mut().expect("it was just seen").params = params;
+    }
+    let epoch = member.history.last().expect("it was just seen").clone();
+    (hooks.news)(News::Epoch { member, epoch: &epoch, best });
+    if score.epoch >= how.epochs || member.impatient(how.patience) {
+        member.stopped = Some(if score.epoch >= how.epochs { Stopped::Epochs } else { Stopped::Patience });
+        population.stop(score.id).map_err(failed)?;
+        (hooks.news)(News::Ended(member));
+    }
+    Ok(())
+}
+
+/// A member that met a number which is not finite: named once, and left as it was.
+fn end(population: &mut Population, members: &mut [Trained], id: u32, hooks: &mut Hooks<'_>) -> Result<()> {
+    let member = members.iter_mut().find(|m| m.id == id).expect("a status is a member's");
+    if member.stopped.is_none() {
+        let why = population.fault(id).map_err(failed)?.map_or_else(String::new, |why| why.to_string());
+        member.stopped = Some(Stopped::Fault(why));
+        (hooks.news)(News::Ended(member));
+    }
+    Ok(())
+}
+
+/// Keeps a state from which the run can go on.
+fn keep(
+    population: &mut Population,
+    group: std::ops::Range<usize>,
+    saved: &mut Saved,
+    spent: &mut Spent,
+    hooks: &mut Hooks<'_>,
+) -> Result<()> {
+    let clock = Instant::now();
+    saved.running.clear();
+    for member in saved.members[group].iter().filter(|m| m.stopped.is_none()) {
+        saved.running.push(population.snapshot(member.id).map_err(failed)?);
+    }
+    (hooks.save)(saved)?;
+    spent.save += clock.elapsed().as_secs_f64();
+    (hooks.news)(News::Saved);
+    Ok(())
+}
+
+fn least_epoch(statuses: &[Status]) -> u32 {
+    statuses.iter().filter(|s| s.active).map(|s| s.epoch).min().unwrap_or(0)
+}
+
+fn steps(statuses: &[Status]) -> u64 {
+    statuses.iter().map(|s| u64::from(s.step)).sum()
+}

@@ -1,0 +1,91 @@
+//! Classifiers, trained as a population: every fold and every seed is a member.
+//!
+//! The loop is the one everybody knows: an epoch of steps, a look at the validation list, the best kept, patience. Here it is one loop
+//! for all members at once, each at its own pace: [`train`] asks the population for a chunk of steps, looks at who is due, scores them
+//! on the device, and decides for each. Members that have stopped free their place; groups follow one another where the memory does not do for
+//! all.
+//!
+//! **What a member becomes depends on its fold, its seed and the recipe**: not on its group, its neighbours, the number of threads, or on how
+//! often the run was cut and continued.
+
+mod ask;
+mod group;
+mod keep;
+mod member;
+mod plan;
+
+pub use ask::{Asked, ask};
+pub use group::{Hooks, Outcome, train};
+pub use keep::Saved;
+pub use member::{Best, Epoch, Stopped, Trained};
+pub use plan::{Group, Plan, plan};
+
+use compute::Net;
+use compute::population::{Recipe, Score};
+
+/// How classifiers are trained. What changes a bit is in here; what only changes the pace is not.
+#[derive(Clone)]
+pub struct Classify<'a> {
+    /// One head; its inputs are those of the problem.
+    pub net: Net,
+    /// Batch, precision, optimiser, schedule, seed.
+    pub recipe: Recipe,
+    /// The learning rate before the schedule.
+    pub rate: f32,
+    /// At most so many epochs.
+    pub epochs: u32,
+    /// A member ends after so many epochs without a better score.
+    pub patience: u32,
+    /// Members of each fold.
+    pub seeds: u32,
+    /// Whether rare classes weigh more: each as much as any other in sum.
+    pub balance: bool,
+    /// What makes a score better than another; larger is. (The measure is the judge's.)
+    pub worth: &'a (dyn Fn(&Score) -> f64 + Sync),
+}
+
+/// What happens during training, told as it happens.
+#[derive(Debug, Clone)]
+pub enum News<'a> {
+    /// A group begins: which, of how many, with so many members.
+    Group {
+        /// From 0.
+        number: usize,
+        /// Of so many.
+        of: usize,
+        /// Members in it.
+        members: usize,
+        /// Bytes it takes on the device.
+        memory: u64,
+        /// How the device does it, for people.
+        ways: Vec<String>,
+    },
+    /// A member was validated after an epoch.
+    Epoch {
+        /// Whose.
+        member: &'a Trained,
+        /// What was seen; also the last of the member's history.
+        epoch: &'a Epoch,
+        /// Whether it is the best so far.
+        best: bool,
+    },
+    /// A member ended; why is in it.
+    Ended(&'a Trained),
+    /// Between chunks: samples trained on so far by all members of the group in this process.
+    Samples(u64),
+    /// A checkpoint was handed over to be written.
+    Saved,
+}
+
+/// Where the time of a training went, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Spent {
+    /// Setting up: memory, transfer, kernels.
+    pub setup: f64,
+    /// Steps.
+    pub train: f64,
+    /// Validation.
+    pub validate: f64,
+    /// Taking snapshots and handing them over.
+    pub save: f64,
+}

@@ -1,0 +1,226 @@
+//! A training laid out: lists, scales and weights of each fold, members, and how many of them the memory holds at once.
+
+use super::Classify;
+use super::member::{SEEDS, Trained};
+use crate::scale::{Scaler, fit};
+use crate::{Problem, failed};
+use compute::population::{Data, Member, Scale, Table};
+use compute::{Budget, Opened, Population};
+use features::Fold;
+use files::{Error, Kind, Result};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// A training, laid out for a device.
+#[derive(Clone)]
+pub struct Plan {
+    /// `[ids]` the class of each id, from 0; 0 for ids of no sample.
+    pub(crate) labels: Vec<u8>,
+    /// `[ids]` average uniqueness of each id's label.
+    pub(crate) weights: Vec<f32>,
+    /// `[folds]` ids to train on, ids to validate on, ids to be judged on.
+    pub(crate) lists: Vec<[Vec<u32>; 3]>,
+    /// `[folds]`
+    pub scalers: Vec<Scaler>,
+    /// `[folds][classes]`
+    pub(crate) class_weights: Vec<Vec<f32>>,
+    /// `[folds × seeds]` fold by fold.
+    pub(crate) members: Vec<(usize, u32)>,
+    /// Members that are trained at once, group after group.
+    pub groups: Vec<Group>,
+}
+
+/// Members that are trained at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Which of all members.
+    pub members: Range<usize>,
+    /// Bytes they take on the device.
+    pub bytes: u64,
+}
+
+/// Lays a training out: as few groups as the memory allows.
+pub fn plan(problem: &Problem, folds: &[Fold], how: &Classify<'_>, device: &Opened, budget: Budget) -> Result<Plan> {
+    check(problem, folds, how)?;
+    let mut labels = vec![0; problem.ids];
+    let mut weights = vec![1.0; problem.ids];
+    let samples = &problem.samples;
+    for ((id, class), weight) in samples.rows.iter().zip(&samples.class).zip(&samples.weight) {
+        labels[*id as usize] = if problem.classes == 2 { u8::from(*class > 0) } else { (*class + 1) as u8 };
+        weights[*id as usize] = *weight;
+    }
+    let ids = |positions: &[u32]| positions.iter().map(|at| samples.rows[*at as usize]).collect::<Vec<u32>>();
+    let lists: Vec<[Vec<u32>; 3]> = folds.iter().map(|f| [ids(&f.train), ids(&f.valid), ids(&f.test)]).collect();
+    let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold)).collect();
+    let class_weights = lists.iter().map(|[train, ..]| {
+        let mut sums = vec![0.0f64; problem.classes];
+        train.iter().for_each(|id| sums[usize::from(labels[*id as usize])] += f64::from(weights[*id as usize]));
+        let all: f64 = sums.iter().sum();
+        let weight = |sum: &f64| if how.balance && *sum > 0.0 { all / (sums.len() as f64 * sum) } else { 1.0 };
+        sums.iter().map(|sum| weight(sum) as f32).collect()
+    });
+    let class_weights = class_weights.collect();
+    let members = (0..folds.len()).flat_map(|fold| (0..how.seeds).map(move |seed| (fold, seed))).collect();
+    let mut plan = Plan { labels, weights, lists, scalers, class_weights, members, groups: Vec::new() };
+    plan.groups = plan.pack(problem, how, device, budget)?;
+    Ok(plan)
+}
+
+impl Plan {
+    /// Number of members.
+    pub fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Steps that all members take together at most.
+    pub fn steps(&self, how: &Classify<'_>) -> u64 {
+        let of = |(fold, _): &(usize, u32)| self.lists[*fold][0].len().div_ceil(how.recipe.batch) as u64;
+        self.members.iter().map(|m| of(m) * u64::from(how.epochs)).sum()
+    }
+
+    /// Samples that all members are trained on together at most.
+    pub fn samples(&self, how: &Classify<'_>) -> u64 {
+        self.members.iter().map(|(fold, _)| self.lists[*fold][0].len() as u64 * u64::from(how.epochs)).sum()
+    }
+
+    /// The same with the first group alone: enough to learn the pace.
+    pub fn first(&self) -> Plan {
+        let groups = self.groups[..1].to_vec();
+        let members = self.members[groups[0].members.clone()].to_vec();
+        Plan { groups, members, ..self.clone() }
+    }
+
+    /// As many members at once as fit, from the first on.
+    fn pack(&self, problem: &Problem, how: &Classify<'_>, device: &Opened, budget: Budget) -> Result<Vec<Group>> {
+        let most = budget.bytes(device.free().map_err(failed)?);
+        let need = |members: Range<usize>| -> Result<u64> {
+            let (data, described) = self.describe(problem, how, members);
+            Population::need(device, &how.net, &data, &how.recipe, &described).map_err(failed)
+        };
+        let (mut groups, mut start) = (Vec::new(), 0);
+        while start < self.members.len() {
+            // Memory grows with the members, so halving finds the most that fit.
+            let (mut few, mut many) = (1, self.members.len() - start);
+            while few < many {
+                let middle = (few + many).div_ceil(2);
+                if need(start..start + middle)? <= most {
+                    few = middle;
+                } else {
+                    many = middle - 1;
+                }
+            }
+            let members = start..start + few;
+            // One that does not fit is refused here, before anything has begun.
+            let bytes = need(members.clone())?;
+            if bytes > most {
+                return Err(Error::new(
+                    Kind::Machine,
+                    format!(
+                        "one member with batches of {} needs {} on {}, and {} may be taken",
+                        how.recipe.batch,
+                        compute::bytes(bytes),
+                        device.name(),
+                        compute::bytes(most)
+                    ),
+                )
+                .remedy("a smaller --batch-size, a smaller net or a larger --memory"));
+            }
+            groups.push(Group { members, bytes });
+            start += few;
+        }
+        // Groups of equal size end together; a last one of a single member would leave the device empty.
+        let each = self.members.len().div_ceil(groups.len().max(1));
+        if groups.len() > 1 {
+            groups.clear();
+            for start in (0..self.members.len()).step_by(each) {
+                let members = start..(start + each).min(self.members.len());
+                groups.push(Group { bytes: need(members.clone())?, members });
+            }
+        }
+        Ok(groups)
+    }
+
+    /// A group's data and members, in the engine's words.
+    pub(crate) fn describe<'a>(
+        &'a self,
+        problem: &'a Problem,
+        how: &Classify<'_>,
+        members: Range<usize>,
+    ) -> (Data<'a>, Vec<Member>) {
+        let members = &self.members[members];
+        let mut folds: Vec<usize> = members.iter().map(|m| m.0).collect();
+        folds.dedup();
+        let lists = folds.iter().flat_map(|fold| self.lists[*fold][..2].iter().map(Vec::as_slice)).collect();
+        let data = Data {
+            tables: problem.inputs.iter().map(|i| Table { values: &i.values, stride: i.stride }).collect(),
+            maps: problem.inputs.iter().map(|i| i.map.as_deref()).collect(),
+            labels: vec![&self.labels],
+            weights: Some(&self.weights),
+            lists,
+        };
+        let member = |(fold, seed): &(usize, u32)| {
+            let at = folds.iter().position(|f| f == fold).expect("it is one of them");
+            Member {
+                id: Trained::new(*fold, *seed).id,
+                train: 2 * at,
+                valid: Some(2 * at + 1),
+                epochs: how.epochs,
+                rate: how.rate,
+                scales: self.scalers[*fold].scales.iter().cloned().map(Some).collect::<Vec<Option<Scale>>>(),
+                class_weights: vec![self.class_weights[*fold].clone()],
+            }
+        };
+        (data, members.iter().map(member).collect())
+    }
+}
+
+/// What cannot be trained, said before anything begins.
+fn check(problem: &Problem, folds: &[Fold], how: &Classify<'_>) -> Result<()> {
+    let wrong = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
+    let (asked, has) = (how.net.inputs.len(), problem.inputs.len());
+    if asked != has {
+        return wrong(format!("the net `{}` has {asked} inputs and the data have {has}", how.net), "change --net");
+    }
+    for (net, data) in how.net.inputs.iter().zip(&problem.inputs) {
+        if net.features != data.columns.len() {
+            let (asks, has, name) = (net.features, data.columns.len(), &data.name);
+            return wrong(
+                format!("the net `{}` reads {asks} features of `{name}`, which has {has}", how.net),
+                "change --net or --features",
+            );
+        }
+        if data.window > 0 && net.window > data.window {
+            return wrong(
+                format!(
+                    "the net `{}` reads {} rows of `{}`, which has {}",
+                    how.net, net.window, data.name, data.window
+                ),
+                "change --net",
+            );
+        }
+    }
+    if how.net.heads.len() != 1 || how.net.heads[0].classes != problem.classes {
+        return wrong(
+            format!("the net `{}` does not end in one head of {} classes", how.net, problem.classes),
+            "let it end so, as in 16x50-lstm64-3",
+        );
+    }
+    if folds.is_empty() || how.seeds == 0 || how.seeds >= SEEDS || how.epochs == 0 {
+        return wrong(
+            format!("{} folds, {} seeds, {} epochs: there is nothing to train", folds.len(), how.seeds, how.epochs),
+            "at least one of each, and fewer than 4096 seeds",
+        );
+    }
+    if let Some(fold) = folds.iter().find(|f| f.train.is_empty() || f.valid.is_empty()) {
+        return wrong(
+            format!(
+                "fold {} has {} training and {} validation samples",
+                fold.number + 1,
+                fold.train.len(),
+                fold.valid.len()
+            ),
+            "fewer --folds, or more data",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Classifiers end to end on small made data: a planted signal is found, noise gives nothing, and a run that was cut ends with the same bits.
+
+use crate::made::{self, Made};
+use compute::{Budget, Choice, Opened};
+use learn::classify::{Classify, Hooks, News, Outcome, Saved, Stopped, plan, train};
+use std::cell::Cell;
+
+/// Trains as asked; `stop` says after how many looks to stop.
+fn run(
+    made: &Made,
+    how: &Classify<'_>,
+    budget: Budget,
+    threads: usize,
+    from: Option<Saved>,
+    looks: u32,
+) -> (Outcome, Saved) {
+    let (device, _) = Opened::new(Choice::Cpu, threads).unwrap();
+    let plan = plan(&made.problem, &made.folds, how, &device, budget).unwrap();
+    let (count, mut kept) = (Cell::new(0), None);
+    let outcome = train(
+        &made.problem,
+        &plan,
+        how,
+        &device,
+        budget,
+        from,
+        &mut Hooks {
+            news: &mut |news: News<'_>| {
+                if let News::Samples(_) = news {
+                    count.set(count.get() + 1);
+                }
+            },
+            stop: &|| count.get() >= looks,
+            save: &mut |saved| {
+                kept = Some(saved.clone());
+                Ok(())
+            },
+            every: 2,
+        },
+    )
+    .unwrap();
+    (outcome, kept.unwrap())
+}
+
+/// A saved state through the bytes of its parts.
+fn through_bytes(saved: &Saved, how: &Classify<'_>) -> Saved {
+    let parts = saved.parts();
+    let read = |name: &str| Ok(parts.iter().find(|p| p.0 == name).unwrap().1.clone());
+    let params = compute::net::Layout::new(&how.net).unwrap().params;
+    Saved::from_parts(&read, params).unwrap()
+}
+
+#[test]
+fn a_planted_signal_is_found_and_noise_gives_nothing() {
+    for (signal, found) in [(1.0, true), (0.0, false)] {
+        let made = made::rows(3, 3000, signal);
+        let how = Classify { seeds: 2, epochs: 12, patience: 12, ..made::how(&made, "8-16-3") };
+        let (outcome, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
+        assert!(!outcome.interrupted);
+        assert_eq!(outcome.members.len(), 2 * made.folds.len());
+        for member in &outcome.members {
+            let best = member.best.as_ref().unwrap();
+            let bound = 3.0 / (made.folds[member.fold].valid.len() as f64).sqrt();
+            // The best of twelve looks at noise is the largest of twelve draws.
+            if found {
+                assert!(best.worth > 0.4, "{}", best.worth)
+            } else {
+                assert!(best.worth < 1.7 * bound, "{}", best.worth)
+            }
+            assert_eq!(member.history.len(), 12);
+            assert_eq!(member.stopped, Some(Stopped::Epochs));
+        }
+    }
+}
+
+#[test]
+fn windows_of_ready_arrays_train_through_their_maps() {
+    let made = made::windows(5, 900, 10, 1.0);
+    let how = Classify { epochs: 25, patience: 25, ..made::how(&made, "fast:4x10-lstm8 + strategy:3 / direction:3") };
+    let (outcome, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
+    let best = outcome.members.iter().map(|m| m.best.as_ref().unwrap().worth).fold(0.0, f64::max);
+    assert!(best > 0.25, "{best}");
+}
+
+#[test]
+fn a_run_that_was_cut_ends_with_the_same_bits() {
+    let made = made::windows(7, 600, 6, 0.5);
+    let how =
+        Classify { seeds: 2, epochs: 6, patience: 3, ..made::how(&made, "fast:4x6-lstm8 + strategy:3 / direction:3") };
+    let (whole, _) = run(&made, &how, Budget::default(), 1, None, u32::MAX);
+    for looks in [1, 2, 5, 9] {
+        // Cut again and again, with another number of threads each time.
+        let (mut outcome, mut saved) = run(&made, &how, Budget::default(), 2, None, looks);
+        let mut cuts = 0;
+        while outcome.interrupted {
+            cuts += 1;
+            assert!(cuts < 500, "it goes on");
+            (outcome, saved) =
+                run(&made, &how, Budget::default(), 1 + cuts % 3, Some(through_bytes(&saved, &how)), looks);
+        }
+        assert!(cuts > 0, "{looks} looks were all of it");
+        assert_eq!(outcome.members, whole.members);
+        assert_eq!(through_bytes(&saved, &how).members, whole.members);
+    }
+}
+
+#[test]
+fn groups_change_nothing() {
+    let made = made::rows(9, 1200, 0.5);
+    let how = Classify { seeds: 3, epochs: 4, patience: 4, ..made::how(&made, "8-16-3") };
+    let (whole, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
+    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
+    let all = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
+    assert_eq!(all.groups.len(), 1);
+    // As much as half of the members need: two groups, or more.
+    let half = Budget::Bytes(all.groups[0].bytes * 2 / 3);
+    let parts = plan(&made.problem, &made.folds, &how, &device, half).unwrap();
+    assert!(parts.groups.len() > 1, "{:?}", parts.groups);
+    assert_eq!(parts.groups.iter().map(|g| g.members.len()).sum::<usize>(), whole.members.len());
+    let (cut, _) = run(&made, &how, half, 1, None, u32::MAX);
+    assert_eq!(cut.members, whole.members);
+    // One that does not fit at all is refused with the figure.
+    let refused = plan(&made.problem, &made.folds, &how, &device, Budget::Bytes(1000)).err().unwrap();
+    assert!(refused.to_string().contains("needs"), "{refused}");
+}
+
+#[test]
+fn a_number_that_is_not_finite_ends_its_member_and_is_never_the_best() {
+    let mut made = made::rows(11, 1200, 1.0);
+    let how = Classify { epochs: 4, patience: 4, ..made::how(&made, "8-16-3") };
+    // A poisoned row of the last fold's training alone.
+    let at = *made.folds.last().unwrap().train.last().unwrap();
+    let row = made.problem.samples.rows[at as usize] as usize;
+    made.problem.inputs[0].values[row * 8 + 3] = f32::NAN;
+    let (outcome, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
+    for member in &outcome.members {
+        let fold = &made.folds[member.fold];
+        if fold.train.contains(&at) {
+            assert!(matches!(&member.stopped, Some(Stopped::Fault(why)) if why.contains("not finite")), "{member:?}");
+            assert!(member.best.as_ref().is_none_or(|b| b.params.iter().all(|x| x.is_finite())));
+        } else {
+            assert_eq!(member.stopped, Some(Stopped::Epochs));
+            // A validation whose loss is no number is worth nothing, whatever was guessed.
+            assert_eq!(member.best.is_none(), fold.valid.contains(&at), "{member:?}");
+        }
+    }
+}

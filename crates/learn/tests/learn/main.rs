@@ -1,0 +1,4 @@
+//! The tests of this room that use it from outside.
+
+mod classify;
+mod made;
