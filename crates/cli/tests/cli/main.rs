@@ -5,6 +5,7 @@
 mod bench;
 mod check;
 mod probe;
+mod train;
 
 use serde_json::Value;
 use std::path::Path;

@@ -1,0 +1,191 @@
+//! Training as a user meets it: a planted signal is found, noise gives nothing, a run that is killed ends with the same bits, and the model says
+//! later what it said in training.
+
+use super::{Place, code, text};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// A market of one coin with a signal whose best correlation is 0.6, or without.
+fn market(place: &Place, plant: bool, bars: &str) {
+    let mut args = vec!["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "1", "--bars", bars];
+    args.extend(["--name", "coin", "--seed", "7"]);
+    if plant {
+        args.push("--plant");
+    }
+    let (value, code) = place.json(&args);
+    assert_eq!(code, 0, "{value}");
+}
+
+const ROW: &str = "r = log_return(1), v = volatility(20), s = rsi(14)*0.02 - 1";
+
+/// The arguments of a small training with these features.
+fn small<'a>(features: &'a str, out: &'a str, epochs: &'a str) -> Vec<&'a str> {
+    let mut args = vec!["train", "coin", "--learner", "mlp", "--features", features, "--labels", "fixed(1)"];
+    args.extend(["--set", "label.cost_bp=0", "--folds", "2", "--seeds", "2", "--device", "cpu", "--threads", "2"]);
+    args.extend(["--epochs", epochs, "--batch-size", "128", "--out", out]);
+    args
+}
+
+/// `(symbol, time, fold, seed)` to the bits of the probabilities.
+fn probabilities(path: &Path) -> BTreeMap<(String, i64, u64, u64), Vec<u32>> {
+    let mut all = BTreeMap::new();
+    let source = files::Source::open(path).unwrap();
+    let mut take = |table: files::Table| {
+        let column = |name: &str| table.column(name).unwrap_or_else(|| panic!("a column {name}"));
+        let number = |name: &str, row: usize| match &column(name).data {
+            files::Data::F32(v) => f64::from(v[row]),
+            files::Data::U32(v) => f64::from(v[row]),
+            other => panic!("{name}: {other:?}"),
+        };
+        let files::Data::Time { ns, .. } = &column("time").data else { panic!("times") };
+        for row in 0..table.rows {
+            let symbol = column("symbol").text(row).unwrap().to_string();
+            let key = (symbol, ns[row], number("fold", row) as u64, number("seed", row) as u64);
+            let p = ["p_down", "p_flat", "p_up"].map(|name| (number(name, row) as f32).to_bits());
+            assert!(all.insert(key, p.to_vec()).is_none(), "each once");
+        }
+        Ok(())
+    };
+    files::read_parquet(&source, &files::Caps::default(), None, &mut take).unwrap();
+    all
+}
+
+#[test]
+fn a_planted_signal_is_found_and_the_model_says_it_again() {
+    let place = Place::new();
+    market(&place, true, "6000");
+    let set = format!("p = col(plant), {ROW}");
+    let (run, exit) = place.json(&small(&set, "run", "10"));
+    assert_eq!((exit, &run["schema"], &run["interrupted"]), (0, &Value::from("train/1"), &Value::from(false)), "{run}");
+    // L5: nine tenths of what the best there is would reach.
+    let mcc = run["judged"]["directional_mcc"].as_f64().unwrap();
+    assert!(mcc > 0.54, "{mcc}");
+    assert_eq!(run["members"].as_array().unwrap().len(), 4);
+    for name in ["run.json", "settings.toml", "split.parquet", "log.jsonl", "training.log", "predictions.parquet"] {
+        assert!(place.path().join("run").join(name).is_file(), "{name}");
+    }
+    // The same bars, asked again through the saved model: the same bits.
+    let (asked, exit) = place.json(&["predict", "run", "coin", "--members", "--device", "cpu", "--out", "p.parquet"]);
+    assert_eq!(exit, 0, "{asked}");
+    let (then, now) =
+        (probabilities(&place.path().join("run/predictions.parquet")), probabilities(&place.path().join("p.parquet")));
+    assert!(then.len() > 1000 && now.len() > then.len(), "{} and {}", then.len(), now.len());
+    for (key, p) in &then {
+        assert_eq!(now.get(key), Some(p), "{key:?}");
+    }
+    // A second run into the same folder is refused, and so is going on with a finished one.
+    let (again, exit) = place.json(&small(&set, "run", "10"));
+    assert_eq!((exit, &again["ok"]), (5, &Value::from(false)), "{again}");
+    let (again, exit) = place.json(&["runs", "resume", "run"]);
+    assert_eq!(exit, 5, "{again}");
+    let (listed, exit) = place.json(&["runs", "list", "."]);
+    assert_eq!((exit, &listed["runs"][0]["state"]), (0, &Value::from("finished")), "{listed}");
+    let shown = place.run(&["runs", "show", "run"]);
+    assert!(code(&shown) == 0 && text(&shown.stdout).contains("judged on test samples"), "{}", text(&shown.stdout));
+}
+
+#[test]
+fn noise_gives_nothing() {
+    let place = Place::new();
+    market(&place, false, "6000");
+    let (run, exit) = place.json(&small(ROW, "run", "6"));
+    assert_eq!(exit, 0, "{run}");
+    let judged = &run["judged"];
+    let (mcc, n) = (judged["directional_mcc"].as_f64().unwrap(), judged["samples"].as_f64().unwrap());
+    // L4: within three deviations of nothing.
+    assert!(mcc.abs() < 3.0 / n.sqrt(), "{mcc} of {n}");
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_ends_with_the_same_bits() {
+    let place = Place::new();
+    market(&place, true, "4000");
+    let set = format!("p = col(plant), {ROW}");
+    let args = |out: &'static str| {
+        let mut args = small(&set, out, "40");
+        args.extend(["--set", "train.checkpoint=2", "--quiet"]);
+        args
+    };
+    let whole = place.run(&args("whole"));
+    assert_eq!(code(&whole), 0, "{}", text(&whole.stderr));
+    let mut child = place.command(&args("cut")).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut kills = 0;
+    loop {
+        std::thread::sleep(Duration::from_millis(120 + 37 * kills));
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+        // Before its folder said anything there is nothing to go on with.
+        let begun = place.path().join("cut/run.json").exists();
+        let next = if begun { vec!["runs", "resume", "cut", "--quiet"] } else { args("cut") };
+        child = place.command(&next).stdout(std::process::Stdio::null()).spawn().unwrap();
+    }
+    assert!(child.wait().unwrap().success(), "{kills} kills");
+    let read = |path: &str| std::fs::read(place.path().join(path)).unwrap();
+    for file in ["predictions.parquet", "model/fold-1-seed-1.safetensors", "model/fold-2-seed-2.safetensors"] {
+        assert_eq!(read(&format!("cut/{file}")), read(&format!("whole/{file}")), "{file} after {kills} kills");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_saves_and_says_how_to_go_on() {
+    let place = Place::new();
+    market(&place, false, "4000");
+    let args = small(ROW, "run", "5000");
+    let mut command = place.command(&args);
+    let child = command.args(["--patience", "5000"]).stdout(std::process::Stdio::piped());
+    let child = child.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let log = place.path().join("run/log.jsonl");
+    let begun = |log: &Path| std::fs::read_to_string(log).is_ok_and(|t| t.contains("\"epoch\""));
+    (0..600).take_while(|_| !begun(&log)).for_each(|_| std::thread::sleep(Duration::from_millis(100)));
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 130, "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("fullbore runs resume run"), "{}", text(&output.stdout));
+    let (listed, _) = place.json(&["runs", "list", "."]);
+    assert!(listed["runs"][0]["state"].as_str().unwrap().starts_with("interrupted"), "{listed}");
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_done_and_does_nothing() {
+    let place = Place::new();
+    market(&place, false, "4000");
+    let mut args = small(ROW, "run", "50");
+    args.push("--dry-run");
+    let (plan, exit) = place.json(&args);
+    assert_eq!((exit, &plan["folder"], plan["folds"].as_array().unwrap().len()), (0, &Value::Null, 2), "{plan}");
+    assert!(plan["estimate_seconds"].as_f64().unwrap() > 0.0 && plan["memory_bytes"].as_u64().unwrap() > 0);
+    assert!(plan["picture"].as_str().unwrap().contains("fold 1"));
+    assert!(!place.path().join("run").exists());
+    // A budget too small for the plan makes it smaller, aloud.
+    let mut args = small(ROW, "run", "5000");
+    args.extend(["--dry-run", "--budget", "2s"]);
+    let (fitted, _) = place.json(&args);
+    assert!(fitted["epochs"].as_u64().unwrap() < 5000, "{fitted}");
+    assert!(fitted["notes"].to_string().contains("to fit into 2 s"), "{fitted}");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_remedy() {
+    let place = Place::new();
+    market(&place, false, "1500");
+    let wrong: [(&[&str], i32, &str); 5] = [
+        (&["train", "coin", "--learner", "forest"], 2, "lstm or mlp"),
+        (&["train", "coin", "--net", "fast:3x5-lstm8 / 3"], 2, "net"),
+        (&["train", "coin", "--learner", "mlp", "--features", ROW, "--folds", "900"], 3, "fold"),
+        (&["train", "coin", "--budget", "soon"], 2, "10m"),
+        (&["predict", "nowhere", "coin"], 3, "finished run"),
+    ];
+    for (args, expected, part) in wrong {
+        let (value, code) = place.json(args);
+        assert_eq!(code, expected, "{args:?}: {value}");
+        assert!(value.to_string().contains(part), "{args:?}: {value}");
+    }
+}
