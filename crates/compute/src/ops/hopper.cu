@@ -3,7 +3,9 @@
 //   dX[b, i] = round(sum over o of dY[b, o] W[o, i]) × act'(y[b, i]),  partial[block, i] = sum over the block's 64 rows of dX[b, i]
 //
 // Same rules as population.cu: a slot axis, `mode` says who takes part, no float atomics, every sum in an order that depends on shapes alone. A block
-// stays and takes tile after tile of 128 × 256; which block does a tile changes nothing in it.
+// stays and takes tile after tile of 128 × 256; which block does a tile changes nothing in it. In `back_pairs` two blocks, a cluster, take tiles one above the
+// other: both need the same of W, so each fetches half of it for both. Less from the second-level cache is less power, and that is what large products run into.
+// The bits are the same.
 //
 //   warp 0            one thread keeps the copy engine busy, six stages of 32 columns of dY and rows of W ahead
 //   warps 1 and 2     each takes a finished half of a tile from shared memory: out by the copy engine, and into the bias sums
@@ -11,11 +13,13 @@
 //
 // So the tensor cores stand still only while a half is rounded. They read both sides from shared memory, swizzled by the copy engine; dY as it lies, W turned
 // by the descriptor. Rows, columns and depth behind the end come as zeros. Of y only the sign matters, one bit each: it is read beside the
-// products, three steps ahead, the first of it before the last tile is rounded.
+// products, three steps ahead, the first of it before the last tile is rounded; in pairs, warps 1 and 2 have it brought into the
+// second-level cache a tile before (blocks alone gain nothing by that).
 //
-// | kernel | block | grid                              | dynamic shared | needs                                                         |
-// |--------|-------|-----------------------------------|----------------|---------------------------------------------------------------|
-// | back   | 384   | [at most one for each processor]  | 214,016        | act identity or relu; widths and strides multiples of 8       |
+// | kernel     | block | grid                             | dynamic shared | needs                                                   |
+// |------------|-------|----------------------------------|----------------|---------------------------------------------------------|
+// | back       | 384   | [at most one for each processor] | 214,016        | act identity or relu; widths and strides multiples of 8 |
+// | back_pairs | 384   | the same, an even number         | 214,016        | the same                                                |
 //
 //   dy       [S, B, outputs] for the copy engine, in boxes of 32 × 128, swizzled by 64 bytes
 //   weights  [S, outputs, inputs], in boxes of 64 × 32, swizzled by 128 bytes
@@ -59,6 +63,27 @@ __device__ __forceinline__ void copy_box(u32 to, const Map* map, u32 barrier, u3
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];\n" ::"r"(to), "l"(map),
                  "r"(barrier), "r"(x), "r"(y), "r"(z)
                  : "memory");
+}
+
+// A box to the same place in both blocks of a cluster; the barrier of each counts its bytes.
+__device__ __forceinline__ void copy_to_both(u32 to, const Map* map, u32 barrier, u32 x, u32 y, u32 z) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;\n" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"((u16)3)
+                 : "memory");
+}
+
+// All threads of a cluster.
+__device__ __forceinline__ void meet() { asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::: "memory"); }
+
+// This warp is done with a stage: every block that writes into it is told. Only the tensor cores have read there, so nothing is to be made visible; with a release
+// to the cluster, a fence over all of memory, the products took twice as long.
+template <u32 PAIR> __device__ __forceinline__ void free_stage(u32 barrier, u32 lane) {
+    if (PAIR == 1) {
+        if (lane == 0) arrive(barrier);
+    } else if (lane < PAIR) {
+        asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}\n" ::"r"(barrier), "r"(lane)
+                     : "memory");
+    }
 }
 
 // A box from shared memory.
@@ -124,29 +149,33 @@ __device__ __forceinline__ void exchange(u32& a, u32& b, u32 step, bool upper) {
     a = upper ? sent : a, b = upper ? b : sent;
 }
 
-// Where a tile is.
-struct Tile {
+// Where a tile is: `PAIR` of them, one above the other, have a number, and a block of a cluster takes one of these.
+template <u32 PAIR> struct Tile {
     u32 slot, top, left;
-    __device__ __forceinline__ Tile(u32 tile, u32 across, u32 down) : slot(tile / (across * down)), top(tile / across % down * ROWS), left(tile % across * COLUMNS) {}
+    __device__ __forceinline__ Tile(u32 number, u32 across, u32 down, u32 rank)
+        : slot(number / (across * down)), top((number / across % down * PAIR + rank) * ROWS), left(number % across * COLUMNS) {}
 };
 
-extern "C" __global__ void __launch_bounds__(384, 1)
-    back(const __grid_constant__ Map dy, const __grid_constant__ Map weights, const __grid_constant__ Map dx, const __grid_constant__ Work w) {
+template <u32 PAIR> __device__ __forceinline__ void tiles(const Map& dy, const Map& weights, const Map& dx, const Work& w) {
     extern __shared__ __align__(1024) u8 shared[];
     const u32 base = (u32)__cvta_generic_to_shared(shared), full = base + BARRIERS, empty = full + 8 * STAGES;
     const u32 rounded_half = empty + 8 * STAGES, free_half = rounded_half + 16;
+    u32 rank = 0;
+    if (PAIR > 1) asm volatile("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(rank));
     if (threadIdx.x == 0) {
         auto init = [](u32 barrier, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(count) : "memory"); };
-        for (u32 s = 0; s < STAGES; s++) init(full + 8 * s, 1), init(empty + 8 * s, 8);
+        for (u32 s = 0; s < STAGES; s++) init(full + 8 * s, 1), init(empty + 8 * s, 8 * PAIR);
         for (u32 half = 0; half < 2; half++) init(rounded_half + 8 * half, 4), init(free_half + 8 * half, 1);
         asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
     }
-    __syncthreads();
-    const u32 across = (w.inputs + COLUMNS - 1) / COLUMNS, down = (w.batch + ROWS - 1) / ROWS;
+    if (PAIR > 1) meet();
+    else __syncthreads();
+    const u32 across = (w.inputs + COLUMNS - 1) / COLUMNS, down = (w.batch + PAIR * ROWS - 1) / (PAIR * ROWS);
     const u32 total = across * down * w.slots, steps = (w.outputs + DEPTH - 1) / DEPTH;
+    const u32 first = blockIdx.x / PAIR, apart = gridDim.x / PAIR;
     // The next tile of this block whose slot takes part.
     auto busy = [&](u32 tile) {
-        while (tile < total && idle(w.states[tile / (across * down)], w.mode)) tile += gridDim.x;
+        while (tile < total && idle(w.states[tile / (across * down)], w.mode)) tile += apart;
         return tile;
     };
     const u32 group = threadIdx.x / 128, lane = threadIdx.x % 32;
@@ -154,15 +183,19 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 56;\n");
         if (threadIdx.x == 0) {
-            for (u32 i = busy(blockIdx.x); i < total; i = busy(i + gridDim.x)) {
-                const Tile tile(i, across, down);
+            for (u32 i = busy(first); i < total; i = busy(i + apart)) {
+                const Tile<PAIR> tile(i, across, down, rank);
                 for (u32 step = 0; step < steps; step++) {
                     wait(empty + 8 * stage, phase ^ 1);
                     const u32 done = full + 8 * stage, to = base + stage * STAGE;
                     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(done), "r"(STAGE) : "memory");
                     copy_box(to, &dy, done, step * DEPTH, tile.top, tile.slot);
-                    for (u32 c = 0; c < COLUMNS / 64; c++)
-                        copy_box(to + LEFT + c * DEPTH * 128, &weights, done, tile.left + 64 * c, step * DEPTH, tile.slot);
+                    constexpr u32 SHARE = COLUMNS / 64 / PAIR;
+                    for (u32 c = rank * SHARE; c < (rank + 1) * SHARE; c++) {
+                        const u32 place = to + LEFT + c * DEPTH * 128;
+                        if (PAIR > 1) copy_to_both(place, &weights, done, tile.left + 64 * c, step * DEPTH, tile.slot);
+                        else copy_box(place, &weights, done, tile.left + 64 * c, step * DEPTH, tile.slot);
+                    }
                     if (++stage == STAGES) stage = 0, phase ^= 1;
                 }
             }
@@ -170,9 +203,17 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             const u32 half = threadIdx.x / 32 - 1, from = base + HALVES + half * HALF;
             // A lane has eight neighbouring columns; where they lie in a row turns with the row.
             const u32 mine = from + lane / 8 * 8192 + lane % 8 * 16;
-            for (u32 i = busy(blockIdx.x); i < total; i = busy(i + gridDim.x)) {
-                const Tile tile(i, across, down);
+            for (u32 i = busy(first), then; i < total; i = then) {
+                const Tile<PAIR> tile(i, across, down, rank);
                 const u32 top = tile.top + half * 64;
+                then = busy(i + apart);
+                // What the next tile sees of y: rows of up to 512 bytes, two for each lane.
+                if (PAIR > 1 && w.act == RELU && then < total) {
+                    const Tile<PAIR> next(then, across, down, rank);
+                    const u32 bytes = 2 * (w.inputs - next.left < COLUMNS ? w.inputs - next.left : COLUMNS);
+                    for (u32 row = next.top + half * 64 + lane; row < next.top + half * 64 + 64 && row < w.batch; row += 32)
+                        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(w.y + next.slot * w.member + row * w.stride + next.left), "r"(bytes) : "memory");
+                }
                 wait(rounded_half + 8 * half, phase);
                 if (lane == 0) {
                     for (u32 c = 0; c < 4; c++) copy_back(&dx, from + c * 8192, tile.left + 64 * c, top, tile.slot);
@@ -202,6 +243,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             }
             if (lane == 0) asm volatile("cp.async.bulk.wait_group 0;\n" ::: "memory");
         }
+        __syncwarp();
+        if (PAIR > 1) meet(); // neither leaves while the other may still write to it
         return;
     }
 
@@ -222,14 +265,14 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         if (masked && column + 32 * q < w.inputs) parts[q % 3][0] = fetch(upper + 32 * q), parts[q % 3][1] = fetch(lower + 32 * q);
     };
     auto aim = [&](u32 i) {
-        const Tile tile(i, across, down);
+        const Tile<PAIR> tile(i, across, down, rank);
         const u32 row = tile.top + half * 64 + warp * 16 + lane / 4, last = w.batch - 1;
         column = tile.left + 8 * (lane % 4);
         const bf16* from = w.y + tile.slot * w.member + column;
         upper = from + (u64)(row < last ? row : last) * w.stride, lower = from + (u64)(row + 8 < last ? row + 8 : last) * w.stride;
         if (i >= total) column = 0x7fffffff; // nothing to see
     };
-    u32 now = busy(blockIdx.x);
+    u32 now = busy(first);
     aim(now), look(0), look(1), look(2);
     while (now < total) {
         // Bit 7 - q of a byte: part q; bytes 0 and 2: the two columns of a pair in the upper row; 1 and 3: in the lower. Word p: pair p of the eight.
@@ -261,7 +304,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         // One step stays under way; the one before it is done with its stage.
         auto release = [&](u32 step) {
             products_wait<1>();
-            if (step > 0 && lane == 0) arrive(empty + 8 * before);
+            if (step > 0) free_stage<PAIR>(empty + 8 * before, lane);
             before = stage;
             if (++stage == STAGES) stage = 0, phase ^= 1;
         };
@@ -270,7 +313,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 #pragma unroll
         for (u32 q = 0; q < 8; q++) {
             if (2 * q < steps) advance(2 * q);
-            if (q == 1) next = busy(now + gridDim.x);
+            if (q == 1) next = busy(now + apart);
             if (q > 0) note(q - 1);
             if (q > 0 && q < 6) look(q + 2);
             if (q == 6) aim(next), look(2);
@@ -281,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 #pragma unroll 1
         for (u32 step = 16; step < steps; step++) advance(step), release(step);
         products_wait<0>();
-        if (lane == 0) arrive(empty + 8 * before);
+        free_stage<PAIR>(empty + 8 * before, lane);
         settle(d);
         note(7), look(1);
         now = next;
@@ -310,4 +353,15 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         __syncwarp();
         if (lane == 0) arrive(rounded_half + 8 * half);
     }
+    if (PAIR > 1) meet();
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    back(const __grid_constant__ Map dy, const __grid_constant__ Map weights, const __grid_constant__ Map dx, const __grid_constant__ Work w) {
+    tiles<1>(dy, weights, dx, w);
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
+    back_pairs(const __grid_constant__ Map dy, const __grid_constant__ Map weights, const __grid_constant__ Map dx, const __grid_constant__ Work w) {
+    tiles<2>(dy, weights, dx, w);
 }

@@ -120,6 +120,14 @@ impl Products {
         taken
     }
 
+    /// Whether a product of Hopper's fills the card for long.
+    pub(super) fn fill(&self, layout: &Layout, batch: usize) -> bool {
+        let ours = |(layer, linear): (&Layer, &Linear)| {
+            matches!(layer.back, Some(Way::Hopper(_))) && hopper_shape(layout, linear, batch).fills()
+        };
+        self.layers.iter().zip(&layout.linears).any(ours)
+    }
+
     /// One line for each layer.
     pub(super) fn said(&self) -> Vec<String> {
         let way = |way: &Way| match way {

@@ -250,7 +250,7 @@ impl Engine {
         )
     }
 
-    /// Gradients, from the heads to the first layer; those of weights and biases beside those of activations.
+    /// Gradients, from the heads to the first layer; those of biases, and of weights but in the largest nets, beside those of activations.
     fn backward(&self, first: usize, slots: usize) -> Result<()> {
         let (layout, at, batch) = (&self.layout, &self.at, self.recipe.batch);
         let states = self.states_of(first, slots);
@@ -258,6 +258,8 @@ impl Engine {
         // Which gradient buffers have something in them, and whose bias sums were made on the way.
         let mut written = vec![false; layout.buffers.len()];
         let mut summed: Vec<Option<(Slice<f32>, usize)>> = vec![None; last];
+        // Products that fill the card for long only get in each other's way side by side.
+        let (stream, space) = if self.products.fill(layout, batch) { (&self.main, 0) } else { (&self.side, 1) };
         for (made, partial) in summed.iter_mut().zip(&at.bias_partial).skip(last - layout.heads) {
             *made = Some((*partial, self.loss_blocks()));
         }
@@ -273,7 +275,7 @@ impl Engine {
             // The gradient at this layer's output is complete here: those of its weights may begin.
             self.events[i].record(&self.main)?;
             self.side.after(&self.events[i])?;
-            self.product(&self.side, 1, i, (Which::Weight, Mode::Step), &layer.weight, (first, slots), false)?;
+            self.product(stream, space, i, (Which::Weight, Mode::Step), &layer.weight, (first, slots), false)?;
             // With nothing left to do on the main stream, the bias need not wait for the weights.
             let other = if layer.back.is_none() { &self.main } else { &self.side };
             let delta = self.rows(i, self.addresses(i, Which::Weight, first, false).left);
