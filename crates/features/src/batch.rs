@@ -17,6 +17,7 @@ use files::{Error, Kind, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// How the work is done; none of it changes a result.
 pub(crate) struct Pace<'a> {
@@ -32,6 +33,8 @@ pub(crate) type Slower<'a> = dyn Fn(usize) -> Vec<Slow<'a>> + Sync + 'a;
 
 /// Bars a node works on at once: so many that calling it costs little, so few that all buffers stay in the second-level cache.
 const BLOCK: [usize; 2] = [512, 128]; // one lane, many lanes
+/// And while columns warm up: a block with a missing value takes the long way, so these end soon.
+const WARMING: usize = 32;
 
 /// What is computed, and into which columns.
 pub(crate) struct Job<'a> {
@@ -151,14 +154,33 @@ fn fill(job: &Job<'_>, mut lanes: Vec<Lane<'_>>, pace: &Pace<'_>) -> Result<Vec<
     while together.peek().is_some() {
         groups.push(together.by_ref().take(side_by_side).collect());
     }
-    // One at a time from the longest on, so that no core is left with the longest at the end.
-    groups.par_iter_mut().with_max_len(1).try_for_each(|group| match side_by_side {
-        1 => side::<1>(job, group, None, pace),
-        4 => side::<4>(job, group, None, pace),
-        _ => side::<8>(job, group, None, pace),
-    })?;
+    match side_by_side {
+        1 => share::<1>(job, &mut groups, pace)?,
+        4 => share::<4>(job, &mut groups, pace)?,
+        _ => share::<8>(job, &mut groups, pace)?,
+    }
     groups.iter().flatten().for_each(|lane| add(&mut total, &lane.missing));
     Ok(total)
+}
+
+/// Shares groups of lanes out over the threads: one at a time from the longest on, so that no core is left with the longest at the end.
+fn share<const W: usize>(job: &Job<'_>, groups: &mut [Vec<Lane<'_>>], pace: &Pace<'_>) -> Result<()> {
+    let workers = pace.threads.min(groups.len());
+    let queue = Mutex::new(groups.iter_mut());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    (0..workers).into_par_iter().with_max_len(1).try_for_each(|_| {
+        let mut group = next();
+        let mut desk = group.is_some().then(|| Desk::<W>::new(job));
+        let fresh = desk.as_mut().map(Desk::memory).unwrap_or_default();
+        while let (Some(lanes), Some(desk)) = (group, &mut desk) {
+            desk.run(job, lanes, false, pace)?;
+            group = next();
+            if group.is_some() {
+                desk.clear(&fresh);
+            }
+        }
+        Ok(())
+    })
 }
 
 pub(crate) fn add(total: &mut [u64], more: &[u64]) {
@@ -202,59 +224,93 @@ pub(crate) fn side<const W: usize>(
     memory: Option<&[u64]>,
     pace: &Pace<'_>,
 ) -> Result<()> {
-    let block = BLOCK[usize::from(W > 1)];
-    let mut engine = Engine::<W>::keeping(job.graph, block, job.ids);
-    let mut emit = Emit::<W>::new(job.columns, job.stride);
+    let mut desk = Desk::<W>::new(job);
     if let Some(words) = memory {
         let mut state = State::Give { lane: 0, words };
-        engine.state(&mut state);
-        emit.state(&mut state);
+        desk.engine.state(&mut state);
+        desk.emit.state(&mut state);
     }
-    let longest = lanes.iter().map(|lane| lane.bars).max().unwrap_or(0);
-    let warm = lanes.iter().map(|lane| lane.warm).max().unwrap_or(0);
-    // Rows before a lane's first go where nobody reads them.
-    let mut beside = vec![Scrap::default(); if warm > 0 { W } else { 0 }];
-    beside.iter_mut().for_each(|scrap| scrap.resize(block, job));
-    let mut at = 0;
-    while at < longest {
-        if (pace.stop)() {
-            return Err(interrupted());
-        }
-        let bars = block.min(if at < warm { warm } else { longest } - at);
-        engine.run(bars, &mut |column, place| feed(column, place, lanes, at, column < job.given));
-        let read: Vec<(&[[f64; W]], bool)> = job.ids.iter().map(|id| engine.block(id.index(), bars)).collect();
-        let mut beside = beside.iter_mut();
-        let outs = lanes.iter_mut().map(|lane| {
-            let scrap = beside.next();
-            match scrap {
-                Some(scrap) if at < lane.warm => scrap.out(bars),
-                _ => {
-                    let end = (at + bars).min(lane.bars).max(lane.warm);
-                    lane.out.part(at.min(end) - lane.warm, end - lane.warm)
+    desk.run(job, lanes, memory.is_some(), pace)
+}
+
+/// What a group of lanes is worked on with. It serves one group after another: to make it takes as long as a hundred bars.
+struct Desk<const W: usize> {
+    engine: Engine<W>,
+    emit: Emit<W>,
+}
+
+impl<const W: usize> Desk<W> {
+    fn new(job: &Job<'_>) -> Desk<W> {
+        let engine = Engine::keeping(job.graph, BLOCK[usize::from(W > 1)], job.ids);
+        Desk { engine, emit: Emit::new(job.columns, job.stride) }
+    }
+
+    /// What its engine remembers.
+    fn memory(&mut self) -> Vec<u64> {
+        let mut words = Vec::new();
+        self.engine.state(&mut State::Save(&mut words));
+        words
+    }
+
+    /// Begins anew; `fresh` is what its engine remembered before the first bar.
+    fn clear(&mut self, fresh: &[u64]) {
+        self.engine.state(&mut State::Load { words: fresh, short: false });
+        self.emit.clear();
+    }
+
+    /// Fills the rows of these lanes; `seams` says whether what they remember at their end is asked for.
+    fn run(&mut self, job: &Job<'_>, lanes: &mut [Lane<'_>], seams: bool, pace: &Pace<'_>) -> Result<()> {
+        let Desk { engine, emit } = self;
+        let block = BLOCK[usize::from(W > 1)];
+        let warming = job.columns.iter().map(|c| c.first_valid).max().unwrap_or(0);
+        let longest = lanes.iter().map(|lane| lane.bars).max().unwrap_or(0);
+        let warm = lanes.iter().map(|lane| lane.warm).max().unwrap_or(0);
+        // Rows before a lane's first go where nobody reads them.
+        let mut beside = vec![Scrap::default(); if warm > 0 { W } else { 0 }];
+        beside.iter_mut().for_each(|scrap| scrap.resize(block, job));
+        let mut at = 0;
+        while at < longest {
+            if (pace.stop)() {
+                return Err(interrupted());
+            }
+            let bars =
+                if at < warming && W > 1 { WARMING } else { block }.min(if at < warm { warm } else { longest } - at);
+            engine.run(bars, &mut |column, place| feed(column, place, lanes, at, column < job.given));
+            let block_of = |id: &Id| (engine.block(id.index(), bars).0, engine.sound(id.index(), bars));
+            let read: Vec<(&[[f64; W]], usize)> = job.ids.iter().map(block_of).collect();
+            let mut beside = beside.iter_mut();
+            let outs = lanes.iter_mut().map(|lane| {
+                let scrap = beside.next();
+                match scrap {
+                    Some(scrap) if at < lane.warm => scrap.out(bars),
+                    _ => {
+                        let end = (at + bars).min(lane.bars).max(lane.warm);
+                        lane.out.part(at.min(end) - lane.warm, end - lane.warm)
+                    }
+                }
+            });
+            emit.rows(&read, bars, &mut outs.collect::<Vec<_>>());
+            at += bars;
+            if at == warm {
+                for (l, lane) in lanes.iter_mut().enumerate() {
+                    if lane.warm > 0 {
+                        let mut state = State::Give { lane: l, words: &lane.sums };
+                        job.sums.iter().for_each(|id| engine.state_of(id.index(), &mut state));
+                        emit.begin(l, lane.warm, lane.before + lane.warm);
+                        lane.seams[0] = memories(engine, emit, l);
+                    }
                 }
             }
-        });
-        emit.rows(&read, bars, &mut outs.collect::<Vec<_>>());
-        at += bars;
-        if at == warm {
-            for (l, lane) in lanes.iter_mut().enumerate() {
-                if lane.warm > 0 {
-                    let mut state = State::Give { lane: l, words: &lane.sums };
-                    job.sums.iter().for_each(|id| engine.state_of(id.index(), &mut state));
-                    emit.begin(l, lane.warm, lane.before + lane.warm);
-                    lane.seams[0] = memories(&mut engine, &mut emit, l);
-                }
+        }
+        for (l, lane) in lanes.iter_mut().enumerate() {
+            lane.missing = emit.invalid.iter().map(|missing| missing[l]).collect();
+            if warm > 0 || seams {
+                lane.seams[1] = memories(engine, emit, l);
             }
         }
+        (pace.progress)(lanes.iter().map(|lane| lane.bars - lane.warm).sum());
+        Ok(())
     }
-    for (l, lane) in lanes.iter_mut().enumerate() {
-        lane.missing = emit.invalid.iter().map(|missing| missing[l]).collect();
-        if warm > 0 || memory.is_some() {
-            lane.seams[1] = memories(&mut engine, &mut emit, l);
-        }
-    }
-    (pace.progress)(lanes.iter().map(|lane| lane.bars - lane.warm).sum());
-    Ok(())
 }
 
 /// All that a lane's future depends on.

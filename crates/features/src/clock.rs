@@ -36,7 +36,7 @@ impl Clock {
         }));
         let rows = offsets[market.len()];
         assert!(u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX), "{rows} rows are more than 32 bits can count");
-        let times = union(market);
+        let times = union(market).into_owned();
         let mut tick = vec![0; rows];
         let mut each = Vec::with_capacity(market.len());
         let mut rest = &mut tick[..];
@@ -45,7 +45,7 @@ impl Clock {
             each.push((bars, mine));
             rest = others;
         }
-        each.into_par_iter().for_each(|(bars, tick)| ticks(&times, &known(&bars.end), tick));
+        each.into_par_iter().for_each(|(bars, tick)| ticks(&times, &bars.end, tick));
         Clock { times, tick, offsets }
     }
 
@@ -152,32 +152,36 @@ pub(crate) fn known(end: &[i64]) -> Cow<'_, [i64]> {
     Cow::Owned(latest.collect())
 }
 
-/// Where each of a symbol's times is in `times`, which hold them all.
-fn ticks(times: &[i64], known: &[i64], tick: &mut [u32]) {
-    let first = known.first().map_or(0, |time| times.partition_point(|t| t < time));
-    // A symbol that misses no tick, from its first to its last, has them in a row.
-    if times.get(first..first + known.len()) == Some(known) {
+/// Where each moment is in `times`, which hold them all, at which a row of a symbol with these ends is known.
+fn ticks(times: &[i64], end: &[i64], tick: &mut [u32]) {
+    let first = place(times, end);
+    // A symbol that misses no tick, from its first to its last, has them in a row; they rise, as ticks do.
+    if times.get(first..first + end.len()) == Some(end) {
         tick.iter_mut().zip(first as u32..).for_each(|(tick, at)| *tick = at);
         return;
     }
     let mut at = first;
-    for (tick, time) in tick.iter_mut().zip(known) {
+    for (tick, time) in tick.iter_mut().zip(&*known(end)) {
         // The next one, nearly always.
         at = if times.get(at + 1) == Some(time) { at + 1 } else { gallop(times, at, *time) };
         *tick = at as u32;
     }
 }
 
+/// Where the first of some times would be in others, which rise.
+fn place(times: &[i64], some: &[i64]) -> usize {
+    some.first().map_or(0, |first| times.partition_point(|t| t < first))
+}
+
 /// All times of all symbols, each once: merged by halves, so that symbols on one grid collapse at the first step.
-fn union(market: &[Bars]) -> Vec<i64> {
+fn union(market: &[Bars]) -> Cow<'_, [i64]> {
     match market {
-        [] => Vec::new(),
+        [] => Cow::Borrowed(&[]),
+        [one] if crate::simd::call(Rising, &one.end[..]) => Cow::Borrowed(&one.end),
         [one] => {
             let mut times = known(&one.end).into_owned();
-            if times.windows(2).any(|t| t[0] == t[1]) {
-                times.dedup();
-            }
-            times
+            times.dedup();
+            Cow::Owned(times)
         }
         _ => {
             let (left, right) = market.split_at(market.len() / 2);
@@ -187,8 +191,26 @@ fn union(market: &[Bars]) -> Vec<i64> {
     }
 }
 
-fn merge(a: Vec<i64>, b: Vec<i64>) -> Vec<i64> {
-    if a == b || b.is_empty() {
+/// Whether each time is later than the one before.
+struct Rising;
+
+impl crate::simd::Inlined<&[i64], bool> for Rising {
+    #[inline(always)]
+    fn go(self, times: &[i64]) -> bool {
+        // One plain loop without a way out becomes lanes.
+        let mut back = false;
+        for (early, late) in times.iter().zip(times.get(1..).unwrap_or_default()) {
+            back |= late <= early;
+        }
+        !back
+    }
+}
+
+fn merge<'a>(a: Cow<'a, [i64]>, b: Cow<'a, [i64]>) -> Cow<'a, [i64]> {
+    let (a, b) = if a.len() < b.len() { (b, a) } else { (a, b) };
+    // On one grid, the shorter is a piece of the longer.
+    let first = place(&a, &b);
+    if a.get(first..first + b.len()) == Some(&*b) {
         return a;
     }
     let mut both = Vec::with_capacity(a.len() + b.len());
@@ -201,7 +223,7 @@ fn merge(a: Vec<i64>, b: Vec<i64>) -> Vec<i64> {
     }
     both.extend_from_slice(&a[i..]);
     both.extend_from_slice(&b[j..]);
-    both
+    Cow::Owned(both)
 }
 
 /// Where `time` is in `times`, which hold it at or after `from`; cheap when it is near.

@@ -26,8 +26,8 @@ pub(crate) struct Emit<const W: usize> {
     steady: [bool; W],
     /// A word of bits for rows where every value is valid, `[words]`.
     full: Vec<u64>,
-    /// `[F]` whether each column of the last block is finite throughout, and fits into f32.
-    whole: Vec<(bool, bool)>,
+    /// `[F]` rows at the end of the last block in which a column is known to be finite in every lane, and to fit into f32.
+    sound: Vec<usize>,
     /// Where lanes that have ended write.
     spare: Vec<f32>,
     /// `[F]` values that were missing.
@@ -70,10 +70,17 @@ impl<const W: usize> Emit<W> {
             since: vec![[0; W]; n],
             steady: [false; W],
             full,
-            whole: Vec::new(),
+            sound: Vec::new(),
             spare: Vec::new(),
             invalid: vec![[0; W]; n],
         }
+    }
+
+    /// Begins anew, with other lanes.
+    pub(crate) fn clear(&mut self) {
+        self.since.fill([0; W]);
+        self.steady = [false; W];
+        self.invalid.fill([0; W]);
     }
 
     /// What it remembers, to whoever saves or restores it.
@@ -102,24 +109,26 @@ impl<const W: usize> Emit<W> {
         self.invalid.iter_mut().for_each(|missing| missing[l] = 0);
     }
 
-    /// Writes a block: `columns` are `[F]` blocks and whether each is finite throughout; `outs` the rows that each lane still has in it.
-    pub(crate) fn rows(&mut self, columns: &[(&[[f64; W]], bool)], bars: usize, outs: &mut [Out<'_>]) {
+    /// Writes a block: `columns` are `[F]` blocks and how many rows at the end of each are finite in every lane; `outs` the rows that
+    /// each lane still has in it.
+    pub(crate) fn rows(&mut self, columns: &[(&[[f64; W]], usize)], bars: usize, outs: &mut [Out<'_>]) {
         let fine = self.values(columns, bars, outs);
         // Where something is odd, a value is missing, or one that should be there is too large for f32.
-        let fits = |c: &(&[[f64; W]], bool)| fine || !c.1 || c.0.as_flattened().iter().all(|x| (*x as f32).is_finite());
-        self.whole.clear();
-        self.whole.extend(columns.iter().map(|c| (c.1, fits(c))));
-        let whole = std::mem::take(&mut self.whole);
-        self.marks(&whole, outs);
-        self.whole = whole;
+        let fits = |end: &[[f64; W]]| fine || simd::call(Fits, end.as_flattened());
+        let mut sound = std::mem::take(&mut self.sound);
+        sound.clear();
+        sound.extend(columns.iter().map(|(column, sound)| if fits(&column[bars - sound..]) { *sound } else { 0 }));
+        self.marks(&sound, bars, outs);
+        self.sound = sound;
     }
 
-    /// Which values are there, and which rows have settled. `whole` says of each column whether it is finite throughout, and fits into f32.
-    fn marks(&mut self, whole: &[(bool, bool)], outs: &mut [Out<'_>]) {
+    /// Which values are there, and which rows have settled. `sound` says of each column how many rows at the end of the block surely have
+    /// a value.
+    fn marks(&mut self, sound: &[usize], bars: usize, outs: &mut [Out<'_>]) {
         let (stride, words) = (self.stride, self.full.len());
         // Columns with a value missing in this block, or too large for f32, are looked at one by one.
         let mut usual = self.full.clone();
-        let holed: Vec<usize> = (0..whole.len()).filter(|f| whole[*f] != (true, true)).collect();
+        let holed: Vec<usize> = (0..sound.len()).filter(|f| sound[*f] < bars).collect();
         holed.iter().for_each(|f| usual[f / 64] &= !(1 << (f % 64)));
         for (l, Out { values, valid, settled }) in outs.iter_mut().enumerate().filter(|(_, o)| !o.settled.is_empty()) {
             match usual[..] {
@@ -132,7 +141,7 @@ impl<const W: usize> Emit<W> {
             }
             // Bars until the last of the other columns has settled.
             let mut wait = 0;
-            for f in (0..whole.len()).filter(|f| whole[*f] == (true, true)) {
+            for f in (0..sound.len()).filter(|f| sound[*f] >= bars) {
                 let since = &mut self.since[f][l];
                 wait = wait.max(self.need[f].saturating_sub(since.saturating_add(1)));
                 *since = since.saturating_add(settled.len() as u32).min(self.need[f]);
@@ -142,7 +151,8 @@ impl<const W: usize> Emit<W> {
             settled[wait..].fill(!self.never);
             for &f in &holed {
                 let (since, need) = (&mut self.since[f][l], self.need[f]);
-                for (t, settled) in settled.iter_mut().enumerate() {
+                let (head, tail) = settled.split_at_mut(settled.len().min(bars - sound[f]));
+                for (t, settled) in head.iter_mut().enumerate() {
                     let value = &mut values[t * stride + f];
                     let fine = value.is_finite();
                     if fine {
@@ -155,16 +165,22 @@ impl<const W: usize> Emit<W> {
                     }
                     *settled &= fine && *since >= need;
                 }
+                // A warm-up ends once: from here on every value is there, and nobody looks at them.
+                let wait = (need.saturating_sub(since.saturating_add(1)) as usize).min(tail.len());
+                tail[..wait].fill(false);
+                *since = since.saturating_add(tail.len() as u32).min(need);
+                let bits = valid[head.len() * words..].iter_mut().skip(f / 64).step_by(words);
+                bits.for_each(|bits| *bits |= 1 << (f % 64));
             }
             self.steady[l] = self.since.iter().zip(&self.need).all(|(since, need)| since[l] >= *need);
         }
     }
 
     /// Writes the values; says whether all of them are finite in f32.
-    fn values(&mut self, columns: &[(&[[f64; W]], bool)], bars: usize, outs: &mut [Out<'_>]) -> bool {
+    fn values(&mut self, columns: &[(&[[f64; W]], usize)], bars: usize, outs: &mut [Out<'_>]) -> bool {
         let (stride, width) = (self.stride, columns.len());
         let (size, absent) = (bars * stride, W - outs.len());
-        self.spare.resize(size * W, 0.0);
+        self.spare.resize(self.spare.len().max(size * W), 0.0);
         let mut spare = self.spare.chunks_exact_mut(size.max(1));
         let mut places: Vec<&mut [f32]> = Vec::with_capacity(W);
         for out in outs.iter_mut() {
@@ -186,5 +202,20 @@ impl<const W: usize> Emit<W> {
             out.values.copy_from_slice(&wrote[..out.values.len()]);
         }
         fine
+    }
+}
+
+/// Whether every value fits into f32.
+struct Fits;
+
+impl simd::Inlined<&[f64], bool> for Fits {
+    #[inline(always)]
+    fn go(self, values: &[f64]) -> bool {
+        // One plain loop without a way out becomes lanes.
+        let mut wrong = 0u32;
+        for x in values {
+            wrong |= if (*x as f32).is_finite() { 0 } else { u32::MAX };
+        }
+        wrong == 0
     }
 }

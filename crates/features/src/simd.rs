@@ -112,15 +112,16 @@ fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], 
                 let columns = &columns[eight * 8..eight * 8 + 8];
                 #[expect(unsafe_code, reason = "there are eight lanes, and eight columns in every row: asserted above")]
                 unsafe {
-                    let load = |k: usize| {
-                        let from = columns[k].as_ptr().cast::<f64>().add(t * W);
-                        let (low, high) = (_mm256_loadu_pd(from), _mm256_loadu_pd(from.add(4)));
-                        _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low))
-                    };
-                    let rows = turn_eight([load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)]);
-                    for (l, row) in rows.into_iter().enumerate() {
-                        sums[l % 2] = _mm256_add_ps(sums[l % 2], row);
-                        _mm256_storeu_ps(at(l, t, eight * 2), row);
+                    for half in 0..2 {
+                        // Four lanes of a column, and beside them those of the column four further on.
+                        let four = |k: usize| {
+                            _mm256_cvtpd_ps(_mm256_loadu_pd(columns[k].as_ptr().cast::<f64>().add(t * W + half * 4)))
+                        };
+                        let pair = |k: usize| _mm256_set_m128(four(k + 4), four(k));
+                        for (i, row) in turn_eight([pair(0), pair(1), pair(2), pair(3)]).into_iter().enumerate() {
+                            sums[i % 2] = _mm256_add_ps(sums[i % 2], row);
+                            _mm256_storeu_ps(at(half * 4 + i, t, eight * 2), row);
+                        }
                     }
                 }
             }
@@ -313,33 +314,18 @@ fn turn(rows: [__m256d; 4]) -> [__m128; 4] {
     [_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab), _mm_movelh_ps(ab2, cd2), _mm_movehl_ps(cd2, ab2)]
 }
 
-/// Rows of a square of eight become its columns.
+/// Four rows of twice four: each half of them is turned by itself, so that lane i of columns 0 to 3 has those of 4 to 7 behind it.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn turn_eight(rows: [__m256; 8]) -> [__m256; 8] {
-    use std::arch::x86_64::{_mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps};
-    // Lanes 0 to 3 of four rows are in the lower halves, 4 to 7 in the upper.
-    let four = |[a, b, c, d]: [__m256; 4]| {
-        let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
-        let (ab2, cd2) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
-        [
-            _mm256_shuffle_ps::<0x44>(ab, cd),
-            _mm256_shuffle_ps::<0xee>(ab, cd),
-            _mm256_shuffle_ps::<0x44>(ab2, cd2),
-            _mm256_shuffle_ps::<0xee>(ab2, cd2),
-        ]
-    };
-    let [a, b, c, d, e, f, g, h] = rows;
-    let ([a, b, c, d], [e, f, g, h]) = (four([a, b, c, d]), four([e, f, g, h]));
+fn turn_eight([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
+    use std::arch::x86_64::{_mm256_shuffle_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps};
+    let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+    let (ab2, cd2) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
     [
-        _mm256_permute2f128_ps::<0x20>(a, e),
-        _mm256_permute2f128_ps::<0x20>(b, f),
-        _mm256_permute2f128_ps::<0x20>(c, g),
-        _mm256_permute2f128_ps::<0x20>(d, h),
-        _mm256_permute2f128_ps::<0x31>(a, e),
-        _mm256_permute2f128_ps::<0x31>(b, f),
-        _mm256_permute2f128_ps::<0x31>(c, g),
-        _mm256_permute2f128_ps::<0x31>(d, h),
+        _mm256_shuffle_ps::<0x44>(ab, cd),
+        _mm256_shuffle_ps::<0xee>(ab, cd),
+        _mm256_shuffle_ps::<0x44>(ab2, cd2),
+        _mm256_shuffle_ps::<0xee>(ab2, cd2),
     ]
 }
 

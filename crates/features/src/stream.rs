@@ -293,7 +293,8 @@ impl Lane {
             place[0] = [value];
             bounded(place)
         });
-        let read: Vec<(&[[f64; 1]], bool)> = self.ids.iter().map(|id| engine.block(id.index(), 1)).collect();
+        let read: Vec<(&[[f64; 1]], usize)> =
+            self.ids.iter().map(|id| (engine.block(id.index(), 1).0, engine.sound(id.index(), 1))).collect();
         let out = Out { values: &mut self.values, valid: &mut self.valid, settled: &mut self.settled };
         self.emit.rows(&read, 1, &mut [out]);
     }

@@ -76,3 +76,25 @@ fn narrow_instructions_give_the_same_bits() {
     }
     assert_eq!(widths(&[300; 17], 2).0, 8, "many symbols go eight abreast, so the last case is not like the first");
 }
+
+/// Many symbols share lanes and what they are worked on with; one alone has both for itself.
+#[test]
+fn neighbours_and_those_before_leave_no_trace() {
+    let plan = Plan::new(&crate::language::parse(&everything(), None).unwrap()).unwrap();
+    let make = |market: &[Bars]| {
+        let options = Options { threads: 1, max_hole: None, labels: None, progress: &|_, _, _| {}, stop: &|| false };
+        let table = Dataset::new(market.to_vec(), &plan, &options).unwrap().base;
+        (table.values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>(), table.valid, table.settled)
+    };
+    let lengths: Vec<usize> = (0..27).map(|s| 700 - s * s).collect();
+    assert_eq!(widths(&lengths, 1).0, 8, "four groups, one after another");
+    let market: Vec<Bars> = lengths.iter().enumerate().map(|(s, n)| symbol(*n, s as u64)).collect();
+    let mut alone = (Vec::new(), Vec::new(), Vec::new());
+    for bars in &market {
+        let (values, valid, settled) = make(std::slice::from_ref(bars));
+        alone.0.extend(values);
+        alone.1.extend(valid);
+        alone.2.extend(settled);
+    }
+    assert!(make(&market) == alone);
+}

@@ -12,7 +12,7 @@ mod rows;
 mod state;
 
 use crate::graph::{Graph, Id};
-use crate::ops::{Average, Op, kernel, together};
+use crate::ops::{Average, Op, kernel, missing, together};
 use buffer::Buffer;
 pub(crate) use rows::Rows;
 pub(crate) use state::State;
@@ -189,8 +189,7 @@ impl<const W: usize> Engine<W> {
             What::Average(average) => average.run(&feed, out),
             What::Kernel(kernel) => kernel.run(&feed, out),
         };
-        let tail = || out.iter().rev().take_while(|row| row.iter().all(|x| x.is_finite())).count();
-        node.sound = if clean { node.sound.saturating_add(bars) } else { tail() };
+        node.sound = if clean { node.sound.saturating_add(bars) } else { crate::simd::call(Tail, &*out) };
     }
 
     /// Four averages at once, if all of them are past their beginning and their block is whole; else nothing is done.
@@ -234,6 +233,12 @@ impl<const W: usize> Engine<W> {
         (&all[all.len() - bars..], node.sound >= bars + late)
     }
 
+    /// How many rows at the end of a node's last block are known to be finite in every lane.
+    pub(crate) fn sound(&self, node: usize, bars: usize) -> usize {
+        let (node, late) = self.nodes[node].view.unwrap_or((node, 0));
+        self.nodes[node].sound.saturating_sub(late).min(bars)
+    }
+
     /// What one node remembers beside its past values.
     pub(crate) fn state_of(&mut self, node: usize, state: &mut State<'_>) {
         self.nodes[node].what.state(state);
@@ -251,6 +256,18 @@ impl<const W: usize> Engine<W> {
             }
             node.what.state(state);
         }
+    }
+}
+
+/// How many rows at the end are finite in every lane.
+struct Tail;
+
+impl<const W: usize> crate::simd::Inlined<&[[f64; W]], usize> for Tail {
+    #[inline(always)]
+    fn go(self, rows: &[[f64; W]]) -> usize {
+        // A row is looked at as a whole, which has lanes; a way out of it has none.
+        let whole = |row: &&[f64; W]| row.iter().fold(0, |all, x| all | missing(*x)) >> 63 == 0;
+        rows.iter().rev().take_while(whole).count()
     }
 }
 

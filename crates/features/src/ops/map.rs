@@ -61,10 +61,10 @@ macro_rules! each {
         if $feed.clean {
             for $pattern in $zip {
                 *$y = $f($(*$arg),+);
-                missing |= if !checks!($mark) || $y.is_finite() { 0 } else { u64::MAX };
+                missing |= if checks!($mark) { super::missing(*$y) } else { 0 };
             }
             // Hardly ever, so it is not chosen at every value.
-            if missing != 0 {
+            if missing >> 63 != 0 {
                 $out.as_flattened_mut().iter_mut().filter(|y| !y.is_finite()).for_each(|y| *y = f64::NAN);
             }
         } else {
@@ -72,10 +72,10 @@ macro_rules! each {
                 let value = $f($(*$arg),+);
                 let fine = $($arg.is_finite())&+ & value.is_finite();
                 *$y = if fine { value } else { f64::NAN };
-                missing |= u64::from(!fine);
+                missing |= u64::from(!fine) << 63;
             }
         }
-        missing == 0
+        missing >> 63 == 0
     }};
 }
 

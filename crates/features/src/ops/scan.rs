@@ -130,7 +130,8 @@ impl<const W: usize> Body<W> for Average<W> {
                 run[l] = if fine { run[l] + 1.0 } else { 0.0 };
                 // While the seed is gathered the value is its sum; with its last value it becomes the mean.
                 let sum = if run[l] <= skip as f64 { 0.0 } else { y[l] + x[l] };
-                let sum = if run[l] == seeded { sum / over as f64 } else { sum };
+                // Divided by one in between: a choice of divisors has lanes, a division that is left out has none.
+                let sum = sum / if run[l] == seeded { over as f64 } else { 1.0 };
                 let next = y[l].mul_add(beta, alpha * x[l]);
                 y[l] = if !fine {
                     0.0
