@@ -3,6 +3,7 @@
 //! Runs of similar length go side by side in lanes; a few long ones are each cut into stretches that do (`relay`). No choice made here
 //! changes a bit.
 
+use crate::context::Around;
 use crate::emit::{Emit, Out};
 use crate::engine::{Engine, State};
 use crate::graph::{Graph, Id};
@@ -67,13 +68,15 @@ pub(crate) struct Lane<'a> {
     pub(crate) seams: [Vec<u64>; 2],
 }
 
-/// The table of a layer, into which the market and its runs are still to be moved.
+/// The table of a layer, into which the market and its runs are still to be moved. `around` is `[S]`, empty where no market is asked for.
+#[expect(clippy::too_many_arguments, reason = "all that a table is made of, once")]
 pub(crate) fn table(
     layer: &Layer,
     timeframe: Timeframe,
     market: &[Bars],
     runs: &[Vec<Range<usize>>],
     slower: &Slower<'_>,
+    around: &[Vec<Around>],
     pace: &Pace<'_>,
     spare: Vec<f32>,
 ) -> Result<Table> {
@@ -97,7 +100,10 @@ pub(crate) fn table(
         valid: vec![0; rows * words],
         settled: vec![false; rows],
     };
-    let each = market.par_iter().enumerate().map(|(s, bars)| inputs(layer, bars, &slower(s)));
+    let each = market.par_iter().enumerate().map(|(s, bars)| {
+        let around = around.get(s).map_or(&[][..], Vec::as_slice);
+        inputs(layer, bars, &slower(s), around)
+    });
     let all: Vec<Vec<Cow<'_, [f64]>>> = each.collect::<Result<_>>()?;
 
     // Every run with its own piece of the table.

@@ -1,5 +1,6 @@
 //! The columns a graph starts from: the bar itself, its place in the calendar, what the user brought, values of a slower timeframe.
 
+use crate::context::Context;
 use bars::Timeframe;
 
 /// A column from outside.
@@ -25,4 +26,6 @@ pub(crate) enum Column {
     Extra(String),
     /// A value of the last completed bar of a slower timeframe: which timeframe, and which of its outputs.
     Slow(Timeframe, usize),
+    /// What all symbols did, as of this row.
+    Context(Context),
 }

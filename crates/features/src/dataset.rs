@@ -2,6 +2,7 @@
 
 use crate::batch::{self, Pace};
 use crate::clock::Clock;
+use crate::context::{Universe, around};
 use crate::inputs::{Slow, inputs};
 use crate::labels::{Labeling, Labels, label};
 use crate::plan::{Layer, Plan};
@@ -28,6 +29,10 @@ pub struct Dataset {
     pub left: Vec<String>,
     /// Symbols without volume whose volume features are missing, where others have it.
     pub silent: Vec<String>,
+    /// Features that left because there are too few symbols for a market.
+    pub alone: Vec<String>,
+    /// The symbols that features of the market were taken of; `None`: no feature looks at other symbols.
+    pub universe: Option<Universe>,
 }
 
 /// A slower table.
@@ -72,12 +77,32 @@ impl Dataset {
 
     /// [`Dataset::new`] in the memory of a table that is no longer needed: its `values`.
     pub fn new_in(spare: Vec<f32>, market: Vec<Bars>, plan: &Plan, options: &Options<'_>) -> Result<Dataset> {
+        let symbols = market.len();
+        Dataset::part_of(symbols, spare, market, plan, options)
+    }
+
+    /// The same of a part of a market that has so many symbols: what leaves is decided by the whole.
+    pub(crate) fn part_of(
+        symbols: usize,
+        spare: Vec<f32>,
+        market: Vec<Bars>,
+        plan: &Plan,
+        options: &Options<'_>,
+    ) -> Result<Dataset> {
         let timeframe = one_timeframe(&market)?;
         let some_volume = market.iter().any(|b| !b.volume.is_empty());
         let (plan, left) = if some_volume { (plan.clone(), Vec::new()) } else { plan.without_volume() };
         if plan.width() == 0 {
             return Err(Error::new(Kind::Input, "every feature of the set needs the volume, and the data have none")
                 .remedy("choose other features; --features basic works without volume"));
+        }
+        let (plan, alone) = plan.with_symbols(symbols);
+        if plan.width() == 0 {
+            let message = format!(
+                "every feature of the set looks at the market around a symbol, and the data have {symbols} symbols"
+            );
+            return Err(Error::new(Kind::Input, message)
+                .remedy("give more symbols; the last number of market_return(1, 5) is how many it takes"));
         }
         let reads_volume = |layer: &Layer| layer.columns.contains(&crate::columns::Column::Volume);
         let silent =
@@ -87,7 +112,8 @@ impl Dataset {
             .num_threads(options.threads.max(1))
             .build()
             .map_err(|e| Error::new(Kind::Machine, format!("threads could not be started: {e}")))?;
-        pool.install(|| make(market, timeframe, &plan, left, silent, options, spare))
+        let made = pool.install(|| make(market, timeframe, &plan, options, spare))?;
+        Ok(Dataset { left, silent, alone, ..made })
     }
 }
 
@@ -95,23 +121,28 @@ fn make(
     market: Vec<Bars>,
     timeframe: Timeframe,
     plan: &Plan,
-    left: Vec<String>,
-    silent: Vec<String>,
     options: &Options<'_>,
     spare: Vec<f32>,
 ) -> Result<Dataset> {
-    // Nothing else needs the clock, so it is made beside everything else.
-    let (made, clock) = rayon::join(|| tables(&market, timeframe, plan, options, spare), || Clock::new(&market));
+    let (made, clock) = if plan.sees_market() {
+        let clock = Clock::new(&market);
+        (tables(&market, timeframe, plan, Some(&clock), options, spare), clock)
+    } else {
+        // Nothing else needs the clock, so it is made beside everything else.
+        rayon::join(|| tables(&market, timeframe, plan, None, options, spare), || Clock::new(&market))
+    };
     let (mut base, slow, labels) = made?;
+    let universe = plan.sees_market().then(|| Universe::of(&market));
     base.market = market;
-    Ok(Dataset { base, slow, clock, labels, left, silent })
+    Ok(Dataset { base, slow, clock, labels, universe, left: Vec::new(), silent: Vec::new(), alone: Vec::new() })
 }
 
-/// The tables, of which the base still lacks its market, and the labels.
+/// The tables, of which the base still lacks its market, and the labels. The clock is given where features look at the market.
 fn tables(
     market: &[Bars],
     timeframe: Timeframe,
     plan: &Plan,
+    clock: Option<&Clock>,
     options: &Options<'_>,
     spare: Vec<f32>,
 ) -> Result<(Table, Vec<Slower>, Option<Labels>)> {
@@ -125,6 +156,13 @@ fn tables(
             Some(label(market, &cuts, how, options.threads)?)
         }
     };
+    let around = match clock {
+        Some(clock) => {
+            (options.progress)("market", 0, 0);
+            around(market, clock, &cuts, &plan.context())?
+        }
+        None => Vec::new(),
+    };
     let rows = market.iter().map(Bars::len).sum();
     let done = std::sync::atomic::AtomicUsize::new(0);
     let progress = |more: usize| {
@@ -135,7 +173,7 @@ fn tables(
     let slower = |s: usize| -> Vec<Slow<'_>> {
         coarse.iter().map(|c| Slow { timeframe: c.timeframe, of: &c.of[s], values: &c.shown[s] }).collect()
     };
-    let mut base = batch::table(&plan.layers[0], timeframe, market, &cuts, &slower, &pace, spare)?;
+    let mut base = batch::table(&plan.layers[0], timeframe, market, &cuts, &slower, &around, &pace, spare)?;
     base.runs = cuts;
     let quiet = Pace { progress: &|_| {}, ..pace };
     let mut slow = Vec::new();
@@ -144,7 +182,8 @@ fn tables(
             continue;
         }
         let (market, runs) = (coarse.market, coarse.runs);
-        let mut table = batch::table(layer, coarse.timeframe, &market, &runs, &|_| Vec::new(), &quiet, Vec::new())?;
+        let mut table =
+            batch::table(layer, coarse.timeframe, &market, &runs, &|_| Vec::new(), &[], &quiet, Vec::new())?;
         (table.market, table.runs) = (market, runs);
         let mut of = Vec::with_capacity(base.rows());
         for (s, rows) in coarse.of.iter().enumerate() {
@@ -162,7 +201,7 @@ fn coarse(layer: &Layer, market: &[Bars], options: &Options<'_>) -> Result<Coars
     let each = market.par_iter().map(|bars| {
         let (slow, of) = resample(bars, timeframe)?;
         let cuts = runs(&slow, options.max_hole);
-        let shown = batch::values(&layer.graph, &layer.shown, &inputs(layer, &slow, &[])?, &cuts);
+        let shown = batch::values(&layer.graph, &layer.shown, &inputs(layer, &slow, &[], &[])?, &cuts);
         Ok((slow, of, cuts, shown))
     });
     let mut all = Coarse { timeframe, market: Vec::new(), runs: Vec::new(), of: Vec::new(), shown: Vec::new() };
@@ -191,19 +230,25 @@ fn one_timeframe(market: &[Bars]) -> Result<Timeframe> {
     }
 }
 
-/// The base features of one symbol in full precision: name and `[rows]`, NaN where there is no value.
+/// The base features of one symbol in full precision: name and `[rows]`, NaN where there is no value. Refuses features of the market, which
+/// one symbol does not have.
 pub fn precise(bars: &Bars, plan: &Plan, max_hole: Option<usize>) -> Result<Vec<(String, Vec<f64>)>> {
+    plan.check_alone()?;
     let mut slow = Vec::new();
     for layer in &plan.layers[1..] {
         let timeframe = layer.timeframe.unwrap_or(Timeframe::D1);
         let (coarse, of) = resample(bars, timeframe)?;
         let cuts = runs(&coarse, max_hole);
-        slow.push((timeframe, of, batch::values(&layer.graph, &layer.shown, &inputs(layer, &coarse, &[])?, &cuts)));
+        slow.push((
+            timeframe,
+            of,
+            batch::values(&layer.graph, &layer.shown, &inputs(layer, &coarse, &[], &[])?, &cuts),
+        ));
     }
     let slow: Vec<Slow<'_>> =
         slow.iter().map(|(timeframe, of, values)| Slow { timeframe: *timeframe, of, values }).collect();
     let layer = &plan.layers[0];
     let ids: Vec<_> = layer.outputs.iter().map(|o| o.id).collect();
-    let values = batch::values(&layer.graph, &ids, &inputs(layer, bars, &slow)?, &runs(bars, max_hole));
+    let values = batch::values(&layer.graph, &ids, &inputs(layer, bars, &slow, &[])?, &runs(bars, max_hole));
     Ok(layer.outputs.iter().map(|o| o.name.clone()).zip(values).collect())
 }

@@ -1,6 +1,7 @@
 //! The input columns of one symbol, as a layer wants them.
 
 use crate::columns::Column;
+use crate::context::Around;
 use crate::plan::{Layer, missing_extra};
 use bars::{Bars, Session, Timeframe};
 use files::Result;
@@ -17,8 +18,13 @@ pub(crate) struct Slow<'a> {
     pub(crate) values: &'a [Vec<f64>],
 }
 
-/// `[columns][rows]`
-pub(crate) fn inputs<'a>(layer: &Layer, bars: &'a Bars, slow: &[Slow<'_>]) -> Result<Vec<Cow<'a, [f64]>>> {
+/// `[columns][rows]`; `around` is what is known of the market, nothing where nothing was asked.
+pub(crate) fn inputs<'a>(
+    layer: &Layer,
+    bars: &'a Bars,
+    slow: &[Slow<'_>],
+    around: &'a [Around],
+) -> Result<Vec<Cow<'a, [f64]>>> {
     let mut days = None;
     layer
         .columns
@@ -47,6 +53,10 @@ pub(crate) fn inputs<'a>(layer: &Layer, bars: &'a Bars, slow: &[Slow<'_>]) -> Re
                         |s| s.of.iter().map(|row| at_row(s, row)).collect(),
                     ))
                 }
+                Column::Context(what) => match around.iter().find(|a| a.what == *what) {
+                    Some(around) => Cow::Borrowed(around.values.as_slice()),
+                    None => Cow::Owned(vec![f64::NAN; bars.len()]),
+                },
                 calendar => {
                     let session = &bars.instrument.session;
                     let days = days.get_or_insert_with(|| session.trading_days(&bars.start));

@@ -6,6 +6,7 @@
 //!    every common part stands once. An indicator is a function that adds nodes to that graph, and nothing else is said about it.
 //! 2. [`Dataset`] cuts the bars of a market into [`runs`], makes the slower bars ([`resample`]), and runs each graph over them (`batch`): many
 //!    symbols side by side in lanes, or one long symbol with its columns shared out among the cores.
+//!    Where the set asks for the market around a symbol, `context` computes it first, over all symbols on the common clock.
 //! 3. The `engine` takes a block of bars through the graph, node by node (`ops`), and `emit` turns columns into rows of the [`Table`].
 //! 4. [`labels`] says what there is to learn, [`Clock`] puts all symbols on one time, [`Samples`] are rows with a label.
 //! 5. [`Stream`] is the same engine fed one bar at a time: the same bits, with a state that can be saved.
@@ -17,6 +18,7 @@
 mod batch;
 mod clock;
 mod columns;
+mod context;
 mod dataset;
 mod emit;
 mod engine;
@@ -38,6 +40,7 @@ mod stream;
 mod table;
 
 pub use clock::{Clock, Walk};
+pub use context::Universe;
 pub use dataset::{Dataset, Options, Slower, precise};
 pub use indicators::{Indicator, Kind, Param, catalogue};
 pub use plan::Plan;

@@ -4,8 +4,9 @@
 //! values the base layer sees as of the last completed slow bar.
 
 use crate::columns::Column;
+use crate::context::Context;
 use crate::graph::{Graph, Id};
-use crate::indicators::{Build, Indicator, LONGEST, Param, catalogue, find};
+use crate::indicators::{Build, Indicator, Kind as Chapter, LONGEST, Param, catalogue, find};
 use crate::language::{At, Expr, Op as Sign, Origin, Set};
 use crate::ops::{Map, Op};
 use bars::{Timeframe, nearest};
@@ -87,6 +88,57 @@ impl Plan {
             });
         }
         (plan, gone)
+    }
+
+    /// The same plan without the features that look at more symbols than there are, and their names.
+    pub fn with_symbols(&self, symbols: usize) -> (Plan, Vec<String>) {
+        let mut plan = self.clone();
+        let mut gone = Vec::new();
+        let too_many = |column: &Column| matches!(column, Column::Context(what) if what.least() > symbols);
+        plan.layers[0].outputs.retain(|output| {
+            let keep = !self.layers[0].reads(output.id, &too_many);
+            if !keep {
+                gone.push(output.name.clone());
+            }
+            keep
+        });
+        (plan, gone)
+    }
+
+    /// Whether some feature looks at the market around a symbol: the symbols are then part of what is learnt ([`crate::Universe`]).
+    pub fn sees_market(&self) -> bool {
+        !self.context().is_empty()
+    }
+
+    /// What its features ask of the market.
+    pub(crate) fn context(&self) -> Vec<Context> {
+        let base = &self.layers[0];
+        let wanted: Vec<Id> = base.outputs.iter().map(|o| o.id).collect();
+        let (part, _) = base.graph.part(&wanted);
+        let of = |op: &Op| match op {
+            Op::Input(at) => match &base.columns[*at] {
+                Column::Context(what) => Some(*what),
+                _ => None,
+            },
+            _ => None,
+        };
+        part.nodes().iter().filter_map(|node| of(&node.op)).collect()
+    }
+
+    /// Refuses features of the market where there is one symbol and no market.
+    pub(crate) fn check_alone(&self) -> Result<()> {
+        let seen = |column: &Column| matches!(column, Column::Context(_));
+        match self.layers[0].outputs.iter().find(|o| self.layers[0].reads(o.id, &seen)) {
+            None => Ok(()),
+            Some(output) => Err(Error::new(
+                Kind::Usage,
+                format!(
+                    "`{}` looks at the market around a symbol, which one symbol by itself does not have",
+                    output.name
+                ),
+            )
+            .remedy("compute it over all symbols at once, or leave out the features of the market")),
+        }
     }
 
     /// Columns that the bars must bring, by name.
@@ -283,6 +335,12 @@ impl Resolve<'_> {
                 )),
             }
         })?;
+        if let (Chapter::Market, Some(own)) = (indicator.kind, self.layers[layer].timeframe) {
+            return Err(self
+                .origin
+                .error(at, format!("`{name}` looks at all symbols and is not made on bars of {own}"))
+                .remedy("put it in a group of the base timeframe, or give bars of that length"));
+        }
         let which = match output {
             None => 0,
             Some(word) => indicator.outputs.iter().position(|o| *o == word).ok_or_else(|| {

@@ -69,7 +69,7 @@ struct Lane {
 }
 
 impl Stream {
-    /// A stream that has seen nothing. `extras` are the names of a bar's extra columns; `volume` says whether bars have any.
+    /// A stream that has seen nothing. Features of the market are refused: one symbol's bars do not tell what the others did. `extras` are the names of a bar's extra columns; `volume` says whether bars have any.
     pub fn new(
         plan: &Plan,
         instrument: &Instrument,
@@ -78,6 +78,7 @@ impl Stream {
         volume: bool,
         max_hole: Option<usize>,
     ) -> Result<Stream> {
+        plan.check_alone()?;
         let plan = if volume { plan.clone() } else { plan.without_volume().0 };
         if let Some(name) = plan.extras().into_iter().find(|name| !extras.iter().any(|e| e == name)) {
             return Err(missing_extra(name, extras));

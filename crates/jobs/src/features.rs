@@ -50,6 +50,9 @@ pub struct Featured {
     pub sparse: Vec<String>,
     /// Symbols without volume, where others have it: their volume features are missing.
     pub silent: Vec<String>,
+    /// Features that left because there are too few symbols for a market.
+    #[serde(default)]
+    pub alone: Vec<String>,
     /// Stretches of bars without a hole that matters; indicators start afresh at each.
     pub runs: u64,
     /// Rows on which every column is valid and no longer depends on where its run began, over all rows.
@@ -282,6 +285,7 @@ pub(crate) fn describe(data: &Dataset, settings: &Settings, compute_seconds: f64
         columns,
         left: data.left.clone(),
         silent: data.silent.clone(),
+        alone: data.alone.clone(),
         runs: data.base.runs.iter().map(|runs| runs.len() as u64).sum(),
         settled_share: data.base.settled.iter().filter(|s| **s).count() as f64 / rows.max(1) as f64,
         label: label(data, settings),

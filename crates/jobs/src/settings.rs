@@ -369,7 +369,7 @@ impl Key {
         key!(
             "features.set",
             "What is computed from the bars.",
-            "a preset (basic, full, two_timeframe), a file, features, as in rsi(14), ema(20), or auto: what the verb takes",
+            "a preset (basic, full, universe, two_timeframe), a file, features, as in rsi(14), ema(20), or auto: what the verb takes",
             |s| s.features.set.clone().into(),
             |s, v| set(&mut s.features.set, v.as_str().filter(|t| !t.trim().is_empty()).map(str::to_string))
         ),

@@ -155,6 +155,9 @@ fn notes(f: &Featured) -> Vec<String> {
         format!("the data also hold bars of {all}: left out, the finest timeframe makes the table")
     });
     note(&f.left, &|all| format!("the data have no volume, so {} left: {all}", plural(f.left.len() as u64, "feature")));
+    note(&f.alone, &|all| {
+        format!("too few symbols for a market, so {} left: {all}", plural(f.alone.len() as u64, "feature"))
+    });
     note(&f.silent, &|all| {
         format!("{} without volume, whose volume features are missing: {all}", plural(f.silent.len() as u64, "symbol"))
     });

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::dataset::{Dataset, Options};
-use crate::indicators::catalogue;
+use crate::indicators::{Kind, catalogue};
 use crate::plan::Plan;
 use bars::{Hints, Instrument};
 
@@ -38,10 +38,10 @@ pub(crate) fn symbol(bars: usize, mut seed: u64) -> Bars {
     }
 }
 
-/// A set with every output of every indicator.
+/// A set with every output of every indicator of one symbol.
 pub(crate) fn everything() -> String {
     let mut text = String::new();
-    for indicator in catalogue() {
+    for indicator in catalogue().filter(|i| i.kind != Kind::Market) {
         let free: Vec<&str> =
             indicator.sources.iter().zip(["close", "open"]).filter(|s| s.0.is_empty()).map(|s| s.1).collect();
         let call = if free.is_empty() {

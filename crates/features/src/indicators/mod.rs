@@ -6,6 +6,7 @@
 
 mod action;
 mod calendar;
+mod market;
 mod momentum;
 mod price;
 mod statistics;
@@ -58,6 +59,8 @@ pub enum Kind {
     Action,
     /// Time of day, week and year.
     Calendar,
+    /// What all symbols did.
+    Market,
 }
 
 /// A number an indicator takes.
@@ -336,6 +339,7 @@ pub fn catalogue() -> impl Iterator<Item = &'static Indicator> {
         statistics::LIST,
         action::LIST,
         calendar::LIST,
+        market::LIST,
     ]
     .into_iter()
     .flatten()

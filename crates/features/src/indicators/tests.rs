@@ -116,6 +116,7 @@ fn values_begin_where_they_should() {
 const PRESETS: &[(&str, &str, std::ops::RangeInclusive<usize>, usize)] = &[
     ("basic", include_str!("../presets/basic.txt"), 18..=22, 3),
     ("full", include_str!("../presets/full.txt"), 80..=84, 8),
+    ("universe", include_str!("../presets/universe.txt"), 32..=36, 3),
     ("two_timeframe", include_str!("../presets/two_timeframe.txt"), 32..=40, 8),
 ];
 

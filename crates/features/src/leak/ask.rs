@@ -55,8 +55,13 @@ pub(super) fn prefix(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how
 pub(super) fn stream(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how: &Hunt<'_>) -> Result<Vec<Outcome>> {
     check_stop(how)?;
     (how.progress)("streaming", 0, 1);
-    let mut sheet = Sheet::new(Test::Stream, market, whole);
     let seen = pipeline(market)?;
+    let whole = &Seen {
+        columns: whole.columns.iter().filter(|c| !seen.unstreamed.contains(&c.name)).cloned().collect(),
+        labels: None,
+        ..Seen::default()
+    };
+    let mut sheet = Sheet::new(Test::Stream, market, whole);
     let (_, shared) = rows_of(market, |s| 0..market[s].len());
     seen.check(shared.iter().map(|s| s.rows).sum());
     sheet.values(&seen, &shared, &|| "streamed".to_string());

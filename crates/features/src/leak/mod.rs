@@ -36,6 +36,8 @@ pub struct Seen {
     pub ages: Vec<Vec<u32>>,
     /// What there is to learn.
     pub labels: Option<Labels>,
+    /// Columns that a stream says it cannot have, since they look at other symbols; the stream test leaves them out.
+    pub unstreamed: Vec<String>,
 }
 
 /// One column of values.

@@ -20,6 +20,8 @@ use std::ops::Range;
 #[derive(Debug, Clone)]
 pub struct Ours {
     plan: Plan,
+    /// The plan without what looks at other symbols, and the names of that.
+    own: (Plan, Vec<String>),
     labels: Option<Labeling>,
     max_hole: Option<usize>,
     threads: usize,
@@ -51,7 +53,9 @@ impl Ours {
             }
             labels => labels,
         };
-        Ok(Ours { plan, labels, max_hole, threads, volume })
+        let (plan, _) = plan.with_symbols(market.len());
+        let own = plan.with_symbols(0);
+        Ok(Ours { plan, own, labels, max_hole, threads, volume })
     }
 
     /// What is learnt, once `auto` has chosen.
@@ -68,7 +72,8 @@ impl Ours {
             progress: &|_, _, _| {},
             stop: &|| false,
         };
-        let data = Dataset::new(market.to_vec(), &self.plan, &options)?;
+        // The plan has lost what the whole market is too small for; a part of it loses no more.
+        let data = Dataset::part_of(usize::MAX, Vec::new(), market.to_vec(), &self.plan, &options)?;
         let base = &data.base;
         let mut seen = Seen { ages: vec![ages(base.runs.iter().flatten())], ..Seen::default() };
         let all: Vec<Option<usize>> = (0..base.rows()).map(Some).collect();
@@ -84,13 +89,18 @@ impl Ours {
         Ok(seen)
     }
 
-    /// The same rows from a stream that is saved and restored now and then.
+    /// The same rows from a stream that is saved and restored now and then. What looks at other symbols is left out, and so is whether the
+    /// whole row has settled where there is such a column.
     pub fn stream(&self, market: &[Bars]) -> Result<Seen> {
-        let mut seen = Seen::default();
+        let mut seen = Seen { unstreamed: self.own.1.clone(), ..Seen::default() };
+        if !seen.unstreamed.is_empty() {
+            seen.unstreamed.push(SETTLED.to_string());
+        }
         let mut slow_names: Vec<String> = Vec::new();
         for (s, bars) in market.iter().enumerate() {
             let names: Vec<String> = bars.extras.iter().map(|e| e.0.clone()).collect();
-            let make = || Stream::new(&self.plan, &bars.instrument, bars.timeframe, &names, self.volume, self.max_hole);
+            let make =
+                || Stream::new(&self.own.0, &bars.instrument, bars.timeframe, &names, self.volume, self.max_hole);
             let mut stream = make()?;
             if s == 0 {
                 let base = stream.columns().iter().map(|c| c.name.clone()).chain([SETTLED.to_string()]);
@@ -146,10 +156,11 @@ impl Ours {
         Ok(seen)
     }
 
-    /// The same features in f64, with what they say about their beginning.
+    /// The same features in f64, with what they say about their beginning; those of the market say nothing about it.
     pub fn exact(&self, market: &[Bars]) -> Result<Seen> {
         let layers: Vec<&Layer> = self
-            .plan
+            .own
+            .0
             .layers
             .iter()
             .enumerate()
@@ -171,7 +182,7 @@ impl Ours {
             }
         }
         for bars in market {
-            let (mut values, mut at) = (precise(bars, &self.plan, self.max_hole)?, 0);
+            let (mut values, mut at) = (precise(bars, &self.own.0, self.max_hole)?, 0);
             for (_, values) in &mut values {
                 seen.columns[at].values.append(values);
                 at += 1;
@@ -181,7 +192,7 @@ impl Ours {
                 let (slow, of) = resample(bars, layer.timeframe.unwrap_or(Timeframe::D1))?;
                 let cuts = runs(&slow, self.max_hole);
                 let ids: Vec<_> = layer.outputs.iter().map(|o| o.id).collect();
-                let made = batch::values(&layer.graph, &ids, &inputs(layer, &slow, &[])?, &cuts);
+                let made = batch::values(&layer.graph, &ids, &inputs(layer, &slow, &[], &[])?, &cuts);
                 let age = ages(cuts.iter());
                 seen.ages[clock].extend(of.iter().map(|row| age.get(*row as usize).copied().unwrap_or(u32::MAX)));
                 for made in made {

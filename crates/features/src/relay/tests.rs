@@ -19,7 +19,7 @@ fn table(bars: &Bars, plan: &Plan, threads: usize) -> Table {
 fn one_lane(bars: &Bars, plan: &Plan) -> Table {
     let mut table = table(&head(bars, 1), plan, 1);
     let layer = &plan.layers[0];
-    let inputs = inputs(layer, bars, &[]).expect("inputs");
+    let inputs = inputs(layer, bars, &[], &[]).expect("inputs");
     let (rows, stride, words) = (bars.len(), table.stride, table.words());
     (table.values, table.valid, table.settled) = (vec![0.0; rows * stride], vec![0; rows * words], vec![false; rows]);
     with_job(plan, |job| {
@@ -127,7 +127,7 @@ fn a_stretch_that_began_wrong_is_done_again() {
         plan("ema(50)\nadx(14)\nrsi(14)\nsma(30)\nkama(10)\nobv\nsar(0.02, 0.2)\nmfi(14)\nstd(20)\nskew(close, 20)");
     for bars in [whole(9_000, 3), symbol(9_001, 4)] {
         let expected = one_lane(&bars, &plan);
-        let inputs = inputs(&plan.layers[0], &bars, &[]).expect("inputs");
+        let inputs = inputs(&plan.layers[0], &bars, &[], &[]).expect("inputs");
         for (warm, step) in [(1, 420), (7, 840), (60, 420), (100, 1260), (419, 420), (3000, 420)] {
             let mut made = expected.clone();
             made.values.fill(7.0);
@@ -170,7 +170,7 @@ fn a_price_that_stands_still_is_no_trap() {
 fn stretches_meet() {
     let plan = plan(include_str!("../../../../bench/peers/features.txt"));
     let bars = whole(200_000, 11);
-    let inputs = inputs(&plan.layers[0], &bars, &[]).expect("inputs");
+    let inputs = inputs(&plan.layers[0], &bars, &[], &[]).expect("inputs");
     let mut made = one_lane(&head(&bars, 1), &plan);
     let rows = bars.len();
     (made.values, made.valid, made.settled) =

@@ -1,7 +1,7 @@
 //! Markets with everything that happens to data, feature sets of the whole catalogue, and what must hold of every table.
 
 use bars::{Bars, Hints, Instrument, Timeframe};
-use features::{Dataset, Indicator, Options, Plan, Stream, Table, catalogue};
+use features::{Dataset, Indicator, Kind, Options, Plan, Stream, Table, catalogue};
 
 /// Numbers from a seed.
 pub(crate) struct Random(u64);
@@ -142,10 +142,10 @@ pub(crate) fn written(indicator: &Indicator, numbers: &[f64], output: Option<&st
     format!("{}{args}{}", indicator.name, output.map_or_else(String::new, |o| format!(".{o}")))
 }
 
-/// Every output of every indicator: with its defaults and, where `many`, its smallest numbers and others.
+/// Every output of every indicator of one symbol: with its defaults and, where `many`, its smallest numbers and others.
 pub(crate) fn everything(many: bool) -> Vec<String> {
     let mut all = Vec::new();
-    for indicator in catalogue() {
+    for indicator in catalogue().filter(|i| i.kind != Kind::Market) {
         let params = indicator.params;
         let defaults: Vec<f64> = params.iter().map(|p| p.default.unwrap_or(p.range.0)).collect();
         let mut choices = vec![defaults.clone()];

@@ -1,17 +1,17 @@
 //! Every indicator with every output, every preset, every label: on clean and on damaged markets.
 
 use super::*;
-use features::{Indicator, PRESETS, catalogue};
+use features::{Indicator, Kind as Chapter, PRESETS, catalogue};
 
-/// Every output of every indicator, with its usual, its smallest and odd numbers.
+/// Every output of every indicator, with its usual, its smallest and odd numbers; those of the market in a variant of their own.
 fn all(variant: &str) -> String {
     let mut text = String::new();
-    for indicator in catalogue().filter(|i| i.name != "col") {
+    for indicator in catalogue().filter(|i| i.name != "col" && (i.kind == Chapter::Market) == (variant == "market")) {
         let Indicator { name, sources, params, outputs, .. } = indicator;
         let numbers = params.iter().enumerate().map(|(i, p)| {
             let usual = p.default.unwrap_or(p.range.0);
             let value = match variant {
-                "usual" => usual,
+                "usual" | "market" => usual,
                 "smallest" => p.range.0,
                 _ => (usual * 0.7 + [3.0, 5.0, 2.0][i % 3]).clamp(p.range.0, p.range.1),
             };
@@ -87,7 +87,7 @@ fn indicators_on_slower_bars() {
 fn presets_and_labels() {
     let (coins, days) =
         (market(Kind::Crypto, Timeframe::M5, 2, 2500), damaged(market(Kind::Stocks, Timeframe::D1, 4, 800)));
-    for (name, _, text) in PRESETS {
+    for (name, _, text) in PRESETS.iter().filter(|p| p.0 != "universe") {
         let plan = plan(text);
         check(name, &coins, &plan, labeling("auto"), &how(16, 6));
         if *name != "two_timeframe" {
@@ -100,6 +100,33 @@ fn presets_and_labels() {
         check(rule, &days, &plan, labeling(rule), &how(60, 2));
         check(rule, &damaged(market(Kind::Stocks, Timeframe::M5, 3, 900)), &plan, labeling(rule), &how(60, 2));
     }
+}
+
+/// What happens later to any symbol changes nothing that any symbol saw of the market before.
+#[test]
+fn the_market_around_a_symbol() {
+    let days = market(Kind::Stocks, Timeframe::D1, 9, 500);
+    let minutes = market(Kind::Crypto, Timeframe::M5, 6, 700);
+    // What is short enough for clusters to change often; columns of the market inside other features.
+    let text = all("market")
+        + "cluster_return(1, 20, 3), cluster_return(3, 50, 4), market_regime(5, 10, 2)\nsma(market_return(1, 2), 5) - relative_strength(3, 2)[2]\nlog_return(1)";
+    let plan = plan(&text);
+    for (name, market) in [("days", days), ("minutes", minutes)] {
+        // There is much to be compared.
+        let seen = Ours::new(&market, &plan, None, None, 2).unwrap().batch(&market).unwrap();
+        for column in &seen.columns {
+            let there = column.values.iter().filter(|x| !x.is_nan()).count();
+            assert!(there * 5 > column.values.len(), "{name}, {}: {there} of {}", column.name, column.values.len());
+        }
+        for (name, market) in [(name.to_string(), market.clone()), (format!("{name} with holes"), damaged(market))] {
+            let leaks = check_seen(&name, &market, &plan, labeling("fixed(3)"), &how(40, 4));
+            let alive = leaks.tests.iter().filter(|t| t.test == Test::Prefix).count();
+            assert!(alive > plan.width(), "{name}");
+        }
+    }
+    let days = damaged(market(Kind::Stocks, Timeframe::D1, 8, 500));
+    let (_, _, text) = PRESETS.iter().find(|p| p.0 == "universe").unwrap();
+    check_seen("universe", &days, &super::plan(text), None, &how(16, 4));
 }
 
 /// A thousand moments, as METHOD.md asks.

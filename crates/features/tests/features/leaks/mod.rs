@@ -63,8 +63,8 @@ fn ours(market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &Hunt<'_>) 
     hunt(market, &Suspect { seen: &seen, stream: Some(&stream), exact: Some(&exact) }, how).unwrap()
 }
 
-/// Our own pipeline has no leak.
-fn check(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &Hunt<'_>) -> Leaks {
+/// Our own pipeline has no leak, also where some columns look at other symbols: those have no stream and say nothing of their warm-up.
+fn check_seen(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &Hunt<'_>) -> Leaks {
     let leaks = ours(market, plan, labels, how);
     let bad: Vec<String> = leaks
         .tests
@@ -73,9 +73,15 @@ fn check(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how
         .map(|t| format!("{} {}: {} wrong, {:?}", t.test, t.column, t.wrong, t.worst))
         .collect();
     assert!(bad.is_empty(), "{name}: {} of {}\n{}", bad.len(), leaks.tests.len(), bad.join("\n"));
-    assert!(leaks.tests.len() >= 4 * plan.width(), "{name}: {} answers", leaks.tests.len());
     let silent =
         leaks.tests.iter().filter(|t| t.compared == 0 && [Test::Prefix, Test::Stream, Test::Poison].contains(&t.test));
     assert_eq!(silent.count(), 0, "{name}: nothing was compared");
+    leaks
+}
+
+/// Our own pipeline has no leak.
+fn check(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &Hunt<'_>) -> Leaks {
+    let leaks = check_seen(name, market, plan, labels, how);
+    assert!(leaks.tests.len() >= 4 * plan.width(), "{name}: {} answers", leaks.tests.len());
     leaks
 }

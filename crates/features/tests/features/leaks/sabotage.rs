@@ -349,3 +349,31 @@ fn a_stream_that_is_not_the_batch_is_caught() {
     assert_eq!(leaks.caught(Test::Stream), ["ema(20)"]);
     assert_eq!(leaks.caught(Test::Prefix), [""; 0]);
 }
+
+/// One symbol of six is a day ahead: the others' view of the market knows it, and is caught.
+#[test]
+fn a_market_that_knows_tomorrow() {
+    let market = market(Kind::Stocks, Timeframe::D1, 6, 300);
+    let plan =
+        plan("log_return(1), market_return(1), market_volatility(5), relative_strength(5), cluster_return(1, 20, 3)");
+    let ours = Ours::new(&market, &plan, None, None, 1).unwrap();
+    let early = market[2].symbol.clone();
+    let seen = |m: &[Bars]| -> Result<Seen> {
+        let mut m = m.to_vec();
+        for bars in m.iter_mut().filter(|b| b.symbol == early && !b.is_empty()) {
+            bars.close.rotate_left(1);
+        }
+        ours.batch(&m)
+    };
+    let exact = |m: &[Bars]| ours.exact(m);
+    let leaks = hunt(&market, &Suspect { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap();
+    for test in [Test::Prefix, Test::Poison] {
+        let caught = leaks.caught(test);
+        for name in ["market_return(1)", "market_volatility(5)", "relative_strength(5)", "cluster_return(1, 20, 3)"] {
+            assert!(caught.contains(&name), "{test}: {name} is not among {caught:?}");
+        }
+        let wrong = leaks.tests.iter().find(|t| t.test == test && t.column == "market_return(1)").unwrap().wrong;
+        let own = leaks.tests.iter().find(|t| t.test == test && t.column == "log_return(1)").unwrap().wrong;
+        assert!(wrong > 2 * own, "{test}: others see it too: {wrong} and {own}");
+    }
+}
