@@ -41,7 +41,7 @@ fn probabilities(path: &Path) -> BTreeMap<(String, i64, u64, u64), Vec<u32>> {
         };
         let files::Data::Time { ns, .. } = &column("time").data else { panic!("times") };
         for row in 0..table.rows {
-            let symbol = column("symbol").text(row).unwrap().to_string();
+            let symbol = column("symbol").data.text(row).unwrap().to_string();
             let key = (symbol, ns[row], number("fold", row) as u64, number("seed", row) as u64);
             let p = ["p_down", "p_flat", "p_up"].map(|name| (number(name, row) as f32).to_bits());
             assert!(all.insert(key, p.to_vec()).is_none(), "each once");

@@ -2,12 +2,17 @@
 
 use super::buffers::Rows;
 use super::data::Owned;
-use super::loops;
+use super::loops::{self, Columns};
+use super::norm::{self, Left};
 use super::plan::Plan;
 use super::product::{self, Matrix, MatrixMut};
 use super::recurrent::{self, EVALUATED, Sequence};
 use crate::net::{Linear, Place};
 use crate::population::Member;
+use crate::random::{Turn, share};
+
+/// The bias of a layer whose norm has added it already.
+static NOTHING: [f32; 4096] = [0.0; 4096];
 
 /// A member's weights as a block reads them.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +23,23 @@ pub(super) struct Weights<'a> {
     pub(super) packed: &'a [f32],
 }
 
-/// Gathers the samples' inputs and goes through every layer; with `keep` the recurrent ones are ready for [`backward`].
+/// Rows of a training step: what they leave out follows from the step and from their places in the batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pass {
+    pub(super) turn: Turn,
+    /// The place of the first row.
+    pub(super) first: u32,
+}
+
+impl Pass {
+    /// What the rows leave out of a layer, if anything.
+    fn dropout(pass: Option<Pass>, layer: usize, percent: u8) -> Option<Left> {
+        let pass = pass.filter(|_| percent > 0)?;
+        Some(Left { dropout: pass.turn.of(layer, percent), first: pass.first, share: share(percent) })
+    }
+}
+
+/// Gathers the samples' inputs and goes through every layer; in a pass of training [`backward`] can follow.
 #[expect(clippy::too_many_arguments, reason = "rows of a member, and where everything of them lies")]
 pub(super) fn forward(
     plan: &Plan,
@@ -28,9 +49,9 @@ pub(super) fn forward(
     samples: &[u32],
     values: &mut Rows<'_>,
     sequences: &mut [Sequence],
-    keep: bool,
+    pass: Option<Pass>,
 ) {
-    let params = weights.params;
+    let (params, keep) = (weights.params, pass.is_some());
     for (i, place) in plan.gathered.iter().enumerate() {
         let Some(place) = place else { continue };
         let to = (values.write(plan, place.buffer), plan.stride(place.buffer), *place);
@@ -48,6 +69,12 @@ pub(super) fn forward(
             }
         });
     }
+    for (r, recurrent) in plan.layout.recurrents.iter().enumerate() {
+        let left = Pass::dropout(pass, plan.layout.linears.len() + r, recurrent.dropout);
+        if let (Some(place), Some(left)) = (recurrent.output, left) {
+            left.forward(values.write(plan, place.buffer), plan.at(place), plan.round);
+        }
+    }
     for (l, linear) in plan.layout.linears.iter().enumerate() {
         let (x, y) = values.pair(plan, linear.input.buffer, linear.output.buffer);
         product::forward(
@@ -56,8 +83,18 @@ pub(super) fn forward(
             matrix_of(linear, params),
             matrix_mut(plan, y, linear.output),
         );
-        let bias = &params[linear.bias..linear.bias + linear.output.width];
+        let mut bias = &params[linear.bias..linear.bias + linear.output.width];
+        if let Some(norm) = linear.norm {
+            let (y, normed) = values.two(plan, linear.output.buffer, norm.normed.buffer);
+            let learned = &params[norm.gain..norm.gain + 2 * linear.output.width];
+            norm::forward(y, plan.at(linear.output), normed, bias, learned, linear.outputs, plan.round);
+            bias = &NOTHING[..linear.output.width];
+        }
+        let y = values.write(plan, linear.output.buffer);
         loops::finish(y, plan.at(linear.output), bias, linear.activation, plan.round && l < plan.first_head());
+        if let Some(left) = Pass::dropout(pass, l, linear.dropout) {
+            left.forward(y, plan.at(linear.output), plan.round);
+        }
     }
 }
 
@@ -106,6 +143,7 @@ pub(super) fn backward(
     values: &Rows<'_>,
     back: &mut Rows<'_>,
     sequences: &mut [Sequence],
+    pass: Pass,
     mut gradient: Option<(&mut [f32], bool)>,
 ) {
     let rows = values.len();
@@ -115,7 +153,22 @@ pub(super) fn backward(
         if !head {
             let y = values.read(plan, linear.output.buffer);
             let dy = back.write(plan, linear.output.buffer);
-            loops::derive(dy, y, plan.at(linear.output), linear.activation, plan.round);
+            let (at, round) = (plan.at(linear.output), plan.round && linear.norm.is_none());
+            match Pass::dropout(Some(pass), l, linear.dropout) {
+                Some(left) => left.backward(dy, Some((y, linear.activation)), at, round),
+                None => loops::derive(dy, y, at, linear.activation, round),
+            }
+        }
+        if let Some(norm) = linear.norm {
+            let (dn, kept) = back.two(plan, linear.output.buffer, norm.normed.buffer);
+            let x = values.read(plan, norm.normed.buffer);
+            let gain = &weights.params[norm.gain..norm.gain + linear.output.width];
+            norm::backward(dn, plan.at(linear.output), kept, x, gain, linear.outputs, plan.round);
+            if let Some((gradient, add)) = &mut gradient {
+                let to = gradient[norm.gain..norm.gain + 2 * linear.output.width].split_at_mut(linear.output.width);
+                let at = Columns { width: linear.output.width, ..plan.at(norm.normed) };
+                norm::sums(kept, x, at, to, *add);
+            }
         }
         if let Some((gradient, add)) = &mut gradient {
             let x = values.read(plan, linear.input.buffer);
@@ -144,6 +197,10 @@ pub(super) fn backward(
             let from = back.read(plan, place.buffer).chunks_exact(stride);
             for (dh, from) in dh.chunks_exact_mut(r.units).zip(from) {
                 dh[..place.width].copy_from_slice(&from[place.column..place.column + place.width]);
+            }
+            let layer = plan.layout.linears.len() + plan.layout.recurrents.iter().position(|one| one == r).unwrap_or(0);
+            if let Some(left) = Pass::dropout(Some(pass), layer, r.dropout) {
+                left.backward(dh, None, Columns { stride: r.units, column: 0, width: place.width }, false);
             }
             if plan.round {
                 loops::round(dh);

@@ -91,6 +91,13 @@ impl Rows<'_> {
         unsafe { (self.values.read(self.range(plan, read)), self.values.part(self.range(plan, write))) }
     }
 
+    /// Two buffers to write.
+    pub(super) fn two(&mut self, plan: &Plan, one: usize, other: usize) -> (&mut [f32], &mut [f32]) {
+        assert_ne!(one, other, "two buffers");
+        // SAFETY: as above; two buffers do not overlap.
+        unsafe { (self.values.part(self.range(plan, one)), self.values.part(self.range(plan, other))) }
+    }
+
     fn range(&self, plan: &Plan, buffer: usize) -> std::ops::Range<usize> {
         let (start, stride) = (plan.buffer(buffer, self.all).start, plan.stride(buffer));
         start + self.first * stride..start + (self.first + self.n) * stride

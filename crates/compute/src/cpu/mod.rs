@@ -12,6 +12,7 @@ mod curve;
 mod data;
 mod loops;
 mod memory;
+mod norm;
 mod plan;
 mod product;
 mod recurrent;

@@ -7,10 +7,11 @@
 #![expect(unsafe_code, reason = "threads write disjoint parts of gradients, buffers and parameters")]
 
 use super::Shared;
-use super::block::{self, Weights, matrix};
+use super::block::{self, Pass, Weights, matrix};
 use super::buffers::Buffers;
-use super::loops;
+use super::loops::{self, Columns};
 use super::memory::{Floats, Split};
+use super::norm;
 use super::plan::{BLOCK, GRAIN, Plan};
 use super::product::{self, MatrixMut};
 use super::recurrent::{Sequence, pack};
@@ -18,7 +19,7 @@ use crate::net::GATES;
 use crate::ops::optimise::Step;
 use crate::ops::step::advance;
 use crate::population::State;
-use crate::random::Permutation;
+use crate::random::{Permutation, Turn};
 use rayon::prelude::*;
 
 /// One member's place: its state and its rows of the arenas.
@@ -113,6 +114,7 @@ impl Slot {
         let Shared { plan, data, members, .. } = shared;
         let (state, member) = (self.state, &members[self.state.index as usize]);
         let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
+        let turn = Turn { seed: plan.recipe.seed, member: state.id, step: state.step };
         let weights = held(&self.params, &self.rounded, &self.packed);
         let size = plan.layout.params;
         let slices = live.div_ceil(plan.slice);
@@ -138,10 +140,11 @@ impl Slot {
                         *sample = data.lists[place as usize];
                     }
                     let (mut values, mut back) = (values.first(n), back.first(n));
-                    block::forward(plan, data, member, weights, samples, &mut values, sequences, true);
+                    let pass = Pass { turn, first: at as u32 };
+                    block::forward(plan, data, member, weights, samples, &mut values, sequences, Some(pass));
                     let (loss, weight) = block::loss(plan, data, member, samples, &values, &mut back);
                     let add = at > slice * plan.slice;
-                    block::backward(plan, weights, &values, &mut back, sequences, Some((gradient, add)));
+                    block::backward(plan, weights, &values, &mut back, sequences, pass, Some((gradient, add)));
                     total = (total.0 + loss, total.1 + weight);
                 }
             });
@@ -166,6 +169,7 @@ impl Slot {
         let Shared { plan, data, members, .. } = shared;
         let (state, member) = (self.state, &members[self.state.index as usize]);
         let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
+        let turn = Turn { seed: plan.recipe.seed, member: state.id, step: state.step };
         let weights = held(&self.params, &self.rounded, &self.packed);
         let mut total = (0.0, 0.0);
         for piece in (0..live).step_by(plan.slice) {
@@ -185,9 +189,10 @@ impl Slot {
                     let place = state.list + order.at(state.cursor + (piece + at + i) as u32);
                     *sample = data.lists[place as usize];
                 }
-                block::forward(plan, data, member, weights, samples, &mut values, &mut [], true);
+                let pass = Pass { turn, first: (piece + at) as u32 };
+                block::forward(plan, data, member, weights, samples, &mut values, &mut [], Some(pass));
                 loss[0] = block::loss(plan, data, member, samples, &values, &mut back);
-                block::backward(plan, weights, &values, &mut back, &mut [], None);
+                block::backward(plan, weights, &values, &mut back, &mut [], pass, None);
             });
             let (values, back) = (&lane.values, &lane.back);
             let gradient = Split::new(&mut self.gradient);
@@ -207,6 +212,19 @@ impl Slot {
                 let dw = MatrixMut { values: dw, stride: width, width };
                 product::weights_back(rows, matrix(plan, dz, place), x, dw, piece > 0);
                 loops::sum_rows(&dz[..rows * plan.stride(place.buffer)], plan.at(place), dbias, piece > 0);
+                if let Some(norm) = linear.norm {
+                    let (gain, wide) = (norm.gain + outputs.start, linear.output.width);
+                    // SAFETY: as above; gains and shifts of a tile are its own.
+                    let to = unsafe {
+                        let shift = gain + wide;
+                        (gradient.part(gain..gain + outputs.len()), gradient.part(shift..shift + outputs.len()))
+                    };
+                    let buffer = norm.normed.buffer;
+                    let at = Columns { stride: plan.stride(buffer), column: outputs.start, width: outputs.len() };
+                    let (dn, x) = (back.read(plan, buffer), values.read(plan, buffer));
+                    let size = rows * at.stride;
+                    norm::sums(&dn[..size], &x[..size], at, to, piece > 0);
+                }
             });
             let (loss, weight) = in_order(&lane.losses[..blocks]);
             total = (total.0 + loss, total.1 + weight);
@@ -263,13 +281,14 @@ fn held<'a>(params: &'a [f32], rounded: &'a [f32], packed: &'a [f32]) -> Weights
     Weights { params: if rounded.is_empty() { params } else { rounded }, packed }
 }
 
-/// Parameters from offset `first` on as they are held in bf16: rounded, but for the biases of heads and recurrent layers.
+/// Parameters from offset `first` on as they are held in bf16: rounded, but for the biases of heads and recurrent layers, and for norms.
 pub(super) fn hold(plan: &Plan, first: usize, params: &[f32], held: &mut [f32]) {
     held.copy_from_slice(params);
     loops::round(held);
     let heads = plan.layout.linears[plan.first_head()..].iter().map(|head| (head.bias, head.output.width));
     let recurrents = plan.layout.recurrents.iter().map(|r| (r.bias(), GATES * r.units));
-    for (bias, width) in heads.chain(recurrents) {
+    let norms = plan.layout.linears.iter().filter_map(|l| l.norm.map(|n| (n.gain, 2 * l.output.width)));
+    for (bias, width) in heads.chain(recurrents).chain(norms) {
         let (from, to) = (bias.max(first), (bias + width).min(first + params.len()));
         if from < to {
             held[from - first..to - first].copy_from_slice(&params[from - first..to - first]);

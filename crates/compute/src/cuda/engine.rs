@@ -4,6 +4,7 @@
 //! the streams, in the order in which `population/backend.rs` tells it. Weight gradients go to a side stream and run beside the
 //! gradients of activations, which wait for nobody.
 
+mod between;
 mod fused;
 mod products;
 mod setup;
@@ -36,6 +37,8 @@ pub(crate) struct Engine {
     /// Recurrent layers that go step by step.
     steps: Option<steps::Steps>,
     small: Option<small::Small>,
+    /// Norms and values left out, where the net has any.
+    between: Option<super::between::Between>,
     fits: Fits,
     calls: super::calls::Calls,
     at: setup::Arrays,
@@ -132,6 +135,8 @@ impl Engine {
             Fits::Nothing => None,
             _ => Some(small::Small::load(context, layout, road)?),
         };
+        let bf16 = recipe.precision == Precision::Bf16;
+        let between = between::any(layout).then(|| super::between::Between::load(context, bf16)).transpose()?;
         let fused = tiles.map(|tiles| fused::Fused::new(context, layout, tiles)).transpose()?;
         let steps = at.steps.is_some().then(|| steps::Steps::new(context, layout, recipe, pins)).transpose()?;
         let events = (0..=layout.linears.len()).map(|_| Event::new(context, false)).collect::<Result<_>>()?;
@@ -142,6 +147,7 @@ impl Engine {
             fused,
             steps,
             small,
+            between,
             fits,
             calls,
             at,

@@ -80,6 +80,9 @@ pub(crate) static POPULATION: Image = image!("population");
 /// `population/backward.cu`: a small head as a whole, and derivatives with their sums.
 pub(crate) static BACKWARD: Image = image!("backward");
 
+/// `population/between.cu`: norms, and values left out.
+pub(crate) static BETWEEN: Image = image!("between");
+
 /// `population/small.cu`: whole small nets.
 pub(crate) static SMALL: Image = image!("small");
 
@@ -102,7 +105,8 @@ pub(crate) static RANDOM: Image = image!("random");
 
 /// Every image of this room.
 #[cfg(test)]
-pub(crate) static ALL: [&Image; 8] = [&POPULATION, &BACKWARD, &SMALL, &LINEAR, &LSTM, &LSTM_STEPS, &HOPPER, &RANDOM];
+pub(crate) static ALL: [&Image; 9] =
+    [&POPULATION, &BACKWARD, &BETWEEN, &SMALL, &LINEAR, &LSTM, &LSTM_STEPS, &HOPPER, &RANDOM];
 
 #[cfg(test)]
 mod tests {

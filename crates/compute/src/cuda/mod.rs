@@ -4,6 +4,7 @@
 //! Everything unsafe of the room that is not SIMD is in this folder.
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
+mod between;
 mod blaslt;
 mod calls;
 mod context;

@@ -8,7 +8,7 @@ use crate::net::Layout;
 use crate::population::backend::{Arena, Backend};
 use crate::population::make::{Made, recipe};
 use crate::population::tests::cards;
-use crate::population::{Member, Pins, Population, Precision, State};
+use crate::population::{Member, Pins, Population, Precision, Recipe, Schedule, State};
 use crate::random::{Permutation, below, normals, philox, uniform};
 use std::sync::Arc;
 
@@ -69,6 +69,46 @@ fn the_card_agrees_with_the_processor() {
         for (net, batch) in nets {
             for (precision, road) in ways {
                 agree(&context, road, net, batch, precision, |_| {});
+            }
+        }
+    }
+}
+
+/// Nets with norms and dropouts, wherever they may stand.
+const EXTRAS: [(&str, usize); 7] = [
+    ("7-12n-3", 16),
+    ("16-64ntd20-32d50-2", 33),
+    ("fast:5x4-24n-16td30 + slow:3-8d10 + raw:4 / 40nid5 / side:3 + size:5", 64),
+    ("33-100nd30-7", 257),
+    // Smooth ones: among so many units a ReLU would be at 0 to the last digit, and on another side on each.
+    ("16-1000nt-4090ntd10-5", 70),
+    ("16x10-lstm64d20-3", 70),
+    ("fast:16x12-lstm64d30-20nt + slow:12x5-lstm32-lstm80d50 / 32nd10 / side:3 + size:4", 50),
+];
+
+#[test]
+fn norms_and_dropouts_agree_with_the_processor() {
+    for context in cards() {
+        for (net, batch) in EXTRAS {
+            for precision in [Precision::F32, Precision::Bf16, Precision::Tf32] {
+                agree(&context, Road::Rule, net, batch, precision, |_| {});
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_a_recipe_has_agrees_with_the_processor() {
+    let nets = ["64-128-128-3", "16-64t-32-20", "fast:5x4-24-16t + slow:3x3-lstm9 / 40 / side:3 + size:5", "33-512-7"];
+    let schedules = [Schedule::CONSTANT, Schedule::cosine(0.3, 0.1), Schedule::one_cycle(0.4, 0.01)];
+    for context in cards() {
+        for (net, precision) in nets.into_iter().flat_map(|net| [(net, Precision::F32), (net, Precision::Bf16)]) {
+            for schedule in schedules {
+                let recipe = Recipe { schedule, smoothing: 0.15, average: Some(0.8), ..recipe(64, precision) };
+                agree_by(&context, Road::Rule, net, &recipe, |_| {});
+                // Without smoothing small nets go their own way, and are averaged there too.
+                let recipe = Recipe { smoothing: 0.0, ..recipe };
+                agree_by(&context, Road::Rule, net, &recipe, |_| {});
             }
         }
     }
@@ -197,13 +237,19 @@ fn agree(
     precision: Precision,
     prepare: impl Fn(&mut Engine),
 ) {
+    agree_by(context, road, net, &recipe(batch, precision), prepare);
+}
+
+/// The same by any recipe.
+fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prepare: impl Fn(&mut Engine)) {
+    let &Recipe { batch, precision, .. } = recipe;
     let made = Made::new(net, (batch * 5 / 2).max(40));
     let layout = Layout::new(&made.net).unwrap();
     let members: Vec<Member> = (0..3).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
-    let (data, recipe) = (made.data(), recipe(batch, precision));
-    let mut cpu = crate::cpu::Engine::new(&made.net, &layout, &data, &recipe, &members, 2).unwrap();
+    let data = made.data();
+    let mut cpu = crate::cpu::Engine::new(&made.net, &layout, &data, recipe, &members, 2).unwrap();
     let pins = Pins::default();
-    let mut card = Engine::on(road, context, &made.net, &layout, &data, &recipe, &members, &pins).unwrap();
+    let mut card = Engine::on(road, context, &made.net, &layout, &data, recipe, &members, &pins).unwrap();
     prepare(&mut card);
     let library = context.library().unwrap_or("own products".into());
     let place = format!("{net}, batch {batch}, {precision:?}, {road:?}, {library}");
@@ -247,8 +293,11 @@ fn agree(
         for slot in 0..3 {
             let row = cpu.read(slot, Arena::Params).unwrap();
             card.write(slot, Arena::Params, &row).unwrap();
-            for arena in [Arena::Mean, Arena::Square] {
+            let average = recipe.average.is_some().then_some(Arena::Average);
+            for arena in [Arena::Mean, Arena::Square].into_iter().chain(average) {
                 let row = cpu.read(slot, arena).unwrap();
+                let off = apart(&card.read(slot, arena).unwrap(), &row);
+                assert!(arena != Arena::Average || off < later, "{place}: averages are {off:.1e} apart");
                 card.write(slot, arena, &row).unwrap();
             }
         }
@@ -271,13 +320,17 @@ fn agree(
 
 #[test]
 fn a_replayed_graph_gives_the_bits_of_single_launches() {
-    let nets = ["fast:5x4-24-16t + slow:3-8 / 40 / side:3 + size:5", "5x4-24-16t-9"];
+    let nets = [
+        "fast:5x4-24-16t + slow:3-8 / 40 / side:3 + size:5",
+        "5x4-24-16t-9",
+        "fast:5x4-24n-16td30 + slow:3x5-lstm8d10 / 40nd5 / side:3 + size:5",
+    ];
     for context in cards() {
         for (precision, net) in [Precision::F32, Precision::Bf16].into_iter().flat_map(|p| nets.map(|net| (p, net))) {
             let made = Made::new(net, 200);
             let layout = Layout::new(&made.net).unwrap();
             let members: Vec<Member> = (0..4).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
-            let (data, recipe) = (made.data(), recipe(32, precision));
+            let (data, recipe) = (made.data(), Recipe { average: Some(0.9), ..recipe(32, precision) });
             let make =
                 || Engine::new(&context, &made.net, &layout, &data, &recipe, &members, &Pins::default()).unwrap();
             let (mut replayed, mut single) = (make(), make());
@@ -286,7 +339,9 @@ fn a_replayed_graph_gives_the_bits_of_single_launches() {
                 single.eager(4).unwrap();
             }
             for slot in 0..4 {
-                assert_eq!(replayed.read(slot, Arena::Params).unwrap(), single.read(slot, Arena::Params).unwrap());
+                for arena in [Arena::Params, Arena::Average] {
+                    assert_eq!(replayed.read(slot, arena).unwrap(), single.read(slot, arena).unwrap());
+                }
             }
             assert_eq!(replayed.states().unwrap(), single.states().unwrap());
         }

@@ -43,6 +43,9 @@ pub(super) fn check(net: &Net) -> Result<()> {
         if !(1..=4096).contains(&layer.width) {
             return asked(format!("a layer of {} units; 1 to 4096 are possible", layer.width));
         }
+        if layer.dropout > 99 {
+            return asked(format!("a dropout of {} %; up to 99 are possible", layer.dropout));
+        }
     }
     for (input, branch) in net.inputs.iter().zip(&net.branches) {
         let name = &input.name;
@@ -52,6 +55,12 @@ pub(super) fn check(net: &Net) -> Result<()> {
         }
         if let Some(units) = branch.recurrent.iter().find(|units| !(1..=256).contains(*units)) {
             return asked(format!("input {name}: an LSTM of {units} units; 1 to 256 are possible"));
+        }
+        if branch.dropout > 99 || (branch.dropout > 0 && branch.recurrent.is_empty()) {
+            let percent = branch.dropout;
+            return asked(format!(
+                "input {name}: a dropout of {percent} % after its LSTM; up to 99 are possible, where there is one"
+            ));
         }
     }
     for head in &net.heads {

@@ -3,7 +3,7 @@
 //!
 //! Keyed by seed, member, number of the tensor (weights `2 l`, bias `2 l + 1` of layer `l`; behind those of all layers three for each
 //! recurrent one: `weight_ih`, `weight_hh`, `bias`) and the element's place in the tensor without padding, as a file has it, so that another
-//! padding gives the same net. Padding is zero.
+//! padding gives the same net. Padding is zero. The gain of a norm is 1, its shift 0.
 
 use super::Layout;
 use crate::random::{Stream, words};
@@ -35,6 +35,9 @@ pub fn init(layout: &Layout, seed: u64, member: u32) -> Vec<f32> {
         for (place, value) in row[linear.bias..][..linear.outputs].iter_mut().zip(draws(2 * l + 1)) {
             *place = value;
         }
+        if let Some(norm) = linear.norm {
+            row[norm.gain..][..linear.outputs].fill(1.0);
+        }
     }
     row
 }
@@ -51,7 +54,7 @@ mod tests {
 
     fn net(widths: &[usize]) -> Layout {
         let inputs = ["fast", "slow"].map(|name| Input { name: name.into(), features: 3, window: 7 });
-        let layer = |width: &usize| Layer { width: *width, activation: Activation::Relu };
+        let layer = |width: &usize| Layer::new(*width, Activation::Relu);
         let net = Net {
             inputs: inputs.to_vec(),
             branches: vec![Branch { layers: vec![layer(&9)], ..Branch::default() }, Branch::default()],

@@ -3,13 +3,13 @@
 //! A member's row of the arena holds, for every layer, the weights `[outputs, stride]` row-major (as PyTorch has them, each row padded
 //! to [`PAD`] columns) and the bias `[outputs]`, all tensors on 256-byte borders. Outputs are padded to [`PAD`] rows as well. Padding is
 //! zero, gets a zero gradient and stays zero, so that kernels need no borders; it is left out when parameters are saved. Recurrent layers
-//! come first, each as one matrix ([`Recurrent`]).
+//! come first, each as one matrix ([`Recurrent`]). The gain and the shift of a norm follow the bias of their layer.
 //!
 //! Activation buffers are `[P, B, stride]`. Branches write straight into their columns of the concatenation, so concat costs nothing.
 //! The window of a recurrent branch is never gathered whole: its buffer has stride 0, and engines keep what its steps need.
 
 use super::check::check;
-use super::{Activation, Branch, Input, Net, Recurrent, UNITS};
+use super::{Activation, Branch, Input, Layer, Net, Recurrent, UNITS};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -36,6 +36,16 @@ pub struct Place {
     pub width: usize,
 }
 
+/// A layer's norm, and where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Norm {
+    /// Offset of the gain `[output.width]` in a member's row; the shift of the same length follows at once.
+    pub gain: usize,
+    /// What the way back needs: the normalised values in the first `output.width` columns of a buffer of its own. One more column is theirs
+    /// for one over the deviation, where an engine holds it in the same numbers.
+    pub normed: Place,
+}
+
 /// One layer, and where it reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Linear {
@@ -51,6 +61,10 @@ pub struct Linear {
     pub outputs: usize,
     /// What follows the product.
     pub activation: Activation,
+    /// The norm between the two, where there is one.
+    pub norm: Option<Norm>,
+    /// How many of a hundred outputs a training step leaves out.
+    pub dropout: u8,
     /// Offset of the weights `[output.width, input.width]` in a member's row.
     pub weight: usize,
     /// Offset of the bias `[output.width]`.
@@ -63,6 +77,11 @@ impl Linear {
     /// Inputs without padding.
     pub fn inputs(&self) -> usize {
         self.columns.iter().map(Range::len).sum()
+    }
+
+    /// Whether only the activation follows the product.
+    pub fn plain(&self) -> bool {
+        self.norm.is_none() && self.dropout == 0
     }
 }
 
@@ -147,7 +166,7 @@ impl Layout {
                 };
                 let columns = std::iter::once(0..real).collect();
                 let passes = l > 0 || !branch.recurrent.is_empty();
-                made.push(format!("{}.{l}", input.name), from, to, columns, layer.width, layer.activation, passes);
+                made.push(format!("{}.{l}", input.name), from, to, columns, *layer, passes);
                 (from, real) = (to, layer.width);
             }
         }
@@ -157,22 +176,15 @@ impl Layout {
             let wide = layer.width.next_multiple_of(PAD);
             made.buffers.push(Buffer { stride: wide });
             let to = Place { buffer: made.buffers.len() - 1, column: 0, width: wide };
-            made.push(format!("trunk.{l}"), from, to, columns, layer.width, layer.activation, passes);
+            made.push(format!("trunk.{l}"), from, to, columns, *layer, passes);
             (from, columns, passes) = (to, std::iter::once(0..layer.width).collect(), true);
         }
         for head in &net.heads {
             let wide = head.classes.next_multiple_of(PAD);
             made.buffers.push(Buffer { stride: wide });
             let to = Place { buffer: made.buffers.len() - 1, column: 0, width: wide };
-            made.push(
-                format!("head.{}", head.name),
-                from,
-                to,
-                columns.clone(),
-                head.classes,
-                Activation::Identity,
-                passes,
-            );
+            let layer = Layer::new(head.classes, Activation::Identity);
+            made.push(format!("head.{}", head.name), from, to, columns.clone(), layer, passes);
         }
         made.params = made.params.next_multiple_of(ALIGN);
         Ok(made)
@@ -180,7 +192,8 @@ impl Layout {
 
     /// Parameters without padding.
     pub fn parameters(&self) -> usize {
-        let linears = self.linears.iter().map(|l| (l.inputs() + 1) * l.outputs).sum::<usize>();
+        let each = |l: &Linear| (l.inputs() + if l.norm.is_some() { 3 } else { 1 }) * l.outputs;
+        let linears = self.linears.iter().map(each).sum::<usize>();
         linears + self.recurrents.iter().map(Recurrent::parameters).sum::<usize>()
     }
 
@@ -219,6 +232,7 @@ impl Layout {
                 units: hidden.next_multiple_of(UNITS),
                 weight: 0,
                 output: (l + 1 == branch.recurrent.len()).then_some(to),
+                dropout: if l + 1 == branch.recurrent.len() { branch.dropout } else { 0 },
             };
             recurrent.weight = self.params.next_multiple_of(ALIGN);
             self.params = recurrent.weight + recurrent.size();
@@ -227,21 +241,39 @@ impl Layout {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a layer is these seven things")]
     fn push(
         &mut self,
         name: String,
         input: Place,
         output: Place,
         columns: Vec<Range<usize>>,
-        outputs: usize,
-        activation: Activation,
+        layer: Layer,
         passes_back: bool,
     ) {
         let weight = self.params.next_multiple_of(ALIGN);
         let bias = (weight + input.width * output.width).next_multiple_of(ALIGN);
         self.params = bias + output.width;
-        self.linears.push(Linear { name, input, output, columns, outputs, activation, weight, bias, passes_back });
+        let norm = layer.norm.then(|| {
+            self.buffers.push(Buffer { stride: output.width + PAD });
+            let normed = Place { buffer: self.buffers.len() - 1, column: 0, width: output.width };
+            let gain = self.params.next_multiple_of(ALIGN);
+            self.params = gain + 2 * output.width;
+            Norm { gain, normed }
+        });
+        let Layer { width: outputs, activation, dropout, .. } = layer;
+        self.linears.push(Linear {
+            name,
+            input,
+            output,
+            columns,
+            outputs,
+            activation,
+            norm,
+            dropout,
+            weight,
+            bias,
+            passes_back,
+        });
     }
 }
 

@@ -14,7 +14,7 @@ mod tests;
 mod text;
 
 pub use init::init;
-pub use layout::{Buffer, Layout, Linear, PAD, Place};
+pub use layout::{Buffer, Layout, Linear, Norm, PAD, Place};
 pub use params::{flatten, load, save};
 pub use recurrent::{GATES, Recurrent, UNITS};
 
@@ -41,13 +41,36 @@ pub struct Input {
     pub window: usize,
 }
 
-/// A layer: a product with bias, and what follows it.
+/// A layer: a product with bias, and what follows it: a norm where it has one, the activation, and in training some values left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Layer {
     /// Outputs, 1 to 4096.
     pub width: usize,
     /// What follows.
     pub activation: Activation,
+    /// Whether the layer is normalised before its activation (Ba et al. 2016): over its units, with a gain and a shift that are learned.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub norm: bool,
+    /// How many of a hundred outputs a training step leaves out (Srivastava et al. 2014), up to 99; the others are scaled up.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub dropout: u8,
+}
+
+impl Layer {
+    /// A plain one.
+    pub fn new(width: usize, activation: Activation) -> Layer {
+        Layer { width, activation, norm: false, dropout: 0 }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(norm: &bool) -> bool {
+    !norm
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_none(percent: &u8) -> bool {
+    *percent == 0
 }
 
 /// What is done to one input before all are put side by side; no layers pass it on as it is.
@@ -56,6 +79,9 @@ pub struct Branch {
     /// Units of LSTM layers, 1 to 256 each, that walk through the window one above the other, at most three; the last `h` of the top one goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recurrent: Vec<usize>,
+    /// How many of a hundred numbers of that `h` a training step leaves out, up to 99.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub dropout: u8,
     /// Layers in order.
     pub layers: Vec<Layer>,
 }

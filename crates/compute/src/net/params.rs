@@ -1,7 +1,7 @@
 //! A member's parameters as safetensors, and back.
 //!
 //! `trunk.0.weight` `[outputs, inputs]`, `trunk.0.bias` `[outputs]`, `fast.0.weight`, `head.direction.weight`: readable names, PyTorch's shapes, no
-//! padding, f32. A recurrent layer is `fast.lstm.0.weight_ih` `[4 H, F]`, `fast.lstm.0.weight_hh` `[4 H, H]` and `fast.lstm.0.bias` `[4 H]`, gates
+//! padding, f32. A norm is `trunk.0.norm.weight` and `trunk.0.norm.bias` `[outputs]`. A recurrent layer is `fast.lstm.0.weight_ih` `[4 H, F]`, `fast.lstm.0.weight_hh` `[4 H, H]` and `fast.lstm.0.bias` `[4 H]`, gates
 //! stacked i, f, g, o as PyTorch does. PyTorch has two biases that are only ever added: a file with `bias_ih` and `bias_hh` instead of
 //! `bias` is read as their sum. The one metadata key `fullbore` holds sorted JSON with the format and the net's text; there is no time and no path in
 //! it, so the same parameters are the same bytes. A file without that key is read by names and shapes alone. f16 and bf16 are read too.
@@ -22,10 +22,13 @@ pub fn flatten(layout: &Layout, row: &[f32]) -> Vec<Tensor> {
     let parts = layout.recurrents.iter().flat_map(Recurrent::parts);
     let mut tensors: Vec<Tensor> =
         parts.map(|p| (p.name, p.shape, p.places.into_iter().map(|at| row[at]).collect())).collect();
-    for (l, [weight, bias]) in layout.linears.iter().map(|l| (l, names(l))) {
+    for l in &layout.linears {
         let values = places(l).map(|at| row[at]).collect();
-        tensors.push((weight, vec![l.outputs, l.inputs()], values));
-        tensors.push((bias, vec![l.outputs], row[l.bias..l.bias + l.outputs].to_vec()));
+        tensors.push((format!("{}.weight", l.name), vec![l.outputs, l.inputs()], values));
+        tensors.extend(vectors(l).into_iter().map(|(name, at)| {
+            let values = row[at..at + l.outputs].to_vec();
+            (name, vec![l.outputs], values)
+        }));
     }
     tensors
 }
@@ -74,12 +77,16 @@ pub fn load(net: &Net, layout: &Layout, file: &[u8]) -> Result<Vec<f32>> {
         }
         known.push(part.name);
     }
-    for (l, [weight, bias]) in layout.linears.iter().map(|l| (l, names(l))) {
+    for l in &layout.linears {
+        let weight = format!("{}.weight", l.name);
         for (at, value) in places(l).zip(read(&tensors, &weight, &[l.outputs, l.inputs()])?) {
             row[at] = value;
         }
-        row[l.bias..l.bias + l.outputs].copy_from_slice(&read(&tensors, &bias, &[l.outputs])?);
-        known.extend([weight, bias]);
+        known.push(weight);
+        for (name, at) in vectors(l) {
+            row[at..at + l.outputs].copy_from_slice(&read(&tensors, &name, &[l.outputs])?);
+            known.push(name);
+        }
     }
     if tensors.len() > known.len() {
         let mut more: Vec<String> =
@@ -102,8 +109,14 @@ fn places(l: &Linear) -> impl Iterator<Item = usize> {
     (0..l.outputs).flat_map(row)
 }
 
-fn names(l: &Linear) -> [String; 2] {
-    [format!("{}.weight", l.name), format!("{}.bias", l.name)]
+/// The names of what has one number for each output, and where each lies: the bias, then the gain and the shift of a norm.
+fn vectors(l: &Linear) -> Vec<(String, usize)> {
+    let mut all = vec![(format!("{}.bias", l.name), l.bias)];
+    if let Some(norm) = l.norm {
+        all.push((format!("{}.norm.weight", l.name), norm.gain));
+        all.push((format!("{}.norm.bias", l.name), norm.gain + l.output.width));
+    }
+    all
 }
 
 /// A file that is larger than such a net's can be is refused before it is read; so is a header.

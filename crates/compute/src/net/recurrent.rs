@@ -35,6 +35,8 @@ pub struct Recurrent {
     pub weight: usize,
     /// Where the last h goes: of the top layer of a branch only. Its width is `hidden` padded to `PAD`; what `units` has beyond is not written.
     pub output: Option<Place>,
+    /// How many of a hundred numbers of that h a training step leaves out; none of a layer below another.
+    pub dropout: u8,
 }
 
 /// One of the three tensors that files have.

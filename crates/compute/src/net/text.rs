@@ -3,15 +3,19 @@
 //! ```text
 //! 128-2048-1024-512-3                                                         features, hidden layers, classes
 //! 16x50-64t-64-3                                                              windows of 50 rows; a tanh layer
+//! 16-128n-128d10-64ntd5-3                                                     layer norm; 10 % dropout; all of it
 //! 16x50-lstm64-3                                                              an LSTM through the 50 rows
+//! 16x50-lstm64d20-3                                                           the same, 20 % of its last state left out
 //! fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5              inputs with branches / trunk / heads
 //! ```
 //!
 //! `-` leads to the next layer, `+` puts side by side, `/` separates inputs, trunk and heads (the trunk may be left out), `name:` names an
-//! input or a head. A layer is its width and its activation, ReLU where none is said: `r` or `relu`, `t` or `tanh`, `i` or `identity`. A
-//! branch may begin with one to three recurrent layers, `lstm` and their units: they walk through the window, and the last state of the
-//! top one goes on. One input needs no name (it is `rows`), nor does one head (`class`). Spaces are free. Without any `/` the last number
-//! is the classes and all layers but recurrent ones are trunk. What is printed is the shortest of these and reads back as the same net.
+//! input or a head. A layer is its width and its activation, ReLU where none is said: `r` or `relu`, `t` or `tanh`, `i` or `identity`. In
+//! front of the activation `n` or `norm` normalises the layer before it; behind it `d10` (or `drop10`) leaves out 10 % of the outputs in
+//! training. A branch may begin with one to three recurrent layers, `lstm` and their units: they walk through the window, and the last
+//! state of the top one goes on, with `d20` behind its units less 20 % of it in training. One input needs no name (it is `rows`), nor does
+//! one head (`class`). Spaces are free. Without any `/` the last number is the classes and all layers but recurrent ones are trunk. What is
+//! printed is the shortest of these and reads back as the same net.
 
 mod reader;
 
@@ -62,6 +66,9 @@ impl fmt::Display for Net {
                 write!(f, "x{}", input.window)?;
             }
             branch.recurrent.iter().try_for_each(|units| write!(f, "-lstm{units}"))?;
+            if branch.dropout > 0 {
+                write!(f, "d{}", branch.dropout)?;
+            }
             layers(f, &branch.layers, "-")?;
         }
         let branched = self.inputs.len() != 1 || self.branches.iter().any(|b| !b.layers.is_empty());
@@ -90,6 +97,8 @@ impl fmt::Display for Layer {
             Activation::Tanh => "t",
             Activation::Identity => "i",
         };
-        write!(f, "{}{ending}", self.width)
+        let norm = if self.norm { "n" } else { "" };
+        write!(f, "{}{norm}{ending}", self.width)?;
+        if self.dropout > 0 { write!(f, "d{}", self.dropout) } else { Ok(()) }
     }
 }

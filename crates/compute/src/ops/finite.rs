@@ -22,7 +22,11 @@ pub fn tensor_not_finite(layout: &Layout, row: &[f32]) -> Option<String> {
         layout.linears.iter().find_map(|linear| {
             let weight = &row[linear.weight..linear.weight + linear.output.width * linear.input.width];
             let bias = &row[linear.bias..linear.bias + linear.output.width];
-            let tensor = first_not_finite(weight).map(|_| "weight").or(first_not_finite(bias).map(|_| "bias"))?;
+            let wide = linear.output.width;
+            let norm = linear.norm.map(|n| &row[n.gain..n.gain + 2 * wide]).and_then(first_not_finite);
+            let norm = norm.map(|at| if at < wide { "norm.weight" } else { "norm.bias" });
+            let weight = first_not_finite(weight).map(|_| "weight");
+            let tensor = weight.or(first_not_finite(bias).map(|_| "bias")).or(norm)?;
             Some(format!("{}.{tensor}", linear.name))
         })
     };

@@ -8,6 +8,7 @@ pub mod gather;
 pub mod linear;
 pub mod loss;
 pub mod lstm;
+pub mod norm;
 pub mod optimise;
 pub mod step;
 pub mod sums;

@@ -3,7 +3,7 @@
 use super::{Real, gather, loss, optimise, whole};
 use crate::net::{Layout, Net};
 use crate::population::{Data, Member, Precision, Recipe, State};
-use crate::random::Permutation;
+use crate::random::{Permutation, Turn};
 
 /// A member that trains alone, one batch a step.
 #[derive(Debug, Clone)]
@@ -69,18 +69,20 @@ impl Plain<'_> {
     fn gradient_of(&mut self, rows: &[u32], live: &[f32]) -> (f64, f64) {
         let precision = self.recipe.precision;
         let (net, layout) = (self.net, self.layout);
+        let turn = Some(Turn { seed: self.recipe.seed, member: self.state.id, step: self.state.step });
         let buffers = whole::forward(
             net,
             layout,
             &self.params,
             &inputs(net, self.data, self.member, rows, precision),
             rows.len(),
+            turn,
             precision,
         );
         let logits = whole::logits(layout, &buffers, rows.len());
         let weights = weights(self.data, self.member, rows, live);
         let (loss, back) = losses(self.data, &logits, rows, &weights, self.recipe.smoothing, precision);
-        self.gradient = whole::backward(layout, &self.params, &buffers, &back, rows.len(), precision);
+        self.gradient = whole::backward(layout, &self.params, &buffers, &back, rows.len(), turn, precision);
         (loss, weights[0].iter().map(|w| f64::from(*w)).sum())
     }
 }

@@ -3,9 +3,11 @@
 use super::{step, whole};
 use crate::population::Precision;
 use crate::population::world::World;
+use crate::random::Turn;
 
 /// The loss of a batch as a function of the parameters, in f64, and its gradient as the backward pass says it.
 fn check(net: &str) {
+    let turn = Some(Turn { seed: 3, member: 1, step: 4 });
     let world = World::new(net, 7, 16, Precision::F32);
     let data = world.data();
     let (member, layout) = (&world.members[0], &world.layout);
@@ -16,13 +18,13 @@ fn check(net: &str) {
     let weights = step::weights(&data, member, &rows, &live);
     let mut params: Vec<f64> = world.plain(&data, 0).params.iter().map(|&p| f64::from(p)).collect();
     let run = |params: &[f64]| {
-        let buffers = whole::forward(&world.net, layout, params, &inputs, rows.len(), Precision::F32);
+        let buffers = whole::forward(&world.net, layout, params, &inputs, rows.len(), turn, Precision::F32);
         let logits = whole::logits(layout, &buffers, rows.len());
         let (loss, back) = step::losses(&data, &logits, &rows, &weights, 0.1, Precision::F32);
         (loss, buffers, back)
     };
     let (loss, buffers, back) = run(&params);
-    let gradient = whole::backward(layout, &params, &buffers, &back, rows.len(), Precision::F32);
+    let gradient = whole::backward(layout, &params, &buffers, &back, rows.len(), turn, Precision::F32);
     assert!(loss.is_finite() && loss > 0.0);
     let mut seen = vec![false; params.len()];
     let mut tensors: Vec<(&str, Vec<usize>)> = vec![];
@@ -37,7 +39,10 @@ fn check(net: &str) {
             let row = linear.weight + o * linear.input.width;
             linear.columns.iter().flat_map(move |c| c.clone().map(move |c| row + c))
         });
-        tensors.push((&linear.name, weights.chain(outputs.map(|o| linear.bias + o)).collect()));
+        let norm = linear.norm.map(|n| [n.gain, n.gain + linear.output.width]);
+        let vectors = [linear.bias].into_iter().chain(norm.into_iter().flatten());
+        let vectors = vectors.flat_map(|at| (0..linear.outputs).map(move |o| at + o));
+        tensors.push((&linear.name, weights.chain(vectors).collect()));
     }
     for (name, places) in tensors {
         for at in places {
@@ -71,6 +76,16 @@ fn gradients_are_the_slopes() {
     check("a:3-5t-4 + b:4x3-3 + c:2 / 6t-5 / up:3 + size:2 + more:5");
     check("a:3-5t + b:4-3 / up:3 + size:2");
     check("a:3 + b:4 / up:3 + size:2");
+}
+
+#[test]
+fn gradients_through_norms_and_dropouts_are_the_slopes() {
+    check("4-6nt-3");
+    check("5-9ni-7nd30-4");
+    check("4-8td40-6d20-3");
+    check("a:3x2-5nt + b:4-3d50 + c:2 / 6nid10 / up:3 + size:4");
+    check("a:3x4-lstm5d30-4ntd20 + b:2 + c:2x3-lstm3d50 / 5n / up:3 + size:2");
+    check("2x3-lstm4-lstm3d40-2");
 }
 
 #[test]

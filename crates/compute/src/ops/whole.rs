@@ -2,11 +2,12 @@
 //!
 //! Buffers lie as [`Layout`] says, `[rows, stride]` each. Padding takes part: it is zero, gets a zero gradient and stays zero.
 
-use super::Real;
 use super::linear::{self, Shape};
 use super::lstm::{self, Saved};
-use crate::net::{Layout, Linear, Net, Place, Recurrent};
+use super::{Real, norm};
+use crate::net::{Activation, Layout, Linear, Net, PAD, Place, Recurrent};
 use crate::population::Precision;
+use crate::random::Turn;
 
 /// What the way forward leaves behind.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,13 +18,14 @@ pub struct Values<R> {
     pub recurrents: Vec<Saved<R>>,
 }
 
-/// Every activation, from the gathered inputs `[inputs][rows, window × features]`.
+/// Every activation, from the gathered inputs `[inputs][rows, window × features]`. In a training step some are left out, as `turn` says.
 pub fn forward<R: Real>(
     net: &Net,
     layout: &Layout,
     params: &[R],
     inputs: &[Vec<R>],
     rows: usize,
+    turn: Option<Turn>,
     precision: Precision,
 ) -> Values<R> {
     let mut buffers: Vec<Vec<R>> = layout.buffers.iter().map(|b| vec![R::default(); rows * b.stride]).collect();
@@ -37,7 +39,7 @@ pub fn forward<R: Real>(
         }
     }
     let mut recurrents: Vec<Saved<R>> = vec![];
-    for recurrent in &layout.recurrents {
+    for (r, recurrent) in layout.recurrents.iter().enumerate() {
         let shape = walk(recurrent, rows);
         let x = match recurrent.below {
             Some(below) => recurrents[below].h.clone(),
@@ -47,7 +49,10 @@ pub fn forward<R: Real>(
         let saved = lstm::forward(shape, &x, w, precision);
         if let Some(place) = recurrent.output {
             let last = saved.last(shape).chunks(recurrent.units).flat_map(|h| h[..place.width].to_vec());
-            put(layout, &mut buffers, place, rows, &last.collect::<Vec<R>>());
+            let mut last: Vec<R> = last.collect();
+            let factors = kept(layout.linears.len() + r, recurrent.dropout, turn, place.width, rows);
+            leave_out(&mut last, &factors, precision);
+            put(layout, &mut buffers, place, rows, &last);
         }
         recurrents.push(saved);
     }
@@ -60,7 +65,23 @@ pub fn forward<R: Real>(
         let bias: Vec<R> = bias.iter().map(|b| b.held(held)).collect();
         let x = columns(layout, &buffers, linear.input, rows);
         let mut y = columns(layout, &buffers, linear.output, rows);
-        linear::forward(shape(linear, rows), &x, &w, &bias, linear.activation, held, &mut y);
+        if let Some(place) = linear.norm {
+            linear::forward(shape(linear, rows), &x, &w, &bias, Activation::Identity, Precision::F32, &mut y);
+            let mut normed = columns(layout, &buffers, whole(place.normed), rows);
+            let (wide, n) = (linear.output.width, linear.outputs);
+            let (gain, shift) = (&params[place.gain..][..n], &params[place.gain + wide..][..n]);
+            for (y, to) in y.chunks_mut(wide).zip(normed.chunks_mut(wide + PAD)) {
+                let (x, inverse, made) = norm::forward(&y[..n], gain, shift, precision);
+                to[..n].copy_from_slice(&x);
+                to[wide] = inverse;
+                let each = y.iter_mut().zip(made);
+                each.for_each(|(y, z)| *y = linear::activate(z, linear.activation).held(held));
+            }
+            put(layout, &mut buffers, whole(place.normed), rows, &normed);
+        } else {
+            linear::forward(shape(linear, rows), &x, &w, &bias, linear.activation, held, &mut y);
+        }
+        leave_out(&mut y, &kept(l, linear.dropout, turn, linear.output.width, rows), precision);
         put(layout, &mut buffers, linear.output, rows, &y);
     }
     Values { buffers, recurrents }
@@ -73,6 +94,7 @@ pub fn backward<R: Real>(
     values: &Values<R>,
     at_logits: &[Vec<R>],
     rows: usize,
+    turn: Option<Turn>,
     precision: Precision,
 ) -> Vec<R> {
     let buffers = &values.buffers;
@@ -90,9 +112,27 @@ pub fn backward<R: Real>(
         } else {
             // Everything that reads this layer has added its part by now.
             let y = columns(layout, buffers, linear.output, rows);
-            for (dz, y) in dz.iter_mut().zip(y) {
-                *dz = (*dz * linear::derivative(y, linear.activation)).held(precision);
+            let factors = kept(l, linear.dropout, turn, linear.output.width, rows);
+            let share = R::of((100.0 - f64::from(linear.dropout)) / 100.0);
+            for (i, (dz, y)) in dz.iter_mut().zip(y).enumerate() {
+                *dz = match factors.get(i) {
+                    Some(factor) => *dz * *factor * linear::derivative(y * share, linear.activation),
+                    None => *dz * linear::derivative(y, linear.activation),
+                };
             }
+            if let Some(place) = linear.norm {
+                let (wide, n) = (linear.output.width, linear.outputs);
+                let normed = columns(layout, buffers, whole(place.normed), rows);
+                for (dn, x) in dz.chunks_mut(wide).zip(normed.chunks(wide + PAD)) {
+                    for ((&dn, &x), at) in dn.iter().zip(x).take(n).zip(place.gain..) {
+                        gradient[at] += dn * x;
+                        gradient[at + wide] += dn;
+                    }
+                    let made = norm::backward(&dn[..n], &x[..n], x[wide], &params[place.gain..][..n]);
+                    dn[..n].copy_from_slice(&made);
+                }
+            }
+            dz.iter_mut().for_each(|dz| *dz = dz.held(precision));
         }
         let x = columns(layout, buffers, linear.input, rows);
         let shape = shape(linear, rows);
@@ -110,12 +150,14 @@ pub fn backward<R: Real>(
     }
     // `[window, rows, units]` what the layer above sends down.
     let mut from_above: Vec<R> = vec![];
-    for (recurrent, saved) in layout.recurrents.iter().zip(&values.recurrents).rev() {
+    for (r, (recurrent, saved)) in layout.recurrents.iter().zip(&values.recurrents).enumerate().rev() {
         let mut at_h = std::mem::take(&mut from_above);
         if let Some(place) = recurrent.output {
             at_h = vec![R::default(); recurrent.window * rows * recurrent.units];
             let last = (recurrent.window - 1) * rows * recurrent.units;
-            let behind = columns(layout, &back, place, rows);
+            let mut behind = columns(layout, &back, place, rows);
+            let factors = kept(layout.linears.len() + r, recurrent.dropout, turn, place.width, rows);
+            behind.iter_mut().zip(&factors).for_each(|(d, factor)| *d = *d * *factor);
             for (to, from) in at_h[last..].chunks_mut(recurrent.units).zip(behind.chunks(place.width)) {
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = from.held(precision));
             }
@@ -126,6 +168,24 @@ pub fn backward<R: Real>(
         from_above = dx;
     }
     gradient
+}
+
+/// `[rows, width]` what each output of a layer is multiplied with; empty where nothing is left out.
+fn kept<R: Real>(layer: usize, percent: u8, turn: Option<Turn>, width: usize, rows: usize) -> Vec<R> {
+    let Some(turn) = turn.filter(|_| percent > 0) else { return vec![] };
+    let dropout = turn.of(layer, percent);
+    // In f64 the factor is exact, so that differences can be taken.
+    let factor = |f: f32| R::of(if f > 0.0 { 100.0 / (100.0 - f64::from(percent)) } else { 0.0 });
+    (0..rows as u32).flat_map(|row| dropout.row(row).take(width).map(factor)).collect()
+}
+
+fn leave_out<R: Real>(y: &mut [R], factors: &[R], precision: Precision) {
+    y.iter_mut().zip(factors).for_each(|(y, factor)| *y = (*y * *factor).held(precision));
+}
+
+/// The place of a norm with the column behind the normalised values.
+fn whole(normed: Place) -> Place {
+    Place { width: normed.width + PAD, ..normed }
 }
 
 /// `[heads][rows, classes]` the logits, without padding.

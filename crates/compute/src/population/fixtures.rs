@@ -14,7 +14,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
 
 const STEPS: usize = 5;
-const FILES: [(&str, &[u8]); 16] = [
+const FILES: [(&str, &[u8]); 24] = [
     ("plain_f32", include_bytes!("../../tests/fixtures/plain_f32.safetensors")),
     ("branches_f32", include_bytes!("../../tests/fixtures/branches_f32.safetensors")),
     ("tail_f32", include_bytes!("../../tests/fixtures/tail_f32.safetensors")),
@@ -31,6 +31,14 @@ const FILES: [(&str, &[u8]); 16] = [
     ("lstm_2_bf16", include_bytes!("../../tests/fixtures/lstm_2_bf16.safetensors")),
     ("lstm_3_bf16", include_bytes!("../../tests/fixtures/lstm_3_bf16.safetensors")),
     ("fast_slow_bf16", include_bytes!("../../tests/fixtures/fast_slow_bf16.safetensors")),
+    ("smooth_f32", include_bytes!("../../tests/fixtures/smooth_f32.safetensors")),
+    ("norms_f32", include_bytes!("../../tests/fixtures/norms_f32.safetensors")),
+    ("drops_f32", include_bytes!("../../tests/fixtures/drops_f32.safetensors")),
+    ("extras_f32", include_bytes!("../../tests/fixtures/extras_f32.safetensors")),
+    ("smooth_bf16", include_bytes!("../../tests/fixtures/smooth_bf16.safetensors")),
+    ("norms_bf16", include_bytes!("../../tests/fixtures/norms_bf16.safetensors")),
+    ("drops_bf16", include_bytes!("../../tests/fixtures/drops_bf16.safetensors")),
+    ("extras_bf16", include_bytes!("../../tests/fixtures/extras_bf16.safetensors")),
 ];
 
 /// One case: what goes in, and what PyTorch made of it.
@@ -259,9 +267,12 @@ fn compare(fixture: &Fixture, got: &Trace) -> std::result::Result<(), String> {
     let wanted = &fixture.wanted;
     // A card's tanh is right to 2⁻¹¹, which rounds some h to the next bf16, and the steps after it carry that on: single numbers may be
     // further away then, whole tensors not.
+    // A norm behind it divides by the deviation of a few units, which makes that larger.
+    let normed = fixture.layout.linears.iter().any(|l| l.norm.is_some());
     let (tolerance, norm) = match (fixture.recipe.precision, fixture.layout.recurrents.is_empty()) {
         (Precision::F32, _) => (1e-5, 1e-5),
         (_, true) => (1e-3, 1e-3),
+        (_, false) if normed => (1e-2, 5e-3),
         (_, false) => (5e-3, 2e-3),
     };
     let near = |what: &str, got: &[f32], wanted: &[f32]| {

@@ -1,19 +1,20 @@
 //! One suite for every device: the processor with one, two and sixteen threads, and a card with and without cuBLASLt where there is one.
 
 use super::make::{Made, recipe};
-use super::{Member, Population, Precision, Recipe, Score, Snapshot, State, Status};
+use super::{Member, Population, Precision, Recipe, Schedule, Score, Snapshot, State, Status};
 use crate::cuda::{Context, gpus};
 use crate::device::{Budget, Opened};
 use crate::error::Error;
 use crate::random::philox;
 use std::sync::Arc;
 
-const NETS: [&str; 5] = [
+const NETS: [&str; 6] = [
     "7-12-3",
     "16-64t-32-2",
     "fast:5x4-24-16t + slow:3-8 / 40 / side:3 + size:5",
     "12-3",
     "fast:5x6-lstm12-lstm7 + slow:3x4-lstm9-6t / 8 / side:3",
+    "fast:5x6-lstm12d20-8ntd10 + slow:3x4-12n / 16nd25 / side:3 + size:5",
 ];
 
 /// Every device here; says so where there is no card.
@@ -97,8 +98,9 @@ fn same(a: &[Score], b: &[Score]) -> bool {
 #[test]
 fn a_member_alone_gives_the_bits_it_gives_among_31_others() {
     for (name, device) in devices() {
-        for precision in [Precision::F32, Precision::Bf16] {
-            let made = Made::new(NETS[1], 150);
+        for (precision, net) in [Precision::F32, Precision::Bf16].into_iter().flat_map(|p| [(p, NETS[1]), (p, NETS[5])])
+        {
+            let made = Made::new(net, 150);
             let members: Vec<Member> = (0..32).map(|id| made.member(id)).collect();
             let all = train(&device, &made, &members, 32, precision, 32);
             for id in [0, 3, 17, 31] {
@@ -114,16 +116,18 @@ fn a_member_alone_gives_the_bits_it_gives_among_31_others() {
 #[test]
 fn the_order_of_members_and_the_chunks_change_nothing() {
     for (name, device) in devices() {
-        let made = Made::new(NETS[2], 120);
-        let members: Vec<Member> = (0..7).map(|id| made.member(id)).collect();
-        let turned: Vec<Member> = members.iter().rev().cloned().collect();
-        let (one, other) = (
-            train(&device, &made, &members, 16, Precision::F32, 32),
-            train(&device, &made, &turned, 16, Precision::F32, 1),
-        );
-        for id in 0..7 {
-            let (a, b) = (of(&one, &members, id), of(&other, &turned, id));
-            assert!(a.0 == b.0 && same(&a.1, &b.1), "{name}: member {id}");
+        for net in [NETS[2], NETS[5]] {
+            let made = Made::new(net, 120);
+            let members: Vec<Member> = (0..7).map(|id| made.member(id)).collect();
+            let turned: Vec<Member> = members.iter().rev().cloned().collect();
+            let (one, other) = (
+                train(&device, &made, &members, 16, Precision::F32, 32),
+                train(&device, &made, &turned, 16, Precision::F32, 1),
+            );
+            for id in 0..7 {
+                let (a, b) = (of(&one, &members, id), of(&other, &turned, id));
+                assert!(a.0 == b.0 && same(&a.1, &b.1), "{name} {net}: member {id}");
+            }
         }
     }
 }
@@ -174,6 +178,29 @@ fn it_learns() {
             let member = Member { epochs: 30, rate: 0.01, train: 1, valid: Some(3), ..made.member(3) };
             let became = train(&device, &made, &[member], 128, precision, 32);
             let score = became.scores.last().unwrap();
+            let right: u64 = (0..3).map(|c| score.confusion[0][c * 4]).sum();
+            let all: u64 = score.confusion[0].iter().sum();
+            assert!(right as f64 / all as f64 > 0.8, "{name} {precision:?}: {right} of {all} right");
+        }
+    }
+}
+
+#[test]
+fn it_learns_with_everything() {
+    for (name, device) in devices() {
+        for precision in [Precision::F32, Precision::Bf16] {
+            let made = Made::new("6-64nd20-32td10-3", 2000);
+            let member = Member { epochs: 30, rate: 0.01, train: 1, valid: Some(3), ..made.member(3) };
+            let schedule = Schedule::one_cycle(0.3, 0.01);
+            let recipe = Recipe { schedule, smoothing: 0.05, average: Some(0.98), ..recipe(128, precision) };
+            let mut p =
+                Population::new(&device, Budget::default(), &made.net, &made.data(), &recipe, &[member]).unwrap();
+            let mut last = None;
+            while p.steps(32).unwrap()[0].active {
+                last = p.validate().unwrap().pop().or(last);
+            }
+            last = p.validate().unwrap().pop().or(last);
+            let score = last.unwrap();
             let right: u64 = (0..3).map(|c| score.confusion[0][c * 4]).sum();
             let all: u64 = score.confusion[0].iter().sum();
             assert!(right as f64 / all as f64 > 0.8, "{name} {precision:?}: {right} of {all} right");
@@ -294,7 +321,7 @@ fn cut(population: &mut Population, members: &[Member]) -> Vec<Vec<u8>> {
 fn a_member_restored_anew_becomes_what_it_would_have_become() {
     let recipes = [(Precision::F32, None), (Precision::Bf16, Some(0.9))];
     for ((name, device), (precision, average)) in devices().into_iter().flat_map(|d| recipes.map(|r| (d.clone(), r))) {
-        for net in [NETS[0], NETS[2], NETS[4]] {
+        for net in [NETS[0], NETS[2], NETS[4], NETS[5]] {
             let made = Made::new(net, 100);
             let members: Vec<Member> = (0..5).map(|id| made.member(id)).collect();
             let recipe = Recipe { average, ..recipe(16, precision) };

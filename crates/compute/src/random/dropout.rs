@@ -41,12 +41,35 @@ impl Dropout {
 }
 
 /// A word below this is left out.
-pub fn threshold(percent: u8) -> u32 {
+pub(crate) fn threshold(percent: u8) -> u32 {
     ((u64::from(percent) << 32) / 100) as u32
 }
 
+/// Which step of which member it is: what is left out follows from it, layer by layer.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    /// The root of all randomness.
+    pub seed: u64,
+    /// The member's id.
+    pub member: u32,
+    /// Steps done before.
+    pub step: u32,
+}
+
+impl Turn {
+    /// What this step leaves out of a layer.
+    pub fn of(&self, layer: usize, percent: u8) -> Dropout {
+        Dropout::new(self.seed, self.member, layer, self.step, percent)
+    }
+}
+
+/// What is kept of a hundred, as a share: where an output was scaled up, this leads back.
+pub(crate) fn share(percent: u8) -> f32 {
+    (100.0 - f32::from(percent)) / 100.0
+}
+
 /// What is kept is multiplied with this, so that means stay.
-pub fn factor(percent: u8) -> f32 {
+pub(crate) fn factor(percent: u8) -> f32 {
     100.0 / (100.0 - f32::from(percent))
 }
 

@@ -16,7 +16,8 @@ mod dropout;
 mod normal;
 mod permutation;
 
-pub use dropout::{Dropout, factor as dropout_factor, threshold as dropout_threshold};
+pub use dropout::{Dropout, Turn};
+pub(crate) use dropout::{factor, share, threshold};
 pub use normal::normals;
 pub use permutation::Permutation;
 

@@ -30,6 +30,10 @@ fn worlds() -> Vec<World> {
             .with_members(3),
         World::new("16x9-lstm64-3", 700, 300, Precision::Bf16).with_members(2),
         World::new("24x10-512-512t-3", 700, 500, Precision::Bf16).with_members(1),
+        World::new("a:3x2-5ntd30-9n + b:4x3-lstm9d20 / 24nd10-8t / up:3 + size:4", 700, 300, Precision::F32)
+            .with_members(2),
+        World::new("24x10-512nd20-512ntd10-3", 700, 500, Precision::F32).with_members(2),
+        World::new("24x10-512nd20-512ntd10-3", 700, 500, Precision::Bf16).with_members(1),
     ]
 }
 
@@ -83,7 +87,7 @@ fn swapped_slots_go_on_as_before() {
 
 #[test]
 fn chunks_change_nothing() {
-    let world = World::new("6-16-3", 90, 20, Precision::F32).with_members(2);
+    let world = World::new("6-16nd30-12td20-3", 90, 20, Precision::F32).with_members(2);
     let mut once = engine(&world, 2);
     once.steps(2, 5).unwrap();
     let mut often = engine(&world, 2);
@@ -99,6 +103,7 @@ fn a_rows_logits_do_not_depend_on_its_place() {
         "24x10-512-512t-3",
         "a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4",
         "a:3x4-lstm18-lstm5 + b:4 / 8 / up:3",
+        "a:3x4-lstm18-lstm5d50 + b:4-9nd50 / 8ntd20 / up:3",
     ];
     for net in nets {
         let world = World::new(net, 600, 16, Precision::F32);

@@ -64,6 +64,18 @@ fn steps_are_the_plain_ones() {
     check(&World::new("4-2", 17_000, 16_500, Precision::F32), 1e-4);
 }
 
+#[test]
+fn norms_and_dropouts_are_the_plain_ones() {
+    for batch in [1, 7, 40] {
+        check(&World::new("6-16n-12td30-3", 40, batch, Precision::F32), 1e-3);
+    }
+    check(&World::new("a:3x2-5ntd30-9n + b:4x3-lstm9d20 / 24nd10-8t / up:3 + size:4", 40, 16, Precision::F32), 1e-3);
+    check(&World::new("4x3-lstm5-lstm7d40-3", 40, 16, Precision::F32), 1e-3);
+    // Several slices of a narrow net, and a wide one's tiles in several blocks: a row is known by its place in the whole batch.
+    check(&World::new("4-8nd30-2", 1100, 1000, Precision::F32), 1e-3);
+    check(&World::new("16-520nd20-512td10-3", 300, 200, Precision::F32), 1e-3);
+}
+
 const FAST_AND_SLOW: &str = "fast:5x7-lstm9-lstm20-6t + raw:3 + slow:17x3-lstm33 / 12 / up:3 + size:4";
 
 #[test]
@@ -256,7 +268,7 @@ fn scores_and_logits_are_the_plain_forward() {
         let rows = &world.lists[1];
         let inputs = step::inputs::<f32>(&world.net, &data, member, rows, Precision::F32);
         let params = fast.read(1, Arena::Params).unwrap();
-        let buffers = whole::forward(&world.net, &world.layout, &params, &inputs, rows.len(), Precision::F32);
+        let buffers = whole::forward(&world.net, &world.layout, &params, &inputs, rows.len(), None, Precision::F32);
         let logits = whole::logits(&world.layout, &buffers, rows.len());
         let weights = step::weights(&data, member, rows, &vec![1.0; rows.len()]);
         let (loss, _) = step::losses(&data, &logits, rows, &weights, 0.0, Precision::F32);
@@ -330,6 +342,7 @@ fn the_need_is_what_is_taken() {
         ("24x10-512-512t-3", Precision::Bf16),
         ("6x4-lstm20-lstm9-3", Precision::F32),
         ("6x4-lstm20-3", Precision::Bf16),
+        ("6-16nd20-3", Precision::Bf16),
     ] {
         for (members, threads) in [(1, 4), (5, 2)] {
             let mut world = World::new(net, 6000, 5000, precision).with_members(members);

@@ -68,7 +68,7 @@ impl Products {
         for (i, linear) in layout.linears.iter().enumerate() {
             // The library cannot fuse tanh. In bf16 that would round twice, so our own kernel does it.
             let tanh = |l: &Linear| l.activation == Activation::Tanh && numbers == Numbers::Bf16;
-            let forward = if tanh(linear) {
+            let forward = if tanh(linear) && linear.norm.is_none() {
                 Way::Own
             } else {
                 find(&linear.name, Which::Forward, &shapes.forward(linear, i >= heads))?
@@ -92,7 +92,9 @@ impl Products {
             };
             layers.push(Layer {
                 wide,
-                activate: linear.activation == Activation::Tanh && matches!(forward, Way::Library(_)),
+                activate: linear.activation == Activation::Tanh
+                    && linear.norm.is_none()
+                    && matches!(forward, Way::Library(_)),
                 forward,
                 derived: before.is_some() && matches!(back, Way::Own | Way::Hopper(_)),
                 back: linear.passes_back.then_some(back),
@@ -266,12 +268,17 @@ impl Shapes<'_> {
         let mut out = self.rows(&linear.output);
         // The loss adds the bias of a head itself, and its logits stay f32.
         let epilogue = match linear.activation {
-            _ if head => Epilogue::None,
+            _ if head || linear.norm.is_some() => Epilogue::None,
             Activation::Relu => Epilogue::ReluBias,
             _ => Epilogue::Bias,
         };
         if head {
             out.numbers = Numbers::F32;
+        }
+        // A norm adds the bias too, and reads sums that lie by themselves.
+        if linear.norm.is_some() {
+            let stride = linear.output.width as u64;
+            out = Matrix { stride, member: self.batch * stride, numbers: Numbers::F32, ..out };
         }
         let (left, right) = ((self.rows(&linear.input), false), (self.weights(linear, self.numbers), true));
         self.product(left, right, out, epilogue, linear)
@@ -352,11 +359,12 @@ pub(super) fn key(name: &str, which: Which, product: &Product) -> String {
     )
 }
 
-/// The one layer that made all of this layer's input, where this layer alone reads it: then its derivative can be fused.
+/// The one layer that made all of this layer's input, where this layer alone reads it and nothing but an activation stands between: then its
+/// derivative can be fused.
 pub(super) fn single(layout: &Layout, linear: &Linear) -> Option<usize> {
     let made = layout.linears.iter().position(|l| l.output == linear.input)?;
     let readers = layout.linears.iter().filter(|l| l.input.buffer == linear.input.buffer).count();
-    (readers == 1).then_some(made)
+    (readers == 1 && layout.linears[made].plain()).then_some(made)
 }
 
 impl super::Engine {
@@ -373,6 +381,7 @@ impl super::Engine {
                 let head = (i + layout.heads).checked_sub(layout.linears.len());
                 let out = match head {
                     Some(h) => at.logits[h].address() + 4 * (first * batch * linear.output.width) as u64,
+                    None if linear.norm.is_some() => at.z.address() + 4 * (first * batch * linear.output.width) as u64,
                     None => row(&at.values, &linear.output),
                 };
                 let (left, right) = (row(&at.values, &linear.input), self.weights(first, linear.weight));

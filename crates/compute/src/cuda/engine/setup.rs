@@ -42,6 +42,9 @@ pub(super) struct Arrays {
     pub(super) deltas: Vec<Slice<u8>>,                 // [buffers] the gradients there
     pub(super) wide: Slice<f32>,                       // [P, B, widest] gradients that are added up in f32
     pub(super) logits: Vec<Slice<f32>>,                // [heads] [P, B, width]
+    pub(super) z: Slice<f32>,                          // [P, B, widest] sums that are to be normalised
+    pub(super) deviations: Vec<Slice<f32>>,            // [linears] [P, B] one over them, of layers with a norm
+    pub(super) norm_sums: Slice<f32>,                  // [P, blocks, 2, widest] parts of norms' gradients
     pub(super) loss_partial: Slice<f64>,               // [P, heads, blocks, 2]
     pub(super) bias_partial: Vec<Slice<f32>>,          // [linears] [P, blocks, width]
     pub(super) head_partial: Slice<f32>,               // [P, blocks, width of the last layer before a head]
@@ -138,6 +141,8 @@ fn arrays(
     let weighted = |h: usize| members.iter().any(|m| m.class_weights.get(h).is_some_and(|w| !w.is_empty()));
     // Heads write logits, which are f32 and elsewhere; their buffers hold only the gradient.
     let is_head = |buffer: usize| heads.iter().any(|h| h.output.buffer == buffer);
+    // What a norm keeps has no gradient of its own.
+    let is_norm = |buffer: usize| layout.linears.iter().filter_map(|l| l.norm).any(|n| n.normed.buffer == buffer);
     let buffer = |cut: &mut Cutter<'_>, i: usize, wanted: bool| {
         cut.cut(if wanted { p * b_kept * layout.buffers[i].stride * size } else { 0 })
     };
@@ -169,8 +174,13 @@ fn arrays(
         rows: cut.cut(p * b)?,
         live: cut.cut(p * b)?,
         values: (0..buffers).map(|i| buffer(cut, i, !is_head(i))).collect::<Result<_>>()?,
-        deltas: (0..buffers).map(|i| buffer(cut, i, i >= layout.inputs)).collect::<Result<_>>()?,
+        deltas: (0..buffers).map(|i| buffer(cut, i, i >= layout.inputs && !is_norm(i))).collect::<Result<_>>()?,
         wide: cut.cut(if size == 2 { p * b_kept * widest(layout) } else { 0 })?,
+        z: cut.cut(p * b * super::between::widest(layout))?,
+        deviations: (layout.linears.iter())
+            .map(|l| cut.cut(if l.norm.is_some() { p * b } else { 0 }))
+            .collect::<Result<_>>()?,
+        norm_sums: cut.cut(p * blocks * 2 * super::between::widest(layout))?,
         logits: heads.iter().map(|h| cut.cut(p * b * h.output.width)).collect::<Result<_>>()?,
         loss_partial: cut.cut(p * heads.len() * blocks * 2)?,
         bias_partial: (layout.linears.iter())
@@ -261,7 +271,7 @@ pub(super) fn lay_out(
         stream.fill(slice, 0)?;
     }
     // Padding of the gradient's parts is never written either.
-    for slice in at.logits.iter().chain([&at.wide, &at.parts]) {
+    for slice in at.logits.iter().chain([&at.wide, &at.parts, &at.z]) {
         stream.fill(slice, 0)?;
     }
     if let Some(steps) = &at.steps {

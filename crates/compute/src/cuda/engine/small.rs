@@ -66,7 +66,7 @@ impl Road {
         }
         let narrow = layout.linears.iter().all(|l| l.input.width <= WIDTH && l.output.width <= WIDTH);
         let chain = layout.linears.windows(2).all(|two| two[0].output == two[1].input);
-        let plain = layout.recurrents.is_empty() && layout.linears.len() <= LAYERS;
+        let plain = layout.recurrents.is_empty() && layout.linears.len() <= LAYERS && !super::between::any(layout);
         let one = net.inputs.len() == 1 && net.heads.len() == 1 && plain;
         match recipe.precision == Precision::Bf16 && one && chain && narrow {
             true if net.heads[0].classes <= CLASSES && recipe.batch <= BATCH && recipe.smoothing == 0.0 => {
@@ -252,7 +252,9 @@ mod tests {
         for net in ["64-128-33", "128-256-256-128"] {
             assert_eq!(bf16(net), Fits::Logits, "{net}");
         }
-        for net in ["64-257-3", "257-8-3", "8-8-8-8-8-3", "8-8 / a:3 + b:2", "x:4-8 + y:4-8 / 8 / 3"] {
+        for net in
+            ["64-257-3", "257-8-3", "8-8-8-8-8-3", "8-8 / a:3 + b:2", "x:4-8 + y:4-8 / 8 / 3", "8-8n-3", "8-8d5-3"]
+        {
             assert_eq!(bf16(net), Fits::Nothing, "{net}");
         }
     }

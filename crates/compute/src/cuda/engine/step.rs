@@ -90,7 +90,9 @@ impl Engine {
     /// Whether one kernel does the head as a whole.
     fn fused_head(&self) -> bool {
         let head = &self.layout.linears[self.layout.linears.len() - 1];
-        self.layout.heads == 1 && calls::fits_head(head.input.width, head.outputs, self.size())
+        // It would round the gradient before a norm or a dropout, which wants it in f32.
+        let plain = super::between::plain(&self.layout, &head.input);
+        self.layout.heads == 1 && plain && calls::fits_head(head.input.width, head.outputs, self.size())
     }
 
     /// Blocks that add up the loss of a head.
@@ -149,6 +151,7 @@ impl Engine {
         if !decides {
             self.steps_forward(first, slots, mode, false)?;
         }
+        self.after_recurrents(first, slots, mode)?;
         for (i, linear) in self.layout.linears[..self.walked()].iter().enumerate() {
             let layer = &self.products.layers[i];
             self.product(&self.main, 0, i, (Which::Forward, mode), &layer.forward, (first, slots), false)?;
@@ -156,6 +159,7 @@ impl Engine {
                 let y = self.rows(i, self.addresses(i, Which::Forward, first, false).out);
                 self.calls.activate(&self.main, &self.states_of(first, slots), mode, y, linear.activation)?;
             }
+            self.after(i, first, slots, mode)?;
         }
         Ok(())
     }
@@ -305,7 +309,8 @@ impl Engine {
             }
             if layer.wide && !whole {
                 // The last h of a recurrent layer has no derivative of its own: its gradient is rounded, no more.
-                for place in layout.recurrents.iter().filter_map(|r| r.output.as_ref()).filter(|p| p.buffer == buffer) {
+                let ends = layout.recurrents.iter().filter(|r| r.dropout == 0).filter_map(|r| r.output.as_ref());
+                for place in ends.filter(|p| p.buffer == buffer) {
                     let stride = layout.buffers[buffer].stride;
                     let offset = (first * batch * stride + place.column) as u64;
                     let here = |arrays: &[Slice<u8>]| arrays[buffer].address() + offset * self.size();
@@ -314,8 +319,15 @@ impl Engine {
                     self.calls.derive_wide(&self.main, &states, y, from, here(&at.deltas), Activation::Identity)?;
                 }
             }
+            for (r, recurrent) in layout.recurrents.iter().enumerate().filter(|(_, r)| r.dropout > 0) {
+                if recurrent.output.is_some_and(|p| p.buffer == buffer) {
+                    self.before_recurrent(r, first, slots, layer.wide)?;
+                }
+            }
             for (m, made) in layout.linears.iter().enumerate().filter(|(_, l)| l.output.buffer == buffer) {
-                if layer.wide && !whole {
+                if !made.plain() {
+                    self.before(m, first, slots, layer.wide)?;
+                } else if layer.wide && !whole {
                     let y = self.rows(m, self.addresses(m, Which::Forward, first, false).out);
                     let from = at.wide.address() + 4 * (first * batch * y.stride + made.output.column) as u64;
                     let delta = self.addresses(m, Which::Weight, first, false).left;
@@ -394,13 +406,17 @@ impl Engine {
             y,
             derivative,
             activation: linear.activation,
-            head: i >= self.layout.linears.len() - self.layout.heads,
+            head: i >= self.layout.linears.len() - self.layout.heads || linear.norm.is_some(),
             wide: self.products.layers[i].wide,
             batch: self.recipe.batch,
             inputs: linear.input.width,
             outputs: linear.output.width,
             input_stride: stride(linear.input.buffer),
-            output_stride: stride(linear.output.buffer),
+            // Sums that are to be normalised lie by themselves.
+            output_stride: match (which, linear.norm) {
+                (Which::Forward, Some(_)) => linear.output.width,
+                _ => stride(linear.output.buffer),
+            },
             params: self.layout.params,
             states: self.states_of(first, slots),
             mode,

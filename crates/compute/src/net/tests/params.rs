@@ -32,6 +32,9 @@ fn sample(text: &str) -> (Net, Layout, Vec<f32>) {
                 row[l.weight + o * l.input.width + c] = next / 64.0;
             }
             row[l.bias + o] = -next;
+            if let Some(norm) = l.norm {
+                (row[norm.gain + o], row[norm.gain + l.output.width + o]) = (next / 8.0, -next / 4.0);
+            }
         }
     }
     (net, layout, row)
@@ -51,7 +54,7 @@ fn rewritten(layout: &Layout, row: &[f32], change: impl Fn(&mut Vec<Raw>)) -> Ve
 
 #[test]
 fn there_and_back() {
-    for text in [TEXT, LSTM, "5-3", "128-64t-3"] {
+    for text in [TEXT, LSTM, "5-3", "128-64t-3", "a:6-9n-11ntd5 + b:3x2-lstm4d9-7n / 13n / 3"] {
         let (net, layout, row) = sample(text);
         let file = save(&net, &layout, &row);
         assert_eq!(load(&net, &layout, &file).unwrap(), row, "{text}");

@@ -31,6 +31,10 @@ fn reads_and_prints() {
         ("16x50-lstm64-3", "16x50-lstm64-3"),
         (" 16x50 - lstm 64 - lstm32 - 8t - 3", "16x50-lstm64-lstm32-8t-3"),
         ("16-lstm1-3", "16-lstm1-3"),
+        ("16-128n-128d10-64ntd5-8id1-3", "16-128n-128d10-64ntd5-8id1-3"),
+        ("16 - 128 norm - 64 normtanhdrop5 - 32 relud9 - 8identityd99 - 3", "16-128n-64ntd5-32d9-8id99-3"),
+        ("a:5x2-lstm9-lstm8d20-6nd3+b:4-8n/16d5/3", "a:5x2-lstm9-lstm8d20-6nd3 + b:4-8n / 16d5 / 3"),
+        ("16x50-lstm 64 drop20-3", "16x50-lstm64d20-3"),
         ("16x50-lstm64 / 32 / 3", "16x50-lstm64-32-3"),
         ("16x50-lstm64-32 / 3", "16x50-lstm64-32 / 3"),
         (
@@ -48,22 +52,26 @@ fn the_parts_are_where_they_belong() {
     let net: Net = "fast:16x50-64-32t + slow:12 / 128 / direction:3 + size:5".parse().unwrap();
     assert_eq!(net.inputs[0], Input { name: "fast".into(), features: 16, window: 50 });
     assert_eq!(net.inputs[1], Input { name: "slow".into(), features: 12, window: 1 });
-    assert_eq!(net.branches[0].layers[1], Layer { width: 32, activation: Activation::Tanh });
+    assert_eq!(net.branches[0].layers[1], Layer::new(32, Activation::Tanh));
     assert!(net.branches[1].layers.is_empty());
-    assert_eq!(net.trunk, [Layer { width: 128, activation: Activation::Relu }]);
+    assert_eq!(net.trunk, [Layer::new(128, Activation::Relu)]);
     assert_eq!(net.heads[1], Head { name: "size".into(), classes: 5 });
     let net: Net = "fast:16x50-lstm64-lstm32-8 + slow:12 / 3".parse().unwrap();
-    let relu = |width: usize| Layer { width, activation: Activation::Relu };
-    assert_eq!(net.branches[0], Branch { recurrent: vec![64, 32], layers: vec![relu(8)] });
+    let relu = |width: usize| Layer::new(width, Activation::Relu);
+    assert_eq!(net.branches[0], Branch { recurrent: vec![64, 32], dropout: 0, layers: vec![relu(8)] });
     // In the short form recurrent layers stay in the branch, and what follows is the trunk.
     let net: Net = "16x50-lstm64-8-3".parse().unwrap();
-    assert_eq!(net.branches, [Branch { recurrent: vec![64], layers: vec![] }]);
+    assert_eq!(net.branches, [Branch { recurrent: vec![64], ..Branch::default() }]);
     assert_eq!((net.trunk.as_slice(), net.heads[0].classes), ([relu(8)].as_slice(), 3));
     // A settings file from before there were recurrent layers is still a net.
     let old = r#"{"layers":[{"width":8,"activation":"relu"}]}"#;
     let branch: Branch = serde_json::from_str(old).unwrap();
-    assert_eq!(branch, Branch { recurrent: vec![], layers: vec![relu(8)] });
+    assert_eq!(branch, Branch { layers: vec![relu(8)], ..Branch::default() });
     assert_eq!(serde_json::to_string(&branch).unwrap(), old);
+    let net: Net = "16x50-lstm64d20-8ntd10-3".parse().unwrap();
+    assert_eq!(net.trunk, [Layer { width: 8, activation: Activation::Tanh, norm: true, dropout: 10 }]);
+    assert_eq!(net.branches[0].dropout, 20);
+    assert_eq!(serde_json::from_str::<Net>(&serde_json::to_string(&net).unwrap()).unwrap(), net);
 }
 
 #[test]
@@ -96,6 +104,12 @@ fn a_caret_stands_under_what_is_wrong() {
         ("16x50-8-lstm64-3", 9, "recurrent layers come before any other layer"),
         ("16x50-lstm8-lstm8-lstm8-lstm8-3", 25, "3 recurrent layers are the most"),
         ("16x50-lstm64t-3", 13, "expected `-` and a layer"),
+        ("16x50-lstm64d20-lstm8-3", 17, "only the last state of the top LSTM has a dropout"),
+        ("16x50-lstm64d0-3", 13, "a dropout from `d1` to `d99`"),
+        ("16-64d100-3", 6, "a dropout is `d1` to `d99`"),
+        ("16-64nq-3", 6, "n (norm) before and d10 (dropout) behind it"),
+        ("16-64none-3", 6, "did you mean `identity`?"),
+        ("16-64-3d5", 7, "the last number is the classes"),
         ("16x50 / lstm64 / 3", 9, "recurrent layers stand at the beginning of a branch"),
     ] {
         let said = said(text);
@@ -137,6 +151,12 @@ fn wrong_nets_get_the_sentence_of_check() {
     assert!(Layout::new(&empty).unwrap_err().to_string().contains("at least one input and one head"));
     assert_eq!(empty.to_string(), "");
     let mut deep: Net = "16x50-lstm8-3".parse().unwrap();
+    deep.trunk.push(Layer { dropout: 100, ..Layer::new(4, Activation::Relu) });
+    assert!(Layout::new(&deep).unwrap_err().to_string().contains("a dropout of 100 %"));
+    deep.trunk.clear();
+    (deep.branches[0].recurrent, deep.branches[0].dropout) = (vec![], 5);
+    assert!(Layout::new(&deep).unwrap_err().to_string().contains("where there is one"));
+    deep.branches[0].dropout = 0;
     deep.branches[0].recurrent = vec![8; 4];
     assert!(Layout::new(&deep).unwrap_err().to_string().contains("4 recurrent layers; at most 3"));
 }
@@ -154,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_that_are_nearly_nets(text in "([0-9a-t:x+/ -]|-lstm[0-9]){0,40}") {
+    fn texts_that_are_nearly_nets(text in "([0-9a-t:x+/ -]|-lstm[0-9]|[0-9]n|[0-9]d[1-9]){0,40}") {
         if let Ok(net) = text.parse::<Net>() {
             let printed = net.to_string();
             let again: Net = printed.parse().map_err(|e: Error| TestCaseError::fail(e.to_string()))?;

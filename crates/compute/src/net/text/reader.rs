@@ -10,6 +10,9 @@ const EXAMPLES: &str = "a net reads `128-2048-1024-512-3`, `16x50-64t-64-3`, `16
 const ACTIVATIONS: [(&str, Activation); 3] =
     [("relu", Activation::Relu), ("tanh", Activation::Tanh), ("identity", Activation::Identity)];
 
+/// What stands before the activation of a layer that is normalised; its first letter will do.
+const NORM: &str = "norm";
+
 /// What a recurrent layer begins with.
 const LSTM: &str = "lstm";
 
@@ -35,7 +38,10 @@ impl Reader {
             while self.eat('-') {
                 ends.push(self.start());
                 match self.recurrent(&branch)? {
-                    Some(units) => branch.recurrent.push(units),
+                    Some((units, dropout)) => {
+                        branch.recurrent.push(units);
+                        branch.dropout = dropout;
+                    }
                     None => branch.layers.push(self.layer()?),
                 }
             }
@@ -80,7 +86,7 @@ impl Reader {
         if inputs.len() > 1 {
             return Err(self.wrong("several inputs need a trunk or heads: expected ` / ` and what follows"));
         }
-        let Branch { recurrent, layers: mut trunk } = branches.swap_remove(0);
+        let Branch { recurrent, dropout, layers: mut trunk } = branches.swap_remove(0);
         let (Some(last), Some(&start)) = (trunk.pop(), ends.last()) else {
             return Err(self.wrong("expected `-` and the number of classes"));
         };
@@ -89,7 +95,7 @@ impl Reader {
             return Err(self.wrong("the last number is the classes and has no activation: expected a plain number"));
         }
         let heads = vec![Head { name: HEAD.into(), classes: last.width }];
-        Ok(Net { inputs, branches: vec![Branch { recurrent, layers: vec![] }], trunk, heads })
+        Ok(Net { inputs, branches: vec![Branch { recurrent, dropout, layers: vec![] }], trunk, heads })
     }
 
     /// `name:`, or the usual name for the only one of its kind.
@@ -108,8 +114,8 @@ impl Reader {
         Err(self.wrong(&format!("{what} of several needs a name: expected one, as in `fast:`")))
     }
 
-    /// `lstm64` at the beginning of a branch; none where a plain layer stands.
-    fn recurrent(&mut self, branch: &Branch) -> Result<Option<usize>> {
+    /// `lstm64` or `lstm64d20` at the beginning of a branch; none where a plain layer stands.
+    fn recurrent(&mut self, branch: &Branch) -> Result<Option<(usize, u8)>> {
         let word = self.letters();
         if word != LSTM {
             return Ok(None);
@@ -121,8 +127,21 @@ impl Reader {
             let wrong = format!("{RECURRENT} recurrent layers are the most: expected the width of a plain layer");
             return Err(self.wrong(&wrong));
         }
+        if branch.dropout > 0 {
+            return Err(self.wrong("only the last state of the top LSTM has a dropout: expected a plain layer"));
+        }
         self.at += word.len();
-        self.number("the units of the LSTM, as in `lstm64`").map(Some)
+        let units = self.number("the units of the LSTM, as in `lstm64`")?;
+        let start = self.start();
+        let word = self.word();
+        match percent_of(&word) {
+            Some(("", dropout)) => Ok(Some((units, dropout))),
+            _ if word.is_empty() => Ok(Some((units, 0))),
+            _ => {
+                self.at = start;
+                Err(self.wrong("expected `-` and a layer, or a dropout from `d1` to `d99`, as in `lstm64d20`"))
+            }
+        }
     }
 
     fn layer(&mut self) -> Result<Layer> {
@@ -137,25 +156,30 @@ impl Reader {
         }
         let width = self.number("the width of a layer")?;
         let start = self.start();
-        let word = self.word();
-        let known = ACTIVATIONS.iter().find(|(name, _)| word == *name || (word.len() == 1 && name.starts_with(&word)));
+        let whole = self.word();
+        let (word, dropout) = percent_of(&whole).unwrap_or((whole.as_str(), 0));
+        let normed = word.strip_prefix(NORM).or_else(|| word.strip_prefix('n').filter(|rest| *rest != "one"));
+        let (word, norm) = (normed.unwrap_or(word), normed.is_some());
+        let known = ACTIVATIONS.iter().find(|(name, _)| word == *name || (word.len() == 1 && name.starts_with(word)));
         let activation = match known {
             _ if word.is_empty() => Activation::Relu,
             Some((_, activation)) => *activation,
             None => {
                 self.at = start;
-                let nearest = ACTIVATIONS.iter().map(|(name, _)| (distance(&word, name), *name)).min();
-                let hint = match (word.as_str(), nearest) {
+                let nearest = ACTIVATIONS.iter().map(|(name, _)| (distance(word, name), *name)).min();
+                let hint = match (word, nearest) {
                     ("linear" | "none" | "l", _) => "; did you mean `identity`?".into(),
+                    (_, _) if word.starts_with('d') => "; a dropout is `d1` to `d99`".into(),
                     (_, Some((far, name))) if far <= 2 => format!("; did you mean `{name}`?"),
                     _ => String::new(),
                 };
-                return Err(
-                    self.wrong(&format!("expected r (relu), t (tanh), i (identity) or no activation at all{hint}"))
+                let wrong = format!(
+                    "expected r (relu), t (tanh), i (identity) or no activation at all, n (norm) before and d10 (dropout) behind it{hint}"
                 );
+                return Err(self.wrong(&wrong));
             }
         };
-        Ok(Layer { width, activation })
+        Ok(Layer { width, activation, norm, dropout })
     }
 
     fn number(&mut self, what: &str) -> Result<usize> {
@@ -216,6 +240,13 @@ impl Reader {
         let caret = " ".repeat(before.chars().count() + at - from);
         Error::Asked(format!("no net, column {}:\n  {before}{shown}{after}\n  {caret}^ {what}\n{EXAMPLES}", at + 1))
     }
+}
+
+/// What stands before a dropout of 1 to 99 per cent, `d10` or `drop10` at the end of a word, and the per cent.
+fn percent_of(word: &str) -> Option<(&str, u8)> {
+    let before = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    let percent = word[before.len()..].parse().ok().filter(|percent| (1..=99).contains(percent))?;
+    Some((before.strip_suffix("drop").or_else(|| before.strip_suffix('d'))?, percent))
 }
 
 /// Edits between two words (Levenshtein).

@@ -1,0 +1,245 @@
+// What may stand between a layer's product and the next layer: a norm, and values left out.
+//
+// Same rules as population.cu: a slot axis, `mode` says who takes part, no float atomics, every sum in an order that depends on shapes
+// alone. T is the element type of activations. Products of layers with a norm leave f32 sums without bias in `z`.
+//
+// | kernel        | block | grid                                                     |
+// |---------------|-------|----------------------------------------------------------|
+// | leave_out_T   | 256   | [ceil(B × width / 1024), S]                              |
+// | put_back_T    | 256   | [ceil(B × width / 1024), S]                              |
+// | normalise_T   | 256   | [ceil(B / 8), S], a warp for a row                       |
+// | denormalise_T | 256   | [ceil(B / 8), S], a warp for a row                       |
+// | norm_sums_T   | 256   | [ceil(width / 128), blocks, S], blocks = ceil(B / slice) |
+// registers: 64
+
+#include "population.cuh"
+#include "../random/random.cuh"
+
+// What a step leaves out of a layer, by value: 24 bytes. The Rust twin is `random/dropout.rs`.
+struct Left {
+    u64 seed;
+    u32 stream;    // the stream and the layer
+    u32 threshold; // words below it are left out; 0: nothing is
+    float factor;  // what is kept is multiplied with this
+    float share;   // and this leads back
+};
+static_assert(sizeof(Left) == 24, "Left must lie as the launch packs it");
+
+// Factors of four neighbouring units of a row of the batch.
+__device__ __forceinline__ float4 kept(const Left& left, const State& state, u32 row, u32 unit) {
+    if (left.threshold == 0) return make_float4(1.0f, 1.0f, 1.0f, 1.0f);
+    const uint4 w = philox(left.seed, make_uint4(row, state.step, left.stream | (unit / 4) << 22, state.id));
+    return make_float4(w.x < left.threshold ? 0.0f : left.factor, w.y < left.threshold ? 0.0f : left.factor,
+                       w.z < left.threshold ? 0.0f : left.factor, w.w < left.threshold ? 0.0f : left.factor);
+}
+
+__device__ __forceinline__ float times(float x, float factor) { return factor == 0.0f ? 0.0f : x * factor; }
+__device__ __forceinline__ float4 times(float4 x, float4 f) {
+    return make_float4(times(x.x, f.x), times(x.y, f.y), times(x.z, f.z), times(x.w, f.w));
+}
+__device__ __forceinline__ float4 sloped(float4 d, float4 y, float share, u32 act) {
+    return make_float4(d.x * slope(y.x * share, act), d.y * slope(y.y * share, act), d.z * slope(y.z * share, act),
+                       d.w * slope(y.w * share, act));
+}
+
+// Sum over a warp, the same tree always; every lane gets it.
+__device__ __forceinline__ float warp_total(float x) {
+    for (u32 step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// leave_out: y = y × factor or 0, in place, rounded. put_back: dz = dy × factor × act'(y × share) or 0, rounded.
+//
+//   states [S], mode, left (by value), act, batch, width
+//   y        [S, B, y_stride] at its first column, y_member from slot to slot
+//   dy       f32 likewise; dz of T likewise, may be dy where T is f32
+// ---------------------------------------------------------------------------------------------------------------------------------
+template <typename T>
+__device__ __forceinline__ void leave_out(const State* __restrict__ states, u32 mode, Left left, u32 batch, u32 width, T* y, u64 y_stride,
+                                          u64 y_member) {
+    const u32 slot = blockIdx.y;
+    const State& state = states[slot];
+    if (idle(state, mode)) return;
+    const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
+    const u64 b = i / (width / 4);
+    const u32 column = (u32)(i - b * (width / 4)) * 4;
+    if (b >= batch) return;
+    T* at = y + slot * y_member + b * y_stride + column;
+    store4(at, times(load4(at), kept(left, state, (u32)b, column)));
+}
+
+template <typename T>
+__device__ __forceinline__ void put_back(const State* __restrict__ states, u32 mode, Left left, u32 act, u32 batch, u32 width,
+                                         const float* dy, u64 dy_stride, u64 dy_member, const T* __restrict__ y, u64 y_stride, u64 y_member,
+                                         T* dz, u64 dz_stride, u64 dz_member) {
+    const u32 slot = blockIdx.y;
+    const State& state = states[slot];
+    if (idle(state, mode)) return;
+    const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
+    const u64 b = i / (width / 4);
+    const u32 column = (u32)(i - b * (width / 4)) * 4;
+    if (b >= batch) return;
+    const float4 d = times(load4(dy + slot * dy_member + b * dy_stride + column), kept(left, state, (u32)b, column));
+    const float4 o = load4(y + slot * y_member + b * y_stride + column);
+    store4(dz + slot * dz_member + b * dz_stride + column, sloped(d, o, left.share, act));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// normalise: x = (z + bias - mean) / sqrt(var + 1e-5), rounded and kept; y = act(x × gain + shift), rounded, then as in `leave_out`.
+//
+//   states [S], mode, left, act, batch, width, outputs (the true width)
+//   z          [S, B, width] f32 without bias
+//   bias       of T, learned: gain [width] and shift [width], f32 masters; both params from slot to slot
+//   normed     [S, B, normed_stride] of T, deviations [S, B] f32: 1 / sqrt(var + 1e-5)
+//   y          at its first column
+// ---------------------------------------------------------------------------------------------------------------------------------
+template <typename T>
+__device__ __forceinline__ void normalise(const State* __restrict__ states, u32 mode, Left left, u32 act, u32 batch, u32 width, u32 outputs,
+                                          const float* __restrict__ z, const T* __restrict__ bias, const float* __restrict__ learned,
+                                          u64 params, T* __restrict__ normed, u64 normed_stride, float* __restrict__ deviations,
+                                          T* __restrict__ y, u64 y_stride, u64 y_member) {
+    const u32 slot = blockIdx.y;
+    const State& state = states[slot];
+    if (idle(state, mode)) return;
+    const u32 lane = threadIdx.x % 32, b = blockIdx.x * 8 + threadIdx.x / 32;
+    if (b >= batch) return;
+    const u64 place = (u64)slot * batch + b;
+    z += place * width, bias += slot * params, learned += slot * params;
+    auto sum_at = [&](u32 column, float (&v)[4]) {
+        const float4 a = load4(z + column), w = load4(bias + column);
+        v[0] = a.x + w.x, v[1] = a.y + w.y, v[2] = a.z + w.z, v[3] = a.w + w.w;
+    };
+    float v[4], sum = 0.0f, squares = 0.0f;
+    for (u32 column = lane * 4; column < width; column += 128) {
+        sum_at(column, v);
+        for (u32 e = 0; e < 4; e++) sum += column + e < outputs ? v[e] : 0.0f;
+    }
+    const float mean = warp_total(sum) / (float)outputs;
+    for (u32 column = lane * 4; column < width; column += 128) {
+        sum_at(column, v);
+        for (u32 e = 0; e < 4; e++) squares += column + e < outputs ? (v[e] - mean) * (v[e] - mean) : 0.0f;
+    }
+    const float inverse = 1.0f / sqrtf(warp_total(squares) / (float)outputs + 1e-5f);
+    if (lane == 0) deviations[place] = inverse;
+    for (u32 column = lane * 4; column < width; column += 128) {
+        sum_at(column, v);
+        float made[4];
+        for (u32 e = 0; e < 4; e++) {
+            const bool real = column + e < outputs;
+            v[e] = real ? to_float(round_to<T>((v[e] - mean) * inverse)) : 0.0f;
+            made[e] = real ? v[e] * learned[column + e] + learned[width + column + e] : 0.0f;
+            made[e] = to_float(round_to<T>(activation(made[e], act)));
+        }
+        store4(normed + place * normed_stride + column, make_float4(v[0], v[1], v[2], v[3]));
+        const float4 out = make_float4(made[0], made[1], made[2], made[3]);
+        store4(y + slot * y_member + b * y_stride + column, times(out, kept(left, state, b, column)));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// denormalise: the way back through `leave_out`, the activation and the norm. norm_sums: gradients of gain and shift from what it kept.
+//
+//   as in `normalise` and `put_back`, and
+//   kept_dn    [S, B, width] f32: the gradient at x × gain + shift
+//   partial    [S, blocks, 2, width] sums over slices of rows, of kept_dn × x and of kept_dn; then sum_partials with n = 2 × width
+// ---------------------------------------------------------------------------------------------------------------------------------
+template <typename T>
+__device__ __forceinline__ void denormalise(const State* __restrict__ states, u32 mode, Left left, u32 act, u32 batch, u32 width, u32 outputs,
+                                            const float* dy, u64 dy_stride, u64 dy_member, const T* __restrict__ y, u64 y_stride,
+                                            u64 y_member, const T* __restrict__ normed, u64 normed_stride,
+                                            const float* __restrict__ deviations, const float* __restrict__ gain, u64 params,
+                                            float* __restrict__ kept_dn, T* dz, u64 dz_stride, u64 dz_member) {
+    const u32 slot = blockIdx.y;
+    const State& state = states[slot];
+    if (idle(state, mode)) return;
+    const u32 lane = threadIdx.x % 32, b = blockIdx.x * 8 + threadIdx.x / 32;
+    if (b >= batch) return;
+    const u64 place = (u64)slot * batch + b;
+    gain += slot * params, normed += place * normed_stride, kept_dn += place * width;
+    float sum = 0.0f, along = 0.0f;
+    for (u32 column = lane * 4; column < width; column += 128) {
+        const float4 back = times(load4(dy + slot * dy_member + b * dy_stride + column), kept(left, state, b, column));
+        const float4 d = sloped(back, load4(y + slot * y_member + b * y_stride + column), left.share, act);
+        store4(kept_dn + column, d);
+        const float4 x = load4(normed + column), w = load4(gain + column);
+        // Padding has a gain of 0.
+        sum += d.x * w.x, sum += d.y * w.y, sum += d.z * w.z, sum += d.w * w.w;
+        along += d.x * w.x * x.x, along += d.y * w.y * x.y, along += d.z * w.z * x.z, along += d.w * w.w * x.w;
+    }
+    const float mean = warp_total(sum) / (float)outputs, slant = warp_total(along) / (float)outputs;
+    const float inverse = deviations[place];
+    for (u32 column = lane * 4; column < width; column += 128) {
+        const float4 d = load4(kept_dn + column), x = load4(normed + column), w = load4(gain + column);
+        float4 made = make_float4((d.x * w.x - mean - x.x * slant) * inverse, (d.y * w.y - mean - x.y * slant) * inverse,
+                                  (d.z * w.z - mean - x.z * slant) * inverse, (d.w * w.w - mean - x.w * slant) * inverse);
+        if (column >= outputs) made.x = 0.0f;
+        if (column + 1 >= outputs) made.y = 0.0f;
+        if (column + 2 >= outputs) made.z = 0.0f;
+        if (column + 3 >= outputs) made.w = 0.0f;
+        store4(dz + slot * dz_member + b * dz_stride + column, made);
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void norm_sums(const State* __restrict__ states, u32 mode, u32 batch, u32 slice, u32 width,
+                                          const float* __restrict__ kept_dn, const T* __restrict__ normed, u64 normed_stride,
+                                          float* __restrict__ partial) {
+    const u32 slot = blockIdx.z;
+    if (idle(states[slot], mode)) return;
+    __shared__ float4 gains[256], shifts[256]; // [8][32]
+    const u32 column = blockIdx.x * 128 + threadIdx.x % 32 * 4;
+    const u32 begin = blockIdx.y * slice, end = begin + slice < batch ? begin + slice : batch;
+    float4 gain = make_float4(0.0f, 0.0f, 0.0f, 0.0f), shift = gain;
+    if (column < width) {
+#pragma unroll 4
+        for (u32 b = begin + threadIdx.x / 32; b < end; b += 8) {
+            const u64 place = (u64)slot * batch + b;
+            const float4 d = load4(kept_dn + place * width + column), x = load4(normed + place * normed_stride + column);
+            gain.x += d.x * x.x, gain.y += d.y * x.y, gain.z += d.z * x.z, gain.w += d.w * x.w;
+            shift.x += d.x, shift.y += d.y, shift.z += d.z, shift.w += d.w;
+        }
+    }
+    gains[threadIdx.x] = gain, shifts[threadIdx.x] = shift;
+    __syncthreads();
+    const u32 own = blockIdx.x * 128 + threadIdx.x % 128;
+    if (own < width) {
+        const float* flat = reinterpret_cast<const float*>(threadIdx.x < 128 ? gains : shifts);
+        float all = 0.0f;
+        for (u32 r = 0; r < 8; r++) all += flat[r * 128 + threadIdx.x % 128];
+        const u64 at = ((u64)slot * gridDim.y + blockIdx.y) * 2 + (threadIdx.x < 128 ? 0 : 1);
+        partial[at * width + own] = all;
+    }
+}
+
+#define KERNELS(T, SUFFIX)                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(256) leave_out_##SUFFIX(const State* states, u32 mode, Left left, u32 batch, u32 width, \
+                                                                         T* y, u64 y_stride, u64 y_member) {                             \
+        leave_out<T>(states, mode, left, batch, width, y, y_stride, y_member);                                                           \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) put_back_##SUFFIX(                                                                 \
+        const State* states, u32 mode, Left left, u32 act, u32 batch, u32 width, const float* dy, u64 dy_stride, u64 dy_member,          \
+        const T* y, u64 y_stride, u64 y_member, T* dz, u64 dz_stride, u64 dz_member) {                                                   \
+        put_back<T>(states, mode, left, act, batch, width, dy, dy_stride, dy_member, y, y_stride, y_member, dz, dz_stride, dz_member);   \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) normalise_##SUFFIX(                                                                \
+        const State* states, u32 mode, Left left, u32 act, u32 batch, u32 width, u32 outputs, const float* z, const T* bias,             \
+        const float* learned, u64 params, T* normed, u64 normed_stride, float* deviations, T* y, u64 y_stride, u64 y_member) {           \
+        normalise<T>(states, mode, left, act, batch, width, outputs, z, bias, learned, params, normed, normed_stride, deviations, y,     \
+                     y_stride, y_member);                                                                                                \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) denormalise_##SUFFIX(                                                              \
+        const State* states, u32 mode, Left left, u32 act, u32 batch, u32 width, u32 outputs, const float* dy, u64 dy_stride,            \
+        u64 dy_member, const T* y, u64 y_stride, u64 y_member, const T* normed, u64 normed_stride, const float* deviations,              \
+        const float* gain, u64 params, float* kept_dn, T* dz, u64 dz_stride, u64 dz_member) {                                            \
+        denormalise<T>(states, mode, left, act, batch, width, outputs, dy, dy_stride, dy_member, y, y_stride, y_member, normed,          \
+                       normed_stride, deviations, gain, params, kept_dn, dz, dz_stride, dz_member);                                      \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) norm_sums_##SUFFIX(const State* states, u32 mode, u32 batch, u32 slice, u32 width, \
+                                                                         const float* kept_dn, const T* normed, u64 normed_stride,       \
+                                                                         float* partial) {                                               \
+        norm_sums<T>(states, mode, batch, slice, width, kept_dn, normed, normed_stride, partial);                                        \
+    }
+
+KERNELS(bf16, bf16)
+KERNELS(float, f32)
