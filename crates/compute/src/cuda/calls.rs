@@ -203,8 +203,8 @@ pub(super) struct Arenas {
     pub(super) average: Option<Slice<f32>>,
 }
 
-/// `Optimiser` of `population.cu`.
-fn packed(recipe: &Recipe) -> Vec<u8> {
+/// `Optimiser` of `optimiser.cuh`.
+pub(super) fn packed(recipe: &Recipe) -> Vec<u8> {
     let (o, s) = (&recipe.optimiser, &recipe.schedule);
     let rule: u32 = match o.rule {
         Rule::Adam => 0,

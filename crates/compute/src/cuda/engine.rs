@@ -133,7 +133,7 @@ impl Engine {
         };
         let small = match fits {
             Fits::Nothing => None,
-            _ => Some(small::Small::load(context, layout, road)?),
+            _ => Some(small::Small::load(context, layout, recipe, fits, road)?),
         };
         let bf16 = recipe.precision == Precision::Bf16;
         let between = between::any(layout).then(|| super::between::Between::load(context, bf16)).transpose()?;
@@ -256,6 +256,12 @@ impl Engine {
 
 impl Backend for Engine {
     fn steps(&mut self, slots: usize, steps: u32) -> Result<()> {
+        if let Some((small, most)) = self.small.as_ref().and_then(|small| Some((small, small.at_once()?))) {
+            let _turn = turn();
+            return (0..steps)
+                .step_by(most as usize)
+                .try_for_each(|done| self.small_steps(small, 0, slots, most.min(steps - done)).map(drop));
+        }
         self.ready(Work::Step, slots)?;
         self.replay(Work::Step, slots, steps)
     }

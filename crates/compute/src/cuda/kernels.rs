@@ -86,6 +86,10 @@ pub(crate) static BETWEEN: Image = image!("between");
 /// `population/small.cu`: whole small nets.
 pub(crate) static SMALL: Image = image!("small");
 
+/// `population/small_step.cu`: whole training steps of small nets, where blocks form clusters.
+pub(crate) static SMALL_STEP: Image =
+    Image { name: "small_step", ptx: None, cubins: &[((9, 0), image!("small_step", ".sm_90.cubin"))] };
+
 /// `ops/linear.cu`: our own products.
 pub(crate) static LINEAR: Image = image!("linear");
 
@@ -106,7 +110,7 @@ pub(crate) static RANDOM: Image = image!("random");
 /// Every image of this room.
 #[cfg(test)]
 pub(crate) static ALL: [&Image; 9] =
-    [&POPULATION, &BACKWARD, &BETWEEN, &SMALL, &LINEAR, &LSTM, &LSTM_STEPS, &HOPPER, &RANDOM];
+    [&POPULATION, &BACKWARD, &BETWEEN, &SMALL, &SMALL_STEP, &LINEAR, &LSTM, &LSTM_STEPS, &HOPPER, &RANDOM];
 
 #[cfg(test)]
 mod tests {

@@ -125,6 +125,23 @@ impl Function {
         shared: u32,
         args: &[Arg<'_>],
     ) -> Result<()> {
+        // SAFETY: the caller answers for the addresses.
+        unsafe { self.launch_in_clusters(stream, 1, grid, block, shared, args) }
+    }
+
+    /// The same with so many blocks side by side as a cluster, on cards that have them; one is a block by itself, on any card.
+    ///
+    /// # Safety
+    /// As for `launch`.
+    pub unsafe fn launch_in_clusters(
+        &self,
+        stream: &Stream,
+        cluster: u32,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared: u32,
+        args: &[Arg<'_>],
+    ) -> Result<()> {
         let size = |arg: &Arg<'_>| match arg {
             Arg::At(_) | Arg::U64(_) => 8,
             Arg::U32(_) | Arg::F32(_) => 4,
@@ -151,9 +168,35 @@ impl Function {
         };
         let mut pointers: Vec<*mut c_void> = args.iter().map(pointer).collect();
         self.module.context.bind()?;
-        let (grid, block) = ((grid[0], grid[1], grid[2]), (block[0], block[1], block[2]));
-        // SAFETY: the arguments have the kernel's sizes and are copied by the call; the caller answers for the addresses.
-        let launched = unsafe { result::launch_kernel(self.raw, grid, block, shared, stream.raw(), &mut pointers) };
+        let launched = if cluster == 1 {
+            let (grid, block) = ((grid[0], grid[1], grid[2]), (block[0], block[1], block[2]));
+            // SAFETY: the arguments have the kernel's sizes and are copied by the call; the caller answers for the addresses.
+            unsafe { result::launch_kernel(self.raw, grid, block, shared, stream.raw(), &mut pointers) }
+        } else {
+            let mut wish = sys::CUlaunchAttribute {
+                id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                pad: [0; 4],
+                value: sys::CUlaunchAttributeValue {
+                    clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: cluster, y: 1, z: 1 },
+                },
+            };
+            let config = sys::CUlaunchConfig {
+                gridDimX: grid[0],
+                gridDimY: grid[1],
+                gridDimZ: grid[2],
+                blockDimX: block[0],
+                blockDimY: block[1],
+                blockDimZ: block[2],
+                sharedMemBytes: shared,
+                hStream: stream.raw(),
+                attrs: &raw mut wish,
+                numAttrs: 1,
+            };
+            // SAFETY: as above; the attribute lives until the call returns.
+            unsafe {
+                sys::cuLaunchKernelEx(&raw const config, self.raw, pointers.as_mut_ptr(), std::ptr::null_mut()).result()
+            }
+        };
         self.module.context.call(&format!("launch of {}", self.name), launched)
     }
 }

@@ -154,6 +154,55 @@ fn a_small_net_has_the_same_bits_with_any_number_of_rows_at_once() {
 }
 
 #[test]
+fn whole_steps_of_clusters_have_the_bits_of_three_kernels_a_step() {
+    let nets = [("64-128-128-3", 256), ("64-128-128-3", 100), ("5x4-24-16t-9", 300), ("7-12-3", 1000), ("12-3", 129)];
+    for context in cards() {
+        for (net, batch) in nets {
+            let made = Made::new(net, batch * 4);
+            let layout = Layout::new(&made.net).unwrap();
+            let members: Vec<Member> = (0..4).map(|id| Member { epochs: 2, ..made.member(id) }).collect();
+            let (data, recipe) = (made.data(), recipe(batch, Precision::Bf16));
+            let run = |road| {
+                let pins = Pins::default();
+                let mut card = Engine::on(road, &context, &made.net, &layout, &data, &recipe, &members, &pins).unwrap();
+                let clusters = context.gpu().capability == (9, 0) && road == Road::Rule;
+                let said = card.ways().iter().any(|way| way.contains("whole steps"));
+                assert!(said == (clusters && context.gpu().shared > 200 << 10), "{:?}", card.ways());
+                let mut seen = Vec::new();
+                let mut look = |card: &mut Engine| {
+                    let arenas = [Arena::Params, Arena::Mean, Arena::Square, Arena::Gradient];
+                    let row = |(slot, arena)| card.read(slot, arena).unwrap().into_iter().map(f32::to_bits).collect();
+                    let rows: Vec<Vec<u32>> =
+                        (0..4).flat_map(|slot| arenas.map(|arena| (slot, arena))).map(row).collect();
+                    seen.push((rows, format!("{:?}", card.states().unwrap())));
+                };
+                // One sits out, one comes to grief, all stop at the end of an epoch, however many steps are asked for.
+                let mut states = card.states().unwrap();
+                states[1].active = 0;
+                card.set_states(&states).unwrap();
+                card.steps(4, 1).unwrap();
+                look(&mut card);
+                let mut bad = card.read(2, Arena::Params).unwrap();
+                bad[0] = f32::NAN;
+                card.write(2, Arena::Params, &bad).unwrap();
+                card.steps(4, 100).unwrap();
+                look(&mut card);
+                let states: Vec<State> = card.states().unwrap().iter().map(|s| State { due: 0, ..*s }).collect();
+                assert!(states[0].epoch == 1 && states[1].step == 0 && states[2].fault == 1, "{net}: {states:?}");
+                card.set_states(&states).unwrap();
+                card.steps(4, 2).unwrap();
+                look(&mut card);
+                card.steps(4, 100).unwrap();
+                look(&mut card);
+                assert!(card.states().unwrap()[0].active == 0);
+                seen
+            };
+            assert!(run(Road::Rule) == run(Road::Rows(128)), "{net}, batch {batch}");
+        }
+    }
+}
+
+#[test]
 fn a_small_member_alone_becomes_what_it_becomes_in_company() {
     for context in cards() {
         let made = Made::new("64-128-128-3", 1000);

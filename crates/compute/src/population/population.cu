@@ -30,8 +30,8 @@
 // sum_partials for biases, advance, optimise. One chunk of validation: gather, products, loss, score_sum.
 // registers: 64
 
-#include "population.cuh"
 #include "../random/random.cuh"
+#include "optimiser.cuh"
 
 // ---------------------------------------------------------------------------------------------------------------------------------
 // gather: the rows of a batch, scaled, into an activation buffer.
@@ -396,27 +396,6 @@ __device__ __forceinline__ void column_sum(const State* __restrict__ states, u32
     }
 }
 
-// The optimiser and the schedule, passed by value: 40 bytes.
-struct Optimiser {
-    u32 rule; // 0 Adam, 1 AdamW
-    float beta1;
-    float beta2;
-    float eps;
-    float decay;
-    float clip; // not above 0: none
-    u32 shape;  // 0 constant, 1 cosine, 2 one cycle
-    float warmup;
-    float floor;
-    float memory; // of the average of the weights
-};
-static_assert(sizeof(Optimiser) == 40, "Optimiser must lie as the launch packs it");
-
-// The weight sum of a batch, and the global norm of the gradient of the weighted mean loss; `optimise` and `advance` see the same bits.
-struct Measure {
-    double weight;
-    double norm;
-};
-
 __device__ __forceinline__ Measure measure(u32 slot, const volatile double* norm_partial, u32 norm_blocks, const double* loss_partial,
                                            u32 loss_blocks, double* scratch) {
     Measure made;
@@ -426,73 +405,6 @@ __device__ __forceinline__ Measure measure(u32 slot, const volatile double* norm
     for (u32 i = threadIdx.x; i < norm_blocks; i += 256) mine += norm_partial[(u64)slot * norm_blocks + i];
     made.norm = sqrt(block_sum(mine, scratch)) / made.weight;
     return made;
-}
-
-// `Schedule::factor`, t from 1.
-__device__ __forceinline__ double factor(const Optimiser& o, u32 step, u32 steps) {
-    const double t = (double)step, total = (double)steps, warm = (double)o.warmup * total, floor = (double)o.floor;
-    const bool rising = t < warm;
-    if (rising && o.shape != 2) return t / warm;
-    if (o.shape == 0) return 1.0;
-    const double done = rising ? t / warm : total > warm ? fmin((t - warm) / (total - warm), 1.0) : 0.0;
-    const double half = 0.5 * (1.0 + cospi(done));
-    return rising ? 1.0 - (1.0 - 1.0 / 25.0) * half : floor + (1.0 - floor) * half;
-}
-
-// `base` to the power of a whole number.
-__device__ __forceinline__ double power(double base, u32 exponent) {
-    double made = 1.0;
-    for (; exponent > 0; exponent /= 2) {
-        if (exponent % 2) made *= base;
-        base *= base;
-    }
-    return made;
-}
-
-// What `advance` tells `optimise` of a slot: 24 bytes.
-struct Order {
-    u32 go;       // the number of the step, from 1; 0: nothing changes
-    float clip;   // the gradient times this
-    float rate;   // the rate, scheduled, with the mean's correction for its start
-    float root;   // the root of the square's correction
-    float keep;   // AdamW: what decay leaves of a weight
-    float weight; // the batch's sum of weights
-};
-static_assert(sizeof(Order) == 24, "Order must lie as the engine lays it out");
-
-// The state after a step, and what the optimiser is to do.
-__device__ __forceinline__ Order decide(State& state, u32 batch, const Measure& made, double loss, const Optimiser& o) {
-    Order order = {};
-    const bool weighed = made.weight != 0.0;
-    if (weighed && !isfinite(made.norm)) {
-        state.fault = 1;
-        state.active = 0;
-        return order;
-    }
-    const u32 t = state.step + 1;
-    if (weighed) {
-        const double rate = (double)state.rate * factor(o, t, state.total);
-        const double least = (double)o.clip / (made.norm + 1e-6);
-        order.go = t;
-        order.clip = o.clip > 0.0f && least < 1.0 ? (float)least : 1.0f;
-        order.rate = (float)(rate / (1.0 - power((double)o.beta1, t)));
-        order.root = (float)sqrt(1.0 - power((double)o.beta2, t));
-        order.keep = (float)(1.0 - rate * (double)o.decay);
-        order.weight = (float)made.weight;
-    }
-    if (state.cursor == 0) state.loss = state.weight = 0.0;
-    state.loss += loss;
-    state.weight += made.weight;
-    state.norm = weighed ? (float)made.norm : 0.0f;
-    state.step = t;
-    state.cursor += batch;
-    if (state.cursor >= state.samples) {
-        state.cursor = 0;
-        state.epoch += 1;
-        state.due = 1;
-        if (state.epoch >= state.epochs) state.active = 0;
-    }
-    return order;
 }
 
 // The end of `advance` and `add_parts`: this block's squares; and by the block of a slot that comes last the rest. Its sums are in order, so which
@@ -518,7 +430,7 @@ __device__ __forceinline__ void conclude(State* states, u32 slot, u32 batch, dou
     if (threadIdx.x != 0) return;
 
     State state = states[slot];
-    orders[slot] = decide(state, batch, made, loss, o);
+    orders[slot] = decide(state, batch, plan(state, o), made, loss, o);
     states[slot] = state;
 }
 
@@ -566,7 +478,7 @@ extern "C" __global__ void __launch_bounds__(256) advance(State* states, u32 bat
 //   parts, count [S, count, params]
 //   norm_partial [S, blocks] sums of squares of 1024 elements each, in f64
 // ---------------------------------------------------------------------------------------------------------------------------------
-extern "C" __global__ void __launch_bounds__(256, 5) add_parts(State* states, u32 batch, float* __restrict__ grads, u64 params,
+extern "C" __global__ void __launch_bounds__(256, 4) add_parts(State* states, u32 batch, float* __restrict__ grads, u64 params,
                                                             const float* __restrict__ parts, u32 count, double* norm_partial,
                                                             const double* __restrict__ loss_partial, u32 loss_blocks, u32* arrived,
                                                             Optimiser o, Order* __restrict__ orders) {
@@ -586,45 +498,9 @@ extern "C" __global__ void __launch_bounds__(256, 5) add_parts(State* states, u3
             v = make_float4(v.x + more.x, v.y + more.y, v.z + more.z, v.w + more.w);
         }
         store4(grads + slot * params + at, v);
-        sum = (double)v.x * (double)v.x + (double)v.y * (double)v.y + ((double)v.z * (double)v.z + (double)v.w * (double)v.w);
+        sum = squares(v);
     }
     conclude(states, slot, batch, sum, norm_partial, loss_partial, loss_blocks, arrived, o, orders);
-}
-
-// Four neighbours of the arena, and what Adam or AdamW makes of them.
-struct Four {
-    float4 param;
-    float4 mean;
-    float4 square;
-};
-
-__device__ __forceinline__ void adapt(Four& four, float4 g4, const Order& order, const Optimiser& o) {
-    const float fresh1 = (float)(1.0 - (double)o.beta1), fresh2 = (float)(1.0 - (double)o.beta2);
-    const float gs[4] = {g4.x, g4.y, g4.z, g4.w};
-    float ps[4] = {four.param.x, four.param.y, four.param.z, four.param.w}, ms[4] = {four.mean.x, four.mean.y, four.mean.z, four.mean.w};
-    float vs[4] = {four.square.x, four.square.y, four.square.z, four.square.w};
-#pragma unroll
-    for (u32 e = 0; e < 4; e++) {
-        float g = __fmul_rn(__fdiv_rn(gs[e], order.weight), order.clip);
-        float p = ps[e];
-        if (o.rule == 0) g = __fadd_rn(g, __fmul_rn(o.decay, p));
-        else p = __fmul_rn(p, order.keep);
-        const float m = __fadd_rn(ms[e], __fmul_rn(fresh1, __fsub_rn(g, ms[e])));
-        const float v = __fadd_rn(__fmul_rn(o.beta2, vs[e]), __fmul_rn(fresh2, __fmul_rn(g, g)));
-        const float under = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), order.root), o.eps);
-        p = __fsub_rn(p, __fmul_rn(order.rate, __fdiv_rn(m, under)));
-        ps[e] = p, ms[e] = m, vs[e] = v;
-    }
-    four.param = make_float4(ps[0], ps[1], ps[2], ps[3]);
-    four.mean = make_float4(ms[0], ms[1], ms[2], ms[3]);
-    four.square = make_float4(vs[0], vs[1], vs[2], vs[3]);
-}
-
-// What the running average of four weights becomes.
-__device__ __forceinline__ float4 averaged(float4 a, float4 p, float memory) {
-    const float fresh = (float)(1.0 - (double)memory);
-    auto one = [&](float a, float p) { return __fadd_rn(__fmul_rn(memory, a), __fmul_rn(fresh, p)); };
-    return make_float4(one(a.x, p.x), one(a.y, p.y), one(a.z, p.z), one(a.w, p.w));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------------------
@@ -643,12 +519,13 @@ extern "C" __global__ void __launch_bounds__(256) optimise(u64 params, const Ord
     const u32 slot = blockIdx.y;
     const Order order = orders[slot];
     if (order.go == 0) return;
+    const Divisor weight(order.weight), root(order.root);
 
 #pragma unroll 4
     for (u64 in_row = (u64)blockIdx.x * 1024 + threadIdx.x * 4; in_row < params; in_row += (u64)gridDim.x * 1024) {
         const u64 at = slot * params + in_row;
         Four four = {load4(master + at), load4(mean + at), load4(square + at)};
-        adapt(four, load4(grads + at), order, o);
+        adapt(four, load4(grads + at), order, weight, root, o);
         store4(master + at, four.param);
         store4(mean + at, four.mean);
         store4(square + at, four.square);

@@ -41,6 +41,11 @@ struct Tile {
     __device__ __forceinline__ u32 place(u32 row, u32 piece) const { return at + (row * pieces + (piece ^ turn(row))) * 16; }
     __device__ __forceinline__ u32 eight() const { return pieces * 128; }
     __device__ __forceinline__ uint4* piece(u32 row, u32 piece) const { return reinterpret_cast<uint4*>(shared_memory + place(row, piece)); }
+    // Eight neighbours of a row, in the order that products want.
+    __device__ __forceinline__ void put(u32 row, u32 piece, const u32 (&words)[4]) const {
+#pragma unroll
+        for (u32 j = 0; j < 4; j++) *reinterpret_cast<u32*>(shared_memory + place(row, piece / 4 * 4 + j) + piece % 4 * 4) = words[j];
+    }
 };
 
 __device__ __forceinline__ u32& word_at(u32 place) { return *reinterpret_cast<u32*>(shared_memory + place); }
@@ -204,7 +209,7 @@ __device__ __forceinline__ void forward_layer(const From& w, const bf16* bias, u
     const u32 warp = own_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const u32 down = rows / (16 * ROWS), tasks = down * ((outputs + 31) / 32), blocks = (inputs + 31) / 32;
     Ahead<false, 4, DEPTH> ahead;
-    ahead.start(w, warp / down * 32, blocks);
+    ahead.start(w, min(warp, tasks - 1) / down * 32, blocks);
     __syncthreads();
 #pragma unroll 1
     for (u32 task = warp; task < tasks; task += WARPS) {
@@ -245,7 +250,7 @@ __device__ __forceinline__ void backward_layer(const From& w, u32 inputs, u32 ou
     const u32 warp = own_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const u32 down = rows / (16 * ROWS), tasks = down * ((inputs + 31) / 32), blocks = (outputs + 31) / 32;
     Ahead<true, 4, DEPTH> ahead;
-    ahead.start(w, warp / down * 32, blocks);
+    ahead.start(w, min(warp, tasks - 1) / down * 32, blocks);
     __syncthreads();
 #pragma unroll 1
     for (u32 task = warp; task < tasks; task += WARPS) {
@@ -324,14 +329,23 @@ __device__ __forceinline__ void weight_gradient(const Tile& dz, const Tile& x, u
                 if (left == 0) mma(column[i], a[i], ONES, ONES);
             }
         }
-        if (!real) continue;
+        // A lane has 8 neighbours of a row; two lanes exchange halves, so that each store fills whole sectors of 32 bytes.
+        const bool odd = t % 2;
+        float* both = to + (odd ? -4 : 0);
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
+            float own[8], other[4];
 #pragma unroll
-            for (u32 j = 0; j < 4; j += 2)
-                store4(to + i * 2 * inputs + j * 2, make_float4(sum[i / 2][j][i % 2 * 2], sum[i / 2][j][i % 2 * 2 + 1],
-                                                                sum[i / 2][j + 1][i % 2 * 2], sum[i / 2][j + 1][i % 2 * 2 + 1]));
-            if (left == 0 && t == 0) dbias[out + i * 2] = column[i / 2][i % 2 * 2];
+            for (u32 e = 0; e < 8; e++) own[e] = sum[i / 2][e / 2][i % 2 * 2 + e % 2];
+#pragma unroll
+            for (u32 e = 0; e < 4; e++) other[e] = __shfl_xor_sync(WHOLE, odd ? own[e] : own[4 + e], 1);
+            // The first store is of the even lane's eight, the second of the odd lane's.
+            const bool first = out < outputs && left + t / 2 * 16 < inputs, second = out < outputs && left + t / 2 * 16 + 8 < inputs;
+            const float4 kept = make_float4(own[odd ? 4 : 0], own[odd ? 5 : 1], own[odd ? 6 : 2], own[odd ? 7 : 3]);
+            const float4 got = make_float4(other[0], other[1], other[2], other[3]);
+            if (first) store4(both + i * 2 * inputs, odd ? got : kept);
+            if (second) store4(both + i * 2 * inputs + 8, odd ? kept : got);
+            if (real && left == 0 && t == 0) dbias[out + i * 2] = column[i / 2][i % 2 * 2];
         }
     }
 }

@@ -2,10 +2,12 @@
 //! `population/small.cu`.
 //!
 //! Whether a net goes this way is a rule of net, batch and precision, and how its batch is cut into slices one of the batch alone: both
-//! change the order of sums. How many rows a block has in shared memory at once changes no bit, so the card decides.
+//! change the order of sums. How many rows a block has in shared memory at once changes no bit, so the card decides; nor does it whether blocks
+//! form clusters that do whole steps one after the other (`population/small_step.cu`), or a step is three kernels.
 
 use super::{Engine, Mode};
-use crate::cuda::context::Context;
+use crate::cuda::calls;
+use crate::cuda::context::{Context, Gpu};
 use crate::cuda::kernels;
 use crate::cuda::module::{Arg, Function, Module};
 use crate::error::{Error, Result};
@@ -34,7 +36,7 @@ pub(crate) enum Road {
     /// Layer by layer, whatever the rule says: what it is held against.
     #[cfg(test)]
     Layered,
-    /// In one kernel with so many rows at once, 128, 64 or 32.
+    /// In one kernel with so many rows at once, 128, 64 or 32, and no clusters.
     #[cfg(test)]
     Rows(usize),
 }
@@ -49,7 +51,11 @@ pub(super) enum Fits {
 }
 
 impl Road {
-    /// What one kernel does of this net.
+    /// Whether clusters of blocks do what they can.
+    fn clusters(self) -> bool {
+        self == Road::Rule
+    }
+
     /// Shared memory that whole windows of recurrent layers may count on in a block: none where everything is to go in layers.
     pub(super) fn shared(self, of_the_card: u32) -> u32 {
         #[cfg(test)]
@@ -59,6 +65,7 @@ impl Road {
         of_the_card
     }
 
+    /// What one kernel does of this net.
     pub(super) fn fits(self, net: &Net, layout: &Layout, recipe: &Recipe) -> Fits {
         #[cfg(test)]
         if self == Road::Layered {
@@ -107,6 +114,54 @@ fn shared_of_logits(layout: &Layout) -> usize {
     LOGIT_ROWS * (2 * 2 * widest + 4)
 }
 
+/// Shared memory that a block needs for clusters to be worth their while: what desktop cards do not have.
+const AMPLE: usize = 200 << 10;
+/// Blocks of a cluster on every card that has them.
+const CLUSTER: usize = 8;
+/// Elements of the arena that a thread group of `small_step` takes at once, and bytes of it in one array.
+const PIECE: usize = 1024;
+const PIECE_BYTES: usize = PIECE * 4;
+/// Pieces of a row at most: as many sums of squares as there is room for.
+const PIECES: usize = 256;
+/// Steps of one launch: enough that a launch costs nothing, few enough that the card is not away for long.
+const STEPS: u32 = 64;
+
+/// How a block of `small_step` uses its shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stepped {
+    /// Blocks of a member.
+    cluster: usize,
+    /// Bytes in all.
+    shared: usize,
+    /// Pieces of the arena that stay there from step to step, where they begin, and pieces that are there while a block optimises.
+    resident: usize,
+    resident_at: usize,
+    kept: usize,
+}
+
+impl Stepped {
+    /// The plan for a net and a batch on a card whose blocks may have so much, if it fits.
+    fn plan(layout: &Layout, batch: usize, most: usize) -> Option<Stepped> {
+        let (cluster, pieces) = (slices(batch), layout.params.div_ceil(PIECE));
+        if most < AMPLE || cluster > CLUSTER || pieces > PIECES || slice(batch) != ROWS {
+            return None;
+        }
+        let wide = |width: usize| width.next_multiple_of(32);
+        let own = pieces.div_ceil(cluster);
+        // Sums of pieces, losses, order, state, rows known of two steps, sums of warps.
+        let tiles = (2048 + 128 + 32 + 80 + 2 * ROWS * 12 + own * 64).next_multiple_of(128);
+        let inputs: usize = layout.linears.iter().map(|l| wide(l.input.width)).sum();
+        let weights: usize = layout.linears.iter().map(|l| wide(l.output.width) * (wide(l.input.width) * 2 + 4)).sum();
+        let net = tiles + ROWS * (2 * (inputs + CLASSES) + 8) + weights;
+        // The gradient of all own pieces lies where the net was, then what the optimiser needs of as many as there is room for.
+        let resident_at = net.max(tiles + own * PIECE_BYTES).next_multiple_of(128);
+        let room = most.checked_sub(resident_at)?;
+        let resident = own.min(room / (3 * PIECE_BYTES));
+        let kept = own.min(resident + (resident_at - tiles - own * PIECE_BYTES) / (3 * PIECE_BYTES));
+        Some(Stepped { cluster, shared: resident_at + resident * 3 * PIECE_BYTES, resident, resident_at, kept })
+    }
+}
+
 /// The kernels for one net on one card.
 pub(super) struct Small {
     whole: Function,
@@ -114,10 +169,18 @@ pub(super) struct Small {
     shared: usize,
     score: Function,
     logits: Function,
+    /// Whole steps by clusters.
+    stepped: Option<(Function, Stepped)>,
 }
 
 impl Small {
-    pub(super) fn load(context: &Arc<Context>, layout: &Layout, road: Road) -> Result<Small> {
+    pub(super) fn load(
+        context: &Arc<Context>,
+        layout: &Layout,
+        recipe: &Recipe,
+        fits: Fits,
+        road: Road,
+    ) -> Result<Small> {
         let module = Module::load(context, &kernels::SMALL)?;
         let most = context.gpu().shared as usize;
         let rows = match road {
@@ -134,16 +197,39 @@ impl Small {
         score.allow_shared(shared(layout, LOGIT_ROWS) as u32)?;
         let logits = module.function(&format!("small_logits_{LOGIT_ROWS}"))?;
         logits.allow_shared(shared_of_logits(layout) as u32)?;
-        Ok(Small { whole, rows, shared: bytes, score, logits })
+        // Clusters keep no average of the weights: with one, a step is three kernels.
+        let whole_steps = fits == Fits::Everything && road.clusters() && recipe.average.is_none();
+        let stepped = match Stepped::plan(layout, recipe.batch, most) {
+            Some(plan) if whole_steps && has(&kernels::SMALL_STEP, context.gpu()) => {
+                let function = Module::load(context, &kernels::SMALL_STEP)?.function("small_step")?;
+                function.allow_shared(plan.shared as u32)?;
+                Some((function, plan))
+            }
+            _ => None,
+        };
+        Ok(Small { whole, rows, shared: bytes, score, logits, stepped })
+    }
+
+    /// Steps that one launch can do, where it can do whole steps.
+    pub(super) fn at_once(&self) -> Option<u32> {
+        self.stepped.as_ref().map(|_| STEPS)
     }
 
     /// For people.
     pub(super) fn said(&self, fits: Fits) -> String {
         match fits {
-            Fits::Everything => format!("the whole net in one kernel, {} rows at once", self.rows),
+            Fits::Everything => match &self.stepped {
+                Some((_, plan)) => format!("whole steps in one kernel, {} blocks to a member", plan.cluster),
+                None => format!("the whole net in one kernel, {} rows at once", self.rows),
+            },
             _ => "logits in one kernel".into(),
         }
     }
+}
+
+/// Whether there is code for a card.
+fn has(image: &kernels::Image, gpu: &Gpu) -> bool {
+    image.pick(gpu.capability).is_some()
 }
 
 /// What is behind one another in the kernels' `Small`.
@@ -172,6 +258,30 @@ impl Engine {
         let grid = [blocks as u32, slots as u32, 1];
         // SAFETY: addresses of the engine's slab, laid out for this net and batch; rows and labels were checked.
         unsafe { function.launch(&self.main, grid, [256, 1, 1], shared as u32, &[Arg::Bytes(&packed)]) }
+    }
+
+    /// At most so many whole steps of the slots from `first` on; each stops where it is due. Says whether there was a kernel for it.
+    pub(super) fn small_steps(&self, small: &Small, first: usize, slots: usize, steps: u32) -> Result<bool> {
+        let Some((function, plan)) = &small.stepped else { return Ok(false) };
+        let at = &self.at;
+        let row = |address: u64, size: usize| address + (first * self.layout.params * size) as u64;
+        let mut p = Packed(self.packed(first, Mode::Step));
+        p.wide(at.states.address() + (first * 72) as u64);
+        for arena in [&at.params, &at.mean, &at.square, &at.gradient] {
+            p.wide(row(arena.address(), 4));
+        }
+        p.wide(at.shadow.as_ref().map_or(0, |s| row(s.address(), 2)));
+        for n in [steps as usize, plan.resident, plan.kept, plan.resident_at] {
+            p.word(n);
+        }
+        p.0.extend(calls::packed(&self.recipe));
+        let (cluster, grid) = (plan.cluster as u32, [plan.cluster as u32, slots as u32, 1]);
+        let args = [Arg::Bytes(&p.0)];
+        // SAFETY: as above.
+        unsafe {
+            function.launch_in_clusters(&self.main, cluster, grid, [512, 1, 1], plan.shared as u32, &args)?;
+        }
+        Ok(true)
     }
 
     /// Logits of the rows that lie in `rows`.
@@ -280,5 +390,28 @@ mod tests {
         let largest = layout("256-256-256-256-32");
         assert!(shared(&largest, 32) <= SHARED && shared_of_logits(&largest) <= SHARED);
         assert!(shared(&layout("64-128-128-3"), 128) <= SHARED);
+    }
+
+    #[test]
+    fn clusters_are_for_what_fits_into_their_shared_memory() {
+        let layout = |net: &str| Layout::new(&net.parse().unwrap()).unwrap();
+        let most = 227 << 10;
+        for (net, batch, cluster) in [
+            ("64-128-128-3", 256, Some(2)),
+            ("64-128-128-3", 100, Some(1)),
+            ("64-128-128-3", 1024, Some(8)),
+            ("12-3", 300, Some(3)),
+        ] {
+            let plan = Stepped::plan(&layout(net), batch, most);
+            assert_eq!(plan.map(|p| p.cluster), cluster, "{net}, {batch}");
+            let plan = plan.unwrap();
+            let own = layout(net).params.div_ceil(PIECE).div_ceil(plan.cluster);
+            assert!(plan.shared <= most && plan.resident <= plan.kept && plan.kept <= own, "{net}, {batch}: {plan:?}");
+            assert_eq!(Stepped::plan(&layout(net), batch, SHARED), None, "{net}, {batch}");
+        }
+        assert!(Stepped::plan(&layout("64-128-128-3"), 256, most).unwrap().resident > 0);
+        // More blocks than a cluster has; more weights than shared memory.
+        assert_eq!(Stepped::plan(&layout("64-128-128-3"), 1025, most), None);
+        assert_eq!(Stepped::plan(&layout("256-256-256-256-32"), 256, most), None);
     }
 }

@@ -16,6 +16,11 @@ use crate::population::State;
 impl Engine {
     /// One step of the slots from `first` on.
     pub(super) fn step(&self, first: usize, slots: usize) -> Result<()> {
+        if let (Fits::Everything, Some(small)) = (self.fits, &self.small)
+            && self.small_steps(small, first, slots, 1)?
+        {
+            return Ok(());
+        }
         let (at, params) = (&self.at, self.layout.params);
         let states = at.states.part(first, slots);
         let sums = self.partials(first, slots, Mode::Step);

@@ -1,0 +1,186 @@
+// The optimiser of a member: its schedule, what a step decides from norm and loss, and Adam or AdamW over four neighbours of the arena.
+//
+// Every kernel that changes parameters calls these, so that a member's bits are the same whichever does.
+#pragma once
+
+#include "population.cuh"
+
+// The optimiser and the schedule, passed by value: 40 bytes.
+struct Optimiser {
+    u32 rule; // 0 Adam, 1 AdamW
+    float beta1;
+    float beta2;
+    float eps;
+    float decay;
+    float clip; // not above 0: none
+    u32 shape;  // 0 constant, 1 cosine, 2 one cycle
+    float warmup;
+    float floor;
+    float memory; // of the average of the weights
+};
+static_assert(sizeof(Optimiser) == 40, "Optimiser must lie as the launch packs it");
+
+// The weight sum of a batch, and the global norm of the gradient of the weighted mean loss; `optimise` and `advance` see the same bits.
+struct Measure {
+    double weight;
+    double norm;
+};
+
+// `Schedule::factor`, t from 1.
+__device__ __forceinline__ double factor(const Optimiser& o, u32 step, u32 steps) {
+    const double t = (double)step, total = (double)steps, warm = (double)o.warmup * total, floor = (double)o.floor;
+    const bool rising = t < warm;
+    if (rising && o.shape != 2) return t / warm;
+    if (o.shape == 0) return 1.0;
+    const double done = rising ? t / warm : total > warm ? fmin((t - warm) / (total - warm), 1.0) : 0.0;
+    const double half = 0.5 * (1.0 + cospi(done));
+    return rising ? 1.0 - (1.0 - 1.0 / 25.0) * half : floor + (1.0 - floor) * half;
+}
+
+// `base` to the power of a whole number.
+__device__ __forceinline__ double power(double base, u32 exponent) {
+    double made = 1.0;
+    for (; exponent > 0; exponent /= 2) {
+        if (exponent % 2) made *= base;
+        base *= base;
+    }
+    return made;
+}
+
+// What `advance` tells `optimise` of a slot: 24 bytes.
+struct Order {
+    u32 go;       // the number of the step, from 1; 0: nothing changes
+    float clip;   // the gradient times this
+    float rate;   // the rate, scheduled, with the mean's correction for its start
+    float root;   // the root of the square's correction
+    float keep;   // AdamW: what decay leaves of a weight
+    float weight; // the batch's sum of weights
+};
+static_assert(sizeof(Order) == 24, "Order must lie as the engine lays it out");
+
+// What of an order is known before the gradient is: the next step's rate and corrections.
+__device__ __forceinline__ Order plan(const State& state, const Optimiser& o) {
+    const u32 t = state.step + 1;
+    const double rate = (double)state.rate * factor(o, t, state.total);
+    Order order = {};
+    order.rate = (float)(rate / (1.0 - power((double)o.beta1, t)));
+    order.root = (float)sqrt(1.0 - power((double)o.beta2, t));
+    order.keep = (float)(1.0 - rate * (double)o.decay);
+    return order;
+}
+
+// The state after a step, and what the optimiser is to do.
+__device__ __forceinline__ Order decide(State& state, u32 batch, Order order, const Measure& made, double loss, const Optimiser& o) {
+    const bool weighed = made.weight != 0.0;
+    if (weighed && !isfinite(made.norm)) {
+        state.fault = 1;
+        state.active = 0;
+        return order;
+    }
+    if (weighed) {
+        const double least = (double)o.clip / (made.norm + 1e-6);
+        order.go = state.step + 1;
+        order.clip = o.clip > 0.0f && least < 1.0 ? (float)least : 1.0f;
+        order.weight = (float)made.weight;
+    }
+    if (state.cursor == 0) state.loss = state.weight = 0.0;
+    state.loss += loss;
+    state.weight += made.weight;
+    state.norm = weighed ? (float)made.norm : 0.0f;
+    state.step += 1;
+    state.cursor += batch;
+    if (state.cursor >= state.samples) {
+        state.cursor = 0;
+        state.epoch += 1;
+        state.due = 1;
+        if (state.epoch >= state.epochs) state.active = 0;
+    }
+    return order;
+}
+
+// The sum of four squares; products of f32 are whole in f64, so no fma changes it.
+__device__ __forceinline__ double squares(float4 v) {
+    return ((double)v.x * (double)v.x + (double)v.y * (double)v.y) + ((double)v.z * (double)v.z + (double)v.w * (double)v.w);
+}
+
+// x / by with 1 / by at hand, rounded as `__fdiv_rn` does it where neither is near an end of the range; no branch, so that neighbours are worked
+// on together.
+__device__ __forceinline__ float quotient(float x, float by, float one) {
+    const float near = __fmul_rn(x, one), nearer = __fmaf_rn(__fmaf_rn(-near, by, x), one, near);
+    return __fmaf_rn(__fmaf_rn(-nearer, by, x), one, nearer);
+}
+
+__device__ __forceinline__ float reciprocal(float x) {
+    float near;
+    asm("rcp.approx.f32 %0, %1;\n" : "=f"(near) : "f"(x));
+    return __fmaf_rn(__fmaf_rn(-x, near, 1.0f), near, near);
+}
+
+// The root of x, rounded as `__fsqrt_rn` does it, likewise.
+__device__ __forceinline__ float root_of(float x) {
+    float one;
+    asm("rsqrt.approx.f32 %0, %1;\n" : "=f"(one) : "f"(x));
+    const float near = __fmul_rn(x, one), nearer = __fmaf_rn(__fmaf_rn(-near, near, x), __fmul_rn(0.5f, one), near);
+    return x == 0.0f ? 0.0f : nearer;
+}
+
+// A number that all elements of a step are divided by.
+struct Divisor {
+    float by;
+    float one;
+    bool plain; // far from the ends of the range
+
+    __device__ __forceinline__ explicit Divisor(float by) : by(by), one(__frcp_rn(by)), plain(by > 1e-30f && by < 1e30f) {}
+};
+
+// Four neighbours of the arena, and what Adam or AdamW makes of them.
+struct Four {
+    float4 param;
+    float4 mean;
+    float4 square;
+};
+
+// PLAIN: in the short way; says whether that was good enough.
+template <bool PLAIN>
+__device__ __forceinline__ bool adapted(Four& four, float4 g4, const Order& order, const Divisor& weight, const Divisor& root,
+                                        const Optimiser& o) {
+    const float fresh1 = (float)(1.0 - (double)o.beta1), fresh2 = (float)(1.0 - (double)o.beta2);
+    const float gs[4] = {g4.x, g4.y, g4.z, g4.w};
+    float ps[4] = {four.param.x, four.param.y, four.param.z, four.param.w}, ms[4] = {four.mean.x, four.mean.y, four.mean.z, four.mean.w};
+    float vs[4] = {four.square.x, four.square.y, four.square.z, four.square.w};
+    bool good = true;
+#pragma unroll
+    for (u32 e = 0; e < 4; e++) {
+        float g = __fmul_rn(PLAIN ? quotient(gs[e], weight.by, weight.one) : __fdiv_rn(gs[e], weight.by), order.clip);
+        float p = ps[e];
+        if (o.rule == 0) g = __fadd_rn(g, __fmul_rn(o.decay, p));
+        else p = __fmul_rn(p, order.keep);
+        const float m = __fadd_rn(ms[e], __fmul_rn(fresh1, __fsub_rn(g, ms[e])));
+        const float v = __fadd_rn(__fmul_rn(o.beta2, vs[e]), __fmul_rn(fresh2, __fmul_rn(g, g)));
+        const float deviation = PLAIN ? quotient(root_of(v), root.by, root.one) : __fdiv_rn(__fsqrt_rn(v), root.by);
+        const float under = __fadd_rn(deviation, o.eps);
+        const float pull = PLAIN ? quotient(m, under, reciprocal(under)) : __fdiv_rn(m, under);
+        // What is not a number is not good either.
+        good = good && fabsf(m) < 1e15f && v < 1e30f && under > 1e-20f && under < 1e20f;
+        p = __fsub_rn(p, __fmul_rn(order.rate, pull));
+        ps[e] = p, ms[e] = m, vs[e] = v;
+    }
+    if (PLAIN && !good) return false;
+    four.param = make_float4(ps[0], ps[1], ps[2], ps[3]);
+    four.mean = make_float4(ms[0], ms[1], ms[2], ms[3]);
+    four.square = make_float4(vs[0], vs[1], vs[2], vs[3]);
+    return true;
+}
+
+__device__ __forceinline__ void adapt(Four& four, float4 g, const Order& order, const Divisor& weight, const Divisor& root,
+                                      const Optimiser& o) {
+    if (weight.plain && root.plain && adapted<true>(four, g, order, weight, root, o)) return;
+    adapted<false>(four, g, order, weight, root, o);
+}
+
+// What the running average of four weights becomes.
+__device__ __forceinline__ float4 averaged(float4 a, float4 p, float memory) {
+    const float fresh = (float)(1.0 - (double)memory);
+    auto one = [&](float a, float p) { return __fadd_rn(__fmul_rn(memory, a), __fmul_rn(fresh, p)); };
+    return make_float4(one(a.x, p.x), one(a.y, p.y), one(a.z, p.z), one(a.w, p.w));
+}
