@@ -109,7 +109,7 @@ pub(crate) static RANDOM: Image = image!("random");
 
 /// Every image of this room.
 #[cfg(test)]
-pub(crate) static ALL: [&Image; 9] =
+pub(crate) static ALL: [&Image; 10] =
     [&POPULATION, &BACKWARD, &BETWEEN, &SMALL, &SMALL_STEP, &LINEAR, &LSTM, &LSTM_STEPS, &HOPPER, &RANDOM];
 
 #[cfg(test)]
