@@ -184,7 +184,7 @@ pub(crate) struct RunsResume {
 #[command(after_help = "\
 DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x_fast [N,T,F], x_slow,
 x_strategy and labels. The learner lstm reads two windows and a row (features two_timeframe); mlp reads one
-row of indicators (features full).
+row of indicators (features full, or universe where there are 20 symbols or more).
 
 Examples:
   fullbore train XAUUSD.csv                                 the two-timeframe LSTM, 8 folds, 2 seeds

@@ -231,7 +231,10 @@ fn find_end(len: u64, get: &mut impl FnMut(u64, u64) -> Result<Bytes>) -> Result
         start: u64::from(u32_at(&record, 16)),
     };
     let mut parts = u16_at(&record, 4) != 0 || u16_at(&record, 6) != 0 || u16_at(&record, 8) != u16_at(&record, 10);
-    if end.count == 0xffff || end.size == 0xffff_ffff || end.start == 0xffff_ffff {
+    let full = end.count == 0xffff || end.size == 0xffff_ffff || end.start == 0xffff_ffff;
+    // Python writes the longer record from 2 GiB on, although the numbers of the short one still fit.
+    let longer = !full && end.start.checked_add(end.size).is_some_and(|ends| ends + 76 == position);
+    if full || longer {
         let locator = get(position.checked_sub(20).ok_or_else(no_zip64)?, 20)?;
         if !locator.starts_with(b"PK\x06\x07") {
             return Err(no_zip64());
@@ -242,7 +245,12 @@ fn find_end(len: u64, get: &mut impl FnMut(u64, u64) -> Result<Bytes>) -> Result
             return Err(no_zip64());
         }
         parts = u32_at(&record, 16) != 0 || u32_at(&record, 20) != 0 || u64_at(&record, 24) != u64_at(&record, 32);
-        end = End { count: u64_at(&record, 32), size: u64_at(&record, 40), start: u64_at(&record, 48) };
+        let long = End { count: u64_at(&record, 32), size: u64_at(&record, 40), start: u64_at(&record, 48) };
+        // Two records that differ would be two directories.
+        if longer && (long.count, long.size, long.start) != (end.count, end.size, end.start) {
+            return Err(damaged("its two directory records differ".to_string()));
+        }
+        end = long;
     }
     if parts {
         return Err(Error::input("it is one part of a split archive").remedy("join the parts first: zip -s 0"));

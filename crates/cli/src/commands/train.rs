@@ -61,7 +61,7 @@ fn duration(text: &str) -> Result<Duration, Error> {
     };
     let number: f64 = digits.trim().parse().map_err(|_| wrong())?;
     let seconds = number * unit;
-    if seconds.is_finite() && seconds >= 1.0 && seconds <= 1e7 {
+    if seconds.is_finite() && (1.0..=1e7).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
         Err(wrong())

@@ -181,14 +181,14 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let mut estimate = None;
     if request.dry_run || request.budget.is_some() {
         let mut rate = pace(&source, &laid, &how, &device, budget)?;
-        if let Some(most) = request.budget {
-            if let Some(said) = fit(most.as_secs_f64(), rate, &laid, &how, &mut settings) {
-                notes.push(said);
-                splits = split(&source, &settings)?;
-                how = classify(&source, &splits, &settings, &device, &worth);
-                laid = plan(&source.problem, &splits.folds, &how, &device, budget)?;
-                rate = pace(&source, &laid, &how, &device, budget)?;
-            }
+        if let Some(most) = request.budget
+            && let Some(said) = fit(most.as_secs_f64(), rate, &laid, &how, &mut settings)
+        {
+            notes.push(said);
+            splits = split(&source, &settings)?;
+            how = classify(&source, &splits, &settings, &device, &worth);
+            laid = plan(&source.problem, &splits.folds, &how, &device, budget)?;
+            rate = pace(&source, &laid, &how, &device, budget)?;
         }
         estimate = Some(laid.samples(&how) as f64 / rate);
         if let Some(seconds) = estimate.filter(|s| *s > LONG) {

@@ -78,11 +78,12 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
             Error::input(format!("the model was trained on bars of {was}, and these are of {timeframe}")).at(&path)
         );
     }
+    let plan = Plan::new(&read_set(set)?)?;
     let mut notes = Vec::new();
     let symbols: Vec<String> = market.iter().map(|b| b.symbol.clone()).collect();
     if universe(&symbols) != universe(&model.symbols) {
         let strange = symbols.iter().filter(|s| !model.symbols.contains(s)).count();
-        if set.contains("market_") || set.contains("cluster_") {
+        if plan.sees_market() {
             return Err(Error::input(format!(
                 "the model reads the whole market of {} symbols, and these data have another one ({strange} it never saw)",
                 model.symbols.len()
@@ -94,7 +95,6 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
             notes.push(format!("{strange} of {} symbols were not in training", symbols.len()));
         }
     }
-    let plan = Plan::new(&read_set(set)?)?;
     let mut own = settings.clone();
     (own.labels.rule, own.features.max_hole) = (None, model.max_hole);
     let (data, _) = compute_features(market, &plan, &own, sink)?;

@@ -13,6 +13,9 @@ use files::Result;
 use learn::{Problem, ready};
 use std::path::{Path, PathBuf};
 
+/// From so many symbols on an indicator net reads the market around each.
+const MARKET: usize = 20;
+
 /// Everything a training starts from.
 pub(crate) struct Source {
     /// The path that was read.
@@ -76,7 +79,7 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
             others.join(", ")
         ));
     }
-    let chosen = request.set.clone().unwrap_or_else(|| settings.features.or(learner.set()));
+    let chosen = request.set.clone().unwrap_or_else(|| settings.features.or(learner.set(market.len())));
     let set = slower(&chosen, timeframe);
     let plan = Plan::new(&read_set(&set)?)?;
     let fingerprint = fingerprint(&market);
@@ -84,6 +87,9 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
     check_stop()?;
     if !data.left.is_empty() {
         notes.push(format!("{} left: the data have no volume", data.left.join(", ")));
+    }
+    if !data.alone.is_empty() {
+        notes.push(format!("{} left: there are too few symbols for a market", data.alone.join(", ")));
     }
     let featured = describe(&data, settings, computing);
     if !featured.sparse.is_empty() {
@@ -157,9 +163,11 @@ pub(crate) fn fingerprint(market: &[Bars]) -> String {
 
 impl Learner {
     /// The set that it reads where none was chosen.
-    fn set(self) -> &'static str {
+    fn set(self, symbols: usize) -> &'static str {
         match self {
             Learner::Lstm => "two_timeframe",
+            // Fewer are no market to speak of.
+            Learner::Mlp if symbols >= MARKET => "universe",
             Learner::Mlp => "full",
         }
     }
