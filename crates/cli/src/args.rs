@@ -182,9 +182,10 @@ pub(crate) struct RunsResume {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x_fast [N,T,F], x_slow,
-x_strategy and labels. The learner lstm reads two windows and a row (features two_timeframe); mlp reads one
-row of indicators (features full, or universe where there are 20 symbols or more).
+DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x_fast [N,T,F],
+x_slow, x_strategy and labels. The learner lstm reads two windows and a row (features
+two_timeframe); mlp reads one row of indicators (features full, or universe where there are 20
+symbols or more).
 
 Examples:
   fullbore train XAUUSD.csv                                 the two-timeframe LSTM, 8 folds, 2 seeds
@@ -192,7 +193,7 @@ Examples:
   fullbore train mine --dry-run                             split, plan, memory and time; nothing is done
   fullbore train mine --budget 10m                          as much as ten minutes allow
   fullbore train windows.npz --label-horizon 12 --batch-size 3072 --epochs 500
-  fullbore train mine --net \"fast:16x50-lstm64d10 + slow:12x24-lstm24 + strategy:9 / 32 / direction:3\"
+  fullbore train mine --net \"fast:16x50-lstm64d10 + slow:12x24-lstm24 + strategy:9 / 32 / way:3\"
 
 Every trial is written to the ledger when it starts. Ctrl-C saves; `fullbore runs resume RUN` goes on.")]
 pub(crate) struct Train {
@@ -250,7 +251,8 @@ pub(crate) struct Train {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each bar is judged by the newest fold whose test had begun when the bar became known; members are averaged.
+Each bar is judged by the newest fold whose test had begun when the bar became known; members are
+averaged.
 
 Examples:
   fullbore predict runs/gold-lstm-2026-11-15 XAUUSD.csv

@@ -8,9 +8,10 @@ use crate::{Result, cache, root};
 const TRAIN: Case = Case { net: "64-128-128-3", batch: 256, members: 1, precision: "f32", mode: "train", floor: None };
 const LSTM: Case = Case { net: "16x50-lstm64-3", batch: 64, floor: Some(3.0), ..TRAIN };
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     Case { batch: 64, ..TRAIN },
-    TRAIN,
+    Case { floor: Some(2.5), ..TRAIN },
+    Case { members: 8, floor: Some(3.0), ..TRAIN },
     Case { batch: 4096, ..TRAIN },
     Case { net: "128-512-256-3", batch: 1024, ..TRAIN },
     Case { net: "128-2048-1024-512-3", ..TRAIN },

@@ -88,7 +88,8 @@ fn words(run: &TrainRun, paint: Paint) -> String {
         run.precision,
         bytes(run.memory_bytes)
     );
-    let _ = writeln!(text, "  at most {}, patience {}, rate {}", plural(run.epochs, "epoch"), run.patience, run.rate);
+    let _ =
+        writeln!(text, "  at most {}, patience {}, rate {:.2e}", plural(run.epochs, "epoch"), run.patience, run.rate);
     if let Some(estimate) = run.estimate_seconds {
         let _ = writeln!(text, "  all epochs would take {} at most", seconds(estimate));
     }

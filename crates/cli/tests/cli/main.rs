@@ -129,6 +129,9 @@ fn every_help() {
         &["data", "synth"],
         &["data", "list"],
         &["features"],
+        &["train"],
+        &["predict"],
+        &["runs"],
     ] {
         let args: Vec<&str> = verb.iter().copied().chain(["--help"]).collect();
         let output = place.run(&args);

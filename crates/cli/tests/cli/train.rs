@@ -36,13 +36,15 @@ fn probabilities(path: &Path) -> BTreeMap<(String, i64, u64, u64), Vec<u32>> {
         let column = |name: &str| table.column(name).unwrap_or_else(|| panic!("a column {name}"));
         let number = |name: &str, row: usize| match &column(name).data {
             files::Data::F32(v) => f64::from(v[row]),
+            files::Data::F64(v) => v[row],
             files::Data::U32(v) => f64::from(v[row]),
+            files::Data::I64(v) => v[row] as f64,
             other => panic!("{name}: {other:?}"),
         };
         let files::Data::Time { ns, .. } = &column("time").data else { panic!("times") };
-        for row in 0..table.rows {
+        for (row, time) in ns.iter().enumerate() {
             let symbol = column("symbol").data.text(row).unwrap().to_string();
-            let key = (symbol, ns[row], number("fold", row) as u64, number("seed", row) as u64);
+            let key = (symbol, *time, number("fold", row) as u64, number("seed", row) as u64);
             let p = ["p_down", "p_flat", "p_up"].map(|name| (number(name, row) as f32).to_bits());
             assert!(all.insert(key, p.to_vec()).is_none(), "each once");
         }

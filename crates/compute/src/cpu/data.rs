@@ -1,9 +1,13 @@
 //! The data an engine keeps for itself, and the gather from it.
 
 use super::loops;
+use super::memory::soon;
 use crate::error::Result;
 use crate::net::{Net, Place};
 use crate::population::{Data, Member, Table, check};
+
+/// Samples whose rows are asked for before their turn.
+const AHEAD: usize = 8;
 
 /// [`Data`], owned; all lists one behind the other.
 #[derive(Debug)]
@@ -72,11 +76,18 @@ impl Owned {
         let (values, stride, place) = to;
         let (features, window) = (net.inputs[i].features, net.inputs[i].window);
         let (table, table_stride) = (&self.tables[i].0, self.tables[i].1);
-        for (row, to) in rows.iter().zip(values.chunks_exact_mut(stride)) {
-            let to = &mut to[place.column..place.column + place.width];
-            let last = self.maps[i].as_ref().map_or(*row, |map| map[*row as usize]) as usize;
+        let rows_of = |row: u32| {
+            let last = self.maps[i].as_ref().map_or(row, |map| map[row as usize]) as usize;
             let first = (last + 1 - window) * table_stride;
-            let from = &table[first..first + window * table_stride];
+            &table[first..first + window * table_stride]
+        };
+        for (s, (row, to)) in rows.iter().zip(values.chunks_exact_mut(stride)).enumerate() {
+            // Rows lie anywhere in a table that no cache holds.
+            if let Some(next) = rows.get(s + AHEAD) {
+                soon(rows_of(*next));
+            }
+            let to = &mut to[place.column..place.column + place.width];
+            let from = rows_of(*row);
             let (to, padding) = to.split_at_mut(window * features);
             for (to, from) in to.chunks_exact_mut(features).zip(from.chunks_exact(table_stride)) {
                 match &member.scales[i] {

@@ -2,9 +2,8 @@
 //!
 //! Work is spread over slots and, within a slot, over fixed parts of its batch; no product is spread over threads. What a part is follows
 //! from net and recipe alone, and parts are added in order, so a seed gives the same bits for any number of threads and members. Products
-//! are `gemm`'s, but for those of recurrent layers, which are fused with their gates; other loops are written for SIMD; all look at run
-//! time what the processor has. After the first step nothing is allocated
-//! but what `gemm` packs its operands into.
+//! of small layers are our own, those of recurrent layers fused with their gates, those of large layers `gemm`'s; other loops are written for
+//! SIMD; all look at run time what the processor has. After the first step nothing is allocated but what `gemm` packs its operands into.
 
 mod block;
 mod buffers;
@@ -19,8 +18,10 @@ mod recurrent;
 mod score;
 mod simd;
 mod slot;
+mod team;
 #[cfg(test)]
 mod tests;
+mod tile;
 
 use crate::error::{Error, Result};
 use crate::net::{self, Layout, Net};
@@ -32,6 +33,7 @@ use plan::{BLOCK, Plan};
 use rayon::prelude::*;
 use slot::{Lane, Scratch, Slot};
 use std::sync::{Mutex, PoisonError};
+use team::Team;
 
 /// A population on this computer's processor.
 #[derive(Debug)]
@@ -49,6 +51,7 @@ struct Shared {
     data: Owned,
     members: Vec<Member>,
     scratch: Vec<Mutex<Scratch>>, // [threads]
+    team: Team,
 }
 
 impl Shared {
@@ -101,9 +104,10 @@ impl Engine {
         let plan = Plan::new(net, layout, recipe);
         let data = Owned::new(data);
         let slots = members.iter().enumerate().map(|(index, member)| new_slot(&plan, &data, member, index)).collect();
-        let lanes = (0..threads.min(members.len())).map(|_| Lane::new(&plan)).collect();
+        let lanes: Vec<_> = (0..threads.min(members.len())).map(|post| Lane::new(&plan, post)).collect();
         let scratch = (0..threads).map(|_| Mutex::new(Scratch::new(&plan))).collect();
-        Ok(Engine { pool, shared: Shared { plan, data, members: members.to_vec(), scratch }, slots, lanes })
+        let team = Team::new(lanes.len());
+        Ok(Engine { pool, shared: Shared { plan, data, members: members.to_vec(), scratch, team }, slots, lanes })
     }
 
     fn slot(&mut self, slot: usize) -> Result<&mut Slot> {
@@ -117,6 +121,10 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+fn next<T>(all: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    all.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
 fn new_slot(plan: &Plan, data: &Owned, member: &Member, index: usize) -> Slot {
@@ -164,18 +172,19 @@ impl Backend for Engine {
     fn steps(&mut self, slots: usize, steps: u32) -> Result<()> {
         self.enough(slots)?;
         let Engine { pool, shared, slots: all, lanes } = self;
-        // A lane takes its slots through all steps, one after the other; within a slot, threads that are free help with parts of the batch.
-        let lanes_n = lanes.len().min(slots).max(1);
-        let per_lane = slots.div_ceil(lanes_n).max(1);
-        pool.install(|| {
-            let work = all[..slots].par_chunks_mut(per_lane).zip(&mut lanes[..]).with_max_len(1);
-            work.for_each(|(slots, lane)| {
-                for slot in slots {
-                    for _ in 0..steps {
-                        slot.step(shared, lane);
-                    }
+        // A thread with a lane takes one slot after the other through all steps; one that finds no more helps with parts of others' batches.
+        let n = lanes.len().min(slots);
+        let lanes = Mutex::new(lanes[..n].iter_mut());
+        let slots = Mutex::new(all[..slots].iter_mut());
+        shared.team.begin(n);
+        pool.broadcast(|_| {
+            if let Some(lane) = next(&lanes) {
+                let _worker = shared.team.worker();
+                while let Some(slot) = next(&slots) {
+                    (0..steps).for_each(|_| slot.step(shared, lane));
                 }
-            });
+            }
+            shared.team.help();
         });
         Ok(())
     }

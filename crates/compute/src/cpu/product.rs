@@ -1,8 +1,11 @@
-//! The three products of a layer, on one thread, with the widest SIMD this processor has (`gemm` looks at run time).
+//! The three products of a layer, on one thread, with the widest SIMD this processor has: in tiles of our own where the layer is small, which
+//! pack less than `gemm` does, and by `gemm` where it is not.
 //!
 //! The order of a sum depends on the shape alone, so the same rows give the same bits on any thread.
 
 #![expect(unsafe_code, reason = "gemm takes pointers; the lengths are checked before")]
+
+use super::tile::{self, Product, Side};
 
 /// A row-major matrix: rows of `width` numbers, `stride` apart.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +28,7 @@ pub(super) fn forward(rows: usize, x: Matrix<'_>, w: Matrix<'_>, y: MatrixMut<'_
     let (inputs, outputs) = (x.width, y.width);
     assert_eq!(w.width, inputs);
     let (x, w) = (side(x, rows, false), side(w, outputs, true));
-    product(rows, outputs, inputs, y, x, w, false);
+    product(near(inputs, outputs), rows, outputs, inputs, y, x, w, false);
 }
 
 /// `dx = dz w`, or `dx += dz w`: `dz [rows, outputs]`, `w [outputs, inputs]`, `dx [rows, inputs]`.
@@ -33,7 +36,7 @@ pub(super) fn input_back(rows: usize, dz: Matrix<'_>, w: Matrix<'_>, dx: MatrixM
     let (inputs, outputs) = (w.width, dz.width);
     assert_eq!(dx.width, inputs);
     let (dz, w) = (side(dz, rows, false), side(w, outputs, false));
-    product(rows, inputs, outputs, dx, dz, w, add);
+    product(near(inputs, outputs), rows, inputs, outputs, dx, dz, w, add);
 }
 
 /// `dw = dzᵀ x`, or `dw += dzᵀ x`: `dz [rows, outputs]`, `x [rows, inputs]`, `dw [outputs, inputs]`.
@@ -41,26 +44,34 @@ pub(super) fn weights_back(rows: usize, dz: Matrix<'_>, x: Matrix<'_>, dw: Matri
     let (inputs, outputs) = (x.width, dz.width);
     assert_eq!(dw.width, inputs);
     let (dz, x) = (side(dz, rows, true), side(x, rows, false));
-    product(outputs, inputs, rows, dw, dz, x, add);
+    product(near(inputs, outputs), outputs, inputs, rows, dw, dz, x, add);
 }
 
-/// One side of a product: where it begins, from a column to the next, from a row to the next.
-struct Side(*const f32, isize, isize);
+/// Layers with at most so many inputs and outputs are multiplied in tiles of our own. A matter of the layer alone, so that all rows are treated alike.
+const NEAR: usize = 512;
 
-fn side(matrix: Matrix<'_>, rows: usize, transposed: bool) -> Side {
+fn near(inputs: usize, outputs: usize) -> bool {
+    inputs.max(outputs) <= NEAR
+}
+
+fn side(matrix: Matrix<'_>, rows: usize, transposed: bool) -> Side<'_> {
     assert!(fits(matrix.values.len(), rows, matrix.stride, matrix.width), "a matrix larger than its slice");
-    let (row, column) = (matrix.stride as isize, 1);
-    let (row, column) = if transposed { (column, row) } else { (row, column) };
-    Side(matrix.values.as_ptr(), column, row)
+    let (row, column) = if transposed { (1, matrix.stride) } else { (matrix.stride, 1) };
+    Side { values: matrix.values, row, column }
 }
 
 fn fits(len: usize, rows: usize, stride: usize, width: usize) -> bool {
     rows == 0 || (width <= stride && (rows - 1) * stride + width <= len)
 }
 
-/// `to [m, n] (+)= left [m, k] right [k, n]`
-fn product(m: usize, n: usize, k: usize, to: MatrixMut<'_>, left: Side, right: Side, add: bool) {
-    assert!(fits(to.values.len(), m, to.stride, n), "a matrix larger than its slice");
+/// `to [m, n] (+)= left [m, k] right [k, n]`, on our own or by `gemm`.
+#[expect(clippy::too_many_arguments, reason = "a product")]
+fn product(near: bool, m: usize, n: usize, k: usize, to: MatrixMut<'_>, left: Side<'_>, right: Side<'_>, add: bool) {
+    let MatrixMut { values: to, stride, .. } = to;
+    assert!(fits(to.len(), m, stride, n), "a matrix larger than its slice");
+    if near {
+        return tile::multiply(Product { m, n, k, left, right, to, stride, add });
+    }
     // SAFETY: `side` and the line above checked that all three matrices lie inside their slices with these shapes and strides, and `to`
     // is borrowed exclusively, so it overlaps neither side.
     unsafe {
@@ -68,16 +79,16 @@ fn product(m: usize, n: usize, k: usize, to: MatrixMut<'_>, left: Side, right: S
             m,
             n,
             k,
-            to.values.as_mut_ptr(),
+            to.as_mut_ptr(),
             1,
-            to.stride as isize,
+            stride as isize,
             add,
-            left.0,
-            left.1,
-            left.2,
-            right.0,
-            right.1,
-            right.2,
+            left.values.as_ptr(),
+            left.column as isize,
+            left.row as isize,
+            right.values.as_ptr(),
+            right.column as isize,
+            right.row as isize,
             1.0,
             1.0,
             false,

@@ -42,6 +42,8 @@ pub(super) trait Eight: Copy {
     fn power(self) -> Self;
     /// The nearest bf16.
     fn round(self) -> Self;
+    /// Rows become columns.
+    fn transpose(rows: [Self; LANES]) -> [Self; LANES];
 }
 
 /// Without any special instructions.
@@ -106,6 +108,10 @@ impl Eight for Plain {
     #[inline(always)]
     fn round(self) -> Plain {
         Plain(self.0.map(bf16::round))
+    }
+    #[inline(always)]
+    fn transpose(rows: [Plain; LANES]) -> [Plain; LANES] {
+        std::array::from_fn(|i| Plain(std::array::from_fn(|j| rows[j].0[i])))
     }
 }
 

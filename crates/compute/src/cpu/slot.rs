@@ -41,6 +41,7 @@ pub(super) struct Slot {
 /// What one slot needs while it is in a step; as many as threads.
 #[derive(Debug)]
 pub(super) struct Lane {
+    post: usize,                 // where the team finds its work
     pub(super) partials: Floats, // [partials, params] of a narrow net
     pub(super) values: Buffers,  // of a wide net, `slice` rows
     pub(super) back: Buffers,    // of a wide net, `slice` rows
@@ -59,9 +60,10 @@ pub(super) struct Scratch {
 }
 
 impl Lane {
-    pub(super) fn new(plan: &Plan) -> Lane {
+    pub(super) fn new(plan: &Plan, post: usize) -> Lane {
         let rows = if plan.wide() { plan.slice } else { 0 };
         Lane {
+            post,
             partials: Floats::new(plan.partials() * plan.layout.params),
             values: Buffers::new(plan, rows),
             back: Buffers::new(plan, rows),
@@ -111,7 +113,8 @@ impl Slot {
     }
 
     fn narrow_gradient(&mut self, shared: &Shared, lane: &mut Lane, live: usize) -> (f64, f64) {
-        let Shared { plan, data, members, .. } = shared;
+        let Shared { plan, data, members, team, .. } = shared;
+        let post = team.post(lane.post);
         let (state, member) = (self.state, &members[self.state.index as usize]);
         let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
         let turn = Turn { seed: plan.recipe.seed, member: state.id, step: state.step };
@@ -120,7 +123,7 @@ impl Slot {
         let slices = live.div_ceil(plan.slice);
         let (first, others) = (Split::new(&mut self.gradient), Split::new(&mut lane.partials));
         let losses = Split::new(&mut lane.losses);
-        each(slices, 1, |slice| {
+        post.each(slices, 1, |slice| {
             // SAFETY: every slice has its own partial gradient and its own loss.
             let (gradient, sum) = unsafe {
                 let gradient = match slice {
@@ -152,7 +155,7 @@ impl Slot {
         });
         let (gradient, squares) = (Split::new(&mut self.gradient), Split::new(&mut lane.squares));
         let partials = &lane.partials;
-        each(plan.chunks(), (GRAIN / slices.max(1)).max(1), |chunk| {
+        post.each(plan.chunks(), (GRAIN / slices.max(1)).max(1), |chunk| {
             let range = plan.chunk(chunk);
             // SAFETY: chunks do not overlap.
             let (gradient, square) = unsafe { (gradient.part(range.clone()), squares.part(chunk..chunk + 1)) };
@@ -166,7 +169,8 @@ impl Slot {
     }
 
     fn wide_gradient(&mut self, shared: &Shared, lane: &mut Lane, live: usize) -> (f64, f64) {
-        let Shared { plan, data, members, .. } = shared;
+        let Shared { plan, data, members, team, .. } = shared;
+        let post = team.post(lane.post);
         let (state, member) = (self.state, &members[self.state.index as usize]);
         let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
         let turn = Turn { seed: plan.recipe.seed, member: state.id, step: state.step };
@@ -177,7 +181,7 @@ impl Slot {
             let blocks = rows.div_ceil(plan.block);
             let (values, back) = (lane.values.share(), lane.back.share());
             let (all_samples, losses) = (Split::new(&mut lane.samples), Split::new(&mut lane.losses));
-            each(blocks, 1, |block| {
+            post.each(blocks, 1, |block| {
                 let at = block * plan.block;
                 let n = plan.block.min(rows - at);
                 // SAFETY: blocks do not overlap.
@@ -196,7 +200,7 @@ impl Slot {
             });
             let (values, back) = (&lane.values, &lane.back);
             let gradient = Split::new(&mut self.gradient);
-            each(plan.tiles.len(), 1, |tile| {
+            post.each(plan.tiles.len(), 1, |tile| {
                 let linear = &plan.layout.linears[plan.tiles[tile].linear];
                 let outputs = plan.tiles[tile].outputs.clone();
                 let (width, first) = (linear.input.width, linear.weight);
@@ -230,7 +234,7 @@ impl Slot {
             total = (total.0 + loss, total.1 + weight);
         }
         let (gradient, squares) = (&self.gradient, Split::new(&mut lane.squares));
-        each(plan.chunks(), GRAIN, |chunk| {
+        post.each(plan.chunks(), GRAIN, |chunk| {
             // SAFETY: every chunk has its own sum.
             let square = unsafe { squares.part(chunk..chunk + 1) };
             square[0] = loops::squares(&gradient[plan.chunk(chunk)]);
@@ -239,7 +243,7 @@ impl Slot {
     }
 
     fn optimise(&mut self, shared: &Shared, lane: &Lane, loss: f64, weight: f64) {
-        let plan = &shared.plan;
+        let (plan, post) = (&shared.plan, shared.team.post(lane.post));
         let squares: f64 = lane.squares.iter().sum();
         let norm = if weight == 0.0 { 0.0 } else { squares.sqrt() / weight };
         if !norm.is_finite() {
@@ -254,7 +258,7 @@ impl Slot {
             let (square, rounded) = (Split::new(&mut self.square), Split::new(&mut self.rounded));
             let average = Split::new(&mut self.average);
             let sums = &self.gradient;
-            each(plan.chunks(), GRAIN, |chunk| {
+            post.each(plan.chunks(), GRAIN, |chunk| {
                 let range = plan.chunk(chunk);
                 // SAFETY: chunks do not overlap.
                 let (params, mean, square) =

@@ -318,7 +318,11 @@ fn trial(source: &Source, settings: &Settings, splits: &Splits, about: &About) -
     let span = first.zip(last).and_then(|(a, b)| features::Span::new(a.from(), b.to()));
     Trial {
         id: about.config.clone(),
-        symbols: named(&source.ids.symbols()),
+        // Arrays that name no symbol are a family of their own.
+        symbols: match source.ids.symbols() {
+            symbols if symbols.is_empty() => vec![source.fingerprint.clone()],
+            symbols => symbols,
+        },
         span: span.unwrap_or_else(|| features::Span::new(0, 1).expect("0 is before 1")),
         code: env!("CARGO_PKG_VERSION").into(),
         data: source.fingerprint.clone(),

@@ -4,8 +4,10 @@
 //! `[(wide + units) / 16][units / 8][4][8][16]`: for sixteen inputs all gates of all units in the order in which the gates lie. The gradient lies as the
 //! weights for the way forward do.
 
+#![expect(unsafe_code, reason = "a kernel on pointers, whose ranges are checked before its loops")]
+
 use crate::cpu::plan::Plan;
-use crate::cpu::simd::LANES;
+use crate::cpu::simd::{Eight, LANES, eights};
 use crate::net::{GATES, Recurrent};
 
 /// Inputs whose gradients are summed together.
@@ -21,8 +23,9 @@ pub(in crate::cpu) fn pack(plan: &Plan, params: &[f32], packed: &mut [f32]) {
     for (l, r) in plan.layout.recurrents.iter().enumerate() {
         let w = &params[r.weight..r.weight + r.size()];
         let (forward, back) = plan.packed(l);
-        ahead(r, w, &mut packed[forward]);
-        behind(r, w, &mut packed[back]);
+        let (to, back) = packed[forward.start..back.end].split_at_mut(forward.len());
+        ahead(r, w, to);
+        behind(Behind { units: r.units, ahead: to, to: back });
     }
 }
 
@@ -41,13 +44,37 @@ fn ahead(r: &Recurrent, w: &[f32], to: &mut [f32]) {
     }
 }
 
-fn behind(r: &Recurrent, w: &[f32], to: &mut [f32]) {
-    let sums = GATES * r.units;
-    for (block, to) in to.chunks_exact_mut(sums * SPREAD).enumerate() {
-        for (k, from) in w[block * SPREAD * sums..][..SPREAD * sums].chunks_exact(sums).enumerate() {
-            for (unit, gates) in from.chunks_exact(GATES).enumerate() {
-                for (gate, value) in gates.iter().enumerate() {
-                    to[((unit / LANES * GATES + gate) * LANES + unit % LANES) * SPREAD + k] = *value;
+/// What the way back reads, from what the way forward does.
+#[derive(Debug)]
+pub(in crate::cpu) struct Behind<'a> {
+    units: usize,
+    /// `[units / 8][inputs + 1][4][8]`
+    ahead: &'a [f32],
+    /// `[inputs / 16][units / 8][4][8][16]`
+    to: &'a mut [f32],
+}
+
+eights! {
+    /// Sixteen inputs side by side.
+    fn behind(pack: Behind<'_>) = behind_by
+}
+
+#[inline(always)]
+fn behind_by<V: Eight>(pack: Behind<'_>) {
+    let sums = GATES * pack.units;
+    let inputs = pack.ahead.len() / sums - 1;
+    assert!(pack.units.is_multiple_of(LANES) && inputs.is_multiple_of(SPREAD));
+    assert!(pack.ahead.len() == (inputs + 1) * sums && pack.to.len() == inputs * sums);
+    for k in (0..inputs).step_by(LANES) {
+        for n in (0..sums).step_by(LANES) {
+            // SAFETY: eight inputs from `k` on and eight sums from `n` on are among all, and both lengths are checked.
+            unsafe {
+                let block = n / (GATES * LANES) * (inputs + 1) + k;
+                let from = pack.ahead.as_ptr().add(block * GATES * LANES + n % (GATES * LANES));
+                let to = pack.to.as_mut_ptr().add((k / SPREAD * sums + n) * SPREAD + k % SPREAD);
+                let eight = V::transpose(std::array::from_fn(|i| V::load(from.add(i * GATES * LANES))));
+                for (i, own) in eight.into_iter().enumerate() {
+                    own.store(to.add(i * SPREAD));
                 }
             }
         }

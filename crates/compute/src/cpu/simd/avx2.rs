@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "instructions that were looked for before anything of this type is made")]
 
-use super::Eight;
+use super::{Eight, LANES};
 use std::arch::x86_64::*;
 
 /// Only made where AVX2 and FMA were found.
@@ -84,5 +84,26 @@ impl Eight for Avx2 {
             let chosen = _mm256_blendv_epi8(near, quiet, nan);
             _mm256_castsi256_ps(_mm256_and_si256(chosen, _mm256_set1_epi32(0xffff_0000u32 as i32)))
         })
+    }
+    #[inline(always)]
+    fn transpose(rows: [Avx2; LANES]) -> [Avx2; LANES] {
+        let [a, b, c, d, e, f, g, h] = rows.map(|row| row.0);
+        // Pairs of numbers, then fours, then halves of the registers.
+        // SAFETY: see above.
+        unsafe {
+            let pairs = |a, b| (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+            let ((ab0, ab1), (cd0, cd1), (ef0, ef1), (gh0, gh1)) = (pairs(a, b), pairs(c, d), pairs(e, f), pairs(g, h));
+            let low = |a, b| _mm256_shuffle_ps::<0b01_00_01_00>(a, b);
+            let high = |a, b| _mm256_shuffle_ps::<0b11_10_11_10>(a, b);
+            let upper = [low(ab0, cd0), high(ab0, cd0), low(ab1, cd1), high(ab1, cd1)]; // a to d of columns i and i + 4
+            let lower = [low(ef0, gh0), high(ef0, gh0), low(ef1, gh1), high(ef1, gh1)]; // e to h
+            std::array::from_fn(|i| {
+                let (upper, lower) = (upper[i % 4], lower[i % 4]);
+                Avx2(match i {
+                    0..4 => _mm256_permute2f128_ps::<0x20>(upper, lower),
+                    _ => _mm256_permute2f128_ps::<0x31>(upper, lower),
+                })
+            })
+        }
     }
 }

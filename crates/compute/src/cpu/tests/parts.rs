@@ -7,6 +7,7 @@ use crate::cpu::recurrent::back::{self, Back};
 use crate::cpu::recurrent::step::{self, Forward};
 use crate::cpu::recurrent::sums::{self as products, Spread, Weigh};
 use crate::cpu::simd::Plain;
+use crate::cpu::tile::{self, Product, Side};
 use crate::net::Activation;
 use crate::ops::linear::{self, Shape};
 use crate::ops::optimise::{self, Step};
@@ -81,6 +82,54 @@ fn layers() {
     check_layer(7, 4096, 48, Tanh, Precision::F32);
     check_layer(7, 48, 4096, Relu, Precision::F32);
     check_layer(1, 4096, 4096, Identity, Precision::F32);
+}
+
+/// `[m, n]` in rows of `n + 8`, by the instructions found here or by none.
+fn tiles(m: usize, n: usize, k: usize, down: bool, across: bool, add: bool, plain: bool) -> Vec<f32> {
+    let (left, right) = (numbers(1, m * k), numbers(2, k * n));
+    let side = |values, rows, columns, turned| match turned {
+        false => Side { values, row: columns, column: 1 },
+        true => Side { values, row: 1, column: rows },
+    };
+    let (left, right, stride) = (side(&left, m, k, down), side(&right, k, n, across), n + 8);
+    let mut to = numbers(3, m * stride);
+    let product = Product { m, n, k, left, right, to: &mut to, stride, add };
+    if plain {
+        tile::multiply_by::<Plain>(product)
+    } else {
+        tile::multiply(product)
+    }
+    to
+}
+
+#[test]
+fn tiles_are_products_on_any_instructions() {
+    for (m, n) in (1..=19).map(|m| (m, [8, 16, 24, 40][m % 4])) {
+        for k in [2, 3, 8, 13, 256, 300] {
+            for case in 0..8 {
+                let [down, across, add] = [1, 2, 4].map(|bit| case & bit > 0);
+                let what = format!("{m} × {n} × {k}, turned {down} {across}, added {add}");
+                let [fast, plain] = [false, true].map(|plain| tiles(m, n, k, down, across, add, plain));
+                let (left, right, before) = (numbers(1, m * k), numbers(2, k * n), numbers(3, m * (n + 8)));
+                let mut exact = before.clone();
+                for (at, to) in exact.iter_mut().enumerate() {
+                    let (i, j) = (at / (n + 8), at % (n + 8));
+                    if j < n {
+                        let left = |x: usize| f64::from(left[if down { x * m + i } else { i * k + x }]);
+                        let right = |x: usize| f64::from(right[if across { j * k + x } else { x * n + j }]);
+                        let sum: f64 = (0..k).map(|x| left(x) * right(x)).sum();
+                        *to = (sum + if add { f64::from(before[at]) } else { 0.0 }) as f32;
+                    }
+                }
+                near(&what, &fast, &exact, 1e-5);
+                near(&what, &plain, &exact, 1e-5);
+                // A row alone is the row among others.
+                if !down && !add && m > 1 {
+                    assert_eq!(tiles(1, n, k, false, across, false, false)[..n], fast[..n], "{what}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
