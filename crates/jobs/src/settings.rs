@@ -491,7 +491,7 @@ impl Key {
         ),
         key!(
             "train.balance",
-            "Whether rare classes weigh more, each as much as any other in sum.",
+            "Whether rare classes weigh more, each as much as any other in sum, up to ten times.",
             "true or false",
             |s| s.train.balance.into(),
             |s, v| set(&mut s.train.balance, v.as_bool())

@@ -55,9 +55,7 @@ pub fn plan(problem: &Problem, folds: &[Fold], how: &Classify<'_>, device: &Open
     let class_weights = lists.iter().map(|[train, ..]| {
         let mut sums = vec![0.0f64; problem.classes];
         train.iter().for_each(|id| sums[usize::from(labels[*id as usize])] += f64::from(weights[*id as usize]));
-        let all: f64 = sums.iter().sum();
-        let weight = |sum: &f64| if how.balance && *sum > 0.0 { all / (sums.len() as f64 * sum) } else { 1.0 };
-        sums.iter().map(|sum| weight(sum) as f32).collect()
+        if how.balance { balanced(&sums) } else { vec![1.0; sums.len()] }
     });
     let class_weights = class_weights.collect();
     let members = (0..folds.len()).flat_map(|fold| (0..how.seeds).map(move |seed| (fold, seed))).collect();
@@ -174,6 +172,16 @@ impl Plan {
     }
 }
 
+/// No class weighs more than so many times its own share: a class of a hundredth would else drown the others in its noise.
+const HEAVIEST: f64 = 10.0;
+
+/// Weights that give every class the same sum, as far as [`HEAVIEST`] allows; a class that is not there has 1.
+fn balanced(sums: &[f64]) -> Vec<f32> {
+    let all: f64 = sums.iter().sum();
+    let weight = |sum: &f64| if *sum > 0.0 { (all / (sums.len() as f64 * sum)).min(HEAVIEST) } else { 1.0 };
+    sums.iter().map(|sum| weight(sum) as f32).collect()
+}
+
 /// What cannot be trained, said before anything begins.
 fn check(problem: &Problem, folds: &[Fold], how: &Classify<'_>) -> Result<()> {
     let wrong = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
@@ -223,4 +231,16 @@ fn check(problem: &Problem, folds: &[Fold], how: &Classify<'_>) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::balanced;
+
+    #[test]
+    fn rare_classes_weigh_more_but_not_without_end() {
+        assert_eq!(balanced(&[1.0, 1.0, 2.0]), [4.0 / 3.0, 4.0 / 3.0, 2.0 / 3.0]);
+        assert_eq!(balanced(&[50.0, 0.0, 50.0]), [2.0 / 3.0, 1.0, 2.0 / 3.0]);
+        assert_eq!(balanced(&[500.0, 1.0, 499.0])[1], 10.0);
+    }
 }
