@@ -31,6 +31,10 @@ fn words(p: &Predicted, paint: Paint) -> String {
             "  ",
         ));
     }
+    if p.locked > 0 {
+        let locked = plural(p.locked, "bar");
+        text.push_str(&wrap(&format!("{locked} of the holdout are locked: nobody is asked about them"), "  ", "  "));
+    }
     p.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
     let _ = write!(text, "\n{}\n", p.path);
     text

@@ -71,12 +71,16 @@ fn a_planted_signal_is_found_and_the_model_says_it_again() {
     // The same bars, asked again through the saved model: the same bits.
     let (asked, exit) = place.json(&["predict", "run", "coin", "--members", "--device", "cpu", "--out", "p.parquet"]);
     assert_eq!(exit, 0, "{asked}");
+    // The holdout stays locked, for this verb too.
+    assert!(asked["locked"].as_u64().unwrap() > 500, "{asked}");
     let (then, now) =
         (probabilities(&place.path().join("run/predictions.parquet")), probabilities(&place.path().join("p.parquet")));
     assert!(then.len() > 1000 && now.len() > then.len(), "{} and {}", then.len(), now.len());
     for (key, p) in &then {
         assert_eq!(now.get(key), Some(p), "{key:?}");
     }
+    let locked = files::time::parse(run["holdout_from"].as_str().unwrap().as_bytes(), files::time::Order::Ymd).unwrap();
+    assert!(now.keys().all(|key| key.1 < locked.ns), "a bar of the holdout was asked about");
     // A second run into the same folder is refused, and so is going on with a finished one.
     let (again, exit) = place.json(&small(&set, "run", "10"));
     assert_eq!((exit, &again["ok"]), (5, &Value::from(false)), "{again}");

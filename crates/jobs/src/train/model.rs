@@ -39,6 +39,8 @@ pub(crate) struct Model {
     /// What it was trained on, in order.
     pub(crate) symbols: Vec<String>,
     pub(crate) data: String,
+    /// The part of its own data that stays locked, `[from, to)` in nanoseconds.
+    pub(crate) holdout: Option<(i64, i64)>,
     /// The guess is the class of the largest probability.
     pub(crate) threshold: Option<f64>,
     pub(crate) folds: Vec<ModelFold>,
@@ -123,6 +125,11 @@ pub(crate) fn write(
         inputs: inputs.map(|i| ModelInput { name: i.name.clone(), columns: i.columns.clone() }).collect(),
         symbols: source.ids.symbols(),
         data: source.fingerprint.clone(),
+        // To the end of the data: their last bars have no label, and are locked all the same.
+        holdout: splits.holdout.as_ref().map(|h| {
+            let last = source.ticks.last().map_or(i64::MIN, |tick| tick.saturating_add(1));
+            (h.span.from(), h.span.to().max(last))
+        }),
         threshold: None,
         folds: splits.folds.iter().map(fold).collect(),
     };

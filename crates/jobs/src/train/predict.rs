@@ -45,6 +45,8 @@ pub struct Predicted {
     pub bars: u64,
     /// Bars of the data that no fold may be asked about, or whose windows are not whole.
     pub left_out: u64,
+    /// Bars of the training data's holdout: locked, so nobody is asked about them.
+    pub locked: u64,
     /// Share of each guess.
     pub guesses: Vec<f64>,
     /// Bars asked about a second.
@@ -103,7 +105,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
     let clock = Instant::now();
     sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
-    let (asked, mut table) = said_of(&loaded, &data, &device, request.members)?;
+    let (asked, locked, mut table) = said_of(&loaded, &data, &device, request.members)?;
     let seconds = clock.elapsed().as_secs_f64();
     let classes = model.classes;
     let mut guesses = vec![0u64; classes];
@@ -120,15 +122,16 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         device: said,
         rows: rows as u64,
         bars: asked as u64,
-        left_out: (data.base.rows() - asked) as u64,
+        left_out: (data.base.rows() - asked - locked) as u64,
+        locked: locked as u64,
         guesses: guesses.iter().map(|n| *n as f64 / rows.max(1) as f64).collect(),
         bars_per_s: asked as f64 / seconds.max(1e-9),
         notes,
     })
 }
 
-/// Number of bars asked about, and the table: symbol, time, fold, (seed,) probabilities, guess.
-fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) -> Result<(usize, Table)> {
+/// Number of bars asked about, of bars that are locked, and the table: symbol, time, fold, (seed,) probabilities, guess.
+fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) -> Result<(usize, usize, Table)> {
     let model = &loaded.model;
     let inputs = inputs(data, model.learner);
     for (has, wants) in inputs.iter().zip(&model.inputs) {
@@ -151,8 +154,16 @@ fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) ->
     // Each bar goes to the newest fold whose test had begun when the bar became known.
     let fold_of = |row: usize| model.folds.iter().rposition(|f| f.test_from <= time(row));
     let mut rows: Vec<Vec<u32>> = vec![Vec::new(); model.folds.len()];
+    let known: Vec<bool> = data.base.market.iter().map(|b| model.symbols.contains(&b.symbol)).collect();
+    let closed = |row: usize| {
+        let held = model.holdout.is_some_and(|(from, to)| (from..to).contains(&time(row)));
+        held && known[data.base.place(row).0]
+    };
+    let mut locked = 0;
     for row in (0..usable.len()).filter(|row| usable[*row]) {
-        if let Some(fold) = fold_of(row) {
+        if closed(row) {
+            locked += 1;
+        } else if let Some(fold) = fold_of(row) {
             rows[fold].push(row as u32);
         }
     }
@@ -179,7 +190,7 @@ fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) ->
             table.push(data, fold.number, None, rows, &mean);
         }
     }
-    Ok((rows.iter().map(Vec::len).sum(), table.table(data)))
+    Ok((rows.iter().map(Vec::len).sum(), locked, table.table(data)))
 }
 
 /// Columns of the file as they grow.
