@@ -62,10 +62,9 @@ pub fn train(
         let made = Population::pinned(device, budget, &how.net, &data, &how.recipe, &members, &saved.pins);
         let mut population = made.map_err(failed)?;
         saved.pins = population.pins();
-        for snapshot in saved.running.drain(..) {
-            if members.iter().any(|m| m.id == snapshot.state.id) {
-                population.restore(&snapshot).map_err(failed)?;
-            }
+        // Groups may be others than when the state was kept: members of later ones go on waiting.
+        for snapshot in saved.running.iter().filter(|s| members.iter().any(|m| m.id == s.state.id)) {
+            population.restore(snapshot).map_err(failed)?;
         }
         for trained in saved.members[group.members.clone()].iter().filter(|m| m.stopped.is_some()) {
             population.stop(trained.id).map_err(failed)?;
@@ -184,8 +183,9 @@ fn keep(
     hooks: &mut Hooks<'_>,
 ) -> Result<()> {
     let clock = Instant::now();
-    saved.running.clear();
-    for member in saved.members[group].iter().filter(|m| m.stopped.is_none()) {
+    let members = &saved.members[group];
+    saved.running.retain(|s| members.iter().all(|m| m.id != s.state.id));
+    for member in members.iter().filter(|m| m.stopped.is_none()) {
         saved.running.push(population.snapshot(member.id).map_err(failed)?);
     }
     (hooks.save)(saved)?;

@@ -119,6 +119,14 @@ fn groups_change_nothing() {
     assert_eq!(parts.groups.iter().map(|g| g.members.len()).sum::<usize>(), whole.members.len());
     let (cut, _) = run(&made, &how, half, 1, None, u32::MAX);
     assert_eq!(cut.members, whole.members);
+    // Cut while all trained together, continued in groups: members of a later group wait with what they had.
+    let (outcome, saved) = run(&made, &how, Budget::default(), 2, None, 5);
+    assert!(outcome.interrupted && saved.running.len() > parts.groups[0].members.len());
+    let (mut rest, mut saved) = run(&made, &how, half, 1, Some(through_bytes(&saved, &how)), 3);
+    while rest.interrupted {
+        (rest, saved) = run(&made, &how, half, 1, Some(through_bytes(&saved, &how)), 3);
+    }
+    assert_eq!(rest.members, whole.members);
     // One that does not fit at all is refused with the figure.
     let refused = plan(&made.problem, &made.folds, &how, &device, Budget::Bytes(1000)).err().unwrap();
     assert!(refused.to_string().contains("needs"), "{refused}");
