@@ -1,7 +1,7 @@
 """The two-timeframe LSTM classifier in PyTorch, written as a good engineer would today: whole epochs, with validation.
 
 Usage: torch_classify.py DATA.npz --train 0:350000 --valid 350000:420000 --batch 3072 --epochs 5 [--members 24] [--precision bf16] [--device cuda|cpu]
-Prints one JSON object: seconds of every epoch, and loss and MCC of every member after each. Run by hand so far: bench/RESULTS.md has the commands.
+Prints one JSON object: seconds of every epoch, and loss and MCC of every member after each. `cargo xtask bench classify` runs it.
 
 DATA has x_fast [N,T1,F1], x_slow [N,T2,F2], x_strategy [N,F3] and labels y (0, 1, 2). Everything lies on the device from the start; scaling (mean and
 deviation of the training part) is applied once; the order of samples is a permutation made on the device; a step is gather, forward, weighted
@@ -193,8 +193,9 @@ for epoch in range(TOLD.epochs):
     counter.zero_()
     for _ in range(steps):
         done += 1
-        warm = min(1.0, done / max(1.0, TOLD.warmup * total))
-        rate = TOLD.rate * warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, done / total))))
+        warm = TOLD.warmup * total
+        falling = 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (done - warm) / max(1.0, total - warm)))
+        rate = TOLD.rate * (done / warm if done < warm else falling)
         RATE.fill_(rate)
         if not CUDA:
             for m in members:

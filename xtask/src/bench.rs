@@ -4,6 +4,7 @@
 //! `fullbore-bench make-csv` and are read once before the first round, so that both sides find them in the page cache. Every section
 //! carries the machine it ran on and is replaced alone.
 
+mod classify;
 mod cpu_net;
 mod features;
 mod gpu;
@@ -48,6 +49,16 @@ pub fn gpu(flags: &[&str]) -> Result<()> {
 /// Nets on the CPU; apart from [`run`], because PyTorch is large.
 pub fn cpu_net(flags: &[&str]) -> Result<()> {
     write("cpu-net", cpu_net::run(&nets::Told::read(flags)?)?)
+}
+
+/// Whole epochs of the two-timeframe classifier; apart from [`run`], because PyTorch is large.
+pub fn classify(flags: &[&str]) -> Result<()> {
+    write("classify", classify::run(&nets::Told::read(flags)?, true)?)
+}
+
+/// The same on the CPU.
+pub fn cpu_classify(flags: &[&str]) -> Result<()> {
+    write("cpu-classify", classify::run(&nets::Told::read(flags)?, false)?)
 }
 
 fn write(name: &str, section: String) -> Result<()> {

@@ -40,6 +40,8 @@ Checks and chores of Fullbore.
                                           nets on the GPU beside PyTorch; --ours is a built fullbore-bench, --python has torch, --root is the
                                           working tree, --only the cases with TEXT in their name, --quick leaves out torch.compile
   cargo xtask bench cpu-net [the same]    nets on the CPU beside PyTorch
+  cargo xtask bench classify [the same]   whole epochs of the two-timeframe classifier beside PyTorch, on the GPU; --ours is a built fullbore,
+                                          --quick leaves out the curves of five seeds; cpu-classify is the same on the CPU
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
   cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md
@@ -68,6 +70,8 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(None).map(|()| true),
         ["bench", "gpu", flags @ ..] => bench::gpu(flags).map(|()| true),
         ["bench", "cpu-net", flags @ ..] => bench::cpu_net(flags).map(|()| true),
+        ["bench", "classify", flags @ ..] => bench::classify(flags).map(|()| true),
+        ["bench", "cpu-classify", flags @ ..] => bench::cpu_classify(flags).map(|()| true),
         ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),
         ["soak", "fuzz", flags @ ..] => soak::fuzz(flags),
         ["soak", "kill", flags @ ..] => soak::kill(flags),

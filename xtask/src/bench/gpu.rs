@@ -59,7 +59,7 @@ pub(super) fn run(told: &Told) -> Result<String> {
 }
 
 /// The card with its driver, or that there is none.
-fn card() -> Result<String> {
+pub(super) fn card() -> Result<String> {
     let asked = ["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"];
     match output(command("nvidia-smi").args(asked)) {
         Ok(said) if !said.trim().is_empty() => Ok(said.lines().next().unwrap_or_default().trim().to_string()),

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Told {
     pub(super) ours: Option<PathBuf>,
     pub(super) python: Option<PathBuf>,
-    only: Option<String>,
-    quick: bool,
+    pub(super) only: Option<String>,
+    pub(super) quick: bool,
 }
 
 impl Told {
@@ -55,6 +55,13 @@ impl Told {
                 }
             }
         }
+    }
+}
+
+impl Told {
+    /// Whether a case of that name is to be run.
+    pub(super) fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 }
 
@@ -126,7 +133,7 @@ pub(super) struct Sides<'a> {
 
 /// Runs the cases and gives the table. A case that fails ends it: half a table would be read as a whole one.
 pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<String> {
-    let wanted = |c: &&Case| told.only.as_ref().is_none_or(|only| c.name().contains(only.as_str()));
+    let wanted = |c: &&Case| told.wants(&c.name());
     let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
     if cases.is_empty() {
         return Err(format!("no case has `{}` in its name.", told.only.as_deref().unwrap_or_default()));

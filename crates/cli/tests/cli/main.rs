@@ -4,6 +4,8 @@
 
 mod bench;
 mod check;
+#[cfg(target_os = "linux")]
+mod driver;
 mod probe;
 mod train;
 

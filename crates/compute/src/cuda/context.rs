@@ -1,6 +1,7 @@
 //! The driver, the cards it knows, and an open card.
 
 use super::blaslt::Blaslt;
+use super::driver::NoDriver;
 use super::memory::Slab;
 use crate::error::{Error, Result};
 use cudarc::driver::{result, sys};
@@ -42,13 +43,16 @@ pub fn gpus() -> Result<Vec<Gpu>> {
 fn start() -> Result<()> {
     static STARTED: OnceLock<Result<()>> = OnceLock::new();
     let started = STARTED.get_or_init(|| {
-        // SAFETY: only looks whether a library of that name loads.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(Error::Device {
-                what: "no CUDA driver was found".into(),
-                remedy: "install NVIDIA's driver, or use --device cpu".into(),
-            });
-        }
+        // Asked by hand first: what a driver lacks is an answer here, and would be a panic later.
+        super::driver::driver().map_err(|why| Error::Device {
+            remedy: match why {
+                NoDriver::Absent(_) => "install NVIDIA's driver, or use --device cpu",
+                NoDriver::NoGpu => "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use --device cpu",
+                NoDriver::Unusable(_) => "install or repair NVIDIA's driver, or use --device cpu",
+            }
+            .into(),
+            what: why.to_string(),
+        })?;
         result::init().map_err(|e| Error::Device {
             what: format!("the CUDA driver is there but does not start: {}", words(e)),
             remedy: "check `nvidia-smi`, or use --device cpu".into(),

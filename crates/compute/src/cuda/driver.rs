@@ -31,6 +31,55 @@ pub enum NoDriver {
     Unusable(String),
 }
 
+/// The oldest CUDA that a driver must speak: 12.4, where the kernels' PTX and `cuFuncGetParamInfo` come from.
+const OLDEST: i32 = 12_040;
+
+/// Every function of the driver that we call, by the names under which they are looked up. One that is missing would be found out in the middle of a
+/// run; here it is found out at the start.
+const CALLED: [&str; 41] = [
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRetain",
+    "cuDeviceTotalMem_v2",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventElapsedTime",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuFuncGetParamInfo",
+    "cuFuncSetAttribute",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphGetNodes",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemGetInfo_v2",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuStreamBeginCapture_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuTensorMapEncodeTiled",
+    "cuDriverGetVersion",
+];
+
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
 /// Asks the driver whether it works, by its own functions: load, start, version, number of cards. No context is made.
@@ -66,6 +115,16 @@ pub fn driver() -> std::result::Result<Driver, NoDriver> {
     unsafe {
         done("cuDriverGetVersion", version(&mut cuda))?;
         done("cuDeviceGetCount", count(&mut devices))?;
+    }
+    if devices > 0 && cuda < OLDEST {
+        let of = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
+        return Err(NoDriver::Unusable(format!("it speaks CUDA {} and {} is the oldest that will do", of(cuda), of(OLDEST))));
+    }
+    for name in CALLED.iter().filter(|_| devices > 0) {
+        // SAFETY: only looks whether there is something of that name; it is not called as this.
+        if unsafe { library.get::<unsafe extern "system" fn()>(name.as_bytes()) }.is_err() {
+            return Err(lacks(name));
+        }
     }
     match usize::try_from(devices) {
         Ok(devices @ 1..) => Ok(Driver { cuda: format!("{}.{}", cuda / 1000, cuda % 1000 / 10), devices }),

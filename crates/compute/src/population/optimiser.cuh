@@ -103,34 +103,27 @@ __device__ __forceinline__ double squares(float4 v) {
     return ((double)v.x * (double)v.x + (double)v.y * (double)v.y) + ((double)v.z * (double)v.z + (double)v.w * (double)v.w);
 }
 
-// x / by with 1 / by at hand, rounded as `__fdiv_rn` does it where neither is near an end of the range; no branch, so that neighbours are worked
-// on together.
-__device__ __forceinline__ float quotient(float x, float by, float one) {
-    const float near = __fmul_rn(x, one), nearer = __fmaf_rn(__fmaf_rn(-near, by, x), one, near);
-    return __fmaf_rn(__fmaf_rn(-nearer, by, x), one, nearer);
+// The root of x and its reciprocal, each at most two units in the last place off: what they scale is a step that batches decide to three digits.
+// Rounded to the last bit they took a tenth of a small net's whole step.
+__device__ __forceinline__ float root_of(float x) {
+    float near;
+    asm("sqrt.approx.f32 %0, %1;\n" : "=f"(near) : "f"(x));
+    return near;
 }
-
 __device__ __forceinline__ float reciprocal(float x) {
     float near;
     asm("rcp.approx.f32 %0, %1;\n" : "=f"(near) : "f"(x));
-    return __fmaf_rn(__fmaf_rn(-x, near, 1.0f), near, near);
-}
-
-// The root of x, rounded as `__fsqrt_rn` does it, likewise.
-__device__ __forceinline__ float root_of(float x) {
-    float one;
-    asm("rsqrt.approx.f32 %0, %1;\n" : "=f"(one) : "f"(x));
-    const float near = __fmul_rn(x, one), nearer = __fmaf_rn(__fmaf_rn(-near, near, x), __fmul_rn(0.5f, one), near);
-    return x == 0.0f ? 0.0f : nearer;
+    return near;
 }
 
 // A number that all elements of a step are divided by.
 struct Divisor {
     float by;
     float one;
-    bool plain; // far from the ends of the range
+    bool plain; // far from the ends of the range, so that multiplying by the reciprocal does
 
     __device__ __forceinline__ explicit Divisor(float by) : by(by), one(__frcp_rn(by)), plain(by > 1e-30f && by < 1e30f) {}
+    __device__ __forceinline__ float of(float x) const { return plain ? __fmul_rn(x, one) : __fdiv_rn(x, by); }
 };
 
 // Four neighbours of the arena, and what Adam or AdamW makes of them.
@@ -140,42 +133,25 @@ struct Four {
     float4 square;
 };
 
-// PLAIN: in the short way; says whether that was good enough.
-template <bool PLAIN>
-__device__ __forceinline__ bool adapted(Four& four, float4 g4, const Order& order, const Divisor& weight, const Divisor& root,
-                                        const Optimiser& o) {
+__device__ __forceinline__ void adapt(Four& four, float4 g4, const Order& order, const Divisor& weight, const Divisor& root,
+                                      const Optimiser& o) {
     const float fresh1 = (float)(1.0 - (double)o.beta1), fresh2 = (float)(1.0 - (double)o.beta2);
     const float gs[4] = {g4.x, g4.y, g4.z, g4.w};
     float ps[4] = {four.param.x, four.param.y, four.param.z, four.param.w}, ms[4] = {four.mean.x, four.mean.y, four.mean.z, four.mean.w};
     float vs[4] = {four.square.x, four.square.y, four.square.z, four.square.w};
-    bool good = true;
 #pragma unroll
     for (u32 e = 0; e < 4; e++) {
-        float g = __fmul_rn(PLAIN ? quotient(gs[e], weight.by, weight.one) : __fdiv_rn(gs[e], weight.by), order.clip);
-        float p = ps[e];
-        if (o.rule == 0) g = __fadd_rn(g, __fmul_rn(o.decay, p));
+        float g = __fmul_rn(weight.of(gs[e]), order.clip), p = ps[e];
+        if (o.rule == 0) g = __fmaf_rn(o.decay, p, g);
         else p = __fmul_rn(p, order.keep);
-        const float m = __fadd_rn(ms[e], __fmul_rn(fresh1, __fsub_rn(g, ms[e])));
-        const float v = __fadd_rn(__fmul_rn(o.beta2, vs[e]), __fmul_rn(fresh2, __fmul_rn(g, g)));
-        const float deviation = PLAIN ? quotient(root_of(v), root.by, root.one) : __fdiv_rn(__fsqrt_rn(v), root.by);
-        const float under = __fadd_rn(deviation, o.eps);
-        const float pull = PLAIN ? quotient(m, under, reciprocal(under)) : __fdiv_rn(m, under);
-        // What is not a number is not good either.
-        good = good && fabsf(m) < 1e15f && v < 1e30f && under > 1e-20f && under < 1e20f;
-        p = __fsub_rn(p, __fmul_rn(order.rate, pull));
-        ps[e] = p, ms[e] = m, vs[e] = v;
+        const float m = __fmaf_rn(fresh1, __fsub_rn(g, ms[e]), ms[e]);
+        const float v = __fmaf_rn(o.beta2, vs[e], __fmul_rn(fresh2, __fmul_rn(g, g)));
+        const float pull = __fmul_rn(m, reciprocal(__fadd_rn(root.of(root_of(v)), o.eps)));
+        ps[e] = __fmaf_rn(-order.rate, pull, p), ms[e] = m, vs[e] = v;
     }
-    if (PLAIN && !good) return false;
     four.param = make_float4(ps[0], ps[1], ps[2], ps[3]);
     four.mean = make_float4(ms[0], ms[1], ms[2], ms[3]);
     four.square = make_float4(vs[0], vs[1], vs[2], vs[3]);
-    return true;
-}
-
-__device__ __forceinline__ void adapt(Four& four, float4 g, const Order& order, const Divisor& weight, const Divisor& root,
-                                      const Optimiser& o) {
-    if (weight.plain && root.plain && adapted<true>(four, g, order, weight, root, o)) return;
-    adapted<false>(four, g, order, weight, root, o);
 }
 
 // What the running average of four weights becomes.

@@ -286,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
         const bool last = step + 1 == p.steps || idle(state_here(), STEP);
         if (order.go != 0 || last) {
             const Divisor weight(order.weight), root(order.root);
-#pragma unroll 1
+#pragma unroll 2
             for (u32 i = side; i < mine; i += SIDES) {
                 const u32 in_row = in_row_of(i);
                 const u64 at = row + in_row;

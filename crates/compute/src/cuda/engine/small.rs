@@ -124,7 +124,7 @@ const PIECE_BYTES: usize = PIECE * 4;
 /// Pieces of a row at most: as many sums of squares as there is room for.
 const PIECES: usize = 256;
 /// Steps of one launch: enough that a launch costs nothing, few enough that the card is not away for long.
-const STEPS: u32 = 64;
+const STEPS: u32 = 256;
 
 /// How a block of `small_step` uses its shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
