@@ -23,6 +23,7 @@ Examples:
   fullbore data list                     what is in the catalogue
   fullbore features prices.csv           indicators and labels as a table
   fullbore train prices.csv              classifiers, walked forward and judged
+  fullbore monitor                       how the newest run is getting on
 
 Exit codes: 0 done, 1 the answer is no, 2 usage, 3 bad input, 4 machine, 5 run state, 70 a bug, 130 interrupted.")]
 pub(crate) struct Cli {
@@ -77,6 +78,7 @@ impl Verb {
                 Runs::Resume(resume) => (&resume.pace, None),
                 Runs::List(_) | Runs::Show(_) => return Vec::new(),
             },
+            Verb::Monitor(_) => return Vec::new(),
             Verb::Check(check) => match &**check {
                 Check::Lookahead(look) => (&look.source.how.pace, Some(&look.seed)),
             },
@@ -130,6 +132,8 @@ Examples:
   fullbore runs resume runs/gold-lstm-2026-11-15"
     )]
     Runs(Box<Runs>),
+    /// Watch a run: metrics, machine, time left; the run does not notice
+    Monitor(Monitor),
     /// Hunt for mistakes that make results too good to be true
     #[command(
         subcommand,
@@ -178,6 +182,26 @@ pub(crate) struct RunsResume {
     pub(crate) run: PathBuf,
     #[command(flatten)]
     pub(crate) pace: Pace,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+RUN is a run's folder, its name under runs/, or a folder of runs, of which the newest is taken.
+Keys: q leaves (the run goes on), tab and arrows pick metric and member, space pauses, ? helps.
+Plain lines come with --once, and where standard output is no terminal.
+
+Examples:
+  fullbore monitor                               the newest run under runs/
+  fullbore monitor gold-lstm-2026-11-15
+  fullbore monitor --once                        how far it is, in a few lines
+  watch -n 60 fullbore monitor --json            for programs")]
+pub(crate) struct Monitor {
+    /// The run [default: the newest under runs/]
+    #[arg(value_name = "RUN")]
+    pub(crate) run: Option<PathBuf>,
+    /// Say how it stands in plain lines, and end
+    #[arg(long)]
+    pub(crate) once: bool,
 }
 
 #[derive(Debug, Args)]
@@ -594,7 +618,7 @@ pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
     let json = words.contains(&"--json");
     let after = |word: &str| words.iter().position(|w| *w == word);
     // The verb is the first word that is one; what stands before it are flags and their values.
-    let verb = ["demo", "probe", "bench", "data", "features", "train", "predict", "runs", "check"]
+    let verb = ["demo", "probe", "bench", "data", "features", "train", "predict", "runs", "monitor", "check"]
         .into_iter()
         .filter_map(|verb| Some((after(verb)?, verb)))
         .min();
@@ -606,6 +630,7 @@ pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
         Some((_, "train")) => "train/1",
         Some((_, "predict")) => "predict/1",
         Some((_, "runs")) => "runs/1",
+        Some((_, "monitor")) => "monitor/1",
         Some((_, "check")) => "check/1",
         Some((data, _)) => words[data..].iter().find_map(|w| schema_of(w)).unwrap_or("usage/1"),
         None => "usage/1",

@@ -86,6 +86,10 @@ pub(crate) fn quiet_panics() {
         if let Ok(mut place) = PLACE.lock() {
             *place = info.location().map(|l| format!("{}:{}", l.file(), l.line()));
         }
+        // The long form is for the user's own screen; a thread that only helped does not end the program.
+        if std::thread::current().name() == Some("main") {
+            crate::terminal::restore();
+        }
         if std::env::var_os("RUST_BACKTRACE").is_some_and(|v| v != "0") {
             long(info);
         }

@@ -8,6 +8,7 @@ pub(crate) fn listen() {
     // Without a handler Ctrl-C ends the process as it always did.
     let _ = ctrlc::set_handler(move || {
         if stop.swap(true, Ordering::SeqCst) {
+            crate::terminal::restore();
             std::process::exit(130);
         }
     });

@@ -84,6 +84,6 @@ impl Paint {
 }
 
 /// See no-color.org.
-fn wanted() -> bool {
+pub(crate) fn wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }

@@ -52,6 +52,17 @@ pub enum Error {
     Asked(String),
 }
 
+impl Error {
+    /// Whether the device has too little memory for what was asked: by our own count, or by the driver's word.
+    pub fn is_memory(&self) -> bool {
+        match self {
+            Error::Memory { .. } => true,
+            Error::Call { why, .. } => why.contains("OUT_OF_MEMORY"),
+            _ => false,
+        }
+    }
+}
+
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;
 

@@ -121,6 +121,13 @@ impl Drop for Lock {
     }
 }
 
+impl Holder {
+    /// Whether it is a process of this machine, as far as the system tells.
+    pub fn here(&self) -> bool {
+        self.boot == os::boot()
+    }
+}
+
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.pid, &*self.since) {

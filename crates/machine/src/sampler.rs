@@ -24,7 +24,7 @@ pub struct Sample {
     pub memory_used_bytes: u64,
     /// Of the machine, could be taken.
     pub memory_available_bytes: u64,
-    /// Resident memory of this process.
+    /// Resident memory of this process, or of the one that is watched; null where there is none.
     pub process_memory_bytes: Option<u64>,
     /// Each card; empty without one, or without its library.
     pub gpus: Vec<GpuSample>,
@@ -75,6 +75,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     samples: VecDeque<Sample>,
+    process: Option<u32>, // watched; None is this one
     ended: bool,
     cost: Option<f64>,
 }
@@ -91,6 +92,11 @@ impl Sampler {
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("sampler".into()).spawn(move || theirs.run(period.max(SHORTEST)));
         Sampler { shared, thread: thread.ok() }
+    }
+
+    /// From the next sample on, the memory is that of another process.
+    pub fn watch(&self, process: u32) {
+        self.shared.lock().process = Some(process);
     }
 
     /// The newest sample.
@@ -149,6 +155,9 @@ impl Shared {
             if state.ended {
                 return;
             }
+            if let Some(process) = state.process {
+                eye.process = Some(sysinfo::Pid::from_u32(process));
+            }
             drop(state);
             let sample = eye.look(begun.elapsed().as_secs_f64());
             let spent = busy.zip(os::thread_seconds()).map(|(before, now)| now - before);
@@ -185,7 +194,8 @@ impl Eye {
         if let Some(process) = self.process {
             let only = ProcessesToUpdate::Some(&[process]);
             let what = ProcessRefreshKind::nothing().with_memory();
-            self.system.refresh_processes_specifics(only, false, what);
+            // One that has ended is forgotten, so that nobody is told its last figure for ever.
+            self.system.refresh_processes_specifics(only, true, what);
         }
         let load = System::load_average().ok();
         let mut gpus = self.cards.as_ref().map_or_else(Vec::new, Cards::sample);
@@ -225,6 +235,24 @@ mod tests {
         assert!((0.0..=101.0).contains(&first.cpu_mean_percent()));
         assert!(first.memory_used_bytes > 0 && first.process_memory_bytes.is_some_and(|b| b > 1 << 16), "{first:?}");
         assert!(Cards::open().is_some() || first.gpus.is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn another_process_is_watched_until_it_has_gone() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("sleep");
+        let sampler = Sampler::start(Duration::from_millis(200));
+        sampler.watch(child.id());
+        let patience = Duration::from_secs(60);
+        // The first sample may have been under way.
+        let first = sampler.wait(0.0, patience).expect("a sample");
+        let second = sampler.wait(first.at_seconds, patience).expect("a sample");
+        let theirs = second.process_memory_bytes.expect("its memory");
+        assert!(theirs > 0 && theirs < 16 << 20, "{theirs} is not what `sleep` takes");
+        child.kill().and_then(|()| child.wait()).expect("ended");
+        let third = sampler.wait(second.at_seconds, patience).expect("a sample");
+        let fourth = sampler.wait(third.at_seconds, patience).expect("a sample");
+        assert_eq!(fourth.process_memory_bytes, None);
     }
 
     #[test]

@@ -19,11 +19,14 @@ mod html;
 mod lines;
 mod log;
 mod os;
+mod plot;
 mod runs;
+mod screen;
 mod sha256;
 mod table;
 mod tail;
 mod tensorboard;
+mod watch;
 
 pub use candles::Candles;
 pub use columns::Columns;
@@ -33,8 +36,13 @@ pub use histogram::Histogram;
 pub use lines::{Line, Lines};
 pub use log::{Log, Row, log_path, read_log};
 pub use runs::{Best, Run, RunState, RunSummary, Standing, list};
+pub use screen::{Ink, Screen};
 pub use table::{Cell, Column, Table};
 pub use tensorboard::Events;
+pub use watch::{
+    BestTold, Follow, Followed, Member, MemberTold, Metric, MetricTold, PhaseTold, Pick, Point, Series, View, Watch,
+    WatchTold, draw, told,
+};
 
 /// A whole page.
 #[derive(Debug, Clone, Default)]

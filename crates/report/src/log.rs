@@ -18,7 +18,7 @@ use crate::tail::Tail;
 const ROWS: &str = "log.jsonl";
 const SENTENCES: &str = "training.log";
 /// No row is longer; whoever finds a longer line reads something else.
-const LONGEST: usize = 16 << 20;
+pub(crate) const LONGEST: usize = 16 << 20;
 
 /// One row of `log.jsonl`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ pub(crate) fn now() -> String {
     files::time::rfc3339(ms.saturating_mul(1_000_000))
 }
 
-fn parse(line: &[u8]) -> std::result::Result<Row, String> {
+pub(crate) fn parse(line: &[u8]) -> std::result::Result<Row, String> {
     serde_json::from_slice(line).map_err(|e| e.to_string())
 }
 

@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod features;
 mod list;
+mod monitor;
 mod predict;
 mod probe;
 mod runs;
@@ -60,6 +61,7 @@ pub(crate) fn run(typed: Vec<OsString>, json: bool, schema: &'static str) -> Out
         Verb::Train(args) => train::run(*args, &mut context),
         Verb::Predict(args) => predict::run(*args, &mut context),
         Verb::Runs(runs) => runs::run(*runs, &mut context),
+        Verb::Monitor(args) => monitor::run(&args, &mut context),
         Verb::Check(check) => match *check {
             Check::Lookahead(args) => check::run(args, &mut context),
         },

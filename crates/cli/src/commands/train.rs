@@ -78,9 +78,13 @@ fn words(run: &TrainRun, paint: Paint) -> String {
     let _ = writeln!(text, "  {}{label}: {}", plural(run.samples, "sample"), balance.join(", "));
     let groups =
         if run.groups.len() > 1 { format!(" in {}", plural(run.groups.len() as u64, "group")) } else { String::new() };
+    let parts = match run.parts {
+        1 => String::new(),
+        parts => format!(" in {parts} parts of {}", count(run.batch.div_ceil(parts))),
+    };
     let _ = writeln!(
         text,
-        "  {} × {} = {}{groups}, batches of {}, {:?}, {} on the device",
+        "  {} × {} = {}{groups}, batches of {}{parts}, {:?}, {} on the device",
         plural(run.folds.len() as u64, "fold"),
         plural(run.seeds, "seed"),
         plural(run.groups.iter().sum(), "member"),

@@ -6,6 +6,7 @@ mod bench;
 mod check;
 #[cfg(target_os = "linux")]
 mod driver;
+mod monitor;
 mod probe;
 mod train;
 
@@ -134,6 +135,7 @@ fn every_help() {
         &["train"],
         &["predict"],
         &["runs"],
+        &["monitor"],
     ] {
         let args: Vec<&str> = verb.iter().copied().chain(["--help"]).collect();
         let output = place.run(&args);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A market of one coin with a signal whose best correlation is 0.6, or without.
-fn market(place: &Place, plant: bool, bars: &str) {
+pub(super) fn market(place: &Place, plant: bool, bars: &str) {
     let mut args = vec!["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "1", "--bars", bars];
     args.extend(["--name", "coin", "--seed", "7"]);
     if plant {
@@ -18,10 +18,10 @@ fn market(place: &Place, plant: bool, bars: &str) {
     assert_eq!(code, 0, "{value}");
 }
 
-const ROW: &str = "r = log_return(1), v = volatility(20), s = rsi(14)*0.02 - 1";
+pub(super) const ROW: &str = "r = log_return(1), v = volatility(20), s = rsi(14)*0.02 - 1";
 
 /// The arguments of a small training with these features.
-fn small<'a>(features: &'a str, out: &'a str, epochs: &'a str) -> Vec<&'a str> {
+pub(super) fn small<'a>(features: &'a str, out: &'a str, epochs: &'a str) -> Vec<&'a str> {
     let mut args = vec!["train", "coin", "--learner", "mlp", "--features", features, "--labels", "fixed(1)"];
     args.extend(["--set", "label.cost_bp=0", "--folds", "2", "--seeds", "2", "--device", "cpu", "--threads", "2"]);
     args.extend(["--epochs", epochs, "--batch-size", "128", "--out", out]);
@@ -136,6 +136,63 @@ fn a_run_that_is_killed_again_and_again_ends_with_the_same_bits() {
     for file in ["predictions.parquet", "model/fold-1-seed-1.safetensors", "model/fold-2-seed-2.safetensors"] {
         assert_eq!(read(&format!("cut/{file}")), read(&format!("whole/{file}")), "{file} after {kills} kills");
     }
+}
+
+#[test]
+fn a_batch_that_does_not_fit_the_memory_goes_in_parts_and_learns_the_same() {
+    let place = Place::new();
+    market(&place, true, "12000");
+    let set = format!("p = col(plant), {ROW}");
+    let args = |out: &'static str, memory: &str, more: &[&str]| -> Vec<String> {
+        let mut args = small(&set, out, "12");
+        for (name, value) in [("--folds", "1"), ("--seeds", "1"), ("--batch-size", "4000")] {
+            let at = args.iter().position(|a| *a == name).unwrap();
+            args[at + 1] = value;
+        }
+        args.extend(["--net", "4-512n-512n-3", "--set", "train.checkpoint=2", "--memory", memory]);
+        args.iter().chain(more).map(|a| a.to_string()).collect()
+    };
+    let json = |args: &[String]| place.json(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let (whole, exit) = json(&args("whole", "auto", &[]));
+    assert_eq!((exit, &whole["parts"]), (0, &Value::from(1)), "{whole}");
+    // Less than a member takes with its whole batch: said in the plan, before anything is done.
+    let memory = format!("{}", whole["memory_bytes"].as_u64().unwrap() - 1_000_000);
+    let (plan, exit) = json(&args("run", &memory, &["--dry-run"]));
+    assert_eq!((exit, &plan["parts"]), (0, &Value::from(2)), "{plan}");
+    assert!(plan["notes"].to_string().contains("batches of 4000 in 2 parts of 2000: "), "{plan}");
+    assert!(plan["memory_bytes"].as_u64().unwrap() <= memory.parse().unwrap(), "{plan}");
+    // Killed once it has a checkpoint, it goes on in the same parts though there is memory to spare; elsewhere it is left alone.
+    let command = |args: &[String]| place.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let alone = command(&args("alone", &memory, &[]));
+    assert!(code(&alone) == 0 && text(&alone.stderr).contains("batches of 4000 in 2 parts of 2000: "));
+    assert!(text(&alone.stdout).contains("batches of 4,000 in 2 parts of 2,000"), "{}", text(&alone.stdout));
+    let cut = args("cut", &memory, &["--quiet"]);
+    let cut: Vec<&str> = cut.iter().map(String::as_str).collect();
+    let mut child = place.command(&cut).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let saved = |row: &str| row.contains("\"saved\"");
+    let begun = || std::fs::read_to_string(place.path().join("cut/log.jsonl")).is_ok_and(|t| t.lines().any(saved));
+    (0..3000).take_while(|_| !begun()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let read = |path: &str| std::fs::read_to_string(place.path().join(path)).unwrap();
+    let run: Value = serde_json::from_str(&read("cut/run.json")).unwrap();
+    assert_eq!((&run["more"]["parts"], &run["state"]), (&Value::from(2), &Value::from("running")), "{run}");
+    assert!(read("cut/training.log").contains("batches of 4000 in 2 parts of 2000: "));
+    let settings = read("cut/settings.toml");
+    let spare = settings.replace(&format!("memory = \"{memory}B\""), "memory = \"auto\"");
+    assert_ne!(settings, spare);
+    place.write("cut/settings.toml", &spare);
+    let (resumed, exit) = place.json(&["runs", "resume", "cut"]);
+    assert_eq!((exit, &resumed["parts"]), (0, &Value::from(2)), "{resumed}");
+    let bytes = |path: &str| std::fs::read(place.path().join(path)).unwrap();
+    let model = "model/fold-1-seed-1.safetensors";
+    assert_eq!(
+        bytes(&format!("cut/{model}")),
+        bytes(&format!("alone/{model}")),
+        "parts are kept, and with them the bits"
+    );
+    let mcc = [&whole, &resumed].map(|run| run["judged"]["directional_mcc"].as_f64().unwrap());
+    assert!(mcc[0] > 0.4 && (mcc[0] - mcc[1]).abs() < 0.05, "{mcc:?}");
 }
 
 #[cfg(unix)]

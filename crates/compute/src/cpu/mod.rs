@@ -26,7 +26,7 @@ mod tile;
 use crate::error::{Error, Result};
 use crate::net::{self, Layout, Net};
 use crate::population::backend::{Arena, Backend, Sums, no_average};
-use crate::population::{Data, Member, Recipe, State, check};
+use crate::population::{Data, Member, Pace, Recipe, State, check};
 use data::Owned;
 use memory::Floats;
 use plan::{BLOCK, Plan};
@@ -70,8 +70,9 @@ pub(crate) fn need(
     recipe: &Recipe,
     members: usize,
     threads: usize,
+    pace: Pace,
 ) -> u64 {
-    let plan = Plan::new(net, layout, recipe);
+    let plan = Plan::new(net, layout, recipe, pace);
     let (params, columns) = (layout.params as u64, plan.columns() as u64);
     let lanes = threads.min(members) as u64;
     let rows = 4 + u64::from(plan.round) + u64::from(recipe.average.is_some());
@@ -84,7 +85,21 @@ pub(crate) fn need(
 
 impl Engine {
     /// Members in slots of their order, with fresh parameters, ready for their first step.
+    #[cfg(test)]
     pub(crate) fn new(
+        net: &Net,
+        layout: &Layout,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+        threads: usize,
+    ) -> Result<Engine> {
+        Engine::paced(Pace::default(), net, layout, data, recipe, members, threads)
+    }
+
+    /// The same at a pace that is given.
+    pub(crate) fn paced(
+        pace: Pace,
         net: &Net,
         layout: &Layout,
         data: &Data<'_>,
@@ -101,7 +116,7 @@ impl Engine {
             what: format!("{threads} threads cannot be started: {e}"),
             remedy: "ask for fewer threads".into(),
         })?;
-        let plan = Plan::new(net, layout, recipe);
+        let plan = Plan::new(net, layout, recipe, pace);
         let data = Owned::new(data);
         let slots = members.iter().enumerate().map(|(index, member)| new_slot(&plan, &data, member, index)).collect();
         let lanes: Vec<_> = (0..threads.min(members.len())).map(|post| Lane::new(&plan, post)).collect();

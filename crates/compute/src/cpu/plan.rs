@@ -1,11 +1,11 @@
 //! What is the same for all members and steps: the net, where its buffers lie, and how work is cut.
 //!
-//! How work is cut changes the order of sums, so it follows from the net and the recipe alone, never from threads or members.
+//! How work is cut changes the order of sums, so it follows from the net, the recipe and the pace alone, never from threads or members.
 
 use super::loops::Columns;
 use super::recurrent::pack;
 use crate::net::{Layout, Net, Place};
-use crate::population::{Precision, Recipe};
+use crate::population::{Pace, Precision, Recipe};
 use std::ops::Range;
 
 /// Rows of a chunk of evaluation.
@@ -53,12 +53,14 @@ pub(super) struct Plan {
     pub(super) tiles: Vec<Tile>,
     /// Rows of a block of a training step.
     pub(super) block: usize,
-    /// Rows of a partial gradient (narrow), or between two sums (wide); a multiple of `block` unless the batch is smaller.
+    /// Rows of a part of the batch; all of them where it is whole.
+    pub(super) part: usize,
+    /// Rows of a partial gradient (narrow), or between two sums (wide); a multiple of `block` unless the part is smaller.
     pub(super) slice: usize,
 }
 
 impl Plan {
-    pub(super) fn new(net: &Net, layout: &Layout, recipe: &Recipe) -> Plan {
+    pub(super) fn new(net: &Net, layout: &Layout, recipe: &Recipe, pace: Pace) -> Plan {
         let mut starts = vec![0];
         for buffer in &layout.buffers {
             starts.push(starts[starts.len() - 1] + buffer.stride);
@@ -75,14 +77,14 @@ impl Plan {
             (0..width).step_by(TILE).map(move |at| Tile { linear, outputs: at..width.min(at + TILE) })
         });
         let tiles = if wide { tiles.collect() } else { vec![] };
-        let batch = recipe.batch;
+        let part = pace.rows(recipe.batch);
         let rows = match (wide, recurrent) {
-            (true, _) => batch.div_ceil(16).next_multiple_of(8).clamp(WIDE_ROWS.0, WIDE_ROWS.1),
+            (true, _) => part.div_ceil(16).next_multiple_of(8).clamp(WIDE_ROWS.0, WIDE_ROWS.1),
             (false, true) => WALKED,
             (false, false) => ROWS,
         };
-        let block = rows.min(batch);
-        let slice = if wide { PIECE.min(batch) } else { block * batch.div_ceil(block).div_ceil(SLICES) };
+        let block = rows.min(part);
+        let slice = if wide { PIECE.min(part) } else { block * part.div_ceil(block).div_ceil(SLICES) };
         Plan {
             net: net.clone(),
             layout: layout.clone(),
@@ -93,6 +95,7 @@ impl Plan {
             packs,
             tiles,
             block,
+            part,
             slice,
         }
     }
@@ -101,14 +104,20 @@ impl Plan {
         !self.tiles.is_empty()
     }
 
-    /// Partial gradients of a narrow net's step that are not the first.
+    /// Partial gradients of a part of a narrow net's step, but for the first one of all.
     pub(super) fn partials(&self) -> usize {
-        if self.wide() { 0 } else { self.recipe.batch.div_ceil(self.slice) - 1 }
+        // Of later parts the first one too is added to what is there.
+        if self.wide() { 0 } else { self.slices() - usize::from(self.part == self.recipe.batch) }
+    }
+
+    /// Slices of a part.
+    fn slices(&self) -> usize {
+        self.part.div_ceil(self.slice)
     }
 
     /// Parts of a step that have a loss of their own.
     pub(super) fn losses(&self) -> usize {
-        if self.wide() { self.slice.div_ceil(self.block) } else { self.partials() + 1 }
+        if self.wide() { self.slice.div_ceil(self.block) } else { self.slices() }
     }
 
     /// `[chunks]` the parameters that are optimised together.

@@ -1,7 +1,7 @@
 //! A slot's training step: the gradient in fixed parts, then the optimiser.
 //!
 //! A narrow net is cut by rows: every slice of the batch goes through the net block by block and leaves a partial gradient; they are added
-//! in the order of the slices. A wide net's rows go through the net in blocks too, but each tile of a weight gradient is one product over
+//! in the order of the slices. A batch in parts does so part after part, so that there are fewer of them. A wide net's rows go through the net in blocks too, but each tile of a weight gradient is one product over
 //! all rows, so that no partial gradient of millions of parameters exists.
 
 #![expect(unsafe_code, reason = "threads write disjoint parts of gradients, buffers and parameters")]
@@ -21,6 +21,7 @@ use crate::ops::step::advance;
 use crate::population::State;
 use crate::random::{Permutation, Turn};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// One member's place: its state and its rows of the arenas.
 #[derive(Debug)]
@@ -95,9 +96,11 @@ impl Slot {
         let left = self.state.samples.saturating_sub(self.state.cursor) as usize;
         let live = left.min(shared.plan.recipe.batch);
         let (loss, weight) = if shared.plan.wide() {
+            // Its pieces are parts.
             self.wide_gradient(shared, lane, live)
         } else {
-            self.narrow_gradient(shared, lane, live)
+            let parts = (0..live).step_by(shared.plan.part).map(|from| from..live.min(from + shared.plan.part));
+            parts.fold((0.0, 0.0), |before, part| self.narrow_gradient(shared, lane, part, before))
         };
         self.optimise(shared, lane, loss, weight);
     }
@@ -112,7 +115,14 @@ impl Slot {
         pack::pack(plan, held(&self.params, &self.rounded, &[]).params, &mut self.packed);
     }
 
-    fn narrow_gradient(&mut self, shared: &Shared, lane: &mut Lane, live: usize) -> (f64, f64) {
+    /// The gradient of some rows of the batch, added to that of the rows before them; loss and weight of all of these.
+    fn narrow_gradient(
+        &mut self,
+        shared: &Shared,
+        lane: &mut Lane,
+        part: Range<usize>,
+        before: (f64, f64),
+    ) -> (f64, f64) {
         let Shared { plan, data, members, team, .. } = shared;
         let post = team.post(lane.post);
         let (state, member) = (self.state, &members[self.state.index as usize]);
@@ -120,22 +130,25 @@ impl Slot {
         let turn = Turn { seed: plan.recipe.seed, member: state.id, step: state.step };
         let weights = held(&self.params, &self.rounded, &self.packed);
         let size = plan.layout.params;
-        let slices = live.div_ceil(plan.slice);
+        let slices = part.len().div_ceil(plan.slice);
+        // The first slice of all is the gradient that all others are added to.
+        let other = |slice: usize| if part.start == 0 { slice.checked_sub(1) } else { Some(slice) };
         let (first, others) = (Split::new(&mut self.gradient), Split::new(&mut lane.partials));
         let losses = Split::new(&mut lane.losses);
         post.each(slices, 1, |slice| {
             // SAFETY: every slice has its own partial gradient and its own loss.
             let (gradient, sum) = unsafe {
-                let gradient = match slice {
-                    0 => first.part(0..size),
-                    _ => others.part((slice - 1) * size..slice * size),
+                let gradient = match other(slice) {
+                    None => first.part(0..size),
+                    Some(other) => others.part(other * size..(other + 1) * size),
                 };
                 (gradient, losses.part(slice..slice + 1))
             };
             let mut total = (0.0, 0.0);
-            let end = live.min((slice + 1) * plan.slice);
+            let begin = part.start + slice * plan.slice;
+            let end = part.end.min(begin + plan.slice);
             shared.scratch(|Scratch { values, back, sequences, samples }| {
-                for at in (slice * plan.slice..end).step_by(plan.block) {
+                for at in (begin..end).step_by(plan.block) {
                     let n = plan.block.min(end - at);
                     let samples = &mut samples[..n];
                     for (i, sample) in samples.iter_mut().enumerate() {
@@ -146,7 +159,7 @@ impl Slot {
                     let pass = Pass { turn, first: at as u32 };
                     block::forward(plan, data, member, weights, samples, &mut values, sequences, Some(pass));
                     let (loss, weight) = block::loss(plan, data, member, samples, &values, &mut back);
-                    let add = at > slice * plan.slice;
+                    let add = at > begin;
                     block::backward(plan, weights, &values, &mut back, sequences, pass, Some((gradient, add)));
                     total = (total.0 + loss, total.1 + weight);
                 }
@@ -159,13 +172,13 @@ impl Slot {
             let range = plan.chunk(chunk);
             // SAFETY: chunks do not overlap.
             let (gradient, square) = unsafe { (gradient.part(range.clone()), squares.part(chunk..chunk + 1)) };
-            for slice in 1..slices {
-                let from = (slice - 1) * size;
+            for other in (0..slices).filter_map(other) {
+                let from = other * size;
                 loops::add(gradient, &partials[from + range.start..from + range.end]);
             }
             square[0] = loops::squares(gradient);
         });
-        in_order(&lane.losses[..slices])
+        in_order(before, &lane.losses[..slices])
     }
 
     fn wide_gradient(&mut self, shared: &Shared, lane: &mut Lane, live: usize) -> (f64, f64) {
@@ -230,7 +243,7 @@ impl Slot {
                     norm::sums(&dn[..size], &x[..size], at, to, piece > 0);
                 }
             });
-            let (loss, weight) = in_order(&lane.losses[..blocks]);
+            let (loss, weight) = in_order((0.0, 0.0), &lane.losses[..blocks]);
             total = (total.0 + loss, total.1 + weight);
         }
         let (gradient, squares) = (&self.gradient, Split::new(&mut lane.squares));
@@ -300,8 +313,8 @@ pub(super) fn hold(plan: &Plan, first: usize, params: &[f32], held: &mut [f32]) 
     }
 }
 
-fn in_order(losses: &[(f64, f64)]) -> (f64, f64) {
-    losses.iter().fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+fn in_order(before: (f64, f64), losses: &[(f64, f64)]) -> (f64, f64) {
+    losses.iter().fold(before, |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
 /// Does `n` things on as many threads as are free, at least `grain` on each.

@@ -29,6 +29,8 @@ pub(super) struct Left {
     pub(super) seed: u64,
     pub(super) layer: usize,
     pub(super) percent: u8,
+    /// Where it is said which row of the batch is the first here, where that goes in parts.
+    pub(super) begin: Option<Slice<u32>>,
 }
 
 impl Left {
@@ -41,7 +43,9 @@ impl Left {
             random::factor(percent).to_bits(),
             random::share(percent).to_bits(),
         ];
-        self.seed.to_ne_bytes().into_iter().chain(words.iter().flat_map(|w| w.to_ne_bytes())).collect()
+        let begin = self.begin.map_or(0, |begin| begin.address());
+        let words = words.iter().flat_map(|w| w.to_ne_bytes());
+        self.seed.to_ne_bytes().into_iter().chain(words).chain(begin.to_ne_bytes()).collect()
     }
 }
 

@@ -69,6 +69,9 @@ pub(super) struct Calls {
     optimise: Function,
     advance: Function,
     add_parts: Function,
+    choose_part: Function,
+    add_part: Function,
+    next_part: Function,
     score_sum: Function,
     to_bf16: Function,
     own: super::own::Own,
@@ -193,6 +196,17 @@ pub(super) struct Partials {
     pub(super) loss_blocks: usize,
 }
 
+/// A part of a batch.
+pub(super) struct Part {
+    pub(super) states: Slice<State>,
+    /// Rows of the whole batch.
+    pub(super) batch: usize,
+    /// Rows of a part.
+    pub(super) rows: usize,
+    /// The first row of the part, on the device.
+    pub(super) begin: Slice<u32>,
+}
+
 /// The arenas an optimiser works on, from its first slot on.
 pub(super) struct Arenas {
     pub(super) gradient: Slice<f32>,
@@ -268,6 +282,9 @@ impl Calls {
             optimise: module.function("optimise")?,
             advance: module.function("advance")?,
             add_parts: module.function("add_parts")?,
+            choose_part: module.function("choose_part")?,
+            add_part: module.function("add_part")?,
+            next_part: module.function("next_part")?,
             score_sum: module.function("score_sum")?,
             to_bf16: module.function("to_bf16")?,
             own: super::own::Own::load(context, bf16)?,
@@ -580,6 +597,63 @@ impl Calls {
         ];
         // SAFETY: as above.
         unsafe { self.add_parts.launch(stream, [n(part_blocks(params)), n(states.len()), 1], [256, 1, 1], 0, &args) }
+    }
+
+    /// Which rows a part of the batch has.
+    pub(super) fn choose_part(
+        &self,
+        stream: &Stream,
+        part: &Part,
+        seed: u64,
+        lists: &Slice<u32>,
+        (rows, live): (&Slice<u32>, &Slice<f32>),
+    ) -> Result<()> {
+        let args = [
+            (&part.states).into(),
+            Arg::U64(seed),
+            Arg::U32(n(part.batch)),
+            Arg::U32(n(part.rows)),
+            (&part.begin).into(),
+            lists.into(),
+            rows.into(),
+            live.into(),
+        ];
+        let grid = [n(part.rows.div_ceil(256)), n(part.states.len()), 1];
+        // SAFETY: as above.
+        unsafe { self.choose_part.launch(stream, grid, [256, 1, 1], 0, &args) }
+    }
+
+    /// Adds a part's gradient, loss and weight to those of the parts before it.
+    pub(super) fn add_part(
+        &self,
+        stream: &Stream,
+        part: &Part,
+        (sum, gradient, params): (&Slice<f32>, &Slice<f32>, usize),
+        sums: &Partials,
+        losses: &Slice<f64>,
+    ) -> Result<()> {
+        let args = [
+            (&part.states).into(),
+            Arg::U32(n(part.batch)),
+            Arg::U32(n(part.rows)),
+            (&part.begin).into(),
+            sum.into(),
+            gradient.into(),
+            Arg::U64(params as u64),
+            (&sums.loss).into(),
+            Arg::U32(n(sums.loss_blocks)),
+            losses.into(),
+        ];
+        let grid = [n(part_blocks(params)), n(part.states.len()), 1];
+        // SAFETY: as above.
+        unsafe { self.add_part.launch(stream, grid, [256, 1, 1], 0, &args) }
+    }
+
+    /// On to the next part of a batch.
+    pub(super) fn next_part(&self, stream: &Stream, part: &Part) -> Result<()> {
+        let args = [(&part.begin).into(), Arg::U32(n(part.batch)), Arg::U32(n(part.rows))];
+        // SAFETY: as above.
+        unsafe { self.next_part.launch(stream, [1, 1, 1], [1, 1, 1], 0, &args) }
     }
 
     pub(super) fn optimise(

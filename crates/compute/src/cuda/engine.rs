@@ -1,4 +1,5 @@
-//! The CUDA twin of a population: one step graph and one score graph for every number of slots, replayed.
+//! The CUDA twin of a population: one step graph and one score graph for every number of slots, replayed. Batches that go in parts have one
+//! graph for every part, which a counter on the device leads through the batch, and one for the end of the step.
 //!
 //! `setup` takes one slab and lays everything out in it, `products` chooses the way of every matrix product once, `step` puts one step on
 //! the streams, in the order in which `population/backend.rs` tells it. Weight gradients go to a side stream and run beside the
@@ -18,7 +19,7 @@ use super::memory::{Slab, Slice};
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
 use crate::population::backend::{Arena, Backend, Sums, no_average};
-use crate::population::{Data, Member, Pins, Precision, Recipe, State};
+use crate::population::{Data, Member, Pace, Pins, Precision, Recipe, State};
 use products::Products;
 use small::Fits;
 use std::collections::BTreeMap;
@@ -50,7 +51,10 @@ pub(crate) struct Engine {
     whole: Vec<bool>,
     layout: Layout,
     net: Net,
+    /// Its batch has the rows that go through the net at once: a part of the batch where that goes in parts.
     recipe: Recipe,
+    /// Rows of a whole batch.
+    batch: usize,
     /// Longest validation list.
     longest: usize,
     members: usize,
@@ -62,6 +66,10 @@ pub(crate) struct Engine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     Step,
+    /// A part of a step's batch.
+    Part,
+    /// What follows a step's last part.
+    End,
     Score,
 }
 
@@ -79,6 +87,7 @@ pub(super) enum Mode {
 
 impl Engine {
     /// Sets a population up: memory, data, weights, plans.
+    #[cfg(test)]
     pub(crate) fn new(
         context: &Arc<Context>,
         net: &Net,
@@ -92,6 +101,7 @@ impl Engine {
     }
 
     /// The same on a road that is given.
+    #[cfg(test)]
     #[expect(clippy::too_many_arguments, reason = "a population is these things")]
     pub(crate) fn on(
         road: Road,
@@ -103,6 +113,25 @@ impl Engine {
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
+        Engine::paced(road, Pace::default(), context, net, layout, data, recipe, members, pins)
+    }
+
+    /// The same at a pace that is given.
+    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
+    pub(crate) fn paced(
+        road: Road,
+        pace: Pace,
+        context: &Arc<Context>,
+        net: &Net,
+        layout: &Layout,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+        pins: &Pins,
+    ) -> Result<Engine> {
+        let batch = recipe.batch;
+        let (roads, recipe) = setup::Roads::new(road, context.gpu().shared, net, layout, recipe, pace);
+        let (fits, recipe) = (roads.fits, &recipe);
         // The last dimensions of a grid end at 65,535; slots and slices of rows lie there.
         if members.len() > 4095 || recipe.batch > 1 << 22 {
             let asked = format!("{} members and batches of {} on a card", members.len(), recipe.batch);
@@ -110,8 +139,6 @@ impl Engine {
                 "{asked}; at most 4,095 members at once and 4,194,304 rows are possible"
             )));
         }
-        let fits = road.fits(net, layout, recipe);
-        let roads = setup::Roads { fits, shared: road.shared(context.gpu().shared) };
         let tiles = fused::tiles(layout, recipe, roads.shared);
         if tiles.is_none() {
             steps::check(layout, recipe)?;
@@ -158,6 +185,7 @@ impl Engine {
             layout: layout.clone(),
             net: net.clone(),
             recipe: *recipe,
+            batch,
             longest,
             members: members.len(),
             _slab: slab,
@@ -174,10 +202,17 @@ impl Engine {
         self.rehearse(slots)?;
         let graph = self.main.capture(|| match work {
             Work::Step => self.step(0, slots),
+            Work::Part => self.part(0, slots),
+            Work::End => self.end(0, slots),
             Work::Score => self.score_chunk(0, slots),
         })?;
         self.graphs.insert((work, slots), graph);
         Ok(())
+    }
+
+    /// Parts of a batch.
+    fn parts(&self) -> u32 {
+        u32::try_from(self.batch.div_ceil(self.recipe.batch)).unwrap_or(u32::MAX)
     }
 
     /// Replays a graph.
@@ -261,6 +296,15 @@ impl Backend for Engine {
             return (0..steps)
                 .step_by(most as usize)
                 .try_for_each(|done| self.small_steps(small, 0, slots, most.min(steps - done)).map(drop));
+        }
+        let parts = self.parts();
+        if parts > 1 {
+            self.ready(Work::Part, slots)?;
+            self.ready(Work::End, slots)?;
+            return (0..steps).try_for_each(|_| {
+                self.replay(Work::Part, slots, parts)?;
+                self.replay(Work::End, slots, 1)
+            });
         }
         self.ready(Work::Step, slots)?;
         self.replay(Work::Step, slots, steps)
@@ -382,7 +426,9 @@ impl Backend for Engine {
         let fused = self.fused.iter().flat_map(|fused| fused.said(&self.layout));
         let steps = self.steps.iter().flat_map(|s| s.plans.said());
         let small = self.small.iter().map(|small| small.said(self.fits));
-        fused.chain(steps).chain(self.products.said()).chain(small).collect()
+        let parts = (self.parts() > 1)
+            .then(|| format!("batches of {} in {} parts of {}", self.batch, self.parts(), self.recipe.batch));
+        parts.into_iter().chain(fused).chain(steps).chain(self.products.said()).chain(small).collect()
     }
 }
 

@@ -5,7 +5,7 @@
 use super::context::{Context, turn};
 use super::graph::Stream;
 use crate::error::{Error, Result};
-use cudarc::driver::result;
+use cudarc::driver::{result, sys};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -87,7 +87,19 @@ impl Slab {
         context.bind()?;
         let bytes = bytes.max(256);
         // SAFETY: a plain allocation, freed in `drop`.
-        let start = context.call("cuMemAlloc", unsafe { result::malloc_sync(bytes as usize) })?;
+        let start = match unsafe { result::malloc_sync(bytes as usize) } {
+            // Planned by what was free then; whoever asks may ask for less.
+            Err(why) if why.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                return Err(Error::Memory {
+                    what: "what was planned".into(),
+                    device: context.device().into(),
+                    needed: bytes,
+                    budget: context.memory().map_or(0, |(free, _)| free),
+                    fits: "another program has taken memory meanwhile; `nvidia-smi` shows which".into(),
+                });
+            }
+            other => context.call("cuMemAlloc", other)?,
+        };
         Ok(Slab { context: context.clone(), start, bytes, used: 0 })
     }
 

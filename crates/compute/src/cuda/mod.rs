@@ -27,4 +27,4 @@ pub use memory::{Slab, Slice};
 pub use module::{Arg, Function, Module};
 pub use rates::{Rates, rates};
 
-pub(crate) use engine::{Engine, need};
+pub(crate) use engine::{Engine, Road, need};

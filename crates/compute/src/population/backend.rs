@@ -42,6 +42,9 @@
 //!    `cursor = 0`, `due = 1`; after the last epoch `active = 0` too. The sums of loss and weight are cleared by the step that begins an
 //!    epoch (`cursor == 0`).
 //!
+//! A batch in parts ([`Pace`](super::Pace)) does 2 to 5 part by part, row `b` being that of the whole batch: gradients are added in f32, losses
+//! and weights in f64, in the order of the parts. Then 6 and 7 follow once.
+//!
 //! Scores and logits are of the average where there is one: in bf16 of the average rounded as the parameters are.
 
 use super::{Pins, State};

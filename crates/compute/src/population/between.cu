@@ -15,19 +15,21 @@
 #include "population.cuh"
 #include "../random/random.cuh"
 
-// What a step leaves out of a layer, by value: 24 bytes. The Rust twin is `random/dropout.rs`.
+// What a step leaves out of a layer, by value: 32 bytes. The Rust twin is `random/dropout.rs`.
 struct Left {
     u64 seed;
-    u32 stream;    // the stream and the layer
-    u32 threshold; // words below it are left out; 0: nothing is
-    float factor;  // what is kept is multiplied with this
-    float share;   // and this leads back
+    u32 stream;       // the stream and the layer
+    u32 threshold;    // words below it are left out; 0: nothing is
+    float factor;     // what is kept is multiplied with this
+    float share;      // and this leads back
+    const u32* begin; // [1] the first row of this part in the whole batch, or null where the batch is whole
 };
-static_assert(sizeof(Left) == 24, "Left must lie as the launch packs it");
+static_assert(sizeof(Left) == 32, "Left must lie as the launch packs it");
 
-// Factors of four neighbouring units of a row of the batch.
+// Factors of four neighbouring units of a row of the batch, or of its part.
 __device__ __forceinline__ float4 kept(const Left& left, const State& state, u32 row, u32 unit) {
     if (left.threshold == 0) return make_float4(1.0f, 1.0f, 1.0f, 1.0f);
+    if (left.begin) row += *left.begin;
     const uint4 w = philox(left.seed, make_uint4(row, state.step, left.stream | (unit / 4) << 22, state.id));
     return make_float4(w.x < left.threshold ? 0.0f : left.factor, w.y < left.threshold ? 0.0f : left.factor,
                        w.z < left.threshold ? 0.0f : left.factor, w.w < left.threshold ? 0.0f : left.factor);

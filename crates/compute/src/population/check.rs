@@ -1,6 +1,6 @@
 //! Whether data, recipe and members fit the net, said before anything is started. Both twins ask here, so that neither tests a border later.
 
-use super::{Data, Member, Optimiser, Recipe};
+use super::{Data, Member, Optimiser, Pace, Recipe};
 use crate::error::{Error, Result};
 use crate::net::Net;
 
@@ -18,6 +18,13 @@ pub(crate) fn check(net: &Net, data: &Data<'_>, recipe: &Recipe, members: &[Memb
     settings(recipe)?;
     ensure(!members.is_empty(), || "a population needs at least one member".into())?;
     members.iter().enumerate().try_for_each(|(i, each)| member(net, data, each, &members[..i]))
+}
+
+/// Whether batches can be cut so.
+pub(crate) fn pace(recipe: &Recipe, pace: Pace) -> Result<()> {
+    ensure((1..=recipe.batch).contains(&(pace.parts as usize)), || {
+        format!("a batch of {} rows in {} parts; 1 to {} are possible", recipe.batch, pace.parts, recipe.batch)
+    })
 }
 
 /// Whether these samples can be gathered: rows that exist, in windows that are whole.

@@ -211,6 +211,34 @@ impl Recipe {
     }
 }
 
+/// How a population goes through its batches. No part of the recipe: whatever it is, a member becomes the same but for the order in which
+/// gradients are added up. That order changes bits, so a run keeps to the pace it began with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Pace {
+    /// A batch goes through the net in so many parts of equal size, the last one perhaps smaller: less memory for the same batch. Rows, weights,
+    /// values left out and the one step of the optimiser are those of the whole batch.
+    pub parts: u32,
+}
+
+impl Default for Pace {
+    /// Whole batches.
+    fn default() -> Pace {
+        Pace { parts: 1 }
+    }
+}
+
+impl Pace {
+    /// Rows of a part of a batch.
+    pub fn rows(self, batch: usize) -> usize {
+        batch.div_ceil(self.parts.max(1) as usize)
+    }
+
+    /// Parts of a batch that have rows: 9 rows in 4 parts are 3 parts of 3.
+    pub fn count(self, batch: usize) -> usize {
+        batch.div_ceil(self.rows(batch).max(1))
+    }
+}
+
 /// Which algorithm a library took for each kind of product: stored with a run and handed in again, so that a member's bits stay the
 /// same. Empty lets the library choose; on CPUs it stays empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

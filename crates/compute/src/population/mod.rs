@@ -14,6 +14,8 @@ mod describe;
 pub(crate) mod fixtures;
 #[cfg(test)]
 pub(crate) mod make;
+#[cfg(test)]
+mod parts;
 mod slots;
 mod snapshot;
 #[cfg(test)]
@@ -22,7 +24,7 @@ pub(crate) mod tests;
 pub(crate) mod world;
 
 pub use describe::{
-    Data, Member, Optimiser, Pins, Precision, Recipe, Rule, Scale, Schedule, Score, Shape, State, Status, Table,
+    Data, Member, Optimiser, Pace, Pins, Precision, Recipe, Rule, Scale, Schedule, Score, Shape, State, Status, Table,
 };
 pub use snapshot::Snapshot;
 
@@ -69,25 +71,42 @@ impl Population {
         members: &[Member],
         pins: &Pins,
     ) -> Result<Population> {
+        Population::paced(device, budget, net, data, recipe, members, pins, Pace::default())
+    }
+
+    /// The same, with batches that go through the net in parts.
+    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
+    pub fn paced(
+        device: &Opened,
+        budget: Budget,
+        net: &Net,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+        pins: &Pins,
+        pace: Pace,
+    ) -> Result<Population> {
         let layout = Layout::new(net)?;
         check::check(net, data, recipe, members)?;
-        let needed = Population::need(device, net, data, recipe, members)?;
+        check::pace(recipe, pace)?;
+        let needed = Population::need_paced(device, net, data, recipe, members, pace)?;
         let most = budget.bytes(device.free()?);
         if needed > most {
             return Err(Error::Memory {
-                what: format!("a population of {} with batches of {}", members.len(), recipe.batch),
+                what: format!("a population of {} with batches of {}", members.len(), said(recipe, pace)),
                 device: device.name(),
                 needed,
                 budget: most,
-                fits: fits(device, most, net, data, recipe, members)?,
+                fits: fits(device, most, net, data, recipe, members, pace)?,
             });
         }
         let mut backend: Box<dyn Backend> = match device {
             Opened::Cpu { threads } => {
-                Box::new(crate::cpu::Engine::new(net, &layout, data, recipe, members, *threads)?)
+                Box::new(crate::cpu::Engine::paced(pace, net, &layout, data, recipe, members, *threads)?)
             }
             Opened::Cuda(context) => {
-                Box::new(crate::cuda::Engine::new(context, net, &layout, data, recipe, members, pins)?)
+                let road = crate::cuda::Road::Rule;
+                Box::new(crate::cuda::Engine::paced(road, pace, context, net, &layout, data, recipe, members, pins)?)
             }
         };
         let states = backend.states()?;
@@ -96,10 +115,22 @@ impl Population {
 
     /// Bytes that such a population takes on the device.
     pub fn need(device: &Opened, net: &Net, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> Result<u64> {
+        Population::need_paced(device, net, data, recipe, members, Pace::default())
+    }
+
+    /// The same with batches in parts.
+    pub fn need_paced(
+        device: &Opened,
+        net: &Net,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+        pace: Pace,
+    ) -> Result<u64> {
         let layout = Layout::new(net)?;
         Ok(match device {
-            Opened::Cpu { threads } => crate::cpu::need(net, &layout, data, recipe, members.len(), *threads),
-            Opened::Cuda(context) => crate::cuda::need(context.gpu().shared, net, &layout, data, recipe, members),
+            Opened::Cpu { threads } => crate::cpu::need(net, &layout, data, recipe, members.len(), *threads, pace),
+            Opened::Cuda(context) => crate::cuda::need(context.gpu().shared, net, &layout, data, recipe, members, pace),
         })
     }
 
@@ -263,6 +294,14 @@ fn unknown(id: u32) -> Error {
     Error::Asked(format!("there is no member {id} in this population"))
 }
 
+/// Rows of a batch, and its parts where it has several.
+fn said(recipe: &Recipe, pace: Pace) -> String {
+    match pace.count(recipe.batch) {
+        1 => recipe.batch.to_string(),
+        parts => format!("{} in {parts} parts of {}", recipe.batch, pace.rows(recipe.batch)),
+    }
+}
+
 /// What would fit: fewer members, or a smaller batch.
 fn fits(
     device: &Opened,
@@ -271,11 +310,12 @@ fn fits(
     data: &Data<'_>,
     recipe: &Recipe,
     members: &[Member],
+    pace: Pace,
 ) -> Result<String> {
     let (mut few, mut many) = (0, members.len());
     while few < many {
         let middle = (few + many).div_ceil(2);
-        if Population::need(device, net, data, recipe, &members[..middle])? <= budget {
+        if Population::need_paced(device, net, data, recipe, &members[..middle], pace)? <= budget {
             few = middle;
         } else {
             many = middle - 1;
@@ -284,12 +324,12 @@ fn fits(
     let mut batch = recipe.batch;
     while batch > 1 {
         batch /= 2;
-        if Population::need(device, net, data, &Recipe { batch, ..*recipe }, members)? <= budget {
+        if Population::need_paced(device, net, data, &Recipe { batch, ..*recipe }, members, pace)? <= budget {
             break;
         }
     }
     let smaller = Recipe { batch, ..*recipe };
-    let with_batch = batch >= 1 && Population::need(device, net, data, &smaller, members)? <= budget;
+    let with_batch = batch >= 1 && Population::need_paced(device, net, data, &smaller, members, pace)? <= budget;
     Ok(match (few, with_batch) {
         (0, false) => "even one member does not fit: a smaller table, net or batch is needed".into(),
         (0, true) => format!("batches of {batch} would fit"),

@@ -17,6 +17,9 @@
 // | derive_T, _float_bf16   | 256   | [ceil(B × width / 1024), S]            | 0              |                                       |
 // | column_sum_T            | 256   | [ceil(width / 128), blocks, S], blocks = ceil(B / slice) | 0 | any slice; 256 is good              |
 // | add_parts               | 256   | [ceil(params / 1024), S]               | 0              | instead of advance                    |
+// | choose_part             | 256   | [ceil(rows / 256), S]                  | 0              | before the first gather of a part     |
+// | add_part                | 256   | [ceil(params / 1024), S]               | 0              | after the gradient of a part          |
+// | next_part               | 1     | [1]                                    | 0              | after add_part                        |
 // | optimise                | 256   | [any, S], 1024 elements a block and round | 0           |                                       |
 // | advance                 | 256   | [ceil(params / 8192), S]               | 0              | before optimise                       |
 // | score_sum               | 256   | [S]                                    | 0              |                                       |
@@ -27,7 +30,8 @@
 // `loss` needs no dynamic shared memory where its gradient is null; its slice of 64 is good up to B = 8192, 256 above.
 //
 // One step: gather (choose = 1 for the first input, then choose = 0), products, loss for each head, backward products, column_sum and
-// sum_partials for biases, advance, optimise. One chunk of validation: gather, products, loss, score_sum.
+// sum_partials for biases, advance, optimise. One chunk of validation: gather, products, loss, score_sum. A batch that is too large for the
+// memory goes in parts: for each choose_part, gather (choose = 0), the rest up to the gradient, add_part, next_part; then advance, optimise.
 // registers: 64
 
 #include "../random/random.cuh"
@@ -501,6 +505,68 @@ extern "C" __global__ void __launch_bounds__(256, 4) add_parts(State* states, u3
         sum = squares(v);
     }
     conclude(states, slot, batch, sum, norm_partial, loss_partial, loss_blocks, arrived, o, orders);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// A batch in parts. `begin` [1] is the first row of the part in the whole batch of `batch` rows; a part has `part` rows, the last one perhaps
+// fewer. Nothing here depends on who takes part, so one graph serves all parts of all steps.
+//
+// choose_part: the rows of a part as the whole batch has them, and which of them are alive: those inside of the batch and of the list.
+//
+//   states [S], seed, batch, part, begin, lists, rows and live [S, part]
+// ---------------------------------------------------------------------------------------------------------------------------------
+extern "C" __global__ void __launch_bounds__(256) choose_part(const State* __restrict__ states, u64 seed, u32 batch, u32 part,
+                                                              const u32* __restrict__ begin, const u32* __restrict__ lists,
+                                                              u32* __restrict__ rows, float* __restrict__ live) {
+    const u32 slot = blockIdx.y, own = blockIdx.x * 256 + threadIdx.x;
+    const State& state = states[slot];
+    if (idle(state, STEP) || own >= part) return;
+    const u64 row = (u64)*begin + own, sample = (u64)state.cursor + row;
+    const bool inside = row < batch && sample < state.samples;
+    u32 at = 0;
+    if (inside) at = Permutation(state.samples, seed, state.id, state.epoch).at((u32)sample);
+    rows[(u64)slot * part + own] = lists[(u64)state.list + at];
+    live[(u64)slot * part + own] = inside ? 1.0f : 0.0f;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------------
+// add_part: a part's gradient, loss and weight added to those of the parts before it, in order; the last one leaves all in `grads`.
+//
+//   states [S], batch, part, begin
+//   sum, grads   [S, params]
+//   loss_partial [S, loss_blocks, 2] of this part
+//   loss_sum     [S, 2] loss and weight of the parts so far
+// ---------------------------------------------------------------------------------------------------------------------------------
+extern "C" __global__ void __launch_bounds__(256) add_part(const State* __restrict__ states, u32 batch, u32 part,
+                                                           const u32* __restrict__ begin, float* __restrict__ sum,
+                                                           float* __restrict__ grads, u64 params, const double* __restrict__ loss_partial,
+                                                           u32 loss_blocks, double* __restrict__ loss_sum) {
+    const u32 slot = blockIdx.y;
+    if (idle(states[slot], STEP)) return;
+    const bool first = *begin == 0, last = (u64)*begin + part >= batch;
+    const u64 at = (u64)blockIdx.x * 1024 + threadIdx.x * 4;
+    if (at < params) {
+        float4 v = load4(grads + slot * params + at);
+        if (!first) {
+            const float4 before = load4(sum + slot * params + at);
+            v = make_float4(before.x + v.x, before.y + v.y, before.z + v.z, before.w + v.w);
+        }
+        store4((last ? grads : sum) + slot * params + at, v);
+    }
+    if (blockIdx.x != 0) return;
+    __shared__ double scratch[8];
+    const double* from = loss_partial + (u64)slot * loss_blocks * 2;
+    const double loss = block_sum(from, loss_blocks, 2, scratch), weight = block_sum(from + 1, loss_blocks, 2, scratch);
+    if (threadIdx.x == 0) {
+        loss_sum[slot * 2] = first ? loss : loss_sum[slot * 2] + loss;
+        loss_sum[slot * 2 + 1] = first ? weight : loss_sum[slot * 2 + 1] + weight;
+    }
+}
+
+// next_part: on to the next part, and behind the last one to the first.
+extern "C" __global__ void next_part(u32* begin, u32 batch, u32 part) {
+    const u64 next = (u64)*begin + part;
+    *begin = next < batch ? (u32)next : 0;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------------------

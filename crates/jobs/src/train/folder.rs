@@ -2,7 +2,8 @@
 //!
 //! `run.json` is the request and how it stands, `settings.toml` the resolved settings, `split.parquet` who learned from what, `log.jsonl`,
 //! `training.log` and `events/` what happened, `checkpoints/` from where it can go on, `predictions.parquet` and `model/` what came out,
-//! `result.json` what was said at the end.
+//! `result.json` what was said at the end. `parts` in `run.json` says in how many parts a batch goes through the net; a run that goes on keeps to
+//! what its checkpoint says, before the first one to this.
 
 use super::log::Told;
 use super::predict::guess;
@@ -12,6 +13,7 @@ use crate::{Select, Settings};
 use bars::Fingerprint;
 use compute::Net;
 use compute::net::Layout;
+use compute::population::Pace;
 use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, replace_bytes};
 use judge::ledger::{Ledger, Started, Trial};
 use judge::split::Splits;
@@ -155,6 +157,12 @@ impl Folder {
         Ok(Some(saved))
     }
 
+    /// In how many parts the run's batches went so far: by its checkpoint, else by what was planned when it began.
+    pub(crate) fn pace(&self, from: Option<&Saved>) -> Pace {
+        let noted = self.run.more.get("parts").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+        from.map_or(Pace { parts: noted.unwrap_or(1).max(1) }, |saved| saved.pace)
+    }
+
     /// Writes what is known before the first step.
     pub(crate) fn begin(
         &mut self,
@@ -164,6 +172,7 @@ impl Folder {
         splits: &Splits,
     ) -> Result<()> {
         self.run.device.clone_from(&run.device);
+        self.run.more.insert("parts".into(), json!(run.parts));
         self.run.write(&self.path)?;
         replace_bytes(&self.path.join("settings.toml"), settings.to_toml().as_bytes())?;
         write_split(&self.path.join("split.parquet"), source, splits)?;
@@ -239,6 +248,7 @@ impl Folder {
     /// Takes the end down: the result, the run's state, the ledger.
     pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
         self.log.end(run)?;
+        self.run.more.insert("parts".into(), json!(run.parts));
         let best = run.members.iter().filter(|m| m.valid_mcc.is_some());
         let best = best.max_by(|a, b| a.valid_mcc.partial_cmp(&b.valid_mcc).unwrap_or(std::cmp::Ordering::Equal));
         self.run.best = best.map(|m| report::Best {

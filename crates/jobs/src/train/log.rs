@@ -3,25 +3,31 @@
 use super::TrainRun;
 use files::Result;
 use learn::classify::{Epoch, News, Stopped, Trained};
+use machine::Sample;
 use report::{Events, Log, Row};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Members beyond these have rows in the log, and no TensorBoard file of their own.
 const EVENTS: usize = 64;
+
+/// Looks at the machine come no faster.
+const EVERY: Duration = Duration::from_secs(10);
 
 /// The log of a run.
 pub(crate) struct Told {
     log: Log,
     folder: PathBuf,
     events: BTreeMap<u32, Events>,
+    seen: Option<Instant>, // when the machine was last looked at
 }
 
 impl Told {
     pub(crate) fn open(folder: &Path, resumed: bool) -> Result<Told> {
         let log = if resumed { Log::resume(folder, |_| true)? } else { Log::open(folder)? };
-        Ok(Told { log, folder: folder.join("events"), events: BTreeMap::new() })
+        Ok(Told { log, folder: folder.join("events"), events: BTreeMap::new(), seen: None })
     }
 
     /// Nothing of it counts: the run begins again.
@@ -49,7 +55,47 @@ impl Told {
     pub(crate) fn begin(&mut self, run: &TrainRun, resumed: bool) -> Result<()> {
         let words = if resumed { "goes on" } else { "begins" };
         self.log.say(&format!("training {words}: {} on {}", run.net, run.device))?;
-        self.log.row(if resumed { "resumed" } else { "started" }, fields(json!({"net": run.net, "device": run.device})))
+        if run.parts > 1 {
+            let rows = run.batch.div_ceil(run.parts);
+            let memory = compute::bytes(run.memory_bytes);
+            self.log.say(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
+        }
+        // `axis`, `last`, `members` and `worth` tell whoever watches where the rows `epoch` lead, whatever the learner.
+        let row = json!({
+            "net": run.net, "device": run.device, "pid": std::process::id(), "axis": "epoch", "last": run.epochs, "patience": run.patience,
+            "members": run.groups.iter().sum::<u64>(), "worth": "valid_mcc",
+        });
+        self.log.row(if resumed { "resumed" } else { "started" }, fields(row))?;
+        for phase in &run.phases {
+            self.log.row("phase", fields(json!({"name": phase.name, "seconds": phase.seconds})))?;
+        }
+        self.phase("train")
+    }
+
+    /// Something else is done from now on.
+    pub(crate) fn phase(&mut self, name: &str) -> Result<()> {
+        self.log.row("phase", fields(json!({"name": name})))
+    }
+
+    /// How full the machine is, every ten seconds or so.
+    fn machine(&mut self, sample: &Sample) -> Result<()> {
+        let gpu = sample.gpus.first();
+        let row = json!({
+            "cpu_percent": sample.cpu_mean_percent().round(), "memory_bytes": sample.process_memory_bytes,
+            "gpu_percent": gpu.and_then(|g| g.busy_percent), "gpu_memory_bytes": gpu.and_then(|g| g.memory_used_bytes),
+            "gpu_watts": gpu.and_then(|g| g.power_watts).map(f32::round), "gpu_celsius": gpu.and_then(|g| g.temperature_celsius),
+        });
+        self.log.row("machine", fields(row))
+    }
+
+    /// Takes a look at the machine down, unless the last one is younger than ten seconds.
+    pub(crate) fn looked(&mut self, latest: impl FnOnce() -> Option<Sample>) -> Result<()> {
+        if self.seen.is_some_and(|seen| seen.elapsed() < EVERY) {
+            return Ok(());
+        }
+        let Some(sample) = latest() else { return Ok(()) };
+        self.seen = Some(Instant::now());
+        self.machine(&sample)
     }
 
     /// Takes news down; a line for people where they would want one.
@@ -73,6 +119,12 @@ impl Told {
                     json!({"group": number + 1, "of": of, "members": members, "memory_bytes": memory, "ways": ways});
                 self.log.row("group", fields(group))?;
                 Ok(None)
+            }
+            News::Less(what) => {
+                self.log.row("less_memory", fields(json!({"what": what})))?;
+                let line = format!("less memory than was planned with: {what}");
+                self.log.say(&line)?;
+                Ok(Some(line))
             }
             News::Saved => {
                 self.log.row("saved", Map::new())?;
@@ -124,7 +176,10 @@ impl Told {
     pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
         let kind = if run.interrupted { "interrupted" } else { "finished" };
         let mcc = run.judged.as_ref().map(|j| j.mcc);
-        self.log.row(kind, fields(json!({"test_mcc": mcc, "seconds": run.seconds, "verdict": run.verdict})))?;
+        let end = fields(json!({
+            "test_mcc": mcc, "seconds": run.seconds, "verdict": run.verdict, "phases": run.phases,
+        }));
+        self.log.row(kind, end)?;
         let judged = mcc.map_or(String::new(), |mcc| format!("; test MCC {mcc:.4}"));
         self.log.say(&format!("{kind} after {:.1} s{judged}; {}", run.seconds, run.verdict))?;
         self.log.sync()

@@ -102,6 +102,8 @@ pub struct TrainRun {
     pub precision: Precision,
     /// Rows of a batch.
     pub batch: u64,
+    /// Parts that a batch goes through the net in, because the memory does not do for a whole one; 1 where it does.
+    pub parts: u64,
     /// Before the schedule.
     pub rate: f64,
     /// At most.
@@ -199,6 +201,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         }
     }
     let mut run = describe(&source, &splits, &laid, &how, &settings, said);
+    notes.extend(laid.said(&how));
     (run.notes, run.estimate_seconds) = (notes, estimate);
     if request.dry_run {
         (run.phases, run.verdict) = phases.finish(matches!(device, Opened::Cuda(_)));
@@ -209,6 +212,19 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let mut folder = Folder::open(request, &settings, &source, &how, &splits)?;
     run.folder = Some(folder.path().display().to_string());
     let from = folder.saved(&how.net, &mut |line| tell(Told::Line(line)))?;
+    // A run that goes on keeps to its parts, whatever there is to spare by now.
+    let before = folder.pace(from.as_ref());
+    if before.parts > laid.pace.parts {
+        laid = laid.at(&source.problem, &how, &device, budget, before)?;
+        packed(&mut run, &laid, &how);
+        run.notes.extend(laid.said(&how));
+    } else if from.is_some() && laid.pace.parts > before.parts {
+        run.notes.push("the memory asks for more parts than the run began with: the order of sums changes here".into());
+    }
+    if let Some(said) = laid.said(&how) {
+        tell(Told::Line(&said));
+    }
+    run.phases = phases.so_far().to_vec();
     folder.begin(&run, &settings, &source, &splits)?;
     let outcome = in_folder(
         &mut folder,
@@ -231,12 +247,14 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     };
     run.samples_per_s = samples_per_s;
     run.interrupted = outcome.interrupted;
+    run.parts = outcome.pace.count(how.recipe.batch) as u64;
     let judging = phases.seconds();
     let clock = Instant::now();
     if outcome.interrupted {
         run.members = judged::members(&source, &splits, &outcome.members, &vec![Vec::new(); outcome.members.len()])?;
     } else {
         tell(Told::Update(Update { phase: "judging", done: 0, total: 0, unit: "" }));
+        folder.parts().0.phase("judge")?;
         let test = |fold: usize| -> Vec<u32> {
             splits.folds[fold].test.iter().map(|at| source.problem.samples.rows[*at as usize]).collect()
         };
@@ -415,8 +433,9 @@ fn in_folder(
             _ => {}
         }
         let rate = all as f64 / began.elapsed().as_secs_f64().max(1e-9);
-        match log.take(&news, rate) {
-            Ok(Some(line)) if shown.is_none_or(|t| t.elapsed() > Duration::from_secs(5)) => {
+        let aloud = matches!(news, News::Less(_));
+        match log.looked(|| phases.latest()).and_then(|()| log.take(&news, rate)) {
+            Ok(Some(line)) if aloud || shown.is_none_or(|t| t.elapsed() > Duration::from_secs(5)) => {
                 tell(Told::Line(&format!("{line}{}", busy(phases.latest()))));
                 shown = Some(Instant::now());
             }
@@ -484,7 +503,7 @@ fn describe(
         test_from: shown(f.spans.test.from()),
         test_to: shown(f.spans.test.to() - 1),
     });
-    TrainRun {
+    let mut run = TrainRun {
         folder: None,
         data: source.path.display().to_string(),
         learner: settings.train.learner,
@@ -500,6 +519,7 @@ fn describe(
         device,
         precision: how.recipe.precision,
         batch: how.recipe.batch as u64,
+        parts: 1,
         rate: f64::from(how.rate),
         epochs: u64::from(how.epochs),
         patience: u64::from(how.patience),
@@ -507,8 +527,8 @@ fn describe(
         holdout_from: splits.holdout.as_ref().map(|h| shown(h.span.from())),
         picture: splits.picture(&problem.samples, &source.ticks, 60, false),
         seeds: u64::from(how.seeds),
-        groups: plan.groups.iter().map(|g| g.members.len() as u64).collect(),
-        memory_bytes: plan.groups.iter().map(|g| g.bytes).max().unwrap_or(0),
+        groups: Vec::new(),
+        memory_bytes: 0,
         estimate_seconds: None,
         samples_per_s: None,
         members: Vec::new(),
@@ -518,7 +538,16 @@ fn describe(
         seconds: 0.0,
         interrupted: false,
         notes: Vec::new(),
-    }
+    };
+    packed(&mut run, plan, how);
+    run
+}
+
+/// How the members lie in the memory.
+fn packed(run: &mut TrainRun, plan: &Plan, how: &Classify<'_>) {
+    run.parts = plan.pace.count(how.recipe.batch) as u64;
+    run.groups = plan.groups.iter().map(|g| g.members.len() as u64).collect();
+    run.memory_bytes = plan.groups.iter().map(|g| g.bytes).max().unwrap_or(0);
 }
 
 /// Of one member, padding left out.

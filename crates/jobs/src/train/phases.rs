@@ -43,6 +43,11 @@ impl Phases {
         self.sampler.latest()
     }
 
+    /// What was taken down so far.
+    pub(crate) fn so_far(&self) -> &[Phase] {
+        &self.rows
+    }
+
     /// Takes a phase down that began so many seconds after the beginning and ends now. Where phases take turns too quickly to be told apart
     /// (training and validating), `parts` shares the time out and all get what was seen over the whole.
     pub(crate) fn end(&mut self, since: f64, parts: &[(&'static str, f64)]) {

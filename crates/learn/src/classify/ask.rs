@@ -1,8 +1,9 @@
 //! Asking trained members: probabilities for any ids, the same bits whoever asks.
 
+use super::plan::smaller;
 use crate::scale::Scaler;
 use crate::{Problem, failed};
-use compute::population::{Data, Member, Recipe, Table};
+use compute::population::{Data, Member, Pace, Pins, Recipe, Table};
 use compute::{Budget, Net, Opened, Population};
 use files::Result;
 
@@ -37,10 +38,14 @@ pub fn ask(
     let recipe = &Recipe { average: None, batch: ROWS, ..*recipe };
     let (labels, classes) = (vec![0u8; problem.ids], net.heads.first().map_or(1, |h| h.classes));
     let mut all = Vec::with_capacity(members.len());
-    for members in members.chunks(AT_ONCE) {
+    // Fewer at once, then fewer rows at once, where the memory is short.
+    let (mut left, mut at_once, mut pace) = (members, AT_ONCE, Pace::default());
+    while !left.is_empty() {
+        let (members, later) = left.split_at(at_once.min(left.len()));
         // A population wants a list to train on; a single id does.
         let Some(one) = members.iter().find_map(|m| m.ids.first().copied()) else {
             all.extend(members.iter().map(|_| Vec::new()));
+            left = later;
             continue;
         };
         let data = Data {
@@ -60,12 +65,25 @@ pub fn ask(
             class_weights: vec![Vec::new()],
         };
         let described: Vec<Member> = members.iter().map(member).collect();
-        let mut population = Population::new(device, budget, net, &data, recipe, &described).map_err(failed)?;
+        let made = Population::paced(device, budget, net, &data, recipe, &described, &Pins::default(), pace);
+        let mut population = match (made, smaller(pace, ROWS)) {
+            (Ok(population), _) => population,
+            (Err(why), _) if why.is_memory() && members.len() > 1 => {
+                at_once = members.len() / 2;
+                continue;
+            }
+            (Err(why), Some(smaller)) if why.is_memory() => {
+                pace = smaller;
+                continue;
+            }
+            (Err(why), _) => return Err(failed(why)),
+        };
         for m in members {
             population.set_params(m.id, m.params).map_err(failed)?;
             let logits = population.logits(m.id, &m.ids).map_err(failed)?.swap_remove(0);
             all.push(softmax(logits, classes));
         }
+        left = later;
     }
     Ok(all)
 }

@@ -2,11 +2,14 @@
 
 use super::keep::Saved;
 use super::member::{Stopped, Trained};
+use super::plan::{in_parts, smaller};
 use super::{Classify, News, Plan, Spent};
 use crate::{Problem, failed};
-use compute::population::{CHUNK, Score, Status};
+use compute::population::{CHUNK, Pace, Score, Status};
 use compute::{Budget, Opened, Population};
 use files::Result;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// A chunk of steps should not take longer than this, so that a stop is heard and progress is seen.
@@ -36,6 +39,8 @@ pub struct Outcome {
     pub spent: Spent,
     /// Whether it was stopped before its end; what was done is saved.
     pub interrupted: bool,
+    /// In how many parts batches went through the net at the end.
+    pub pace: Pace,
 }
 
 /// Trains all members, or goes on where a saved state ended.
@@ -53,44 +58,72 @@ pub fn train(
     let mut spent = Spent::default();
     // Groups are pace: a run that goes on may have others, so a group is the members that are not at their end.
     let left = |saved: &Saved| saved.members.iter().any(|m| m.stopped.is_none());
-    for (number, group) in plan.groups.iter().enumerate() {
-        if saved.members[group.members.clone()].iter().all(|m| m.stopped.is_some()) {
+    // A run that goes on keeps to its parts, unless it needs more by now.
+    saved.pace.parts = saved.pace.parts.max(plan.pace.parts);
+    let mut groups: VecDeque<Range<usize>> = plan.groups.iter().map(|g| g.members.clone()).collect();
+    let mut number = 0;
+    while let Some(group) = groups.pop_front() {
+        if saved.members[group.clone()].iter().all(|m| m.stopped.is_some()) {
+            number += 1;
             continue;
         }
         let clock = Instant::now();
-        let (data, members) = plan.describe(problem, how, group.members.clone());
-        let made = Population::pinned(device, budget, &how.net, &data, &how.recipe, &members, &saved.pins);
-        let mut population = made.map_err(failed)?;
+        let (data, members) = plan.describe(problem, how, group.clone());
+        let (recipe, pins) = (&how.recipe, &saved.pins);
+        let made = Population::paced(device, budget, &how.net, &data, recipe, &members, pins, saved.pace);
+        let mut population = match made {
+            Ok(population) => population,
+            // Somebody else took memory after it was planned with. Fewer members at once change no bit, so they come first.
+            Err(why) if why.is_memory() && group.len() > 1 => {
+                let middle = group.start + group.len().div_ceil(2);
+                groups.push_front(middle..group.end);
+                groups.push_front(group.start..middle);
+                (hooks.news)(News::Less(format!(
+                    "{} members at once instead of {}: {why}",
+                    middle - group.start,
+                    group.len()
+                )));
+                continue;
+            }
+            Err(why) if why.is_memory() && smaller(saved.pace, recipe.batch).is_some() => {
+                saved.pace = smaller(saved.pace, recipe.batch).unwrap_or(saved.pace);
+                groups.push_front(group);
+                (hooks.news)(News::Less(format!("{} from here on: {why}", in_parts(saved.pace, recipe.batch))));
+                continue;
+            }
+            Err(why) => return Err(failed(why)),
+        };
         saved.pins = population.pins();
         // Groups may be others than when the state was kept: members of later ones go on waiting.
         for snapshot in saved.running.iter().filter(|s| members.iter().any(|m| m.id == s.state.id)) {
             population.restore(snapshot).map_err(failed)?;
         }
-        for trained in saved.members[group.members.clone()].iter().filter(|m| m.stopped.is_some()) {
+        for trained in saved.members[group.clone()].iter().filter(|m| m.stopped.is_some()) {
             population.stop(trained.id).map_err(failed)?;
         }
         spent.setup += clock.elapsed().as_secs_f64();
         (hooks.news)(News::Group {
             number,
-            of: plan.groups.len(),
+            of: number + 1 + groups.len(),
             members: members.len(),
             memory: population.memory(),
             ways: population.ways(),
         });
-        let done = run(&mut population, group.members.clone(), how, &mut saved, &mut spent, hooks)?;
-        keep(&mut population, group.members.clone(), &mut saved, &mut spent, hooks)?;
+        let done = run(&mut population, group.clone(), how, &mut saved, &mut spent, hooks)?;
+        keep(&mut population, group, &mut saved, &mut spent, hooks)?;
         if !done {
-            return Ok(Outcome { members: saved.members, spent, interrupted: true });
+            return Ok(Outcome { members: saved.members, spent, interrupted: true, pace: saved.pace });
         }
+        number += 1;
     }
     debug_assert!(!left(&saved), "every member is in a group");
-    Ok(Outcome { members: saved.members, spent, interrupted: false })
+    Ok(Outcome { members: saved.members, spent, interrupted: false, pace: saved.pace })
 }
 
 /// One group to its end; false if it was stopped before.
 fn run(
     population: &mut Population,
-    group: std::ops::Range<usize>,
+    group: Range<usize>,
     how: &Classify<'_>,
     saved: &mut Saved,
     spent: &mut Spent,
@@ -177,7 +210,7 @@ fn end(population: &mut Population, members: &mut [Trained], id: u32, hooks: &mu
 /// Keeps a state from which the run can go on.
 fn keep(
     population: &mut Population,
-    group: std::ops::Range<usize>,
+    group: Range<usize>,
     saved: &mut Saved,
     spent: &mut Spent,
     hooks: &mut Hooks<'_>,

@@ -1,7 +1,7 @@
 //! A state from which a training can go on, to the bit, as the parts of a checkpoint.
 
 use super::member::Trained;
-use compute::population::{Pins, Snapshot};
+use compute::population::{Pace, Pins, Snapshot};
 use files::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,8 @@ pub struct Saved {
     pub running: Vec<Snapshot>,
     /// The algorithms of products that the run keeps to.
     pub pins: Pins,
+    /// In how many parts batches go through the net: it changes the order of sums, so the run keeps to it.
+    pub pace: Pace,
 }
 
 /// What is written as JSON beside the numbers.
@@ -21,13 +23,15 @@ pub struct Saved {
 struct Words {
     members: Vec<Trained>,
     pins: Pins,
+    #[serde(default)]
+    pace: Pace,
     /// Length of each running member's snapshot, in order.
     running: Vec<u64>,
 }
 
 impl Saved {
     pub(crate) fn new(members: Vec<Trained>) -> Saved {
-        Saved { members, running: Vec::new(), pins: Pins::default() }
+        Saved { members, running: Vec::new(), pins: Pins::default(), pace: Pace::default() }
     }
 
     /// The parts: words, snapshots, best weights.
@@ -36,6 +40,7 @@ impl Saved {
         let words = Words {
             members: self.members.clone(),
             pins: self.pins.clone(),
+            pace: self.pace,
             running: running.iter().map(|r| r.len() as u64).collect(),
         };
         let best = self.members.iter().filter_map(|m| m.best.as_ref());
@@ -66,6 +71,6 @@ impl Saved {
             let row = rows.next().ok_or_else(|| damaged("best.bin is shorter than state.json says".into()))?;
             best.params = row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         }
-        Ok(Saved { members: words.members, running, pins: words.pins })
+        Ok(Saved { members: words.members, running, pins: words.pins, pace: words.pace })
     }
 }

@@ -6,7 +6,8 @@
 //! all.
 //!
 //! **What a member becomes depends on its fold, its seed and the recipe**: not on its group, its neighbours, the number of threads, or on how
-//! often the run was cut and continued.
+//! often the run was cut and continued. Where the memory does not do for one member, batches go through the net in parts: the same training
+//! but for the order of sums, so the parts are kept in every checkpoint ([`Saved::pace`]) and a run that goes on has the same.
 
 mod ask;
 mod group;
@@ -60,6 +61,8 @@ pub enum News<'a> {
         /// How the device does it, for people.
         ways: Vec<String>,
     },
+    /// The device had less memory than was planned with; what is done about it, in words.
+    Less(String),
     /// A member was validated after an epoch.
     Epoch {
         /// Whose.

@@ -1,10 +1,13 @@
 //! A training laid out: lists, scales and weights of each fold, members, and how many of them the memory holds at once.
+//!
+//! Where one member's batch is too large for the memory, it goes through the net in parts, twice as many until it fits. That changes the order of
+//! sums, and with it bits: one number of parts serves all members of a run, and a run that goes on keeps to it ([`Plan::at`]).
 
 use super::Classify;
 use super::member::{SEEDS, Trained};
 use crate::scale::{Scaler, fit};
 use crate::{Problem, failed};
-use compute::population::{Data, Member, Scale, Table};
+use compute::population::{Data, Member, Pace, Scale, Table};
 use compute::{Budget, Opened, Population};
 use features::Fold;
 use files::{Error, Kind, Result};
@@ -28,6 +31,10 @@ pub struct Plan {
     pub(crate) members: Vec<(usize, u32)>,
     /// Members that are trained at once, group after group.
     pub groups: Vec<Group>,
+    /// In how many parts a batch goes through the net: as many as it takes to fit one member.
+    pub pace: Pace,
+    /// Bytes that one member takes so, and that it would take with whole batches.
+    pub(crate) one: [u64; 2],
 }
 
 /// Members that are trained at once.
@@ -59,9 +66,9 @@ pub fn plan(problem: &Problem, folds: &[Fold], how: &Classify<'_>, device: &Open
     });
     let class_weights = class_weights.collect();
     let members = (0..folds.len()).flat_map(|fold| (0..how.seeds).map(move |seed| (fold, seed))).collect();
-    let mut plan = Plan { labels, weights, lists, scalers, class_weights, members, groups: Vec::new() };
-    plan.groups = plan.pack(problem, how, device, budget)?;
-    Ok(plan)
+    let (groups, pace, one) = (Vec::new(), Pace::default(), [0; 2]);
+    Plan { labels, weights, lists, scalers, class_weights, members, groups, pace, one }
+        .at(problem, how, device, budget, pace)
 }
 
 impl Plan {
@@ -88,13 +95,72 @@ impl Plan {
         Plan { groups, members, ..self.clone() }
     }
 
-    /// As many members at once as fit, from the first on.
-    fn pack(&self, problem: &Problem, how: &Classify<'_>, device: &Opened, budget: Budget) -> Result<Vec<Group>> {
+    /// The same with batches in at least so many parts: for a run that began so and goes on.
+    pub fn at(
+        mut self,
+        problem: &Problem,
+        how: &Classify<'_>,
+        device: &Opened,
+        budget: Budget,
+        least: Pace,
+    ) -> Result<Plan> {
         let most = budget.bytes(device.free().map_err(failed)?);
-        let need = |members: Range<usize>| -> Result<u64> {
-            let (data, described) = self.describe(problem, how, members);
-            Population::need(device, &how.net, &data, &how.recipe, &described).map_err(failed)
+        // Members of a fold need the same; the largest one decides for all.
+        let firsts: Vec<usize> = (0..self.members.len()).filter(|i| self.members[*i].1 == 0).collect();
+        let one = |pace: Pace| -> Result<u64> {
+            let each = firsts.iter().map(|i| self.need(problem, how, device, pace, *i..*i + 1));
+            each.collect::<Result<Vec<u64>>>().map(|all| all.into_iter().max().unwrap_or(0))
         };
+        let (mut pace, batch) = (least, how.recipe.batch);
+        let mut bytes = one(pace)?;
+        while bytes > most {
+            // One that does not fit in the smallest parts is refused here, before anything has begun.
+            let Some(smaller) = smaller(pace, batch) else {
+                let parts =
+                    if pace.parts > 1 { format!(", even in parts of {},", pace.rows(batch)) } else { String::new() };
+                return Err(Error::new(
+                    Kind::Machine,
+                    format!(
+                        "one member with batches of {batch}{parts} needs {} on {}, and {} may be taken",
+                        compute::bytes(bytes),
+                        device.name(),
+                        compute::bytes(most)
+                    ),
+                )
+                .remedy("a smaller net, fewer rows or a larger --memory"));
+            };
+            pace = smaller;
+            bytes = one(pace)?;
+        }
+        let whole = one(Pace::default())?;
+        (self.pace, self.one) = (pace, [bytes, whole]);
+        self.groups = self.pack(problem, how, device, most)?;
+        Ok(self)
+    }
+
+    /// That batches go in parts, and what it saves; nothing where they are whole.
+    pub fn said(&self, how: &Classify<'_>) -> Option<String> {
+        let [bytes, whole] = self.one.map(compute::bytes);
+        (self.pace.parts > 1)
+            .then(|| format!("{}: {bytes} for a member instead of {whole}", in_parts(self.pace, how.recipe.batch)))
+    }
+
+    /// Bytes of some members.
+    fn need(
+        &self,
+        problem: &Problem,
+        how: &Classify<'_>,
+        device: &Opened,
+        pace: Pace,
+        members: Range<usize>,
+    ) -> Result<u64> {
+        let (data, described) = self.describe(problem, how, members);
+        Population::need_paced(device, &how.net, &data, &how.recipe, &described, pace).map_err(failed)
+    }
+
+    /// As many members at once as fit into so many bytes, from the first on; one always does.
+    fn pack(&self, problem: &Problem, how: &Classify<'_>, device: &Opened, most: u64) -> Result<Vec<Group>> {
+        let need = |members: Range<usize>| self.need(problem, how, device, self.pace, members);
         let (mut groups, mut start) = (Vec::new(), 0);
         while start < self.members.len() {
             // Memory grows with the members, so halving finds the most that fit.
@@ -108,22 +174,7 @@ impl Plan {
                 }
             }
             let members = start..start + few;
-            // One that does not fit is refused here, before anything has begun.
-            let bytes = need(members.clone())?;
-            if bytes > most {
-                return Err(Error::new(
-                    Kind::Machine,
-                    format!(
-                        "one member with batches of {} needs {} on {}, and {} may be taken",
-                        how.recipe.batch,
-                        compute::bytes(bytes),
-                        device.name(),
-                        compute::bytes(most)
-                    ),
-                )
-                .remedy("a smaller --batch-size, a smaller net or a larger --memory"));
-            }
-            groups.push(Group { members, bytes });
+            groups.push(Group { bytes: need(members.clone())?, members });
             start += few;
         }
         // Groups of equal size end together; a last one of a single member would leave the device empty.
@@ -170,6 +221,20 @@ impl Plan {
         };
         (data, members.iter().map(member).collect())
     }
+}
+
+/// Parts have at least so many rows: below it time grows and memory hardly shrinks.
+const LEAST: usize = 32;
+
+/// Twice as many parts, unless they would be too small.
+pub(crate) fn smaller(pace: Pace, batch: usize) -> Option<Pace> {
+    let parts = pace.parts.saturating_mul(2);
+    (Pace { parts }.rows(batch) >= LEAST).then_some(Pace { parts })
+}
+
+/// `batches of 65536 in 8 parts of 8192`
+pub(crate) fn in_parts(pace: Pace, batch: usize) -> String {
+    format!("batches of {batch} in {} parts of {}", pace.count(batch), pace.rows(batch))
 }
 
 /// No class weighs more than so many times its own share: a class of a hundredth would else drown the others in its noise.

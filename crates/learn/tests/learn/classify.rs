@@ -1,6 +1,7 @@
 //! Classifiers end to end on small made data: a planted signal is found, noise gives nothing, and a run that was cut ends with the same bits.
 
 use crate::made::{self, Made};
+use compute::population::{Pace, Recipe};
 use compute::{Budget, Choice, Opened};
 use learn::classify::{Classify, Hooks, News, Outcome, Saved, Stopped, plan, train};
 use std::cell::Cell;
@@ -130,6 +131,92 @@ fn groups_change_nothing() {
     // One that does not fit at all is refused with the figure.
     let refused = plan(&made.problem, &made.folds, &how, &device, Budget::Bytes(1000)).err().unwrap();
     assert!(refused.to_string().contains("needs"), "{refused}");
+}
+
+/// A training whose batch may not fit: what one member of its largest fold takes whole, and the least it can take.
+fn tight(how: &Classify<'_>, made: &Made, device: &Opened) -> (Classify<'static>, u64, u64) {
+    let how = Classify {
+        net: "8-256-256-3".parse().unwrap(),
+        recipe: Recipe { batch: 1024, ..how.recipe },
+        seeds: 2,
+        epochs: 3,
+        patience: 3,
+        ..made::how(made, "8-256-256-3")
+    };
+    let one = Classify { seeds: 1, ..how.clone() };
+    let whole = plan(&made.problem, &made.folds[2..], &one, device, Budget::default()).unwrap();
+    assert_eq!((whole.pace.parts, whole.said(&one)), (1, None));
+    let least = Pace { parts: 32 };
+    let parts = whole.clone().at(&made.problem, &one, device, Budget::default(), least).unwrap();
+    assert_eq!(parts.pace, least);
+    (how, whole.groups[0].bytes, parts.groups[0].bytes)
+}
+
+#[test]
+fn a_batch_that_does_not_fit_goes_in_parts_and_a_run_keeps_to_them() {
+    let made = made::rows(11, 4000, 0.7);
+    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
+    let (how, whole, least) = tight(&made::how(&made, "8-16-3"), &made, &device);
+    let budget = Budget::Bytes((whole + least) / 2);
+    let laid = plan(&made.problem, &made.folds, &how, &device, budget).unwrap();
+    let parts = laid.pace.parts;
+    assert!(parts > 1 && laid.groups.iter().all(|g| g.bytes <= (whole + least) / 2), "{parts} {:?}", laid.groups);
+    let said = laid.said(&how).unwrap();
+    let rows = 1024 / parts;
+    assert!(said.starts_with(&format!("batches of 1024 in {parts} parts of {rows}: ")) && said.contains("instead of"));
+    // Parts of 128 rows and more are added up on a processor in the order in which a whole batch is: even the bits are the same.
+    assert_eq!(rows % 128, 0);
+    let (all, _) = run(&made, &how, Budget::default(), 1, None, u32::MAX);
+    let (split, saved) = run(&made, &how, budget, 1, None, u32::MAX);
+    assert_eq!((all.pace.parts, split.pace.parts), (1, parts));
+    assert!(all.members == split.members);
+    // With memory to spare it goes on in the same parts.
+    let (cut, saved_then) = run(&made, &how, budget, 1, None, 2);
+    assert!(cut.interrupted && through_bytes(&saved_then, &how).pace == saved.pace);
+    let (rest, _) = run(&made, &how, Budget::default(), 1, Some(through_bytes(&saved_then, &how)), u32::MAX);
+    assert!(rest.pace == split.pace && rest.members == split.members);
+    // What fits in no parts is refused with the figure.
+    let refused = plan(&made.problem, &made.folds, &how, &device, Budget::Bytes(1000)).err().unwrap();
+    assert!(refused.to_string().contains("even in parts of 32, needs"), "{refused}");
+}
+
+#[test]
+fn memory_that_is_gone_after_planning_is_made_do_with() {
+    let made = made::rows(12, 4000, 0.7);
+    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
+    let (how, whole, least) = tight(&made::how(&made, "8-16-3"), &made, &device);
+    let laid = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
+    assert_eq!((laid.groups.len(), laid.pace.parts), (1, 1));
+    let run = |budget: Budget| {
+        let (mut less, mut groups) = (Vec::new(), Vec::new());
+        let hooks = &mut Hooks {
+            news: &mut |news: News<'_>| match news {
+                News::Less(what) => less.push(what),
+                News::Group { number, of, members, .. } => groups.push((number, of, members)),
+                _ => {}
+            },
+            stop: &|| false,
+            save: &mut |_| Ok(()),
+            every: 0,
+        };
+        let outcome = train(&made.problem, &laid, &how, &device, budget, None, hooks);
+        (outcome, less, groups)
+    };
+    let (all, less, _) = run(Budget::default());
+    let all = all.unwrap();
+    assert!(less.is_empty() && all.pace.parts == 1);
+    // Enough for one member at a time, then for none but in parts: the members become the same.
+    let (alone, less, groups) = run(Budget::Bytes(whole));
+    let alone = alone.unwrap();
+    assert!(alone.members == all.members && alone.pace.parts == 1);
+    assert!(less[0].starts_with("3 members at once instead of 6"), "{less:?}");
+    assert!(groups.iter().map(|g| (g.0, g.2)).eq((0..6).map(|n| (n, 1))) && groups[5].1 == 6, "{groups:?}");
+    let (split, less, _) = run(Budget::Bytes((whole + least) / 2));
+    let split = split.unwrap();
+    assert!(split.members == all.members && split.pace.parts > 1);
+    assert!(less.iter().any(|l| l.starts_with("batches of 1024 in 2 parts of 512 from here on: ")), "{less:?}");
+    let (none, ..) = run(Budget::Bytes(1000));
+    assert!(none.unwrap_err().to_string().contains("needs"));
 }
 
 #[test]

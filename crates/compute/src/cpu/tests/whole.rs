@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::ops::{finite, loss, step, whole};
 use crate::population::backend::{Arena, Backend};
 use crate::population::world::World;
-use crate::population::{Precision, Schedule, State, fixtures};
+use crate::population::{Pace, Precision, Schedule, State, fixtures};
 
 const TWO_HEADS: &str = "a:3x2-5t-9 + b:4 + c:5x3-16 / 24-8t / up:3 + size:4";
 
@@ -344,10 +344,12 @@ fn the_need_is_what_is_taken() {
         ("6x4-lstm20-3", Precision::Bf16),
         ("6-16nd20-3", Precision::Bf16),
     ] {
-        for (members, threads) in [(1, 4), (5, 2)] {
+        for (members, threads, parts) in [(1, 4, 1), (5, 2, 1), (3, 2, 7), (1, 1, 400)] {
             let mut world = World::new(net, 6000, 5000, precision).with_members(members);
             world.recipe.average = (members == 5).then_some(0.99);
-            let made = engine(&world, threads);
+            let pace = Pace { parts };
+            let (data, all) = (world.data(), &world.members);
+            let made = Engine::paced(pace, &world.net, &world.layout, &data, &world.recipe, all, threads).unwrap();
             let slots =
                 made.slots.iter().map(|s| 4 * s.params.len() + s.average.len() + s.rounded.len() + s.packed.len());
             let lanes = made.lanes.iter().map(|l| l.partials.len() + l.values.len() + l.back.len());
@@ -361,8 +363,9 @@ fn the_need_is_what_is_taken() {
                 + world.lists.iter().map(Vec::len).sum::<usize>();
             let taken = 4 * (slots.sum::<usize>() + lanes.sum::<usize>() + scratch.sum::<usize>() + data)
                 + world.labels[0].len();
-            let need = crate::cpu::need(&world.net, &world.layout, &world.data(), &world.recipe, members, threads);
-            assert_eq!(need, taken as u64, "{net}, {precision:?}, {members} members, {threads} threads");
+            let need =
+                crate::cpu::need(&world.net, &world.layout, &world.data(), &world.recipe, members, threads, pace);
+            assert_eq!(need, taken as u64, "{net}, {precision:?}, {members} members, {threads} threads, {parts} parts");
         }
     }
 }

@@ -75,7 +75,8 @@ impl Engine {
     }
 
     fn left(&self, layer: usize, percent: u8) -> Left {
-        Left { seed: self.recipe.seed, layer, percent }
+        let begin = self.at.added.as_ref().map(|added| added.begin);
+        Left { seed: self.recipe.seed, layer, percent, begin }
     }
 
     /// A place among the values.

@@ -7,7 +7,7 @@ use crate::cuda::graph::Stream;
 use crate::cuda::memory::{Slab, Slice, aligned};
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net, init};
-use crate::population::{Data, Member, Precision, Recipe, State};
+use crate::population::{Data, Member, Pace, Precision, Recipe, State};
 use std::sync::Arc;
 
 /// Scratch memory of cuBLASLt for each of the two streams.
@@ -60,6 +60,14 @@ pub(super) struct Arrays {
     /// Of recurrent layers in whole windows.
     pub(super) fused: Option<super::fused::Arrays>,
     pub(super) steps: Option<super::steps::Arrays>, // of recurrent layers that go step by step
+    pub(super) added: Option<Added>,                // where a batch goes in parts
+}
+
+/// What the parts of a batch leave for the next one.
+pub(super) struct Added {
+    pub(super) gradient: Slice<f32>, // [P, params] of the parts so far
+    pub(super) loss: Slice<f64>,     // [P, 2] loss and weight of them
+    pub(super) begin: Slice<u32>,    // [1] the first row of the part in its batch; 0 between steps
 }
 
 /// Cuts slices, or only counts them.
@@ -96,11 +104,12 @@ pub(crate) fn need(
     net: &Net,
     layout: &Layout,
     data: &Data<'_>,
-    recipe: &Recipe,
+    whole: &Recipe,
     members: &[Member],
+    pace: Pace,
 ) -> u64 {
-    let roads = Roads { fits: Road::Rule.fits(net, layout, recipe), shared };
-    need_of(roads, net, layout, data, recipe, members)
+    let (roads, recipe) = Roads::new(Road::Rule, shared, net, layout, whole, pace);
+    need_of(roads, net, layout, data, &recipe, members)
 }
 
 /// The ways a net goes, as far as they decide what memory it takes.
@@ -109,6 +118,28 @@ pub(super) struct Roads {
     pub(super) fits: Fits,
     /// Shared memory that a block may have.
     pub(super) shared: u32,
+    /// Rows of a whole batch.
+    batch: usize,
+}
+
+impl Roads {
+    /// The ways a net goes, and the recipe with the rows of a part in the place of the batch's.
+    pub(super) fn new(
+        road: Road,
+        shared: u32,
+        net: &Net,
+        layout: &Layout,
+        whole: &Recipe,
+        pace: Pace,
+    ) -> (Roads, Recipe) {
+        let recipe = Recipe { batch: pace.rows(whole.batch), ..*whole };
+        let fits = match road.fits(net, layout, &recipe) {
+            // That kernel ends with the gradient of a whole batch; parts go layer by layer.
+            Fits::Everything if recipe.batch < whole.batch => Fits::Logits,
+            fits => fits,
+        };
+        (Roads { fits, shared: road.shared(shared), batch: whole.batch }, recipe)
+    }
 }
 
 /// The same for a net that is done in a certain way.
@@ -122,7 +153,7 @@ fn need_of(roads: Roads, net: &Net, layout: &Layout, data: &Data<'_>, recipe: &R
 
 fn arrays(
     cut: &mut Cutter<'_>,
-    Roads { fits, shared }: Roads,
+    Roads { fits, shared, batch }: Roads,
     net: &Net,
     layout: &Layout,
     data: &Data<'_>,
@@ -198,6 +229,11 @@ fn arrays(
         workspaces: if whole { [cut.cut(0)?, cut.cut(0)?] } else { [cut.cut(WORKSPACE)?, cut.cut(WORKSPACE)?] },
         fused: tiles.map(|tiles| super::fused::arrays(cut, layout, b, p, tiles)).transpose()?,
         steps: stepwise.then(|| super::steps::arrays(cut, layout, recipe, p)).transpose()?,
+        added: (b < batch)
+            .then(|| -> Result<Added> {
+                Ok(Added { gradient: cut.cut(arena)?, loss: cut.cut(2 * p)?, begin: cut.cut(1)? })
+            })
+            .transpose()?,
     })
 }
 
@@ -281,7 +317,10 @@ pub(super) fn lay_out(
     stream.fill(&at.live, 0)?;
     stream.fill(&at.chunk, 0)?;
     stream.fill(&at.arrived, 0)?;
-    stream.put(&at.states, &first_states(members, data, &starts, recipe.batch))?;
+    if let Some(added) = &at.added {
+        stream.fill(&added.begin, 0)?;
+    }
+    stream.put(&at.states, &first_states(members, data, &starts, roads.batch))?;
     for (slot, member) in members.iter().enumerate() {
         let row = at.params.part(slot * layout.params, layout.params);
         let first = init(layout, recipe.seed, member.id);
@@ -326,7 +365,8 @@ mod tests {
         let members: Vec<Member> = (0..1024).map(|id| made.member(id)).collect();
         let (data, recipe) = (made.data(), recipe(512, precision));
         let budget = gigabytes * 1_000_000_000 / 5 * 4;
-        let fits = |n: usize| need(shared, &made.net, &layout, &data, &recipe, &members[..n]) <= budget;
+        let fits =
+            |n: usize| need(shared, &made.net, &layout, &data, &recipe, &members[..n], Pace::default()) <= budget;
         (1..=members.len()).collect::<Vec<_>>().partition_point(|n| fits(*n))
     }
 

@@ -4,14 +4,14 @@ use super::products::{Way, Which, hopper_shape, single};
 use super::setup::WORKSPACE;
 use super::small::{self, Fits};
 use super::{Engine, Mode};
-use crate::cuda::calls::{self, Arenas, Gather, Head, Loss, Partials, Rows, Sums, Window};
+use crate::cuda::calls::{self, Arenas, Gather, Head, Loss, Part, Partials, Rows, Sums, Window};
 use crate::cuda::graph::Stream;
 use crate::cuda::hopper;
 use crate::cuda::memory::Slice;
 use crate::cuda::own::Linear;
 use crate::error::Result;
 use crate::net::Activation;
-use crate::population::State;
+use crate::population::{Recipe, State};
 
 impl Engine {
     /// One step of the slots from `first` on.
@@ -21,9 +21,42 @@ impl Engine {
         {
             return Ok(());
         }
+        if let (Fits::Everything, Some(small)) = (self.fits, &self.small) {
+            self.small_whole(small, first, slots, Mode::Step)?;
+            return self.end(first, slots);
+        }
+        if self.at.added.is_some() {
+            (0..self.parts()).try_for_each(|_| self.part(first, slots))?;
+            return self.end(first, slots);
+        }
+        self.forward(first, slots, Mode::Step, true)?;
+        self.losses(first, slots, Mode::Step)?;
+        self.backward(first, slots)?;
+        self.end(first, slots)
+    }
+
+    /// The gradient of the part of the batch that the device stands at, added to those before it; then it stands at the next one.
+    pub(super) fn part(&self, first: usize, slots: usize) -> Result<()> {
+        let (at, params, rows) = (&self.at, self.layout.params, self.recipe.batch);
+        let Some(added) = &at.added else { return Ok(()) };
+        let part = Part { states: self.states_of(first, slots), batch: self.batch, rows, begin: added.begin };
+        let places = (at.rows.part(first * rows, slots * rows), at.live.part(first * rows, slots * rows));
+        self.calls.choose_part(&self.main, &part, self.recipe.seed, &at.lists, (&places.0, &places.1))?;
+        self.forward(first, slots, Mode::Step, false)?;
+        self.losses(first, slots, Mode::Step)?;
+        self.backward(first, slots)?;
+        let row = |arena: &Slice<f32>| arena.part(first * params, slots * params);
+        let sums = self.partials(first, slots, Mode::Step);
+        let gradients = (&row(&added.gradient), &row(&at.gradient), params);
+        self.calls.add_part(&self.main, &part, gradients, &sums, &added.loss.part(2 * first, 2 * slots))?;
+        self.calls.next_part(&self.main, &part)
+    }
+
+    /// What follows the gradient: the state after the step, and the optimiser.
+    pub(super) fn end(&self, first: usize, slots: usize) -> Result<()> {
         let (at, params) = (&self.at, self.layout.params);
         let states = at.states.part(first, slots);
-        let sums = self.partials(first, slots, Mode::Step);
+        let mut sums = self.partials(first, slots, Mode::Step);
         let row = |arena: &Slice<f32>| arena.part(first * params, slots * params);
         let arenas = Arenas {
             gradient: row(&at.gradient),
@@ -36,17 +69,18 @@ impl Engine {
         let orders = at.orders.part(first * calls::ORDER, slots * calls::ORDER);
         let arrived = at.arrived.part(first, slots);
         let gradient = (&arenas.gradient, params);
-        if let (Fits::Everything, Some(small)) = (self.fits, &self.small) {
-            self.small_whole(small, first, slots, Mode::Step)?;
+        if self.fits == Fits::Everything {
             let count = small::slices(self.recipe.batch);
             let parts = at.parts.part(first * count * params, slots * count * params);
             let (parts, words) = ((&parts, count), (&arrived, &orders));
             self.calls.add_parts(&self.main, &states, &self.recipe, gradient, parts, &sums, words)?;
         } else {
-            self.forward(first, slots, Mode::Step, true)?;
-            self.losses(first, slots, Mode::Step)?;
-            self.backward(first, slots)?;
-            self.calls.advance(&self.main, &states, &self.recipe, gradient, &sums, (&arrived, &orders))?;
+            // The parts have added up what they lost and weighed.
+            if let Some(added) = &at.added {
+                (sums.loss, sums.loss_blocks) = (added.loss.part(2 * first, 2 * slots), 1);
+            }
+            let whole = Recipe { batch: self.batch, ..self.recipe };
+            self.calls.advance(&self.main, &states, &whole, gradient, &sums, (&arrived, &orders))?;
         }
         self.calls.optimise(&self.main, &self.recipe, params, &orders, &arenas)
     }
