@@ -45,6 +45,9 @@ Checks and chores of Fullbore.
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
   cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md
+  cargo xtask soak kills [--times N] [--seed S] [--fullbore PATH]
+                                          N SIGKILLs (default 100) to `fullbore train` and `runs resume` at random instants; every run must end
+                                          with the bits of an undisturbed one; outcome into bench/SOAK.md
 
 Environment: FULLBORE_CACHE (else XDG_CACHE_HOME/fullbore, else ~/.cache/fullbore) holds the virtual environments, tools and inputs;
 CI=true turns every skip but \"no GPU\" into a failure.";
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),
         ["soak", "fuzz", flags @ ..] => soak::fuzz(flags),
         ["soak", "kill", flags @ ..] => soak::kill(flags),
+        ["soak", "kills", flags @ ..] => soak::kills(flags),
         other => {
             eprintln!("`{}` is no chore here.\n\n{HELP}", other.join(" "));
             return ExitCode::from(2);

@@ -1,10 +1,12 @@
-//! For hours: fuzzing, and killing the store while it writes. The outcome is a row in `bench/SOAK.md`.
+//! For hours: fuzzing, killing the store while it writes, killing training while it trains. The outcome is a row in `bench/SOAK.md`.
 
 mod fuzz;
 mod kill;
+mod train;
 
 pub use fuzz::run_all as fuzz;
 pub use kill::rounds as kill;
+pub use train::kills;
 
 use crate::{Result, root};
 use std::fs;

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 )]
 #[command(after_help = "\
 Examples:
-  fullbore demo                          a market made, read, audited, on one page
+  fullbore demo                          a market made, read, audited, trained on, on one page
   fullbore probe                         what this machine is, and how fast
   fullbore bench net                     how fast a net trains here
   fullbore data audit prices.csv         what is in this file, and may it be used?
@@ -23,6 +23,7 @@ Examples:
   fullbore data list                     what is in the catalogue
   fullbore features prices.csv           indicators and labels as a table
   fullbore train prices.csv              classifiers, walked forward and judged
+  fullbore tune prices.csv               the batch that learns fastest here, for later runs
   fullbore monitor                       how the newest run is getting on
 
 Exit codes: 0 done, 1 the answer is no, 2 usage, 3 bad input, 4 machine, 5 run state, 70 a bug, 130 interrupted.")]
@@ -73,6 +74,7 @@ impl Verb {
             },
             Verb::Features(features) => (&features.how.pace, None),
             Verb::Train(train) => (&train.source.how.pace, Some(&train.seed)),
+            Verb::Tune(tune) => (&tune.source.how.pace, Some(&tune.seed)),
             Verb::Predict(predict) => (&predict.how.pace, None),
             Verb::Runs(runs) => match &**runs {
                 Runs::Resume(resume) => (&resume.pace, None),
@@ -81,6 +83,7 @@ impl Verb {
             Verb::Monitor(_) => return Vec::new(),
             Verb::Check(check) => match &**check {
                 Check::Lookahead(look) => (&look.source.how.pace, Some(&look.seed)),
+                Check::Selftest(test) => (&test.how.pace, Some(&test.seed)),
             },
             Verb::Data(data) => match &**data {
                 Data::Add(add) => (&add.source.how.pace, None),
@@ -96,7 +99,7 @@ impl Verb {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Make a synthetic market, read it, audit it, and show it on one page
+    /// Make a synthetic market, read it, audit it, train on it, and show it on one page
     Demo(Demo),
     /// Say what this machine is, how fast, and how full
     Probe(Probe),
@@ -119,6 +122,8 @@ Examples:
     Features(Box<Features>),
     /// Train classifiers: every fold and seed side by side, judged on what they never saw
     Train(Box<Train>),
+    /// Choose batch, precision, threads and members at once for a training, without training
+    Tune(Box<Tune>),
     /// Ask a trained model for the probabilities of down, flat and up
     Predict(Box<Predict>),
     /// Runs: list them, show one, go on with one
@@ -140,7 +145,8 @@ Examples:
         arg_required_else_help = true,
         after_help = "\
 Examples:
-  fullbore check lookahead prices.csv --features my-set.txt"
+  fullbore check lookahead prices.csv --features my-set.txt
+  fullbore check selftest"
     )]
     Check(Box<Check>),
 }
@@ -149,6 +155,8 @@ Examples:
 pub(crate) enum Check {
     /// Say whether any feature or label knows what was not known yet
     Lookahead(Lookahead),
+    /// Say whether training finds a signal that was planted, and nothing where there is nothing
+    Selftest(Selftest),
 }
 
 #[derive(Debug, Subcommand)]
@@ -268,6 +276,62 @@ pub(crate) struct Train {
     /// Say what would be done, with memory and time, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Leave aside what `fullbore tune` saved for this workload
+    #[arg(long)]
+    pub(crate) no_tuned: bool,
+    /// Root of all randomness [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Real steps of the real net on the real data are timed, batch by batch, within the memory budget; the
+gradient noise scale says how large a batch still helps learning. What is chosen is kept in
+tuned.json at home, and `fullbore train` of the same workload (net, size of the data, labels, device,
+version) with --batch-size auto takes it, says so, and writes it into its run folder.
+
+Examples:
+  fullbore tune XAUUSD.csv                                  for the two-timeframe LSTM
+  fullbore tune mine --learner mlp --seeds 4                for the indicator net
+  fullbore tune mine --budget 2m                            look longer
+  fullbore tune mine --json | jq .chosen
+  fullbore train mine --no-tuned                            train by the fixed rule all the same
+
+The weights it trains for a moment are thrown away. Nothing is written but tuned.json.")]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// lstm or mlp [default: lstm]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) learner: Option<String>,
+    /// The net as text [default: from learner and features]
+    #[arg(long, value_name = "NET")]
+    pub(crate) net: Option<String>,
+    /// A preset, a file with a set, or features between commas [default: the learner's]
+    #[arg(long, value_name = "SET")]
+    pub(crate) features: Option<String>,
+    /// What is learned: auto, fixed(12), triple(24, 1.5), trend(48) [default: auto]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) labels: Option<String>,
+    /// Rows after which a label is known, for ready arrays without t1
+    #[arg(long, value_name = "ROWS")]
+    pub(crate) label_horizon: Option<String>,
+    /// Members of each fold [default: 2]
+    #[arg(long, value_name = "N")]
+    pub(crate) seeds: Option<String>,
+    /// Test blocks of the walk forward [default: 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) folds: Option<String>,
+    /// auto, cpu, cuda or cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    /// f32, tf32, bf16, or auto for what is fastest here
+    #[arg(long, value_name = "KIND")]
+    pub(crate) precision: Option<String>,
+    /// About so long at most, reading apart: 10s, 2m [default: 20s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) budget: Option<String>,
     /// Root of all randomness [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<String>,
@@ -316,12 +380,19 @@ pub(crate) enum Data {
 #[command(after_help = "\
 Examples:
   fullbore demo
+  fullbore demo --quick
   fullbore demo --out /tmp/demo --seed 7
-  fullbore demo --json | jq .read_rows_per_s")]
+  fullbore demo --json | jq .training.found")]
 pub(crate) struct Demo {
-    /// Folder for the page and the data [default: runs/demo-DATE]
+    /// Folder for the page, the data and the run [default: runs/demo-DATE]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
+    /// Train a smaller net for a few seconds instead of a minute
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where the training runs: auto, cpu, cuda, cuda:1
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub(crate) device: String,
     /// Root of all randomness [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<String>,
@@ -543,6 +614,38 @@ pub(crate) struct Lookahead {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Four small trainings: one on a market with a planted signal, of which nine tenths must be found, and
+three on markets with nothing in them, made of DATA or of a synthetic market: labels dealt out anew,
+prices walked without drift, bars turned upside down. There a correlation beyond 3/\u{221a}n is a
+mistake somewhere: in the features, in the labels, or here.
+
+Examples:
+  fullbore check selftest
+  fullbore check selftest prices.csv --features my-set.txt --learner mlp")]
+pub(crate) struct Selftest {
+    /// A file, a folder, or a name in the catalogue [default: a synthetic market]
+    pub(crate) data: Option<String>,
+    #[command(flatten)]
+    pub(crate) how: How,
+    /// A preset, a file with a set, or features between commas [default: those of the learner]
+    #[arg(long, value_name = "SET")]
+    pub(crate) features: Option<String>,
+    /// What is learned: auto, fixed(12), triple(24, 1.5), trend(48) [default: auto]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) labels: Option<String>,
+    /// lstm or mlp [default: lstm]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) learner: Option<String>,
+    /// Where it runs: auto, cpu, cuda, cuda:1
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub(crate) device: String,
+    /// Root of all randomness [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
 Examples:
   fullbore data synth                                           655 shares, 1,250 daily bars each
   fullbore data synth --kind crypto --count 1 --timeframe 5m --years 6
@@ -618,7 +721,7 @@ pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
     let json = words.contains(&"--json");
     let after = |word: &str| words.iter().position(|w| *w == word);
     // The verb is the first word that is one; what stands before it are flags and their values.
-    let verb = ["demo", "probe", "bench", "data", "features", "train", "predict", "runs", "monitor", "check"]
+    let verb = ["demo", "probe", "bench", "data", "features", "train", "tune", "predict", "runs", "monitor", "check"]
         .into_iter()
         .filter_map(|verb| Some((after(verb)?, verb)))
         .min();
@@ -628,9 +731,11 @@ pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
         Some((_, "bench")) => "bench/1",
         Some((_, "features")) => "features/1",
         Some((_, "train")) => "train/1",
+        Some((_, "tune")) => "tune/1",
         Some((_, "predict")) => "predict/1",
         Some((_, "runs")) => "runs/1",
         Some((_, "monitor")) => "monitor/1",
+        Some((_, "check")) if words.contains(&"selftest") => "selftest/1",
         Some((_, "check")) => "check/1",
         Some((data, _)) => words[data..].iter().find_map(|w| schema_of(w)).unwrap_or("usage/1"),
         None => "usage/1",

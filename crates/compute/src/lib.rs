@@ -14,6 +14,7 @@ pub mod ops;
 mod os;
 pub mod population;
 pub mod random;
+pub mod recurrent;
 
 pub use device::{Budget, Choice, Device, Opened};
 pub use error::{Error, Result, bytes};

@@ -36,7 +36,13 @@ impl Clock {
         }));
         let rows = offsets[market.len()];
         assert!(u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX), "{rows} rows are more than 32 bits can count");
-        let times = union(market).into_owned();
+        let times = match (union(market), market) {
+            // Nobody else's moments lie between those of one symbol.
+            (Cow::Borrowed(times), [_]) => {
+                return Clock { times: times.to_vec(), tick: (0..rows as u32).collect(), offsets };
+            }
+            (times, _) => times.into_owned(),
+        };
         let mut tick = vec![0; rows];
         let mut each = Vec::with_capacity(market.len());
         let mut rest = &mut tick[..];

@@ -1,14 +1,18 @@
-//! `demo`: a market made, written, read back, audited, damaged, audited again, turned into features and labels, and shown on one page.
+//! `demo`: a market made, written, read back, audited, damaged, audited again, turned into features and labels; a small LSTM trained on a
+//! market with a planted signal; all shown on one page.
 //!
 //! The audit is judged on damage that is known: a copy of eight symbols gets seven kinds of it, row by row, and the page sets what was
-//! planted beside what was found.
+//! planted beside what was found. The training ([`training`]) is judged on a signal that is known.
+
+pub(crate) mod training;
 
 use crate::features::{Featured, LabelSummary, compute, describe};
 use crate::progress::{Sink, Update, check_stop, patiently, shared};
 use crate::synth::{Planted, planted};
+use crate::train::{Teller, Told};
 use crate::{Audited, Settings, page};
 use bars::audit::{SymbolAudit, Verdict};
-use bars::synth::{Made, Plant, Synth};
+use bars::synth::{Kind, Made, Plant, Synth};
 use bars::{Bars, Timeframe};
 use features::{Dataset, Plan, read_set};
 use files::{Error, Result};
@@ -16,12 +20,17 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use training::DemoTraining;
 
 /// Where the page goes.
 #[derive(Debug, Clone, Default)]
 pub struct Demo {
     /// The folder; `None` is `runs/demo-DATE`.
     pub out: Option<PathBuf>,
+    /// What the training runs on: `auto`, `cpu`, `cuda`, `cuda:1`.
+    pub device: String,
+    /// A smaller training, for those in a hurry.
+    pub quick: bool,
 }
 
 /// What the demo saw.
@@ -55,6 +64,8 @@ pub struct Demoed {
     pub planted: Planted,
     /// Features and labels of the daily market.
     pub features: DemoFeatures,
+    /// What a population of small LSTMs made of the planted signal.
+    pub training: DemoTraining,
     /// From start to end.
     pub seconds: f64,
 }
@@ -109,13 +120,14 @@ pub(crate) struct Shown<'a> {
 const SET: &str = "full";
 
 /// Runs the demo.
-pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoed> {
+pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Demoed> {
     let clock = Instant::now();
+    let sink = &mut |update: Update| tell(Told::Update(update));
     let folder = request.out.clone().unwrap_or_else(|| PathBuf::from(format!("runs/demo-{}", today())));
     let data = folder.join("data");
     std::fs::create_dir_all(&data).map_err(|e| Error::io(&data, "making the folder", &e))?;
 
-    let (made, signal, session, make_seconds) = make(settings, sink)?;
+    let (made, signal, session, make_seconds) = make(settings, request.quick, sink)?;
     let all = made.market.len() + 2;
     let bars: u64 = made.market.iter().chain(&signal.market).chain(&session.market).map(|b| b.len() as u64).sum();
 
@@ -124,7 +136,7 @@ pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoe
     let timer = Instant::now();
     let file = write(&made.market, &data, "market", &origin)?;
     let write_seconds = timer.elapsed().as_secs_f64();
-    write(&signal.market, &data, "signal", &origin)?;
+    let signal_file = write(&signal.market, &data, "signal", &origin)?;
     write(&session.market, &data, "session", &origin)?;
 
     let options = settings.options()?;
@@ -146,7 +158,8 @@ pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoe
     let featured = describe(&dataset, settings, compute_seconds);
     check_stop()?;
 
-    let optimum = signal.truth.plant.as_ref().map(planted);
+    let plant = planted(&signal.truth.plant.unwrap_or_else(|| Plant::default().optimum()));
+    let training = training::run(&signal_file, &signal.market[0], &plant, request, &folder, settings, tell)?;
     let report = folder.join("report.html");
     let mut figures = Demoed {
         report: report.display().to_string(),
@@ -161,7 +174,7 @@ pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoe
         verdict: clean.audit.verdict,
         damaged_verdict: damaged.audit.verdict,
         damage,
-        planted: optimum.unwrap_or_else(|| planted(&Plant::default().optimum())),
+        planted: plant,
         features: DemoFeatures {
             set: SET.into(),
             columns: featured.columns.len() as u64,
@@ -172,6 +185,7 @@ pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoe
             settled_share: featured.settled_share,
             label: featured.label.clone(),
         },
+        training,
         seconds: 0.0,
     };
     // What is drawn is what was read back, not what was made.
@@ -191,10 +205,18 @@ pub fn demo(request: &Demo, settings: &Settings, sink: Sink<'_>) -> Result<Demoe
 }
 
 /// The daily market, a planted signal, and 5-minute bars with sessions.
-fn make(settings: &Settings, sink: Sink<'_>) -> Result<(Made, Made, Made, f64)> {
+fn make(settings: &Settings, quick: bool, sink: Sink<'_>) -> Result<(Made, Made, Made, f64)> {
     let (seed, threads) = (settings.seed, settings.threads());
     let market = Synth { seed, ..Synth::default() };
-    let signal = Synth { seed, symbols: 1, bars: 5000, plant: Some(Plant::default()), ..Synth::default() };
+    let signal = Synth {
+        seed,
+        symbols: 1,
+        bars: training::bars(quick),
+        timeframe: Timeframe::M5,
+        kind: Kind::Crypto,
+        plant: Some(Plant::default()),
+        ..Synth::default()
+    };
     let session =
         Synth { seed, symbols: 1, bars: 78 * 250, timeframe: Timeframe::M5, ragged: false, ..Synth::default() };
     let clock = Instant::now();

@@ -24,6 +24,7 @@ mod source;
 mod synth;
 mod tables;
 mod train;
+mod tune;
 
 pub use self::features::{Balance, FeatureColumn, Featured, Features, LabelSummary, Shares, Tried, Written, features};
 pub use add::{Add, Added, add};
@@ -31,6 +32,7 @@ pub use audit::{Audited, audit};
 pub use bars::nearest;
 pub use bench::{BenchCell, BenchNet, BenchRow, BenchedNet, bench_net};
 pub use check::{Caught, Check, Checked, Tested, check};
+pub use demo::training::{DemoTraining, Found, Verdict as FoundVerdict};
 pub use demo::{Damage, Demo, DemoFeatures, Demoed, demo};
 pub use home::{data_folder, home};
 pub use list::{List, Listed, list};
@@ -38,10 +40,12 @@ pub use memory::{Memory, available};
 pub use monitor::Monitor;
 pub use probe::{Probed, Watched, probe, quick, watch};
 pub use progress::{Update, stop_flag};
-pub use runs::{RunRow, RunShown, RunsListed, runs_list, runs_resume, runs_show};
+pub use runs::{CheckpointRow, RunRow, RunShown, RunsListed, WeightsRow, runs_list, runs_resume, runs_show};
 pub use settings::{FeatureSettings, Key, LabelSettings, Settings, SplitSettings, SynthSettings, TrainSettings};
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};
 pub use train::{
     FoldRow, Judged, Learner, MemberRow, Phase, Predict, Predicted, Told, Train, TrainRun, predict, train,
 };
+pub use train::{SelfCase, SelfTest, SelfTested, selftest};
+pub use tune::{Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune};

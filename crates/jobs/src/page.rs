@@ -1,6 +1,7 @@
 //! The demo's page: plain numbers and strings for the room that draws.
 
 mod features;
+mod training;
 
 use crate::demo::Shown;
 use bars::Bars;
@@ -14,9 +15,9 @@ use report::{
 pub(crate) fn page(shown: &Shown<'_>) -> Page {
     let f = shown.figures;
     Page {
-        title: "A synthetic market, read, audited and turned into features".into(),
+        title: "A synthetic market, read, audited and trained on".into(),
         subtitle: format!(
-            "{} symbols of daily bars, a planted signal and one symbol of 5-minute bars, made from seed {}, written as Parquet, read back, audited, and turned into features and labels.",
+            "{} symbols of daily bars, a planted signal and one symbol of 5-minute bars, made from seed {}, written as Parquet, read back, audited, turned into features and labels; and a population of small LSTMs that looks for the planted signal.",
             f.symbols, f.seed
         ),
         sections: vec![
@@ -24,6 +25,7 @@ pub(crate) fn page(shown: &Shown<'_>) -> Page {
             prices(shown),
             features::section(shown),
             signal(shown),
+            training::section(shown),
             session(shown),
             damage(shown),
             symbols(shown),
@@ -35,6 +37,10 @@ fn figures(shown: &Shown<'_>) -> Section {
     let f = shown.figures;
     let caught = f.damage.iter().filter(|d| d.found >= d.planted).count();
     let all = if caught == f.damage.len() { Tone::Good } else { Tone::Warn };
+    let found = match &f.training.found {
+        Some(found) => training::tile(found),
+        None => Tile::new("planted signal", "–", "training was stopped").tone(Tone::Warn),
+    };
     Section {
         heading: "In figures".into(),
         prose: "Everything here was made on this machine a moment ago; nothing is market data. The same seed gives the same page, but for the speeds."
@@ -47,6 +53,7 @@ fn figures(shown: &Shown<'_>) -> Section {
             Tile::new("bars", grouped(f.bars), ""),
             Tile::new("the market", word(f.verdict), "").tone(tone(f.verdict)),
             Tile::new("damage caught", format!("{caught} of {}", f.damage.len()), "kinds").tone(all),
+            found,
         ])],
     }
 }

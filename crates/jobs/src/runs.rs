@@ -3,6 +3,7 @@
 use crate::train::{Teller, TrainRun, asked, train};
 use crate::{Memory, Settings};
 use files::{Error, Kind, Result};
+use learn::checkpoint;
 use report::{RunSummary, read_log};
 use serde::Serialize;
 use serde_json::Value;
@@ -49,6 +50,88 @@ pub struct RunShown {
     pub last: Vec<String>,
     /// What came out; null before the end.
     pub result: Option<Value>,
+    /// Checkpoints from which it can go on, the newest first.
+    pub checkpoints: Vec<CheckpointRow>,
+    /// Weights alone: `checkpoints/best` and `checkpoints/last`.
+    pub weights: Vec<WeightsRow>,
+}
+
+/// A checkpoint.
+#[derive(Debug, Clone, Serialize)]
+pub struct CheckpointRow {
+    /// Its generation.
+    pub number: u64,
+    /// Whether it is the one that a run goes on from.
+    pub last: bool,
+    /// `periodic`, or `end` where every member was at its end; null where it cannot be read, as what follows.
+    pub kind: Option<String>,
+    /// Epochs of the member that was furthest.
+    pub epoch: Option<u64>,
+    /// Bytes of its parts.
+    pub bytes: Option<u64>,
+    /// The member with the best validation so far.
+    pub best: Option<String>,
+    /// Its correlation.
+    pub best_value: Option<f64>,
+    /// Why it is not used; null where it is whole.
+    pub problem: Option<String>,
+}
+
+/// A folder of weights.
+#[derive(Debug, Clone, Serialize)]
+pub struct WeightsRow {
+    /// `best` or `last`.
+    pub name: String,
+    /// The folder.
+    pub folder: String,
+    /// Members whose weights are there.
+    pub members: u64,
+}
+
+/// The checkpoints of a run, each looked at byte by byte.
+fn checkpoints(folder: &Path) -> Result<Vec<CheckpointRow>> {
+    let all = checkpoint::list(folder)?;
+    let newest = all.iter().find(|c| c.found.is_ok()).map(|c| c.number);
+    let row = |c: checkpoint::Listed| {
+        let none = CheckpointRow {
+            number: c.number,
+            last: newest == Some(c.number),
+            kind: None,
+            epoch: None,
+            bytes: None,
+            best: None,
+            best_value: None,
+            problem: None,
+        };
+        let found = match c.found {
+            Ok(found) => found,
+            Err(why) => return CheckpointRow { problem: Some(why), ..none },
+        };
+        let more = &found.about.more;
+        let members = more.get("members").and_then(Value::as_array).cloned().unwrap_or_default();
+        let best = members.iter().filter_map(|m| Some((m["best"].as_f64()?, m)));
+        let best = best.max_by(|a, b| a.0.total_cmp(&b.0));
+        CheckpointRow {
+            kind: more.get("kind").and_then(Value::as_str).map(String::from),
+            epoch: Some(found.about.epoch),
+            bytes: Some(found.parts().map(|p| p.1).sum()),
+            best: best.map(|(_, m)| format!("fold {}, seed {}, epoch {}", m["fold"], m["seed"], m["best_epoch"])),
+            best_value: best.map(|(value, _)| value),
+            ..none
+        }
+    };
+    Ok(all.into_iter().map(row).collect())
+}
+
+/// The folders of weights that are there.
+fn weights(checkpoints: &Path) -> Vec<WeightsRow> {
+    let row = |view: checkpoint::View| {
+        let folder = checkpoints.join(view.name());
+        let files = std::fs::read_dir(&folder).ok()?.flatten();
+        let members = files.filter(|f| f.path().extension().is_some_and(|e| e == "safetensors")).count() as u64;
+        Some(WeightsRow { name: view.name().into(), folder: folder.display().to_string(), members })
+    };
+    checkpoint::View::ALL.into_iter().filter_map(row).collect()
 }
 
 fn row(summary: &RunSummary) -> RunRow {
@@ -86,6 +169,8 @@ pub fn runs_show(folder: &Path) -> Result<RunShown> {
         epochs: rows.iter().filter(|r| r.kind == "epoch").count() as u64,
         last: lines[lines.len().saturating_sub(8)..].iter().map(|l| (*l).to_string()).collect(),
         result,
+        checkpoints: checkpoints(&folder.join("checkpoints"))?,
+        weights: weights(&folder.join("checkpoints")),
     })
 }
 

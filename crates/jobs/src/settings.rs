@@ -69,6 +69,8 @@ pub struct TrainSettings {
     pub net: Option<String>,
     /// Rows of a batch.
     pub batch: Option<usize>,
+    /// Whether a batch that nobody chose is the one that `tune` saved, if it did.
+    pub tuned: bool,
     /// Epochs at most.
     pub epochs: usize,
     /// Epochs without a better score after which a member ends.
@@ -184,6 +186,7 @@ impl Default for TrainSettings {
             learner: Learner::Lstm,
             net: None,
             batch: None,
+            tuned: true,
             epochs: 500,
             patience: 50,
             seeds: 2,
@@ -417,10 +420,17 @@ impl Key {
         ),
         key!(
             "train.batch",
-            "Rows of a batch; auto gives some 250 steps an epoch.",
+            "Rows of a batch; auto takes what `fullbore tune` saved, else some 250 steps an epoch.",
             "a whole number from 1 to 1048576, or auto",
             |s| auto(s.train.batch.map(whole)),
             |s, v| set(&mut s.train.batch, optional(v, |v| count(v, 1 << 20)))
+        ),
+        key!(
+            "train.tuned",
+            "Whether auto looks for what `fullbore tune` saved for this workload on this machine.",
+            "true or false",
+            |s| s.train.tuned.into(),
+            |s, v| set(&mut s.train.tuned, v.as_bool())
         ),
         key!(
             "train.epochs",
@@ -785,6 +795,16 @@ impl Settings {
     /// Takes the value of a flag that stands for a key; errors speak of the flag.
     pub fn flag(&mut self, flag: &str, key: &str, value: &str) -> Result<()> {
         self.pair(key, value.trim(), Origin::Words(&format!("{flag} {value}")))
+    }
+
+    /// Takes a value for a key that still has its default: what was said stays.
+    pub(crate) fn suggest(&mut self, key: &str, value: &str) -> Result<()> {
+        let usual = Settings::default();
+        let said = |k: &Key| k.name == key && (k.show)(self).to_string() != (k.show)(&usual).to_string();
+        if Key::ALL.iter().any(said) {
+            return Ok(());
+        }
+        self.pair(key, value, Origin::Words(key))
     }
 
     fn pair(&mut self, key: &str, value: &str, origin: Origin<'_>) -> Result<()> {

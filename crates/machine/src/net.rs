@@ -4,6 +4,7 @@
 //! that trains: rows gathered by index from a table on the device, shuffled anew each epoch. Inference is a validation pass: gather,
 //! forward, loss and counts, without gradients.
 
+use compute::net::Layout;
 use compute::population::{Data, Member, Pins, Precision, Recipe, Table};
 use compute::random::{philox, uniform};
 use compute::{Budget, Error, Net, Opened, Population, Result};
@@ -117,7 +118,7 @@ pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
     seen.sort_by(f64::total_cmp);
     let middle = seen[seen.len() / 2];
     let rows = (load.batch * load.members) as f64;
-    let flops = flops(&population, load.work) * rows;
+    let flops = flops_of(population.layout(), load.work) * rows;
     Ok(Pace {
         ms_per_step: middle * 1e3,
         spread: (seen[seen.len() * 3 / 4] - seen[seen.len() / 4]) / 2.0 / middle,
@@ -167,15 +168,14 @@ fn once(population: &mut Population, work: Work, steps: u64) -> Result<u64> {
 /// Batches of one validation pass.
 const INFERRED: usize = 32;
 
-/// Two for each multiply-add of a row: forward, and twice that backward but for the first layer's inputs. A recurrent layer's at every
-/// step of its window.
-fn flops(population: &Population, work: Work) -> f64 {
+/// Two for each multiply-add that a net needs for a row: forward, and twice that backward but for the first layer's inputs. A recurrent
+/// layer's at every step of its window.
+pub fn flops_of(layout: &Layout, work: Work) -> f64 {
     let times = |passes_back: bool| match work {
         Work::Infer => 1.0,
         Work::Train if passes_back => 3.0,
         Work::Train => 2.0,
     };
-    let layout = population.layout();
     let linears = layout.linears.iter().map(|l| 2.0 * (l.inputs() * l.outputs) as f64 * times(l.passes_back));
     let recurrents = layout.recurrents.iter().map(|r| {
         let one = |inputs: usize| 2.0 * (r.window * inputs * 4 * r.hidden) as f64;

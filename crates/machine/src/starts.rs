@@ -5,7 +5,7 @@
 //! thread, so that none idles while the last ones end. Batches grow until a product fills the device: by memory bandwidth for the small
 //! net, by memory for the recurrent one. A desktop card shares its memory with the screen, an Apple machine with everything.
 
-use crate::Profile;
+use crate::{Cpu, Gpu, Memory, Profile, cpu, gpu, limits};
 use serde::Serialize;
 
 /// Settings to begin with.
@@ -79,12 +79,42 @@ const TABLE: &[Line] = &[
     apple("apple m4 max", 12, 1024),
 ];
 
-/// Where to begin on this machine: by the name of its first card or of its processor, else by their size.
+impl Start {
+    /// Rows of a batch to begin with, for a net of so many parameters.
+    pub fn batch(&self, recurrent: bool, parameters: u64) -> usize {
+        match (recurrent, parameters) {
+            (true, _) => self.lstm_batch,
+            (false, 1_000_000..) => self.wide_mlp_batch,
+            (false, _) => self.small_mlp_batch,
+        }
+    }
+}
+
+/// The candidate a tuner begins with: the nearest of rising sizes to the one that is wanted, by their ratio.
+pub fn nearest(sizes: &[usize], wanted: usize) -> usize {
+    let apart = |size: usize| (size.max(1) as f64 / wanted.max(1) as f64).ln().abs();
+    let best = sizes.iter().enumerate().min_by(|a, b| apart(*a.1).total_cmp(&apart(*b.1)));
+    best.map_or(0, |(at, _)| at)
+}
+
+/// Where to begin on the profile's machine: by the name of its first card or of its processor, else by their size.
 pub fn start_for(profile: &Profile) -> Start {
-    let threads = profile.cpu.usable_threads.max(1);
     let gpu = profile.gpus.first().filter(|_| profile.cuda.usable);
+    start_on(&profile.cpu, &profile.memory, gpu)
+}
+
+/// Where to begin on this machine, without measuring anything: on a card by its number, else on the processor.
+pub fn start_here(card: Option<usize>) -> Start {
+    let limits = limits::limits();
+    let (cpu, memory) = (cpu::look(limits::usable_threads()), limits::memory(&limits));
+    let gpus = if card.is_some() { gpu::look().1 } else { Vec::new() };
+    start_on(&cpu, &memory, gpus.iter().find(|g| Some(g.index) == card))
+}
+
+fn start_on(cpu: &Cpu, memory: &Memory, gpu: Option<&Gpu>) -> Start {
+    let threads = cpu.usable_threads.max(1);
     let device = if gpu.is_some() { "cuda" } else { "cpu" };
-    let name = gpu.map_or(&profile.cpu.model, |gpu| &gpu.name);
+    let name = gpu.map_or(&cpu.model, |gpu| &gpu.name);
     let lines = || TABLE.iter().filter(|line| line.device == device);
     // The longest name that fits: an M1 Pro is no M1.
     let named = lines().filter(|line| holds(name, line.name)).max_by_key(|line| line.name.len());
@@ -99,9 +129,9 @@ pub fn start_for(profile: &Profile) -> Start {
             return start(line, format!("by size, as {}", line.name), threads);
         }
     }
-    let fast = profile.cpu.performance_cores.unwrap_or(threads).clamp(1, threads);
+    let fast = cpu.performance_cores.unwrap_or(threads).clamp(1, threads);
     // A recurrent batch keeps about 1 MiB a row and member alive at most; small machines get half.
-    let small = profile.memory.available_bytes < 8 << 30;
+    let small = memory.available_bytes < 8 << 30;
     let batches = if small { [256, 128, 512] } else { [512, 256, 1024] };
     let line = Line {
         name: "",
@@ -182,6 +212,26 @@ mod tests {
         let small = check("AMD EPYC", 1, 2, &[], "by size");
         assert!(small.small_mlp_batch < box16.small_mlp_batch);
         check("Apple M12 Max", 10, 16, &[], "by size");
+    }
+
+    #[test]
+    fn a_tuner_begins_at_the_candidate_nearest_to_the_start() {
+        let check =
+            |wanted: usize, at: usize| assert_eq!(nearest(&[32, 64, 128, 2048, 3072, 4096], wanted), at, "{wanted}");
+        for (wanted, at) in [(1, 0), (64, 1), (100, 2), (2400, 3), (2600, 4), (3072, 4), (9999, 5), (0, 0)] {
+            check(wanted, at);
+        }
+        assert_eq!(nearest(&[], 7), 0);
+        let start = check_h200();
+        let batches = [(true, 26_000), (false, 26_000), (false, 3_000_000)].map(|(r, n)| start.batch(r, n));
+        assert_eq!(batches, [3072, 8192, 65536]);
+        // Whatever this machine is, its processor has somewhere to begin.
+        let here = start_here(None);
+        assert!(here.device == "cpu" && here.threads >= 1 && here.small_mlp_batch >= 1, "{here:?}");
+    }
+
+    fn check_h200() -> Start {
+        check("Xeon", 64, 512, &[("NVIDIA H200", 141)], "h200")
     }
 
     #[test]

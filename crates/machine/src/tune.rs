@@ -5,7 +5,7 @@
 //! candidate that needs more memory than the budget is never tried; one that fails is a line of the table, not the end. It knows nothing
 //! of what it tunes, and the clock is handed in.
 
-use crate::tuned::{self, Entry};
+use crate::tuned::{self, Remembered};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -241,29 +241,25 @@ impl Tuner<'_> {
 
     /// The winner of an earlier run, if it is still a candidate and still fits.
     fn recall<C>(&self, key: &str, candidates: &[Candidate<C>], warnings: &mut Vec<String>) -> Option<Tuned> {
-        let entries = tuned::load(self.memory.as_deref()?, warnings);
-        let wanted = |e: &&Entry| e.machine == self.machine && e.workload == key && e.version == self.version;
-        let entry = entries.iter().find(wanted).filter(|_| !self.fresh)?;
+        let path = self.memory.as_deref()?;
+        let entry = tuned::recall(path, &self.machine, key, &self.version, warnings).filter(|_| !self.fresh)?;
         let winner = candidates.iter().position(|c| c.label == entry.winner && c.bytes <= self.budget)?;
-        Some(Tuned {
-            winner: Some(winner),
-            rows: entry.rows.clone(),
-            remembered: true,
-            warnings: std::mem::take(warnings),
-        })
+        Some(Tuned { winner: Some(winner), rows: entry.rows, remembered: true, warnings: std::mem::take(warnings) })
     }
 
     /// A memory that cannot be written costs time later, not the result now.
     fn remember(&self, key: &str, rows: &[Row], winner: usize, warnings: &mut Vec<String>) {
         let Some(path) = &self.memory else { return };
-        let entry = Entry {
+        let entry = Remembered {
             machine: self.machine.clone(),
             workload: key.into(),
             version: self.version.clone(),
             winner: rows[winner].label.clone(),
             rows: rows.to_vec(),
+            at: None,
+            choice: serde_json::Value::Null,
         };
-        if let Err(error) = tuned::save(path, entry, warnings) {
+        if let Err(error) = tuned::remember(path, entry, warnings) {
             warnings.push(format!("what was tuned is not remembered: {error}"));
         }
     }

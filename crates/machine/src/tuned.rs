@@ -7,28 +7,56 @@ use crate::tune::Row;
 use files::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One winner, with the table that made it one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Entry {
-    pub(crate) machine: String,
-    pub(crate) workload: String,
-    pub(crate) version: String,
-    pub(crate) winner: String,
-    pub(crate) rows: Vec<Row>,
+pub struct Remembered {
+    /// The machine's key.
+    pub machine: String,
+    /// What was tuned.
+    pub workload: String,
+    /// Of whatever decides the rates.
+    pub version: String,
+    /// The label of the winner.
+    pub winner: String,
+    /// What was seen.
+    pub rows: Vec<Row>,
+    /// When, RFC 3339 UTC; older files do not say.
+    #[serde(default)]
+    pub at: Option<String>,
+    /// What the winner means, in the words of whoever tuned; null where the label says it all.
+    #[serde(default)]
+    pub choice: serde_json::Value,
+}
+
+/// The file of winners in a home.
+pub fn tuned_path(home: &Path) -> PathBuf {
+    home.join("tuned.json")
+}
+
+/// What is remembered of a workload on a machine by a version. A damaged file is set aside, and is a warning.
+pub fn recall(
+    path: &Path,
+    machine: &str,
+    workload: &str,
+    version: &str,
+    warnings: &mut Vec<String>,
+) -> Option<Remembered> {
+    let entries = load(path, warnings);
+    entries.into_iter().find(|e| (&*e.machine, &*e.workload, &*e.version) == (machine, workload, version))
 }
 
 #[derive(Serialize, Deserialize)]
 struct Store {
     schema: String,
-    entries: Vec<Entry>,
+    entries: Vec<Remembered>,
 }
 
 const SCHEMA: &str = "tuned/1";
 
 /// Everything remembered; what cannot be read is set aside and is a warning.
-pub(crate) fn load(path: &Path, warnings: &mut Vec<String>) -> Vec<Entry> {
+pub(crate) fn load(path: &Path, warnings: &mut Vec<String>) -> Vec<Remembered> {
     let text = match fs::read(path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
@@ -50,7 +78,7 @@ pub(crate) fn load(path: &Path, warnings: &mut Vec<String>) -> Vec<Entry> {
 }
 
 /// Adds a winner in the place of the one before it.
-pub(crate) fn save(path: &Path, entry: Entry, warnings: &mut Vec<String>) -> Result<()> {
+pub fn remember(path: &Path, entry: Remembered, warnings: &mut Vec<String>) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
     }

@@ -56,11 +56,13 @@ fn block(html: &mut String, part: &Block) {
     match part {
         Block::Tiles(list) => tiles(html, list),
         Block::Lines(chart) => html.push_str(&chart.html()),
+        Block::Curves(chart) => html.push_str(&chart.html()),
         Block::Candles(chart) => html.push_str(&chart.html()),
         Block::Histogram(chart) => html.push_str(&chart.html()),
         Block::Columns(chart) => html.push_str(&chart.html()),
         Block::Heat(chart) => html.push_str(&chart.html()),
         Block::Coverage(chart) => html.push_str(&chart.html()),
+        Block::Spans(chart) => html.push_str(&chart.html()),
         Block::Table(table) => html.push_str(&table.html()),
         Block::Note(n) => note(html, n),
         Block::Row(parts) => {

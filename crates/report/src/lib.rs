@@ -13,6 +13,7 @@ mod chart;
 mod clock;
 mod columns;
 mod coverage;
+mod curves;
 mod heat;
 mod histogram;
 mod html;
@@ -23,6 +24,7 @@ mod plot;
 mod runs;
 mod screen;
 mod sha256;
+mod spans;
 mod table;
 mod tail;
 mod tensorboard;
@@ -31,12 +33,14 @@ mod watch;
 pub use candles::Candles;
 pub use columns::Columns;
 pub use coverage::{Coverage, Strip};
+pub use curves::{Curve, Curves};
 pub use heat::Heat;
 pub use histogram::Histogram;
 pub use lines::{Line, Lines};
 pub use log::{Log, Row, log_path, read_log};
 pub use runs::{Best, Run, RunState, RunSummary, Standing, list};
 pub use screen::{Ink, Screen};
+pub use spans::{SpanRow, Spans};
 pub use table::{Cell, Column, Table};
 pub use tensorboard::Events;
 pub use watch::{
@@ -73,6 +77,8 @@ pub enum Block {
     Tiles(Vec<Tile>),
     /// Series over time.
     Lines(Lines),
+    /// Series over epochs or another count.
+    Curves(Curves),
     /// Open, high, low, close.
     Candles(Candles),
     /// A distribution with the normal curve of the same mean and deviation.
@@ -83,6 +89,8 @@ pub enum Block {
     Heat(Heat),
     /// What is there and what is missing, one strip a symbol.
     Coverage(Coverage),
+    /// Which stretch of time is for what, one strip a row.
+    Spans(Spans),
     /// Rows and columns, sortable by a click.
     Table(Table),
     /// A box with a sentence or two.

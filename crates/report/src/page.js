@@ -21,7 +21,8 @@ for (const marks of document.querySelectorAll("svg[data-t0]")) {
   const lines = [...marks.querySelectorAll("path[data-name]")].map(p => [p.dataset.name, p.getAttribute("d").slice(1).split(/[ML]/).map(s => s.split(" ").map(Number))]);
   plot.onpointermove = event => {
     const box = plot.getBoundingClientRect(), x = Math.min(1000, Math.max(0, (event.clientX - box.left) / box.width * 1000));
-    const when = new Date(+d.t0 + (d.t1 - d.t0) * x / 1000), rows = [when.toISOString().slice(0, 16).replace("T", " ").replace(" 00:00", "")];
+    const at = +d.t0 + (d.t1 - d.t0) * x / 1000;
+    const rows = [d.axis ? d.axis + " " + Math.round(at) : new Date(at).toISOString().slice(0, 16).replace("T", " ").replace(" 00:00", "")];
     for (const [name, points] of lines) {
       let lo = 0, hi = points.length - 1;
       while (lo < hi) { const mid = lo + hi >> 1; if (points[mid][0] < x) lo = mid + 1; else hi = mid; }

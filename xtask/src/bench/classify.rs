@@ -211,17 +211,23 @@ fn row(rows: &mut String, case: &Case, ours: &[Seen; 2], peer: &[Seen; 2], train
     let mean = |s: &[Seen; 2]| (s[0].epoch + s[1].epoch) / 2.0;
     let (mine, theirs) = (mean(ours), mean(peer));
     let times = theirs / mine;
-    let asked = case.floor.map_or(String::new(), |floor| {
-        format!("{floor}: {}", if times >= floor { "met" } else { "**missed**" })
-    });
+    let asked = case
+        .floor
+        .map_or(String::new(), |floor| format!("{floor}: {}", if times >= floor { "met" } else { "**missed**" }));
     let rate = (train * case.members as u64) as f64 / mine;
     let phase = ours[0].said["phases"].as_array().and_then(|p| p.iter().find(|p| p["name"] == "train").cloned());
     let busy = phase.map_or(String::new(), |p| {
         let share = |name: &str| p[name].as_f64().map(|x| format!("{x:.0} %"));
-        share("gpu_percent").map(|x| format!("GPU {x}")).or(share("cpu_percent").map(|x| format!("CPU {x}"))).unwrap_or_default()
+        share("gpu_percent")
+            .map(|x| format!("GPU {x}"))
+            .or(share("cpu_percent").map(|x| format!("CPU {x}")))
+            .unwrap_or_default()
     });
     let (members, batch) = (case.members, case.batch);
-    let _ = writeln!(rows, "| {members} | {batch} | **{mine:.4}** | {theirs:.3} | **{times:.1}** | {asked} | {rate:.3e} | {busy} |");
+    let _ = writeln!(
+        rows,
+        "| {members} | {batch} | **{mine:.4}** | {theirs:.3} | **{times:.1}** | {asked} | {rate:.3e} | {busy} |"
+    );
 }
 
 /// Five seeds of each side, epoch by epoch.

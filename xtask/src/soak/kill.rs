@@ -181,10 +181,10 @@ fn file_of(entry: &Value) -> String {
 }
 
 /// xorshift64*: enough to choose instants, and a seed repeats them.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.max(1);
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

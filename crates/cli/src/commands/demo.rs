@@ -4,15 +4,19 @@ use super::audit::verdict;
 use super::{Context, Outcome};
 use crate::args::Demo as Args;
 use crate::out::Paint;
-use crate::show::{bytes, count, seconds, short, table};
-use jobs::{Demo, Demoed};
+use crate::show::{bytes, count, plural, seconds, short, table, wrap};
+use jobs::{Demo, DemoTraining, Demoed, FoundVerdict, Told};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let progress = &mut context.progress;
-    let demo = jobs::demo(&Demo { out: args.out }, &context.settings, &mut |u| progress.update(u))?;
+    let request = Demo { out: args.out, device: args.device, quick: args.quick };
+    let demo = jobs::demo(&request, &context.settings, &mut |told| match told {
+        Told::Update(update) => progress.update(update),
+        Told::Line(line) => progress.line_of(line),
+    })?;
     context.say(&demo, |paint| words(&demo, paint))?;
-    Ok(0)
+    Ok(if demo.training.run.interrupted { 130 } else { 0 })
 }
 
 fn words(demo: &Demoed, paint: Paint) -> String {
@@ -57,6 +61,67 @@ fn words(demo: &Demoed, paint: Paint) -> String {
         .map(|d| vec![d.what.to_string(), d.symbol.clone(), count(d.planted), count(d.found)])
         .collect();
     text.push_str(&table(&["damage", "symbol", ">planted", ">found"], &rows, "  "));
+    training(&mut text, &demo.training, demo.planted.best_accuracy, paint);
     let _ = write!(text, "\n{} {}  ({})\n", paint.bold("The page:"), demo.report, seconds(demo.seconds));
+    if demo.training.run.interrupted {
+        let _ = write!(
+            text,
+            "\n{}; go on with\n  fullbore demo --out {}\n",
+            paint.yellow("training stopped and saved"),
+            demo.folder
+        );
+    }
     text
+}
+
+/// What was planted, what was found, and what chance and no model at all would give.
+fn training(text: &mut String, training: &DemoTraining, known: f64, paint: Paint) {
+    let run = &training.run;
+    let _ = write!(text, "\n{} {}\n", paint.bold("Trained:"), run.net);
+    let each = format!(
+        "{} × {} of {}, {} of 5 minutes, {}{}",
+        plural(run.folds.len() as u64, "fold"),
+        plural(run.seeds, "seed"),
+        plural(run.parameters, "parameter"),
+        plural(run.samples, "bar"),
+        seconds(run.seconds),
+        run.samples_per_s.map_or(String::new(), |rate| format!(", {} samples/s", short(rate)))
+    );
+    text.push_str(&wrap(&each, "  ", "  "));
+    let Some(found) = &training.found else { return };
+    let _ = writeln!(
+        text,
+        "  planted   a column that knows {:.0} % of the next bars' directions: MCC {:.3} at best",
+        100.0 * known,
+        found.best_mcc
+    );
+    let _ = writeln!(
+        text,
+        "  found     MCC {:.3} on {} that no member was trained on (the column itself: {:.3})",
+        found.mcc,
+        plural(found.samples, "bar"),
+        found.signal_mcc
+    );
+    let s = &found.shifted;
+    let _ = writeln!(
+        text,
+        "  chance    the same guesses at other times: MCC {:.3}, 95 % below {:.3} (p = {:.3})",
+        s.mean, s.high, s.p
+    );
+    let again = found.persistence_mcc.map_or("-".into(), |m| format!("{m:.3}"));
+    let _ = writeln!(
+        text,
+        "  no model  the last label again: MCC {again}; always one class: 0, right {:.1} % (the nets: {:.1} %)",
+        100.0 * found.majority_accuracy,
+        100.0 * found.accuracy
+    );
+    let verdict = match found.verdict {
+        FoundVerdict::Found => paint.green(&found.words),
+        FoundVerdict::InPart | FoundVerdict::NotFound => paint.yellow(&found.words),
+        FoundVerdict::TooGood => paint.red(&found.words),
+    };
+    let _ = writeln!(text, "  verdict   {verdict}");
+    if let Some(folder) = &run.folder {
+        let _ = writeln!(text, "  the run   {folder}");
+    }
 }

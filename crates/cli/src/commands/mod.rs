@@ -11,8 +11,10 @@ mod monitor;
 mod predict;
 mod probe;
 mod runs;
+mod selftest;
 mod synth;
 mod train;
+mod tune;
 
 use crate::args::{Bench, Check, Cli, Data, Global, How, Source, Verb};
 use crate::fail::Failure;
@@ -59,11 +61,13 @@ pub(crate) fn run(typed: Vec<OsString>, json: bool, schema: &'static str) -> Out
         },
         Verb::Features(args) => features::run(*args, &mut context),
         Verb::Train(args) => train::run(*args, &mut context),
+        Verb::Tune(args) => tune::run(*args, &mut context),
         Verb::Predict(args) => predict::run(*args, &mut context),
         Verb::Runs(runs) => runs::run(*runs, &mut context),
         Verb::Monitor(args) => monitor::run(&args, &mut context),
         Verb::Check(check) => match *check {
             Check::Lookahead(args) => check::run(args, &mut context),
+            Check::Selftest(args) => selftest::run(args, &mut context),
         },
         Verb::Data(data) => match *data {
             Data::Add(args) => add::run(args, &mut context),

@@ -3,7 +3,7 @@
 use super::{Context, Outcome, train};
 use crate::args::Runs;
 use crate::out::Paint;
-use crate::show::{count, date, plural, table, wrap};
+use crate::show::{bytes, count, date, plural, table, wrap};
 use jobs::{RunShown, RunsListed, Told};
 use std::fmt::Write;
 
@@ -63,6 +63,28 @@ fn show(shown: &RunShown, paint: Paint) -> String {
     }
     if let Some(mcc) = shown.result.as_ref().and_then(|r| r["judged"]["mcc"].as_f64()) {
         let _ = writeln!(text, "  judged on test samples: MCC {mcc:.4}");
+    }
+    if !shown.checkpoints.is_empty() {
+        let _ = write!(text, "\n{}\n", paint.bold("Checkpoints"));
+        let dash = || "-".to_string();
+        let row = |c: &jobs::CheckpointRow| {
+            vec![
+                format!("{:06}", c.number),
+                c.epoch.map_or_else(dash, count),
+                c.bytes.map_or_else(dash, bytes),
+                c.best.clone().map_or_else(dash, |b| format!("{b}: {:.4}", c.best_value.unwrap_or(f64::NAN))),
+                match &c.problem {
+                    Some(why) => format!("not used: {why}"),
+                    None if c.last => format!("{}, the last", c.kind.as_deref().unwrap_or("whole")),
+                    None => c.kind.clone().unwrap_or_else(|| "whole".into()),
+                },
+            ]
+        };
+        let rows: Vec<Vec<String>> = shown.checkpoints.iter().map(row).collect();
+        text.push_str(&table(&["generation", ">epoch", ">size", "best so far", ""], &rows, "  "));
+        for w in &shown.weights {
+            let _ = writeln!(text, "  {} weights of {}: {}", w.name, plural(w.members, "member"), w.folder);
+        }
     }
     if !shown.last.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Lately"));

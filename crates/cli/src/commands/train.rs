@@ -25,6 +25,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     ] {
         flag(settings, name, key, value.as_deref())?;
     }
+    settings.train.tuned &= !args.no_tuned;
     let request = Train {
         select: select(args.source, settings)?,
         set: args.features,
@@ -49,7 +50,7 @@ pub(super) fn say(run: &TrainRun, context: &Context) -> Outcome {
 }
 
 /// `90s`, `10m`, `2h`.
-fn duration(text: &str) -> Result<Duration, Error> {
+pub(super) fn duration(text: &str) -> Result<Duration, Error> {
     let wrong = || Error::new(Kind::Usage, format!("--budget: `{text}` is no time")).remedy("write 90s, 10m or 2h");
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

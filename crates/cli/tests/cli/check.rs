@@ -25,7 +25,7 @@ fn with_an_answer() -> String {
 #[test]
 fn help_of_check() {
     let place = Place::new();
-    for verb in [&["check"][..], &["check", "lookahead"]] {
+    for verb in [&["check"][..], &["check", "lookahead"], &["check", "selftest"]] {
         let args: Vec<&str> = verb.iter().copied().chain(["--help"]).collect();
         let output = place.run(&args);
         assert_eq!(code(&output), 0);

@@ -4,11 +4,14 @@
 
 mod bench;
 mod check;
+mod checkpoints;
 #[cfg(target_os = "linux")]
 mod driver;
 mod monitor;
 mod probe;
+mod selftest;
 mod train;
+mod tune;
 
 use serde_json::Value;
 use std::path::Path;
@@ -133,6 +136,7 @@ fn every_help() {
         &["data", "list"],
         &["features"],
         &["train"],
+        &["tune"],
         &["predict"],
         &["runs"],
         &["monitor"],
@@ -200,9 +204,59 @@ fn json_of_synth() {
 #[test]
 fn json_of_demo_and_its_page() {
     let place = Place::new();
-    insta::assert_snapshot!(place.scrubbed(&["demo", "--out", "d"], 0));
+    let (mut demo, code) = place.json(&["demo", "--quick", "--device", "cpu", "--out", "d"]);
+    assert_eq!(code, 0, "{demo}");
+    // The figures of a training depend on the instruction set; what they must be does not.
+    let training = demo["training"].take();
+    assert_eq!((training["run"]["members"].as_array().unwrap().len(), &training["resumed"]), (8, &false.into()));
+    let found = &training["found"];
+    let number = |field: &str| found[field].as_f64().unwrap_or_else(|| panic!("{field}: {found}"));
+    assert_eq!(found["verdict"], "found", "{found}");
+    assert!(number("mcc") >= 0.54 && number("mcc") <= number("best_mcc") + number("noise_mcc"), "{found}");
+    assert!((number("signal_mcc") - 0.6).abs() < number("noise_mcc"), "{found}");
+    assert!(found["shifted"]["p"].as_f64().unwrap() <= 0.01 && found["shifted"]["mean"].as_f64().unwrap().abs() < 0.1);
+    scrub(&mut demo, &place.path().display().to_string());
+    insta::assert_snapshot!(serde_json::to_string_pretty(&demo).expect("it was JSON"));
     let page = std::fs::read_to_string(place.path().join("d/report.html")).expect("the page");
     assert!(page.starts_with("<!doctype html>") && !page.contains("https://") && !page.contains("NaN"));
+    for part in ["Trained on it", "Walk forward", "Validation MCC", "shifted in time", "Where the time went"] {
+        assert!(page.contains(part), "{part}");
+    }
+    // It is a run as any other.
+    for file in ["run.json", "settings.toml", "split.parquet", "predictions.parquet", "model/model.json"] {
+        assert!(place.path().join("d/training").join(file).is_file(), "{file}");
+    }
+    let (listed, _) = place.json(&["runs", "list", "d"]);
+    assert_eq!(listed["runs"][0]["state"], "finished", "{listed}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_demo_that_is_stopped_goes_on_where_it_was() {
+    let place = Place::new();
+    let args =
+        ["demo", "--quick", "--device", "cpu", "--out", "d", "--set", "train.epochs=40", "--set", "train.checkpoint=1"];
+    let child = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let log = place.path().join("d/training/log.jsonl");
+    let begun = || std::fs::read_to_string(&log).is_ok_and(|t| t.contains("\"epoch\""));
+    (0..1200).take_while(|_| !begun()).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(50)));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(code(&output), 130, "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("fullbore demo --out d"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("stopped and saved"), "{}", text(&output.stdout));
+    // The same demo goes on with it; another one begins beside it.
+    let (same, exit) = place.json(&args);
+    assert_eq!(
+        (exit, &same["training"]["resumed"], &same["training"]["found"]["verdict"]),
+        (0, &true.into(), &"found".into()),
+        "{same}"
+    );
+    assert!(same["training"]["run"]["folder"].as_str().is_some_and(|f| f.ends_with("training")), "{same}");
+    let (other, exit) = place.json(&["demo", "--quick", "--device", "cpu", "--out", "d", "--set", "train.epochs=1"]);
+    assert_eq!((exit, &other["training"]["resumed"]), (0, &false.into()), "{other}");
+    assert!(other["training"]["run"]["folder"].as_str().is_some_and(|f| f.ends_with("training-2")), "{other}");
 }
 
 /// A set for sixty bars.

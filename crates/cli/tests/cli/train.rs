@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A market of one coin with a signal whose best correlation is 0.6, or without.
-pub(super) fn market(place: &Place, plant: bool, bars: &str) {
+pub(crate) fn market(place: &Place, plant: bool, bars: &str) {
     let mut args = vec!["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "1", "--bars", bars];
     args.extend(["--name", "coin", "--seed", "7"]);
     if plant {
@@ -18,10 +18,10 @@ pub(super) fn market(place: &Place, plant: bool, bars: &str) {
     assert_eq!(code, 0, "{value}");
 }
 
-pub(super) const ROW: &str = "r = log_return(1), v = volatility(20), s = rsi(14)*0.02 - 1";
+pub(crate) const ROW: &str = "r = log_return(1), v = volatility(20), s = rsi(14)*0.02 - 1";
 
 /// The arguments of a small training with these features.
-pub(super) fn small<'a>(features: &'a str, out: &'a str, epochs: &'a str) -> Vec<&'a str> {
+pub(crate) fn small<'a>(features: &'a str, out: &'a str, epochs: &'a str) -> Vec<&'a str> {
     let mut args = vec!["train", "coin", "--learner", "mlp", "--features", features, "--labels", "fixed(1)"];
     args.extend(["--set", "label.cost_bp=0", "--folds", "2", "--seeds", "2", "--device", "cpu", "--threads", "2"]);
     args.extend(["--epochs", epochs, "--batch-size", "128", "--out", out]);
@@ -133,7 +133,9 @@ fn a_run_that_is_killed_again_and_again_ends_with_the_same_bits() {
     }
     assert!(child.wait().unwrap().success(), "{kills} kills");
     let read = |path: &str| std::fs::read(place.path().join(path)).unwrap();
-    for file in ["predictions.parquet", "model/fold-1-seed-1.safetensors", "model/fold-2-seed-2.safetensors"] {
+    let weights = ["model", "checkpoints/best", "checkpoints/last"].map(|f| format!("{f}/fold-2-seed-2.safetensors"));
+    let more = ["predictions.parquet", "model/fold-1-seed-1.safetensors"].map(String::from);
+    for file in weights.iter().chain(&more) {
         assert_eq!(read(&format!("cut/{file}")), read(&format!("whole/{file}")), "{file} after {kills} kills");
     }
 }

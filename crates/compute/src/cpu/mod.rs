@@ -31,6 +31,7 @@ use data::Owned;
 use memory::Floats;
 use plan::{BLOCK, Plan};
 use rayon::prelude::*;
+pub use recurrent::stack::Stack;
 use slot::{Lane, Scratch, Slot};
 use std::sync::{Mutex, PoisonError};
 use team::Team;

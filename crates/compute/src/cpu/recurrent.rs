@@ -6,6 +6,7 @@
 
 pub(super) mod back;
 pub(super) mod pack;
+pub(super) mod stack;
 pub(super) mod step;
 pub(super) mod sums;
 
@@ -66,12 +67,114 @@ impl Sequence {
         Sequence { xh, gates, cells, curved, carry, dh, dc, above, dw }
     }
 
+    /// One step forward of a layer. The lowest has its inputs in place; others are given the layer below, which has done this step.
+    fn ahead(&mut self, r: &Recurrent, below: Option<(&Recurrent, &Sequence)>, step: Step, w: &[f32]) {
+        let Step { t, n, keep, begun, round } = step;
+        let row = r.wide + r.units;
+        let (now, next) = (slot(t, keep) * n * row, slot(t + 1, keep) * n * row);
+        if let Some((b, below)) = below {
+            let read = b.wide + b.units;
+            let from = &below.xh[slot(t + 1, keep) * n * read..][..n * read];
+            for (to, from) in self.xh[now..][..n * row].chunks_exact_mut(row).zip(from.chunks_exact(read)) {
+                to[..r.wide].copy_from_slice(&from[b.wide..]);
+            }
+        }
+        let (low, high) = self.xh.split_at_mut(now.max(next));
+        let (xh, h) = if now < next { (&low[now..], high) } else { (&*high, &mut low[next..]) };
+        let kept = if keep { n * r.units } else { 0 };
+        step::forward(Forward {
+            rows: n,
+            inputs: row,
+            read: if begun { row } else { r.wide },
+            units: r.units,
+            xh: &xh[..n * row],
+            w,
+            carry: &mut self.carry[..n * r.units],
+            cells: &mut self.cells[t * kept..(t + 1) * kept],
+            curved: &mut self.curved[t * kept..(t + 1) * kept],
+            gates: &mut self.gates[t * GATES * kept..][..GATES * n * r.units],
+            h: &mut h[r.wide..n * row],
+            round,
+        });
+    }
+
+    /// One step back of a layer, which hands its part to the one below. `above` says whether its own `above` counts; `before` is the cell
+    /// before the step where that is not the one of the step before.
+    fn back(
+        &mut self,
+        r: &Recurrent,
+        below: Option<&mut Sequence>,
+        step: Step,
+        above: bool,
+        before: Option<&[f32]>,
+        w: &[f32],
+    ) {
+        let Step { t, n, begun, round, .. } = step;
+        let (size, read, units) = (n * r.units, n * (r.wide + r.units), r.units);
+        let dz = &mut self.gates[t * GATES * size..(t + 1) * GATES * size];
+        back::back(Back {
+            rows: n,
+            units,
+            gates: &mut *dz,
+            curved: &self.curved[t * size..(t + 1) * size],
+            before: match before {
+                Some(before) => before,
+                None if t > 0 => &self.cells[(t - 1) * size..t * size],
+                None => &[],
+            },
+            above: if above { &self.above[..size] } else { &[] },
+            dh: &self.dh[..size],
+            dc: &mut self.dc[..size],
+            dw: &mut self.dw,
+            round,
+        });
+        let split = r.wide * GATES * units;
+        let dz = &*dz;
+        if begun {
+            let out = &mut self.dh[..size];
+            sums::spread(Spread { rows: n, units, dz, w: &w[split..], out, round: false });
+        }
+        if let Some(below) = below {
+            let out = &mut below.above[..n * r.wide];
+            sums::spread(Spread { rows: n, units, dz, w: &w[..split], out, round });
+        }
+        if t % STEPS == 0 {
+            let steps = t..r.window.min(t + STEPS);
+            sums::weigh(Weigh {
+                rows: n,
+                inputs: r.wide + units,
+                units,
+                xh: &self.xh[steps.start * read..steps.end * read],
+                dz: &self.gates[steps.start * GATES * size..steps.end * GATES * size],
+                dw: &mut self.dw,
+            });
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         let all =
             [&self.xh, &self.gates, &self.cells, &self.curved, &self.carry, &self.dh, &self.dc, &self.above, &self.dw];
         all.iter().map(|part| part.len()).sum()
     }
+}
+
+/// One step of a layer.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    t: usize,
+    /// Rows.
+    n: usize,
+    /// Whether everything stays for the way back.
+    keep: bool,
+    /// Whether there is an h before it.
+    begun: bool,
+    round: bool,
+}
+
+/// Where the slot of a step begins, in slots.
+fn slot(t: usize, keep: bool) -> usize {
+    if keep { t } else { t % 2 }
 }
 
 /// The recurrent layers of each branch that has some.
@@ -98,8 +201,7 @@ pub(super) fn forward(
     let all = &plan.layout.recurrents;
     for branch in branches(plan) {
         let window = all[branch.start].window;
-        // Where the slot of a step begins, in slots.
-        let slot = |t: usize| if keep { t } else { t % 2 };
+        let slot = |t: usize| slot(t, keep);
         for l in branch.clone() {
             let (r, s) = (&all[l], &mut sequences[l]);
             s.carry[..n * r.units].fill(0.0);
@@ -120,37 +222,10 @@ pub(super) fn forward(
                 gather(&mut sequences[branch.start], t..t + 1);
             }
             for l in branch.clone() {
-                let r = &all[l];
-                let row = r.wide + r.units;
                 let (lower, own) = sequences.split_at_mut(l);
-                let s = &mut own[0];
-                if r.below.is_some() {
-                    let below = &all[l - 1];
-                    let read = below.wide + below.units;
-                    let from = &lower[l - 1].xh[slot(t + 1) * n * read..][..n * read];
-                    let to = &mut s.xh[slot(t) * n * row..][..n * row];
-                    for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(read)) {
-                        to[..r.wide].copy_from_slice(&from[below.wide..]);
-                    }
-                }
-                let (now, next) = (slot(t) * n * row, slot(t + 1) * n * row);
-                let (low, high) = s.xh.split_at_mut(now.max(next));
-                let (xh, h) = if now < next { (&low[now..], high) } else { (&*high, &mut low[next..]) };
-                let kept = if keep { n * r.units } else { 0 };
-                step::forward(Forward {
-                    rows: n,
-                    inputs: row,
-                    read: if t > 0 { row } else { r.wide },
-                    units: r.units,
-                    xh: &xh[..n * row],
-                    w: &packed[plan.packed(l).0],
-                    carry: &mut s.carry[..n * r.units],
-                    cells: &mut s.cells[t * kept..(t + 1) * kept],
-                    curved: &mut s.curved[t * kept..(t + 1) * kept],
-                    gates: &mut s.gates[t * GATES * kept..][..GATES * n * r.units],
-                    h: &mut h[r.wide..n * row],
-                    round: plan.round,
-                });
+                let below = all[l].below.map(|below| (&all[below], &lower[below]));
+                let step = Step { t, n, keep, begun: t > 0, round: plan.round };
+                own[0].ahead(&all[l], below, step, &packed[plan.packed(l).0]);
             }
         }
         let r = &all[branch.end - 1];
@@ -182,45 +257,10 @@ pub(super) fn backward(
         behind(&all[top], &mut sequences[top].dh[..n * all[top].units]);
         for t in (0..window).rev() {
             for l in branch.clone().rev() {
-                let r = &all[l];
-                let (size, read) = (n * r.units, n * (r.wide + r.units));
                 let (lower, own) = sequences.split_at_mut(l);
-                let s = &mut own[0];
-                let dz = &mut s.gates[t * GATES * size..(t + 1) * GATES * size];
-                back::back(Back {
-                    rows: n,
-                    units: r.units,
-                    gates: &mut *dz,
-                    curved: &s.curved[t * size..(t + 1) * size],
-                    before: if t > 0 { &s.cells[(t - 1) * size..t * size] } else { &[] },
-                    above: if l < top { &s.above[..size] } else { &[] },
-                    dh: &s.dh[..size],
-                    dc: &mut s.dc[..size],
-                    dw: &mut s.dw,
-                    round: plan.round,
-                });
-                let w = &packed[plan.packed(l).1];
-                let split = r.wide * GATES * r.units;
-                let (units, dz) = (r.units, &*dz);
-                if t > 0 {
-                    let out = &mut s.dh[..size];
-                    sums::spread(Spread { rows: n, units, dz, w: &w[split..], out, round: false });
-                }
-                if let Some(below) = r.below {
-                    let out = &mut lower[below].above[..n * r.wide];
-                    sums::spread(Spread { rows: n, units, dz, w: &w[..split], out, round: plan.round });
-                }
-                if t % STEPS == 0 {
-                    let steps = t..window.min(t + STEPS);
-                    sums::weigh(Weigh {
-                        rows: n,
-                        inputs: r.wide + r.units,
-                        units: r.units,
-                        xh: &s.xh[steps.start * read..steps.end * read],
-                        dz: &s.gates[steps.start * GATES * size..steps.end * GATES * size],
-                        dw: &mut s.dw,
-                    });
-                }
+                let below = all[l].below.map(|below| &mut lower[below]);
+                let step = Step { t, n, keep: true, begun: t > 0, round: plan.round };
+                own[0].back(&all[l], below, step, l < top, None, &packed[plan.packed(l).1]);
             }
         }
         for l in branch {

@@ -118,7 +118,11 @@ pub fn driver() -> std::result::Result<Driver, NoDriver> {
     }
     if devices > 0 && cuda < OLDEST {
         let of = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
-        return Err(NoDriver::Unusable(format!("it speaks CUDA {} and {} is the oldest that will do", of(cuda), of(OLDEST))));
+        return Err(NoDriver::Unusable(format!(
+            "it speaks CUDA {} and {} is the oldest that will do",
+            of(cuda),
+            of(OLDEST)
+        )));
     }
     for name in CALLED.iter().filter(|_| devices > 0) {
         // SAFETY: only looks whether there is something of that name; it is not called as this.

@@ -10,6 +10,7 @@ mod fused;
 mod products;
 mod setup;
 mod small;
+mod stack;
 mod step;
 mod steps;
 
@@ -27,6 +28,7 @@ use std::sync::Arc;
 
 pub(crate) use setup::need;
 pub(crate) use small::Road;
+pub use stack::Stack;
 
 /// A population on a card.
 pub(crate) struct Engine {

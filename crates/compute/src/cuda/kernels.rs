@@ -99,6 +99,9 @@ pub(crate) static LSTM: Image = image!("lstm");
 /// `ops/lstm_steps.cu`: recurrent layers step by step, all but the products.
 pub(crate) static LSTM_STEPS: Image = image!("lstm_steps");
 
+/// `ops/recurrent.cu`: what a call of recurrent layers has beside them.
+pub(crate) static RECURRENT: Image = image!("recurrent");
+
 /// `ops/hopper.cu`: products on units that compute capability 9.0 alone has.
 pub(crate) static HOPPER: Image =
     Image { name: "hopper", ptx: None, cubins: &[((9, 0), image!("hopper", ".sm_90a.cubin"))] };
@@ -109,8 +112,8 @@ pub(crate) static RANDOM: Image = image!("random");
 
 /// Every image of this room.
 #[cfg(test)]
-pub(crate) static ALL: [&Image; 10] =
-    [&POPULATION, &BACKWARD, &BETWEEN, &SMALL, &SMALL_STEP, &LINEAR, &LSTM, &LSTM_STEPS, &HOPPER, &RANDOM];
+pub(crate) static ALL: [&Image; 11] =
+    [&POPULATION, &BACKWARD, &BETWEEN, &SMALL, &SMALL_STEP, &LINEAR, &LSTM, &LSTM_STEPS, &RECURRENT, &HOPPER, &RANDOM];
 
 #[cfg(test)]
 mod tests {

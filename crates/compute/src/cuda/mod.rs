@@ -22,8 +22,9 @@ mod tests;
 
 pub use context::{Context, Gpu, gpus};
 pub use driver::{Driver, NoDriver, check, driver};
+pub use engine::Stack;
 pub use graph::{Event, Graph, Stream};
-pub use memory::{Slab, Slice};
+pub use memory::{Plain, Slab, Slice};
 pub use module::{Arg, Function, Module};
 pub use rates::{Rates, rates};
 

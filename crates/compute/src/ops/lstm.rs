@@ -38,6 +38,8 @@ pub struct Saved<R> {
     pub cells: Vec<R>,
     /// `[window, rows, units]` every h.
     pub h: Vec<R>,
+    /// `[rows, units]` the last cells, not rounded.
+    pub end: Vec<R>,
 }
 
 impl<R: Real> Saved<R> {
@@ -47,13 +49,59 @@ impl<R: Real> Saved<R> {
     }
 }
 
-/// `z = Wx x + Wh h + b`, the gates, `c = f c + i g`, `h = o tanh(c)`, step by step.
+/// What a window begins with, and where it begins anew; nothing is zeros, and never.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Start<'a, R> {
+    /// `[rows, units]` h before the first step.
+    pub h: &'a [R],
+    /// `[rows, units]` c before the first step.
+    pub c: &'a [R],
+    /// `[window, rows]` not 0 where both are cleared before the step.
+    pub reset: &'a [u8],
+}
+
+impl<R: Real> Start<'_, R> {
+    /// Whether h and c are cleared before step `t` of a row.
+    fn cleared(&self, shape: Shape, t: usize, row: usize) -> bool {
+        self.reset.get(t * shape.rows + row).is_some_and(|reset| *reset != 0)
+    }
+
+    /// Of all h, or of all c: what step `t` finds of one unit.
+    fn found(&self, shape: Shape, (t, row, unit): (usize, usize, usize), first: &[R], all: &[R]) -> R {
+        let at = row * shape.units + unit;
+        match t {
+            _ if self.cleared(shape, t, row) => R::default(),
+            0 => first.get(at).copied().unwrap_or_default(),
+            _ => all[(t - 1) * shape.rows * shape.units + at],
+        }
+    }
+
+    /// The h that step `t` reads, as it is held.
+    fn h(&self, shape: Shape, at: (usize, usize, usize), all: &[R], precision: Precision) -> R {
+        self.found(shape, at, self.h, all).held(precision)
+    }
+}
+
+/// A window that begins with nothing.
 pub fn forward<R: Real>(shape: Shape, x: &[R], w: &[R], precision: Precision) -> Saved<R> {
+    forward_from(shape, x, w, Start { h: &[], c: &[], reset: &[] }, precision)
+}
+
+/// `z = Wx x + Wh h + b`, the gates, `c = f c + i g`, `h = o tanh(c)`, step by step.
+pub fn forward_from<R: Real>(shape: Shape, x: &[R], w: &[R], start: Start<'_, R>, precision: Precision) -> Saved<R> {
     let Shape { rows, window, wide, units } = shape;
     let size = window * rows * units;
     let zeros = |n: usize| vec![R::default(); n];
-    let mut saved = Saved { x: x.to_vec(), gates: zeros(GATES * size), cells: zeros(size), h: zeros(size) };
-    let mut carried = zeros(rows * units);
+    let mut saved = Saved {
+        x: x.to_vec(),
+        gates: zeros(GATES * size),
+        cells: zeros(size),
+        h: zeros(size),
+        end: zeros(rows * units),
+    };
+    if !start.c.is_empty() {
+        saved.end.copy_from_slice(start.c);
+    }
     for t in 0..window {
         for row in 0..rows {
             for unit in 0..units {
@@ -63,10 +111,8 @@ pub fn forward<R: Real>(shape: Shape, x: &[R], w: &[R], precision: Precision) ->
                 for k in 0..wide + units {
                     let value = if k < wide {
                         x[(t * rows + row) * wide + k]
-                    } else if t > 0 {
-                        saved.h[((t - 1) * rows + row) * units + k - wide]
                     } else {
-                        R::default()
+                        start.h(shape, (t, row, k - wide), &saved.h, precision)
                     };
                     for (z, w) in z.iter_mut().zip(&w[shape.at(k, unit)..]) {
                         *z += w.held(precision) * value;
@@ -76,8 +122,9 @@ pub fn forward<R: Real>(shape: Shape, x: &[R], w: &[R], precision: Precision) ->
                     *z += *bias;
                 }
                 let [i, f, g, o] = [sigmoid(z[0]), sigmoid(z[1]), z[2].tanh(), sigmoid(z[3])];
-                let c = &mut carried[row * units + unit];
-                *c = f * *c + i * g;
+                let c = &mut saved.end[row * units + unit];
+                let before = if start.cleared(shape, t, row) { R::default() } else { *c };
+                *c = f * before + i * g;
                 saved.h[here] = (o * c.tanh()).held(precision);
                 saved.cells[here] = c.held(precision);
                 saved.gates[here * GATES..][..GATES].copy_from_slice(&[i, f, g, o]);
@@ -87,8 +134,7 @@ pub fn forward<R: Real>(shape: Shape, x: &[R], w: &[R], precision: Precision) ->
     saved
 }
 
-/// From the gradient at every h `[window, rows, units]` (rounded where it is held so) to that of the weights, `[wide + units + 1, units, 4]`, and
-/// of the inputs, `[window, rows, wide]`.
+/// Of a window that began with nothing: the gradients of the weights and of the inputs.
 pub fn backward<R: Real>(
     shape: Shape,
     w: &[R],
@@ -96,6 +142,32 @@ pub fn backward<R: Real>(
     at_h: &[R],
     precision: Precision,
 ) -> (Vec<R>, Vec<R>) {
+    let made = backward_from(shape, w, saved, Start { h: &[], c: &[], reset: &[] }, at_h, precision);
+    (made.w, made.x)
+}
+
+/// What the way back gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gradients<R> {
+    /// `[wide + units + 1, units, 4]` of the weights.
+    pub w: Vec<R>,
+    /// `[window, rows, wide]` of the inputs, rounded where they are held so.
+    pub x: Vec<R>,
+    /// `[rows, units]` of h before the first step.
+    pub h: Vec<R>,
+    /// `[rows, units]` of c before the first step.
+    pub c: Vec<R>,
+}
+
+/// From the gradient at every h `[window, rows, units]` (rounded where it is held so) to all others.
+pub fn backward_from<R: Real>(
+    shape: Shape,
+    w: &[R],
+    saved: &Saved<R>,
+    start: Start<'_, R>,
+    at_h: &[R],
+    precision: Precision,
+) -> Gradients<R> {
     let Shape { rows, window, wide, units } = shape;
     let one = R::of(1.0);
     let mut dw = vec![R::default(); shape.at(wide + units + 1, 0)];
@@ -107,7 +179,7 @@ pub fn backward<R: Real>(
             for unit in 0..units {
                 let here = (t * rows + row) * units + unit;
                 let carry = row * units + unit;
-                let before = if t > 0 { saved.cells[here - rows * units] } else { R::default() };
+                let before = start.found(shape, (t, row, unit), start.c, &saved.cells).held(precision);
                 let [i, f, g, o] = [0, 1, 2, 3].map(|gate| saved.gates[here * GATES + gate]);
                 let tc = saved.cells[here].tanh();
                 let dh = at_h[here] + dh_carry[carry];
@@ -121,17 +193,15 @@ pub fn backward<R: Real>(
                 for (dz, each) in dz[unit * GATES..].iter_mut().zip(each) {
                     *dz = each.held(precision);
                 }
-                dc_carry[carry] = dc * f;
+                dc_carry[carry] = if start.cleared(shape, t, row) { R::default() } else { dc * f };
             }
             for k in 0..wide + units + 1 {
                 let value = if k < wide {
                     saved.x[(t * rows + row) * wide + k]
                 } else if k == wide + units {
                     one
-                } else if t > 0 {
-                    saved.h[((t - 1) * rows + row) * units + k - wide]
                 } else {
-                    R::default()
+                    start.h(shape, (t, row, k - wide), &saved.h, precision)
                 };
                 let mut back = R::default();
                 for (n, &dz) in dz.iter().enumerate() {
@@ -141,12 +211,12 @@ pub fn backward<R: Real>(
                 if k < wide {
                     dx[(t * rows + row) * wide + k] = back.held(precision);
                 } else if k < wide + units {
-                    dh_carry[row * units + k - wide] = back;
+                    dh_carry[row * units + k - wide] = if start.cleared(shape, t, row) { R::default() } else { back };
                 }
             }
         }
     }
-    (dw, dx)
+    Gradients { w: dw, x: dx, h: dh_carry, c: dc_carry }
 }
 
 /// `1 / (1 + e^-x)`

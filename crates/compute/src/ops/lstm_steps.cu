@@ -74,12 +74,14 @@ __device__ __forceinline__ void sequence(const State* __restrict__ states, u32 m
 //   next           where the next step of this layer reads h, or null: row stride next_stride, member stride next_member
 //   above          where this step of the layer above reads it, or null
 //   last           where the layers behind read it, or null: the first last_width units
+//   clear          [S, B] not 0 where the next step begins anew: it finds c and h of 0; member stride clear_member; or null
 // ---------------------------------------------------------------------------------------------------------------------------------
 template <typename T>
 __device__ __forceinline__ void cell(const State* __restrict__ states, u32 mode, u32 batch, u32 units, u32 first, float* __restrict__ z,
                                      u64 z_member, const float* __restrict__ bias, u64 params, float* __restrict__ carry,
                                      T* __restrict__ cells, u64 cells_member, T* next, u64 next_stride, u64 next_member, T* above,
-                                     u64 above_stride, u64 above_member, T* last, u64 last_stride, u64 last_member, u32 last_width) {
+                                     u64 above_stride, u64 above_member, T* last, u64 last_stride, u64 last_member, u32 last_width,
+                                     const u8* __restrict__ clear, u64 clear_member) {
     const u32 slot = blockIdx.y;
     if (idle(states[slot], mode)) return;
     const u32 at = blockIdx.x * 256 + threadIdx.x;
@@ -91,13 +93,14 @@ __device__ __forceinline__ void cell(const State* __restrict__ states, u32 mode,
     const float i = sigmoid(v.x + shift.x), f = sigmoid(v.y + shift.y), g = tanhf(v.z + shift.z), o = sigmoid(v.w + shift.w);
     float* kept = carry + (u64)slot * batch * units + at;
     const float c = first ? i * g : f * *kept + i * g;
-    *kept = c;
+    const bool anew = clear && clear[slot * clear_member + b];
+    *kept = anew ? 0.0f : c;
     if (cells) {
         store4(sums, make_float4(i, f, g, o));
         cells[slot * cells_member + at] = round_to<T>(c);
     }
     const T h = round_to<T>(o * tanhf(c));
-    if (next) next[slot * next_member + b * next_stride + unit] = h;
+    if (next) next[slot * next_member + b * next_stride + unit] = anew ? round_to<T>(0.0f) : h;
     if (above) above[slot * above_member + b * above_stride + unit] = h;
     if (last && unit < last_width) last[slot * last_member + b * last_stride + unit] = h;
 }
@@ -107,18 +110,21 @@ __device__ __forceinline__ void cell(const State* __restrict__ states, u32 mode,
 //
 //   states [S], batch, units; slots that step
 //   gates          [S, B, U, 4] f32 at this step, member stride gates_member
-//   cells, before  [S, B, U] of T at this step and at the one before, member stride cells_member; before is null at the first step
+//   cells, before  [S, B, U] of T at this step and at the one before, member strides cells_member and before_member; before is null where
+//                  the first step begins with nothing
 //   outer          the gradient at h from elsewhere, of T: row stride outer_stride, member stride outer_member, for the first outer_width
 //                  units; or null
 //   dh             [S, B, U] f32 from the step after; null at the last step
 //   dc             [S, B, U] f32 from the step after, in place; not read at the last step
 //   dz             [S, B, U, 4] of T at this step, member stride gates_member; may be `gates` itself in f32
+//   clear          [S, B] not 0 where this step began anew, [B] behind them the same of the step after; member stride clear_member; or null
 // ---------------------------------------------------------------------------------------------------------------------------------
 template <typename T>
 __device__ __forceinline__ void back(const State* __restrict__ states, u32 batch, u32 units, const float* gates, u64 gates_member,
-                                     const T* __restrict__ cells, const T* __restrict__ before, u64 cells_member,
+                                     const T* __restrict__ cells, u64 cells_member, const T* __restrict__ before, u64 before_member,
                                      const T* __restrict__ outer, u64 outer_stride, u64 outer_member, u32 outer_width,
-                                     const float* __restrict__ dh, float* __restrict__ dc, T* dz) {
+                                     const float* __restrict__ dh, float* __restrict__ dc, T* dz, const u8* __restrict__ clear,
+                                     u64 clear_member) {
     const u32 slot = blockIdx.y;
     if (idle(states[slot], STEP)) return;
     const u32 at = blockIdx.x * 256 + threadIdx.x;
@@ -129,10 +135,11 @@ __device__ __forceinline__ void back(const State* __restrict__ states, u32 batch
     const float4 gate = load4(gates + four);
     const float i = gate.x, f = gate.y, g = gate.z, o = gate.w;
     const float tc = tanhf(to_float(cells[slot * cells_member + at]));
-    const float was = before ? to_float(before[slot * cells_member + at]) : 0.0f;
+    float was = before ? to_float(before[slot * before_member + at]) : 0.0f;
+    if (clear && clear[slot * clear_member + b]) was = 0.0f;
     float at_h = 0.0f, carried = 0.0f;
     if (outer && unit < outer_width) at_h = to_float(outer[slot * outer_member + b * outer_stride + unit]);
-    if (dh) {
+    if (dh && !(clear && clear[slot * clear_member + batch + b])) {
         at_h += dh[own];
         carried = dc[own];
     }
@@ -152,15 +159,16 @@ __device__ __forceinline__ void back(const State* __restrict__ states, u32 batch
     extern "C" __global__ void __launch_bounds__(256) cell_##SUFFIX(                                                                     \
         const State* states, u32 mode, u32 batch, u32 units, u32 first, float* z, u64 z_member, const float* bias, u64 params,           \
         float* carry, T* cells, u64 cells_member, T* next, u64 next_stride, u64 next_member, T* above, u64 above_stride,                 \
-        u64 above_member, T* last, u64 last_stride, u64 last_member, u32 last_width) {                                                   \
+        u64 above_member, T* last, u64 last_stride, u64 last_member, u32 last_width, const u8* clear, u64 clear_member) {                \
         cell<T>(states, mode, batch, units, first, z, z_member, bias, params, carry, cells, cells_member, next, next_stride,             \
-                next_member, above, above_stride, above_member, last, last_stride, last_member, last_width);                             \
+                next_member, above, above_stride, above_member, last, last_stride, last_member, last_width, clear, clear_member);        \
     }                                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(256) back_##SUFFIX(                                                                     \
-        const State* states, u32 batch, u32 units, const float* gates, u64 gates_member, const T* cells, const T* before,                \
-        u64 cells_member, const T* outer, u64 outer_stride, u64 outer_member, u32 outer_width, const float* dh, float* dc, T* dz) {      \
-        back<T>(states, batch, units, gates, gates_member, cells, before, cells_member, outer, outer_stride, outer_member, outer_width,  \
-                dh, dc, dz);                                                                                                             \
+        const State* states, u32 batch, u32 units, const float* gates, u64 gates_member, const T* cells, u64 cells_member,               \
+        const T* before, u64 before_member, const T* outer, u64 outer_stride, u64 outer_member, u32 outer_width, const float* dh,        \
+        float* dc, T* dz, const u8* clear, u64 clear_member) {                                                                           \
+        back<T>(states, batch, units, gates, gates_member, cells, cells_member, before, before_member, outer, outer_stride,              \
+                outer_member, outer_width, dh, dc, dz, clear, clear_member);                                                             \
     }
 NAMES(float, f32)
 NAMES(bf16, bf16)

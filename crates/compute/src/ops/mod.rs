@@ -10,6 +10,7 @@ pub mod loss;
 pub mod lstm;
 pub mod norm;
 pub mod optimise;
+pub mod recurrent;
 pub mod step;
 pub mod sums;
 pub mod whole;

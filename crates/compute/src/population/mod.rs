@@ -213,6 +213,19 @@ impl Population {
         self.backend.read(slot, if self.recipe.average.is_some() { Arena::Average } else { Arena::Params })
     }
 
+    /// A member's last gradient, that of the weighted mean loss before clipping, as a row of the arena; its length is the norm of its
+    /// [`Status`]. Zeros before the first step.
+    pub fn gradient(&mut self, id: u32) -> Result<Vec<f32>> {
+        let slot = self.slot(id)?;
+        let norm = f64::from(self.states[slot].norm);
+        let mut row = self.backend.read(slot, Arena::Gradient)?;
+        // The arena has sums, and the norm is of what they were divided by the batch's weight.
+        let length = row.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+        let scale = if length > 0.0 { norm / length } else { 0.0 };
+        row.iter_mut().for_each(|x| *x = (f64::from(*x) * scale) as f32);
+        Ok(row)
+    }
+
     /// Replaces a member's parameters, and their average where there is one.
     pub fn set_params(&mut self, id: u32, row: &[f32]) -> Result<()> {
         if row.len() != self.layout.params {

@@ -18,15 +18,14 @@ pub(super) fn first_span(times: &[i64]) -> Option<i64> {
     (times.len() * FIRST.0 / FIRST.1).checked_sub(1).map(|last| times[last])
 }
 
-/// Classes of one symbol for each horizon, of samples whose label was known at `until`.
-pub(super) fn count(path: &Path, runs: &[Range<usize>], until: i64) -> [[u64; 3]; HORIZONS.len()] {
-    let rows = path.known.partition_point(|known| *known < until);
+/// Classes of some rows of a symbol for each horizon, of samples whose label was known at `until`.
+pub(super) fn count(path: &Path, runs: &[Range<usize>], rows: Range<usize>, until: i64) -> [[u64; 3]; HORIZONS.len()] {
     HORIZONS.map(|h| {
         let mut classes = [0; 3];
         path.each(
             runs,
             h,
-            rows,
+            &rows,
             |t| triple::mark(path, t, h, 1.0),
             |_, mark| {
                 if mark.t1 <= until {

@@ -32,6 +32,9 @@ use std::ops::Range;
 /// The class of a row without a label.
 pub const NONE: i8 = i8::MIN;
 
+/// Rows that one core labels at a time: what a row gets depends on no other.
+const PIECE: usize = 1 << 14;
+
 /// The `t1` of a row without a label.
 pub const NEVER: i64 = i64::MIN;
 
@@ -79,6 +82,17 @@ pub struct Labels {
 ///
 /// If the runs are not those of the market.
 pub fn label(market: &[Bars], runs: &[Vec<Range<usize>>], how: &Labeling, threads: usize) -> Result<Labels> {
+    label_in(PIECE, market, runs, how, threads)
+}
+
+/// [`label`], so many rows at a time.
+fn label_in(
+    piece: usize,
+    market: &[Bars],
+    runs: &[Vec<Range<usize>>],
+    how: &Labeling,
+    threads: usize,
+) -> Result<Labels> {
     how.check()?;
     let rows: usize = market.iter().map(Bars::len).sum();
     if rows >= u32::MAX as usize {
@@ -86,16 +100,19 @@ pub fn label(market: &[Bars], runs: &[Vec<Range<usize>>], how: &Labeling, thread
             .remedy("take fewer symbols, a shorter time or longer bars"));
     }
     check_runs(market, runs);
-    let crew = Crew::new(threads.min(market.len()))?;
+    let pieces = |n: usize| (0..n).step_by(piece).map(move |from| from..n.min(from.saturating_add(piece)));
+    let crew = Crew::new(threads.min(market.iter().map(|bars| pieces(bars.len()).len()).sum()))?;
     let paths = crew.map(market.iter().zip(runs).collect(), |(bars, runs)| Path::new(bars, runs, how));
 
     let (rule, tried) = match how.rule {
         Rule::Auto => {
             let mut tried = auto::HORIZONS.map(|h| (h, [0; 3]));
             if let Some(until) = auto::first_span(&Clock::new(market).times) {
-                let counts = crew.map(paths.iter().zip(runs).collect(), |(path, runs)| auto::count(path, runs, until));
+                let known = |path: &Path| path.known.partition_point(|known| *known < until);
+                let each = paths.iter().zip(runs).flat_map(|(p, r)| pieces(known(p)).map(move |rows| (p, r, rows)));
+                let counts = crew.map(each.collect(), |(path, runs, rows)| auto::count(path, runs, rows, until));
                 for (i, (_, sum)) in tried.iter_mut().enumerate() {
-                    *sum = counts.iter().fold(*sum, |sum, symbol| add(sum, symbol[i]));
+                    *sum = counts.iter().fold(*sum, |sum, part| add(sum, part[i]));
                 }
             }
             (auto::choose(&tried), tried.to_vec())
@@ -104,20 +121,29 @@ pub fn label(market: &[Bars], runs: &[Vec<Range<usize>>], how: &Labeling, thread
     };
 
     let (mut class, mut t1, mut weight) = (vec![NONE; rows], vec![NEVER; rows], vec![0.0; rows]);
+    let mut last = vec![weight::NONE; rows];
     let mut jobs = Vec::with_capacity(market.len());
-    let (mut classes, mut ends, mut weights) = (&mut class[..], &mut t1[..], &mut weight[..]);
+    let (mut classes, mut ends, mut lasts) = (&mut class[..], &mut t1[..], &mut last[..]);
     for (path, runs) in paths.iter().zip(runs) {
-        let n = path.start.len();
-        let out = Out {
-            class: classes.split_off_mut(..n).unwrap_or_default(),
-            t1: ends.split_off_mut(..n).unwrap_or_default(),
-            weight: weights.split_off_mut(..n).unwrap_or_default(),
-        };
-        jobs.push((path, runs, out));
+        for rows in pieces(path.start.len()) {
+            let n = rows.len();
+            let out = Out {
+                class: classes.split_off_mut(..n).unwrap_or_default(),
+                t1: ends.split_off_mut(..n).unwrap_or_default(),
+                last: lasts.split_off_mut(..n).unwrap_or_default(),
+            };
+            jobs.push((path, runs, rows, out));
+        }
     }
-    let counts = crew.map(jobs, |(path, runs, out)| path.label(runs, rule, out));
+    let counts = crew.map(jobs, |(path, runs, rows, out)| path.label(runs, rule, rows, out));
     let (balance, both_touched) =
         counts.into_iter().fold(([0; 3], 0), |sum, count| (add(sum.0, count.0), sum.1 + count.1));
+    let (mut lasts, mut weights) = (&last[..], &mut weight[..]);
+    let each = paths.iter().map(|path| {
+        let n = path.start.len();
+        (lasts.split_off(..n).unwrap_or_default(), weights.split_off_mut(..n).unwrap_or_default())
+    });
+    crew.map(each.collect(), |(last, weight)| weight::uniqueness(last, weight));
     Ok(Labels { class, t1, weight, rule, both_touched, balance, tried })
 }
 
@@ -149,11 +175,12 @@ struct Mark {
     both: bool,
 }
 
-/// Where the labels of one symbol go, `[n]` each.
+/// Where the labels of some rows of a symbol go, `[n]` each.
 struct Out<'a> {
     class: &'a mut [i8],
     t1: &'a mut [i64],
-    weight: &'a mut [f32],
+    /// The last bar each spans, from the symbol's first.
+    last: &'a mut [u32],
 }
 
 /// One symbol as the rules see it, `[n]` each.
@@ -193,45 +220,43 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Labels the rows of the symbol; how many of each class, and how often both barriers were touched.
-    fn label(&self, runs: &[Range<usize>], rule: Rule, out: Out) -> ([u64; 3], u64) {
-        let Out { class, t1, weight } = out;
-        let mut last = vec![weight::NONE; class.len()];
+    /// Labels some rows of the symbol; how many of each class, and how often both barriers were touched.
+    fn label(&self, runs: &[Range<usize>], rule: Rule, rows: Range<usize>, out: Out) -> ([u64; 3], u64) {
+        let Out { class, t1, last } = out;
         let (mut balance, mut both) = ([0; 3], 0);
         let mut note = |t: usize, mark: Mark| {
-            class[t] = mark.class;
-            t1[t] = mark.t1;
-            last[t] = mark.last as u32;
+            let at = t - rows.start;
+            class[at] = mark.class;
+            t1[at] = mark.t1;
+            last[at] = mark.last as u32;
             balance[(mark.class + 1) as usize] += 1;
             both += u64::from(mark.both);
         };
-        let all = self.start.len();
         match rule {
             Rule::Auto => unreachable!("auto was resolved"),
-            Rule::Fixed { horizon: h } => self.each(runs, h, all, |t| fixed::mark(self, t, h), &mut note),
+            Rule::Fixed { horizon: h } => self.each(runs, h, &rows, |t| fixed::mark(self, t, h), &mut note),
             Rule::Triple { horizon: h, width } => {
-                self.each(runs, h, all, |t| triple::mark(self, t, h, width), &mut note);
+                self.each(runs, h, &rows, |t| triple::mark(self, t, h, width), &mut note);
             }
             Rule::Trend { longest } => {
                 let scan = trend::Scan::new(longest);
-                self.each(runs, longest, all, |t| scan.mark(self, t), &mut note);
+                self.each(runs, longest, &rows, |t| scan.mark(self, t), &mut note);
             }
         }
-        weight::uniqueness(&last, weight);
         (balance, both)
     }
 
-    /// Marks each of the first `rows` rows that can have a label: its horizon ends inside its run, and its entry could be traded.
+    /// Marks each of these rows that can have a label: its horizon ends inside its run, and its entry could be traded.
     fn each(
         &self,
         runs: &[Range<usize>],
         horizon: usize,
-        rows: usize,
+        rows: &Range<usize>,
         mark: impl Fn(usize) -> Option<Mark>,
         mut note: impl FnMut(usize, Mark),
     ) {
         for run in runs {
-            for t in run.start..run.end.saturating_sub(1 + horizon).min(rows) {
+            for t in run.start.max(rows.start)..run.end.saturating_sub(1 + horizon).min(rows.end) {
                 if self.start[t + 1] >= self.known[t]
                     && let Some(mark) = mark(t)
                 {

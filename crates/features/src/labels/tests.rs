@@ -440,6 +440,23 @@ fn auto_balances_a_market_on_any_number_of_threads() {
     }
 }
 
+/// One symbol is shared out in pieces of rows, and none of them shows.
+#[test]
+fn pieces_of_a_symbol_give_the_same_labels() {
+    let mut market = Synth { symbols: 2, bars: 2000, kind: World::Crypto, ..Synth::default() }.make(3).market;
+    let mut runs = whole(&market);
+    runs[0] = vec![0..700, 701..1500, 1500..1501, 1600..2000];
+    market[1].open[900] = f64::NAN;
+    for rule in ["auto", "fixed(12)", "triple(24)", "trend(48)"] {
+        let how = how(rule, None);
+        let labels = label_in(usize::MAX, &market, &runs, &how, 1).unwrap();
+        assert!(labels.balance.iter().sum::<u64>() > 3000, "{rule}: {:?}", labels.balance);
+        for (piece, threads) in [(1, 2), (7, 1), (64, 3), (1999, 2), (2000, 2)] {
+            assert_eq!(label_in(piece, &market, &runs, &how, threads).unwrap(), labels, "{rule} by {piece}");
+        }
+    }
+}
+
 /// L2 for the horizon: nothing after the first training span has a say in it.
 #[test]
 fn auto_reads_nothing_after_the_first_span() {

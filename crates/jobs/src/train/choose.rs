@@ -52,7 +52,7 @@ pub(crate) fn recipe(train: &TrainSettings, seed: u64, samples: usize, cuda: boo
     let warmup = train.warmup as f32;
     Recipe {
         batch,
-        precision: train.precision.unwrap_or(if cuda { Precision::Bf16 } else { Precision::F32 }),
+        precision: train.precision.unwrap_or_else(|| precision(cuda)),
         optimiser: Optimiser { rule: Rule::AdamW, decay: train.decay as f32, clip, ..Optimiser::default() },
         schedule: match train.schedule {
             Shape::Constant => Schedule { shape: Shape::Constant, warmup, floor: 1.0 },
@@ -64,8 +64,13 @@ pub(crate) fn recipe(train: &TrainSettings, seed: u64, samples: usize, cuda: boo
     }
 }
 
+/// bf16 on a card, which is made for it; on a processor it would only be rounding.
+pub(crate) fn precision(cuda: bool) -> Precision {
+    if cuda { Precision::Bf16 } else { Precision::F32 }
+}
+
 /// A power of two with some 250 steps an epoch: small data want many steps, large data a full device.
-fn batch(samples: usize) -> usize {
+pub(crate) fn batch(samples: usize) -> usize {
     let most = (samples / 250).clamp(32, 3072);
     if most >= 3072 { 3072 } else { 1 << most.ilog2() }
 }

@@ -9,20 +9,21 @@ use super::log::Told;
 use super::predict::guess;
 use super::source::{Source, name};
 use super::{Train, TrainRun, ledger_path, model};
+use crate::tune::Tuned;
 use crate::{Select, Settings};
 use bars::Fingerprint;
 use compute::Net;
-use compute::net::Layout;
+use compute::net::{Layout, save};
 use compute::population::Pace;
 use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, replace_bytes};
 use judge::ledger::{Ledger, Started, Trial};
 use judge::split::Splits;
-use learn::checkpoint::{About, Store, Writer, newest};
+use learn::checkpoint::{About, Store, View, Writer, copy_out, newest};
 use learn::classify::{Classify, Plan, Saved, Trained};
 use learn::failed;
 use report::{Run, RunState};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 /// What a run was asked, kept in `run.json` so that it can go on.
@@ -54,18 +55,34 @@ pub(crate) struct Folder {
 pub(crate) struct Keeper {
     writer: Writer,
     about: About,
+    net: Net,
+    layout: Layout,
 }
 
 impl Keeper {
-    /// Hands a state over; waits only while the one before is still being written.
-    pub(crate) fn save(&mut self, saved: &Saved) -> Result<()> {
+    /// Hands a state over; waits only while the one before is still being written. One that could not be written (a full disk, say) does not
+    /// end the training: why is given back to be told, and this one is tried as usual.
+    pub(crate) fn save(&mut self, saved: &Saved) -> Result<Option<Error>> {
+        match self.submit(saved) {
+            Ok(()) => Ok(None),
+            Err(why) if why.kind == Kind::Machine => self.submit(saved).map(|()| Some(why)),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn submit(&mut self, saved: &Saved) -> Result<()> {
         let mut about = self.about.clone();
         about.epoch = saved.members.iter().map(|m| m.history.len() as u64).max().unwrap_or(0);
         about.step =
             saved.members.iter().filter_map(|m| m.history.last()).map(|e| u64::from(e.step)).max().unwrap_or(0);
+        about.more = standing(saved);
+        let (net, layout) = (&self.net, &self.layout);
         self.writer.submit(about, |staging| {
             for (name, bytes) in saved.parts() {
                 staging.put(name, &bytes);
+            }
+            for (view, name, bytes) in weights(saved, net, layout) {
+                staging.view(view, name, bytes);
             }
             Ok(())
         })
@@ -75,6 +92,34 @@ impl Keeper {
     pub(crate) fn wait(&mut self) -> Result<()> {
         self.writer.wait().map(|_| ())
     }
+}
+
+/// Best and last weights of all members, as files; numbers that are not finite are nobody's.
+fn weights(saved: &Saved, net: &Net, layout: &Layout) -> Vec<(View, String, Vec<u8>)> {
+    let best = saved.members.iter().filter_map(|m| Some((View::Best, m, m.best.as_ref()?.params.as_slice())));
+    let ended = saved.members.iter().filter_map(|m| Some((View::Last, m, m.last.as_ref()?.params.as_slice())));
+    let running = saved.running.iter().filter_map(|s| {
+        let member = saved.members.iter().find(|m| m.id == s.state.id && m.last.is_none())?;
+        Some((View::Last, member, s.average.as_ref().unwrap_or(&s.params).as_slice()))
+    });
+    let finite = best.chain(ended).chain(running).filter(|(_, _, params)| params.iter().all(|x| x.is_finite()));
+    finite.map(|(view, m, params)| (view, model::file(m.fold, m.seed), save(net, layout, params))).collect()
+}
+
+/// How members stand, for the manifest: to know it nobody need read a part.
+fn standing(saved: &Saved) -> Map<String, Value> {
+    let member = |m: &Trained| {
+        json!({
+            "fold": m.fold + 1, "seed": m.seed + 1, "epoch": m.history.last().map_or(0, |e| e.epoch),
+            "best_epoch": m.best.as_ref().map(|b| b.epoch), "best": m.best.as_ref().map(|b| b.worth),
+            "ended": m.stopped.is_some(),
+        })
+    };
+    let ended = saved.members.iter().all(|m| m.stopped.is_some());
+    let mut more = Map::new();
+    more.insert("kind".into(), json!(if ended { "end" } else { "periodic" }));
+    more.insert("members".into(), saved.members.iter().map(member).collect());
+    more
 }
 
 impl Folder {
@@ -129,12 +174,21 @@ impl Folder {
         run.more.insert("ledger".into(), json!(trial));
         let log = Told::open(&path, resumed)?;
         let writer = Writer::new(Store::open(&path.join("checkpoints"))?, &[])?;
-        let keeper = Keeper { writer, about: about.clone() };
+        let layout = Layout::new(&how.net).map_err(failed)?;
+        let keeper = Keeper { writer, about: about.clone(), net: how.net.clone(), layout };
         Ok(Folder { path, run, about, log, keeper, ledger, trial, resumed, _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes down what the run is made with, and where it was tuned if it was.
+    pub(crate) fn recipe(&mut self, how: &Classify<'_>, tuned: Option<&Tuned>) {
+        self.run.more.insert("recipe".into(), json!({"rate": how.rate, "recipe": how.recipe}));
+        if let Some(tuned) = tuned {
+            self.run.more.insert("tuned".into(), json!(tuned));
+        }
     }
 
     /// The state to go on from, if this is a run that goes on and has one.
@@ -149,8 +203,9 @@ impl Folder {
         };
         generation.passed.iter().for_each(|why| say(why));
         generation.expect(&self.about)?;
-        let params = Layout::new(net).map_err(failed)?.params;
-        let saved = Saved::from_parts(&|name| generation.read(name), params)?;
+        let layout = Layout::new(net).map_err(failed)?;
+        let saved = Saved::from_parts(&|name| generation.read(name), layout.params)?;
+        copy_out(&self.path.join("checkpoints"), &weights(&saved, net, &layout));
         say(&format!("going on from checkpoint {} (epoch {})", generation.number, generation.about.epoch));
         // What was logged after the checkpoint will happen again.
         self.log.cut(&self.path, &saved.members)?;
@@ -171,11 +226,12 @@ impl Folder {
         source: &Source,
         splits: &Splits,
     ) -> Result<()> {
+        // `run.json` last: where it is, there is all that is needed to go on.
+        replace_bytes(&self.path.join("settings.toml"), settings.to_toml().as_bytes())?;
+        write_split(&self.path.join("split.parquet"), source, splits)?;
         self.run.device.clone_from(&run.device);
         self.run.more.insert("parts".into(), json!(run.parts));
         self.run.write(&self.path)?;
-        replace_bytes(&self.path.join("settings.toml"), settings.to_toml().as_bytes())?;
-        write_split(&self.path.join("split.parquet"), source, splits)?;
         self.log.begin(run, self.resumed)
     }
 

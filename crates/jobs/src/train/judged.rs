@@ -54,7 +54,7 @@ pub struct MemberRow {
 }
 
 /// Class of a sample, from 0.
-fn class(source: &Source, at: u32) -> u8 {
+pub(crate) fn class(source: &Source, at: u32) -> u8 {
     let class = source.problem.samples.class[at as usize];
     if source.problem.classes == 2 { u8::from(class > 0) } else { (class + 1) as u8 }
 }

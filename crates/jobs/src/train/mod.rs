@@ -3,7 +3,7 @@
 //! It reads as it runs: read, lay out the folds, plan, write the trial into the ledger, train with checkpoints, predict what was never
 //! trained on, judge, save the model. A run that was cut goes on from its last checkpoint and ends with the same bits.
 
-mod choose;
+pub(crate) mod choose;
 mod folder;
 mod judged;
 mod log;
@@ -11,14 +11,18 @@ mod model;
 mod phases;
 mod predict;
 mod problem;
+mod selftest;
 mod source;
 
 pub(crate) use folder::asked;
 pub use judged::{Judged, MemberRow};
 pub use phases::Phase;
 pub use predict::{Predict, Predicted, predict};
+pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
+pub(crate) use source::{Ids, Source, read};
 
 use crate::progress::{Update, stop_flag};
+use crate::tune::{Tuned, find};
 use crate::{LabelSummary, Select, Settings, home};
 use compute::population::{Precision, Score};
 use compute::{Budget, Choice, Opened};
@@ -30,7 +34,6 @@ use learn::classify::{Asked, Classify, Hooks, News, Plan, Saved, Trained, ask, p
 use learn::failed;
 use phases::Phases;
 use serde::Serialize;
-use source::{Ids, Source};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -155,6 +158,14 @@ pub struct FoldRow {
     pub test: u64,
     /// Samples left out because their labels reach into a later part.
     pub purged: u64,
+    /// When its training begins.
+    pub train_from: String,
+    /// When its training ends.
+    pub train_to: String,
+    /// When its validation begins.
+    pub valid_from: String,
+    /// When its validation ends.
+    pub valid_to: String,
     /// When its test begins.
     pub test_from: String,
     /// When its test ends.
@@ -168,18 +179,26 @@ const LONG: f64 = 1800.0;
 pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
     let mut settings = settings.clone();
     let mut phases = Phases::start();
-    let source = source::read(request, &settings, &mut |u| tell(Told::Update(u)))?;
+    let source = read(request, &settings, &mut |u| tell(Told::Update(u)))?;
     let [reading, computing] = source.seconds;
     phases.end(0.0, &[("read", reading), ("features", computing)]);
 
     let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
-    let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
+    let (mut device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
+    let mut notes = source.notes.clone();
+    // A run that goes on has its recipe in its own settings; what was tuned since is not for it.
+    let asks = settings.train.tuned && settings.train.batch.is_none() && !request.resume;
+    let tuned = if asks { find(&source, &settings, &device, &mut notes) } else { None };
+    if let Some(tuned) = &tuned {
+        notes.push(take(tuned, &mut settings, &mut device));
+    }
+    let at_once = tuned.as_ref().and_then(|t| t.recipe.members_at_once).unwrap_or(usize::MAX);
     let budget = memory(&settings, &device);
     let mut splits = split(&source, &settings)?;
     let worth = |score: &Score| worth(score);
     let mut how = classify(&source, &splits, &settings, &device, &worth);
     let mut laid = plan(&source.problem, &splits.folds, &how, &device, budget)?;
-    let mut notes = source.notes.clone();
+    laid.at_once(&source.problem, &how, &device, at_once)?;
     let mut estimate = None;
     if request.dry_run || request.budget.is_some() {
         let mut rate = pace(&source, &laid, &how, &device, budget)?;
@@ -190,6 +209,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
             splits = split(&source, &settings)?;
             how = classify(&source, &splits, &settings, &device, &worth);
             laid = plan(&source.problem, &splits.folds, &how, &device, budget)?;
+            laid.at_once(&source.problem, &how, &device, at_once)?;
             rate = pace(&source, &laid, &how, &device, budget)?;
         }
         estimate = Some(laid.samples(&how) as f64 / rate);
@@ -209,7 +229,10 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         return Ok(run);
     }
 
+    // Written down as it came out: the same settings give the same bits, whatever is tuned later.
+    settings.train.batch = Some(how.recipe.batch);
     let mut folder = Folder::open(request, &settings, &source, &how, &splits)?;
+    folder.recipe(&how, tuned.as_ref());
     run.folder = Some(folder.path().display().to_string());
     let from = folder.saved(&how.net, &mut |line| tell(Told::Line(line)))?;
     // A run that goes on keeps to its parts, whatever there is to spare by now.
@@ -300,8 +323,23 @@ fn worth(score: &Score) -> f64 {
     Confusion::new(classes, counts).map_or(f64::NAN, |c| c.mcc())
 }
 
+/// Takes what was tuned into the settings, where they leave it open; what is said about it.
+fn take(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> String {
+    let recipe = &tuned.recipe;
+    settings.train.batch = Some(recipe.batch);
+    let usual = choose::precision(matches!(device, Opened::Cuda(_)));
+    if settings.train.precision.is_none() && recipe.precision != usual {
+        settings.train.precision = Some(recipe.precision);
+    }
+    if let (Opened::Cpu { threads }, None, Some(tuned)) = (device, settings.threads, recipe.threads) {
+        *threads = tuned.min(*threads);
+    }
+    let day: String = tuned.at.chars().take(10).collect();
+    format!("tuned on {day}: batch {} (--no-tuned goes by the rule instead)", recipe.batch)
+}
+
 /// The memory that may be taken of the device: what was said, of the host's memory on a processor, of its own on a card.
-fn memory(settings: &Settings, device: &Opened) -> Budget {
+pub(crate) fn memory(settings: &Settings, device: &Opened) -> Budget {
     match (settings.memory, device) {
         (crate::Memory::Auto, _) => Budget::default(),
         (memory, Opened::Cpu { .. }) => Budget::Bytes(memory.bytes()),
@@ -310,7 +348,7 @@ fn memory(settings: &Settings, device: &Opened) -> Budget {
 }
 
 /// The walk forward that the settings ask for.
-fn split(source: &Source, settings: &Settings) -> Result<Splits> {
+pub(crate) fn split(source: &Source, settings: &Settings) -> Result<Splits> {
     let s = &settings.split;
     let how = WalkForward {
         folds: s.folds,
@@ -325,7 +363,7 @@ fn split(source: &Source, settings: &Settings) -> Result<Splits> {
 }
 
 /// How the members are trained.
-fn classify<'a>(
+pub(crate) fn classify<'a>(
     source: &Source,
     splits: &Splits,
     settings: &Settings,
@@ -422,6 +460,8 @@ fn in_folder(
     let stop = stop_flag();
     let (log, writer) = folder.parts();
     let (mut shown, mut all, mut group_samples, mut wrong) = (None::<Instant>, 0u64, 0u64, None);
+    // A checkpoint that could not be written, until it is told.
+    let unsaved = std::cell::Cell::new(None::<Error>);
     let news = &mut |news: News<'_>| {
         match &news {
             News::Samples(n) => {
@@ -430,6 +470,11 @@ fn in_folder(
                 tell(Told::Update(Update { phase: "training", done: all, total, unit: "samples" }));
             }
             News::Group { .. } => group_samples = 0,
+            News::Saved => {
+                if let Some(why) = unsaved.take() {
+                    tell(Told::Line(&format!("{why}; training goes on")));
+                }
+            }
             _ => {}
         }
         let rate = all as f64 / began.elapsed().as_secs_f64().max(1e-9);
@@ -444,6 +489,10 @@ fn in_folder(
             Err(why) => wrong = Some(why),
         }
     };
+    let mut save = |saved: &Saved| {
+        unsaved.set(writer.save(saved)?);
+        Ok(())
+    };
     let outcome = learn::classify::train(
         &source.problem,
         plan,
@@ -451,7 +500,7 @@ fn in_folder(
         device,
         budget,
         from,
-        &mut Hooks { news, stop: &|| stop.load(Ordering::Relaxed), save: &mut |saved| writer.save(saved), every },
+        &mut Hooks { news, stop: &|| stop.load(Ordering::Relaxed), save: &mut save, every },
     )?;
     writer.wait()?;
     if let Some(why) = wrong {
@@ -500,6 +549,10 @@ fn describe(
         valid: f.valid.len() as u64,
         test: f.test.len() as u64,
         purged: f.purged as u64,
+        train_from: shown(f.spans.train.from()),
+        train_to: shown(f.spans.train.to() - 1),
+        valid_from: shown(f.spans.valid.from()),
+        valid_to: shown(f.spans.valid.to() - 1),
         test_from: shown(f.spans.test.from()),
         test_to: shown(f.spans.test.to() - 1),
     });
@@ -551,7 +604,7 @@ fn packed(run: &mut TrainRun, plan: &Plan, how: &Classify<'_>) {
 }
 
 /// Of one member, padding left out.
-fn parameters(net: &compute::Net) -> u64 {
+pub(crate) fn parameters(net: &compute::Net) -> u64 {
     compute::net::Layout::new(net).map_or(0, |l| l.parameters() as u64)
 }
 

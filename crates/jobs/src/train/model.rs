@@ -72,7 +72,7 @@ pub(crate) struct ModelScale {
 }
 
 /// A member's file.
-fn file(fold: usize, seed: u32) -> String {
+pub(crate) fn file(fold: usize, seed: u32) -> String {
     format!("fold-{}-seed-{}.safetensors", fold + 1, seed + 1)
 }
 

@@ -108,7 +108,7 @@ pub fn by_group(classes: usize, truth: &[u8], predicted: &[u8], group: &[i32]) -
 }
 
 /// Between the two nearest of sorted figures.
-fn quantile(sorted: &[f64], at: f64) -> f64 {
+pub(super) fn quantile(sorted: &[f64], at: f64) -> f64 {
     let place = at * (sorted.len() - 1) as f64;
     let below = place as usize;
     let above = (below + 1).min(sorted.len() - 1);
@@ -116,21 +116,21 @@ fn quantile(sorted: &[f64], at: f64) -> f64 {
 }
 
 /// Steele, Lea & Flood 2014: a counter through a mixing function.
-struct SplitMix(u64);
+pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// A number below `n`, by the high half of a product; off by at most n in 2⁶⁴.
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
 }
 
-fn mix(mut z: u64) -> u64 {
+pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

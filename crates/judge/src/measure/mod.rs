@@ -1,7 +1,7 @@
 //! What a classifier's predictions are worth (METHOD.md C6, the part about classes).
 //!
 //! [`Confusion`] counts and everything made of counts; [`scores`] judges probabilities; [`fit_temperature`] calibrates them on validation;
-//! [`persistence`] and [`Confusion::majority`] are what any result must beat; [`mcc_interval`] says how sure a coefficient is.
+//! [`persistence`] and [`Confusion::majority`] are what any result must beat, [`shifted`] what chance would give; [`mcc_interval`] says how sure a coefficient is.
 //!
 //! Classes are numbers from 0: down, up; or down, flat, up. Every sum is added in the order of the samples, so the same input gives the same bits.
 
@@ -9,14 +9,17 @@ mod baseline;
 mod bootstrap;
 mod confusion;
 mod probability;
+mod shift;
 mod temperature;
 #[cfg(test)]
 mod tests;
 
 pub use baseline::persistence;
 pub use bootstrap::{Bootstrap, Interval, bootstrap, by_group, mcc_interval};
+pub(crate) use bootstrap::{SplitMix, mix};
 pub use confusion::{ClassScore, Confusion};
 pub use probability::{BINS, Bin, Scores, scores};
+pub use shift::{Shifted, shifted};
 pub use temperature::{Temperature, cool, fit_temperature};
 
 use files::{Error, Result};

@@ -4,6 +4,7 @@
 //! checkpoints/LATEST                       a hint for people; nothing here reads it
 //! checkpoints/generations/000007/weights   parts, each written, synced, and never touched again
 //! checkpoints/generations/000007/MANIFEST  what belongs together, with lengths and hashes; written last
+//! checkpoints/best/, checkpoints/last/     weights alone, copied out of the newest generation ([`View`])
 //! ```
 //!
 //! A save is a new folder. Its manifest appears by rename once every part is on the disk, everything is then read back, and only when that
@@ -20,11 +21,13 @@ mod manifest;
 mod store;
 #[cfg(test)]
 mod tests;
+mod views;
 mod writer;
 
 pub use generation::Generation;
 pub use manifest::{FORMAT, MAX_PARTS};
-pub use store::{Store, newest};
+pub use store::{Listed, Store, list, newest};
+pub use views::{View, copy_out};
 pub use writer::{Staging, Writer};
 
 use serde::{Deserialize, Serialize};

@@ -68,6 +68,11 @@ impl Store {
         newest(&self.folder)
     }
 
+    /// `checkpoints`
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn make(&mut self) -> Result<(u64, PathBuf)> {
         let fail = |path: &Path, e: &std::io::Error| machine(path, "making the folder of a checkpoint", e);
         fs::create_dir_all(&self.generations).map_err(|e| fail(&self.generations, &e))?;
@@ -178,6 +183,26 @@ pub fn newest(folder: &Path) -> Result<Option<Generation>> {
     Err(Error::new(Kind::State, format!("no checkpoint is whole: {}", passed.join("; ")))
         .at(&generations)
         .remedy("restore the folder from a copy, or start a new run in another folder"))
+}
+
+/// A generation, as somebody who looks at the folder sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Its number.
+    pub number: u64,
+    /// The generation, or why it is not used.
+    pub found: std::result::Result<Generation, String>,
+}
+
+/// All generations, newest first, each looked at byte by byte; none where there is no folder.
+pub fn list(folder: &Path) -> Result<Vec<Listed>> {
+    let generations = folder.join("generations");
+    let mut buffer = Vec::new();
+    let mut look = |number: u64| {
+        let found = verify(&place(&generations, number), number, &mut buffer);
+        Listed { number, found: found.map_err(|(Fault::Damaged(why) | Fault::Newer(why))| why) }
+    };
+    Ok(numbers(&generations)?.into_iter().map(&mut look).collect())
 }
 
 /// Numbers of the generations, whole or not, newest first; none where there is no folder.

@@ -8,13 +8,15 @@ use std::thread::JoinHandle;
 
 use files::{Error, Kind, Result};
 
-use super::{About, Store};
+use super::views::Views;
+use super::{About, Store, View};
 
 /// Parts on their way to the disk.
 #[derive(Debug, Default)]
 pub struct Staging {
     parts: Vec<(String, Vec<u8>)>, // those beyond `used` are memory to use again
     used: usize,
+    views: Vec<(View, String, Vec<u8>)>, // weights to be copied out once the parts are safe
 }
 
 impl Staging {
@@ -36,11 +38,20 @@ impl Staging {
         self.part(name).extend_from_slice(bytes);
     }
 
+    /// Weights for `checkpoints/best` or `checkpoints/last`, written once the generation was read back.
+    pub fn view(&mut self, view: View, name: String, bytes: Vec<u8>) {
+        self.views.push((view, name, bytes));
+    }
+
+    fn views(&self) -> impl Iterator<Item = (View, &str, &[u8])> {
+        self.views.iter().map(|(view, name, bytes)| (*view, name.as_str(), bytes.as_slice()))
+    }
+
     /// Memory for parts of these sizes, each page of it touched: the first touch costs far more than the copy.
     fn ready(sizes: &[usize]) -> Staging {
         // Ones, since zeros would come from the system as pages nobody has touched.
         let touched = |&size: &usize| (String::new(), vec![1; size]);
-        Staging { parts: sizes.iter().map(touched).collect(), used: 0 }
+        Staging { parts: sizes.iter().map(touched).collect(), ..Staging::default() }
     }
 }
 
@@ -62,9 +73,14 @@ impl Writer {
         let work = move || {
             // A caller that has gone no longer wants to know.
             let _ = tell.send((Staging::ready(&sizes), Ok(None)));
-            while let Ok((about, staging)) = todo.recv() {
+            let mut views = Views::default();
+            while let Ok((about, mut staging)) = todo.recv() {
                 let parts = staging.parts[..staging.used].iter().map(|(name, bytes)| (&**name, &**bytes));
                 let outcome = store.save(&about, &parts.collect::<Vec<_>>()).map(Some);
+                if outcome.is_ok() {
+                    views.write(store.folder(), staging.views());
+                }
+                staging.views.clear();
                 let _ = tell.send((staging, outcome));
             }
         };
@@ -116,6 +132,7 @@ impl Writer {
     fn send(&mut self, about: About, fill: impl FnOnce(&mut Staging) -> Result<()>) -> Result<()> {
         let mut staging = self.staging.take().unwrap_or_default();
         staging.used = 0;
+        staging.views.clear();
         if let Err(error) = fill(&mut staging) {
             self.staging = Some(staging);
             return Err(error);

@@ -1,7 +1,7 @@
 //! The loop: steps, validation, best, patience; group after group.
 
 use super::keep::Saved;
-use super::member::{Stopped, Trained};
+use super::member::{Last, Stopped, Trained};
 use super::plan::{in_parts, smaller};
 use super::{Classify, News, Plan, Spent};
 use crate::{Problem, failed};
@@ -190,6 +190,7 @@ fn seen(
     (hooks.news)(News::Epoch { member, epoch: &epoch, best });
     if score.epoch >= how.epochs || member.impatient(how.patience) {
         member.stopped = Some(if score.epoch >= how.epochs { Stopped::Epochs } else { Stopped::Patience });
+        member.last = Some(Last { epoch: score.epoch, params: population.params(score.id).map_err(failed)? });
         population.stop(score.id).map_err(failed)?;
         (hooks.news)(News::Ended(member));
     }

@@ -34,7 +34,7 @@ impl Saved {
         Saved { members, running: Vec::new(), pins: Pins::default(), pace: Pace::default() }
     }
 
-    /// The parts: words, snapshots, best weights.
+    /// The parts: words, snapshots, best weights, last weights of those that ended.
     pub fn parts(&self) -> Vec<(&'static str, Vec<u8>)> {
         let running: Vec<Vec<u8>> = self.running.iter().map(Snapshot::to_bytes).collect();
         let words = Words {
@@ -46,7 +46,9 @@ impl Saved {
         let best = self.members.iter().filter_map(|m| m.best.as_ref());
         let best = best.flat_map(|b| b.params.iter().flat_map(|x| x.to_le_bytes())).collect();
         let words = serde_json::to_vec(&words).expect("plain words have no failing serialisers");
-        vec![("state.json", words), ("members.bin", running.concat()), ("best.bin", best)]
+        let last = self.members.iter().filter_map(|m| m.last.as_ref());
+        let last = last.flat_map(|l| l.params.iter().flat_map(|x| x.to_le_bytes())).collect();
+        vec![("state.json", words), ("members.bin", running.concat()), ("best.bin", best), ("last.bin", last)]
     }
 
     /// Back from the parts; `params` is the length of a row of the arena.
@@ -64,6 +66,14 @@ impl Saved {
             let end = end.ok_or_else(|| damaged("members.bin is shorter than state.json says".into()))?;
             running.push(Snapshot::from_bytes(&bytes[at..end]).map_err(|e| damaged(e.to_string()))?);
             at = end;
+        }
+        // States of older programs have no last weights, and name none.
+        let ended = words.members.iter().any(|m| m.last.is_some());
+        let last = if ended { read("last.bin")? } else { Vec::new() };
+        let mut rows = last.chunks_exact(4 * params.max(1));
+        for last in words.members.iter_mut().filter_map(|m| m.last.as_mut()) {
+            let row = rows.next().ok_or_else(|| damaged("last.bin is shorter than state.json says".into()))?;
+            last.params = row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         }
         let best = read("best.bin")?;
         let mut rows = best.chunks_exact(4 * params.max(1));

@@ -21,6 +21,19 @@ pub struct Trained {
     pub best: Option<Best>,
     /// Why it ended; none while it trains.
     pub stopped: Option<Stopped>,
+    /// Its weights when it ended; none while it trains.
+    #[serde(default)]
+    pub last: Option<Last>,
+}
+
+/// The weights of a member's last epoch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Last {
+    /// Which epoch.
+    pub epoch: u32,
+    /// A row of the arena; stored apart.
+    #[serde(skip)]
+    pub params: Vec<f32>,
 }
 
 /// What validation saw after an epoch.
@@ -69,7 +82,15 @@ pub enum Stopped {
 impl Trained {
     /// A member that has seen nothing.
     pub(crate) fn new(fold: usize, seed: u32) -> Trained {
-        Trained { id: fold as u32 * SEEDS + seed, fold, seed, history: Vec::new(), best: None, stopped: None }
+        Trained {
+            id: fold as u32 * SEEDS + seed,
+            fold,
+            seed,
+            history: Vec::new(),
+            best: None,
+            stopped: None,
+            last: None,
+        }
     }
 
     /// Takes down what validation saw; whether it is the best so far.

@@ -13,12 +13,16 @@ mod ask;
 mod group;
 mod keep;
 mod member;
+mod noise;
+mod pace;
 mod plan;
 
 pub use ask::{Asked, ask};
 pub use group::{Hooks, Outcome, train};
 pub use keep::Saved;
-pub use member::{Best, Epoch, Stopped, Trained};
+pub use member::{Best, Epoch, Last, Stopped, Trained};
+pub use noise::{Look, Looking, Noise, noise};
+pub use pace::Paced;
 pub use plan::{Group, Plan, plan};
 
 use compute::Net;

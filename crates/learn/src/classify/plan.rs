@@ -108,7 +108,7 @@ impl Plan {
         // Members of a fold need the same; the largest one decides for all.
         let firsts: Vec<usize> = (0..self.members.len()).filter(|i| self.members[*i].1 == 0).collect();
         let one = |pace: Pace| -> Result<u64> {
-            let each = firsts.iter().map(|i| self.need(problem, how, device, pace, *i..*i + 1));
+            let each = firsts.iter().map(|i| self.need_at(problem, how, device, pace, *i..*i + 1));
             each.collect::<Result<Vec<u64>>>().map(|all| all.into_iter().max().unwrap_or(0))
         };
         let (mut pace, batch) = (least, how.recipe.batch);
@@ -145,8 +145,8 @@ impl Plan {
             .then(|| format!("{}: {bytes} for a member instead of {whole}", in_parts(self.pace, how.recipe.batch)))
     }
 
-    /// Bytes of some members.
-    fn need(
+    /// Bytes of some members at a pace.
+    pub(super) fn need_at(
         &self,
         problem: &Problem,
         how: &Classify<'_>,
@@ -160,7 +160,7 @@ impl Plan {
 
     /// As many members at once as fit into so many bytes, from the first on; one always does.
     fn pack(&self, problem: &Problem, how: &Classify<'_>, device: &Opened, most: u64) -> Result<Vec<Group>> {
-        let need = |members: Range<usize>| self.need(problem, how, device, self.pace, members);
+        let need = |members: Range<usize>| self.need_at(problem, how, device, self.pace, members);
         let (mut groups, mut start) = (Vec::new(), 0);
         while start < self.members.len() {
             // Memory grows with the members, so halving finds the most that fit.

@@ -21,12 +21,16 @@ pub(in crate::cpu) fn sizes(r: &Recurrent) -> (usize, usize) {
 /// Packs every recurrent layer; `params` are as they are held.
 pub(in crate::cpu) fn pack(plan: &Plan, params: &[f32], packed: &mut [f32]) {
     for (l, r) in plan.layout.recurrents.iter().enumerate() {
-        let w = &params[r.weight..r.weight + r.size()];
         let (forward, back) = plan.packed(l);
-        let (to, back) = packed[forward.start..back.end].split_at_mut(forward.len());
-        ahead(r, w, to);
-        behind(Behind { units: r.units, ahead: to, to: back });
+        one(r, &params[r.weight..r.weight + r.size()], &mut packed[forward.start..back.end]);
     }
+}
+
+/// One of them: first the form for the way forward, then that for the way back.
+pub(super) fn one(r: &Recurrent, w: &[f32], packed: &mut [f32]) {
+    let (to, back) = packed.split_at_mut(sizes(r).0);
+    ahead(r, w, to);
+    behind(Behind { units: r.units, ahead: to, to: back });
 }
 
 fn ahead(r: &Recurrent, w: &[f32], to: &mut [f32]) {

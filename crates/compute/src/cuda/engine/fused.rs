@@ -3,6 +3,8 @@
 //! Which kernels serve, and how many rows a block has, follows from net, batch and the card's shared memory: never from the number of
 //! members, so that a member's bits do not depend on the others.
 
+pub(super) mod stack;
+
 use super::{Engine, Mode};
 use crate::cuda::calls::Sums;
 use crate::cuda::context::Context;
@@ -259,9 +261,14 @@ impl Engine {
             r.below.map_or(0, |l| fused.layers[l].shape.threads()),
             0,
         ];
-        let short = short.iter().flat_map(|n| u32::try_from(*n).unwrap_or(u32::MAX).to_ne_bytes());
-        long.iter().flat_map(|n| n.to_ne_bytes()).chain(short).collect()
+        packed(&long, &short)
     }
+}
+
+/// The bytes of `Args`.
+fn packed(long: &[u64; 30], short: &[usize; 10]) -> Vec<u8> {
+    let short = short.iter().flat_map(|n| u32::try_from(*n).unwrap_or(u32::MAX).to_ne_bytes());
+    long.iter().flat_map(|n| n.to_ne_bytes()).chain(short).collect()
 }
 
 #[cfg(test)]

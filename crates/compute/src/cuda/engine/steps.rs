@@ -8,10 +8,12 @@
 mod arrays;
 mod launch;
 mod products;
+pub(super) mod stack;
 #[cfg(test)]
 mod tests;
 
 pub(super) use arrays::{Arrays, arrays};
+pub(super) use launch::{Clear, Spread};
 
 use super::{Engine, Mode};
 use crate::cuda::blaslt::Numbers;
@@ -22,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::net::{GATES, Layout};
 use crate::population::{Pins, Precision, Recipe};
 use arrays::Layer;
-use launch::{Back, Cell, Kernels, Sequence, Spread};
+use launch::{Back, Cell, Kernels, Sequence};
 use products::Part;
 pub(super) use products::Plans;
 use std::sync::Arc;
@@ -99,6 +101,7 @@ impl Engine {
                         cells: (mode == Mode::Step).then(|| own.cells_at(first, t, batch, size)),
                         cells_member: own.window * batch * r.units,
                         to: [next, above, output],
+                        clear: None,
                     },
                 )?;
             }
@@ -129,12 +132,14 @@ impl Engine {
                         gates: own.gates_at(first, t, batch),
                         gates_member: own.window * batch * own.gates_width(),
                         cells: own.cells_at(first, t, batch, size),
-                        before: (t > 0).then(|| own.cells_at(first, t - 1, batch, size)),
                         cells_member: own.window * batch * r.units,
+                        before: (t > 0)
+                            .then(|| (own.cells_at(first, t - 1, batch, size), own.window * batch * r.units)),
                         outer,
                         dh: (!last).then(|| own.dh_at(first, batch)),
                         dc: own.carry.address() + 4 * (first * batch * r.units) as u64,
                         dz: own.dz_at(first, t, batch, size),
+                        clear: None,
                     },
                 )?;
                 if t > 0 {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use files::Kind;
 
 use super::super::disk::{Disk, Real};
-use super::super::{Staging, Store, Writer, newest};
+use super::super::{Staging, Store, View, Writer, list, newest};
 use super::faulty::{Faulty, Then};
 use super::{about, found, parts};
 
@@ -123,4 +123,42 @@ fn while_one_save_is_under_way_another_is_not_tried() {
     go.send(()).expect("it waits");
     drop(writer);
     assert_eq!(found(folder.path()), Some(3));
+}
+
+#[test]
+fn weights_are_copied_out_behind_a_generation_and_nothing_fails_for_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut writer = Writer::new(Store::open(folder.path()).expect("opens"), &[]).expect("a thread");
+    let mut save = |step: u64, best: &[u8]| {
+        let fill = |staging: &mut Staging| {
+            staging.view(View::Best, "fold-1.safetensors".into(), best.to_vec());
+            staging.view(View::Last, "fold-1.safetensors".into(), step.to_le_bytes().to_vec());
+            fill(staging, step)
+        };
+        writer.submit(about(step), fill).expect("submitted");
+        writer.wait().expect("saved");
+    };
+    let path = |view: &str| folder.path().join(view).join("fold-1.safetensors");
+    let read = |view: &str| std::fs::read(path(view)).expect("written");
+    save(1, b"good");
+    assert_eq!((read("best"), read("last")), (b"good".to_vec(), 1u64.to_le_bytes().to_vec()));
+    // What does not change is not written again: what somebody put there stays.
+    std::fs::write(path("best"), b"mine").expect("written");
+    save(2, b"good");
+    assert_eq!((read("best"), read("last")), (b"mine".to_vec(), 2u64.to_le_bytes().to_vec()));
+    save(3, b"better");
+    assert_eq!(read("best"), b"better");
+    // A place that takes no file: the generation is saved all the same, and the copy comes later.
+    std::fs::remove_dir_all(folder.path().join("best")).expect("removed");
+    std::fs::write(folder.path().join("best"), b"a file").expect("in the way");
+    save(4, b"best");
+    assert_eq!(newest(folder.path()).expect("whole").expect("there").about.step, 4);
+    std::fs::remove_file(folder.path().join("best")).expect("removed");
+    save(5, b"best");
+    assert_eq!(read("best"), b"best");
+    let listed = list(folder.path()).expect("there");
+    assert_eq!(listed.iter().map(|l| (l.number, l.found.is_ok())).collect::<Vec<_>>(), [(5, true), (4, true)]);
+    std::fs::write(folder.path().join("generations/000005/weights"), b"").expect("damaged");
+    let listed = list(folder.path()).expect("there");
+    assert!(listed[0].found.as_ref().is_err_and(|why| why.contains("weights")) && listed[1].found.is_ok());
 }

@@ -21,11 +21,11 @@ pub(super) struct Kernels {
 
 /// Rows of a matrix of every slot; strides in elements.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spread {
-    pub(super) at: u64,
-    pub(super) stride: usize,
-    pub(super) member: usize,
-    pub(super) width: usize,
+pub(in crate::cuda::engine) struct Spread {
+    pub(in crate::cuda::engine) at: u64,
+    pub(in crate::cuda::engine) stride: usize,
+    pub(in crate::cuda::engine) member: usize,
+    pub(in crate::cuda::engine) width: usize,
 }
 
 impl Spread {
@@ -68,6 +68,22 @@ pub(super) struct Cell {
     pub(super) cells_member: usize,
     /// Where h goes: to the next step, to the layer above, to the layers behind.
     pub(super) to: [Option<Spread>; 3],
+    /// Rows that begin anew at the next step.
+    pub(super) clear: Option<Clear>,
+}
+
+/// `[S, B]` which rows begin anew, and elements from one slot to the next.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cuda::engine) struct Clear {
+    pub(in crate::cuda::engine) at: u64,
+    pub(in crate::cuda::engine) member: usize,
+}
+
+impl Clear {
+    /// As kernels want it.
+    pub(in crate::cuda::engine) fn args(clear: Option<Clear>) -> [Arg<'static>; 2] {
+        [Arg::At(clear.map_or(0, |c| c.at)), Arg::U64(clear.map_or(0, |c| c.member) as u64)]
+    }
 }
 
 /// What `back` is told.
@@ -78,12 +94,15 @@ pub(super) struct Back {
     pub(super) gates: u64,
     pub(super) gates_member: usize,
     pub(super) cells: u64,
-    pub(super) before: Option<u64>,
     pub(super) cells_member: usize,
+    /// The cells before this step, and elements from one slot to the next there.
+    pub(super) before: Option<(u64, usize)>,
     pub(super) outer: Option<Spread>,
     pub(super) dh: Option<u64>,
     pub(super) dc: u64,
     pub(super) dz: u64,
+    /// Rows that begin anew at this step; behind them those of the step after.
+    pub(super) clear: Option<Clear>,
 }
 
 fn n(number: usize) -> u32 {
@@ -150,6 +169,7 @@ impl Kernels {
         ];
         args.extend([place(next), place(above), place(last)].concat());
         args.push(Arg::U32(n(last.map_or(0, |l| l.width))));
+        args.extend(Clear::args(c.clear));
         // SAFETY: as above; every place has the batch's rows and at least so many columns.
         unsafe { self.cell.launch(stream, grid, [n(THREADS), 1, 1], 0, &args) }
     }
@@ -163,8 +183,9 @@ impl Kernels {
             Arg::At(b.gates),
             Arg::U64(b.gates_member as u64),
             Arg::At(b.cells),
-            Arg::At(b.before.unwrap_or(0)),
             Arg::U64(b.cells_member as u64),
+            Arg::At(b.before.map_or(0, |before| before.0)),
+            Arg::U64(b.before.map_or(0, |before| before.1) as u64),
         ];
         args.extend(place(b.outer));
         args.extend([
@@ -173,6 +194,7 @@ impl Kernels {
             Arg::At(b.dc),
             Arg::At(b.dz),
         ]);
+        args.extend(Clear::args(b.clear));
         // SAFETY: as above.
         unsafe { self.back.launch(stream, grid, [n(THREADS), 1, 1], 0, &args) }
     }

@@ -2,14 +2,16 @@
 
 use super::numbers;
 use crate::cuda::blaslt::{Addresses, Epilogue, Matrix, Numbers, Product};
+use crate::cuda::calls::Calls;
 use crate::cuda::context::Context;
 use crate::cuda::engine::products::{Way, Which, find, key, tune};
 use crate::cuda::engine::setup::WORKSPACE;
 use crate::cuda::engine::{Engine, Mode};
 use crate::cuda::graph::Stream;
+use crate::cuda::memory::Slice;
 use crate::error::Result;
 use crate::net::{GATES, Layout, Recurrent};
-use crate::population::{Pins, Precision, Recipe};
+use crate::population::{Pins, Precision, Recipe, State};
 use std::sync::Arc;
 
 /// One of a layer's products. All are `[rows, columns]`, with four columns for each unit where gates are.
@@ -199,20 +201,52 @@ impl Engine {
         mode: Mode,
     ) -> Result<()> {
         let (Some(steps), Some(arrays)) = (&self.steps, &self.at.steps) else { return Ok(()) };
-        if let (Some(Way::Library(plan)), Ok(library)) = (steps.plans.way(l, part), self.context.blaslt()) {
-            let space = (self.at.workspaces[workspace].address(), WORKSPACE);
+        let doer = Doer {
+            plans: &steps.plans,
+            layout: &self.layout,
+            recipe: &self.recipe,
+            calls: &self.calls,
+            split: &arrays.split,
+            workspace: self.at.workspaces[workspace].address(),
+        };
+        let at = |from: usize| self.steps_addresses(l, t, part, first + from);
+        doer.run(stream, l, part, at, &self.states_of(first, slots), mode)
+    }
+}
+
+/// What a product is done with.
+pub(super) struct Doer<'a> {
+    pub(super) plans: &'a Plans,
+    pub(super) layout: &'a Layout,
+    pub(super) recipe: &'a Recipe,
+    pub(super) calls: &'a Calls,
+    pub(super) split: &'a Slice<f32>,
+    pub(super) workspace: u64,
+}
+
+impl Doer<'_> {
+    /// One product of layer `l` for the slots of `states`; `at` says where that of a slot and those behind it lie.
+    pub(super) fn run(
+        &self,
+        stream: &Stream,
+        l: usize,
+        part: Part,
+        at: impl Fn(usize) -> Addresses,
+        states: &Slice<State>,
+        mode: Mode,
+    ) -> Result<()> {
+        if let (Some(Way::Library(plan)), Ok(library)) = (self.plans.way(l, part), stream.context().blaslt()) {
+            let slots = states.len();
             // As many members at once as the plan's scratch memory allows; the plan stays, and with it every bit.
             let most = library.most(plan, slots, WORKSPACE)?.max(1);
             for from in (0..slots).step_by(most) {
-                let at = self.steps_addresses(l, t, part, first + from);
-                // SAFETY: the addresses are of this engine's slab, laid out for these shapes; each stream has its own workspace.
-                unsafe { library.run(plan, most.min(slots - from), &at, space, stream)? };
+                let space = (self.workspace, WORKSPACE);
+                // SAFETY: the addresses are of slabs that are laid out for these shapes; each stream has its own workspace.
+                unsafe { library.run(plan, most.min(slots - from), &at(from), space, stream)? };
             }
             return Ok(());
         }
-        let product = product(&self.layout, &self.recipe, &self.layout.recurrents[l], part);
-        let at = self.steps_addresses(l, t, part, first);
-        let states = self.states_of(first, slots);
-        self.calls.own().plain(stream, &product, &at, (&states, mode), &arrays.split, &self.calls)
+        let product = product(self.layout, self.recipe, &self.layout.recurrents[l], part);
+        self.calls.own().plain(stream, &product, &at(0), (states, mode), self.split, self.calls)
     }
 }

@@ -1,0 +1,54 @@
+//! `fullbore check selftest`
+
+use super::{Context, Outcome, flag, narrow};
+use crate::args::Selftest as Args;
+use crate::out::Paint;
+use crate::show::{count, seconds, table, wrap};
+use jobs::{SelfTest, SelfTested, Told};
+use std::fmt::Write;
+
+pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
+    let settings = &mut context.settings;
+    flag(settings, "--learner", "train.learner", args.learner.as_deref())?;
+    flag(settings, "--labels", "label.rule", args.labels.as_deref())?;
+    let select = narrow(args.data.clone().unwrap_or_default(), args.how, settings)?;
+    let request = SelfTest { select: args.data.is_some().then_some(select), set: args.features, device: args.device };
+    let progress = &mut context.progress;
+    let tested = jobs::selftest(&request, &context.settings, &mut |told| match told {
+        Told::Update(update) => progress.update(update),
+        Told::Line(line) => progress.line_of(line),
+    })?;
+    context.say(&tested, |paint| words(&tested, paint))?;
+    Ok(u8::from(!tested.passed))
+}
+
+fn words(tested: &SelfTested, paint: Paint) -> String {
+    let mut text = match &tested.data {
+        Some(data) => format!("{}\n", paint.bold(data)),
+        None => format!("{}, from seed {}\n", paint.bold("A synthetic market"), tested.seed),
+    };
+    text.push_str(&wrap(&format!("on {}, {}", tested.device, seconds(tested.seconds)), "  ", "  "));
+    text.push('\n');
+    let rows: Vec<Vec<String>> = tested
+        .cases
+        .iter()
+        .map(|c| {
+            let bound = if c.name == "planted" { format!("≥ {:.4}", c.bound) } else { format!("± {:.4}", c.bound) };
+            vec![
+                c.what.to_string(),
+                count(c.samples),
+                format!("{:.4}", c.mcc),
+                format!("{:.4}", c.directional_mcc),
+                bound,
+                if c.passed { "yes".into() } else { "NO".into() },
+            ]
+        })
+        .collect();
+    text.push_str(&table(&["what must be", ">samples", ">MCC", ">of direction", ">must be", ""], &rows, "  "));
+    let verdict = match tested.passed {
+        true => paint.green("it finds what is there, and nothing where there is nothing"),
+        false => paint.red("it does not do what it must; do not believe its other results"),
+    };
+    let _ = write!(text, "\nVerdict: {verdict}\n");
+    text
+}

@@ -1,0 +1,131 @@
+//! `fullbore tune`
+
+use super::{Context, Outcome, flag, select, train};
+use crate::args::Tune as Args;
+use crate::out::Paint;
+use crate::show::{bytes, count, plural, seconds, short, table, wrap};
+use jobs::{Tune, TuneRow, TuneRun};
+use std::fmt::Write;
+
+pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
+    let settings = &mut context.settings;
+    for (name, key, value) in [
+        ("--learner", "train.learner", &args.learner),
+        ("--net", "train.net", &args.net),
+        ("--labels", "label.rule", &args.labels),
+        ("--label-horizon", "train.label_horizon", &args.label_horizon),
+        ("--seeds", "train.seeds", &args.seeds),
+        ("--folds", "split.folds", &args.folds),
+        ("--precision", "train.precision", &args.precision),
+    ] {
+        flag(settings, name, key, value.as_deref())?;
+    }
+    let request = Tune {
+        select: select(args.source, settings)?,
+        set: args.features,
+        device: args.device,
+        budget: args.budget.as_deref().map(train::duration).transpose()?.unwrap_or(Tune::BUDGET),
+    };
+    let progress = &mut context.progress;
+    let tuned = jobs::tune(&request, &context.settings, &mut |u| progress.update(u))?;
+    context.say(&tuned, |paint| words(&tuned, paint))?;
+    Ok(0)
+}
+
+fn words(tuned: &TuneRun, paint: Paint) -> String {
+    let mut text = format!("{}  {} parameters\n", paint.bold(&tuned.net), count(tuned.parameters));
+    text.push_str(&wrap(&format!("on {}", tuned.device), "  ", "  "));
+    let _ = writeln!(
+        text,
+        "  {}, {} to train on in the smallest fold; {} may be taken",
+        plural(tuned.samples, "sample"),
+        count(tuned.smallest_fold),
+        bytes(tuned.budget_bytes)
+    );
+    let n = &tuned.noise;
+    let scale = match (tuned.noise_scale, tuned.noise_scale_at_least) {
+        (Some(scale), _) => format!("about {} rows", count(scale.round() as u64)),
+        (None, Some(least)) => format!("not found, at least about {} rows", count(least.round() as u64)),
+        (None, None) => "not found".into(),
+    };
+    let _ = writeln!(
+        text,
+        "  gradient noise scale: {scale} ({} batches of {} rows of {} after {})",
+        n.batches,
+        n.batch,
+        plural(n.members as u64, "member"),
+        plural(u64::from(n.warm_up), "step")
+    );
+
+    let _ = write!(text, "\n{}\n", paint.bold("Batches"));
+    let dash = || "-".to_string();
+    let row = |r: &TuneRow| {
+        vec![
+            if r.chosen { "*".into() } else { String::new() },
+            count(r.batch as u64),
+            count(r.members_at_once as u64),
+            bytes(r.memory_bytes),
+            r.samples_per_s.map_or_else(dash, |s| format!("{}/s", short(s))),
+            r.share_of_limit.map_or_else(dash, |s| format!("{:.0} %", 100.0 * s)),
+            r.relative_time.map_or_else(dash, |t| format!("{t:.2}")),
+        ]
+    };
+    let rows: Vec<Vec<String>> = tuned.rows.iter().map(row).collect();
+    let heads = ["", ">batch", ">members", ">memory", ">samples", ">of the limit", ">time to the same loss"];
+    text.push_str(&table(&heads, &rows, "  "));
+    // Neighbours that were left out for one reason are one line.
+    let left: Vec<(&str, usize)> = tuned.rows.iter().filter_map(|r| Some((r.note.as_deref()?, r.batch))).collect();
+    for why in left.chunk_by(|a, b| a.0 == b.0) {
+        let (first, last) = (why[0].1, why[why.len() - 1].1);
+        let which = if first == last {
+            count(first as u64)
+        } else {
+            format!("{} to {}", count(first as u64), count(last as u64))
+        };
+        text.push_str(&wrap(&format!("{which}: {}", why[0].0), "  - ", "    "));
+    }
+    if !tuned.others.is_empty() {
+        let _ = write!(text, "\n{}\n", paint.bold("Beside the batch"));
+        let rows: Vec<Vec<String>> = tuned
+            .others
+            .iter()
+            .map(|o| {
+                vec![
+                    if o.chosen { "*".into() } else { String::new() },
+                    o.what.into(),
+                    o.value.clone(),
+                    o.samples_per_s.map_or_else(dash, |s| format!("{}/s", short(s))),
+                ]
+            })
+            .collect();
+        text.push_str(&table(&["", "what", ">value", ">samples"], &rows, "  "));
+    }
+
+    let _ = write!(text, "\n{}\n", paint.bold("Chosen"));
+    let c = &tuned.chosen;
+    let threads = c.threads.map_or(String::new(), |n| format!(", {}", plural(n as u64, "thread")));
+    let members = c.members_at_once.map_or_else(
+        || ", as many members at once as fit".into(),
+        |n| format!(", {} at once", plural(n as u64, "member")),
+    );
+    let _ = writeln!(
+        text,
+        "  batches of {}, {:?}{threads}{members}; the rule would take {}",
+        count(c.batch as u64),
+        c.precision,
+        count(tuned.rule_batch as u64)
+    );
+    text.push_str(&wrap(&tuned.why, "  ", "  "));
+    text.push_str(&wrap(&tuned.rate_words(), "  ", "  "));
+    if !tuned.notes.is_empty() {
+        let _ = write!(text, "\n{}\n", paint.bold("To know"));
+        tuned.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
+    }
+    let _ = write!(
+        text,
+        "\nkept in {} after {}; `fullbore train` of this workload takes it\n",
+        tuned.file,
+        seconds(tuned.seconds)
+    );
+    text
+}

@@ -1,0 +1,169 @@
+//! `fullbore tune`, and that `train` takes what it saved: said aloud, written down, the same bits twice, never in a run that goes on.
+
+use super::{Place, code, text};
+use serde_json::Value;
+
+const ROW: &str = "p = col(plant), r = log_return(1), v = volatility(20)";
+
+/// More than 64 MiB of parameters.
+const WIDE: &str = "row:3 / 4096-4096 / way:3";
+
+fn market(place: &Place) {
+    let args = ["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "1", "--bars", "5000"];
+    let (value, code) = place.json(&[&args[..], &["--name", "coin", "--seed", "7", "--plant"]].concat());
+    assert_eq!(code, 0, "{value}");
+}
+
+/// What tuning and training have in common.
+fn same<'a>(verb: &'a str) -> Vec<&'a str> {
+    let mut args = vec![verb, "coin", "--learner", "mlp", "--features", ROW, "--labels", "fixed(1)"];
+    args.extend(["--set", "label.cost_bp=0", "--folds", "2", "--seeds", "2", "--device", "cpu"]);
+    args
+}
+
+fn tune(place: &Place) -> Value {
+    let (tuned, exit) = place.json(&[same("tune"), vec!["--budget", "3s"]].concat());
+    assert_eq!((exit, &tuned["schema"]), (0, &Value::from("tune/1")), "{tuned}");
+    tuned
+}
+
+fn train(place: &Place, out: &str, more: &[&str]) -> Value {
+    let (run, exit) = place.json(&[&same("train")[..], &["--epochs", "3", "--out", out], more].concat());
+    assert_eq!(exit, 0, "{run}");
+    run
+}
+
+/// Writes another batch into the saved recipe, so that what a run takes cannot be anything else.
+fn change(place: &Place, batch: u64) {
+    let path = place.path().join("home/tuned.json");
+    let mut saved: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    saved["entries"][0]["choice"]["batch"] = batch.into();
+    std::fs::write(&path, saved.to_string()).unwrap();
+}
+
+#[test]
+fn tune_prints_a_table_and_train_takes_what_it_saved() {
+    let place = Place::new();
+    market(&place);
+    let before = train(&place, "before", &[]);
+    let tuned = tune(&place);
+    let rows = tuned["rows"].as_array().unwrap();
+    let chosen: Vec<&Value> = rows.iter().filter(|r| r["chosen"] == true).collect();
+    assert!(chosen.len() == 1 && chosen[0]["batch"] == tuned["chosen"]["batch"], "{tuned}");
+    for row in rows.iter().filter(|r| !r["samples_per_s"].is_null()) {
+        assert!(row["samples_per_s"].as_f64().unwrap() > 0.0 && row["memory_bytes"].as_u64().unwrap() > 0, "{row}");
+        assert!(row["relative_time"].as_f64().unwrap() >= 1.0, "{row}");
+    }
+    assert!(rows.iter().all(|r| r["note"].is_string() || !r["samples_per_s"].is_null()), "{tuned}");
+    assert!(tuned["noise"]["batches"].as_u64().unwrap() >= 16, "{tuned}");
+    // A planted signal is a gradient that can be seen; no batch is beyond its noise.
+    let scale = tuned["noise_scale"].as_f64().unwrap_or(f64::INFINITY);
+    assert!(chosen[0]["batch"].as_f64().unwrap() <= scale.max(32.0), "{tuned}");
+    assert!(tuned["why"].as_str().unwrap().contains("noise"), "{tuned}");
+    assert_eq!(tuned["rule_batch"], before["batch"], "{tuned}");
+
+    change(&place, 48);
+    let first = train(&place, "first", &[]);
+    assert_eq!(first["batch"], 48);
+    let today = &tuned["tuned_at"].as_str().unwrap()[..10];
+    assert!(first["notes"].to_string().contains(&format!("tuned on {today}: batch 48")), "{first}");
+    // Written down, as settings and in the run.
+    let read = |path: &str| std::fs::read_to_string(place.path().join(path)).unwrap();
+    assert!(read("first/settings.toml").contains("batch = 48"), "{}", read("first/settings.toml"));
+    let run: Value = serde_json::from_str(&read("first/run.json")).unwrap();
+    assert_eq!(
+        (&run["more"]["recipe"]["recipe"]["batch"], &run["more"]["tuned"]["recipe"]["batch"]),
+        (&48.into(), &48.into()),
+        "{run}"
+    );
+    // The same bits again; and from the run's settings, whatever was tuned since.
+    train(&place, "second", &[]);
+    change(&place, 96);
+    let third = train(&place, "third", &["--settings", "first"]);
+    assert_eq!(third["batch"], 48);
+    let bits = |run: &str| std::fs::read(place.path().join(run).join("predictions.parquet")).unwrap();
+    assert!(bits("first") == bits("second") && bits("first") == bits("third"));
+    assert_eq!(train(&place, "fourth", &[])["batch"], 96);
+    // Without it, or where the batch is given, nothing tuned is taken; and another workload has none.
+    let rule = train(&place, "rule", &["--no-tuned"]);
+    assert!(rule["batch"] == before["batch"] && bits("rule") == bits("before"), "{rule}");
+    assert!(!rule["notes"].to_string().contains("tuned on"), "{rule}");
+    assert_eq!(train(&place, "given", &["--batch-size", "80"])["batch"], 80);
+    assert_eq!(train(&place, "other", &["--net", "row:3 / 24 / way:3"])["batch"], before["batch"]);
+}
+
+#[test]
+fn a_run_that_goes_on_keeps_its_own_batch() {
+    let place = Place::new();
+    market(&place);
+    let long = ["--epochs", "40", "--set", "train.checkpoint=2", "--quiet", "--out"];
+    let whole = place.run(&[&same("train")[..], &long, &["whole"]].concat());
+    assert_eq!(code(&whole), 0, "{}", text(&whole.stderr));
+    let cut = [&same("train")[..], &long, &["cut"]].concat();
+    let mut child = place.command(&cut).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let begun = || place.path().join("cut/checkpoints/generations").read_dir().is_ok_and(|mut d| d.next().is_some());
+    (0..600).take_while(|_| !begun()).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(20)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    tune(&place);
+    change(&place, 48);
+    let (went, exit) = place.json(&["runs", "resume", "cut"]);
+    // It may have come to its end before it was killed.
+    assert!(exit == 0 || went.to_string().contains("finished"), "{went}");
+    let bits = |run: &str| std::fs::read(place.path().join(run).join("predictions.parquet")).unwrap();
+    assert!(bits("cut") == bits("whole"));
+}
+
+#[test]
+fn tune_in_words_says_what_it_chose_and_why() {
+    let place = Place::new();
+    market(&place);
+    let output = place.run(&[same("tune"), vec!["--budget", "2s", "--set", "train.batch=77"]].concat());
+    let said = text(&output.stdout);
+    assert_eq!(code(&output), 0, "{said}{}", text(&output.stderr));
+    for part in ["gradient noise scale", "time to the same loss", "Chosen", "learning rate", "tuned.json", "77"] {
+        assert!(said.contains(part), "{part}:\n{said}");
+    }
+    assert_eq!(
+        said.lines().skip_while(|l| *l != "Batches").take_while(|l| !l.is_empty()).filter(|l| l.contains('*')).count(),
+        1,
+        "{said}"
+    );
+    assert!(!place.path().join("runs").exists() && !place.path().join("home/ledger.sqlite").exists());
+}
+
+#[test]
+fn tune_refuses_what_train_refuses() {
+    let place = Place::new();
+    market(&place);
+    let wrong: [(&[&str], i32, &str); 6] = [
+        (&["tune", "nowhere.csv"], 3, "nowhere"),
+        (&["tune", "coin", "--learner", "forest"], 2, "lstm or mlp"),
+        (&["tune", "coin", "--net", "fast:3x5-lstm8 / 3"], 2, "net"),
+        (&["tune", "coin", "--learner", "mlp", "--features", ROW, "--folds", "5000"], 2, "1000"),
+        (&["tune", "coin", "--budget", "soon"], 2, "10m"),
+        (
+            &[
+                "tune",
+                "coin",
+                "--learner",
+                "mlp",
+                "--features",
+                ROW,
+                "--net",
+                WIDE,
+                "--device",
+                "cpu",
+                "--memory",
+                "64MiB",
+            ],
+            4,
+            "needs",
+        ),
+    ];
+    for (args, expected, part) in wrong {
+        let (value, code) = place.json(args);
+        assert_eq!((code, &value["schema"]), (expected, &"tune/1".into()), "{args:?}: {value}");
+        assert!(value.to_string().contains(part), "{args:?}: {value}");
+    }
+}

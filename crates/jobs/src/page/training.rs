@@ -1,0 +1,266 @@
+//! The section about the training: the split, the curves, what was found of what was planted, and where the time went.
+
+use super::{grouped, short};
+use crate::demo::Shown;
+use crate::demo::training::{DemoTraining, Found, Verdict};
+use crate::train::{Judged, TrainRun};
+use report::{Block, Cell, Column, Curve, Curves, Heat, Note, Section, SpanRow, Spans, Table, Tile, Tone};
+
+/// The training on the planted market.
+pub(super) fn section(shown: &Shown<'_>) -> Section {
+    let t = &shown.figures.training;
+    let (run, planted) = (&t.run, &shown.figures.planted);
+    let mut blocks = Vec::new();
+    match &t.found {
+        Some(found) => {
+            blocks.push(Block::Note(Note::new(tone(found.verdict), "", sentence(&found.words))));
+            blocks.push(Block::Tiles(tiles(run, found)));
+        }
+        None => {
+            let words = run.folder.as_ref().map_or(String::new(), |folder| {
+                format!("It was saved in {folder}; the same demo with the same --out goes on with it.")
+            });
+            blocks.push(Block::Note(Note::new(Tone::Warn, "The training was stopped before its end.", words)));
+        }
+    }
+    blocks.push(Block::Spans(split(shown)));
+    blocks.push(Block::Row(vec![
+        Block::Curves(curves(t, "Validation loss after each epoch", "cross-entropy", None, |c| &c.loss)),
+        Block::Curves(curves(t, "Validation MCC after each epoch", "", Some(planted.best_mcc), |c| &c.mcc)),
+    ]));
+    if let (Some(found), Some(judged)) = (&t.found, &run.judged) {
+        blocks.push(Block::Table(beside(found)));
+        blocks.push(Block::Row(vec![Block::Table(confusion(judged)), Block::Heat(shares(judged))]));
+    }
+    blocks.push(Block::Table(members(run)));
+    blocks.push(Block::Table(phases(run)));
+    if !run.verdict.is_empty() {
+        blocks.push(Block::Note(Note::new(Tone::Plain, "", sentence(&run.verdict))));
+    }
+    Section {
+        heading: "Trained on it".into(),
+        prose: format!(
+            "A population of {} nets (`{}`, {} parameters each) learned from {} bars of five minutes whether the next bar goes up or down. \
+             Planted was a column that knows this for {:.0} % of the bars, far more than any market tells; the other {} columns know nothing. \
+             Each fold was trained on what lies before its validation, chose its best epoch by that, and was judged on the block behind it, \
+             which nobody saw before; samples whose labels reach over a border were left out, and the last part stays locked.\n\n\
+             So the best that can be expected is known: a correlation of {:.2}. A learner that finds less has missed something, and one that \
+             finds clearly more has looked into the future.",
+            run.groups.iter().sum::<u64>(),
+            run.net,
+            grouped(run.parameters),
+            grouped(run.samples),
+            100.0 * planted.best_accuracy,
+            run.columns.iter().sum::<u64>().saturating_sub(1),
+            planted.best_mcc,
+        ),
+        blocks,
+    }
+}
+
+/// The verdict as one key figure.
+pub(super) fn tile(found: &Found) -> Tile {
+    Tile::new("planted signal", format!("{:.0} %", 100.0 * found.share), "of the best found").tone(tone(found.verdict))
+}
+
+fn tone(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Found => Tone::Good,
+        Verdict::InPart | Verdict::NotFound => Tone::Warn,
+        Verdict::TooGood => Tone::Bad,
+    }
+}
+
+/// Words with a capital and a full stop.
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or(String::new(), |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+fn tiles(run: &TrainRun, found: &Found) -> Vec<Tile> {
+    let interval = run.judged.as_ref().and_then(|j| j.mcc_interval.as_ref());
+    let interval = interval.map_or(String::new(), |i| format!("95 %: {:.3} to {:.3}", i.low, i.high));
+    vec![
+        Tile::new("planted", format!("{:.3}", found.best_mcc), "MCC at best"),
+        Tile::new("found", format!("{:.3}", found.mcc), interval).tone(tone(found.verdict)),
+        Tile::new("of the best", format!("{:.0}", 100.0 * found.share), "%"),
+        Tile::new("by chance", format!("{:.4}", found.shifted.p), "p, guesses shifted"),
+        Tile::new("right", format!("{:.1}", 100.0 * found.accuracy), "% of the test bars"),
+        Tile::new("trained in", format!("{:.0}", run.seconds), "s"),
+        Tile::new("speed", short(run.samples_per_s.unwrap_or(0.0)), "samples/s"),
+    ]
+}
+
+/// Which time each fold learns from, chooses by, and is judged on.
+fn split(shown: &Shown<'_>) -> Spans {
+    let run = &shown.figures.training.run;
+    let at = |text: &str| files::time::parse(text.as_bytes(), files::time::Order::Ymd).map_or(0, |s| s.ns);
+    let locked = run.holdout_from.as_ref().map(|from| (3, at(from), shown.signal.end.last().copied().unwrap_or(0)));
+    let rows = run.folds.iter().map(|f| SpanRow {
+        name: format!("fold {}", f.fold),
+        parts: [
+            (0, at(&f.train_from), at(&f.train_to)),
+            (1, at(&f.valid_from), at(&f.valid_to)),
+            (2, at(&f.test_from), at(&f.test_to)),
+        ]
+        .into_iter()
+        .chain(locked)
+        .collect(),
+        figure: grouped(f.train),
+    });
+    Spans {
+        title: "Walk forward; at the right, samples to train on".into(),
+        kinds: ["training", "validation", "test", "locked"].map(String::from).to_vec(),
+        rows: rows.collect(),
+    }
+}
+
+fn curves(
+    training: &DemoTraining,
+    title: &str,
+    unit: &str,
+    best: Option<f64>,
+    of: impl Fn(&crate::demo::training::MemberCurve) -> &Vec<f64>,
+) -> Curves {
+    let curve = |c: &crate::demo::training::MemberCurve| Curve {
+        name: if c.seed > 1 { format!("fold {}, seed {}", c.fold, c.seed) } else { format!("fold {}", c.fold) },
+        colour: (c.fold - 1) % 7,
+        x: c.epoch.clone(),
+        y: of(c).clone(),
+    };
+    let mut series: Vec<Curve> = training.curves.iter().filter(|c| c.fold > 0).map(curve).collect();
+    let last = training.curves.iter().filter_map(|c| c.epoch.last()).fold(1.0f64, |a, b| a.max(*b));
+    if let Some(best) = best {
+        series.push(Curve { name: "the best there is".into(), colour: 7, x: vec![1.0, last], y: vec![best; 2] });
+    }
+    Curves { title: title.into(), unit: unit.into(), axis: "epoch".into(), series }
+}
+
+/// What was found beside what needs no model.
+fn beside(found: &Found) -> Table {
+    let row = |what: &str, mcc: Option<f64>, accuracy: Option<f64>, means: String| {
+        let number =
+            |x: Option<f64>, text: &dyn Fn(f64) -> String| x.map_or(Cell::text("–"), |x| Cell::number(x, text(x)));
+        vec![
+            Cell::text(what),
+            number(mcc, &|x| format!("{x:.4}")),
+            number(accuracy, &|x| format!("{:.2} %", 100.0 * x)),
+            Cell::text(means),
+        ]
+    };
+    let s = &found.shifted;
+    let rows = vec![
+        row(
+            "the best there is",
+            Some(found.best_mcc),
+            Some((1.0 + found.best_mcc) / 2.0),
+            "what the generator promises".into(),
+        ),
+        row(
+            "the planted column itself",
+            Some(found.signal_mcc),
+            None,
+            "its sign as the guess, on these very bars".into(),
+        ),
+        row(
+            "the nets",
+            Some(found.mcc),
+            Some(found.accuracy),
+            format!("the mean of a fold's members, on {} test bars", grouped(found.samples)),
+        ),
+        row(
+            "the same guesses, shifted in time",
+            Some(s.mean),
+            None,
+            format!("{} shifts; nineteen of twenty below {:.4}, p = {:.4}", s.draws, s.high, s.p),
+        ),
+        row("noise", Some(found.noise_mcc), None, "three deviations of nothing on so many bars".into()),
+        row("the last label again", found.persistence_mcc, None, "persistence".into()),
+        row("always the more frequent class", Some(0.0), Some(found.majority_accuracy), "of training".into()),
+    ];
+    Table {
+        title: "Found, and what it is worth".into(),
+        columns: vec![Column::text("guess"), Column::number("MCC"), Column::number("right"), Column::text("which is")],
+        rows,
+    }
+}
+
+/// Classes that happen or are guessed.
+fn classes(judged: &Judged) -> Vec<(usize, &'static str)> {
+    let names: &[&str] = if judged.confusion.len() == 2 { &["down", "up"] } else { &["down", "flat", "up"] };
+    let seen =
+        |k: usize| judged.confusion[k].iter().sum::<u64>() + judged.confusion.iter().map(|r| r[k]).sum::<u64>() > 0;
+    names.iter().enumerate().filter(|(k, _)| seen(*k)).map(|(k, name)| (k, *name)).collect()
+}
+
+fn confusion(judged: &Judged) -> Table {
+    let classes = classes(judged);
+    let mut columns = vec![Column::text("what happened")];
+    columns.extend(classes.iter().map(|(_, name)| Column::number(format!("guessed {name}"))));
+    let rows = classes.iter().map(|(truth, name)| {
+        let mut row = vec![Cell::text(*name)];
+        row.extend(classes.iter().map(|(guess, _)| {
+            let n = judged.confusion[*truth][*guess];
+            Cell::number(n as f64, grouped(n))
+        }));
+        row
+    });
+    Table { title: "Test bars by what happened and what was guessed".into(), columns, rows: rows.collect() }
+}
+
+/// The same as shares of what happened.
+fn shares(judged: &Judged) -> Heat {
+    let classes = classes(judged);
+    let names: Vec<String> = classes.iter().map(|(_, name)| (*name).to_string()).collect();
+    let share = |truth: usize, guess: usize| {
+        judged.confusion[truth][guess] as f64 / judged.confusion[truth].iter().sum::<u64>().max(1) as f64
+    };
+    let values = classes.iter().map(|(t, _)| classes.iter().map(|(g, _)| share(*t, *g)).collect()).collect();
+    Heat { title: "Guesses as shares of what happened".into(), names: (names.clone(), names), values }
+}
+
+fn members(run: &TrainRun) -> Table {
+    let number = |x: Option<f64>| x.map_or(Cell::text("–"), |x| Cell::number(x, format!("{x:.4}")));
+    let rows = run.members.iter().map(|m| {
+        vec![
+            Cell::number(m.fold as f64, m.fold.to_string()),
+            Cell::number(f64::from(m.seed), m.seed.to_string()),
+            Cell::number(f64::from(m.epochs), m.epochs.to_string()),
+            m.best_epoch.map_or(Cell::text("–"), |e| Cell::number(f64::from(e), e.to_string())),
+            number(m.valid_mcc),
+            number(m.test_mcc),
+            Cell::text(&m.ended),
+        ]
+    });
+    let columns = ["fold", "seed", "epochs", "best epoch", "validation MCC", "test MCC"].map(Column::number);
+    Table {
+        title: "Members".into(),
+        columns: columns.into_iter().chain([Column::text("ended by")]).collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn phases(run: &TrainRun) -> Table {
+    let percent = |x: Option<f64>| x.map_or(Cell::text("–"), |x| Cell::number(x, format!("{x:.0} %")));
+    let mib = |x: Option<u64>| {
+        x.map_or(Cell::text("–"), |x| Cell::number(x as f64, format!("{:.0} MiB", x as f64 / 1048576.0)))
+    };
+    let all: f64 = run.phases.iter().map(|p| p.seconds).sum();
+    let rows = run.phases.iter().map(|p| {
+        vec![
+            Cell::text(p.name),
+            Cell::number(p.seconds, format!("{:.2} s", p.seconds)),
+            percent(Some(100.0 * p.seconds / all.max(1e-9))),
+            percent(p.cpu_percent),
+            percent(p.gpu_percent),
+            mib(p.memory_bytes),
+            mib(p.gpu_memory_bytes),
+        ]
+    });
+    let columns = ["time", "of it", "CPU", "GPU", "memory", "on the card"].map(Column::number);
+    Table {
+        title: format!("Where the time went, on {}", run.device),
+        columns: [Column::text("phase")].into_iter().chain(columns).collect(),
+        rows: rows.collect(),
+    }
+}

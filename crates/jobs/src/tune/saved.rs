@@ -1,0 +1,98 @@
+//! What `tune` keeps at home and `train` takes from there: a recipe and a pace for a workload on a machine.
+
+use crate::train::Ids;
+use crate::train::Source;
+use crate::{Settings, home};
+use compute::Opened;
+use compute::population::Precision;
+use files::Result;
+use machine::{Remembered, Row, machine_key, recall, remember, tuned_path};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// What was chosen for a workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TunedRecipe {
+    /// Rows of a batch: recipe.
+    pub batch: usize,
+    /// How numbers are held: recipe.
+    pub precision: Precision,
+    /// Threads of the processor: pace; null leaves it to the settings.
+    pub threads: Option<usize>,
+    /// Members at once: pace; null for as many as fit.
+    pub members_at_once: Option<usize>,
+    /// The gradient noise scale it was chosen by, in rows; null where none was found.
+    pub noise_scale: Option<f64>,
+}
+
+/// A recipe, and when it was tuned.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Tuned {
+    pub(crate) at: String,
+    pub(crate) recipe: TunedRecipe,
+}
+
+/// Winners of another version are measured anew.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The workload's name: what a choice depends on and a new bar of the same data does not change.
+pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) -> String {
+    let problem = &source.problem;
+    let label = match &source.ids {
+        Ids::Bars { label, .. } => label.as_ref().map_or(String::new(), |l| l.rule.clone()),
+        Ids::Ready { .. } => "ready".into(),
+    };
+    let device = match device {
+        Opened::Cpu { .. } => "cpu".to_string(),
+        Opened::Cuda(context) => format!("{} ({})", context.device(), context.gpu().name),
+    };
+    let precision = settings.train.precision.map_or(json!("auto"), |p| json!(p));
+    let words = json!({
+        "learner": settings.train.learner,
+        "net": source.net.to_string(),
+        "labels": label,
+        "classes": problem.classes,
+        // Data that grow by a day are the same workload.
+        "samples": format!("about 2^{:.0}", (problem.samples.len().max(1) as f64).log2()),
+        "precision": precision,
+        "device": device,
+    });
+    format!("classify {words}")
+}
+
+/// What was tuned for this workload here, if anything was; what is wrong with the file goes to `notes`.
+pub(crate) fn find(source: &Source, settings: &Settings, device: &Opened, notes: &mut Vec<String>) -> Option<Tuned> {
+    let path = home().ok().map(|home| tuned_path(&home)).filter(|path| path.exists())?;
+    let entry = recall(&path, &machine_key(), &workload(source, settings, device), VERSION, notes)?;
+    match serde_json::from_value(entry.choice) {
+        Ok(recipe) => Some(Tuned { at: entry.at.unwrap_or_default(), recipe }),
+        Err(why) => {
+            notes
+                .push(format!("what was tuned for this workload cannot be used: {why}; `fullbore tune` makes it anew"));
+            None
+        }
+    }
+}
+
+/// Keeps a choice, and says where.
+pub(super) fn keep(
+    machine: String,
+    workload: String,
+    tuned: &Tuned,
+    rows: Vec<Row>,
+    notes: &mut Vec<String>,
+) -> Result<PathBuf> {
+    let path = tuned_path(&home()?);
+    let entry = Remembered {
+        machine,
+        workload,
+        version: VERSION.into(),
+        winner: tuned.recipe.batch.to_string(),
+        rows,
+        at: Some(tuned.at.clone()),
+        choice: json!(tuned.recipe),
+    };
+    remember(&path, entry, notes)?;
+    Ok(path)
+}

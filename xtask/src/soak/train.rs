@@ -1,0 +1,213 @@
+//! SIGKILL to `fullbore train` and `fullbore runs resume` at random instants.
+//!
+//! A run is killed again and again, resumed after each kill, and in the end must be, to the bit, what the same run is when nobody disturbs
+//! it: predictions, weights, figures, and a log in which every epoch of every member stands once. Runs follow one another until there were
+//! enough kills.
+
+use super::kill::Random;
+use super::{Flags, note};
+use crate::process::{build, command, last_json, output};
+use crate::{Result, cache, today};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Kills training so often; false when an end was another one.
+pub fn kills(flags: &[&str]) -> Result<bool> {
+    let flags = Flags::read(flags, &["--times", "--seed", "--fullbore"])?;
+    let times = flags.number("--times", 100.0)? as usize;
+    let mut random = Random(flags.number("--seed", 1.0)? as u64);
+    let fullbore = match flags.get("--fullbore") {
+        Some(path) => PathBuf::from(path),
+        None => build("fullbore", "fullbore", true)?,
+    };
+    let place = Place::new(fullbore)?;
+    let start = Instant::now();
+    output(&mut place.train("whole"))?;
+    let whole = start.elapsed();
+    let truth = place.end("whole")?;
+    println!("one undisturbed run takes {:.2} s; {times} kills", whole.as_secs_f64());
+
+    let (mut tally, mut wrong) = (Tally::default(), Vec::new());
+    while tally.kills < times {
+        let name = format!("run-{}", tally.runs + 1);
+        match place.disturbed(&name, times, whole, &mut random, &mut tally).and_then(|()| place.end(&name)) {
+            Ok(end) => {
+                let differ: Vec<&str> =
+                    end.iter().zip(&truth).filter(|(a, b)| a != b).map(|(a, _)| a.0.as_str()).collect();
+                if end.len() != truth.len() || !differ.is_empty() {
+                    wrong.push(format!("{name} ended otherwise: {}", differ.join(", ")));
+                }
+            }
+            Err(why) => wrong.push(format!("{name}: {why}")),
+        }
+        tally.runs += 1;
+        println!(
+            "{} runs, {} kills: {} before the first checkpoint, {} of a run that went on; {} wrong",
+            tally.runs,
+            tally.kills,
+            tally.early,
+            tally.kills - tally.early,
+            wrong.len()
+        );
+        if wrong.len() >= 3 {
+            break;
+        }
+    }
+    wrong.iter().for_each(|why| println!("{why}"));
+    let row = format!(
+        "| {} | {} | {} | {} | {} | {} |",
+        today::date(),
+        tally.kills,
+        tally.runs,
+        tally.early,
+        tally.most,
+        wrong.len()
+    );
+    note("train", &row)?;
+    if wrong.is_empty() {
+        let _ = fs::remove_dir_all(&place.home);
+    } else {
+        println!("{} is left as it is", place.home.display());
+    }
+    Ok(wrong.is_empty())
+}
+
+/// What was done.
+#[derive(Default)]
+struct Tally {
+    kills: usize,
+    runs: usize,
+    early: usize, // before a checkpoint was there
+    most: usize,  // kills of one run
+}
+
+/// A market and the runs on it, in the cache folder.
+struct Place {
+    fullbore: PathBuf,
+    home: PathBuf,
+}
+
+impl Place {
+    fn new(fullbore: PathBuf) -> Result<Place> {
+        let home = cache::folder()?.join(format!("kills-{}", std::process::id()));
+        cache::make(&home)?;
+        let place = Place { fullbore, home };
+        let market = ["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "1", "--bars", "5000"];
+        output(place.fullbore().args(market).args(["--plant", "--name", "coin", "--seed", "7"]))?;
+        Ok(place)
+    }
+
+    fn fullbore(&self) -> Command {
+        let mut fullbore = command(&self.fullbore);
+        fullbore.current_dir(&self.home).env("FULLBORE_HOME", self.home.join("home")).stdin(Stdio::null());
+        fullbore
+    }
+
+    /// A small population with a checkpoint after every epoch.
+    fn train(&self, out: &str) -> Command {
+        let mut train = self.fullbore();
+        train.args(["train", "coin", "--features", "p = col(plant), r = log_return(1), v = volatility(20)"]);
+        train.args(["--net", "fast:3x12-lstm12 / 8 / direction:3", "--labels", "fixed(1)", "--batch-size", "128"]);
+        train.args(["--folds", "2", "--seeds", "2", "--epochs", "25", "--patience", "25", "--device", "cpu"]);
+        train.args(["--set", "label.cost_bp=0", "--set", "train.checkpoint=1", "--quiet", "--json", "--out", out]);
+        train
+    }
+
+    fn resume(&self, out: &str) -> Command {
+        let mut resume = self.fullbore();
+        resume.args(["runs", "resume", out, "--quiet", "--json"]);
+        resume
+    }
+
+    /// One run to its end, killed at random instants until there were enough kills.
+    fn disturbed(
+        &self,
+        name: &str,
+        times: usize,
+        whole: Duration,
+        random: &mut Random,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let folder = self.home.join(name);
+        let mut mine = 0;
+        loop {
+            // Before its folder says anything there is nothing to go on with.
+            let begun = folder.join("run.json").exists();
+            let mut next = if begun { self.resume(name) } else { self.train(name) };
+            if tally.kills >= times {
+                output(&mut next)?;
+                return Ok(());
+            }
+            let mut child = next.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(|e| e.to_string())?;
+            // Most lives are short, some nearly whole: saves, starts and ends are all met.
+            let life = whole.mul_f64(random.below(1_000) as f64 / 1_000.0 * [0.05, 0.2, 0.6][random.below(3)]);
+            let until = Instant::now() + life;
+            let ended = loop {
+                if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+                    break Some(status);
+                }
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break None;
+                }
+                std::thread::sleep(left.min(Duration::from_millis(1)));
+            };
+            match ended {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    let said = child.wait_with_output().map_err(|e| e.to_string())?;
+                    return Err(format!(
+                        "after {mine} kills it ended with {status}: {}",
+                        String::from_utf8_lossy(&said.stdout)
+                    ));
+                }
+                None => {
+                    child.kill().map_err(|e| e.to_string())?; // SIGKILL
+                    child.wait().map_err(|e| e.to_string())?;
+                    mine += 1;
+                    tally.kills += 1;
+                    tally.most = tally.most.max(mine);
+                    let saved =
+                        fs::read_dir(folder.join("checkpoints/generations")).is_ok_and(|mut d| d.next().is_some());
+                    tally.early += usize::from(!saved);
+                }
+            }
+        }
+    }
+
+    /// What a run came to: names and contents, of which none may differ.
+    fn end(&self, name: &str) -> Result<Vec<(String, Vec<u8>)>> {
+        let folder = self.home.join(name);
+        let mut end = Vec::new();
+        let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}.", path.display()));
+        end.push(("predictions.parquet".into(), read(&folder.join("predictions.parquet"))?));
+        for part in ["model", "checkpoints/best", "checkpoints/last"] {
+            let mut files = super::names(&folder.join(part));
+            files.retain(|f| f.ends_with(".safetensors") || f == "model.json");
+            files.sort();
+            for file in files {
+                end.push((format!("{part}/{file}"), read(&folder.join(part).join(&file))?));
+            }
+        }
+        let result: Value = last_json(&String::from_utf8_lossy(&read(&folder.join("result.json"))?))?;
+        for part in ["judged", "members", "folds", "balance"] {
+            end.push((format!("{part} of result.json"), result[part].to_string().into_bytes()));
+        }
+        // Every epoch once, whatever was logged twice in between.
+        let mut epochs: Vec<String> = Vec::new();
+        for line in String::from_utf8_lossy(&read(&folder.join("log.jsonl"))?).lines() {
+            let row: Value = serde_json::from_str(line).map_err(|e| format!("a torn row in log.jsonl: {e}."))?;
+            if row["kind"] == "epoch" {
+                let figures =
+                    ["member", "epoch", "train_loss", "valid_loss", "valid_mcc", "best"].map(|f| row[f].to_string());
+                epochs.push(figures.join(" "));
+            }
+        }
+        epochs.sort();
+        end.push(("epochs of log.jsonl".into(), epochs.join("\n").into_bytes()));
+        Ok(end)
+    }
+}
