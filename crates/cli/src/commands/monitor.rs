@@ -75,7 +75,7 @@ fn watch(monitor: &mut Monitor) -> Outcome {
 
 /// What stays on the user's own screen.
 fn farewell(told: &WatchTold) -> String {
-    let at = format!("{} {}", told.axis, short(told.at));
+    let at = format!("{} {}", told.axis, place(told.at));
     match &*told.state {
         "running" => format!("{} goes on ({at}); `fullbore monitor {}` watches again\n", told.name, told.folder),
         "interrupted" | "crashed" => format!("{} is {}: {}\n", told.name, told.state, told.says),
@@ -91,11 +91,14 @@ fn words(told: &WatchTold, paint: Paint) -> String {
     if !on.is_empty() {
         text.push_str(&wrap(&on.join(" on "), "  ", "  "));
     }
-    let end = told.last.map_or(String::new(), |last| format!(" of {}", short(last)));
+    let end = told.last.map_or(String::new(), |last| format!(" of {}", place(last)));
     let done = told.done_percent.map_or(String::new(), |p| format!(", {p:.0} %"));
-    let spent = told.elapsed_seconds.map_or(String::new(), |s| format!(", {} so far", seconds(s)));
+    let spent = told.elapsed_seconds.map_or(String::new(), |s| match told.ended {
+        Some(_) => format!(", took {}", seconds(s)),
+        None => format!(", {} so far", seconds(s)),
+    });
     let left = told.left_seconds.map_or(String::new(), |s| format!(", at most {} left", seconds(s)));
-    let _ = writeln!(text, "  {} {}{end}{done}{spent}{left}", told.axis, short(told.at));
+    let _ = writeln!(text, "  {} {}{end}{done}{spent}{left}", told.axis, place(told.at));
     let ended = if told.members_ended > 0 { format!(", {} ended", count(told.members_ended)) } else { String::new() };
     let rates: String =
         told.rates.iter().filter_map(|(name, v)| Some(format!(", {} {}", short(v.as_f64()?), per(name)))).collect();
@@ -108,7 +111,7 @@ fn words(told: &WatchTold, paint: Paint) -> String {
             best.value,
             best.member,
             told.axis,
-            short(best.at)
+            place(best.at)
         );
     }
     if !told.phases.is_empty() {
@@ -186,6 +189,11 @@ fn machine(text: &mut String, told: &WatchTold, paint: Paint) {
 /// `samples/s` for `samples_per_s`, `valid mcc` for `valid_mcc`.
 fn per(name: &str) -> String {
     name.replace("_per_s", "/s").replace('_', " ")
+}
+
+/// A place on the axis: counted, not rounded.
+fn place(x: f64) -> String {
+    count(x.max(0.0) as u64)
 }
 
 fn figure(value: f64) -> String {

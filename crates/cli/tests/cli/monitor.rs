@@ -72,7 +72,13 @@ fn blank(value: &mut Value) {
             all.truncate(1);
             all.iter_mut().for_each(blank);
         }
-        Value::Object(map) => map.values_mut().for_each(blank),
+        Value::Object(map) => {
+            map.values_mut().for_each(blank);
+            // Which member is best may hang on the last bit, and so on the processor.
+            if let Some(member) = map.get_mut("member") {
+                *member = "[text]".into();
+            }
+        }
         _ => {}
     }
 }

@@ -38,7 +38,7 @@ fn whole(screen: &mut Screen, watch: &Watch, view: &View) {
     progress(screen, watch, view, 2);
     phases(screen, watch, 3);
     notice(screen, watch, view, height - 2);
-    keys(screen, height - 1);
+    keys(screen, watch, height - 1);
     // Between the four lines above and the two below.
     let room = height - 6;
     let below = if height < 20 { 0 } else { room * 2 / 5 };
@@ -267,12 +267,17 @@ fn said(watch: &Watch, view: &View) -> (String, Ink) {
     }
 }
 
-fn keys(screen: &mut Screen, y: usize) {
+fn keys(screen: &mut Screen, watch: &Watch, y: usize) {
     // Arrows are words, since not every terminal has them.
-    let all = "q leaves, the run goes on   tab left/right metric   up/down member   space pauses   ? help";
-    let short = "q leaves, the run goes on   ? help";
+    let all = format!("{}   tab left/right metric   up/down member   space pauses   ? help", leave(watch));
+    let short = format!("{}   ? help", leave(watch));
     let room = screen.width().saturating_sub(2);
-    screen.write(1, y, room, if all.len() <= room { all } else { short }, Ink::Dim);
+    screen.write(1, y, room, if all.len() <= room { &all } else { &short }, Ink::Dim);
+}
+
+/// Whoever leaves stops nothing.
+fn leave(watch: &Watch) -> &'static str {
+    if watch.running() { "q leaves, the run goes on" } else { "q leaves" }
 }
 
 /// A screen too small for frames: lines, the most important first.
@@ -312,7 +317,7 @@ fn lines(screen: &mut Screen, watch: &Watch, view: &View) {
         screen.write(1, 1 + i, width.saturating_sub(1), &line, ink);
     }
     if height > 2 {
-        screen.write(1, height - 1, width.saturating_sub(1), "q leaves, the run goes on", Ink::Dim);
+        screen.write(1, height - 1, width.saturating_sub(1), leave(watch), Ink::Dim);
     }
 }
 

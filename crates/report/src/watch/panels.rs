@@ -107,7 +107,7 @@ fn machine(screen: &mut Screen, watch: &Watch, area: Area) {
     };
     line(screen, &cpu(sample), Ink::Plain);
     let spare = (inside.height as usize).saturating_sub(3 + sample.gpus.len().max(1));
-    let each = 16; // ` 1 ██████  93 %`
+    let each = 17; // ` 1 ███████  93 % `
     let columns = (wide / each).max(1);
     if sample.cpu_percent.len().div_ceil(columns) <= spare.max(1) && wide >= each {
         for row in sample.cpu_percent.chunks(columns).enumerate() {
@@ -116,8 +116,8 @@ fn machine(screen: &mut Screen, watch: &Watch, area: Area) {
                 let at = x + i * each;
                 let core = row.0 * columns + i + 1;
                 screen.write_before(at + 2, y, &core.to_string(), Ink::Dim);
-                let after = screen.bar(at + 3, y, each - 9, f64::from(*busy) / 100.0, heat(*busy));
-                screen.write_before(after + 5, y, &format!("{busy:.0} %"), Ink::Plain);
+                let after = screen.bar(at + 3, y, each - 10, f64::from(*busy) / 100.0, heat(*busy));
+                screen.write_before(after + 6, y, &format!("{busy:.0} %"), Ink::Plain);
             }
         }
     } else {
