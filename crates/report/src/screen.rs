@@ -149,7 +149,7 @@ impl Screen {
     }
 
     /// Everything in ASCII, for terminals that know no more.
-    pub(crate) fn to_ascii(&mut self) {
+    pub(crate) fn translate_to_ascii(&mut self) {
         for cell in &mut self.cells {
             cell.0 = match cell.0 {
                 c if c.is_ascii() => c,
@@ -210,7 +210,7 @@ mod tests {
         screen.bar(1, 1, 10, 0.5, Ink::Good);
         assert_eq!(screen.text(), "╭─ cpu ────╮\n│█████░░░░░│\n╰──────────╯\n");
         let before = screen.clone();
-        screen.to_ascii();
+        screen.translate_to_ascii();
         assert_eq!(screen.text(), "+- cpu ----+\n|#####.....|\n+----------+\n");
         assert!(!screen.same_row(&before, 0) && before.same_row(&before, 0));
     }

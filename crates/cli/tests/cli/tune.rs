@@ -15,7 +15,7 @@ fn market(place: &Place) {
 }
 
 /// What tuning and training have in common.
-fn same<'a>(verb: &'a str) -> Vec<&'a str> {
+fn same(verb: &str) -> Vec<&str> {
     let mut args = vec![verb, "coin", "--learner", "mlp", "--features", ROW, "--labels", "fixed(1)"];
     args.extend(["--set", "label.cost_bp=0", "--folds", "2", "--seeds", "2", "--device", "cpu"]);
     args

@@ -404,9 +404,14 @@ fn pace(source: &Source, plan: &Plan, how: &Classify<'_>, device: &Opened, budge
         save: &mut |_| Ok(()),
         every: 0,
     };
-    learn::classify::train(&source.problem, &first, how, device, budget, None, &mut hooks)?;
-    let seconds = timed.map_or(1.0, |t: Instant| t.elapsed().as_secs_f64()).max(1e-6);
-    Ok((samples.1.saturating_sub(samples.0).max(1)) as f64 / seconds)
+    let outcome = learn::classify::train(&source.problem, &first, how, device, budget, None, &mut hooks)?;
+    let seconds = timed.map_or(0.0, |t: Instant| t.elapsed().as_secs_f64());
+    // Where only one chunk was done, it has to do.
+    let (done, seconds) = match samples.1 - samples.0 {
+        0 => (samples.1, outcome.spent.train),
+        more => (more, seconds),
+    };
+    Ok(done.max(1) as f64 / seconds.max(1e-6))
 }
 
 /// Fewer epochs, then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in words.
@@ -467,7 +472,7 @@ fn in_folder(
             News::Samples(n) => {
                 all += n - group_samples;
                 group_samples = *n;
-                tell(Told::Update(Update { phase: "training", done: all, total, unit: "samples" }));
+                tell(Told::Update(Update { phase: "training", done: all.min(total), total, unit: "samples" }));
             }
             News::Group { .. } => group_samples = 0,
             News::Saved => {

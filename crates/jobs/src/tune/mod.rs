@@ -108,6 +108,8 @@ const WARM_UP: u32 = 300;
 /// Rows of the batches whose gradients are looked at, and how many of them at most.
 const ROWS: usize = 64;
 const GRADIENTS: u32 = 512;
+/// Fewer of them make a rough scale.
+const FEW: u32 = 64;
 /// Timed work should last so long: shorter is the clock's, longer is wasted.
 const ONE_RUN: f64 = 0.02;
 
@@ -157,6 +159,12 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         notes.push(format!(
             "the net was trained for {} steps of {WARM_UP} before its gradients were looked at: a larger --budget allows more",
             noise.warm_up
+        ));
+    }
+    if noise.batches < FEW && (noise.batches as usize + 1) * noise.batch <= bench.plan.fewest() {
+        notes.push(format!(
+            "the noise scale comes from {} batches only and is rough: a larger --budget allows more",
+            noise.batches
         ));
     }
     let clock = SystemClock::default();

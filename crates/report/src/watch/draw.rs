@@ -25,7 +25,7 @@ pub fn draw(watch: &Watch, view: &View, width: usize, height: usize) -> Screen {
         whole(&mut screen, watch, view);
     }
     if !view.unicode {
-        screen.to_ascii();
+        screen.translate_to_ascii();
     }
     screen
 }

@@ -106,7 +106,7 @@ fn machine(screen: &mut Screen, watch: &Watch, area: Area) {
         y - 1
     };
     line(screen, &cpu(sample), Ink::Plain);
-    let spare = (inside.height as usize).saturating_sub(3 + sample.gpus.len().max(1));
+    let spare = inside.height.saturating_sub(3 + sample.gpus.len().max(1));
     let each = 17; // ` 1 ███████  93 % `
     let columns = (wide / each).max(1);
     if sample.cpu_percent.len().div_ceil(columns) <= spare.max(1) && wide >= each {
