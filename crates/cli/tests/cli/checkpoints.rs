@@ -62,6 +62,24 @@ fn best_and_last_weights_lie_beside_the_generations() {
 }
 
 #[test]
+fn killed_before_its_very_last_line_a_run_still_finishes() {
+    let place = Place::new();
+    market(&place, true, "4000");
+    let (run, exit) = place.json(&small(ROW, "run", "2"));
+    assert_eq!(exit, 0, "{run}");
+    // As a kill between the ledger and `run.json` leaves it: found by `cargo xtask soak kills`.
+    let path = place.path().join("run/run.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"state\": \"finished\"", "\"state\": \"running\"")).unwrap();
+    let before = bytes(&place, "run/predictions.parquet");
+    let (again, exit) = place.json(&["runs", "resume", "run"]);
+    assert_eq!((exit, &again["judged"]), (0, &run["judged"]), "{again}");
+    assert_eq!(bytes(&place, "run/predictions.parquet"), before);
+    let (listed, _) = place.json(&["runs", "list", "."]);
+    assert_eq!(listed["runs"][0]["state"], "finished", "{listed}");
+}
+
+#[test]
 fn after_a_bit_fell_over_the_generation_before_is_taken_and_the_end_is_the_same() {
     let place = Place::new();
     market(&place, true, "4000");

@@ -319,7 +319,10 @@ impl Folder {
         }
         // The ledger first: a result is written there before anybody sees it.
         let metrics = json!({"judged": run.judged, "members": run.members});
-        self.ledger.finish(&self.trial, &metrics, None)?;
+        // Killed between that and the last line here, a run that goes on finds it written, with the same figures.
+        if !(self.resumed && self.ledger.finished(&self.trial)?) {
+            self.ledger.finish(&self.trial, &metrics, None)?;
+        }
         write_json(&self.path.join("result.json"), run)?;
         self.run.problem = None;
         self.run.end(RunState::Finished);

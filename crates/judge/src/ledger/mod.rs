@@ -135,6 +135,16 @@ impl Ledger {
         self.append(event, |db| self.is_open(db, started)).map(drop)
     }
 
+    /// Whether the end of a trial is written: its run may have been killed between that and the end of its own folder.
+    ///
+    /// # Errors
+    ///
+    /// Where the ledger cannot be read or its chain is broken.
+    pub fn finished(&self, started: &Started) -> Result<bool> {
+        let ended = |read: &Read| read.event.start == Some(started.row) && read.event.kind == "finished";
+        Ok(self.read()?.iter().any(ended))
+    }
+
     /// Writes that a trial failed, and why. It may be resumed and finish later.
     ///
     /// # Errors

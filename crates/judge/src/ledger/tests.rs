@@ -51,7 +51,9 @@ fn a_trial_is_written_and_read_back() {
     assert_eq!(ledger.count(&named(&["GOLD"]), span(0, 100)).unwrap(), 2, "configurations, not starts");
     // What failed may be resumed from the run's folder; what finished has finished.
     let again: Started = serde_json::from_str(&serde_json::to_string(&second).unwrap()).unwrap();
+    assert_eq!([&first, &again].map(|trial| ledger.finished(trial).unwrap()), [true, false]);
     ledger.finish(&again, &json!({}), None).unwrap();
+    assert!(ledger.finished(&again).unwrap());
     assert!(ledger.finish(&again, &json!({}), None).unwrap_err().message.contains("finished already"));
     assert!(ledger.fail(&first, "too late").unwrap_err().message.contains("finished already"));
     assert_eq!(ledger.verify().unwrap(), 6);
