@@ -32,7 +32,7 @@ const CARD: [Case; 4] = [
 const PROCESSOR: [Case; 4] = [
     Case { members: 1, batch: 512, epochs: [4, 3], floor: Some(3.0) },
     Case { members: 1, batch: 3072, epochs: [4, 3], floor: Some(3.0) },
-    Case { members: 1, batch: 0, epochs: [4, 3], floor: Some(3.0) },
+    Case { members: 1, batch: 0, epochs: [3, 2], floor: Some(3.0) },
     Case { members: 8, batch: 512, epochs: [2, 2], floor: Some(3.0) },
 ];
 
@@ -72,7 +72,7 @@ pub(super) fn run(told: &Told, cuda: bool) -> Result<String> {
         Some(path) => path.clone(),
         None => build("fullbore", "fullbore", true)?,
     };
-    let samples = if cuda { 490_000 } else { 24_000 };
+    let samples = if cuda { 490_000 } else { 12_000 };
     let data = windows(&python, samples)?;
     let sides = Sides { ours, python, cuda, data, place: Place::new("classify")? };
     let cases: &[Case] = if cuda { &CARD } else { &PROCESSOR };
@@ -140,7 +140,7 @@ impl Sides {
 
     fn tune(&self) -> Result<usize> {
         let said = last_json(&measure(&mut self.told("tune"))?.out)?;
-        let batch = said["batch"].as_u64().ok_or("`fullbore tune --json` has no `batch`.")?;
+        let batch = said["chosen"]["batch"].as_u64().ok_or("`fullbore tune --json` has no `chosen.batch`.")?;
         usize::try_from(batch).map_err(|e| e.to_string())
     }
 

@@ -12,15 +12,15 @@ fn with(init: i32, count: Option<[i32; 3]>) -> (Place, std::path::PathBuf) {
     std::fs::create_dir(&folder).expect("a folder");
     let count = count.map_or(String::new(), |[version, status, cards]| {
         format!(
-            "#[unsafe(no_mangle)] pub unsafe extern \"C\" fn cuDriverGetVersion(v: *mut i32) -> i32 {{ unsafe {{ *v = {version} }}; 0 }}\n\
-             #[unsafe(no_mangle)] pub unsafe extern \"C\" fn cuDeviceGetCount(n: *mut i32) -> i32 {{ unsafe {{ *n = {cards} }}; {status} }}\n"
+            "#[no_mangle] pub extern \"C\" fn cuDriverGetVersion(v: &mut i32) -> i32 {{ *v = {version}; 0 }}\n\
+             #[no_mangle] pub extern \"C\" fn cuDeviceGetCount(n: &mut i32) -> i32 {{ *n = {cards}; {status} }}\n"
         )
     });
-    let source = format!("#[unsafe(no_mangle)] pub extern \"C\" fn cuInit(_: u32) -> i32 {{ {init} }}\n{count}");
+    let source = format!("#[no_mangle] pub extern \"C\" fn cuInit(_: u32) -> i32 {{ {init} }}\n{count}");
     place.write("driver.rs", &source);
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let built = Command::new(rustc)
-        .args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "cuda", "-O", "-o"])
+        .args(["--edition", "2021", "--crate-type", "cdylib", "--crate-name", "cuda", "-O", "-o"])
         .arg(folder.join("libcuda.so.1"))
         .arg(place.path().join("driver.rs"))
         .output()

@@ -274,11 +274,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
             tell(place_at(to, (rank + size * piece) * 8), all);
         }
         cluster_arrive();
-        cluster_wait();
+        // Losses and weights of all blocks have been here since the barrier before: they are added up while this one is waited for.
+        double loss = 0.0, weight_sum = 0.0;
         if (threadIdx.x < 32) {
             const double* losses = reinterpret_cast<const double*>(shared_memory + AT_LOSSES);
-            const double norm = sum_in_order(sums, pieces, 1), loss = sum_in_order(losses, size, 2), weight = sum_in_order(losses + 1, size, 2);
-            if (threadIdx.x == 0) order_here() = decide(state_here(), net.batch, order_here(), {weight, sqrt(norm) / weight}, loss, p.o);
+            loss = sum_in_order(losses, size, 2), weight_sum = sum_in_order(losses + 1, size, 2);
+        }
+        cluster_wait();
+        if (threadIdx.x < 32) {
+            const double norm = sum_in_order(sums, pieces, 1);
+            if (threadIdx.x == 0) order_here() = decide(state_here(), net.batch, order_here(), {weight_sum, sqrt(norm) / weight_sum}, loss, p.o);
         }
         copy_wait<0>();
         __syncthreads();
@@ -286,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
         const bool last = step + 1 == p.steps || idle(state_here(), STEP);
         if (order.go != 0 || last) {
             const Divisor weight(order.weight), root(order.root);
-#pragma unroll 2
+#pragma unroll 1
             for (u32 i = side; i < mine; i += SIDES) {
                 const u32 in_row = in_row_of(i);
                 const u64 at = row + in_row;
