@@ -184,13 +184,17 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     phases.end(0.0, &[("read", reading), ("features", computing)]);
 
     let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
-    let (mut device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
+    let (mut device, mut said) = Opened::new(choice, settings.threads()).map_err(failed)?;
     let mut notes = source.notes.clone();
     // A run that goes on has its recipe in its own settings; what was tuned since is not for it.
     let asks = settings.train.tuned && settings.train.batch.is_none() && !request.resume;
     let tuned = if asks { find(&source, &settings, &device, &mut notes) } else { None };
     if let Some(tuned) = &tuned {
+        let before = settings.threads();
         notes.push(take(tuned, &mut settings, &mut device));
+        if let Opened::Cpu { threads } = &device {
+            said = said.replacen(&format!("{before} threads"), &format!("{threads} threads"), 1);
+        }
     }
     let at_once = tuned.as_ref().and_then(|t| t.recipe.members_at_once).unwrap_or(usize::MAX);
     let budget = memory(&settings, &device);
@@ -331,11 +335,16 @@ fn take(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> String {
     if settings.train.precision.is_none() && recipe.precision != usual {
         settings.train.precision = Some(recipe.precision);
     }
+    let mut taken = format!("batch {}", recipe.batch);
     if let (Opened::Cpu { threads }, None, Some(tuned)) = (device, settings.threads, recipe.threads) {
         *threads = tuned.min(*threads);
+        taken += &format!(", threads {threads}");
+    }
+    if let Some(most) = recipe.members_at_once {
+        taken += &format!(", members at once {most}");
     }
     let day: String = tuned.at.chars().take(10).collect();
-    format!("tuned on {day}: batch {} (--no-tuned goes by the rule instead)", recipe.batch)
+    format!("tuned on {day}: {taken} (--no-tuned goes by the rule instead)")
 }
 
 /// The memory that may be taken of the device: what was said, of the host's memory on a processor, of its own on a card.
