@@ -73,8 +73,8 @@ impl Verb {
                 Bench::Net(net) => (&net.pace, None),
             },
             Verb::Features(features) => (&features.how.pace, None),
-            Verb::Train(train) => (&train.source.how.pace, Some(&train.seed)),
-            Verb::Tune(tune) => (&tune.source.how.pace, Some(&tune.seed)),
+            Verb::Train(train) => (&train.what.source.how.pace, Some(&train.what.seed)),
+            Verb::Tune(tune) => (&tune.what.source.how.pace, Some(&tune.what.seed)),
             Verb::Predict(predict) => (&predict.how.pace, None),
             Verb::Runs(runs) => match &**runs {
                 Runs::Resume(resume) => (&resume.pace, None),
@@ -230,22 +230,7 @@ Examples:
 Every trial is written to the ledger when it starts. Ctrl-C saves; `fullbore runs resume RUN` goes on.")]
 pub(crate) struct Train {
     #[command(flatten)]
-    pub(crate) source: Source,
-    /// lstm or mlp [default: lstm]
-    #[arg(long, value_name = "KIND")]
-    pub(crate) learner: Option<String>,
-    /// The net as text [default: from learner and features]
-    #[arg(long, value_name = "NET")]
-    pub(crate) net: Option<String>,
-    /// A preset, a file with a set, or features between commas [default: the learner's]
-    #[arg(long, value_name = "SET")]
-    pub(crate) features: Option<String>,
-    /// What is learned: auto, fixed(12), triple(24, 1.5), trend(48) [default: auto]
-    #[arg(long, value_name = "RULE")]
-    pub(crate) labels: Option<String>,
-    /// Rows after which a label is known, for ready arrays without t1
-    #[arg(long, value_name = "ROWS")]
-    pub(crate) label_horizon: Option<String>,
+    pub(crate) what: Learned,
     /// Rows of a batch, or auto
     #[arg(long, value_name = "N")]
     pub(crate) batch_size: Option<String>,
@@ -255,15 +240,6 @@ pub(crate) struct Train {
     /// Epochs without a better score [default: 50]
     #[arg(long, value_name = "N")]
     pub(crate) patience: Option<String>,
-    /// Members of each fold [default: 2]
-    #[arg(long, value_name = "N")]
-    pub(crate) seeds: Option<String>,
-    /// Test blocks of the walk forward [default: 8]
-    #[arg(long, value_name = "N")]
-    pub(crate) folds: Option<String>,
-    /// auto, cpu, cuda or cuda:1
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: String,
     /// auto (bf16 on a card, f32 on a processor), f32, tf32 or bf16
     #[arg(long, value_name = "KIND")]
     pub(crate) precision: Option<String>,
@@ -279,27 +255,11 @@ pub(crate) struct Train {
     /// Leave aside what `fullbore tune` saved for this workload
     #[arg(long)]
     pub(crate) no_tuned: bool,
-    /// Root of all randomness [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<String>,
 }
 
+/// What is learned from what, and where: the same for `train` and `tune`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Real steps of the real net on the real data are timed, batch by batch, within the memory budget; the
-gradient noise scale says how large a batch still helps learning. What is chosen is kept in
-tuned.json at home, and `fullbore train` of the same workload (net, size of the data, labels, device,
-version) with --batch-size auto takes it, says so, and writes it into its run folder.
-
-Examples:
-  fullbore tune XAUUSD.csv                                  for the two-timeframe LSTM
-  fullbore tune mine --learner mlp --seeds 4                for the indicator net
-  fullbore tune mine --budget 2m                            look longer
-  fullbore tune mine --json | jq .chosen
-  fullbore train mine --no-tuned                            train by the fixed rule all the same
-
-The weights it trains for a moment are thrown away. Nothing is written but tuned.json.")]
-pub(crate) struct Tune {
+pub(crate) struct Learned {
     #[command(flatten)]
     pub(crate) source: Source,
     /// lstm or mlp [default: lstm]
@@ -326,15 +286,35 @@ pub(crate) struct Tune {
     /// auto, cpu, cuda or cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
+    /// Root of all randomness [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Real steps of the real net on the real data are timed, batch by batch, within the memory budget; the
+gradient noise scale says how large a batch still helps learning. What is chosen is kept in
+tuned.json at home, and `fullbore train` of the same workload (net, size of the data, labels, device,
+version) with --batch-size auto takes it, says so, and writes it into its run folder.
+
+Examples:
+  fullbore tune XAUUSD.csv                                  for the two-timeframe LSTM
+  fullbore tune mine --learner mlp --seeds 4                for the indicator net
+  fullbore tune mine --budget 2m                            look longer
+  fullbore tune mine --json | jq .chosen
+  fullbore train mine --no-tuned                            train by the fixed rule all the same
+
+The weights it trains for a moment are thrown away. Nothing is written but tuned.json.")]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    pub(crate) what: Learned,
     /// f32, tf32, bf16, or auto for what is fastest here
     #[arg(long, value_name = "KIND")]
     pub(crate) precision: Option<String>,
     /// About so long at most, reading apart: 10s, 2m [default: 20s]
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,
-    /// Root of all randomness [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,36 +1,32 @@
 //! `fullbore train`
 
 use super::{Context, Outcome, flag, select};
-use crate::args::Train as Args;
+use crate::args::{Learned, Train as Args};
+use crate::fail::Failure;
 use crate::out::Paint;
 use crate::show::{bytes, count, date, plural, seconds, short, table, wrap};
 use files::{Error, Kind};
-use jobs::{Told, Train, TrainRun};
+use jobs::{Settings, Told, Train, TrainRun};
 use std::fmt::Write;
 use std::time::Duration;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let settings = &mut context.settings;
+    learned(settings, &args.what)?;
     for (name, key, value) in [
-        ("--learner", "train.learner", &args.learner),
-        ("--net", "train.net", &args.net),
-        ("--labels", "label.rule", &args.labels),
-        ("--label-horizon", "train.label_horizon", &args.label_horizon),
         ("--batch-size", "train.batch", &args.batch_size),
         ("--epochs", "train.epochs", &args.epochs),
         ("--patience", "train.patience", &args.patience),
-        ("--seeds", "train.seeds", &args.seeds),
-        ("--folds", "split.folds", &args.folds),
         ("--precision", "train.precision", &args.precision),
     ] {
         flag(settings, name, key, value.as_deref())?;
     }
     settings.train.tuned &= !args.no_tuned;
     let request = Train {
-        select: select(args.source, settings)?,
-        set: args.features,
+        select: select(args.what.source, settings)?,
+        set: args.what.features,
         out: args.out,
-        device: args.device,
+        device: args.what.device,
         dry_run: args.dry_run,
         budget: args.budget.as_deref().map(duration).transpose()?,
         resume: false,
@@ -41,6 +37,21 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         Told::Line(line) => progress.line_of(line),
     })?;
     say(&run, context)
+}
+
+/// Takes what `train` and `tune` are both told into the settings.
+pub(super) fn learned(settings: &mut Settings, what: &Learned) -> Result<(), Failure> {
+    for (name, key, value) in [
+        ("--learner", "train.learner", &what.learner),
+        ("--net", "train.net", &what.net),
+        ("--labels", "label.rule", &what.labels),
+        ("--label-horizon", "train.label_horizon", &what.label_horizon),
+        ("--seeds", "train.seeds", &what.seeds),
+        ("--folds", "split.folds", &what.folds),
+    ] {
+        flag(settings, name, key, value.as_deref())?;
+    }
+    Ok(())
 }
 
 /// The result, and 130 where the run was stopped.

@@ -9,21 +9,12 @@ use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let settings = &mut context.settings;
-    for (name, key, value) in [
-        ("--learner", "train.learner", &args.learner),
-        ("--net", "train.net", &args.net),
-        ("--labels", "label.rule", &args.labels),
-        ("--label-horizon", "train.label_horizon", &args.label_horizon),
-        ("--seeds", "train.seeds", &args.seeds),
-        ("--folds", "split.folds", &args.folds),
-        ("--precision", "train.precision", &args.precision),
-    ] {
-        flag(settings, name, key, value.as_deref())?;
-    }
+    train::learned(settings, &args.what)?;
+    flag(settings, "--precision", "train.precision", args.precision.as_deref())?;
     let request = Tune {
-        select: select(args.source, settings)?,
-        set: args.features,
-        device: args.device,
+        select: select(args.what.source, settings)?,
+        set: args.what.features,
+        device: args.what.device,
         budget: args.budget.as_deref().map(train::duration).transpose()?.unwrap_or(Tune::BUDGET),
     };
     let progress = &mut context.progress;
