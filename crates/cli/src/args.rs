@@ -224,10 +224,12 @@ Examples:
   fullbore train mine --learner mlp --seeds 4               the indicator net over all symbols
   fullbore train mine --dry-run                             split, plan, memory and time; nothing is done
   fullbore train mine --budget 10m                          as much as ten minutes allow
+  fullbore train mine --try rate=1e-3,3e-4 --try decay=0,0.1    four configs, chosen by validation
   fullbore train windows.npz --label-horizon 12 --batch-size 3072 --epochs 500
   fullbore train mine --net \"fast:16x50-lstm64d10 + slow:12x24-lstm24 + strategy:9 / 32 / way:3\"
 
-Every trial is written to the ledger when it starts. Ctrl-C saves; `fullbore runs resume RUN` goes on.")]
+Of several configs the one with the best validation up to a fold is taken for that fold, and every
+config is a trial. Every trial is written to the ledger when it starts. Ctrl-C saves; `fullbore runs resume RUN` goes on.")]
 pub(crate) struct Train {
     #[command(flatten)]
     pub(crate) what: Learned,
@@ -243,6 +245,10 @@ pub(crate) struct Train {
     /// auto (bf16 on a card, f32 on a processor), f32, tf32 or bf16
     #[arg(long, value_name = "KIND")]
     pub(crate) precision: Option<String>,
+    /// Values to try of net, batch, rate, schedule, warmup, decay, clip, smoothing or average; may be
+    /// given several times, and every combination gets members of its own
+    #[arg(long = "try", value_name = "KEY=V,V")]
+    pub(crate) tries: Vec<String>,
     /// Fit folds, seeds and epochs into a time: 90s, 10m, 2h
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,

@@ -115,7 +115,10 @@ fn checkpoints(folder: &Path) -> Result<Vec<CheckpointRow>> {
             kind: more.get("kind").and_then(Value::as_str).map(String::from),
             epoch: Some(found.about.epoch),
             bytes: Some(found.parts().map(|p| p.1).sum()),
-            best: best.map(|(_, m)| format!("fold {}, seed {}, epoch {}", m["fold"], m["seed"], m["best_epoch"])),
+            best: best.map(|(_, m)| {
+                let config = m["config"].as_u64().map_or(String::new(), |c| format!("config {c}, "));
+                format!("{config}fold {}, seed {}, epoch {}", m["fold"], m["seed"], m["best_epoch"])
+            }),
             best_value: best.map(|(value, _)| value),
             ..none
         }

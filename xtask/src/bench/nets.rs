@@ -160,8 +160,7 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
             let show = |v: f64| if v.is_nan() { "–".to_string() } else { format!("{:.digits$}", v / unit) };
             format!("{}, {}", show(mean(&ours, key)), show(mean(&theirs, key)))
         };
-        let _ = writeln!(
-            out,
+        let row = format!(
             "| {} | {} | {} | {} | **{us:.4}** | {them:.4} | **{:.2}** | {asked} | {rate:.1} | {limit:.1} | {:.0} % | {:.4e} | {} | {} | {} |",
             case.net,
             if case.members > 1 { format!("{} × {}", case.members, case.batch) } else { case.batch.to_string() },
@@ -174,6 +173,9 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
             two("first_use_s", 1.0, 1),
             theirs[0]["variant"].as_str().unwrap_or("?"),
         );
+        // Seen even where the time ends before the table does.
+        println!("{row}");
+        let _ = writeln!(out, "{row}");
         let variants = theirs[0]["variants"].as_array().into_iter().flatten();
         failed.extend(variants.filter_map(|v| {
             let why = v["failed"].as_str()?.lines().next()?;

@@ -21,6 +21,9 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     ] {
         flag(settings, name, key, value.as_deref())?;
     }
+    if !args.tries.is_empty() {
+        settings.try_flags("--try", &args.tries)?;
+    }
     settings.train.tuned &= !args.no_tuned;
     let request = Train {
         select: select(args.what.source, settings)?,
@@ -94,18 +97,29 @@ fn words(run: &TrainRun, paint: Paint) -> String {
         1 => String::new(),
         parts => format!(" in {parts} parts of {}", count(run.batch.div_ceil(parts))),
     };
+    let several = run.configs.len() > 1;
+    let sizes: Vec<f64> = run.configs.iter().map(|c| c.batch as f64).collect();
+    let batches = match (least(&sizes), most(&sizes)) {
+        (Some(least), Some(most)) if least < most => format!("{} to {}", count(least as u64), count(most as u64)),
+        _ => count(run.batch),
+    };
     let _ = writeln!(
         text,
-        "  {} × {} = {}{groups}, batches of {}{parts}, {:?}, {} on the device",
+        "  {} × {}{} = {}{groups}, batches of {}{parts}, {:?}, {} on the device",
         plural(run.folds.len() as u64, "fold"),
         plural(run.seeds, "seed"),
+        if several { format!(" × {}", plural(run.configs.len() as u64, "config")) } else { String::new() },
         plural(run.groups.iter().sum(), "member"),
-        count(run.batch),
+        batches,
         run.precision,
         bytes(run.memory_bytes)
     );
-    let _ =
-        writeln!(text, "  at most {}, patience {}, rate {:.2e}", plural(run.epochs, "epoch"), run.patience, run.rate);
+    let rates: Vec<f64> = run.configs.iter().map(|c| c.rate).collect();
+    let rate = match (least(&rates), most(&rates)) {
+        (Some(least), Some(most)) if least < most => format!("rates {least:.2e} to {most:.2e}"),
+        _ => format!("rate {:.2e}", run.rate),
+    };
+    let _ = writeln!(text, "  at most {}, patience {}, {rate}", plural(run.epochs, "epoch"), run.patience);
     if let Some(estimate) = run.estimate_seconds {
         let _ = writeln!(text, "  all epochs would take {} at most", seconds(estimate));
     }
@@ -126,11 +140,19 @@ fn words(run: &TrainRun, paint: Paint) -> String {
     if let Some(from) = &run.holdout_from {
         let _ = writeln!(text, "  held out and locked: everything from {} on", date(from));
     }
+    if several {
+        configs(&mut text, run, paint);
+    }
     if !run.members.is_empty() {
         members(&mut text, run, paint);
     }
     if let Some(j) = &run.judged {
-        let _ = write!(text, "\n{}\n", paint.bold("Judged on test samples, members of a fold averaged"));
+        let heading = if several {
+            "Judged on test samples: of each fold the chosen config, its members averaged"
+        } else {
+            "Judged on test samples, members of a fold averaged"
+        };
+        let _ = write!(text, "\n{}\n", paint.bold(heading));
         let interval =
             j.mcc_interval.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4})", i.low, i.high));
         let _ = writeln!(text, "  MCC {:.4}{interval} over {}", j.mcc, plural(j.samples, "sample"));
@@ -164,11 +186,48 @@ fn words(run: &TrainRun, paint: Paint) -> String {
     text
 }
 
+fn least(values: &[f64]) -> Option<f64> {
+    values.iter().copied().reduce(f64::min)
+}
+
+fn most(values: &[f64]) -> Option<f64> {
+    values.iter().copied().reduce(f64::max)
+}
+
+/// A line for each config: what it is, what validation says, and where it was taken.
+fn configs(text: &mut String, run: &TrainRun, paint: Paint) {
+    let _ = write!(text, "\n{}\n", paint.bold("Configs"));
+    let figure = |x: &Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
+    let row = |c: &jobs::ConfigRow| {
+        let folds: Vec<String> = c.chosen.iter().map(usize::to_string).collect();
+        vec![c.config.to_string(), c.what.clone(), figure(&c.valid_mcc), figure(&c.test_mcc), folds.join(", ")]
+    };
+    let rows: Vec<Vec<String>> = run.configs.iter().take(32).map(row).collect();
+    let judged = run.judged.is_some();
+    let heads: &[&str] = &[">config", "what", ">valid MCC", ">test MCC", "taken in folds"];
+    let shown = if judged { heads.len() } else { 2 };
+    let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row[..shown].to_vec()).collect();
+    text.push_str(&table(&heads[..shown], &rows, "  "));
+    if run.configs.len() > rows.len() {
+        let _ = writeln!(text, "  and {} more (--json shows all)", run.configs.len() - rows.len());
+    }
+    if judged {
+        text.push_str(&wrap(
+            "Each fold takes the config with the best validation of that fold and those before it. The test column is what a config alone \
+             would have given in every fold; choosing by it would be choosing by the answer.",
+            "  ",
+            "  ",
+        ));
+    }
+}
+
 fn members(text: &mut String, run: &TrainRun, paint: Paint) {
     let _ = write!(text, "\n{}\n", paint.bold("Members"));
     let figure = |x: &Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
+    let several = run.configs.len() > 1;
     let row = |m: &jobs::MemberRow| {
-        vec![
+        let mut row = if several { vec![m.config.to_string()] } else { Vec::new() };
+        row.extend([
             m.fold.to_string(),
             m.seed.to_string(),
             count(u64::from(m.epochs)),
@@ -176,11 +235,12 @@ fn members(text: &mut String, run: &TrainRun, paint: Paint) {
             figure(&m.valid_mcc),
             figure(&m.test_mcc),
             m.ended.clone(),
-        ]
+        ]);
+        row
     };
     let rows: Vec<Vec<String>> = run.members.iter().take(32).map(row).collect();
-    let heads = [">fold", ">seed", ">epochs", ">best", ">valid MCC", ">test MCC", "ended by"];
-    text.push_str(&table(&heads, &rows, "  "));
+    let heads = [">config", ">fold", ">seed", ">epochs", ">best", ">valid MCC", ">test MCC", "ended by"];
+    text.push_str(&table(&heads[usize::from(!several)..], &rows, "  "));
     if run.members.len() > rows.len() {
         let _ = writeln!(text, "  and {} more (--json shows all)", run.members.len() - rows.len());
     }

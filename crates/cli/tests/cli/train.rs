@@ -28,7 +28,7 @@ pub(crate) fn small<'a>(features: &'a str, out: &'a str, epochs: &'a str) -> Vec
     args
 }
 
-/// `(symbol, time, fold, seed)` to the bits of the probabilities.
+/// `(symbol, time, fold, seed)` to the bits of the probabilities; of several configs, the one that its fold took.
 fn probabilities(path: &Path) -> BTreeMap<(String, i64, u64, u64), Vec<u32>> {
     let mut all = BTreeMap::new();
     let source = files::Source::open(path).unwrap();
@@ -42,7 +42,13 @@ fn probabilities(path: &Path) -> BTreeMap<(String, i64, u64, u64), Vec<u32>> {
             other => panic!("{name}: {other:?}"),
         };
         let files::Data::Time { ns, .. } = &column("time").data else { panic!("times") };
-        for (row, time) in ns.iter().enumerate() {
+        let taken = |row: usize| match table.column("chosen").map(|c| &c.data) {
+            None => true,
+            Some(files::Data::I8(v)) => v[row] == 1,
+            Some(files::Data::I64(v)) => v[row] == 1,
+            Some(other) => panic!("chosen: {other:?}"),
+        };
+        for (row, time) in ns.iter().enumerate().filter(|(row, _)| taken(*row)) {
             let symbol = column("symbol").data.text(row).unwrap().to_string();
             let key = (symbol, *time, number("fold", row) as u64, number("seed", row) as u64);
             let p = ["p_down", "p_flat", "p_up"].map(|name| (number(name, row) as f32).to_bits());
@@ -105,13 +111,86 @@ fn noise_gives_nothing() {
 }
 
 #[test]
+fn configs_are_trials_and_each_fold_takes_what_validation_says() {
+    let place = Place::new();
+    market(&place, true, "6000");
+    let set = format!("p = col(plant), {ROW}");
+    let mut args = small(&set, "run", "8");
+    args.extend(["--try", "rate=1e-6,3e-3", "--try", "net=auto,row:4-8 / direction:3"]);
+    let (run, exit) = place.json(&args);
+    assert_eq!((exit, run["members"].as_array().unwrap().len()), (0, 16), "{run}");
+    // Rates are trained at once, another net is a group of its own.
+    assert_eq!(run["groups"], serde_json::json!([8, 8]), "{run}");
+    let configs = run["configs"].as_array().unwrap();
+    assert_eq!((configs.len(), configs[3]["what"].as_str().unwrap()), (4, "rate 3e-3, net row:4-8 / direction:3"));
+    // A rate of nothing learns nothing, and is taken nowhere; every fold takes one.
+    let folds = |config: usize| configs[config]["chosen"].as_array().unwrap().len();
+    assert_eq!((folds(0) + folds(1), folds(2) + folds(3)), (0, 2), "{configs:?}");
+    assert!(run["judged"]["directional_mcc"].as_f64().unwrap() > 0.54, "{run}");
+    let read = |path: &str| std::fs::read_to_string(place.path().join(path)).unwrap();
+    let told: Value = serde_json::from_str(&read("run/run.json")).unwrap();
+    let mut trials: Vec<&str> =
+        told["more"]["ledger"].as_array().unwrap().iter().map(|t| t["trial"].as_str().unwrap()).collect();
+    trials.sort_unstable();
+    trials.dedup();
+    assert_eq!(trials.len(), 4, "{told}");
+    // The model has the members that were taken, and says what they said.
+    let kept = std::fs::read_dir(place.path().join("run/model")).unwrap().count();
+    assert_eq!(kept, 1 + 4);
+    let (asked, exit) = place.json(&["predict", "run", "coin", "--members", "--device", "cpu", "--out", "p.parquet"]);
+    assert_eq!(exit, 0, "{asked}");
+    let (then, now) =
+        (probabilities(&place.path().join("run/predictions.parquet")), probabilities(&place.path().join("p.parquet")));
+    assert!(then.len() > 1000);
+    assert!(then.iter().all(|(key, p)| now.get(key) == Some(p)));
+    let shown = place.run(&["runs", "show", "run"]);
+    assert!(text(&shown.stdout).contains("config "), "{}", text(&shown.stdout));
+    // One config alone is the same trial, and becomes the same.
+    let mut alone = small(&set, "alone", "8");
+    alone.extend(["--set", "train.rate=1e-6"]);
+    let (alone, exit) = place.json(&alone);
+    assert_eq!(exit, 0, "{alone}");
+    let told: Value = serde_json::from_str(&read("alone/run.json")).unwrap();
+    assert!(trials.contains(&told["more"]["ledger"]["trial"].as_str().unwrap()), "{told}");
+    assert_eq!(alone["judged"]["mcc"], configs[0]["test_mcc"]);
+    for (wrong, part) in [("rat=1", "rate"), ("rate=1,1", "twice"), ("seeds=1,2", "cannot be tried")] {
+        let (value, exit) = place.json(&["train", "coin", "--try", wrong]);
+        assert_eq!(exit, 2, "{value}");
+        assert!(value.to_string().contains(part), "{value}");
+    }
+    let (value, exit) = place.json(&["check", "selftest", "--set", "train.try=rate = 0.1"]);
+    assert_eq!(exit, 2, "{value}");
+}
+
+#[test]
 fn a_run_that_is_killed_again_and_again_ends_with_the_same_bits() {
+    killed(&[]);
+}
+
+#[test]
+fn so_does_one_of_several_configs() {
+    killed(&["--try", "rate=1e-3,3e-3", "--try", "net=auto,row:4-8t / direction:3"]);
+}
+
+/// Files of a run that are the same whatever happened on the way.
+fn settled(run: &Path) -> Vec<String> {
+    let mut all = vec!["predictions.parquet".to_string()];
+    for folder in ["model", "checkpoints/best", "checkpoints/last"] {
+        let files = std::fs::read_dir(run.join(folder)).unwrap().map(|f| f.unwrap().file_name());
+        all.extend(files.map(|f| format!("{folder}/{}", f.to_string_lossy())));
+    }
+    all.sort();
+    all
+}
+
+fn killed(more: &[&'static str]) {
     let place = Place::new();
     market(&place, true, "4000");
     let set = format!("p = col(plant), {ROW}");
     let args = |out: &'static str| {
         let mut args = small(&set, out, "40");
         args.extend(["--set", "train.checkpoint=2", "--quiet"]);
+        args.extend(more);
         args
     };
     let whole = place.run(&args("whole"));
@@ -133,9 +212,10 @@ fn a_run_that_is_killed_again_and_again_ends_with_the_same_bits() {
     }
     assert!(child.wait().unwrap().success(), "{kills} kills");
     let read = |path: &str| std::fs::read(place.path().join(path)).unwrap();
-    let weights = ["model", "checkpoints/best", "checkpoints/last"].map(|f| format!("{f}/fold-2-seed-2.safetensors"));
-    let more = ["predictions.parquet", "model/fold-1-seed-1.safetensors"].map(String::from);
-    for file in weights.iter().chain(&more) {
+    let files = settled(&place.path().join("whole"));
+    assert_eq!(files, settled(&place.path().join("cut")));
+    assert!(files.len() > 10, "{files:?}");
+    for file in &files {
         assert_eq!(read(&format!("cut/{file}")), read(&format!("whole/{file}")), "{file} after {kills} kills");
     }
 }

@@ -10,10 +10,12 @@ use std::ops::Range;
 
 /// Rows of a chunk of evaluation.
 pub(super) const BLOCK: usize = 256;
-/// Rows that go through a narrow net together in training. 64 cost 5 to 15 % more time, 256 the same within the noise, with half the parts.
-const ROWS: usize = 128;
-/// The same of a net with recurrent layers: what a window leaves behind is large, and one row's work is long.
-const WALKED: usize = 32;
+/// Rows that go through a narrow net together in training, at least and at most: half of the batch in between, so that a small one is worth
+/// two threads. 64 cost 5 to 15 % more time on one thread, 32 more than that; 256 the same as 128 within the noise, with half the parts.
+const ROWS: (usize, usize) = (64, 128);
+/// The same of a net with recurrent layers, at least and at most: a quarter of the batch in between. What a window leaves behind is large, so
+/// more rows are no better; one row's work is long, so a small batch is worth several threads. A row among 8 costs up to 4 % more than among 32.
+const WALKED: (usize, usize) = (8, 32);
 /// Rows of a wide net's block, at least and at most: a sixteenth of the batch in between. Its products like many rows, its threads many blocks.
 const WIDE_ROWS: (usize, usize) = (64, 256);
 /// Partial gradients of a narrow net, at most; a large batch puts several blocks into each.
@@ -78,10 +80,11 @@ impl Plan {
         });
         let tiles = if wide { tiles.collect() } else { vec![] };
         let part = pace.rows(recipe.batch);
+        // A narrow net's blocks are those of the whole batch, so that parts which are whole blocks change no sum.
         let rows = match (wide, recurrent) {
-            (true, _) => part.div_ceil(16).next_multiple_of(8).clamp(WIDE_ROWS.0, WIDE_ROWS.1),
-            (false, true) => WALKED,
-            (false, false) => ROWS,
+            (true, _) => share(part, 16, WIDE_ROWS),
+            (false, true) => share(recipe.batch, 4, WALKED),
+            (false, false) => share(recipe.batch, 2, ROWS),
         };
         let block = rows.min(part);
         let slice = if wide { PIECE.min(part) } else { block * part.div_ceil(block).div_ceil(SLICES) };
@@ -162,4 +165,9 @@ impl Plan {
     pub(super) fn first_head(&self) -> usize {
         self.layout.linears.len() - self.layout.heads
     }
+}
+
+/// Rows of one of `n` blocks, in eights, at least and at most.
+fn share(rows: usize, n: usize, (least, most): (usize, usize)) -> usize {
+    rows.div_ceil(n).next_multiple_of(8).clamp(least, most)
 }

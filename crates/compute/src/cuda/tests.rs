@@ -4,10 +4,10 @@ use super::engine::{Engine, Road};
 use super::{Context, Module, Slice, Stream, kernels};
 use crate::cuda::module::Arg;
 use crate::device::{Budget, Opened};
-use crate::net::Layout;
+use crate::net::{Activation, Layout};
 use crate::population::backend::{Arena, Backend};
 use crate::population::make::{Made, recipe};
-use crate::population::tests::cards;
+use crate::population::tests::{cards, say};
 use crate::population::{Member, Pins, Population, Precision, Recipe, Schedule, State};
 use crate::random::{Permutation, below, normals, philox, uniform};
 use std::sync::Arc;
@@ -41,6 +41,8 @@ fn the_card_agrees_with_the_processor() {
         ("7-12-3", 16),
         ("4-4-2", 1),
         ("16-64t-32-2", 33),
+        ("64-128t-128t-3", 256),
+        ("128-512t-256t-3", 1024),
         ("33-100-7", 257),
         ("fast:5x4-24-16t + slow:3-8 / 40 / side:3 + size:5", 64),
         ("12-3", 500),
@@ -55,6 +57,7 @@ fn the_card_agrees_with_the_processor() {
         ("16x10-lstm64-3", 70),
         ("5x9-lstm20-lstm16-24t-3", 33),
         ("fast:16x12-lstm64 + slow:12x5-lstm32-16 / 32 / side:3 + size:4", 50),
+        ("fast:16x12-lstm64 + slow:12x5-lstm32-16t / 32t / side:3 + size:4", 50),
         ("50x4-lstm48-3", 2200),
         ("plain:7-8 + seen:32x1-lstm64 / up:3", 40),
     ];
@@ -306,14 +309,27 @@ fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prep
         Precision::F32 => (2e-5, 2e-4),
         // The processor has no TF32: this is the distance to f32.
         Precision::Tf32 => (5e-3, 2e-2),
-        Precision::Bf16 => (2e-3, 1e-2),
+        Precision::Bf16 => (1e-3, 1e-2),
     };
+    // Where a sum in another order turns the sign before a ReLU, the gradient has one more row of one unit or one less: no rounding is
+    // that large, and without such layers there is nothing of the kind.
+    let turns = layout.linears.iter().any(|l| l.activation == Activation::Relu);
+    let gradient = |step: usize| match (precision, step, turns) {
+        (Precision::Bf16, 0, false) => 1e-3,
+        (Precision::Bf16, _, false) | (Precision::Bf16, 0, true) => 2e-3,
+        (Precision::Bf16, _, true) => 3e-2,
+        // TF32 keeps 10 bits, and gradients are what is left of large sums.
+        (Precision::F32, 0, _) => first * 2.0,
+        _ => later * 10.0,
+    };
+    let mut worst = [0f64; 3];
     for slot in 0..3 {
         let (a, b) = (card.read(slot, Arena::Params).unwrap(), cpu.read(slot, Arena::Params).unwrap());
         assert_eq!(a, b, "{place}: first weights");
         let rows = &made.lists[1];
         for (a, b) in card.logits(slot, rows).unwrap().iter().zip(&cpu.logits(slot, rows).unwrap()) {
             let off = apart(a, b);
+            worst[0] = worst[0].max(off);
             assert!(off < first, "{place}: logits {off:.1e} apart");
         }
     }
@@ -323,9 +339,9 @@ fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prep
         for slot in 0..3 {
             let (a, b) = (card.read(slot, Arena::Gradient).unwrap(), cpu.read(slot, Arena::Gradient).unwrap());
             let off = apart(&a, &b);
-            // TF32 keeps 10 bits, and gradients are what is left of large sums.
-            let limit = if step == 0 && precision != Precision::Tf32 { first * 2.0 } else { later * 10.0 };
-            assert!(off < limit, "{place}: gradient of slot {slot} at step {step} is {off:.1e} apart");
+            let kind = 1 + usize::from(step > 0);
+            worst[kind] = worst[kind].max(off);
+            assert!(off < gradient(step), "{place}: gradient of slot {slot} at step {step} is {off:.1e} apart");
             let (a, b) = (card.read(slot, Arena::Params).unwrap(), cpu.read(slot, Arena::Params).unwrap());
             let off = apart(&a, &b);
             assert!(off < later, "{place}: weights of slot {slot} at step {step} are {off:.1e} apart");
@@ -365,6 +381,8 @@ fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prep
         cpu.set_states(&ready).unwrap();
         card.set_states(&ready).unwrap();
     }
+    let [logits, gradient, later] = worst;
+    say(&format!("apart: logits {logits:.1e}, first gradient {gradient:.1e}, later ones {later:.1e}: {place}"));
 }
 
 #[test]

@@ -42,6 +42,12 @@ pub(crate) fn cards() -> Vec<Arc<Context>> {
     }
 }
 
+/// For whoever wants to know how far from its limits a test is (`--nocapture`).
+#[expect(clippy::print_stdout, reason = "tests are asked for it by hand")]
+pub(crate) fn say(what: &str) {
+    println!("{what}");
+}
+
 /// As xtask's `test.rs` asks for.
 #[expect(clippy::print_stdout, reason = "this is how a skip is told")]
 fn skip(why: &str) {

@@ -255,6 +255,7 @@ fn apart(a: &[f32], b: &[f32]) -> f64 {
 /// Everything within a distance, relative to its norm; gradients within twice that.
 pub(super) fn near(a: &Made, b: &Made, limit: f64, place: &str) {
     let gradient = 2.0 * limit;
+    let mut worst = [0f64; 2]; // values, gradients
     for (what, limit, a, b) in [
         ("every", limit, &a.every, &b.every),
         ("last", limit, &a.last, &b.last),
@@ -266,8 +267,11 @@ pub(super) fn near(a: &Made, b: &Made, limit: f64, place: &str) {
     ] {
         assert_eq!(a.len(), b.len(), "{place}: {what}");
         let off = apart(a, b);
+        let kind = usize::from(what.starts_with("gradient"));
+        worst[kind] = worst[kind].max(off);
         assert!(off < limit, "{place}: {what} {off:.1e} apart");
     }
+    crate::population::tests::say(&format!("apart: values {:.1e}, gradients {:.1e}: {place}", worst[0], worst[1]));
 }
 
 /// `[members, rows, window, features, extras]` and hidden units.

@@ -134,6 +134,7 @@ pub(super) fn bars(quick: bool) -> usize {
 
 /// The settings of the training: the user's, and the job's where the user said nothing.
 fn job(settings: &Settings, quick: bool) -> Result<Settings> {
+    settings.no_tries("the demo")?;
     let mut own = settings.clone();
     let plain = own.features.set == "auto" && own.train.learner == Learner::Lstm;
     let quicker = QUICK.iter().filter(|_| quick);

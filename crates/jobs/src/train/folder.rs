@@ -5,10 +5,11 @@
 //! `result.json` what was said at the end. `parts` in `run.json` says in how many parts a batch goes through the net; a run that goes on keeps to
 //! what its checkpoint says, before the first one to this.
 
+use super::judged::Taken;
 use super::log::Told;
 use super::predict::guess;
 use super::source::{Source, name};
-use super::{Train, TrainRun, ledger_path, model};
+use super::{Judged, MemberRow, Train, TrainRun, ledger_path, model};
 use crate::tune::Tuned;
 use crate::{Select, Settings};
 use bars::Fingerprint;
@@ -45,7 +46,8 @@ pub(crate) struct Folder {
     log: Told,
     keeper: Keeper,
     ledger: Ledger,
-    trial: Started,
+    /// `[configs]` each is a trial.
+    trials: Vec<Started>,
     resumed: bool,
     /// Let go last: until then the run is this process's.
     _lock: Lock,
@@ -55,8 +57,17 @@ pub(crate) struct Folder {
 pub(crate) struct Keeper {
     writer: Writer,
     about: About,
-    net: Net,
-    layout: Layout,
+    nets: Nets,
+}
+
+/// `[configs]` the net of each, and where everything lies in its arena.
+struct Nets(Vec<(Net, Layout)>);
+
+impl Nets {
+    fn new(how: &Classify<'_>) -> Result<Nets> {
+        let one = |net: Net| Ok((net.clone(), Layout::new(&net).map_err(failed)?));
+        (0..how.configs()).map(|config| one(how.of(config).net)).collect::<Result<Vec<_>>>().map(Nets)
+    }
 }
 
 impl Keeper {
@@ -76,12 +87,12 @@ impl Keeper {
         about.step =
             saved.members.iter().filter_map(|m| m.history.last()).map(|e| u64::from(e.step)).max().unwrap_or(0);
         about.more = standing(saved);
-        let (net, layout) = (&self.net, &self.layout);
+        let nets = &self.nets;
         self.writer.submit(about, |staging| {
             for (name, bytes) in saved.parts() {
                 staging.put(name, &bytes);
             }
-            for (view, name, bytes) in weights(saved, net, layout) {
+            for (view, name, bytes) in weights(saved, nets) {
                 staging.view(view, name, bytes);
             }
             Ok(())
@@ -95,7 +106,7 @@ impl Keeper {
 }
 
 /// Best and last weights of all members, as files; numbers that are not finite are nobody's.
-fn weights(saved: &Saved, net: &Net, layout: &Layout) -> Vec<(View, String, Vec<u8>)> {
+fn weights(saved: &Saved, nets: &Nets) -> Vec<(View, String, Vec<u8>)> {
     let best = saved.members.iter().filter_map(|m| Some((View::Best, m, m.best.as_ref()?.params.as_slice())));
     let ended = saved.members.iter().filter_map(|m| Some((View::Last, m, m.last.as_ref()?.params.as_slice())));
     let running = saved.running.iter().filter_map(|s| {
@@ -103,17 +114,25 @@ fn weights(saved: &Saved, net: &Net, layout: &Layout) -> Vec<(View, String, Vec<
         Some((View::Last, member, s.average.as_ref().unwrap_or(&s.params).as_slice()))
     });
     let finite = best.chain(ended).chain(running).filter(|(_, _, params)| params.iter().all(|x| x.is_finite()));
-    finite.map(|(view, m, params)| (view, model::file(m.fold, m.seed), save(net, layout, params))).collect()
+    let several = nets.0.len() > 1;
+    let file = |m: &Trained| model::file(several.then_some(m.config), m.fold, m.seed);
+    let named = finite.filter_map(|(view, m, params)| Some((view, m, params, nets.0.get(m.config)?)));
+    named.map(|(view, m, params, (net, layout))| (view, file(m), save(net, layout, params))).collect()
 }
 
 /// How members stand, for the manifest: to know it nobody need read a part.
 fn standing(saved: &Saved) -> Map<String, Value> {
+    let several = saved.members.iter().any(|m| m.config > 0);
     let member = |m: &Trained| {
-        json!({
+        let mut row = json!({
             "fold": m.fold + 1, "seed": m.seed + 1, "epoch": m.history.last().map_or(0, |e| e.epoch),
             "best_epoch": m.best.as_ref().map(|b| b.epoch), "best": m.best.as_ref().map(|b| b.worth),
             "ended": m.stopped.is_some(),
-        })
+        });
+        if several {
+            row["config"] = json!(m.config + 1);
+        }
+        row
     };
     let ended = saved.members.iter().all(|m| m.stopped.is_some());
     let mut more = Map::new();
@@ -149,19 +168,28 @@ impl Folder {
             ..About::default()
         };
         let ledger = Ledger::open(&ledger_path()?)?;
-        let (mut run, trial, resumed) = if request.resume {
+        let (mut run, trials, resumed) = if request.resume {
             let mut run = Run::read(&path)?;
-            let trial = serde_json::from_value(run.more.get("ledger").cloned().unwrap_or(Value::Null))
+            // One trial is an object, several are a list.
+            let noted = match run.more.get("ledger").cloned().unwrap_or(Value::Null) {
+                Value::Array(all) => Value::Array(all),
+                one => json!([one]),
+            };
+            let trials: Vec<Started> = serde_json::from_value(noted)
                 .map_err(|e| Error::new(Kind::State, format!("run.json does not name its trial: {e}")).at(&path))?;
             run.go_on();
-            (run, trial, true)
+            (run, trials, true)
         } else {
-            let trial = ledger.start(&trial(source, settings, splits, &about))?;
-            (Run::begin("train"), trial, false)
+            let start = |id: usize| {
+                let own = config(source, &how.of(id), settings, splits);
+                ledger.start(&trial(source, settings, splits, own))
+            };
+            let trials = (0..how.configs()).map(start).collect::<Result<Vec<Started>>>()?;
+            (Run::begin("train"), trials, false)
         };
         run.data.clone_from(&source.fingerprint);
         run.settings.clone_from(&about.config);
-        run.members = (splits.folds.len() * how.seeds as usize) as u64;
+        run.members = (splits.folds.len() * how.seeds as usize * how.configs()) as u64;
         let asked = Asked {
             data: std::path::absolute(&source.path).unwrap_or(source.path.clone()).display().to_string(),
             symbols: request.select.symbols.clone(),
@@ -171,12 +199,12 @@ impl Folder {
             device: request.device.clone(),
         };
         run.more.insert("asked".into(), json!(asked));
-        run.more.insert("ledger".into(), json!(trial));
-        let log = Told::open(&path, resumed)?;
+        let noted = if let [one] = trials.as_slice() { json!(one) } else { json!(trials) };
+        run.more.insert("ledger".into(), noted);
+        let log = Told::open(&path, resumed, how.configs() > 1)?;
         let writer = Writer::new(Store::open(&path.join("checkpoints"))?, &[])?;
-        let layout = Layout::new(&how.net).map_err(failed)?;
-        let keeper = Keeper { writer, about: about.clone(), net: how.net.clone(), layout };
-        Ok(Folder { path, run, about, log, keeper, ledger, trial, resumed, _lock: lock })
+        let keeper = Keeper { writer, about: about.clone(), nets: Nets::new(how)? };
+        Ok(Folder { path, run, about, log, keeper, ledger, trials, resumed, _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -185,14 +213,24 @@ impl Folder {
 
     /// Takes down what the run is made with, and where it was tuned if it was.
     pub(crate) fn recipe(&mut self, how: &Classify<'_>, tuned: Option<&Tuned>) {
-        self.run.more.insert("recipe".into(), json!({"rate": how.rate, "recipe": how.recipe}));
+        let recipe = |how: &Classify<'_>| json!({"rate": how.rate, "recipe": how.recipe});
+        self.run.more.insert("recipe".into(), recipe(how));
+        if how.configs() > 1 {
+            let one = |config: usize| {
+                let own = how.of(config);
+                let mut row = recipe(&own);
+                row["net"] = json!(own.net.to_string());
+                row
+            };
+            self.run.more.insert("configs".into(), (0..how.configs()).map(one).collect());
+        }
         if let Some(tuned) = tuned {
             self.run.more.insert("tuned".into(), json!(tuned));
         }
     }
 
     /// The state to go on from, if this is a run that goes on and has one.
-    pub(crate) fn saved(&mut self, net: &Net, say: &mut dyn FnMut(&str)) -> Result<Option<Saved>> {
+    pub(crate) fn saved(&mut self, say: &mut dyn FnMut(&str)) -> Result<Option<Saved>> {
         if !self.resumed {
             return Ok(None);
         }
@@ -203,9 +241,10 @@ impl Folder {
         };
         generation.passed.iter().for_each(|why| say(why));
         generation.expect(&self.about)?;
-        let layout = Layout::new(net).map_err(failed)?;
-        let saved = Saved::from_parts(&|name| generation.read(name), layout.params)?;
-        copy_out(&self.path.join("checkpoints"), &weights(&saved, net, &layout));
+        let nets = &self.keeper.nets;
+        let params = |config: usize| nets.0.get(config).map_or(0, |(_, layout)| layout.params);
+        let saved = Saved::from_parts(&|name| generation.read(name), &params)?;
+        copy_out(&self.path.join("checkpoints"), &weights(&saved, nets));
         say(&format!("going on from checkpoint {} (epoch {})", generation.number, generation.about.epoch));
         // What was logged after the checkpoint will happen again.
         self.log.cut(&self.path, &saved.members)?;
@@ -247,7 +286,9 @@ impl Folder {
         self.run.end(state);
         // The first error is the one to be told; these only take it down.
         let _ = self.run.write(&self.path);
-        let _ = self.ledger.fail(&self.trial, &why.to_string());
+        for trial in &self.trials {
+            let _ = self.ledger.fail(trial, &why.to_string());
+        }
     }
 
     /// Every member's probabilities on its fold's test.
@@ -255,14 +296,14 @@ impl Folder {
         &self,
         source: &Source,
         splits: &Splits,
-        members: &[Trained],
+        taken: Taken<'_>,
         probabilities: &[Vec<f32>],
         threads: usize,
     ) -> Result<()> {
         let (samples, classes) = (&source.problem.samples, source.problem.classes);
         let mut writer = ParquetWriter::create(&self.path.join("predictions.parquet"), &[])?.threads(threads);
         let symbols = source.ids.symbols();
-        for (member, p) in members.iter().zip(probabilities).filter(|(_, p)| !p.is_empty()) {
+        for (member, p) in taken.members.iter().zip(probabilities).filter(|(_, p)| !p.is_empty()) {
             let test = &splits.folds[member.fold].test;
             let at = |of: &dyn Fn(usize) -> i64| test.iter().map(|at| of(*at as usize)).collect::<Vec<i64>>();
             let ids: Vec<u32> = test.iter().map(|at| samples.rows[*at as usize]).collect();
@@ -275,6 +316,12 @@ impl Folder {
                 Column { name: "fold".into(), data: Data::U32(vec![member.fold as u32 + 1; test.len()]) },
                 Column { name: "seed".into(), data: Data::U32(vec![member.seed + 1; test.len()]) },
             ];
+            if self.trials.len() > 1 {
+                let config = Data::U32(vec![member.config as u32 + 1; test.len()]);
+                let chosen = i8::from(taken.configs[member.fold] == member.config);
+                columns.insert(2, Column { name: "config".into(), data: config });
+                columns.insert(3, Column { name: "chosen".into(), data: Data::I8(vec![chosen; test.len()]) });
+            }
             let names: &[&str] = if classes == 2 { &["p_down", "p_up"] } else { &["p_down", "p_flat", "p_up"] };
             for (class, name) in names.iter().enumerate() {
                 columns.push(Column::f32(*name, p.iter().skip(class).step_by(classes).copied().collect()));
@@ -296,19 +343,22 @@ impl Folder {
         plan: &Plan,
         how: &Classify<'_>,
         settings: &Settings,
-        members: &[Trained],
+        taken: Taken<'_>,
     ) -> Result<()> {
-        model::write(&self.path.join("model"), source, splits, plan, settings, &how.recipe, members)
+        model::write(&self.path.join("model"), source, splits, plan, settings, how, taken)
     }
 
-    /// Takes the end down: the result, the run's state, the ledger.
-    pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
+    /// Takes the end down: the result, the run's state, the ledger. `alone` is what each config would be worth in every fold.
+    pub(crate) fn end(&mut self, run: &TrainRun, alone: &[Option<Judged>]) -> Result<()> {
         self.log.end(run)?;
         self.run.more.insert("parts".into(), json!(run.parts));
         let best = run.members.iter().filter(|m| m.valid_mcc.is_some());
         let best = best.max_by(|a, b| a.valid_mcc.partial_cmp(&b.valid_mcc).unwrap_or(std::cmp::Ordering::Equal));
         self.run.best = best.map(|m| report::Best {
-            member: format!("fold {}, seed {}", m.fold, m.seed),
+            member: match self.trials.len() {
+                1 => format!("fold {}, seed {}", m.fold, m.seed),
+                _ => format!("config {}, fold {}, seed {}", m.config, m.fold, m.seed),
+            },
             measure: "valid mcc".into(),
             value: m.valid_mcc,
             epoch: u64::from(m.best_epoch.unwrap_or(0)),
@@ -318,10 +368,17 @@ impl Folder {
             return self.run.write(&self.path);
         }
         // The ledger first: a result is written there before anybody sees it.
-        let metrics = json!({"judged": run.judged, "members": run.members});
-        // Killed between that and the last line here, a run that goes on finds it written, with the same figures.
-        if !(self.resumed && self.ledger.finished(&self.trial)?) {
-            self.ledger.finish(&self.trial, &metrics, None)?;
+        for (at, trial) in self.trials.iter().enumerate() {
+            // Killed between that and the last line here, a run that goes on finds it written, with the same figures.
+            if self.resumed && self.ledger.finished(trial)? {
+                continue;
+            }
+            let members: Vec<&MemberRow> = run.members.iter().filter(|m| m.config == at + 1).collect();
+            let mut metrics = json!({"judged": alone.get(at).unwrap_or(&run.judged), "members": members});
+            if self.trials.len() > 1 {
+                metrics["chosen"] = json!({"folds": run.configs.get(at).map(|c| &c.chosen), "judged": run.judged});
+            }
+            self.ledger.finish(trial, &metrics, None)?;
         }
         write_json(&self.path.join("result.json"), run)?;
         self.run.problem = None;
@@ -377,16 +434,21 @@ fn config(source: &Source, how: &Classify<'_>, settings: &Settings, splits: &Spl
     ] {
         hash.text(text);
     }
+    for other in (1..how.configs()).map(|config| how.of(config)) {
+        let numbers = format!("{} {}", other.rate, json!(other.recipe));
+        hash.text(&other.net.to_string());
+        hash.text(&numbers);
+    }
     hash.hex()
 }
 
 /// A trial is a configuration on what it is judged on.
-fn trial(source: &Source, settings: &Settings, splits: &Splits, about: &About) -> Trial {
+fn trial(source: &Source, settings: &Settings, splits: &Splits, id: String) -> Trial {
     let first = splits.folds.first().map(|f| f.spans.test);
     let last = splits.folds.last().map(|f| f.spans.test);
     let span = first.zip(last).and_then(|(a, b)| features::Span::new(a.from(), b.to()));
     Trial {
-        id: about.config.clone(),
+        id,
         // Arrays that name no symbol are a family of their own.
         symbols: match source.ids.symbols() {
             symbols if symbols.is_empty() => vec![source.fingerprint.clone()],

@@ -37,6 +37,8 @@ pub struct Judged {
 /// A member's line of the result.
 #[derive(Debug, Clone, Serialize)]
 pub struct MemberRow {
+    /// Its set of hyper-parameters, from 1.
+    pub config: usize,
     /// From 1.
     pub fold: usize,
     /// From 1.
@@ -74,6 +76,7 @@ pub(crate) fn members(
             false => Some(Confusion::count(classes, &truth, &predicted(p, classes))?.mcc()),
         };
         Ok(MemberRow {
+            config: member.config + 1,
             fold: member.fold + 1,
             seed: member.seed + 1,
             epochs: member.history.last().map_or(0, |e| e.epoch),
@@ -88,16 +91,77 @@ pub(crate) fn members(
             },
         })
     };
-    members.iter().zip(probabilities).map(row).collect()
+    let mut rows = members.iter().zip(probabilities).map(row).collect::<Result<Vec<MemberRow>>>()?;
+    // Configs may have been trained in another order.
+    rows.sort_by_key(|m| (m.config, m.fold, m.seed));
+    Ok(rows)
 }
 
-/// `[folds][test, classes]` mean probabilities over a fold's members, in their order; empty where no member has any.
-pub(crate) fn ensemble(splits: &Splits, members: &[Trained], probabilities: &[Vec<f32>]) -> Vec<Vec<f32>> {
+/// A config's line of the result, where there are several.
+#[derive(Debug, Clone, Serialize)]
+pub struct ConfigRow {
+    /// From 1.
+    pub config: usize,
+    /// What is its own, as in `rate 0.001, decay 0.1`.
+    pub what: String,
+    /// As text.
+    pub net: String,
+    /// Rows of a batch.
+    pub batch: u64,
+    /// Before the schedule.
+    pub rate: f64,
+    /// Mean over its members of the best correlation on their validation samples; null while nothing is known.
+    pub valid_mcc: Option<f64>,
+    /// Correlation on test samples if it had been taken in every fold. No one may choose by it.
+    pub test_mcc: Option<f64>,
+    /// Folds, from 1, in which it was chosen.
+    pub chosen: Vec<usize>,
+}
+
+/// All members, and which config each fold took.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken<'a> {
+    pub(crate) members: &'a [Trained],
+    /// `[folds]`
+    pub(crate) configs: &'a [usize],
+}
+
+/// What a member without any score counts as: Matthews' correlation is never lower.
+const WORST: f64 = -1.0;
+
+/// `[configs]` the mean of the best validation scores of a config's members in some folds.
+pub(crate) fn valid(members: &[Trained], configs: usize, within: impl Fn(usize) -> bool) -> Vec<f64> {
+    let mean = |config: usize| {
+        let mine = members.iter().filter(|m| m.config == config && within(m.fold));
+        let (sum, count) =
+            mine.fold((0.0, 0.0f64), |(sum, count), m| (sum + m.best.as_ref().map_or(WORST, |b| b.worth), count + 1.0));
+        sum / count.max(1.0)
+    };
+    (0..configs).map(mean).collect()
+}
+
+/// `[folds]` the config of each fold: the best by validation of this fold and those before it, so by nothing that a later day knew. The first
+/// of equals.
+pub(crate) fn chosen(members: &[Trained], configs: usize, folds: usize) -> Vec<usize> {
+    let fold = |number: usize| {
+        let scores = valid(members, configs, |fold| fold <= number);
+        (0..configs).fold(0, |best, config| if scores[config] > scores[best] { config } else { best })
+    };
+    (0..folds).map(fold).collect()
+}
+
+/// `[folds][test, classes]` mean probabilities over the members of a fold's config (`of`), in their order; empty where no member has any.
+pub(crate) fn ensemble(
+    splits: &Splits,
+    members: &[Trained],
+    probabilities: &[Vec<f32>],
+    of: &dyn Fn(usize) -> usize,
+) -> Vec<Vec<f32>> {
     let fold = |number: usize| {
         let mine: Vec<&Vec<f32>> = members
             .iter()
             .zip(probabilities)
-            .filter(|(m, p)| m.fold == number && !p.is_empty())
+            .filter(|(m, p)| m.fold == number && m.config == of(number) && !p.is_empty())
             .map(|(_, p)| p)
             .collect();
         let Some(first) = mine.first() else { return Vec::new() };
@@ -159,4 +223,38 @@ fn again(source: &Source, at: &[u32], truth: &[u8]) -> Result<Option<f64>> {
     }
     let (truth, guessed): (Vec<u8>, Vec<u8>) = known.into_iter().unzip();
     Ok(Some(Confusion::count(classes, &truth, &guessed)?.mcc()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use learn::classify::Best;
+
+    fn member(config: usize, fold: usize, worth: Option<f64>) -> Trained {
+        Trained {
+            id: (config * 10 + fold) as u32,
+            config,
+            fold,
+            seed: 0,
+            history: Vec::new(),
+            best: worth.map(|worth| Best { epoch: 1, worth, params: Vec::new() }),
+            stopped: None,
+            last: None,
+        }
+    }
+
+    #[test]
+    fn a_fold_takes_what_was_best_by_then() {
+        // Config 1 is better in fold 0, config 0 in folds 1 and 2, and overall; fold 0 must not know that yet.
+        let scores = [[0.1, 0.5, 0.4], [0.2, 0.3, 0.0]];
+        let members: Vec<Trained> = (0..2)
+            .flat_map(|config| (0..3).map(move |fold| member(config, fold, Some(scores[config][fold]))))
+            .collect();
+        assert_eq!(chosen(&members, 2, 3), [1, 0, 0]);
+        let mean = valid(&members, 2, |_| true);
+        assert!((mean[0] - 1.0 / 3.0).abs() < 1e-12 && (mean[1] - 0.5 / 3.0).abs() < 1e-12);
+        // Equal ones: the first. One without a score is the worst there is.
+        assert_eq!(chosen(&[member(0, 0, Some(0.1)), member(1, 0, Some(0.1))], 2, 1), [0]);
+        assert_eq!(chosen(&[member(0, 0, None), member(1, 0, Some(-0.5))], 2, 1), [1]);
+    }
 }

@@ -20,14 +20,15 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct Told {
     log: Log,
     folder: PathBuf,
+    several: bool, // configs
     events: BTreeMap<u32, Events>,
     seen: Option<Instant>, // when the machine was last looked at
 }
 
 impl Told {
-    pub(crate) fn open(folder: &Path, resumed: bool) -> Result<Told> {
+    pub(crate) fn open(folder: &Path, resumed: bool, several: bool) -> Result<Told> {
         let log = if resumed { Log::resume(folder, |_| true)? } else { Log::open(folder)? };
-        Ok(Told { log, folder: folder.join("events"), events: BTreeMap::new(), seen: None })
+        Ok(Told { log, folder: folder.join("events"), several, events: BTreeMap::new(), seen: None })
     }
 
     /// Nothing of it counts: the run begins again.
@@ -109,7 +110,7 @@ impl Told {
                     Some(Stopped::Epochs) | None => "epochs".into(),
                 };
                 self.log.row("ended", fields(json!({"member": member.id, "why": why})))?;
-                let line = format!("{} ended after epoch {}: {why}", named(member), member.history.len());
+                let line = format!("{} ended after epoch {}: {why}", self.named(member), member.history.len());
                 self.log.say(&line)?;
                 // What is not finite is told at once.
                 Ok(matches!(member.stopped, Some(Stopped::Fault(_))).then_some(line))
@@ -135,16 +136,19 @@ impl Told {
     }
 
     fn epoch(&mut self, member: &Trained, epoch: &Epoch, best: bool, rate: f64) -> Result<String> {
-        let row = json!({
+        let mut row = json!({
             "member": member.id, "fold": member.fold + 1, "seed": member.seed + 1, "epoch": epoch.epoch, "step": epoch.step,
             "train_loss": epoch.train_loss, "valid_loss": epoch.valid_loss, "valid_mcc": epoch.worth, "norm": epoch.norm,
             "best": best, "samples_per_s": rate.round(),
         });
+        if self.several {
+            row["config"] = json!(member.config + 1);
+        }
         self.log.row("epoch", fields(row))?;
         let figure = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
         let line = format!(
             "{} epoch {}: loss {}, validation {}, MCC {}{}, {:.0} samples/s",
-            named(member),
+            self.named(member),
             epoch.epoch,
             figure(epoch.train_loss),
             figure(epoch.valid_loss),
@@ -157,7 +161,9 @@ impl Told {
             let events = match self.events.entry(member.id) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(place) => {
-                    let folder = self.folder.join(format!("fold-{}-seed-{}", member.fold + 1, member.seed + 1));
+                    let config = if self.several { format!("config-{}-", member.config + 1) } else { String::new() };
+                    let name = format!("{config}fold-{}-seed-{}", member.fold + 1, member.seed + 1);
+                    let folder = self.folder.join(name);
                     place.insert(Events::create(&folder, u64::from(epoch.step))?)
                 }
             };
@@ -173,6 +179,12 @@ impl Told {
         Ok(line)
     }
 
+    /// `fold 2 seed 1`, or `config 3 fold 2 seed 1` where there are several.
+    fn named(&self, member: &Trained) -> String {
+        let config = if self.several { format!("config {} ", member.config + 1) } else { String::new() };
+        format!("{config}fold {} seed {}", member.fold + 1, member.seed + 1)
+    }
+
     pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
         let kind = if run.interrupted { "interrupted" } else { "finished" };
         let mcc = run.judged.as_ref().map(|j| j.mcc);
@@ -184,11 +196,6 @@ impl Told {
         self.log.say(&format!("{kind} after {:.1} s{judged}; {}", run.seconds, run.verdict))?;
         self.log.sync()
     }
-}
-
-/// `fold 2 seed 1`
-fn named(member: &Trained) -> String {
-    format!("fold {} seed {}", member.fold + 1, member.seed + 1)
 }
 
 fn fields(value: Value) -> Map<String, Value> {

@@ -15,7 +15,7 @@ mod selftest;
 mod source;
 
 pub(crate) use folder::asked;
-pub use judged::{Judged, MemberRow};
+pub use judged::{ConfigRow, Judged, MemberRow};
 pub use phases::Phase;
 pub use predict::{Predict, Predicted, predict};
 pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
@@ -30,7 +30,8 @@ use files::{Error, Kind, Result};
 use folder::Folder;
 use judge::measure::Confusion;
 use judge::split::{Embargo, Splits, WalkForward, walk_forward};
-use learn::classify::{Asked, Classify, Hooks, News, Plan, Saved, Trained, ask, plan};
+use judged::Taken;
+use learn::classify::{Asked, Classify, Config, Hooks, News, Plan, Saved, Trained, ask, plan};
 use learn::failed;
 use phases::Phases;
 use serde::Serialize;
@@ -119,8 +120,10 @@ pub struct TrainRun {
     pub holdout_from: Option<String>,
     /// The split, drawn.
     pub picture: String,
-    /// Members of each fold.
+    /// Members of each fold and config.
     pub seeds: u64,
+    /// What was tried, where it was more than one config.
+    pub configs: Vec<ConfigRow>,
     /// Trained at once, group after group.
     pub groups: Vec<u64>,
     /// What the largest group takes on the device.
@@ -131,7 +134,8 @@ pub struct TrainRun {
     pub samples_per_s: Option<f64>,
     /// A line for each member; empty for a dry run.
     pub members: Vec<MemberRow>,
-    /// On test samples, members of a fold averaged; null for a dry run and after an interruption.
+    /// On test samples, members of a fold averaged, of several configs the one that was chosen for the fold; null for a dry run and after an
+    /// interruption.
     pub judged: Option<Judged>,
     /// Where the time went.
     pub phases: Vec<Phase>,
@@ -187,7 +191,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let (mut device, mut said) = Opened::new(choice, settings.threads()).map_err(failed)?;
     let mut notes = source.notes.clone();
     // A run that goes on has its recipe in its own settings; what was tuned since is not for it.
-    let asks = settings.train.tuned && settings.train.batch.is_none() && !request.resume;
+    let asks = settings.train.tuned && settings.train.batch.is_none() && !settings.tries("batch") && !request.resume;
     let tuned = if asks { find(&source, &settings, &device, &mut notes) } else { None };
     if let Some(tuned) = &tuned {
         let before = settings.threads();
@@ -205,18 +209,18 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     laid.at_once(&source.problem, &how, &device, at_once)?;
     let mut estimate = None;
     if request.dry_run || request.budget.is_some() {
-        let mut rate = pace(&source, &laid, &how, &device, budget)?;
+        let mut need = time(&source, &laid, &how, &device, budget)?;
         if let Some(most) = request.budget
-            && let Some(said) = fit(most.as_secs_f64(), rate, &laid, &how, &mut settings)
+            && let Some(said) = fit(most.as_secs_f64(), need, &mut settings)
         {
             notes.push(said);
             splits = split(&source, &settings)?;
             how = classify(&source, &splits, &settings, &device, &worth);
             laid = plan(&source.problem, &splits.folds, &how, &device, budget)?;
             laid.at_once(&source.problem, &how, &device, at_once)?;
-            rate = pace(&source, &laid, &how, &device, budget)?;
+            need = time(&source, &laid, &how, &device, budget)?;
         }
-        estimate = Some(laid.samples(&how) as f64 / rate);
+        estimate = Some(need);
         if let Some(seconds) = estimate.filter(|s| *s > LONG) {
             notes.push(format!(
                 "all epochs would take up to {:.0} minutes; patience usually ends it sooner, --budget 10m fits it into a time",
@@ -234,11 +238,13 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     }
 
     // Written down as it came out: the same settings give the same bits, whatever is tuned later.
-    settings.train.batch = Some(how.recipe.batch);
+    if !settings.tries("batch") {
+        settings.train.batch = Some(how.recipe.batch);
+    }
     let mut folder = Folder::open(request, &settings, &source, &how, &splits)?;
     folder.recipe(&how, tuned.as_ref());
     run.folder = Some(folder.path().display().to_string());
-    let from = folder.saved(&how.net, &mut |line| tell(Told::Line(line)))?;
+    let from = folder.saved(&mut |line| tell(Told::Line(line)))?;
     // A run that goes on keeps to its parts, whatever there is to spare by now.
     let before = folder.pace(from.as_ref());
     if before.parts > laid.pace.parts {
@@ -277,6 +283,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     run.parts = outcome.pace.count(how.recipe.batch) as u64;
     let judging = phases.seconds();
     let clock = Instant::now();
+    let mut alone = Vec::new();
     if outcome.interrupted {
         run.members = judged::members(&source, &splits, &outcome.members, &vec![Vec::new(); outcome.members.len()])?;
     } else {
@@ -287,15 +294,26 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         };
         let probabilities = predictions(&source, &laid, &how, &device, budget, &outcome.members, &test)?;
         run.members = judged::members(&source, &splits, &outcome.members, &probabilities)?;
-        let ensemble = judged::ensemble(&splits, &outcome.members, &probabilities);
-        run.judged = judged::judge(&source, &splits, &ensemble, settings.seed)?;
-        folder.predictions(&source, &splits, &outcome.members, &probabilities, settings.threads())?;
-        folder.model(&source, &splits, &laid, &how, &settings, &outcome.members)?;
+        let chosen = judged::chosen(&outcome.members, how.configs(), splits.folds.len());
+        let ensemble = |of: &dyn Fn(usize) -> usize| judged::ensemble(&splits, &outcome.members, &probabilities, of);
+        run.judged = judged::judge(&source, &splits, &ensemble(&|fold| chosen[fold]), settings.seed)?;
+        if how.configs() > 1 {
+            let valid = judged::valid(&outcome.members, how.configs(), |_| true);
+            for (at, row) in run.configs.iter_mut().enumerate() {
+                let judged = judged::judge(&source, &splits, &ensemble(&|_| at), settings.seed)?;
+                (row.valid_mcc, row.test_mcc) = (Some(valid[at]), judged.as_ref().map(|j| j.mcc));
+                row.chosen = (1..=chosen.len()).filter(|fold| chosen[fold - 1] == at).collect();
+                alone.push(judged);
+            }
+        }
+        let taken = Taken { members: &outcome.members, configs: &chosen };
+        folder.predictions(&source, &splits, taken, &probabilities, settings.threads())?;
+        folder.model(&source, &splits, &laid, &how, &settings, taken)?;
     }
     phases.end(judging, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();
     (run.phases, run.verdict) = phases.finish(matches!(device, Opened::Cuda(_)));
-    folder.end(&run)?;
+    folder.end(&run, &alone)?;
     Ok(run)
 }
 
@@ -309,15 +327,18 @@ fn predictions(
     members: &[Trained],
     ids: &dyn Fn(usize) -> Vec<u32>,
 ) -> Result<Vec<Vec<f32>>> {
-    let asked: Vec<Asked<'_>> = members
-        .iter()
-        .filter_map(|m| {
-            let params = &m.best.as_ref()?.params;
-            Some(Asked { id: m.id, scaler: &plan.scalers[m.fold], params, ids: ids(m.fold) })
-        })
-        .collect();
-    let mut said = ask(&source.problem, &how.net, &how.recipe, device, budget, &asked)?.into_iter();
-    Ok(members.iter().map(|m| if m.best.is_some() { said.next().unwrap_or_default() } else { Vec::new() }).collect())
+    let mut all = vec![Vec::new(); members.len()];
+    for own in (0..how.configs()).map(|config| (config, how.of(config))) {
+        let (config, how) = own;
+        let mine = members.iter().enumerate().filter(|(_, m)| m.config == config);
+        let mine = mine.filter_map(|(at, m)| Some((at, m, &m.best.as_ref()?.params)));
+        let (places, asked): (Vec<usize>, Vec<Asked<'_>>) = mine
+            .map(|(at, m, params)| (at, Asked { id: m.id, scaler: &plan.scalers[m.fold], params, ids: ids(m.fold) }))
+            .unzip();
+        let said = ask(&source.problem, &how.net, &how.recipe, device, budget, &asked)?;
+        places.into_iter().zip(said).for_each(|(at, said)| all[at] = said);
+    }
+    Ok(all)
 }
 
 /// Matthews' correlation of a validation.
@@ -380,11 +401,17 @@ pub(crate) fn classify<'a>(
     worth: &'a (dyn Fn(&Score) -> f64 + Sync),
 ) -> Classify<'a> {
     let samples = splits.folds.iter().map(|f| f.train.len()).min().unwrap_or(0);
-    let recipe = choose::recipe(&settings.train, settings.seed, samples, matches!(device, Opened::Cuda(_)));
+    let config = |((_, own), net): (&(String, Settings), &compute::Net)| {
+        let recipe = choose::recipe(&own.train, own.seed, samples, matches!(device, Opened::Cuda(_)));
+        Config { net: net.clone(), rate: choose::rate(&own.train, recipe.batch), recipe }
+    };
+    let mut others: Vec<Config> = settings.configs().iter().zip(&source.nets).map(config).collect();
+    let Config { net, recipe, rate } = others.remove(0);
     Classify {
-        net: source.net.clone(),
-        rate: choose::rate(&settings.train, recipe.batch),
+        net,
         recipe,
+        rate,
+        others,
         epochs: settings.train.epochs as u32,
         patience: settings.train.patience as u32,
         seeds: settings.train.seeds as u32,
@@ -393,9 +420,26 @@ pub(crate) fn classify<'a>(
     }
 }
 
-/// Samples a second, from half a second of real steps of the first group.
-fn pace(source: &Source, plan: &Plan, how: &Classify<'_>, device: &Opened, budget: Budget) -> Result<f64> {
-    let first = plan.first();
+/// Seconds that all epochs of all members would take, from real steps of the first group of each kind.
+fn time(source: &Source, plan: &Plan, how: &Classify<'_>, device: &Opened, budget: Budget) -> Result<f64> {
+    let firsts = plan.firsts(how);
+    let each = Duration::from_millis((2800 / firsts.len().max(1) as u64).clamp(100, 700));
+    let mut seconds = 0.0;
+    for (first, samples) in firsts {
+        seconds += samples as f64 / pace(source, &first, how, device, budget, each)?;
+    }
+    Ok(seconds)
+}
+
+/// Samples a second, from a moment of real steps.
+fn pace(
+    source: &Source,
+    first: &Plan,
+    how: &Classify<'_>,
+    device: &Opened,
+    budget: Budget,
+    most: Duration,
+) -> Result<f64> {
     let began = Instant::now();
     let (mut timed, mut samples) = (None, (0u64, 0u64));
     let mut hooks = Hooks {
@@ -409,11 +453,11 @@ fn pace(source: &Source, plan: &Plan, how: &Classify<'_>, device: &Opened, budge
                 samples.1 = n;
             }
         },
-        stop: &|| began.elapsed() > Duration::from_millis(700),
+        stop: &|| began.elapsed() > most,
         save: &mut |_| Ok(()),
         every: 0,
     };
-    let outcome = learn::classify::train(&source.problem, &first, how, device, budget, None, &mut hooks)?;
+    let outcome = learn::classify::train(&source.problem, first, how, device, budget, None, &mut hooks)?;
     let seconds = timed.map_or(0.0, |t: Instant| t.elapsed().as_secs_f64());
     // Where only one chunk was done, it has to do.
     let (done, seconds) = match samples.1 - samples.0 {
@@ -424,8 +468,7 @@ fn pace(source: &Source, plan: &Plan, how: &Classify<'_>, device: &Opened, budge
 }
 
 /// Fewer epochs, then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in words.
-fn fit(most: f64, rate: f64, plan: &Plan, how: &Classify<'_>, settings: &mut Settings) -> Option<String> {
-    let need = plan.samples(how) as f64 / rate;
+fn fit(most: f64, need: f64, settings: &mut Settings) -> Option<String> {
     if need <= most {
         return None;
     }
@@ -594,6 +637,7 @@ fn describe(
         holdout_from: splits.holdout.as_ref().map(|h| shown(h.span.from())),
         picture: splits.picture(&problem.samples, &source.ticks, 60, false),
         seeds: u64::from(how.seeds),
+        configs: tried(how, settings),
         groups: Vec::new(),
         memory_bytes: 0,
         estimate_seconds: None,
@@ -608,6 +652,24 @@ fn describe(
     };
     packed(&mut run, plan, how);
     run
+}
+
+/// A line for each config, where there are several; nothing is known of them yet.
+fn tried(how: &Classify<'_>, settings: &Settings) -> Vec<ConfigRow> {
+    let row = |(at, (what, _)): (usize, (String, Settings))| {
+        let own = how.of(at);
+        ConfigRow {
+            config: at + 1,
+            what,
+            net: own.net.to_string(),
+            batch: own.recipe.batch as u64,
+            rate: f64::from(own.rate),
+            valid_mcc: None,
+            test_mcc: None,
+            chosen: Vec::new(),
+        }
+    };
+    if how.configs() > 1 { settings.configs().into_iter().enumerate().map(row).collect() } else { Vec::new() }
 }
 
 /// How the members lie in the memory.

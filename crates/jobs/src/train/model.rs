@@ -1,7 +1,9 @@
 //! The model as a folder: weights, scalers, feature set, label, universe; all that `predict` needs, in files that a person can read.
 //!
-//! `model.json` says what it is; `fold-3-seed-1.safetensors` are a member's best weights.
+//! `model.json` says what it is; `fold-3-seed-1.safetensors` are a member's best weights. Where several configs were tried, each fold has the
+//! members of the one that was chosen for it, and says which.
 
+use super::judged::Taken;
 use super::source::{Ids, Source};
 use super::{Learner, folder};
 use bars::Fingerprint;
@@ -10,14 +12,14 @@ use compute::net::{Layout, load, save};
 use compute::population::{Recipe, Scale};
 use files::{Error, Kind, Result, replace_bytes};
 use judge::split::Splits;
-use learn::classify::{Plan, Trained};
+use learn::classify::{Classify, Plan, Trained};
 use learn::failed;
 use learn::scale::Scaler;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Changes when an older program could not read it.
-const FORMAT: u32 = 1;
+/// Changes when an older program could not read it: 2 where a fold has a net of its own.
+const FORMATS: [u32; 2] = [1, 2];
 
 /// What `model.json` says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,6 +64,18 @@ pub(crate) struct ModelFold {
     /// `[inputs]`
     pub(crate) scales: Vec<ModelScale>,
     pub(crate) seeds: Vec<u32>,
+    /// What was chosen for it, where several configs were tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<ModelConfig>,
+}
+
+/// A config that was chosen.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ModelConfig {
+    /// From 1.
+    pub(crate) number: usize,
+    pub(crate) net: String,
+    pub(crate) recipe: Recipe,
 }
 
 /// Mean and inverse deviation of an input's columns.
@@ -71,9 +85,10 @@ pub(crate) struct ModelScale {
     pub(crate) inverse: Vec<f32>,
 }
 
-/// A member's file.
-pub(crate) fn file(fold: usize, seed: u32) -> String {
-    format!("fold-{}-seed-{}.safetensors", fold + 1, seed + 1)
+/// A member's file; `config`, from 0, where there are several.
+pub(crate) fn file(config: Option<usize>, fold: usize, seed: u32) -> String {
+    let config = config.map_or(String::new(), |c| format!("config-{}-", c + 1));
+    format!("{config}fold-{}-seed-{}.safetensors", fold + 1, seed + 1)
 }
 
 /// Writes the model of a finished run.
@@ -83,15 +98,20 @@ pub(crate) fn write(
     splits: &Splits,
     plan: &Plan,
     settings: &crate::Settings,
-    recipe: &Recipe,
-    members: &[Trained],
+    how: &Classify<'_>,
+    taken: Taken<'_>,
 ) -> Result<()> {
+    let Taken { members, configs: chosen } = taken;
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder of the model", &e))?;
-    let layout = Layout::new(&source.net).map_err(failed)?;
-    let kept = || members.iter().filter_map(|m| Some((m, m.best.as_ref()?)));
+    let several = how.configs() > 1;
+    let own: Vec<Classify<'_>> = chosen.iter().map(|config| how.of(*config)).collect();
+    let of_fold = |m: &&Trained| chosen.get(m.fold) == Some(&m.config);
+    let kept = || members.iter().filter(of_fold).filter_map(|m| Some((m, m.best.as_ref()?)));
     for (member, best) in kept() {
-        let bytes = save(&source.net, &layout, &best.params);
-        replace_bytes(&folder.join(file(member.fold, member.seed)), &bytes)?;
+        let net = &own[member.fold].net;
+        let bytes = save(net, &Layout::new(net).map_err(failed)?, &best.params);
+        let config = several.then_some(member.config);
+        replace_bytes(&folder.join(file(config, member.fold, member.seed)), &bytes)?;
     }
     let (set, timeframe, label) = match &source.ids {
         Ids::Bars { data, set, label } => {
@@ -109,15 +129,22 @@ pub(crate) fn write(
             .map(|s| ModelScale { mean: s.mean.clone(), inverse: s.inverse.clone() })
             .collect(),
         seeds: kept().filter(|(m, _)| m.fold == f.number).map(|(m, _)| m.seed).collect(),
+        config: several.then(|| ModelConfig {
+            number: chosen[f.number] + 1,
+            net: own[f.number].net.to_string(),
+            recipe: own[f.number].recipe,
+        }),
     };
+    // What the newest fold has stands for all where only one is shown.
+    let newest = own.last().map_or(how, |own| own);
     let inputs = source.problem.inputs.iter();
     let model = Model {
-        format: FORMAT,
+        format: FORMATS[usize::from(several)],
         program: env!("CARGO_PKG_VERSION").into(),
         learner: settings.train.learner,
-        net: source.net.to_string(),
+        net: newest.net.to_string(),
         classes: source.problem.classes,
-        recipe: *recipe,
+        recipe: newest.recipe,
         set,
         max_hole: settings.features.max_hole,
         timeframe,
@@ -139,7 +166,8 @@ pub(crate) fn write(
 /// A model that was read: what it says, and its members' weights.
 pub(crate) struct Loaded {
     pub(crate) model: Model,
-    pub(crate) net: Net,
+    /// `[folds]`
+    pub(crate) nets: Vec<Net>,
     /// `[folds]`
     pub(crate) scalers: Vec<Scaler>,
     /// `[folds][seeds]` rows of the arena.
@@ -156,14 +184,15 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
             .remedy("give the folder of a finished run; `fullbore runs list` shows them")
     })?;
     let model: Model = serde_json::from_slice(&text).map_err(|e| bad(format!("it is no model: {e}")))?;
-    if model.format != FORMAT {
-        return Err(bad(format!("a model of format {}; this version reads format {FORMAT}", model.format)));
+    if !FORMATS.contains(&model.format) {
+        let [first, last] = FORMATS;
+        return Err(bad(format!("a model of format {}; this version reads formats {first} to {last}", model.format)));
     }
-    let net: Net = model.net.parse().map_err(|e: compute::Error| bad(e.to_string()))?;
-    let layout = Layout::new(&net).map_err(failed)?;
-    let mut params = Vec::new();
-    let mut scalers = Vec::new();
+    let (mut params, mut scalers, mut nets) = (Vec::new(), Vec::new(), Vec::new());
     for fold in &model.folds {
+        let text = fold.config.as_ref().map_or(&model.net, |c| &c.net);
+        let net: Net = text.parse().map_err(|e: compute::Error| bad(e.to_string()))?;
+        let layout = Layout::new(&net).map_err(failed)?;
         let fits = fold.scales.len() == net.inputs.len()
             && fold.scales.iter().zip(&net.inputs).all(|(s, i)| [s.mean.len(), s.inverse.len()] == [i.features; 2]);
         if !fits {
@@ -172,13 +201,15 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
         let scales = fold.scales.iter().map(|s| Scale { mean: s.mean.clone(), inverse: s.inverse.clone() }).collect();
         scalers.push(Scaler { fold: fold.number, scales });
         let weights = |seed: &u32| {
-            let path = folder.join(file(fold.number, *seed));
+            let config = fold.config.as_ref().map(|c| c.number.saturating_sub(1));
+            let path = folder.join(file(config, fold.number, *seed));
             let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "reading weights", &e))?;
             load(&net, &layout, &bytes).map_err(|e| Error::new(Kind::State, e.to_string()).at(&path))
         };
         params.push(fold.seeds.iter().map(weights).collect::<Result<Vec<_>>>()?);
+        nets.push(net);
     }
-    Ok(Loaded { model, net, scalers, params })
+    Ok(Loaded { model, nets, scalers, params })
 }
 
 /// The hash of a list of symbols: a universe is part of a model that reads the whole market.

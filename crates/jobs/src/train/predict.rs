@@ -2,6 +2,7 @@
 
 use super::model::{Loaded, read, universe};
 use super::problem::{inputs, usable};
+use super::source::longest;
 use crate::features::{compute as compute_features, one_timeframe};
 use crate::progress::{Sink, Update, check_stop, shared};
 use crate::{Select, Settings, add, find};
@@ -9,7 +10,7 @@ use compute::{Budget, Choice, Opened};
 use features::{Dataset, Plan, Samples, read_set};
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table};
 use learn::Problem;
-use learn::classify::{Asked, ask};
+use learn::classify::{Asked, Who, ask};
 use learn::failed;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -148,7 +149,7 @@ fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) ->
     if inputs.len() != model.inputs.len() {
         return Err(Error::input(format!("the data have {} inputs, the model {}", inputs.len(), model.inputs.len())));
     }
-    let windows: Vec<usize> = loaded.net.inputs.iter().map(|i| i.window).collect();
+    let windows = longest(&loaded.nets);
     let usable = usable(data, &inputs, &windows);
     let time = |row: usize| data.clock.times[data.clock.tick[row] as usize];
     // Each bar goes to the newest fold whose test had begun when the bar became known.
@@ -168,14 +169,21 @@ fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) ->
         }
     }
     let problem = Problem { inputs, ids: data.base.rows(), classes: model.classes, samples: Samples::default() };
-    let mut asked = Vec::new();
-    for (fold, rows) in model.folds.iter().zip(&rows) {
-        for (seed, params) in fold.seeds.iter().zip(&loaded.params[fold.number]) {
-            let scaler = &loaded.scalers[fold.number];
-            asked.push(Asked { id: (fold.number as u32) << 12 | seed, scaler, params, ids: rows.clone() });
+    let mut said = Vec::new();
+    // Folds that lie behind one another and have one net are asked together.
+    for folds in model.folds.chunk_by(|a, b| loaded.nets[a.number] == loaded.nets[b.number]) {
+        let mut asked = Vec::new();
+        for fold in folds {
+            let config = fold.config.as_ref().map_or(0, |c| c.number.saturating_sub(1));
+            for (seed, params) in fold.seeds.iter().zip(&loaded.params[fold.number]) {
+                let scaler = &loaded.scalers[fold.number];
+                let id = Who { config, fold: fold.number, seed: *seed }.id();
+                asked.push(Asked { id, scaler, params, ids: rows[fold.number].clone() });
+            }
         }
+        let recipe = folds[0].config.as_ref().map_or(&model.recipe, |c| &c.recipe);
+        said.extend(ask(&problem, &loaded.nets[folds[0].number], recipe, device, Budget::default(), &asked)?);
     }
-    let said = ask(&problem, &loaded.net, &model.recipe, device, Budget::default(), &asked)?;
     let mut said = said.into_iter();
     let mut table = Rows::new(model.classes, by_member);
     for (fold, rows) in model.folds.iter().zip(&rows) {

@@ -100,6 +100,7 @@ const LSTM: &str = "fast:5x8-lstm12 / 8 / direction:3";
 /// Tests the machinery itself.
 pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>) -> Result<SelfTested> {
     let clock = Instant::now();
+    settings.no_tries("the self-test")?;
     let mut own = settings.clone();
     JOB.iter().try_for_each(|(key, value)| own.suggest(key, value))?;
     let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
@@ -199,7 +200,7 @@ fn case(
     let test =
         |fold: usize| -> Vec<u32> { splits.folds[fold].test.iter().map(|at| samples.rows[*at as usize]).collect() };
     let probabilities = predictions(&source, &laid, &how, device, budget, &outcome.members, &test)?;
-    let ensemble = judged::ensemble(&splits, &outcome.members, &probabilities);
+    let ensemble = judged::ensemble(&splits, &outcome.members, &probabilities, &|_| 0);
     let (mut truth, mut guessed, mut independent) = (Vec::new(), Vec::new(), 0.0);
     for (fold, p) in splits.folds.iter().zip(&ensemble).filter(|(_, p)| !p.is_empty()) {
         let said = predicted(p, source.problem.classes);

@@ -10,7 +10,7 @@ use bars::{Bars, Fingerprint, Timeframe};
 use compute::Net;
 use features::{Dataset, Plan, preset, read_set};
 use files::Result;
-use learn::{Problem, ready};
+use learn::{Input, Problem, ready};
 use std::path::{Path, PathBuf};
 
 /// From so many symbols on an indicator net reads the market around each.
@@ -22,8 +22,10 @@ pub(crate) struct Source {
     pub(crate) path: PathBuf,
     /// What there is to learn from.
     pub(crate) problem: Problem,
-    /// The net that fits it.
+    /// The net that fits it, of the first config.
     pub(crate) net: Net,
+    /// `[configs]` the net of each.
+    pub(crate) nets: Vec<Net>,
     /// Distinct availability times, rising.
     pub(crate) ticks: Vec<i64>,
     /// The longest look back of a sample, in ticks.
@@ -96,8 +98,8 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
         notes.push(format!("without a value on more than a fifth of the rows: {}", featured.sparse.join(", ")));
     }
     let inputs = inputs(&data, learner);
-    let net = choose::net(settings.train.net.as_deref(), &inputs, learner, 3)?;
-    let windows: Vec<usize> = net.inputs.iter().map(|i| i.window).collect();
+    let (net, nets) = nets(settings, &inputs, 3)?;
+    let windows = longest(&nets);
     let look_back = look_back(&data, &inputs, &windows);
     let problem = problem(&data, inputs, &windows)?;
     let label = label(&data, settings);
@@ -106,7 +108,7 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
     data.slow.iter_mut().for_each(|s| s.table.values = Vec::new());
     let ticks = data.clock.times.clone();
     let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
-    Ok(Source { path, problem, net, ticks, look_back, fingerprint, ids, notes, seconds: [reading, computing] })
+    Ok(Source { path, problem, net, nets, ticks, look_back, fingerprint, ids, notes, seconds: [reading, computing] })
 }
 
 fn arrays(path: PathBuf, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
@@ -118,7 +120,7 @@ fn arrays(path: PathBuf, settings: &Settings, sink: Sink<'_>) -> Result<Source> 
     let how = ready::Reading { label_horizon: settings.train.label_horizon, memory: settings.memory.bytes() };
     let read = ready::read(&path, &how, &mut progress)?;
     let problem = read.problem;
-    let net = choose::net(settings.train.net.as_deref(), &problem.inputs, settings.train.learner, problem.classes)?;
+    let (net, nets) = nets(settings, &problem.inputs, problem.classes)?;
     let mut ticks = problem.samples.t0.clone();
     ticks.dedup();
     let ids = Ids::Ready { symbol: read.symbol, symbols: read.symbols };
@@ -127,6 +129,7 @@ fn arrays(path: PathBuf, settings: &Settings, sink: Sink<'_>) -> Result<Source> 
         path,
         problem,
         net,
+        nets,
         ticks,
         look_back,
         fingerprint: format!("{:016x}", read.fingerprint),
@@ -134,6 +137,20 @@ fn arrays(path: PathBuf, settings: &Settings, sink: Sink<'_>) -> Result<Source> 
         notes: read.notes,
         seconds: [clock.elapsed().as_secs_f64(), 0.0],
     })
+}
+
+/// The first config's net, and every config's.
+fn nets(settings: &Settings, inputs: &[Input], classes: usize) -> Result<(Net, Vec<Net>)> {
+    let net = |own: &Settings| choose::net(own.train.net.as_deref(), inputs, own.train.learner, classes);
+    let nets = settings.configs().iter().map(|(_, own)| net(own)).collect::<Result<Vec<Net>>>()?;
+    Ok((nets[0].clone(), nets))
+}
+
+/// `[inputs]` the longest window that any of these nets reads: one list of samples serves all.
+pub(crate) fn longest(nets: &[Net]) -> Vec<usize> {
+    let inputs = nets.first().map_or(0, |net| net.inputs.len());
+    let window = |at: usize| nets.iter().filter_map(|net| Some(net.inputs.get(at)?.window)).max().unwrap_or(1);
+    (0..inputs).map(window).collect()
 }
 
 /// The preset for two timeframes is made for bars of five minutes and an hour: other bars get a slow timeframe of about twelve of them.

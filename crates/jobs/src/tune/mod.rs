@@ -117,6 +117,11 @@ const ONE_RUN: f64 = 0.02;
 pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneRun> {
     let mut settings = settings.clone();
     let mut notes = Vec::new();
+    if !settings.train.tries.is_empty() {
+        let (words, first) = settings.configs().swap_remove(0);
+        notes.push(format!("of what is tried, the first config is tuned for: {words}"));
+        settings = first;
+    }
     if let Some(batch) = settings.train.batch.take() {
         notes.push(format!("train.batch = {batch} of the settings was left aside: the batch is what is tuned"));
     }

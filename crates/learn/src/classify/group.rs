@@ -33,7 +33,7 @@ pub struct Hooks<'a> {
 /// What came out.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// `[members]` fold by fold.
+    /// `[members]` config by config, fold by fold.
     pub members: Vec<Trained>,
     /// Where the time went.
     pub spent: Spent,
@@ -53,7 +53,7 @@ pub fn train(
     from: Option<Saved>,
     hooks: &mut Hooks<'_>,
 ) -> Result<Outcome> {
-    let fresh = || Saved::new(plan.members.iter().map(|(fold, seed)| Trained::new(*fold, *seed)).collect());
+    let fresh = || Saved::new(plan.members.iter().map(|who| Trained::new(*who)).collect());
     let mut saved = from.unwrap_or_else(fresh);
     let mut spent = Spent::default();
     // Groups are pace: a run that goes on may have others, so a group is the members that are not at their end.
@@ -69,8 +69,10 @@ pub fn train(
         }
         let clock = Instant::now();
         let (data, members) = plan.describe(problem, how, group.clone());
-        let (recipe, pins) = (&how.recipe, &saved.pins);
-        let made = Population::paced(device, budget, &how.net, &data, recipe, &members, pins, saved.pace);
+        let job = plan.job(how, &group);
+        let own = how.of(job);
+        let (recipe, pins) = (&own.recipe, saved.pins.entry(job).or_default().clone());
+        let made = Population::paced(device, budget, &own.net, &data, recipe, &members, &pins, saved.pace);
         let mut population = match made {
             Ok(population) => population,
             // Somebody else took memory after it was planned with. Fewer members at once change no bit, so they come first.
@@ -93,7 +95,7 @@ pub fn train(
             }
             Err(why) => return Err(failed(why)),
         };
-        saved.pins = population.pins();
+        saved.pins.insert(job, population.pins());
         // Groups may be others than when the state was kept: members of later ones go on waiting.
         for snapshot in saved.running.iter().filter(|s| members.iter().any(|m| m.id == s.state.id)) {
             population.restore(snapshot).map_err(failed)?;
@@ -109,7 +111,7 @@ pub fn train(
             memory: population.memory(),
             ways: population.ways(),
         });
-        let done = run(&mut population, group.clone(), how, &mut saved, &mut spent, hooks)?;
+        let done = run(&mut population, group.clone(), &own, &mut saved, &mut spent, hooks)?;
         keep(&mut population, group, &mut saved, &mut spent, hooks)?;
         if !done {
             return Ok(Outcome { members: saved.members, spent, interrupted: true, pace: saved.pace });

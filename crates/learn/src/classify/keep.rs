@@ -4,6 +4,7 @@ use super::member::Trained;
 use compute::population::{Pace, Pins, Snapshot};
 use files::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Everything a training is, between two chunks of steps.
 #[derive(Debug, Clone)]
@@ -12,8 +13,8 @@ pub struct Saved {
     pub members: Vec<Trained>,
     /// Members that train now; the others are at their end or have not begun.
     pub running: Vec<Snapshot>,
-    /// The algorithms of products that the run keeps to.
-    pub pins: Pins,
+    /// The algorithms of products that the run keeps to, for the first config of each net and recipe.
+    pub pins: BTreeMap<usize, Pins>,
     /// In how many parts batches go through the net: it changes the order of sums, so the run keeps to it.
     pub pace: Pace,
 }
@@ -22,7 +23,11 @@ pub struct Saved {
 #[derive(Serialize, Deserialize)]
 struct Words {
     members: Vec<Trained>,
+    /// Of the first config.
     pins: Pins,
+    /// Of the others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    other_pins: BTreeMap<usize, Pins>,
     #[serde(default)]
     pace: Pace,
     /// Length of each running member's snapshot, in order.
@@ -31,7 +36,7 @@ struct Words {
 
 impl Saved {
     pub(crate) fn new(members: Vec<Trained>) -> Saved {
-        Saved { members, running: Vec::new(), pins: Pins::default(), pace: Pace::default() }
+        Saved { members, running: Vec::new(), pins: BTreeMap::new(), pace: Pace::default() }
     }
 
     /// The parts: words, snapshots, best weights, last weights of those that ended.
@@ -39,7 +44,8 @@ impl Saved {
         let running: Vec<Vec<u8>> = self.running.iter().map(Snapshot::to_bytes).collect();
         let words = Words {
             members: self.members.clone(),
-            pins: self.pins.clone(),
+            pins: self.pins.get(&0).cloned().unwrap_or_default(),
+            other_pins: self.pins.iter().filter(|p| *p.0 > 0).map(|(job, pins)| (*job, pins.clone())).collect(),
             pace: self.pace,
             running: running.iter().map(|r| r.len() as u64).collect(),
         };
@@ -51,8 +57,8 @@ impl Saved {
         vec![("state.json", words), ("members.bin", running.concat()), ("best.bin", best), ("last.bin", last)]
     }
 
-    /// Back from the parts; `params` is the length of a row of the arena.
-    pub fn from_parts(read: &dyn Fn(&str) -> Result<Vec<u8>>, params: usize) -> Result<Saved> {
+    /// Back from the parts; `params` is the length of a row of a config's arena.
+    pub fn from_parts(read: &dyn Fn(&str) -> Result<Vec<u8>>, params: &dyn Fn(usize) -> usize) -> Result<Saved> {
         let damaged = |what: String| {
             Error::new(Kind::State, format!("the checkpoint cannot be used: {what}"))
                 .remedy("begin afresh, with another --out")
@@ -70,17 +76,25 @@ impl Saved {
         // States of older programs have no last weights, and name none.
         let ended = words.members.iter().any(|m| m.last.is_some());
         let last = if ended { read("last.bin")? } else { Vec::new() };
-        let mut rows = last.chunks_exact(4 * params.max(1));
-        for last in words.members.iter_mut().filter_map(|m| m.last.as_mut()) {
-            let row = rows.next().ok_or_else(|| damaged("last.bin is shorter than state.json says".into()))?;
-            last.params = row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-        }
         let best = read("best.bin")?;
-        let mut rows = best.chunks_exact(4 * params.max(1));
-        for best in words.members.iter_mut().filter_map(|m| m.best.as_mut()) {
-            let row = rows.next().ok_or_else(|| damaged("best.bin is shorter than state.json says".into()))?;
-            best.params = row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let (mut last, mut best) = (last.as_slice(), best.as_slice());
+        let row = |from: &mut &[u8], name: &str, config: usize| {
+            let (row, rest) = from
+                .split_at_checked(4 * params(config))
+                .ok_or_else(|| damaged(format!("{name} is shorter than state.json says")))?;
+            *from = rest;
+            Ok(row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
+        };
+        for member in &mut words.members {
+            if let Some(kept) = &mut member.last {
+                kept.params = row(&mut last, "last.bin", member.config)?;
+            }
+            if let Some(kept) = &mut member.best {
+                kept.params = row(&mut best, "best.bin", member.config)?;
+            }
         }
-        Ok(Saved { members: words.members, running, pins: words.pins, pace: words.pace })
+        let mut pins = words.other_pins;
+        pins.insert(0, words.pins);
+        Ok(Saved { members: words.members, running, pins, pace: words.pace })
     }
 }

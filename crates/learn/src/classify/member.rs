@@ -3,14 +3,37 @@
 use compute::population::Score;
 use serde::{Deserialize, Serialize};
 
-/// Seeds of one fold at most; a member's id is `fold × SEEDS + seed`.
-pub(crate) const SEEDS: u32 = 4096;
+/// Seeds of one fold at most, folds of one config at most, configs at most: a member's id is `(config × FOLDS + fold) × SEEDS + seed`.
+pub(crate) const SEEDS: u32 = 1 << 12;
+pub(crate) const FOLDS: u32 = 1 << 10;
+pub(crate) const CONFIGS: u32 = 1 << 10;
+
+/// Which member: what all that it becomes depends on, beside data and settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Who {
+    /// Its set of hyper-parameters, from 0.
+    pub config: usize,
+    /// Its fold, from 0.
+    pub fold: usize,
+    /// Which of its fold's members, from 0.
+    pub seed: u32,
+}
+
+impl Who {
+    /// Its name for life; the root of its random numbers.
+    pub fn id(self) -> u32 {
+        (self.config as u32 * FOLDS + self.fold as u32) * SEEDS + self.seed
+    }
+}
 
 /// One classifier and its history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trained {
     /// Its name for life.
     pub id: u32,
+    /// Its set of hyper-parameters, from 0.
+    #[serde(default)]
+    pub config: usize,
     /// Its fold, from 0.
     pub fold: usize,
     /// Which of its fold's members, from 0.
@@ -81,16 +104,9 @@ pub enum Stopped {
 
 impl Trained {
     /// A member that has seen nothing.
-    pub(crate) fn new(fold: usize, seed: u32) -> Trained {
-        Trained {
-            id: fold as u32 * SEEDS + seed,
-            fold,
-            seed,
-            history: Vec::new(),
-            best: None,
-            stopped: None,
-            last: None,
-        }
+    pub(crate) fn new(who: Who) -> Trained {
+        let Who { config, fold, seed } = who;
+        Trained { id: who.id(), config, fold, seed, history: Vec::new(), best: None, stopped: None, last: None }
     }
 
     /// Takes down what validation saw; whether it is the best so far.

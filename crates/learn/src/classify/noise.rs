@@ -154,7 +154,7 @@ pub fn noise(
     let all = plan.members.len();
     let chosen = if all > 1 { vec![plan.members[0], plan.members[all - 1]] } else { plan.members.clone() };
     let plan = Plan { members: chosen, ..plan.clone() };
-    let fewest = plan.members.iter().map(|(fold, _)| plan.lists[*fold][0].len()).min().unwrap_or(0);
+    let fewest = plan.members.iter().map(|who| plan.lists[who.fold][0].len()).min().unwrap_or(0);
     let batch = look.batch.min(fewest / (2 * PARTS)).max(1);
     let still = |rate: f32, seed: u64| {
         let recipe = Recipe { batch, schedule: Schedule::CONSTANT, average: None, seed, ..how.recipe };

@@ -59,7 +59,7 @@ impl Paced {
     ) -> Result<Paced> {
         // They never end: a clock wants all of them.
         let how = &Classify { epochs: u32::MAX, ..how.clone() };
-        let samples = plan.members[members.clone()].iter().map(|(fold, _)| plan.lists[*fold][0].len() as u64).collect();
+        let samples = plan.members[members.clone()].iter().map(|who| plan.lists[who.fold][0].len() as u64).collect();
         let (data, described) = plan.describe(problem, how, members);
         let made = Population::new(device, budget, &how.net, &data, &how.recipe, &described).map_err(failed)?;
         Ok(Paced { population: made, samples, batch: how.recipe.batch as u64 })

@@ -4,11 +4,11 @@
 //! sums, and with it bits: one number of parts serves all members of a run, and a run that goes on keeps to it ([`Plan::at`]).
 
 use super::Classify;
-use super::member::{SEEDS, Trained};
+use super::member::{CONFIGS, FOLDS, SEEDS, Who};
 use crate::scale::{Scaler, fit};
 use crate::{Problem, failed};
 use compute::population::{Data, Member, Pace, Scale, Table};
-use compute::{Budget, Opened, Population};
+use compute::{Budget, Net, Opened, Population};
 use features::Fold;
 use files::{Error, Kind, Result};
 use rayon::prelude::*;
@@ -27,8 +27,8 @@ pub struct Plan {
     pub scalers: Vec<Scaler>,
     /// `[folds][classes]`
     pub(crate) class_weights: Vec<Vec<f32>>,
-    /// `[folds × seeds]` fold by fold.
-    pub(crate) members: Vec<(usize, u32)>,
+    /// `[configs × folds × seeds]` config by config, fold by fold; configs that can be trained at once lie together.
+    pub(crate) members: Vec<Who>,
     /// Members that are trained at once, group after group.
     pub groups: Vec<Group>,
     /// In how many parts a batch goes through the net: as many as it takes to fit one member.
@@ -65,7 +65,11 @@ pub fn plan(problem: &Problem, folds: &[Fold], how: &Classify<'_>, device: &Open
         if how.balance { balanced(&sums) } else { vec![1.0; sums.len()] }
     });
     let class_weights = class_weights.collect();
-    let members = (0..folds.len()).flat_map(|fold| (0..how.seeds).map(move |seed| (fold, seed))).collect();
+    let mut configs: Vec<usize> = (0..how.configs()).collect();
+    configs.sort_by_key(|config| how.job(*config));
+    let places = configs.iter().flat_map(|config| (0..folds.len()).map(move |fold| (*config, fold)));
+    let members =
+        places.flat_map(|(config, fold)| (0..how.seeds).map(move |seed| Who { config, fold, seed })).collect();
     let (groups, pace, one) = (Vec::new(), Pace::default(), [0; 2]);
     Plan { labels, weights, lists, scalers, class_weights, members, groups, pace, one }
         .at(problem, how, device, budget, pace)
@@ -79,20 +83,36 @@ impl Plan {
 
     /// Steps that all members take together at most.
     pub fn steps(&self, how: &Classify<'_>) -> u64 {
-        let of = |(fold, _): &(usize, u32)| self.lists[*fold][0].len().div_ceil(how.recipe.batch) as u64;
+        let of = |who: &Who| self.lists[who.fold][0].len().div_ceil(how.of(who.config).recipe.batch) as u64;
         self.members.iter().map(|m| of(m) * u64::from(how.epochs)).sum()
     }
 
     /// Samples that all members are trained on together at most.
     pub fn samples(&self, how: &Classify<'_>) -> u64 {
-        self.members.iter().map(|(fold, _)| self.lists[*fold][0].len() as u64 * u64::from(how.epochs)).sum()
+        self.members.iter().map(|who| self.lists[who.fold][0].len() as u64 * u64::from(how.epochs)).sum()
     }
 
-    /// The same with the first group alone: enough to learn the pace.
-    pub fn first(&self) -> Plan {
-        let groups = self.groups[..1].to_vec();
-        let members = self.members[groups[0].members.clone()].to_vec();
-        Plan { groups, members, ..self.clone() }
+    /// For each kind of member (another net or recipe), its first group alone, which is enough to learn its pace, and the samples that all of
+    /// its kind are trained on together at most.
+    pub fn firsts(&self, how: &Classify<'_>) -> Vec<(Plan, u64)> {
+        let mut firsts: Vec<(usize, Plan, u64)> = Vec::new();
+        for group in &self.groups {
+            let job = self.job(how, &group.members);
+            let members = self.members[group.members.clone()].to_vec();
+            let groups = vec![Group { members: 0..members.len(), bytes: group.bytes }];
+            let alone = Plan { groups, members, ..self.clone() };
+            let samples = alone.samples(how);
+            match firsts.iter_mut().find(|(other, ..)| *other == job) {
+                Some((_, _, sum)) => *sum += samples,
+                None => firsts.push((job, alone, samples)),
+            }
+        }
+        firsts.into_iter().map(|(_, plan, samples)| (plan, samples)).collect()
+    }
+
+    /// The config whose net and recipe some members of a group share.
+    pub(super) fn job(&self, how: &Classify<'_>, members: &Range<usize>) -> usize {
+        self.members.get(members.start).map_or(0, |who| how.job(who.config))
     }
 
     /// The same with batches in at least so many parts: for a run that began so and goes on.
@@ -105,13 +125,14 @@ impl Plan {
         least: Pace,
     ) -> Result<Plan> {
         let most = budget.bytes(device.free().map_err(failed)?);
-        // Members of a fold need the same; the largest one decides for all.
-        let firsts: Vec<usize> = (0..self.members.len()).filter(|i| self.members[*i].1 == 0).collect();
+        // Members of a fold and kind need the same; the largest one decides for all.
+        let first = |who: &Who| who.seed == 0 && how.job(who.config) == who.config;
+        let firsts: Vec<usize> = (0..self.members.len()).filter(|i| first(&self.members[*i])).collect();
         let one = |pace: Pace| -> Result<u64> {
             let each = firsts.iter().map(|i| self.need_at(problem, how, device, pace, *i..*i + 1));
             each.collect::<Result<Vec<u64>>>().map(|all| all.into_iter().max().unwrap_or(0))
         };
-        let (mut pace, batch) = (least, how.recipe.batch);
+        let (mut pace, batch) = (least, how.largest());
         let mut bytes = one(pace)?;
         while bytes > most {
             // One that does not fit in the smallest parts is refused here, before anything has begun.
@@ -142,7 +163,7 @@ impl Plan {
     pub fn said(&self, how: &Classify<'_>) -> Option<String> {
         let [bytes, whole] = self.one.map(compute::bytes);
         (self.pace.parts > 1)
-            .then(|| format!("{}: {bytes} for a member instead of {whole}", in_parts(self.pace, how.recipe.batch)))
+            .then(|| format!("{}: {bytes} for a member instead of {whole}", in_parts(self.pace, how.largest())))
     }
 
     /// Bytes of some members at a pace.
@@ -154,35 +175,36 @@ impl Plan {
         pace: Pace,
         members: Range<usize>,
     ) -> Result<u64> {
+        let own = how.of(self.job(how, &members));
         let (data, described) = self.describe(problem, how, members);
-        Population::need_paced(device, &how.net, &data, &how.recipe, &described, pace).map_err(failed)
+        Population::need_paced(device, &own.net, &data, &own.recipe, &described, pace).map_err(failed)
     }
 
     /// As many members at once as fit into so many bytes, from the first on; one always does.
     fn pack(&self, problem: &Problem, how: &Classify<'_>, device: &Opened, most: u64) -> Result<Vec<Group>> {
         let need = |members: Range<usize>| self.need_at(problem, how, device, self.pace, members);
-        let (mut groups, mut start) = (Vec::new(), 0);
-        while start < self.members.len() {
-            // Memory grows with the members, so halving finds the most that fit.
-            let (mut few, mut many) = (1, self.members.len() - start);
-            while few < many {
-                let middle = (few + many).div_ceil(2);
-                if need(start..start + middle)? <= most {
-                    few = middle;
-                } else {
-                    many = middle - 1;
+        let mut groups = Vec::new();
+        for kind in self.members.chunk_by(|a, b| how.job(a.config) == how.job(b.config)) {
+            let from = groups.last().map_or(0, |g: &Group| g.members.end);
+            let (end, mut start, mut count) = (from + kind.len(), from, 0);
+            while start < end {
+                // Memory grows with the members, so halving finds the most that fit.
+                let (mut few, mut many) = (1, end - start);
+                while few < many {
+                    let middle = (few + many).div_ceil(2);
+                    if need(start..start + middle)? <= most {
+                        few = middle;
+                    } else {
+                        many = middle - 1;
+                    }
                 }
+                start += few;
+                count += 1;
             }
-            let members = start..start + few;
-            groups.push(Group { bytes: need(members.clone())?, members });
-            start += few;
-        }
-        // Groups of equal size end together; a last one of a single member would leave the device empty.
-        let each = self.members.len().div_ceil(groups.len().max(1));
-        if groups.len() > 1 {
-            groups.clear();
-            for start in (0..self.members.len()).step_by(each) {
-                let members = start..(start + each).min(self.members.len());
+            // Groups of equal size end together; a last one of a single member would leave the device empty.
+            let each = kind.len().div_ceil(count);
+            for start in (from..end).step_by(each) {
+                let members = start..(start + each).min(end);
                 groups.push(Group { bytes: need(members.clone())?, members });
             }
         }
@@ -197,7 +219,8 @@ impl Plan {
         members: Range<usize>,
     ) -> (Data<'a>, Vec<Member>) {
         let members = &self.members[members];
-        let mut folds: Vec<usize> = members.iter().map(|m| m.0).collect();
+        let mut folds: Vec<usize> = members.iter().map(|who| who.fold).collect();
+        folds.sort_unstable();
         folds.dedup();
         let lists = folds.iter().flat_map(|fold| self.lists[*fold][..2].iter().map(Vec::as_slice)).collect();
         let data = Data {
@@ -207,16 +230,16 @@ impl Plan {
             weights: Some(&self.weights),
             lists,
         };
-        let member = |(fold, seed): &(usize, u32)| {
-            let at = folds.iter().position(|f| f == fold).expect("it is one of them");
+        let member = |who: &Who| {
+            let at = folds.binary_search(&who.fold).expect("it is one of them");
             Member {
-                id: Trained::new(*fold, *seed).id,
+                id: who.id(),
                 train: 2 * at,
                 valid: Some(2 * at + 1),
                 epochs: how.epochs,
-                rate: how.rate,
-                scales: self.scalers[*fold].scales.iter().cloned().map(Some).collect::<Vec<Option<Scale>>>(),
-                class_weights: vec![self.class_weights[*fold].clone()],
+                rate: how.rate_of(who.config),
+                scales: self.scalers[who.fold].scales.iter().cloned().map(Some).collect::<Vec<Option<Scale>>>(),
+                class_weights: vec![self.class_weights[who.fold].clone()],
             }
         };
         (data, members.iter().map(member).collect())
@@ -250,38 +273,19 @@ fn balanced(sums: &[f64]) -> Vec<f32> {
 /// What cannot be trained, said before anything begins.
 fn check(problem: &Problem, folds: &[Fold], how: &Classify<'_>) -> Result<()> {
     let wrong = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
-    let (asked, has) = (how.net.inputs.len(), problem.inputs.len());
-    if asked != has {
-        return wrong(format!("the net `{}` has {asked} inputs and the data have {has}", how.net), "change --net");
-    }
-    for (net, data) in how.net.inputs.iter().zip(&problem.inputs) {
-        if net.features != data.columns.len() {
-            let (asks, has, name) = (net.features, data.columns.len(), &data.name);
-            return wrong(
-                format!("the net `{}` reads {asks} features of `{name}`, which has {has}", how.net),
-                "change --net or --features",
-            );
-        }
-        if data.window > 0 && net.window > data.window {
-            return wrong(
-                format!(
-                    "the net `{}` reads {} rows of `{}`, which has {}",
-                    how.net, net.window, data.name, data.window
-                ),
-                "change --net",
-            );
-        }
-    }
-    if how.net.heads.len() != 1 || how.net.heads[0].classes != problem.classes {
-        return wrong(
-            format!("the net `{}` does not end in one head of {} classes", how.net, problem.classes),
-            "let it end so, as in 16x50-lstm64-3",
-        );
+    for config in 0..how.configs() {
+        fits(problem, &how.of(config).net)?;
     }
     if folds.is_empty() || how.seeds == 0 || how.seeds >= SEEDS || how.epochs == 0 {
         return wrong(
             format!("{} folds, {} seeds, {} epochs: there is nothing to train", folds.len(), how.seeds, how.epochs),
             "at least one of each, and fewer than 4096 seeds",
+        );
+    }
+    if folds.len() > FOLDS as usize || how.configs() > CONFIGS as usize {
+        return wrong(
+            format!("{} folds of {} sets of hyper-parameters are too many", folds.len(), how.configs()),
+            "at most 1024 of each",
         );
     }
     if let Some(fold) = folds.iter().find(|f| f.train.is_empty() || f.valid.is_empty()) {
@@ -293,6 +297,37 @@ fn check(problem: &Problem, folds: &[Fold], how: &Classify<'_>) -> Result<()> {
                 fold.valid.len()
             ),
             "fewer --folds, or more data",
+        );
+    }
+    Ok(())
+}
+
+/// Whether a net can read what there is and says what is asked.
+fn fits(problem: &Problem, net: &Net) -> Result<()> {
+    let wrong = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
+    let (asked, has) = (net.inputs.len(), problem.inputs.len());
+    if asked != has {
+        return wrong(format!("the net `{}` has {asked} inputs and the data have {has}", net), "change --net");
+    }
+    for (input, data) in net.inputs.iter().zip(&problem.inputs) {
+        if input.features != data.columns.len() {
+            let (asks, has, name) = (input.features, data.columns.len(), &data.name);
+            return wrong(
+                format!("the net `{}` reads {asks} features of `{name}`, which has {has}", net),
+                "change --net or --features",
+            );
+        }
+        if data.window > 0 && input.window > data.window {
+            return wrong(
+                format!("the net `{}` reads {} rows of `{}`, which has {}", net, input.window, data.name, data.window),
+                "change --net",
+            );
+        }
+    }
+    if net.heads.len() != 1 || net.heads[0].classes != problem.classes {
+        return wrong(
+            format!("the net `{}` does not end in one head of {} classes", net, problem.classes),
+            "let it end so, as in 16x50-lstm64-3",
         );
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::made::{self, Made};
 use compute::population::{Pace, Recipe};
 use compute::{Budget, Choice, Opened};
-use learn::classify::{Classify, Hooks, News, Outcome, Saved, Stopped, plan, train};
+use learn::classify::{Classify, Config, Hooks, News, Outcome, Saved, Stopped, Trained, plan, train};
 use std::cell::Cell;
 
 /// Trains as asked; `stop` says after how many looks to stop.
@@ -47,8 +47,8 @@ fn run(
 fn through_bytes(saved: &Saved, how: &Classify<'_>) -> Saved {
     let parts = saved.parts();
     let read = |name: &str| Ok(parts.iter().find(|p| p.0 == name).unwrap().1.clone());
-    let params = compute::net::Layout::new(&how.net).unwrap().params;
-    Saved::from_parts(&read, params).unwrap()
+    let params = |config: usize| compute::net::Layout::new(&how.of(config).net).unwrap().params;
+    Saved::from_parts(&read, &params).unwrap()
 }
 
 #[test]
@@ -131,6 +131,59 @@ fn groups_change_nothing() {
     // One that does not fit at all is refused with the figure.
     let refused = plan(&made.problem, &made.folds, &how, &device, Budget::Bytes(1000)).err().unwrap();
     assert!(refused.to_string().contains("needs"), "{refused}");
+}
+
+#[test]
+fn configs_are_members_and_change_nothing_for_one_another() {
+    let made = made::rows(11, 1200, 0.7);
+    let how = Classify { seeds: 2, epochs: 5, patience: 5, ..made::how(&made, "8-16-3") };
+    let (alone, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
+    let config = |net: &str, batch: usize, rate: f32| Config {
+        net: net.parse().unwrap(),
+        recipe: Recipe { batch, ..how.recipe },
+        rate,
+    };
+    let others = vec![config("8-12t-3", 64, 5e-3), config("8-16-3", 64, 1e-3), config("8-16-3", 100, 5e-3)];
+    let several = Classify { others, ..how.clone() };
+    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
+    let laid = plan(&made.problem, &made.folds, &several, &device, Budget::default()).unwrap();
+    // Another rate is trained at once with the first config; another net and another batch are jobs of their own.
+    let each = 2 * made.folds.len();
+    assert_eq!(laid.groups.iter().map(|g| g.members.len()).collect::<Vec<_>>(), [2 * each, each, each]);
+    assert_eq!(laid.samples(&several), 4 * plan_samples(&made, &how, &device));
+    let (whole, _) = run(&made, &several, Budget::default(), 2, None, u32::MAX);
+    let of = |outcome: &Outcome, config: usize| -> Vec<Trained> {
+        outcome.members.iter().filter(|m| m.config == config).cloned().collect()
+    };
+    assert_eq!(of(&whole, 0), alone.members);
+    let mut ids: Vec<u32> = whole.members.iter().map(|m| m.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4 * each);
+    for config in 1..4 {
+        let mine = of(&whole, config);
+        assert_eq!(mine.len(), each);
+        let losses = |members: &[Trained]| members.iter().map(|m| m.history[4].valid_loss).collect::<Vec<_>>();
+        assert_ne!(losses(&mine), losses(&alone.members));
+    }
+    // The rate is really the config's: a fifth of it learns slower.
+    let last = |members: &[Trained]| members.iter().map(|m| m.history[0].valid_loss.unwrap()).sum::<f64>();
+    assert!(last(&of(&whole, 2)) > last(&alone.members));
+    // Cut again and again, through bytes: rows of different nets lie in one file.
+    let (mut outcome, mut saved) = run(&made, &several, Budget::default(), 2, None, 4);
+    let mut cuts = 0;
+    while outcome.interrupted {
+        cuts += 1;
+        assert!(cuts < 500, "it goes on");
+        let from = Some(through_bytes(&saved, &several));
+        (outcome, saved) = run(&made, &several, Budget::default(), 1 + cuts % 2, from, 4);
+    }
+    assert!(cuts > 3);
+    assert_eq!(outcome.members, whole.members);
+}
+
+fn plan_samples(made: &Made, how: &Classify<'_>, device: &Opened) -> u64 {
+    plan(&made.problem, &made.folds, how, device, Budget::default()).unwrap().samples(how)
 }
 
 /// A training whose batch may not fit: what one member of its largest fold takes whole, and the least it can take.

@@ -122,6 +122,7 @@ pub(crate) fn how(_: &Made, net: &str) -> Classify<'static> {
             average: None,
         },
         rate: 5e-3,
+        others: Vec::new(),
         epochs: 5,
         patience: 5,
         seeds: 1,

@@ -10,7 +10,7 @@ const AXES: [&str; 7] = ["epoch", "generation", "update", "iteration", "episode"
 /// Numbers that name a member.
 const NAMES: [&str; 6] = ["member", "fold", "seed", "group", "island", "config"];
 /// The first of these that a row has makes groups of members.
-const GROUPS: [&str; 4] = ["fold", "island", "config", "group"];
+const GROUPS: [&str; 4] = ["config", "fold", "island", "group"];
 /// Members and groups beyond these have no curves of their own, and those beyond the second figure are not seen at all.
 const CURVES: usize = 128;
 pub(super) const COUNTED: usize = 4096;
@@ -209,9 +209,9 @@ impl Known {
     }
 }
 
-/// `fold 2 seed 1`, or by its number.
+/// `fold 2 seed 1`, `config 3 fold 2 seed 1`, or by its number.
 fn name(row: &Row, id: u64) -> String {
-    let parts = ["fold", "island", "config", "seed"].iter().filter_map(|n| Some(format!("{n} {}", row.number(n)?)));
+    let parts = ["config", "fold", "island", "seed"].iter().filter_map(|n| Some(format!("{n} {}", row.number(n)?)));
     let parts: Vec<String> = parts.collect();
     if parts.is_empty() { format!("member {}", id + 1) } else { parts.join(" ") }
 }

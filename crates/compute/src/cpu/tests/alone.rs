@@ -53,14 +53,34 @@ fn threads_change_nothing() {
     }
 }
 
+/// A batch that is worth several threads is cut into so many blocks, on any number of threads, and so its sums have one order.
+#[test]
+fn small_batches_are_cut_alike_on_any_threads() {
+    let two = "fast:16x9-lstm24 + slow:12x5-lstm9 + strategy:9 / 16 / direction:3";
+    let cases = [(two, 8, 1), (two, 16, 2), (two, 32, 4), (two, 33, 3), (two, 64, 4), (two, 100, 4), (two, 256, 8)];
+    let dense = [64, 65, 128, 200, 256].map(|batch| ("16-64-32-3", batch, if batch > 64 { 2 } else { 1 }));
+    for (net, batch, blocks) in cases.into_iter().chain(dense) {
+        // One whole batch and one that is not.
+        let world = World::new(net, batch + batch / 2 + 1, batch, Precision::F32);
+        let one = train(&world, 1, &[2, 1, 2], 0);
+        for threads in [1, 2, 3, 16] {
+            let plan = engine(&world, threads).shared.plan;
+            assert_eq!(plan.slice, plan.block, "{net}, batch {batch}");
+            assert_eq!(batch.div_ceil(plan.block), blocks, "{net}, batch {batch}, {threads} threads: blocks");
+            assert!(train(&world, threads, &[2, 1, 2], 0) == one, "{net}, batch {batch}, {threads} threads");
+        }
+    }
+}
+
 #[test]
 fn company_and_slot_change_nothing() {
     for net in ["16-64-32-3", "a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4", "a:3x4-lstm18-lstm5 + b:4 / 8 / up:3"] {
         let crowd = World::new(net, 700, 300, Precision::F32).with_members(32);
-        for at in [0, 5, 31] {
+        let small = World::new(net, 90, 32, Precision::F32).with_members(32);
+        for (crowd, at) in [&crowd, &small].into_iter().flat_map(|crowd| [0, 5, 31].map(|at| (crowd, at))) {
             let mut alone = crowd.clone();
             alone.members = vec![crowd.members[at].clone()];
-            let (arenas, mut state, said) = train(&crowd, 2, &[2, 1, 3], at);
+            let (arenas, mut state, said) = train(crowd, 2, &[2, 1, 3], at);
             assert_eq!(state.index, at as u32);
             state.index = 0;
             assert!((arenas, state, said) == train(&alone, 2, &[2, 1, 3], 0), "{net}: member {at}");
