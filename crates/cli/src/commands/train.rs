@@ -159,6 +159,9 @@ fn words(run: &TrainRun, paint: Paint) -> String {
         let direction = j.directional_mcc.map_or("-".into(), |m| format!("{m:.4}"));
         let again = j.persistence_mcc.map_or("-".into(), |m| format!("{m:.4}"));
         let _ = writeln!(text, "  of direction alone {direction}; the last label again would give {again}");
+        if let Some(still) = j.volatility_mcc {
+            let _ = writeln!(text, "  volatility alone gives {still:.4} over all classes, and nothing of direction");
+        }
         let _ = writeln!(
             text,
             "  accuracy {:.2} % (always the most frequent class: {:.2} %), macro-F1 {:.4}",

@@ -312,6 +312,12 @@ impl Backend for Engine {
         self.replay(Work::Step, slots, steps)
     }
 
+    fn prepare(&mut self, slots: usize) -> Result<()> {
+        // No step at all: kernels, plans and graphs are made, and nothing is run.
+        Backend::steps(self, slots, 0)?;
+        if self.longest > 0 { self.ready(Work::Score, slots) } else { Ok(()) }
+    }
+
     fn states(&mut self) -> Result<Vec<State>> {
         self.main.get(&self.at.states)
     }

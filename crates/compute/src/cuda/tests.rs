@@ -401,6 +401,9 @@ fn a_replayed_graph_gives_the_bits_of_single_launches() {
             let make =
                 || Engine::new(&context, &made.net, &layout, &data, &recipe, &members, &Pins::default()).unwrap();
             let (mut replayed, mut single) = (make(), make());
+            // Made before, and nothing is run by it.
+            replayed.prepare(4).unwrap();
+            assert_eq!(replayed.states().unwrap(), single.states().unwrap());
             replayed.steps(4, 5).unwrap();
             for _ in 0..5 {
                 single.eager(4).unwrap();

@@ -71,6 +71,11 @@ pub(crate) trait Backend: Send {
     /// So many steps of each of the first `slots` slots.
     fn steps(&mut self, slots: usize, steps: u32) -> Result<()>;
 
+    /// Makes whatever steps and scores of so many slots need, so that what goes wrong there goes wrong now. Changes nothing else.
+    fn prepare(&mut self, _slots: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// `[P]` the states of all slots.
     fn states(&mut self) -> Result<Vec<State>>;
 

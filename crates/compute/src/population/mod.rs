@@ -134,6 +134,12 @@ impl Population {
         })
     }
 
+    /// Makes what steps and validations of all members need (kernels, graphs), so that a device without room for it says so before the first
+    /// step. Nobody needs to call it.
+    pub fn prepare(&mut self) -> Result<()> {
+        self.backend.prepare(self.states.len())
+    }
+
     /// At most so many steps of every active member, at most [`CHUNK`] and no more than the next member needs to become due; then
     /// what they say, in the order in which they were given. Members that are due wait.
     pub fn steps(&mut self, most: u32) -> Result<Vec<Status>> {

@@ -1,8 +1,9 @@
 //! What the predictions of a run are worth, on test samples alone: each fold's members on the block behind what they were trained on.
 
-use super::source::Source;
+use super::source::{Ids, Source};
 use files::Result;
-use judge::measure::{Bootstrap, Confusion, Interval, by_group, mcc_interval, persistence, predicted, scores};
+use judge::measure::{Bootstrap, Confusion, Interval, VolatilityRule};
+use judge::measure::{by_group, mcc_interval, persistence, predicted, scores, volatility};
 use judge::split::Splits;
 use learn::classify::Trained;
 use serde::Serialize;
@@ -32,6 +33,9 @@ pub struct Judged {
     pub majority_accuracy: f64,
     /// The correlation of guessing that the last known label comes again; null where none was known.
     pub persistence_mcc: Option<f64>,
+    /// The correlation over all classes of a rule that knows volatility alone, fitted on each fold's training samples: that much of `mcc` is no
+    /// edge (METHOD.md L4). Null for two classes and for ready arrays, which have no prices.
+    pub volatility_mcc: Option<f64>,
 }
 
 /// A member's line of the result.
@@ -172,8 +176,41 @@ pub(crate) fn ensemble(
     (0..splits.folds.len()).map(fold).collect()
 }
 
+/// The correlation that volatility alone gives on all test samples; none where there are no prices or only two classes.
+pub(crate) fn of_volatility(source: &Source, splits: &Splits) -> Result<Option<f64>> {
+    let Ids::Bars { data, .. } = &source.ids else { return Ok(None) };
+    if source.problem.classes != 3 {
+        return Ok(None);
+    }
+    // Rows of the base table are the bars of its symbols, one symbol behind the other.
+    let known: Vec<Vec<[f32; 2]>> = data.base.market.iter().map(|b| volatility(&b.close, &b.segments)).collect();
+    let at = |position: &u32| {
+        let (symbol, bar) = data.base.place(source.problem.samples.rows[*position as usize] as usize);
+        known[symbol][bar]
+    };
+    let (mut truth, mut guessed) = (Vec::new(), Vec::new());
+    for fold in &splits.folds {
+        let train: Vec<[f32; 2]> = fold.train.iter().map(at).collect();
+        let classes: Vec<u8> = fold.train.iter().map(|at| class(source, *at)).collect();
+        let Some(rule) = VolatilityRule::fit(&train, &classes) else { continue };
+        for position in &fold.test {
+            if let Some(guess) = rule.guess(at(position)) {
+                truth.push(class(source, *position));
+                guessed.push(guess);
+            }
+        }
+    }
+    if truth.is_empty() { Ok(None) } else { Ok(Some(Confusion::count(3, &truth, &guessed)?.mcc())) }
+}
+
 /// Judges all folds together.
-pub(crate) fn judge(source: &Source, splits: &Splits, ensemble: &[Vec<f32>], seed: u64) -> Result<Option<Judged>> {
+pub(crate) fn judge(
+    source: &Source,
+    splits: &Splits,
+    ensemble: &[Vec<f32>],
+    seed: u64,
+    volatility_mcc: Option<f64>,
+) -> Result<Option<Judged>> {
     let classes = source.problem.classes;
     let samples = &source.problem.samples;
     let (mut truth, mut all, mut at, mut days) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -207,6 +244,7 @@ pub(crate) fn judge(source: &Source, splits: &Splits, ensemble: &[Vec<f32>], see
         confusion: confusion.counts().chunks(classes).map(<[u64]>::to_vec).collect(),
         majority_accuracy: Confusion::majority(&trained, &confusion.truth())?.accuracy(),
         persistence_mcc: again(source, &at, &truth)?,
+        volatility_mcc,
     }))
 }
 

@@ -296,11 +296,13 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         run.members = judged::members(&source, &splits, &outcome.members, &probabilities)?;
         let chosen = judged::chosen(&outcome.members, how.configs(), splits.folds.len());
         let ensemble = |of: &dyn Fn(usize) -> usize| judged::ensemble(&splits, &outcome.members, &probabilities, of);
-        run.judged = judged::judge(&source, &splits, &ensemble(&|fold| chosen[fold]), settings.seed)?;
+        let still = judged::of_volatility(&source, &splits)?;
+        let judge = |ensemble: &[Vec<f32>]| judged::judge(&source, &splits, ensemble, settings.seed, still);
+        run.judged = judge(&ensemble(&|fold| chosen[fold]))?;
         if how.configs() > 1 {
             let valid = judged::valid(&outcome.members, how.configs(), |_| true);
             for (at, row) in run.configs.iter_mut().enumerate() {
-                let judged = judged::judge(&source, &splits, &ensemble(&|_| at), settings.seed)?;
+                let judged = judge(&ensemble(&|_| at))?;
                 (row.valid_mcc, row.test_mcc) = (Some(valid[at]), judged.as_ref().map(|j| j.mcc));
                 row.chosen = (1..=chosen.len()).filter(|fold| chosen[fold - 1] == at).collect();
                 alone.push(judged);

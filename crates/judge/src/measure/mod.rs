@@ -1,7 +1,7 @@
 //! What a classifier's predictions are worth (METHOD.md C6, the part about classes).
 //!
 //! [`Confusion`] counts and everything made of counts; [`scores`] judges probabilities; [`fit_temperature`] calibrates them on validation;
-//! [`persistence`] and [`Confusion::majority`] are what any result must beat, [`shifted`] what chance would give; [`mcc_interval`] says how sure a coefficient is.
+//! [`persistence`], [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat, [`shifted`] what chance would give; [`mcc_interval`] says how sure a coefficient is.
 //!
 //! Classes are numbers from 0: down, up; or down, flat, up. Every sum is added in the order of the samples, so the same input gives the same bits.
 
@@ -13,6 +13,7 @@ mod shift;
 mod temperature;
 #[cfg(test)]
 mod tests;
+mod volatility;
 
 pub use baseline::persistence;
 pub use bootstrap::{Bootstrap, Interval, bootstrap, by_group, mcc_interval};
@@ -21,6 +22,7 @@ pub use confusion::{ClassScore, Confusion};
 pub use probability::{BINS, Bin, Scores, scores};
 pub use shift::{Shifted, shifted};
 pub use temperature::{Temperature, cool, fit_temperature};
+pub use volatility::{VolatilityRule, volatility};
 
 use files::{Error, Result};
 

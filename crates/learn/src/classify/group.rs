@@ -73,6 +73,7 @@ pub fn train(
         let own = how.of(job);
         let (recipe, pins) = (&own.recipe, saved.pins.entry(job).or_default().clone());
         let made = Population::paced(device, budget, &own.net, &data, recipe, &members, &pins, saved.pace);
+        let made = made.and_then(|mut population| population.prepare().map(|()| population));
         let mut population = match made {
             Ok(population) => population,
             // Somebody else took memory after it was planned with. Fewer members at once change no bit, so they come first.
