@@ -25,8 +25,9 @@ use sums::{Spread, Weigh};
 const ROW: usize = GATES * LANES;
 /// Rows that go through a window together when nothing is kept for the way back.
 pub(super) const EVALUATED: usize = 32;
-/// Steps whose part of the weights' gradient is summed at once: few enough that they are still near, many enough that the sums are worth fetching.
-const STEPS: usize = 4;
+/// Rows of all steps whose part of the weights' gradient is summed at once: few enough that what they read is in the nearest cache, many enough
+/// that the sums are worth fetching. Of 32 rows two steps take 5 % less time than one or four.
+const SUMMED: usize = 64;
 
 /// What one recurrent layer goes through with some rows; a thread has one for each. `n` is the number of rows.
 #[derive(Debug)]
@@ -138,8 +139,9 @@ impl Sequence {
             let out = &mut below.above[..n * r.wide];
             sums::spread(Spread { rows: n, units, dz, w: &w[..split], out, round });
         }
-        if t % STEPS == 0 {
-            let steps = t..r.window.min(t + STEPS);
+        let together = SUMMED.div_ceil(n.next_multiple_of(16).max(1));
+        if t % together == 0 {
+            let steps = t..r.window.min(t + together);
             sums::weigh(Weigh {
                 rows: n,
                 inputs: r.wide + units,

@@ -24,7 +24,7 @@ pub(in crate::cpu) struct Weigh<'a> {
 }
 
 eights! {
-    /// `dw += [x, h]ᵀ dz`, steps and rows in order.
+    /// `dw += [x, h]ᵀ dz`, the sum over steps and rows in order.
     fn weigh(step: Weigh<'_>) = weigh_by
 }
 
@@ -42,7 +42,8 @@ pub(in crate::cpu) fn weigh_by<V: Eight>(mut step: Weigh<'_>) {
                 2 => share::<V, 2>(&mut step, steps, half, k),
                 3 => share::<V, 3>(&mut step, steps, half, k),
                 4 | 7 | 8 => share::<V, 4>(&mut step, steps, half, k),
-                5 => share::<V, 5>(&mut step, steps, half, k),
+                // Ten sums keep the processor busy too, and then no smaller tile is left.
+                n if n.is_multiple_of(5) => share::<V, 5>(&mut step, steps, half, k),
                 _ => share::<V, 6>(&mut step, steps, half, k),
             };
         }
@@ -58,8 +59,8 @@ fn share<V: Eight, const K: usize>(step: &mut Weigh<'_>, steps: usize, half: usi
     // SAFETY: `k + K <= inputs`, `half` is one of the halves of `units / 8` blocks, and `weigh_by` has checked the length of everything.
     unsafe {
         let dw = step.dw.as_mut_ptr().add((block * (inputs + 1) + k) * ROW + gates);
-        let mut sums: [[V; VECTORS]; K] =
-            std::array::from_fn(|k| std::array::from_fn(|v| V::load(dw.add(k * ROW + v * LANES))));
+        // What was there is added last: nothing has to wait for it.
+        let mut sums = [[V::splat(0.0); VECTORS]; K];
         for t in 0..steps {
             let mut xh = step.xh.as_ptr().add(t * rows * inputs + k);
             let mut dz = step.dz.as_ptr().add((t * blocks + block) * rows * ROW + gates);
@@ -77,7 +78,8 @@ fn share<V: Eight, const K: usize>(step: &mut Weigh<'_>, steps: usize, half: usi
         }
         for (k, sums) in sums.into_iter().enumerate() {
             for (v, sum) in sums.into_iter().enumerate() {
-                sum.store(dw.add(k * ROW + v * LANES));
+                let to = dw.add(k * ROW + v * LANES);
+                V::load(to).add(sum).store(to);
             }
         }
     }
