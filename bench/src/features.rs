@@ -18,7 +18,7 @@ pub(crate) fn time(path: &Path, set: &str, threads: usize, rounds: usize) -> Res
         let bars = market.clone();
         let options = Options { threads, max_hole: None, labels: None, progress: &|_, _, _| {}, stop: &|| false };
         // In the memory of the round before, as the peers' rounds are: the first one had to be given it.
-        let spare = last.take().map(|d: Dataset| d.base.values).unwrap_or_default();
+        let spare = last.take().map(|d: Dataset| d.base);
         let clock = Instant::now();
         let made = Dataset::new_in(spare, bars, &plan, &options).map_err(|e| e.to_string())?;
         let spent = clock.elapsed().as_secs_f64();

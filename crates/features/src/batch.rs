@@ -8,17 +8,18 @@ use crate::emit::{Emit, Out};
 use crate::engine::{Engine, State};
 use crate::graph::{Graph, Id};
 use crate::inputs::{Slow, inputs};
-use crate::ops::{LARGEST, all_finite, bounded};
+use crate::ops::{LARGEST, Sums, all_finite, bounded};
 use crate::plan::Layer;
 use crate::relay::Relay;
 use crate::simd;
 use crate::table::{Feature, Table};
+use crate::values::room;
 use bars::{Bars, Timeframe};
 use files::{Error, Kind, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// How the work is done; none of it changes a result.
 pub(crate) struct Pace<'a> {
@@ -59,8 +60,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) before: usize,
     /// Bars at the beginning that have no row here.
     pub(crate) warm: usize,
-    /// What the sums without end are before its first row, if there are such bars.
-    pub(crate) sums: Vec<u64>,
+    /// What the sums without end are before its first row, as soon as somebody has added them up that far.
+    pub(crate) sums: Option<&'a OnceLock<Vec<u64>>>,
     pub(crate) out: Out<'a>,
     /// `[F]` values that were missing.
     pub(crate) missing: Vec<u64>,
@@ -78,7 +79,7 @@ pub(crate) fn table(
     slower: &Slower<'_>,
     around: &[Vec<Around>],
     pace: &Pace<'_>,
-    spare: Vec<f32>,
+    spare: Option<Table>,
 ) -> Result<Table> {
     let wanted: Vec<Id> = layer.outputs.iter().map(|o| o.id).collect();
     let (graph, ids) = layer.graph.part(&wanted);
@@ -89,6 +90,7 @@ pub(crate) fn table(
         offsets.push(offsets[offsets.len() - 1] + bars.len());
     }
     let rows = offsets[market.len()];
+    let (values, valid, settled) = spare.map_or_else(Default::default, |t| (t.values, t.valid, t.settled));
     let mut table = Table {
         timeframe,
         columns,
@@ -96,9 +98,10 @@ pub(crate) fn table(
         market: Vec::new(),
         offsets,
         runs: Vec::new(),
-        values: cleared(spare, rows * stride),
-        valid: vec![0; rows * words],
-        settled: vec![false; rows],
+        // Every value and every mark is written, padding too.
+        values: values.resized(rows * stride),
+        valid: room(valid, rows * words),
+        settled: room(settled, rows),
     };
     let each = market.par_iter().enumerate().map(|(s, bars)| {
         let around = around.get(s).map_or(&[][..], Vec::as_slice);
@@ -126,16 +129,6 @@ pub(crate) fn table(
     table.columns.iter_mut().zip(invalid).for_each(|(c, n)| c.invalid = n);
     drop(all);
     Ok(table)
-}
-
-/// That many numbers in memory that was used before, as far as it goes: being given fresh memory can cost more than what is computed
-/// into it. Every column is written; only the padding has to be zero.
-fn cleared(mut spare: Vec<f32>, len: usize) -> Vec<f32> {
-    if spare.capacity() < len {
-        return vec![0.0; len];
-    }
-    spare.resize(len, 0.0);
-    spare
 }
 
 /// Fills the rows of all lanes; gives the number of missing values of each column.
@@ -209,17 +202,7 @@ fn widths(lengths: &[usize], threads: usize) -> (usize, f64) {
 
 impl<'a> Lane<'a> {
     pub(crate) fn new(inputs: &'a [Cow<'a, [f64]>], from: usize, bars: usize, out: Out<'a>) -> Lane<'a> {
-        Lane {
-            inputs,
-            from,
-            bars,
-            before: 0,
-            warm: 0,
-            sums: Vec::new(),
-            out,
-            missing: Vec::new(),
-            seams: Default::default(),
-        }
+        Lane { inputs, from, bars, before: 0, warm: 0, sums: None, out, missing: Vec::new(), seams: Default::default() }
     }
 }
 
@@ -300,7 +283,8 @@ impl<const W: usize> Desk<W> {
             if at == warm {
                 for (l, lane) in lanes.iter_mut().enumerate() {
                     if lane.warm > 0 {
-                        let mut state = State::Give { lane: l, words: &lane.sums };
+                        let words = lane.sums.map_or(&[][..], |sums| sums.wait());
+                        let mut state = State::Give { lane: l, words };
                         job.sums.iter().for_each(|id| engine.state_of(id.index(), &mut state));
                         emit.begin(l, lane.warm, lane.before + lane.warm);
                         lane.seams[0] = memories(engine, emit, l);
@@ -405,30 +389,37 @@ pub(crate) fn values(graph: &Graph, ids: &[Id], inputs: &[Cow<'_, [f64]>], runs:
     made
 }
 
-/// What a node remembers before each of these bars, which rise and are counted from `from`.
-pub(crate) fn remembered(
+/// Adds up sums without end over one symbol, from its bar `from` on: what they remember before each of these bars, which rise, goes to the
+/// place beside it.
+pub(crate) fn add_up<'p>(
     graph: &Graph,
-    id: Id,
+    sums: &[Id],
     inputs: &[Cow<'_, [f64]>],
     from: usize,
-    before: impl Iterator<Item = usize>,
-) -> Vec<Vec<u64>> {
-    let (graph, ids) = graph.part(&[id]);
-    let mut engine = Engine::<1>::keeping(&graph, BLOCK[0], &ids);
+    told: impl Iterator<Item = (usize, &'p OnceLock<Vec<u64>>)>,
+) {
+    let args: Vec<Id> = sums.iter().map(|id| graph.node(*id).args[0]).collect();
+    let (graph, args) = graph.part(&args);
+    let mut engine = Engine::<1>::keeping(&graph, BLOCK[0], &args);
+    let mut sums: Vec<(&[Id], Sums)> = args.chunks(Sums::MOST).map(|args| (args, Sums::new())).collect();
     let mut at = 0;
-    let each = before.map(|before| {
+    for (before, place) in told {
         while at < before {
             let bars = BLOCK[0].min(before - at);
             engine.run(bars, &mut |column, place| {
                 simd::side_by_side(&[&inputs[column]], from + at, place, LARGEST) || bounded(place)
             });
+            for (args, sums) in &mut sums {
+                let blocks = args.iter().map(|id| engine.block(id.index(), bars));
+                let (x, clean): (Vec<&[f64]>, Vec<bool>) = blocks.map(|(x, clean)| (x.as_flattened(), clean)).unzip();
+                sums.add(&x, clean.iter().all(|clean| *clean));
+            }
             at += bars;
         }
         let mut words = Vec::new();
-        engine.state_of(ids[0].index(), &mut State::Take { lane: 0, words: &mut words });
-        words
-    });
-    each.collect()
+        sums.iter_mut().for_each(|(args, sums)| sums.state(args.len(), &mut words));
+        let _ = place.set(words);
+    }
 }
 
 #[cfg(test)]

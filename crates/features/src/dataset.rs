@@ -72,11 +72,11 @@ struct Coarse {
 impl Dataset {
     /// Makes the tables and labels of a market whose bars all have one timeframe.
     pub fn new(market: Vec<Bars>, plan: &Plan, options: &Options<'_>) -> Result<Dataset> {
-        Dataset::new_in(Vec::new(), market, plan, options)
+        Dataset::new_in(None, market, plan, options)
     }
 
-    /// [`Dataset::new`] in the memory of a table that is no longer needed: its `values`.
-    pub fn new_in(spare: Vec<f32>, market: Vec<Bars>, plan: &Plan, options: &Options<'_>) -> Result<Dataset> {
+    /// [`Dataset::new`] in the memory of a table that is no longer needed.
+    pub fn new_in(spare: Option<Table>, market: Vec<Bars>, plan: &Plan, options: &Options<'_>) -> Result<Dataset> {
         let symbols = market.len();
         Dataset::part_of(symbols, spare, market, plan, options)
     }
@@ -84,7 +84,7 @@ impl Dataset {
     /// The same of a part of a market that has so many symbols: what leaves is decided by the whole.
     pub(crate) fn part_of(
         symbols: usize,
-        spare: Vec<f32>,
+        spare: Option<Table>,
         market: Vec<Bars>,
         plan: &Plan,
         options: &Options<'_>,
@@ -122,7 +122,7 @@ fn make(
     timeframe: Timeframe,
     plan: &Plan,
     options: &Options<'_>,
-    spare: Vec<f32>,
+    spare: Option<Table>,
 ) -> Result<Dataset> {
     let (made, clock) = if plan.sees_market() {
         let clock = Clock::new(&market);
@@ -144,7 +144,7 @@ fn tables(
     plan: &Plan,
     clock: Option<&Clock>,
     options: &Options<'_>,
-    spare: Vec<f32>,
+    spare: Option<Table>,
 ) -> Result<(Table, Vec<Slower>, Option<Labels>)> {
     let cuts: Vec<Vec<Range<usize>>> = market.par_iter().map(|bars| runs(bars, options.max_hole)).collect();
     let coarse: Vec<Coarse> =
@@ -182,8 +182,7 @@ fn tables(
             continue;
         }
         let (market, runs) = (coarse.market, coarse.runs);
-        let mut table =
-            batch::table(layer, coarse.timeframe, &market, &runs, &|_| Vec::new(), &[], &quiet, Vec::new())?;
+        let mut table = batch::table(layer, coarse.timeframe, &market, &runs, &|_| Vec::new(), &[], &quiet, None)?;
         (table.market, table.runs) = (market, runs);
         let mut of = Vec::with_capacity(base.rows());
         for (s, rows) in coarse.of.iter().enumerate() {

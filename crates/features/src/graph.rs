@@ -50,13 +50,19 @@ impl Graph {
         if let Some(id) = self.known.get(&key) {
             return *id;
         }
+        let id = self.push(op, args);
+        self.known.insert(key, id);
+        id
+    }
+
+    /// The node of an operation on these arguments, which is not there yet.
+    fn push(&mut self, op: Op, args: &[Id]) -> Id {
         debug_assert_eq!(op.arity(), args.len(), "{op:?}");
         let first = args.iter().map(|a| self.nodes[a.index()].first).max().unwrap_or(0) + op.delay();
         let before = args.iter().map(|a| self.nodes[a.index()].settled);
         let settled = if let Op::Input(_) = op { Some(self.late) } else { settling(&op, before, first) };
         let id = Id(self.nodes.len() as u32);
         self.nodes.push(Spec { op, args: args.to_vec(), first, settled });
-        self.known.insert(key, id);
         id
     }
 
@@ -127,14 +133,15 @@ impl Graph {
                 self.nodes[at].args.iter().for_each(|a| used[a.index()] = true);
             }
         }
+        // Every node is here once, so nobody has to look for it there.
         let mut part = Graph::late(self.late);
         let mut place = vec![Id(0); self.nodes.len()];
         for (at, spec) in self.nodes.iter().enumerate().filter(|(at, _)| used[*at]) {
             place[at] = match outside(at) {
-                Some(k) => part.add(Op::Input(column + k), &[]),
+                Some(k) => part.push(Op::Input(column + k), &[]),
                 None => {
                     let args: Vec<Id> = spec.args.iter().map(|a| place[a.index()]).collect();
-                    part.add(spec.op.clone(), &args)
+                    part.push(spec.op.clone(), &args)
                 }
             };
         }

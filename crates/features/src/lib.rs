@@ -38,6 +38,7 @@ mod samples;
 mod simd;
 mod stream;
 mod table;
+mod values;
 
 pub use clock::{Clock, Walk};
 pub use context::Universe;
@@ -50,3 +51,4 @@ pub use runs::runs;
 pub use samples::{Fold, FoldSpans, Samples, Span};
 pub use stream::{Row, Stream};
 pub use table::{Feature, Table};
+pub use values::Values;

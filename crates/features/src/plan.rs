@@ -95,6 +95,9 @@ impl Plan {
         let mut plan = self.clone();
         let mut gone = Vec::new();
         let too_many = |column: &Column| matches!(column, Column::Context(what) if what.least() > symbols);
+        if !plan.layers[0].columns.iter().any(too_many) {
+            return (plan, gone);
+        }
         plan.layers[0].outputs.retain(|output| {
             let keep = !self.layers[0].reads(output.id, &too_many);
             if !keep {

@@ -6,23 +6,28 @@
 //! be, word for word, what the next one remembered before its first row. Where it is not, the next one is done again, in one lane, from
 //! the memory of the one before. So nothing here can change a bit.
 //!
-//! A sum without end never forgets. One lane adds it up ahead, without writing it anywhere, and tells each stretch what it is before the
-//! first row; that too is looked at. What forgets too late for the run is computed ahead in one lane; to the stretches it is one more
-//! column, and so is a sum without end of which something else keeps the past.
+//! A sum without end never forgets. One thread adds it up ahead, without writing it anywhere, and tells each stretch what it is before the
+//! first row; that too is looked at. The others begin meanwhile, and its own stretches are shorter. What forgets too late for the run is
+//! computed ahead in one lane; to the stretches it is one more column, and so is a sum without end of which something else keeps the past.
 
-use crate::batch::{Job, Lane, Pace, add, remembered, side, values};
+use crate::batch::{self, Job, Lane, Pace, add, side, values};
 use crate::emit::Out;
 use crate::graph::{Graph, Id};
 use crate::ops::Op;
 use files::Result;
 use rayon::prelude::*;
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 /// Stretches side by side.
 const LANES: usize = 8;
 
 /// What a bar of all of them costs, in bars of one.
 const PRICE: f64 = 4.5;
+/// A node costs over a bar of one lane a ninth of what it costs over a row of all; a twelfth, since the clock is made beside.
+const ABREAST: usize = 12;
+/// Adding up costs as much as so many nodes.
+const ADDING: usize = 4;
 /// Shorter runs are not worth the thought.
 const SHORTEST: usize = 8192;
 
@@ -39,6 +44,10 @@ pub(crate) struct Relay {
     warm: usize,
     /// Bars from the beginning of a stretch to that of the next.
     step: usize,
+    /// The last group begins here, and with the sums: its stretches are shorter. Those of one group are equally long, for what a stretch
+    /// remembers is looked at when all of its group have ended.
+    early: usize,
+    late: usize,
     time: f64,
 }
 
@@ -73,18 +82,27 @@ impl Relay {
                 }
             });
         }
-        let step = |groups: usize| bars.saturating_sub(warm).div_ceil(groups * LANES).next_multiple_of(beat);
-        let groups = (1..=threads).rev().find(|groups| step(*groups) >= warm)?;
-        let step = step(groups);
+        // Rows that the others do while one adds up the sums.
+        let args: Vec<Id> = sums.iter().map(|id: &Id| job.graph.node(*id).args[0]).collect();
+        let added = if sums.is_empty() { 0 } else { job.graph.part(&args).0.nodes().len() + ADDING };
+        let lag = bars * added / (ABREAST * job.graph.nodes().len().max(1));
+        let step = |groups: usize, more: usize| {
+            (bars.saturating_sub(warm) + more * LANES).div_ceil(groups * LANES).next_multiple_of(beat)
+        };
+        let groups = (1..=threads).rev().find(|groups| step(*groups, 0) >= warm)?;
+        // Where there is nobody else, or little to do, all begin at once.
+        let behind = if groups > 1 && step(groups, lag) >= lag + warm { lag } else { 0 };
+        let step = step(groups, behind);
+        let (early, late) = ((groups - 1) * LANES * step, (step - behind).next_multiple_of(beat));
         let wanted: Vec<Id> = job.ids.iter().chain(&sums).copied().collect();
         let (graph, mut ids) = job.graph.part_given(&wanted, &ahead, job.given);
         let told = ids.split_off(job.ids.len());
         let nodes = |id: &Id| job.graph.part(&[*id]).0.nodes().len() as f64 / job.graph.nodes().len() as f64;
         // Writing a column and reading it again costs about as much as a twentieth of an ordinary set.
-        let column = |id| nodes(id) + 0.05;
-        let before = ahead.iter().map(column).chain(sums.iter().map(nodes)).sum::<f64>() * bars as f64
-            / threads.min(ahead.len() + sums.len()).max(1) as f64;
-        Some(Relay { graph, ids, ahead, sums, told, warm, step, time: before + (warm + step) as f64 * PRICE })
+        let before =
+            ahead.iter().map(|id| nodes(id) + 0.05).sum::<f64>() * bars as f64 / threads.min(ahead.len()).max(1) as f64;
+        let time = before + (warm + step + lag - behind) as f64 * PRICE;
+        Some(Relay { graph, ids, ahead, sums, told, warm, step, early, late, time })
     }
 
     /// How long it takes, in bars of one lane.
@@ -101,17 +119,33 @@ impl Relay {
             ahead.flat_map_iter(|id| values(job.graph, &[*id], inputs, std::slice::from_ref(&run))).collect();
         let inputs: Vec<Cow<'_, [f64]>> =
             inputs.iter().map(|c| Cow::Borrowed(&**c)).chain(ahead.iter().map(|c| Cow::Borrowed(&c[..]))).collect();
-        let mut stretches = self.cut(&inputs, from, bars, out);
-        let sums = self.sums.par_iter().with_max_len(1).map(|id| {
-            let begins = stretches.iter().filter(|s| s.warm > 0).map(|s| s.before + s.warm);
-            remembered(job.graph, *id, &inputs, from, begins)
-        });
-        for each in sums.collect::<Vec<_>>() {
-            let begun = stretches.iter_mut().filter(|s| s.warm > 0);
-            begun.zip(each).for_each(|(stretch, words)| stretch.sums.extend(words));
-        }
-        let job = Job { graph: &self.graph, ids: &self.ids, sums: &self.told, ..*job };
-        stretches.par_chunks_mut(LANES).with_max_len(1).try_for_each(|group| side::<LANES>(&job, group, None, pace))?;
+        let told: Vec<OnceLock<Vec<u64>>> = self.begins(bars).map(|_| OnceLock::new()).collect();
+        let mut stretches = self.cut(&inputs, from, bars, out, &told);
+        let add_up = || {
+            // Nobody waits for what will not come.
+            let _all = Told(&told);
+            let begins = self.begins(bars).map(|at| at + self.warm);
+            batch::add_up(job.graph, &self.sums, &inputs, from, begins.zip(&told).skip(1));
+        };
+        let ours = Job { graph: &self.graph, ids: &self.ids, sums: &self.told, ..*job };
+        let early = stretches.len().saturating_sub(1) / LANES * LANES;
+        let (early, late) = stretches.split_at_mut(early);
+        // The others begin meanwhile: they need the sums when they have warmed up, the first of them first. Whoever waits for the sums
+        // waits for this thread, which does nothing else until it has them.
+        let (late, early) = rayon::join(
+            || {
+                add_up();
+                side::<LANES>(&ours, late, None, pace)
+            },
+            || {
+                early
+                    .par_chunks_mut(LANES)
+                    .with_max_len(1)
+                    .try_for_each(|group| side::<LANES>(&ours, group, None, pace))
+            },
+        );
+        early.and(late)?;
+        let job = ours;
         let mut twice = 0;
         for next in 1..stretches.len() {
             let (done, rest) = stretches.split_at_mut(next);
@@ -126,19 +160,42 @@ impl Relay {
         Ok((missing, twice))
     }
 
-    /// The stretches, each with its rows.
-    fn cut<'a>(&self, inputs: &'a [Cow<'a, [f64]>], from: usize, bars: usize, mut out: Out<'a>) -> Vec<Lane<'a>> {
+    /// Where stretches begin.
+    fn begins(&self, bars: usize) -> impl Iterator<Item = usize> {
+        let step = |at: usize| if at < self.early { self.step } else { self.late };
+        std::iter::successors(Some(0), move |at| Some(at + step(*at)))
+            .take_while(move |at| *at == 0 || at + self.warm < bars)
+    }
+
+    /// The stretches, each with its rows and the place where it is told its sums.
+    fn cut<'a>(
+        &self,
+        inputs: &'a [Cow<'a, [f64]>],
+        from: usize,
+        bars: usize,
+        mut out: Out<'a>,
+        told: &'a [OnceLock<Vec<u64>>],
+    ) -> Vec<Lane<'a>> {
+        let ends = self.begins(bars).skip(1).map(|at| at + self.warm).chain([bars]);
         let mut stretches: Vec<Lane<'a>> = Vec::new();
-        let mut at = 0;
-        while !out.settled.is_empty() {
+        for ((at, end), told) in self.begins(bars).zip(ends).zip(told) {
             let warm = if at == 0 { 0 } else { self.warm };
-            let bars = (self.warm + self.step).min(bars - at);
+            let bars = end - at;
             let (mine, rest) = out.split(bars - warm);
-            stretches.push(Lane { before: at, warm, ..Lane::new(inputs, from + at, bars, mine) });
+            let sums = (warm > 0).then_some(told);
+            stretches.push(Lane { before: at, warm, sums, ..Lane::new(inputs, from + at, bars, mine) });
             out = rest;
-            at += self.step;
         }
         stretches
+    }
+}
+
+/// Sums that stretches wait for; when this goes, nobody waits any longer.
+struct Told<'a>(&'a [OnceLock<Vec<u64>>]);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|told| drop(told.set(Vec::new())));
     }
 }
 

@@ -90,7 +90,7 @@ fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], 
             let load = |k: usize| _mm256_loadu_pd(columns[k].as_ptr().cast::<f64>().add(i));
             for (value, row) in turn([load(0), load(1), load(2), load(3)]).into_iter().zip(rows) {
                 sum = _mm_add_ps(sum, value);
-                // Not past the cache: that was tried, and took half as long again (rows are not whole lines).
+                // Not past the cache: that was tried, also with whole lines, and takes longer.
                 _mm_storeu_ps(row, value);
             }
         }
@@ -209,6 +209,38 @@ fn side_by_side_wide<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut 
         }
     }
     _mm256_movemask_pd(beyond) == 0
+}
+
+/// Adds columns of finite values to sums, each with what it could not hold, as `ops` does value by value; gives how many values of each
+/// column were taken.
+pub(crate) fn add_up(columns: &[&[f64]; 4], sum: &mut [f64; 4], lost: &mut [f64; 4]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if wide() {
+        #[expect(unsafe_code, reason = "the features were detected")]
+        return unsafe { add_up_wide(columns, sum, lost) };
+    }
+    let _ = (columns, sum, lost);
+    0
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn add_up_wide(columns: &[&[f64]; 4], sum: &mut [f64; 4], lost: &mut [f64; 4]) -> usize {
+    use std::arch::x86_64::{_mm256_add_pd, _mm256_sub_pd};
+    let bars = columns.iter().map(|column| column.len()).min().unwrap_or(0);
+    let done = bars - bars % 4;
+    let (mut all, mut rest) = (load(sum, 0), load(lost, 0));
+    for t in (0..done).step_by(4) {
+        for x in square([load(columns[0], t), load(columns[1], t), load(columns[2], t), load(columns[3], t)]) {
+            let next = _mm256_add_pd(all, x);
+            let held = _mm256_sub_pd(next, all);
+            let part = _mm256_add_pd(_mm256_sub_pd(all, _mm256_sub_pd(next, held)), _mm256_sub_pd(x, held));
+            (all, rest) = (next, _mm256_add_pd(rest, part));
+        }
+    }
+    put(sum, 0, all);
+    put(lost, 0, rest);
+    done
 }
 
 /// Asks memory for values that are read next: more runs side by side than the processor foresees by itself.

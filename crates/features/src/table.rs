@@ -3,6 +3,7 @@
 //! Rows are a symbol's own bars, symbols one after another. A value that does not exist is NaN and its bit is 0; nothing is ever filled.
 
 use crate::plan::{Layer, Output};
+use crate::values::Values;
 use bars::{Bars, Timeframe};
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ pub struct Table {
     /// `[S]` runs of rows, counted from the symbol's first: indicators start afresh at each.
     pub runs: Vec<Vec<Range<usize>>>,
     /// `[rows, stride]`; NaN where there is no value, 0 in the padding.
-    pub values: Vec<f32>,
+    pub values: Values,
     /// `[rows, words]` one bit a column.
     pub valid: Vec<u64>,
     /// `[rows]` whether every column is valid and no longer depends on where its run began.

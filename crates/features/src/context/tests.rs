@@ -114,7 +114,7 @@ fn no_thread_and_no_order_of_symbols_changes_a_bit() {
     let one = data(&market, text, 1);
     for threads in [2, 5] {
         let many = data(&market, text, threads);
-        assert!(one.base.values.iter().zip(&many.base.values).all(|(a, b)| a.to_bits() == b.to_bits()));
+        assert!(one.base.values.iter().zip(many.base.values.iter()).all(|(a, b)| a.to_bits() == b.to_bits()));
     }
     let turned: Vec<Bars> = market.iter().rev().cloned().collect();
     let other = data(&turned, text, 2);

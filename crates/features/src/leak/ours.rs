@@ -73,7 +73,7 @@ impl Ours {
             stop: &|| false,
         };
         // The plan has lost what the whole market is too small for; a part of it loses no more.
-        let data = Dataset::part_of(usize::MAX, Vec::new(), market.to_vec(), &self.plan, &options)?;
+        let data = Dataset::part_of(usize::MAX, None, market.to_vec(), &self.plan, &options)?;
         let base = &data.base;
         let mut seen = Seen { ages: vec![ages(base.runs.iter().flatten())], ..Seen::default() };
         let all: Vec<Option<usize>> = (0..base.rows()).map(Some).collect();

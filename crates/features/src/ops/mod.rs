@@ -17,7 +17,7 @@ mod tests;
 
 use crate::engine::{Body, Feed, Kernel, State};
 pub(crate) use map::Map;
-pub(crate) use scan::{Average, Ema, together};
+pub(crate) use scan::{Average, Ema, Sums, together};
 pub(crate) use session::Since;
 
 /// An operation, as plain data.
@@ -175,7 +175,7 @@ pub(crate) fn kernel<const W: usize>(op: &Op) -> Box<dyn Kernel<W>> {
         Op::Kurtosis(n) => Box::new(Window::<_, 4, W>::new(Moments::<4>, n)),
         Op::Weighted(n) => Box::new(Window::<_, 2, W>::new(Trend::<false>, n)),
         Op::Slope(n) => Box::new(Window::<_, 2, W>::new(Trend::<true>, n)),
-        Op::MeanDeviation(n) => Box::new(Deviation(n)),
+        Op::MeanDeviation(n) => Box::new(Deviation::new(n)),
         Op::Ema(ema) => Box::new(scan::Average::<W>::new(ema)),
         Op::Adaptive => Box::new(scan::Adaptive::<W>::new()),
         Op::Cumulate => Box::new(scan::Cumulate::<W>::new()),

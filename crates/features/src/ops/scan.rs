@@ -219,17 +219,33 @@ impl<const W: usize> Cumulate<W> {
     }
 }
 
+/// The sum, and what it could not hold: that is exact, whichever is the larger.
+#[inline(always)]
+fn add(sum: f64, x: f64) -> (f64, f64) {
+    let next = sum + x;
+    let held = next - sum;
+    (next, (sum - (next - held)) + (x - held))
+}
+
+impl<const W: usize> Cumulate<W> {
+    /// Takes a bar of which values may be missing.
+    #[inline(always)]
+    fn take(&mut self, x: [f64; W]) {
+        for (l, x) in x.into_iter().enumerate() {
+            let fine = x.is_finite();
+            let (next, part) = add(self.sum[l], x);
+            self.sum[l] = if fine { next } else { 0.0 };
+            self.lost[l] = if fine { self.lost[l] + part } else { 0.0 };
+        }
+    }
+}
+
 impl<const W: usize> Body<W> for Cumulate<W> {
     #[inline(always)]
     fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
-        let (mut sum, mut lost) = (self.sum, self.lost);
-        // The sum, and what it could not hold: that is exact, whichever is the larger.
-        let add = |sum: f64, x: f64| {
-            let next = sum + x;
-            let held = next - sum;
-            (next, (sum - (next - held)) + (x - held))
-        };
         let each = out.iter_mut().zip(feed.arg(0, 0));
+        // In a copy, which can stay in registers.
+        let Cumulate { mut sum, mut lost } = *self;
         if feed.clean {
             for (out, x) in each {
                 for l in 0..W {
@@ -238,24 +254,51 @@ impl<const W: usize> Body<W> for Cumulate<W> {
                     out[l] = sum[l] + lost[l];
                 }
             }
+            *self = Cumulate { sum, lost };
         } else {
+            let mut now = Cumulate { sum, lost };
             for (out, x) in each {
+                now.take(*x);
                 for l in 0..W {
-                    let fine = x[l].is_finite();
-                    let (next, part) = add(sum[l], x[l]);
-                    sum[l] = if fine { next } else { 0.0 };
-                    lost[l] = if fine { lost[l] + part } else { 0.0 };
-                    out[l] = if fine { sum[l] + lost[l] } else { f64::NAN };
+                    out[l] = if x[l].is_finite() { now.sum[l] + now.lost[l] } else { f64::NAN };
                 }
             }
+            *self = now;
         }
-        (self.sum, self.lost) = (sum, lost);
         feed.clean
     }
 
     fn state(&mut self, state: &mut State<'_>) {
         state.lanes(std::slice::from_mut(&mut self.sum));
         state.lanes(std::slice::from_mut(&mut self.lost));
+    }
+}
+
+/// A few sums without end of one symbol, side by side as if each were a symbol: an addition waits for the one before, so four take the
+/// time of one.
+pub(crate) struct Sums(Cumulate<4>);
+
+impl Sums {
+    /// So many at once.
+    pub(crate) const MOST: usize = 4;
+
+    pub(crate) fn new() -> Sums {
+        Sums(Cumulate::new())
+    }
+
+    /// Takes bars: a column for each sum; `clean` says that all of it is finite.
+    pub(crate) fn add(&mut self, columns: &[&[f64]], clean: bool) {
+        let Some(first) = columns.first() else { return };
+        // Lanes without a column add up the first.
+        let columns: [&[f64]; Sums::MOST] = std::array::from_fn(|l| *columns.get(l).unwrap_or(first));
+        let Cumulate { sum, lost } = &mut self.0;
+        let done = if clean { crate::simd::add_up(&columns, sum, lost) } else { 0 };
+        (done..first.len()).for_each(|t| self.0.take(columns.map(|column| column[t])));
+    }
+
+    /// What the first so many remember.
+    pub(crate) fn state(&mut self, sums: usize, words: &mut Vec<u64>) {
+        (0..sums).for_each(|lane| Body::state(&mut self.0, &mut State::Take { lane, words: &mut *words }));
     }
 }
 
@@ -300,25 +343,36 @@ impl<const W: usize> Sar<W> {
     /// The rule, once there is a side. Both sides are worked out and one is chosen: a choice has lanes, a branch on prices has none.
     #[inline(always)]
     fn follow(&mut self, l: usize, [h1, h]: [f64; 2], [l1, low]: [f64; 2]) -> f64 {
-        let (long, stop, extreme, speed) = (self.long[l], self.stop[l], self.extreme[l], self.speed[l]);
-        let rising = long > 0.0;
+        let (stop, extreme, speed) = (self.stop[l], self.extreme[l], self.speed[l]);
+        let rising = mask(self.long[l] > 0.0);
         let (top, bottom) = (larger(h1, h), smaller(l1, low));
-        let turned = if rising { low <= stop } else { h >= stop };
-        let further = if rising { h > extreme } else { low < extreme };
-        let over = if rising { larger(extreme, top) } else { smaller(extreme, bottom) };
-        let shown = if turned { over } else { stop };
-        let quicker = if further { smaller(speed + self.step, self.most) } else { speed };
-        let speed = if turned { self.step } else { quicker };
+        let turned = (rising & mask(low <= stop)) | (!rising & mask(h >= stop));
+        let further = (rising & mask(h > extreme)) | (!rising & mask(low < extreme));
+        let over = choose(rising, larger(extreme, top), smaller(extreme, bottom));
+        let shown = choose(turned, over, stop);
+        let quicker = choose(further, smaller(speed + self.step, self.most), speed);
+        let speed = choose(turned, self.step, quicker);
         // The bar's ends, as the side that is followed sees them.
-        let (far, near) = (if rising { h } else { low }, if rising { low } else { h });
-        let extreme = if further { far } else { extreme };
-        let extreme = if turned { near } else { extreme };
-        let long = if turned { 1.0 - long } else { long };
+        let (far, near) = (choose(rising, h, low), choose(rising, low, h));
+        let extreme = choose(turned, near, choose(further, far, extreme));
+        let rising = rising ^ turned;
         let next = shown + speed * (extreme - shown);
-        self.stop[l] = if long > 0.0 { smaller(next, bottom) } else { larger(next, top) };
-        (self.long[l], self.extreme[l], self.speed[l]) = (long, extreme, speed);
+        self.stop[l] = choose(rising, smaller(next, bottom), larger(next, top));
+        self.long[l] = f64::from_bits(rising & 1f64.to_bits());
+        (self.extreme[l], self.speed[l]) = (extreme, speed);
         shown
     }
+}
+
+/// All bits or none: as wide as the numbers it chooses from, so that lanes need not be packed and spread again for it.
+#[inline(always)]
+fn mask(yes: bool) -> u64 {
+    if yes { u64::MAX } else { 0 }
+}
+
+#[inline(always)]
+fn choose(mask: u64, yes: f64, no: f64) -> f64 {
+    f64::from_bits((yes.to_bits() & mask) | (no.to_bits() & !mask))
 }
 
 #[inline(always)]

@@ -182,6 +182,43 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
         self.phase = 0;
     }
 
+    /// Whole stretches of a few bars, all finite: what is kept of one stays in registers until the next.
+    #[inline(always)]
+    fn brief<const N: usize>(&mut self, rows: &[[f64; W]], out: &mut [[f64; W]]) {
+        let (gather, kept) = (self.gather, Self::kept(&mut self.kept, N));
+        let mut past: [[f64; W]; N] = std::array::from_fn(|i| kept[i][0]);
+        let (mut level, mut head) = (self.level, self.head);
+        for (x, out) in rows.as_chunks::<N>().0.iter().zip(out.as_chunks_mut::<N>().0) {
+            level = if G::RELATIVE { x[0] } else { [0.0; W] };
+            // The ends of the stretch before, as in `turn`.
+            let mut ends = [nothing::<G, K, W>(); N];
+            for i in (1..N).rev() {
+                for l in 0..W {
+                    let relative = if G::RELATIVE { past[i][l] - level[l] } else { past[i][l] };
+                    let joined = gather.join(gather.lift(relative, i as f64 - N as f64), lane(&ends[i], l));
+                    for k in 0..K {
+                        ends[i - 1][k][l] = joined[k];
+                    }
+                }
+            }
+            head = nothing::<G, K, W>();
+            for i in 0..N {
+                for l in 0..W {
+                    let relative = if G::RELATIVE { x[i][l] - level[l] } else { x[i][l] };
+                    let joined = gather.join(lane(&head, l), gather.lift(relative, i as f64));
+                    let whole = gather.join(lane(&ends[i], l), joined);
+                    out[i][l] = gather.value(whole, N as f64, i as f64, level[l]);
+                    for k in 0..K {
+                        head[k][l] = joined[k];
+                    }
+                }
+            }
+            past = *x;
+        }
+        kept.iter_mut().zip(past).for_each(|(kept, past)| kept[0] = past);
+        (self.level, self.head) = (level, head);
+    }
+
     #[inline(always)]
     fn block<const STEADY: bool>(&mut self, rows: &[[f64; W]], out: &mut [[f64; W]]) {
         let mut at = 0;
@@ -191,6 +228,14 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
                 self.abreast(rows[at..at + bars].as_flattened(), out[at..at + bars].as_flattened_mut());
                 at += bars;
                 continue;
+            }
+            if STEADY && W > 1 && K == 1 && self.phase == 0 && self.n == 3 {
+                let bars = (out.len() - at) / 3 * 3;
+                self.brief::<3>(&rows[at..at + bars], &mut out[at..at + bars]);
+                at += bars;
+                if at == out.len() {
+                    break;
+                }
             }
             if self.phase == 0 {
                 self.turn::<STEADY>(&rows[at]);
@@ -480,22 +525,36 @@ fn joined<G: Gather<1>, const N: usize>(gather: G, x: &[f64], step: usize, out: 
 }
 
 /// Mean absolute deviation from a mean that is given: every value is looked at, oldest first.
-pub(crate) struct Deviation(pub(crate) usize);
+pub(crate) struct Deviation {
+    n: usize,
+    /// Always one.
+    one: f64,
+}
+
+impl Deviation {
+    pub(crate) fn new(n: usize) -> Deviation {
+        Deviation { n, one: 1.0 }
+    }
+}
 
 impl<const W: usize> Body<W> for Deviation {
     #[inline(always)]
     fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
-        let n = self.0;
+        let Deviation { n, one } = *self;
         let (x, mean) = (feed.arg(0, n - 1).as_flattened(), feed.arg(1, 0).as_flattened());
         let out = out.as_flattened_mut();
-        // Lanes here are neighbours in memory, whichever symbol or bar they belong to: eight sums in flight.
+        // Lanes here are neighbours in memory, whichever symbol or bar they belong to: so many that no addition waits for the one before.
         let mut at = 0;
-        while at + 16 <= out.len() {
-            sums::<16>(&x[at..], &mean[at..], W, n, &mut out[at..at + 16]);
-            at += 16;
+        while at + 24 <= out.len() {
+            sums::<24>(&x[at..], &mean[at..], W, n, one, &mut out[at..at + 24]);
+            at += 24;
+        }
+        while at + 8 <= out.len() {
+            sums::<8>(&x[at..], &mean[at..], W, n, one, &mut out[at..at + 8]);
+            at += 8;
         }
         while at < out.len() {
-            sums::<1>(&x[at..], &mean[at..], W, n, &mut out[at..at + 1]);
+            sums::<1>(&x[at..], &mean[at..], W, n, one, &mut out[at..at + 1]);
             at += 1;
         }
         // The mean is NaN unless the whole window is there.
@@ -505,16 +564,17 @@ impl<const W: usize> Body<W> for Deviation {
     fn state(&mut self, _: &mut State<'_>) {}
 }
 
-/// `N` neighbouring deviations: values `step` apart belong to the same lane.
+/// `N` neighbouring deviations: values `step` apart belong to the same lane. A difference is taken as `one * x - mean`, which is the same
+/// number: additions and fused products have units of their own, and so both are busy. The compiler must not know that it is one.
 #[inline(always)]
-fn sums<const N: usize>(x: &[f64], mean: &[f64], step: usize, n: usize, out: &mut [f64]) {
+fn sums<const N: usize>(x: &[f64], mean: &[f64], step: usize, n: usize, one: f64, out: &mut [f64]) {
     let mut sums = [0.0; N];
     let mut means = [0.0; N];
     means.copy_from_slice(&mean[..N]);
     for back in 0..n {
         let x = &x[back * step..back * step + N];
         for i in 0..N {
-            sums[i] += (x[i] - means[i]).abs();
+            sums[i] += x[i].mul_add(one, -means[i]).abs();
         }
     }
     for i in 0..N {

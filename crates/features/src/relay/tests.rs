@@ -7,6 +7,7 @@ use crate::inputs::inputs;
 use crate::language::parse;
 use crate::plan::Plan;
 use crate::table::{Feature, Table};
+use crate::values::Values;
 use bars::{Bars, Timeframe};
 
 /// The table of one symbol, made by so many threads.
@@ -21,7 +22,8 @@ fn one_lane(bars: &Bars, plan: &Plan) -> Table {
     let layer = &plan.layers[0];
     let inputs = inputs(layer, bars, &[], &[]).expect("inputs");
     let (rows, stride, words) = (bars.len(), table.stride, table.words());
-    (table.values, table.valid, table.settled) = (vec![0.0; rows * stride], vec![0; rows * words], vec![false; rows]);
+    (table.values, table.valid, table.settled) =
+        (Values::zeros(rows * stride), vec![0; rows * words], vec![false; rows]);
     with_job(plan, |job| {
         let out = Out { values: &mut table.values, valid: &mut table.valid, settled: &mut table.settled };
         let mut lane = [Lane::new(&inputs, 0, rows, out)];
@@ -136,7 +138,7 @@ fn a_stretch_that_began_wrong_is_done_again() {
             let mut wrong = 0;
             with_job(&plan, |job| {
                 let mut relay = Relay::new(job, 1 << 24, 1).expect("a cut");
-                (relay.warm, relay.step) = (warm, step);
+                (relay.warm, relay.step, relay.early, relay.late) = (warm, step, LANES * step, 840);
                 let out = Out { values: &mut made.values, valid: &mut made.valid, settled: &mut made.settled };
                 let lane = Lane::new(&inputs, 0, bars.len(), out);
                 let (missing, again) = relay.run(job, lane, &PACE).expect("rows");
@@ -174,7 +176,7 @@ fn stretches_meet() {
     let mut made = one_lane(&head(&bars, 1), &plan);
     let rows = bars.len();
     (made.values, made.valid, made.settled) =
-        (vec![0.0; rows * made.stride], vec![0; rows * made.words()], vec![false; rows]);
+        (Values::zeros(rows * made.stride), vec![0; rows * made.words()], vec![false; rows]);
     with_job(&plan, |job| {
         let relay = Relay::new(job, rows, 4).expect("a cut");
         let out = Out { values: &mut made.values, valid: &mut made.valid, settled: &mut made.settled };

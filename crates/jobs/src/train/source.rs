@@ -104,8 +104,8 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
     let problem = problem(&data, inputs, &windows)?;
     let label = label(&data, settings);
     // The problem has its own copy of the columns; what stays are bars, times and labels.
-    data.base.values = Vec::new();
-    data.slow.iter_mut().for_each(|s| s.table.values = Vec::new());
+    data.base.values = Default::default();
+    data.slow.iter_mut().for_each(|s| s.table.values = Default::default());
     let ticks = data.clock.times.clone();
     let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
     Ok(Source { path, problem, net, nets, ticks, look_back, fingerprint, ids, notes, seconds: [reading, computing] })
