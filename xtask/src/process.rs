@@ -37,7 +37,8 @@ pub fn output(command: &mut Command) -> Result<String> {
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&out.stderr);
+    // Some tell what is wrong on their standard output.
+    let said = String::from_utf8_lossy(if out.stderr.is_empty() { &out.stdout } else { &out.stderr });
     Err(format!("`{}` ended with {}: {}", line(command), out.status, tail(&said, 12)))
 }
 
