@@ -2,7 +2,7 @@
 
 use super::keep::Saved;
 use super::member::{Last, Stopped, Trained};
-use super::plan::{in_parts, smaller};
+use super::plan::{in_parts, own_pace, smaller};
 use super::{Classify, News, Plan, Spent};
 use crate::{Problem, failed};
 use compute::population::{CHUNK, Pace, Score, Status};
@@ -71,8 +71,9 @@ pub fn train(
         let (data, members) = plan.describe(problem, how, group.clone());
         let job = plan.job(how, &group);
         let own = how.of(job);
+        let pace = own_pace(saved.pace, own.recipe.batch);
         let (recipe, pins) = (&own.recipe, saved.pins.entry(job).or_default().clone());
-        let made = Population::paced(device, budget, &own.net, &data, recipe, &members, &pins, saved.pace);
+        let made = Population::paced(device, budget, &own.net, &data, recipe, &members, &pins, pace);
         let made = made.and_then(|mut population| population.prepare().map(|()| population));
         let mut population = match made {
             Ok(population) => population,

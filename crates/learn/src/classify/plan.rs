@@ -89,7 +89,11 @@ impl Plan {
 
     /// Samples that all members are trained on together at most.
     pub fn samples(&self, how: &Classify<'_>) -> u64 {
-        self.members.iter().map(|who| self.lists[who.fold][0].len() as u64 * u64::from(how.epochs)).sum()
+        self.samples_of(how, &self.members)
+    }
+
+    fn samples_of(&self, how: &Classify<'_>, members: &[Who]) -> u64 {
+        members.iter().map(|who| self.lists[who.fold][0].len() as u64 * u64::from(how.epochs)).sum()
     }
 
     /// For each kind of member (another net or recipe), its first group alone, which is enough to learn its pace, and the samples that all of
@@ -98,13 +102,14 @@ impl Plan {
         let mut firsts: Vec<(usize, Plan, u64)> = Vec::new();
         for group in &self.groups {
             let job = self.job(how, &group.members);
-            let members = self.members[group.members.clone()].to_vec();
-            let groups = vec![Group { members: 0..members.len(), bytes: group.bytes }];
-            let alone = Plan { groups, members, ..self.clone() };
-            let samples = alone.samples(how);
+            let members = &self.members[group.members.clone()];
+            let samples = self.samples_of(how, members);
             match firsts.iter_mut().find(|(other, ..)| *other == job) {
                 Some((_, _, sum)) => *sum += samples,
-                None => firsts.push((job, alone, samples)),
+                None => {
+                    let groups = vec![Group { members: 0..members.len(), bytes: group.bytes }];
+                    firsts.push((job, Plan { groups, members: members.to_vec(), ..self.clone() }, samples));
+                }
             }
         }
         firsts.into_iter().map(|(_, plan, samples)| (plan, samples)).collect()
@@ -177,6 +182,7 @@ impl Plan {
     ) -> Result<u64> {
         let own = how.of(self.job(how, &members));
         let (data, described) = self.describe(problem, how, members);
+        let pace = own_pace(pace, own.recipe.batch);
         Population::need_paced(device, &own.net, &data, &own.recipe, &described, pace).map_err(failed)
     }
 
@@ -253,6 +259,18 @@ const LEAST: usize = 32;
 pub(crate) fn smaller(pace: Pace, batch: usize) -> Option<Pace> {
     let parts = pace.parts.saturating_mul(2);
     (Pace { parts }.rows(batch) >= LEAST).then_some(Pace { parts })
+}
+
+/// A run's pace for one of its batches: a small one beside a large one goes in no more parts than are worth it.
+pub(crate) fn own_pace(pace: Pace, batch: usize) -> Pace {
+    if pace.parts == 1 || pace.rows(batch) >= LEAST {
+        return pace;
+    }
+    let mut own = Pace::default();
+    while let Some(more) = smaller(own, batch).filter(|more| more.parts <= pace.parts) {
+        own = more;
+    }
+    own
 }
 
 /// `batches of 65536 in 8 parts of 8192`
@@ -335,7 +353,15 @@ fn fits(problem: &Problem, net: &Net) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::balanced;
+    use super::{balanced, own_pace};
+    use compute::population::Pace;
+
+    #[test]
+    fn a_small_batch_goes_in_no_more_parts_than_are_worth_it() {
+        let parts = |parts, batch| own_pace(Pace { parts }, batch).parts;
+        assert_eq!([parts(1, 8), parts(4, 4096), parts(4, 128), parts(4, 127), parts(64, 1024)], [1, 4, 4, 4, 32]);
+        assert_eq!([parts(8, 64), parts(8, 63), parts(128, 32), parts(128, 16)], [2, 2, 1, 1]);
+    }
 
     #[test]
     fn rare_classes_weigh_more_but_not_without_end() {
