@@ -4,6 +4,7 @@
 //! trained on, judge, save the model. A run that was cut goes on from its last checkpoint and ends with the same bits.
 
 pub(crate) mod choose;
+mod figures;
 mod folder;
 mod judged;
 mod log;
@@ -26,6 +27,7 @@ use crate::tune::{Tuned, find};
 use crate::{LabelSummary, Select, Settings, home};
 use compute::population::{Precision, Score};
 use compute::{Budget, Choice, Opened};
+use figures::{describe, packed};
 use files::{Error, Kind, Result};
 use folder::Folder;
 use judge::measure::Confusion;
@@ -330,8 +332,8 @@ fn predictions(
     ids: &dyn Fn(usize) -> Vec<u32>,
 ) -> Result<Vec<Vec<f32>>> {
     let mut all = vec![Vec::new(); members.len()];
-    for own in (0..how.configs()).map(|config| (config, how.of(config))) {
-        let (config, how) = own;
+    for config in 0..how.configs() {
+        let how = how.of(config);
         let mine = members.iter().enumerate().filter(|(_, m)| m.config == config);
         let mine = mine.filter_map(|(at, m)| Some((at, m, &m.best.as_ref()?.params)));
         let (places, asked): (Vec<usize>, Vec<Asked<'_>>) = mine
@@ -579,106 +581,6 @@ fn busy(sample: Option<machine::Sample>) -> String {
     let Some(sample) = sample else { return String::new() };
     let gpu = sample.gpus.first().and_then(|g| g.busy_percent).map_or(String::new(), |g| format!(", GPU {g:.0} %"));
     format!("{gpu}, CPU {:.0} %", sample.cpu_mean_percent())
-}
-
-/// The plan in figures.
-fn describe(
-    source: &Source,
-    splits: &Splits,
-    plan: &Plan,
-    how: &Classify<'_>,
-    settings: &Settings,
-    device: String,
-) -> TrainRun {
-    let problem = &source.problem;
-    let shown = |time: i64| match &source.ids {
-        Ids::Bars { .. } => files::time::rfc3339(time),
-        // Ready arrays may count rows instead of telling the time.
-        Ids::Ready { .. } if time < 1_000_000_000_000 => time.to_string(),
-        Ids::Ready { .. } => files::time::rfc3339(time),
-    };
-    let mut counts = vec![0u64; problem.classes];
-    for class in &problem.samples.class {
-        counts[if problem.classes == 2 { usize::from(*class > 0) } else { (class + 1) as usize }] += 1;
-    }
-    let all = problem.samples.len().max(1) as f64;
-    let folds = splits.folds.iter().map(|f| FoldRow {
-        fold: f.number + 1,
-        train: f.train.len() as u64,
-        valid: f.valid.len() as u64,
-        test: f.test.len() as u64,
-        purged: f.purged as u64,
-        train_from: shown(f.spans.train.from()),
-        train_to: shown(f.spans.train.to() - 1),
-        valid_from: shown(f.spans.valid.from()),
-        valid_to: shown(f.spans.valid.to() - 1),
-        test_from: shown(f.spans.test.from()),
-        test_to: shown(f.spans.test.to() - 1),
-    });
-    let mut run = TrainRun {
-        folder: None,
-        data: source.path.display().to_string(),
-        learner: settings.train.learner,
-        net: how.net.to_string(),
-        parameters: parameters(&how.net),
-        columns: problem.inputs.iter().map(|i| i.columns.len() as u64).collect(),
-        samples: problem.samples.len() as u64,
-        balance: counts.iter().map(|n| *n as f64 / all).collect(),
-        label: match &source.ids {
-            Ids::Bars { label, .. } => label.clone(),
-            Ids::Ready { .. } => None,
-        },
-        device,
-        precision: how.recipe.precision,
-        batch: how.recipe.batch as u64,
-        parts: 1,
-        rate: f64::from(how.rate),
-        epochs: u64::from(how.epochs),
-        patience: u64::from(how.patience),
-        folds: folds.collect(),
-        holdout_from: splits.holdout.as_ref().map(|h| shown(h.span.from())),
-        picture: splits.picture(&problem.samples, &source.ticks, 60, false),
-        seeds: u64::from(how.seeds),
-        configs: tried(how, settings),
-        groups: Vec::new(),
-        memory_bytes: 0,
-        estimate_seconds: None,
-        samples_per_s: None,
-        members: Vec::new(),
-        judged: None,
-        phases: Vec::new(),
-        verdict: String::new(),
-        seconds: 0.0,
-        interrupted: false,
-        notes: Vec::new(),
-    };
-    packed(&mut run, plan, how);
-    run
-}
-
-/// A line for each config, where there are several; nothing is known of them yet.
-fn tried(how: &Classify<'_>, settings: &Settings) -> Vec<ConfigRow> {
-    let row = |(at, (what, _)): (usize, (String, Settings))| {
-        let own = how.of(at);
-        ConfigRow {
-            config: at + 1,
-            what,
-            net: own.net.to_string(),
-            batch: own.recipe.batch as u64,
-            rate: f64::from(own.rate),
-            valid_mcc: None,
-            test_mcc: None,
-            chosen: Vec::new(),
-        }
-    };
-    if how.configs() > 1 { settings.configs().into_iter().enumerate().map(row).collect() } else { Vec::new() }
-}
-
-/// How the members lie in the memory.
-fn packed(run: &mut TrainRun, plan: &Plan, how: &Classify<'_>) {
-    run.parts = plan.pace.count(how.recipe.batch) as u64;
-    run.groups = plan.groups.iter().map(|g| g.members.len() as u64).collect();
-    run.memory_bytes = plan.groups.iter().map(|g| g.bytes).max().unwrap_or(0);
 }
 
 /// Of one member, padding left out.
