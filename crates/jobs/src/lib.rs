@@ -41,7 +41,7 @@ pub use monitor::Monitor;
 pub use probe::{Probed, Watched, probe, quick, watch};
 pub use progress::{Update, stop_flag};
 pub use runs::{CheckpointRow, RunRow, RunShown, RunsListed, WeightsRow, runs_list, runs_resume, runs_show};
-pub use settings::{FeatureSettings, Key, LabelSettings, Settings, SplitSettings, SynthSettings, TrainSettings};
+pub use settings::{FeatureSettings, Key, LabelSettings, Settings, SplitSettings, SynthSettings, TrainSettings, Try};
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};
 pub use train::{

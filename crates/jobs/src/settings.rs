@@ -4,6 +4,10 @@
 //! defaults, the error that names the nearest key and the parser all read it. `auto` is legal for every key and means the default.
 //! What is wrong is a usage error that names file, line and column.
 
+mod tries;
+
+pub use tries::Try;
+
 use crate::memory::Memory;
 use crate::train::Learner;
 use bars::{Bad, Duplicates, Instrument, InstrumentPatch, Label, Order, Refused, Repairs, Splits, Timeframe, nearest};
@@ -15,6 +19,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use toml::Value;
 use toml::de::{DeTable, DeValue};
+use tries::tries;
 
 /// Everything a verb may be told, resolved.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,18 +107,6 @@ pub struct TrainSettings {
     /// What is tried: every combination is a set of hyper-parameters with members of its own.
     pub tries: Vec<Try>,
 }
-
-/// A key of `[train]` and the values it is tried with, as they were written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Try {
-    /// Without `train.`.
-    pub key: String,
-    /// At least one, all different.
-    pub values: Vec<String>,
-}
-
-/// What may be tried: everything that a member's own training is made of, and nothing that changes what there is to learn.
-const TRIED: [&str; 9] = ["net", "batch", "rate", "schedule", "warmup", "decay", "clip", "smoothing", "average"];
 
 /// How time is cut into folds.
 #[derive(Debug, Clone, PartialEq)]
@@ -685,51 +678,6 @@ impl Key {
     ];
 }
 
-impl std::fmt::Display for Try {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} = {}", self.key, self.values.join(", "))
-    }
-}
-
-/// What is to be tried, from a list of texts or one text; what is wrong with it, and what to do.
-fn tries(value: &Value) -> Result<Vec<Try>, (String, String)> {
-    let form = || "write [\"rate = 0.001, 0.0003\", \"decay = 0, 0.1\"], each key once".to_string();
-    let texts = match value {
-        Value::Array(all) => all.iter().map(Value::as_str).collect::<Option<Vec<&str>>>(),
-        Value::String(one) => Some(vec![one.as_str()]),
-        _ => None,
-    };
-    let texts = texts.ok_or_else(|| (format!("`train.try` cannot be {value}"), form()))?;
-    let all = texts.into_iter().map(read_try).collect::<Result<Vec<Try>, _>>()?;
-    match all.iter().enumerate().find(|(i, t)| all[..*i].iter().any(|other| other.key == t.key)) {
-        Some((_, twice)) => Err((format!("`{}` is tried twice", twice.key), form())),
-        None => Ok(all),
-    }
-}
-
-/// `rate = 0.001, 0.0003`, each value legal for its key.
-fn read_try(text: &str) -> Result<Try, (String, String)> {
-    let form = || "write key = value, value, as in rate = 0.001, 0.0003".to_string();
-    let (key, values) = text.split_once('=').ok_or_else(|| (format!("`{text}` has no `=`"), form()))?;
-    let key = key.trim().trim_start_matches("train.").to_string();
-    if !TRIED.contains(&key.as_str()) {
-        let near = nearest(&key, TRIED.iter().copied());
-        let remedy =
-            near.map_or_else(|| format!("there are {}", TRIED.join(", ")), |near| format!("did you mean `{near}`?"));
-        return Err((format!("`{key}` cannot be tried"), remedy));
-    }
-    let values: Vec<String> = values.split(',').map(|v| v.trim().to_string()).collect();
-    for (i, value) in values.iter().enumerate() {
-        if values[..i].contains(value) {
-            return Err((format!("`{key}` is tried with {value} twice"), form()));
-        }
-        let name = format!("train.{key}");
-        let tried = Settings::default().pair(&name, value, Origin::Words(&name));
-        tried.map_err(|e| (format!("`{key}` cannot be tried with `{value}`"), e.remedy.unwrap_or_else(form)))?;
-    }
-    Ok(Try { key, values })
-}
-
 /// A rule by its words; `none` asks nothing.
 fn rule(value: &Value) -> Option<Option<Rule>> {
     match value.as_str()?.trim() {
@@ -943,10 +891,6 @@ impl Settings {
             return self.patch(symbol, key, value);
         }
         let name = path.join(".");
-        if name == "train.try" && value.as_str() != Some("auto") {
-            self.train.tries = tries(value).map_err(|(message, remedy)| Wrong::Value(message, remedy))?;
-            return Ok(());
-        }
         let Some(key) = Key::ALL.iter().find(|k| k.name == name) else {
             return Err(unknown(&name));
         };
@@ -955,7 +899,13 @@ impl Settings {
         } else {
             (key.set)(self, value)
         };
-        done.ok_or_else(|| Wrong::Value(format!("`{name}` cannot be {value}"), format!("write {}", key.legal)))
+        done.ok_or_else(|| {
+            // A list of several keys says which of them is wrong.
+            let own = if key.name == "train.try" { tries(value).err() } else { None };
+            let (message, remedy) =
+                own.unwrap_or_else(|| (format!("`{name}` cannot be {value}"), format!("write {}", key.legal)));
+            Wrong::Value(message, remedy)
+        })
     }
 
     fn patch(&mut self, symbol: &str, key: &str, value: &Value) -> Result<(), Wrong> {
@@ -1002,51 +952,6 @@ impl Settings {
             stop: crate::stop_flag(),
             ..bars::Options::default()
         })
-    }
-
-    /// Takes what flags ask to try, instead of what was asked before.
-    pub fn try_flags(&mut self, flag: &str, texts: &[String]) -> Result<()> {
-        let list: Vec<Value> = texts.iter().map(|text| Value::from(text.as_str())).collect();
-        let wrong = |(message, remedy): (String, String)| {
-            Error::new(Kind::Usage, format!("{flag} {}: {message}", texts.join(&format!(" {flag} ")))).remedy(remedy)
-        };
-        self.train.tries = tries(&list.into()).map_err(wrong)?;
-        Ok(())
-    }
-
-    /// The settings of every combination of what is tried, and its words: the last key changes first. Without anything to try, these alone.
-    pub(crate) fn configs(&self) -> Vec<(String, Settings)> {
-        let mut all = vec![(String::new(), self.clone())];
-        for tried in &self.train.tries {
-            let each = |(words, settings): (String, Settings)| {
-                tried.values.iter().map(move |value| {
-                    let mut own = settings.clone();
-                    // Each value was read alone when it was set.
-                    let _ = own.pair(&format!("train.{}", tried.key), value, Origin::Words(value));
-                    let comma = if words.is_empty() { "" } else { ", " };
-                    (format!("{words}{comma}{} {value}", tried.key), own)
-                })
-            };
-            all = all.into_iter().flat_map(each).collect();
-        }
-        all.iter_mut().for_each(|(_, own)| own.train.tries.clear());
-        all
-    }
-
-    /// For verbs that train one config and say so.
-    pub(crate) fn no_tries(&self, who: &str) -> Result<()> {
-        match self.train.tries.first() {
-            None => Ok(()),
-            Some(tried) => {
-                Err(Error::new(Kind::Usage, format!("{who} trains one config, and train.try asks for `{tried}`"))
-                    .remedy("`fullbore train` tries several; leave train.try out here"))
-            }
-        }
-    }
-
-    /// Whether a key of `[train]` is tried with several values.
-    pub(crate) fn tries(&self, key: &str) -> bool {
-        self.train.tries.iter().any(|t| t.key == key)
     }
 
     /// How rows are labelled; `None`: not at all.
@@ -1264,46 +1169,6 @@ mod tests {
         assert_eq!(s.seed, 16);
         let error = s.set("thread=3").expect_err("no such key");
         assert!(error.to_string().contains("--set thread=3") && error.remedy.is_some_and(|r| r.contains("threads")));
-    }
-
-    #[test]
-    fn what_is_tried_is_checked_and_every_combination_is_a_config() {
-        let mut settings = Settings::default();
-        assert_eq!(settings.configs(), [(String::new(), Settings::default())]);
-        settings.try_flags("--try", &["rate=1e-3, 3e-4".into(), "net = auto,8-16-3".into()]).expect("legal");
-        let configs = settings.configs();
-        let words: Vec<&str> = configs.iter().map(|c| c.0.as_str()).collect();
-        assert_eq!(
-            words,
-            ["rate 1e-3, net auto", "rate 1e-3, net 8-16-3", "rate 3e-4, net auto", "rate 3e-4, net 8-16-3"]
-        );
-        assert_eq!((configs[3].1.train.rate, configs[3].1.train.net.as_deref()), (Some(3e-4), Some("8-16-3")));
-        assert!(configs.iter().all(|c| c.1.train.tries.is_empty()));
-        // As a file, and back.
-        let mut again = Settings::default();
-        again.apply(&settings.to_toml(), Origin::Words("its own")).expect("legal");
-        assert_eq!(again, settings);
-        settings.set("train.try=auto").expect("legal");
-        assert_eq!(settings, Settings::default());
-        settings.set("train.try=[\"decay = 0, 0.1\"]").expect("legal");
-        settings.set("train.try=decay = 0.2").expect("legal");
-        assert_eq!(settings.configs()[0].1.train.decay, 0.2);
-        for (wrong, said) in [
-            ("rat=1", "did you mean `rate`"),
-            ("rate", "has no `=`"),
-            ("rate=1e-3,1e-3", "twice"),
-            ("rate=1e-3,fast", "cannot be tried with `fast`"),
-            ("rate=1e-3,", "cannot be tried with ``"),
-            ("epochs=5,10", "cannot be tried"),
-        ] {
-            let error = settings.try_flags("--try", &[wrong.into()]).expect_err(wrong);
-            assert!(
-                error.to_string().contains(said) || error.remedy.as_deref().unwrap_or("").contains(said),
-                "{error}"
-            );
-        }
-        let twice = settings.try_flags("--try", &["rate=1".into(), "rate=0.1".into()]).expect_err("twice");
-        assert!(twice.to_string().contains("tried twice"), "{twice}");
     }
 
     #[test]

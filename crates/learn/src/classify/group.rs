@@ -69,7 +69,7 @@ pub fn train(
         }
         let clock = Instant::now();
         let (data, members) = plan.describe(problem, how, group.clone());
-        let job = plan.job(how, &group);
+        let job = plan.job(&group);
         let own = how.of(job);
         let pace = own_pace(saved.pace, own.recipe.batch);
         let (recipe, pins) = (&own.recipe, saved.pins.entry(job).or_default().clone());

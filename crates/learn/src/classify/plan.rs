@@ -29,6 +29,8 @@ pub struct Plan {
     pub(crate) class_weights: Vec<Vec<f32>>,
     /// `[configs × folds × seeds]` config by config, fold by fold; configs that can be trained at once lie together.
     pub(crate) members: Vec<Who>,
+    /// `[configs]` the first config with the same net and recipe.
+    pub(crate) jobs: Vec<usize>,
     /// Members that are trained at once, group after group.
     pub groups: Vec<Group>,
     /// In how many parts a batch goes through the net: as many as it takes to fit one member.
@@ -65,13 +67,14 @@ pub fn plan(problem: &Problem, folds: &[Fold], how: &Classify<'_>, device: &Open
         if how.balance { balanced(&sums) } else { vec![1.0; sums.len()] }
     });
     let class_weights = class_weights.collect();
-    let mut configs: Vec<usize> = (0..how.configs()).collect();
-    configs.sort_by_key(|config| how.job(*config));
+    let jobs: Vec<usize> = (0..how.configs()).map(|config| how.job(config)).collect();
+    let mut configs: Vec<usize> = (0..jobs.len()).collect();
+    configs.sort_by_key(|config| jobs[*config]);
     let places = configs.iter().flat_map(|config| (0..folds.len()).map(move |fold| (*config, fold)));
     let members =
         places.flat_map(|(config, fold)| (0..how.seeds).map(move |seed| Who { config, fold, seed })).collect();
     let (groups, pace, one) = (Vec::new(), Pace::default(), [0; 2]);
-    Plan { labels, weights, lists, scalers, class_weights, members, groups, pace, one }
+    Plan { labels, weights, lists, scalers, class_weights, members, jobs, groups, pace, one }
         .at(problem, how, device, budget, pace)
 }
 
@@ -101,7 +104,7 @@ impl Plan {
     pub fn firsts(&self, how: &Classify<'_>) -> Vec<(Plan, u64)> {
         let mut firsts: Vec<(usize, Plan, u64)> = Vec::new();
         for group in &self.groups {
-            let job = self.job(how, &group.members);
+            let job = self.job(&group.members);
             let members = &self.members[group.members.clone()];
             let samples = self.samples_of(how, members);
             match firsts.iter_mut().find(|(other, ..)| *other == job) {
@@ -116,8 +119,8 @@ impl Plan {
     }
 
     /// The config whose net and recipe some members of a group share.
-    pub(super) fn job(&self, how: &Classify<'_>, members: &Range<usize>) -> usize {
-        self.members.get(members.start).map_or(0, |who| how.job(who.config))
+    pub(super) fn job(&self, members: &Range<usize>) -> usize {
+        self.members.get(members.start).map_or(0, |who| self.jobs[who.config])
     }
 
     /// The same with batches in at least so many parts: for a run that began so and goes on.
@@ -131,7 +134,7 @@ impl Plan {
     ) -> Result<Plan> {
         let most = budget.bytes(device.free().map_err(failed)?);
         // Members of a fold and kind need the same; the largest one decides for all.
-        let first = |who: &Who| who.seed == 0 && how.job(who.config) == who.config;
+        let first = |who: &Who| who.seed == 0 && self.jobs[who.config] == who.config;
         let firsts: Vec<usize> = (0..self.members.len()).filter(|i| first(&self.members[*i])).collect();
         let one = |pace: Pace| -> Result<u64> {
             let each = firsts.iter().map(|i| self.need_at(problem, how, device, pace, *i..*i + 1));
@@ -180,7 +183,7 @@ impl Plan {
         pace: Pace,
         members: Range<usize>,
     ) -> Result<u64> {
-        let own = how.of(self.job(how, &members));
+        let own = how.of(self.job(&members));
         let (data, described) = self.describe(problem, how, members);
         let pace = own_pace(pace, own.recipe.batch);
         Population::need_paced(device, &own.net, &data, &own.recipe, &described, pace).map_err(failed)
@@ -190,7 +193,7 @@ impl Plan {
     fn pack(&self, problem: &Problem, how: &Classify<'_>, device: &Opened, most: u64) -> Result<Vec<Group>> {
         let need = |members: Range<usize>| self.need_at(problem, how, device, self.pace, members);
         let mut groups = Vec::new();
-        for kind in self.members.chunk_by(|a, b| how.job(a.config) == how.job(b.config)) {
+        for kind in self.members.chunk_by(|a, b| self.jobs[a.config] == self.jobs[b.config]) {
             let from = groups.last().map_or(0, |g: &Group| g.members.end);
             let (end, mut start, mut count) = (from + kind.len(), from, 0);
             while start < end {
