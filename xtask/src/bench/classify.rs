@@ -30,10 +30,10 @@ const CARD: [Case; 4] = [
     Case { members: 24, batch: 512, epochs: [5, 2], floor: Some(12.0) },
 ];
 const PROCESSOR: [Case; 4] = [
-    Case { members: 1, batch: 512, epochs: [4, 3], floor: Some(3.0) },
-    Case { members: 1, batch: 3072, epochs: [4, 3], floor: Some(3.0) },
-    Case { members: 1, batch: 0, epochs: [3, 2], floor: Some(3.0) },
-    Case { members: 8, batch: 512, epochs: [2, 2], floor: Some(3.0) },
+    Case { members: 1, batch: 512, epochs: [16, 7], floor: Some(3.0) },
+    Case { members: 1, batch: 3072, epochs: [16, 5], floor: Some(3.0) },
+    Case { members: 1, batch: 0, epochs: [12, 5], floor: Some(3.0) },
+    Case { members: 8, batch: 512, epochs: [4, 3], floor: Some(3.0) },
 ];
 
 const NET: &str = "fast:16x50-lstm64 + slow:12x24-lstm24 + strategy:9 / 16 / direction:3";

@@ -117,7 +117,7 @@ impl Eight for Plain {
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx2::Avx2;
-pub(super) use curves::{sigmoid_and_tanh, sigmoids, tanh};
+pub(super) use curves::{Half, tanh};
 
 /// A kernel that is compiled for AVX2 beside the build's own instructions: `fn name(args)` calls the generic `kernel::<V>(args)`.
 macro_rules! eights {

@@ -90,7 +90,7 @@ template <u32 R, u32 ROWS, u32 DEPTH, u32 WARPS> __device__ __forceinline__ void
 #pragma unroll 1
             for (u32 l = last;; l--) {
                 const SmallLayer& layer = p.layer[l];
-                weight_gradient<WARPS>(dz, y, layer.inputs, layer.outputs, R, partial + layer.weight, partial + layer.bias, base != begin);
+                weight_gradient<WARPS, 2>(dz, y, layer.inputs, layer.outputs, R, partial + layer.weight, partial + layer.bias, base != begin);
                 if (l == 0) break;
                 const SmallLayer& before = p.layer[l - 1];
                 const Weights w = {copy + layer.weight, layer.outputs, layer.inputs / 8};

@@ -277,25 +277,27 @@ __device__ __forceinline__ void backward_layer(const From& w, u32 inputs, u32 ou
     }
 }
 
-// dW = dzᵀ x and dbias = Σ dz over the rows of both tiles, 32 × 32 of dW for a warp at a time. With `more` they are added to what is there.
-template <u32 WARPS>
+// dW = dzᵀ x and dbias = Σ dz over the rows of both tiles, 16 × TALL rows and 32 columns of dW for a warp at a time. With `more` they are added to
+// what is there.
+template <u32 WARPS, u32 TALL>
 __device__ __forceinline__ void weight_gradient(const Tile& dz, const Tile& x, u32 inputs, u32 outputs, u32 rows, float* __restrict__ dw,
                                                 float* __restrict__ dbias, bool more) {
     const u32 warp = own_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const u32 matrix = lane / 8, in_matrix = lane % 8;
-    const u32 down = (outputs + 31) / 32, tasks = down * ((inputs + 31) / 32);
+    static_assert(TALL == 1 || TALL == 2, "32 rows or half of them");
+    const u32 down = (outputs + 31) / 32 * (2 / TALL), tasks = down * ((inputs + 31) / 32);
     constexpr u32 ONES = 0x3f803f80u;
 #pragma unroll 1
     for (u32 task = warp; task < tasks; task += WARPS) {
-        const u32 top = task % down * 32, left = task / down * 32;
-        float sum[2][4][4] = {}, column[2][4] = {};
+        const u32 part = task % down, half = TALL == 2 ? 0 : part % 2, top = part / (2 / TALL) * 32, left = task / down * 32;
+        float sum[TALL][4][4] = {}, column[TALL][4] = {};
         // Row and columns of dW in this lane: the eighths of 32 are exchanged as in tiles.
-        const u32 out = top + g / 2 * 8 + g % 2;
+        const u32 out = top + half * 4 + g / 2 * 8 + g % 2;
         const bool real = out < outputs && left + t * 8 < inputs;
         float* to = dw + out * inputs + left + t * 8;
         if (more && real) {
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) {
+            for (u32 i = 0; i < 2 * TALL; i++) {
 #pragma unroll
                 for (u32 j = 0; j < 4; j += 2) {
                     const float4 v = load4(to + i * 2 * inputs + j * 2);
@@ -307,23 +309,22 @@ __device__ __forceinline__ void weight_gradient(const Tile& dz, const Tile& x, u
         }
         // The rows of a matrix of 8 lie where those of the first one do, only further on: their pieces are exchanged in the same way.
         const u32 shared = shared_address(shared_memory);
-        u32 from_a[2], from_b[2];
+        u32 from_a[TALL], from_b[2];
 #pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            from_a[i] = shared + dz.place(matrix / 2 * 8 + in_matrix, top / 8 + i * 2 + matrix % 2);
-            from_b[i] = shared + x.place(matrix % 2 * 8 + in_matrix, left / 8 + i * 2 + matrix / 2);
-        }
+        for (u32 i = 0; i < TALL; i++) from_a[i] = shared + dz.place(matrix / 2 * 8 + in_matrix, top / 8 + (half + i) * 2 + matrix % 2);
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) from_b[i] = shared + x.place(matrix % 2 * 8 + in_matrix, left / 8 + i * 2 + matrix / 2);
 #pragma unroll 2
         for (u32 k = 0; k < rows; k += 16) {
-            u32 a[2][4], b[2][4];
+            u32 a[TALL][4], b[2][4];
 #pragma unroll
             for (u32 i = 0; i < 2; i++) {
-                load_matrices<true>(a[i], from_a[i]);
+                if (i < TALL) load_matrices<true>(a[i % TALL], from_a[i % TALL]), from_a[i % TALL] += 2 * dz.eight();
                 load_matrices<true>(b[i], from_b[i]);
-                from_a[i] += 2 * dz.eight(), from_b[i] += 2 * x.eight();
+                from_b[i] += 2 * x.eight();
             }
 #pragma unroll
-            for (u32 i = 0; i < 2; i++) {
+            for (u32 i = 0; i < TALL; i++) {
 #pragma unroll
                 for (u32 j = 0; j < 4; j++) mma(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
                 if (left == 0) mma(column[i], a[i], ONES, ONES);
@@ -333,7 +334,7 @@ __device__ __forceinline__ void weight_gradient(const Tile& dz, const Tile& x, u
         const bool odd = t % 2;
         float* both = to + (odd ? -4 : 0);
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) {
+        for (u32 i = 0; i < 2 * TALL; i++) {
             float own[8], other[4];
 #pragma unroll
             for (u32 e = 0; e < 8; e++) own[e] = sum[i / 2][e / 2][i % 2 * 2 + e % 2];

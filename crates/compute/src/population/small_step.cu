@@ -63,6 +63,28 @@ __device__ __forceinline__ double sum_in_order(const double* values, u32 n, u32 
     return all;
 }
 
+// Eight of `warp_sum` at once, to the same bits: lanes 4r to 4r + 3 get the sum of the r-th. At first a lane hands half of what it has to another one
+// and takes the other half, so that there is a quarter of the exchanges.
+__device__ __forceinline__ double warp_sums(const double (&values)[8]) {
+    const u32 lane = threadIdx.x % 32;
+    double four[4], two[2];
+    const bool b16 = lane & 16, b8 = lane & 8, b4 = lane & 4;
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        const double given = __shfl_xor_sync(WHOLE, b16 ? values[i] : values[i + 4], 16);
+        four[i] = (b16 ? values[i + 4] : values[i]) + given;
+    }
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        const double given = __shfl_xor_sync(WHOLE, b8 ? four[i] : four[i + 2], 8);
+        two[i] = (b8 ? four[i + 2] : four[i]) + given;
+    }
+    double one = (b4 ? two[1] : two[0]) + __shfl_xor_sync(WHOLE, b4 ? two[0] : two[1], 4);
+    one += __shfl_xor_sync(WHOLE, one, 2);
+    one += __shfl_xor_sync(WHOLE, one, 1);
+    return one;
+}
+
 // What is known of the rows of a step, by its parity.
 __device__ __forceinline__ Known known_of(u32 turn, u32 lost_at) {
     Known known;
@@ -172,7 +194,10 @@ __device__ __forceinline__ void gradient(const Training& p, const Places& places
 #pragma unroll 1
     for (u32 l = last;; l--) {
         const SmallLayer& layer = net.layer[l];
-        weight_gradient<WARPS>(dz, y, layer.inputs, layer.outputs, R, partial + layer.weight, partial + layer.bias, false);
+        float* dw = partial + layer.weight;
+        // The first layer and the head are mostly narrow: in halves, so that more warps have some.
+        if (l > 0 && l < last) weight_gradient<WARPS, 2>(dz, y, layer.inputs, layer.outputs, R, dw, partial + layer.bias, false);
+        else weight_gradient<WARPS, 1>(dz, y, layer.inputs, layer.outputs, R, dw, partial + layer.bias, false);
         __syncthreads();
         if (l == 0) break;
         const SmallLayer& before = net.layer[l - 1];
@@ -240,30 +265,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
         constexpr u32 DEEP = 7;
 #pragma unroll 1
         for (u32 first = side; first < mine; first += DEEP * SIDES) {
-            float4 v[DEEP] = {};
+            // Of the parts, the first two are on their way together.
+            float4 v[DEEP];
             const float* from = net.partial + row * size;
+            const auto part_of = [&](u32 r) {
+                const u32 i = first + r * SIDES, at = in_row_of(i);
+                return i < mine && at < row_end ? load_new(from + at) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            };
+#pragma unroll
+            for (u32 r = 0; r < DEEP; r++) v[r] = part_of(r);
 #pragma unroll 1
-            for (u32 k = 0; k < size; k++) {
+            for (u32 k = 1; k < size; k++) {
+                from += net.params;
                 float4 more[DEEP];
 #pragma unroll
-                for (u32 r = 0; r < DEEP; r++) {
-                    const u32 i = first + r * SIDES;
-                    const u32 at = in_row_of(i);
-                    more[r] = i < mine && at < row_end ? load_new(from + at) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                }
-                from += net.params;
+                for (u32 r = 0; r < DEEP; r++) more[r] = part_of(r);
 #pragma unroll
-                for (u32 r = 0; r < DEEP; r++)
-                    v[r] = k == 0 ? more[r] : make_float4(v[r].x + more[r].x, v[r].y + more[r].y, v[r].z + more[r].z, v[r].w + more[r].w);
+                for (u32 r = 0; r < DEEP; r++) v[r] = make_float4(v[r].x + more[r].x, v[r].y + more[r].y, v[r].z + more[r].z, v[r].w + more[r].w);
             }
+            double square[8] = {};
 #pragma unroll
             for (u32 r = 0; r < DEEP; r++) {
                 const u32 i = first + r * SIDES;
-                if (i >= mine) break;
-                four_at(gradient_at(i)) = v[r];
-                const double sum = warp_sum(squares(v[r]));
-                if (threadIdx.x % 32 == 0) parts[i * 8 + own / 32] = sum;
+                if (i < mine) four_at(gradient_at(i)) = v[r];
+                square[r] = squares(v[r]);
             }
+            const double sum = warp_sums(square);
+            const u32 i = first + threadIdx.x % 32 / 4 * SIDES;
+            if (threadIdx.x % 4 == 0 && threadIdx.x % 32 / 4 < DEEP && i < mine) parts[i * 8 + own / 32] = sum;
         }
         __syncthreads();
         for (u32 i = threadIdx.x; i < mine * size; i += THREADS) {

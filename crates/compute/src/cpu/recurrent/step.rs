@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "kernels on pointers, whose ranges are checked before their loops")]
 
 use super::ROW;
-use crate::cpu::simd::{Eight, LANES, eights, sigmoid_and_tanh, sigmoids, tanh};
+use crate::cpu::simd::{Eight, Half, LANES, eights, tanh};
 use crate::net::GATES;
 use std::ops::Range;
 
@@ -96,7 +96,8 @@ fn sums<V: Eight, const R: usize>(step: &mut Forward<'_>, block: usize, row: usi
     R
 }
 
-/// From their sums to the gates, the cells and h of eight units. First all gates, then all h: what waits for nothing runs side by side.
+/// From their sums to the gates, the cells and h of eight units. In four walks over the rows, each with little that waits for each other:
+/// the powers of all gates, their divisions and the cells, the powers of the cells, their divisions and h.
 #[inline(always)]
 fn curves<V: Eight>(step: &mut Forward<'_>, block: usize, rows: Range<usize>) {
     let (inputs, units, unit, keep) = (step.inputs, step.units, block * LANES, !step.cells.is_empty());
@@ -105,22 +106,33 @@ fn curves<V: Eight>(step: &mut Forward<'_>, block: usize, rows: Range<usize>) {
         let gates = step.gates.as_mut_ptr().add(block * step.rows * ROW);
         let (carry, h) = (step.carry.as_mut_ptr().add(unit), step.h.as_mut_ptr().add(unit));
         for row in rows.clone() {
+            let z = gates.add(row * ROW);
+            let [i, f, g, o]: [V; GATES] = std::array::from_fn(|gate| V::load(z.add(gate * LANES)));
+            let halves = [Half::sigmoid(i), Half::sigmoid(f), Half::tanh(g), Half::sigmoid(o)];
+            for (gate, half) in halves.into_iter().enumerate() {
+                half.store(z.add(gate * LANES));
+            }
+        }
+        for row in rows.clone() {
             let (z, carry) = (gates.add(row * ROW), carry.add(row * units));
             let [i, f, g, o]: [V; GATES] = std::array::from_fn(|gate| V::load(z.add(gate * LANES)));
-            let ((i, g), (f, o)) = (sigmoid_and_tanh(i, g), sigmoids(f, o));
+            let ((i, g), (f, o)) = (Half::end_sigmoid_and_tanh(i, g), Half::end_sigmoids(f, o));
             for (gate, value) in [i, f, g, o].into_iter().enumerate() {
                 value.store(z.add(gate * LANES));
             }
             f.mul(V::load(carry)).add(i.mul(g)).store(carry);
         }
+        for row in rows.clone() {
+            Half::tanh(V::load(carry.add(row * units))).store(h.add(row * inputs));
+        }
         for row in rows {
-            let cell = V::load(carry.add(row * units));
-            let mut curved = tanh(cell);
+            let h = h.add(row * inputs);
+            let mut curved = Half::end_tanh(V::load(h));
             let shown = V::load(gates.add(row * ROW + 3 * LANES)).mul(curved);
             let shown = if step.round { shown.round() } else { shown };
-            shown.store(h.add(row * inputs));
+            shown.store(h);
             if keep {
-                let mut cell = cell;
+                let mut cell = V::load(carry.add(row * units));
                 if step.round {
                     cell = cell.round();
                     curved = tanh(cell);

@@ -25,35 +25,57 @@ fn inverse<V: Eight>(x: V) -> V {
     power.mul_add(p, power.add(V::splat(1.0)))
 }
 
-/// `tanh x = (e^2x - 1) / (e^2x + 1)`, above and below the line.
+/// `e^2x - 1`: what is above the line of `tanh x = (e^2x - 1) / (e^2x + 1)`; below it is 2 more.
 #[inline(always)]
-fn fraction<V: Eight>(x: V) -> (V, V) {
+fn above<V: Eight>(x: V) -> V {
     let (p, power) = powers(x.add(x).clamp(-20.0, 20.0));
-    let less = power.mul_add(p, power.sub(V::splat(1.0)));
-    (less, less.add(V::splat(2.0)))
+    power.mul_add(p, power.sub(V::splat(1.0)))
+}
+
+/// The first half of [`tanh`]: all but its division. Where many are asked for, first all halves and then all ends keeps the processor busier,
+/// because what waits for each other is shorter.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cpu) struct Half;
+
+impl Half {
+    /// Of a logistic function.
+    #[inline(always)]
+    pub(in crate::cpu) fn sigmoid<V: Eight>(x: V) -> V {
+        inverse(x)
+    }
+
+    /// Of a tangent.
+    #[inline(always)]
+    pub(in crate::cpu) fn tanh<V: Eight>(x: V) -> V {
+        above(x)
+    }
+
+    /// `tanh x`; NaN stays NaN.
+    #[inline(always)]
+    pub(in crate::cpu) fn end_tanh<V: Eight>(above: V) -> V {
+        above.div(above.add(V::splat(2.0)))
+    }
+
+    /// The logistic functions `1 / (1 + e^-x)` of both; NaN makes both NaN. They share a division, which costs as much as all the rest.
+    #[inline(always)]
+    pub(in crate::cpu) fn end_sigmoids<V: Eight>(a: V, b: V) -> (V, V) {
+        let both = V::splat(1.0).div(a.mul(b));
+        (both.mul(b), both.mul(a))
+    }
+
+    /// The logistic function of one, the tangent of the other, as above.
+    #[inline(always)]
+    pub(in crate::cpu) fn end_sigmoid_and_tanh<V: Eight>(a: V, above: V) -> (V, V) {
+        let below = above.add(V::splat(2.0));
+        let both = V::splat(1.0).div(a.mul(below));
+        (both.mul(below), both.mul(a).mul(above))
+    }
 }
 
 /// `tanh x`; NaN stays NaN.
 #[inline(always)]
 pub(in crate::cpu) fn tanh<V: Eight>(x: V) -> V {
-    let (less, more) = fraction(x);
-    less.div(more)
-}
-
-/// The logistic functions `1 / (1 + e^-x)` of both; NaN makes both NaN. They share a division, which costs as much as all the rest.
-#[inline(always)]
-pub(in crate::cpu) fn sigmoids<V: Eight>(a: V, b: V) -> (V, V) {
-    let (a, b) = (inverse(a), inverse(b));
-    let both = V::splat(1.0).div(a.mul(b));
-    (both.mul(b), both.mul(a))
-}
-
-/// The logistic function of one, the tangent of the other, as above.
-#[inline(always)]
-pub(in crate::cpu) fn sigmoid_and_tanh<V: Eight>(a: V, b: V) -> (V, V) {
-    let (a, (less, more)) = (inverse(a), fraction(b));
-    let both = V::splat(1.0).div(a.mul(more));
-    (both.mul(more), both.mul(a).mul(less))
+    Half::end_tanh(Half::tanh(x))
 }
 
 #[cfg(test)]
@@ -71,8 +93,8 @@ mod tests {
         // SAFETY: arrays of eight; AVX2 only through `eights!`, which has looked for it.
         unsafe {
             let x = V::load(x.as_ptr());
-            let (a, b) = sigmoids(x, V::splat(0.0).sub(x));
-            let (c, d) = sigmoid_and_tanh(x, x);
+            let (a, b) = Half::end_sigmoids(Half::sigmoid(x), Half::sigmoid(V::splat(0.0).sub(x)));
+            let (c, d) = Half::end_sigmoid_and_tanh(Half::sigmoid(x), Half::tanh(x));
             for (value, out) in [a, b, c, d, tanh(x), x.round()].into_iter().zip(out) {
                 value.store(out.as_mut_ptr());
             }
