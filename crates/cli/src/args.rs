@@ -184,6 +184,9 @@ pub(crate) struct RunsShow {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "A run goes on with its own settings: only --threads and --memory may change, --set and --settings are refused."
+)]
 pub(crate) struct RunsResume {
     /// The run's folder
     #[arg(value_name = "RUN")]
@@ -217,7 +220,8 @@ pub(crate) struct Monitor {
 DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x_fast [N,T,F],
 x_slow, x_strategy and labels. The learner lstm reads two windows and a row (features
 two_timeframe); mlp reads one row of indicators (features full, or universe where there are 20
-symbols or more).
+symbols or more). Of ready arrays --symbols, --from and --to take samples by symbol, t0 and t1.
+On a card --memory is of the card's own: auto is 80 % of what is free there.
 
 Examples:
   fullbore train XAUUSD.csv                                 the two-timeframe LSTM, 8 folds, 2 seeds
@@ -303,6 +307,7 @@ Real steps of the real net on the real data are timed, batch by batch, within th
 gradient noise scale says how large a batch still helps learning. What is chosen is kept in
 tuned.json at home, and `fullbore train` of the same workload (net, size of the data, labels, device,
 version) with --batch-size auto takes it, says so, and writes it into its run folder.
+On a card --memory is of the card's own: auto is 80 % of what is free there.
 
 Examples:
   fullbore tune XAUUSD.csv                                  for the two-timeframe LSTM
@@ -326,7 +331,9 @@ pub(crate) struct Tune {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each bar is judged by the newest fold whose test had begun when the bar became known; members are
-averaged.
+averaged. Bars are read as they were for the training: zone, stamps, repairs, factors, membership
+and sessions come with the model. What is said here wins over that, and is named in the notes.
+On a card --memory is of the card's own: auto is 80 % of what is free there.
 
 Examples:
   fullbore predict runs/gold-lstm-2026-11-15 XAUUSD.csv

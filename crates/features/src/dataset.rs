@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::context::{Universe, around};
 use crate::inputs::{Slow, inputs};
 use crate::labels::{Labeling, Labels, label};
-use crate::plan::{Layer, Plan};
+use crate::plan::{Fitted, Layer, Plan};
 use crate::resample::resample;
 use crate::runs::runs;
 use crate::table::Table;
@@ -91,19 +91,7 @@ impl Dataset {
     ) -> Result<Dataset> {
         let timeframe = one_timeframe(&market)?;
         let some_volume = market.iter().any(|b| !b.volume.is_empty());
-        let (plan, left) = if some_volume { (plan.clone(), Vec::new()) } else { plan.without_volume() };
-        if plan.width() == 0 {
-            return Err(Error::new(Kind::Input, "every feature of the set needs the volume, and the data have none")
-                .remedy("choose other features; --features basic works without volume"));
-        }
-        let (plan, alone) = plan.with_symbols(symbols);
-        if plan.width() == 0 {
-            let message = format!(
-                "every feature of the set looks at the market around a symbol, and the data have {symbols} symbols"
-            );
-            return Err(Error::new(Kind::Input, message)
-                .remedy("give more symbols; the last number of market_return(1, 5) is how many it takes"));
-        }
+        let Fitted { plan, left, alone } = plan.fit(some_volume, symbols)?;
         let reads_volume = |layer: &Layer| layer.columns.contains(&crate::columns::Column::Volume);
         let silent =
             market.iter().filter(|b| b.volume.is_empty() && some_volume && plan.layers.iter().any(reads_volume));

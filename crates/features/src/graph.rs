@@ -94,6 +94,16 @@ impl Graph {
         all[id.index()]
     }
 
+    /// How many bars before its own a node looks back on, where columns from outside look back on `input`: the finite part of it.
+    pub(crate) fn reach(&self, id: Id, input: &dyn Fn(usize) -> usize) -> usize {
+        let mut all: Vec<usize> = Vec::with_capacity(id.index() + 1);
+        for spec in &self.nodes[..=id.index()] {
+            let before = spec.args.iter().map(|a| all[a.index()]).max().unwrap_or(0);
+            all.push(if let Op::Input(column) = spec.op { input(column) } else { before + spec.op.delay() });
+        }
+        all[id.index()]
+    }
+
     /// Where a node's values are: a lag is a look at the past of another node and has none of its own.
     pub(crate) fn origin(&self, id: Id) -> (Id, usize) {
         let (mut id, mut bars) = (id, 0);

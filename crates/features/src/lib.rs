@@ -44,7 +44,7 @@ pub use clock::{Clock, Walk};
 pub use context::Universe;
 pub use dataset::{Dataset, Options, Slower, precise};
 pub use indicators::{Indicator, Kind, Param, catalogue};
-pub use plan::Plan;
+pub use plan::{Fitted, Plan};
 pub use presets::{PRESETS, columns, preset, read_set, usage};
 pub use resample::{Bar, resample};
 pub use runs::runs;

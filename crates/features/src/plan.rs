@@ -20,6 +20,17 @@ pub struct Plan {
     text: String,
 }
 
+/// What is left of a plan for a market.
+#[derive(Debug, Clone)]
+pub struct Fitted {
+    /// What can be computed.
+    pub plan: Plan,
+    /// Features that left because there is no volume.
+    pub left: Vec<String>,
+    /// Features that left because there are too few symbols for a market.
+    pub alone: Vec<String>,
+}
+
 /// What is computed on one timeframe.
 #[derive(Debug, Clone)]
 pub(crate) struct Layer {
@@ -31,8 +42,18 @@ pub(crate) struct Layer {
     pub(crate) outputs: Vec<Output>,
     /// What the base layer sees of it.
     pub(crate) shown: Vec<Id>,
-    /// Slower values among the columns, with the slow bars from their first to where they settle; `None`: never.
-    pub(crate) behind: Vec<(Column, Option<usize>)>,
+    /// Slower values among the columns.
+    pub(crate) behind: Vec<Behind>,
+}
+
+/// What a column of a slower timeframe takes, in slow bars.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Behind {
+    column: Column,
+    /// Before its first value.
+    first: usize,
+    /// From its first to where it settles; `None`: never.
+    settling: Option<usize>,
 }
 
 /// One column of a table.
@@ -108,6 +129,43 @@ impl Plan {
         (plan, gone)
     }
 
+    /// What is left of it for a market of so many symbols, with volume or without; an error where nothing is.
+    pub fn fit(&self, volume: bool, symbols: usize) -> Result<Fitted> {
+        if self.width() == 0 {
+            return Err(Error::new(Kind::Usage, "the set has no features").remedy("--features basic has about twenty"));
+        }
+        let (plan, left) = if volume { (self.clone(), Vec::new()) } else { self.without_volume() };
+        if plan.width() == 0 {
+            return Err(Error::new(Kind::Input, "every feature of the set needs the volume, and the data have none")
+                .remedy("choose other features; --features basic works without volume"));
+        }
+        let (plan, alone) = plan.with_symbols(symbols);
+        if plan.width() == 0 {
+            let many = if symbols == 1 { "one symbol".to_string() } else { format!("{symbols} symbols") };
+            let but = if left.is_empty() { "" } else { " or needs the volume, which they do not have" };
+            let message =
+                format!("every feature of the set looks at the market around a symbol, and the data have {many}{but}");
+            return Err(Error::new(Kind::Input, message)
+                .remedy("give more symbols; the last number of market_return(1, 5) is how many it takes"));
+        }
+        Ok(Fitted { plan, left, alone })
+    }
+
+    /// The least number of symbols with which all its features exist: 1 where none looks at the market.
+    pub fn symbols(&self) -> usize {
+        self.context().into_iter().map(Context::least).max().unwrap_or(1)
+    }
+
+    /// The most bars of that length that any of its features looks back on.
+    pub fn reach(&self, base: Timeframe) -> usize {
+        let each = |layer: &Layer| {
+            let bars = layer.timeframe.map_or(1, |slow| most_bars(slow, base));
+            let deepest = layer.outputs.iter().map(|o| layer.reach(o.id, layer.timeframe.unwrap_or(base))).max();
+            deepest.map_or(0, |reach| if layer.timeframe.is_none() { reach } else { (reach + 2).saturating_mul(bars) })
+        };
+        self.layers.iter().map(each).max().unwrap_or(0)
+    }
+
     /// Whether some feature looks at the market around a symbol: the symbols are then part of what is learnt ([`crate::Universe`]).
     pub fn sees_market(&self) -> bool {
         !self.context().is_empty()
@@ -175,14 +233,25 @@ impl Layer {
         let own = usize::from(self.timeframe.is_some());
         self.graph.settled(id, &|column| match &self.columns[column] {
             slow @ Column::Slow(timeframe, _) => {
-                // Never more bars to a slow one than this; where there are fewer, what is settled is told late.
-                let length =
-                    if let Timeframe::Months(n) = timeframe { n * 31 * Timeframe::D1.ns() } else { timeframe.ns() };
-                let ratio = (length / base.ns().max(1)) as usize + 1;
-                let bars = self.behind.iter().find(|b| b.0 == *slow)?.1?;
-                Some((bars + 1).saturating_mul(ratio))
+                // Where there are fewer bars to a slow one, what is settled is told late.
+                let bars = self.behind.iter().find(|b| b.column == *slow)?.settling?;
+                Some((bars + 1).saturating_mul(most_bars(*timeframe, base)))
             }
             _ => Some(own),
+        })
+    }
+
+    /// How many bars of that length before its own a node looks back on: the finite part of its window, and of those of the slower values
+    /// and the market that it reads.
+    pub(crate) fn reach(&self, id: Id, base: Timeframe) -> usize {
+        self.graph.reach(id, &|column| match &self.columns[column] {
+            slow @ Column::Slow(timeframe, _) => {
+                // Its window, and that the slow bar may have been complete for almost another one.
+                let first = self.behind.iter().find(|b| b.column == *slow).map_or(0, |b| b.first);
+                first.saturating_add(2).saturating_mul(most_bars(*timeframe, base))
+            }
+            Column::Context(what) => what.reach(),
+            _ => 0,
         })
     }
 
@@ -191,6 +260,12 @@ impl Layer {
         let (part, _) = self.graph.part(&[id]);
         part.nodes().iter().any(|node| matches!(node.op, Op::Input(at) if kind(&self.columns[at])))
     }
+}
+
+/// Never more bars to a slow one than this.
+fn most_bars(slow: Timeframe, base: Timeframe) -> usize {
+    let length = if let Timeframe::Months(n) = slow { n * 31 * Timeframe::D1.ns() } else { slow.ns() };
+    (length / base.ns().max(1)) as usize + 1
 }
 
 /// The layer of a timeframe, made where there is none.
@@ -292,7 +367,8 @@ impl Resolve<'_> {
         });
         let column = Column::Slow(timeframe, place);
         let spec = self.layers[slow].graph.node(id);
-        let behind = (column.clone(), spec.settled.map(|settled| settled - spec.first));
+        let settling = spec.settled.map(|settled| settled - spec.first);
+        let behind = Behind { column: column.clone(), first: spec.first, settling };
         if !self.layers[layer].behind.contains(&behind) {
             self.layers[layer].behind.push(behind);
         }

@@ -43,17 +43,22 @@ pub struct Feature {
     pub first_valid: usize,
     /// Index from which the start of the run no longer matters; `None`: it always does.
     pub settled: Option<usize>,
+    /// Bars before its own that a value looks back on: the finite part of its window, in bars of this table, slower values and the market
+    /// included.
+    pub reach: usize,
     /// Rows without a value.
     pub invalid: u64,
 }
 
 impl Feature {
-    /// The column of an output on bars of that length. Without one, a value of a slower timeframe counts as settled when it is there.
+    /// The column of an output on bars of that length. Without one, a value of a slower timeframe counts as settled when it is there, and as
+    /// looking back on nothing.
     pub(crate) fn new(output: &Output, layer: &Layer, timeframe: Option<Timeframe>) -> Feature {
         let node = layer.graph.node(output.id);
         let settled = timeframe.map_or(node.settled, |timeframe| layer.settled(output.id, timeframe));
+        let reach = timeframe.map_or(node.first, |timeframe| layer.reach(output.id, timeframe));
         let (name, group, text) = (output.name.clone(), output.group.clone(), output.text.clone());
-        Feature { name, group, text, first_valid: node.first, settled, invalid: 0 }
+        Feature { name, group, text, first_valid: node.first, settled, reach, invalid: 0 }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::features::one_timeframe;
 use crate::progress::{Sink, Update, check_stop, shared, stop_flag};
 use crate::{Select, Settings, find};
-use bars::Bars;
+use bars::{Bars, Timeframe};
 use features::leak::{Case, Hunt, Leaks, Ours, Suspect, Test, Verdict, hunt, sample};
 use features::{Plan, read_set};
 use files::time::rfc3339;
@@ -117,10 +117,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     let (whole, timeframe, others) = one_timeframe(market.bars, &audit)?;
     check_stop()?;
     let (all_symbols, all_rows) = (whole.len() as u64, whole.iter().map(|b| b.len() as u64).sum());
-    let market = match request.all {
-        true => whole,
-        false => sample(&whole, SYMBOLS, VALUES / plan.width().max(1)),
-    };
+    let market = if request.all { whole } else { some(&whole, &plan, timeframe) };
     fits(&market, &plan, settings)?;
 
     let clock = Instant::now();
@@ -148,6 +145,13 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     if !in_order {
         notes.push("bars of these data end out of order, so they cannot be streamed".to_string());
     }
+    if !ours.left().is_empty() {
+        notes.push(format!("not looked at: {}: the data have no volume", ours.left().join(", ")));
+    }
+    if !ours.alone().is_empty() {
+        let names = ours.alone().join(", ");
+        notes.push(format!("not looked at: {names}: {} symbols are too few for a market", market.len()));
+    }
     if !others.is_empty() {
         notes.push(format!("bars of {} were left out: a table has one timeframe", others.join(", ")));
     }
@@ -170,6 +174,23 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
         seed: settings.seed,
         seconds: clock.elapsed().as_secs_f64(),
     })
+}
+
+/// A sample of a market: as many symbols as any feature looks at, each long enough for what looks back furthest, and one with volume if the
+/// market has any.
+fn some(whole: &[Bars], plan: &Plan, timeframe: Timeframe) -> Vec<Bars> {
+    let least = plan.symbols();
+    let symbols = least.max(SYMBOLS).min(whole.len().max(1));
+    let deep = plan.reach(timeframe).saturating_mul(2);
+    let bars = (VALUES / plan.width().max(1)).max(deep.saturating_mul(symbols));
+    let mut market = sample(whole, SYMBOLS, least, bars);
+    if market.iter().all(|b| b.volume.is_empty()) {
+        let loud: Vec<Bars> = whole.iter().filter(|b| !b.volume.is_empty()).cloned().collect();
+        if let (Some(last), Some(one)) = (market.last_mut(), sample(&loud, 1, 1, bars / symbols).pop()) {
+            *last = one;
+        }
+    }
+    market
 }
 
 /// The columns of one test, summed up; `None` where it was not put.
@@ -219,4 +240,34 @@ fn fits(market: &[Bars], plan: &Plan, settings: &Settings) -> Result<()> {
         format!("the hunt takes {:.2} GiB, more than the {:.2} GiB of --memory", gib(need), gib(budget)),
     )
     .remedy("leave --all away, or take fewer symbols or a shorter time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bars::synth::Synth;
+
+    #[test]
+    fn a_sample_has_what_the_features_need() {
+        let mut market = Synth { symbols: 30, bars: 400, ..Synth::default() }.make(1).market;
+        let timeframe = market[0].timeframe;
+        let plan = |set: &str| Plan::new(&read_set(set).unwrap()).unwrap();
+        let (few, many) = (plan("rsi(14), market_return(1)"), plan("rsi(14), market_return(1, 20)"));
+        assert_eq!([&few, &many].map(|p| some(&market, p, timeframe).len()), [8, 20]);
+        assert_eq!(some(&market[..12], &many, timeframe).len(), 12, "no more than there are");
+        // Short ones do where long ones are too few, and only then.
+        for bars in &mut market[5..] {
+            *bars = sample(std::slice::from_ref(bars), 1, 1, 60).remove(0);
+        }
+        assert_eq!([&few, &many].map(|p| some(&market, p, timeframe).len()), [5, 20]);
+        // Long enough for the longest window, however many columns there are.
+        let wide: Vec<String> = (2..602).map(|n| format!("market_return({n}, 30)")).collect();
+        let deep = plan(&wide.join(", "));
+        assert!(VALUES / deep.width() / 30 < 400 && some(&market, &deep, timeframe)[0].len() == 400);
+        // One symbol of all has volume, a short one, and it is looked at.
+        for (_, bars) in market.iter_mut().enumerate().filter(|(s, _)| *s != 20) {
+            bars.volume.clear();
+        }
+        assert!(some(&market, &few, timeframe).iter().any(|b| !b.volume.is_empty()));
+    }
 }

@@ -45,7 +45,8 @@ pub use settings::{FeatureSettings, Key, LabelSettings, Settings, SplitSettings,
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};
 pub use train::{
-    ConfigRow, FoldRow, Judged, Learner, MemberRow, Phase, Predict, Predicted, Told, Train, TrainRun, predict, train,
+    ConfigRow, FoldRow, Judged, Learner, MemberRow, Phase, Predict, Predicted, Told, Train, TrainRun, model_settings,
+    predict, train,
 };
 pub use train::{SelfCase, SelfTest, SelfTested, selftest};
 pub use tune::{Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune};

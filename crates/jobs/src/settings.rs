@@ -4,15 +4,17 @@
 //! defaults, the error that names the nearest key and the parser all read it. `auto` is legal for every key and means the default.
 //! What is wrong is a usage error that names file, line and column.
 
+mod reading;
 mod tries;
 
+pub(crate) use reading::Reading;
 pub use tries::Try;
 
 use crate::memory::Memory;
 use crate::train::Learner;
 use bars::{Bad, Duplicates, Instrument, InstrumentPatch, Label, Order, Refused, Repairs, Splits, Timeframe, nearest};
 use compute::population::{Precision, Shape};
-use features::labels::{Labeling, Rule};
+use features::labels::{First, Labeling, Rule};
 use files::{Error, Kind, Result};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -121,7 +123,7 @@ pub struct SplitSettings {
     pub holdout: f64,
     /// Share of the time that training looks back; none: to the beginning.
     pub rolling: Option<f64>,
-    /// Times of the clock that are left out behind a block.
+    /// Times of the clock that are kept free before the holdout.
     pub embargo: Option<usize>,
 }
 
@@ -219,6 +221,14 @@ impl Default for SplitSettings {
     }
 }
 
+impl SplitSettings {
+    /// Share of the time that the first fold trains on, or a little less: an embargo, and rows at the end that have no label yet, take about
+    /// three hundredths. Whoever splits holds it against the true one.
+    pub fn first(&self) -> f64 {
+        (1.0 - self.holdout - 0.03).max(0.0) * (1.0 - self.tested) * (1.0 - self.validation)
+    }
+}
+
 impl FeatureSettings {
     /// The set that was chosen, or the verb's own.
     pub fn or(&self, own: &str) -> String {
@@ -284,7 +294,7 @@ impl Key {
     pub const ALL: &[Key] = &[
         key!(
             "memory",
-            "Memory a job may take; auto is half of what is available.",
+            "Memory a job may take; auto is half of what is available, on a card 80 % of what is free there.",
             "8GiB, 512MiB (64MiB at least), 80% or auto",
             |s| s.memory.to_string().into(),
             |s, v| set(&mut s.memory, plain(v).parse().ok())
@@ -579,8 +589,8 @@ impl Key {
         ),
         key!(
             "split.embargo",
-            "Times of the clock that are left out behind a block; auto is a hundredth of all, or the longest window.",
-            "a whole number from 0, or auto",
+            "Times of the clock kept free between the last label that any fold saw and the holdout; auto is a hundredth of all, or the longest window. Walking forward, nothing else needs one.",
+            "a whole number from 0 (0 without a holdout), or auto",
             |s| auto(s.split.embargo.map(whole)),
             |s, v| set(&mut s.split.embargo, optional(v, |v| v.as_integer()?.try_into().ok()))
         ),
@@ -957,7 +967,7 @@ impl Settings {
     /// How rows are labelled; `None`: not at all.
     pub fn labeling(&self) -> Option<Labeling> {
         let LabelSettings { rule, cost_bp, span } = self.labels;
-        rule.map(|rule| Labeling { rule, cost_bp, span })
+        rule.map(|rule| Labeling { rule, cost_bp, span, first: First::Share(self.split.first()) })
     }
 
     /// Threads to use on this machine.
@@ -1169,6 +1179,22 @@ mod tests {
         assert_eq!(s.seed, 16);
         let error = s.set("thread=3").expect_err("no such key");
         assert!(error.to_string().contains("--set thread=3") && error.remedy.is_some_and(|r| r.contains("threads")));
+    }
+
+    #[test]
+    fn a_horizon_is_chosen_on_what_the_split_leaves() {
+        let first = |pairs: &[&str]| {
+            let mut settings = Settings::default();
+            pairs.iter().for_each(|pair| settings.set(pair).unwrap());
+            match settings.labeling().map(|l| l.first) {
+                Some(First::Share(share)) => share,
+                other => panic!("{other:?}"),
+            }
+        };
+        let usual = first(&[]);
+        assert!(usual <= 0.28 && (usual - 0.82 * 0.4 * 0.85).abs() < 1e-12, "{usual}");
+        assert!(first(&["split.tested=0.9"]) < usual / 3.9 && first(&["split.validation=0.5"]) < usual * 0.6);
+        assert!(first(&["split.holdout=0.5", "split.tested=0.95", "split.validation=0.5"]) > 0.0);
     }
 
     #[test]

@@ -41,4 +41,6 @@ pub struct Problem {
     pub classes: usize,
     /// `rows` are ids; in the order of time.
     pub samples: Samples,
+    /// Names the data it was made of, by the hash of all that was read; what is fitted on it carries the name.
+    pub data: String,
 }

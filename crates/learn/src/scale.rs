@@ -2,22 +2,78 @@
 //!
 //! It is fitted on the rows that training samples name: the last row of each window, or, where windows came ready made, all of their rows.
 //! A column that does not vary there becomes 0. Sums are f64 in the order of the samples.
+//!
+//! **A scaler knows where it is from**: its split, its fold, its data, and until when it looked. Elsewhere it is refused.
 
 use crate::Problem;
 use compute::population::Scale;
 use features::Fold;
+use files::{Error, Kind, Result};
+use xxhash_rust::xxh3::Xxh3;
 
 /// What a fold's inputs are scaled by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaler {
     /// The fold it was fitted on; no other may use it.
     pub fold: usize,
+    /// The split that fold is of, by [`split_id`].
+    pub split: u64,
+    /// The data it was fitted on, as [`Problem::data`] names them.
+    pub data: String,
+    /// What it was fitted on was known, labels too, before this, in nanoseconds.
+    pub fit_to: i64,
     /// `[inputs]`
     pub scales: Vec<Scale>,
 }
 
-/// Fits a fold's scaler.
-pub fn fit(problem: &Problem, fold: &Fold) -> Scaler {
+impl Scaler {
+    /// Refuses to be used for another split or other data than it was fitted on.
+    ///
+    /// # Errors
+    ///
+    /// Says which of the two is another.
+    pub fn belongs(&self, split: u64, data: &str) -> Result<()> {
+        let other = if self.split != split {
+            format!("the split {:016x}, not of {split:016x}", self.split)
+        } else if self.data != data {
+            format!("the data {}, not of {data}", self.data)
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(Kind::State, format!("the scaler of fold {} is of {other}", self.fold + 1))
+            .remedy("train again: a scaler is of one run and serves no other"))
+    }
+
+    /// Refuses a test that begins before the fitting ended (METHOD.md C4).
+    ///
+    /// # Errors
+    ///
+    /// Names the fold.
+    pub fn precedes(&self, test_from: i64) -> Result<()> {
+        if self.fit_to <= test_from {
+            return Ok(());
+        }
+        let [fitted, tested] = [self.fit_to, test_from].map(files::time::rfc3339);
+        Err(Error::new(
+            Kind::State,
+            format!("fold {}: what is fitted reaches to {fitted}, and its test begins at {tested}", self.fold + 1),
+        )
+        .remedy("training must end before the test begins"))
+    }
+}
+
+/// A name for exactly these positions in these parts of these folds.
+pub fn split_id(folds: &[Fold]) -> u64 {
+    let mut hash = Xxh3::new();
+    for part in folds.iter().flat_map(|fold| [&fold.train, &fold.valid, &fold.test]) {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        part.iter().for_each(|position| hash.update(&position.to_le_bytes()));
+    }
+    hash.digest()
+}
+
+/// Fits a fold's scaler; `split` is the name of the split that the fold is of.
+pub fn fit(problem: &Problem, fold: &Fold, split: u64) -> Scaler {
     let ids = || fold.train.iter().map(|at| problem.samples.rows[*at as usize]);
     let scales = problem.inputs.iter().map(|input| {
         let (wide, stride) = (input.columns.len(), input.stride);
@@ -53,5 +109,6 @@ pub fn fit(problem: &Problem, fold: &Fold) -> Scaler {
         }
         Scale { mean, inverse }
     });
-    Scaler { fold: fold.number, scales: scales.collect() }
+    let (data, fit_to) = (problem.data.clone(), fold.spans.train.to());
+    Scaler { fold: fold.number, split, data, fit_to, scales: scales.collect() }
 }

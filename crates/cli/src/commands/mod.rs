@@ -16,7 +16,7 @@ mod synth;
 mod train;
 mod tune;
 
-use crate::args::{Bench, Check, Cli, Data, Global, How, Source, Verb};
+use crate::args::{Bench, Check, Cli, Data, Global, How, Runs, Source, Verb};
 use crate::fail::Failure;
 use crate::out::{self, Paint};
 use crate::progress::Progress;
@@ -113,9 +113,21 @@ fn unparsed(error: &clap::Error, json: bool, schema: &'static str) -> Outcome {
     }
 }
 
-/// Defaults, then the file, then `--set`, then flags.
+/// Defaults (of a model that is asked: how its bars were read), then the file, then `--set`, then flags.
 fn settings(global: &Global, verb: &Verb) -> Result<Settings, Failure> {
-    let mut settings = Settings::default();
+    let resumes = matches!(verb, Verb::Runs(runs) if matches!(**runs, Runs::Resume(_)));
+    if resumes && (global.settings.is_some() || !global.set.is_empty()) {
+        return Err(Error::new(
+            Kind::Usage,
+            "a run goes on with its own settings; only --threads and --memory may change",
+        )
+        .remedy("leave --set and --settings out; other settings are a new run")
+        .into());
+    }
+    let mut settings = match verb {
+        Verb::Predict(predict) => jobs::model_settings(&predict.run)?,
+        _ => Settings::default(),
+    };
     if let Some(path) = &global.settings {
         settings.read(path)?;
     }

@@ -38,7 +38,7 @@ fn words(tested: &SelfTested, paint: Paint) -> String {
                 c.what.to_string(),
                 count(c.samples),
                 format!("{:.4}", c.mcc),
-                format!("{:.4}", c.directional_mcc),
+                c.directional_mcc.map_or("-".into(), |m| format!("{m:.4}")),
                 bound,
                 if c.passed { "yes".into() } else { "NO".into() },
             ]

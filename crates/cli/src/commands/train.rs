@@ -156,11 +156,17 @@ fn words(run: &TrainRun, paint: Paint) -> String {
         let interval =
             j.mcc_interval.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4})", i.low, i.high));
         let _ = writeln!(text, "  MCC {:.4}{interval} over {}", j.mcc, plural(j.samples, "sample"));
+        if let Some(why) = &j.no_interval {
+            text.push_str(&wrap(&format!("no interval: {why}"), "  ", "  "));
+        }
         let direction = j.directional_mcc.map_or("-".into(), |m| format!("{m:.4}"));
         let again = j.persistence_mcc.map_or("-".into(), |m| format!("{m:.4}"));
         let _ = writeln!(text, "  of direction alone {direction}; the last label again would give {again}");
         if let Some(still) = j.volatility_mcc {
-            let _ = writeln!(text, "  volatility alone gives {still:.4} over all classes, and nothing of direction");
+            let some = j.volatility_samples.filter(|n| *n != j.samples);
+            let some = some.map_or(String::new(), |n| format!(" (of {})", plural(n, "sample")));
+            let _ =
+                writeln!(text, "  volatility alone gives {still:.4} over all classes{some}, and nothing of direction");
         }
         let _ = writeln!(
             text,

@@ -62,3 +62,30 @@ fn check_says_it_in_words() {
     let (value, code) = place.json(&["check", "lookahead", "BTCUSDT.csv", "--labels", "tripel(3)"]);
     assert_eq!((value["schema"].as_str(), code), (Some("check/1"), 2), "{value}");
 }
+
+#[test]
+fn features_of_the_market_are_looked_at_or_named() {
+    let place = Place::new();
+    let synth = ["data", "synth", "--count", "24", "--bars", "300", "--name", "many"];
+    let (value, code) = place.json(&synth);
+    assert_eq!(code, 0, "{value}");
+    let check = |set: &str, more: &[&str]| {
+        let args = ["check", "lookahead", "many", "--labels", "none", "--cuts", "4", "--features", set];
+        place.json(&[&args[..], more].concat())
+    };
+    // Eight symbols are a sample, but not for what looks at twenty.
+    let (value, code) = check("r = rsi(14), m = market_return(1, 20)", &[]);
+    assert_eq!((code, value["symbols"].as_u64()), (0, Some(20)), "{value}");
+    let prefix = &value["tests"][0];
+    assert_eq!((prefix["test"].as_str(), prefix["columns"].as_u64()), (Some("prefix"), Some(3)), "{value}");
+    // A set that looks at nothing else is looked at as well.
+    let (value, code) = check("m = market_return(1, 20)", &[]);
+    assert_eq!((code, value["tests"][0]["columns"].as_u64()), (0, Some(2)), "{value}");
+    // What is left out is named, with its reason.
+    let (value, code) = check("r = rsi(14), m = market_return(1, 30)", &[]);
+    let notes = value["notes"].to_string();
+    assert!(code == 0 && notes.contains("not looked at: m: 24 symbols are too few"), "{value}");
+    let (value, code) = check("m = market_return(1, 30)", &[]);
+    let error = value["error"].to_string();
+    assert!(code != 0 && error.contains("24 symbols") && !error.contains("volume"), "{value}");
+}

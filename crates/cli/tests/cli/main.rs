@@ -2,6 +2,7 @@
 //!
 //! Every run has a home of its own. Snapshots hold no time, rate or path: `scrub` takes them out.
 
+mod artefact;
 mod bench;
 mod check;
 mod checkpoints;
@@ -9,6 +10,7 @@ mod checkpoints;
 mod driver;
 mod monitor;
 mod probe;
+mod resume;
 mod selftest;
 mod train;
 mod tune;

@@ -29,7 +29,7 @@ pub(crate) fn small<'a>(features: &'a str, out: &'a str, epochs: &'a str) -> Vec
 }
 
 /// `(symbol, time, fold, seed)` to the bits of the probabilities; of several configs, the one that its fold took.
-fn probabilities(path: &Path) -> BTreeMap<(String, i64, u64, u64), Vec<u32>> {
+pub(crate) fn probabilities(path: &Path) -> BTreeMap<(String, i64, u64, u64), Vec<u32>> {
     let mut all = BTreeMap::new();
     let source = files::Source::open(path).unwrap();
     let mut take = |table: files::Table| {

@@ -87,6 +87,19 @@ impl Context {
         }
     }
 
+    /// Bars before its own that it looks back on; a moment of the common clock counts as one. A cluster was found up to a fifth of its window
+    /// ago.
+    pub(crate) fn reach(self) -> usize {
+        match self {
+            Context::Return { bars, .. }
+            | Context::Breadth { bars, .. }
+            | Context::Rising { bars, .. }
+            | Context::Volatility { bars, .. } => bars,
+            Context::Regime { bars, long, .. } => bars.saturating_add(long),
+            Context::Cluster { bars, window, .. } => bars.saturating_add(window).saturating_add(window / 5),
+        }
+    }
+
     fn own(self) -> Own {
         match self {
             Context::Return { bars, .. } | Context::Rising { bars, .. } | Context::Cluster { bars, .. } => {

@@ -164,7 +164,7 @@ fn where_there_is_no_market() {
 
     let options = Options { threads: 1, max_hole: None, labels: None, progress: &|_, _, _| {}, stop: &|| false };
     let error = Dataset::new(one.clone(), &plan("market_return(1)"), &options).unwrap_err();
-    assert!(error.message.contains("the data have 1 symbols"), "{error}");
+    assert!(error.message.contains("the data have one symbol"), "{error}");
     let stream = Stream::new(&plan(text), &one[0].instrument, Timeframe::D1, &[], true, None);
     let error = stream.err().unwrap();
     assert!(error.message.contains("`market_return(1)` looks at the market") && error.remedy.is_some(), "{error}");

@@ -2,20 +2,23 @@
 //!
 //! The triple barrier of width 1 is tried on the first training span with each of [`HORIZONS`]; the shortest that gives every class at
 //! least a fifth of the samples is taken, or, where none does, the one whose smallest class is the largest. Only samples whose label
-//! was known inside the span count, so that nothing any fold is judged on has a say.
+//! was known inside the span count, so that nothing any fold validates or is judged on has a say. Where the span ends is for those to say
+//! who split ([`First`]): it lies before the first validation, which lies before the first test, the embargo and the holdout.
 
-use super::{Path, Rule, triple};
+use super::{First, Path, Rule, triple};
 use std::ops::Range;
 
 /// Horizons tried, in bars.
 pub(super) const HORIZONS: [usize; 6] = [3, 6, 12, 24, 48, 96];
 
-/// Share of the clock's times in the first training span: the 40 % before the first test block less the 15 % of it that validate.
-const FIRST: (usize, usize) = (34, 100);
-
 /// The moment at which the first training span ends; `None` where there is too little to have one.
-pub(super) fn first_span(times: &[i64]) -> Option<i64> {
-    (times.len() * FIRST.0 / FIRST.1).checked_sub(1).map(|last| times[last])
+pub(super) fn first_span(times: &[i64], first: First) -> Option<i64> {
+    match first {
+        First::Until(time) => times.first().is_some_and(|begin| *begin <= time).then_some(time),
+        First::Share(share) => {
+            ((times.len() as f64 * share) as usize).checked_sub(1).and_then(|last| times.get(last).copied())
+        }
+    }
 }
 
 /// Classes of some rows of a symbol for each horizon, of samples whose label was known at `until`.

@@ -47,11 +47,26 @@ pub struct Labeling {
     pub cost_bp: Option<f64>,
     /// Bars over which σ of the triple barrier forgets.
     pub span: f64,
+    /// Where the first training span ends; `auto` looks no further.
+    pub first: First,
 }
+
+/// Where the first training span ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum First {
+    /// After that share of the clock's times, for those who do not split (yet).
+    Share(f64),
+    /// At that moment, in nanoseconds since 1970 UTC: a label that was known then is the last that counts.
+    Until(i64),
+}
+
+/// Of all times, where nobody says how they will be split: the 40 % before the first test block, less the 15 % of it that validate, of what a
+/// holdout of 15 %, an embargo and the rows at the end that have no label yet leave.
+const SHARE: f64 = 0.27;
 
 impl Default for Labeling {
     fn default() -> Labeling {
-        Labeling { rule: Rule::Auto, cost_bp: None, span: 100.0 }
+        Labeling { rule: Rule::Auto, cost_bp: None, span: 100.0, first: First::Share(SHARE) }
     }
 }
 
@@ -72,6 +87,8 @@ pub struct Labels {
     pub balance: [u64; 3],
     /// What `auto` saw on the first training span: horizon and balance.
     pub tried: Vec<(usize, [u64; 3])>,
+    /// The moment at which that span ends: nothing that was known later had a say. `None` for other rules, and where there is no span.
+    pub until: Option<i64>,
 }
 
 /// Labels the rows of a market on that many threads; the bits do not depend on their number.
@@ -104,10 +121,11 @@ fn label_in(
     let crew = Crew::new(threads.min(market.iter().map(|bars| pieces(bars.len()).len()).sum()))?;
     let paths = crew.map(market.iter().zip(runs).collect(), |(bars, runs)| Path::new(bars, runs, how));
 
-    let (rule, tried) = match how.rule {
+    let (rule, tried, until) = match how.rule {
         Rule::Auto => {
             let mut tried = auto::HORIZONS.map(|h| (h, [0; 3]));
-            if let Some(until) = auto::first_span(&Clock::new(market).times) {
+            let until = auto::first_span(&Clock::new(market).times, how.first);
+            if let Some(until) = until {
                 let known = |path: &Path| path.known.partition_point(|known| *known < until);
                 let each = paths.iter().zip(runs).flat_map(|(p, r)| pieces(known(p)).map(move |rows| (p, r, rows)));
                 let counts = crew.map(each.collect(), |(path, runs, rows)| auto::count(path, runs, rows, until));
@@ -115,9 +133,9 @@ fn label_in(
                     *sum = counts.iter().fold(*sum, |sum, part| add(sum, part[i]));
                 }
             }
-            (auto::choose(&tried), tried.to_vec())
+            (auto::choose(&tried), tried.to_vec(), until)
         }
-        rule => (rule, Vec::new()),
+        rule => (rule, Vec::new(), None),
     };
 
     let (mut class, mut t1, mut weight) = (vec![NONE; rows], vec![NEVER; rows], vec![0.0; rows]);
@@ -144,7 +162,7 @@ fn label_in(
         (lasts.split_off(..n).unwrap_or_default(), weights.split_off_mut(..n).unwrap_or_default())
     });
     crew.map(each.collect(), |(last, weight)| weight::uniqueness(last, weight));
-    Ok(Labels { class, t1, weight, rule, both_touched, balance, tried })
+    Ok(Labels { class, t1, weight, rule, both_touched, balance, tried, until })
 }
 
 impl Labeling {
@@ -158,6 +176,14 @@ impl Labeling {
                 return usage(format!("a round trip cannot cost {cost} bp"), "give 0 to 10000; 1 bp is 0.01 %");
             }
             _ => {}
+        }
+        if let First::Share(share) = self.first
+            && !(share > 0.0 && share < 1.0)
+        {
+            return usage(
+                format!("a first training span of {share} of the time is none"),
+                "give a share between 0 and 1",
+            );
         }
         if !(self.span >= 1.0 && self.span.is_finite()) {
             return usage(format!("a span of {} bars is none", self.span), "give 1 or more; 100 is usual");

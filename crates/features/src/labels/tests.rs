@@ -150,6 +150,16 @@ fn hand_made_paths() {
             0,
         ),
         ("no trend", "trend(6)", None, (0..7).map(|i| [100.0 + f64::from(i % 2); 4]).collect(), 0, end(6), 0),
+        // Down by 5 at once and up by less over 20 bars: the line rises, and whoever buys loses.
+        (
+            "trend against the move",
+            "trend(20)",
+            None,
+            std::iter::once([100.0; 4]).chain((0..20).map(|i| [95.0 + 0.2 * f64::from(i); 4])).collect(),
+            0,
+            end(20),
+            0,
+        ),
         ("trend of nothing", "trend(6)", Some(0.0), at(100.0, 7), 0, end(6), 0),
         ("trend, end of data", "trend(6)", None, at(100.0, 6), NONE, None, 0),
         (
@@ -247,8 +257,8 @@ fn twin(bars: &Bars, run: &Range<usize>, t: usize, rule: Rule, cost: f64, span: 
                 let value = slope / (rest / (n - 2.0) / xx).sqrt();
                 if value.abs() > best {
                     best = value.abs();
-                    let clear = best >= 2.0 && (y[length] - y[0]).abs() > cost;
-                    class = if clear { value.signum() as i8 } else { 0 };
+                    let gained = value.signum() * (y[length] - y[0]);
+                    class = if best >= 2.0 && gained > cost { value.signum() as i8 } else { 0 };
                 }
             }
             let got = trend::Scan::new(longest).clearest(&log).unwrap().t_squared.sqrt();
@@ -431,7 +441,8 @@ fn auto_balances_a_market_on_any_number_of_threads() {
         }
         // What auto counted is what its rule gives on the first span.
         let times = Clock::new(&market).times;
-        let until = times[times.len() * 34 / 100 - 1];
+        let until = times[(times.len() as f64 * 0.27) as usize - 1];
+        assert_eq!(labels.until, Some(until));
         let mut classes = [0; 3];
         for (class, t1) in labels.class.iter().zip(&labels.t1).filter(|(class, _)| **class != NONE) {
             classes[(class + 1) as usize] += u64::from(*t1 <= until);
@@ -464,7 +475,7 @@ fn auto_reads_nothing_after_the_first_span() {
     let runs = whole(&market);
     let tried = label(&market, &runs, &Labeling::default(), 1).unwrap().tried;
     assert!(tried.iter().all(|(_, classes)| classes.iter().sum::<u64>() > 0));
-    let until = auto::first_span(&Clock::new(&market).times).unwrap();
+    let until = auto::first_span(&Clock::new(&market).times, Labeling::default().first).unwrap();
     for poison in [10.0, f64::NAN] {
         for bars in &mut market {
             let after = bars.start.partition_point(|start| *start < until);
@@ -489,10 +500,18 @@ fn auto_takes_the_shortest_that_is_fair_or_the_fairest() {
     check(&[(3, [0, 9, 0]), (6, [0, 0, 0])], 3);
     check(&[(3, [0, 0, 0]), (6, [0, 0, 0])], 3);
     check(&[], 3);
-    assert_eq!(auto::first_span(&[]), None);
-    assert_eq!(auto::first_span(&[1, 2]), None);
-    assert_eq!(auto::first_span(&[1, 2, 3]), Some(1));
-    assert_eq!(auto::first_span(&(0..100).collect::<Vec<_>>()), Some(33));
+    let hundred: Vec<i64> = (0..100).collect();
+    for (times, first, until) in [
+        (&[][..], First::Share(0.34), None),
+        (&[1, 2], First::Share(0.34), None),
+        (&[1, 2, 3], First::Share(0.34), Some(1)),
+        (&hundred, First::Share(0.25), Some(24)),
+        (&hundred, First::Until(7), Some(7)),
+        (&hundred, First::Until(-1), None),
+        (&[], First::Until(7), None),
+    ] {
+        assert_eq!(auto::first_span(times, first), until, "{first:?}");
+    }
 }
 
 #[test]
@@ -539,6 +558,8 @@ fn wrong_settings_are_refused_with_a_remedy() {
         Labeling { cost_bp: Some(-1.0), ..good.clone() },
         Labeling { cost_bp: Some(f64::NAN), ..good.clone() },
         Labeling { span: 0.5, ..good.clone() },
+        Labeling { first: First::Share(0.0), ..good.clone() },
+        Labeling { first: First::Share(f64::NAN), ..good.clone() },
         Labeling { span: f64::INFINITY, ..good },
     ] {
         let error = label(&[], &[], &how, 1).unwrap_err();

@@ -2,8 +2,9 @@
 //!
 //! For every length `L` from a quarter of the longest (at least 5) to the longest, a line is fitted through the logarithms of
 //! `open[t+1 ..= t+1+L]`; the one whose slope has the largest |t| is taken. The class is the sign of its slope where |t| ≥ 2 and the
-//! move over those `L` bars exceeds the round-trip cost, else flat. Whichever line won, the choice has looked at all of them: the label
-//! is known at the open that ends the longest.
+//! move over those `L` bars goes that way by more than the round-trip cost, else flat: a fall and a long recovery that does not make up for
+//! it is a line that rises, and a loss to whoever bought. Whichever line won, the choice has looked at all of them: the label is known at
+//! the open that ends the longest.
 
 use super::rule::SHORTEST;
 use super::{Mark, Path};
@@ -37,7 +38,7 @@ impl Scan {
         let log = &path.log_open[t + 1..=t + 1 + self.longest];
         let line = self.clearest(log)?;
         let moved = log[line.length] - log[0];
-        let class = if line.t_squared >= 4.0 && moved.abs() > path.cost { line.sign } else { 0 };
+        let class = if line.t_squared >= 4.0 && f64::from(line.sign) * moved > path.cost { line.sign } else { 0 };
         Some(Mark { class, last: t + self.longest, t1: path.start[t + 1 + self.longest], both: false })
     }
 

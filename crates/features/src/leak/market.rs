@@ -56,11 +56,15 @@ pub(super) fn rows_of(market: &[Bars], rows: impl Fn(usize) -> std::ops::Range<u
     (part, shared)
 }
 
-/// The last bars of a few symbols, `bars` of them in all: symbols from all over the list, and among those that are long.
-pub fn sample(market: &[Bars], symbols: usize, bars: usize) -> Vec<Bars> {
-    let longest = market.iter().map(Bars::len).max().unwrap_or(0);
-    let long: Vec<&Bars> = market.iter().filter(|b| b.len() * 2 >= longest).collect();
-    let many = symbols.clamp(1, long.len().max(1));
+/// The last bars of a few symbols, `bars` of them in all: symbols from all over the list, and among those that are long; shorter ones as well
+/// where there would be fewer than `least`.
+pub fn sample(market: &[Bars], symbols: usize, least: usize, bars: usize) -> Vec<Bars> {
+    let mut lengths: Vec<usize> = market.iter().map(Bars::len).collect();
+    lengths.sort_unstable_by(|a, b| b.cmp(a));
+    let half = lengths.first().map_or(0, |longest| longest.div_ceil(2));
+    let enough = lengths.get(least.clamp(1, lengths.len().max(1)) - 1).copied().unwrap_or(0);
+    let long: Vec<&Bars> = market.iter().filter(|b| b.len() >= half.min(enough)).collect();
+    let many = symbols.max(least).clamp(1, long.len().max(1));
     let each = (bars / many).max(1);
     let chosen = (0..many).filter_map(|i| long.get(i * long.len() / many));
     chosen.map(|b| slice(b, b.len() - b.len().min(each)..b.len())).collect()

@@ -7,7 +7,7 @@ use crate::dataset::{Dataset, Options, precise};
 use crate::inputs::inputs;
 use crate::labels::{Labeling, Rule, label};
 use crate::ops::Op;
-use crate::plan::{Layer, Plan};
+use crate::plan::{Fitted, Layer, Plan};
 use crate::resample::{Bar, resample};
 use crate::runs::runs;
 use crate::stream::Stream;
@@ -27,6 +27,9 @@ pub struct Ours {
     threads: usize,
     /// Whether the whole market has volume: a part of it has the same columns.
     volume: bool,
+    /// What left, as in [`Fitted`].
+    left: Vec<String>,
+    alone: Vec<String>,
 }
 
 /// The name of the column that says whether a row has settled.
@@ -45,7 +48,7 @@ impl Ours {
         threads: usize,
     ) -> Result<Ours> {
         let volume = market.iter().any(|b| !b.volume.is_empty());
-        let plan = if volume { plan.clone() } else { plan.without_volume().0 };
+        let Fitted { plan, left, alone } = plan.fit(volume, market.len())?;
         let labels = match labels {
             Some(how) if how.rule == Rule::Auto => {
                 let cuts: Vec<Vec<Range<usize>>> = market.iter().map(|b| runs(b, max_hole)).collect();
@@ -53,9 +56,18 @@ impl Ours {
             }
             labels => labels,
         };
-        let (plan, _) = plan.with_symbols(market.len());
         let own = plan.with_symbols(0);
-        Ok(Ours { plan, own, labels, max_hole, threads, volume })
+        Ok(Ours { plan, own, labels, max_hole, threads, volume, left, alone })
+    }
+
+    /// Features that are not looked at because there is no volume.
+    pub fn left(&self) -> &[String] {
+        &self.left
+    }
+
+    /// Features that are not looked at because there are too few symbols for a market.
+    pub fn alone(&self) -> &[String] {
+        &self.alone
     }
 
     /// What is learnt, once `auto` has chosen.

@@ -383,6 +383,77 @@ fn features_of_volume_leave_with_it() {
     assert!(error.message.contains("every feature of the set needs the volume"), "{error}");
 }
 
+/// What the embargo of a split goes by: bars further back than a column says have no part in its value.
+#[test]
+fn values_reach_no_further_back_than_they_say() {
+    let market: Vec<Bars> = (0..6).map(|s| clean(&format!("COIN{s}USDT"), "5m", 1500, s)).collect();
+    let row = 1499;
+    let changed = |from: usize| -> Vec<Bars> {
+        let mut market = market.clone();
+        for (s, bars) in market.iter_mut().enumerate() {
+            for at in 0..from {
+                let by = 1.3 + 0.2 * ((at * (s + 2)) as f64).sin();
+                let prices = [&mut bars.open, &mut bars.high, &mut bars.low, &mut bars.close];
+                prices.into_iter().for_each(|prices| prices[at] *= by);
+            }
+        }
+        market
+    };
+    for (text, looks) in [
+        ("close/sma(100) - 1", 99),
+        ("sma(50)@1h", 49 * 12),
+        ("close/sma(50)@1h - 1", 49 * 12),
+        ("lag = zscore(log_return(1)@1h, 30)[2]", 42),
+        ("market_return(30)", 30),
+        ("market_regime(20, 250)", 270),
+        ("sma(market_return(30), 40)", 69),
+        ("relative_strength(60) - sma(market_volatility(20), 100)", 119),
+        ("cluster_return(5, 250)", 250),
+    ] {
+        let plan = plan(text);
+        let whole = dataset(market.clone(), &plan, 1);
+        let reach = whole.base.columns[0].reach;
+        assert_eq!(reach, plan.reach(Timeframe::M5), "{text}");
+        assert!(reach >= looks, "{text}: {reach}");
+        let value = |market: Vec<Bars>| f64::from(dataset(market, &plan, 1).base.row(row)[0]);
+        let was = f64::from(whole.base.row(row)[0]);
+        let apart = |from: usize| (value(changed(from)) - was).abs() / was.abs().max(1e-3);
+        assert!(was.is_finite() && apart(row - reach) < 1e-4, "{text}: {}", apart(row - reach));
+        // Nor is it told far too long; clusters may be the same whatever happened.
+        assert!(text.contains("cluster") || apart(row - reach / 3) > 1e-3, "{text} does not reach {reach}");
+    }
+    // A slower table counts its own bars, the plan those of the base.
+    let slow = plan("rsi(14)\n[h @1h]\nsma(30)");
+    let data = dataset(vec![market[0].clone()], &slow, 1);
+    assert_eq!(data.slow[0].table.columns[0].reach, 29);
+    assert!(slow.reach(Timeframe::M5) >= 360);
+}
+
+#[test]
+fn what_is_left_of_a_set_is_said() {
+    let only = plan("market_return(1, 20), relative_strength(5, 10)");
+    assert_eq!((only.symbols(), plan("rsi(14)").symbols()), (20, 1));
+    let fitted = only.fit(true, 12).unwrap();
+    assert_eq!(
+        (fitted.plan.width(), fitted.alone, fitted.left.len()),
+        (1, vec!["market_return(1, 20)".to_string()], 0)
+    );
+    // With volume there, nobody speaks of it.
+    let error = only.fit(true, 8).unwrap_err();
+    assert!(error.message.contains("8 symbols") && !error.message.contains("volume"), "{error}");
+    let error = plan("obv").fit(false, 8).unwrap_err();
+    assert!(error.message.contains("needs the volume"), "{error}");
+    let error = plan("obv, market_return(1)").fit(false, 1).unwrap_err();
+    assert!(error.message.contains("one symbol") && error.message.contains("volume"), "{error}");
+    // The hunt keeps what it left out.
+    let market: Vec<Bars> =
+        (0..3).map(|s| Bars { volume: Vec::new(), ..clean(&format!("COIN{s}USDT"), "5m", 300, s) }).collect();
+    let ours = features::leak::Ours::new(&market, &plan("rsi(14), obv, m = market_return(1)"), None, None, 1).unwrap();
+    assert_eq!((ours.left(), ours.alone()), (&["obv".to_string()][..], &["m".to_string()][..]));
+    let none = features::leak::Ours::new(&market, &plan("m = market_return(1)"), None, None, 1).unwrap_err();
+    assert!(none.message.contains("3 symbols"), "{none}");
+}
+
 #[test]
 fn one_market_has_one_timeframe() {
     let plan = plan("close");

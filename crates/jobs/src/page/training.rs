@@ -79,7 +79,8 @@ fn sentence(words: &str) -> String {
 
 fn tiles(run: &TrainRun, found: &Found) -> Vec<Tile> {
     let interval = run.judged.as_ref().and_then(|j| j.mcc_interval.as_ref());
-    let interval = interval.map_or(String::new(), |i| format!("95 %: {:.3} to {:.3}", i.low, i.high));
+    let interval =
+        interval.map_or("too few days for an interval".into(), |i| format!("95 %: {:.3} to {:.3}", i.low, i.high));
     vec![
         Tile::new("planted", format!("{:.3}", found.best_mcc), "MCC at best"),
         Tile::new("found", format!("{:.3}", found.mcc), interval).tone(tone(found.verdict)),

@@ -1,6 +1,6 @@
 //! What is to be tried: keys of `[train]` with several values each, of which every combination is a config.
 
-use super::{Origin, Settings};
+use super::{Key, Origin, Settings};
 use bars::nearest;
 use files::{Error, Kind, Result};
 use toml::Value;
@@ -16,6 +16,9 @@ pub struct Try {
 
 /// What may be tried: everything that a member's own training is made of, and nothing that changes what there is to learn.
 const TRIED: [&str; 9] = ["net", "batch", "rate", "schedule", "warmup", "decay", "clip", "smoothing", "average"];
+
+/// Combinations at most; a member's id has room for no more.
+const MOST: usize = 1024;
 
 impl std::fmt::Display for Try {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -33,9 +36,13 @@ pub(super) fn tries(value: &Value) -> Result<Vec<Try>, (String, String)> {
     };
     let texts = texts.ok_or_else(|| (format!("`train.try` cannot be {value}"), form()))?;
     let all = texts.into_iter().map(read_try).collect::<Result<Vec<Try>, _>>()?;
-    match all.iter().enumerate().find(|(i, t)| all[..*i].iter().any(|other| other.key == t.key)) {
-        Some((_, twice)) => Err((format!("`{}` is tried twice", twice.key), form())),
-        None => Ok(all),
+    if let Some((_, twice)) = all.iter().enumerate().find(|(i, t)| all[..*i].iter().any(|other| other.key == t.key)) {
+        return Err((format!("`{}` is tried twice", twice.key), form()));
+    }
+    // Counted before any of them is made.
+    match all.iter().fold(1usize, |n, tried| n.saturating_mul(tried.values.len())) {
+        ..=MOST => Ok(all),
+        n => Err((format!("{n} combinations are too many to try"), format!("at most {MOST}: fewer keys or values"))),
     }
 }
 
@@ -90,6 +97,18 @@ impl Settings {
         }
         all.iter_mut().for_each(|(_, own)| own.train.tries.clear());
         all
+    }
+
+    /// Sentences about values that were set and are not used, since others are tried.
+    pub(crate) fn overruled(&self) -> Vec<String> {
+        let usual = Settings::default();
+        let said = |tried: &Try| {
+            let name = format!("train.{}", tried.key);
+            let key = Key::ALL.iter().find(|key| key.name == name)?;
+            let set = (key.show)(self);
+            (set != (key.show)(&usual)).then(|| format!("{name} = {set} is not used: `{tried}` is tried instead"))
+        };
+        self.train.tries.iter().filter_map(said).collect()
     }
 
     /// For verbs that train one config and say so.
@@ -149,6 +168,16 @@ mod tests {
                 "{error}"
             );
         }
+        assert!(settings.overruled().is_empty());
+        settings.set("train.decay=0.3").expect("legal");
+        assert_eq!(settings.overruled(), ["train.decay = 0.3 is not used: `decay = 0.2` is tried instead"]);
+        // Too many are refused before they are made.
+        let ten = |key: &str| format!("{key}={}", (1..=10).map(|i| format!("0.{i:02}")).collect::<Vec<_>>().join(","));
+        let keys = ["rate", "warmup", "decay", "clip", "smoothing", "average"];
+        let many: Vec<String> = keys.iter().map(|key| ten(key)).chain(["batch=1,2,3,4,5,6,7,8,9,10".into()]).collect();
+        let error = settings.try_flags("--try", &many).expect_err("too many");
+        assert!(error.to_string().contains("10000000 combinations"), "{error}");
+        settings.try_flags("--try", &many[..3]).expect("a thousand");
         let twice = settings.try_flags("--try", &["rate=1".into(), "rate=0.1".into()]).expect_err("twice");
         assert!(twice.to_string().contains("tried twice"), "{twice}");
     }

@@ -8,18 +8,18 @@
 use super::judged::Taken;
 use super::log::Told;
 use super::predict::guess;
-use super::source::{Source, name};
+use super::source::{Ids, Source, name};
+use super::trial::{config, noted, trial, trial_id, word};
 use super::{Judged, MemberRow, Train, TrainRun, ledger_path, model};
 use crate::tune::Tuned;
 use crate::{Select, Settings};
-use bars::Fingerprint;
-use compute::Net;
 use compute::net::{Layout, save};
 use compute::population::Pace;
+use compute::{Net, Opened};
 use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, replace_bytes};
-use judge::ledger::{Ledger, Started, Trial};
+use judge::ledger::{Ledger, Started};
 use judge::split::Splits;
-use learn::checkpoint::{About, Store, View, Writer, copy_out, newest};
+use learn::checkpoint::{About, Store, View, Writer, copy_out, expect, newest};
 use learn::classify::{Classify, Plan, Saved, Trained};
 use learn::failed;
 use report::{Run, RunState};
@@ -120,6 +120,9 @@ fn weights(saved: &Saved, nets: &Nets) -> Vec<(View, String, Vec<u8>)> {
     named.map(|(view, m, params, (net, layout))| (view, file(m), save(net, layout, params))).collect()
 }
 
+/// With more members the manifest has no row of each: it has to stay short enough to be read.
+const ROWS: usize = 4096;
+
 /// How members stand, for the manifest: to know it nobody need read a part.
 fn standing(saved: &Saved) -> Map<String, Value> {
     let several = saved.members.iter().any(|m| m.config > 0);
@@ -134,10 +137,19 @@ fn standing(saved: &Saved) -> Map<String, Value> {
         }
         row
     };
-    let ended = saved.members.iter().all(|m| m.stopped.is_some());
+    let ended = saved.members.iter().filter(|m| m.stopped.is_some()).count();
+    let all = saved.members.len();
+    let worth = |m: &&Trained| m.best.as_ref().map_or(f64::NEG_INFINITY, |b| b.worth);
+    let best = saved.members.iter().filter(|m| m.best.is_some());
+    let best = best.max_by(|a, b| worth(a).total_cmp(&worth(b)));
     let mut more = Map::new();
-    more.insert("kind".into(), json!(if ended { "end" } else { "periodic" }));
-    more.insert("members".into(), saved.members.iter().map(member).collect());
+    more.insert("kind".into(), json!(if ended == all { "end" } else { "periodic" }));
+    more.insert("count".into(), json!(all));
+    more.insert("ended".into(), json!(ended));
+    more.insert("best".into(), json!(best.map(member)));
+    if all <= ROWS {
+        more.insert("members".into(), saved.members.iter().map(member).collect());
+    }
     more
 }
 
@@ -149,6 +161,7 @@ impl Folder {
         source: &Source,
         how: &Classify<'_>,
         splits: &Splits,
+        device: &Opened,
     ) -> Result<Folder> {
         let path = match &request.out {
             Some(out) => out.clone(),
@@ -165,11 +178,19 @@ impl Folder {
             net: how.net.to_string(),
             data: source.fingerprint.clone(),
             config: config(source, how, settings, splits),
+            precision: word(how.recipe.precision),
+            device: match device {
+                Opened::Cpu { .. } => device.name(),
+                // Which of several like it is all one.
+                Opened::Cuda(context) => context.gpu().name.clone(),
+            },
             ..About::default()
         };
         let ledger = Ledger::open(&ledger_path()?)?;
         let (mut run, trials, resumed) = if request.resume {
             let mut run = Run::read(&path)?;
+            // Before its first checkpoint a run is what its folder says, and nothing else goes on under its trial.
+            expect("the run in this folder", &noted(&run), &run.program, &about).map_err(|e| e.at(&path))?;
             // One trial is an object, several are a list.
             let noted = match run.more.get("ledger").cloned().unwrap_or(Value::Null) {
                 Value::Array(all) => Value::Array(all),
@@ -181,8 +202,7 @@ impl Folder {
             (run, trials, true)
         } else {
             let start = |id: usize| {
-                let own = config(source, &how.of(id), settings, splits);
-                ledger.start(&trial(source, settings, splits, own))
+                ledger.start(&trial(source, settings, splits, trial_id(source, &how.of(id), settings, splits)))
             };
             let trials = (0..how.configs()).map(start).collect::<Result<Vec<Started>>>()?;
             (Run::begin("train"), trials, false)
@@ -195,10 +215,16 @@ impl Folder {
             symbols: request.select.symbols.clone(),
             from: request.select.from,
             to: request.select.to,
-            set: request.set.clone(),
+            // The features themselves: the file they were in may change, and has another path from elsewhere.
+            set: match &source.ids {
+                Ids::Bars { set, .. } => Some(set.clone()),
+                Ids::Ready { .. } => request.set.clone(),
+            },
             device: request.device.clone(),
         };
         run.more.insert("asked".into(), json!(asked));
+        run.more
+            .insert("about".into(), json!({"net": about.net, "precision": about.precision, "device": about.device}));
         let noted = if let [one] = trials.as_slice() { json!(one) } else { json!(trials) };
         run.more.insert("ledger".into(), noted);
         let log = Told::open(&path, resumed, how.configs() > 1)?;
@@ -348,8 +374,25 @@ impl Folder {
         model::write(&self.path.join("model"), source, splits, plan, settings, how, taken)
     }
 
-    /// Takes the end down: the result, the run's state, the ledger. `alone` is what each config would be worth in every fold.
-    pub(crate) fn end(&mut self, run: &TrainRun, alone: &[Option<Judged>]) -> Result<()> {
+    /// Takes what came out into the ledger, before any file shows it. `alone` is what each config would be worth in every fold.
+    pub(crate) fn finished(&self, run: &TrainRun, alone: &[Option<Judged>]) -> Result<()> {
+        for (at, trial) in self.trials.iter().enumerate() {
+            // Killed between that and the end of its folder, a run that goes on finds it written, with the same figures.
+            if self.resumed && self.ledger.finished(trial)? {
+                continue;
+            }
+            let members: Vec<&MemberRow> = run.members.iter().filter(|m| m.config == at + 1).collect();
+            let mut metrics = json!({"judged": alone.get(at).unwrap_or(&run.judged), "members": members});
+            if self.trials.len() > 1 {
+                metrics["chosen"] = json!({"folds": run.configs.get(at).map(|c| &c.chosen), "judged": run.judged});
+            }
+            self.ledger.finish(trial, &metrics, None)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the end down: the log, the result, the run's state; the ledger has it by then.
+    pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
         self.log.end(run)?;
         self.run.more.insert("parts".into(), json!(run.parts));
         let best = run.members.iter().filter(|m| m.valid_mcc.is_some());
@@ -366,19 +409,6 @@ impl Folder {
         if run.interrupted {
             self.run.end(RunState::Interrupted);
             return self.run.write(&self.path);
-        }
-        // The ledger first: a result is written there before anybody sees it.
-        for (at, trial) in self.trials.iter().enumerate() {
-            // Killed between that and the last line here, a run that goes on finds it written, with the same figures.
-            if self.resumed && self.ledger.finished(trial)? {
-                continue;
-            }
-            let members: Vec<&MemberRow> = run.members.iter().filter(|m| m.config == at + 1).collect();
-            let mut metrics = json!({"judged": alone.get(at).unwrap_or(&run.judged), "members": members});
-            if self.trials.len() > 1 {
-                metrics["chosen"] = json!({"folds": run.configs.get(at).map(|c| &c.chosen), "judged": run.judged});
-            }
-            self.ledger.finish(trial, &metrics, None)?;
         }
         write_json(&self.path.join("result.json"), run)?;
         self.run.problem = None;
@@ -411,56 +441,6 @@ fn fresh(source: &Source, settings: &Settings) -> PathBuf {
     let stem = format!("{}-{}-{}", name(&source.path), learner.as_str().unwrap_or_default(), crate::demo::today());
     let path = |n: u32| PathBuf::from("runs").join(if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
     (1..).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1))
-}
-
-/// The hash of everything that changes a bit of the result, but for the data.
-fn config(source: &Source, how: &Classify<'_>, settings: &Settings, splits: &Splits) -> String {
-    let mut hash = Fingerprint::new();
-    let set = match &source.ids {
-        super::source::Ids::Bars { set, .. } => set.as_str(),
-        super::source::Ids::Ready { .. } => "",
-    };
-    let recipe = json!(how.recipe).to_string();
-    let numbers = format!("{} {} {} {} {}", how.rate, how.epochs, how.patience, how.seeds, how.balance);
-    for text in [
-        env!("CARGO_PKG_VERSION"),
-        &how.net.to_string(),
-        &recipe,
-        &numbers,
-        set,
-        &format!("{:?}", settings.labeling()),
-        &format!("{:?}", settings.features.max_hole),
-        &format!("{:016x}", splits.id()),
-    ] {
-        hash.text(text);
-    }
-    for other in (1..how.configs()).map(|config| how.of(config)) {
-        let numbers = format!("{} {}", other.rate, json!(other.recipe));
-        hash.text(&other.net.to_string());
-        hash.text(&numbers);
-    }
-    hash.hex()
-}
-
-/// A trial is a configuration on what it is judged on.
-fn trial(source: &Source, settings: &Settings, splits: &Splits, id: String) -> Trial {
-    let first = splits.folds.first().map(|f| f.spans.test);
-    let last = splits.folds.last().map(|f| f.spans.test);
-    let span = first.zip(last).and_then(|(a, b)| features::Span::new(a.from(), b.to()));
-    Trial {
-        id,
-        // Arrays that name no symbol are a family of their own.
-        symbols: match source.ids.symbols() {
-            symbols if symbols.is_empty() => vec![source.fingerprint.clone()],
-            symbols => symbols,
-        },
-        span: span.unwrap_or_else(|| features::Span::new(0, 1).expect("0 is before 1")),
-        code: env!("CARGO_PKG_VERSION").into(),
-        data: source.fingerprint.clone(),
-        folds: splits.folds.len() as u32,
-        seeds: (0..settings.train.seeds as u64).collect(),
-        parent: None,
-    }
 }
 
 /// Ready arrays may name no symbol; a table wants one.
@@ -504,4 +484,32 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
         .map_err(|e| Error::new(Kind::Machine, format!("it cannot be written as JSON: {e}")).at(path))?;
     text.push(b'\n');
     replace_bytes(path, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use learn::classify::Best;
+
+    #[test]
+    fn a_manifest_stays_short_whatever_the_number_of_members() {
+        let member = |id: u32| {
+            let best = Best { epoch: 7, worth: f64::from(id % 1000) * 1e-3, params: Vec::new() };
+            let (fold, seed) = ((id % 8) as usize, id / 8);
+            Trained { id, config: 0, fold, seed, history: Vec::new(), best: Some(best), stopped: None, last: None }
+        };
+        let saved = |n: u32| Saved {
+            members: (0..n).map(member).collect(),
+            running: Vec::new(),
+            pins: Default::default(),
+            pace: Pace::default(),
+        };
+        let few = standing(&saved(100));
+        assert_eq!(few["members"].as_array().map(Vec::len), Some(100));
+        let many = standing(&saved(24_000));
+        let text = serde_json::to_vec_pretty(&many).expect("JSON");
+        assert!(text.len() < 4096, "{} bytes", text.len());
+        assert_eq!((&many["count"], &many["ended"], &many["kind"]), (&json!(24_000), &json!(0), &json!("periodic")));
+        assert_eq!((&many["best"]["best"], &many["best"]["best_epoch"]), (&json!(0.999), &json!(7)), "{many:?}");
+    }
 }

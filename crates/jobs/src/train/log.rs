@@ -78,6 +78,11 @@ impl Told {
         self.log.row("phase", fields(json!({"name": name})))
     }
 
+    /// A sentence for people.
+    pub(crate) fn note(&mut self, said: &str) -> Result<()> {
+        self.log.say(said)
+    }
+
     /// How full the machine is, every ten seconds or so.
     fn machine(&mut self, sample: &Sample) -> Result<()> {
         let gpu = sample.gpus.first();

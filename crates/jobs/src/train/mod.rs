@@ -3,7 +3,9 @@
 //! It reads as it runs: read, lay out the folds, plan, write the trial into the ledger, train with checkpoints, predict what was never
 //! trained on, judge, save the model. A run that was cut goes on from its last checkpoint and ends with the same bits.
 
+mod arrays;
 pub(crate) mod choose;
+mod estimate;
 mod figures;
 mod folder;
 mod judged;
@@ -14,11 +16,12 @@ mod predict;
 mod problem;
 mod selftest;
 mod source;
+mod trial;
 
 pub(crate) use folder::asked;
 pub use judged::{ConfigRow, Judged, MemberRow};
 pub use phases::Phase;
-pub use predict::{Predict, Predicted, predict};
+pub use predict::{Predict, Predicted, model_settings, predict};
 pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
 pub(crate) use source::{Ids, Source, read};
 
@@ -27,11 +30,12 @@ use crate::tune::{Tuned, find};
 use crate::{LabelSummary, Select, Settings, home};
 use compute::population::{Precision, Score};
 use compute::{Budget, Choice, Opened};
+use estimate::{Looks, fit, long, time};
 use figures::{describe, packed};
 use files::{Error, Kind, Result};
 use folder::Folder;
 use judge::measure::Confusion;
-use judge::split::{Embargo, Splits, WalkForward, walk_forward};
+use judge::split::{Splits, walk_forward};
 use judged::Taken;
 use learn::classify::{Asked, Classify, Config, Hooks, News, Plan, Saved, Trained, ask, plan};
 use learn::failed;
@@ -178,9 +182,6 @@ pub struct FoldRow {
     pub test_to: String,
 }
 
-/// A plan that lasts longer says so before it begins.
-const LONG: f64 = 1800.0;
-
 /// Trains.
 pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
     let mut settings = settings.clone();
@@ -192,6 +193,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
     let (mut device, mut said) = Opened::new(choice, settings.threads()).map_err(failed)?;
     let mut notes = source.notes.clone();
+    notes.extend(settings.overruled());
     // A run that goes on has its recipe in its own settings; what was tuned since is not for it.
     let asks = settings.train.tuned && settings.train.batch.is_none() && !settings.tries("batch") && !request.resume;
     let tuned = if asks { find(&source, &settings, &device, &mut notes) } else { None };
@@ -211,24 +213,21 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     laid.at_once(&source.problem, &how, &device, at_once)?;
     let mut estimate = None;
     if request.dry_run || request.budget.is_some() {
-        let mut need = time(&source, &laid, &how, &device, budget)?;
+        let before = notes.len();
+        estimate = time(&source, &laid, &how, &device, budget)?;
         if let Some(most) = request.budget
-            && let Some(said) = fit(most.as_secs_f64(), need, &mut settings)
+            && let Some(said) = estimate.and_then(|need| fit(most.as_secs_f64(), need, &mut settings))
         {
             notes.push(said);
             splits = split(&source, &settings)?;
             how = classify(&source, &splits, &settings, &device, &worth);
             laid = plan(&source.problem, &splits.folds, &how, &device, budget)?;
             laid.at_once(&source.problem, &how, &device, at_once)?;
-            need = time(&source, &laid, &how, &device, budget)?;
+            estimate = time(&source, &laid, &how, &device, budget)?;
         }
-        estimate = Some(need);
-        if let Some(seconds) = estimate.filter(|s| *s > LONG) {
-            notes.push(format!(
-                "all epochs would take up to {:.0} minutes; patience usually ends it sooner, --budget 10m fits it into a time",
-                seconds / 60.0
-            ));
-        }
+        notes.extend(estimate.and_then(long));
+        // Said before anything of it is done, and again at the end.
+        notes[before..].iter().filter(|_| !request.dry_run).for_each(|said| tell(Told::Line(said)));
     }
     let mut run = describe(&source, &splits, &laid, &how, &settings, said);
     notes.extend(laid.said(&how));
@@ -243,7 +242,11 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     if !settings.tries("batch") {
         settings.train.batch = Some(how.recipe.batch);
     }
-    let mut folder = Folder::open(request, &settings, &source, &how, &splits)?;
+    // As seen from anywhere: a run may go on from another folder.
+    for path in [&mut settings.membership, &mut settings.factors].into_iter().flatten() {
+        *path = std::path::absolute(&*path).unwrap_or(path.clone());
+    }
+    let mut folder = Folder::open(request, &settings, &source, &how, &splits, &device)?;
     folder.recipe(&how, tuned.as_ref());
     run.folder = Some(folder.path().display().to_string());
     let from = folder.saved(&mut |line| tell(Told::Line(line)))?;
@@ -270,6 +273,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         budget,
         from,
         settings.train.checkpoint as u32,
+        run.estimate_seconds.is_none(),
         &mut phases,
         tell,
     );
@@ -310,6 +314,8 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
                 alone.push(judged);
             }
         }
+        // The ledger first: a result is written there before anybody sees it.
+        folder.finished(&run, &alone)?;
         let taken = Taken { members: &outcome.members, configs: &chosen };
         folder.predictions(&source, &splits, taken, &probabilities, settings.threads())?;
         folder.model(&source, &splits, &laid, &how, &settings, taken)?;
@@ -317,7 +323,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     phases.end(judging, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();
     (run.phases, run.verdict) = phases.finish(matches!(device, Opened::Cuda(_)));
-    folder.end(&run, &alone)?;
+    folder.end(&run)?;
     Ok(run)
 }
 
@@ -331,6 +337,7 @@ fn predictions(
     members: &[Trained],
     ids: &dyn Fn(usize) -> Vec<u32>,
 ) -> Result<Vec<Vec<f32>>> {
+    plan.belongs(&source.problem)?;
     let mut all = vec![Vec::new(); members.len()];
     for config in 0..how.configs() {
         let how = how.of(config);
@@ -372,27 +379,19 @@ fn take(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> String {
     format!("tuned on {day}: {taken} (--no-tuned goes by the rule instead)")
 }
 
-/// The memory that may be taken of the device: what was said, of the host's memory on a processor, of its own on a card.
+/// The memory that may be taken of the device: what was said, of the host's memory on a processor, of its own on a card. Where nothing was, half
+/// of what the host has available, or 80 % of what is free on the card.
 pub(crate) fn memory(settings: &Settings, device: &Opened) -> Budget {
     match (settings.memory, device) {
-        (crate::Memory::Auto, _) => Budget::default(),
         (memory, Opened::Cpu { .. }) => Budget::Bytes(memory.bytes()),
+        (crate::Memory::Auto, Opened::Cuda(_)) => Budget::default(),
         (memory, Opened::Cuda(_)) => memory.to_string().parse().unwrap_or_default(),
     }
 }
 
 /// The walk forward that the settings ask for.
 pub(crate) fn split(source: &Source, settings: &Settings) -> Result<Splits> {
-    let s = &settings.split;
-    let how = WalkForward {
-        folds: s.folds,
-        tested: s.tested,
-        validation: s.validation,
-        rolling: s.rolling.map(|share| (share * source.ticks.len() as f64).round() as usize),
-        embargo: s.embargo.map_or(Embargo::Auto { window: source.look_back }, Embargo::Ticks),
-        holdout: s.holdout,
-        test_days: None,
-    };
+    let how = problem::walk(settings, source.ticks.len(), source.look_back);
     walk_forward(&source.problem.samples, &source.ticks, &how)
 }
 
@@ -424,84 +423,10 @@ pub(crate) fn classify<'a>(
     }
 }
 
-/// Seconds that all epochs of all members would take, from real steps of the first group of each kind.
-fn time(source: &Source, plan: &Plan, how: &Classify<'_>, device: &Opened, budget: Budget) -> Result<f64> {
-    let firsts = plan.firsts(how);
-    let each = Duration::from_millis((2800 / firsts.len().max(1) as u64).clamp(100, 700));
-    let mut seconds = 0.0;
-    for (first, samples) in firsts {
-        seconds += samples as f64 / pace(source, &first, how, device, budget, each)?;
-    }
-    Ok(seconds)
-}
+/// So long it trains before it knows how long all of it takes.
+const KNOWS: Duration = Duration::from_secs(2);
 
-/// Samples a second, from a moment of real steps.
-fn pace(
-    source: &Source,
-    first: &Plan,
-    how: &Classify<'_>,
-    device: &Opened,
-    budget: Budget,
-    most: Duration,
-) -> Result<f64> {
-    let began = Instant::now();
-    let (mut timed, mut samples) = (None, (0u64, 0u64));
-    let mut hooks = Hooks {
-        news: &mut |news| {
-            if let News::Samples(n) = news {
-                // The first chunk warms up.
-                if timed.is_none() {
-                    timed = Some(Instant::now());
-                    samples.0 = n;
-                }
-                samples.1 = n;
-            }
-        },
-        stop: &|| began.elapsed() > most,
-        save: &mut |_| Ok(()),
-        every: 0,
-    };
-    let outcome = learn::classify::train(&source.problem, first, how, device, budget, None, &mut hooks)?;
-    let seconds = timed.map_or(0.0, |t: Instant| t.elapsed().as_secs_f64());
-    // Where only one chunk was done, it has to do.
-    let (done, seconds) = match samples.1 - samples.0 {
-        0 => (samples.1, outcome.spent.train),
-        more => (more, seconds),
-    };
-    Ok(done.max(1) as f64 / seconds.max(1e-6))
-}
-
-/// Fewer epochs, then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in words.
-fn fit(most: f64, need: f64, settings: &mut Settings) -> Option<String> {
-    if need <= most {
-        return None;
-    }
-    let mut left = most / need;
-    let train = &mut settings.train;
-    let (epochs, seeds, folds) = (train.epochs, train.seeds, settings.split.folds);
-    // Below 30 epochs a member has hardly begun; then members go, at last folds.
-    train.epochs = ((epochs as f64 * left) as usize).max(30.min(epochs));
-    left *= epochs as f64 / train.epochs as f64;
-    train.patience = train.patience.min(train.epochs);
-    if left < 1.0 {
-        train.seeds = ((seeds as f64 * left) as usize).max(1);
-        left *= seeds as f64 / train.seeds as f64;
-    }
-    if left < 1.0 {
-        settings.split.folds = ((folds as f64 * left) as usize).max(1);
-        left *= folds as f64 / settings.split.folds as f64;
-    }
-    if left < 1.0 {
-        settings.train.epochs = ((settings.train.epochs as f64 * left) as usize).max(1);
-        settings.train.patience = settings.train.patience.min(settings.train.epochs);
-    }
-    Some(format!(
-        "to fit into {most:.0} s: {} epochs instead of {epochs}, {} seeds instead of {seeds}, {} folds instead of {folds}",
-        settings.train.epochs, settings.train.seeds, settings.split.folds
-    ))
-}
-
-/// The training itself, told to the folder and to the user.
+/// The training itself, told to the folder and to the user; where nothing was timed before, it says as soon as it knows that it takes long.
 #[expect(clippy::too_many_arguments, reason = "a run has many parts, and they meet here")]
 fn in_folder(
     folder: &mut Folder,
@@ -512,18 +437,22 @@ fn in_folder(
     budget: Budget,
     from: Option<Saved>,
     every: u32,
+    mut untold: bool,
     phases: &mut Phases,
     tell: Teller<'_>,
 ) -> Result<(learn::classify::Outcome, Option<f64>)> {
     let since = phases.seconds();
     let began = Instant::now();
-    let total = plan.samples(how);
+    let total = plan.left(how, from.as_ref());
     let stop = stop_flag();
     let (log, writer) = folder.parts();
     let (mut shown, mut all, mut group_samples, mut wrong) = (None::<Instant>, 0u64, 0u64, None);
     // A checkpoint that could not be written, until it is told.
     let unsaved = std::cell::Cell::new(None::<Error>);
+    let mut looks = Looks::default();
     let news = &mut |news: News<'_>| {
+        let now = Instant::now();
+        looks.take(&news, now);
         match &news {
             News::Samples(n) => {
                 all += n - group_samples;
@@ -537,6 +466,14 @@ fn in_folder(
                 }
             }
             _ => {}
+        }
+        if untold && looks.enough(now, KNOWS) {
+            untold = false;
+            let left = looks.rate().map_or(0.0, |rate| total.saturating_sub(all) as f64 / rate);
+            if let Some(said) = long(left) {
+                wrong = log.note(&said).err().or(wrong.take());
+                tell(Told::Line(&said));
+            }
         }
         let rate = all as f64 / began.elapsed().as_secs_f64().max(1e-9);
         let aloud = matches!(news, News::Less(_));

@@ -6,13 +6,14 @@
 use super::judged::Taken;
 use super::source::{Ids, Source};
 use super::{Learner, folder};
+use crate::settings::Reading;
 use bars::Fingerprint;
 use compute::Net;
 use compute::net::{Layout, load, save};
 use compute::population::{Recipe, Scale};
 use files::{Error, Kind, Result, replace_bytes};
 use judge::split::Splits;
-use learn::classify::{Classify, Plan, Trained};
+use learn::classify::{Classify, Plan, Trained, Who};
 use learn::failed;
 use learn::scale::Scaler;
 use serde::{Deserialize, Serialize};
@@ -35,12 +36,22 @@ pub(crate) struct Model {
     pub(crate) set: Option<String>,
     /// Holes that indicators step over; part of what a feature is.
     pub(crate) max_hole: Option<usize>,
+    /// How its bars were read, mended and put together; none for ready arrays, and in models of versions that did not keep it.
+    #[serde(default)]
+    pub(crate) reading: Option<Reading>,
     pub(crate) timeframe: Option<String>,
     pub(crate) label: Option<String>,
     pub(crate) inputs: Vec<ModelInput>,
     /// What it was trained on, in order.
     pub(crate) symbols: Vec<String>,
+    /// Those of them that gave samples: what it learned from and was judged on.
+    #[serde(default)]
+    pub(crate) judged: Vec<String>,
+    /// The hash of every bit it was trained on.
     pub(crate) data: String,
+    /// The name of its split, which its scalers carry too.
+    #[serde(default)]
+    pub(crate) split: Option<String>,
     /// The part of its own data that stays locked, `[from, to)` in nanoseconds.
     pub(crate) holdout: Option<(i64, i64)>,
     /// The guess is the class of the largest probability.
@@ -61,12 +72,26 @@ pub(crate) struct ModelFold {
     pub(crate) number: usize,
     pub(crate) test_from: i64,
     pub(crate) test_to: i64,
+    /// Where its scaler is from, which is refused elsewhere.
+    #[serde(default)]
+    pub(crate) fitted: Option<ModelFitted>,
     /// `[inputs]`
     pub(crate) scales: Vec<ModelScale>,
     pub(crate) seeds: Vec<u32>,
     /// What was chosen for it, where several configs were tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) config: Option<ModelConfig>,
+}
+
+/// Where a scaler is from (METHOD.md C4).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ModelFitted {
+    /// The split that its fold is of.
+    pub(crate) split: String,
+    /// The hash of the data it was fitted on.
+    pub(crate) data: String,
+    /// What it was fitted on was known before this, in nanoseconds.
+    pub(crate) to: i64,
 }
 
 /// A config that was chosen.
@@ -102,6 +127,7 @@ pub(crate) fn write(
     taken: Taken<'_>,
 ) -> Result<()> {
     let Taken { members, configs: chosen } = taken;
+    plan.belongs(&source.problem)?;
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder of the model", &e))?;
     let several = how.configs() > 1;
     let own: Vec<Classify<'_>> = chosen.iter().map(|config| how.of(*config)).collect();
@@ -123,6 +149,11 @@ pub(crate) fn write(
         number: f.number,
         test_from: f.spans.test.from(),
         test_to: f.spans.test.to(),
+        fitted: Some(ModelFitted {
+            split: hex(plan.scalers[f.number].split),
+            data: plan.scalers[f.number].data.clone(),
+            to: plan.scalers[f.number].fit_to,
+        }),
         scales: plan.scalers[f.number]
             .scales
             .iter()
@@ -147,11 +178,14 @@ pub(crate) fn write(
         recipe: newest.recipe,
         set,
         max_hole: settings.features.max_hole,
+        reading: matches!(source.ids, Ids::Bars { .. }).then(|| settings.reading()),
         timeframe,
         label,
         inputs: inputs.map(|i| ModelInput { name: i.name.clone(), columns: i.columns.clone() }).collect(),
         symbols: source.ids.symbols(),
+        judged: source.judged(),
         data: source.fingerprint.clone(),
+        split: Some(hex(plan.split)),
         // To the end of the data: their last bars have no label, and are locked all the same.
         holdout: splits.holdout.as_ref().map(|h| {
             let last = source.ticks.last().map_or(i64::MIN, |tick| tick.saturating_add(1));
@@ -163,7 +197,7 @@ pub(crate) fn write(
     folder::write_json(&folder.join("model.json"), &model)
 }
 
-/// A model that was read: what it says, and its members' weights.
+/// A model that was read: what it says, and its members' weights. Folds are found by their place: some may have been taken out.
 pub(crate) struct Loaded {
     pub(crate) model: Model,
     /// `[folds]`
@@ -174,11 +208,14 @@ pub(crate) struct Loaded {
     pub(crate) params: Vec<Vec<Vec<f32>>>,
 }
 
-/// Reads a model from its folder, or from a run's.
-pub(crate) fn read(path: &Path) -> Result<Loaded> {
+/// What a model's folder, or a run's, says; its weights are not read.
+pub(crate) fn about(path: &Path) -> Result<(PathBuf, Model)> {
     let folder: PathBuf = if path.join("model.json").is_file() { path.to_path_buf() } else { path.join("model") };
     let json = folder.join("model.json");
-    let bad = |what: String| Error::new(Kind::State, what).at(&json);
+    let bad = |what: String| {
+        let remedy = "give the folder of a run as it was written; `fullbore train` makes it anew";
+        Error::new(Kind::State, what).at(&json).remedy(remedy)
+    };
     let text = std::fs::read(&json).map_err(|e| {
         Error::io(&json, "reading the model", &e)
             .remedy("give the folder of a finished run; `fullbore runs list` shows them")
@@ -188,18 +225,79 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
         let [first, last] = FORMATS;
         return Err(bad(format!("a model of format {}; this version reads formats {first} to {last}", model.format)));
     }
+    check(&model).map_err(bad)?;
+    Ok((folder, model))
+}
+
+/// Whether the parts of a model fit each other: a person may have shortened or changed it. Some of its folds are a model too, in their order.
+fn check(model: &Model) -> Result<(), String> {
+    if !(2..=3).contains(&model.classes) {
+        return Err(format!("{} classes; a model tells 2 or 3 apart", model.classes));
+    }
+    if model.holdout.is_some_and(|(from, to)| from >= to) || (model.set.is_some() && model.symbols.is_empty()) {
+        return Err("what of its data is locked cannot be told: its holdout or its symbols are missing".into());
+    }
+    if let Some(hole) = model.max_hole.filter(|hole| i64::try_from(*hole).is_err()) {
+        return Err(format!("max_hole cannot be {hole}"));
+    }
+    if model.folds.iter().all(|fold| fold.seeds.is_empty()) {
+        return Err("none of its folds has a member: there is nobody to ask".into());
+    }
+    for pair in model.folds.windows(2) {
+        let [a, b] = [&pair[0], &pair[1]];
+        if a.number >= b.number || a.test_from >= b.test_from {
+            return Err(format!("fold {} follows fold {}, which is not the order of time", b.number + 1, a.number + 1));
+        }
+    }
+    for fold in &model.folds {
+        let wrong = |what: String| Err(format!("fold {}: {what}", fold.number.saturating_add(1)));
+        if fold.test_from >= fold.test_to {
+            return wrong("its test ends before it begins".into());
+        }
+        let config = fold.config.as_ref().map_or(1, |c| c.number);
+        let possible = |seed: &u32| {
+            config.checked_sub(1).is_some_and(|config| Who { config, fold: fold.number, seed: *seed }.is_possible())
+        };
+        if let Some(seed) = fold.seeds.iter().find(|seed| !possible(seed)) {
+            return wrong(format!("seed {seed} of config {config} cannot be a member"));
+        }
+        if (1..fold.seeds.len()).any(|at| fold.seeds[..at].contains(&fold.seeds[at])) {
+            return wrong("a seed is in it twice".into());
+        }
+    }
+    Ok(())
+}
+
+/// Reads a model from its folder, or from a run's, with the weights of its members.
+pub(crate) fn read(path: &Path) -> Result<Loaded> {
+    let (folder, model) = about(path)?;
+    let json = folder.join("model.json");
+    let bad =
+        |what: String| Error::new(Kind::State, what).at(&json).remedy("give the folder of a run as it was written");
     let (mut params, mut scalers, mut nets) = (Vec::new(), Vec::new(), Vec::new());
     for fold in &model.folds {
+        let number = fold.number + 1;
         let text = fold.config.as_ref().map_or(&model.net, |c| &c.net);
         let net: Net = text.parse().map_err(|e: compute::Error| bad(e.to_string()))?;
         let layout = Layout::new(&net).map_err(failed)?;
+        let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
+        if heads != [model.classes] {
+            let classes = model.classes;
+            return Err(bad(format!(
+                "the model tells {classes} classes apart, and the net `{net}` of fold {number} not"
+            )));
+        }
+        let columns = |(input, of): (&ModelInput, &compute::net::Input)| input.columns.len() == of.features;
+        if model.inputs.len() != net.inputs.len() || !model.inputs.iter().zip(&net.inputs).all(columns) {
+            return Err(bad(format!("the inputs of the model are not those of the net `{net}` of fold {number}")));
+        }
         let fits = fold.scales.len() == net.inputs.len()
             && fold.scales.iter().zip(&net.inputs).all(|(s, i)| [s.mean.len(), s.inverse.len()] == [i.features; 2]);
         if !fits {
-            return Err(bad(format!("the scales of fold {} do not fit the net `{net}`", fold.number + 1)));
+            return Err(bad(format!("the scales of fold {number} do not fit the net `{net}`")));
         }
         let scales = fold.scales.iter().map(|s| Scale { mean: s.mean.clone(), inverse: s.inverse.clone() }).collect();
-        scalers.push(Scaler { fold: fold.number, scales });
+        scalers.push(scaler(&model, fold, scales).map_err(|e| e.at(&json))?);
         let weights = |seed: &u32| {
             let config = fold.config.as_ref().map(|c| c.number.saturating_sub(1));
             let path = folder.join(file(config, fold.number, *seed));
@@ -210,6 +308,27 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
         nets.push(net);
     }
     Ok(Loaded { model, nets, scalers, params })
+}
+
+/// A fold's scaler; one that is of another run, or has seen its fold's test, is refused. Models of older versions do not say.
+fn scaler(model: &Model, fold: &ModelFold, scales: Vec<Scale>) -> Result<Scaler> {
+    let bad = |text: &str| Error::new(Kind::State, format!("`{text}` names no split"));
+    let split = |text: &str| u64::from_str_radix(text, 16).map_err(|_| bad(text));
+    let own = model.split.as_deref().map_or(Ok(0), split)?;
+    let Some(fitted) = &fold.fitted else {
+        let fit_to = fold.test_from;
+        return Ok(Scaler { fold: fold.number, split: own, data: model.data.clone(), fit_to, scales });
+    };
+    let (split, data, fit_to) = (split(&fitted.split)?, fitted.data.clone(), fitted.to);
+    let scaler = Scaler { fold: fold.number, split, data, fit_to, scales };
+    scaler.belongs(own, &model.data)?;
+    scaler.precedes(fold.test_from)?;
+    Ok(scaler)
+}
+
+/// The name of a split as text.
+fn hex(split: u64) -> String {
+    format!("{split:016x}")
 }
 
 /// The hash of a list of symbols: a universe is part of a model that reads the whole market.

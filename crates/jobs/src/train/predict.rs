@@ -1,8 +1,13 @@
 //! `predict`: what a trained model says about bars, as probabilities.
+//!
+//! Bars are read as they were for the training ([`model_settings`]), so that features are the same to the bit; what a caller sets over that is
+//! taken, and named in the notes.
 
-use super::model::{Loaded, read, universe};
+use super::arrays::are_ready;
+use super::memory;
+use super::model::{Loaded, Model, about, read, universe};
 use super::problem::{inputs, usable};
-use super::source::longest;
+use super::source::{fingerprint, longest};
 use crate::features::{compute as compute_features, one_timeframe};
 use crate::progress::{Sink, Update, check_stop, shared};
 use crate::{Select, Settings, add, find};
@@ -13,7 +18,7 @@ use learn::Problem;
 use learn::classify::{Asked, Who, ask};
 use learn::failed;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Which model, about what.
@@ -56,7 +61,20 @@ pub struct Predicted {
     pub notes: Vec<String>,
 }
 
-/// Asks the model.
+/// The settings to ask a model with: its bars are read, mended and put together as they were for the training. What a caller wants otherwise is
+/// set over these.
+pub fn model_settings(run: &Path) -> Result<Settings> {
+    let (folder, model) = about(run)?;
+    let mut settings = match &model.reading {
+        Some(reading) => Settings::read_as(reading).map_err(|e| e.at(&folder.join("model.json")))?,
+        None => Settings::default(),
+    };
+    // Models of older versions keep only this.
+    settings.features.max_hole = model.max_hole;
+    Ok(settings)
+}
+
+/// Asks the model; the settings are best made by [`model_settings`].
 pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Predicted> {
     let loaded = read(&request.run)?;
     let model = &loaded.model;
@@ -72,6 +90,12 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         Some(out) => out.clone(),
         None => PathBuf::from(format!("{}-predictions.parquet", add::name_of(&path)?)),
     };
+    if are_ready(&path) {
+        return Err(Error::new(Kind::Usage, "the model reads bars, and this is a file of ready arrays")
+            .at(&path)
+            .remedy("give the bars that they were made of"));
+    }
+    moved(model, settings)?;
     let options = request.select.narrow(settings.options()?);
     let (market, audit) = shared(sink, |progress| bars::read(&path, &options, progress))?;
     let (market, timeframe, _) = one_timeframe(market.bars, &audit)?;
@@ -82,7 +106,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         );
     }
     let plan = Plan::new(&read_set(set)?)?;
-    let mut notes = Vec::new();
+    let mut notes = read_otherwise(model, settings, fingerprint(&market) == model.data);
     let symbols: Vec<String> = market.iter().map(|b| b.symbol.clone()).collect();
     if universe(&symbols) != universe(&model.symbols) {
         let strange = symbols.iter().filter(|s| !model.symbols.contains(s)).count();
@@ -99,14 +123,15 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         }
     }
     let mut own = settings.clone();
-    (own.labels.rule, own.features.max_hole) = (None, model.max_hole);
+    own.labels.rule = None;
     let (data, _) = compute_features(market, &plan, &own, sink)?;
     check_stop()?;
     let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
     let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
     let clock = Instant::now();
     sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
-    let (asked, locked, mut table) = said_of(&loaded, &data, &device, request.members)?;
+    let budget = memory(settings, &device);
+    let (asked, locked, mut table) = said_of(&loaded, &data, &device, budget, request.members)?;
     let seconds = clock.elapsed().as_secs_f64();
     let classes = model.classes;
     let mut guesses = vec![0u64; classes];
@@ -131,8 +156,41 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     })
 }
 
+/// Refuses to go on where a file that the training read is no longer there, and says how to do without.
+fn moved(model: &Model, settings: &Settings) -> Result<()> {
+    let mine = model.reading.as_ref().map(Settings::read_as).transpose()?.unwrap_or_default();
+    let files = [("factors", &settings.factors, &mine.factors), ("membership", &settings.membership, &mine.membership)];
+    for (name, here, then) in files {
+        if let Some(path) = here.as_ref().filter(|path| Some(*path) == then.as_ref() && !path.exists()) {
+            return Err(Error::input(format!("the training read its {name} here, and nothing is there any more"))
+                .at(path)
+                .remedy(format!("say where they are with --{name}, or do without them: --set universe.{name}=auto")));
+        }
+    }
+    Ok(())
+}
+
+/// How bars are read otherwise than for the training, a sentence each; nothing where they are the same to the bit.
+fn read_otherwise(model: &Model, settings: &Settings, same_bars: bool) -> Vec<String> {
+    match &model.reading {
+        Some(then) => settings.reading().differences(then, same_bars),
+        None if same_bars => Vec::new(),
+        None => vec![
+            "the model is of a version that did not keep how its bars were read: zone, stamps, repairs, factors, membership and sessions are \
+             those said here, and features may differ"
+                .into(),
+        ],
+    }
+}
+
 /// Number of bars asked about, of bars that are locked, and the table: symbol, time, fold, (seed,) probabilities, guess.
-fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) -> Result<(usize, usize, Table)> {
+fn said_of(
+    loaded: &Loaded,
+    data: &Dataset,
+    device: &Opened,
+    budget: Budget,
+    by_member: bool,
+) -> Result<(usize, usize, Table)> {
     let model = &loaded.model;
     let inputs = inputs(data, model.learner);
     for (has, wants) in inputs.iter().zip(&model.inputs) {
@@ -152,8 +210,8 @@ fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) ->
     let windows = longest(&loaded.nets);
     let usable = usable(data, &inputs, &windows);
     let time = |row: usize| data.clock.times[data.clock.tick[row] as usize];
-    // Each bar goes to the newest fold whose test had begun when the bar became known.
-    let fold_of = |row: usize| model.folds.iter().rposition(|f| f.test_from <= time(row));
+    // Each bar goes to the newest fold whose test had begun when the bar became known, and who has anybody to ask.
+    let fold_of = |row: usize| model.folds.iter().rposition(|f| f.test_from <= time(row) && !f.seeds.is_empty());
     let mut rows: Vec<Vec<u32>> = vec![Vec::new(); model.folds.len()];
     let known: Vec<bool> = data.base.market.iter().map(|b| model.symbols.contains(&b.symbol)).collect();
     let closed = |row: usize| {
@@ -168,21 +226,24 @@ fn said_of(loaded: &Loaded, data: &Dataset, device: &Opened, by_member: bool) ->
             rows[fold].push(row as u32);
         }
     }
-    let problem = Problem { inputs, ids: data.base.rows(), classes: model.classes, samples: Samples::default() };
+    let (ids, samples) = (data.base.rows(), Samples::default());
+    let problem = Problem { inputs, ids, classes: model.classes, samples, data: String::new() };
+    let recipe = |at: usize| model.folds[at].config.as_ref().map_or(&model.recipe, |c| &c.recipe);
+    let alike = |a: usize, b: usize| loaded.nets[a] == loaded.nets[b] && recipe(a).precision == recipe(b).precision;
     let mut said = Vec::new();
     // Folds that lie behind one another and have one net are asked together.
-    for folds in model.folds.chunk_by(|a, b| loaded.nets[a.number] == loaded.nets[b.number]) {
+    let places: Vec<usize> = (0..model.folds.len()).collect();
+    for places in places.chunk_by(|a, b| alike(*a, *b)) {
         let mut asked = Vec::new();
-        for fold in folds {
+        for at in places {
+            let (fold, scaler) = (&model.folds[*at], &loaded.scalers[*at]);
             let config = fold.config.as_ref().map_or(0, |c| c.number.saturating_sub(1));
-            for (seed, params) in fold.seeds.iter().zip(&loaded.params[fold.number]) {
-                let scaler = &loaded.scalers[fold.number];
+            for (seed, params) in fold.seeds.iter().zip(&loaded.params[*at]) {
                 let id = Who { config, fold: fold.number, seed: *seed }.id();
-                asked.push(Asked { id, scaler, params, ids: rows[fold.number].clone() });
+                asked.push(Asked { id, scaler, params, ids: rows[*at].clone() });
             }
         }
-        let recipe = folds[0].config.as_ref().map_or(&model.recipe, |c| &c.recipe);
-        said.extend(ask(&problem, &loaded.nets[folds[0].number], recipe, device, Budget::default(), &asked)?);
+        said.extend(ask(&problem, &loaded.nets[places[0]], recipe(places[0]), device, budget, &asked)?);
     }
     let mut said = said.into_iter();
     let mut table = Rows::new(model.classes, by_member);

@@ -65,8 +65,8 @@ pub struct SelfCase {
     pub samples: u64,
     /// As many independent ones: the sum of the uniqueness of their labels.
     pub independent: f64,
-    /// Matthews' correlation where truth and guess both say up or down.
-    pub directional_mcc: f64,
+    /// Matthews' correlation where truth and guess both say up or down; null where that never happens.
+    pub directional_mcc: Option<f64>,
     /// The same over all classes; bounded where labels were dealt out anew, since volatility alone may tell flat from not flat elsewhere.
     pub mcc: f64,
     /// At least this (planted), or no further than this from 0.
@@ -135,7 +135,7 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
             let options = select.narrow(settings.options()?);
             let (market, audit) = shared(&mut |_| {}, |progress| bars::read(&path, &options, progress))?;
             let (whole, _, _) = one_timeframe(market.bars, &audit)?;
-            (Some(path.display().to_string()), features::leak::sample(&whole, SAMPLE.0, SAMPLE.1))
+            (Some(path.display().to_string()), features::leak::sample(&whole, SAMPLE.0, 1, SAMPLE.1))
         }
     };
     // A synthetic market gets the small net and its columns; the user's own data what the user trains with.
@@ -167,7 +167,8 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
 pub(crate) fn line(case: &SelfCase) -> String {
     let word = if case.passed { "yes" } else { "NO" };
     let sign = if case.name == "planted" { "at least" } else { "within" };
-    format!("{}: {word} (directional MCC {:.4}, {sign} {:.4})", case.what, case.directional_mcc, case.bound)
+    let direction = case.directional_mcc.map_or("none".into(), |m| format!("{m:.4}"));
+    format!("{}: {word} (directional MCC {direction}, {sign} {:.4})", case.what, case.bound)
 }
 
 /// Trains and judges as `train` does, in memory.
@@ -215,12 +216,14 @@ fn case(
     }
     let confusion = Confusion::count(source.problem.classes, &truth, &guessed)?;
     let both = confusion.directional().map_or(0, |c| c.samples());
-    let (directional_mcc, mcc) = (confusion.directional_mcc().unwrap_or(0.0), confusion.mcc());
+    let (directional_mcc, mcc) = (confusion.directional_mcc(), confusion.mcc());
+    // Who says nothing of direction has found nothing: too little where something was planted, as it must be elsewhere.
+    let direction = directional_mcc.unwrap_or(0.0);
     let bound = if name == "planted" { REACH * best } else { null::bound(independent) };
     let passed = match name {
-        "planted" => directional_mcc >= bound,
-        "labels" => directional_mcc.abs() < bound && mcc.abs() < null::bound(samples_of(&splits, samples)),
-        _ => directional_mcc.abs() < bound,
+        "planted" => direction >= bound,
+        "labels" => direction.abs() < bound && mcc.abs() < null::bound(samples_of(&splits, samples)),
+        _ => direction.abs() < bound,
     };
     let net = source.net.to_string();
     Ok(SelfCase { name, what, net, samples: both, independent, directional_mcc, mcc, bound, passed })

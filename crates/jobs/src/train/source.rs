@@ -1,16 +1,17 @@
-//! What is read for a training: bars with features and labels, or ready arrays.
+//! What is read for a training: bars with features and labels, or ready arrays (`arrays.rs`).
 
+use super::arrays;
 use super::choose;
 use super::problem::{inputs, look_back, problem};
 use super::{Learner, Train};
 use crate::features::{compute, describe, label, one_timeframe};
-use crate::progress::{Sink, Update, check_stop, shared};
+use crate::progress::{Sink, check_stop, shared};
 use crate::{LabelSummary, Settings, find};
 use bars::{Bars, Fingerprint, Timeframe};
 use compute::Net;
 use features::{Dataset, Plan, preset, read_set};
-use files::Result;
-use learn::{Input, Problem, ready};
+use files::{Error, Kind, Result};
+use learn::{Input, Problem};
 use std::path::{Path, PathBuf};
 
 /// From so many symbols on an indicator net reads the market around each.
@@ -63,8 +64,18 @@ pub(crate) enum Ids {
 /// Reads what the request points at.
 pub(crate) fn read(request: &Train, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
     let path = find(&request.select.data)?;
-    let ready = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npz") || e.eq_ignore_ascii_case("npy"));
-    if ready { arrays(path, settings, sink) } else { from_bars(path, request, settings, sink) }
+    if arrays::are_ready(&path) {
+        return arrays::read(path, request, settings, sink);
+    }
+    if let Some(rows) = settings.train.label_horizon {
+        return Err(Error::new(
+            Kind::Usage,
+            "--label-horizon (train.label_horizon) is for ready arrays that came with labels; labels of bars are made here",
+        )
+        .at(&path)
+        .remedy(format!("say how far labels of bars look: --labels \"triple({rows})\"")));
+    }
+    from_bars(path, request, settings, sink)
 }
 
 fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
@@ -90,6 +101,14 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
     if !data.left.is_empty() {
         notes.push(format!("{} left: the data have no volume", data.left.join(", ")));
     }
+    if !data.silent.is_empty() {
+        let n = data.silent.len();
+        notes.push(format!(
+            "{n} of {} symbols have no volume, so their volume features are missing: {}",
+            data.base.market.len(),
+            few(&data.silent)
+        ));
+    }
     if !data.alone.is_empty() {
         notes.push(format!("{} left: there are too few symbols for a market", data.alone.join(", ")));
     }
@@ -101,46 +120,21 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
     let (net, nets) = nets(settings, &inputs, 3)?;
     let windows = longest(&nets);
     let look_back = look_back(&data, &inputs, &windows);
-    let problem = problem(&data, inputs, &windows)?;
+    let problem = Problem { data: fingerprint.clone(), ..problem(&mut data, inputs, &windows, look_back, settings)? };
     let label = label(&data, settings);
     // The problem has its own copy of the columns; what stays are bars, times and labels.
     data.base.values = Default::default();
     data.slow.iter_mut().for_each(|s| s.table.values = Default::default());
     let ticks = data.clock.times.clone();
     let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
-    Ok(Source { path, problem, net, nets, ticks, look_back, fingerprint, ids, notes, seconds: [reading, computing] })
-}
-
-fn arrays(path: PathBuf, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
-    let clock = std::time::Instant::now();
-    let mut progress = |done: u64, total: u64| {
-        sink(Update { phase: "reading", done, total, unit: "bytes" });
-        check_stop()
-    };
-    let how = ready::Reading { label_horizon: settings.train.label_horizon, memory: settings.memory.bytes() };
-    let read = ready::read(&path, &how, &mut progress)?;
-    let problem = read.problem;
-    let (net, nets) = nets(settings, &problem.inputs, problem.classes)?;
-    let mut ticks = problem.samples.t0.clone();
-    ticks.dedup();
-    let ids = Ids::Ready { symbol: read.symbol, symbols: read.symbols };
-    let look_back = problem.inputs.iter().map(|i| i.window).max().unwrap_or(1);
-    Ok(Source {
-        path,
-        problem,
-        net,
-        nets,
-        ticks,
-        look_back,
-        fingerprint: format!("{:016x}", read.fingerprint),
-        ids,
-        notes: read.notes,
-        seconds: [clock.elapsed().as_secs_f64(), 0.0],
-    })
+    let seconds = [reading, computing];
+    let mut source = Source { path, problem, net, nets, ticks, look_back, fingerprint, ids, notes, seconds };
+    source.notes.extend(source.without_samples());
+    Ok(source)
 }
 
 /// The first config's net, and every config's.
-fn nets(settings: &Settings, inputs: &[Input], classes: usize) -> Result<(Net, Vec<Net>)> {
+pub(super) fn nets(settings: &Settings, inputs: &[Input], classes: usize) -> Result<(Net, Vec<Net>)> {
     let net = |own: &Settings| choose::net(own.train.net.as_deref(), inputs, own.train.learner, classes);
     let nets = settings.configs().iter().map(|(_, own)| net(own)).collect::<Result<Vec<Net>>>()?;
     Ok((nets[0].clone(), nets))
@@ -188,6 +182,45 @@ impl Learner {
             Learner::Mlp => "full",
         }
     }
+}
+
+impl Source {
+    /// `[symbols]` how many samples each gives.
+    fn samples_of(&self, symbols: usize) -> Vec<usize> {
+        let mut counts = vec![0; symbols];
+        for symbol in self.ids.symbol_numbers(&self.problem.samples.rows) {
+            if let Some(count) = counts.get_mut(symbol as usize) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+
+    /// The symbols that give samples, in order: what is learned from and judged.
+    pub(crate) fn judged(&self) -> Vec<String> {
+        let all = self.ids.symbols();
+        let counts = self.samples_of(all.len());
+        all.into_iter().zip(counts).filter(|(_, n)| *n > 0).map(|(symbol, _)| symbol).collect()
+    }
+
+    /// That some symbols give no sample, and which.
+    pub(super) fn without_samples(&self) -> Option<String> {
+        let all = self.ids.symbols();
+        let (n, counts) = (all.len(), self.samples_of(all.len()));
+        let none: Vec<String> =
+            all.into_iter().zip(counts).filter(|(_, n)| *n == 0).map(|(symbol, _)| symbol).collect();
+        (!none.is_empty()).then(|| {
+            let some = few(&none);
+            format!("{} of {n} symbols give no sample, and are neither learned from nor judged: {some}", none.len())
+        })
+    }
+}
+
+/// The first few names, and how many more there are.
+fn few(names: &[String]) -> String {
+    const FEW: usize = 5;
+    let some = names.iter().take(FEW).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > FEW { format!("{some} and {} more", names.len() - FEW) } else { some }
 }
 
 impl Ids {

@@ -171,9 +171,10 @@ impl Confusion {
         }
     }
 
-    /// [`Confusion::mcc`] of [`Confusion::directional`]: volatility alone cannot raise it.
+    /// [`Confusion::mcc`] of [`Confusion::directional`]: volatility alone cannot raise it. `None` where truth and guess are never both not flat:
+    /// nothing was said of direction, which is not the same as saying it no better than chance.
     pub fn directional_mcc(&self) -> Option<f64> {
-        self.directional().map(|both| both.mcc())
+        self.directional().filter(|both| both.samples() > 0).map(|both| both.mcc())
     }
 
     /// `[classes]` how well each is told.

@@ -8,7 +8,7 @@ use super::bootstrap::{SplitMix, mix, quantile};
 use files::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
-/// What the shifts gave, in directional Matthews correlation ([`Confusion::directional_mcc`]).
+/// What the shifts gave, in directional Matthews correlation ([`Confusion::directional_mcc`]; 0 where there is none).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Shifted {
     /// Of the guesses as they are.
@@ -36,8 +36,9 @@ pub fn shifted(classes: usize, truth: &[u8], guessed: &[u8], least: usize, draws
         return Err(Error::new(Kind::Usage, what).remedy("more samples, and 1000 draws"));
     }
     let value = |guessed: &[u8]| -> Result<f64> {
-        let direction = Confusion::count(classes, truth, guessed)?.directional_mcc();
-        direction.ok_or_else(|| Error::input(format!("{classes} classes have no direction")))
+        let both = Confusion::count(classes, truth, guessed)?.directional();
+        // A shift at which truth and guess never both have a direction shows none: it counts as 0.
+        both.map(|both| both.mcc()).ok_or_else(|| Error::input(format!("{classes} classes have no direction")))
     };
     let point = value(guessed)?;
     // Written twice in a row, every shift is a slice.
@@ -90,6 +91,8 @@ mod tests {
         assert!(shifted(3, &[0, 2, 0, 2], &[0, 2, 0, 2], 1, 0, 1).is_err());
         assert!(shifted(4, &[0, 2, 0, 2], &[0, 2, 0, 2], 1, 10, 1).is_err());
         assert!(shifted(3, &[0, 2, 0, 2], &[0, 2, 0], 1, 10, 1).is_err());
+        // Nothing but flat is no mistake: it has no direction, and neither have its shifts.
+        assert_eq!(shifted(3, &[0, 2, 0, 2], &[1; 4], 1, 10, 1).map(|s| (s.point, s.p)), Ok((0.0, 1.0)));
         assert_eq!(shifted(2, &[0, 1, 0, 1], &[0, 1, 0, 1], 1, 10, 1).map(|s| s.point), Ok(1.0));
     }
 }

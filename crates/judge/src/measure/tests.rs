@@ -65,10 +65,14 @@ fn matthews_by_hand() {
     assert_eq!((two.directional_mcc(), two.balance()), (Some(two.mcc()), vec![4.0 / 12.0, 8.0 / 12.0]));
     let constant = Confusion::majority(&[5, 9, 9], &[1, 2, 3]).unwrap();
     assert_eq!(constant.predicted(), [0, 6, 0]);
-    assert_eq!((constant.mcc(), constant.accuracy(), constant.directional_mcc()), (0.0, 2.0 / 6.0, Some(0.0)));
+    assert_eq!((constant.mcc(), constant.accuracy(), constant.directional_mcc()), (0.0, 2.0 / 6.0, None));
     // Flat on either side does not count.
     let three = Confusion::new(3, vec![5, 100, 1, 70, 900, 80, 2, 90, 4]).unwrap();
     assert_eq!(three.directional().unwrap().counts(), [5, 1, 2, 4]);
+    // One pair is enough for a figure, though it tells nothing; none gives none, for two classes as for three.
+    assert_eq!(Confusion::new(3, vec![0, 5, 0, 7, 9, 8, 1, 6, 0]).unwrap().directional_mcc(), Some(0.0));
+    assert_eq!(Confusion::new(2, vec![0; 4]).unwrap().directional_mcc(), None);
+    assert_eq!(Confusion::new(4, vec![1; 16]).unwrap().directional_mcc(), None);
     let large = 1u64 << 58;
     assert_eq!(Confusion::new(2, vec![large, 0, 0, large]).unwrap().mcc(), 1.0);
     assert_eq!(Confusion::new(2, vec![0, large, large, 0]).unwrap().mcc(), -1.0);

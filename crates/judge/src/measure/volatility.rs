@@ -15,27 +15,29 @@ const MOST: usize = 100_000;
 /// Down, flat, up.
 const CLASSES: usize = 3;
 
-/// `[bars]` the deviation of the last 20 logarithmic returns at each close, and the same over that of the last 200; NaN where there are not so
-/// many. `starts` are bars whose return is no return: the first, and whichever begin a segment.
+/// `[bars]` the deviation of the last 20 logarithmic returns at each close, and the same over that of the last 200, which is 1 where nothing
+/// moved in either; NaN where there are not so many. `starts` are bars whose return is no return: the first, and whichever begin a segment.
+/// A price at or below zero has no return to it and none from it: what follows begins anew.
 pub fn volatility(close: &[f64], starts: &[usize]) -> Vec<[f32; 2]> {
     let mut sums: Vec<[f64; 2]> = Vec::with_capacity(close.len()); // of returns and of their squares, up to each bar
     let mut all = Vec::with_capacity(close.len());
     let (mut sum, mut begun) = ([0.0f64; 2], 0);
     for (at, price) in close.iter().enumerate() {
-        if at == 0 || starts.contains(&at) {
-            (sum, begun) = ([0.0; 2], at);
-        } else {
-            let one = (price / close[at - 1]).ln();
-            sum = [sum[0] + one, sum[1] + one * one];
+        let before = at.checked_sub(1).filter(|_| !starts.contains(&at)).map(|before| close[before]);
+        let one = before.filter(|before| *before > 0.0 && *price > 0.0).map(|before| (price / before).ln());
+        match one.filter(|one| one.is_finite()) {
+            Some(one) => sum = [sum[0] + one, sum[1] + one * one],
+            None => (sum, begun) = ([0.0; 2], at),
         }
         sums.push(sum);
         let deviation = |span: usize| {
             let from = at.checked_sub(span).filter(|from| *from >= begun)?;
             let [mean, square] = [0, 1].map(|i| (sum[i] - sums[from][i]) / span as f64);
-            Some((square - mean * mean).sqrt()).filter(|d| *d > 0.0)
+            // Rounding may leave a hair below nothing.
+            Some((square - mean * mean).max(0.0).sqrt())
         };
         let [short, long] = SPANS.map(|span| deviation(span).unwrap_or(f64::NAN));
-        all.push([short as f32, (short / long) as f32]);
+        all.push([short as f32, if long == 0.0 { 1.0 } else { (short / long) as f32 }]);
     }
     all
 }
@@ -130,6 +132,38 @@ mod tests {
         let known: Vec<usize> = (0..900).filter(|i| all[*i][0].is_finite()).collect();
         assert_eq!(known, (20..500).chain(520..900).collect::<Vec<_>>());
         assert!(all[520..700].iter().all(|v| v[1].is_nan()) && all[700][1].is_finite());
+    }
+
+    #[test]
+    fn what_does_not_move_is_known_to_be_flat() {
+        // A day on which nothing moves, between two that do.
+        let mut close = prices(900, 3);
+        let still = close[300];
+        close[300..560].fill(still);
+        let all = volatility(&close, &[0]);
+        assert!(all[200..].iter().all(|v| v.iter().all(|x| x.is_finite())), "no sample is left out");
+        assert_eq!((all[400][0], all[400][1], all[559]), (0.0, 0.0, [0.0, 1.0]));
+        // Flat labels where nothing moves: the rule says so there as well.
+        let truth: Vec<u8> = (0..900).map(|at| if (320..560).contains(&at) { 1 } else { 2 }).collect();
+        let rule = VolatilityRule::fit(&all, &truth).unwrap();
+        assert_eq!([all[400], all[559], all[700]].map(|v| rule.guess(v)), [Some(1), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn a_price_below_zero_begins_anew_and_spoils_no_more() {
+        for bad in [0.0, -3.0, f64::NAN] {
+            let mut close = prices(900, 3);
+            close[300] = bad;
+            let all = volatility(&close, &[0]);
+            // The returns to it and from it are gone; 20 later ones are known at bar 321.
+            let known: Vec<usize> = (0..900).filter(|i| all[*i][0].is_finite()).collect();
+            assert_eq!(known, (20..300).chain(321..900).collect::<Vec<_>>(), "{bad}");
+            assert_eq!(all[521..], volatility(&close[301..], &[0])[220..], "{bad}");
+        }
+        // Two of them in a row have a ratio, but no return.
+        let mut close = prices(60, 3);
+        close[20..40].fill(-3.0);
+        assert!(volatility(&close, &[0])[20..60].iter().all(|v| v[0].is_nan()));
     }
 
     #[test]

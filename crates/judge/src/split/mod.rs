@@ -5,7 +5,8 @@
 //!
 //! The walk, from left to right: history, test block after test block, a gap, the holdout. Each fold learns from history before its
 //! test block and uses the last part of that history for validation. *Purge*: a sample whose label reaches into a later part is left out of
-//! the earlier one. *Embargo*: so many ticks are kept free between the last label anyone saw and the holdout.
+//! the earlier one. *Embargo*: so many ticks are kept free between the last label anyone saw and the holdout. Nothing behind a test block is
+//! learned from by its own fold, so nothing else needs one here.
 //!
 //! [`walk_forward`] makes the folds, [`check`] holds any folds to the promise (and every one made here is checked before it is handed out),
 //! [`Splits::picture`] draws them. Combinatorial splits will come to the same [`purge`].
@@ -38,7 +39,7 @@ pub struct WalkForward {
     pub validation: f64,
     /// Ticks of history (training and validation together) before each test block; `None`: all there is.
     pub rolling: Option<usize>,
-    /// Ticks to keep free before the holdout.
+    /// Ticks to keep free before the holdout; so many are refused where there is none.
     pub embargo: Embargo,
     /// The share of time held out, at the end; 0: none. With daily bars at least a year, where a year is at most a third of the time.
     pub holdout: f64,
@@ -108,7 +109,7 @@ pub struct Holdout {
 }
 
 impl Splits {
-    /// A name for exactly these positions in these parts; a scaler carries it and is refused elsewhere.
+    /// A name for exactly these positions in these parts and in what is held out; a run carries it and goes on with no other.
     pub fn id(&self) -> u64 {
         let mut hash = Xxh3::new();
         let mut take = |positions: &[u32]| {

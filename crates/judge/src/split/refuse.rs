@@ -20,6 +20,14 @@ pub(super) fn sensible(how: &WalkForward) -> Result<()> {
     if !(how.holdout == 0.0 || inside(how.holdout)) {
         return wrong(&format!("a holdout of {} must be 0 or lie between 0 and 1", how.holdout), "0.15 is the default");
     }
+    if let (Embargo::Ticks(ticks @ 1..), 0.0) = (how.embargo, how.holdout) {
+        return wrong(
+            &format!(
+                "an embargo of {ticks} ticks has nothing to keep free: it lies before the holdout, and there is none"
+            ),
+            "leave the embargo to auto, or hold something out (0.15 is the default)",
+        );
+    }
     if how.rolling.is_some_and(|ticks| ticks < 2) {
         return wrong("a rolling history needs at least two ticks", "leave it out to use all history");
     }

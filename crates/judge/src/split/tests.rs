@@ -57,7 +57,8 @@ fn ways() -> impl Strategy<Value = WalkForward> {
             tested,
             validation,
             rolling,
-            embargo,
+            // Without a holdout an embargo is refused.
+            embargo: if holdout == 0.0 && matches!(embargo, Embargo::Ticks(_)) { Embargo::Ticks(0) } else { embargo },
             holdout,
             test_days: None,
         },
@@ -398,7 +399,8 @@ fn what_the_error_asks_for_is_enough() {
 #[test]
 fn nonsense_is_refused() {
     let (good, ticks) = regular(300, 10, 1, 1);
-    let settings: [fn(&mut WalkForward); 9] = [
+    let settings: [fn(&mut WalkForward); 10] = [
+        |w| (w.holdout, w.embargo) = (0.0, Embargo::Ticks(1)),
         |w| w.folds = 0,
         |w| w.folds = usize::MAX,
         |w| w.tested = 0.0,
@@ -413,6 +415,10 @@ fn nonsense_is_refused() {
         let mut how = WalkForward::default();
         change(&mut how);
         assert!(walk_forward(&good, &ticks, &how).unwrap_err().remedy.is_some(), "{which}");
+    }
+    for embargo in [Embargo::Ticks(0), Embargo::Auto { window: 50 }] {
+        let how = WalkForward { holdout: 0.0, embargo, ..WalkForward::default() };
+        assert!(walk_forward(&good, &ticks, &how).is_ok(), "{embargo:?}");
     }
     let how = WalkForward::default();
     assert!(walk_forward(&good, &ticks, &how).is_ok());

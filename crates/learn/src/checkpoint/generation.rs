@@ -50,25 +50,46 @@ impl Generation {
         Ok(bytes)
     }
 
-    /// Refuses a checkpoint of another net, other data or other settings, and says what differs.
+    /// Refuses a checkpoint of another version, net, device or precision, of other data or other settings, and says what differs.
     pub fn expect(&self, about: &About) -> Result<()> {
-        let pairs = [
-            ("net", &self.about.net, &about.net),
-            ("data", &self.about.data, &about.data),
-            ("settings", &self.about.config, &about.config),
-        ];
-        let differ: Vec<String> = pairs
-            .iter()
-            .filter(|(_, saved, ours)| saved != ours)
-            .map(|(what, saved, ours)| format!("its {what} is `{saved}`, this run's is `{ours}`"))
-            .collect();
-        if differ.is_empty() {
-            return Ok(());
-        }
-        Err(Error::new(Kind::State, format!("the checkpoint is of another run: {}", differ.join("; ")))
-            .at(&self.folder)
-            .remedy("resume with the data and settings of that run, or start a new one in another folder"))
+        expect("the checkpoint", &self.about, &self.program, about).map_err(|e| e.at(&self.folder))
     }
+}
+
+/// Refuses to go on as `ours` from something that says it is `saved`, written by that version of the program, and says why. What it leaves
+/// empty is not compared.
+pub fn expect(what: &str, saved: &About, program: &str, ours: &About) -> Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    // A version first: the hash of the settings has it too, and would only say that something is different.
+    if program != version {
+        let message =
+            format!("{what} is of version {program}, this is version {version}: it would not end with the same bits");
+        return Err(Error::new(Kind::State, message)
+            .remedy(format!("go on with version {program}, or start a new run in another folder")));
+    }
+    let named = [
+        ("net", &saved.net, &ours.net),
+        ("data", &saved.data, &ours.data),
+        ("device", &saved.device, &ours.device),
+        ("precision", &saved.precision, &ours.precision),
+    ];
+    let other = |(_, saved, ours): &(&str, &String, &String)| !saved.is_empty() && saved != ours;
+    let mut differ: Vec<_> = named.into_iter().filter(other).collect();
+    // Another precision is in that hash too, and is already said.
+    if !differ.iter().any(|d| d.0 == "precision") {
+        differ.extend([("settings", &saved.config, &ours.config)].into_iter().filter(other));
+    }
+    if differ.is_empty() {
+        return Ok(());
+    }
+    let remedy = if differ.iter().any(|d| ["device", "precision"].contains(&d.0)) {
+        "resume on the device it was trained on (`fullbore probe --quick` says which are seen), or start a new run in another folder"
+    } else {
+        "resume with the data and settings of that run, or start a new one in another folder"
+    };
+    let differ: Vec<String> =
+        differ.iter().map(|(what, saved, ours)| format!("its {what} is `{saved}`, this run's is `{ours}`")).collect();
+    Err(Error::new(Kind::State, format!("{what} is of another run: {}", differ.join("; "))).remedy(remedy))
 }
 
 /// Looks at every byte of a generation. `buffer` is where the parts pass through.

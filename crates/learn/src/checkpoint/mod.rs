@@ -24,7 +24,7 @@ mod tests;
 mod views;
 mod writer;
 
-pub use generation::Generation;
+pub use generation::{Generation, expect};
 pub use manifest::{FORMAT, MAX_PARTS};
 pub use store::{Listed, Store, list, newest};
 pub use views::{View, copy_out};
@@ -42,6 +42,12 @@ pub struct About {
     pub data: String,
     /// Hash of the settings that change a bit.
     pub config: String,
+    /// How numbers are held, in a word; empty in what older programs wrote, as is the next.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub precision: String,
+    /// What it is trained on, by name: another device gives other bits.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub device: String,
     /// Steps done.
     pub step: u64,
     /// Epochs done.

@@ -2,6 +2,7 @@
 
 use super::keep::Saved;
 use super::member::{Last, Stopped, Trained};
+use super::pace::rows;
 use super::plan::{in_parts, own_pace, smaller};
 use super::{Classify, News, Plan, Spent};
 use crate::{Problem, failed};
@@ -53,6 +54,7 @@ pub fn train(
     from: Option<Saved>,
     hooks: &mut Hooks<'_>,
 ) -> Result<Outcome> {
+    plan.belongs(problem)?;
     let fresh = || Saved::new(plan.members.iter().map(|who| Trained::new(*who)).collect());
     let mut saved = from.unwrap_or_else(fresh);
     let mut spent = Spent::default();
@@ -113,7 +115,8 @@ pub fn train(
             memory: population.memory(),
             ways: population.ways(),
         });
-        let done = run(&mut population, group.clone(), &own, &mut saved, &mut spent, hooks)?;
+        let sizes = plan.sizes(group.clone());
+        let done = run(&mut population, group.clone(), &sizes, &own, &mut saved, &mut spent, hooks)?;
         keep(&mut population, group, &mut saved, &mut spent, hooks)?;
         if !done {
             return Ok(Outcome { members: saved.members, spent, interrupted: true, pace: saved.pace });
@@ -124,18 +127,20 @@ pub fn train(
     Ok(Outcome { members: saved.members, spent, interrupted: false, pace: saved.pace })
 }
 
-/// One group to its end; false if it was stopped before.
+/// One group to its end; false if it was stopped before. `sizes` are samples of an epoch, of each member.
 fn run(
     population: &mut Population,
     group: Range<usize>,
+    sizes: &[u64],
     how: &Classify<'_>,
     saved: &mut Saved,
     spent: &mut Spent,
     hooks: &mut Hooks<'_>,
 ) -> Result<bool> {
-    let (mut chunk, mut samples, mut kept) = (1, 0, Instant::now());
+    let (mut chunk, mut kept) = (1, Instant::now());
     let mut kept_epoch = least_epoch(&population.statuses());
-    let mut before: u64 = steps(&population.statuses());
+    let trained = |statuses: &[Status]| rows(statuses, sizes, how.recipe.batch as u64);
+    let before = trained(&population.statuses());
     loop {
         if (hooks.stop)() {
             return Ok(false);
@@ -146,10 +151,7 @@ fn run(
         spent.train += took.as_secs_f64();
         // Pace alone: how many steps go between two looks changes no bit.
         chunk = if took > PATIENT { (chunk / 2).max(1) } else { (chunk * 2).min(CHUNK) };
-        let now = steps(&statuses);
-        samples += (now - before) * how.recipe.batch as u64;
-        before = now;
-        (hooks.news)(News::Samples(samples));
+        (hooks.news)(News::Samples(trained(&statuses) - before));
         for status in statuses.iter().filter(|s| s.fault) {
             end(population, &mut saved.members[group.clone()], status.id, hooks)?;
         }
@@ -234,8 +236,4 @@ fn keep(
 
 fn least_epoch(statuses: &[Status]) -> u32 {
     statuses.iter().filter(|s| s.active).map(|s| s.epoch).min().unwrap_or(0)
-}
-
-fn steps(statuses: &[Status]) -> u64 {
-    statuses.iter().map(|s| u64::from(s.step)).sum()
 }

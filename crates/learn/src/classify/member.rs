@@ -20,6 +20,11 @@ pub struct Who {
 }
 
 impl Who {
+    /// Whether there can be such a member: a number that came from a file may be anything.
+    pub fn is_possible(self) -> bool {
+        self.config < CONFIGS as usize && self.fold < FOLDS as usize && self.seed < SEEDS
+    }
+
     /// Its name for life; the root of its random numbers.
     pub fn id(self) -> u32 {
         (self.config as u32 * FOLDS + self.fold as u32) * SEEDS + self.seed

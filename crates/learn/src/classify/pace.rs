@@ -34,6 +34,11 @@ impl Plan {
         Ok(())
     }
 
+    /// `[members]` samples of an epoch.
+    pub(super) fn sizes(&self, members: Range<usize>) -> Vec<u64> {
+        self.members[members].iter().map(|who| self.lists[who.fold][0].len() as u64).collect()
+    }
+
     /// Samples of the smallest fold's training list.
     pub fn fewest(&self) -> usize {
         self.lists.iter().map(|[train, ..]| train.len()).min().unwrap_or(0)
@@ -59,7 +64,7 @@ impl Paced {
     ) -> Result<Paced> {
         // They never end: a clock wants all of them.
         let how = &Classify { epochs: u32::MAX, ..how.clone() };
-        let samples = plan.members[members.clone()].iter().map(|who| plan.lists[who.fold][0].len() as u64).collect();
+        let samples = plan.sizes(members.clone());
         let (data, described) = plan.describe(problem, how, members);
         let made = Population::new(device, budget, &how.net, &data, &how.recipe, &described).map_err(failed)?;
         Ok(Paced { population: made, samples, batch: how.recipe.batch as u64 })
@@ -95,15 +100,18 @@ impl Paced {
         self.population.layout()
     }
 
-    /// Rows that all members have trained on; the last batch of an epoch has fewer than the others.
     fn rows(&self) -> u64 {
-        let of = |(status, samples): (&Status, &u64)| {
-            let each = samples.div_ceil(self.batch);
-            let within = u64::from(status.step) - u64::from(status.epoch) * each;
-            u64::from(status.epoch) * samples + (within * self.batch).min(*samples)
-        };
-        self.population.statuses().iter().zip(&self.samples).map(of).sum()
+        rows(&self.population.statuses(), &self.samples, self.batch)
     }
+}
+
+/// Rows that all members have trained on; the last batch of an epoch has fewer than the others.
+pub(super) fn rows(statuses: &[Status], samples: &[u64], batch: u64) -> u64 {
+    let of = |(status, samples): (&Status, &u64)| {
+        let within = u64::from(status.step).saturating_sub(u64::from(status.epoch) * samples.div_ceil(batch));
+        u64::from(status.epoch) * samples + (within * batch).min(*samples)
+    };
+    statuses.iter().zip(samples).map(of).sum()
 }
 
 fn most(statuses: &[Status]) -> u32 {

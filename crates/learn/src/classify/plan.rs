@@ -3,9 +3,9 @@
 //! Where one member's batch is too large for the memory, it goes through the net in parts, twice as many until it fits. That changes the order of
 //! sums, and with it bits: one number of parts serves all members of a run, and a run that goes on keeps to it ([`Plan::at`]).
 
-use super::Classify;
 use super::member::{CONFIGS, FOLDS, SEEDS, Who};
-use crate::scale::{Scaler, fit};
+use super::{Classify, Saved, Trained};
+use crate::scale::{Scaler, fit, split_id};
 use crate::{Problem, failed};
 use compute::population::{Data, Member, Pace, Scale, Table};
 use compute::{Budget, Net, Opened, Population};
@@ -25,6 +25,8 @@ pub struct Plan {
     pub(crate) lists: Vec<[Vec<u32>; 3]>,
     /// `[folds]`
     pub scalers: Vec<Scaler>,
+    /// Names the split that the folds are of.
+    pub split: u64,
     /// `[folds][classes]`
     pub(crate) class_weights: Vec<Vec<f32>>,
     /// `[configs × folds × seeds]` config by config, fold by fold; configs that can be trained at once lie together.
@@ -60,7 +62,9 @@ pub fn plan(problem: &Problem, folds: &[Fold], how: &Classify<'_>, device: &Open
     }
     let ids = |positions: &[u32]| positions.iter().map(|at| samples.rows[*at as usize]).collect::<Vec<u32>>();
     let lists: Vec<[Vec<u32>; 3]> = folds.iter().map(|f| [ids(&f.train), ids(&f.valid), ids(&f.test)]).collect();
-    let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold)).collect();
+    let split = split_id(folds);
+    let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold, split)).collect();
+    scalers.iter().zip(folds).try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
     let class_weights = lists.iter().map(|[train, ..]| {
         let mut sums = vec![0.0f64; problem.classes];
         train.iter().for_each(|id| sums[usize::from(labels[*id as usize])] += f64::from(weights[*id as usize]));
@@ -74,7 +78,7 @@ pub fn plan(problem: &Problem, folds: &[Fold], how: &Classify<'_>, device: &Open
     let members =
         places.flat_map(|(config, fold)| (0..how.seeds).map(move |seed| Who { config, fold, seed })).collect();
     let (groups, pace, one) = (Vec::new(), Pace::default(), [0; 2]);
-    Plan { labels, weights, lists, scalers, class_weights, members, jobs, groups, pace, one }
+    Plan { labels, weights, lists, scalers, split, class_weights, members, jobs, groups, pace, one }
         .at(problem, how, device, budget, pace)
 }
 
@@ -82,6 +86,15 @@ impl Plan {
     /// Number of members.
     pub fn members(&self) -> usize {
         self.members.len()
+    }
+
+    /// Whether the scalers are of these folds and of this problem: they are looked at wherever they are used.
+    ///
+    /// # Errors
+    ///
+    /// Where one is from elsewhere.
+    pub fn belongs(&self, problem: &Problem) -> Result<()> {
+        self.scalers.iter().try_for_each(|scaler| scaler.belongs(self.split, &problem.data))
     }
 
     /// Steps that all members take together at most.
@@ -93,6 +106,16 @@ impl Plan {
     /// Samples that all members are trained on together at most.
     pub fn samples(&self, how: &Classify<'_>) -> u64 {
         self.samples_of(how, &self.members)
+    }
+
+    /// Samples that members have still before them at most, where the run goes on from a state.
+    pub fn left(&self, how: &Classify<'_>, from: Option<&Saved>) -> u64 {
+        let Some(saved) = from else { return self.samples(how) };
+        let epochs = |m: &Trained| match m.stopped {
+            Some(_) => 0,
+            None => how.epochs.saturating_sub(m.history.last().map_or(0, |e| e.epoch)),
+        };
+        saved.members.iter().map(|m| self.lists[m.fold][0].len() as u64 * u64::from(epochs(m))).sum()
     }
 
     fn samples_of(&self, how: &Classify<'_>, members: &[Who]) -> u64 {

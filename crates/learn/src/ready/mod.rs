@@ -18,8 +18,11 @@
 //! **Nothing is filled in.** A sample with a number that is not finite, or without label or time, is left out, counted and said.
 
 mod class;
+mod only;
 mod sizes;
 mod times;
+
+pub use only::Only;
 
 use crate::{Input, Problem};
 use features::Samples;
@@ -30,12 +33,31 @@ use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
 /// How to read a file of ready arrays.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Reading {
     /// After how many times of its symbol a label is known; needed where there is no `t1`, refused where there is.
     pub label_horizon: Option<usize>,
     /// Bytes that may be taken.
     pub memory: u64,
+    /// Which samples are taken.
+    pub only: Only,
+}
+
+/// Names of inputs, any of which makes a file one of ready arrays.
+const INPUTS: [&str; 5] = ["x_fast", "x_slow", "x_strategy", "x", "X"];
+
+/// Whether a file of arrays is one of ready arrays and not of bars, by its headers.
+///
+/// # Errors
+///
+/// Where it cannot be opened as arrays.
+pub fn is_ready(path: &Path) -> Result<bool> {
+    // Only headers are read here, so what would inflate to how much is asked later.
+    let caps = Caps { inflated: u64::MAX, ratio: 2000, ..Caps::default() };
+    let arrays = Arrays::open(&Source::open(path)?, &caps)?;
+    let named = |names: &[&str]| arrays.heads().iter().any(|head| names.contains(&head.name.as_str()));
+    // X is a ticker too: an archive of bars, an array for each symbol, has no labels beside it.
+    Ok(named(&["x_fast", "x_slow", "x_strategy"]) || (named(&INPUTS) && named(&["y", "labels", "label"])))
 }
 
 /// What a file of ready arrays holds.
@@ -67,6 +89,7 @@ pub fn read(path: &Path, how: &Reading, progress: &mut dyn FnMut(u64, u64) -> Re
 fn from_arrays(arrays: &Arrays, how: &Reading, progress: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<Ready> {
     let sizes = sizes::Sizes::of(arrays)?;
     times::check_horizon(how, sizes.t1.is_some())?;
+    how.only.check(&sizes)?;
     sizes.check_memory(how.memory)?;
     let n = sizes.n;
     let mut notes = sizes.notes.clone();
@@ -80,6 +103,7 @@ fn from_arrays(arrays: &Arrays, how: &Reading, progress: &mut dyn FnMut(u64, u64
     };
     let t0 = sizes.t0.as_ref().map(|name| times::moments(&reader.whole(name)?, &mut notes)).transpose()?;
     let t1 = sizes.t1.as_ref().map(|name| times::moments(&reader.whole(name)?, &mut notes)).transpose()?;
+    how.only.check_clock(t0.as_ref())?;
     let close = sizes.close.as_ref().map(|name| prices(reader.whole(name)?, &mut notes)).transpose()?;
     let times = times::Times::new(n, t0, t1, symbol.as_deref(), symbols.len(), how, &mut notes)?;
 
@@ -97,7 +121,7 @@ fn from_arrays(arrays: &Arrays, how: &Reading, progress: &mut dyn FnMut(u64, u64
             window: branch.t,
         });
     }
-    let fingerprint = reader.hash.digest();
+    let mut hash = reader.hash;
 
     let finite = finite(n, &inputs);
     let lost = finite.iter().filter(|f| !**f).count();
@@ -108,13 +132,22 @@ fn from_arrays(arrays: &Arrays, how: &Reading, progress: &mut dyn FnMut(u64, u64
     if lost > 0 {
         notes.push(format!("{lost} of {n} samples hold a number that is not finite, and are left out"));
     }
-    let use_it = |id: usize| finite[id] && labels.class[id] != features::labels::NONE && times.is_known(id);
+    let taken = how.only.taken(&times, &symbols, symbol.as_deref(), &mut notes)?;
+    if let Some(taken) = &taken {
+        // Other samples of one file are other data.
+        taken.iter().for_each(|taken| hash.update(&[u8::from(*taken)]));
+    }
+    let taken = |id: usize| taken.as_ref().is_none_or(|taken| taken[id]);
+    let use_it =
+        |id: usize| finite[id] && labels.class[id] != features::labels::NONE && times.is_known(id) && taken(id);
+    let fingerprint = hash.digest();
     let samples = samples(&labels.class, &times, use_it);
     class::check(&samples, labels.classes, &mut notes)?;
     if close.is_none() {
         notes.push("there are no prices (close), so only classification is judged".to_string());
     }
-    let problem = Problem { inputs, ids: n, classes: labels.classes, samples };
+    let data = format!("{fingerprint:016x}");
+    let problem = Problem { inputs, ids: n, classes: labels.classes, samples, data };
     Ok(Ready { problem, notes, symbols, symbol, close, fingerprint })
 }
 

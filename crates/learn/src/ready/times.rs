@@ -28,7 +28,7 @@ pub(super) struct Moments {
     name: String,
     values: Vec<i64>,
     /// Nanoseconds since 1970, or counted somehow.
-    instants: bool,
+    pub instants: bool,
 }
 
 /// Refuses a horizon too much and one too few.

@@ -3,6 +3,7 @@
 use crate::made::{self, Made};
 use compute::population::{Pace, Recipe};
 use compute::{Budget, Choice, Opened};
+use learn::Problem;
 use learn::classify::{Classify, Config, Hooks, News, Outcome, Saved, Stopped, Trained, plan, train};
 use std::cell::Cell;
 
@@ -182,6 +183,44 @@ fn configs_are_members_and_change_nothing_for_one_another() {
     assert_eq!(outcome.members, whole.members);
 }
 
+#[test]
+fn a_last_batch_that_is_not_full_counts_as_the_samples_it_has() {
+    let made = made::rows(13, 1000, 0.5);
+    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
+    // Of the 400, 500 and 600 samples of the folds, a batch of 350 leaves 50, 150 and 250.
+    let how = made::how(&made, "8-16-3");
+    let how = Classify { epochs: 3, patience: 3, recipe: Recipe { batch: 350, ..how.recipe }, ..how };
+    let laid = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
+    let trained = |from: Option<Saved>, looks: u32| {
+        let (count, samples) = (Cell::new(0), Cell::new(0));
+        let mut kept = None;
+        let hooks = &mut Hooks {
+            news: &mut |news: News<'_>| {
+                if let News::Samples(n) = news {
+                    samples.set(n);
+                    count.set(count.get() + 1);
+                }
+            },
+            stop: &|| count.get() >= looks,
+            save: &mut |saved| {
+                kept = Some(saved.clone());
+                Ok(())
+            },
+            every: 0,
+        };
+        train(&made.problem, &laid, &how, &device, Budget::default(), from, hooks).unwrap();
+        (samples.get(), kept.unwrap())
+    };
+    assert_eq!((laid.samples(&how), laid.left(&how, None)), (4500, 4500));
+    let (all, end) = trained(None, u32::MAX);
+    assert_eq!((all, laid.left(&how, Some(&end))), (4500, 0));
+    // Cut in the middle: what is left is what the other process did not do, but for the epochs it was in.
+    let (some, cut) = trained(None, 3);
+    let (rest, _) = trained(Some(cut.clone()), u32::MAX);
+    assert_eq!(some + rest, 4500);
+    assert!((rest..4500).contains(&laid.left(&how, Some(&cut))), "{some} {rest} {}", laid.left(&how, Some(&cut)));
+}
+
 fn plan_samples(made: &Made, how: &Classify<'_>, device: &Opened) -> u64 {
     plan(&made.problem, &made.folds, how, device, Budget::default()).unwrap().samples(how)
 }
@@ -292,4 +331,30 @@ fn a_number_that_is_not_finite_ends_its_member_and_is_never_the_best() {
             assert_eq!(member.best.is_none(), fold.valid.contains(&at), "{member:?}");
         }
     }
+}
+
+#[test]
+fn a_scaler_is_refused_where_it_is_from_elsewhere() {
+    let made = made::rows(3, 400, 0.7);
+    let how = made::how(&made, "8-8-3");
+    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
+    let mut laid = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
+    laid.belongs(&made.problem).unwrap();
+    assert!(laid.scalers.iter().all(|s| s.data == "made" && s.split == laid.split));
+    // Other data.
+    let other = Problem { data: "other".into(), ..made.problem.clone() };
+    let mut hooks = Hooks { news: &mut |_| {}, stop: &|| true, save: &mut |_| Ok(()), every: 0 };
+    let refused = train(&other, &laid, &how, &device, Budget::default(), None, &mut hooks).err().unwrap();
+    assert!(refused.message.contains("of the data made, not of other"), "{refused}");
+    // Another split of the same data.
+    let two = plan(&made.problem, &made.folds[..2], &how, &device, Budget::default()).unwrap();
+    assert_ne!(two.split, laid.split);
+    laid.scalers[1] = two.scalers[1].clone();
+    let refused = train(&made.problem, &laid, &how, &device, Budget::default(), None, &mut hooks).err().unwrap();
+    assert!(refused.message.contains("the scaler of fold 2 is of the split"), "{refused}");
+    // A fold whose training has seen its test.
+    let mut folds = made.folds.clone();
+    folds[1].spans.train = features::Span::new(0, folds[1].spans.test.from() + 1).unwrap();
+    let refused = plan(&made.problem, &folds, &how, &device, Budget::default()).err().unwrap();
+    assert!(refused.message.contains("fold 2: what is fitted reaches to"), "{refused}");
 }

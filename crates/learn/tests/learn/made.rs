@@ -70,7 +70,7 @@ pub(crate) fn rows(seed: u64, n: usize, signal: f32) -> Made {
     }
     let columns = (0..8).map(|c| format!("f{c}")).collect();
     let input = Input { name: "row".into(), columns, stride: 8, values, map: None, window: 0 };
-    let problem = Problem { inputs: vec![input], ids: n, classes: 3, samples: samples(n, class) };
+    let problem = Problem { inputs: vec![input], ids: n, classes: 3, samples: samples(n, class), data: "made".into() };
     Made { problem, folds: folds(n) }
 }
 
@@ -94,7 +94,10 @@ pub(crate) fn windows(seed: u64, n: usize, window: usize, signal: f32) -> Made {
         Input { name: "fast".into(), columns: names(4), stride: 4, values: fast, map: Some(map), window },
         Input { name: "strategy".into(), columns: names(3), stride: 4, values: row, map: None, window: 1 },
     ];
-    Made { problem: Problem { inputs, ids: n, classes: 3, samples: samples(n, class) }, folds: folds(n) }
+    Made {
+        problem: Problem { inputs, ids: n, classes: 3, samples: samples(n, class), data: "made".into() },
+        folds: folds(n),
+    }
 }
 
 fn mcc(score: &Score) -> f64 {

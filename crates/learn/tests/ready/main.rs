@@ -3,11 +3,11 @@
 mod make;
 
 use files::{Error, Kind};
-use learn::ready::{Reading, Ready, read};
+use learn::ready::{Only, Reading, Ready, read};
 use make::{f32s, f64s, i64s, npy, npz, strings};
 use std::path::Path;
 
-const HOW: Reading = Reading { label_horizon: None, memory: 1 << 30 };
+const HOW: Reading = Reading { label_horizon: None, memory: 1 << 30, only: Only::ALL };
 
 fn load(arrays: &[(&str, Vec<u8>)], horizon: Option<usize>) -> Result<Ready, Error> {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +116,9 @@ fn one_table_whatever_the_bytes() {
                 assert_eq!(values_of[..3], [0, 1, 2].map(|c| values(row * 3 + c) as f32), "{code} {fortran}");
             }
             let first = first.get_or_insert_with(|| ready.clone());
-            assert_eq!(first.problem, ready.problem);
+            // Files of other bytes have other names; all else is the same.
+            let named = learn::Problem { data: ready.problem.data.clone(), ..first.problem.clone() };
+            assert_eq!(named, ready.problem);
         }
     }
     let rows = load(&[("X", f32s(&[5, 3], (0..15).map(|x| x as f32))), labels()], Some(1)).unwrap();
@@ -329,7 +331,7 @@ fn memory_is_counted_before_it_is_taken() {
     let path = folder.path().join("a.npz");
     std::fs::write(&path, npz(&six(&[]))).unwrap();
     let mut heard = 0;
-    let how = Reading { label_horizon: Some(1), memory: 1 << 20 };
+    let how = Reading { label_horizon: Some(1), memory: 1 << 20, only: Only::ALL };
     let error = read(&path, &how, &mut |_, _| {
         heard += 1;
         Ok(())
@@ -339,7 +341,80 @@ fn memory_is_counted_before_it_is_taken() {
     assert!(error.message.contains("6 samples need 33 MiB of memory, the budget is 1 MiB"), "{error}");
     assert!(error.remedy.unwrap().contains("--memory"));
     // Who listens may stop it.
-    let how = Reading { label_horizon: Some(1), memory: 1 << 30 };
+    let how = Reading { label_horizon: Some(1), memory: 1 << 30, only: Only::ALL };
     let stopped = read(&path, &how, &mut |_, _| Err(Error::new(Kind::Interrupted, "stopped")));
     assert_eq!(stopped.unwrap_err().kind, Kind::Interrupted);
+}
+
+/// Reads what `only` takes of six daily samples of two symbols, whose labels are known two days later.
+fn some(only: Only) -> Result<Ready, Error> {
+    const DAY: i64 = 86_400;
+    let days = |later: i64| i64s(&[0, 1, 2, 3, 4, 5].map(|d| 1_700_000_000 + (d + later) * DAY));
+    let symbol = strings(&["A", "B", "A", "B", "A", "B"]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.npz");
+    std::fs::write(&path, npz(&six(&[("t0", days(0)), ("t1", days(2)), ("symbol", symbol)]))).unwrap();
+    read(&path, &Reading { only, ..HOW }, &mut |_, _| Ok(()))
+}
+
+#[test]
+fn only_the_samples_that_were_asked_for_are_taken() {
+    let at = |day: i64| Some((1_700_000_000 + day * 86_400) * 1_000_000_000);
+    let rows = |only: Only| some(only).map(|ready| ready.problem.samples.rows);
+    let all = some(Only::ALL).unwrap();
+    assert_eq!(all.problem.samples.rows, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(rows(Only { from: at(2), ..Only::ALL }).unwrap(), [2, 3, 4, 5]);
+    // A label that is known only behind `to` would tell of what was kept aside.
+    let early = some(Only { to: at(4), ..Only::ALL }).unwrap();
+    assert_eq!(early.problem.samples.rows, [0, 1, 2]);
+    check_note(&early, "leave out 2 of 6 samples, and 1 more whose labels are known only after --to");
+    let a = some(Only { symbols: vec!["A".into()], ..Only::ALL }).unwrap();
+    assert_eq!(a.problem.samples.rows, [0, 2, 4]);
+    check_note(&a, "--symbols leaves out 3 of 6");
+    // Others are other data, and their labels do not count in the weights.
+    assert_ne!(a.fingerprint, all.fingerprint);
+    assert_ne!(early.fingerprint, all.fingerprint);
+    assert_eq!(a.problem.data, format!("{:016x}", a.fingerprint));
+    let refused = |only: Only, says: &str, remedy: &str| {
+        let error = some(only).unwrap_err();
+        assert_eq!(error.kind, Kind::Usage, "{error}");
+        assert!(error.message.contains(says) && error.remedy.as_ref().unwrap().contains(remedy), "{error:?}");
+    };
+    refused(Only { symbols: vec!["C".into()], ..Only::ALL }, "no sample of C", "A, B");
+    refused(Only { from: at(90), ..Only::ALL }, "no sample is left", "2023-11-14");
+    // What the file does not say cannot be asked for.
+    let lacking = |more: &[(&str, Vec<u8>)], only: Only| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npz");
+        std::fs::write(&path, npz(&six(more))).unwrap();
+        let how = Reading { label_horizon: Some(1), only, ..HOW };
+        read(&path, &how, &mut |_, _| Ok(())).unwrap_err()
+    };
+    for (more, only, says) in [
+        (vec![], Only { to: at(3), ..Only::ALL }, "--to: the file has no t0"),
+        (vec![], Only { symbols: vec!["A".into()], ..Only::ALL }, "the file has no symbol"),
+        (vec![("t0", i64s(&[0, 1, 2, 3, 4, 5]))], Only { from: at(0), ..Only::ALL }, "--from: t0 holds no stamps"),
+    ] {
+        let error = lacking(&more, only);
+        assert!(error.kind == Kind::Usage && error.message.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn ready_arrays_are_told_from_bars_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |arrays: &[(&str, Vec<u8>)], ready: bool| {
+        let path = folder.path().join("a.npz");
+        std::fs::write(&path, npz(arrays)).unwrap();
+        assert_eq!(learn::ready::is_ready(&path).unwrap(), ready);
+    };
+    let one = || f64s(&[2], [1.0, 2.0]);
+    for name in ["x", "X", "x_fast", "x_slow", "x_strategy"] {
+        check(&[(name, one()), ("y", one())], true);
+    }
+    check(&[("time", one()), ("open", one()), ("close", one())], false);
+    check(&[("BTCUSDT", one())], false);
+    // A share is called X.
+    check(&[("X", one()), ("AAPL", one())], false);
+    check(&[("x_fast", one())], true);
 }

@@ -11,7 +11,7 @@ const AXES: [&str; 7] = ["epoch", "generation", "update", "iteration", "episode"
 const NAMES: [&str; 6] = ["member", "fold", "seed", "group", "island", "config"];
 /// The first of these that a row has makes groups of members.
 const GROUPS: [&str; 4] = ["config", "fold", "island", "group"];
-/// Members and groups beyond these have no curves of their own, and those beyond the second figure are not seen at all.
+/// Members and groups beyond these have no curves of their own, only their last values; those beyond the second figure are not seen at all.
 const CURVES: usize = 128;
 pub(super) const COUNTED: usize = 4096;
 /// Metrics beyond these are not seen.
@@ -179,6 +179,9 @@ impl Known {
         };
         let metric = &mut self.metrics[at];
         metric.all.add(x, y);
+        if y.is_finite() {
+            metric.last.insert(id, y);
+        }
         if let Some(group) = group.filter(|g| metric.groups.len() < CURVES || metric.groups.contains_key(*g)) {
             metric.groups.entry(group.to_string()).or_default().add(x, y);
         }

@@ -75,6 +75,7 @@ pub struct Metric {
     all: Series,
     groups: BTreeMap<String, Series>,
     members: BTreeMap<u64, Series>,
+    last: BTreeMap<u64, f64>, // of every member, also of those without a curve
 }
 
 impl Metric {
@@ -89,7 +90,7 @@ impl Metric {
 
     /// The last value, or the mean of the members' last values.
     pub fn last(&self, ids: &[u64]) -> Option<f64> {
-        let all: Vec<f64> = ids.iter().filter_map(|id| self.members.get(id)?.last()).collect();
+        let all: Vec<f64> = ids.iter().filter_map(|id| self.last.get(id).copied()).collect();
         (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
     }
 }

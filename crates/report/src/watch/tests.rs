@@ -264,6 +264,22 @@ fn rows_of_a_learner_nobody_knows_yet_are_shown() {
 }
 
 #[test]
+fn what_members_say_now_counts_for_all_of_them_not_only_for_those_with_a_curve() {
+    let mut watch = running(Vec::new());
+    watch.take(None);
+    for epoch in 1..=2u32 {
+        for member in 0..300u32 {
+            let y = f64::from(epoch) + if member >= 200 { 3.0 } else { 0.0 };
+            let fields = json!({"member": member, "fold": 1, "seed": member + 1, "epoch": epoch, "valid_loss": y});
+            watch.take(Some(&row(f64::from(epoch), "epoch", fields)));
+        }
+    }
+    let loss = watch.metrics().iter().find(|m| m.name == "valid_loss").expect("a metric");
+    assert_eq!((loss.last(&[299]), loss.last(&watch.ids(&Pick::All))), (Some(5.0), Some(3.0)));
+    assert!(loss.of(&Pick::Member(5)).is_some() && loss.of(&Pick::Member(299)).is_none(), "curves stay few");
+}
+
+#[test]
 fn a_hostile_log_takes_bounded_memory_and_breaks_nothing() {
     let mut watch = running(Vec::new());
     for i in 0..20_000u32 {

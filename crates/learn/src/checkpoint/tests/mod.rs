@@ -22,7 +22,7 @@ fn parts(step: u64) -> Vec<(&'static str, Vec<u8>)> {
 
 fn about(step: u64) -> About {
     let (net, data, config) = ("12 > 3".to_string(), "d1".to_string(), "c1".to_string());
-    About { net, data, config, step, epoch: step / 10, more: Default::default() }
+    About { net, data, config, step, epoch: step / 10, ..About::default() }
 }
 
 fn save(store: &mut Store, step: u64) -> files::Result<u64> {
@@ -117,4 +117,33 @@ fn what_differs_is_named_with_both_values() {
     assert!(!error.message.contains("d1"), "{}", error.message);
     let error = generation.expect(&About { data: "d2".into(), ..about(1) }).expect_err("other data");
     assert!(error.message.contains("`d1`") && error.message.contains("`d2`") && error.remedy.is_some());
+}
+
+#[test]
+fn another_version_and_another_device_are_said_in_words_not_in_hashes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let on = |device: &str, precision: &str, config: &str| About {
+        device: device.into(),
+        precision: precision.into(),
+        config: config.into(),
+        ..about(1)
+    };
+    let mut store = Store::open(folder.path()).expect("opens");
+    store.save(&on("NVIDIA H200", "bf16", "c1"), &[]).expect("saved");
+    let mut generation = store.newest().expect("whole").expect("there");
+    generation.expect(&on("NVIDIA H200", "bf16", "c1")).expect("the same");
+    // The card is not seen: the precision is another, and with it the hash of the settings.
+    let error = generation.expect(&on("cpu", "f32", "c2")).expect_err("no card");
+    for word in ["`NVIDIA H200`", "`cpu`", "`bf16`", "`f32`"] {
+        assert!(error.message.contains(word), "{}", error.message);
+    }
+    assert!(!error.message.contains("c1"), "{}", error.message);
+    let error = generation.expect(&on("NVIDIA H200", "bf16", "c2")).expect_err("other settings");
+    assert!(error.message.contains("its settings is `c1`"), "{}", error.message);
+    // What an older program did not write is not compared.
+    (generation.about.device, generation.about.precision) = Default::default();
+    generation.expect(&on("cpu", "f32", "c1")).expect("nothing differs that is known");
+    generation.program = "0.0.9".into();
+    let error = generation.expect(&on("cpu", "f32", "c2")).expect_err("another version");
+    assert!(error.message.contains("version 0.0.9") && !error.message.contains("settings"), "{}", error.message);
 }

@@ -1,0 +1,299 @@
+//! The model as a folder that is asked later, and what a training reads: nothing is computed, taken or left out in silence.
+
+#[path = "../../../learn/tests/ready/make.rs"]
+mod make;
+
+use super::train::probabilities;
+use super::{Place, code, text};
+use make::{f32s, f64s, i64s, npz, strings};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Numbers between 0 and 1, the same every time.
+fn numbers(seed: u64) -> impl FnMut() -> f64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / (1u64 << 31) as f64
+    }
+}
+
+/// Bars of a quarter of an hour that walk: start in seconds, then open, high, low, close, volume.
+fn walk(bars: i64, seed: u64) -> Vec<(i64, [f64; 5])> {
+    let (mut draw, mut price) = (numbers(seed), 100.0f64);
+    let bar = |i: i64| {
+        let open = price;
+        price *= 1.0 + 0.004 * (draw() - 0.5);
+        (1_708_387_200 + 900 * i, [open, open.max(price) * 1.001, open.min(price) * 0.999, price, 50.0 + draw()])
+    };
+    (0..bars).map(bar).collect()
+}
+
+/// The same as text; stamps carry no zone, and prices are halved in the middle.
+fn csv(bars: i64, seed: u64, volume: bool) -> String {
+    let row = |(i, (start, mut v)): (usize, (i64, [f64; 5]))| {
+        if i as i64 >= bars / 2 {
+            v[..4].iter_mut().for_each(|p| *p /= 2.0);
+        }
+        let stamp = files::time::rfc3339(start * 1_000_000_000);
+        let [open, high, low, close, vol] = v;
+        let vol = if volume { format!(",{vol:.2}") } else { String::new() };
+        format!("{} {},{open:.5},{high:.5},{low:.5},{close:.5}{vol}\n", &stamp[..10], &stamp[11..16])
+    };
+    let head = if volume { "Date,Open,High,Low,Close,Volume\n" } else { "Date,Open,High,Low,Close\n" };
+    walk(bars, seed).into_iter().enumerate().map(row).fold(head.to_string(), |all, row| all + &row)
+}
+
+/// The arguments of a small training of these data.
+fn small<'a>(data: &'a str, features: &'a str, out: &'a str) -> Vec<&'a str> {
+    let mut args = vec!["train", data, "--learner", "mlp", "--features", features, "--labels", "fixed(1)"];
+    args.extend(["--set", "label.cost_bp=0", "--folds", "2", "--seeds", "1", "--device", "cpu", "--threads", "2"]);
+    args.extend(["--epochs", "2", "--batch-size", "128", "--out", out]);
+    args
+}
+
+fn change(place: &Place, run: &str, with: &dyn Fn(&mut Value)) {
+    let path = place.path().join(run).join("model/model.json");
+    let mut model: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    with(&mut model);
+    std::fs::write(&path, model.to_string()).unwrap();
+}
+
+const CALENDAR: &str = "r = log_return(1), v = volatility(20), h = hour_sin, d = session_open_distance";
+
+#[test]
+fn a_model_is_asked_about_bars_as_it_was_trained_on_them() {
+    let place = Place::new();
+    let mut rows: Vec<String> = csv(2400, 3, true).lines().map(str::to_string).collect();
+    // The same moment twice, with another volume.
+    rows.insert(101, format!("{}9", rows[100]));
+    place.write("PX.csv", &rows.join("\n"));
+    place.write("f.csv", "symbol,date,factor\nPX,2024-02-28,0.9\n");
+    let mut args = small("PX.csv", CALENDAR, "run");
+    args.extend(["--factors", "f.csv", "--timezone", "America/New_York", "--label", "end"]);
+    args.extend(["--set", "repair.duplicates=first", "--set", "features.max_hole=5"]);
+    args.extend(["--set", "instrument.PX.trading_day=17:00 America/New_York"]);
+    let (run, exit) = place.json(&args);
+    assert_eq!(exit, 0, "{run}");
+
+    // Asked from elsewhere, without a word about how to read: the same bits, and nothing to say.
+    std::fs::create_dir(place.path().join("sub")).unwrap();
+    let asked = |more: &[&str]| {
+        let base = ["predict", "../run", "../PX.csv", "--members", "--device", "cpu", "--out", "p.parquet", "--json"];
+        let output = place.command(&[&base[..], more].concat()).current_dir(place.path().join("sub")).output().unwrap();
+        let value: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+        (value, code(&output))
+    };
+    let said = || probabilities(&place.path().join("sub/p.parquet"));
+    let then = probabilities(&place.path().join("run/predictions.parquet"));
+    let same = |now: &BTreeMap<_, Vec<u32>>| then.iter().filter(|(key, p)| now.get(*key) == Some(*p)).count();
+    let (now, exit) = asked(&[]);
+    assert_eq!((exit, &now["notes"]), (0, &serde_json::json!([])), "{now}");
+    assert!(then.len() > 500 && same(&said()) == then.len(), "{} of {}", same(&said()), then.len());
+
+    // What is said wins, and is named.
+    for (more, name) in [
+        (["--timezone", "UTC"], "bars.timezone is UTC here and was America/New_York"),
+        (["--label", "start"], "bars.label is start here and was end"),
+        (["--set", "repair.duplicates=last"], "repair.duplicates is last here and was first"),
+        (["--set", "features.max_hole=9"], "features.max_hole is 9 here and was 5"),
+        (["--set", "universe.factors=auto"], "universe.factors is none here and was /"),
+        (["--set", "instrument.PX.trading_day=auto"], "instrument.PX.trading_day is auto here and was 17:00"),
+    ] {
+        let (other, exit) = asked(&more);
+        let notes = other["notes"].as_array().unwrap();
+        assert!(exit == 0 && notes.len() == 1 && notes[0].as_str().unwrap().contains(name), "{more:?}: {other}");
+    }
+    asked(&["--timezone", "UTC"]);
+    assert!(same(&said()) < then.len());
+    // Said otherwise but read the same: nothing to say.
+    std::fs::rename(place.path().join("f.csv"), place.path().join("g.csv")).unwrap();
+    let (now, exit) = asked(&["--factors", "../g.csv"]);
+    assert!(exit == 0 && now["notes"] == serde_json::json!([]) && same(&said()) == then.len(), "{now}");
+    // The file of the training is gone.
+    let (gone, exit) = asked(&[]);
+    assert!(exit == 3 && gone.to_string().contains("--factors"), "{gone}");
+
+    // A model of a version that kept nothing of it is asked all the same, and the doubt is said.
+    change(&place, "run", &|model| drop(model.as_object_mut().unwrap().remove("reading")));
+    let (old, exit) = asked(&[]);
+    assert!(exit == 0 && old["notes"].to_string().contains("did not keep how its bars were read"), "{old}");
+}
+
+#[test]
+fn a_model_that_was_cut_or_damaged_is_refused_and_some_of_its_folds_are_a_model() {
+    let place = Place::new();
+    place.write("PX.csv", &csv(2400, 3, true));
+    let (run, exit) = place.json(&small("PX.csv", "r = log_return(1), v = volatility(20)", "run"));
+    assert_eq!(exit, 0, "{run}");
+    let file = place.path().join("run/model/model.json");
+    let whole = std::fs::read(&file).unwrap();
+    let asked = || place.json(&["predict", "run", "PX.csv", "--members", "--device", "cpu", "--out", "p.parquet"]);
+    type Change = fn(&mut Value);
+    let wrong: [(Change, &str); 16] = [
+        (|m| m["classes"] = 2.into(), "tells 2 classes apart"),
+        (|m| m["classes"] = 300.into(), "300 classes"),
+        (|m| m["folds"] = serde_json::json!([]), "nobody to ask"),
+        (|m| m["folds"].as_array_mut().unwrap().reverse(), "order of time"),
+        (|m| m["folds"][1]["number"] = 5000.into(), "cannot be a member"),
+        (|m| m["folds"][0]["seeds"] = serde_json::json!([99999]), "cannot be a member"),
+        (|m| m["folds"][0]["seeds"] = serde_json::json!([0, 0]), "twice"),
+        (|m| m["folds"][0]["scales"][0]["mean"] = serde_json::json!([]), "the scales of fold 1"),
+        (|m| m["folds"][0]["fitted"]["data"] = "other".into(), "of the data other"),
+        (|m| m["folds"][1]["fitted"]["split"] = "1".into(), "of the split 0000000000000001"),
+        (|m| m["folds"][1]["fitted"]["to"] = i64::MAX.into(), "what is fitted reaches to"),
+        (|m| m["inputs"] = serde_json::json!([]), "the inputs of the model"),
+        (|m| m["holdout"] = serde_json::json!([5, 1]), "locked"),
+        (|m| m["max_hole"] = u64::MAX.into(), "max_hole cannot be"),
+        (|m| m["net"] = "row:2 / 128-64 / a:3 + b:3".into(), "classes apart"),
+        (|m| m["reading"]["keys"]["bars.label"] = "middle".into(), "how its bars were read"),
+    ];
+    for (with, part) in wrong {
+        change(&place, "run", &with);
+        let (value, exit) = asked();
+        assert!(exit == 5 && value.to_string().contains(part), "{part}: {exit} {value}");
+        let error = &value["error"];
+        assert!(error.to_string().contains("model.json") && error["remedy"].is_string(), "{value}");
+        std::fs::write(&file, &whole).unwrap();
+    }
+    // The newest fold alone says what it said.
+    change(&place, "run", &|model| drop(model["folds"].as_array_mut().unwrap().remove(0)));
+    let (value, exit) = asked();
+    assert_eq!(exit, 0, "{value}");
+    let now = probabilities(&place.path().join("p.parquet"));
+    let mut then = probabilities(&place.path().join("run/predictions.parquet"));
+    then.retain(|key, _| key.2 == 2);
+    assert!(then.len() > 300 && then.iter().all(|(key, p)| now.get(key) == Some(p)));
+    assert!(now.keys().all(|key| key.2 == 2));
+}
+
+#[test]
+fn memory_binds_the_device_that_is_asked() {
+    let place = Place::new();
+    place.write("PX.csv", &csv(1500, 3, true));
+    let mut args = small("PX.csv", "r = log_return(1), v = volatility(20)", "run");
+    let at = args.iter().position(|a| *a == "--folds").unwrap();
+    args[at + 1] = "1";
+    // Four times 17 MB while it is asked.
+    args.extend(["--net", "row:2 / 2048-2048 / way:3"]);
+    let at = args.iter().position(|a| *a == "--epochs").unwrap();
+    args[at + 1] = "1";
+    let (run, exit) = place.json(&args);
+    assert_eq!(exit, 0, "{run}");
+    let (value, exit) = place.json(&["predict", "run", "PX.csv", "--device", "cpu", "--memory", "64MiB"]);
+    assert!(exit == 4 && value.to_string().contains("the budget is 64.0 MiB"), "{exit} {value}");
+    let (value, exit) = place.json(&["predict", "run", "PX.csv", "--device", "cpu"]);
+    assert_eq!(exit, 0, "{value}");
+}
+
+/// 600 daily samples of each of two symbols, whose labels are known the day after.
+fn arrays(more: bool) -> Vec<u8> {
+    let (n, mut draw) = (1200usize, numbers(5));
+    let day = |i: usize| 1_600_000_000 + (i as i64 / 2) * 86_400;
+    let class: Vec<i64> = (0..n).map(|_| (draw() * 3.0) as i64 - 1).collect();
+    let x: Vec<f32> = (0..n * 4).map(|i| draw() as f32 + class[i / 4] as f32).collect();
+    let mut arrays = vec![("x_strategy", f32s(&[n, 4], x)), ("y", i64s(&class))];
+    if more {
+        arrays.push(("t0", i64s(&(0..n).map(day).collect::<Vec<_>>())));
+        arrays.push(("t1", i64s(&(0..n).map(|i| day(i) + 86_400).collect::<Vec<_>>())));
+        arrays.push(("symbol", strings(&(0..n).map(|i| ["AA", "BB"][i % 2]).collect::<Vec<_>>())));
+    }
+    npz(&arrays)
+}
+
+#[test]
+fn ready_arrays_take_what_was_asked_for_and_refuse_what_does_nothing() {
+    let place = Place::new();
+    std::fs::write(place.path().join("a.npz"), arrays(true)).unwrap();
+    std::fs::write(place.path().join("bare.npz"), arrays(false)).unwrap();
+    place.write("f.csv", "symbol,date,factor\nPX,2024-02-28,0.9\n");
+    place.write("m.csv", "symbol,from,to\nAA,2020-01-01,2030-01-01\n");
+    let args = |data, more: &[&'static str]| {
+        let mut args = vec!["train", data, "--learner", "mlp", "--folds", "2", "--seeds", "1", "--device", "cpu"];
+        args.extend(["--epochs", "1", "--batch-size", "64"]);
+        args.extend(more);
+        args
+    };
+    let samples = |more: &[&'static str]| {
+        let (run, exit) = place.json(&args("a.npz", &[more, &["--dry-run"]].concat()));
+        assert_eq!(exit, 0, "{run}");
+        run["samples"].as_u64().unwrap()
+    };
+    let all = samples(&[]);
+    assert_eq!(all, 1200);
+    assert_eq!(samples(&["--symbols", "AA"]), 600);
+    // The 500th day and what follows is kept aside, and no label tells of it.
+    assert_eq!(samples(&["--to", "2022-01-26"]), 2 * 499);
+    assert_eq!(samples(&["--from", "2022-01-26"]), 2 * 100);
+    // So it is in what is trained, and in what the model and the split say of it.
+    let (run, exit) = place.json(&args("a.npz", &["--symbols", "BB", "--to", "2022-01-26", "--out", "run"]));
+    assert_eq!(exit, 0, "{run}");
+    assert!(run["notes"].to_string().contains("--symbols leaves out 600"), "{run}");
+    let model: Value =
+        serde_json::from_slice(&std::fs::read(place.path().join("run/model/model.json")).unwrap()).unwrap();
+    assert_eq!(model["judged"], serde_json::json!(["BB"]));
+    for more in [
+        &["--features", "rsi(14)"][..],
+        &["--labels", "fixed(3)"],
+        &["--factors", "f.csv"],
+        &["--membership", "m.csv"],
+        &["--timezone", "America/New_York"],
+        &["--label", "end"],
+    ] {
+        for verb in ["train", "tune"] {
+            let (value, exit) = place.json(&[&[verb, "a.npz", "--learner", "mlp", "--device", "cpu"], more].concat());
+            let said = value.to_string();
+            assert!(exit == 2 && said.contains(more[0]) && said.contains("ready arrays"), "{verb} {more:?}: {value}");
+        }
+    }
+    for (more, part) in [(["--to", "2022-01-01"], "no t0"), (["--symbols", "AA"], "no symbol")] {
+        let (value, exit) = place.json(&args("bare.npz", &[&more[..], &["--label-horizon", "2"]].concat()));
+        assert!(exit == 2 && value.to_string().contains(part), "{value}");
+    }
+    let (kept, exit) = place.json(&args("a.npz", &["--set", "repair.order=refuse", "--dry-run"]));
+    assert!(exit == 0 && kept["notes"].to_string().contains("not used"), "{kept}");
+    assert!(kept["notes"].to_string().contains("repair.order"), "{kept}");
+}
+
+#[test]
+fn bars_come_as_arrays_too_and_make_their_own_labels() {
+    let place = Place::new();
+    let bars = walk(2400, 3);
+    let column = |at: usize| f64s(&[bars.len()], bars.iter().map(|b| b.1[at]));
+    let time = i64s(&bars.iter().map(|b| b.0).collect::<Vec<_>>());
+    let fields =
+        ["open", "high", "low", "close", "volume"].into_iter().enumerate().map(|(at, name)| (name, column(at)));
+    let all: Vec<(&str, Vec<u8>)> = [("time", time)].into_iter().chain(fields).collect();
+    std::fs::write(place.path().join("bars.npz"), npz(&all)).unwrap();
+    let mut args = small("bars.npz", "r = log_return(1), v = volatility(20)", "run");
+    let (run, exit) = place.json(&args);
+    assert!(exit == 0 && run["label"]["rule"] == "fixed(1)", "{run}");
+    let (asked, exit) = place.json(&["predict", "run", "bars.npz", "--device", "cpu"]);
+    assert!(exit == 0 && asked["notes"] == serde_json::json!([]), "{asked}");
+    // Ready arrays are no bars to ask about.
+    std::fs::write(place.path().join("a.npz"), arrays(true)).unwrap();
+    let (asked, exit) = place.json(&["predict", "run", "a.npz", "--device", "cpu"]);
+    assert!(exit == 2 && asked.to_string().contains("ready arrays"), "{asked}");
+    args.extend(["--label-horizon", "24"]);
+    let (value, exit) = place.json(&args);
+    assert_eq!(exit, 2, "{value}");
+    assert!(value["error"]["remedy"].as_str().unwrap().contains("--labels \"triple(24)\""), "{value}");
+}
+
+#[test]
+fn symbols_that_give_no_sample_are_named_and_not_judged() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("many")).unwrap();
+    for (at, name) in ["AAA", "BBB", "CCC"].into_iter().enumerate() {
+        place.write(&format!("many/{name}.csv"), &csv(1500, at as u64 + 1, name != "CCC"));
+    }
+    let (run, exit) = place.json(&small("many", "r = log_return(1), w = volume/sma(volume, 10)", "run"));
+    assert_eq!(exit, 0, "{run}");
+    let notes = run["notes"].to_string();
+    assert!(notes.contains("1 of 3 symbols have no volume") && notes.contains("missing: CCC"), "{notes}");
+    assert!(notes.contains("1 of 3 symbols give no sample"), "{notes}");
+    let model: Value =
+        serde_json::from_slice(&std::fs::read(place.path().join("run/model/model.json")).unwrap()).unwrap();
+    assert_eq!(model["judged"], serde_json::json!(["AAA", "BBB"]));
+    assert_eq!(model["symbols"], serde_json::json!(["AAA", "BBB", "CCC"]));
+}

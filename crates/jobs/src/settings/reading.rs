@@ -1,0 +1,160 @@
+//! How bars are read, mended and put together: with the set of features it decides what a feature is, so a model carries it and is asked with it.
+
+use super::{Key, Settings, Wrong};
+use files::{Error, Kind, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use toml::Value;
+
+/// Beside the sections below, what shapes features though the bars are the same.
+const HOLES: &str = "features.max_hole";
+
+/// Every setting that shapes bars and features, with its value; paths are absolute.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Reading {
+    /// `bars.*`, `repair.*`, `universe.*` and `features.max_hole`.
+    keys: BTreeMap<String, Value>,
+    /// `[instrument.SYMBOL]`
+    #[serde(default)]
+    instruments: BTreeMap<String, toml::Table>,
+}
+
+impl Settings {
+    /// What of these settings shapes bars and features.
+    pub(crate) fn reading(&self) -> Reading {
+        let mine = |name: &str| ["bars.", "repair.", "universe."].iter().any(|s| name.starts_with(s)) || name == HOLES;
+        let shown = |key: &Key| {
+            let value = (key.show)(self);
+            let path = value.as_str().filter(|path| key.name.starts_with("universe.") && !path.is_empty());
+            let path = path.and_then(|path| std::path::absolute(Path::new(path)).ok());
+            (key.name.to_string(), path.map_or(value, |path| path.display().to_string().into()))
+        };
+        let some = |(_, table): &(&String, &toml::Table)| !table.is_empty();
+        Reading {
+            keys: Key::ALL.iter().filter(|key| mine(key.name)).map(shown).collect(),
+            instruments: self.instruments.iter().filter(some).map(|(s, t)| (s.clone(), t.clone())).collect(),
+        }
+    }
+
+    /// The defaults, but for these.
+    ///
+    /// # Errors
+    ///
+    /// Where a key is unknown here or has a value that it cannot have.
+    pub(crate) fn read_as(reading: &Reading) -> Result<Settings> {
+        let mut settings = Settings::default();
+        let wrong = |wrong: Wrong| {
+            let (Wrong::Key(what, remedy) | Wrong::Value(what, remedy)) = wrong;
+            Error::new(Kind::State, format!("how its bars were read cannot be told: {what}")).remedy(remedy)
+        };
+        for (name, value) in &reading.keys {
+            let path: Vec<&str> = name.split('.').collect();
+            settings.assign(&path, value).map_err(wrong)?;
+        }
+        for (symbol, table) in &reading.instruments {
+            for (key, value) in table {
+                settings.patch(symbol, key, value).map_err(wrong)?;
+            }
+        }
+        Ok(settings)
+    }
+}
+
+impl Reading {
+    /// The keys whose values are others.
+    pub(crate) fn names_beside(&self, other: &Reading) -> Vec<String> {
+        let [here, other] = [self.flat(), other.flat()];
+        let names: BTreeSet<&String> = here.keys().chain(other.keys()).collect();
+        names.into_iter().filter(|name| here.get(*name) != other.get(*name)).cloned().collect()
+    }
+
+    /// What is another here than it was then, a sentence each. Bars that are the same to the bit were read the same, whatever was said: then
+    /// only what bars do not show is named.
+    pub(crate) fn differences(&self, then: &Reading, same_bars: bool) -> Vec<String> {
+        let others = self.names_beside(then);
+        let [here, then] = [self.flat(), then.flat()];
+        let shown = |of: &BTreeMap<String, String>, name: &str| of.get(name).map_or("auto".into(), String::clone);
+        let said = |name: &String| {
+            let [here, then] = [&here, &then].map(|of| shown(of, name));
+            format!("{name} is {here} here and was {then} in training: features may differ")
+        };
+        others.iter().filter(|name| !same_bars || *name == HOLES).map(said).collect()
+    }
+
+    /// Names and values as they are written.
+    fn flat(&self) -> BTreeMap<String, String> {
+        let plain =
+            |v: &Value| v.as_str().map_or_else(|| v.to_string(), |s| if s.is_empty() { "none" } else { s }.into());
+        let keys = self.keys.iter().map(|(name, value)| (name.clone(), plain(value)));
+        let of = |(symbol, table): (&String, &toml::Table)| {
+            let name = |key: &String| format!("instrument.{symbol}.{key}");
+            table.iter().map(|(key, value)| (name(key), plain(value))).collect::<Vec<_>>()
+        };
+        keys.chain(self.instruments.iter().flat_map(of)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[&str]) -> Settings {
+        let mut settings = Settings::default();
+        pairs.iter().for_each(|pair| settings.set(pair).unwrap());
+        settings
+    }
+
+    const ALL: [&str; 8] = [
+        "bars.timezone=America/New_York",
+        "bars.label=end",
+        "repair.splits=keep",
+        "repair.unreadable=0.25",
+        "universe.factors=/tmp/it's \"here\".csv",
+        "features.max_hole=3",
+        "instrument.BRK.B.open=10:00",
+        "instrument.BTC/USDT:USDT.spread_bp=1.5",
+    ];
+
+    #[test]
+    fn what_shapes_features_is_kept_and_comes_back() {
+        let said = settings(&ALL);
+        let reading = said.reading();
+        let text = serde_json::to_string(&reading).unwrap();
+        let read: Reading = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, reading);
+        assert_eq!(Settings::read_as(&read).unwrap(), said);
+        // What shapes none is not in it, and a path is found from everywhere.
+        let more = settings(&["seed=9", "train.epochs=3", "label.rule=fixed(3)", "memory=2GiB"]);
+        assert_eq!(more.reading(), Settings::default().reading());
+        let relative = settings(&["universe.membership=m.csv"]).reading();
+        assert!(Path::new(relative.keys["universe.membership"].as_str().unwrap()).is_absolute());
+    }
+
+    #[test]
+    fn every_difference_is_named() {
+        let (all, none) = (settings(&ALL).reading(), Settings::default().reading());
+        assert_eq!(all.differences(&all, false), Vec::<String>::new());
+        let differences = none.differences(&all, false);
+        assert_eq!(differences.len(), ALL.len(), "{differences:?}");
+        assert!(differences.contains(
+            &"bars.timezone is auto here and was America/New_York in training: features may differ".to_string()
+        ));
+        // The same bars: only what bars do not show.
+        let differences = none.differences(&all, true);
+        assert!(differences.len() == 1 && differences[0].starts_with("features.max_hole is auto"), "{differences:?}");
+    }
+
+    #[test]
+    fn a_key_that_is_unknown_here_is_refused() {
+        for text in [
+            r#"{"keys": {"bars.colour": "red"}}"#,
+            r#"{"keys": {"bars.label": "middle"}}"#,
+            r#"{"keys": {}, "instruments": {"X": {"opens": "10:00"}}}"#,
+        ] {
+            let reading: Reading = serde_json::from_str(text).unwrap();
+            let error = Settings::read_as(&reading).unwrap_err();
+            assert!(error.kind == Kind::State && error.message.contains("how its bars were read"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Ready arrays as what a training is read from.
+//!
+//! They come with features and labels made, so what shapes those has nothing to do here: asked for by a flag it is refused, said in a settings
+//! file it is named as not used.
+
+use super::Train;
+use super::source::{Ids, Source, nets};
+use crate::Settings;
+use crate::progress::{Sink, Update, check_stop};
+use features::labels::Rule;
+use files::{Error, Kind, Result};
+use learn::ready;
+use std::path::{Path, PathBuf};
+
+/// Whether a path is a file of ready arrays: by what is in it, since bars come as NPZ and NPY too.
+pub(super) fn are_ready(path: &Path) -> bool {
+    let numpy = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npz") || e.eq_ignore_ascii_case("npy"));
+    // What cannot be opened is what it would be for the reader of bars, who says what is wrong with it.
+    numpy && path.is_file() && ready::is_ready(path).unwrap_or(false)
+}
+
+/// Reads them.
+pub(super) fn read(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
+    let clock = std::time::Instant::now();
+    refuse(request, settings).map_err(|e| e.at(&path))?;
+    let mut progress = |done: u64, total: u64| {
+        sink(Update { phase: "reading", done, total, unit: "bytes" });
+        check_stop()
+    };
+    let select = &request.select;
+    let only = ready::Only { symbols: select.symbols.clone(), from: select.from, to: select.to };
+    let how = ready::Reading { label_horizon: settings.train.label_horizon, memory: settings.memory.bytes(), only };
+    let read = ready::read(&path, &how, &mut progress)?;
+    let mut notes = read.notes;
+    notes.extend(unused(settings));
+    let problem = read.problem;
+    let (net, nets) = nets(settings, &problem.inputs, problem.classes)?;
+    let mut ticks = problem.samples.t0.clone();
+    ticks.dedup();
+    let ids = Ids::Ready { symbol: read.symbol, symbols: read.symbols };
+    let look_back = problem.inputs.iter().map(|i| i.window).max().unwrap_or(1);
+    let fingerprint = problem.data.clone();
+    let seconds = [clock.elapsed().as_secs_f64(), 0.0];
+    let mut source = Source { path, problem, net, nets, ticks, look_back, fingerprint, ids, notes, seconds };
+    if select.symbols.is_empty() {
+        source.notes.extend(source.without_samples());
+    }
+    Ok(source)
+}
+
+/// Refuses what makes features and labels of bars: nobody shall believe that it was done.
+fn refuse(request: &Train, settings: &Settings) -> Result<()> {
+    const FEATURES: &str = "their features are made";
+    const LABELS: &str = "their labels are made";
+    const TIMES: &str = "t0 and t1 are taken as they are, in UTC";
+    const UNIVERSE: &str = "which samples are in them was decided when they were made";
+    const PRICES: &str = "their features are made of prices that nothing can be done to any more";
+    let asked = [
+        (request.set.is_some() || settings.features.set != "auto", "--features", "features.set", FEATURES),
+        (settings.labels.rule != Some(Rule::Auto), "--labels", "label.rule", LABELS),
+        (settings.membership.is_some(), "--membership", "universe.membership", UNIVERSE),
+        (settings.factors.is_some(), "--factors", "universe.factors", PRICES),
+        (settings.timezone.is_some(), "--timezone", "bars.timezone", TIMES),
+        (settings.label != Settings::default().label, "--label", "bars.label", TIMES),
+    ];
+    match asked.into_iter().find(|(asked, ..)| *asked) {
+        None => Ok(()),
+        Some((_, flag, key, why)) => {
+            Err(Error::new(Kind::Usage, format!("{flag} ({key}) does nothing with ready arrays: {why}"))
+                .remedy(format!("leave it out, or give the bars that the arrays were made of; {flag} works on those")))
+        }
+    }
+}
+
+/// Names the settings that only bars have a use for.
+fn unused(settings: &Settings) -> Option<String> {
+    let names = settings.reading().names_beside(&Settings::default().reading());
+    (!names.is_empty()).then(|| format!("not used, since only bars have a use for it: {}", names.join(", ")))
+}

@@ -1,0 +1,113 @@
+//! What a run is, as hashes: one of everything that changes a bit, for checkpoints; one of a trial's configuration, for the ledger.
+
+use super::source::{Ids, Source};
+use crate::Settings;
+use bars::Fingerprint;
+use compute::population::Recipe;
+use judge::ledger::Trial;
+use judge::split::Splits;
+use learn::checkpoint::About;
+use learn::classify::Classify;
+use report::Run;
+use serde::Serialize;
+use serde_json::json;
+
+/// The hash of everything that changes a bit of the result, but for the data.
+pub(super) fn config(source: &Source, how: &Classify<'_>, settings: &Settings, splits: &Splits) -> String {
+    let mut hash = Fingerprint::new();
+    let set = match &source.ids {
+        Ids::Bars { set, .. } => set.as_str(),
+        Ids::Ready { .. } => "",
+    };
+    let recipe = json!(how.recipe).to_string();
+    let numbers = format!("{} {} {} {} {}", how.rate, how.epochs, how.patience, how.seeds, how.balance);
+    for text in [
+        env!("CARGO_PKG_VERSION"),
+        &how.net.to_string(),
+        &recipe,
+        &numbers,
+        set,
+        &format!("{:?}", settings.labeling()),
+        &format!("{:?}", settings.features.max_hole),
+        &format!("{:016x}", splits.id()),
+    ] {
+        hash.text(text);
+    }
+    for other in (1..how.configs()).map(|config| how.of(config)) {
+        let numbers = format!("{} {}", other.rate, json!(other.recipe));
+        hash.text(&other.net.to_string());
+        hash.text(&numbers);
+    }
+    hash.hex()
+}
+
+/// The hash of a trial's configuration (METHOD.md C7): features, label, learner, hyper-parameters, costs, universe, and how time is cut. A
+/// seed is never a trial, nor is a version of the program: other bits, the same idea.
+pub(super) fn trial_id(source: &Source, how: &Classify<'_>, settings: &Settings, splits: &Splits) -> String {
+    let mut hash = Fingerprint::new();
+    let recipe = Recipe { seed: 0, ..how.recipe };
+    let numbers = format!("{} {} {} {}", how.rate, how.epochs, how.patience, how.balance);
+    hash.text("trial 2");
+    hash.text(&word(settings.train.learner));
+    hash.text(&how.net.to_string());
+    hash.text(&json!(recipe).to_string());
+    hash.text(&numbers);
+    hash.text(&format!("{:016x}", splits.id()));
+    match &source.ids {
+        Ids::Bars { data, set, .. } => {
+            hash.text(set);
+            hash.text(&format!("{:?}", settings.labeling()));
+            hash.text(&format!("{:?}", settings.features.max_hole));
+            let mut market: Vec<_> = data.base.market.iter().collect();
+            market.sort_by(|a, b| a.symbol.cmp(&b.symbol));
+            for bars in market {
+                hash.text(&bars.symbol);
+                hash.text(&bars.timeframe.to_string());
+                hash.text(&format!("{:?} {:?}", bars.instrument, bars.member));
+            }
+        }
+        // Ready arrays are features, labels and universe in one.
+        Ids::Ready { .. } => hash.text(&source.fingerprint),
+    }
+    hash.hex()
+}
+
+/// What a run that began said it is.
+pub(super) fn noted(run: &Run) -> About {
+    let words = run.more.get("about");
+    let word = |name: &str| words.and_then(|w| w[name].as_str()).unwrap_or_default().to_string();
+    About {
+        net: word("net"),
+        data: run.data.clone(),
+        config: run.settings.clone(),
+        precision: word("precision"),
+        device: word("device"),
+        ..About::default()
+    }
+}
+
+/// A name as settings write it.
+pub(super) fn word(value: impl Serialize) -> String {
+    json!(value).as_str().unwrap_or_default().to_string()
+}
+
+/// A trial is a configuration on what it is judged on.
+pub(super) fn trial(source: &Source, settings: &Settings, splits: &Splits, id: String) -> Trial {
+    let first = splits.folds.first().map(|f| f.spans.test);
+    let last = splits.folds.last().map(|f| f.spans.test);
+    let span = first.zip(last).and_then(|(a, b)| features::Span::new(a.from(), b.to()));
+    Trial {
+        id,
+        // Arrays that name no symbol are a family of their own.
+        symbols: match source.judged() {
+            symbols if symbols.is_empty() => vec![source.fingerprint.clone()],
+            symbols => symbols,
+        },
+        span: span.unwrap_or_else(|| features::Span::new(0, 1).expect("0 is before 1")),
+        code: env!("CARGO_PKG_VERSION").into(),
+        data: source.fingerprint.clone(),
+        folds: splits.folds.len() as u32,
+        seeds: (0..settings.train.seeds as u64).collect(),
+        parent: None,
+    }
+}
