@@ -150,7 +150,8 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     }
     if !ours.alone().is_empty() {
         let names = ours.alone().join(", ");
-        notes.push(format!("not looked at: {names}: {} symbols are too few for a market", market.len()));
+        let many = if market.len() == 1 { "1 symbol is".to_string() } else { format!("{} symbols are", market.len()) };
+        notes.push(format!("not looked at: {names}: {many} too few for a market"));
     }
     if !others.is_empty() {
         notes.push(format!("bars of {} were left out: a table has one timeframe", others.join(", ")));

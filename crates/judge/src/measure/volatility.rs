@@ -16,14 +16,16 @@ const MOST: usize = 100_000;
 const CLASSES: usize = 3;
 
 /// `[bars]` the deviation of the last 20 logarithmic returns at each close, and the same over that of the last 200, which is 1 where nothing
-/// moved in either; NaN where there are not so many. `starts` are bars whose return is no return: the first, and whichever begin a segment.
+/// moved in either; NaN where there are not so many. `starts` are bars whose return is no return, in order: the first, and whichever begin a segment.
 /// A price at or below zero has no return to it and none from it: what follows begins anew.
 pub fn volatility(close: &[f64], starts: &[usize]) -> Vec<[f32; 2]> {
     let mut sums: Vec<[f64; 2]> = Vec::with_capacity(close.len()); // of returns and of their squares, up to each bar
     let mut all = Vec::with_capacity(close.len());
     let (mut sum, mut begun) = ([0.0f64; 2], 0);
+    let mut starts = starts.iter().copied().peekable();
     for (at, price) in close.iter().enumerate() {
-        let before = at.checked_sub(1).filter(|_| !starts.contains(&at)).map(|before| close[before]);
+        let starts_here = starts.next_if_eq(&at).is_some();
+        let before = at.checked_sub(1).filter(|_| !starts_here).map(|before| close[before]);
         let one = before.filter(|before| *before > 0.0 && *price > 0.0).map(|before| (price / before).ln());
         match one.filter(|one| one.is_finite()) {
             Some(one) => sum = [sum[0] + one, sum[1] + one * one],
