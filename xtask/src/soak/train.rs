@@ -136,6 +136,10 @@ impl Place {
         loop {
             // Before its folder says anything there is nothing to go on with.
             let begun = folder.join("run.json").exists();
+            // Killed behind its last word, it has ended: all of it must be there.
+            if begun && finished(&folder)? {
+                return Ok(());
+            }
             let mut next = if begun { self.resume(name) } else { self.train(name) };
             if tally.kills >= times {
                 output(&mut next)?;
@@ -210,4 +214,11 @@ impl Place {
         end.push(("epochs of log.jsonl".into(), epochs.join("\n").into_bytes()));
         Ok(end)
     }
+}
+
+/// Whether a run's folder says that it is finished.
+fn finished(folder: &Path) -> Result<bool> {
+    let path = folder.join("run.json");
+    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}.", path.display()))?;
+    Ok(last_json(&text)?["state"] == "finished")
 }

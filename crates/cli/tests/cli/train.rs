@@ -199,18 +199,23 @@ fn killed(more: &[&'static str]) {
     let mut kills = 0;
     loop {
         std::thread::sleep(Duration::from_millis(120 + 37 * kills));
-        if child.try_wait().unwrap().is_some() {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{kills} kills");
             break;
         }
         child.kill().unwrap();
         child.wait().unwrap();
         kills += 1;
         // Before its folder said anything there is nothing to go on with.
-        let begun = place.path().join("cut/run.json").exists();
+        let said = std::fs::read_to_string(place.path().join("cut/run.json"));
+        // Killed behind its last word, it has ended, and all of it must be there.
+        if said.as_ref().is_ok_and(|said| said.contains("\"state\": \"finished\"")) {
+            break;
+        }
+        let begun = said.is_ok();
         let next = if begun { vec!["runs", "resume", "cut", "--quiet"] } else { args("cut") };
         child = place.command(&next).stdout(std::process::Stdio::null()).spawn().unwrap();
     }
-    assert!(child.wait().unwrap().success(), "{kills} kills");
     let read = |path: &str| std::fs::read(place.path().join(path)).unwrap();
     let files = settled(&place.path().join("whole"));
     assert_eq!(files, settled(&place.path().join("cut")));
