@@ -43,8 +43,8 @@ pub struct Reading {
     pub only: Only,
 }
 
-/// Names of inputs, any of which makes a file one of ready arrays.
-const INPUTS: [&str; 5] = ["x_fast", "x_slow", "x_strategy", "x", "X"];
+/// Names of labels, one of which a file must have.
+const LABELS: [&str; 3] = ["y", "labels", "label"];
 
 /// Whether a file of arrays is one of ready arrays and not of bars, by its headers.
 ///
@@ -56,8 +56,9 @@ pub fn is_ready(path: &Path) -> Result<bool> {
     let caps = Caps { inflated: u64::MAX, ratio: 2000, ..Caps::default() };
     let arrays = Arrays::open(&Source::open(path)?, &caps)?;
     let named = |names: &[&str]| arrays.heads().iter().any(|head| names.contains(&head.name.as_str()));
-    // X is a ticker too: an archive of bars, an array for each symbol, has no labels beside it.
-    Ok(named(&["x_fast", "x_slow", "x_strategy"]) || (named(&INPUTS) && named(&["y", "labels", "label"])))
+    // Windows of whatever name are no bars, which have a row for each; and X is a ticker too, but of an array that has no labels beside it.
+    let windows = arrays.heads().iter().any(|head| head.shape.len() == 3);
+    Ok(windows || named(&["x_fast", "x_slow", "x_strategy"]) || (named(&["x", "X"]) && named(&LABELS)))
 }
 
 /// What a file of ready arrays holds.
@@ -73,8 +74,6 @@ pub struct Ready {
     pub symbol: Option<Vec<u32>>,
     /// `[ids]` the price at `t0`.
     pub close: Option<Vec<f64>>,
-    /// Of names, types, shapes and values of all arrays that were read.
-    pub fingerprint: u64,
 }
 
 /// Reads a file of ready arrays. `progress` hears how many bytes are done and how many there are; its error ends the reading.
@@ -140,15 +139,14 @@ fn from_arrays(arrays: &Arrays, how: &Reading, progress: &mut dyn FnMut(u64, u64
     let taken = |id: usize| taken.as_ref().is_none_or(|taken| taken[id]);
     let use_it =
         |id: usize| finite[id] && labels.class[id] != features::labels::NONE && times.is_known(id) && taken(id);
-    let fingerprint = hash.digest();
     let samples = samples(&labels.class, &times, use_it);
     class::check(&samples, labels.classes, &mut notes)?;
     if close.is_none() {
         notes.push("there are no prices (close), so only classification is judged".to_string());
     }
-    let data = format!("{fingerprint:016x}");
+    let data = format!("{:016x}", hash.digest());
     let problem = Problem { inputs, ids: n, classes: labels.classes, samples, data };
-    Ok(Ready { problem, notes, symbols, symbol, close, fingerprint })
+    Ok(Ready { problem, notes, symbols, symbol, close })
 }
 
 /// Reads arrays, and hashes and counts what goes by.

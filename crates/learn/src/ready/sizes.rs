@@ -50,7 +50,7 @@ impl Sizes {
             return Err(Error::input(format!("there is nothing to learn from: the file has {}", or_nothing(&has)))
                 .remedy("name the inputs x_fast [N, T, F], x_slow [N, T, F] or x_strategy [N, F]: np.savez(path, x_fast=x, y=y)"));
         }
-        let labels: Vec<&str> = ["y", "labels", "label"].into_iter().filter(there).collect();
+        let labels: Vec<&str> = super::LABELS.into_iter().filter(there).collect();
         let labels = match labels[..] {
             [one] => one,
             [] => {
