@@ -42,7 +42,8 @@ MACDS = [(12, 26, 9), (3, 10, 16), (5, 35, 5), (2, 3, 2)]
 STOCHS = [(14, 3, 3), (5, 3, 3), (14, 1, 1), (3, 5, 2), (50, 3, 10)]
 
 
-# ---------------------------------------------------------------- long double, for the lines where doubles run out of digits
+# ---------------------------------------------------------------- long double, for the lines where doubles run out of
+# digits
 
 
 def blank(x):
@@ -331,8 +332,9 @@ def as_tuple(values):
     return values if isinstance(values, tuple) else (values,)
 
 
-# TA-Lib hides these until the other output of the call exists; ours are shown as soon as they are known. (Its OBV begins with the first
-# bar's whole volume; ours has no value there, because no price came before, and the same ones after.)
+# TA-Lib hides these until the other output of the call exists; ours are shown as soon as they are known. (Its OBV
+# begins with the first bar's whole volume; ours has no value there, because no price came before, and the same ones
+# after.)
 EARLIER = {"stoch.k", "stochrsi.k", "macd.line"}
 
 

@@ -24,7 +24,8 @@ import peer
 
 O, H, L, C, V = (pl.col(name) for name in peer.FIELDS)
 
-# Outputs -> the expression; several outputs are one struct, in the order of its fields, "" for one that is not asked for.
+# Outputs -> the expression; several outputs are one struct, in the order of its fields, "" for one that is not asked
+# for.
 EXPRESSIONS = {
     ("sma",): lambda: C.ta.sma(20),
     ("ema",): lambda: C.ta.ema(20),

@@ -1,7 +1,7 @@
 //! The host's copy rate: what the reading and writing of any table is divided by.
 //!
-//! Every thread copies its own 64 MiB, far larger than its share of the caches, into memory that was written before. A byte read and a
-//! byte written count as two. The best round counts: a limit is not a mean.
+//! Every thread copies its own 64 MiB, far larger than its share of the caches, into memory that was written before. A
+//! byte read and a byte written count as two. The best round counts: a limit is not a mean.
 
 use serde_json::{Value, json};
 use std::sync::Barrier;

@@ -1,4 +1,5 @@
-//! What the machine allows: the same bytes read and thrown away, and read and searched for line ends, by as many threads.
+//! What the machine allows: the same bytes read and thrown away, and read and searched for line ends, by as many
+//! threads.
 
 use crate::peak_rss_mib;
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
-//! What `cargo xtask bench` times: our side of each comparison, the input both sides read, and the limit of the machine.
+//! What `cargo xtask bench` times: our side of each comparison, the input both sides read, and the limit of the
+//! machine.
 //!
-//! Every verb is one fresh process that prints one JSON object, so that no run warms another and peak memory is its own. The peers are
-//! under `bench/peers`, one Python file each.
+//! Every verb is one fresh process that prints one JSON object, so that no run warms another and peak memory is its
+//! own. The peers are under `bench/peers`, one Python file each.
 
 #![expect(clippy::print_stdout, reason = "one JSON object on standard output is the whole interface")]
 #![expect(clippy::print_stderr, reason = "and its error is one line on standard error")]

@@ -1,8 +1,10 @@
-//! A CSV of 1-minute bars that is the same on every machine: `timestamp,open,high,low,close,volume`, stamps like `1996-01-01 00:00:00`.
+//! A CSV of 1-minute bars that is the same on every machine: `timestamp,open,high,low,close,volume`, stamps like
+//! `1996-01-01 00:00:00`.
 //!
-//! Prices walk like a liquid coin's in cents (a pull towards the middle keeps the number of digits), volumes have five decimals and
-//! cluster. Only additions and products of doubles are used, so the bytes do not depend on a mathematics library. It starts in 1996
-//! because a gigabyte is 28 years of minutes, and a bar from the future would not pass the audit.
+//! Prices walk like a liquid coin's in cents (a pull towards the middle keeps the number of digits), volumes have five
+//! decimals and cluster. Only additions and products of doubles are used, so the bytes do not depend on a mathematics
+//! library. It starts in 1996 because a gigabyte is 28 years of minutes, and a bar from the future would not pass the
+//! audit.
 
 use serde_json::{Value, json};
 use std::fs::File;

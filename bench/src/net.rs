@@ -5,7 +5,8 @@ use compute::{Budget, Choice, Opened};
 use machine::{Load, Work, pace};
 use serde_json::{Value, json};
 
-/// `--net N --batch B --precision P --mode train|infer --device cuda|cpu [--members N] [--threads N] [--tune] [--seconds S] [--json]`
+/// `--net N --batch B --precision P --mode train|infer --device cuda|cpu [--members N] [--threads N] [--tune]
+/// [--seconds S] [--json]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let mut load = Load {
         net: "128-2048-1024-512-3".parse().map_err(text)?,

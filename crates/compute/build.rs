@@ -1,7 +1,9 @@
-//! Compiled kernels, deflated for the binary: 20 MB of them would be most of it, and they are four times smaller this way.
+//! Compiled kernels, deflated for the binary: 20 MB of them would be most of it, and they are four times smaller this
+//! way.
 //!
-//! `kernels/NAME.ptx` and `kernels/NAME.sm_90.cubin` become files of the same names in the build's own folder, each the number of its bytes (8,
-//! little-endian) and then its deflated bytes. What is checked in stays as the compiler made it.
+//! `kernels/NAME.ptx` and `kernels/NAME.sm_90.cubin` become files of the same names in the build's own folder, each the
+//! number of its bytes (8, little-endian) and then its deflated bytes. What is checked in stays as the compiler made
+//! it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Hostile bytes as parquet.
 //!
-//! libFuzzer ends the process at every panic, caught or not. Ours are caught (arrow's readers panic on damage, and are guarded), so
-//! the hook is replaced by one that lets them pass; a panic that nobody catches still ends it.
+//! libFuzzer ends the process at every panic, caught or not. Ours are caught (arrow's readers panic on damage, and are
+//! guarded), so the hook is replaced by one that lets them pass; a panic that nobody catches still ends it.
 
 #![no_main]
 

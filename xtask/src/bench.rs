@@ -1,8 +1,8 @@
 //! Figures: ours and the peers in one run, into `bench/RESULTS.md`.
 //!
-//! Each side runs in fresh processes, in turn, [`ROUNDS`] times; medians count. Inputs are made once in the cache folder by
-//! `fullbore-bench make-csv` and are read once before the first round, so that both sides find them in the page cache. Every section
-//! carries the machine it ran on and is replaced alone.
+//! Each side runs in fresh processes, in turn, [`ROUNDS`] times; medians count. Inputs are made once in the cache
+//! folder by `fullbore-bench make-csv` and are read once before the first round, so that both sides find them in the
+//! page cache. Every section carries the machine it ran on and is replaced alone.
 
 mod classify;
 mod cpu_net;

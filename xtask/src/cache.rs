@@ -1,8 +1,9 @@
 //! The cache folder, and the virtual environments in it.
 //!
-//! `$FULLBORE_CACHE`, else `$XDG_CACHE_HOME/fullbore`, else `~/.cache/fullbore`. An environment is `<kind>-<hash>` (`venv` for the oracles,
-//! `kernels` for the compiler of kernels), keyed by its lock and the Python it was made with, so a changed lock never meets old packages. It is
-//! made under another name and renamed when complete: an install that was killed is not used. The two newest of a kind stay, older ones go.
+//! `$FULLBORE_CACHE`, else `$XDG_CACHE_HOME/fullbore`, else `~/.cache/fullbore`. An environment is `<kind>-<hash>`
+//! (`venv` for the oracles, `kernels` for the compiler of kernels), keyed by its lock and the Python it was made with,
+//! so a changed lock never meets old packages. It is made under another name and renamed when complete: an install that
+//! was killed is not used. The two newest of a kind stay, older ones go.
 
 use crate::process::{command, output};
 use crate::{Result, root};

@@ -1,10 +1,11 @@
 //! `.cu` files become PTX and cubins that are checked in, so that a machine with nothing but a driver can run them.
 //!
-//! `crates/<room>/src/**/name.cu` becomes `crates/<room>/kernels/name.ptx` (for cards that are not here yet) and `name.sm_80.cubin` and so on, with
-//! `manifest.toml` beside them. The compiler comes from PyPI by name into its own virtual environment in the cache folder and needs no
-//! card. A file may ask for architectures of its own (see `source`); its PTX is then for them alone, and lies there only to be compared.
-//! Without `--check` only what is stale is compiled; with it everything is, and every byte is compared. Spills, broken register budgets and
-//! asynchronous products that wait for each other fail both ways.
+//! `crates/<room>/src/**/name.cu` becomes `crates/<room>/kernels/name.ptx` (for cards that are not here yet) and
+//! `name.sm_80.cubin` and so on, with `manifest.toml` beside them. The compiler comes from PyPI by name into its own
+//! virtual environment in the cache folder and needs no card. A file may ask for architectures of its own (see
+//! `source`); its PTX is then for them alone, and lies there only to be compared. Without `--check` only what is stale
+//! is compiled; with it everything is, and every byte is compared. Spills, broken register budgets and asynchronous
+//! products that wait for each other fail both ways.
 
 mod manifest;
 mod source;
@@ -66,8 +67,9 @@ pub fn write() -> Result<String> {
     Ok(format!("{} kernel files, {} compiled anew", sources.len(), stale.len()))
 }
 
-/// Whether a file that is not PTX may differ, because the PTX it comes from does while being alike. The manifest holds digests and registers
-/// of every kernel, so it may follow any of them; `judge` still holds the fresh one to its budgets.
+/// Whether a file that is not PTX may differ, because the PTX it comes from does while being alike. The manifest holds
+/// digests and registers of every kernel, so it may follow any of them; `judge` still holds the fresh one to its
+/// budgets.
 fn follows(draft: &Path, folder: &Path, name: &str) -> Result<bool> {
     let stem = name.split('.').next().unwrap_or(name);
     let mut any = false;
@@ -90,8 +92,8 @@ fn alike(one: &[u8], other: &[u8]) -> bool {
     functions(&one) == functions(&other) && apart * 200 <= one.values().sum()
 }
 
-/// The instructions of each function with how often they come, whatever the registers are called. Moves are left out: how many are
-/// needed depends on the names.
+/// The instructions of each function with how often they come, whatever the registers are called. Moves are left out:
+/// how many are needed depends on the names.
 fn instructions(ptx: &[u8]) -> BTreeMap<(String, String), usize> {
     let mut seen = BTreeMap::new();
     let mut function = String::new();
@@ -129,8 +131,9 @@ pub fn check() -> Result<String> {
             let fresh = if name == manifest::FILE { text.clone().into_bytes() } else { read(&fresh)? };
             match read(&stored) {
                 Ok(bytes) if digest(name, &bytes) == digest(name, &fresh) => size += bytes.len(),
-                // The compiler decides some things by addresses, which differ from machine to machine: nearly the same instructions will
-                // do, and the cubins and the manifest follow the PTX. That the source is the same is held by its hash.
+                // The compiler decides some things by addresses, which differ from machine to machine: nearly the same
+                // instructions will do, and the cubins and the manifest follow the PTX. That the source is the same is
+                // held by its hash.
                 Ok(bytes) if name.ends_with(".ptx") && alike(&bytes, &fresh) => size += bytes.len(),
                 Ok(bytes) if !name.ends_with(".ptx") && follows(&draft.of(&room), &folder, name)? => {
                     size += bytes.len()

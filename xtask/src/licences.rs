@@ -1,7 +1,7 @@
 //! Licences of everything we build with, from `cargo metadata`.
 //!
-//! A crate passes when its licence expression can be satisfied by licences of the list below. GPL, LGPL and AGPL are not on it, nor is
-//! anything unknown: a new licence is read by a person before it is added.
+//! A crate passes when its licence expression can be satisfied by licences of the list below. GPL, LGPL and AGPL are
+//! not on it, nor is anything unknown: a new licence is read by a person before it is added.
 
 use crate::Result;
 use crate::process::metadata;

@@ -1,11 +1,11 @@
 //! Checks and chores: `cargo xtask <verb>`.
 //!
-//! `test` is everything a change must pass, `soak` is for hours, `bench` is for figures, `rooms` keeps ARCHITECTURE.md in step with
-//! `rooms.toml`, `kernels` compiles CUDA. What a verb needs beyond Rust (Python packages, cargo-fuzz, large inputs) it installs or makes itself, in the cache
-//! folder ([`cache`]), never in the working tree.
+//! `test` is everything a change must pass, `soak` is for hours, `bench` is for figures, `rooms` keeps ARCHITECTURE.md
+//! in step with `rooms.toml`, `kernels` compiles CUDA. What a verb needs beyond Rust (Python packages, cargo-fuzz,
+//! large inputs) it installs or makes itself, in the cache folder ([`cache`]), never in the working tree.
 //!
-//! Nothing here is part of the product, and nothing of the product is named here: this crate sees the rooms only through `cargo` and
-//! through the `fullbore` binary, as a user would.
+//! Nothing here is part of the product, and nothing of the product is named here: this crate sees the rooms only
+//! through `cargo` and through the `fullbore` binary, as a user would.
 
 mod bench;
 mod cache;
@@ -102,7 +102,8 @@ fn said(line: String) -> bool {
 /// Where `--root` said that the working tree is.
 static ROOT: OnceLock<PathBuf> = OnceLock::new();
 
-/// The root of the working tree. Where this program was carried to a machine without the tree it was built in, the current folder.
+/// The root of the working tree. Where this program was carried to a machine without the tree it was built in, the
+/// current folder.
 fn root() -> PathBuf {
     if let Some(told) = ROOT.get() {
         return told.clone();

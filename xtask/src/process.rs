@@ -14,7 +14,8 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// The same cargo that runs us. What `cargo run` told us about ourselves is not passed on: it would make other crates rebuild.
+/// The same cargo that runs us. What `cargo run` told us about ourselves is not passed on: it would make other crates
+/// rebuild.
 pub fn cargo() -> Command {
     let mut command = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -42,7 +43,8 @@ pub fn output(command: &mut Command) -> Result<String> {
     Err(format!("`{}` ended with {}: {}", line(command), out.status, tail(&said, 12)))
 }
 
-/// Runs it, hands each line of its standard output to `each`, and says whether it succeeded. Standard error goes to ours.
+/// Runs it, hands each line of its standard output to `each`, and says whether it succeeded. Standard error goes to
+/// ours.
 pub fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<bool> {
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| cannot_start(command, &e))?;
     let out = child.stdout.take().ok_or("a pipe was not made")?;
@@ -65,7 +67,8 @@ pub struct Measured {
     pub peak_mib: Option<f64>,
 }
 
-/// Runs it in silence, looking at its peak memory every 20 ms (the kernel keeps the maximum, so only the last 20 ms can be missed).
+/// Runs it in silence, looking at its peak memory every 20 ms (the kernel keeps the maximum, so only the last 20 ms can
+/// be missed).
 pub fn measure(command: &mut Command) -> Result<Measured> {
     let start = Instant::now();
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -114,7 +117,8 @@ pub fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
     Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// Builds everything in the workspace, tests too, so that features and thus dependencies are those of the tests; gives the path of a program.
+/// Builds everything in the workspace, tests too, so that features and thus dependencies are those of the tests; gives
+/// the path of a program.
 pub fn programs(program: &str) -> Result<PathBuf> {
     run(cargo().args(["build", "--quiet", "--workspace", "--all-targets"]))?;
     Ok(target_folder()?.join("debug").join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))

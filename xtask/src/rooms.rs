@@ -1,7 +1,7 @@
 //! Who may depend on whom: `rooms.toml` against every Cargo.toml, and ARCHITECTURE.md against `rooms.toml`.
 //!
-//! All three kinds of direct dependencies count, for every target. A room that is listed but does not exist, a crate of the workspace
-//! that is not listed, and a third-party crate without a door are errors.
+//! All three kinds of direct dependencies count, for every target. A room that is listed but does not exist, a crate of
+//! the workspace that is not listed, and a third-party crate without a door are errors.
 
 use crate::process::metadata;
 use crate::{Result, root};

@@ -1,4 +1,5 @@
-//! For hours: fuzzing, killing the store while it writes, killing training while it trains. The outcome is a row in `bench/SOAK.md`.
+//! For hours: fuzzing, killing the store while it writes, killing training while it trains. The outcome is a row in
+//! `bench/SOAK.md`.
 
 mod fuzz;
 mod kill;

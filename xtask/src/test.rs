@@ -1,13 +1,14 @@
 //! Everything a change must pass, in order: format, clippy, tidy, rooms, licences, kernels, tests, oracles.
 //!
-//! A failed step does not hide the ones after it. The last lines are the table of steps, the skips with their reasons, and
-//! `N passed, M failed, K skipped`: N counts tests and oracle cases, M also counts steps that failed without a count of their own.
+//! A failed step does not hide the ones after it. The last lines are the table of steps, the skips with their reasons,
+//! and `N passed, M failed, K skipped`: N counts tests and oracle cases, M also counts steps that failed without a
+//! count of their own.
 //!
 //! # How a test says that it was skipped
 //!
 //! A test that cannot run (no `../shared/data`, no GPU) says why and returns. It appends one line to the file named by
-//! `FULLBORE_SKIP_LOG`, or, where that is not set, prints a line that starts with `SKIP: `; both are found here. With CI=true every
-//! skip but `no GPU` is a failure. The helper to inline in a room's tests:
+//! `FULLBORE_SKIP_LOG`, or, where that is not set, prints a line that starts with `SKIP: `; both are found here. With
+//! CI=true every skip but `no GPU` is a failure. The helper to inline in a room's tests:
 //!
 //! ```ignore
 //! /// Says why a test did not run; `cargo xtask test` counts it.
@@ -126,8 +127,8 @@ fn oracles() -> Result<Found> {
         Ok(python) => python,
         Err(why) => return Ok(Found::without("the oracles' Python packages are", &why)),
     };
-    // The whole workspace, as the tests were built: a package alone would have its dependencies built again, with other features.
-    // `features.py` looks for `fullbore-bench` beside `fullbore`.
+    // The whole workspace, as the tests were built: a package alone would have its dependencies built again, with other
+    // features. `features.py` looks for `fullbore-bench` beside `fullbore`.
     let fullbore = programs("fullbore")?;
     let mut scripts: Vec<_> = std::fs::read_dir(root().join("oracles"))
         .map_err(|e| format!("oracles/: {e}."))?

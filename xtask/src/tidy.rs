@@ -1,5 +1,5 @@
-//! Rules of the house that no lint holds: where the unchecked keyword may stand, where the operating system may be named, how files
-//! begin and what they may not be called.
+//! Rules of the house that no lint holds: where the unchecked keyword may stand, where the operating system may be
+//! named, how files begin and what they may not be called.
 
 use crate::{Result, root};
 use std::path::{Path, PathBuf};

@@ -4,12 +4,13 @@
 //!
 //! 1. `scan` finds the files and their containers, `recognise` says which column is what and why;
 //! 2. `ingest` turns each file into rows: UTC, one symbol each, prices f64, in file order;
-//! 3. `series` puts the rows of one symbol and timeframe in order, applies the [`Repairs`] the user chose, and counts each of them;
+//! 3. `series` puts the rows of one symbol and timeframe in order, applies the [`Repairs`] the user chose, and counts
+//!    each of them;
 //! 4. [`audit`] watches the clean rows go by and gives a verdict;
 //! 5. they end as [`Bars`] in memory or, through [`store`], as Parquet beside a catalogue.
 //!
-//! **Bar t is `[start, end)` and is known at `end`.** A stamp that does not say which end it marks is read as the start, which makes
-//! the bar known later, never earlier. There is no backward fill anywhere.
+//! **Bar t is `[start, end)` and is known at `end`.** A stamp that does not say which end it marks is read as the
+//! start, which makes the bar known later, never earlier. There is no backward fill anywhere.
 
 pub mod audit;
 mod bars;

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// How to read; the default asks nothing and looks at the file.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Zone of stamps that carry none (`America/New_York`, `UTC`, `-05:00`); `None` infers it or takes UTC, and says so.
+    /// Zone of stamps that carry none (`America/New_York`, `UTC`, `-05:00`); `None` infers it or takes UTC, and says
+    /// so.
     pub timezone: Option<String>,
     /// Which end of the bar a stamp marks.
     pub label: Label,
@@ -53,7 +54,8 @@ pub struct Repairs {
     pub order: Order,
     /// Rows whose time was there already.
     pub duplicates: Duplicates,
-    /// Rows whose time or price cannot be read: dropped while they are at most this share of all rows, else the file is refused.
+    /// Rows whose time or price cannot be read: dropped while they are at most this share of all rows, else the file is
+    /// refused.
     pub unreadable: f64,
     /// Missing, zero, negative or absurd prices; `Keep` keeps zero and negative ones (oil in 2020), never missing ones.
     pub bad_prices: Bad,

@@ -1,8 +1,8 @@
 //! Bars on disk: Parquet (zstd) beside a small catalogue.
 //!
-//! A data set is one file a timeframe, rows sorted by symbol and time: `symbol, start, end, open, high, low, close, volume`, then
-//! the extras. `catalogue.json` names the sets; it is rewritten by rename under a lock, after the Parquet file is whole, so a reader
-//! (or a crash) sees the old list or the new one.
+//! A data set is one file a timeframe, rows sorted by symbol and time: `symbol, start, end, open, high, low, close,
+//! volume`, then the extras. `catalogue.json` names the sets; it is rewritten by rename under a lock, after the Parquet
+//! file is whole, so a reader (or a crash) sees the old list or the new one.
 
 use crate::audit::{Audit, Verdict};
 use crate::ingest::Rows;
@@ -54,8 +54,8 @@ struct Catalogue {
     sets: Vec<Entry>,
 }
 
-/// Converts what lies behind a path and enters it into the catalogue of a folder. Data that the audit refuses are not entered:
-/// the list of entries is then empty.
+/// Converts what lies behind a path and enters it into the catalogue of a folder. Data that the audit refuses are not
+/// entered: the list of entries is then empty.
 pub fn add(
     path: &Path,
     options: &Options,
@@ -129,8 +129,8 @@ pub fn write(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: 
     Ok(entries)
 }
 
-/// Rewrites files that are not in the catalogue yet, without the symbols that the audit refused. What is refused is known only
-/// when all rows have gone by, and it is rare: a second pass is cheaper than holding every symbol back.
+/// Rewrites files that are not in the catalogue yet, without the symbols that the audit refused. What is refused is
+/// known only when all rows have gone by, and it is rare: a second pass is cheaper than holding every symbol back.
 fn without_refused(
     folder: &Path,
     name: &str,
@@ -214,7 +214,8 @@ pub fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
 /// The key of a stored file's metadata.
 const ABOUT: &str = "fullbore";
 
-/// What a stored file says about itself: names alone do not tell a future from a share, nor a thin series its timeframe.
+/// What a stored file says about itself: names alone do not tell a future from a share, nor a thin series its
+/// timeframe.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct About {
     version: u32,
@@ -429,7 +430,8 @@ fn enter(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> {
     Ok(())
 }
 
-/// A file name that nothing uses, so that a set is replaced by the catalogue's rename alone: `NAME.parquet`, `NAME~2.parquet`, …
+/// A file name that nothing uses, so that a set is replaced by the catalogue's rename alone: `NAME.parquet`,
+/// `NAME~2.parquet`, …
 fn unused(folder: &Path, stem: &str) -> String {
     let name = |n: u32| if n == 1 { format!("{stem}.parquet") } else { format!("{stem}~{n}.parquet") };
     (1..).map(name).find(|file| !folder.join(file).exists()).unwrap_or_else(|| name(1))

@@ -1,8 +1,8 @@
 //! Which symbols belonged when, and how splits and dividends rescale their past.
 //!
-//! Both are small text files a user brings along. [`Membership`] is a list of `symbol, from, to`; without it a universe is today's
-//! survivors. [`Factors`] reads LEAN factor files (`yyyymmdd, price factor, split factor, reference price`; the symbol is the file's
-//! name) and tables with a header: `symbol, date, factor` or `symbol, date, split, dividend`.
+//! Both are small text files a user brings along. [`Membership`] is a list of `symbol, from, to`; without it a universe
+//! is today's survivors. [`Factors`] reads LEAN factor files (`yyyymmdd, price factor, split factor, reference price`;
+//! the symbol is the file's name) and tables with a header: `symbol, date, factor` or `symbol, date, split, dividend`.
 //!
 //! Symbols compare without regard to case. Dates are the exchange's dates, the ones daily bars carry as midnight UTC.
 //! **A factor changes the past only: the last price in the file is the price that was paid.**
@@ -21,8 +21,8 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Reads `symbol, from, to` lines; the header is optional and then fixes the order. `to` is the last day inside, empty while it
-    /// still belongs; `from` may be empty where it always did.
+    /// Reads `symbol, from, to` lines; the header is optional and then fixes the order. `to` is the last day inside,
+    /// empty while it still belongs; `from` may be empty where it always did.
     pub fn parse(path: &Path, text: &str) -> Result<Membership> {
         let mut lines = Lines::new(path, text);
         let first = lines.peek();
@@ -122,9 +122,10 @@ struct Step {
 impl Factors {
     /// Reads one file: LEAN's, or a table.
     ///
-    /// LEAN: a row holds for bars up to and including its date; prices times `price factor · split factor`, volume over `split factor`.
-    /// Table: `date` is the first day at the new level. `factor` multiplies every price before it (and divides the volume); `split` is
-    /// new shares for one old (2 is two for one; 0 and empty are none); `dividend` is money per share.
+    /// LEAN: a row holds for bars up to and including its date; prices times `price factor · split factor`, volume over
+    /// `split factor`. Table: `date` is the first day at the new level. `factor` multiplies every price before it (and
+    /// divides the volume); `split` is new shares for one old (2 is two for one; 0 and empty are none); `dividend` is
+    /// money per share.
     pub fn parse(path: &Path, text: &str) -> Result<Factors> {
         let mut lines = Lines::new(path, text);
         let first = lines.peek();
@@ -194,8 +195,8 @@ impl Factors {
         self.steps.contains_key(&symbol.to_ascii_uppercase())
     }
 
-    /// What prices and volume of a bar at that time are multiplied by, by its UTC date. Dividends given as money are left out, since
-    /// they need the close before; [`Factors::apply`] has it.
+    /// What prices and volume of a bar at that time are multiplied by, by its UTC date. Dividends given as money are
+    /// left out, since they need the close before; [`Factors::apply`] has it.
     pub fn at(&self, symbol: &str, ns: i64) -> (f64, f64) {
         self.at_day(symbol, utc_day(ns))
     }
@@ -206,8 +207,9 @@ impl Factors {
         steps.get(steps.partition_point(|step| step.before <= day)).map_or((1.0, 1.0), |step| (step.price, step.volume))
     }
 
-    /// Whether a jump of raw prices by `ratio` (new over old) in the bar that starts at `ns` is a step of that size. `tolerance` is in
-    /// logarithms (0.05 is about 5 %); the step may lie up to five days earlier, since weekends and holidays lie between.
+    /// Whether a jump of raw prices by `ratio` (new over old) in the bar that starts at `ns` is a step of that size.
+    /// `tolerance` is in logarithms (0.05 is about 5 %); the step may lie up to five days earlier, since weekends and
+    /// holidays lie between.
     pub fn explains(&self, symbol: &str, ns: i64, ratio: f64, tolerance: f64) -> bool {
         let (steps, day) = (self.of(symbol), utc_day(ns));
         steps.iter().enumerate().any(|(i, step)| {
@@ -225,8 +227,8 @@ impl Factors {
         self.apply_days(symbol, &days, prices, volume)
     }
 
-    /// The same with the bars' trading days, `[n]` (see [`crate::Session::trading_days`]): right for intraday bars whose session spans
-    /// midnight UTC. `prices` are open, high, low, close, each `[n]`; `volume` is `[n]` or empty.
+    /// The same with the bars' trading days, `[n]` (see [`crate::Session::trading_days`]): right for intraday bars
+    /// whose session spans midnight UTC. `prices` are open, high, low, close, each `[n]`; `volume` is `[n]` or empty.
     pub fn apply_days(&self, symbol: &str, days: &[i32], prices: [&mut [f64]; 4], volume: &mut [f64]) -> usize {
         let steps = self.of(symbol);
         let [open, high, low, close] = prices;

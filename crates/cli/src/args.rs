@@ -708,7 +708,8 @@ pub(crate) struct List {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Whether JSON is wanted and which schema it has, read off the words before they are parsed, for the case that they cannot be.
+/// Whether JSON is wanted and which schema it has, read off the words before they are parsed, for the case that they
+/// cannot be.
 pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
     let words: Vec<&str> = typed.iter().skip(1).take_while(|w| *w != "--").filter_map(|w| w.to_str()).collect();
     let json = words.contains(&"--json");

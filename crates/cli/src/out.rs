@@ -1,6 +1,7 @@
 //! The one door to standard output.
 //!
-//! Everything a verb says goes through [`say`] or [`object`], whole and once. A reader that has gone away (`| head`) is no error.
+//! Everything a verb says goes through [`say`] or [`object`], whole and once. A reader that has gone away (`| head`) is
+//! no error.
 
 use crate::fail::Failure;
 use files::{Error, Kind};

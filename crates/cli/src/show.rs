@@ -78,7 +78,8 @@ pub(crate) fn date(rfc3339: &str) -> String {
     }
 }
 
-/// Rows under headings; numbers (headings that start with `>`) stand at the right; what is too long for the last column is cut.
+/// Rows under headings; numbers (headings that start with `>`) stand at the right; what is too long for the last column
+/// is cut.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], indent: &str) -> String {
     let name = |h: &str| h.trim_start_matches('>').to_string();
     let long = |s: &str| s.chars().count();

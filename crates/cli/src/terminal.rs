@@ -1,7 +1,7 @@
 //! The whole terminal, taken and given back.
 //!
-//! [`Terminal`] switches to the other screen, hides the cursor and reads keys as they are pressed; dropping it undoes all three, a panic
-//! included, and [`restore`] does so from anywhere, once. Only rows that changed are written.
+//! [`Terminal`] switches to the other screen, hides the cursor and reads keys as they are pressed; dropping it undoes
+//! all three, a panic included, and [`restore`] does so from anywhere, once. Only rows that changed are written.
 
 use crate::out::wanted;
 use crossterm::cursor::{Hide, MoveTo, Show};
@@ -146,7 +146,8 @@ fn pressed(key: KeyEvent) -> Press {
     }
 }
 
-/// Whether the locale knows more than ASCII. The first of the three that is set counts; Windows has no such variables, and Unicode.
+/// Whether the locale knows more than ASCII. The first of the three that is set counts; Windows has no such variables,
+/// and Unicode.
 fn speaks_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     let said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|v| !v.is_empty());
     match said {

@@ -1,7 +1,7 @@
 //! Rounding to bf16: a number keeps its sign, its exponent and 8 bits of mantissa.
 //!
-//! Round to nearest, ties to even, as the hardware does. The result stays an f32, so that products of rounded numbers are exact and sums
-//! are f32, as on tensor cores.
+//! Round to nearest, ties to even, as the hardware does. The result stays an f32, so that products of rounded numbers
+//! are exact and sums are f32, as on tensor cores.
 
 use crate::population::Precision;
 

@@ -1,7 +1,7 @@
 //! What this processor can do: its vector instructions, and how fast it multiplies matrices.
 //!
-//! The rate is that of the work we do: each thread has products of its own, because the CPU engine spreads rows over threads and never
-//! threads inside a product.
+//! The rate is that of the work we do: each thread has products of its own, because the CPU engine spreads rows over
+//! threads and never threads inside a product.
 
 use std::hint::black_box;
 use std::sync::RwLock;
@@ -40,8 +40,8 @@ pub fn simd() -> Vec<&'static str> {
 /// Side of the square matrices: three of them fit the second-level cache of most cores.
 const SIDE: usize = 256;
 
-/// Floating-point operations a second of f32 matrix products on random data, with so many threads, each at its own products for about
-/// `span`.
+/// Floating-point operations a second of f32 matrix products on random data, with so many threads, each at its own
+/// products for about `span`.
 pub fn product_rate(threads: usize, span: Duration) -> f64 {
     together(threads, |thread, start| {
         let (a, b) = (random(2 * thread as u64 + 1), random(2 * thread as u64 + 2)); // [SIDE, SIDE]
@@ -59,8 +59,9 @@ pub fn product_rate(threads: usize, span: Duration) -> f64 {
     })
 }
 
-/// Runs the work on so many threads at once and adds up the rates they give. Each is handed its number and a function to call when it
-/// is prepared, which returns when all are. Where the system refuses a thread, the others are measured without it.
+/// Runs the work on so many threads at once and adds up the rates they give. Each is handed its number and a function
+/// to call when it is prepared, which returns when all are. Where the system refuses a thread, the others are measured
+/// without it.
 pub fn together(threads: usize, work: impl Fn(usize, &dyn Fn()) -> f64 + Sync) -> f64 {
     let (gate, ready) = (RwLock::new(()), AtomicUsize::new(0));
     let run = |thread: usize| {

@@ -1,7 +1,7 @@
 //! Devices, buffers, graphs, random numbers and the fused operations; knows nothing of markets.
 //!
-//! Every operation exists as twins that are tested against each other: plain Rust that says what it is, fast Rust for CPUs, CUDA for
-//! NVIDIA. A [`Device`] is a value; a [`Population`] is nets of one shape that train side by side on it.
+//! Every operation exists as twins that are tested against each other: plain Rust that says what it is, fast Rust for
+//! CPUs, CUDA for NVIDIA. A [`Device`] is a value; a [`Population`] is nets of one shape that train side by side on it.
 
 pub mod bf16;
 mod cpu;

@@ -1,7 +1,7 @@
 //! A layer over a market: every symbol, all cores, each bar read once.
 //!
-//! Runs of similar length go side by side in lanes; a few long ones are each cut into stretches that do (`relay`). No choice made here
-//! changes a bit.
+//! Runs of similar length go side by side in lanes; a few long ones are each cut into stretches that do (`relay`). No
+//! choice made here changes a bit.
 
 use crate::context::Around;
 use crate::emit::{Emit, Out};
@@ -33,7 +33,8 @@ pub(crate) struct Pace<'a> {
 /// What a symbol sees of slower timeframes.
 pub(crate) type Slower<'a> = dyn Fn(usize) -> Vec<Slow<'a>> + Sync + 'a;
 
-/// Bars a node works on at once: so many that calling it costs little, so few that all buffers stay in the second-level cache.
+/// Bars a node works on at once: so many that calling it costs little, so few that all buffers stay in the second-level
+/// cache.
 const BLOCK: [usize; 2] = [512, 128]; // one lane, many lanes
 /// And while columns warm up: a block with a missing value takes the long way, so these end soon.
 const WARMING: usize = 32;
@@ -69,7 +70,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) seams: [Vec<u64>; 2],
 }
 
-/// The table of a layer, into which the market and its runs are still to be moved. `around` is `[S]`, empty where no market is asked for.
+/// The table of a layer, into which the market and its runs are still to be moved. `around` is `[S]`, empty where no
+/// market is asked for.
 #[expect(clippy::too_many_arguments, reason = "all that a table is made of, once")]
 pub(crate) fn table(
     layer: &Layer,
@@ -162,7 +164,8 @@ fn fill(job: &Job<'_>, mut lanes: Vec<Lane<'_>>, pace: &Pace<'_>) -> Result<Vec<
     Ok(total)
 }
 
-/// Shares groups of lanes out over the threads: one at a time from the longest on, so that no core is left with the longest at the end.
+/// Shares groups of lanes out over the threads: one at a time from the longest on, so that no core is left with the
+/// longest at the end.
 fn share<const W: usize>(job: &Job<'_>, groups: &mut [Vec<Lane<'_>>], pace: &Pace<'_>) -> Result<()> {
     let workers = pace.threads.min(groups.len());
     let queue = Mutex::new(groups.iter_mut());
@@ -222,7 +225,8 @@ pub(crate) fn side<const W: usize>(
     desk.run(job, lanes, memory.is_some(), pace)
 }
 
-/// What a group of lanes is worked on with. It serves one group after another: to make it takes as long as a hundred bars.
+/// What a group of lanes is worked on with. It serves one group after another: to make it takes as long as a hundred
+/// bars.
 struct Desk<const W: usize> {
     engine: Engine<W>,
     emit: Emit<W>,
@@ -331,8 +335,8 @@ impl Scrap {
     }
 }
 
-/// Fills a block of an input column; a lane that has ended repeats its last bar, one that never was repeats the first lane. A column
-/// from outside is freed of what is too large.
+/// Fills a block of an input column; a lane that has ended repeats its last bar, one that never was repeats the first
+/// lane. A column from outside is freed of what is too large.
 fn feed<const W: usize>(
     column: usize,
     place: &mut [[f64; W]],
@@ -389,8 +393,8 @@ pub(crate) fn values(graph: &Graph, ids: &[Id], inputs: &[Cow<'_, [f64]>], runs:
     made
 }
 
-/// Adds up sums without end over one symbol, from its bar `from` on: what they remember before each of these bars, which rise, goes to the
-/// place beside it.
+/// Adds up sums without end over one symbol, from its bar `from` on: what they remember before each of these bars,
+/// which rise, goes to the place beside it.
 pub(crate) fn add_up<'p>(
     graph: &Graph,
     sums: &[Id],

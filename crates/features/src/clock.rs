@@ -1,10 +1,11 @@
 //! The common clock: when each row of each symbol is known.
 //!
-//! A time of the clock is a moment at which a bar of some symbol became known, each moment once; its position is a *tick*. Rows are
-//! counted through all symbols in their order (row 0 is the first bar of the first symbol), here as everywhere behind the bars.
+//! A time of the clock is a moment at which a bar of some symbol became known, each moment once; its position is a
+//! *tick*. Rows are counted through all symbols in their order (row 0 is the first bar of the first symbol), here as
+//! everywhere behind the bars.
 //!
-//! A row is known when its bar and all bars before it are. Ends rise in nearly every file, and then that is `end`; where a file states
-//! ends that overlap, a row waits for the longest.
+//! A row is known when its bar and all bars before it are. Ends rise in nearly every file, and then that is `end`;
+//! where a file states ends that overlap, a row waits for the longest.
 
 use bars::Bars;
 use rayon::prelude::*;
@@ -78,7 +79,8 @@ impl Clock {
         );
     }
 
-    /// Walks through all ticks in order; the whole walk costs as much as there are rows, whatever the number of symbols.
+    /// Walks through all ticks in order; the whole walk costs as much as there are rows, whatever the number of
+    /// symbols.
     pub fn walk(&self) -> Walk<'_> {
         let (first, news) = self.news();
         Walk { clock: self, tick: 0, first, news, rows: vec![u32::MAX; self.offsets.len() - 1] }

@@ -1,4 +1,5 @@
-//! The columns a graph starts from: the bar itself, its place in the calendar, what the user brought, values of a slower timeframe.
+//! The columns a graph starts from: the bar itself, its place in the calendar, what the user brought, values of a
+//! slower timeframe.
 
 use crate::context::Context;
 use bars::Timeframe;

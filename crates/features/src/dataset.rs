@@ -125,7 +125,8 @@ fn make(
     Ok(Dataset { base, slow, clock, labels, universe, left: Vec::new(), silent: Vec::new(), alone: Vec::new() })
 }
 
-/// The tables, of which the base still lacks its market, and the labels. The clock is given where features look at the market.
+/// The tables, of which the base still lacks its market, and the labels. The clock is given where features look at the
+/// market.
 fn tables(
     market: &[Bars],
     timeframe: Timeframe,
@@ -217,8 +218,8 @@ fn one_timeframe(market: &[Bars]) -> Result<Timeframe> {
     }
 }
 
-/// The base features of one symbol in full precision: name and `[rows]`, NaN where there is no value. Refuses features of the market, which
-/// one symbol does not have.
+/// The base features of one symbol in full precision: name and `[rows]`, NaN where there is no value. Refuses features
+/// of the market, which one symbol does not have.
 pub fn precise(bars: &Bars, plan: &Plan, max_hole: Option<usize>) -> Result<Vec<(String, Vec<f64>)>> {
     plan.check_alone()?;
     let mut slow = Vec::new();

@@ -1,4 +1,5 @@
-//! Columns of lanes become rows of the table: rounded to f32, with a bit for each value and a word on whether the row has settled.
+//! Columns of lanes become rows of the table: rounded to f32, with a bit for each value and a word on whether the row
+//! has settled.
 
 use crate::engine::State;
 use crate::simd;
@@ -26,7 +27,8 @@ pub(crate) struct Emit<const W: usize> {
     steady: [bool; W],
     /// A word of bits for rows where every value is valid, `[words]`.
     full: Vec<u64>,
-    /// `[F]` rows at the end of the last block in which a column is known to be finite in every lane, and to fit into f32.
+    /// `[F]` rows at the end of the last block in which a column is known to be finite in every lane, and to fit into
+    /// f32.
     sound: Vec<usize>,
     /// Where lanes that have ended write.
     spare: Vec<f32>,
@@ -97,8 +99,9 @@ impl<const W: usize> Emit<W> {
         self.steady = [false; W];
     }
 
-    /// A lane begins in earnest after `warm` bars: what was missing before does not count. A column that had a value whenever it could
-    /// is taken to have had one in all `bars` bars of the run so far, which is for the caller to check.
+    /// A lane begins in earnest after `warm` bars: what was missing before does not count. A column that had a value
+    /// whenever it could is taken to have had one in all `bars` bars of the run so far, which is for the caller to
+    /// check.
     pub(crate) fn begin(&mut self, l: usize, warm: usize, bars: usize) {
         for ((since, need), first) in self.since.iter_mut().zip(&self.need).zip(&self.first) {
             if since[l] as usize + first >= warm {
@@ -109,8 +112,8 @@ impl<const W: usize> Emit<W> {
         self.invalid.iter_mut().for_each(|missing| missing[l] = 0);
     }
 
-    /// Writes a block: `columns` are `[F]` blocks and how many rows at the end of each are finite in every lane; `outs` the rows that
-    /// each lane still has in it.
+    /// Writes a block: `columns` are `[F]` blocks and how many rows at the end of each are finite in every lane; `outs`
+    /// the rows that each lane still has in it.
     pub(crate) fn rows(&mut self, columns: &[(&[[f64; W]], usize)], bars: usize, outs: &mut [Out<'_>]) {
         let fine = self.values(columns, bars, outs);
         // Where something is odd, a value is missing, or one that should be there is too large for f32.
@@ -122,8 +125,8 @@ impl<const W: usize> Emit<W> {
         self.sound = sound;
     }
 
-    /// Which values are there, and which rows have settled. `sound` says of each column how many rows at the end of the block surely have
-    /// a value.
+    /// Which values are there, and which rows have settled. `sound` says of each column how many rows at the end of the
+    /// block surely have a value.
     fn marks(&mut self, sound: &[usize], bars: usize, outs: &mut [Out<'_>]) {
         let (stride, words) = (self.stride, self.full.len());
         // Columns with a value missing in this block, or too large for f32, are looked at one by one.

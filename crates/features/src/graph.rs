@@ -1,8 +1,8 @@
 //! What is to be computed: operations on operations on columns, each once.
 //!
-//! An indicator is a function that adds nodes to a [`Graph`] and gives the one that holds its value; a node that is there already is
-//! not added again, so `bollinger` and `sma` share their mean. Each node knows the first bar at which it is valid and the first at
-//! which it no longer depends on where the data began (METHOD.md L3).
+//! An indicator is a function that adds nodes to a [`Graph`] and gives the one that holds its value; a node that is
+//! there already is not added again, so `bollinger` and `sma` share their mean. Each node knows the first bar at which
+//! it is valid and the first at which it no longer depends on where the data began (METHOD.md L3).
 
 use crate::ops::Op;
 use std::collections::HashMap;
@@ -32,7 +32,8 @@ pub(crate) struct Spec {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Graph {
     nodes: Vec<Spec>,
-    /// Bars that a column from outside takes to settle: one on a slower timeframe, whose first bar may be a part of one.
+    /// Bars that a column from outside takes to settle: one on a slower timeframe, whose first bar may be a part of
+    /// one.
     late: usize,
     known: HashMap<(String, Vec<Id>), Id>,
 }
@@ -94,7 +95,8 @@ impl Graph {
         all[id.index()]
     }
 
-    /// How many bars before its own a node looks back on, where columns from outside look back on `input`: the finite part of it.
+    /// How many bars before its own a node looks back on, where columns from outside look back on `input`: the finite
+    /// part of it.
     pub(crate) fn reach(&self, id: Id, input: &dyn Fn(usize) -> usize) -> usize {
         let mut all: Vec<usize> = Vec::with_capacity(id.index() + 1);
         for spec in &self.nodes[..=id.index()] {

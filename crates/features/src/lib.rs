@@ -1,19 +1,25 @@
-//! Bars become the table: indicators, timeframes, labels, samples, their streaming twin, and the tests that hunt for leaks.
+//! Bars become the table: indicators, timeframes, labels, samples, their streaming twin, and the tests that hunt for
+//! leaks.
 //!
 //! The walk:
 //!
-//! 1. [`language`] reads the text of a feature set; [`Plan`] resolves it against the [`catalogue`] into one graph a timeframe, in which
-//!    every common part stands once. An indicator is a function that adds nodes to that graph, and nothing else is said about it.
-//! 2. [`Dataset`] cuts the bars of a market into [`runs`], makes the slower bars ([`resample`]), and runs each graph over them (`batch`): many
-//!    symbols side by side in lanes, or one long symbol with its columns shared out among the cores.
-//!    Where the set asks for the market around a symbol, `context` computes it first, over all symbols on the common clock.
-//! 3. The `engine` takes a block of bars through the graph, node by node (`ops`), and `emit` turns columns into rows of the [`Table`].
-//! 4. [`labels`] says what there is to learn, [`Clock`] puts all symbols on one time, [`Samples`] are rows with a label.
+//! 1. [`language`] reads the text of a feature set; [`Plan`] resolves it against the [`catalogue`] into one graph a
+//!    timeframe, in which every common part stands once. An indicator is a function that adds nodes to that graph, and
+//!    nothing else is said about it.
+//! 2. [`Dataset`] cuts the bars of a market into [`runs`], makes the slower bars ([`resample`]), and runs each graph
+//!    over them (`batch`): many symbols side by side in lanes, or one long symbol with its columns shared out among the
+//!    cores. Where the set asks for the market around a symbol, `context` computes it first, over all symbols on the
+//!    common clock.
+//! 3. The `engine` takes a block of bars through the graph, node by node (`ops`), and `emit` turns columns into rows of
+//!    the [`Table`].
+//! 4. [`labels`] says what there is to learn, [`Clock`] puts all symbols on one time, [`Samples`] are rows with a
+//!    label.
 //! 5. [`Stream`] is the same engine fed one bar at a time: the same bits, with a state that can be saved.
 //! 6. [`leak`] hunts for looks into the future, in this pipeline and in anyone's.
 //!
-//! **A lane's bits depend on its own bars alone**: not on its neighbours, the width, the block, the thread or the instruction set.
-//! **A value that does not exist is NaN with its bit at 0**; it is never filled, and it starts the warm-up of whatever reads it again.
+//! **A lane's bits depend on its own bars alone**: not on its neighbours, the width, the block, the thread or the
+//! instruction set. **A value that does not exist is NaN with its bit at 0**; it is never filled, and it starts the
+//! warm-up of whatever reads it again.
 
 mod batch;
 mod clock;

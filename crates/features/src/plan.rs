@@ -1,7 +1,7 @@
 //! A feature set resolved against the catalogue: what is computed on which timeframe, from which columns.
 //!
-//! The base layer is the timeframe of the bars that are given; each slower timeframe that the set names is a layer of its own, whose
-//! values the base layer sees as of the last completed slow bar.
+//! The base layer is the timeframe of the bars that are given; each slower timeframe that the set names is a layer of
+//! its own, whose values the base layer sees as of the last completed slow bar.
 
 use crate::columns::Column;
 use crate::context::Context;
@@ -166,7 +166,8 @@ impl Plan {
         self.layers.iter().map(each).max().unwrap_or(0)
     }
 
-    /// Whether some feature looks at the market around a symbol: the symbols are then part of what is learnt ([`crate::Universe`]).
+    /// Whether some feature looks at the market around a symbol: the symbols are then part of what is learnt
+    /// ([`crate::Universe`]).
     pub fn sees_market(&self) -> bool {
         !self.context().is_empty()
     }
@@ -241,8 +242,8 @@ impl Layer {
         })
     }
 
-    /// How many bars of that length before its own a node looks back on: the finite part of its window, and of those of the slower values
-    /// and the market that it reads.
+    /// How many bars of that length before its own a node looks back on: the finite part of its window, and of those of
+    /// the slower values and the market that it reads.
     pub(crate) fn reach(&self, id: Id, base: Timeframe) -> usize {
         self.graph.reach(id, &|column| match &self.columns[column] {
             slow @ Column::Slow(timeframe, _) => {

@@ -1,14 +1,16 @@
 //! One long run as many lanes: stretches of it side by side, groups of them on all cores.
 //!
-//! A stretch begins some bars early with nothing in its memory, and gives rows when it has warmed up. What is gathered over a window is
-//! then what it would be anyway, for stretches begin where the windows' own cuts of time fall together; and a recursion forgets
-//! how it began, to the last bit, after a while. **That it has is not believed but looked at**: what a stretch remembers at its end must
-//! be, word for word, what the next one remembered before its first row. Where it is not, the next one is done again, in one lane, from
-//! the memory of the one before. So nothing here can change a bit.
+//! A stretch begins some bars early with nothing in its memory, and gives rows when it has warmed up. What is gathered
+//! over a window is then what it would be anyway, for stretches begin where the windows' own cuts of time fall
+//! together; and a recursion forgets how it began, to the last bit, after a while. **That it has is not believed but
+//! looked at**: what a stretch remembers at its end must be, word for word, what the next one remembered before its
+//! first row. Where it is not, the next one is done again, in one lane, from the memory of the one before. So nothing
+//! here can change a bit.
 //!
-//! A sum without end never forgets. One thread adds it up ahead, without writing it anywhere, and tells each stretch what it is before the
-//! first row; that too is looked at. The others begin meanwhile, and its own stretches are shorter. What forgets too late for the run is
-//! computed ahead in one lane; to the stretches it is one more column, and so is a sum without end of which something else keeps the past.
+//! A sum without end never forgets. One thread adds it up ahead, without writing it anywhere, and tells each stretch
+//! what it is before the first row; that too is looked at. The others begin meanwhile, and its own stretches are
+//! shorter. What forgets too late for the run is computed ahead in one lane; to the stretches it is one more column,
+//! and so is a sum without end of which something else keeps the past.
 
 use crate::batch::{self, Job, Lane, Pace, add, side, values};
 use crate::emit::Out;
@@ -24,7 +26,8 @@ const LANES: usize = 8;
 
 /// What a bar of all of them costs, in bars of one.
 const PRICE: f64 = 4.5;
-/// A node costs over a bar of one lane a ninth of what it costs over a row of all; a twelfth, since the clock is made beside.
+/// A node costs over a bar of one lane a ninth of what it costs over a row of all; a twelfth, since the clock is made
+/// beside.
 const ABREAST: usize = 12;
 /// Adding up costs as much as so many nodes.
 const ADDING: usize = 4;
@@ -44,8 +47,8 @@ pub(crate) struct Relay {
     warm: usize,
     /// Bars from the beginning of a stretch to that of the next.
     step: usize,
-    /// The last group begins here, and with the sums: its stretches are shorter. Those of one group are equally long, for what a stretch
-    /// remembers is looked at when all of its group have ended.
+    /// The last group begins here, and with the sums: its stretches are shorter. Those of one group are equally long,
+    /// for what a stretch remembers is looked at when all of its group have ended.
     early: usize,
     late: usize,
     time: f64,
@@ -57,7 +60,8 @@ impl Relay {
         if bars < SHORTEST {
             return None;
         }
-        // A stretch that is mostly warm-up gains nothing, and positions that hardly ever fall together leave the last ones empty.
+        // A stretch that is mostly warm-up gains nothing, and positions that hardly ever fall together leave the last
+        // ones empty.
         let (latest, rarest) = (bars / 32, bars / 64);
         let (mut warm, mut beat) = (1, 1);
         let (mut ahead, mut sums) = (Vec::new(), Vec::new());
@@ -110,7 +114,8 @@ impl Relay {
         self.time
     }
 
-    /// Fills the rows of a run; gives the number of missing values of each column, and how many stretches were done again.
+    /// Fills the rows of a run; gives the number of missing values of each column, and how many stretches were done
+    /// again.
     pub(crate) fn run(&self, job: &Job<'_>, lane: Lane<'_>, pace: &Pace<'_>) -> Result<(Vec<u64>, usize)> {
         let Lane { inputs, from, bars, out, .. } = lane;
         let run = from..from + bars;
@@ -130,8 +135,8 @@ impl Relay {
         let ours = Job { graph: &self.graph, ids: &self.ids, sums: &self.told, ..*job };
         let early = stretches.len().saturating_sub(1) / LANES * LANES;
         let (early, late) = stretches.split_at_mut(early);
-        // The others begin meanwhile: they need the sums when they have warmed up, the first of them first. Whoever waits for the sums
-        // waits for this thread, which does nothing else until it has them.
+        // The others begin meanwhile: they need the sums when they have warmed up, the first of them first. Whoever
+        // waits for the sums waits for this thread, which does nothing else until it has them.
         let (late, early) = rayon::join(
             || {
                 add_up();

@@ -1,9 +1,10 @@
 //! Slow bars from the bars of a symbol, one by one as they arrive or all at once.
 //!
 //! **A slow bar is given when it is over, never before**: at the first bar that ends at or after its bucket's end (see
-//! [`Session::buckets`]). A bar belongs to the bucket it starts in, a daily bar to that of its date; one that reaches beyond it (bars off the session's grid) makes the
-//! slow bar known later. The batch pushes through the same [`Resampler`] as the stream, so the two are equal to the bit. Bars are
-//! taken to end in the order they start, as they do in [`Bars`].
+//! [`Session::buckets`]). A bar belongs to the bucket it starts in, a daily bar to that of its date; one that reaches
+//! beyond it (bars off the session's grid) makes the slow bar known later. The batch pushes through the same
+//! [`Resampler`] as the stream, so the two are equal to the bit. Bars are taken to end in the order they start, as they
+//! do in [`Bars`].
 
 use bars::{Bars, Bucket, Buckets, Dates, Session, Timeframe};
 use files::{Error, Kind, Result};
@@ -31,8 +32,8 @@ pub struct Bar {
     pub extras: Vec<f64>,
 }
 
-/// The slow bars of one symbol, and for each base row the last slow row that is known at its end and lies in its segment;
-/// `u32::MAX` where there is none.
+/// The slow bars of one symbol, and for each base row the last slow row that is known at its end and lies in its
+/// segment; `u32::MAX` where there is none.
 ///
 /// No slow bar mixes two segments, and an incomplete last one is not given.
 pub fn resample(bars: &Bars, timeframe: Timeframe) -> Result<(Bars, Vec<u32>)> {
@@ -170,8 +171,8 @@ impl Resampler {
         })
     }
 
-    /// Takes the next base bar; gives the slow bars that are complete as of its end: the pending one when the bar belongs to a later
-    /// bucket, and the bar's own when its end has come.
+    /// Takes the next base bar; gives the slow bars that are complete as of its end: the pending one when the bar
+    /// belongs to a later bucket, and the bar's own when its end has come.
     pub(crate) fn push(&mut self, bar: &Bar, done: &mut Vec<Bar>) {
         let bucket = self.bucket_of(bar);
         let later = bucket.end > self.bucket.end;

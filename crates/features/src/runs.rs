@@ -1,11 +1,13 @@
 //! Where indicators start afresh.
 //!
-//! A run is a stretch of bars without a segment border or a long hole in it; every indicator warms up anew at its start. Whether
-//! a hole is long is decided from its two ends and the session's hours alone, so that a stream decides as a batch does.
+//! A run is a stretch of bars without a segment border or a long hole in it; every indicator warms up anew at its
+//! start. Whether a hole is long is decided from its two ends and the session's hours alone, so that a stream decides
+//! as a batch does.
 //!
-//! Nights, weekends and up to five whole trading days in a row count nothing: there is no calendar of holidays, and brokers print
-//! a few bars on them, so nine tenths of a day are a whole one. Neither does up to half a session before a close or after an open,
-//! because shares close at 13:00 on some days and currencies open late on others. Coins never close: with them everything counts.
+//! Nights, weekends and up to five whole trading days in a row count nothing: there is no calendar of holidays, and
+//! brokers print a few bars on them, so nine tenths of a day are a whole one. Neither does up to half a session before
+//! a close or after an open, because shares close at 13:00 on some days and currencies open late on others. Coins never
+//! close: with them everything counts.
 
 use bars::{Bars, Dates, Days, Hours, Session, Timeframe};
 use std::ops::Range;
@@ -45,8 +47,8 @@ pub fn runs(bars: &Bars, longest: Option<usize>) -> Vec<Range<usize>> {
     runs
 }
 
-/// How many bars may be missing before indicators re-enter warm-up: what was asked for, or 10 bars of a day and longer, and intraday
-/// the larger of 24 bars and two hours.
+/// How many bars may be missing before indicators re-enter warm-up: what was asked for, or 10 bars of a day and longer,
+/// and intraday the larger of 24 bars and two hours.
 pub(crate) fn longest(timeframe: Timeframe, asked: Option<usize>) -> usize {
     asked.unwrap_or_else(|| {
         if timeframe.is_daily_or_longer() { 10 } else { 24.max(2 * HOUR / timeframe.ns().max(1)) as usize }
@@ -92,7 +94,8 @@ impl Holes {
         crate::simd::call(Apart, (ends, starts, self.short))
     }
 
-    /// Whether more than the longest number of bars is missing between one that ended at `from` and the next, which starts at `to`.
+    /// Whether more than the longest number of bars is missing between one that ended at `from` and the next, which
+    /// starts at `to`.
     #[inline]
     pub(crate) fn breaks(&mut self, from: i64, to: i64) -> bool {
         to.saturating_sub(from) > self.short && self.missing(from, to) > self.longest

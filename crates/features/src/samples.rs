@@ -1,4 +1,5 @@
-//! Samples: the rows a learner may see, each with when it was known and when its label was; and folds, which say who learns from which.
+//! Samples: the rows a learner may see, each with when it was known and when its label was; and folds, which say who
+//! learns from which.
 
 use crate::Clock;
 use crate::labels::{Labels, NONE};
@@ -101,7 +102,8 @@ impl Samples {
     }
 }
 
-/// Who learns from what: three sets of samples, one after another in time. `judge::split` makes it, learners receive it.
+/// Who learns from what: three sets of samples, one after another in time. `judge::split` makes it, learners receive
+/// it.
 ///
 /// No label of an earlier part reaches into a later one, and samples of one moment are all in the same part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,7 +124,8 @@ pub struct Fold {
     pub embargoed: usize,
 }
 
-/// When the parts of a [`Fold`] happened: from the first `t0` in it up to and with the last `t1` (a span's `to` is one nanosecond later).
+/// When the parts of a [`Fold`] happened: from the first `t0` in it up to and with the last `t1` (a span's `to` is one
+/// nanosecond later).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSpans {
     /// Of training.

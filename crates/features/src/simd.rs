@@ -1,8 +1,9 @@
 //! The one door to wider instructions.
 //!
-//! A kernel is written once, over lanes, in plain Rust. Here its body is compiled a second time with AVX2 and FMA and chosen at run
-//! time. Both give the same bits: lanes never mix, no sum is reordered, and a fused multiply-add is rounded once wherever it runs
-//! (in software on a machine without it). On other processors the body is compiled once, for what they have.
+//! A kernel is written once, over lanes, in plain Rust. Here its body is compiled a second time with AVX2 and FMA and
+//! chosen at run time. Both give the same bits: lanes never mix, no sum is reordered, and a fused multiply-add is
+//! rounded once wherever it runs (in software on a machine without it). On other processors the body is compiled once,
+//! for what they have.
 
 use crate::engine::{Body, Feed};
 
@@ -38,8 +39,8 @@ fn call_wide<A, R>(function: impl Inlined<A, R>, args: A) -> R {
     function.go(args)
 }
 
-/// Blocks of columns, `[F][bars]` rows of lanes, become rows of the table: lane l's to `places[l]`, `stride` apart. Says whether every
-/// value fitted into f32.
+/// Blocks of columns, `[F][bars]` rows of lanes, become rows of the table: lane l's to `places[l]`, `stride` apart.
+/// Says whether every value fitted into f32.
 pub(crate) fn rows<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], stride: usize) -> bool {
     let bars = columns.first().map_or(0, |c| c.len());
     #[cfg(target_arch = "x86_64")]
@@ -211,8 +212,8 @@ fn side_by_side_wide<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut 
     _mm256_movemask_pd(beyond) == 0
 }
 
-/// Adds columns of finite values to sums, each with what it could not hold, as `ops` does value by value; gives how many values of each
-/// column were taken.
+/// Adds columns of finite values to sums, each with what it could not hold, as `ops` does value by value; gives how
+/// many values of each column were taken.
 pub(crate) fn add_up(columns: &[&[f64]; 4], sum: &mut [f64; 4], lost: &mut [f64; 4]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if wide() {
@@ -346,7 +347,8 @@ fn turn(rows: [__m256d; 4]) -> [__m128; 4] {
     [_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab), _mm_movelh_ps(ab2, cd2), _mm_movehl_ps(cd2, ab2)]
 }
 
-/// Four rows of twice four: each half of them is turned by itself, so that lane i of columns 0 to 3 has those of 4 to 7 behind it.
+/// Four rows of twice four: each half of them is turned by itself, so that lane i of columns 0 to 3 has those of 4 to 7
+/// behind it.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn turn_eight([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {

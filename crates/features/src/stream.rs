@@ -1,7 +1,7 @@
 //! The streaming twin: one symbol, bar by bar, the same bits as the table.
 //!
-//! It runs the same graph through the same kernels, one bar at a time in one lane. Its state is a list of numbers that can be saved and
-//! restored; a restored stream goes on as if it had never stopped.
+//! It runs the same graph through the same kernels, one bar at a time in one lane. Its state is a list of numbers that
+//! can be saved and restored; a restored stream goes on as if it had never stopped.
 
 use crate::columns::Column;
 use crate::emit::{Emit, Out};
@@ -69,7 +69,8 @@ struct Lane {
 }
 
 impl Stream {
-    /// A stream that has seen nothing. Features of the market are refused: one symbol's bars do not tell what the others did. `extras` are the names of a bar's extra columns; `volume` says whether bars have any.
+    /// A stream that has seen nothing. Features of the market are refused: one symbol's bars do not tell what the
+    /// others did. `extras` are the names of a bar's extra columns; `volume` says whether bars have any.
     pub fn new(
         plan: &Plan,
         instrument: &Instrument,
@@ -162,7 +163,8 @@ impl Stream {
         &self.base.features
     }
 
-    /// Slower timeframes with features of their own: the timeframe, its columns, and the rows that the last bar completed.
+    /// Slower timeframes with features of their own: the timeframe, its columns, and the rows that the last bar
+    /// completed.
     pub fn slow(&self) -> impl Iterator<Item = (Timeframe, &[Feature], impl Iterator<Item = Row<'_>>)> {
         let slow = self.slow.iter().filter(|c| !c.lane.features.is_empty());
         slow.map(|c| {
@@ -185,7 +187,8 @@ impl Stream {
         bytes
     }
 
-    /// Goes on from what [`Stream::save`] gave; this stream must have been made with the same plan, instrument and timeframe.
+    /// Goes on from what [`Stream::save`] gave; this stream must have been made with the same plan, instrument and
+    /// timeframe.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let bad = |why: &str| {
             Error::new(Kind::State, format!("the saved state of the features {why}"))

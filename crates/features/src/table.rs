@@ -1,6 +1,7 @@
 //! The table: one row a bar, one column a feature, for one timeframe.
 //!
-//! Rows are a symbol's own bars, symbols one after another. A value that does not exist is NaN and its bit is 0; nothing is ever filled.
+//! Rows are a symbol's own bars, symbols one after another. A value that does not exist is NaN and its bit is 0;
+//! nothing is ever filled.
 
 use crate::plan::{Layer, Output};
 use crate::values::Values;
@@ -43,16 +44,16 @@ pub struct Feature {
     pub first_valid: usize,
     /// Index from which the start of the run no longer matters; `None`: it always does.
     pub settled: Option<usize>,
-    /// Bars before its own that a value looks back on: the finite part of its window, in bars of this table, slower values and the market
-    /// included.
+    /// Bars before its own that a value looks back on: the finite part of its window, in bars of this table, slower
+    /// values and the market included.
     pub reach: usize,
     /// Rows without a value.
     pub invalid: u64,
 }
 
 impl Feature {
-    /// The column of an output on bars of that length. Without one, a value of a slower timeframe counts as settled when it is there, and as
-    /// looking back on nothing.
+    /// The column of an output on bars of that length. Without one, a value of a slower timeframe counts as settled
+    /// when it is there, and as looking back on nothing.
     pub(crate) fn new(output: &Output, layer: &Layer, timeframe: Option<Timeframe>) -> Feature {
         let node = layer.graph.node(output.id);
         let settled = timeframe.map_or(node.settled, |timeframe| layer.settled(output.id, timeframe));

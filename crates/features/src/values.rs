@@ -1,7 +1,7 @@
 //! The numbers of a table, of which the first begins a line of the cache.
 //!
-//! An allocator promises 16 bytes. Rows of whole lines then lie within lines, and can be written as lines. To whoever reads them they
-//! are a slice.
+//! An allocator promises 16 bytes. Rows of whole lines then lie within lines, and can be written as lines. To whoever
+//! reads them they are a slice.
 
 use std::ops::{Deref, DerefMut};
 
@@ -36,8 +36,8 @@ impl Values {
     }
 }
 
-/// Room for that many in memory that was used before, as far as it goes: being given fresh memory can cost more than what is computed into
-/// it.
+/// Room for that many in memory that was used before, as far as it goes: being given fresh memory can cost more than
+/// what is computed into it.
 pub(crate) fn room<T: Copy + Default>(mut spare: Vec<T>, len: usize) -> Vec<T> {
     if spare.capacity() < len {
         return vec![T::default(); len];

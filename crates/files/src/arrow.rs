@@ -1,7 +1,7 @@
 //! Arrow batches to tables and back, shared by feather and Parquet; and the guard around both.
 //!
-//! Arrow's readers are meant to return errors on bad input, yet fuzzers keep finding panics in them. [`guard`] turns those into
-//! errors. The callbacks of our callers run outside it, so that our own bugs still show.
+//! Arrow's readers are meant to return errors on bad input, yet fuzzers keep finding panics in them. [`guard`] turns
+//! those into errors. The callbacks of our callers run outside it, so that our own bugs still show.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -147,7 +147,8 @@ fn whole(array: &ArrayRef, value: impl Fn(usize) -> i64) -> Data {
     }
 }
 
-/// An unscaled whole number, as text, times ten to the minus `scale`; the parser rounds once, so the result is the nearest double.
+/// An unscaled whole number, as text, times ten to the minus `scale`; the parser rounds once, so the result is the
+/// nearest double.
 fn decimal(unscaled: &str, scale: i8) -> f64 {
     match unscaled.parse::<i64>() {
         // Both parts are exact doubles, so their quotient is the nearest one too.

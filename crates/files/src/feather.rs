@@ -1,7 +1,8 @@
 //! Feather version 2, which is the Arrow file format, in and out.
 //!
-//! The footer is read first and every block it lists is held against the file and the caps; then block by block is read, the
-//! sizes its compressed buffers declare are added up, and only then is it decoded. Arrow's own validation stays on.
+//! The footer is read first and every block it lists is held against the file and the caps; then block by block is
+//! read, the sizes its compressed buffers declare are added up, and only then is it decoded. Arrow's own validation
+//! stays on.
 
 use std::io::Write;
 use std::path::Path;
@@ -22,7 +23,8 @@ use crate::table::Table;
 
 /// Reads a file in batches of at most 65,536 rows; columns that cannot be read (nested, binary) are left out.
 ///
-/// Strings come as `Names`, numbered anew in each batch. A column of whole numbers is `F64` in a batch where it has holes.
+/// Strings come as `Names`, numbered anew in each batch. A column of whole numbers is `F64` in a batch where it has
+/// holes.
 pub fn read_feather(source: &Source, caps: &Caps, each: &mut dyn FnMut(Table) -> Result<()>) -> Result<()> {
     let at = |e: Error| e.at(source.path());
     let source = source.plain(caps)?;

@@ -1,7 +1,7 @@
 //! One call per format for the fuzzers: hostile bytes through the public readers, the result thrown away.
 //!
-//! Used by the targets in `fuzz/` and by the test that replays and mutates their corpora. The caps are small, so that a run stays
-//! in little memory and anything that escapes them shows.
+//! Used by the targets in `fuzz/` and by the test that replays and mutates their corpora. The caps are small, so that a
+//! run stays in little memory and anything that escapes them shows.
 
 use crate::{Archive, Caps, Source};
 

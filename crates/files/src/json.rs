@@ -3,13 +3,15 @@
 //! A table is found in any of these shapes, at the top or up to two objects deep, the shallowest first:
 //!
 //! * rows as arrays (`[[t, o, h, l, c], ..]`), columns named `"0"`, `"1"`, ..;
-//! * rows as objects (`[{"t": .., "o": ..}, ..]`), a key that comes late is missing before; `{"mid": {"o": ..}}` becomes `mid.o`;
-//! * columns as arrays of equal length (`{"t": [..], "o": [..]}`), or as pandas writes them (`{"o": {"0": .., "1": ..}}`);
+//! * rows as objects (`[{"t": .., "o": ..}, ..]`), a key that comes late is missing before; `{"mid": {"o": ..}}`
+//!   becomes `mid.o`;
+//! * columns as arrays of equal length (`{"t": [..], "o": [..]}`), or as pandas writes them (`{"o": {"0": .., "1":
+//!   ..}}`);
 //! * rows under keys that start with a digit (`{"2024-01-02": {"o": ..}}`), the key in a column `index`;
 //! * one row per line.
 //!
-//! Scalars beside the table are handed out as text. Lists inside a row of objects are left out and named. The caller decides what a
-//! string means: nothing is guessed here.
+//! Scalars beside the table are handed out as text. Lists inside a row of objects are left out and named. The caller
+//! decides what a string means: nothing is guessed here.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,8 +31,8 @@ pub struct Json {
     pub table: Table,
     /// How it was laid out.
     pub shape: JsonShape,
-    /// Scalars beside the table by dotted path, as text; `("rows", path)` says where the table was, `("ignored", key)` which
-    /// list inside the rows was left out.
+    /// Scalars beside the table by dotted path, as text; `("rows", path)` says where the table was, `("ignored", key)`
+    /// which list inside the rows was left out.
     pub scalars: Vec<(String, String)>,
 }
 

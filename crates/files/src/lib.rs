@@ -1,9 +1,9 @@
 //! Columns and bytes, in and out.
 //!
-//! Everything that touches a file format lives here and nowhere else: CSV, JSON, NPZ, zip, gzip, feather, Parquet. A reader turns
-//! bytes into a [`Table`] of named, typed columns; it never knows what a bar is. Every reader has caps ([`Caps`]) that are checked
-//! against what a file *declares* before memory is taken, and none panics on hostile bytes: what cannot be read is an [`Error`]
-//! that names file, line, column and remedy.
+//! Everything that touches a file format lives here and nowhere else: CSV, JSON, NPZ, zip, gzip, feather, Parquet. A
+//! reader turns bytes into a [`Table`] of named, typed columns; it never knows what a bar is. Every reader has caps
+//! ([`Caps`]) that are checked against what a file *declares* before memory is taken, and none panics on hostile bytes:
+//! what cannot be read is an [`Error`] that names file, line, column and remedy.
 //!
 //! Outputs are written beside their place and renamed ([`replace`]); inputs are opened read-only.
 

@@ -1,11 +1,13 @@
 //! A folder that one process at a time may work in.
 //!
-//! The lock is the operating system's, on the file `.lock` in the folder: it dies with its process, however that ends, so a lock is never
-//! stale, nobody has to guess whether a process still lives, and two who find the file of a dead one cannot both get it. What the file
-//! says (process, boot, start) is for the words of a refusal. A copied folder, file and all, is free.
+//! The lock is the operating system's, on the file `.lock` in the folder: it dies with its process, however that ends,
+//! so a lock is never stale, nobody has to guess whether a process still lives, and two who find the file of a dead one
+//! cannot both get it. What the file says (process, boot, start) is for the words of a refusal. A copied folder, file
+//! and all, is free.
 //!
-//! Where a file system knows no locks (some network shares), a second file is claimed by creating it. There a killed process leaves it
-//! behind, and it is not broken unasked: a process of another machine cannot be seen from here. The refusal says which file to remove.
+//! Where a file system knows no locks (some network shares), a second file is claimed by creating it. There a killed
+//! process leaves it behind, and it is not broken unasked: a process of another machine cannot be seen from here. The
+//! refusal says which file to remove.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};

@@ -1,8 +1,9 @@
 //! Decimal text to f64, exactly rounded and fast.
 //!
-//! Nearly every number in a file of bars has at most 19 digits, a value below 2^53 without its point, and at most 22 decimals. For
-//! those `digits / 10^decimals` is one correctly rounded operation on two exact numbers (Clinger's fast path). Everything else goes
-//! to the standard library, which is exact too; so both paths give the same bits as any correct parser.
+//! Nearly every number in a file of bars has at most 19 digits, a value below 2^53 without its point, and at most 22
+//! decimals. For those `digits / 10^decimals` is one correctly rounded operation on two exact numbers (Clinger's fast
+//! path). Everything else goes to the standard library, which is exact too; so both paths give the same bits as any
+//! correct parser.
 
 /// How a file writes its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,7 +53,8 @@ pub fn parse_number(cell: &[u8], decimal: Decimal) -> Number {
     lenient(cell, decimal).map_or(Number::Bad, Number::Value)
 }
 
-/// The fast path: a number that begins at `at`; gives the value and where it ends. `None` means "not me", not "no number".
+/// The fast path: a number that begins at `at`; gives the value and where it ends. `None` means "not me", not "no
+/// number".
 ///
 /// Digits are taken eight at a time where at most seven stand on either side of the point, which is nearly always.
 #[inline(always)]
@@ -89,7 +91,8 @@ pub(crate) fn scan(bytes: &[u8], at: usize) -> Option<(f64, usize)> {
 
 const POW10_WHOLE: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
-/// The digits among the next eight bytes, as a number, and how many they are; `None` where fewer than eight bytes are left.
+/// The digits among the next eight bytes, as a number, and how many they are; `None` where fewer than eight bytes are
+/// left.
 #[inline(always)]
 fn digits8(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let raw = u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?);

@@ -1,8 +1,9 @@
 //! Parquet, in and out.
 //!
-//! Before anything is decoded, the footer's counts and sizes are held against the caps and the file, and the headers of all pages
-//! that will be read are walked: a page that declares gigabytes in a few hundred bytes is refused before memory is taken. Reading
-//! gives batches; the writer makes one row group per call, and the same tables give the same bytes.
+//! Before anything is decoded, the footer's counts and sizes are held against the caps and the file, and the headers of
+//! all pages that will be read are walked: a page that declares gigabytes in a few hundred bytes is refused before
+//! memory is taken. Reading gives batches; the writer makes one row group per call, and the same tables give the same
+//! bytes.
 
 use std::fs::File;
 use std::io::Read;
@@ -27,9 +28,11 @@ use crate::replace::Replace;
 use crate::source::{Caps, Pieces, Source};
 use crate::table::{Data, Table};
 
-/// Reads a file in batches of at most 65,536 rows; `columns` picks some, in file order, and all that can be read otherwise.
+/// Reads a file in batches of at most 65,536 rows; `columns` picks some, in file order, and all that can be read
+/// otherwise.
 ///
-/// Strings come as `Names`, numbered anew in each batch. A column of whole numbers is `F64` in a batch where it has holes.
+/// Strings come as `Names`, numbered anew in each batch. A column of whole numbers is `F64` in a batch where it has
+/// holes.
 pub fn read_parquet(
     source: &Source,
     caps: &Caps,
@@ -436,7 +439,8 @@ impl ParquetWriter {
         self
     }
 
-    /// Adds a table as a row group of its own, or several where it has more than 1,048,576 rows. The first fixes the columns.
+    /// Adds a table as a row group of its own, or several where it has more than 1,048,576 rows. The first fixes the
+    /// columns.
     ///
     /// NaN and missing values are stored as nulls.
     pub fn write(&mut self, table: &Table) -> Result<()> {

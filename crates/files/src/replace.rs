@@ -1,7 +1,9 @@
-//! Files written beside their place and renamed into it, so that a reader sees the old file or the new one, never a half.
+//! Files written beside their place and renamed into it, so that a reader sees the old file or the new one, never a
+//! half.
 //!
-//! The temporary name starts with a dot and ends in `.tmp`; it goes away when the writing fails. A process killed in the middle
-//! leaves it behind, with the old file untouched; [`sweep`] tells such a file by its lock, which died with the process.
+//! The temporary name starts with a dot and ends in `.tmp`; it goes away when the writing fails. A process killed in
+//! the middle leaves it behind, with the old file untouched; [`sweep`] tells such a file by its lock, which died with
+//! the process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -98,8 +100,8 @@ impl Drop for Replace {
     }
 }
 
-/// Removes what killed processes left in a folder: temporary files a minute old whose writer no longer holds their lock. Gives
-/// how many there were.
+/// Removes what killed processes left in a folder: temporary files a minute old whose writer no longer holds their
+/// lock. Gives how many there were.
 pub fn sweep(folder: &Path) -> usize {
     let stale = |path: &Path| {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Where bytes come from, and what they are.
 //!
-//! A [`Source`] is a path on disk or bytes in memory (a member of an archive, a test). Gzip is seen by its magic bytes and undone
-//! on the way, at every level. What a file *is* ([`Container`]) is told from its content, never from its extension alone: files
-//! are mislabelled all the time.
+//! A [`Source`] is a path on disk or bytes in memory (a member of an archive, a test). Gzip is seen by its magic bytes
+//! and undone on the way, at every level. What a file *is* ([`Container`]) is told from its content, never from its
+//! extension alone: files are mislabelled all the time.
 
 use std::fmt;
 use std::fs::File;
@@ -22,10 +22,11 @@ pub struct Caps {
     pub rows: u64,
     /// Columns of one table.
     pub columns: usize,
-    /// Bytes one file may inflate to when it is streamed. What is inflated into memory as a whole is held to 2 GiB besides.
+    /// Bytes one file may inflate to when it is streamed. What is inflated into memory as a whole is held to 2 GiB
+    /// besides.
     pub inflated: u64,
-    /// Largest ratio of inflated to compressed bytes, looked at once 64 MiB are passed: small files may repeat themselves.
-    /// Real bars stay below 30:1; deflate's own maximum is about 1032:1.
+    /// Largest ratio of inflated to compressed bytes, looked at once 64 MiB are passed: small files may repeat
+    /// themselves. Real bars stay below 30:1; deflate's own maximum is about 1032:1.
     pub ratio: u64,
     /// Bytes of one line of text or one string.
     pub line: usize,
@@ -349,8 +350,8 @@ impl<R: BufRead> Read for Gunzip<R> {
 }
 
 impl<R: BufRead> Gunzip<R> {
-    /// After a member: another one, zero padding (tapes and some tools add it), or the end. Anything else is damage: a file cut and
-    /// glued would otherwise lose its second half without a word.
+    /// After a member: another one, zero padding (tapes and some tools add it), or the end. Anything else is damage: a
+    /// file cut and glued would otherwise lose its second half without a word.
     fn next_member(&mut self) -> io::Result<()> {
         let Some(mut rest) = self.inner.take().map(flate2::bufread::GzDecoder::into_inner) else { return Ok(()) };
         let mut padded = false;

@@ -36,8 +36,8 @@ pub enum Data {
     U32(Vec<u32>),
     /// Yes or no, written only.
     Bool(Vec<bool>),
-    /// Instants in nanoseconds since 1970; a missing one is [`MISSING_TIME`]. `utc` is false where the file gave no zone, so that
-    /// the value is a wall clock read as if it were UTC.
+    /// Instants in nanoseconds since 1970; a missing one is [`MISSING_TIME`]. `utc` is false where the file gave no
+    /// zone, so that the value is a wall clock read as if it were UTC.
     Time {
         /// Nanoseconds since 1970, `[rows]`.
         ns: Vec<i64>,

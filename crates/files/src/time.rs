@@ -1,9 +1,10 @@
 //! Stamps as files write them, to nanoseconds since 1970.
 //!
-//! One parser takes every shape met so far: `2019-01-02 03:04:05.678`, ISO 8601 with `T`, `Z` and offsets, `20190102 030405`,
-//! `2.1.2019`, `1/2/2019 9:30`, `02-Jan-2019`, `Jan 02, 2019`, `2019-10-17 09-AM`. Which of day and month comes first cannot be seen
-//! in one stamp, so the caller settles it for a whole column ([`Column::guess`]). Epochs carry their unit in their size
-//! ([`epoch_ns`]): a number of bars' age is in seconds below 1e11, in milliseconds below 1e14, and so on.
+//! One parser takes every shape met so far: `2019-01-02 03:04:05.678`, ISO 8601 with `T`, `Z` and offsets, `20190102
+//! 030405`, `2.1.2019`, `1/2/2019 9:30`, `02-Jan-2019`, `Jan 02, 2019`, `2019-10-17 09-AM`. Which of day and month
+//! comes first cannot be seen in one stamp, so the caller settles it for a whole column ([`Column::guess`]). Epochs
+//! carry their unit in their size ([`epoch_ns`]): a number of bars' age is in seconds below 1e11, in milliseconds below
+//! 1e14, and so on.
 
 use std::cmp::Ordering;
 
@@ -59,8 +60,8 @@ pub fn parse_clock(cell: &[u8]) -> Option<i64> {
 }
 
 impl Column {
-    /// Settles how a column writes its stamps from a sample of its cells; `None` if more than 2 % are no stamps (one odd cell is
-    /// always forgiven in eight).
+    /// Settles how a column writes its stamps from a sample of its cells; `None` if more than 2 % are no stamps (one
+    /// odd cell is always forgiven in eight).
     pub fn guess<'a>(cells: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Column> {
         let orders = [Order::Ymd, Order::Dmy, Order::Mdy];
         let mut best: Option<(usize, i128, Column)> = None;

@@ -1,8 +1,8 @@
 //! Zip archives, read from their central directory.
 //!
-//! Written by hand because a general reader forgives what we must refuse: two members of one name, members that share bytes,
-//! names that climb out of the archive. Nothing is ever unpacked to disk. Stored and deflated members are read, zip64 too;
-//! encrypted members, symlinks, archives in several parts and bytes before or after the archive are refused.
+//! Written by hand because a general reader forgives what we must refuse: two members of one name, members that share
+//! bytes, names that climb out of the archive. Nothing is ever unpacked to disk. Stored and deflated members are read,
+//! zip64 too; encrypted members, symlinks, archives in several parts and bytes before or after the archive are refused.
 
 use std::collections::HashSet;
 use std::io::{self, BufReader, Read};
@@ -71,7 +71,8 @@ impl Archive {
         Ok(Source::from_bytes(path, bytes))
     }
 
-    /// A member's bytes in order, inflated on the way; what it declares of length and checksum is held against it at its end.
+    /// A member's bytes in order, inflated on the way; what it declares of length and checksum is held against it at
+    /// its end.
     pub(crate) fn reader(&self, i: usize) -> Result<Box<dyn Read + Send>> {
         let Some(entry) = self.entries.get(i) else {
             return Err(Error::input(format!("it has no member {i}")).at(self.source.path()));

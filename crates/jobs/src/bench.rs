@@ -43,7 +43,8 @@ pub struct BenchedNet {
     pub device: String,
     /// How numbers were held.
     pub precision: Precision,
-    /// Large matrix products on random data in that precision (f32 on a processor), measured just before; null where nothing can.
+    /// Large matrix products on random data in that precision (f32 on a processor), measured just before; null where
+    /// nothing can.
     pub limit_tflops: Option<f64>,
     /// One for each batch.
     pub rows: Vec<BenchRow>,
@@ -172,7 +173,8 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
     })
 }
 
-/// What large matrix products reach on this device in this precision; on a processor always in f32, which its bf16 is made of.
+/// What large matrix products reach on this device in this precision; on a processor always in f32, which its bf16 is
+/// made of.
 fn limit(device: &Opened, precision: Precision, threads: usize) -> Result<Option<f64>> {
     Ok(match device {
         // The best of a few: a neighbour or a sleepy clock makes a limit that nets would pass.

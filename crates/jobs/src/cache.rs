@@ -1,8 +1,8 @@
 //! Tables that were computed before: `cache/features/KEY/` at home, the Parquet files and `entry.json`.
 //!
-//! The key is a hash of everything the result depends on. An entry appears by one rename, so two processes never see half of one;
-//! every file is held against its hash while it is copied out, so a damaged entry is no entry. Trouble in the cache never fails a
-//! job: the table is computed again.
+//! The key is a hash of everything the result depends on. An entry appears by one rename, so two processes never see
+//! half of one; every file is held against its hash while it is copied out, so a damaged entry is no entry. Trouble in
+//! the cache never fails a job: the table is computed again.
 
 use crate::features::Featured;
 use crate::home;
@@ -105,7 +105,8 @@ impl Cache {
         fs::write(beside.join(ENTRY), serde_json::to_vec(&entry)?)
     }
 
-    /// Puts a finished folder in its place; what was there goes. Where another process was faster, its entry is as good.
+    /// Puts a finished folder in its place; what was there goes. Where another process was faster, its entry is as
+    /// good.
     fn enter(&self, beside: &Path, key: &str) -> std::io::Result<()> {
         let place = self.folder.join(key);
         if fs::rename(beside, &place).is_err() {

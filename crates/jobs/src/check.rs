@@ -20,7 +20,8 @@ pub struct Check {
     pub select: Select,
     /// A preset, a file, or the features themselves.
     pub set: String,
-    /// Moments at which the market is cut, and as many at which it is poisoned; `None`: as many as 20 seconds allow, 1,000 at most.
+    /// Moments at which the market is cut, and as many at which it is poisoned; `None`: as many as 20 seconds allow,
+    /// 1,000 at most.
     pub cuts: Option<usize>,
     /// Every symbol and every bar, however long it takes.
     pub all: bool,
@@ -177,8 +178,8 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     })
 }
 
-/// A sample of a market: as many symbols as any feature looks at, each long enough for what looks back furthest, and one with volume if the
-/// market has any.
+/// A sample of a market: as many symbols as any feature looks at, each long enough for what looks back furthest, and
+/// one with volume if the market has any.
 fn some(whole: &[Bars], plan: &Plan, timeframe: Timeframe) -> Vec<Bars> {
     let least = plan.symbols();
     let symbols = least.max(SYMBOLS).min(whole.len().max(1));

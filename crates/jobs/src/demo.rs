@@ -1,8 +1,8 @@
-//! `demo`: a market made, written, read back, audited, damaged, audited again, turned into features and labels; a small LSTM trained on a
-//! market with a planted signal; all shown on one page.
+//! `demo`: a market made, written, read back, audited, damaged, audited again, turned into features and labels; a small
+//! LSTM trained on a market with a planted signal; all shown on one page.
 //!
-//! The audit is judged on damage that is known: a copy of eight symbols gets seven kinds of it, row by row, and the page sets what was
-//! planted beside what was found. The training ([`training`]) is judged on a signal that is known.
+//! The audit is judged on damage that is known: a copy of eight symbols gets seven kinds of it, row by row, and the
+//! page sets what was planted beside what was found. The training ([`training`]) is judged on a signal that is known.
 
 pub(crate) mod training;
 

@@ -21,7 +21,8 @@ const UNKNOWN: u64 = 4 << 30;
 /// The least a reader can work with.
 const LEAST: u64 = 64 << 20;
 
-/// Bytes this process could still take: what is free, within the limits of its group. 4 GiB where the system does not say.
+/// Bytes this process could still take: what is free, within the limits of its group. 4 GiB where the system does not
+/// say.
 pub fn available() -> u64 {
     machine::available_memory().unwrap_or(UNKNOWN)
 }

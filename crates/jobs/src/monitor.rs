@@ -1,7 +1,7 @@
 //! `monitor`: a run watched from outside, by its folder alone.
 //!
-//! Nothing is asked of the process that trains, and nothing is written. Each look reads what has been added to the log, asks the folder how
-//! the run stands, and takes what the sampler saw in the meantime.
+//! Nothing is asked of the process that trains, and nothing is written. Each look reads what has been added to the log,
+//! asks the folder how the run stands, and takes what the sampler saw in the meantime.
 
 use files::{Error, Result};
 use machine::Sampler;
@@ -19,7 +19,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Finds the run: a folder, a name under `runs/`, the newest of a folder of runs, or the newest under `runs/`. Then looks once.
+    /// Finds the run: a folder, a name under `runs/`, the newest of a folder of runs, or the newest under `runs/`. Then
+    /// looks once.
     pub fn open(run: Option<&Path>) -> Result<Monitor> {
         let folder = find(run)?;
         let follow = Follow::new(&report::log_path(&folder));

@@ -1,6 +1,7 @@
 //! What only the operating system knows: where a program keeps its data, and how much memory was taken.
 //!
-//! Every `cfg` has its counterpart. Linux is built and tested; the others are written and say `None` where they do not know.
+//! Every `cfg` has its counterpart. Linux is built and tested; the others are written and say `None` where they do not
+//! know.
 
 use std::path::PathBuf;
 

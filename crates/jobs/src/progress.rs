@@ -1,7 +1,7 @@
 //! How far the work is, and how it is stopped.
 //!
-//! Updates go to a sink. Stopping is a flag of the process ([`stop_flag`]), because Ctrl-C is: the reader looks at it between blocks,
-//! a job between its phases, and what is half written is removed as after any other error.
+//! Updates go to a sink. Stopping is a flag of the process ([`stop_flag`]), because Ctrl-C is: the reader looks at it
+//! between blocks, a job between its phases, and what is half written is removed as after any other error.
 
 use files::{Error, Kind, Result};
 use std::panic::resume_unwind;
@@ -50,8 +50,8 @@ pub(crate) fn shared<T>(sink: Sink<'_>, work: impl FnOnce(&(dyn Fn(bars::Progres
     })
 }
 
-/// Runs work that reports nothing, on a thread of its own, and tells the sink ten times a second that it goes on. When the user stops,
-/// the work is left to end by itself: it must hold nothing but memory.
+/// Runs work that reports nothing, on a thread of its own, and tells the sink ten times a second that it goes on. When
+/// the user stops, the work is left to end by itself: it must hold nothing but memory.
 pub(crate) fn patiently<T: Send + 'static>(
     phase: &'static str,
     sink: Sink<'_>,

@@ -1,8 +1,8 @@
 //! Settings: defaults, then a TOML file, then `--set key=value`, then flags.
 //!
-//! [`Key::ALL`] is the one list: a name, what it does, what is legal, and how it is shown and set. The file that documents the
-//! defaults, the error that names the nearest key and the parser all read it. `auto` is legal for every key and means the default.
-//! What is wrong is a usage error that names file, line and column.
+//! [`Key::ALL`] is the one list: a name, what it does, what is legal, and how it is shown and set. The file that
+//! documents the defaults, the error that names the nearest key and the parser all read it. `auto` is legal for every
+//! key and means the default. What is wrong is a usage error that names file, line and column.
 
 mod reading;
 mod tries;
@@ -222,8 +222,8 @@ impl Default for SplitSettings {
 }
 
 impl SplitSettings {
-    /// Share of the time that the first fold trains on, or a little less: an embargo, and rows at the end that have no label yet, take about
-    /// three hundredths. Whoever splits holds it against the true one.
+    /// Share of the time that the first fold trains on, or a little less: an embargo, and rows at the end that have no
+    /// label yet, take about three hundredths. Whoever splits holds it against the true one.
     pub fn first(&self) -> f64 {
         (1.0 - self.holdout - 0.03).max(0.0) * (1.0 - self.tested) * (1.0 - self.validation)
     }

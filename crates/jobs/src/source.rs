@@ -1,4 +1,5 @@
-//! What the user points at: a path or a name in the catalogue, which symbols, from when to when, and the universe's files.
+//! What the user points at: a path or a name in the catalogue, which symbols, from when to when, and the universe's
+//! files.
 
 use crate::{data_folder, nearest};
 use files::{Error, Kind, Result};

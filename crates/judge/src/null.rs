@@ -1,8 +1,8 @@
 //! Markets with nothing in them (METHOD.md L4): whatever finds something here is broken.
 //!
-//! [`permute`] deals the labels out anew, in blocks; [`walk`] simulates prices without drift at the asset's own volatility; [`flip`] turns
-//! bars upside down at random. Volatility stays what it was in the last two, and it clusters, so it may be predicted there; direction may
-//! not. [`bound`] is what noise reaches.
+//! [`permute`] deals the labels out anew, in blocks; [`walk`] simulates prices without drift at the asset's own
+//! volatility; [`flip`] turns bars upside down at random. Volatility stays what it was in the last two, and it
+//! clusters, so it may be predicted there; direction may not. [`bound`] is what noise reaches.
 
 use crate::measure::{SplitMix, mix};
 use bars::Bars;
@@ -17,8 +17,8 @@ pub fn bound(n: f64) -> f64 {
     3.0 / n.max(1.0).sqrt()
 }
 
-/// Permutes the classes of each symbol (`[n]`, a number for each sample) in blocks of `block` samples: which classes there are and how they
-/// follow one another stays, what they have to do with their rows is gone.
+/// Permutes the classes of each symbol (`[n]`, a number for each sample) in blocks of `block` samples: which classes
+/// there are and how they follow one another stays, what they have to do with their rows is gone.
 ///
 /// # Errors
 ///
@@ -46,8 +46,8 @@ pub fn permute(samples: &mut Samples, symbols: &[u32], block: usize, seed: u64) 
     Ok(())
 }
 
-/// The same bars with other prices: a walk without drift whose steps are as wide as the asset's moves were lately. A bar opens where the one
-/// before closed; its shadows, volume and other columns stay.
+/// The same bars with other prices: a walk without drift whose steps are as wide as the asset's moves were lately. A
+/// bar opens where the one before closed; its shadows, volume and other columns stay.
 pub fn walk(bars: &Bars, seed: u64) -> Bars {
     let mut random = SplitMix(mix(seed) ^ mix(hash(&bars.symbol)));
     let moves = |t: usize| bars.close[t] / bars.close[t - 1] - 1.0;
@@ -72,7 +72,8 @@ pub fn walk(bars: &Bars, seed: u64) -> Bars {
     made
 }
 
-/// The same bars, each turned upside down with probability one half: moves are as large as before, their directions are a coin's.
+/// The same bars, each turned upside down with probability one half: moves are as large as before, their directions are
+/// a coin's.
 pub fn flip(bars: &Bars, seed: u64) -> Bars {
     let mut random = SplitMix(mix(seed) ^ mix(hash(&bars.symbol)));
     let mut made = bars.clone();

@@ -1,8 +1,9 @@
 //! What there is to learn from, wherever it came from: tables, how a sample finds its rows in them, and the samples.
 //!
-//! A sample is an *id*. With bars an id is a row of the base table; with a ready array `[N, T, F]` it is `n`, and the array is a table of
-//! `N · T` rows in which the window of sample `n` ends at row `n · T + T - 1`. Each input has a map from ids to the last row of the window;
-//! none is needed where the id is that row. So there is one gather, and no window is ever copied.
+//! A sample is an *id*. With bars an id is a row of the base table; with a ready array `[N, T, F]` it is `n`, and the
+//! array is a table of `N · T` rows in which the window of sample `n` ends at row `n · T + T - 1`. Each input has a map
+//! from ids to the last row of the window; none is needed where the id is that row. So there is one gather, and no
+//! window is ever copied.
 
 use features::Samples;
 

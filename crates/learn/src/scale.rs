@@ -1,9 +1,10 @@
 //! Scaling: each fold's own mean and deviation, from its own training samples and nothing else (METHOD.md C4).
 //!
-//! It is fitted on the rows that training samples name: the last row of each window, or, where windows came ready made, all of their rows.
-//! A column that does not vary there becomes 0. Sums are f64 in the order of the samples.
+//! It is fitted on the rows that training samples name: the last row of each window, or, where windows came ready made,
+//! all of their rows. A column that does not vary there becomes 0. Sums are f64 in the order of the samples.
 //!
-//! **A scaler knows where it is from**: its split, its fold, its data, and until when it looked. Elsewhere it is refused.
+//! **A scaler knows where it is from**: its split, its fold, its data, and until when it looked. Elsewhere it is
+//! refused.
 
 use crate::Problem;
 use compute::population::Scale;

@@ -1,4 +1,5 @@
-//! Checkpoints of processes that are killed, and on disks that are full. This binary starts itself again as the one that saves.
+//! Checkpoints of processes that are killed, and on disks that are full. This binary starts itself again as the one
+//! that saves.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -114,8 +115,8 @@ fn killed_again_and_again_there_is_always_a_whole_generation() {
 fn a_file_that_may_not_grow_fails_its_save_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let exe = std::env::current_exe().expect("this binary");
-    // 2,048 blocks of 512 bytes, or of 1,024: larger than a small save and smaller than a large one. The signal that goes with the
-    // limit is ignored, so that the write fails as on a full disk.
+    // 2,048 blocks of 512 bytes, or of 1,024: larger than a small save and smaller than a large one. The signal that
+    // goes with the limit is ignored, so that the write fails as on a full disk.
     let script = r#"trap '' XFSZ; ulimit -f 2048; exec "$0" --exact child --nocapture"#;
     let mut command = Command::new("sh");
     command.arg("-c").arg(script).arg(exe).env(FOLDER, folder.path()).env(PART, "limit");

@@ -1,8 +1,9 @@
 //! What this computer is, how fast, and how full.
 //!
-//! [`probe`] looks at the processor, memory, GPUs and limits, measures a few rates and makes a [`Profile`], kept at home under the
-//! machine's [key](Profile::key); [`quick`] only says whether the accelerator works. [`start_for`] gives the settings a machine begins
-//! with ([`start_here`] without measuring), [`Tuner`] times real work and remembers what won, [`Sampler`] watches how full the machine is.
+//! [`probe`] looks at the processor, memory, GPUs and limits, measures a few rates and makes a [`Profile`], kept at
+//! home under the machine's [key](Profile::key); [`quick`] only says whether the accelerator works. [`start_for`] gives
+//! the settings a machine begins with ([`start_here`] without measuring), [`Tuner`] times real work and remembers what
+//! won, [`Sampler`] watches how full the machine is.
 //!
 //! It knows nothing of what is trained or tuned. What the operating system does not tell is `None`, never a guess.
 

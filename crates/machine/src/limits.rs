@@ -73,8 +73,8 @@ fn meminfo(text: &str, key: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Every folder of a controller from our group up to the root, with whether it is of version 2. A container often names a path that
-/// only its host has; the walk up then ends at the root, where the container's own limits are.
+/// Every folder of a controller from our group up to the root, with whether it is of version 2. A container often names
+/// a path that only its host has; the walk up then ends at the root, where the container's own limits are.
 fn folders(groups: &str, controller: &str, mounts: &[&str]) -> Vec<(bool, String)> {
     let mut found = Vec::new();
     for line in groups.lines() {

@@ -1,4 +1,5 @@
-//! Settings of the machine and of the shell that would mislead: each one found is a sentence that says what it changes for us.
+//! Settings of the machine and of the shell that would mislead: each one found is a sentence that says what it changes
+//! for us.
 
 use crate::{Cpu, Limits, Memory, os};
 use compute::bytes;

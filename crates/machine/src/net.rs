@@ -1,8 +1,8 @@
 //! How fast a net runs on a device: real steps on random data, from the gather to the optimiser.
 //!
-//! One call is one row of the table people make by hand: a net, a batch, a number of members, training or inference. The step is the one
-//! that trains: rows gathered by index from a table on the device, shuffled anew each epoch. Inference is a validation pass: gather,
-//! forward, loss and counts, without gradients.
+//! One call is one row of the table people make by hand: a net, a batch, a number of members, training or inference.
+//! The step is the one that trains: rows gathered by index from a table on the device, shuffled anew each epoch.
+//! Inference is a validation pass: gather, forward, loss and counts, without gradients.
 
 use compute::net::Layout;
 use compute::population::{Data, Member, Pins, Precision, Recipe, Table};
@@ -168,8 +168,8 @@ fn once(population: &mut Population, work: Work, steps: u64) -> Result<u64> {
 /// Batches of one validation pass.
 const INFERRED: usize = 32;
 
-/// Two for each multiply-add that a net needs for a row: forward, and twice that backward but for the first layer's inputs. A recurrent
-/// layer's at every step of its window.
+/// Two for each multiply-add that a net needs for a row: forward, and twice that backward but for the first layer's
+/// inputs. A recurrent layer's at every step of its window.
 pub fn flops_of(layout: &Layout, work: Work) -> f64 {
     let times = |passes_back: bool| match work {
         Work::Infer => 1.0,

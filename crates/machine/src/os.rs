@@ -1,7 +1,7 @@
 //! What only one operating system knows. Every `cfg` has its counterpart.
 //!
-//! Linux tells through text files, which [`read`] gives anywhere (elsewhere there are none, and every reader of them says `None`); macOS
-//! through `sysctl`; Windows through `sysinfo` alone.
+//! Linux tells through text files, which [`read`] gives anywhere (elsewhere there are none, and every reader of them
+//! says `None`); macOS through `sysctl`; Windows through `sysinfo` alone.
 
 use crate::GpuSample;
 
@@ -73,8 +73,8 @@ fn supplies(found: impl Iterator<Item = (String, String, String, String)>) -> Op
     battery.then_some(discharging && !mains)
 }
 
-/// The place for Apple's sensors. GPU use and power are told by IOReport, through foreign calls that belong in `compute`; nothing is
-/// read until they are there, and nothing is made up.
+/// The place for Apple's sensors. GPU use and power are told by IOReport, through foreign calls that belong in
+/// `compute`; nothing is read until they are there, and nothing is made up.
 #[cfg(target_os = "macos")]
 pub(crate) fn apple_gpus() -> Vec<GpuSample> {
     Vec::new()

@@ -54,8 +54,8 @@ pub struct Quick {
 /// A driver that has not answered by then is broken.
 const PATIENCE: Duration = Duration::from_millis(4500);
 
-/// Says within five seconds whether the accelerator works. A machine without one passes for its CPU; a card that is there and cannot
-/// be used is an error of the machine.
+/// Says within five seconds whether the accelerator works. A machine without one passes for its CPU; a card that is
+/// there and cannot be used is an error of the machine.
 pub fn quick() -> Result<Quick> {
     let begun = Instant::now();
     let (tell, answer) = mpsc::channel();

@@ -1,7 +1,7 @@
 //! What one machine is and how fast, kept at home as `machines/KEY.json`.
 //!
-//! The key is made of what a tuned setting depends on, so a new driver or a new card is another machine, and several machines may share
-//! one home.
+//! The key is made of what a tuned setting depends on, so a new driver or a new card is another machine, and several
+//! machines may share one home.
 
 use crate::{Cpu, CpuRates, Cuda, Gpu, Limits, Memory, Warning};
 use files::{Error, Kind, Result};

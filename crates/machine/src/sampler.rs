@@ -1,7 +1,7 @@
 //! How full the machine is: one thread that looks now and then, cheap enough to run always.
 //!
-//! A look reads a few small files and asks each card nine figures; [`Sampler::cost`] says what it took of one core. Samples are kept for
-//! an hour at one a second, then the oldest go.
+//! A look reads a few small files and asks each card nine figures; [`Sampler::cost`] says what it took of one core.
+//! Samples are kept for an hour at one a second, then the oldest go.
 
 use crate::nvml::Cards;
 use crate::os;
@@ -119,7 +119,8 @@ impl Sampler {
         state.samples.back().filter(|s| s.at_seconds > at_seconds).cloned()
     }
 
-    /// What sampling took so far, as a part of one core; `None` where the system does not tell, or before the first sample.
+    /// What sampling took so far, as a part of one core; `None` where the system does not tell, or before the first
+    /// sample.
     pub fn cost(&self) -> Option<f64> {
         self.shared.lock().cost
     }

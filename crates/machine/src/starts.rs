@@ -1,9 +1,10 @@
 //! Where to begin on machines people name.
 //!
-//! Starting points, not results: they are reasoned from cores and memory, so that the tuner begins near the answer instead of at nothing.
-//! Members at once are about the number of multiprocessors (a small net fills one) or half of it where memory is short; on a CPU four a
-//! thread, so that none idles while the last ones end. Batches grow until a product fills the device: by memory bandwidth for the small
-//! net, by memory for the recurrent one. A desktop card shares its memory with the screen, an Apple machine with everything.
+//! Starting points, not results: they are reasoned from cores and memory, so that the tuner begins near the answer
+//! instead of at nothing. Members at once are about the number of multiprocessors (a small net fills one) or half of it
+//! where memory is short; on a CPU four a thread, so that none idles while the last ones end. Batches grow until a
+//! product fills the device: by memory bandwidth for the small net, by memory for the recurrent one. A desktop card
+//! shares its memory with the screen, an Apple machine with everything.
 
 use crate::{Cpu, Gpu, Memory, Profile, cpu, gpu, limits};
 use serde::Serialize;

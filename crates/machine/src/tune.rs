@@ -1,9 +1,9 @@
 //! Time real work, choose the fastest that fits, remember it.
 //!
-//! [`Tuner::tune`] is given candidates in order (a batch that doubles, say) and a closure that does one candidate's work. It begins where it
-//! is told, goes up while the rate grows, then down, and leaves a direction after two in a row that are more than 5 % below the best. A
-//! candidate that needs more memory than the budget is never tried; one that fails is a line of the table, not the end. It knows nothing
-//! of what it tunes, and the clock is handed in.
+//! [`Tuner::tune`] is given candidates in order (a batch that doubles, say) and a closure that does one candidate's
+//! work. It begins where it is told, goes up while the rate grows, then down, and leaves a direction after two in a row
+//! that are more than 5 % below the best. A candidate that needs more memory than the budget is never tried; one that
+//! fails is a line of the table, not the end. It knows nothing of what it tunes, and the clock is handed in.
 
 use crate::tuned::{self, Remembered};
 use serde::{Deserialize, Serialize};
@@ -133,8 +133,8 @@ pub struct Timer<'a> {
 }
 
 impl Timer<'_> {
-    /// Runs the work until its rate is known. It gives the units it did (samples, steps), and must have ended when it returns: work on
-    /// a device is waited for. What is prepared outside is not timed.
+    /// Runs the work until its rate is known. It gives the units it did (samples, steps), and must have ended when it
+    /// returns: work on a device is waited for. What is prepared outside is not timed.
     pub fn time<E>(&mut self, mut work: impl FnMut() -> Result<f64, E>) -> Result<(), E> {
         for _ in 0..self.patience.warm_ups {
             work()?;

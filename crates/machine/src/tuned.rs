@@ -1,7 +1,8 @@
 //! Winners remembered in one small file, per machine, workload and version.
 //!
-//! The file is replaced by rename under a lock beside it, so two processes that tune at once both keep their winner. One that cannot be
-//! read is set aside under another name, aloud, and a new one begun: it costs a measurement, never a run.
+//! The file is replaced by rename under a lock beside it, so two processes that tune at once both keep their winner.
+//! One that cannot be read is set aside under another name, aloud, and a new one begun: it costs a measurement, never a
+//! run.
 
 use crate::tune::Row;
 use files::{Error, Kind, Result};

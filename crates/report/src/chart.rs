@@ -1,7 +1,8 @@
 //! What all charts share: scales, round ticks, numbers for the eye, and the frame around the marks.
 //!
-//! A frame is two drawings beside each other: marks on `0..1000` by `0..height`, stretched sideways to whatever room there is, and
-//! the labels of the value axis, which are never stretched. Text sits at percentages, lines keep their width: no scaling, no script.
+//! A frame is two drawings beside each other: marks on `0..1000` by `0..height`, stretched sideways to whatever room
+//! there is, and the labels of the value axis, which are never stretched. Text sits at percentages, lines keep their
+//! width: no scaling, no script.
 
 use crate::html::escape;
 use std::fmt::Write;

@@ -110,7 +110,8 @@ pub(crate) fn class(tone: Tone) -> &'static str {
     }
 }
 
-/// Text as HTML, inside elements and quoted attributes; control characters and direction overrides are shown, not obeyed.
+/// Text as HTML, inside elements and quoted attributes; control characters and direction overrides are shown, not
+/// obeyed.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

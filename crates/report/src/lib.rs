@@ -1,10 +1,11 @@
-//! A run on disk and its views: what it says of itself ([`Run`]), the rows it logs ([`Log`]), TensorBoard's files ([`Events`]), and one
-//! self-contained HTML page: figures, charts, tables and notes, drawn by hand.
+//! A run on disk and its views: what it says of itself ([`Run`]), the rows it logs ([`Log`]), TensorBoard's files
+//! ([`Events`]), and one self-contained HTML page: figures, charts, tables and notes, drawn by hand.
 //!
-//! A [`Page`] is plain data: numbers and strings come in, one string of HTML goes out. This room knows nothing of bars. The page
-//! asks nothing of the network: style and script are inline and named by hash in a strict content security policy, so that even
-//! a hostile symbol name could not run. Charts are SVG that stretches without scaling its text, so a phone reads them too; every
-//! long series is thinned to its extremes per pixel, so half a million points stay small and no spike is lost.
+//! A [`Page`] is plain data: numbers and strings come in, one string of HTML goes out. This room knows nothing of bars.
+//! The page asks nothing of the network: style and script are inline and named by hash in a strict content security
+//! policy, so that even a hostile symbol name could not run. Charts are SVG that stretches without scaling its text, so
+//! a phone reads them too; every long series is thinned to its extremes per pixel, so half a million points stay small
+//! and no spike is lost.
 //!
 //! Left out on purpose: chart libraries, web fonts, and style attributes (the policy forbids them).
 

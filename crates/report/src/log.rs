@@ -1,8 +1,9 @@
-//! What a run says while it runs: `log.jsonl`, one JSON object a line, for programs; `training.log`, sentences, for people.
+//! What a run says while it runs: `log.jsonl`, one JSON object a line, for programs; `training.log`, sentences, for
+//! people.
 //!
-//! A row is `{"time": …, "kind": …, …}`: when, of what kind, and whatever fields that kind has. It is written in one piece and can be
-//! followed (`tail -f`). A process killed in the middle of a row leaves half a line; the next one cuts it off, or ends it where only the
-//! end of the line was missing, and touches nothing else.
+//! A row is `{"time": …, "kind": …, …}`: when, of what kind, and whatever fields that kind has. It is written in one
+//! piece and can be followed (`tail -f`). A process killed in the middle of a row leaves half a line; the next one cuts
+//! it off, or ends it where only the end of the line was missing, and touches nothing else.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -58,8 +59,9 @@ impl Log {
         Ok(Log { rows: mend(&rows, |line| parse(line).is_ok())?, sentences: mend(&sentences, |_| true)? })
     }
 
-    /// Opens the logs of a run that goes on from a checkpoint: of the rows only those that `keep` wants stay, since the others will be
-    /// written again. `log.jsonl` is replaced in one piece; lines that are no rows stay as they are, and so do the sentences.
+    /// Opens the logs of a run that goes on from a checkpoint: of the rows only those that `keep` wants stay, since the
+    /// others will be written again. `log.jsonl` is replaced in one piece; lines that are no rows stay as they are, and
+    /// so do the sentences.
     pub fn resume(folder: &Path, keep: impl Fn(&Row) -> bool) -> Result<Log> {
         let path = folder.join(ROWS);
         // Mended first, so that a torn row is not taken for a line that is none.
@@ -109,8 +111,8 @@ impl Log {
     }
 }
 
-/// Reads the rows of a log, also one that is being written: a last line that is torn is left out. A line in the middle that is no row
-/// is an error that names it.
+/// Reads the rows of a log, also one that is being written: a last line that is torn is left out. A line in the middle
+/// that is no row is an error that names it.
 pub fn read_log(path: &Path) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut torn: Option<Error> = None;

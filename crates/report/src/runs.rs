@@ -1,8 +1,8 @@
 //! What a run says of itself: `run.json` in its folder, replaced in one piece whenever something about the run changes.
 //!
-//! The file says how the run *thinks* it stands; whether a run that says `running` still runs is told by the lock of its folder
-//! ([`files::Lock`]), which dies with its process. So a killed run is seen as crashed without anybody having written that down. A run
-//! takes the lock before it first writes the file, and lets it go after it last did.
+//! The file says how the run *thinks* it stands; whether a run that says `running` still runs is told by the lock of
+//! its folder ([`files::Lock`]), which dies with its process. So a killed run is seen as crashed without anybody having
+//! written that down. A run takes the lock before it first writes the file, and lets it go after it last did.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -222,8 +222,8 @@ impl RunSummary {
     }
 }
 
-/// The runs in a folder, the newest first; those that cannot be read last. Folders without a `run.json` are none. Where there is no such
-/// folder there are no runs.
+/// The runs in a folder, the newest first; those that cannot be read last. Folders without a `run.json` are none. Where
+/// there is no such folder there are no runs.
 pub fn list(runs: &Path) -> Result<Vec<RunSummary>> {
     let entries = match fs::read_dir(runs) {
         Ok(entries) => entries,

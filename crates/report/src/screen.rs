@@ -1,7 +1,7 @@
 //! A page of characters: what a terminal shows, as a value.
 //!
-//! Everything is clipped, every character is one cell wide, and nothing a file name could hold moves a cursor. Whoever shows a screen
-//! asks for its rows as runs of one ink; colours are theirs to choose.
+//! Everything is clipped, every character is one cell wide, and nothing a file name could hold moves a cursor. Whoever
+//! shows a screen asks for its rows as runs of one ink; colours are theirs to choose.
 
 /// How a character is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -97,7 +97,8 @@ impl Screen {
         }
     }
 
-    /// Writes text, at most `room` characters of it, the last one an ellipsis where it is cut; gives the column behind it.
+    /// Writes text, at most `room` characters of it, the last one an ellipsis where it is cut; gives the column behind
+    /// it.
     pub(crate) fn write(&mut self, x: usize, y: usize, room: usize, text: &str, ink: Ink) -> usize {
         let room = room.min(self.width.saturating_sub(x));
         let long = text.chars().count();

@@ -1,4 +1,5 @@
-//! Logs and events on a disk that is full: an error, nothing torn, and on it goes. This binary starts itself again under a limit.
+//! Logs and events on a disk that is full: an error, nothing torn, and on it goes. This binary starts itself again
+//! under a limit.
 #![cfg(unix)]
 
 use std::path::Path;
@@ -13,7 +14,8 @@ fn fields(i: u64, words: &str) -> Map<String, Value> {
     [("i".to_string(), Value::from(i)), ("words".to_string(), Value::from(words))].into_iter().collect()
 }
 
-/// No file may grow beyond some 64 KiB here: a write stops in the middle of a row, as on a full disk. Nothing in the parent's own run.
+/// No file may grow beyond some 64 KiB here: a write stops in the middle of a row, as on a full disk. Nothing in the
+/// parent's own run.
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };

@@ -1,8 +1,10 @@
-//! Training the two-timeframe classifier, whole epochs with their validation: `fullbore train` beside a PyTorch script of the same net.
+//! Training the two-timeframe classifier, whole epochs with their validation: `fullbore train` beside a PyTorch script
+//! of the same net.
 //!
-//! Both read one archive of ready windows, made once. A case is ours, PyTorch, PyTorch, ours, each a fresh process. Ours counts what its own phases
-//! say of training and validating, over the epochs; PyTorch counts the median of its epochs but the first. Then both train five seeds, and
-//! the 95 % bootstrap intervals of validation loss and MCC must overlap epoch by epoch: a faster loop that learns something else is not faster.
+//! Both read one archive of ready windows, made once. A case is ours, PyTorch, PyTorch, ours, each a fresh process.
+//! Ours counts what its own phases say of training and validating, over the epochs; PyTorch counts the median of its
+//! epochs but the first. Then both train five seeds, and the 95 % bootstrap intervals of validation loss and MCC must
+//! overlap epoch by epoch: a faster loop that learns something else is not faster.
 
 use super::nets::Told;
 use super::{Place, machine, middle, threads};

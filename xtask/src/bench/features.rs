@@ -1,8 +1,9 @@
 //! Indicators: bars to table, beside TA-Lib and polars_talib.
 //!
-//! Both sides compute `bench/peers/features.txt` on the same stored bars, in memory before the clock starts; every peer brings all its
-//! variants and its best one counts. Counts and sums of every column must agree before a ratio is written. Ours writes the float32
-//! table that training reads; a peer's time is for its own columns of doubles, and its time with the table is told beside it.
+//! Both sides compute `bench/peers/features.txt` on the same stored bars, in memory before the clock starts; every peer
+//! brings all its variants and its best one counts. Counts and sums of every column must agree before a ratio is
+//! written. Ours writes the float32 table that training reads; a peer's time is for its own columns of doubles, and its
+//! time with the table is told beside it.
 
 use super::{Place, machine, median, threads};
 use crate::process::{build, command, last_json, measure, output};
@@ -17,7 +18,8 @@ const SAME: f64 = 1e-5;
 /// Open, high, low, close and volume as doubles.
 const INPUT_BYTES: f64 = 40.0;
 
-/// glibc keeps freed memory, as the peers tell it to (`keep_freed_memory` in `talib_features.py`): no round pays for fresh pages.
+/// glibc keeps freed memory, as the peers tell it to (`keep_freed_memory` in `talib_features.py`): no round pays for
+/// fresh pages.
 const KEPT: [(&str, &str); 3] =
     [("MALLOC_MMAP_THRESHOLD_", "1073741824"), ("MALLOC_TRIM_THRESHOLD_", "2147483647"), ("MALLOC_ARENA_MAX", "1")];
 
@@ -109,7 +111,8 @@ fn market(name: &str, bars: &Path, bench: &Path, python: &Path, out: &mut String
     Ok(())
 }
 
-/// Every column of the peer has as many finite values as ours, and the same sum. A peer that misses columns misses them by name.
+/// Every column of the peer has as many finite values as ours, and the same sum. A peer that misses columns misses them
+/// by name.
 fn agree(ours: &Value, peer: &Value) -> Result<()> {
     let object = |v: &Value| v["checksum"].as_object().cloned().ok_or("a side has no `checksum`.");
     let (ours, theirs) = (object(ours)?, object(peer)?);

@@ -1,7 +1,7 @@
 //! Nets on the GPU: whole training steps and forward passes beside PyTorch's best.
 //!
-//! Runs where there may be neither cargo nor the folder this was built in: with `--ours` nothing is built, and the root is `--root` or the
-//! current folder.
+//! Runs where there may be neither cargo nor the folder this was built in: with `--ours` nothing is built, and the root
+//! is `--root` or the current folder.
 
 use super::machine;
 use super::nets::{Case, Sides, Told, table};

@@ -1,8 +1,9 @@
 //! Nets: ours and PyTorch in turn, and the table of what came out. `gpu` and `cpu_net` say which nets and where.
 //!
-//! Every run is a fresh process that prints one JSON object; a case is ours, the peer, the peer, ours. Each run is a median of its own,
-//! and the mean of a side's two counts. The peer's first run tries all its variants, its second repeats the best one. Work is counted
-//! here, the same for both sides: the products that are needed, two operations for a multiply and add.
+//! Every run is a fresh process that prints one JSON object; a case is ours, the peer, the peer, ours. Each run is a
+//! median of its own, and the mean of a side's two counts. The peer's first run tries all its variants, its second
+//! repeats the best one. Work is counted here, the same for both sides: the products that are needed, two operations
+//! for a multiply and add.
 
 use crate::process::{command, last_json, measure};
 use crate::{ROOT, Result, root};
@@ -89,7 +90,8 @@ impl Case {
         self.net.contains("lstm")
     }
 
-    /// Operations of the products that are needed: the first layer passes no gradient on. Those of a recurrent layer at every step.
+    /// Operations of the products that are needed: the first layer passes no gradient on. Those of a recurrent layer at
+    /// every step.
     pub(super) fn flops(&self) -> f64 {
         let number = |word: &str| word.trim_end_matches('t').parse().unwrap_or(f64::NAN);
         let mut words = self.net.split('-');
@@ -258,7 +260,8 @@ fn limits(sides: &Sides<'_>, cases: &[&Case]) -> Result<Vec<f64>> {
     if let Some(threads) = sides.threads {
         run.args(["--threads", &threads.to_string()]);
     }
-    // A small net's own products are far below what the machine can do, and members and windows are what lifts it: its limit is a large product's.
+    // A small net's own products are far below what the machine can do, and members and windows are what lifts it: its
+    // limit is a large product's.
     let large = if sides.device == "cuda" { "4096-4096-4096@8192" } else { "1024-1024-1024@1024" };
     run.args(cases.iter().map(|c| match c.recurrent() || c.members > 1 {
         true => format!("{large}@{}", c.precision),

@@ -1,4 +1,5 @@
-//! `crates/<room>/kernels/manifest.toml`: what each kernel was made of, what it became, and what it takes on each architecture.
+//! `crates/<room>/kernels/manifest.toml`: what each kernel was made of, what it became, and what it takes on each
+//! architecture.
 
 use super::source::Source;
 use crate::Result;

@@ -1,8 +1,9 @@
 //! The `.cu` files: where they are, what they include, what they ask for, and one hash over all of it.
 //!
-//! A `.cu` file may say, each in a comment line of its own, `// flags: --fmad=false` (added for NVRTC), `// registers: 128` (the most a thread of
-//! any of its kernels may take) and `// targets: 90a` (the only architectures it is for, instead of all). Quoted includes are found beside the file that names them; those in angle brackets are the compiler's,
-//! and its version is part of the hash.
+//! A `.cu` file may say, each in a comment line of its own, `// flags: --fmad=false` (added for NVRTC), `// registers:
+//! 128` (the most a thread of any of its kernels may take) and `// targets: 90a` (the only architectures it is for,
+//! instead of all). Quoted includes are found beside the file that names them; those in angle brackets are the
+//! compiler's, and its version is part of the hash.
 
 use crate::{Result, root};
 use std::path::{Path, PathBuf};
@@ -90,7 +91,8 @@ fn read(root: &Path, path: &Path, compiler: &str) -> Result<Source> {
     Ok(Source { room: parts[..2.min(parts.len())].join("/"), name, files, flags, targets, registers, spills, hash })
 }
 
-/// One hash over files with their names, flags and compiler. `crates/compute/tests/kernels.rs` computes the same from the manifest.
+/// One hash over files with their names, flags and compiler. `crates/compute/tests/kernels.rs` computes the same from
+/// the manifest.
 fn hash<'a>(
     files: impl Iterator<Item = (&'a String, &'a String)>,
     flags: &'a Vec<String>,

@@ -1,7 +1,8 @@
 //! Fuzzing every target of `fuzz/`, on stable Rust (`RUSTC_BOOTSTRAP=1` lets cargo-fuzz use its flags).
 //!
-//! It starts from the corpus in the repository and collects what it finds interesting in the cache folder; only a crash comes back
-//! into the repository, as `fuzz/corpus/<target>/crash-<hash>`, where the plain test replays it from then on.
+//! It starts from the corpus in the repository and collects what it finds interesting in the cache folder; only a crash
+//! comes back into the repository, as `fuzz/corpus/<target>/crash-<hash>`, where the plain test replays it from then
+//! on.
 
 use super::{Flags, names, note};
 use crate::process::{cargo, run};

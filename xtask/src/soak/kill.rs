@@ -1,7 +1,7 @@
 //! SIGKILL to `fullbore data add --replace` at random instants.
 //!
-//! After each kill the catalogue must be readable and agree with its files, every file it names must be whole, sets that were not being
-//! written must be as they were, and the one being written must be the old one or the new one.
+//! After each kill the catalogue must be readable and agree with its files, every file it names must be whole, sets
+//! that were not being written must be as they were, and the one being written must be the old one or the new one.
 
 use super::{Flags, names, note};
 use crate::process::{build, command, last_json, output};

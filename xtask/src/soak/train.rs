@@ -1,8 +1,8 @@
 //! SIGKILL to `fullbore train` and `fullbore runs resume` at random instants.
 //!
-//! A run is killed again and again, resumed after each kill, and in the end must be, to the bit, what the same run is when nobody disturbs
-//! it: predictions, weights, figures, and a log in which every epoch of every member stands once. Runs follow one another until there were
-//! enough kills.
+//! A run is killed again and again, resumed after each kill, and in the end must be, to the bit, what the same run is
+//! when nobody disturbs it: predictions, weights, figures, and a log in which every epoch of every member stands once.
+//! Runs follow one another until there were enough kills.
 
 use super::kill::Random;
 use super::{Flags, note};

@@ -73,7 +73,8 @@ pub struct LeftOut {
 /// One kind of repair, how often, and an example.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RepairCount {
-    /// `dropped_symbol`, `segmented`, `sorted`, `dropped_unreadable`, `dropped_duplicate`, `dropped_conflicting`, `dropped_bad_price`, `dropped_range`, `rescaled_time`, …
+    /// `dropped_symbol`, `segmented`, `sorted`, `dropped_unreadable`, `dropped_duplicate`, `dropped_conflicting`,
+    /// `dropped_bad_price`, `dropped_range`, `rescaled_time`, …
     pub what: &'static str,
     /// Rows touched.
     pub count: u64,

@@ -1,4 +1,5 @@
-//! Sees the bars of one symbol go by, in order and each once, and remembers what an audit needs: a few kilobytes, however many bars.
+//! Sees the bars of one symbol go by, in order and each once, and remembers what an audit needs: a few kilobytes,
+//! however many bars.
 
 use super::{Hole, Split};
 use crate::ingest::Rows;
@@ -421,8 +422,8 @@ fn covers_saturday(from: i64, to: i64) -> bool {
     [saturday, saturday + 7].iter().any(|day| day * DAY >= from && (day + 1) * DAY <= to)
 }
 
-/// From Friday evening to Sunday evening, UTC: no market but that of coins is open all of it, and which hour is its last
-/// cannot be told from a few weeks.
+/// From Friday evening to Sunday evening, UTC: no market but that of coins is open all of it, and which hour is its
+/// last cannot be told from a few weeks.
 fn is_weekend(at: i64) -> bool {
     let (day, clock) = ((at.div_euclid(DAY) + 3).rem_euclid(7), at.rem_euclid(DAY));
     match day {

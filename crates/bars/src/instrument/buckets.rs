@@ -1,9 +1,10 @@
 //! Bars of a higher timeframe: where each begins and when it is known.
 //!
-//! Below a day, markets that trade round the clock count from midnight UTC. Others count from the session's open, and no bucket
-//! spans an open or a close: the last hour of US shares is 15:30 to 16:00. After the close they count from the close until the trading
-//! day turns, then backwards from the next open. Days, weeks and months are made of trading days. Buckets touch: every
-//! instant lies in exactly one, and Friday after 17:00 New York lies in Monday's where the day turns then.
+//! Below a day, markets that trade round the clock count from midnight UTC. Others count from the session's open, and
+//! no bucket spans an open or a close: the last hour of US shares is 15:30 to 16:00. After the close they count from
+//! the close until the trading day turns, then backwards from the next open. Days, weeks and months are made of trading
+//! days. Buckets touch: every instant lies in exactly one, and Friday after 17:00 New York lies in Monday's where the
+//! day turns then.
 
 use super::hours::{Hours, Turns};
 use super::session::{Session, zone};
@@ -46,8 +47,8 @@ impl Session {
         Ok(Buckets { rule, last: Bucket { start: 0, end: 0 } })
     }
 
-    /// The same for bars of a day or longer, which are grouped by their date (see [`Session::dates`]): asked for with midnight UTC
-    /// of the date, and over at such a midnight. Shorter timeframes are refused.
+    /// The same for bars of a day or longer, which are grouped by their date (see [`Session::dates`]): asked for with
+    /// midnight UTC of the date, and over at such a midnight. Shorter timeframes are refused.
     pub fn dated_buckets(&self, timeframe: Timeframe) -> Result<Buckets, String> {
         let group = Group::of(timeframe)?.ok_or_else(|| format!("daily bars hold no {timeframe}"))?;
         Ok(Buckets { rule: Rule::Days { turns: Turns::dated(self), group }, last: Bucket { start: 0, end: 0 } })
@@ -193,7 +194,8 @@ mod tests {
     #[rustfmt::skip]
     fn buckets_begin_and_end_where_the_market_says() {
         for (symbol, timeframe, at, start, end) in [
-            // US shares: 09:30 is 14:30 UTC in winter, 13:30 in summer; the clocks changed on 2024-03-10 and 2024-11-03.
+            // US shares: 09:30 is 14:30 UTC in winter, 13:30 in summer; the clocks changed on 2024-03-10 and
+            // 2024-11-03.
             ("AAPL", "1h", "2024-03-08T14:30", "2024-03-08T14:30", "2024-03-08T15:30"), ("AAPL", "1h", "2024-03-08T15:29", "2024-03-08T14:30", "2024-03-08T15:30"),
             ("AAPL", "1h", "2024-03-11T13:30", "2024-03-11T13:30", "2024-03-11T14:30"), ("AAPL", "1h", "2024-11-04T14:45", "2024-11-04T14:30", "2024-11-04T15:30"),
             // The last hour is half an hour; what follows counts from the close, what precedes backwards from the open.

@@ -1,7 +1,8 @@
 //! When a session opens and closes, and when the trading day turns, as instants.
 //!
-//! Zones are asked once a season; in between it is arithmetic. Every answer is a function of the question alone: what was asked before
-//! only makes it faster. Where a clock shows a time twice the first counts; where it skips one, the instant of the skip.
+//! Zones are asked once a season; in between it is arithmetic. Every answer is a function of the question alone: what
+//! was asked before only makes it faster. Where a clock shows a time twice the first counts; where it skips one, the
+//! instant of the skip.
 
 use super::session::{Session, zone};
 use jiff::Timestamp;
@@ -74,8 +75,9 @@ impl Session {
 }
 
 impl Dates {
-    /// Days since 1970 of the date a stamp stands for: midnight UTC is how files write a date; others stamp the session's open, the
-    /// turn of the day or midnight there, and feeds that miss a clock change are an hour or two early.
+    /// Days since 1970 of the date a stamp stands for: midnight UTC is how files write a date; others stamp the
+    /// session's open, the turn of the day or midnight there, and feeds that miss a clock change are an hour or two
+    /// early.
     pub fn of(&mut self, ns: i64) -> i64 {
         if ns % (DAY * SECOND) == 0 {
             return ns / (DAY * SECOND);

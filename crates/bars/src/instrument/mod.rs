@@ -1,8 +1,9 @@
 //! What is traded, when, and what it costs.
 //!
-//! An [`Instrument`] starts as the preset of its [`Class`], is refined by what its name gives away ([`Instrument::guess`]), and ends
-//! with what the user wrote (`[instrument.XAUUSD]`, an [`InstrumentPatch`]). The presets are those of a retail account at the lowest
-//! tier; every figure is shown in the audit, so that nobody trades on a cost they have not seen.
+//! An [`Instrument`] starts as the preset of its [`Class`], is refined by what its name gives away
+//! ([`Instrument::guess`]), and ends with what the user wrote (`[instrument.XAUUSD]`, an [`InstrumentPatch`]). The
+//! presets are those of a retail account at the lowest tier; every figure is shown in the audit, so that nobody trades
+//! on a cost they have not seen.
 
 mod buckets;
 mod hours;

@@ -1,7 +1,8 @@
 //! What a name gives away.
 //!
-//! Read in this order: venue prefix (`CME:`), index, future, perpetual or pair, listed share. What no rule knows is taken for a US share,
-//! and the sentence that comes back says so. The tables are what people have in their folders, not what exists.
+//! Read in this order: venue prefix (`CME:`), index, future, perpetual or pair, listed share. What no rule knows is
+//! taken for a US share, and the sentence that comes back says so. The tables are what people have in their folders,
+//! not what exists.
 
 use super::session::session;
 use super::{Class, Days, Hints, Instrument};
@@ -92,7 +93,8 @@ fn index(name: &str) -> Option<(Instrument, String)> {
     Some((instrument, format!("{name} is {why}: index, {currency}")))
 }
 
-/// Futures: roots, multiplier, tick, currency. Prices as the exchange and the usual vendors quote them (grains in cents).
+/// Futures: roots, multiplier, tick, currency. Prices as the exchange and the usual vendors quote them (grains in
+/// cents).
 #[rustfmt::skip]
 const FUTURES: &[(&str, f64, f64)] = &[
     ("ES", 50.0, 0.25), ("MES", 5.0, 0.25), ("NQ", 20.0, 0.25), ("MNQ", 2.0, 0.25), ("YM", 5.0, 1.0), ("MYM", 0.5, 1.0), ("RTY", 50.0, 0.1),
@@ -313,7 +315,8 @@ fn split_pair(name: &str, perp: bool) -> Option<(String, String)> {
     both(base, "USD")
 }
 
-/// Exchanges of listed shares: suffixes, currency, zone, hours, tick, fee of a side in bp (taxes included), spread in bp.
+/// Exchanges of listed shares: suffixes, currency, zone, hours, tick, fee of a side in bp (taxes included), spread in
+/// bp.
 #[rustfmt::skip]
 #[expect(clippy::type_complexity, reason = "a table, one line an exchange")]
 const EXCHANGES: &[(&[&str], &str, &str, &str, &str, f64, f64, f64)] = &[

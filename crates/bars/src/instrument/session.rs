@@ -27,9 +27,9 @@ pub struct Session {
 impl Session {
     /// The trading day an instant belongs to, in days since 1970.
     ///
-    /// A rollover in the evening opens the next day: Sunday 17:00 New York is Monday for currencies. There, an instant on a day without
-    /// a session (Friday 17:03) counts towards the next session's day. A rollover at midnight gives the local date as it is,
-    /// because exchanges do hold special sessions at weekends.
+    /// A rollover in the evening opens the next day: Sunday 17:00 New York is Monday for currencies. There, an instant
+    /// on a day without a session (Friday 17:03) counts towards the next session's day. A rollover at midnight gives
+    /// the local date as it is, because exchanges do hold special sessions at weekends.
     pub fn trading_day(&self, ns: i64) -> i32 {
         self.trading_days(&[ns])[0]
     }

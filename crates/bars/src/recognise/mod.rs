@@ -1,8 +1,8 @@
 //! Which column is what, and why: the guess that must be impossible to miss.
 //!
-//! Every container (CSV, JSON, Parquet, …) shows a small typed sample with or without column names. Names decide where there are
-//! names; values decide the rest, and check the names: a `high` that is not the highest is not taken for one. Whatever was decided
-//! is written down as a sentence in [`Layout::why`], which the audit prints.
+//! Every container (CSV, JSON, Parquet, …) shows a small typed sample with or without column names. Names decide where
+//! there are names; values decide the rest, and check the names: a `high` that is not the highest is not taken for one.
+//! Whatever was decided is written down as a sentence in [`Layout::why`], which the audit prints.
 
 mod columns;
 pub(crate) mod names;

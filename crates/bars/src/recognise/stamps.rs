@@ -1,9 +1,9 @@
 //! What a stamp means: its zone, which end of the bar it marks, the timeframe, and the scale of the prices.
 //!
-//! Evidence decides, and is written down. Sessions are the best witness: a day whose first stamp is 09:31 and whose last is 16:00 is
-//! labelled by the end of its bars; one that runs from 09:30 to 15:59 by their start. Without evidence a stamp is the start of
-//! its bar and a wall clock is UTC, the first because it makes a bar known later, the second because nothing better is known, and
-//! it is said aloud.
+//! Evidence decides, and is written down. Sessions are the best witness: a day whose first stamp is 09:31 and whose
+//! last is 16:00 is labelled by the end of its bars; one that runs from 09:30 to 15:59 by their start. Without evidence
+//! a stamp is the start of its bar and a wall clock is UTC, the first because it makes a bar known later, the second
+//! because nothing better is known, and it is said aloud.
 
 use super::{Given, Layout, StampMarks, TimeAt, told, value};
 use crate::instrument::Hints;
@@ -45,8 +45,8 @@ impl Zone {
         TimeZone::get(text).ok().map(Zone::Named)
     }
 
-    /// Turns wall clocks into instants. In the hour that a zone repeats in autumn, the second pass is told from the first by the
-    /// stamps going back; stamps inside the hour that spring skips are shifted forward.
+    /// Turns wall clocks into instants. In the hour that a zone repeats in autumn, the second pass is told from the
+    /// first by the stamps going back; stamps inside the hour that spring skips are shifted forward.
     pub(crate) fn to_utc(&self, wall: &mut [i64]) {
         let (zone, ahead) = match self {
             Zone::Utc => return,
@@ -341,8 +341,8 @@ fn zone_guess(layout: &mut Layout, given: &Given<'_>, traded: &Instrument, sessi
     layout.warnings.push("stamps carry no zone and are taken for UTC; set bars.timezone if they are not".into());
 }
 
-/// Stamps that lie within the exchange's hours read as its own clock are in that clock: read as UTC they would be known hours
-/// too early. Data that are in UTC miss those hours by the zone's offset.
+/// Stamps that lie within the exchange's hours read as its own clock are in that clock: read as UTC they would be known
+/// hours too early. Data that are in UTC miss those hours by the zone's offset.
 fn exchange_hours(
     layout: &mut Layout,
     given: &Given<'_>,

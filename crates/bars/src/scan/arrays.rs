@@ -1,4 +1,5 @@
-//! Arrays of an NPZ or NPY file to tables: one array for each field, for each symbol, or for each field with a column a symbol.
+//! Arrays of an NPZ or NPY file to tables: one array for each field, for each symbol, or for each field with a column a
+//! symbol.
 
 use crate::recognise::names::{self, Role};
 use files::{Array, Column, Data, Table};

@@ -1,7 +1,8 @@
 //! LEAN's zipped CSV: what path and member name tell.
 //!
-//! `equity/usa/minute/aapl/20140605_trade.zip` holds `20140605_aapl_minute_trade.csv` with milliseconds since midnight and prices
-//! times 10,000; `equity/usa/daily/spy.zip` holds `spy.csv` with dates. Other security types store plain decimals.
+//! `equity/usa/minute/aapl/20140605_trade.zip` holds `20140605_aapl_minute_trade.csv` with milliseconds since midnight
+//! and prices times 10,000; `equity/usa/daily/spy.zip` holds `spy.csv` with dates. Other security types store plain
+//! decimals.
 
 use crate::recognise::value;
 use crate::{Class, Timeframe};

@@ -1,7 +1,8 @@
 //! From a path to rows: which files there are, what they hold, and their rows handed on in order.
 //!
-//! A folder is walked in sorted order. Small files are recognised and parsed side by side, one thread each; a large text file is
-//! parsed by all threads together. Either way rows arrive in the same order, so that the result does not depend on the threads.
+//! A folder is walked in sorted order. Small files are recognised and parsed side by side, one thread each; a large
+//! text file is parsed by all threads together. Either way rows arrive in the same order, so that the result does not
+//! depend on the threads.
 
 mod arrays;
 mod coerce;
@@ -137,8 +138,8 @@ pub(crate) fn take_in(
     Ok(intake)
 }
 
-/// A file that holds no bars is left out of a folder, aloud; pointed at directly it is an error. The machine's and the user's
-/// own faults always are.
+/// A file that holds no bars is left out of a folder, aloud; pointed at directly it is an error. The machine's and the
+/// user's own faults always are.
 fn settle(outcome: Result<()>, path: &Path, single: bool, intake: &mut Intake) -> Result<()> {
     match outcome {
         Err(error) if !single && error.kind == Kind::Input => {

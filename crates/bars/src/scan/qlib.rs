@@ -1,6 +1,7 @@
 //! qlib's binary folder: `calendars/day.txt`, `features/<symbol>/<field>.day.bin`.
 //!
-//! A `.bin` file is little-endian f32; its first value is the index of its first bar in the calendar. Missing days are NaN.
+//! A `.bin` file is little-endian f32; its first value is the index of its first bar in the calendar. Missing days are
+//! NaN.
 
 use crate::Timeframe;
 use files::{Caps, Column, Error, Result, Source, Table, time};

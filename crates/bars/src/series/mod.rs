@@ -1,8 +1,8 @@
 //! The rows of one symbol and timeframe, in order, each time once.
 //!
-//! Rows come in by file and symbol ([`Intake`]). When they outgrow the memory that may be used they are sorted and moved to a
-//! scratch file, and later merged from there in windows (`order`); so a file of any size passes through. What is done to the rows
-//! (`clean`) is counted; what could not be repaired is an error.
+//! Rows come in by file and symbol ([`Intake`]). When they outgrow the memory that may be used they are sorted and
+//! moved to a scratch file, and later merged from there in windows (`order`); so a file of any size passes through.
+//! What is done to the rows (`clean`) is counted; what could not be repaired is an error.
 
 mod clean;
 mod intake;

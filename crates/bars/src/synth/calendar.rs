@@ -1,7 +1,8 @@
 //! When bars are: sessions, weekends and a few holidays.
 //!
-//! Shares trade 09:30 to 16:00 New York on working days; currencies from 17:00 to 17:00 New York, Sunday evening to Friday; coins
-//! always. Six US holidays are kept by shares, Christmas and New Year by currencies too. There are no half days.
+//! Shares trade 09:30 to 16:00 New York on working days; currencies from 17:00 to 17:00 New York, Sunday evening to
+//! Friday; coins always. Six US holidays are kept by shares, Christmas and New Year by currencies too. There are no
+//! half days.
 
 use super::{Kind, Synth};
 use crate::Timeframe;

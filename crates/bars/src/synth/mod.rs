@@ -1,11 +1,14 @@
-//! A market made from a seed: what tests, benchmarks and the demo train on when there is no data, or when the truth must be known.
+//! A market made from a seed: what tests, benchmarks and the demo train on when there is no data, or when the truth
+//! must be known.
 //!
-//! Two worlds. The *lifelike* one ([`world`]) has a market factor and sectors, regimes, volatility that clusters, jumps, sessions,
-//! holidays, late listings and delistings; nothing in it can be predicted but volatility. The *planted* one ([`Plant`], METHOD.md L5)
-//! carries a signal of known strength in the extra column `plant` and states the best a trader can earn from it.
+//! Two worlds. The *lifelike* one ([`world`]) has a market factor and sectors, regimes, volatility that clusters,
+//! jumps, sessions, holidays, late listings and delistings; nothing in it can be predicted but volatility. The
+//! *planted* one ([`Plant`], METHOD.md L5) carries a signal of known strength in the extra column `plant` and states
+//! the best a trader can earn from it.
 //!
-//! Every number is drawn by Philox4x32-10 from (seed, stream, step, index): a symbol is a stream of its own, so that the bits are the
-//! same for any number of threads, and no function of the platform's math library is used, so that they are the same everywhere.
+//! Every number is drawn by Philox4x32-10 from (seed, stream, step, index): a symbol is a stream of its own, so that
+//! the bits are the same for any number of threads, and no function of the platform's math library is used, so that
+//! they are the same everywhere.
 
 mod calendar;
 mod plant;

@@ -1,9 +1,11 @@
 //! The plant: a signal of known strength, and the best that can be earned from it (METHOD.md L5).
 //!
-//! `r(open t+1 → open t+2) = μ·x_t + σ·ε`, with `x_t = ±1` a Markov chain that stays with probability ρ, published at close t as the
-//! extra column `plant`. σ is constant, `open(t+1) = close(t)`, there are no jumps, no regimes, and no rounding of prices.
+//! `r(open t+1 → open t+2) = μ·x_t + σ·ε`, with `x_t = ±1` a Markov chain that stays with probability ρ, published at
+//! close t as the extra column `plant`. σ is constant, `open(t+1) = close(t)`, there are no jumps, no regimes, and no
+//! rounding of prices.
 //!
-//! A trader who decides at close t fills at open t+1, so the signal arrives just in time; a bar of delay leaves `2ρ - 1` of it.
+//! A trader who decides at close t fills at open t+1, so the signal arrives just in time; a bar of delay leaves `2ρ -
+//! 1` of it.
 
 use super::Synth;
 use super::calendar::Grid;

@@ -1,7 +1,7 @@
 //! Random numbers by counter, and the few functions they need, equal to the bit on every platform.
 //!
-//! Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011). Normals by inversion (Wichura 1988, AS 241); a draw has 32 bits, so a normal
-//! stays within 6.3 and the algorithm's far tail is never reached. `exp` and `ln` use only `+ - * /` and bits.
+//! Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011). Normals by inversion (Wichura 1988, AS 241); a draw has 32 bits, so
+//! a normal stays within 6.3 and the algorithm's far tail is never reached. `exp` and `ln` use only `+ - * /` and bits.
 
 /// One stream of draws; a draw is named by its step and index and can be asked for in any order.
 #[derive(Debug, Clone, Copy)]

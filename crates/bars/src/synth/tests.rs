@@ -1,4 +1,5 @@
-//! What the maker promises: the same bits, bars that hold, a lifelike world, and a plant that pays exactly what it says.
+//! What the maker promises: the same bits, bars that hold, a lifelike world, and a plant that pays exactly what it
+//! says.
 
 use super::*;
 use jiff::Timestamp;

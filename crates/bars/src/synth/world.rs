@@ -1,10 +1,12 @@
-//! The lifelike world: log returns = beta · market + sector + own, each with the variance the calendar and the regime allow.
+//! The lifelike world: log returns = beta · market + sector + own, each with the variance the calendar and the regime
+//! allow.
 //!
-//! The market walks through calm, trend and crisis (a Markov chain by the day, shared by all). A symbol's own part follows GARCH(1,1)
-//! by the bar, with rare jumps on top. A bar's path runs from the close before to its own close as a Brownian bridge through the open
-//! and three points; high and low are its extremes, so they hold by construction.
+//! The market walks through calm, trend and crisis (a Markov chain by the day, shared by all). A symbol's own part
+//! follows GARCH(1,1) by the bar, with rare jumps on top. A bar's path runs from the close before to its own close as a
+//! Brownian bridge through the open and three points; high and low are its extremes, so they hold by construction.
 //!
-//! Nothing here can be predicted from the past but the size of moves, and a trend's drift, which is far below its noise.
+//! Nothing here can be predicted from the past but the size of moves, and a trend's drift, which is far below its
+//! noise.
 
 use super::calendar::Grid;
 use super::random::{Stream, exp, ln, uniform};
@@ -137,8 +139,8 @@ impl World {
                 .sqrt();
             heat = (1.0 - alpha - persistence + heat * (alpha * z * z + persistence)).min(25.0);
 
-            // A jump comes with the night's news where there is a night, else somewhere inside the bar; while a market is open
-            // news moves it sooner and by less.
+            // A jump comes with the night's news where there is a night, else somewhere inside the bar; while a market
+            // is open news moves it sooner and by less.
             let open_all_bar = intraday && gap == 0.0;
             let (often, large) = if open_all_bar { (4.0, 0.25) } else { (1.0, 1.0) };
             let (jump, jump_at) = if u_jump < often * scale.jumps * variance {

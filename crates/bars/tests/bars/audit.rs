@@ -1,4 +1,5 @@
-//! Planted defects, one by one: each is found where it was planted and nothing else is; then what each repair does about it.
+//! Planted defects, one by one: each is found where it was planted and nothing else is; then what each repair does
+//! about it.
 
 use crate::at;
 use bars::audit::{Audit, Verdict};

@@ -1,6 +1,8 @@
-//! The real files of `../shared/data`: what is recognised, counted and refused, held against their README and `manifest.json`.
+//! The real files of `../shared/data`: what is recognised, counted and refused, held against their README and
+//! `manifest.json`.
 //!
-//! The folder lies beside the project and not in it. Where it is missing the tests are skipped, aloud; with CI=true that is a failure.
+//! The folder lies beside the project and not in it. Where it is missing the tests are skipped, aloud; with CI=true
+//! that is a failure.
 
 use crate::read;
 use bars::audit::{Audit, Verdict, Verdict::*};
@@ -286,7 +288,8 @@ fn known_defects_are_found() {
 #[test]
 fn which_end_a_stamp_marks_is_seen_in_the_sessions() {
     let Some(data) = data() else { return };
-    // README: 09:01 .. 22:00, 09:05 .. 17:30 and 18:04:59.999 are ends; FTX's ends show no evidence and are read as starts, later.
+    // README: 09:01 .. 22:00, 09:05 .. 17:30 and 18:04:59.999 are ends; FTX's ends show no evidence and are read as
+    // starts, later.
     for (name, start, end) in [
         ("header_short_by_one_M1_2006.txt", "2006-01-02 09:00:00", "2006-01-02 09:01:00"),
         ("split_date_time_M5_2006.txt", "2006-01-02 09:00:00", "2006-01-02 09:05:00"),
@@ -313,7 +316,8 @@ fn folders_of_real_files() {
     }
     let (market, audit) = raw(&data, "revised_history");
     assert_eq!((audit.verdict, market.bars.len(), audit.rows), (Refuse, 0, 1884 + 2015 + 1851));
-    // 687 closes were rewritten, and with the second vintage as many rows again; every row but the newest vintage's repeats a time.
+    // 687 closes were rewritten, and with the second vintage as many rows again; every row but the newest vintage's
+    // repeats a time.
     assert_eq!(audit.symbols[0].conflicts + audit.symbols[0].duplicates, 1884 + 1851);
     assert!(audit.symbols[0].conflicts > 687 && audit.symbols[0].reasons[0].contains("contradict"));
     let (market, audit) = raw(&data, "iso_blocks");
@@ -377,7 +381,8 @@ fn lean_folder_and_its_factors() {
     assert_eq!(market.bars[0].segments, [0], "a factored split begins no segment");
 }
 
-/// Through the store and back: the same bars to the bit. (Instruments are guessed anew, and a path that told them is gone.)
+/// Through the store and back: the same bars to the bit. (Instruments are guessed anew, and a path that told them is
+/// gone.)
 #[test]
 fn every_raw_file_comes_back_from_the_store() {
     let Some(data) = data() else { return };

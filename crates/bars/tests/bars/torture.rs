@@ -1,4 +1,5 @@
-//! Rows 14 to 18 of TORTURE.md: what nobody should bring is refused with file, line, column and remedy, or counted; nothing panics.
+//! Rows 14 to 18 of TORTURE.md: what nobody should bring is refused with file, line, column and remedy, or counted;
+//! nothing panics.
 
 use crate::make::{self, bar, minute, npy, npy_f64, ohlcv, text};
 use crate::{at, same};

@@ -1,4 +1,5 @@
-//! The model as a folder that is asked later, and what a training reads: nothing is computed, taken or left out in silence.
+//! The model as a folder that is asked later, and what a training reads: nothing is computed, taken or left out in
+//! silence.
 
 #[path = "../../../learn/tests/ready/make.rs"]
 mod make;

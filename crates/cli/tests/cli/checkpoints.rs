@@ -1,4 +1,5 @@
-//! Checkpoints as a user meets them: which there are, the weights beside them, a bit that fell over, a disk that is full.
+//! Checkpoints as a user meets them: which there are, the weights beside them, a bit that fell over, a disk that is
+//! full.
 
 use super::train::{ROW, market, small};
 use super::{Place, code, text};

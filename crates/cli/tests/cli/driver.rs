@@ -1,11 +1,13 @@
 //! Machines whose CUDA driver is missing, foreign, or does not work: everything starts, and says so plainly.
 //!
-//! The driver here is a real shared library under the driver's name, built by the compiler that built the tests, found as the real one is found.
+//! The driver here is a real shared library under the driver's name, built by the compiler that built the tests, found
+//! as the real one is found.
 
 use super::{Place, code, text};
 use std::process::Command;
 
-/// Runs with a driver of our own in front of the machine's. Its functions answer with these codes; none leaves the function out.
+/// Runs with a driver of our own in front of the machine's. Its functions answer with these codes; none leaves the
+/// function out.
 fn with(init: i32, count: Option<[i32; 3]>) -> (Place, std::path::PathBuf) {
     let place = Place::new();
     let folder = place.path().join("lib");

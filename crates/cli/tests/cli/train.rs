@@ -1,5 +1,5 @@
-//! Training as a user meets it: a planted signal is found, noise gives nothing, a run that is killed ends with the same bits, and the model says
-//! later what it said in training.
+//! Training as a user meets it: a planted signal is found, noise gives nothing, a run that is killed ends with the same
+//! bits, and the model says later what it said in training.
 
 use super::{Place, code, text};
 use serde_json::Value;
@@ -248,7 +248,8 @@ fn a_batch_that_does_not_fit_the_memory_goes_in_parts_and_learns_the_same() {
     assert_eq!((exit, &plan["parts"]), (0, &Value::from(2)), "{plan}");
     assert!(plan["notes"].to_string().contains("batches of 4000 in 2 parts of 2000: "), "{plan}");
     assert!(plan["memory_bytes"].as_u64().unwrap() <= memory.parse().unwrap(), "{plan}");
-    // Killed once it has a checkpoint, it goes on in the same parts though there is memory to spare; elsewhere it is left alone.
+    // Killed once it has a checkpoint, it goes on in the same parts though there is memory to spare; elsewhere it is
+    // left alone.
     let command = |args: &[String]| place.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
     let alone = command(&args("alone", &memory, &[]));
     assert!(code(&alone) == 0 && text(&alone.stderr).contains("batches of 4000 in 2 parts of 2000: "));

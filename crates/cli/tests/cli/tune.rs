@@ -1,4 +1,5 @@
-//! `fullbore tune`, and that `train` takes what it saved: said aloud, written down, the same bits twice, never in a run that goes on.
+//! `fullbore tune`, and that `train` takes what it saved: said aloud, written down, the same bits twice, never in a run
+//! that goes on.
 
 use super::{Place, code, text};
 use serde_json::Value;

@@ -135,8 +135,8 @@ pub(super) fn head_weight(data: &Owned, member: &Member, head: usize, sample: u3
     data.weight(sample) * if classes.is_empty() { 1.0 } else { classes[usize::from(label)] }
 }
 
-/// From the gradient at the logits to that at every layer, and into the weights' gradient if there is one: added to it, or in its place.
-/// Recurrent layers are only gone through where there is one.
+/// From the gradient at the logits to that at every layer, and into the weights' gradient if there is one: added to it,
+/// or in its place. Recurrent layers are only gone through where there is one.
 pub(super) fn backward(
     plan: &Plan,
     weights: Weights<'_>,

@@ -1,6 +1,7 @@
 //! Powers of e and the hyperbolic tangent, without branches and calls, so that loops over them become SIMD.
 //!
-//! Only `+ - × ÷` and bits, nothing fused: the same bits on every processor. Within 4 units in the last place of the true value.
+//! Only `+ - × ÷` and bits, nothing fused: the same bits on every processor. Within 4 units in the last place of the
+//! true value.
 
 /// `e^x`, up to `e^88`; 0 where it would be denormal; NaN stays NaN.
 #[inline(always)]

@@ -102,8 +102,8 @@ impl Owned {
         }
     }
 
-    /// Some steps of input `i`'s windows, `t = 0` the oldest row: row `t` of sample `s` goes into `to` from `at(s, t)` on, padded with zeros to
-    /// `wide`.
+    /// Some steps of input `i`'s windows, `t = 0` the oldest row: row `t` of sample `s` goes into `to` from `at(s, t)`
+    /// on, padded with zeros to `wide`.
     #[expect(clippy::too_many_arguments, reason = "whose rows, which of them, and where to")]
     pub(super) fn walk(
         &self,

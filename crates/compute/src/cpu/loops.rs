@@ -63,7 +63,8 @@ wide! {
         let each = rows.map(|(dy, y)| (&mut dy[columns.clone()], &y[columns.clone()]));
         match (activation, round) {
             (Activation::Identity, false) => {}
-            // As a factor: chosen between two values it becomes a masked store, which some processors do ten times slower.
+            // As a factor: chosen between two values it becomes a masked store, which some processors do ten times
+            // slower.
             (Activation::Relu, false) => each.for_each(|(dy, y)| map(dy, y, |d, y| d * if y > 0.0 { 1.0 } else { 0.0 })),
             (Activation::Tanh, false) => each.for_each(|(dy, y)| map(dy, y, |d, y| d * (1.0 - y * y))),
             (Activation::Identity, true) => each.for_each(|(dy, y)| map(dy, y, |d, _| bf16::round(d))),
@@ -163,7 +164,8 @@ wide! {
 }
 
 wide! {
-    /// Softmax cross-entropy of one row, with a share of its label spread over all classes: the loss, and its gradient at the logits.
+    /// Softmax cross-entropy of one row, with a share of its label spread over all classes: the loss, and its gradient
+    /// at the logits.
     fn softmax_cross_entropy(z: &[f32], label: u8, weight: f32, smoothing: f32, dz: &mut [f32]) -> f64 {
         let largest = z.iter().fold(z[0], |a, &b| if b > a { b } else { a });
         for (dz, &z) in dz.iter_mut().zip(z) {

@@ -1,9 +1,10 @@
 //! The CPU twin of a population.
 //!
-//! Work is spread over slots and, within a slot, over fixed parts of its batch; no product is spread over threads. What a part is follows
-//! from net and recipe alone, and parts are added in order, so a seed gives the same bits for any number of threads and members. Products
-//! of small layers are our own, those of recurrent layers fused with their gates, those of large layers `gemm`'s; other loops are written for
-//! SIMD; all look at run time what the processor has. After the first step nothing is allocated but what `gemm` packs its operands into.
+//! Work is spread over slots and, within a slot, over fixed parts of its batch; no product is spread over threads. What
+//! a part is follows from net and recipe alone, and parts are added in order, so a seed gives the same bits for any
+//! number of threads and members. Products of small layers are our own, those of recurrent layers fused with their
+//! gates, those of large layers `gemm`'s; other loops are written for SIMD; all look at run time what the processor
+//! has. After the first step nothing is allocated but what `gemm` packs its operands into.
 
 mod block;
 mod buffers;
@@ -188,7 +189,8 @@ impl Backend for Engine {
     fn steps(&mut self, slots: usize, steps: u32) -> Result<()> {
         self.enough(slots)?;
         let Engine { pool, shared, slots: all, lanes } = self;
-        // A thread with a lane takes one slot after the other through all steps; one that finds no more helps with parts of others' batches.
+        // A thread with a lane takes one slot after the other through all steps; one that finds no more helps with
+        // parts of others' batches.
         let n = lanes.len().min(slots);
         let lanes = Mutex::new(lanes[..n].iter_mut());
         let slots = Mutex::new(all[..slots].iter_mut());

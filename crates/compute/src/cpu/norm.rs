@@ -1,7 +1,8 @@
 //! What may stand between a product and the next: layer norm and dropout, on some rows.
 //!
-//! A norm's buffer `[n, width + PAD]` holds the normalised values, behind them one over the deviation; on the way back the same buffer holds
-//! the gradient at what gain and shift made. Sums over a row are eight side by side, then in order: the same for any instructions.
+//! A norm's buffer `[n, width + PAD]` holds the normalised values, behind them one over the deviation; on the way back
+//! the same buffer holds the gradient at what gain and shift made. Sums over a row are eight side by side, then in
+//! order: the same for any instructions.
 
 use super::loops::Columns;
 use crate::bf16;

@@ -1,6 +1,7 @@
 //! What is the same for all members and steps: the net, where its buffers lie, and how work is cut.
 //!
-//! How work is cut changes the order of sums, so it follows from the net, the recipe and the pace alone, never from threads or members.
+//! How work is cut changes the order of sums, so it follows from the net, the recipe and the pace alone, never from
+//! threads or members.
 
 use super::loops::Columns;
 use super::recurrent::pack;
@@ -10,13 +11,16 @@ use std::ops::Range;
 
 /// Rows of a chunk of evaluation.
 pub(super) const BLOCK: usize = 256;
-/// Rows that go through a narrow net together in training, at least and at most: half of the batch in between, so that a small one is worth
-/// two threads. 64 cost 5 to 15 % more time on one thread, 32 more than that; 256 the same as 128 within the noise, with half the parts.
+/// Rows that go through a narrow net together in training, at least and at most: half of the batch in between, so that
+/// a small one is worth two threads. 64 cost 5 to 15 % more time on one thread, 32 more than that; 256 the same as 128
+/// within the noise, with half the parts.
 const ROWS: (usize, usize) = (64, 128);
-/// The same of a net with recurrent layers, at least and at most: a quarter of the batch in between. What a window leaves behind is large, so
-/// more rows are no better; one row's work is long, so a small batch is worth several threads. A row among 8 costs up to 4 % more than among 32.
+/// The same of a net with recurrent layers, at least and at most: a quarter of the batch in between. What a window
+/// leaves behind is large, so more rows are no better; one row's work is long, so a small batch is worth several
+/// threads. A row among 8 costs up to 4 % more than among 32.
 const WALKED: (usize, usize) = (8, 32);
-/// Rows of a wide net's block, at least and at most: a sixteenth of the batch in between. Its products like many rows, its threads many blocks.
+/// Rows of a wide net's block, at least and at most: a sixteenth of the batch in between. Its products like many rows,
+/// its threads many blocks.
 const WIDE_ROWS: (usize, usize) = (64, 256);
 /// Partial gradients of a narrow net, at most; a large batch puts several blocks into each.
 const SLICES: usize = 16;
@@ -57,7 +61,8 @@ pub(super) struct Plan {
     pub(super) block: usize,
     /// Rows of a part of the batch; all of them where it is whole.
     pub(super) part: usize,
-    /// Rows of a partial gradient (narrow), or between two sums (wide); a multiple of `block` unless the part is smaller.
+    /// Rows of a partial gradient (narrow), or between two sums (wide); a multiple of `block` unless the part is
+    /// smaller.
     pub(super) slice: usize,
 }
 

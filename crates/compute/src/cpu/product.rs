@@ -1,5 +1,5 @@
-//! The three products of a layer, on one thread, with the widest SIMD this processor has: in tiles of our own where the layer is small, which
-//! pack less than `gemm` does, and by `gemm` where it is not.
+//! The three products of a layer, on one thread, with the widest SIMD this processor has: in tiles of our own where the
+//! layer is small, which pack less than `gemm` does, and by `gemm` where it is not.
 //!
 //! The order of a sum depends on the shape alone, so the same rows give the same bits on any thread.
 
@@ -47,7 +47,8 @@ pub(super) fn weights_back(rows: usize, dz: Matrix<'_>, x: Matrix<'_>, dw: Matri
     product(near(inputs, outputs), outputs, inputs, rows, dw, dz, x, add);
 }
 
-/// Layers with at most so many inputs and outputs are multiplied in tiles of our own. A matter of the layer alone, so that all rows are treated alike.
+/// Layers with at most so many inputs and outputs are multiplied in tiles of our own. A matter of the layer alone, so
+/// that all rows are treated alike.
 const NEAR: usize = 512;
 
 fn near(inputs: usize, outputs: usize) -> bool {
@@ -72,8 +73,8 @@ fn product(near: bool, m: usize, n: usize, k: usize, to: MatrixMut<'_>, left: Si
     if near {
         return tile::multiply(Product { m, n, k, left, right, to, stride, add });
     }
-    // SAFETY: `side` and the line above checked that all three matrices lie inside their slices with these shapes and strides, and `to`
-    // is borrowed exclusively, so it overlaps neither side.
+    // SAFETY: `side` and the line above checked that all three matrices lie inside their slices with these shapes and
+    // strides, and `to` is borrowed exclusively, so it overlaps neither side.
     unsafe {
         gemm::gemm(
             m,

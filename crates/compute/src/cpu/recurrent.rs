@@ -1,8 +1,9 @@
 //! Recurrent layers of some rows of one member, on one thread: all steps forward, all steps back.
 //!
-//! A step is one fused kernel: the sums of 32 rows for the four gates of 8 units go straight into their curves. `pack` lays the weights
-//! out for it. Every sum has one order whatever the tile, so a row's bits do not depend on its place. On the way back the gates are
-//! overwritten with their gradients, and the gradient of the weights is summed every few steps, while all it needs is near.
+//! A step is one fused kernel: the sums of 32 rows for the four gates of 8 units go straight into their curves. `pack`
+//! lays the weights out for it. Every sum has one order whatever the tile, so a row's bits do not depend on its place.
+//! On the way back the gates are overwritten with their gradients, and the gradient of the weights is summed every few
+//! steps, while all it needs is near.
 
 pub(super) mod back;
 pub(super) mod pack;
@@ -25,8 +26,9 @@ use sums::{Spread, Weigh};
 const ROW: usize = GATES * LANES;
 /// Rows that go through a window together when nothing is kept for the way back.
 pub(super) const EVALUATED: usize = 32;
-/// Rows of all steps whose part of the weights' gradient is summed at once: few enough that what they read is in the nearest cache, many enough
-/// that the sums are worth fetching. Of 32 rows two steps take 5 % less time than one or four.
+/// Rows of all steps whose part of the weights' gradient is summed at once: few enough that what they read is in the
+/// nearest cache, many enough that the sums are worth fetching. Of 32 rows two steps take 5 % less time than one or
+/// four.
 const SUMMED: usize = 64;
 
 /// What one recurrent layer goes through with some rows; a thread has one for each. `n` is the number of rows.
@@ -68,7 +70,8 @@ impl Sequence {
         Sequence { xh, gates, cells, curved, carry, dh, dc, above, dw }
     }
 
-    /// One step forward of a layer. The lowest has its inputs in place; others are given the layer below, which has done this step.
+    /// One step forward of a layer. The lowest has its inputs in place; others are given the layer below, which has
+    /// done this step.
     fn ahead(&mut self, r: &Recurrent, below: Option<(&Recurrent, &Sequence)>, step: Step, w: &[f32]) {
         let Step { t, n, keep, begun, round } = step;
         let row = r.wide + r.units;
@@ -99,8 +102,8 @@ impl Sequence {
         });
     }
 
-    /// One step back of a layer, which hands its part to the one below. `above` says whether its own `above` counts; `before` is the cell
-    /// before the step where that is not the one of the step before.
+    /// One step back of a layer, which hands its part to the one below. `above` says whether its own `above` counts;
+    /// `before` is the cell before the step where that is not the one of the step before.
     fn back(
         &mut self,
         r: &Recurrent,
@@ -186,8 +189,8 @@ fn branches(plan: &Plan) -> impl DoubleEndedIterator<Item = Range<usize>> {
     first.map(|l| l..l + 1 + all[l + 1..].iter().take_while(|r| r.below.is_some()).count())
 }
 
-/// All steps of all recurrent layers. `last(layer, h)` is handed the top layers' last h, `[n, wide + units]` from the first unit on; with
-/// `keep` everything stays for [`backward`].
+/// All steps of all recurrent layers. `last(layer, h)` is handed the top layers' last h, `[n, wide + units]` from the
+/// first unit on; with `keep` everything stays for [`backward`].
 #[expect(clippy::too_many_arguments, reason = "rows of a member, and where everything of them lies")]
 pub(super) fn forward(
     plan: &Plan,
@@ -236,8 +239,8 @@ pub(super) fn forward(
     }
 }
 
-/// All steps back, after a [`forward`] that kept everything, and the weights' gradient: added to `gradient`, or in its place. `behind(layer, dh)`
-/// brings the gradient at the top layers' last h, `[n, units]`.
+/// All steps back, after a [`forward`] that kept everything, and the weights' gradient: added to `gradient`, or in its
+/// place. `behind(layer, dh)` brings the gradient at the top layers' last h, `[n, units]`.
 pub(super) fn backward(
     plan: &Plan,
     packed: &[f32],

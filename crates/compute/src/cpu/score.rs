@@ -1,4 +1,5 @@
-//! Evaluation: rows in fixed chunks of [`BLOCK`], the last one filled up, so that a row's logits do not depend on its company.
+//! Evaluation: rows in fixed chunks of [`BLOCK`], the last one filled up, so that a row's logits do not depend on its
+//! company.
 
 #![expect(unsafe_code, reason = "threads write disjoint rows of the logits and sums")]
 

@@ -1,7 +1,9 @@
-//! Eight floats side by side, for loops that fuse products with what follows them: as AVX2 registers, or as an array anywhere else.
+//! Eight floats side by side, for loops that fuse products with what follows them: as AVX2 registers, or as an array
+//! anywhere else.
 //!
-//! A kernel is written once for any [`Eight`]; [`eights!`](crate::cpu::simd) compiles it for both and looks at run time what the processor has.
-//! Products are fused where the processor can, so bits may differ between processors, never between threads or shapes.
+//! A kernel is written once for any [`Eight`]; [`eights!`](crate::cpu::simd) compiles it for both and looks at run time
+//! what the processor has. Products are fused where the processor can, so bits may differ between processors, never
+//! between threads or shapes.
 
 #![expect(unsafe_code, reason = "loads and stores through pointers, whose range the caller has checked")]
 
@@ -119,7 +121,8 @@ impl Eight for Plain {
 pub(super) use avx2::Avx2;
 pub(super) use curves::{Half, tanh};
 
-/// A kernel that is compiled for AVX2 beside the build's own instructions: `fn name(args)` calls the generic `kernel::<V>(args)`.
+/// A kernel that is compiled for AVX2 beside the build's own instructions: `fn name(args)` calls the generic
+/// `kernel::<V>(args)`.
 macro_rules! eights {
     ($(#[$about:meta])* fn $name:ident($($arg:ident: $kind:ty),* $(,)?) = $kernel:ident) => {
         $(#[$about])*

@@ -1,8 +1,9 @@
 //! A slot's training step: the gradient in fixed parts, then the optimiser.
 //!
-//! A narrow net is cut by rows: every slice of the batch goes through the net block by block and leaves a partial gradient; they are added
-//! in the order of the slices. A batch in parts does so part after part, so that there are fewer of them. A wide net's rows go through the net in blocks too, but each tile of a weight gradient is one product over
-//! all rows, so that no partial gradient of millions of parameters exists.
+//! A narrow net is cut by rows: every slice of the batch goes through the net block by block and leaves a partial
+//! gradient; they are added in the order of the slices. A batch in parts does so part after part, so that there are
+//! fewer of them. A wide net's rows go through the net in blocks too, but each tile of a weight gradient is one product
+//! over all rows, so that no partial gradient of millions of parameters exists.
 
 #![expect(unsafe_code, reason = "threads write disjoint parts of gradients, buffers and parameters")]
 
@@ -88,7 +89,8 @@ impl Scratch {
 }
 
 impl Slot {
-    /// One batch, unless it is not its turn. Rows behind the list have weight 0 and change nothing, so they are left out here.
+    /// One batch, unless it is not its turn. Rows behind the list have weight 0 and change nothing, so they are left
+    /// out here.
     pub(super) fn step(&mut self, shared: &Shared, lane: &mut Lane) {
         if self.state.active == 0 || self.state.due == 1 {
             return;
@@ -298,7 +300,8 @@ fn held<'a>(params: &'a [f32], rounded: &'a [f32], packed: &'a [f32]) -> Weights
     Weights { params: if rounded.is_empty() { params } else { rounded }, packed }
 }
 
-/// Parameters from offset `first` on as they are held in bf16: rounded, but for the biases of heads and recurrent layers, and for norms.
+/// Parameters from offset `first` on as they are held in bf16: rounded, but for the biases of heads and recurrent
+/// layers, and for norms.
 pub(super) fn hold(plan: &Plan, first: usize, params: &[f32], held: &mut [f32]) {
     held.copy_from_slice(params);
     loops::round(held);

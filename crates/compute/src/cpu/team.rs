@@ -1,8 +1,9 @@
 //! Threads that help each other within one call of training.
 //!
-//! Every slot that is in a step has a post. Its thread puts work there in numbered parts and takes them itself; a thread without a slot of its
-//! own looks at all posts and takes parts too. Who takes a part changes nothing. Helpers stay awake between two works, because waking a
-//! thread takes as long as a tenth of a small net's step; after a while without any they nap.
+//! Every slot that is in a step has a post. Its thread puts work there in numbered parts and takes them itself; a
+//! thread without a slot of its own looks at all posts and takes parts too. Who takes a part changes nothing. Helpers
+//! stay awake between two works, because waking a thread takes as long as a tenth of a small net's step; after a while
+//! without any they nap.
 
 #![expect(unsafe_code, reason = "work on one thread's stack, which others read while that thread waits for them")]
 
@@ -80,7 +81,8 @@ impl Drop for Worker<'_> {
 }
 
 impl Post {
-    /// Does `n` things, `grain` of them at once, with whoever helps. Only by the thread whose post it is, and `f` must not come here again.
+    /// Does `n` things, `grain` of them at once, with whoever helps. Only by the thread whose post it is, and `f` must
+    /// not come here again.
     pub(super) fn each<F: Fn(usize) + Sync>(&self, n: usize, grain: usize, f: F) {
         if n <= grain {
             return (0..n).for_each(f);
@@ -112,8 +114,9 @@ impl Post {
         if work.is_null() {
             return false;
         }
-        // SAFETY: whoever closes the post first takes the work away and then waits until nobody is inside. This thread was inside before it
-        // saw the work, and all of that is in one order, so the work lives until it is outside again.
+        // SAFETY: whoever closes the post first takes the work away and then waits until nobody is inside. This thread
+        // was inside before it saw the work, and all of that is in one order, so the work lives until it is outside
+        // again.
         unsafe { Work::take(work) }
     }
 }

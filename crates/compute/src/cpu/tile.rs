@@ -1,7 +1,8 @@
 //! Products of layers whose weights fit into a near cache, in tiles of the processor's registers.
 //!
-//! Sixteen columns of the right side are packed into the nearest cache and all rows of the left side go past them, six at a time. Every
-//! number is one sum over `k` in order, whatever the tile, so that a row's bits depend neither on its place nor on its company.
+//! Sixteen columns of the right side are packed into the nearest cache and all rows of the left side go past them, six
+//! at a time. Every number is one sum over `k` in order, whatever the tile, so that a row's bits depend neither on its
+//! place nor on its company.
 
 #![expect(unsafe_code, reason = "kernels on pointers, whose ranges are checked before their loops")]
 
@@ -63,7 +64,8 @@ pub(super) fn multiply_by<V: Eight>(product: Product<'_>) {
         let depth = DEPTH.min(k - first);
         let part = Part { m, left, right, to, stride, panel, first, depth, add: add || first > 0 };
         for column in (0..n).step_by(WIDE) {
-            // SAFETY: all matrices lie inside their slices, as asserted; `first + depth <= k`, and the columns are among `n`.
+            // SAFETY: all matrices lie inside their slices, as asserted; `first + depth <= k`, and the columns are
+            // among `n`.
             unsafe { if n - column < WIDE { part.strip::<V, 1>(column) } else { part.strip::<V, 2>(column) } }
         }
     }

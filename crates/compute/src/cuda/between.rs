@@ -1,5 +1,5 @@
-//! What may stand between a layer's product and the next layer, as launches: norms and values left out. The kernels are in
-//! `population/between.cu`.
+//! What may stand between a layer's product and the next layer, as launches: norms and values left out. The kernels are
+//! in `population/between.cu`.
 
 use super::calls::{Calls, Rows, Sums, blocks, code, slice};
 use super::context::Context;
@@ -97,7 +97,8 @@ impl Between {
         unsafe { self.leave_out.launch(stream, elements(&y, states), [256, 1, 1], 0, &args) }
     }
 
-    /// The gradient before what was left out and before the activation: from f32 at `from` to `to`, both with the strides of `y`.
+    /// The gradient before what was left out and before the activation: from f32 at `from` to `to`, both with the
+    /// strides of `y`.
     pub(super) fn put_back(
         &self,
         stream: &Stream,
@@ -166,8 +167,8 @@ impl Between {
         unsafe { self.normalise.launch(stream, rows(&y, states), [256, 1, 1], 0, &args) }
     }
 
-    /// From the gradient at a layer's output, f32 at `from` with the strides of `y`, to that at its product, at `to`; then the gradients of gain
-    /// and shift, at `learned` of the gradients' arena, over `partial`.
+    /// From the gradient at a layer's output, f32 at `from` with the strides of `y`, to that at its product, at `to`;
+    /// then the gradients of gain and shift, at `learned` of the gradients' arena, over `partial`.
     #[expect(clippy::too_many_arguments, reason = "a norm is these things")]
     pub(super) fn denormalise(
         &self,

@@ -1,8 +1,9 @@
 //! cuBLASLt: found at run time, called through a dozen functions, with plans that are pinned.
 //!
-//! A [`Product`] describes one kind of product of the net; [`Blaslt::plans`] asks the library for the algorithms it would take for one
-//! member and keeps it, so that a member's bits do not depend on how many others there are. Matrices are row-major here and the
-//! library's are column-major, so every product is stated the other way round once, in [`Product`], and nowhere else.
+//! A [`Product`] describes one kind of product of the net; [`Blaslt::plans`] asks the library for the algorithms it
+//! would take for one member and keeps it, so that a member's bits do not depend on how many others there are. Matrices
+//! are row-major here and the library's are column-major, so every product is stated the other way round once, in
+//! [`Product`], and nowhere else.
 
 use crate::error::{Error, Result};
 use libloading::Library;
@@ -182,8 +183,8 @@ impl Numbers {
     }
 }
 
-/// What is done to a product before it is written. The library can do more (masks, bias gradients), but on an H200 these doubled the
-/// time of a product, and our own pass over the result is cheaper.
+/// What is done to a product before it is written. The library can do more (masks, bias gradients), but on an H200
+/// these doubled the time of a product, and our own pass over the result is cheaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Epilogue {
     None,
@@ -286,7 +287,8 @@ impl Blaslt {
                 (f.desc_set)(made.desc, attribute, value.as_ptr().cast(), value.len())
             })
         };
-        // Row-major out = left · right is column-major outᵀ = rightᵀ · leftᵀ: the right factor comes first, transposed as it is.
+        // Row-major out = left · right is column-major outᵀ = rightᵀ · leftᵀ: the right factor comes first, transposed
+        // as it is.
         set(3, &i32::from(product.right_transposed).to_ne_bytes())?;
         set(4, &i32::from(product.left_transposed).to_ne_bytes())?;
         let epilogue: i32 = match product.epilogue {
@@ -352,7 +354,8 @@ impl Blaslt {
             (f.preference_destroy)(preference);
             status
         };
-        // 7 and 15 are "invalid value" and "not supported": no algorithm for these shapes and numbers, which is an answer.
+        // 7 and 15 are "invalid value" and "not supported": no algorithm for these shapes and numbers, which is an
+        // answer.
         if !matches!(status, 0 | 7 | 15) {
             said("cublasLtMatmulAlgoGetHeuristic", status)?;
         }
@@ -383,8 +386,8 @@ impl Blaslt {
     /// Puts a product on a stream.
     ///
     /// # Safety
-    /// The addresses must be of memory that the product's shapes fit into, alive until the work is done; the workspace is used by no
-    /// other work at that time.
+    /// The addresses must be of memory that the product's shapes fit into, alive until the work is done; the workspace
+    /// is used by no other work at that time.
     pub(crate) unsafe fn run(
         &self,
         plan: &Plan,

@@ -1,4 +1,5 @@
-//! The kernels of a population as functions: their grids, and their arguments in order. What they do is said in the `.cu` files.
+//! The kernels of a population as functions: their grids, and their arguments in order. What they do is said in the
+//! `.cu` files.
 
 use super::context::Context;
 use super::engine::Mode;
@@ -38,7 +39,8 @@ pub(super) fn blocks(batch: usize) -> usize {
     batch.div_ceil(slice(batch))
 }
 
-/// Rows of a block of a fused head: few, since each row is work for a whole warp; of large batches so many that one round of blocks does it.
+/// Rows of a block of a fused head: few, since each row is work for a whole warp; of large batches so many that one
+/// round of blocks does it.
 fn head_slice(batch: usize) -> usize {
     if batch <= 8192 { 16 } else { 256 }
 }
@@ -329,7 +331,8 @@ impl Calls {
             (&g.valid.1).into(),
             (&g.chunk).into(),
         ];
-        // SAFETY: slices of the engine's slab, laid out for this batch; row ids were checked when the population was made.
+        // SAFETY: slices of the engine's slab, laid out for this batch; row ids were checked when the population was
+        // made.
         unsafe { self.gather.launch(stream, grid, [128, 1, 1], 0, &args) }
     }
 

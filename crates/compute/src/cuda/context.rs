@@ -206,8 +206,8 @@ impl Context {
     }
 }
 
-/// The card's context, made once and kept for the life of the process: cuBLASLt keeps what it loaded into a context and does not notice
-/// when that context is gone and another has taken its place.
+/// The card's context, made once and kept for the life of the process: cuBLASLt keeps what it loaded into a context and
+/// does not notice when that context is gone and another has taken its place.
 fn retained(index: usize, card: sys::CUdevice) -> std::result::Result<sys::CUcontext, result::DriverError> {
     static KEPT: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,8 +220,9 @@ fn retained(index: usize, card: sys::CUdevice) -> std::result::Result<sys::CUcon
     Ok(raw)
 }
 
-/// Work that another thread's capture would not survive, or that would not survive it: capturing itself, taking and giving back memory,
-/// loading modules, and first runs of a library's kernels. One thread at a time does such work; replays and copies need no turn.
+/// Work that another thread's capture would not survive, or that would not survive it: capturing itself, taking and
+/// giving back memory, loading modules, and first runs of a library's kernels. One thread at a time does such work;
+/// replays and copies need no turn.
 pub(super) struct Turn {
     _held: Option<MutexGuard<'static, ()>>,
 }

@@ -1,4 +1,5 @@
-//! Whether there is a driver, whether it works, and whether a card does what it is told. No context is made to ask the first two.
+//! Whether there is a driver, whether it works, and whether a card does what it is told. No context is made to ask the
+//! first two.
 
 use super::context::Context;
 use super::graph::Stream;
@@ -34,8 +35,8 @@ pub enum NoDriver {
 /// The oldest CUDA that a driver must speak: 12.4, where the kernels' PTX and `cuFuncGetParamInfo` come from.
 const OLDEST: i32 = 12_040;
 
-/// Every function of the driver that we call, by the names under which they are looked up. One that is missing would be found out in the middle of a
-/// run; here it is found out at the start.
+/// Every function of the driver that we call, by the names under which they are looked up. One that is missing would be
+/// found out in the middle of a run; here it is found out at the start.
 const CALLED: [&str; 41] = [
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
@@ -89,7 +90,8 @@ pub fn driver() -> std::result::Result<Driver, NoDriver> {
     // Once started the driver keeps threads and state of its own: unloading it under them is not safe, so it stays.
     let library: &'static libloading::Library = Box::leak(Box::new(library));
     let lacks = |name: &str| NoDriver::Unusable(format!("{LIBRARY} has no {name}"));
-    // SAFETY: the types are those of cuda.h: CUresult cuInit(unsigned), cuDriverGetVersion(int *), cuDeviceGetCount(int *).
+    // SAFETY: the types are those of cuda.h: CUresult cuInit(unsigned), cuDriverGetVersion(int *), cuDeviceGetCount(int
+    // *).
     let (init, version, count) = unsafe {
         (
             library.get::<unsafe extern "system" fn(u32) -> i32>(b"cuInit\0").map_err(|_| lacks("cuInit"))?,
@@ -136,7 +138,8 @@ pub fn driver() -> std::result::Result<Driver, NoDriver> {
     }
 }
 
-/// Whether the card does what it is told: a context, copies there and back, a kernel, and every bit compared with the processor's.
+/// Whether the card does what it is told: a context, copies there and back, a kernel, and every bit compared with the
+/// processor's.
 pub fn check(index: usize) -> Result<()> {
     let context = Context::open(index)?;
     let stream = Stream::new(&context)?;

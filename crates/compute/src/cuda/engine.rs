@@ -1,9 +1,10 @@
-//! The CUDA twin of a population: one step graph and one score graph for every number of slots, replayed. Batches that go in parts have one
-//! graph for every part, which a counter on the device leads through the batch, and one for the end of the step.
+//! The CUDA twin of a population: one step graph and one score graph for every number of slots, replayed. Batches that
+//! go in parts have one graph for every part, which a counter on the device leads through the batch, and one for the
+//! end of the step.
 //!
-//! `setup` takes one slab and lays everything out in it, `products` chooses the way of every matrix product once, `step` puts one step on
-//! the streams, in the order in which `population/backend.rs` tells it. Weight gradients go to a side stream and run beside the
-//! gradients of activations, which wait for nobody.
+//! `setup` takes one slab and lays everything out in it, `products` chooses the way of every matrix product once,
+//! `step` puts one step on the streams, in the order in which `population/backend.rs` tells it. Weight gradients go to
+//! a side stream and run beside the gradients of activations, which wait for nobody.
 
 mod between;
 mod fused;
@@ -266,8 +267,8 @@ impl Engine {
         self.main.copy(b, &self.at.spare)
     }
 
-    /// Exchanges the weights and their average in some slots, where there is one: once before a score, once after it, so that everything
-    /// that makes logits finds the average where the weights lie.
+    /// Exchanges the weights and their average in some slots, where there is one: once before a score, once after it,
+    /// so that everything that makes logits finds the average where the weights lie.
     fn averaged(&self, slots: std::ops::Range<usize>) -> Result<()> {
         if self.at.average.is_none() {
             return Ok(());
@@ -442,8 +443,8 @@ impl Backend for Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Nothing may still run on memory that is about to go. The whole card is not waited for: that would break a capture on another
-        // thread.
+        // Nothing may still run on memory that is about to go. The whole card is not waited for: that would break a
+        // capture on another thread.
         let _ = self.main.wait();
         let _ = self.side.wait();
     }

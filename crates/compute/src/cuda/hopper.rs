@@ -1,6 +1,7 @@
 //! Gradients of activations on Hopper's own units (`ops/hopper.cu`): product, derivative and bias sums in one kernel.
 //!
-//! Taken by a fixed rule of shape and card, never by the clock: another way would mean other bits. A pin can ask for it where it is possible.
+//! Taken by a fixed rule of shape and card, never by the clock: another way would mean other bits. A pin can ask for it
+//! where it is possible.
 
 use super::blaslt::Addresses;
 use super::calls::code;
@@ -79,15 +80,16 @@ impl Shape {
         known && applied && even.iter().all(|n| n % 8 == 0 && *n > 0)
     }
 
-    /// Whether it beats the library with a pass behind it, as measured on an H200: tiles for half of the processors do, for all of them where a tile is
-    /// long work; narrower and shallower ones were not measured.
+    /// Whether it beats the library with a pass behind it, as measured on an H200: tiles for half of the processors do,
+    /// for all of them where a tile is long work; narrower and shallower ones were not measured.
     pub(super) fn pays(&self) -> bool {
         let tiles = self.tiles();
         self.inputs >= 128 && self.outputs >= 64 && tiles >= if self.outputs <= 512 { 64 } else { 128 }
     }
 
-    /// Whether the card is full for long: blocks in pairs then win, and products one after another, as measured on an H200 (a step at batch 65536: 2.05 ms
-    /// before, 2.02 in pairs, 2.00 also one after another). With a quarter of that work pairs gain nothing, at batch 4096 they lose.
+    /// Whether the card is full for long: blocks in pairs then win, and products one after another, as measured on an
+    /// H200 (a step at batch 65536: 2.05 ms before, 2.02 in pairs, 2.00 also one after another). With a quarter of that
+    /// work pairs gain nothing, at batch 4096 they lose.
     pub(super) fn fills(&self) -> bool {
         self.tiles() >= 2048
     }
@@ -156,7 +158,8 @@ impl Hopper {
         unsafe { back.launch(stream, grid, block, n(SHARED), &args) }
     }
 
-    /// Describes rows to the copy engine, which takes boxes of so many columns and rows at once and swizzles them by the columns' bytes.
+    /// Describes rows to the copy engine, which takes boxes of so many columns and rows at once and swizzles them by
+    /// the columns' bytes.
     fn map(&self, rows: &Rows, slots: usize, [columns, lines]: [usize; 2]) -> Result<Vec<u8>> {
         let wide = |x: usize| x as u64;
         let dims = [wide(rows.width), wide(rows.rows), wide(slots)];
@@ -167,7 +170,8 @@ impl Hopper {
             _ => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
         };
         let mut map = sys::CUtensorMap { opaque: [0; 16] };
-        // SAFETY: all arrays have three dimensions' worth of numbers; the driver checks them and touches no memory of the card.
+        // SAFETY: all arrays have three dimensions' worth of numbers; the driver checks them and touches no memory of
+        // the card.
         let made = unsafe {
             sys::cuTensorMapEncodeTiled(
                 &raw mut map,

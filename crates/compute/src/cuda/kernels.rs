@@ -1,9 +1,9 @@
 //! The compiled kernels, as they lie in the binary: PTX, and a cubin for each architecture that people have.
 //!
-//! `cargo xtask kernels` writes them from the `.cu` files, one image for each. A card takes the cubin made for it, else the newest older one of
-//! its generation (cubins run on later minor versions), else the PTX, which the driver compiles when it is first loaded. Code for one card's own
-//! units (`sm_90a`) runs on exactly that card: it has no PTX, and other cards do without it. All of it is deflated by `build.rs` and inflated
-//! when a module is loaded.
+//! `cargo xtask kernels` writes them from the `.cu` files, one image for each. A card takes the cubin made for it, else
+//! the newest older one of its generation (cubins run on later minor versions), else the PTX, which the driver compiles
+//! when it is first loaded. Code for one card's own units (`sm_90a`) runs on exactly that card: it has no PTX, and
+//! other cards do without it. All of it is deflated by `build.rs` and inflated when a module is loaded.
 
 use crate::error::{Error, Result};
 use std::io::Read;
@@ -59,7 +59,8 @@ macro_rules! image {
     };
 }
 
-/// The bytes as the compiler made them, with a zero behind them, on a border of 8: the driver reads tables of 8-byte words from them.
+/// The bytes as the compiler made them, with a zero behind them, on a border of 8: the driver reads tables of 8-byte
+/// words from them.
 pub(crate) fn inflate(name: &str, deflated: &[u8]) -> Result<Vec<u64>> {
     let wrong = |what: String| Error::Asked(format!("the kernels {name} in this program are damaged: {what}"));
     let (size, deflated) = deflated.split_first_chunk().ok_or_else(|| wrong("they are too short".into()))?;

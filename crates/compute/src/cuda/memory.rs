@@ -1,6 +1,7 @@
 //! Memory of a card, taken as one slab and cut into slices.
 //!
-//! A slab is taken once, when its size is known; nothing is allocated while work runs. Slices begin on 256-byte borders.
+//! A slab is taken once, when its size is known; nothing is allocated while work runs. Slices begin on 256-byte
+//! borders.
 
 use super::context::{Context, turn};
 use super::graph::Stream;

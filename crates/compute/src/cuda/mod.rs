@@ -1,7 +1,8 @@
-//! NVIDIA: the driver, one slab of memory, streams, captured graphs, modules, cuBLASLt, and the device twin of a population.
+//! NVIDIA: the driver, one slab of memory, streams, captured graphs, modules, cuBLASLt, and the device twin of a
+//! population.
 //!
-//! Nothing of CUDA is linked: the driver and cuBLASLt are looked for when a card is asked for, and a machine without them is told so.
-//! Everything unsafe of the room that is not SIMD is in this folder.
+//! Nothing of CUDA is linked: the driver and cuBLASLt are looked for when a card is asked for, and a machine without
+//! them is told so. Everything unsafe of the room that is not SIMD is in this folder.
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 mod between;

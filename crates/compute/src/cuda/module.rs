@@ -129,7 +129,8 @@ impl Function {
         unsafe { self.launch_in_clusters(stream, 1, grid, block, shared, args) }
     }
 
-    /// The same with so many blocks side by side as a cluster, on cards that have them; one is a block by itself, on any card.
+    /// The same with so many blocks side by side as a cluster, on cards that have them; one is a block by itself, on
+    /// any card.
     ///
     /// # Safety
     /// As for `launch`.
@@ -170,7 +171,8 @@ impl Function {
         self.module.context.bind()?;
         let launched = if cluster == 1 {
             let (grid, block) = ((grid[0], grid[1], grid[2]), (block[0], block[1], block[2]));
-            // SAFETY: the arguments have the kernel's sizes and are copied by the call; the caller answers for the addresses.
+            // SAFETY: the arguments have the kernel's sizes and are copied by the call; the caller answers for the
+            // addresses.
             unsafe { result::launch_kernel(self.raw, grid, block, shared, stream.raw(), &mut pointers) }
         } else {
             let mut wish = sys::CUlaunchAttribute {

@@ -1,6 +1,8 @@
-//! Our own matrix products, for cards without cuBLASLt and for shapes it does not do. The kernels are in `ops/linear.cu`.
+//! Our own matrix products, for cards without cuBLASLt and for shapes it does not do. The kernels are in
+//! `ops/linear.cu`.
 //!
-//! The tile and the slices of rows follow from the shape of one member alone, so that its bits do not depend on the others.
+//! The tile and the slices of rows follow from the shape of one member alone, so that its bits do not depend on the
+//! others.
 
 use super::blaslt::{Addresses, Matrix, Numbers};
 use super::calls::{Calls, Sums, code};

@@ -1,4 +1,5 @@
-//! How fast a card is, measured: what every share of a limit is divided by. On random numbers; zeros would be faster than data.
+//! How fast a card is, measured: what every share of a limit is divided by. On random numbers; zeros would be faster
+//! than data.
 
 use super::blaslt::{Addresses, Epilogue, Matrix, Numbers, Product};
 use super::context::{Context, turn};

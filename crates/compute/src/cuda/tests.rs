@@ -311,8 +311,8 @@ fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prep
         Precision::Tf32 => (5e-3, 2e-2),
         Precision::Bf16 => (1e-3, 1e-2),
     };
-    // Where a sum in another order turns the sign before a ReLU, the gradient has one more row of one unit or one less: no rounding is
-    // that large, and without such layers there is nothing of the kind.
+    // Where a sum in another order turns the sign before a ReLU, the gradient has one more row of one unit or one less:
+    // no rounding is that large, and without such layers there is nothing of the kind.
     let turns = layout.linears.iter().any(|l| l.activation == Activation::Relu);
     let gradient = |step: usize| match (precision, step, turns) {
         (Precision::Bf16, 0, false) => 1e-3,

@@ -1,9 +1,10 @@
-//! First weights: PyTorch's defaults. Of a `Linear` weights and biases alike are uniform in `(-1/√inputs, 1/√inputs)`, of an `LSTM` all are in
-//! `(-1/√units, 1/√units)`.
+//! First weights: PyTorch's defaults. Of a `Linear` weights and biases alike are uniform in `(-1/√inputs, 1/√inputs)`,
+//! of an `LSTM` all are in `(-1/√units, 1/√units)`.
 //!
-//! Keyed by seed, member, number of the tensor (weights `2 l`, bias `2 l + 1` of layer `l`; behind those of all layers three for each
-//! recurrent one: `weight_ih`, `weight_hh`, `bias`) and the element's place in the tensor without padding, as a file has it, so that another
-//! padding gives the same net. Padding is zero. The gain of a norm is 1, its shift 0.
+//! Keyed by seed, member, number of the tensor (weights `2 l`, bias `2 l + 1` of layer `l`; behind those of all layers
+//! three for each recurrent one: `weight_ih`, `weight_hh`, `bias`) and the element's place in the tensor without
+//! padding, as a file has it, so that another padding gives the same net. Padding is zero. The gain of a norm is 1, its
+//! shift 0.
 
 use super::Layout;
 use crate::random::{Stream, words};

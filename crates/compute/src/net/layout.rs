@@ -1,12 +1,14 @@
 //! Where everything lies: parameters in the arena, activations in buffers.
 //!
-//! A member's row of the arena holds, for every layer, the weights `[outputs, stride]` row-major (as PyTorch has them, each row padded
-//! to [`PAD`] columns) and the bias `[outputs]`, all tensors on 256-byte borders. Outputs are padded to [`PAD`] rows as well. Padding is
-//! zero, gets a zero gradient and stays zero, so that kernels need no borders; it is left out when parameters are saved. Recurrent layers
-//! come first, each as one matrix ([`Recurrent`]). The gain and the shift of a norm follow the bias of their layer.
+//! A member's row of the arena holds, for every layer, the weights `[outputs, stride]` row-major (as PyTorch has them,
+//! each row padded to [`PAD`] columns) and the bias `[outputs]`, all tensors on 256-byte borders. Outputs are padded to
+//! [`PAD`] rows as well. Padding is zero, gets a zero gradient and stays zero, so that kernels need no borders; it is
+//! left out when parameters are saved. Recurrent layers come first, each as one matrix ([`Recurrent`]). The gain and
+//! the shift of a norm follow the bias of their layer.
 //!
-//! Activation buffers are `[P, B, stride]`. Branches write straight into their columns of the concatenation, so concat costs nothing.
-//! The window of a recurrent branch is never gathered whole: its buffer has stride 0, and engines keep what its steps need.
+//! Activation buffers are `[P, B, stride]`. Branches write straight into their columns of the concatenation, so concat
+//! costs nothing. The window of a recurrent branch is never gathered whole: its buffer has stride 0, and engines keep
+//! what its steps need.
 
 use super::check::check;
 use super::{Activation, Branch, Input, Layer, Net, Recurrent, UNITS};
@@ -41,8 +43,8 @@ pub struct Place {
 pub struct Norm {
     /// Offset of the gain `[output.width]` in a member's row; the shift of the same length follows at once.
     pub gain: usize,
-    /// What the way back needs: the normalised values in the first `output.width` columns of a buffer of its own. One more column is theirs
-    /// for one over the deviation, where an engine holds it in the same numbers.
+    /// What the way back needs: the normalised values in the first `output.width` columns of a buffer of its own. One
+    /// more column is theirs for one over the deviation, where an engine holds it in the same numbers.
     pub normed: Place,
 }
 
@@ -114,8 +116,8 @@ impl Layout {
             heads: net.heads.len(),
             params: 0,
         };
-        // One input without layers is its own concatenation; otherwise every branch writes its columns of a common buffer, and an
-        // input that is passed on as it is is gathered there at once and needs no buffer of its own.
+        // One input without layers is its own concatenation; otherwise every branch writes its columns of a common
+        // buffer, and an input that is passed on as it is is gathered there at once and needs no buffer of its own.
         let alone = net.inputs.len() == 1 && net.branches[0] == Branch::default();
         for (input, branch) in net.inputs.iter().zip(&net.branches) {
             let width = (input.window * input.features).next_multiple_of(PAD);
@@ -197,8 +199,8 @@ impl Layout {
         linears + self.recurrents.iter().map(Recurrent::parameters).sum::<usize>()
     }
 
-    /// `[inputs]` where each input is gathered: its own buffer, or its columns of the concatenation if its branch has no layers. None for
-    /// a recurrent branch, which reads the table row by row.
+    /// `[inputs]` where each input is gathered: its own buffer, or its columns of the concatenation if its branch has
+    /// no layers. None for a recurrent branch, which reads the table row by row.
     pub fn gathered(&self, net: &Net) -> Vec<Option<Place>> {
         let alone = net.inputs.len() == 1;
         let mut at = 0;

@@ -1,8 +1,8 @@
 //! A network in its fixed grammar: inputs → branches → concat → trunk → heads.
 //!
-//! [`Net`] is what a user says, [`Layout`] is where everything lies: parameters in a member's row of the arena, activations in
-//! buffers. There is no general graph, so a layer is a [`Linear`] with an input place and an output place, in walking order; a branch
-//! may begin with layers that walk through its window, which are [`Recurrent`].
+//! [`Net`] is what a user says, [`Layout`] is where everything lies: parameters in a member's row of the arena,
+//! activations in buffers. There is no general graph, so a layer is a [`Linear`] with an input place and an output
+//! place, in walking order; a branch may begin with layers that walk through its window, which are [`Recurrent`].
 
 mod check;
 mod init;
@@ -41,17 +41,20 @@ pub struct Input {
     pub window: usize,
 }
 
-/// A layer: a product with bias, and what follows it: a norm where it has one, the activation, and in training some values left out.
+/// A layer: a product with bias, and what follows it: a norm where it has one, the activation, and in training some
+/// values left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Layer {
     /// Outputs, 1 to 4096.
     pub width: usize,
     /// What follows.
     pub activation: Activation,
-    /// Whether the layer is normalised before its activation (Ba et al. 2016): over its units, with a gain and a shift that are learned.
+    /// Whether the layer is normalised before its activation (Ba et al. 2016): over its units, with a gain and a shift
+    /// that are learned.
     #[serde(default, skip_serializing_if = "is_false")]
     pub norm: bool,
-    /// How many of a hundred outputs a training step leaves out (Srivastava et al. 2014), up to 99; the others are scaled up.
+    /// How many of a hundred outputs a training step leaves out (Srivastava et al. 2014), up to 99; the others are
+    /// scaled up.
     #[serde(default, skip_serializing_if = "is_none")]
     pub dropout: u8,
 }
@@ -76,7 +79,8 @@ fn is_none(percent: &u8) -> bool {
 /// What is done to one input before all are put side by side; no layers pass it on as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Branch {
-    /// Units of LSTM layers, 1 to 256 each, that walk through the window one above the other, at most three; the last `h` of the top one goes on.
+    /// Units of LSTM layers, 1 to 256 each, that walk through the window one above the other, at most three; the last
+    /// `h` of the top one goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recurrent: Vec<usize>,
     /// How many of a hundred numbers of that `h` a training step leaves out, up to 99.

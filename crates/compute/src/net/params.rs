@@ -1,10 +1,12 @@
 //! A member's parameters as safetensors, and back.
 //!
-//! `trunk.0.weight` `[outputs, inputs]`, `trunk.0.bias` `[outputs]`, `fast.0.weight`, `head.direction.weight`: readable names, PyTorch's shapes, no
-//! padding, f32. A norm is `trunk.0.norm.weight` and `trunk.0.norm.bias` `[outputs]`. A recurrent layer is `fast.lstm.0.weight_ih` `[4 H, F]`, `fast.lstm.0.weight_hh` `[4 H, H]` and `fast.lstm.0.bias` `[4 H]`, gates
-//! stacked i, f, g, o as PyTorch does. PyTorch has two biases that are only ever added: a file with `bias_ih` and `bias_hh` instead of
-//! `bias` is read as their sum. The one metadata key `fullbore` holds sorted JSON with the format and the net's text; there is no time and no path in
-//! it, so the same parameters are the same bytes. A file without that key is read by names and shapes alone. f16 and bf16 are read too.
+//! `trunk.0.weight` `[outputs, inputs]`, `trunk.0.bias` `[outputs]`, `fast.0.weight`, `head.direction.weight`: readable
+//! names, PyTorch's shapes, no padding, f32. A norm is `trunk.0.norm.weight` and `trunk.0.norm.bias` `[outputs]`. A
+//! recurrent layer is `fast.lstm.0.weight_ih` `[4 H, F]`, `fast.lstm.0.weight_hh` `[4 H, H]` and `fast.lstm.0.bias` `[4
+//! H]`, gates stacked i, f, g, o as PyTorch does. PyTorch has two biases that are only ever added: a file with
+//! `bias_ih` and `bias_hh` instead of `bias` is read as their sum. The one metadata key `fullbore` holds sorted JSON
+//! with the format and the net's text; there is no time and no path in it, so the same parameters are the same bytes. A
+//! file without that key is read by names and shapes alone. f16 and bf16 are read too.
 
 use super::{Layout, Linear, Net, Recurrent};
 use crate::error::{Error, Result, bytes};
@@ -109,7 +111,8 @@ fn places(l: &Linear) -> impl Iterator<Item = usize> {
     (0..l.outputs).flat_map(row)
 }
 
-/// The names of what has one number for each output, and where each lies: the bias, then the gain and the shift of a norm.
+/// The names of what has one number for each output, and where each lies: the bias, then the gain and the shift of a
+/// norm.
 fn vectors(l: &Linear) -> Vec<(String, usize)> {
     let mut all = vec![(format!("{}.bias", l.name), l.bias)];
     if let Some(norm) = l.norm {

@@ -1,9 +1,9 @@
 //! A recurrent layer (LSTM, Hochreiter and Schmidhuber 1997, with a forget gate) and where its parameters lie.
 //!
-//! One matrix holds everything a step multiplies with, `[wide + units + 1, units, 4]`: rows are the inputs, then h of the step before, then
-//! the bias; the gates i, f, g, o lie side by side for each unit, so that a unit's four sums end next to each other. Files have PyTorch's
-//! tensors instead: `weight_ih` `[4 H, F]`, `weight_hh` `[4 H, H]` and `bias` `[4 H]`, gates stacked i, f, g, o. PyTorch has two biases that are
-//! only ever added; ours is their sum.
+//! One matrix holds everything a step multiplies with, `[wide + units + 1, units, 4]`: rows are the inputs, then h of
+//! the step before, then the bias; the gates i, f, g, o lie side by side for each unit, so that a unit's four sums end
+//! next to each other. Files have PyTorch's tensors instead: `weight_ih` `[4 H, F]`, `weight_hh` `[4 H, H]` and `bias`
+//! `[4 H]`, gates stacked i, f, g, o. PyTorch has two biases that are only ever added; ours is their sum.
 
 use super::layout::Place;
 
@@ -33,7 +33,8 @@ pub struct Recurrent {
     pub units: usize,
     /// Offset in a member's row of the weights `[wide + units + 1, units, 4]`.
     pub weight: usize,
-    /// Where the last h goes: of the top layer of a branch only. Its width is `hidden` padded to `PAD`; what `units` has beyond is not written.
+    /// Where the last h goes: of the top layer of a branch only. Its width is `hidden` padded to `PAD`; what `units`
+    /// has beyond is not written.
     pub output: Option<Place>,
     /// How many of a hundred numbers of that h a training step leaves out; none of a layer below another.
     pub dropout: u8,

@@ -9,13 +9,14 @@
 //! fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5              inputs with branches / trunk / heads
 //! ```
 //!
-//! `-` leads to the next layer, `+` puts side by side, `/` separates inputs, trunk and heads (the trunk may be left out), `name:` names an
-//! input or a head. A layer is its width and its activation, ReLU where none is said: `r` or `relu`, `t` or `tanh`, `i` or `identity`. In
-//! front of the activation `n` or `norm` normalises the layer before it; behind it `d10` (or `drop10`) leaves out 10 % of the outputs in
-//! training. A branch may begin with one to three recurrent layers, `lstm` and their units: they walk through the window, and the last
-//! state of the top one goes on, with `d20` behind its units less 20 % of it in training. One input needs no name (it is `rows`), nor does
-//! one head (`class`). Spaces are free. Without any `/` the last number is the classes and all layers but recurrent ones are trunk. What is
-//! printed is the shortest of these and reads back as the same net.
+//! `-` leads to the next layer, `+` puts side by side, `/` separates inputs, trunk and heads (the trunk may be left
+//! out), `name:` names an input or a head. A layer is its width and its activation, ReLU where none is said: `r` or
+//! `relu`, `t` or `tanh`, `i` or `identity`. In front of the activation `n` or `norm` normalises the layer before it;
+//! behind it `d10` (or `drop10`) leaves out 10 % of the outputs in training. A branch may begin with one to three
+//! recurrent layers, `lstm` and their units: they walk through the window, and the last state of the top one goes on,
+//! with `d20` behind its units less 20 % of it in training. One input needs no name (it is `rows`), nor does one head
+//! (`class`). Spaces are free. Without any `/` the last number is the classes and all layers but recurrent ones are
+//! trunk. What is printed is the shortest of these and reads back as the same net.
 
 mod reader;
 

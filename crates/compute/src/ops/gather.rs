@@ -3,9 +3,11 @@
 use super::Real;
 use crate::population::{Precision, Scale, Table};
 
-/// One sample's input `[window × features]`: rows `row + 1 - window ..= row`, oldest first, each with the member's own scaling.
+/// One sample's input `[window × features]`: rows `row + 1 - window ..= row`, oldest first, each with the member's own
+/// scaling.
 ///
-/// The scaling is in f32, whatever comes after it: `(x - mean) × inverse`, then rounded in bf16. The window must lie inside the table.
+/// The scaling is in f32, whatever comes after it: `(x - mean) × inverse`, then rounded in bf16. The window must lie
+/// inside the table.
 pub fn gather<R: Real>(
     table: Table<'_>,
     row: u32,

@@ -2,8 +2,8 @@
 
 use super::Real;
 
-/// `weight × (log Σ exp z - Σ target z)`, and `weight × (softmax - target)` into `dz`. The target is 1 at the label, less the `smoothing` that is
-/// spread evenly over all classes.
+/// `weight × (log Σ exp z - Σ target z)`, and `weight × (softmax - target)` into `dz`. The target is 1 at the label,
+/// less the `smoothing` that is spread evenly over all classes.
 ///
 /// The largest logit is taken off before the powers, so that none overflows.
 pub fn softmax_cross_entropy<R: Real>(z: &[R], label: u8, weight: R, smoothing: f32, dz: &mut [R]) -> f64 {

@@ -1,7 +1,7 @@
 //! A recurrent layer (LSTM) through a window, and its gradients.
 //!
-//! Weights lie as [`Recurrent`](crate::net::Recurrent) says, `[wide + units + 1, units, 4]`, as the f32 master; what is rounded in bf16 is rounded
-//! here. Sequences are `[window, rows, width]`, the oldest step first.
+//! Weights lie as [`Recurrent`](crate::net::Recurrent) says, `[wide + units + 1, units, 4]`, as the f32 master; what is
+//! rounded in bf16 is rounded here. Sequences are `[window, rows, width]`, the oldest step first.
 
 use super::Real;
 use crate::net::GATES;

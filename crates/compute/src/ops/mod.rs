@@ -1,7 +1,8 @@
 //! The operations in their plainest form: what each one is, in loops that can be checked by hand.
 //!
-//! These are the specification. The fast twins (`cpu`, and the `.cu` files beside these) are tested against them; nothing here is
-//! meant to be fast. What has a gradient is written for any [`Real`], so that central differences can be taken in f64.
+//! These are the specification. The fast twins (`cpu`, and the `.cu` files beside these) are tested against them;
+//! nothing here is meant to be fast. What has a gradient is written for any [`Real`], so that central differences can
+//! be taken in f64.
 
 pub mod finite;
 pub mod gather;

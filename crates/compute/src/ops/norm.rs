@@ -1,4 +1,5 @@
-//! Layer norm of one row (Ba et al. 2016): `n = (z - mean) / sqrt(var + 1e-5) × gain + shift`, over the layer's true width.
+//! Layer norm of one row (Ba et al. 2016): `n = (z - mean) / sqrt(var + 1e-5) × gain + shift`, over the layer's true
+//! width.
 
 use super::Real;
 use crate::population::Precision;
@@ -23,7 +24,8 @@ pub fn forward<R: Real>(z: &[R], gain: &[R], shift: &[R], precision: Precision) 
     (normed, inverse, made)
 }
 
-/// The gradient at `z` from that at `n`: with `g = dn × gain` it is `(g - mean(g) - x mean(g x)) × inverse`, `x` the normalised values.
+/// The gradient at `z` from that at `n`: with `g = dn × gain` it is `(g - mean(g) - x mean(g x)) × inverse`, `x` the
+/// normalised values.
 pub fn backward<R: Real>(dn: &[R], normed: &[R], inverse: R, gain: &[R]) -> Vec<R> {
     let n = R::of(dn.len() as f64);
     let (mut sum, mut along) = (R::default(), R::default());

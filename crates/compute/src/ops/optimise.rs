@@ -1,6 +1,7 @@
 //! Adam and AdamW over a member's row, with the global norm clipped first.
 //!
-//! As PyTorch defines them (`torch.optim.Adam`, `torch.optim.AdamW`, `clip_grad_norm_`): decay on all parameters, `eps` outside the root.
+//! As PyTorch defines them (`torch.optim.Adam`, `torch.optim.AdamW`, `clip_grad_norm_`): decay on all parameters, `eps`
+//! outside the root.
 
 use super::sums;
 use crate::population::{Optimiser, Rule};
@@ -77,7 +78,8 @@ mod tests {
     use super::{Step, norm, optimise};
     use crate::population::{Optimiser, Rule};
 
-    /// One parameter of 1, two steps with the gradients 2 and -1 (as sums over a weight of 4), against the formulas in f64.
+    /// One parameter of 1, two steps with the gradients 2 and -1 (as sums over a weight of 4), against the formulas in
+    /// f64.
     fn check(optimiser: Optimiser) {
         let (mut p, mut m, mut s) = ([1f32], [0f32], [0f32]);
         let (mut pp, mut mm, mut ss) = (1f64, 0f64, 0f64);

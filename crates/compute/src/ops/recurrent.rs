@@ -1,7 +1,7 @@
 //! A stack of recurrent layers, one member of it: what a call of [`recurrent`](crate::recurrent) is.
 //!
-//! Inputs are gathered rows and extras side by side, `[T, B, wide]`, padded with zeros. Device twins: `ops/recurrent.cu` with `ops/lstm.cu` or
-//! `ops/lstm_steps.cu`; on the CPU `cpu/recurrent/stack.rs`.
+//! Inputs are gathered rows and extras side by side, `[T, B, wide]`, padded with zeros. Device twins:
+//! `ops/recurrent.cu` with `ops/lstm.cu` or `ops/lstm_steps.cu`; on the CPU `cpu/recurrent/stack.rs`.
 
 use super::Real;
 use super::lstm::{self, Saved, Start};
@@ -9,7 +9,8 @@ use crate::bf16;
 use crate::net::Recurrent;
 use crate::recurrent::{Forward, Host, Shape, Stack};
 
-/// `[T, B, wide]` what the lowest layer reads: rows of the table, scaled, then the extras; rounded where they are held so.
+/// `[T, B, wide]` what the lowest layer reads: rows of the table, scaled, then the extras; rounded where they are held
+/// so.
 pub fn inputs(stack: &Stack, call: &Forward<Host<'_>>, member: usize) -> Vec<f32> {
     let Shape { members, rows, window, features, extras, precision, .. } = *stack.shape();
     let wide = stack.layers()[0].wide;

@@ -1,6 +1,7 @@
 //! A whole net: forward through every layer, backward through every layer.
 //!
-//! Buffers lie as [`Layout`] says, `[rows, stride]` each. Padding takes part: it is zero, gets a zero gradient and stays zero.
+//! Buffers lie as [`Layout`] says, `[rows, stride]` each. Padding takes part: it is zero, gets a zero gradient and
+//! stays zero.
 
 use super::linear::{self, Shape};
 use super::lstm::{self, Saved};
@@ -18,7 +19,8 @@ pub struct Values<R> {
     pub recurrents: Vec<Saved<R>>,
 }
 
-/// Every activation, from the gathered inputs `[inputs][rows, window × features]`. In a training step some are left out, as `turn` says.
+/// Every activation, from the gathered inputs `[inputs][rows, window × features]`. In a training step some are left
+/// out, as `turn` says.
 pub fn forward<R: Real>(
     net: &Net,
     layout: &Layout,

@@ -1,4 +1,5 @@
-//! Whether data, recipe and members fit the net, said before anything is started. Both twins ask here, so that neither tests a border later.
+//! Whether data, recipe and members fit the net, said before anything is started. Both twins ask here, so that neither
+//! tests a border later.
 
 use super::{Data, Member, Optimiser, Pace, Recipe};
 use crate::error::{Error, Result};

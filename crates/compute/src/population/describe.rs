@@ -23,8 +23,9 @@ impl Table<'_> {
     }
 }
 
-/// What there is to learn from. A sample is an id: without a map it is the row of a table, with a map the map says which row. Only ids whose
-/// windows are whole and valid belong into a list. There are as many ids as the first input's map has, or its table rows.
+/// What there is to learn from. A sample is an id: without a map it is the row of a table, with a map the map says
+/// which row. Only ids whose windows are whole and valid belong into a list. There are as many ids as the first input's
+/// map has, or its table rows.
 #[derive(Debug, Clone)]
 pub struct Data<'a> {
     /// `[inputs]` one table for each input of the net.
@@ -75,7 +76,8 @@ pub enum Precision {
     F32,
     /// f32 with products of 10 bits of mantissa; only when asked. On CPUs the same as f32.
     Tf32,
-    /// Inputs, weights, activations and their gradients rounded to bf16; sums in f32. On CPUs the same rounding, for parity.
+    /// Inputs, weights, activations and their gradients rounded to bf16; sums in f32. On CPUs the same rounding, for
+    /// parity.
     Bf16,
 }
 
@@ -194,11 +196,13 @@ pub struct Recipe {
     pub schedule: Schedule,
     /// The root of all randomness.
     pub seed: u64,
-    /// The share of a label that is spread evenly over all classes in training, from 0 to below 1; validation never does it.
+    /// The share of a label that is spread evenly over all classes in training, from 0 to below 1; validation never
+    /// does it.
     #[serde(default)]
     pub smoothing: f32,
-    /// Memory of a running average of the weights, from 0 to below 1. Where there is one, scores, logits, [`params`](super::Population::params) and
-    /// saved files are of the average; training goes on with the weights themselves, which a [`Snapshot`](super::Snapshot) has too.
+    /// Memory of a running average of the weights, from 0 to below 1. Where there is one, scores, logits,
+    /// [`params`](super::Population::params) and saved files are of the average; training goes on with the weights
+    /// themselves, which a [`Snapshot`](super::Snapshot) has too.
     #[serde(default)]
     pub average: Option<f32>,
 }
@@ -211,12 +215,12 @@ impl Recipe {
     }
 }
 
-/// How a population goes through its batches. No part of the recipe: whatever it is, a member becomes the same but for the order in which
-/// gradients are added up. That order changes bits, so a run keeps to the pace it began with.
+/// How a population goes through its batches. No part of the recipe: whatever it is, a member becomes the same but for
+/// the order in which gradients are added up. That order changes bits, so a run keeps to the pace it began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Pace {
-    /// A batch goes through the net in so many parts of equal size, the last one perhaps smaller: less memory for the same batch. Rows, weights,
-    /// values left out and the one step of the optimiser are those of the whole batch.
+    /// A batch goes through the net in so many parts of equal size, the last one perhaps smaller: less memory for the
+    /// same batch. Rows, weights, values left out and the one step of the optimiser are those of the whole batch.
     pub parts: u32,
 }
 
@@ -239,8 +243,8 @@ impl Pace {
     }
 }
 
-/// Which algorithm a library took for each kind of product: stored with a run and handed in again, so that a member's bits stay the
-/// same. Empty lets the library choose; on CPUs it stays empty.
+/// Which algorithm a library took for each kind of product: stored with a run and handed in again, so that a member's
+/// bits stay the same. Empty lets the library choose; on CPUs it stays empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pins(pub std::collections::BTreeMap<String, String>);
 

@@ -22,7 +22,8 @@ pub(crate) fn noise(stream: u32, index: usize) -> f32 {
 }
 
 impl Made {
-    /// Rows for a net: the first table has `rows`, others a third of them behind a map. Lists take every row, every second, ...
+    /// Rows for a net: the first table has `rows`, others a third of them behind a map. Lists take every row, every
+    /// second, ...
     pub(crate) fn new(net: &str, rows: usize) -> Made {
         let net: Net = net.parse().unwrap();
         let mut tables = Vec::new();
@@ -90,11 +91,13 @@ impl Made {
         }
     }
 
-    /// The same with ids of their own: the first table turned round in pieces as long as its window and once over, and reached through a map.
+    /// The same with ids of their own: the first table turned round in pieces as long as its window and once over, and
+    /// reached through a map.
     pub(crate) fn behind_a_map(&self) -> Made {
         let (rows, stride) = (self.labels[0].len(), self.tables[0].1);
         let (first, window) = (&self.tables[0].0, self.net.inputs[0].window);
-        // Row r of the old table with its window is piece `rows - 1 - r` of the new one; rows without a whole window have a piece of their own.
+        // Row r of the old table with its window is piece `rows - 1 - r` of the new one; rows without a whole window
+        // have a piece of their own.
         let mut values = Vec::new();
         for row in (0..rows).rev() {
             let from = (row + 1).saturating_sub(window);

@@ -1,11 +1,12 @@
 //! Everything trains as a population: members with their own data, rate and pace, in one arena and one step.
 //!
-//! A [`Population`] is nets of one shape. Each member has a row of the arena `[P, params]` and a [`State`] beside it on the device: how
-//! far it is in which epoch, at which rate, whether it is active and whether it is due for validation. One step is one batch for
-//! every active member at its own cursor. The host asks for a chunk of steps, then looks once at `active` and `due`.
+//! A [`Population`] is nets of one shape. Each member has a row of the arena `[P, params]` and a [`State`] beside it on
+//! the device: how far it is in which epoch, at which rate, whether it is active and whether it is due for validation.
+//! One step is one batch for every active member at its own cursor. The host asks for a chunk of steps, then looks once
+//! at `active` and `due`.
 //!
-//! What a member becomes does not depend on how many others there are, on its slot or on the chunks: its order of samples is keyed by
-//! its id, its sums have a fixed order, and a member that is due waits for its validation.
+//! What a member becomes does not depend on how many others there are, on its slot or on the chunks: its order of
+//! samples is keyed by its id, its sums have a fixed order, and a member that is due waits for its validation.
 
 pub(crate) mod backend;
 pub(crate) mod check;
@@ -49,7 +50,8 @@ pub struct Population {
 }
 
 impl Population {
-    /// Sets up members on a device: checks everything, counts the memory, refuses what does not fit, and draws the first weights.
+    /// Sets up members on a device: checks everything, counts the memory, refuses what does not fit, and draws the
+    /// first weights.
     pub fn new(
         device: &Opened,
         budget: Budget,
@@ -134,14 +136,14 @@ impl Population {
         })
     }
 
-    /// Makes what steps and validations of all members need (kernels, graphs), so that a device without room for it says so before the first
-    /// step. Nobody needs to call it.
+    /// Makes what steps and validations of all members need (kernels, graphs), so that a device without room for it
+    /// says so before the first step. Nobody needs to call it.
     pub fn prepare(&mut self) -> Result<()> {
         self.backend.prepare(self.states.len())
     }
 
-    /// At most so many steps of every active member, at most [`CHUNK`] and no more than the next member needs to become due; then
-    /// what they say, in the order in which they were given. Members that are due wait.
+    /// At most so many steps of every active member, at most [`CHUNK`] and no more than the next member needs to become
+    /// due; then what they say, in the order in which they were given. Members that are due wait.
     pub fn steps(&mut self, most: u32) -> Result<Vec<Status>> {
         // No further than the first that will be due: a longer chunk would only let the others run ahead of it.
         let running = self.states.iter().filter(|s| s.active == 1 && s.due == 0);
@@ -219,8 +221,8 @@ impl Population {
         self.backend.read(slot, if self.recipe.average.is_some() { Arena::Average } else { Arena::Params })
     }
 
-    /// A member's last gradient, that of the weighted mean loss before clipping, as a row of the arena; its length is the norm of its
-    /// [`Status`]. Zeros before the first step.
+    /// A member's last gradient, that of the weighted mean loss before clipping, as a row of the arena; its length is
+    /// the norm of its [`Status`]. Zeros before the first step.
     pub fn gradient(&mut self, id: u32) -> Result<Vec<f32>> {
         let slot = self.slot(id)?;
         let norm = f64::from(self.states[slot].norm);
@@ -255,8 +257,9 @@ impl Population {
         self.backend.pins()
     }
 
-    /// Times the algorithms for every product and keeps the fastest. For a tuning before a run: what it chooses changes bits, so a run
-    /// takes [`pins`](Population::pins) from here and never tunes itself. Gradients and activations are overwritten, members are not.
+    /// Times the algorithms for every product and keeps the fastest. For a tuning before a run: what it chooses changes
+    /// bits, so a run takes [`pins`](Population::pins) from here and never tunes itself. Gradients and activations are
+    /// overwritten, members are not.
     pub fn tune(&mut self) -> Result<()> {
         self.backend.tune()
     }
@@ -290,7 +293,8 @@ impl Population {
         self.states.iter().position(|s| s.id == id).ok_or_else(|| unknown(id))
     }
 
-    /// Why a member stopped by itself: the first tensor that is not finite, by name. Its parameters are as before that step.
+    /// Why a member stopped by itself: the first tensor that is not finite, by name. Its parameters are as before that
+    /// step.
     pub fn fault(&mut self, id: u32) -> Result<Option<Error>> {
         let slot = self.slot(id)?;
         let state = self.states[slot];

@@ -1,7 +1,8 @@
 //! Which member is in which slot, and keeping those that train in front.
 //!
-//! A slot is a row of the arena. Members that stopped move behind those that train, so that a step works on the first slots only, their
-//! number rounded up to a power of two: the device has one graph for each. Moving never changes what a member becomes.
+//! A slot is a row of the arena. Members that stopped move behind those that train, so that a step works on the first
+//! slots only, their number rounded up to a power of two: the device has one graph for each. Moving never changes what
+//! a member becomes.
 
 use super::backend::Backend;
 use super::{State, Status};

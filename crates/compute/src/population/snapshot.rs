@@ -1,7 +1,7 @@
 //! All that a member is, as plain data: what a population made anew continues from with the same bits.
 //!
-//! A [`Snapshot`] holds the member's [`State`], its row of every arena that outlives a step, and the text of its net. As bytes it is, all
-//! numbers little-endian:
+//! A [`Snapshot`] holds the member's [`State`], its row of every arena that outlives a step, and the text of its net.
+//! As bytes it is, all numbers little-endian:
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -61,8 +61,8 @@ impl Population {
         })
     }
 
-    /// Puts a member back to where a snapshot of it was taken, in this population or in another of the same net, data, recipe and pins that has this
-    /// member. It continues with the same bits.
+    /// Puts a member back to where a snapshot of it was taken, in this population or in another of the same net, data,
+    /// recipe and pins that has this member. It continues with the same bits.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         let slot = self.slot(snapshot.state.id)?;
         let state = self.fitting(snapshot, &self.states[slot])?;

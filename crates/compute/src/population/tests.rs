@@ -1,4 +1,5 @@
-//! One suite for every device: the processor with one, two and sixteen threads, and a card with and without cuBLASLt where there is one.
+//! One suite for every device: the processor with one, two and sixteen threads, and a card with and without cuBLASLt
+//! where there is one.
 
 use super::make::{Made, recipe};
 use super::{Member, Population, Precision, Recipe, Schedule, Score, Snapshot, State, Status};
@@ -27,8 +28,8 @@ pub(crate) fn devices() -> Vec<(String, Opened)> {
     devices
 }
 
-/// The first card with and without cuBLASLt. Where there is none the test is skipped, aloud; a card that cannot be opened is another reason,
-/// which CI does not accept.
+/// The first card with and without cuBLASLt. Where there is none the test is skipped, aloud; a card that cannot be
+/// opened is another reason, which CI does not accept.
 pub(crate) fn cards() -> Vec<Arc<Context>> {
     match gpus() {
         Ok(found) if !found.is_empty() => {
@@ -219,7 +220,8 @@ fn a_number_that_is_none_stops_its_member_and_is_named() {
     for (name, device) in devices() {
         let mut made = Made::new(NETS[0], 100);
         made.spoil(50);
-        // Member 1 trains on the even rows and meets the bad one; member 3 takes every fourth row, and 50 is not among them.
+        // Member 1 trains on the even rows and meets the bad one; member 3 takes every fourth row, and 50 is not among
+        // them.
         let members = [made.member(1), made.member(3)];
         let recipe = recipe(16, Precision::F32);
         let mut population =

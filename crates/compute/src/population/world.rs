@@ -1,4 +1,5 @@
-//! A small world for tests: tables, labels, weights, lists and members for any net, from a seed. Both twins are tested in it.
+//! A small world for tests: tables, labels, weights, lists and members for any net, from a seed. Both twins are tested
+//! in it.
 
 use super::{Data, Member, Precision, Recipe, Scale, Schedule, State, Table};
 use crate::net::{Layout, Net, init};
@@ -25,8 +26,9 @@ pub(crate) fn number(seed: u64, i: usize) -> f32 {
 }
 
 impl World {
-    /// A net in its text, samples of a training list, rows of a batch. One member, validated on a second list, with weights of rows and
-    /// classes and a scale for every second input; every input but the first has a table of half the rows.
+    /// A net in its text, samples of a training list, rows of a batch. One member, validated on a second list, with
+    /// weights of rows and classes and a scale for every second input; every input but the first has a table of half
+    /// the rows.
     pub(crate) fn new(net: &str, samples: usize, batch: usize, precision: Precision) -> World {
         let net: Net = net.parse().expect("a net");
         let before = net.inputs.iter().map(|i| 2 * i.window).max().unwrap_or(0);

@@ -1,8 +1,9 @@
 //! Which values a training step leaves out.
 //!
-//! A value is known by member, layer, step, row of the batch and unit. Four neighbouring units share a block of words: the counter is
-//! `[row, step, stream | layer << 8 | unit / 4 << 22, member]`, a unit's word is `unit % 4`, and the value is kept unless its word is below the
-//! threshold. Only integers decide, so all twins leave out the same. Device twin: `population/extras.cuh`.
+//! A value is known by member, layer, step, row of the batch and unit. Four neighbouring units share a block of words:
+//! the counter is `[row, step, stream | layer << 8 | unit / 4 << 22, member]`, a unit's word is `unit % 4`, and the
+//! value is kept unless its word is below the threshold. Only integers decide, so all twins leave out the same. Device
+//! twin: `population/extras.cuh`.
 
 use super::{Stream, philox};
 
@@ -30,7 +31,8 @@ impl Dropout {
         }
     }
 
-    /// `[units]` of one row: what each value is to be multiplied with, 0 or the factor that makes up for those left out.
+    /// `[units]` of one row: what each value is to be multiplied with, 0 or the factor that makes up for those left
+    /// out.
     pub fn row(&self, row: u32) -> impl Iterator<Item = f32> {
         let Dropout { seed, step, stream, member, threshold, factor } = *self;
         (0..1 << 10).flat_map(move |four: u32| {

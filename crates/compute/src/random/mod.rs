@@ -1,7 +1,7 @@
 //! Random numbers without state: Philox4x32-10 (Salmon et al. 2011), and what is drawn from its words.
 //!
-//! A number is a pure function of a key and a counter, so that any thread on any device draws any number without asking the others.
-//! The key is the seed; the counter is `[index, step, stream, member]`:
+//! A number is a pure function of a key and a counter, so that any thread on any device draws any number without asking
+//! the others. The key is the seed; the counter is `[index, step, stream, member]`:
 //!
 //! | word | what it is |
 //! | --- | --- |
@@ -10,7 +10,8 @@
 //! | 2 | stream: what is drawn, [`Stream`]; above its 8 bits what [`Dropout`] has beside |
 //! | 3 | member: the member's id |
 //!
-//! Integers, uniforms, permutations and normals are bit-equal on all twins. Device twin: `random.cuh`; parity through `random.cu`.
+//! Integers, uniforms, permutations and normals are bit-equal on all twins. Device twin: `random.cuh`; parity through
+//! `random.cu`.
 
 mod dropout;
 mod normal;
@@ -31,7 +32,8 @@ pub enum Stream {
     Shuffle = 1,
     /// Noise on anything, a training step at a time.
     Noise = 2,
-    /// Which values a step leaves out. The key is mixed with the number of the layer (see [`Dropout`]); the step is the training step.
+    /// Which values a step leaves out. The key is mixed with the number of the layer (see [`Dropout`]); the step is the
+    /// training step.
     Dropout = 3,
 }
 
@@ -122,7 +124,8 @@ mod tests {
         assert!(chi < 30.0, "chi-square with 6 degrees of freedom: {chi}");
     }
 
-    /// Digests that `random.cuh`, compiled as plain C++ with fma, gave too; another number here is another net everywhere.
+    /// Digests that `random.cuh`, compiled as plain C++ with fma, gave too; another number here is another net
+    /// everywhere.
     #[test]
     fn bits_are_pinned() {
         let digest = |words: &mut dyn Iterator<Item = u32>| {

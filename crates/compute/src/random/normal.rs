@@ -1,9 +1,10 @@
 //! Normals, four at a time, by Box and Muller (1958).
 //!
-//! `r = √(-2 ln u)`, then `r cos φ` and `r sin φ`, with `u` in `[2⁻³², 1]` from one word and the angle `φ` from another. Logarithm, sine and
-//! cosine are our own polynomials in f32 (minimax by Remez' exchange, rounded), because libraries differ in the last bit between
-//! devices. Only `+ - × √` with one rounding each, explicit fma and integers are used: the same bits everywhere. The largest
-//! normal is 6.66 deviations; accuracy is within 4 units in the last place.
+//! `r = √(-2 ln u)`, then `r cos φ` and `r sin φ`, with `u` in `[2⁻³², 1]` from one word and the angle `φ` from
+//! another. Logarithm, sine and cosine are our own polynomials in f32 (minimax by Remez' exchange, rounded), because
+//! libraries differ in the last bit between devices. Only `+ - × √` with one rounding each, explicit fma and integers
+//! are used: the same bits everywhere. The largest normal is 6.66 deviations; accuracy is within 4 units in the last
+//! place.
 
 /// Four normals with mean 0 and deviation 1, from four words: the first two make two, the others the other two.
 pub fn normals(bits: [u32; 4]) -> [f32; 4] {
@@ -33,7 +34,8 @@ fn ln(x: f32) -> f32 {
     e.mul_add(0.693_359_4, f + small)
 }
 
-/// Cosine and sine of `angle / 2³²` of a full turn: the nearest quarter exactly in integers, the rest at most an eighth either way.
+/// Cosine and sine of `angle / 2³²` of a full turn: the nearest quarter exactly in integers, the rest at most an eighth
+/// either way.
 fn cos_sin(angle: u32) -> [f32; 2] {
     let quarter = angle.wrapping_add(1 << 29) >> 30;
     let rest = angle.wrapping_sub(quarter << 30) as i32;
@@ -49,7 +51,8 @@ fn cos_sin(angle: u32) -> [f32; 2] {
     }
 }
 
-/// By Horner's rule with fma. Coefficients are bits of f32, the highest first, so that no decimal stands between the twins.
+/// By Horner's rule with fma. Coefficients are bits of f32, the highest first, so that no decimal stands between the
+/// twins.
 fn polynomial(coefficients: &[u32], x: f32) -> f32 {
     let mut sum = 0.0_f32;
     for bits in coefficients {

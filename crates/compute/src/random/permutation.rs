@@ -1,8 +1,10 @@
-//! A shuffle without memory: a Feistel network on the smallest even number of bits that holds all positions, walked until inside.
+//! A shuffle without memory: a Feistel network on the smallest even number of bits that holds all positions, walked
+//! until inside.
 //!
-//! Position `i` is split into two halves of bits; eight rounds replace `(left, right)` by `(right, left ^ mix(right, key))`. That is a bijection of
-//! `2^(2 half)` numbers whatever `mix` does. A result of `n` or more is put in again (cycle walking): the cycle comes back below `n` because it
-//! holds `i`. Fewer than 4 rounds through the network are needed on average. No sort, no table, no state.
+//! Position `i` is split into two halves of bits; eight rounds replace `(left, right)` by `(right, left ^ mix(right,
+//! key))`. That is a bijection of `2^(2 half)` numbers whatever `mix` does. A result of `n` or more is put in again
+//! (cycle walking): the cycle comes back below `n` because it holds `i`. Fewer than 4 rounds through the network are
+//! needed on average. No sort, no table, no state.
 
 use super::{Stream, philox};
 

@@ -1,9 +1,10 @@
 //! Recurrent layers (LSTM) as a call of their own: what recurrent policies and live inference walk through.
 //!
-//! A [`Stack`] is one to three layers for `P` members of `B` rows each, `T` steps a call. A step reads a row of the table (`F` features, scaled
-//! for its member) and behind it `E` dense extras: position, last action. The state `h`, `c` may come from an earlier call and go on to a later
-//! one, and is cleared before any step of any row; so `T = 1` with a carried state gives the bits of a whole window. What comes out is
-//! every h of the top layer, the last one, or both, and gradients come back at both.
+//! A [`Stack`] is one to three layers for `P` members of `B` rows each, `T` steps a call. A step reads a row of the
+//! table (`F` features, scaled for its member) and behind it `E` dense extras: position, last action. The state `h`,
+//! `c` may come from an earlier call and go on to a later one, and is cleared before any step of any row; so `T = 1`
+//! with a carried state gives the bits of a whole window. What comes out is every h of the top layer, the last one, or
+//! both, and gradients come back at both.
 //!
 //! | array            | shape            |                                                                          |
 //! |------------------|------------------|--------------------------------------------------------------------------|
@@ -16,13 +17,14 @@
 //! | every, last      | `[T, P, B, H]`, `[P, B, H]` | f32, h of the top layer, and the gradients at it              |
 //! | weights, gradient | `[P, stride]`   | f32, of which a row's first [`Stack::params`] are this stack's           |
 //!
-//! Steps come first, so that a rollout that writes step after step has made the window that training reads, and step `t` alone is one piece of
-//! it. Weights lie in a member's row as [`Recurrent`] says, the table's features first among the inputs, then the extras;
-//! [`init`](crate::net::init) and [`flatten`](crate::net::flatten) take [`Stack::layout`].
+//! Steps come first, so that a rollout that writes step after step has made the window that training reads, and step
+//! `t` alone is one piece of it. Weights lie in a member's row as [`Recurrent`] says, the table's features first among
+//! the inputs, then the extras; [`init`](crate::net::init) and [`flatten`](crate::net::flatten) take [`Stack::layout`].
 //!
-//! Twins: [`Cpu`] here, [`Card`] on CUDA, whose calls may be captured in a graph; `ops/recurrent.rs` says plainly what both do. Rounding is that
-//! of `population/backend.rs`: in bf16 the inputs, the weights, every h and the gradients at h and at the gates' sums are rounded, the bias and
-//! the carried c are not. A stack's rows do not know each other, so neither `P` nor `B` changes what comes out of a row.
+//! Twins: [`Cpu`] here, [`Card`] on CUDA, whose calls may be captured in a graph; `ops/recurrent.rs` says plainly what
+//! both do. Rounding is that of `population/backend.rs`: in bf16 the inputs, the weights, every h and the gradients at
+//! h and at the gates' sums are rounded, the bias and the carried c are not. A stack's rows do not know each other, so
+//! neither `P` nor `B` changes what comes out of a row.
 
 pub(crate) mod check;
 #[cfg(test)]
@@ -183,7 +185,8 @@ impl<'a> Held for Host<'a> {
     }
 }
 
-/// On a card. A slice does not keep its slab alive: that is up to whoever makes the call, until its work is done and no graph has it any more.
+/// On a card. A slice does not keep its slab alive: that is up to whoever makes the call, until its work is done and no
+/// graph has it any more.
 #[derive(Debug, Clone, Copy)]
 pub struct OnCard;
 
@@ -213,7 +216,8 @@ pub struct Forward<M: Held> {
     pub table: M::Read<f32>,
     /// Elements from one of its rows to the next.
     pub stride: usize,
-    /// Which rows; empty where there are no features. One that the table does not have is an error here, and NaN on a card.
+    /// Which rows; empty where there are no features. One that the table does not have is an error here, and NaN on a
+    /// card.
     pub at: M::Read<u32>,
     /// Mean and inverse of the features, or none to take them as they are.
     pub scale: Option<(M::Read<f32>, M::Read<f32>)>,
@@ -223,7 +227,8 @@ pub struct Forward<M: Held> {
     pub begin: Option<Carried<M::Read<f32>>>,
     /// Where it begins anew.
     pub reset: Option<M::Read<u8>>,
-    /// `[P]` who takes part: members that are active and not due. Nothing of the others is read or written. None is everybody.
+    /// `[P]` who takes part: members that are active and not due. Nothing of the others is read or written. None is
+    /// everybody.
     pub members: Option<M::Read<State>>,
     /// Every h goes here.
     pub every: Option<M::Write<f32>>,
@@ -252,7 +257,8 @@ impl<M: Held> Forward<M> {
     }
 }
 
-/// One call back, after the [`Forward`] it belongs to; each forward has one back at most. Inputs, state and resets are remembered from there.
+/// One call back, after the [`Forward`] it belongs to; each forward has one back at most. Inputs, state and resets are
+/// remembered from there.
 pub struct Backward<M: Held> {
     /// The gradient at every h.
     pub every: Option<M::Read<f32>>,

@@ -1,5 +1,5 @@
-//! The twins against each other, against themselves and against central differences. One [`Case`] has everything a call can have; [`With`] says
-//! what of it a call is given.
+//! The twins against each other, against themselves and against central differences. One [`Case`] has everything a call
+//! can have; [`With`] says what of it a call is given.
 
 pub(super) mod card;
 

@@ -1,11 +1,12 @@
 //! Symbols that go together, found again and again from the past alone.
 //!
-//! Time is counted in steps of one bar's length. At the first tick of every fifth part of the window (counted from 1970, so that where the
-//! data begin does not matter) the returns of the last `window` steps that had any bar and were over are looked at: what a symbol did less
-//! the mean of all, scaled to unit length. A step in which a symbol has no bar counts nothing for it; one that misses more than half of
-//! them has no cluster. Ward's tree (Ward 1963; nearest-neighbour chains, Murtagh 1983) is grown over the correlations, ties to the first
-//! name, and a symbol's cluster is the smallest branch it is on that has at least `size` symbols: every symbol has one that is large
-//! enough, and no number of clusters is to be chosen.
+//! Time is counted in steps of one bar's length. At the first tick of every fifth part of the window (counted from
+//! 1970, so that where the data begin does not matter) the returns of the last `window` steps that had any bar and were
+//! over are looked at: what a symbol did less the mean of all, scaled to unit length. A step in which a symbol has no
+//! bar counts nothing for it; one that misses more than half of them has no cluster. Ward's tree (Ward 1963;
+//! nearest-neighbour chains, Murtagh 1983) is grown over the correlations, ties to the first name, and a symbol's
+//! cluster is the smallest branch it is on that has at least `size` symbols: every symbol has one that is large enough,
+//! and no number of clusters is to be chosen.
 
 use super::cross::Cross;
 use rayon::prelude::*;

@@ -64,8 +64,8 @@ impl<'a> Cross<'a> {
         rows
     }
 
-    /// Visits every tick with the fresh rows of the symbols that take part (symbol, row of the symbol; by name) and the rows that became
-    /// known (symbol, row of the market); gives what each stretch of ticks wrote, in order.
+    /// Visits every tick with the fresh rows of the symbols that take part (symbol, row of the symbol; by name) and the
+    /// rows that became known (symbol, row of the market); gives what each stretch of ticks wrote, in order.
     fn walk<T: Send + Default>(
         &self,
         visit: impl Fn(usize, &[(usize, usize)], &[(u32, u32)], &mut T) + Sync,

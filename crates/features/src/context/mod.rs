@@ -1,9 +1,10 @@
 //! The market around a symbol: what all symbols did, as of availability.
 //!
-//! At a tick of the common [`Clock`] a symbol takes part if its last bar is *fresh* (known less than one bar ago), it is a member of the
-//! universe by then, and it has the value asked for. Each measure is taken of every symbol by itself, with the operations indicators are
-//! made of, and then reduced over those that take part, in the order of their names; with fewer than the least number it does not exist.
-//! A row of a symbol sees the tick at which it became known, and so only bars that were known then, of any symbol.
+//! At a tick of the common [`Clock`] a symbol takes part if its last bar is *fresh* (known less than one bar ago), it
+//! is a member of the universe by then, and it has the value asked for. Each measure is taken of every symbol by
+//! itself, with the operations indicators are made of, and then reduced over those that take part, in the order of
+//! their names; with fewer than the least number it does not exist. A row of a symbol sees the tick at which it became
+//! known, and so only bars that were known then, of any symbol.
 //!
 //! | written | what |
 //! | --- | --- |
@@ -15,9 +16,10 @@
 //! | `cluster_return(1, 250, 5)` | mean return of the symbols that went with this one ([`cluster`]) |
 //! | `relative_strength(20, 5)` | own return less the market's |
 //!
-//! Columns of the context enter the graph like any column, so they can be lagged, averaged and combined in a feature set. All look back a
-//! finite way and count as settled when they are there; a symbol that was listed before the data begin may join them a few bars later
-//! than it would have, so the warm-up test (L3) is not asked of them. The prefix and poison tests (L1, L2) are.
+//! Columns of the context enter the graph like any column, so they can be lagged, averaged and combined in a feature
+//! set. All look back a finite way and count as settled when they are there; a symbol that was listed before the data
+//! begin may join them a few bars later than it would have, so the warm-up test (L3) is not asked of them. The prefix
+//! and poison tests (L1, L2) are.
 //!
 //! What it leaves out: slower timeframes, and streams of one symbol, which cannot know the others; both are refused.
 
@@ -87,8 +89,8 @@ impl Context {
         }
     }
 
-    /// Bars before its own that it looks back on; a moment of the common clock counts as one. A cluster was found up to a fifth of its window
-    /// ago.
+    /// Bars before its own that it looks back on; a moment of the common clock counts as one. A cluster was found up to
+    /// a fifth of its window ago.
     pub(crate) fn reach(self) -> usize {
         match self {
             Context::Return { bars, .. }

@@ -4,8 +4,8 @@ use bars::Bars;
 use files::{Error, Kind, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The symbols of a market. A model whose features see the market around a symbol is a model of these symbols: with others the same
-/// features would mean something else.
+/// The symbols of a market. A model whose features see the market around a symbol is a model of these symbols: with
+/// others the same features would mean something else.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Universe {
     /// Sorted.

@@ -17,7 +17,8 @@ impl<const W: usize> Buffer<W> {
     pub(super) fn new(back: usize, block: usize) -> Buffer<W> {
         // Room for a few blocks, so that a stream of single bars moves its past rarely.
         let room = if block < 16 { block.max(1) + back.max(64) } else { block };
-        // Five lines more than a round number: blocks whose addresses are a page apart would push each other out of the cache.
+        // Five lines more than a round number: blocks whose addresses are a page apart would push each other out of the
+        // cache.
         let pad = 40usize.div_ceil(W);
         Buffer { rows: Rows::new(f64::NAN, back + room + pad), room: back + room, filled: back, back }
     }

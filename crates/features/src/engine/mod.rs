@@ -1,11 +1,11 @@
 //! Runs a graph over bars, a block at a time, many symbols side by side.
 //!
-//! Every value is a row of `W` lanes, and a lane is one run of one symbol: `W = 1` is a live stream or one long symbol, `W = 8` is a
-//! universe in batch. Lanes never touch each other, so a lane's bits do not depend on `W`, on its neighbours or on how the bars were cut
-//! into blocks; that is what makes a streamed value equal the batch value.
+//! Every value is a row of `W` lanes, and a lane is one run of one symbol: `W = 1` is a live stream or one long symbol,
+//! `W = 8` is a universe in batch. Lanes never touch each other, so a lane's bits do not depend on `W`, on its
+//! neighbours or on how the bars were cut into blocks; that is what makes a streamed value equal the batch value.
 //!
-//! A node keeps the tail of its output that later nodes look back at, and a state of a few numbers. A value that does not exist is
-//! NaN from end to end; a kernel that meets one starts its warm-up again.
+//! A node keeps the tail of its output that later nodes look back at, and a state of a few numbers. A value that does
+//! not exist is NaN from end to end; a kernel that meets one starts its warm-up again.
 
 mod buffer;
 mod rows;
@@ -20,7 +20,8 @@ pub(crate) use state::State;
 /// A graph with memory.
 pub(crate) struct Engine<const W: usize> {
     nodes: Vec<Node<W>>,
-    /// Nodes share a buffer where the one is no longer needed when the other is computed: the fewer there are, the nearer they stay.
+    /// Nodes share a buffer where the one is no longer needed when the other is computed: the fewer there are, the
+    /// nearer they stay.
     buffers: Vec<Buffer<W>>,
     steps: Vec<Step>,
 }
@@ -154,7 +155,8 @@ impl<const W: usize> Engine<W> {
         Engine { nodes: nodes.collect(), buffers, steps }
     }
 
-    /// Takes the next `bars` bars; `input(column, place)` fills a block of an input column and says whether all of it is finite.
+    /// Takes the next `bars` bars; `input(column, place)` fills a block of an input column and says whether all of it
+    /// is finite.
     pub(crate) fn run(&mut self, bars: usize, input: &mut dyn FnMut(usize, &mut [[f64; W]]) -> bool) {
         for at in 0..self.steps.len() {
             match self.steps[at] {
@@ -290,7 +292,8 @@ impl Step {
     }
 }
 
-/// The order of work: that of the graph, except that averages wait until nothing else can be done, and then go in fours.
+/// The order of work: that of the graph, except that averages wait until nothing else can be done, and then go in
+/// fours.
 fn steps(graph: &Graph, in_fours: bool) -> Vec<Step> {
     let nodes = graph.nodes();
     // A lag is there as soon as what it looks at is: nothing has to be done for it.

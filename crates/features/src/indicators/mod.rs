@@ -1,8 +1,8 @@
 //! The catalogue: every indicator, once.
 //!
-//! An indicator is a name, what it takes, what it gives, and a function that adds its nodes to a graph. Batch, stream, warm-up and
-//! settling all follow from the graph, so nothing about an indicator is said twice. Where the field disagrees about a definition, `about`
-//! names the variant.
+//! An indicator is a name, what it takes, what it gives, and a function that adds its nodes to a graph. Batch, stream,
+//! warm-up and settling all follow from the graph, so nothing about an indicator is said twice. Where the field
+//! disagrees about a definition, `about` names the variant.
 
 mod action;
 mod calendar;
@@ -281,7 +281,8 @@ impl Build<'_> {
         self.add(middle, away)
     }
 
-    /// Where x stands between bands k widths from the middle: 0 at the lower, 1 at the upper, 0.5 where the width is zero.
+    /// Where x stands between bands k widths from the middle: 0 at the lower, 1 at the upper, 0.5 where the width is
+    /// zero.
     pub(crate) fn place_in_band(&mut self, x: Id, middle: Id, width: Id, k: f64) -> Id {
         let away = self.sub(x, middle);
         let away = self.map(Map::OrZero, &[away, width]);

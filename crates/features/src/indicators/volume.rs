@@ -140,15 +140,16 @@ fn share_of_volume(b: &mut Build<'_>, flow: Id) -> Id {
 }
 
 fn obv(b: &mut Build<'_>) -> Id {
-    // The first bar's volume counts although its close has no change: all volume, less what a bar's sign takes from it, does that.
+    // The first bar's volume counts although its close has no change: all volume, less what a bar's sign takes from it,
+    // does that.
     let (volume, signed) = (b.volume(), signed_volume(b));
     let taken = b.sub(volume, signed);
     let (all, taken) = (b.graph.add(Op::Cumulate, &[volume]), b.graph.add(Op::Cumulate, &[taken]));
     b.sub(all, taken)
 }
 
-/// The averages of the line are told from the line by averages of its steps, so that nothing grows without end: with `d = line - average`,
-/// `d' = (1 - a) (d + step)`, which is `(1 - a) / a` times the average of the steps.
+/// The averages of the line are told from the line by averages of its steps, so that nothing grows without end: with `d
+/// = line - average`, `d' = (1 - a) (d + step)`, which is `(1 - a) / a` times the average of the steps.
 fn adosc(b: &mut Build<'_>) -> Id {
     let hold = b.period(0).max(b.period(1)) - 1;
     let flow = money_flow(b);

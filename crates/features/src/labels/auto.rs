@@ -1,9 +1,10 @@
 //! The horizon nobody has to choose: the shortest whose classes are balanced.
 //!
-//! The triple barrier of width 1 is tried on the first training span with each of [`HORIZONS`]; the shortest that gives every class at
-//! least a fifth of the samples is taken, or, where none does, the one whose smallest class is the largest. Only samples whose label
-//! was known inside the span count, so that nothing any fold validates or is judged on has a say. Where the span ends is for those to say
-//! who split ([`First`]): it lies before the first validation, which lies before the first test, the embargo and the holdout.
+//! The triple barrier of width 1 is tried on the first training span with each of [`HORIZONS`]; the shortest that gives
+//! every class at least a fifth of the samples is taken, or, where none does, the one whose smallest class is the
+//! largest. Only samples whose label was known inside the span count, so that nothing any fold validates or is judged
+//! on has a say. Where the span ends is for those to say who split ([`First`]): it lies before the first validation,
+//! which lies before the first test, the embargo and the holdout.
 
 use super::{First, Path, Rule, triple};
 use std::ops::Range;

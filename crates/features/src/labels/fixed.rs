@@ -1,7 +1,7 @@
 //! Fixed horizon: where the price is after `h` bars.
 //!
-//! `y = sign(ln(open[t+1+h] / open[t+1]))`, flat while the move does not exceed the round-trip cost. The label is known with the last
-//! open it reads, at `start[t+1+h]`; nothing else of that bar matters.
+//! `y = sign(ln(open[t+1+h] / open[t+1]))`, flat while the move does not exceed the round-trip cost. The label is known
+//! with the last open it reads, at `start[t+1+h]`; nothing else of that bar matters.
 
 use super::{Mark, Path};
 

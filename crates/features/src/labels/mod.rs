@@ -1,14 +1,16 @@
 //! Labels: what became of a row, and when that was known (METHOD.md C2).
 //!
-//! The sample of row `t` is known at `t0 = end[t]` and enters at `open[t+1]`, never before. A [`Rule`] looks at the bars after it and
-//! gives a class, -1, 0 or 1, and `t1`, the moment the class was known; a split purges by it. Costs decide what counts as a move.
+//! The sample of row `t` is known at `t0 = end[t]` and enters at `open[t+1]`, never before. A [`Rule`] looks at the
+//! bars after it and gives a class, -1, 0 or 1, and `t1`, the moment the class was known; a split purges by it. Costs
+//! decide what counts as a move.
 //!
 //! **No label reads a bar that starts at or after its `t1`,** but for the one open that happens at `t1`.
 //!
-//! **Whether there is a label depends on rows, never on what happened.** The row `t+1+h` must exist in the same run even where a barrier
-//! was touched long before: otherwise the end of the data would hold quick touches alone, and a learner would take the end for lively.
-//! The same goes for a bar that opens before the row it follows is known (bars that overlap): its open could not have been traded.
-//! Prices at or below zero have no logarithm; labels that would need it are left out.
+//! **Whether there is a label depends on rows, never on what happened.** The row `t+1+h` must exist in the same run
+//! even where a barrier was touched long before: otherwise the end of the data would hold quick touches alone, and a
+//! learner would take the end for lively. The same goes for a bar that opens before the row it follows is known (bars
+//! that overlap): its open could not have been traded. Prices at or below zero have no logarithm; labels that would
+//! need it are left out.
 
 mod auto;
 mod fixed;
@@ -60,8 +62,8 @@ pub enum First {
     Until(i64),
 }
 
-/// Of all times, where nobody says how they will be split: the 40 % before the first test block, less the 15 % of it that validate, of what a
-/// holdout of 15 %, an embargo and the rows at the end that have no label yet leave.
+/// Of all times, where nobody says how they will be split: the 40 % before the first test block, less the 15 % of it
+/// that validate, of what a holdout of 15 %, an embargo and the rows at the end that have no label yet leave.
 const SHARE: f64 = 0.27;
 
 impl Default for Labeling {
@@ -87,7 +89,8 @@ pub struct Labels {
     pub balance: [u64; 3],
     /// What `auto` saw on the first training span: horizon and balance.
     pub tried: Vec<(usize, [u64; 3])>,
-    /// The moment at which that span ends: nothing that was known later had a say. `None` for other rules, and where there is no span.
+    /// The moment at which that span ends: nothing that was known later had a say. `None` for other rules, and where
+    /// there is no span.
     pub until: Option<i64>,
 }
 

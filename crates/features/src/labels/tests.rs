@@ -75,7 +75,8 @@ fn labels_of(bars: &Bars, how: &Labeling) -> Labels {
     label(&market, &whole(&market), how, 1).unwrap()
 }
 
-/// Closes that swing by 1 % and end at 100: σ is 1 %, and the last of them is the first row that has one. Entry follows.
+/// Closes that swing by 1 % and end at 100: σ is 1 %, and the last of them is the first row that has one. Entry
+/// follows.
 const CALM: usize = triple::RETURNS + 1;
 
 fn after_calm(future: &[[f64; 4]]) -> Bars {

@@ -1,10 +1,10 @@
 //! Trend scanning (López de Prado 2020): the sign of the clearest straight line that starts at the entry.
 //!
-//! For every length `L` from a quarter of the longest (at least 5) to the longest, a line is fitted through the logarithms of
-//! `open[t+1 ..= t+1+L]`; the one whose slope has the largest |t| is taken. The class is the sign of its slope where |t| ≥ 2 and the
-//! move over those `L` bars goes that way by more than the round-trip cost, else flat: a fall and a long recovery that does not make up for
-//! it is a line that rises, and a loss to whoever bought. Whichever line won, the choice has looked at all of them: the label is known at
-//! the open that ends the longest.
+//! For every length `L` from a quarter of the longest (at least 5) to the longest, a line is fitted through the
+//! logarithms of `open[t+1 ..= t+1+L]`; the one whose slope has the largest |t| is taken. The class is the sign of its
+//! slope where |t| ≥ 2 and the move over those `L` bars goes that way by more than the round-trip cost, else flat: a
+//! fall and a long recovery that does not make up for it is a line that rises, and a loss to whoever bought. Whichever
+//! line won, the choice has looked at all of them: the label is known at the open that ends the longest.
 
 use super::rule::SHORTEST;
 use super::{Mark, Path};
@@ -42,9 +42,11 @@ impl Scan {
         Some(Mark { class, last: t + self.longest, t1: path.start[t + 1 + self.longest], both: false })
     }
 
-    /// Grows the line point by point (`log` is `[longest + 1]`); the shortest of equals wins. `None` where a point is no number.
+    /// Grows the line point by point (`log` is `[longest + 1]`); the shortest of equals wins. `None` where a point is
+    /// no number.
     ///
-    /// Sums of squares are kept around the running means (Welford), so that nothing is lost by subtracting large from large.
+    /// Sums of squares are kept around the running means (Welford), so that nothing is lost by subtracting large from
+    /// large.
     pub(super) fn clearest(&self, log: &[f64]) -> Option<Line> {
         let mut best = Line { length: self.shortest, t_squared: 0.0, sign: 0 };
         let (mut mean, mut yy, mut xy) = (0.0, 0.0, 0.0);

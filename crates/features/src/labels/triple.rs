@@ -1,12 +1,14 @@
 //! Triple barrier (López de Prado 2018, ch. 3): which of two prices is met first, within `h` bars.
 //!
-//! The barriers lie at `entry · exp(± max(k·σ_t·√h, 2·cost))`: as far as a usual move over the horizon, and never so near that cost
-//! eats the prize. Bars `t+1 ..= t+h` are scanned; the first touch decides and is known at the end of its bar. Both barriers inside one
-//! bar say nothing about their order: flat, and counted. An open beyond a barrier is a touch of that barrier alone, because the price
-//! was there before it could be anywhere else. Untouched, the move is measured at `open[t+1+h]` as for the fixed horizon.
+//! The barriers lie at `entry · exp(± max(k·σ_t·√h, 2·cost))`: as far as a usual move over the horizon, and never so
+//! near that cost eats the prize. Bars `t+1 ..= t+h` are scanned; the first touch decides and is known at the end of
+//! its bar. Both barriers inside one bar say nothing about their order: flat, and counted. An open beyond a barrier is
+//! a touch of that barrier alone, because the price was there before it could be anywhere else. Untouched, the move is
+//! measured at `open[t+1+h]` as for the fixed horizon.
 //!
-//! `σ_t` is the root of the exponentially weighted mean of squared one-bar log returns of closes up to `t` (weights `(1 - α)^age`,
-//! normalised, `α = 2 / (span + 1)`), counted from the start of the run; below [`RETURNS`] of them there is none.
+//! `σ_t` is the root of the exponentially weighted mean of squared one-bar log returns of closes up to `t` (weights `(1
+//! - α)^age`, normalised, `α = 2 / (span + 1)`), counted from the start of the run; below [`RETURNS`] of them there is
+//! none.
 
 use super::{Mark, Path};
 use std::ops::Range;

@@ -9,13 +9,14 @@
 //! atr(14) / close
 //! ```
 //!
-//! `[n]` and `@1h` bind tightest, then the minus sign, then `*` and `/`, then `+` and `-`. A newline ends a feature, except inside
-//! parentheses, after an operator and after `=`. Names of indicators and outputs are lowered; names of features and groups, quoted
-//! names and the names in `col(...)` keep their case.
+//! `[n]` and `@1h` bind tightest, then the minus sign, then `*` and `/`, then `+` and `-`. A newline ends a feature,
+//! except inside parentheses, after an operator and after `=`. Names of indicators and outputs are lowered; names of
+//! features and groups, quoted names and the names in `col(...)` keep their case.
 //!
-//! The tree is written back in one canonical way: ` + ` and ` - ` with spaces, `*` and `/` without, `, ` between arguments, no
-//! parentheses that change nothing, `12` for `12.0`, timeframes as [`Timeframe`] shows them; a set has one feature a line and an
-//! empty line before each header. No tree is higher than 64 levels, so walking one may recurse.
+//! The tree is written back in one canonical way: ` + ` and ` - ` with spaces, `*` and `/` without, `, ` between
+//! arguments, no parentheses that change nothing, `12` for `12.0`, timeframes as [`Timeframe`] shows them; a set has
+//! one feature a line and an empty line before each header. No tree is higher than 64 levels, so walking one may
+//! recurse.
 //!
 //! Nothing here knows which indicators exist.
 

@@ -1,4 +1,5 @@
-//! Words and signs become a tree, by recursive descent: set, header, feature, sum, product, minus, postfix, primary, call.
+//! Words and signs become a tree, by recursive descent: set, header, feature, sum, product, minus, postfix, primary,
+//! call.
 
 use super::lex::{Kind, Lexer, Problem, Token};
 use super::{At, Expr, Feature, Group, Op, Origin, Set, place};

@@ -87,7 +87,8 @@ pub(super) fn poison(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how
         let what = || format!("{} after {}", kind.words(), rfc3339(time));
         sheet.values(&seen, &shared, &what);
         if let (Some(all), Some(some)) = (&whole.labels, &seen.labels) {
-            // The open at `t1` belongs to a bar that was kept. Prices that are missing unmake labels, and so move weights.
+            // The open at `t1` belongs to a bar that was kept. Prices that are missing unmake labels, and so move
+            // weights.
             let before: Vec<i64> =
                 kept.iter().zip(market).map(|(k, b)| k.checked_sub(1).map_or(i64::MIN, |k| b.start[k])).collect();
             let first: Vec<usize> = shared.iter().fold(vec![0; market.len()], |mut v, s| {
@@ -229,7 +230,8 @@ impl Beginning {
     }
 }
 
-/// The standard deviation of a column; for one that hardly moves, a hundred-millionth of its size, below which all is rounding.
+/// The standard deviation of a column; for one that hardly moves, a hundred-millionth of its size, below which all is
+/// rounding.
 fn scale(values: &[f64]) -> f64 {
     let fine = || values.iter().copied().filter(|v| v.is_finite());
     let n = fine().count().max(1) as f64;
@@ -380,7 +382,8 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Compares labels; `ripe(symbol, row, rows kept)` says whether the label is to be compared, and whether its weight.
+    /// Compares labels; `ripe(symbol, row, rows kept)` says whether the label is to be compared, and whether its
+    /// weight.
     fn labels(
         &mut self,
         whole: &Labels,

@@ -56,8 +56,8 @@ pub(super) fn rows_of(market: &[Bars], rows: impl Fn(usize) -> std::ops::Range<u
     (part, shared)
 }
 
-/// The last bars of a few symbols, `bars` of them in all: symbols from all over the list, and among those that are long; shorter ones as well
-/// where there would be fewer than `least`.
+/// The last bars of a few symbols, `bars` of them in all: symbols from all over the list, and among those that are
+/// long; shorter ones as well where there would be fewer than `least`.
 pub fn sample(market: &[Bars], symbols: usize, least: usize, bars: usize) -> Vec<Bars> {
     let mut lengths: Vec<usize> = market.iter().map(Bars::len).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));

@@ -2,14 +2,18 @@
 //!
 //! A pipeline is a function from bars to values, ours or anybody's, and is asked five questions:
 //!
-//! - **prefix** (L1): on a market that ends at a moment, are its rows the same to the bit as on the whole one? Every row is compared.
-//! - **stream**: do the features that arrive bar by bar, and are saved and restored on the way, equal the batch to the bit? A stream
-//!   cannot see the future, so this is the prefix test at every row.
-//! - **poison** (L2): bars after a moment become NaN, ten times as large, reversed, or another symbol's: is every row up to it as it was?
-//! - **warm-up** (L3): with the first bars left out, do values agree once they say that they have settled? They may differ by 1e-6 of
-//!   the column's standard deviation over the sample. No value comes before its column's `first_valid`, and one comes there.
-//! - **clairvoyance**: does a column, or its change, go with the return of the bar after it (open to open)? This is what a user's own
-//!   column with the answer in it looks like, which no cut can show. Beyond 0.3 (rank correlation) it is suspicious, beyond 0.9 it fails.
+//! - **prefix** (L1): on a market that ends at a moment, are its rows the same to the bit as on the whole one? Every
+//!   row is compared.
+//! - **stream**: do the features that arrive bar by bar, and are saved and restored on the way, equal the batch to the
+//!   bit? A stream cannot see the future, so this is the prefix test at every row.
+//! - **poison** (L2): bars after a moment become NaN, ten times as large, reversed, or another symbol's: is every row
+//!   up to it as it was?
+//! - **warm-up** (L3): with the first bars left out, do values agree once they say that they have settled? They may
+//!   differ by 1e-6 of the column's standard deviation over the sample. No value comes before its column's
+//!   `first_valid`, and one comes there.
+//! - **clairvoyance**: does a column, or its change, go with the return of the bar after it (open to open)? This is
+//!   what a user's own column with the answer in it looks like, which no cut can show. Beyond 0.3 (rank correlation) it
+//!   is suspicious, beyond 0.9 it fails.
 //!
 //! A label may look at the future, up to its `t1`: it is compared once its interval lies before the cut.
 
@@ -31,8 +35,8 @@ use std::time::Duration;
 pub struct Seen {
     /// Values; names are unique.
     pub columns: Vec<Column>,
-    /// `[clocks][rows]` which bar of its run a row is, 0 for the first; on a slower clock that of the slow bar which the row sees,
-    /// `u32::MAX` for none. Only the warm-up test reads it.
+    /// `[clocks][rows]` which bar of its run a row is, 0 for the first; on a slower clock that of the slow bar which
+    /// the row sees, `u32::MAX` for none. Only the warm-up test reads it.
     pub ages: Vec<Vec<u32>>,
     /// What there is to learn.
     pub labels: Option<Labels>,
@@ -56,9 +60,11 @@ pub struct Column {
 pub struct Warm {
     /// Age of the first value of a run.
     pub first_valid: usize,
-    /// Age from which the start of the run no longer matters, if every value since `first_valid` was there; `None`: it always does.
+    /// Age from which the start of the run no longer matters, if every value since `first_valid` was there; `None`: it
+    /// always does.
     pub settled: Option<usize>,
-    /// Whether the first value may come later than `first_valid`: it waits for a session, a slower bar or a column of the user's.
+    /// Whether the first value may come later than `first_valid`: it waits for a session, a slower bar or a column of
+    /// the user's.
     pub waits: bool,
     /// Which of the ages is meant.
     pub clock: usize,
@@ -179,7 +185,8 @@ pub struct Case {
     pub before: f64,
     /// After it was done.
     pub after: f64,
-    /// How far apart, in the units of the test: values, standard deviations, correlation. Infinite where only one of the two exists.
+    /// How far apart, in the units of the test: values, standard deviations, correlation. Infinite where only one of
+    /// the two exists.
     pub difference: f64,
 }
 

@@ -38,8 +38,8 @@ const SETTLED: &str = "row settled";
 const ROW: &str = "row";
 
 impl Ours {
-    /// The pipeline for a market. A label that chooses its horizon chooses it here, on the whole market: it reads the first training
-    /// span, which a market that is cut short does not have.
+    /// The pipeline for a market. A label that chooses its horizon chooses it here, on the whole market: it reads the
+    /// first training span, which a market that is cut short does not have.
     pub fn new(
         market: &[Bars],
         plan: &Plan,
@@ -75,7 +75,8 @@ impl Ours {
         self.labels.as_ref().map(|how| how.rule)
     }
 
-    /// All rows at once, as learners get them. What is seen of a slower table is a column `name@1h`; so is which of its rows is seen.
+    /// All rows at once, as learners get them. What is seen of a slower table is a column `name@1h`; so is which of its
+    /// rows is seen.
     pub fn batch(&self, market: &[Bars]) -> Result<Seen> {
         let options = Options {
             threads: self.threads,
@@ -101,8 +102,8 @@ impl Ours {
         Ok(seen)
     }
 
-    /// The same rows from a stream that is saved and restored now and then. What looks at other symbols is left out, and so is whether the
-    /// whole row has settled where there is such a column.
+    /// The same rows from a stream that is saved and restored now and then. What looks at other symbols is left out,
+    /// and so is whether the whole row has settled where there is such a column.
     pub fn stream(&self, market: &[Bars]) -> Result<Seen> {
         let mut seen = Seen { unstreamed: self.own.1.clone(), ..Seen::default() };
         if !seen.unstreamed.is_empty() {

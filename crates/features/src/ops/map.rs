@@ -1,11 +1,12 @@
 //! A value from values of the same bar.
 //!
-//! A function here sees finite numbers only: where one argument is missing, so is the result, whatever the function would say.
-//! Divisions that can meet a zero say what they give there; a plain quotient gives nothing.
+//! A function here sees finite numbers only: where one argument is missing, so is the result, whatever the function
+//! would say. Divisions that can meet a zero say what they give there; a plain quotient gives nothing.
 
 use crate::engine::{Body, Feed, State};
 
-/// Declares the functions: name, arguments, whether a finite argument can give a value that is not (`!`), and the definition.
+/// Declares the functions: name, arguments, whether a finite argument can give a value that is not (`!`), and the
+/// definition.
 macro_rules! maps {
     ($($(#[$doc:meta])* $name:ident ( $($arg:ident),+ ) $mark:tt $value:expr;)*) => {
         /// The functions of one bar.
@@ -34,8 +35,8 @@ macro_rules! maps {
     };
 }
 
-/// The loop over a block, for one to four arguments. It is one plain loop, because that is what becomes lanes; whether a value is
-/// missing is gathered on the way.
+/// The loop over a block, for one to four arguments. It is one plain loop, because that is what becomes lanes; whether
+/// a value is missing is gathered on the way.
 macro_rules! each {
     ($f:ident, $feed:ident, $out:ident, $mark:tt, $a:ident) => {
         each!(@fill $f, $feed, $out, $mark, $out.as_flattened_mut().iter_mut().zip($feed.arg(0, 0).as_flattened()), (y, a), y, a)
@@ -150,7 +151,8 @@ maps! {
     Relative(a, b) ! (a - b) / b;
     /// `100 (a / b - 1)`, 0 where b is zero
     PercentChange(a, b) ! if b == 0.0 { 0.0 } else { 100.0 * ((a - b) / b) };
-    /// The factor of Kaufman's average from change and path; where there was no path it is the fastest, as TA-Lib has it
+    /// The factor of Kaufman's average from change and path; where there was no path it is the fastest, as TA-Lib has
+    /// it
     KamaFactor(change, path) => {
         let ratio = if path <= change.abs() { 1.0 } else { change.abs() / path };
         let factor = ratio * (2.0 / 3.0 - 2.0 / 31.0) + 2.0 / 31.0;
@@ -162,7 +164,8 @@ maps! {
     PlaceInHundred(c, l, h) => { let range = h - l; if range < 1e-9 { 50.0 } else { 100.0 * ((c - l) / range) } };
     /// How far c is below high, 0 to -100, -50 where there is no range
     Below(c, l, h) => { let range = h - l; if range == 0.0 { -50.0 } else { -100.0 * ((h - c) / range) } };
-    /// `(x - mean) / (0.015 deviation)`, 0 where the deviation is rounding (the mean of 100,000 equal values is off by 2e-12)
+    /// `(x - mean) / (0.015 deviation)`, 0 where the deviation is rounding (the mean of 100,000 equal values is off by
+    /// 2e-12)
     Channel(x, mean, deviation) => {
         if deviation <= 1e-13 * mean.abs() { 0.0 } else { (x - mean) / (0.015 * deviation) }
     };
@@ -209,8 +212,8 @@ fn smaller(a: f64, b: f64) -> f64 {
 
 /// Natural logarithm to within one unit in the last place, without branches, so that a block of them runs in lanes.
 ///
-/// x = 2^k m with m in [√½, √2); ln m = 2 artanh s, s = (m - 1) / (m + 1), by a polynomial in s² (the minimax coefficients that
-/// fdlibm made known). NaN at zero and below.
+/// x = 2^k m with m in [√½, √2); ln m = 2 artanh s, s = (m - 1) / (m + 1), by a polynomial in s² (the minimax
+/// coefficients that fdlibm made known). NaN at zero and below.
 #[inline(always)]
 pub(crate) fn ln(x: f64) -> f64 {
     const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
@@ -238,7 +241,8 @@ pub(crate) fn ln(x: f64) -> f64 {
     if x > 0.0 { value } else { f64::NAN }
 }
 
-/// `ln(a / b)`: the quotient rounds, what it lost is known exactly and put back, so that neighbours keep all digits of their ratio.
+/// `ln(a / b)`: the quotient rounds, what it lost is known exactly and put back, so that neighbours keep all digits of
+/// their ratio.
 #[inline(always)]
 fn log_ratio(a: f64, b: f64) -> f64 {
     let q = a / b;

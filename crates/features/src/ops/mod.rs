@@ -4,8 +4,8 @@
 //! - `window`: something of the last n values, gathered without drift (sums, extremes, moments, slopes);
 //! - `scan`: a value from the last one (exponential averages, sums without end, parabolic stops).
 //!
-//! **A running sum is never corrected by subtracting what leaves the window.** Windows are put together from two halves that are each
-//! summed afresh, so ten million bars leave no trace and a spike is forgotten when it leaves.
+//! **A running sum is never corrected by subtracting what leaves the window.** Windows are put together from two halves
+//! that are each summed afresh, so ten million bars leave no trace and a spike is forgotten when it leaves.
 
 mod map;
 mod scan;
@@ -105,8 +105,8 @@ impl Op {
         }
     }
 
-    /// Bars after which what it remembers is the same, to the last bit, wherever it began: an informed guess, for whoever checks it.
-    /// `before` is that of its arguments, `first` the index of its first value; `None`: never.
+    /// Bars after which what it remembers is the same, to the last bit, wherever it began: an informed guess, for
+    /// whoever checks it. `before` is that of its arguments, `first` the index of its first value; `None`: never.
     pub(crate) fn forgets(&self, first: usize, before: usize) -> Option<usize> {
         match self {
             Op::Ema(ema) => {
@@ -212,8 +212,8 @@ impl<const W: usize> Body<W> for Affine {
     fn state(&mut self, _: &mut State<'_>) {}
 }
 
-/// Has the highest bit where a number is not finite: its exponent is then all ones, and one more carries into the sign. Lanes do that
-/// in two steps, and gather it in a third.
+/// Has the highest bit where a number is not finite: its exponent is then all ones, and one more carries into the sign.
+/// Lanes do that in two steps, and gather it in a third.
 #[inline(always)]
 pub(crate) fn missing(x: f64) -> u64 {
     (x.to_bits() & f64::INFINITY.to_bits()).wrapping_add(1 << 52)

@@ -4,9 +4,9 @@
 
 use crate::engine::{Body, Feed, State};
 
-/// What is left of the start after `settled` bars, as a share of its weight. One stage of an indicator may add up with others, a
-/// ratio near one magnifies what is left, and an oscillator in a calm stretch remembers a wild start, so this is a hundredth of what
-/// METHOD.md L3 allows.
+/// What is left of the start after `settled` bars, as a share of its weight. One stage of an indicator may add up with
+/// others, a ratio near one magnifies what is left, and an oscillator in a calm stretch remembers a wild start, so this
+/// is a hundredth of what METHOD.md L3 allows.
 const LEFT: f64 = 1e-8;
 
 /// Bars until a start weighs no more than [`LEFT`] in an average with that factor.
@@ -207,7 +207,8 @@ impl<const W: usize> Body<W> for Adaptive<W> {
     }
 }
 
-/// The sum of everything since the run began, with the rounding carried along (Knuth's way), so that millions of bars add up.
+/// The sum of everything since the run began, with the rounding carried along (Knuth's way), so that millions of bars
+/// add up.
 pub(super) struct Cumulate<const W: usize> {
     sum: [f64; W],
     lost: [f64; W],
@@ -274,8 +275,8 @@ impl<const W: usize> Body<W> for Cumulate<W> {
     }
 }
 
-/// A few sums without end of one symbol, side by side as if each were a symbol: an addition waits for the one before, so four take the
-/// time of one.
+/// A few sums without end of one symbol, side by side as if each were a symbol: an addition waits for the one before,
+/// so four take the time of one.
 pub(crate) struct Sums(Cumulate<4>);
 
 impl Sums {
@@ -302,7 +303,8 @@ impl Sums {
     }
 }
 
-/// Wilder's parabolic stop and reverse, as TA-Lib has it: the first direction is that of the first directional movement.
+/// Wilder's parabolic stop and reverse, as TA-Lib has it: the first direction is that of the first directional
+/// movement.
 pub(super) struct Sar<const W: usize> {
     step: f64,
     most: f64,
@@ -340,7 +342,8 @@ impl<const W: usize> Sar<W> {
         self.follow(l, [high[1]; 2], [low[1]; 2])
     }
 
-    /// The rule, once there is a side. Both sides are worked out and one is chosen: a choice has lanes, a branch on prices has none.
+    /// The rule, once there is a side. Both sides are worked out and one is chosen: a choice has lanes, a branch on
+    /// prices has none.
     #[inline(always)]
     fn follow(&mut self, l: usize, [h1, h]: [f64; 2], [l1, low]: [f64; 2]) -> f64 {
         let (stop, extreme, speed) = (self.stop[l], self.extreme[l], self.speed[l]);

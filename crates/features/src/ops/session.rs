@@ -1,4 +1,5 @@
-//! Something since the trading day began. The first day of a run may have begun before the data did, so it counts for nothing.
+//! Something since the trading day began. The first day of a run may have begun before the data did, so it counts for
+//! nothing.
 
 use crate::engine::{Body, Feed, State};
 

@@ -1,7 +1,7 @@
 //! Every operation against the plainest way to compute it, in any number of lanes and any cut into blocks.
 //!
-//! Lanes, neighbours and cuts may change no bit; against the reference an error of 1e-12 of the window's scale is allowed, and what is
-//! missing must be missing at exactly the same bars.
+//! Lanes, neighbours and cuts may change no bit; against the reference an error of 1e-12 of the window's scale is
+//! allowed, and what is missing must be missing at exactly the same bars.
 
 use super::*;
 use crate::engine::Engine;
@@ -48,7 +48,8 @@ pub(super) fn graph_of(op: &Op) -> Graph {
     graph
 }
 
-/// Runs an operation over up to `W` lanes, `lanes[lane][argument][bar]`; `cuts` are the lengths of blocks, the last one again and again.
+/// Runs an operation over up to `W` lanes, `lanes[lane][argument][bar]`; `cuts` are the lengths of blocks, the last one
+/// again and again.
 pub(super) fn run<const W: usize>(op: &Op, lanes: &[Vec<Column>], cuts: &[usize]) -> Vec<Column> {
     let graph = graph_of(op);
     let node = graph.nodes().len() - 1;
@@ -62,7 +63,8 @@ pub(super) fn run<const W: usize>(op: &Op, lanes: &[Vec<Column>], cuts: &[usize]
         engine.run(bars, &mut |column, place: &mut [[f64; W]]| {
             for (t, place) in place.iter_mut().enumerate() {
                 for (l, place) in place.iter_mut().enumerate() {
-                    // As in a batch: a lane that is not there repeats the first, one that has ended repeats its last bar.
+                    // As in a batch: a lane that is not there repeats the first, one that has ended repeats its last
+                    // bar.
                     let x = &lanes.get(l).unwrap_or(&lanes[0])[column];
                     *place = x.get(at + t).or(x.last()).copied().unwrap_or(f64::NAN);
                 }
@@ -137,7 +139,8 @@ fn tail(lane: &[Column], t: usize) -> Vec<&[f64]> {
 /// The kinds of data that hurt.
 const KINDS: usize = 9;
 
-/// A column of a kind: none missing, some missing, ties, constant, huge level with tiny moves, tiny, large, a spike, mostly missing.
+/// A column of a kind: none missing, some missing, ties, constant, huge level with tiny moves, tiny, large, a spike,
+/// mostly missing.
 fn column(kind: usize, bars: usize, random: &mut Random) -> Column {
     let mut price = 100.0;
     let mut walk = |random: &mut Random| {
@@ -196,7 +199,8 @@ pub(super) fn total(values: impl Iterator<Item = f64>) -> f64 {
     sum + lost
 }
 
-/// Central moments of a window, 2 to 4, and the largest distance from its first value; taken of distances, which are nearly exact.
+/// Central moments of a window, 2 to 4, and the largest distance from its first value; taken of distances, which are
+/// nearly exact.
 pub(super) fn moments(window: &[f64]) -> ([f64; 3], f64) {
     let n = window.len() as f64;
     let away = |x: &f64| x - window[0];

@@ -1,12 +1,12 @@
 //! Something of the last n values, gathered without drift and without looking at each of them again.
 //!
-//! Time is cut into stretches of n bars. The window that ends at bar p of a stretch is the end of the stretch before, from its bar
-//! p + 1 on, and the beginning of this one: both are gathered once, one backwards and one forwards, and joined. That is three joins
-//! a bar for any n, no value is ever subtracted, and no branch depends on the data (van Herk 1992, Gil and Werman 1993, who did it
-//! for extremes).
+//! Time is cut into stretches of n bars. The window that ends at bar p of a stretch is the end of the stretch before,
+//! from its bar p + 1 on, and the beginning of this one: both are gathered once, one backwards and one forwards, and
+//! joined. That is three joins a bar for any n, no value is ever subtracted, and no branch depends on the data (van
+//! Herk 1992, Gil and Werman 1993, who did it for extremes).
 //!
-//! Sums of powers are taken of x - c, where c is the first value of the stretch: it lies inside every window that ends there, so a
-//! huge level with tiny moves loses no digits.
+//! Sums of powers are taken of x - c, where c is the first value of the stretch: it lies inside every window that ends
+//! there, so a huge level with tiny moves loses no digits.
 
 use crate::engine::{Body, Feed, Rows, State};
 
@@ -56,8 +56,8 @@ pub(crate) struct Window<G, const K: usize, const W: usize> {
     head: [[f64; W]; K],
     /// What values of this stretch and the one before are relative to.
     level: [f64; W],
-    /// `[n, K]` before `phase`: the values of this stretch, in the first of the K places. From there on: the ends of the stretch
-    /// before, each from its bar i + 1 to its last.
+    /// `[n, K]` before `phase`: the values of this stretch, in the first of the K places. From there on: the ends of
+    /// the stretch before, each from its bar i + 1 to its last.
     kept: Rows<W>,
     /// For one lane: a window for stretches side by side, and room for their values.
     wide: Option<Box<Abreast<G, K>>>,
@@ -88,7 +88,8 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
         kept.all_mut()[..n * K].as_chunks_mut().0
     }
 
-    /// Bars up to the end of the stretch or of `rows`. `STEADY`: every value that can be met is finite and the windows are full.
+    /// Bars up to the end of the stretch or of `rows`. `STEADY`: every value that can be met is finite and the windows
+    /// are full.
     #[inline(always)]
     fn stretch<const STEADY: bool>(&mut self, rows: &[[f64; W]], out: &mut [[f64; W]]) {
         let (gather, n, from) = (self.gather, self.n, self.phase);
@@ -135,7 +136,8 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
         self.level = level;
         for (i, slot) in Self::kept(&mut self.kept, n).iter_mut().enumerate().rev() {
             let (x, p) = (slot[0], i as f64 - n as f64);
-            // Of the bars behind this one; at the last bar of a stretch nothing of the one before is left in the window.
+            // Of the bars behind this one; at the last bar of a stretch nothing of the one before is left in the
+            // window.
             *slot = now;
             for l in 0..W {
                 let fine = STEADY || x[l].is_finite();
@@ -267,7 +269,8 @@ impl<G: Gather<K>, const K: usize, const W: usize> Body<W> for Window<G, K, W> {
         state.count(&mut self.phase);
         self.phase %= self.n;
         state.up_to(&mut self.run, self.n);
-        // Where a stretch ends only its values matter; inside one, of its bars the values, of those ahead what was gathered.
+        // Where a stretch ends only its values matter; inside one, of its bars the values, of those ahead what was
+        // gathered.
         let border = state.is_brief() && self.phase == 0;
         if !border {
             state.lanes(std::slice::from_mut(&mut self.level));
@@ -510,8 +513,8 @@ impl<G: Gather<1>, const W: usize> Body<W> for Short<G, W> {
     }
 }
 
-/// `N` values that lie `step` apart, oldest first. Nothing that was written is read again: a processor may be very slow to write a
-/// choice over one of its own.
+/// `N` values that lie `step` apart, oldest first. Nothing that was written is read again: a processor may be very slow
+/// to write a choice over one of its own.
 #[inline(always)]
 fn joined<G: Gather<1>, const N: usize>(gather: G, x: &[f64], step: usize, out: &mut [f64]) {
     let parts: [&[f64]; N] = std::array::from_fn(|back| &x[back * step..back * step + out.len()]);
@@ -543,7 +546,8 @@ impl<const W: usize> Body<W> for Deviation {
         let Deviation { n, one } = *self;
         let (x, mean) = (feed.arg(0, n - 1).as_flattened(), feed.arg(1, 0).as_flattened());
         let out = out.as_flattened_mut();
-        // Lanes here are neighbours in memory, whichever symbol or bar they belong to: so many that no addition waits for the one before.
+        // Lanes here are neighbours in memory, whichever symbol or bar they belong to: so many that no addition waits
+        // for the one before.
         let mut at = 0;
         while at + 24 <= out.len() {
             sums::<24>(&x[at..], &mean[at..], W, n, one, &mut out[at..at + 24]);
@@ -564,8 +568,9 @@ impl<const W: usize> Body<W> for Deviation {
     fn state(&mut self, _: &mut State<'_>) {}
 }
 
-/// `N` neighbouring deviations: values `step` apart belong to the same lane. A difference is taken as `one * x - mean`, which is the same
-/// number: additions and fused products have units of their own, and so both are busy. The compiler must not know that it is one.
+/// `N` neighbouring deviations: values `step` apart belong to the same lane. A difference is taken as `one * x - mean`,
+/// which is the same number: additions and fused products have units of their own, and so both are busy. The compiler
+/// must not know that it is one.
 #[inline(always)]
 fn sums<const N: usize>(x: &[f64], mean: &[f64], step: usize, n: usize, one: f64, out: &mut [f64]) {
     let mut sums = [0.0; N];

@@ -160,8 +160,9 @@ fn real_shaped_markets_hold_too() {
 #[test]
 #[rustfmt::skip]
 fn daily_bars_keep_their_week_however_they_are_stamped() {
-    // Monday 2024-03-04 to Friday, five weeks; stamped with the date, the evening before, or midnight there. The second number
-    // is from within the third week on: feeds change their stamps, and grains in Chicago open at midnight UTC in one half of the year.
+    // Monday 2024-03-04 to Friday, five weeks; stamped with the date, the evening before, or midnight there. The second
+    // number is from within the third week on: feeds change their stamps, and grains in Chicago open at midnight UTC in
+    // one half of the year.
     let monday = FRIDAY - 4 * DAY;
     for (symbol, shift, then) in [
         ("AAPL", 0, 0), ("RELIANCE.NS", 0, 0), ("ES=F", -HOUR, -2 * HOUR), ("ES=F", 0, HOUR), ("ES=F", HOUR, 0), ("CZCE_CF", 0, 0),

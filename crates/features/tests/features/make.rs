@@ -1,4 +1,5 @@
-//! Markets with everything that happens to data, feature sets of the whole catalogue, and what must hold of every table.
+//! Markets with everything that happens to data, feature sets of the whole catalogue, and what must hold of every
+//! table.
 
 use bars::{Bars, Hints, Instrument, Timeframe};
 use features::{Dataset, Indicator, Kind, Options, Plan, Stream, Table, catalogue};
@@ -68,8 +69,8 @@ pub(crate) fn clean(symbol: &str, timeframe: &str, bars: usize, seed: u64) -> Ba
     made
 }
 
-/// The same with what happens: bars left out, long holes, segment borders, missing volumes and columns, prices that do not move,
-/// volume 0; where `broken`, prices that are missing.
+/// The same with what happens: bars left out, long holes, segment borders, missing volumes and columns, prices that do
+/// not move, volume 0; where `broken`, prices that are missing.
 pub(crate) fn rough(symbol: &str, timeframe: &str, bars: usize, seed: u64, broken: bool) -> Bars {
     let mut made = clean(symbol, timeframe, bars, seed);
     let mut random = Random::new(seed ^ 0xabcd);

@@ -1,4 +1,5 @@
-//! The same bits on any number of threads and in any company; defined outputs for degenerate input; the table's small helpers.
+//! The same bits on any number of threads and in any company; defined outputs for degenerate input; the table's small
+//! helpers.
 
 use crate::make::{bits, clean, dataset, everything, first, piece, plan, rough, try_dataset};
 use bars::{Bars, Timeframe};
@@ -115,7 +116,8 @@ fn first_values_are_exact() {
     }
 }
 
-/// What a table says of degenerate bars: nothing panics, nothing is infinite (see `check_table`), and what is flat has its word.
+/// What a table says of degenerate bars: nothing panics, nothing is infinite (see `check_table`), and what is flat has
+/// its word.
 #[test]
 fn degenerate_bars_have_defined_values() {
     let plan = whole();
@@ -180,7 +182,8 @@ fn degenerate_bars_have_defined_values() {
     }
 }
 
-/// After a spike that left every window, everything is as if it had not been; what is too large for f32 is missing meanwhile.
+/// After a spike that left every window, everything is as if it had not been; what is too large for f32 is missing
+/// meanwhile.
 #[test]
 fn a_spike_is_forgotten() {
     let windows = "sma(20), std(20), skew(20), kurtosis(20), linreg(20), linreg_slope(20), wma(20), cci(20), zscore(20), donchian(20)";

@@ -114,8 +114,8 @@ impl<'a> Parser<'a> {
         Ok(block)
     }
 
-    /// A row of plain numbers and stamps, read without looking for its end first; where the next one begins. `None` if anything
-    /// is unusual: the columns are then longer than the rows, and [`Parser::row`] has to read the row again.
+    /// A row of plain numbers and stamps, read without looking for its end first; where the next one begins. `None` if
+    /// anything is unusual: the columns are then longer than the rows, and [`Parser::row`] has to read the row again.
     #[inline(always)]
     fn plain_row(&mut self, text: &[u8], from: usize) -> Option<usize> {
         let delimiter = self.csv.delimiter;
@@ -160,7 +160,8 @@ impl<'a> Parser<'a> {
     fn row(&mut self, text: &[u8], from: usize, to: usize, bad_extras: &mut u64) -> Result<(), Wrong> {
         let delimiter = self.csv.delimiter;
         let point = self.point;
-        // Fast paths look beyond the line's end (at a line end, which is no digit); what they give must end where a field does.
+        // Fast paths look beyond the line's end (at a line end, which is no digit); what they give must end where a
+        // field does.
         let ends = |at: usize| at == to || (at < to && text[at] == delimiter);
         let line = &text[..to];
         let mut at = from; // one past the end of the line means that the last field has been read

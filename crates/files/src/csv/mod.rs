@@ -1,12 +1,13 @@
 //! Delimited text: sniffed from its head, then read in blocks by all threads.
 //!
-//! [`CsvHead::sniff`] looks at the first megabyte: delimiter, decimal sign, lines above the data, and what each column holds. The
-//! caller decides which columns it wants as what ([`Kind`]); [`Csv::read`] then parses the whole file and hands over typed blocks in
-//! file order. One thread at a time cuts the next two megabytes at a line end, the others parse: plain files, gzip and zip members
-//! are the same to it. Memory is a few blocks, however long the file.
+//! [`CsvHead::sniff`] looks at the first megabyte: delimiter, decimal sign, lines above the data, and what each column
+//! holds. The caller decides which columns it wants as what ([`Kind`]); [`Csv::read`] then parses the whole file and
+//! hands over typed blocks in file order. One thread at a time cuts the next two megabytes at a line end, the others
+//! parse: plain files, gzip and zip members are the same to it. Memory is a few blocks, however long the file.
 //!
-//! A row that cannot be read is left out and kept as [`Unreadable`] with line, field and text; whether that is a repair or the end
-//! is the caller's policy. A quoted field may hold the delimiter but not a line end: bars never do, and so any newline is a border.
+//! A row that cannot be read is left out and kept as [`Unreadable`] with line, field and text; whether that is a repair
+//! or the end is the caller's policy. A quoted field may hold the delimiter but not a line end: bars never do, and so
+//! any newline is a border.
 
 mod block;
 mod head;
@@ -53,7 +54,8 @@ pub struct Csv {
     pub decimal: Decimal,
     /// Lines above the data.
     pub header_lines: usize,
-    /// One entry a field; a row with more fields is unreadable, one with fewer only if a wanted field that is no `Extra` is missing.
+    /// One entry a field; a row with more fields is unreadable, one with fewer only if a wanted field that is no
+    /// `Extra` is missing.
     pub kinds: Vec<Kind>,
     /// Limits.
     pub caps: Caps,
@@ -98,8 +100,8 @@ impl CsvBlock {
 }
 
 impl Csv {
-    /// Parses the file on that many threads, puts each block through `map` there, and hands the results over in file order; an
-    /// error of `each` ends it.
+    /// Parses the file on that many threads, puts each block through `map` there, and hands the results over in file
+    /// order; an error of `each` ends it.
     pub fn read<T: Send>(
         &self,
         threads: usize,

@@ -1,9 +1,9 @@
 //! Arrays one by one: headers first, then numbers straight into the caller's rows.
 //!
-//! [`Arrays::open`] reads headers and no value, so that a caller knows what a file will need before it takes memory. [`Arrays::read_f32`]
-//! turns numbers of any kind and order into f32 where they will stay; between the file and there is one block of bounded size.
-//! An archive's member may inflate to any length that its header declares: the caller has seen the length, and deflate itself ends at
-//! 1032:1, so caps on ratios are the caller's to lift.
+//! [`Arrays::open`] reads headers and no value, so that a caller knows what a file will need before it takes memory.
+//! [`Arrays::read_f32`] turns numbers of any kind and order into f32 where they will stay; between the file and there
+//! is one block of bounded size. An archive's member may inflate to any length that its header declares: the caller has
+//! seen the length, and deflate itself ends at 1032:1, so caps on ratios are the caller's to lift.
 
 use std::io::{self, Read};
 
@@ -16,7 +16,8 @@ use crate::zip::Archive;
 
 /// Bytes between the file and the rows.
 const BLOCK: usize = 1 << 20;
-/// The same for Fortran order, where a block of many columns saves far jumps; whole columns are put together, this many samples at a time.
+/// The same for Fortran order, where a block of many columns saves far jumps; whole columns are put together, this many
+/// samples at a time.
 const COLUMNS: usize = 16 << 20;
 const TILE: usize = 64;
 
@@ -93,8 +94,8 @@ impl Arrays {
         self.heads.iter().find(|h| h.name == name)
     }
 
-    /// Reads one array as a whole, twice its length in memory for a moment: for the small ones. `seen` is shown the bytes of its values, as
-    /// they stand in the file.
+    /// Reads one array as a whole, twice its length in memory for a moment: for the small ones. `seen` is shown the
+    /// bytes of its values, as they stand in the file.
     pub fn read(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<Array> {
         let mut open = self.start(name)?;
         // Not one byte more than was declared: what follows is an error, not memory.
@@ -112,8 +113,9 @@ impl Arrays {
         }
     }
 
-    /// Reads numbers (`[N]`, `[N, F]` or `[N, T, F]`) into rows of f32: value `f` of row `n · T + t` goes to `out[(n · T + t) · stride + f]`, and
-    /// what lies between rows stays as it is. `seen` is shown the bytes as they stand in the file, block by block; its error ends the reading.
+    /// Reads numbers (`[N]`, `[N, F]` or `[N, T, F]`) into rows of f32: value `f` of row `n · T + t` goes to `out[(n ·
+    /// T + t) · stride + f]`, and what lies between rows stays as it is. `seen` is shown the bytes as they stand in the
+    /// file, block by block; its error ends the reading.
     ///
     /// Doubles are rounded to the nearest f32; those beyond its range become infinite.
     ///

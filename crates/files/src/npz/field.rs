@@ -163,7 +163,8 @@ impl Field {
     }
 }
 
-/// Nanoseconds of a `datetime64` unit such as `[ms]` or `[15m]`; years and months have no fixed length, and finer units no room.
+/// Nanoseconds of a `datetime64` unit such as `[ms]` or `[15m]`; years and months have no fixed length, and finer units
+/// no room.
 fn step(unit: &str) -> Option<i64> {
     let unit = unit.strip_prefix('[')?.strip_suffix(']')?;
     let (many, unit) = unit.split_at(unit.find(|c: char| !c.is_ascii_digit())?);
@@ -186,7 +187,8 @@ fn step(unit: &str) -> Option<i64> {
 #[inline]
 pub(super) fn half(bits: u16) -> f32 {
     let (sign, rest) = (u32::from(bits >> 15) << 31, u32::from(bits & 0x7fff) << 13);
-    // The same digits with the wider exponent's offset; subnormal halves come out by the product, which rounds nothing away.
+    // The same digits with the wider exponent's offset; subnormal halves come out by the product, which rounds nothing
+    // away.
     let number = f32::from_bits(rest) * f32::from_bits((254 - 15) << 23);
     let special = if rest >= 31 << 23 { 255 << 23 } else { 0 };
     f32::from_bits(number.to_bits() | special | sign)

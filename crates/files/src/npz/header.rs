@@ -1,6 +1,7 @@
 //! The header of an array: what its values are and how many.
 //!
-//! It is a Python literal behind a magic number and a length; a small parser reads just that grammar, so nothing is evaluated.
+//! It is a Python literal behind a magic number and a length; a small parser reads just that grammar, so nothing is
+//! evaluated.
 
 use std::io::{ErrorKind, Read};
 

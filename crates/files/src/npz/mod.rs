@@ -1,10 +1,11 @@
 //! Numpy arrays: `.npy`, and `.npz`, which is a zip of them.
 //!
-//! Numbers, booleans, `datetime64` and fixed-width strings are read, of either byte order, in C or Fortran order; structured arrays are
-//! split into one array per field. Object arrays hold pickles, which run code when they are opened: they are refused.
+//! Numbers, booleans, `datetime64` and fixed-width strings are read, of either byte order, in C or Fortran order;
+//! structured arrays are split into one array per field. Object arrays hold pickles, which run code when they are
+//! opened: they are refused.
 //!
-//! [`read_npz`] decodes all arrays into columns. [`Arrays`] reads headers first and then, array by array, numbers straight into the
-//! caller's rows, for files that fill the memory.
+//! [`read_npz`] decodes all arrays into columns. [`Arrays`] reads headers first and then, array by array, numbers
+//! straight into the caller's rows, for files that fill the memory.
 
 mod arrays;
 mod field;
@@ -28,8 +29,8 @@ pub struct Array {
     pub name: String,
     /// Length along each axis; empty for a single value.
     pub shape: Vec<usize>,
-    /// Its values in C order (the last axis runs fastest). `datetime64` has no zone by definition and is read as UTC, as numpy
-    /// itself prints and parses it.
+    /// Its values in C order (the last axis runs fastest). `datetime64` has no zone by definition and is read as UTC,
+    /// as numpy itself prints and parses it.
     pub data: Data,
 }
 

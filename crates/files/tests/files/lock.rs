@@ -1,4 +1,5 @@
-//! One folder, one process: two at once, one that is killed, and who only looks. This binary starts itself again as the other process.
+//! One folder, one process: two at once, one that is killed, and who only looks. This binary starts itself again as the
+//! other process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +9,8 @@ use files::{Kind, Lock};
 
 const FOLDER: &str = "FULLBORE_TEST_LOCK";
 
-/// What the other process does: takes the folder, says so, and keeps it until its input ends. Nothing in the parent's own run.
+/// What the other process does: takes the folder, says so, and keeps it until its input ends. Nothing in the parent's
+/// own run.
 #[test]
 fn other_process() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };

@@ -1,8 +1,8 @@
 //! The demo's training: the embedded job, through the same door as `train`, and what became of the planted signal.
 //!
-//! The judge here is stricter than it need be, because the truth is known: what was found is set beside the best there is (METHOD.md L5),
-//! beside the same guesses at other times, and beside guesses that need no model. More than the best there is would be a leak, and is called
-//! one.
+//! The judge here is stricter than it need be, because the truth is known: what was found is set beside the best there
+//! is (METHOD.md L5), beside the same guesses at other times, and beside guesses that need no model. More than the best
+//! there is would be a leak, and is called one.
 
 use crate::Settings;
 use crate::synth::Planted;

@@ -1,4 +1,5 @@
-//! How bars are read, mended and put together: with the set of features it decides what a feature is, so a model carries it and is asked with it.
+//! How bars are read, mended and put together: with the set of features it decides what a feature is, so a model
+//! carries it and is asked with it.
 
 use super::{Key, Settings, Wrong};
 use files::{Error, Kind, Result};
@@ -69,8 +70,8 @@ impl Reading {
         names.into_iter().filter(|name| here.get(*name) != other.get(*name)).cloned().collect()
     }
 
-    /// What is another here than it was then, a sentence each. Bars that are the same to the bit were read the same, whatever was said: then
-    /// only what bars do not show is named.
+    /// What is another here than it was then, a sentence each. Bars that are the same to the bit were read the same,
+    /// whatever was said: then only what bars do not show is named.
     pub(crate) fn differences(&self, then: &Reading, same_bars: bool) -> Vec<String> {
         let others = self.names_beside(then);
         let [here, then] = [self.flat(), then.flat()];

@@ -14,7 +14,8 @@ pub struct Try {
     pub values: Vec<String>,
 }
 
-/// What may be tried: everything that a member's own training is made of, and nothing that changes what there is to learn.
+/// What may be tried: everything that a member's own training is made of, and nothing that changes what there is to
+/// learn.
 const TRIED: [&str; 9] = ["net", "batch", "rate", "schedule", "warmup", "decay", "clip", "smoothing", "average"];
 
 /// Combinations at most; a member's id has room for no more.
@@ -80,7 +81,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The settings of every combination of what is tried, and its words: the last key changes first. Without anything to try, these alone.
+    /// The settings of every combination of what is tried, and its words: the last key changes first. Without anything
+    /// to try, these alone.
     pub(crate) fn configs(&self) -> Vec<(String, Settings)> {
         let mut all = vec![(String::new(), self.clone())];
         for tried in &self.train.tries {

@@ -1,7 +1,7 @@
 //! Ready arrays as what a training is read from.
 //!
-//! They come with features and labels made, so what shapes those has nothing to do here: asked for by a flag it is refused, said in a settings
-//! file it is named as not used.
+//! They come with features and labels made, so what shapes those has nothing to do here: asked for by a flag it is
+//! refused, said in a settings file it is named as not used.
 
 use super::Train;
 use super::source::{Ids, Source, nets};

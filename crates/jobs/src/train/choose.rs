@@ -1,4 +1,5 @@
-//! What nobody chose: net, batch and rate by fixed rules of the data, never by the clock, so that two runs with one seed agree.
+//! What nobody chose: net, batch and rate by fixed rules of the data, never by the clock, so that two runs with one
+//! seed agree.
 
 use super::Learner;
 use crate::settings::TrainSettings;
@@ -12,8 +13,9 @@ const WINDOWS: [usize; 2] = [50, 24];
 
 /// The net that was asked for, or the default for these inputs.
 ///
-/// The two-timeframe classifier has about 26,000 parameters with the preset's columns: an LSTM of 64 over the fast window, one of 24 over the
-/// slow one, the strategy row beside them, a layer of 16. The indicator net has layers of 128 and 64.
+/// The two-timeframe classifier has about 26,000 parameters with the preset's columns: an LSTM of 64 over the fast
+/// window, one of 24 over the slow one, the strategy row beside them, a layer of 16. The indicator net has layers of
+/// 128 and 64.
 pub(crate) fn net(text: Option<&str>, inputs: &[Input], learner: Learner, classes: usize) -> Result<Net> {
     let text = match text {
         Some(text) => text.to_string(),

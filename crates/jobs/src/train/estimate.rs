@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// A plan that lasts longer says so before it begins, or as soon as it can know.
 const LONG: f64 = 1800.0;
 
-/// Seconds that all epochs of all members would take, from real steps of the first group of each kind; none where nothing could be timed.
+/// Seconds that all epochs of all members would take, from real steps of the first group of each kind; none where
+/// nothing could be timed.
 pub(super) fn time(
     source: &Source,
     plan: &Plan,
@@ -55,8 +56,8 @@ fn pace(
     Ok(looks.rate().or_else(|| looks.last.filter(|(_, n)| *n > 0 && alone > 0.0).map(|(_, n)| n as f64 / alone)))
 }
 
-/// Looks at how far a group is. The clock runs from the first, behind which everything is warm, to the last: what comes before a group's
-/// first step and behind its last belongs to no sample.
+/// Looks at how far a group is. The clock runs from the first, behind which everything is warm, to the last: what comes
+/// before a group's first step and behind its last belongs to no sample.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Looks {
     began: Option<Instant>, // the group

@@ -1,9 +1,11 @@
-//! The run folder: what was asked, what happens, checkpoints, results. It is a contract: other verbs and other programs read it.
+//! The run folder: what was asked, what happens, checkpoints, results. It is a contract: other verbs and other programs
+//! read it.
 //!
-//! `run.json` is the request and how it stands, `settings.toml` the resolved settings, `split.parquet` who learned from what, `log.jsonl`,
-//! `training.log` and `events/` what happened, `checkpoints/` from where it can go on, `predictions.parquet` and `model/` what came out,
-//! `result.json` what was said at the end. `parts` in `run.json` says in how many parts a batch goes through the net; a run that goes on keeps to
-//! what its checkpoint says, before the first one to this.
+//! `run.json` is the request and how it stands, `settings.toml` the resolved settings, `split.parquet` who learned from
+//! what, `log.jsonl`, `training.log` and `events/` what happened, `checkpoints/` from where it can go on,
+//! `predictions.parquet` and `model/` what came out, `result.json` what was said at the end. `parts` in `run.json` says
+//! in how many parts a batch goes through the net; a run that goes on keeps to what its checkpoint says, before the
+//! first one to this.
 
 use super::judged::Taken;
 use super::log::Told;
@@ -71,8 +73,8 @@ impl Nets {
 }
 
 impl Keeper {
-    /// Hands a state over; waits only while the one before is still being written. One that could not be written (a full disk, say) does not
-    /// end the training: why is given back to be told, and this one is tried as usual.
+    /// Hands a state over; waits only while the one before is still being written. One that could not be written (a
+    /// full disk, say) does not end the training: why is given back to be told, and this one is tried as usual.
     pub(crate) fn save(&mut self, saved: &Saved) -> Result<Option<Error>> {
         match self.submit(saved) {
             Ok(()) => Ok(None),
@@ -374,10 +376,12 @@ impl Folder {
         model::write(&self.path.join("model"), source, splits, plan, settings, how, taken)
     }
 
-    /// Takes what came out into the ledger, before any file shows it. `alone` is what each config would be worth in every fold.
+    /// Takes what came out into the ledger, before any file shows it. `alone` is what each config would be worth in
+    /// every fold.
     pub(crate) fn finished(&self, run: &TrainRun, alone: &[Option<Judged>]) -> Result<()> {
         for (at, trial) in self.trials.iter().enumerate() {
-            // Killed between that and the end of its folder, a run that goes on finds it written, with the same figures.
+            // Killed between that and the end of its folder, a run that goes on finds it written, with the same
+            // figures.
             if self.resumed && self.ledger.finished(trial)? {
                 continue;
             }

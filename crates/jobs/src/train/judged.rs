@@ -1,4 +1,5 @@
-//! What the predictions of a run are worth, on test samples alone: each fold's members on the block behind what they were trained on.
+//! What the predictions of a run are worth, on test samples alone: each fold's members on the block behind what they
+//! were trained on.
 
 use super::source::{Ids, Source};
 use features::Samples;
@@ -36,10 +37,11 @@ pub struct Judged {
     pub majority_accuracy: f64,
     /// The correlation of guessing that the last known label comes again; null where none was known.
     pub persistence_mcc: Option<f64>,
-    /// The correlation over all classes of a rule that knows volatility alone, fitted on each fold's training samples: that much of `mcc` is no
-    /// edge (METHOD.md L4). Null for two classes and for ready arrays, which have no prices.
+    /// The correlation over all classes of a rule that knows volatility alone, fitted on each fold's training samples:
+    /// that much of `mcc` is no edge (METHOD.md L4). Null for two classes and for ready arrays, which have no prices.
     pub volatility_mcc: Option<f64>,
-    /// Test samples that this rule says something of: those before which there are bars enough. Null where there is no rule.
+    /// Test samples that this rule says something of: those before which there are bars enough. Null where there is no
+    /// rule.
     pub volatility_samples: Option<u64>,
 }
 
@@ -149,8 +151,8 @@ pub(crate) fn valid(members: &[Trained], configs: usize, within: impl Fn(usize) 
     (0..configs).map(mean).collect()
 }
 
-/// `[folds]` the config of each fold: the best by validation of this fold and those before it, so by nothing that a later day knew. The first
-/// of equals.
+/// `[folds]` the config of each fold: the best by validation of this fold and those before it, so by nothing that a
+/// later day knew. The first of equals.
 pub(crate) fn chosen(members: &[Trained], configs: usize, folds: usize) -> Vec<usize> {
     let fold = |number: usize| {
         let scores = valid(members, configs, |fold| fold <= number);
@@ -159,7 +161,8 @@ pub(crate) fn chosen(members: &[Trained], configs: usize, folds: usize) -> Vec<u
     (0..folds).map(fold).collect()
 }
 
-/// `[folds][test, classes]` mean probabilities over the members of a fold's config (`of`), in their order; empty where no member has any.
+/// `[folds][test, classes]` mean probabilities over the members of a fold's config (`of`), in their order; empty where
+/// no member has any.
 pub(crate) fn ensemble(
     splits: &Splits,
     members: &[Trained],
@@ -181,8 +184,8 @@ pub(crate) fn ensemble(
     (0..splits.folds.len()).map(fold).collect()
 }
 
-/// The correlation that volatility alone gives on all test samples that it can, and how many those are; none where there are no prices or only
-/// two classes.
+/// The correlation that volatility alone gives on all test samples that it can, and how many those are; none where
+/// there are no prices or only two classes.
 pub(crate) fn of_volatility(source: &Source, splits: &Splits) -> Result<Option<(f64, u64)>> {
     let Ids::Bars { data, .. } = &source.ids else { return Ok(None) };
     if source.problem.classes != 3 {
@@ -281,8 +284,8 @@ fn day(time: i64) -> i32 {
     time.div_euclid(86_400_000_000_000) as i32
 }
 
-/// On how many test days, at most, labels are still open that began on one of them: the days in `(t0, t1]`. `days` are those of `at`, not
-/// falling.
+/// On how many test days, at most, labels are still open that began on one of them: the days in `(t0, t1]`. `days` are
+/// those of `at`, not falling.
 fn reach(samples: &Samples, at: &[u32], days: &[i32]) -> usize {
     let mut distinct = days.to_vec();
     distinct.dedup();
@@ -314,7 +317,8 @@ mod tests {
 
     const DAY: i64 = 86_400_000_000_000;
 
-    /// Samples of one class each, a day apart, whose labels reach so many days, and two folds of them: training and test each.
+    /// Samples of one class each, a day apart, whose labels reach so many days, and two folds of them: training and
+    /// test each.
     fn daily(class: &[i8], reach: i64, folds: &[[std::ops::Range<u32>; 2]]) -> (Source, Splits) {
         let n = class.len();
         let t0: Vec<i64> = (0..n as i64).map(|day| day * DAY).collect();

@@ -1,7 +1,8 @@
 //! `train`: from bars or ready arrays to a judged population of classifiers in a run folder.
 //!
-//! It reads as it runs: read, lay out the folds, plan, write the trial into the ledger, train with checkpoints, predict what was never
-//! trained on, judge, save the model. A run that was cut goes on from its last checkpoint and ends with the same bits.
+//! It reads as it runs: read, lay out the folds, plan, write the trial into the ledger, train with checkpoints, predict
+//! what was never trained on, judge, save the model. A run that was cut goes on from its last checkpoint and ends with
+//! the same bits.
 
 mod arrays;
 pub(crate) mod choose;
@@ -140,8 +141,8 @@ pub struct TrainRun {
     pub samples_per_s: Option<f64>,
     /// A line for each member; empty for a dry run.
     pub members: Vec<MemberRow>,
-    /// On test samples, members of a fold averaged, of several configs the one that was chosen for the fold; null for a dry run and after an
-    /// interruption.
+    /// On test samples, members of a fold averaged, of several configs the one that was chosen for the fold; null for a
+    /// dry run and after an interruption.
     pub judged: Option<Judged>,
     /// Where the time went.
     pub phases: Vec<Phase>,
@@ -379,8 +380,8 @@ fn take(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> String {
     format!("tuned on {day}: {taken} (--no-tuned goes by the rule instead)")
 }
 
-/// The memory that may be taken of the device: what was said, of the host's memory on a processor, of its own on a card. Where nothing was, half
-/// of what the host has available, or 80 % of what is free on the card.
+/// The memory that may be taken of the device: what was said, of the host's memory on a processor, of its own on a
+/// card. Where nothing was, half of what the host has available, or 80 % of what is free on the card.
 pub(crate) fn memory(settings: &Settings, device: &Opened) -> Budget {
     match (settings.memory, device) {
         (memory, Opened::Cpu { .. }) => Budget::Bytes(memory.bytes()),
@@ -426,7 +427,8 @@ pub(crate) fn classify<'a>(
 /// So long it trains before it knows how long all of it takes.
 const KNOWS: Duration = Duration::from_secs(2);
 
-/// The training itself, told to the folder and to the user; where nothing was timed before, it says as soon as it knows that it takes long.
+/// The training itself, told to the folder and to the user; where nothing was timed before, it says as soon as it knows
+/// that it takes long.
 #[expect(clippy::too_many_arguments, reason = "a run has many parts, and they meet here")]
 fn in_folder(
     folder: &mut Folder,

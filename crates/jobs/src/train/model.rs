@@ -1,7 +1,8 @@
-//! The model as a folder: weights, scalers, feature set, label, universe; all that `predict` needs, in files that a person can read.
+//! The model as a folder: weights, scalers, feature set, label, universe; all that `predict` needs, in files that a
+//! person can read.
 //!
-//! `model.json` says what it is; `fold-3-seed-1.safetensors` are a member's best weights. Where several configs were tried, each fold has the
-//! members of the one that was chosen for it, and says which.
+//! `model.json` says what it is; `fold-3-seed-1.safetensors` are a member's best weights. Where several configs were
+//! tried, each fold has the members of the one that was chosen for it, and says which.
 
 use super::judged::Taken;
 use super::source::{Ids, Source};
@@ -36,7 +37,8 @@ pub(crate) struct Model {
     pub(crate) set: Option<String>,
     /// Holes that indicators step over; part of what a feature is.
     pub(crate) max_hole: Option<usize>,
-    /// How its bars were read, mended and put together; none for ready arrays, and in models of versions that did not keep it.
+    /// How its bars were read, mended and put together; none for ready arrays, and in models of versions that did not
+    /// keep it.
     #[serde(default)]
     pub(crate) reading: Option<Reading>,
     pub(crate) timeframe: Option<String>,
@@ -197,7 +199,8 @@ pub(crate) fn write(
     folder::write_json(&folder.join("model.json"), &model)
 }
 
-/// A model that was read: what it says, and its members' weights. Folds are found by their place: some may have been taken out.
+/// A model that was read: what it says, and its members' weights. Folds are found by their place: some may have been
+/// taken out.
 pub(crate) struct Loaded {
     pub(crate) model: Model,
     /// `[folds]`
@@ -229,7 +232,8 @@ pub(crate) fn about(path: &Path) -> Result<(PathBuf, Model)> {
     Ok((folder, model))
 }
 
-/// Whether the parts of a model fit each other: a person may have shortened or changed it. Some of its folds are a model too, in their order.
+/// Whether the parts of a model fit each other: a person may have shortened or changed it. Some of its folds are a
+/// model too, in their order.
 fn check(model: &Model) -> Result<(), String> {
     if !(2..=3).contains(&model.classes) {
         return Err(format!("{} classes; a model tells 2 or 3 apart", model.classes));
@@ -310,7 +314,8 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
     Ok(Loaded { model, nets, scalers, params })
 }
 
-/// A fold's scaler; one that is of another run, or has seen its fold's test, is refused. Models of older versions do not say.
+/// A fold's scaler; one that is of another run, or has seen its fold's test, is refused. Models of older versions do
+/// not say.
 fn scaler(model: &Model, fold: &ModelFold, scales: Vec<Scale>) -> Result<Scaler> {
     let bad = |text: &str| Error::new(Kind::State, format!("`{text}` names no split"));
     let split = |text: &str| u64::from_str_radix(text, 16).map_err(|_| bad(text));

@@ -48,8 +48,9 @@ impl Phases {
         &self.rows
     }
 
-    /// Takes a phase down that began so many seconds after the beginning and ends now. Where phases take turns too quickly to be told apart
-    /// (training and validating), `parts` shares the time out and all get what was seen over the whole.
+    /// Takes a phase down that began so many seconds after the beginning and ends now. Where phases take turns too
+    /// quickly to be told apart (training and validating), `parts` shares the time out and all get what was seen over
+    /// the whole.
     pub(crate) fn end(&mut self, since: f64, parts: &[(&'static str, f64)]) {
         let seen = self.sampler.since(since);
         let mean = |of: &dyn Fn(&Sample) -> Option<f64>| {

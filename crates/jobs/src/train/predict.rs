@@ -1,7 +1,7 @@
 //! `predict`: what a trained model says about bars, as probabilities.
 //!
-//! Bars are read as they were for the training ([`model_settings`]), so that features are the same to the bit; what a caller sets over that is
-//! taken, and named in the notes.
+//! Bars are read as they were for the training ([`model_settings`]), so that features are the same to the bit; what a
+//! caller sets over that is taken, and named in the notes.
 
 use super::arrays::are_ready;
 use super::memory;
@@ -61,8 +61,8 @@ pub struct Predicted {
     pub notes: Vec<String>,
 }
 
-/// The settings to ask a model with: its bars are read, mended and put together as they were for the training. What a caller wants otherwise is
-/// set over these.
+/// The settings to ask a model with: its bars are read, mended and put together as they were for the training. What a
+/// caller wants otherwise is set over these.
 pub fn model_settings(run: &Path) -> Result<Settings> {
     let (folder, model) = about(run)?;
     let mut settings = match &model.reading {
@@ -183,7 +183,8 @@ fn read_otherwise(model: &Model, settings: &Settings, same_bars: bool) -> Vec<St
     }
 }
 
-/// Number of bars asked about, of bars that are locked, and the table: symbol, time, fold, (seed,) probabilities, guess.
+/// Number of bars asked about, of bars that are locked, and the table: symbol, time, fold, (seed,) probabilities,
+/// guess.
 fn said_of(
     loaded: &Loaded,
     data: &Dataset,

@@ -1,8 +1,8 @@
 //! A data set becomes a problem: which columns go into which input, and which rows may be learned from.
 //!
-//! Columns of the group `strategy` are one row; the other base columns are the window `fast`; each slower table is a window of its own. The
-//! indicator net takes everything as one row. A row is usable where every row of every window is settled, lies in one run of one symbol, and
-//! the symbol belonged to the universe.
+//! Columns of the group `strategy` are one row; the other base columns are the window `fast`; each slower table is a
+//! window of its own. The indicator net takes everything as one row. A row is usable where every row of every window is
+//! settled, lies in one run of one symbol, and the symbol belonged to the universe.
 
 use super::Learner;
 use crate::Settings;
@@ -58,8 +58,8 @@ fn input(name: String, table: &Table, columns: &[usize], map: Option<Vec<u32>>) 
 
 /// The samples that windows of these lengths (one for each input) allow, put together with the inputs.
 ///
-/// A horizon that was chosen for its balance is chosen again where the first fold's training turns out to end earlier than was thought when
-/// the data set was made: only samples show where it does.
+/// A horizon that was chosen for its balance is chosen again where the first fold's training turns out to end earlier
+/// than was thought when the data set was made: only samples show where it does.
 pub(crate) fn problem(
     data: &mut Dataset,
     inputs: Vec<Input>,
@@ -95,8 +95,8 @@ fn labels(data: &Dataset) -> Result<&Labels> {
     })
 }
 
-/// When the last label of the first fold's training was known, if the choice of the horizon looked further. Samples that cannot be split say
-/// so elsewhere.
+/// When the last label of the first fold's training was known, if the choice of the horizon looked further. Samples
+/// that cannot be split say so elsewhere.
 fn too_far(data: &Dataset, samples: &Samples, look_back: usize, settings: &Settings) -> Option<i64> {
     let until = data.labels.as_ref()?.until?;
     // How many test blocks there are does not move the first.
@@ -166,8 +166,8 @@ fn streaks(table: &Table) -> Vec<u32> {
     streaks
 }
 
-/// The longest look back of any window, in base bars: its rows and the finite part of what they are computed from, slower values and the
-/// market around a symbol included.
+/// The longest look back of any window, in base bars: its rows and the finite part of what they are computed from,
+/// slower values and the market around a symbol included.
 pub(crate) fn look_back(data: &Dataset, inputs: &[Input], windows: &[usize]) -> usize {
     let deepest = |table: &Table| table.columns.iter().map(|c| c.reach).max().unwrap_or(0);
     let mut slow = data.slow.iter();
@@ -239,7 +239,8 @@ mod tests {
             again += usize::from(until < guess);
             first += usize::from(until == guess);
         }
-        // The guess does where nothing is out of the ordinary; it is mended where the embargo is long or labels end early.
+        // The guess does where nothing is out of the ordinary; it is mended where the embargo is long or labels end
+        // early.
         assert!(again >= 2 && first >= 5, "{again} and {first}");
     }
 

@@ -1,8 +1,9 @@
 //! `check selftest`: does the machinery find what is there, and nothing where there is nothing (METHOD.md L4 and L5)?
 //!
-//! Four trainings through the same door as `train`, small ones: on a market with a planted signal, and on three markets with nothing in them,
-//! made of the data that were given (or of a synthetic market): labels dealt out anew in blocks, prices walked without drift, bars turned
-//! upside down. Nothing of it is kept, and it is no trial: what it says of the data is noise.
+//! Four trainings through the same door as `train`, small ones: on a market with a planted signal, and on three markets
+//! with nothing in them, made of the data that were given (or of a synthetic market): labels dealt out anew in blocks,
+//! prices walked without drift, bars turned upside down. Nothing of it is kept, and it is no trial: what it says of the
+//! data is noise.
 
 use super::{Learner, Source, Train, classify, judged, memory, plan, predictions, source, split, worth};
 use crate::features::one_timeframe;
@@ -67,7 +68,8 @@ pub struct SelfCase {
     pub independent: f64,
     /// Matthews' correlation where truth and guess both say up or down; null where that never happens.
     pub directional_mcc: Option<f64>,
-    /// The same over all classes; bounded where labels were dealt out anew, since volatility alone may tell flat from not flat elsewhere.
+    /// The same over all classes; bounded where labels were dealt out anew, since volatility alone may tell flat from
+    /// not flat elsewhere.
     pub mcc: f64,
     /// At least this (planted), or no further than this from 0.
     pub bound: f64,

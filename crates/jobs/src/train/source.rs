@@ -149,7 +149,8 @@ pub(crate) fn longest(nets: &[Net]) -> Vec<usize> {
     (0..inputs).map(window).collect()
 }
 
-/// The preset for two timeframes is made for bars of five minutes and an hour: other bars get a slow timeframe of about twelve of them.
+/// The preset for two timeframes is made for bars of five minutes and an hour: other bars get a slow timeframe of about
+/// twelve of them.
 fn slower(set: &str, timeframe: Timeframe) -> String {
     if set.trim() != "two_timeframe" || timeframe == Timeframe::M5 {
         return set.to_string();

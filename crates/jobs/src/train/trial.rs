@@ -1,4 +1,5 @@
-//! What a run is, as hashes: one of everything that changes a bit, for checkpoints; one of a trial's configuration, for the ledger.
+//! What a run is, as hashes: one of everything that changes a bit, for checkpoints; one of a trial's configuration, for
+//! the ledger.
 
 use super::source::{Ids, Source};
 use crate::Settings;
@@ -41,8 +42,8 @@ pub(super) fn config(source: &Source, how: &Classify<'_>, settings: &Settings, s
     hash.hex()
 }
 
-/// The hash of a trial's configuration (METHOD.md C7): features, label, learner, hyper-parameters, costs, universe, and how time is cut. A
-/// seed is never a trial, nor is a version of the program: other bits, the same idea.
+/// The hash of a trial's configuration (METHOD.md C7): features, label, learner, hyper-parameters, costs, universe, and
+/// how time is cut. A seed is never a trial, nor is a version of the program: other bits, the same idea.
 pub(super) fn trial_id(source: &Source, how: &Classify<'_>, settings: &Settings, splits: &Splits) -> String {
     let mut hash = Fingerprint::new();
     let recipe = Recipe { seed: 0, ..how.recipe };

@@ -1,8 +1,9 @@
 //! `tune`: which batch, precision, threads and members at once suit a workload on this machine, without training it.
 //!
-//! It reads as `train` does, looks at the gradient noise scale of this net on these data, times real steps of the real net, and keeps what it
-//! chose at home, where `train` finds it. Batch and precision are recipe: they change bits, so a run takes them from here or from a fixed
-//! rule and writes down which. Threads and members at once are pace and change none.
+//! It reads as `train` does, looks at the gradient noise scale of this net on these data, times real steps of the real
+//! net, and keeps what it chose at home, where `train` finds it. Batch and precision are recipe: they change bits, so a
+//! run takes them from here or from a fixed rule and writes down which. Threads and members at once are pace and change
+//! none.
 
 mod saved;
 mod table;

@@ -1,8 +1,9 @@
 //! The table of batches and the choice among them; and the same for what only changes the pace.
 //!
-//! To the same loss a batch of `B` rows needs steps in proportion to `1 + N/B` (McCandlish et al. 2018; `N` is the gradient noise scale), so its
-//! time is in proportion to `(B + N) / rate(B)`. The tuner is told the rows that help, `rows × N / (B + N)`, so that what it calls the fastest
-//! is what arrives first, and where it stops early is where time, not rate, gets worse.
+//! To the same loss a batch of `B` rows needs steps in proportion to `1 + N/B` (McCandlish et al. 2018; `N` is the
+//! gradient noise scale), so its time is in proportion to `(B + N) / rate(B)`. The tuner is told the rows that help,
+//! `rows × N / (B + N)`, so that what it calls the fastest is what arrives first, and where it stops early is where
+//! time, not rate, gets worse.
 
 use machine::{Candidate, Row, Timer, Tuner, Verdict, nearest};
 use serde::Serialize;
@@ -10,7 +11,8 @@ use serde::Serialize;
 /// Batches to try: powers of two, and the 3,072 that people use.
 const BATCHES: [usize; 13] = [32, 64, 128, 256, 512, 1024, 2048, 3072, 4096, 8192, 16384, 32768, 65536];
 
-/// Of batches that arrive within this part of the soonest the smallest is taken: it makes more steps, and the clock is not sharper.
+/// Of batches that arrive within this part of the soonest the smallest is taken: it makes more steps, and the clock is
+/// not sharper.
 const AS_SOON: f64 = 1.03;
 
 /// Something else than usual has to be so much faster.

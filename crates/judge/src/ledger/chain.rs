@@ -1,7 +1,7 @@
 //! Rows, their hashes, and reading them from the first to the last.
 //!
-//! A row's hash is SHA-256 over all its columns in order, the hash of the row before among them; each column is a sign for its kind, its
-//! length and its bytes, so that no two rows read alike.
+//! A row's hash is SHA-256 over all its columns in order, the hash of the row before among them; each column is a sign
+//! for its kind, its length and its bytes, so that no two rows read alike.
 
 use super::event::Event;
 use super::{Ledger, Started};
@@ -48,10 +48,12 @@ fn digest(columns: &[Value]) -> String {
 }
 
 impl Ledger {
-    /// Puts a row at the end of the chain, if `allowed` says so; on the disk when it returns. Gives its number and its hash.
+    /// Puts a row at the end of the chain, if `allowed` says so; on the disk when it returns. Gives its number and its
+    /// hash.
     pub(super) fn append(&self, event: Event, allowed: impl Fn(&Connection) -> Result<()>) -> Result<(u64, String)> {
         let failed = |e: rusqlite::Error| self.failed("writing a row", &e);
-        // Immediate: the writer's place is taken before the end of the chain is read, so that two processes cannot both see the same end.
+        // Immediate: the writer's place is taken before the end of the chain is read, so that two processes cannot both
+        // see the same end.
         let turn = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate).map_err(failed)?;
         allowed(&turn)?;
         // Where the end cannot be read, reading from the start tells which row it is.
@@ -121,7 +123,8 @@ impl Ledger {
             .remedy("start it again: that is a row of its own"))
     }
 
-    /// Rows with their hashes, each checked against it. `first` is the row expected first, to say which one cannot be read.
+    /// Rows with their hashes, each checked against it. `first` is the row expected first, to say which one cannot be
+    /// read.
     fn rows(&self, db: &Connection, which: &str, first: u64) -> Result<Vec<(Vec<Value>, String)>> {
         let failed = |e: rusqlite::Error| self.failed("reading", &e);
         let mut query = db.prepare(&format!("SELECT {COLUMNS}, hash FROM event {which}")).map_err(failed)?;

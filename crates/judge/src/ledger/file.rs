@@ -1,7 +1,7 @@
 //! The ledger's file: made, recognised, refused.
 //!
-//! SQLite with a write-ahead log and a sync at every commit. A file says that it is a ledger by its application id, and its tables and
-//! triggers must be, word for word, those below.
+//! SQLite with a write-ahead log and a sync at every commit. A file says that it is a ledger by its application id, and
+//! its tables and triggers must be, word for word, those below.
 
 use super::Ledger;
 use files::{Error, Kind, Result};

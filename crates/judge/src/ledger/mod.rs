@@ -1,12 +1,14 @@
 //! The ledger: every trial is written when it starts (METHOD.md C7).
 //!
-//! A *trial* is a configuration, never a fold or a seed. Its *family* is every trial whose evaluated symbols and time overlap, whatever file
-//! they came from; a figure is deflated by the size of its family. So nothing may leave the ledger: rows are events (started, finished, failed,
-//! holdout opened), each is on the disk before the call returns, each carries a hash of itself and of the row before, and the file refuses
-//! updates and deletions. A trial that started and never ended counts as crashed.
+//! A *trial* is a configuration, never a fold or a seed. Its *family* is every trial whose evaluated symbols and time
+//! overlap, whatever file they came from; a figure is deflated by the size of its family. So nothing may leave the
+//! ledger: rows are events (started, finished, failed, holdout opened), each is on the disk before the call returns,
+//! each carries a hash of itself and of the row before, and the file refuses updates and deletions. A trial that
+//! started and never ended counts as crashed.
 //!
-//! Every question reads the chain from its first row and checks it on the way: a ledger that was changed gives no counts, only the row at
-//! which it is broken. What no chain can tell is that its end was cut off; [`Started`] carries its row's hash, so a run finds out.
+//! Every question reads the chain from its first row and checks it on the way: a ledger that was changed gives no
+//! counts, only the row at which it is broken. What no chain can tell is that its end was cut off; [`Started`] carries
+//! its row's hash, so a run finds out.
 
 mod chain;
 mod event;
@@ -102,7 +104,8 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// Where the file is not a ledger, is damaged, was written by a newer version or cannot be written. It is left as it is.
+    /// Where the file is not a ledger, is damaged, was written by a newer version or cannot be written. It is left as
+    /// it is.
     pub fn open(path: &Path) -> Result<Ledger> {
         Ok(Ledger { path: path.to_path_buf(), db: file::open(path)? })
     }
@@ -155,7 +158,8 @@ impl Ledger {
         self.append(event, |db| self.is_open(db, started)).map(drop)
     }
 
-    /// Writes that a trial looks at a holdout, and says how often that holdout has now been opened. More than once: it is one no longer.
+    /// Writes that a trial looks at a holdout, and says how often that holdout has now been opened. More than once: it
+    /// is one no longer.
     ///
     /// # Errors
     ///
@@ -186,7 +190,8 @@ impl Ledger {
         Ok(rows.iter().filter(same).count())
     }
 
-    /// Every start of a trial judged on any of these symbols in this time, or that looked at a holdout there, in the order of the rows.
+    /// Every start of a trial judged on any of these symbols in this time, or that looked at a holdout there, in the
+    /// order of the rows.
     ///
     /// # Errors
     ///

@@ -5,8 +5,9 @@ use files::{Error, Result};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// `[n]` for each sample the class of its symbol's label that was the last to become known (`t1` at or before the sample's `t0`; of those known
-/// at the same moment the later sample's); `None` while there is none. `symbol` `[n]` is the symbol of each sample.
+/// `[n]` for each sample the class of its symbol's label that was the last to become known (`t1` at or before the
+/// sample's `t0`; of those known at the same moment the later sample's); `None` while there is none. `symbol` `[n]` is
+/// the symbol of each sample.
 ///
 /// # Errors
 ///

@@ -1,7 +1,9 @@
-//! How sure a figure is: resampling of days or blocks, never of single samples, because labels overlap and days hang together.
+//! How sure a figure is: resampling of days or blocks, never of single samples, because labels overlap and days hang
+//! together.
 //!
-//! Groups (days, say) are drawn in runs of `block` neighbours, the first following the last, until there are as many as before; the figure is
-//! taken of each draw, and the interval is what lies between the quantiles. A draw's numbers come from the seed and its own number alone.
+//! Groups (days, say) are drawn in runs of `block` neighbours, the first following the last, until there are as many as
+//! before; the figure is taken of each draw, and the interval is what lies between the quantiles. A draw's numbers come
+//! from the seed and its own number alone.
 
 use super::Confusion;
 use files::{Error, Kind, Result};

@@ -44,7 +44,8 @@ impl Confusion {
     ///
     /// # Errors
     ///
-    /// Where there are fewer than 2 or more than 256 classes, not as many counts as pairs of classes, or more than 2⁶⁰ samples.
+    /// Where there are fewer than 2 or more than 256 classes, not as many counts as pairs of classes, or more than 2⁶⁰
+    /// samples.
     pub fn new(classes: usize, counts: Vec<u64>) -> Result<Confusion> {
         if !(2..=256).contains(&classes) || counts.len() != classes * classes {
             return Err(Error::input(format!("{} counts are no confusion matrix of {classes} classes", counts.len())));
@@ -76,7 +77,8 @@ impl Confusion {
         Ok(it)
     }
 
-    /// What these true classes (`[classes]` counts) give when one class is always predicted: the one most frequent in training (the first of equals).
+    /// What these true classes (`[classes]` counts) give when one class is always predicted: the one most frequent in
+    /// training (the first of equals).
     ///
     /// # Errors
     ///
@@ -148,7 +150,8 @@ impl Confusion {
 
     /// Matthews' correlation coefficient of K classes: from -1 over 0 (no better than chance, or nothing to tell) to 1.
     pub fn mcc(&self) -> f64 {
-        // Whole numbers up to the root: no cancellation, the same on every machine. 2^60 samples squared fit into 127 bits.
+        // Whole numbers up to the root: no cancellation, the same on every machine. 2^60 samples squared fit into 127
+        // bits.
         let wide = |count: u64| i128::from(count);
         let samples = wide(self.samples());
         let correct: i128 = (0..self.classes).map(|k| wide(self.at(k, k))).sum();
@@ -160,7 +163,8 @@ impl Confusion {
         if root == 0.0 { 0.0 } else { (together as f64 / root).clamp(-1.0, 1.0) }
     }
 
-    /// Only samples whose true and predicted class are both not flat: down and up alone. `None` unless there are 2 or 3 classes.
+    /// Only samples whose true and predicted class are both not flat: down and up alone. `None` unless there are 2 or 3
+    /// classes.
     pub fn directional(&self) -> Option<Confusion> {
         match self.classes {
             2 => Some(self.clone()),
@@ -171,8 +175,9 @@ impl Confusion {
         }
     }
 
-    /// [`Confusion::mcc`] of [`Confusion::directional`]: volatility alone cannot raise it. `None` where truth and guess are never both not flat:
-    /// nothing was said of direction, which is not the same as saying it no better than chance.
+    /// [`Confusion::mcc`] of [`Confusion::directional`]: volatility alone cannot raise it. `None` where truth and guess
+    /// are never both not flat: nothing was said of direction, which is not the same as saying it no better than
+    /// chance.
     pub fn directional_mcc(&self) -> Option<f64> {
         self.directional().filter(|both| both.samples() > 0).map(|both| both.mcc())
     }

@@ -1,9 +1,11 @@
 //! What a classifier's predictions are worth (METHOD.md C6, the part about classes).
 //!
-//! [`Confusion`] counts and everything made of counts; [`scores`] judges probabilities; [`fit_temperature`] calibrates them on validation;
-//! [`persistence`], [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat, [`shifted`] what chance would give; [`mcc_interval`] says how sure a coefficient is.
+//! [`Confusion`] counts and everything made of counts; [`scores`] judges probabilities; [`fit_temperature`] calibrates
+//! them on validation; [`persistence`], [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat,
+//! [`shifted`] what chance would give; [`mcc_interval`] says how sure a coefficient is.
 //!
-//! Classes are numbers from 0: down, up; or down, flat, up. Every sum is added in the order of the samples, so the same input gives the same bits.
+//! Classes are numbers from 0: down, up; or down, flat, up. Every sum is added in the order of the samples, so the same
+//! input gives the same bits.
 
 mod baseline;
 mod bootstrap;
@@ -35,7 +37,8 @@ fn most_likely(row: &[f32]) -> usize {
     (1..row.len()).fold(0, |best, k| if row[k] > row[best] { k } else { best })
 }
 
-/// Refuses arrays that do not belong together: `[n, classes]` numbers, `[n]` labels below `classes`, `[n]` weights, not negative and not all 0.
+/// Refuses arrays that do not belong together: `[n, classes]` numbers, `[n]` labels below `classes`, `[n]` weights, not
+/// negative and not all 0.
 fn fitting(numbers: &[f32], classes: usize, labels: &[u8], weights: Option<&[f32]>) -> Result<()> {
     let bad = |what: String| Err(Error::input(what));
     if !(2..=256).contains(&classes) {

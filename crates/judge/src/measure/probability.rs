@@ -10,7 +10,8 @@ pub const BINS: usize = 15;
 /// What probabilities are worth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
-    /// Mean of -ln of the probability given to what happened. A probability counts at least 1.2e-7, the smallest step of an `f32` at 1.
+    /// Mean of -ln of the probability given to what happened. A probability counts at least 1.2e-7, the smallest step
+    /// of an `f32` at 1.
     pub log_loss: f64,
     /// Mean squared distance to what happened, summed over classes: 0 to 2.
     pub brier: f64,
@@ -37,7 +38,8 @@ pub struct Bin {
 ///
 /// # Errors
 ///
-/// Where lengths do not fit, a label is no class, a probability lies outside 0 to 1, or those of a sample do not add up to 1 within 0.001.
+/// Where lengths do not fit, a label is no class, a probability lies outside 0 to 1, or those of a sample do not add up
+/// to 1 within 0.001.
 pub fn scores(probabilities: &[f32], classes: usize, labels: &[u8], weights: Option<&[f32]>) -> Result<Scores> {
     fitting(probabilities, classes, labels, weights)?;
     let (mut total, mut log_loss, mut brier) = (0.0, 0.0, 0.0);

@@ -1,7 +1,7 @@
 //! What guesses are worth by chance: the same guesses at other times (METHOD.md C6, the same exposure at random).
 //!
-//! Guesses are shifted around in time as a whole, the last following the first, so that they are as often up and stay up for as long as
-//! before; only what they knew of the moment is gone. A correlation that most shifts reach is none.
+//! Guesses are shifted around in time as a whole, the last following the first, so that they are as often up and stay
+//! up for as long as before; only what they knew of the moment is gone. A correlation that most shifts reach is none.
 
 use super::Confusion;
 use super::bootstrap::{SplitMix, mix, quantile};
@@ -23,7 +23,8 @@ pub struct Shifted {
     pub p: f64,
 }
 
-/// Shifts the guesses of one symbol, `[n]` in the order of time, by at least `least` samples (the reach of a label) either way.
+/// Shifts the guesses of one symbol, `[n]` in the order of time, by at least `least` samples (the reach of a label)
+/// either way.
 ///
 /// # Errors
 ///

@@ -1,7 +1,9 @@
-//! Temperature scaling (Guo et al. 2017): one number, fitted on validation, that makes confidence honest and changes no prediction.
+//! Temperature scaling (Guo et al. 2017): one number, fitted on validation, that makes confidence honest and changes no
+//! prediction.
 //!
-//! The loss is convex in `1 / temperature`: its slope is the mean of (expected output - output of the true class), its curvature the mean
-//! variance of the outputs. Newton's step, kept inside a bracket that halves where the step leaves it.
+//! The loss is convex in `1 / temperature`: its slope is the mean of (expected output - output of the true class), its
+//! curvature the mean variance of the outputs. Newton's step, kept inside a bracket that halves where the step leaves
+//! it.
 
 use super::{fitting, weight};
 use files::{Error, Result};

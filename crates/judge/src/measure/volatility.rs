@@ -1,8 +1,9 @@
 //! What volatility alone would guess (METHOD.md L4).
 //!
-//! How far the next move goes can be told to some degree, because volatility clusters; which way it goes cannot. A label of three classes has
-//! both in it, so a correlation over all three may be made of nothing that could be traded. [`VolatilityRule`] shows how much of it is: on one
-//! side of a threshold it says flat, on the other the direction that was more frequent in training.
+//! How far the next move goes can be told to some degree, because volatility clusters; which way it goes cannot. A
+//! label of three classes has both in it, so a correlation over all three may be made of nothing that could be traded.
+//! [`VolatilityRule`] shows how much of it is: on one side of a threshold it says flat, on the other the direction that
+//! was more frequent in training.
 
 use super::Confusion;
 
@@ -15,9 +16,10 @@ const MOST: usize = 100_000;
 /// Down, flat, up.
 const CLASSES: usize = 3;
 
-/// `[bars]` the deviation of the last 20 logarithmic returns at each close, and the same over that of the last 200, which is 1 where nothing
-/// moved in either; NaN where there are not so many. `starts` are bars whose return is no return, in order: the first, and whichever begin a segment.
-/// A price at or below zero has no return to it and none from it: what follows begins anew.
+/// `[bars]` the deviation of the last 20 logarithmic returns at each close, and the same over that of the last 200,
+/// which is 1 where nothing moved in either; NaN where there are not so many. `starts` are bars whose return is no
+/// return, in order: the first, and whichever begin a segment. A price at or below zero has no return to it and none
+/// from it: what follows begins anew.
 pub fn volatility(close: &[f64], starts: &[usize]) -> Vec<[f32; 2]> {
     let mut sums: Vec<[f64; 2]> = Vec::with_capacity(close.len()); // of returns and of their squares, up to each bar
     let mut all = Vec::with_capacity(close.len());
@@ -58,8 +60,8 @@ pub struct VolatilityRule {
 }
 
 impl VolatilityRule {
-    /// The rule with the best correlation on training samples, among nine thresholds of each figure; the first of equals. None where there is
-    /// nothing to tell apart.
+    /// The rule with the best correlation on training samples, among nine thresholds of each figure; the first of
+    /// equals. None where there is nothing to tell apart.
     pub fn fit(values: &[[f32; 2]], truth: &[u8]) -> Option<VolatilityRule> {
         let known = |(v, _): &(&[f32; 2], &u8)| v.iter().all(|x| x.is_finite());
         let step = values.len().div_ceil(MOST).max(1);

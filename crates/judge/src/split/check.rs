@@ -4,7 +4,8 @@ use super::{Block, Splits};
 use features::Samples;
 use files::{Error, Kind, Result};
 
-/// Whether folds keep their promise: parts in order of time with no label across a border, test blocks apart, the holdout out of reach.
+/// Whether folds keep their promise: parts in order of time with no label across a border, test blocks apart, the
+/// holdout out of reach.
 ///
 /// Every split made here has been through this, and so should one that was read from a file.
 ///

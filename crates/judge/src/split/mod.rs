@@ -1,15 +1,17 @@
 //! Folds: who may learn from what (METHOD.md C3).
 //!
-//! Time is counted in ticks of the clock (moments at which something became known), never in samples, so a moment with hundreds of symbols
-//! weighs as much as one with a single symbol, and all samples of a moment lie on the same side of every border.
+//! Time is counted in ticks of the clock (moments at which something became known), never in samples, so a moment with
+//! hundreds of symbols weighs as much as one with a single symbol, and all samples of a moment lie on the same side of
+//! every border.
 //!
-//! The walk, from left to right: history, test block after test block, a gap, the holdout. Each fold learns from history before its
-//! test block and uses the last part of that history for validation. *Purge*: a sample whose label reaches into a later part is left out of
-//! the earlier one. *Embargo*: so many ticks are kept free between the last label anyone saw and the holdout. Nothing behind a test block is
-//! learned from by its own fold, so nothing else needs one here.
+//! The walk, from left to right: history, test block after test block, a gap, the holdout. Each fold learns from
+//! history before its test block and uses the last part of that history for validation. *Purge*: a sample whose label
+//! reaches into a later part is left out of the earlier one. *Embargo*: so many ticks are kept free between the last
+//! label anyone saw and the holdout. Nothing behind a test block is learned from by its own fold, so nothing else needs
+//! one here.
 //!
-//! [`walk_forward`] makes the folds, [`check`] holds any folds to the promise (and every one made here is checked before it is handed out),
-//! [`Splits::picture`] draws them. Combinatorial splits will come to the same [`purge`].
+//! [`walk_forward`] makes the folds, [`check`] holds any folds to the promise (and every one made here is checked
+//! before it is handed out), [`Splits::picture`] draws them. Combinatorial splits will come to the same [`purge`].
 
 mod check;
 mod picture;
@@ -41,7 +43,8 @@ pub struct WalkForward {
     pub rolling: Option<usize>,
     /// Ticks to keep free before the holdout; so many are refused where there is none.
     pub embargo: Embargo,
-    /// The share of time held out, at the end; 0: none. With daily bars at least a year, where a year is at most a third of the time.
+    /// The share of time held out, at the end; 0: none. With daily bars at least a year, where a year is at most a
+    /// third of the time.
     pub holdout: f64,
     /// One fold whose test is the last so many days before the holdout, instead of `folds` and `tested`.
     pub test_days: Option<u32>,
@@ -109,7 +112,8 @@ pub struct Holdout {
 }
 
 impl Splits {
-    /// A name for exactly these positions in these parts and in what is held out; a run carries it and goes on with no other.
+    /// A name for exactly these positions in these parts and in what is held out; a run carries it and goes on with no
+    /// other.
     pub fn id(&self) -> u64 {
         let mut hash = Xxh3::new();
         let mut take = |positions: &[u32]| {

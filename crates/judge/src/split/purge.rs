@@ -1,4 +1,5 @@
-//! Purge and embargo of one set of samples against one block of later (or, in other schemes, earlier) ones: METHOD.md C3 to the letter.
+//! Purge and embargo of one set of samples against one block of later (or, in other schemes, earlier) ones: METHOD.md
+//! C3 to the letter.
 
 use features::{Samples, Span};
 

@@ -315,7 +315,8 @@ fn default_folds_lie_where_method_says() {
     // 15 % of 10,000; 720 ticks free before it; 12 labels reach into it.
     assert_eq!((splits.embargo, held.samples[0], held.samples.len()), (720, 8500, 1500));
     assert_eq!((held.purged, held.embargoed), (12, 720));
-    // 7,780 ticks of work, the last 4,668 of them tested in eight blocks; the last 12 labels of the last block reach the gap.
+    // 7,780 ticks of work, the last 4,668 of them tested in eight blocks; the last 12 labels of the last block reach
+    // the gap.
     assert_eq!(splits.folds.len(), 8);
     assert_eq!(splits.folds.iter().map(|f| f.test.len()).sum::<usize>(), 4668 - 12);
     assert_eq!(splits.folds[0].test[0], 3112);

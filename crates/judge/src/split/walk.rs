@@ -9,19 +9,20 @@ use std::ops::Range;
 
 /// Folds that walk forward through time. `ticks` `[T]` are the distinct moments at which anything became known, rising.
 ///
-/// Time runs from the tick of the first sample to that of the last. Days (`test_days`) are UTC days here; see [`walk_forward_on`].
+/// Time runs from the tick of the first sample to that of the last. Days (`test_days`) are UTC days here; see
+/// [`walk_forward_on`].
 ///
 /// # Errors
 ///
-/// Where a setting makes no sense, where samples or ticks are not in order, and where a part of a fold would be empty: the message says how many
-/// ticks it takes.
+/// Where a setting makes no sense, where samples or ticks are not in order, and where a part of a fold would be empty:
+/// the message says how many ticks it takes.
 pub fn walk_forward(samples: &Samples, ticks: &[i64], how: &WalkForward) -> Result<Splits> {
     let days: Vec<i32> = ticks.iter().map(|tick| utc_day(*tick)).collect();
     walk_forward_on(samples, ticks, &days, how)
 }
 
-/// The same with the trading day of each tick (`[T]`, not falling), for `test_days`. A tick is the end of a bar: ask for the day of the nanosecond
-/// before it.
+/// The same with the trading day of each tick (`[T]`, not falling), for `test_days`. A tick is the end of a bar: ask
+/// for the day of the nanosecond before it.
 ///
 /// # Errors
 ///

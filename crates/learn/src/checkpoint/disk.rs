@@ -31,8 +31,8 @@ impl Disk for Real {
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = fs::File::options().write(true).create_new(true).open(path)?;
         file.write_all(bytes)?;
-        // A second sync of a file whose first one failed may well say that all is fine. So an error here is final: the folder goes, and
-        // the next save has files of its own.
+        // A second sync of a file whose first one failed may well say that all is fine. So an error here is final: the
+        // folder goes, and the next save has files of its own.
         file.sync_all()
     }
 

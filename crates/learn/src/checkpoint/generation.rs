@@ -50,14 +50,15 @@ impl Generation {
         Ok(bytes)
     }
 
-    /// Refuses a checkpoint of another version, net, device or precision, of other data or other settings, and says what differs.
+    /// Refuses a checkpoint of another version, net, device or precision, of other data or other settings, and says
+    /// what differs.
     pub fn expect(&self, about: &About) -> Result<()> {
         expect("the checkpoint", &self.about, &self.program, about).map_err(|e| e.at(&self.folder))
     }
 }
 
-/// Refuses to go on as `ours` from something that says it is `saved`, written by that version of the program, and says why. What it leaves
-/// empty is not compared.
+/// Refuses to go on as `ours` from something that says it is `saved`, written by that version of the program, and says
+/// why. What it leaves empty is not compared.
 pub fn expect(what: &str, saved: &About, program: &str, ours: &About) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     // A version first: the hash of the settings has it too, and would only say that something is different.

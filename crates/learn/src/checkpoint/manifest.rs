@@ -1,7 +1,8 @@
-//! `MANIFEST`: one JSON object that says what belongs to a generation, and ends with a hash of all that stands before it.
+//! `MANIFEST`: one JSON object that says what belongs to a generation, and ends with a hash of all that stands before
+//! it.
 //!
-//! Every version, past and future, writes `format`, and ends the file in `,\n  "xxh3": "…"\n}\n`, where the hash is of every byte
-//! before that. So a manifest of a newer program is told from a damaged one.
+//! Every version, past and future, writes `format`, and ends the file in `,\n "xxh3": "…"\n}\n`, where the hash is of
+//! every byte before that. So a manifest of a newer program is told from a damaged one.
 
 use std::path::Path;
 

@@ -7,13 +7,16 @@
 //! checkpoints/best/, checkpoints/last/     weights alone, copied out of the newest generation ([`View`])
 //! ```
 //!
-//! A save is a new folder. Its manifest appears by rename once every part is on the disk, everything is then read back, and only when that
-//! agrees may the generation before last go. So whenever the process is killed, the disk is full or the power fails, what is found is the
-//! old generation or the new one, never a mixture. [`Store::newest`] takes the newest whose hashes agree and says what it passed over.
+//! A save is a new folder. Its manifest appears by rename once every part is on the disk, everything is then read back,
+//! and only when that agrees may the generation before last go. So whenever the process is killed, the disk is full or
+//! the power fails, what is found is the old generation or the new one, never a mixture. [`Store::newest`] takes the
+//! newest whose hashes agree and says what it passed over.
 //!
-//! [`Writer`] does all this in a thread of its own: training waits only for a copy into memory that was made ready before.
+//! [`Writer`] does all this in a thread of its own: training waits only for a copy into memory that was made ready
+//! before.
 //!
-//! Who saves holds the folder of the run ([`files::Lock`]); two savers are not provided for. Who only reads uses [`newest`].
+//! Who saves holds the folder of the run ([`files::Lock`]); two savers are not provided for. Who only reads uses
+//! [`newest`].
 
 mod disk;
 mod generation;

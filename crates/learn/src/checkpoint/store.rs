@@ -23,7 +23,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the folder `checkpoints` of a run, and removes what a killed process had half written. Only for the one who saves.
+    /// Opens the folder `checkpoints` of a run, and removes what a killed process had half written. Only for the one
+    /// who saves.
     pub fn open(folder: &Path) -> Result<Store> {
         Store::open_on(folder, Box::new(Real))
     }
@@ -44,8 +45,8 @@ impl Store {
         self
     }
 
-    /// Saves a new generation and gives its number. When this returns, it is on the disk and was read back. When it fails, what was
-    /// there before is still there, and a later save may well succeed.
+    /// Saves a new generation and gives its number. When this returns, it is on the disk and was read back. When it
+    /// fails, what was there before is still there, and a later save may well succeed.
     pub fn save(&mut self, about: &About, parts: &[(&str, &[u8])]) -> Result<u64> {
         // A folder that could not be removed when its save failed takes up the room we need now.
         let _ = self.sweep();
@@ -62,8 +63,9 @@ impl Store {
         Ok(number)
     }
 
-    /// The newest generation whose hashes agree, with a sentence for each that was passed over; none where nothing was ever saved. One
-    /// of a newer format is an error, and so is a folder in which none is whole: to begin afresh is the user's decision.
+    /// The newest generation whose hashes agree, with a sentence for each that was passed over; none where nothing was
+    /// ever saved. One of a newer format is an error, and so is a folder in which none is whole: to begin afresh is the
+    /// user's decision.
     pub fn newest(&self) -> Result<Option<Generation>> {
         newest(&self.folder)
     }

@@ -1,8 +1,8 @@
 //! `checkpoints/best` and `checkpoints/last`: weights alone, for those who want no more than that.
 //!
-//! They are copies of what a generation holds, made after it was read back, so nothing here is ever needed to go on and nothing fails for
-//! it. Each file is written beside and renamed, so none is seen half written; a file that would not change is left alone. No links: there are
-//! disks that have none.
+//! They are copies of what a generation holds, made after it was read back, so nothing here is ever needed to go on and
+//! nothing fails for it. Each file is written beside and renamed, so none is seen half written; a file that would not
+//! change is left alone. No links: there are disks that have none.
 
 use std::collections::HashMap;
 use std::fs;
@@ -56,7 +56,8 @@ impl Views {
     }
 }
 
-/// Copies weights out of a generation that was read: whoever saved it may have been killed before its own copies were made.
+/// Copies weights out of a generation that was read: whoever saved it may have been killed before its own copies were
+/// made.
 pub fn copy_out(checkpoints: &Path, all: &[(View, String, Vec<u8>)]) {
     let all = all.iter().map(|(view, name, bytes)| (*view, name.as_str(), bytes.as_slice()));
     Views::default().write(checkpoints, all);

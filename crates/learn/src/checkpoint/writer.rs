@@ -1,7 +1,7 @@
 //! Saving in the background: a copy into memory that is ready, and training goes on.
 //!
-//! There is one staging area, and it goes back and forth: to the thread with a save to do, back with how it went. So nothing is shared,
-//! nothing is locked, and after the first saves no part's memory is taken anew.
+//! There is one staging area, and it goes back and forth: to the thread with a save to do, back with how it went. So
+//! nothing is shared, nothing is locked, and after the first saves no part's memory is taken anew.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -91,8 +91,9 @@ impl Writer {
         Ok(Writer { jobs: Some(jobs), done, staging: None, last: None, thread: Some(thread) })
     }
 
-    /// Saves what `fill` puts into the staging area. It waits for the save before this one, fills, and returns while the disk is busy.
-    /// If the save before failed, that is the error, and nothing is filled; the next call tries afresh.
+    /// Saves what `fill` puts into the staging area. It waits for the save before this one, fills, and returns while
+    /// the disk is busy. If the save before failed, that is the error, and nothing is filled; the next call tries
+    /// afresh.
     pub fn submit(&mut self, about: About, fill: impl FnOnce(&mut Staging) -> Result<()>) -> Result<()> {
         self.wait()?;
         self.send(about, fill)
@@ -111,8 +112,8 @@ impl Writer {
         Ok(true)
     }
 
-    /// Waits until nothing is under way, and gives the last generation that was saved, if any was. The error is that of the last save,
-    /// and is told once.
+    /// Waits until nothing is under way, and gives the last generation that was saved, if any was. The error is that of
+    /// the last save, and is told once.
     pub fn wait(&mut self) -> Result<Option<u64>> {
         if self.staging.is_none() {
             match self.done.recv() {

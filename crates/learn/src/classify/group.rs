@@ -79,7 +79,8 @@ pub fn train(
         let made = made.and_then(|mut population| population.prepare().map(|()| population));
         let mut population = match made {
             Ok(population) => population,
-            // Somebody else took memory after it was planned with. Fewer members at once change no bit, so they come first.
+            // Somebody else took memory after it was planned with. Fewer members at once change no bit, so they come
+            // first.
             Err(why) if why.is_memory() && group.len() > 1 => {
                 let middle = group.start + group.len().div_ceil(2);
                 groups.push_front(middle..group.end);

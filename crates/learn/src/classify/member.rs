@@ -3,7 +3,8 @@
 use compute::population::Score;
 use serde::{Deserialize, Serialize};
 
-/// Seeds of one fold at most, folds of one config at most, configs at most: a member's id is `(config × FOLDS + fold) × SEEDS + seed`.
+/// Seeds of one fold at most, folds of one config at most, configs at most: a member's id is `(config × FOLDS + fold) ×
+/// SEEDS + seed`.
 pub(crate) const SEEDS: u32 = 1 << 12;
 pub(crate) const FOLDS: u32 = 1 << 10;
 pub(crate) const CONFIGS: u32 = 1 << 10;

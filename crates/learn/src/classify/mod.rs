@@ -1,13 +1,15 @@
-//! Classifiers, trained as a population: every fold, every seed and every set of hyper-parameters (a config) is a member.
+//! Classifiers, trained as a population: every fold, every seed and every set of hyper-parameters (a config) is a
+//! member.
 //!
-//! The loop is the one everybody knows: an epoch of steps, a look at the validation list, the best kept, patience. Here it is one loop
-//! for all members at once, each at its own pace: [`train`] asks the population for a chunk of steps, looks at who is due, scores them
-//! on the device, and decides for each. Members that have stopped free their place; groups follow one another where the memory does not do for
-//! all.
+//! The loop is the one everybody knows: an epoch of steps, a look at the validation list, the best kept, patience. Here
+//! it is one loop for all members at once, each at its own pace: [`train`] asks the population for a chunk of steps,
+//! looks at who is due, scores them on the device, and decides for each. Members that have stopped free their place;
+//! groups follow one another where the memory does not do for all.
 //!
-//! **What a member becomes depends on its config, its fold and its seed**: not on its group, its neighbours, the number of threads, or on how
-//! often the run was cut and continued. Where the memory does not do for one member, batches go through the net in parts: the same training
-//! but for the order of sums, so the parts are kept in every checkpoint ([`Saved::pace`]) and a run that goes on has the same.
+//! **What a member becomes depends on its config, its fold and its seed**: not on its group, its neighbours, the number
+//! of threads, or on how often the run was cut and continued. Where the memory does not do for one member, batches go
+//! through the net in parts: the same training but for the order of sums, so the parts are kept in every checkpoint
+//! ([`Saved::pace`]) and a run that goes on has the same.
 
 mod ask;
 mod group;
@@ -77,7 +79,8 @@ impl<'a> Classify<'a> {
         Classify { net, recipe, rate, others: Vec::new(), ..self.clone() }
     }
 
-    /// The first config with the same net and recipe: only the rate is a member's own, so members of these are trained at once.
+    /// The first config with the same net and recipe: only the rate is a member's own, so members of these are trained
+    /// at once.
     pub(crate) fn job(&self, config: usize) -> usize {
         let net = |c: usize| if c == 0 { &self.net } else { &self.others[c - 1].net };
         let recipe = |c: usize| if c == 0 { &self.recipe } else { &self.others[c - 1].recipe };

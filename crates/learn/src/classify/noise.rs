@@ -1,13 +1,15 @@
 //! The gradient noise scale: how many rows a batch may have before more of them hardly help.
 //!
-//! McCandlish et al. 2018, "An empirical model of large-batch training": the gradient of a batch of `B` rows is the true one `G` plus noise, so
-//! `E|g|² = |G|² + tr(Σ)/B`, and the simple noise scale is `tr(Σ)/|G|²`. Squared norms at two sizes give both without bias. The small
-//! size is a batch; the large one is all batches of a look together, whose gradient is the mean of theirs: the engine does nothing it
-//! does not do in a step, and the larger the large size is, the less noise is left in `|G|²`.
+//! McCandlish et al. 2018, "An empirical model of large-batch training": the gradient of a batch of `B` rows is the
+//! true one `G` plus noise, so `E|g|² = |G|² + tr(Σ)/B`, and the simple noise scale is `tr(Σ)/|G|²`. Squared norms at
+//! two sizes give both without bias. The small size is a batch; the large one is all batches of a look together, whose
+//! gradient is the mean of theirs: the engine does nothing it does not do in a step, and the larger the large size is,
+//! the less noise is left in `|G|²`.
 //!
-//! What is looked at is the loss as it is trained on, a weighted mean over the rows of a batch: to first order it has the same `1/B`.
-//! Rows are drawn without replacement, for which the formulas hold as they stand. Weights are those after a short training, since
-//! random ones have a large gradient and tell a far too small scale; during a long training the scale grows.
+//! What is looked at is the loss as it is trained on, a weighted mean over the rows of a batch: to first order it has
+//! the same `1/B`. Rows are drawn without replacement, for which the formulas hold as they stand. Weights are those
+//! after a short training, since random ones have a large gradient and tell a far too small scale; during a long
+//! training the scale grows.
 
 use super::{Classify, Plan};
 use crate::{Problem, failed};
@@ -70,7 +72,8 @@ impl Noise {
     }
 }
 
-/// `|G|²` and `tr(Σ)` from mean squared norms of gradients at two sizes: `(rows, squared norm)` of the small one and of the large one.
+/// `|G|²` and `tr(Σ)` from mean squared norms of gradients at two sizes: `(rows, squared norm)` of the small one and of
+/// the large one.
 fn simple((small, of_small): (f64, f64), (large, of_large): (f64, f64)) -> (f64, f64) {
     let squared = (large * of_large - small * of_small) / (large - small);
     let variance = (of_small - of_large) / (1.0 / small - 1.0 / large);
@@ -140,8 +143,9 @@ impl Gradients {
     }
 }
 
-/// Looks at the first and the last member of a plan: trains them for a moment, holds them still, and takes the gradients of one batch
-/// after the other. `enough` may end either part; a few batches are always taken. What was trained is thrown away.
+/// Looks at the first and the last member of a plan: trains them for a moment, holds them still, and takes the
+/// gradients of one batch after the other. `enough` may end either part; a few batches are always taken. What was
+/// trained is thrown away.
 pub fn noise(
     problem: &Problem,
     plan: &Plan,

@@ -70,7 +70,8 @@ impl Paced {
         Ok(Paced { population: made, samples, batch: how.recipe.batch as u64 })
     }
 
-    /// At least `steps` steps of some member, in chunks as in training and without validation; the rows that all trained on.
+    /// At least `steps` steps of some member, in chunks as in training and without validation; the rows that all
+    /// trained on.
     pub fn steps(&mut self, steps: u32) -> Result<u64> {
         let before = self.rows();
         let mut left = steps.max(1);

@@ -1,7 +1,8 @@
 //! A training laid out: lists, scales and weights of each fold, members, and how many of them the memory holds at once.
 //!
-//! Where one member's batch is too large for the memory, it goes through the net in parts, twice as many until it fits. That changes the order of
-//! sums, and with it bits: one number of parts serves all members of a run, and a run that goes on keeps to it ([`Plan::at`]).
+//! Where one member's batch is too large for the memory, it goes through the net in parts, twice as many until it fits.
+//! That changes the order of sums, and with it bits: one number of parts serves all members of a run, and a run that
+//! goes on keeps to it ([`Plan::at`]).
 
 use super::member::{CONFIGS, FOLDS, SEEDS, Who};
 use super::{Classify, Saved, Trained};
@@ -122,8 +123,8 @@ impl Plan {
         members.iter().map(|who| self.lists[who.fold][0].len() as u64 * u64::from(how.epochs)).sum()
     }
 
-    /// For each kind of member (another net or recipe), its first group alone, which is enough to learn its pace, and the samples that all of
-    /// its kind are trained on together at most.
+    /// For each kind of member (another net or recipe), its first group alone, which is enough to learn its pace, and
+    /// the samples that all of its kind are trained on together at most.
     pub fn firsts(&self, how: &Classify<'_>) -> Vec<(Plan, u64)> {
         let mut firsts: Vec<(usize, Plan, u64)> = Vec::new();
         for group in &self.groups {
@@ -304,7 +305,8 @@ pub(crate) fn in_parts(pace: Pace, batch: usize) -> String {
     format!("batches of {batch} in {} parts of {}", pace.count(batch), pace.rows(batch))
 }
 
-/// No class weighs more than so many times its own share: a class of a hundredth would else drown the others in its noise.
+/// No class weighs more than so many times its own share: a class of a hundredth would else drown the others in its
+/// noise.
 const HEAVIEST: f64 = 10.0;
 
 /// Weights that give every class the same sum, as far as [`HEAVIEST`] allows; a class that is not there has 1.

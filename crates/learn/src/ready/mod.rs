@@ -11,11 +11,12 @@
 //! | `symbol` | `[N]` | whole numbers or strings |
 //! | `close` or `price` | `[N]` | the price at `t0` |
 //!
-//! Any one of the first three is enough, and all behind the labels may be missing; without `t1` a label horizon is needed, because a split
-//! purges by it. Numbers go from the file into the table where they stay, through one block: there is no second copy. An id is `n`, and
-//! its window ends at row `n · T + T - 1`.
+//! Any one of the first three is enough, and all behind the labels may be missing; without `t1` a label horizon is
+//! needed, because a split purges by it. Numbers go from the file into the table where they stay, through one block:
+//! there is no second copy. An id is `n`, and its window ends at row `n · T + T - 1`.
 //!
-//! **Nothing is filled in.** A sample with a number that is not finite, or without label or time, is left out, counted and said.
+//! **Nothing is filled in.** A sample with a number that is not finite, or without label or time, is left out, counted
+//! and said.
 
 mod class;
 mod only;
@@ -56,7 +57,8 @@ pub fn is_ready(path: &Path) -> Result<bool> {
     let caps = Caps { inflated: u64::MAX, ratio: 2000, ..Caps::default() };
     let arrays = Arrays::open(&Source::open(path)?, &caps)?;
     let named = |names: &[&str]| arrays.heads().iter().any(|head| names.contains(&head.name.as_str()));
-    // Windows of whatever name are no bars, which have a row for each; and X is a ticker too, but of an array that has no labels beside it.
+    // Windows of whatever name are no bars, which have a row for each; and X is a ticker too, but of an array that has
+    // no labels beside it.
     let windows = arrays.heads().iter().any(|head| head.shape.len() == 3);
     Ok(windows || named(&["x_fast", "x_slow", "x_strategy"]) || (named(&["x", "X"]) && named(&LABELS)))
 }
@@ -76,9 +78,11 @@ pub struct Ready {
     pub close: Option<Vec<f64>>,
 }
 
-/// Reads a file of ready arrays. `progress` hears how many bytes are done and how many there are; its error ends the reading.
+/// Reads a file of ready arrays. `progress` hears how many bytes are done and how many there are; its error ends the
+/// reading.
 pub fn read(path: &Path, how: &Reading, progress: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<Ready> {
-    // Overlapping windows deflate far better than bars do, and what may be inflated is known from the headers: the budget is the cap.
+    // Overlapping windows deflate far better than bars do, and what may be inflated is known from the headers: the
+    // budget is the cap.
     let caps = Caps { inflated: how.memory.saturating_mul(4).max(1 << 30), ratio: 2000, ..Caps::default() };
     let source = Source::open(path)?;
     let arrays = Arrays::open(&source, &caps)?;

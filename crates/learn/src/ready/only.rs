@@ -1,7 +1,8 @@
 //! Which samples of a file are taken: those of some symbols, from when to when.
 //!
-//! A sample is inside `from..to` where it was known at `from` or later and its label by `to`: what is kept aside behind `to` is not learned from
-//! through a label either. With bars it is the same, since there are no bars behind `to` for a label to look at.
+//! A sample is inside `from..to` where it was known at `from` or later and its label by `to`: what is kept aside behind
+//! `to` is not learned from through a label either. With bars it is the same, since there are no bars behind `to` for a
+//! label to look at.
 
 use super::NO_TIME;
 use super::sizes::Sizes;

@@ -1,7 +1,7 @@
 //! When each sample and its label were known, in which order they come, and how much of its time a label has to itself.
 //!
-//! Times are only compared, so any clock does: nanoseconds since 1970, or whole numbers that somebody counted. Rows of one symbol at the
-//! same time are one step of its clock; a label horizon counts such steps.
+//! Times are only compared, so any clock does: nanoseconds since 1970, or whole numbers that somebody counted. Rows of
+//! one symbol at the same time are one step of its clock; a label horizon counts such steps.
 
 use super::{NO_TIME, Reading};
 use features::labels::weigh;
@@ -227,7 +227,8 @@ impl Times {
         &self.clocks[self.symbol.get(id).map_or(0, |s| *s as usize)]
     }
 
-    /// Average uniqueness of the labels of these ids: as for labels of bars, with the steps of the symbol's clock as its bars.
+    /// Average uniqueness of the labels of these ids: as for labels of bars, with the steps of the symbol's clock as
+    /// its bars.
     pub(super) fn weights(&self, ids: &[u32]) -> Vec<f32> {
         let mut of: Vec<Vec<u32>> = vec![Vec::new(); self.clocks.len()]; // places in `ids`, by symbol
         for (at, id) in ids.iter().enumerate() {

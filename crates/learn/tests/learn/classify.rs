@@ -1,4 +1,5 @@
-//! Classifiers end to end on small made data: a planted signal is found, noise gives nothing, and a run that was cut ends with the same bits.
+//! Classifiers end to end on small made data: a planted signal is found, noise gives nothing, and a run that was cut
+//! ends with the same bits.
 
 use crate::made::{self, Made};
 use compute::population::{Pace, Recipe};
@@ -256,7 +257,8 @@ fn a_batch_that_does_not_fit_goes_in_parts_and_a_run_keeps_to_them() {
     let said = laid.said(&how).unwrap();
     let rows = 1024 / parts;
     assert!(said.starts_with(&format!("batches of 1024 in {parts} parts of {rows}: ")) && said.contains("instead of"));
-    // Parts of 128 rows and more are added up on a processor in the order in which a whole batch is: even the bits are the same.
+    // Parts of 128 rows and more are added up on a processor in the order in which a whole batch is: even the bits are
+    // the same.
     assert_eq!(rows % 128, 0);
     let (all, _) = run(&made, &how, Budget::default(), 1, None, u32::MAX);
     let (split, saved) = run(&made, &how, budget, 1, None, u32::MAX);

@@ -106,7 +106,8 @@ fn steps_for_a_clock_count_their_rows() {
     assert_eq!(plan.groups.len(), 2);
 }
 
-/// `[batches][params]` the gradients of an epoch of a member that stands still, with what its statuses say of their length.
+/// `[batches][params]` the gradients of an epoch of a member that stands still, with what its statuses say of their
+/// length.
 fn epoch(made: &Made, batch: usize) -> Vec<(Vec<f32>, f32)> {
     let (device, _) = Opened::new(Choice::Cpu, 2).unwrap();
     let (input, ids): (_, Vec<u32>) = (&made.problem.inputs[0], (0..200).collect());

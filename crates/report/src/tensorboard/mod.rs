@@ -1,8 +1,9 @@
 //! Event files for TensorBoard, written by hand.
 //!
-//! A file is a sequence of records (`record.rs`: length, data, checksums), each the message `Event` of TensorFlow's `event.proto` in
-//! protocol buffers (`proto.rs`). Three kinds are written: scalars, a text, and the mark of a session's start, behind which TensorBoard
-//! forgets what an earlier file of the folder said about the same steps or later ones.
+//! A file is a sequence of records (`record.rs`: length, data, checksums), each the message `Event` of TensorFlow's
+//! `event.proto` in protocol buffers (`proto.rs`). Three kinds are written: scalars, a text, and the mark of a
+//! session's start, behind which TensorBoard forgets what an earlier file of the folder said about the same steps or
+//! later ones.
 //!
 //! Left out: images, histograms, graphs.
 
@@ -28,15 +29,16 @@ pub struct Events {
 }
 
 impl Events {
-    /// Starts a new file in that folder, which is made where there is none. Of what earlier files say, steps from `step` on count no
-    /// more: a run that goes on from a checkpoint writes them again. A new run says 0.
+    /// Starts a new file in that folder, which is made where there is none. Of what earlier files say, steps from
+    /// `step` on count no more: a run that goes on from a checkpoint writes them again. A new run says 0.
     pub fn create(folder: &Path, step: u64) -> Result<Events> {
         std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let host: String = os::host().trim().chars().map(|c| if plain(c) { c } else { '-' }).take(64).collect();
         let host = if host.is_empty() { "localhost".to_string() } else { host };
-        // TensorBoard reads files in the order of their names: the time has a fixed width, and so has the count behind it.
+        // TensorBoard reads files in the order of their names: the time has a fixed width, and so has the count behind
+        // it.
         let name = |n: u32| format!("events.out.tfevents.{:010}.{host}.{}.{n:03}", now.as_secs(), std::process::id());
         for n in 0..1000 {
             let path = folder.join(name(n));
@@ -69,7 +71,8 @@ impl Events {
 
     /// Adds a text, as Markdown: the settings of the run.
     pub fn text(&mut self, tag: &str, text: &str) -> Result<()> {
-        // TensorProto { dtype: DT_STRING, tensor_shape: [1], string_val: [text] }, shown by the plugin `text`; its data class is a tensor.
+        // TensorProto { dtype: DT_STRING, tensor_shape: [1], string_val: [text] }, shown by the plugin `text`; its data
+        // class is a tensor.
         let shape = Message::new().message(2, Message::new().number(1, 1));
         let tensor = Message::new().number(1, 7).message(2, shape).text(8, text);
         let shown = Message::new().message(1, Message::new().text(1, "text")).number(4, 2);

@@ -1,6 +1,7 @@
 //! TensorFlow's records: length (u64), its checksum, data, its checksum; all little-endian.
 //!
-//! The checksum is CRC-32C (Castagnoli), turned and shifted, so that the checksum of data that holds checksums is no special case.
+//! The checksum is CRC-32C (Castagnoli), turned and shifted, so that the checksum of data that holds checksums is no
+//! special case.
 
 /// The data as a record.
 pub(super) fn frame(data: &[u8]) -> Vec<u8> {

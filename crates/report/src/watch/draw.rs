@@ -1,7 +1,8 @@
 //! The dashboard: what is known of a run, painted onto a screen of any size.
 //!
-//! From the top: how the run stands, how far it is, where its time went; the charts; the members beside the machine, or beside what came
-//! out; a verdict, and the keys. What has no room is left out in that order from below, and a screen too small for frames gets lines.
+//! From the top: how the run stands, how far it is, where its time went; the charts; the members beside the machine, or
+//! beside what came out; a verdict, and the keys. What has no room is left out in that order from below, and a screen
+//! too small for frames gets lines.
 
 use super::figures::{figure, place, span, words};
 use super::panels;

@@ -1,8 +1,8 @@
 //! A log, followed while somebody writes it.
 //!
-//! Each look reads what has been added since the one before, whole lines only: half a line is read again when its end is there. A run that
-//! goes on may have replaced the file by a shorter one. That is seen by what stands before the place where we stopped: where it is not
-//! what was read there, the log is read again from its beginning.
+//! Each look reads what has been added since the one before, whole lines only: half a line is read again when its end
+//! is there. A run that goes on may have replaced the file by a shorter one. That is seen by what stands before the
+//! place where we stopped: where it is not what was read there, the log is read again from its beginning.
 
 use crate::log::{LONGEST, Row, parse};
 use files::{Error, Result};
@@ -42,7 +42,8 @@ impl Follow {
         Follow { path: path.to_path_buf(), at: 0, mark: Vec::new(), skipped: 0, length: 0 }
     }
 
-    /// Hands on every row that was added, after `None` where the log begins anew. A file that is not there is an empty one.
+    /// Hands on every row that was added, after `None` where the log begins anew. A file that is not there is an empty
+    /// one.
     pub fn look(&mut self, each: &mut dyn FnMut(Option<&Row>)) -> Result<Followed> {
         let fail = |e: std::io::Error| Error::io(&self.path, "reading the log", &e);
         let mut file = match File::open(&self.path) {

@@ -11,7 +11,8 @@ const AXES: [&str; 7] = ["epoch", "generation", "update", "iteration", "episode"
 const NAMES: [&str; 6] = ["member", "fold", "seed", "group", "island", "config"];
 /// The first of these that a row has makes groups of members.
 const GROUPS: [&str; 4] = ["config", "fold", "island", "group"];
-/// Members and groups beyond these have no curves of their own, only their last values; those beyond the second figure are not seen at all.
+/// Members and groups beyond these have no curves of their own, only their last values; those beyond the second figure
+/// are not seen at all.
 const CURVES: usize = 128;
 pub(super) const COUNTED: usize = 4096;
 /// Metrics beyond these are not seen.
@@ -200,7 +201,8 @@ impl Known {
         })
     }
 
-    /// Remembers how far all were, second by second. Members that are trained at once also log at once, and that is one moment.
+    /// Remembers how far all were, second by second. Members that are trained at once also log at once, and that is one
+    /// moment.
     fn moment(&mut self, time: i64) {
         match self.moments.back_mut() {
             Some(moment) if time.saturating_sub(moment.0) < 1_000_000_000 => moment.1 = self.walked,

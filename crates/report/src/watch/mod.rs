@@ -1,10 +1,12 @@
-//! What is known of a run while it is watched: one plain value, made of log rows, looks at the machine and what the folder says.
+//! What is known of a run while it is watched: one plain value, made of log rows, looks at the machine and what the
+//! folder says.
 //!
-//! Nothing here knows a learner. A row of the log that has a place on an axis (`epoch`, `generation`, `update`, …) is a measurement, and
-//! every number in it that is neither a place nor the name of a member is a metric under its own name. So what a later learner logs is
-//! shown without a word about it here. What helps and need not be there: the row `started` may say the `axis`, where it ends (`last`), how
-//! many `members` there are and by which metric the best is chosen (`worth`); rows `phase` say what is being done, rows `machine` how full it
-//! was; a measurement with `"best": true` is its member's best so far.
+//! Nothing here knows a learner. A row of the log that has a place on an axis (`epoch`, `generation`, `update`, …) is a
+//! measurement, and every number in it that is neither a place nor the name of a member is a metric under its own name.
+//! So what a later learner logs is shown without a word about it here. What helps and need not be there: the row
+//! `started` may say the `axis`, where it ends (`last`), how many `members` there are and by which metric the best is
+//! chosen (`worth`); rows `phase` say what is being done, rows `machine` how full it was; a measurement with `"best":
+//! true` is its member's best so far.
 //!
 //! [`Follow`] reads the rows, [`Watch::take`] takes them in, [`told`] says it as JSON, [`draw`] paints it.
 

@@ -1,8 +1,8 @@
 //! A series of any length in bounded memory.
 //!
-//! Points fall into buckets of one width along the axis; where there would be more than [`MOST`] of them, neighbours merge and the width
-//! doubles. A bucket knows how many points it has seen, their sum and their extremes, so the mean is exact and no spike is lost. Several
-//! members may share one series: then a bucket's mean is the mean over members.
+//! Points fall into buckets of one width along the axis; where there would be more than [`MOST`] of them, neighbours
+//! merge and the width doubles. A bucket knows how many points it has seen, their sum and their extremes, so the mean
+//! is exact and no spike is lost. Several members may share one series: then a bucket's mean is the mean over members.
 
 /// Buckets at most.
 pub(super) const MOST: usize = 512;

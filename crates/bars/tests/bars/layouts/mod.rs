@@ -1,7 +1,7 @@
 //! Every layout people bring, each with a small sample made here, through one `check`.
 //!
-//! What is compared is one line for the file (format and verdict) and one for each series: symbol, timeframe, class, number of bars,
-//! first and last bar as `start..end`, then open, high, low, close, volume and extras of the last bar.
+//! What is compared is one line for the file (format and verdict) and one for each series: symbol, timeframe, class,
+//! number of bars, first and last bar as `start..end`, then open, high, low, close, volume and extras of the last bar.
 
 mod containers;
 mod text;

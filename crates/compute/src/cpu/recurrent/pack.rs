@@ -1,8 +1,8 @@
 //! A recurrent layer's weights as its kernels read them, twice: for the way forward and for the way back.
 //!
-//! Forward `[units / 8][wide + units + 1][4][8]`: for eight units all inputs in order, for each the four gates, the bias last. Back
-//! `[(wide + units) / 16][units / 8][4][8][16]`: for sixteen inputs all gates of all units in the order in which the gates lie. The gradient lies as the
-//! weights for the way forward do.
+//! Forward `[units / 8][wide + units + 1][4][8]`: for eight units all inputs in order, for each the four gates, the
+//! bias last. Back `[(wide + units) / 16][units / 8][4][8][16]`: for sixteen inputs all gates of all units in the order
+//! in which the gates lie. The gradient lies as the weights for the way forward do.
 
 #![expect(unsafe_code, reason = "a kernel on pointers, whose ranges are checked before its loops")]
 

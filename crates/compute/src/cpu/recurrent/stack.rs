@@ -1,7 +1,8 @@
 //! The CPU twin of [`recurrent`](crate::recurrent): a stack of recurrent layers as a call of its own.
 //!
-//! Rows are cut into fixed slices, and a slice goes through all steps of all layers on one thread, with the kernels of a population's
-//! recurrent layers. What a slice is does not depend on the number of threads, and slices are added in order, so neither do the bits.
+//! Rows are cut into fixed slices, and a slice goes through all steps of all layers on one thread, with the kernels of
+//! a population's recurrent layers. What a slice is does not depend on the number of threads, and slices are added in
+//! order, so neither do the bits.
 
 #![expect(unsafe_code, reason = "rows of one array, written by the threads that own them")]
 

@@ -71,7 +71,8 @@ pub(in crate::cpu) fn forward_by<V: Eight>(mut step: Forward<'_>) {
 #[inline(always)]
 fn sums<V: Eight, const R: usize>(step: &mut Forward<'_>, block: usize, row: usize) -> usize {
     let inputs = step.inputs;
-    // SAFETY: `row + R <= rows` and `block` is one of `units / 8`, and `forward_by` has checked the length of everything.
+    // SAFETY: `row + R <= rows` and `block` is one of `units / 8`, and `forward_by` has checked the length of
+    // everything.
     unsafe {
         let w = step.w.as_ptr().add(block * (inputs + 1) * ROW);
         let xh = step.xh.as_ptr().add(row * inputs);
@@ -96,8 +97,9 @@ fn sums<V: Eight, const R: usize>(step: &mut Forward<'_>, block: usize, row: usi
     R
 }
 
-/// From their sums to the gates, the cells and h of eight units. In four walks over the rows, each with little that waits for each other:
-/// the powers of all gates, their divisions and the cells, the powers of the cells, their divisions and h.
+/// From their sums to the gates, the cells and h of eight units. In four walks over the rows, each with little that
+/// waits for each other: the powers of all gates, their divisions and the cells, the powers of the cells, their
+/// divisions and h.
 #[inline(always)]
 fn curves<V: Eight>(step: &mut Forward<'_>, block: usize, rows: Range<usize>) {
     let (inputs, units, unit, keep) = (step.inputs, step.units, block * LANES, !step.cells.is_empty());

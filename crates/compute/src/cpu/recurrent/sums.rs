@@ -56,7 +56,8 @@ fn share<V: Eight, const K: usize>(step: &mut Weigh<'_>, steps: usize, half: usi
     const VECTORS: usize = 2;
     let (rows, inputs, blocks) = (step.rows, step.inputs, step.units / LANES);
     let (block, gates) = (half / 2, half % 2 * VECTORS * LANES);
-    // SAFETY: `k + K <= inputs`, `half` is one of the halves of `units / 8` blocks, and `weigh_by` has checked the length of everything.
+    // SAFETY: `k + K <= inputs`, `half` is one of the halves of `units / 8` blocks, and `weigh_by` has checked the
+    // length of everything.
     unsafe {
         let dw = step.dw.as_mut_ptr().add((block * (inputs + 1) + k) * ROW + gates);
         // What was there is added last: nothing has to wait for it.
@@ -132,7 +133,8 @@ pub(in crate::cpu) fn spread_by<V: Eight>(mut step: Spread<'_>) {
 fn strip<V: Eight, const R: usize>(step: &mut Spread<'_>, outputs: usize, block: usize, row: usize) -> usize {
     const VECTORS: usize = SPREAD / LANES;
     let (rows, units) = (step.rows, step.units);
-    // SAFETY: `row + R <= rows` and the block is one of `outputs / 16`; `spread_by` has checked the length of everything.
+    // SAFETY: `row + R <= rows` and the block is one of `outputs / 16`; `spread_by` has checked the length of
+    // everything.
     unsafe {
         let w = step.w.as_ptr().add(block * units * GATES * SPREAD);
         let mut out = [[V::splat(0.0); VECTORS]; R];

@@ -9,7 +9,8 @@ use std::arch::x86_64::*;
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cpu) struct Avx2(__m256);
 
-// SAFETY of all blocks below: whoever uses this type has found AVX2 and FMA (the trait's promise), and memory is the caller's promise.
+// SAFETY of all blocks below: whoever uses this type has found AVX2 and FMA (the trait's promise), and memory is the
+// caller's promise.
 impl Eight for Avx2 {
     #[inline(always)]
     fn splat(x: f32) -> Avx2 {

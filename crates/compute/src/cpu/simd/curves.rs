@@ -1,4 +1,5 @@
-//! The curves of gates, eight at a time: the logistic function and the hyperbolic tangent, within 4 units in the last place.
+//! The curves of gates, eight at a time: the logistic function and the hyperbolic tangent, within 4 units in the last
+//! place.
 
 use super::Eight;
 
@@ -32,8 +33,8 @@ fn above<V: Eight>(x: V) -> V {
     power.mul_add(p, power.sub(V::splat(1.0)))
 }
 
-/// The first half of [`tanh`]: all but its division. Where many are asked for, first all halves and then all ends keeps the processor busier,
-/// because what waits for each other is shorter.
+/// The first half of [`tanh`]: all but its division. Where many are asked for, first all halves and then all ends keeps
+/// the processor busier, because what waits for each other is shorter.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cpu) struct Half;
 
@@ -56,7 +57,8 @@ impl Half {
         above.div(above.add(V::splat(2.0)))
     }
 
-    /// The logistic functions `1 / (1 + e^-x)` of both; NaN makes both NaN. They share a division, which costs as much as all the rest.
+    /// The logistic functions `1 / (1 + e^-x)` of both; NaN makes both NaN. They share a division, which costs as much
+    /// as all the rest.
     #[inline(always)]
     pub(in crate::cpu) fn end_sigmoids<V: Eight>(a: V, b: V) -> (V, V) {
         let both = V::splat(1.0).div(a.mul(b));

@@ -53,7 +53,8 @@ fn threads_change_nothing() {
     }
 }
 
-/// A batch that is worth several threads is cut into so many blocks, on any number of threads, and so its sums have one order.
+/// A batch that is worth several threads is cut into so many blocks, on any number of threads, and so its sums have one
+/// order.
 #[test]
 fn small_batches_are_cut_alike_on_any_threads() {
     let two = "fast:16x9-lstm24 + slow:12x5-lstm9 + strategy:9 / 16 / direction:3";

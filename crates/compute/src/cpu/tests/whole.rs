@@ -71,7 +71,8 @@ fn norms_and_dropouts_are_the_plain_ones() {
     }
     check(&World::new("a:3x2-5ntd30-9n + b:4x3-lstm9d20 / 24nd10-8t / up:3 + size:4", 40, 16, Precision::F32), 1e-3);
     check(&World::new("4x3-lstm5-lstm7d40-3", 40, 16, Precision::F32), 1e-3);
-    // Several slices of a narrow net, and a wide one's tiles in several blocks: a row is known by its place in the whole batch.
+    // Several slices of a narrow net, and a wide one's tiles in several blocks: a row is known by its place in the
+    // whole batch.
     check(&World::new("4-8nd30-2", 1100, 1000, Precision::F32), 1e-3);
     check(&World::new("16-520nd20-512td10-3", 300, 200, Precision::F32), 1e-3);
 }

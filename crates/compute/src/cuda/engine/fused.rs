@@ -1,7 +1,7 @@
 //! Recurrent layers as whole windows in one kernel a pass, in bf16 on tensor cores. The kernels are in `ops/lstm.cu`.
 //!
-//! Which kernels serve, and how many rows a block has, follows from net, batch and the card's shared memory: never from the number of
-//! members, so that a member's bits do not depend on the others.
+//! Which kernels serve, and how many rows a block has, follows from net, batch and the card's shared memory: never from
+//! the number of members, so that a member's bits do not depend on the others.
 
 pub(super) mod stack;
 
@@ -56,13 +56,15 @@ impl Shape {
     }
 }
 
-/// Tiles of 8 rows that a block has, the same for all layers of a net, or nothing where the net does not fit these kernels.
+/// Tiles of 8 rows that a block has, the same for all layers of a net, or nothing where the net does not fit these
+/// kernels.
 pub(super) fn tiles(layout: &Layout, recipe: &Recipe, shared: u32) -> Option<usize> {
     let small = layout.recurrents.iter().all(|r| r.wide <= 64 && r.units <= 64);
     if layout.recurrents.is_empty() || !small || recipe.precision != Precision::Bf16 {
         return None;
     }
-    // With many inputs the registers hold two tiles only. Otherwise four; three where that leaves no multiprocessor of a large card idle.
+    // With many inputs the registers hold two tiles only. Otherwise four; three where that leaves no multiprocessor of
+    // a large card idle.
     let most = if layout.recurrents.iter().any(|r| r.wide > 32) {
         2
     } else if (2113..=3168).contains(&recipe.batch) {
@@ -319,7 +321,8 @@ mod tests {
         }
     }
 
-    /// Launches the forward pass of the only layer with some of its arguments replaced: `(place among the long ones, value)`.
+    /// Launches the forward pass of the only layer with some of its arguments replaced: `(place among the long ones,
+    /// value)`.
     fn forward_with(engine: &Engine, window: usize, long: &[(usize, u64)]) -> Vec<u16> {
         let fused = engine.fused.as_ref().unwrap();
         let layer = &fused.layers[0];

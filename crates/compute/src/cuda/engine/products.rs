@@ -1,6 +1,8 @@
-//! Which way every matrix product of a net goes: cuBLASLt with what is worth fusing, Hopper's own units, or our own kernels.
+//! Which way every matrix product of a net goes: cuBLASLt with what is worth fusing, Hopper's own units, or our own
+//! kernels.
 //!
-//! Chosen once, for one member, and kept whatever the number of members: a plan that changed with the population would change bits.
+//! Chosen once, for one member, and kept whatever the number of members: a plan that changed with the population would
+//! change bits.
 
 use super::setup::WORKSPACE;
 use crate::cuda::Slice;
@@ -18,7 +20,8 @@ use std::sync::Arc;
 pub(super) enum Way {
     /// By the library, with this plan.
     Library(Box<Plan>),
-    /// Back on Hopper's own units, with the derivative and the bias sums of the layer before; the product says which matrices these are.
+    /// Back on Hopper's own units, with the derivative and the bias sums of the layer before; the product says which
+    /// matrices these are.
     Hopper(Box<Product>),
     /// By our own kernel, which fuses everything.
     Own,
@@ -56,7 +59,8 @@ pub(super) enum Which {
 }
 
 impl Products {
-    /// Pinned algorithms first, then Hopper's units where they are known to win, then the library's guesses, then our own kernels.
+    /// Pinned algorithms first, then Hopper's units where they are known to win, then the library's guesses, then our
+    /// own kernels.
     pub(super) fn choose(context: &Arc<Context>, layout: &Layout, recipe: &Recipe, pins: &Pins) -> Result<Products> {
         let numbers = if recipe.precision == Precision::Bf16 { Numbers::Bf16 } else { Numbers::F32 };
         let tf32 = recipe.precision == Precision::Tf32;
@@ -159,7 +163,8 @@ impl Products {
         Pins(ways.filter_map(pin).collect())
     }
 
-    /// Times the library's guesses for every product and keeps the fastest: what `tune` does before a run, never within one.
+    /// Times the library's guesses for every product and keeps the fastest: what `tune` does before a run, never within
+    /// one.
     pub(super) fn tune(&mut self, engine: &super::Engine) -> Result<()> {
         for (i, layer) in self.layers.iter_mut().enumerate() {
             let ways = [
@@ -176,8 +181,8 @@ impl Products {
     }
 }
 
-/// The way of one product: its pinned algorithm, else the library's best guess, else our own kernel. The plan does `at_once` members in one
-/// go, however many there are.
+/// The way of one product: its pinned algorithm, else the library's best guess, else our own kernel. The plan does
+/// `at_once` members in one go, however many there are.
 pub(super) fn find(
     context: &Arc<Context>,
     pins: &Pins,
@@ -359,8 +364,8 @@ pub(super) fn key(name: &str, which: Which, product: &Product) -> String {
     )
 }
 
-/// The one layer that made all of this layer's input, where this layer alone reads it and nothing but an activation stands between: then its
-/// derivative can be fused.
+/// The one layer that made all of this layer's input, where this layer alone reads it and nothing but an activation
+/// stands between: then its derivative can be fused.
 pub(super) fn single(layout: &Layout, linear: &Linear) -> Option<usize> {
     let made = layout.linears.iter().position(|l| l.output == linear.input)?;
     let readers = layout.linears.iter().filter(|l| l.input.buffer == linear.input.buffer).count();

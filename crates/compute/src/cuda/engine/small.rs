@@ -1,9 +1,10 @@
-//! Nets that are small enough for one kernel: which they are, how their batch is cut, and the launches. What the kernels do is said in
-//! `population/small.cu`.
+//! Nets that are small enough for one kernel: which they are, how their batch is cut, and the launches. What the
+//! kernels do is said in `population/small.cu`.
 //!
-//! Whether a net goes this way is a rule of net, batch and precision, and how its batch is cut into slices one of the batch alone: both
-//! change the order of sums. How many rows a block has in shared memory at once changes no bit, so the card decides; nor does it whether blocks
-//! form clusters that do whole steps one after the other (`population/small_step.cu`), or a step is three kernels.
+//! Whether a net goes this way is a rule of net, batch and precision, and how its batch is cut into slices one of the
+//! batch alone: both change the order of sums. How many rows a block has in shared memory at once changes no bit, so
+//! the card decides; nor does it whether blocks form clusters that do whole steps one after the other
+//! (`population/small_step.cu`), or a step is three kernels.
 
 use super::{Engine, Mode};
 use crate::cuda::calls;
@@ -25,7 +26,8 @@ const ROWS: usize = 128;
 const SLICES: usize = 16;
 /// Rows of a block that only makes logits, or scores.
 const LOGIT_ROWS: usize = 32;
-/// Batches up to this go this way: of larger ones every block would walk several tiles, one after the other, on a card that is mostly idle.
+/// Batches up to this go this way: of larger ones every block would walk several tiles, one after the other, on a card
+/// that is mostly idle.
 const BATCH: usize = SLICES * ROWS;
 
 /// How a net is to be done.
@@ -56,7 +58,8 @@ impl Road {
         self == Road::Rule
     }
 
-    /// Shared memory that whole windows of recurrent layers may count on in a block: none where everything is to go in layers.
+    /// Shared memory that whole windows of recurrent layers may count on in a block: none where everything is to go in
+    /// layers.
     pub(super) fn shared(self, of_the_card: u32) -> u32 {
         #[cfg(test)]
         if self == Road::Layered {
@@ -100,8 +103,8 @@ pub(super) fn scored(batch: usize) -> usize {
     batch.div_ceil(LOGIT_ROWS)
 }
 
-/// Bytes of shared memory of a block with so many rows at once: the input of every layer, the gradient at the logits, and for each row
-/// its loss, weight, place and label; then a small table of counts.
+/// Bytes of shared memory of a block with so many rows at once: the input of every layer, the gradient at the logits,
+/// and for each row its loss, weight, place and label; then a small table of counts.
 fn shared(layout: &Layout, rows: usize) -> usize {
     let wide = |width: usize| width.next_multiple_of(32);
     let inputs: usize = layout.linears.iter().map(|l| wide(l.input.width)).sum();
@@ -133,7 +136,8 @@ struct Stepped {
     cluster: usize,
     /// Bytes in all.
     shared: usize,
-    /// Pieces of the arena that stay there from step to step, where they begin, and pieces that are there while a block optimises.
+    /// Pieces of the arena that stay there from step to step, where they begin, and pieces that are there while a block
+    /// optimises.
     resident: usize,
     resident_at: usize,
     kept: usize,
@@ -153,7 +157,8 @@ impl Stepped {
         let inputs: usize = layout.linears.iter().map(|l| wide(l.input.width)).sum();
         let weights: usize = layout.linears.iter().map(|l| wide(l.output.width) * (wide(l.input.width) * 2 + 4)).sum();
         let net = tiles + ROWS * (2 * (inputs + CLASSES) + 8) + weights;
-        // The gradient of all own pieces lies where the net was, then what the optimiser needs of as many as there is room for.
+        // The gradient of all own pieces lies where the net was, then what the optimiser needs of as many as there is
+        // room for.
         let resident_at = net.max(tiles + own * PIECE_BYTES).next_multiple_of(128);
         let room = most.checked_sub(resident_at)?;
         let resident = own.min(room / (3 * PIECE_BYTES));
@@ -260,7 +265,8 @@ impl Engine {
         unsafe { function.launch(&self.main, grid, [256, 1, 1], shared as u32, &[Arg::Bytes(&packed)]) }
     }
 
-    /// At most so many whole steps of the slots from `first` on; each stops where it is due. Says whether there was a kernel for it.
+    /// At most so many whole steps of the slots from `first` on; each stops where it is due. Says whether there was a
+    /// kernel for it.
     pub(super) fn small_steps(&self, small: &Small, first: usize, slots: usize, steps: u32) -> Result<bool> {
         let Some((function, plan)) = &small.stepped else { return Ok(false) };
         let at = &self.at;

@@ -1,8 +1,9 @@
 //! The CUDA twin of [`recurrent`](crate::recurrent): a stack of recurrent layers as a call of its own.
 //!
-//! Where the kernels over whole windows fit, they do the work (`fused/stack.rs`), otherwise it goes step by step (`steps/stack.rs`). Neither
-//! knows extras, every h or the caller's order of arrays: the kernels of `ops/recurrent.cu` bring inputs as a layer below would have left them
-//! and gradients as a layer above would have, and show the h that is kept anyway.
+//! Where the kernels over whole windows fit, they do the work (`fused/stack.rs`), otherwise it goes step by step
+//! (`steps/stack.rs`). Neither knows extras, every h or the caller's order of arrays: the kernels of `ops/recurrent.cu`
+//! bring inputs as a layer below would have left them and gradients as a layer above would have, and show the h that is
+//! kept anyway.
 
 pub(super) mod launch;
 
@@ -20,8 +21,8 @@ use crate::recurrent::{self, Backward, Carried, Forward, Gradients, OnCard, Shap
 use launch::Kernels;
 use std::sync::Arc;
 
-/// Recurrent layers on a card. Every call is put on the stream it is given and may be captured there; a graph holds addresses of this stack
-/// and of the arrays of the call. Whoever drops it has waited for its work.
+/// Recurrent layers on a card. Every call is put on the stream it is given and may be captured there; a graph holds
+/// addresses of this stack and of the arrays of the call. Whoever drops it has waited for its work.
 pub struct Stack {
     way: Way,
     calls: Calls,
@@ -138,8 +139,8 @@ impl Stack {
         })
     }
 
-    /// Takes its memory, if that is within the budget, and loads its kernels. There is something to compute with once [`take`](Stack::take)
-    /// has been given weights.
+    /// Takes its memory, if that is within the budget, and loads its kernels. There is something to compute with once
+    /// [`take`](Stack::take) has been given weights.
     pub fn new(context: &Arc<Context>, budget: Budget, stack: &recurrent::Stack) -> Result<Stack> {
         possible(stack)?;
         let (shape, shared) = (stack.shape(), context.gpu().shared);

@@ -35,7 +35,8 @@ impl Engine {
         self.end(first, slots)
     }
 
-    /// The gradient of the part of the batch that the device stands at, added to those before it; then it stands at the next one.
+    /// The gradient of the part of the batch that the device stands at, added to those before it; then it stands at the
+    /// next one.
     pub(super) fn part(&self, first: usize, slots: usize) -> Result<()> {
         let (at, params, rows) = (&self.at, self.layout.params, self.recipe.batch);
         let Some(added) = &at.added else { return Ok(()) };
@@ -293,7 +294,8 @@ impl Engine {
         )
     }
 
-    /// Gradients, from the heads to the first layer; those of biases, and of weights but in the largest nets, beside those of activations.
+    /// Gradients, from the heads to the first layer; those of biases, and of weights but in the largest nets, beside
+    /// those of activations.
     fn backward(&self, first: usize, slots: usize) -> Result<()> {
         let (layout, at, batch) = (&self.layout, &self.at, self.recipe.batch);
         let states = self.states_of(first, slots);
@@ -418,7 +420,8 @@ impl Engine {
             let most = library.most(plan, slots, WORKSPACE)?.max(1);
             for from in (0..slots).step_by(most) {
                 let at = self.addresses(i, which, first + from, accumulate);
-                // SAFETY: the addresses are of this engine's slab, laid out for these shapes; each stream has its own workspace.
+                // SAFETY: the addresses are of this engine's slab, laid out for these shapes; each stream has its own
+                // workspace.
                 unsafe { library.run(plan, most.min(slots - from), &at, space, stream)? };
             }
             return Ok(());

@@ -1,9 +1,10 @@
-//! Recurrent layers step by step: the general way, for every size and precision that has no kernel over the whole window.
+//! Recurrent layers step by step: the general way, for every size and precision that has no kernel over the whole
+//! window.
 //!
-//! A layer keeps the rows `[x_t, h_{t-1}]` of all steps side by side, so that a step is one product with the weights as they lie,
-//! `[wide + units, units · 4]`, and one kernel for gates and cell; the gradient of the weights is one product over all steps. The h before
-//! the first step is zeros that nobody ever overwrites. `arrays` says what is kept, `products` which way the products go, `launch` how the
-//! kernels of `ops/lstm_steps.cu` are called.
+//! A layer keeps the rows `[x_t, h_{t-1}]` of all steps side by side, so that a step is one product with the weights as
+//! they lie, `[wide + units, units · 4]`, and one kernel for gates and cell; the gradient of the weights is one product
+//! over all steps. The h before the first step is zeros that nobody ever overwrites. `arrays` says what is kept,
+//! `products` which way the products go, `launch` how the kernels of `ops/lstm_steps.cu` are called.
 
 mod arrays;
 mod launch;
@@ -62,8 +63,8 @@ pub(super) fn check(layout: &Layout, recipe: &Recipe) -> Result<()> {
 }
 
 impl Engine {
-    /// All steps of all recurrent layers; the last h of each branch goes to its place among the values. With `choose` the rows of the batch
-    /// are found out first.
+    /// All steps of all recurrent layers; the last h of each branch goes to its place among the values. With `choose`
+    /// the rows of the batch are found out first.
     pub(super) fn steps_forward(&self, first: usize, slots: usize, mode: Mode, choose: bool) -> Result<()> {
         let (Some(steps), Some(arrays)) = (&self.steps, &self.at.steps) else { return Ok(()) };
         if choose {
@@ -109,8 +110,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Gradients of the weights of all recurrent layers, from the top one of each branch down, out of those at the last h. The side stream
-    /// is joined at the end.
+    /// Gradients of the weights of all recurrent layers, from the top one of each branch down, out of those at the last
+    /// h. The side stream is joined at the end.
     pub(super) fn steps_backward(&self, first: usize, slots: usize) -> Result<()> {
         let (Some(steps), Some(arrays)) = (&self.steps, &self.at.steps) else { return Ok(()) };
         let (batch, size) = (self.recipe.batch, self.size());
@@ -146,7 +147,8 @@ impl Engine {
                     self.steps_product(&self.main, 0, (l, t), Part::Carry, (first, slots), Mode::Step)?;
                 }
             }
-            // The gradients at all sums are complete here: those of the weights may begin, while the layer below walks back.
+            // The gradients at all sums are complete here: those of the weights may begin, while the layer below walks
+            // back.
             steps.events[l].record(&self.main)?;
             self.side.after(&steps.events[l])?;
             self.steps_product(&self.side, 1, (l, 0), Part::Weight, (first, slots), Mode::Step)?;

@@ -1,4 +1,5 @@
-//! Ten million bars, tiny and large prices, a huge level with tiny moves, spikes: the last window is as good as the thousandth.
+//! Ten million bars, tiny and large prices, a huge level with tiny moves, spikes: the last window is as good as the
+//! thousandth.
 
 use super::{of_window, same, total};
 use crate::engine::Engine;

@@ -239,7 +239,8 @@ fn functions_equal_their_formulas() {
                     let bar: Vec<f64> = args.iter().map(|x| x[t]).collect();
                     let whole = bar.iter().all(|x| x.is_finite());
                     let value = if whole { formula(*map, &bar) } else { f64::NAN };
-                    // Differences of like numbers may differ in how they were rounded: their scale is that of the arguments' ratios.
+                    // Differences of like numbers may differ in how they were rounded: their scale is that of the
+                    // arguments' ratios.
                     let size = bar.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
                     let scale =
                         value.abs() + if matches!(map, RogersSatchell | GarmanKlass) { size * size } else { 0.0 };

@@ -3,7 +3,8 @@
 use super::*;
 use features::{Indicator, Kind as Chapter, PRESETS, catalogue};
 
-/// Every output of every indicator, with its usual, its smallest and odd numbers; those of the market in a variant of their own.
+/// Every output of every indicator, with its usual, its smallest and odd numbers; those of the market in a variant of
+/// their own.
 fn all(variant: &str) -> String {
     let mut text = String::new();
     for indicator in catalogue().filter(|i| i.name != "col" && (i.kind == Chapter::Market) == (variant == "market")) {

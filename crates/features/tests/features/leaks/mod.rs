@@ -1,4 +1,5 @@
-//! The leak tests (METHOD.md C8, L1 to L3) over everything the room computes, and the sabotage that proves that they can see (L8).
+//! The leak tests (METHOD.md C8, L1 to L3) over everything the room computes, and the sabotage that proves that they
+//! can see (L8).
 
 mod everything;
 mod real;
@@ -63,7 +64,8 @@ fn ours(market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &Hunt<'_>) 
     hunt(market, &Suspect { seen: &seen, stream: Some(&stream), exact: Some(&exact) }, how).unwrap()
 }
 
-/// Our own pipeline has no leak, also where some columns look at other symbols: those have no stream and say nothing of their warm-up.
+/// Our own pipeline has no leak, also where some columns look at other symbols: those have no stream and say nothing of
+/// their warm-up.
 fn check_seen(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &Hunt<'_>) -> Leaks {
     let leaks = ours(market, plan, labels, how);
     let bad: Vec<String> = leaks

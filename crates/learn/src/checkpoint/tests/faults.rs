@@ -1,4 +1,5 @@
-//! Every prefix of what a save does, as a kill or a power cut may leave it; every step that may fail; a disk that is full for a while.
+//! Every prefix of what a save does, as a kill or a power cut may leave it; every step that may fail; a disk that is
+//! full for a while.
 
 use std::io::ErrorKind;
 
@@ -11,7 +12,8 @@ use super::{found, generations, save};
 /// More steps than a save has.
 const ENOUGH: usize = 200;
 
-/// Two generations, then a third save that meets the fault. Gives the folder, how the save ended, and what a power cut might take.
+/// Two generations, then a third save that meets the fault. Gives the folder, how the save ended, and what a power cut
+/// might take.
 fn stage(left: usize, then: Then) -> (tempfile::TempDir, files::Result<u64>, bool, Vec<Lost>) {
     let folder = tempfile::tempdir().expect("a folder");
     let (disk, trace) = Faulty::after(usize::MAX, then);

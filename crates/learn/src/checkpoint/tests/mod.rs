@@ -1,4 +1,5 @@
-//! Checkpoints under every fault we can stage within one process; killed processes and full disks are in `tests/checkpoints.rs`.
+//! Checkpoints under every fault we can stage within one process; killed processes and full disks are in
+//! `tests/checkpoints.rs`.
 
 mod damage;
 mod faults;

@@ -121,7 +121,8 @@ impl Whole {
             let args = self.args(work, l, state, At::default());
             let grid = [layer.shape.blocks(batch) as u32, states.len() as u32, 1];
             let threads = [layer.shape.threads() as u32, 1, 1];
-            // SAFETY: the addresses are of this stack's slab, laid out for these shapes, and of the caller's states, whose lengths were checked.
+            // SAFETY: the addresses are of this stack's slab, laid out for these shapes, and of the caller's states,
+            // whose lengths were checked.
             unsafe { layer.forward.launch(stream, grid, threads, 0, &[Arg::Bytes(&args)])? };
         }
         let (top, width) = (stack.layers().len() - 1, stack.outputs());

@@ -105,8 +105,8 @@ impl Kernels {
     fn go(&self, stream: &Stream, of: &Function, blocks: usize, states: &Slice<State>, rest: &[Arg<'_>]) -> Result<()> {
         let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), u32::try_from(states.len()).unwrap_or(u32::MAX), 1];
         let args: Vec<Arg<'_>> = std::iter::once(states.into()).chain(rest.iter().copied()).collect();
-        // SAFETY: lengths of the caller's slices were checked against the shape, others are of the stack's slab, laid out for it. Rows of
-        // the table are checked by the kernel itself.
+        // SAFETY: lengths of the caller's slices were checked against the shape, others are of the stack's slab, laid
+        // out for it. Rows of the table are checked by the kernel itself.
         unsafe { of.launch(stream, grid, [256, 1, 1], 0, &args) }
     }
 

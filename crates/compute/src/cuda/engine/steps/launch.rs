@@ -146,7 +146,8 @@ impl Kernels {
             Arg::U64(s.to.stride as u64),
             Arg::U64(s.to.member as u64),
         ];
-        // SAFETY: slices of the engine's slab, laid out for this batch; row ids were checked when the population was made.
+        // SAFETY: slices of the engine's slab, laid out for this batch; row ids were checked when the population was
+        // made.
         unsafe { self.sequence.launch(stream, grid, [n(THREADS), 1, 1], 0, &args) }
     }
 

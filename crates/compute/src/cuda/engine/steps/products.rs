@@ -241,7 +241,8 @@ impl Doer<'_> {
             let most = library.most(plan, slots, WORKSPACE)?.max(1);
             for from in (0..slots).step_by(most) {
                 let space = (self.workspace, WORKSPACE);
-                // SAFETY: the addresses are of slabs that are laid out for these shapes; each stream has its own workspace.
+                // SAFETY: the addresses are of slabs that are laid out for these shapes; each stream has its own
+                // workspace.
                 unsafe { library.run(plan, most.min(slots - from), &at(from), space, stream)? };
             }
             return Ok(());

@@ -1,4 +1,5 @@
-//! Recurrent layers on a card against the processor, against themselves, and in any company. Where there is no card every test says so.
+//! Recurrent layers on a card against the processor, against themselves, and in any company. Where there is no card
+//! every test says so.
 
 use crate::cuda::engine::Engine;
 use crate::cuda::tests::agrees;
@@ -131,7 +132,8 @@ fn pins_carry_over_and_tuned_plans_are_used() {
         };
         let one = run(&Pins::default());
         let ours = one.2.0.keys().filter(|key| key.contains(".lstm.")).count();
-        // Weights of both layers and what the upper one hands down; gates and carry too, where a plan does many members at once.
+        // Weights of both layers and what the upper one hands down; gates and carry too, where a plan does many members
+        // at once.
         let expected = if context.blaslt().is_ok() { 3..=7 } else { 0..=0 };
         assert!(expected.contains(&ours), "{ours}");
         assert!(run(&one.2) == one, "pinned plans are taken");
