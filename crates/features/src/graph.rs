@@ -2,7 +2,8 @@
 //!
 //! An indicator is a function that adds nodes to a [`Graph`] and gives the one that holds its value; a node that is
 //! there already is not added again, so `bollinger` and `sma` share their mean. Each node knows the first bar at which
-//! it is valid and the first at which it no longer depends on where the data began (METHOD.md L3).
+//! it is valid and the first at which it no longer depends on where the data began (docs/method.md, Leak tests:
+//! warm-up).
 
 use crate::ops::Op;
 use std::collections::HashMap;

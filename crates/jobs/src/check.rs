@@ -1,4 +1,4 @@
-//! `check lookahead`: does any column of the user's own set know what was not known yet (METHOD.md C8, L1 to L3)?
+//! `check lookahead`: does any column of the user's own set know what was not known yet (docs/method.md, Leak tests)?
 
 use crate::features::one_timeframe;
 use crate::progress::{Sink, Update, check_stop, shared, stop_flag};

@@ -1,5 +1,5 @@
-//! Is it real? Splits, the measures of a classifier, and the ledger of every trial. `METHOD.md` (C3, C6, C7) is its
-//! specification.
+//! Is it real? Splits, the measures of a classifier, and the ledger of every trial. `docs/method.md` is
+//! its specification.
 //!
 //! 1. [`split`] cuts samples into folds by time: training, validation, test, and a holdout that stays closed.
 //! 2. [`measure`] says what predictions are worth: counts, probabilities, baselines, and how sure one can be.

@@ -1,4 +1,4 @@
-//! Markets with nothing in them (METHOD.md L4): whatever finds something here is broken.
+//! Markets with nothing in them (docs/method.md, Leak tests: null): whatever finds something here is broken.
 //!
 //! [`permute`] deals the labels out anew, in blocks; [`walk`] simulates prices without drift at the asset's own
 //! volatility; [`flip`] turns bars upside down at random. Volatility stays what it was in the last two, and it

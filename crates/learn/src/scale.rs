@@ -1,4 +1,5 @@
-//! Scaling: each fold's own mean and deviation, from its own training samples and nothing else (METHOD.md C4).
+//! Scaling: each fold's own mean and deviation, from its own training samples and nothing else (docs/method.md,
+//! Scaling).
 //!
 //! It is fitted on the rows that training samples name: the last row of each window, or, where windows came ready made,
 //! all of their rows. A column that does not vary there becomes 0. Sums are f64 in the order of the samples.
@@ -45,7 +46,7 @@ impl Scaler {
             .remedy("train again: a scaler is of one run and serves no other"))
     }
 
-    /// Refuses a test that begins before the fitting ended (METHOD.md C4).
+    /// Refuses a test that begins before the fitting ended (docs/method.md, Scaling).
     ///
     /// # Errors
     ///

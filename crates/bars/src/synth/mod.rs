@@ -3,7 +3,7 @@
 //!
 //! Two worlds. The *lifelike* one ([`world`]) has a market factor and sectors, regimes, volatility that clusters,
 //! jumps, sessions, holidays, late listings and delistings; nothing in it can be predicted but volatility. The
-//! *planted* one ([`Plant`], METHOD.md L5) carries a signal of known strength in the extra column `plant` and states
+//! *planted* one ([`Plant`], docs/method.md) carries a signal of known strength in the extra column `plant` and states
 //! the best a trader can earn from it.
 //!
 //! Every number is drawn by Philox4x32-10 from (seed, stream, step, index): a symbol is a stream of its own, so that

@@ -1,4 +1,4 @@
-//! The plant: a signal of known strength, and the best that can be earned from it (METHOD.md L5).
+//! The plant: a signal of known strength, and the best that can be earned from it (docs/method.md, Leak tests: power).
 //!
 //! `r(open t+1 → open t+2) = μ·x_t + σ·ε`, with `x_t = ±1` a Markov chain that stays with probability ρ, published at
 //! close t as the extra column `plant`. σ is constant, `open(t+1) = close(t)`, there are no jumps, no regimes, and no

@@ -1,8 +1,9 @@
 //! The room as its users see it: a path or bytes in, bars and an audit out.
 //!
 //! `layouts` walks every layout people bring, `real` the files of `../shared/data`, `torture` what nobody should bring,
-//! `store` the way to disk and back, `audit` planted defects and the policies that mend them, `review` what a reviewer
-//! once found. `make` builds the containers by hand, so that no reader is tested with its own writer alone.
+//! `store` the way to disk and back, `audit` planted defects and the policies that mend them, `regressions`
+//! mistakes that were made once. `make` builds the containers by hand, so that no reader is tested with its own writer
+//! alone.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
@@ -10,7 +11,7 @@ mod audit;
 mod layouts;
 mod make;
 mod real;
-mod review;
+mod regressions;
 mod store;
 mod torture;
 

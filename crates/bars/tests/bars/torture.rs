@@ -1,5 +1,4 @@
-//! Rows 14 to 18 of TORTURE.md: what nobody should bring is refused with file, line, column and remedy, or counted;
-//! nothing panics.
+//! Hostile and broken files: each is refused with file, line, column and remedy, or counted; nothing panics.
 
 use crate::make::{self, bar, minute, npy, npy_f64, ohlcv, text};
 use crate::{at, same};

@@ -1,9 +1,10 @@
-//! METHOD.md L4 and L5 as a user meets them: what was planted is found, and markets with nothing in them give nothing.
+//! The null and power tests (docs/method.md, Leak tests) as a user meets them: what was planted is found, and markets
+//! with nothing in them give nothing.
 
 use super::{Place, code, text};
 use serde_json::Value;
 
-/// Runs the test and holds every case to the bound that METHOD.md names, whatever the program itself says of it.
+/// Runs the test and holds every case to the bound that docs/method.md names, whatever the program itself says of it.
 fn check(place: &Place, args: &[&str]) {
     let args = [&["check", "selftest", "--device", "cpu", "--threads", "2"], args].concat();
     let (tested, exit) = place.json(&args);

@@ -1,4 +1,4 @@
-//! Labels: what became of a row, and when that was known (METHOD.md C2).
+//! Labels: what became of a row, and when that was known (docs/method.md, Labels).
 //!
 //! The sample of row `t` is known at `t0 = end[t]` and enters at `open[t+1]`, never before. A [`Rule`] looks at the
 //! bars after it and gives a class, -1, 0 or 1, and `t1`, the moment the class was known; a split purges by it. Costs

@@ -1,14 +1,14 @@
-//! The hunt for leaks: does any value know what was not known yet (METHOD.md C8, L1 to L3)?
+//! The hunt for leaks: does any value know what was not known yet (docs/method.md, Leak tests)?
 //!
 //! A pipeline is a function from bars to values, ours or anybody's, and is asked five questions:
 //!
-//! - **prefix** (L1): on a market that ends at a moment, are its rows the same to the bit as on the whole one? Every
+//! - **prefix**: on a market that ends at a moment, are its rows the same to the bit as on the whole one? Every
 //!   row is compared.
 //! - **stream**: do the features that arrive bar by bar, and are saved and restored on the way, equal the batch to the
 //!   bit? A stream cannot see the future, so this is the prefix test at every row.
-//! - **poison** (L2): bars after a moment become NaN, ten times as large, reversed, or another symbol's: is every row
+//! - **poison**: bars after a moment become NaN, ten times as large, reversed, or another symbol's: is every row
 //!   up to it as it was?
-//! - **warm-up** (L3): with the first bars left out, do values agree once they say that they have settled? They may
+//! - **warm-up**: with the first bars left out, do values agree once they say that they have settled? They may
 //!   differ by 1e-6 of the column's standard deviation over the sample. No value comes before its column's
 //!   `first_valid`, and one comes there.
 //! - **clairvoyance**: does a column, or its change, go with the return of the bar after it (open to open)? This is
@@ -112,13 +112,13 @@ impl Default for Hunt<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
-    /// L1 by cutting the market.
+    /// The market is cut.
     Prefix,
-    /// L1 by streaming it.
+    /// Bars arrive one by one.
     Stream,
-    /// L2.
+    /// Later bars are changed.
     Poison,
-    /// L3.
+    /// The first bars are left out.
     WarmUp,
     /// Does a column know the next return?
     Clairvoyance,

@@ -6,7 +6,7 @@ use crate::engine::{Body, Feed, State};
 
 /// What is left of the start after `settled` bars, as a share of its weight. One stage of an indicator may add up with
 /// others, a ratio near one magnifies what is left, and an oscillator in a calm stretch remembers a wild start, so this
-/// is a hundredth of what METHOD.md L3 allows.
+/// is a hundredth of what the warm-up test allows (docs/method.md, Leak tests).
 const LEFT: f64 = 1e-8;
 
 /// Bars until a start weighs no more than [`LEFT`] in an average with that factor.

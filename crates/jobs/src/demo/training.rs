@@ -1,8 +1,8 @@
 //! The demo's training: the embedded job, through the same door as `train`, and what became of the planted signal.
 //!
 //! The judge here is stricter than it need be, because the truth is known: what was found is set beside the best there
-//! is (METHOD.md L5), beside the same guesses at other times, and beside guesses that need no model. More than the best
-//! there is would be a leak, and is called one.
+//! is (docs/method.md, Leak tests: power), beside the same guesses at other times, and beside guesses that need no
+//! model. More than the best there is would be a leak, and is called one.
 
 use crate::Settings;
 use crate::synth::Planted;
@@ -46,7 +46,7 @@ pub struct Found {
     pub signal_mcc: f64,
     /// The first over the second.
     pub share: f64,
-    /// Three deviations of what noise gives on so many samples (METHOD.md L4).
+    /// Three deviations of what noise gives on so many samples (docs/method.md, Leak tests: null).
     pub noise_mcc: f64,
     /// The same guesses at other times.
     pub shifted: Shifted,
@@ -62,7 +62,7 @@ pub struct Found {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Nine tenths of the best, as METHOD.md L5 asks.
+    /// Nine tenths of the best (docs/method.md, Leak tests: power).
     Found,
     /// More than chance, less than that.
     InPart,

@@ -38,7 +38,8 @@ pub struct Judged {
     /// The correlation of guessing that the last known label comes again; null where none was known.
     pub persistence_mcc: Option<f64>,
     /// The correlation over all classes of a rule that knows volatility alone, fitted on each fold's training samples:
-    /// that much of `mcc` is no edge (METHOD.md L4). Null for two classes and for ready arrays, which have no prices.
+    /// that much of `mcc` is no edge (docs/method.md, Measures). Null for two classes and for ready arrays, which have
+    /// no prices.
     pub volatility_mcc: Option<f64>,
     /// Test samples that this rule says something of: those before which there are bars enough. Null where there is no
     /// rule.

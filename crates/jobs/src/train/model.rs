@@ -85,7 +85,7 @@ pub(crate) struct ModelFold {
     pub(crate) config: Option<ModelConfig>,
 }
 
-/// Where a scaler is from (METHOD.md C4).
+/// Where a scaler is from (docs/method.md, Scaling).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ModelFitted {
     /// The split that its fold is of.

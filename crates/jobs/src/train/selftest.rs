@@ -1,4 +1,5 @@
-//! `check selftest`: does the machinery find what is there, and nothing where there is nothing (METHOD.md L4 and L5)?
+//! `check selftest`: does the machinery find what is there, and nothing where there is nothing (docs/method.md, Leak
+//! tests: null and power)?
 //!
 //! Four trainings through the same door as `train`, small ones: on a market with a planted signal, and on three markets
 //! with nothing in them, made of the data that were given (or of a synthetic market): labels dealt out anew in blocks,
@@ -81,7 +82,7 @@ pub struct SelfCase {
 const SAMPLE: (usize, usize) = (4, 16_000);
 /// Bars of a synthetic market.
 const BARS: usize = 16_000;
-/// Share of the best that a classifier must reach (METHOD.md L5).
+/// Share of the best that a classifier must reach (docs/method.md, Leak tests: power).
 const REACH: f64 = 0.9;
 
 /// Small trainings where nobody said otherwise.
@@ -110,7 +111,7 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
     let place = Place::new()?;
     let seed = settings.seed;
 
-    // L5 is about a market that is made for it, whatever the data: one bar ahead, two classes, 20 % noise.
+    // The power test is about a market that is made for it, whatever the data: one bar ahead, two classes, 20 % noise.
     let plant = Plant::default();
     let synth =
         Synth { seed, symbols: 1, bars: BARS, timeframe: Timeframe::M5, kind: Market::Crypto, ..Synth::default() };

@@ -42,8 +42,8 @@ pub(super) fn config(source: &Source, how: &Classify<'_>, settings: &Settings, s
     hash.hex()
 }
 
-/// The hash of a trial's configuration (METHOD.md C7): features, label, learner, hyper-parameters, costs, universe, and
-/// how time is cut. A seed is never a trial, nor is a version of the program: other bits, the same idea.
+/// The hash of a trial's configuration (docs/method.md, Ledger): features, label, learner, hyper-parameters, costs,
+/// universe, and how time is cut. A seed is never a trial, nor is a version of the program: other bits, the same idea.
 pub(super) fn trial_id(source: &Source, how: &Classify<'_>, settings: &Settings, splits: &Splits) -> String {
     let mut hash = Fingerprint::new();
     let recipe = Recipe { seed: 0, ..how.recipe };

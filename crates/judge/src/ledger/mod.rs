@@ -1,4 +1,4 @@
-//! The ledger: every trial is written when it starts (METHOD.md C7).
+//! The ledger: every trial is written when it starts (docs/method.md, Ledger).
 //!
 //! A *trial* is a configuration, never a fold or a seed. Its *family* is every trial whose evaluated symbols and time
 //! overlap, whatever file they came from; a figure is deflated by the size of its family. So nothing may leave the

@@ -1,4 +1,4 @@
-//! What a classifier's predictions are worth (METHOD.md C6, the part about classes).
+//! What a classifier's predictions are worth (docs/method.md, Measures).
 //!
 //! [`Confusion`] counts and everything made of counts; [`scores`] judges probabilities; [`fit_temperature`] calibrates
 //! them on validation; [`persistence`], [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat,

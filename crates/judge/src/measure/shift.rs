@@ -1,4 +1,4 @@
-//! What guesses are worth by chance: the same guesses at other times (METHOD.md C6, the same exposure at random).
+//! What guesses are worth by chance: the same guesses at other times (docs/method.md, Measures: baselines).
 //!
 //! Guesses are shifted around in time as a whole, the last following the first, so that they are as often up and stay
 //! up for as long as before; only what they knew of the moment is gone. A correlation that most shifts reach is none.

@@ -1,4 +1,4 @@
-//! What volatility alone would guess (METHOD.md L4).
+//! What volatility alone would guess (docs/method.md, Measures: baselines).
 //!
 //! How far the next move goes can be told to some degree, because volatility clusters; which way it goes cannot. A
 //! label of three classes has both in it, so a correlation over all three may be made of nothing that could be traded.

@@ -1,4 +1,4 @@
-//! Folds: who may learn from what (METHOD.md C3).
+//! Folds: who may learn from what (docs/method.md, Splits).
 //!
 //! Time is counted in ticks of the clock (moments at which something became known), never in samples, so a moment with
 //! hundreds of symbols weighs as much as one with a single symbol, and all samples of a moment lie on the same side of

@@ -1,5 +1,5 @@
-//! Purge and embargo of one set of samples against one block of later (or, in other schemes, earlier) ones: METHOD.md
-//! C3 to the letter.
+//! Purge and embargo of one set of samples against one block of later (or, in other schemes, earlier) ones, as
+//! docs/method.md (Splits) defines them.
 
 use features::{Samples, Span};
 

@@ -1,4 +1,4 @@
-//! Splits against brute force, against planted mistakes, and at the edges (METHOD.md L7).
+//! Splits against brute force, against planted mistakes, and at the edges (docs/method.md, Splits).
 
 use super::purge::{Rule, purge_by};
 use super::walk::lay;

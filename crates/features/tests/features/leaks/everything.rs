@@ -130,7 +130,7 @@ fn the_market_around_a_symbol() {
     check_seen("universe", &days, &super::plan(text), None, &how(16, 4));
 }
 
-/// A thousand moments, as METHOD.md asks.
+/// A thousand random moments.
 #[test]
 fn a_thousand_cuts() {
     let shares = damaged(market(Kind::Stocks, Timeframe::M5, 3, 400));

@@ -1,5 +1,5 @@
-//! The leak tests (METHOD.md C8, L1 to L3) over everything the room computes, and the sabotage that proves that they
-//! can see (L8).
+//! The leak tests (docs/method.md) over everything the room computes, and the sabotage that proves that they
+//! can see.
 
 mod everything;
 mod real;

@@ -1,4 +1,4 @@
-//! Planted leaks (TORTURE.md 23): each must be caught, and its honest neighbours must not be.
+//! Planted leaks (docs/method.md, Leak tests: sabotage): each must be caught, and its honest neighbours must not be.
 
 use super::*;
 use features::leak::{Column, Seen};

@@ -1,4 +1,4 @@
-//! What a reviewer found by trying: each was wrong once.
+//! Mistakes that were made once: each has a test, so that it does not come back.
 
 use bars::{Options, read_bytes};
 
