@@ -1,11 +1,13 @@
 """Bars through the real libraries and back, every value compared.
 
-Usage: bars.py PATH_OF_FULLBORE [PART_OF_A_CASE_NAME]. Run by `cargo xtask test` with the Python of the pinned environment.
+Usage: bars.py PATH_OF_FULLBORE [PART_OF_A_CASE_NAME]. Run by `cargo xtask test` with the Python of the pinned
+environment.
 
-Each case writes a file or folder with the library that people write it with (pandas, polars, pyarrow, numpy, the standard library),
-has `fullbore data add` convert it, and reads the Parquet that comes out with pyarrow and with polars. What must be equal is equal to
-the bit: prices, volumes and extra columns as doubles, starts in nanoseconds UTC (zones by zoneinfo). A 32-bit float is widened
-exactly. Symbols are compared without punctuation and case: `BTC/USDT` and `BTC_USDT` are one.
+Each case writes a file or folder with the library that people write it with (pandas, polars, pyarrow, numpy, the
+standard library), has `fullbore data add` convert it, and reads the Parquet that comes out with pyarrow and with
+polars. What must be equal is equal to the bit: prices, volumes and extra columns as doubles, starts in nanoseconds UTC
+(zones by zoneinfo). A 32-bit float is widened exactly. Symbols are compared without punctuation and case: `BTC/USDT`
+and `BTC_USDT` are one.
 """
 
 import gzip
@@ -374,7 +376,8 @@ def _(folder):
 
 
 def zoned(folder, zone, days, args):
-    """Wall clocks without a zone, told by flag; expected by zoneinfo. Around a change of clocks, outside the doubtful hour."""
+    """Wall clocks without a zone, told by flag; expected by zoneinfo. Around a change of clocks, outside the doubtful
+    hour."""
     local = [
         datetime(d.year, d.month, d.day, 9, 30).replace(tzinfo=ZoneInfo(zone)).timestamp() + 300 * i
         for d in pd.bdate_range(days, periods=10)

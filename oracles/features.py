@@ -1,16 +1,20 @@
 """Every indicator beside TA-Lib: the same value on every bar, the same first valid bar.
 
-Usage: features.py PATH_OF_FULLBORE [PART_OF_A_CASE_NAME]. Run by `cargo xtask test`, which builds `fullbore-bench` beside `fullbore`.
+Usage: features.py PATH_OF_FULLBORE [PART_OF_A_CASE_NAME]. Run by `cargo xtask test`, which builds `fullbore-bench`
+beside `fullbore`.
 
 A case is one line of `TABLE` with one set of parameters on one market. Each market is written as a file of stored bars,
-`fullbore-bench columns` computes all features of all cases in one run, TA-Lib computes them here, symbol by symbol. A value is right within
-1e-9 of the larger of the two or of the column's largest value (a sum that crosses zero has no digits of its own there).
+`fullbore-bench columns` computes all features of all cases in one run, TA-Lib computes them here, symbol by symbol. A
+value is right within 1e-9 of the larger of the two or of the column's largest value (a sum that crosses zero has no
+digits of its own there).
 
-Where TA-Lib itself is off (small moves on a large price lose digits in differences of averages), its 1e-9 proves nothing: the lines with a
-`precise` definition are then judged by long double, and ours passes within 1e-9 or with at most four times TA-Lib's own error.
+Where TA-Lib itself is off (small moves on a large price lose digits in differences of averages), its 1e-9 proves
+nothing: the lines with a `precise` definition are then judged by long double, and ours passes within 1e-9 or with at
+most four times TA-Lib's own error.
 
-Left out, and counted: bars on which nothing moved and a ratio is 0/0 (`neutral` in `TABLE`). TA-Lib says 0, or divides what rounding left
-of one sum by what it left of another; ours says the middle: 50 for rsi, stoch, stochrsi and mfi, -50 for williams_r.
+Left out, and counted: bars on which nothing moved and a ratio is 0/0 (`neutral` in `TABLE`). TA-Lib says 0, or divides
+what rounding left of one sum by what it left of another; ours says the middle: 50 for rsi, stoch, stochrsi and mfi, -50
+for williams_r.
 
 | function | what TA-Lib means by it |
 | --- | --- |

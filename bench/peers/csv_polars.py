@@ -1,7 +1,7 @@
 """Polars reads the CSV of bars, with the timestamp parsed: the peer of `fullbore-bench read-csv`.
 
-Usage: csv_polars.py PATH VARIANT. One fresh process a variant, one JSON line out. The variants are the ways Polars' documentation
-shows; the best of them counts. POLARS_MAX_THREADS is set by the caller.
+Usage: csv_polars.py PATH VARIANT. One fresh process a variant, one JSON line out. The variants are the ways Polars'
+documentation shows; the best of them counts. POLARS_MAX_THREADS is set by the caller.
 """
 
 import json

@@ -1,12 +1,14 @@
 """How fast the matrix products of a training step are when nothing else is done: the limit that the step is divided by.
 
-Usage: matmul_torch.py [--device cuda|cpu] [--threads N] NET@BATCH@PRECISION ... (f32, tf32 or bf16). One JSON object on the last line.
+Usage: matmul_torch.py [--device cuda|cpu] [--threads N] NET@BATCH@PRECISION ... (f32, tf32 or bf16). One JSON object on
+the last line.
 
-For every layer forward `X Wᵀ`, backward `dZ W` (not for the first) and `dZᵀ X`, with operands laid out as torch.nn.Linear has them, on random
-data, 20 products in one CUDA graph (on a CPU, a few calls). Of an LSTM layer (`16x50-lstm64-3`) the inputs of all steps are one product, as are both of its
-weights' gradients; what goes through h is one product a step, and that one's time counts once for each step. Both of PyTorch's libraries for CUDA (cuBLAS and cuBLASLt) are timed and the faster
-one counts for each product.
-The rate of a case is its work divided by the sum of its times; `hidden` leaves out the head, which is too narrow for any library.
+For every layer forward `X Wᵀ`, backward `dZ W` (not for the first) and `dZᵀ X`, with operands laid out as
+torch.nn.Linear has them, on random data, 20 products in one CUDA graph (on a CPU, a few calls). Of an LSTM layer
+(`16x50-lstm64-3`) the inputs of all steps are one product, as are both of its weights' gradients; what goes through h
+is one product a step, and that one's time counts once for each step. Both of PyTorch's libraries for CUDA (cuBLAS and
+cuBLASLt) are timed and the faster one counts for each product. The rate of a case is its work divided by the sum of its
+times; `hidden` leaves out the head, which is too narrow for any library.
 """
 
 import argparse

@@ -1,11 +1,13 @@
 """polars_talib computes the features of `features.txt`: a peer of `fullbore-bench features`.
 
-Usage: polars_talib_features.py BARS.parquet (--time | --columns OUT.parquet) [--threads N] [--rounds N]. One JSON object out.
+Usage: polars_talib_features.py BARS.parquet (--time | --columns OUT.parquet) [--threads N] [--rounds N]. One JSON
+object out.
 
-The expressions run on a frame in memory, one call for all outputs of a function. Variants: `with_columns` of every expression
-`.over("symbol")`, eager, lazy and streaming; one `select` a symbol, shared out over threads (Polars releases the GIL); and, for one symbol,
-one `select`. The best counts. (Tried and left out: `group_by().agg()`, twice as slow, and `collect_all` of a query a symbol, which takes
-minutes. Streaming is the slowest of those that stayed and is timed once.) A feature that polars_talib has not is left out and named under `missing`.
+The expressions run on a frame in memory, one call for all outputs of a function. Variants: `with_columns` of every
+expression `.over("symbol")`, eager, lazy and streaming; one `select` a symbol, shared out over threads (Polars releases
+the GIL); and, for one symbol, one `select`. The best counts. (Tried and left out: `group_by().agg()`, twice as slow,
+and `collect_all` of a query a symbol, which takes minutes. Streaming is the slowest of those that stayed and is timed
+once.) A feature that polars_talib has not is left out and named under `missing`.
 """
 
 import os

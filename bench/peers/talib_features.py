@@ -2,11 +2,11 @@
 
 Usage: talib_features.py BARS.parquet (--time | --columns OUT.parquet) [--threads N] [--rounds N]. One JSON object out.
 
-As fast as TA-Lib can be driven from Python: the Cython functions without the wrapper that looks for pandas and polars; one call for all
-outputs of a function; numpy where a step from another output is quicker than a call (`std`, `natr`, ...); the GIL is released inside, so
-threads share out symbols, or, where there are fewer symbols than threads, functions. glibc is told to keep freed memory, so that no
-round pays for fresh pages. The best of the variants counts. A training table (float32, row-major) is a step more for a user of TA-Lib;
-it is timed too, as information.
+As fast as TA-Lib can be driven from Python: the Cython functions without the wrapper that looks for pandas and polars;
+one call for all outputs of a function; numpy where a step from another output is quicker than a call (`std`, `natr`,
+...); the GIL is released inside, so threads share out symbols, or, where there are fewer symbols than threads,
+functions. glibc is told to keep freed memory, so that no round pays for fresh pages. The best of the variants counts. A
+training table (float32, row-major) is a step more for a user of TA-Lib; it is timed too, as information.
 """
 
 import ctypes

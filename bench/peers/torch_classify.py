@@ -1,12 +1,14 @@
 """The two-timeframe LSTM classifier in PyTorch, written as a good engineer would today: whole epochs, with validation.
 
-Usage: torch_classify.py DATA.npz --train 0:350000 --valid 350000:420000 --batch 3072 --epochs 5 [--members 24] [--precision bf16] [--device cuda|cpu]
-Prints one JSON object: seconds of every epoch, and loss and MCC of every member after each. `cargo xtask bench classify` runs it.
+Usage: torch_classify.py DATA.npz --train 0:350000 --valid 350000:420000 --batch 3072 --epochs 5 [--members 24]
+[--precision bf16] [--device cuda|cpu] Prints one JSON object: seconds of every epoch, and loss and MCC of every member
+after each. `cargo xtask bench classify` runs it.
 
-DATA has x_fast [N,T1,F1], x_slow [N,T2,F2], x_strategy [N,F3] and labels y (0, 1, 2). Everything lies on the device from the start; scaling (mean and
-deviation of the training part) is applied once; the order of samples is a permutation made on the device; a step is gather, forward, weighted
-cross-entropy, backward, clipping at 1, fused AdamW with a cosine schedule. On a card the whole step of all members is one CUDA graph, members on
-`--streams` streams side by side, autocast to bf16; the index of the batch is read from the permutation inside the graph. On a processor it runs eagerly.
+DATA has x_fast [N,T1,F1], x_slow [N,T2,F2], x_strategy [N,F3] and labels y (0, 1, 2). Everything lies on the device
+from the start; scaling (mean and deviation of the training part) is applied once; the order of samples is a permutation
+made on the device; a step is gather, forward, weighted cross-entropy, backward, clipping at 1, fused AdamW with a
+cosine schedule. On a card the whole step of all members is one CUDA graph, members on `--streams` streams side by side,
+autocast to bf16; the index of the batch is read from the permutation inside the graph. On a processor it runs eagerly.
 """
 
 import argparse

@@ -1,19 +1,22 @@
 """An LSTM classifier in PyTorch, at its best: one training step of one or many members, or one forward pass.
 
-Usage: torch_lstm.py --net 16x50-lstm64-3 --batch 3072 --precision bf16 [--members 32] [--mode train|infer] [--device cuda|cpu] ...
-Prints one JSON object on the last line: every variant with its time, and the best one. Run by `cargo xtask bench gpu` and `bench cpu-net`.
+Usage: torch_lstm.py --net 16x50-lstm64-3 --batch 3072 --precision bf16 [--members 32] [--mode train|infer] [--device
+cuda|cpu] ... Prints one JSON object on the last line: every variant with its time, and the best one. Run by `cargo
+xtask bench gpu` and `bench cpu-net`.
 
-A step is forward (`nn.LSTM`, its last h, a linear head), cross-entropy, backward, clipping by global norm (unless `--clip none`) and AdamW, for every
-member, on random data that lies on the device. Its variants differ in what PyTorch offers, and the fastest is the peer:
+A step is forward (`nn.LSTM`, its last h, a linear head), cross-entropy, backward, clipping by global norm (unless
+`--clip none`) and AdamW, for every member, on random data that lies on the device. Its variants differ in what PyTorch
+offers, and the fastest is the peer:
 
-- `eager`         modules in f32 (under autocast in bf16), fused AdamW, launched one by one; on a CPU this is what there is
+- `eager`         modules in f32 (under autocast in bf16), fused AdamW, launched one by one; on a CPU this is what there
+                  is
 - `graph`         the same as one CUDA graph, members one after the other
 - `master`        bf16 only: bf16 weights for cuDNN, f32 master weights for a fused AdamW, one CUDA graph
 - `N streams`     several members: one CUDA graph in which they run on N streams side by side
 
-each once with the windows of the batch gathered inside the step from a table of 200,000 rows by index (`gather`), as ours does it, and once
-with the batch lying ready (`ready`), steps first, which is the order nn.LSTM likes. A variant that fails is reported with its reason. Times are
-medians of `--repeats` runs of `--replays` steps, by CUDA events.
+each once with the windows of the batch gathered inside the step from a table of 200,000 rows by index (`gather`), as
+ours does it, and once with the batch lying ready (`ready`), steps first, which is the order nn.LSTM likes. A variant
+that fails is reported with its reason. Times are medians of `--repeats` runs of `--replays` steps, by CUDA events.
 """
 
 import time

@@ -1,11 +1,13 @@
-"""Many small MLPs at once in PyTorch, at its best: their layers stacked into batched products, the whole training step as one CUDA graph.
+"""Many small MLPs at once in PyTorch, at its best: their layers stacked into batched products, the whole training step
+as one CUDA graph.
 
 Usage: torch_members.py --net 64-128-128-3 --batch 256 --members 64 --precision bf16 [--device cuda|cpu] ...
 Prints one JSON object on the last line. Run by `cargo xtask bench gpu` and `bench cpu-net`.
 
-A step is forward (`baddbmm` and ReLU), cross-entropy, backward and AdamW for all members, on a batch that lies ready on the device. Nothing is
-gathered and nothing clipped, which spares PyTorch both. Variants: `f32` with TF32 products, `autocast` in bf16, and `bf16` weights throughout with an
-optimiser in bf16, which is less than ours does; on a GPU each as a CUDA graph (`--variants quick` and `all` are the same). The fastest is the peer.
+A step is forward (`baddbmm` and ReLU), cross-entropy, backward and AdamW for all members, on a batch that lies ready on
+the device. Nothing is gathered and nothing clipped, which spares PyTorch both. Variants: `f32` with TF32 products,
+`autocast` in bf16, and `bf16` weights throughout with an optimiser in bf16, which is less than ours does; on a GPU each
+as a CUDA graph (`--variants quick` and `all` are the same). The fastest is the peer.
 """
 
 import argparse

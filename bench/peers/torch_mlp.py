@@ -1,18 +1,21 @@
 """An MLP classifier in PyTorch, at its best: one training step, or one forward pass.
 
-Usage: torch_mlp.py --net 128-2048-1024-512-3 --batch 4096 --precision bf16 [--mode train|infer] [--device cuda|cpu] [--variants A,B] ...
-Prints one JSON object on the last line: every variant with its time, and the best one. Run by `cargo xtask bench gpu` and `bench cpu-net`.
+Usage: torch_mlp.py --net 128-2048-1024-512-3 --batch 4096 --precision bf16 [--mode train|infer] [--device cuda|cpu]
+[--variants A,B] ... Prints one JSON object on the last line: every variant with its time, and the best one. Run by
+`cargo xtask bench gpu` and `bench cpu-net`.
 
-A step is forward, cross-entropy, backward, clipping by global norm (unless `--clip none`) and AdamW, on random data that lies on the device.
-Its variants differ in what PyTorch offers, and the fastest is the peer:
+A step is forward, cross-entropy, backward, clipping by global norm (unless `--clip none`) and AdamW, on random data
+that lies on the device. Its variants differ in what PyTorch offers, and the fastest is the peer:
 
-- `graph`        modules in f32 (under autocast in bf16), fused AdamW, the whole step one CUDA graph; on a CPU there is no graph, so `eager`
+- `graph`        modules in f32 (under autocast in bf16), fused AdamW, the whole step one CUDA graph; on a CPU there is
+                 no graph, so `eager`
 - `master`       bf16 only: bf16 weights for the products, f32 master weights for a fused AdamW, one CUDA graph
 - `compiled`     the model and its loss through torch.compile (max-autotune), then as above
 
-each once with the rows of the batch gathered inside the step from a table of 200,000 rows by index (`gather`), as ours does it, and once
-with the batch lying ready (`ready`). Gradients are dropped, not zeroed, before the capture, so that the graph holds neither zeroing nor
-accumulation. A variant that fails is reported with its reason. Times are medians of `--repeats` runs of `--replays` steps, by CUDA events.
+each once with the rows of the batch gathered inside the step from a table of 200,000 rows by index (`gather`), as ours
+does it, and once with the batch lying ready (`ready`). Gradients are dropped, not zeroed, before the capture, so that
+the graph holds neither zeroing nor accumulation. A variant that fails is reported with its reason. Times are medians of
+`--repeats` runs of `--replays` steps, by CUDA events.
 """
 
 import time

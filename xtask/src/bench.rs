@@ -2,7 +2,8 @@
 //!
 //! Each side runs in fresh processes, in turn, [`ROUNDS`] times; medians count. Inputs are made once in the cache
 //! folder by `fullbore-bench make-csv` and are read once before the first round, so that both sides find them in the
-//! page cache. Every section carries the machine it ran on and is replaced alone.
+//! page cache. Every section is tables with the machine they were measured on, and is replaced alone. What explains
+//! them is written by hand in `bench/NOTES.md`.
 
 mod classify;
 mod cpu_net;
@@ -98,13 +99,10 @@ fn csv() -> Result<String> {
     let bytes = fs::metadata(&file).map_err(|e| e.to_string())?.len() as f64;
     let limit = median(&limits, "scan_s");
     let best = theirs.iter().map(|runs| median(runs, "seconds")).fold(f64::INFINITY, f64::min);
-    let mut out = format!(
-        "## Reading a CSV of bars\n\n{:.2} GB, {} bars, timestamps parsed, {n} threads, median of {ROUNDS} runs in turn. \
-         Ours also puts the rows in order and audits them.\n\n| reader | seconds | GB/s | times the best peer | share of the limit | peak memory, MiB |\n\
-         | --- | --- | --- | --- | --- | --- |\n",
-        bytes / 1e9,
-        ours[0]["rows"],
-    );
+    let mut out = "## Reading a CSV of bars\n\n\
+                   | reader | seconds | GB/s | times the best peer | share of the limit | peak memory, MiB |\n\
+                   | --- | --- | --- | --- | --- | --- |\n"
+        .to_string();
     let version = theirs[0][0]["version"].as_str().unwrap_or("?").to_string();
     let mut row = |name: &str, runs: &[Value], key: &str| {
         let s = median(runs, key);
@@ -117,6 +115,8 @@ fn csv() -> Result<String> {
     }
     row("limit: read and count line ends", &limits, "scan_s");
     row("read alone", &limits, "read_s");
+    let (size, bars) = (bytes / 1e9, &ours[0]["rows"]);
+    let _ = writeln!(out, "\n{size:.2} GB, {bars} bars, {n} threads, median of {ROUNDS} runs in turn.");
     let _ = writeln!(out, "\n{}", machine(&python));
     Ok(out)
 }
@@ -141,8 +141,7 @@ fn convert() -> Result<String> {
     let written = parquet_bytes(&place.0);
     let bytes = fs::metadata(&file).map_err(|e| e.to_string())?.len() as f64;
     let (s, peak) = (median_of(&runs, |r| r.seconds), median_of(&runs, |r| r.peak_mib.unwrap_or(f64::NAN)));
-    let mut out = "## Converting a CSV that is larger than the memory limit\n\n`fullbore data add` with `--memory 512MiB`, median of 3 \
-                   runs; the peak is the largest resident size the kernel saw.\n\n\
+    let mut out = "## Converting a CSV that is larger than the memory limit\n\n\
                    | input | seconds | GB/s in | Parquet, MB | peak memory, MiB | under 1 GB |\n\
                    | --- | --- | --- | --- | --- | --- |\n"
         .to_string();
@@ -154,6 +153,7 @@ fn convert() -> Result<String> {
         bytes / s / 1e9,
         written / 1e6
     );
+    out.push_str("\n`fullbore data add` with `--memory 512MiB`, median of 3 runs.\n");
     let _ = writeln!(out, "\n{}", machine(Path::new("")));
     Ok(out)
 }
@@ -162,7 +162,7 @@ fn convert() -> Result<String> {
 fn synth() -> Result<String> {
     let fullbore = build("fullbore", "fullbore", true)?;
     let place = Place::new("synth")?;
-    let mut out = "## Making the synthetic market\n\n`fullbore data synth`, the whole command with its Parquet, median of 3 runs.\n\n\
+    let mut out = "## Making the synthetic market\n\n\
                    | market | bars | seconds | of them making | of them writing | M bars/s made | peak memory, MiB |\n\
                    | --- | --- | --- | --- | --- | --- | --- |\n"
         .to_string();
@@ -187,6 +187,7 @@ fn synth() -> Result<String> {
         let rate = bars as f64 / make / 1e6;
         let _ = writeln!(out, "| {name} | {bars} | {s:.3} | {make:.3} | {write:.3} | {rate:.1} | {peak:.0} |");
     }
+    out.push_str("\n`fullbore data synth`, the whole command with its Parquet, median of 3 runs.\n");
     let _ = writeln!(out, "\n{}", machine(Path::new("")));
     Ok(out)
 }
@@ -257,17 +258,14 @@ fn machine(python: &Path) -> String {
     let cpu = field(&read("/proc/cpuinfo"), "model name");
     let kib: f64 = field(&read("/proc/meminfo"), "MemTotal").trim_end_matches("kB").trim().parse().unwrap_or(f64::NAN);
     let kernel = read("/proc/sys/kernel/osrelease").trim().to_string();
-    let rust = output(command("rustc").arg("--version")).unwrap_or_default().trim().to_string();
-    let python = match python.as_os_str().is_empty() {
-        true => String::new(),
-        false => format!("; {}", output(command(python).arg("--version")).unwrap_or_default().trim()),
-    };
-    let cores = threads();
-    format!(
-        "{}: {cpu}, {cores} cores, {:.0} GiB, Linux {kernel}; {rust}{python}.",
-        today::date(),
-        kib / 1024.0 / 1024.0
-    )
+    let version = |program: &Path| output(command(program).arg("--version")).unwrap_or_default().trim().to_string();
+    let mut parts = vec![format!("{cpu}, {} cores, {:.0} GiB, Linux {kernel}", threads(), kib / 1024.0 / 1024.0)];
+    parts.push(version(Path::new("rustc")));
+    if !python.as_os_str().is_empty() {
+        parts.push(version(python));
+    }
+    parts.retain(|part| !part.is_empty());
+    format!("{}: {}.", today::date(), parts.join("; "))
 }
 
 fn threads() -> usize {
@@ -295,6 +293,44 @@ fn replace(name: &str, section: &str) -> Result<()> {
     let bad = || format!("bench/RESULTS.md has no `{open}` ... `{close}`.");
     let from = text.find(&open).ok_or_else(bad)? + open.len();
     let to = from + text[from..].find(&close).ok_or_else(bad)?;
-    let new = format!("{}\n{}\n{}", &text[..from], section.trim_end(), &text[to..]);
+    let new = format!("{}\n{}\n{}", &text[..from], wrapped(section.trim_end()), &text[to..]);
     fs::write(&file, new).map_err(|e| format!("{}: {e}.", file.display()))
+}
+
+/// Prose broken at 120 columns, as `xtask tidy` wants it; tables and headings stay as they are.
+fn wrapped(text: &str) -> String {
+    let mut out: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if line.starts_with(['|', '#']) || line.chars().count() <= 120 {
+            out.push(line.to_string());
+            continue;
+        }
+        let mut row = String::new();
+        for word in line.split(' ') {
+            if !row.is_empty() && row.chars().count() + 1 + word.chars().count() > 120 {
+                out.push(std::mem::take(&mut row));
+            }
+            if !row.is_empty() {
+                row.push(' ');
+            }
+            row.push_str(word);
+        }
+        out.push(row);
+    }
+    out.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn prose_is_broken_and_tables_are_not() {
+        let (table, prose) = (format!("| {} |", "x ".repeat(80)), "word ".repeat(40));
+        let out = wrapped(&format!("{table}\n\n{}", prose.trim_end()));
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!((lines[0], lines[1], lines.len()), (table.as_str(), "", 4));
+        assert!(lines[2..].iter().all(|line| line.len() <= 120));
+        assert_eq!(lines[2..].join(" "), prose.trim_end());
+    }
 }

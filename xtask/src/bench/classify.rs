@@ -100,23 +100,18 @@ pub(super) fn run(told: &Told, cuda: bool) -> Result<String> {
         return Err(format!("no case has `{}` in its name.", told.only.as_deref().unwrap_or_default()));
     }
     let curves = if told.quick { String::new() } else { agreement(&sides, parts)? };
-    let (first, machine) = (version.trim(), machine(&sides.python));
     let tuned = tuned.map_or(String::new(), |batch| format!(" `fullbore tune` chose batches of {batch}."));
     Ok(format!(
-        "## Training the two-timeframe classifier{}\n\n{samples} samples from a ready archive (x_fast 50 × 16, x_slow 24 × 12, a row of 9; made data with a weak \
-         signal), {} to train on, {} to validate on after every epoch; net `{NET}`, {}. Ours is `fullbore train`, the steps and the validation of its own phases; \
-         PyTorch {first} is `bench/peers/torch_classify.py`{}. Ours, PyTorch, PyTorch, ours, each a fresh process; the mean of two.{tuned}\n\n\
-         | members | batch | ours, s an epoch | PyTorch, s an epoch | times PyTorch | asked | ours, samples/s | busy |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- |\n{rows}\n{curves}{device}. {machine}\n",
-        if cuda { " on the GPU" } else { " on the CPU" },
+        "## Training the two-timeframe classifier on the {}\n\n\
+         | members | batch | ours, s an epoch | PyTorch, s an epoch | times PyTorch | target | ours, samples/s | busy |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- |\n{rows}\n\
+         {samples} samples, {} to train on, {} to validate on; {}; PyTorch {}.{tuned}\n\n{curves}{device}. {}\n",
+        if cuda { "GPU" } else { "CPU" },
         parts.0,
         parts.1,
         if cuda { "bf16" } else { "f32" },
-        if cuda {
-            ": data and permutation on the device, fused AdamW, autocast, the step of all members as one CUDA graph on 8 streams"
-        } else {
-            ": eager, fused AdamW"
-        },
+        version.trim(),
+        machine(&sides.python),
     ))
 }
 
@@ -213,7 +208,7 @@ fn row(rows: &mut String, case: &Case, ours: &[Seen; 2], peer: &[Seen; 2], train
     let mean = |s: &[Seen; 2]| (s[0].epoch + s[1].epoch) / 2.0;
     let (mine, theirs) = (mean(ours), mean(peer));
     let times = theirs / mine;
-    let asked = case
+    let target = case
         .floor
         .map_or(String::new(), |floor| format!("{floor}: {}", if times >= floor { "met" } else { "**missed**" }));
     let rate = (train * case.members as u64) as f64 / mine;
@@ -228,7 +223,7 @@ fn row(rows: &mut String, case: &Case, ours: &[Seen; 2], peer: &[Seen; 2], train
     let (members, batch) = (case.members, case.batch);
     let _ = writeln!(
         rows,
-        "| {members} | {batch} | **{mine:.4}** | {theirs:.3} | **{times:.1}** | {asked} | {rate:.3e} | {busy} |"
+        "| {members} | {batch} | **{mine:.4}** | {theirs:.3} | **{times:.1}** | {target} | {rate:.3e} | {busy} |"
     );
 }
 

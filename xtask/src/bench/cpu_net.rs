@@ -36,12 +36,10 @@ pub(super) fn run(told: &Told) -> Result<String> {
     let n = threads();
     let sides = Sides { ours: &ours, python: &python, device: "cpu", threads: Some(n) };
     Ok(format!(
-        "## Nets on the CPU\n\nOne training step (gather of the batch from a table, forward, cross-entropy, backward, clipping, AdamW) or one forward pass, \
-         random data, {n} threads. Ours, PyTorch {}, PyTorch, ours, each a fresh process with a median of its own; the mean of two. PyTorch's \
-         best variant counts: eager or compiled (nets with an LSTM only eager), with the gather or without, fused AdamW. The limit is the matrix products alone, in \
-         PyTorch.\n\n{}\n{}\n",
-        version.trim(),
+        "## Nets on the CPU\n\n{}\nPyTorch {}{}; {n} threads.\n\n{}\n",
         table(told, &sides, &CASES)?,
+        version.trim(),
+        told.without_compile(),
         machine(&python)
     ))
 }

@@ -47,21 +47,18 @@ pub(super) fn run(told: &Told) -> Result<String> {
     };
     let sides = Sides { ours: &ours, python: &python, device: "cuda", threads: None };
     Ok(format!(
-        "## Nets on the GPU\n\nOne training step (gather of the batch from a table on the device, forward, cross-entropy, backward, clipping, AdamW) or one \
-         forward pass, random data. Ours, PyTorch {}, PyTorch, ours, each a fresh process with a median of its own; the mean of two. PyTorch's \
-         best variant counts: whole step as a CUDA graph, with autocast or with bf16 weights and f32 masters, compiled or not, with the gather \
-         or without. The limit is the matrix products alone in the faster of PyTorch's two libraries; of LSTMs and of several members, whose own products are far \
-         below what the card can do, a large product.\n\n{}\n{device}. {}\n",
-        version.trim(),
+        "## Nets on the GPU\n\n{}\nPyTorch {}{}.\n\n{device}. {}\n",
         table(told, &sides, &CASES)?,
+        version.trim(),
+        told.without_compile(),
         machine(&python)
     ))
 }
 
 /// The card with its driver, or that there is none.
 pub(super) fn card() -> Result<String> {
-    let asked = ["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"];
-    match output(command("nvidia-smi").args(asked)) {
+    let query = ["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"];
+    match output(command("nvidia-smi").args(query)) {
         Ok(said) if !said.trim().is_empty() => Ok(said.lines().next().unwrap_or_default().trim().to_string()),
         // A container may have the driver and not the program.
         _ if Path::new("/proc/driver/nvidia/version").exists() || PathBuf::from("/dev/nvidia0").exists() => {

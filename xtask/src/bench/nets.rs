@@ -6,7 +6,7 @@
 //! for a multiply and add.
 
 use crate::process::{command, last_json, measure};
-use crate::{ROOT, Result, root};
+use crate::{ROOT, Result, root, today};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -64,6 +64,11 @@ impl Told {
     pub(super) fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
+
+    /// What the section says of PyTorch's variants.
+    pub(super) fn without_compile(&self) -> &'static str {
+        if self.quick { ", without torch.compile (`--quick`)" } else { "" }
+    }
 }
 
 /// One line of the table.
@@ -76,7 +81,7 @@ pub(super) struct Case {
     pub(super) members: usize,
     pub(super) precision: &'static str,
     pub(super) mode: &'static str,
-    /// How many times the peer's speed is asked for.
+    /// How many times as fast as the peer it should be.
     pub(super) floor: Option<f64>,
 }
 
@@ -144,9 +149,9 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
     let limits = limits(sides, &cases)?;
     let (unit, per_ms) = if sides.device == "cuda" { ("TFLOP/s", 1e9) } else { ("GFLOP/s", 1e6) };
     let mut out = format!(
-        "| net | batch | precision | what | ours, ms | PyTorch, ms | times PyTorch | asked | ours, {unit} | products alone, {unit} | share of the \
-         limit | samples/s | memory, MiB: ours, PyTorch | first use, s: ours, PyTorch | PyTorch's best |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        "| net | batch | precision | what | ours, ms | PyTorch, ms | times PyTorch | target | ours, {unit} | products alone, {unit} | share of the \
+         limit | samples/s | memory, MiB: ours, PyTorch | first use, s: ours, PyTorch | PyTorch's best | date |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     );
     let mut failed = Vec::new();
     for (case, limit) in cases.iter().zip(limits) {
@@ -155,7 +160,7 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
         let (us, them) = (mean(&ours, "ms_per_step"), mean(&theirs, "ms_per_step"));
         let rate = case.flops() / us / per_ms;
         let limit = limit * 1e9 / per_ms;
-        let asked = case.floor.map_or(String::new(), |floor| {
+        let target = case.floor.map_or(String::new(), |floor| {
             format!("{floor}: {}", if them / us >= floor { "met" } else { "**missed**" })
         });
         let two = |key: &str, unit: f64, digits: usize| {
@@ -163,7 +168,7 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
             format!("{}, {}", show(mean(&ours, key)), show(mean(&theirs, key)))
         };
         let row = format!(
-            "| {} | {} | {} | {} | **{us:.4}** | {them:.4} | **{:.2}** | {asked} | {rate:.1} | {limit:.1} | {:.0} % | {:.4e} | {} | {} | {} |",
+            "| {} | {} | {} | {} | **{us:.4}** | {them:.4} | **{:.2}** | {target} | {rate:.1} | {limit:.1} | {:.0} % | {:.4e} | {} | {} | {} | {} |",
             case.net,
             if case.members > 1 { format!("{} × {}", case.members, case.batch) } else { case.batch.to_string() },
             case.precision,
@@ -174,6 +179,7 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
             two("peak_bytes", 1_048_576.0, 0),
             two("first_use_s", 1.0, 1),
             theirs[0]["variant"].as_str().unwrap_or("?"),
+            today::date(),
         );
         // Seen even where the time ends before the table does.
         println!("{row}");
@@ -183,9 +189,6 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
             let why = v["failed"].as_str()?.lines().next()?;
             Some(format!("{}, {}: {}", case.name(), v["variant"].as_str()?, why.replace('|', "/")))
         }));
-    }
-    if told.quick {
-        out.push_str("\nPyTorch without torch.compile (`--quick`).\n");
     }
     if !failed.is_empty() {
         let _ = writeln!(out, "\nVariants of PyTorch that did not run here:\n- {}", failed.join("\n- "));

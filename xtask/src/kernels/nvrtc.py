@@ -4,9 +4,9 @@ Run in the root of the working tree by `cargo xtask kernels`, with the Python of
 
     python nvrtc.py FOLDER < jobs.json
 
-A job is {"source": "crates/x/src/y.cu", "name": "y", "flags": ["--std=c++17"], "targets": ["80", "90"]}; FOLDER gets y.ptx (of the first
-target) and y.sm_80.cubin and so on. Standard output is one JSON list, in the order of the jobs: {"log": what NVRTC said, "error": or null,
-"ptxas": {"sm_80": what ptxas said}}.
+A job is {"source": "crates/x/src/y.cu", "name": "y", "flags": ["--std=c++17"], "targets": ["80", "90"]}; FOLDER gets
+y.ptx (of the first target) and y.sm_80.cubin and so on. Standard output is one JSON list, in the order of the jobs:
+{"log": what NVRTC said, "error": or null, "ptxas": {"sm_80": what ptxas said}}.
 """
 
 import concurrent.futures
@@ -46,8 +46,9 @@ def text(nvrtc, program, size, get):
 def to_ptx(source, flags):
     """(PTX or None, what NVRTC said), from a process of its own.
 
-    The compiler orders some of its work by addresses, so that a large kernel comes out with other register names whenever its memory
-    lies elsewhere. A fresh process at fixed addresses gives the same bytes each time on one machine.
+    The compiler orders some of its work by addresses, so that a large kernel comes out with other register names
+    whenever its memory lies elsewhere. A fresh process at fixed addresses gives the same bytes each time on one
+    machine.
     """
     command = [sys.executable, __file__, "--one", source, *flags]
     done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"})

@@ -199,7 +199,7 @@ impl Sessions {
         found
     }
 
-    /// The commonest first and last time of day, where three of five sessions share them.
+    /// The commonest first and last times of day, where three of five sessions share them.
     fn edges(&self) -> Option<(i64, i64)> {
         if self.count < 3 {
             return None;

@@ -34,8 +34,8 @@ const SUMMED: usize = 64;
 /// What one recurrent layer goes through with some rows; a thread has one for each. `n` is the number of rows.
 #[derive(Debug)]
 pub(super) struct Sequence {
-    xh: Floats, // [window + 1, n, wide + units] what step t reads: its inputs and h of the step before; two slots when nothing is kept
-    gates: Floats, // [window, units / 8, n, 4, 8] i, f, g, o; on the way back their gradients; one step when nothing is kept
+    xh: Floats, // [window + 1, n, wide + units] inputs of step t and h of the one before; 2 slots when nothing is kept
+    gates: Floats, // [window, units / 8, n, 4, 8] i, f, g, o; then their gradients; 1 step when nothing is kept
     cells: Floats, // [window, n, units] as the way back sees them
     curved: Floats, // [window, n, units] their tangents
     carry: Floats, // [n, units] the cell between two steps

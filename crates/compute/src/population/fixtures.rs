@@ -1,8 +1,10 @@
-//! Whole nets against PyTorch: `tests/fixtures/*.safetensors`, made by `oracles/fixtures/compute.py`, which says what is in a file.
+//! Whole nets against PyTorch: `tests/fixtures/*.safetensors`, made by `oracles/fixtures/compute.py`, which says what
+//! is in a file.
 //!
-//! Each case fits into one batch, so one step is one epoch and the order of samples changes nothing but rounding. [`check`] runs a
-//! backend through all cases: logits and gradients at the start, then loss, norm and parameters for five steps. A number is right within
-//! the tolerance times the largest of its tensor: 1e-5 in f32, 1e-3 in bf16, where the order of a sum can turn a rounding.
+//! Each case fits into one batch, so one step is one epoch and the order of samples changes nothing but rounding.
+//! [`check`] runs a backend through all cases: logits and gradients at the start, then loss, norm and parameters for
+//! five steps. A number is right within the tolerance times the largest of its tensor: 1e-5 in f32, 1e-3 in bf16, where
+//! the order of a sum can turn a rounding.
 
 use super::backend::{Arena, Backend};
 use super::{Data, Member, Optimiser, Precision, Recipe, Rule, Scale, State, Table};
@@ -265,9 +267,9 @@ fn run(fixture: &Fixture, trainee: &mut impl Trainee) -> Result<Trace> {
 
 fn compare(fixture: &Fixture, got: &Trace) -> std::result::Result<(), String> {
     let wanted = &fixture.wanted;
-    // A card's tanh is right to 2⁻¹¹, which rounds some h to the next bf16, and the steps after it carry that on: single numbers may be
-    // further away then, whole tensors not.
-    // A norm behind it divides by the deviation of a few units, which makes that larger.
+    // A card's tanh is right to 2⁻¹¹, which rounds some h to the next bf16, and the steps after it carry that on:
+    // single numbers may be further away then, whole tensors not. A norm behind it divides by the deviation of a few
+    // units, which makes that larger.
     let normed = fixture.layout.linears.iter().any(|l| l.norm.is_some());
     let (tolerance, norm) = match (fixture.recipe.precision, fixture.layout.recurrents.is_empty()) {
         (Precision::F32, _) => (1e-5, 1e-5),

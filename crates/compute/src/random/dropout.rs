@@ -3,7 +3,7 @@
 //! A value is known by member, layer, step, row of the batch and unit. Four neighbouring units share a block of words:
 //! the counter is `[row, step, stream | layer << 8 | unit / 4 << 22, member]`, a unit's word is `unit % 4`, and the
 //! value is kept unless its word is below the threshold. Only integers decide, so all twins leave out the same. Device
-//! twin: `population/extras.cuh`.
+//! twin: `population/between.cu`.
 
 use super::{Stream, philox};
 

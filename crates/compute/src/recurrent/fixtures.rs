@@ -1,4 +1,5 @@
-//! Stacks against PyTorch: `tests/fixtures/recurrent_*.safetensors`, made by `oracles/fixtures/recurrent.py`, which says what is in a file.
+//! Stacks against PyTorch: `tests/fixtures/recurrent_*.safetensors`, made by `oracles/fixtures/recurrent.py`, which
+//! says what is in a file.
 //!
 //! A tensor is right within 1e-5 of its norm.
 

@@ -56,7 +56,8 @@ pub(super) fn clusters(cross: &Cross<'_>, own: &[Vec<Vec<f64>>], at: usize, wind
     let group = |end: &usize| {
         let Some(begin) = end.checked_sub(window) else { return Grouping::default_of(cross.market.len()) };
         let ticks = first[begin] as u32..first[*end] as u32;
-        let mut moves: Vec<Vec<f64>> = Vec::with_capacity(cross.order.len()); // [S][window] by name, NaN where there is no bar
+        // [S][window] by name, NaN where there is no bar
+        let mut moves: Vec<Vec<f64>> = Vec::with_capacity(cross.order.len());
         for s in &cross.order {
             let rows = cross.clock.rows(*s);
             let known = &cross.clock.tick[rows.clone()];

@@ -34,7 +34,7 @@ struct Slice {
     member: usize,
     rows: Range<usize>,
     layers: Vec<Sequence>,
-    began: Vec<Floats>, // [layers][n, units] c before the first step as the way back sees it; nothing without a way back
+    began: Vec<Floats>, // [layers][n, units] c before the first step, for the backward pass; empty without one
     before: Floats,     // [n, widest] the same before a step where some rows begin anew
     reset: Vec<u8>,     // [T, n], or nothing
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// What the layers keep.
 pub(in crate::cuda::engine) struct Arrays {
     tiles: usize,
-    x: Slice<u32>, // [P, blocks, T, 2, tiles, threads] inputs as a layer below would have left them; half of it is not used
+    x: Slice<u32>, // [P, blocks, T, 2, tiles, threads] inputs as a layer below would leave them; half is unused
     saved: Vec<Slice<u32>>, // [layers] [P, blocks, T, 2 (h, c), tiles, threads]
     back: Vec<Slice<u32>>, // [layers] [P, blocks, T, tiles, threads] gradients at every h, from above
     partial: Vec<Slice<f32>>, // [layers] [P, blocks, size]

@@ -12,7 +12,7 @@ use crate::population::{Precision, Recipe};
 /// The arrays of all recurrent layers.
 pub(in crate::cuda::engine) struct Arrays {
     pub(super) layers: Vec<Layer>,
-    pub(super) bias_partial: Slice<f32>, // [P, blocks, units · 4] of one layer at a time: the side stream keeps them apart
+    pub(super) bias_partial: Slice<f32>, // [P, blocks, units · 4] of one layer at a time; the side stream orders them
     pub(super) split: Slice<f32>,        // scratch of our own products
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Layer {
     pub(super) gates: Slice<f32>, // [P, T, B, U, 4] sums, then i, f, g, o
     pub(super) dz: Option<Slice<u8>>, // [P, T, B, U, 4] bf16; in f32 they take the place of the gates
     pub(super) cells: Slice<u8>, // [P, T, B, U] f32 or bf16: c as the way back sees it
-    pub(super) outer: Slice<u8>, // [P, T, B, U] f32 or bf16: the gradient at h from the layer above; empty for the top one
+    pub(super) outer: Slice<u8>, // [P, T, B, U] f32 or bf16: gradient at h from the layer above; empty for the top
     pub(super) carry: Slice<f32>, // [P, B, U] c on the way forward, its gradient on the way back
     pub(super) dh: Slice<f32>,   // [P, B, U] the gradient at h from the step after
 }
