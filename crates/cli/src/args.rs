@@ -742,3 +742,25 @@ fn schema_of(verb: &str) -> Option<&'static str> {
         .into_iter()
         .find_map(|(name, schema)| (name == verb).then_some(schema))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use crate::pages::commands;
+    use clap::Parser;
+
+    #[test]
+    fn every_command_in_the_documents_is_one() {
+        let all = commands();
+        assert!(all.len() > 30, "{} commands; are the pages gone?", all.len());
+        for shown in &all {
+            let typed = ["fullbore"].into_iter().chain(shown.args.iter().map(String::as_str));
+            if let Err(why) = Cli::try_parse_from(typed) {
+                panic!("{}:{}: {why}", shown.page, shown.line);
+            }
+            // Output that no test sees would grow old.
+            let checked = shown.runs || shown.output.is_empty() || !shown.page.starts_with("docs/guide");
+            assert!(checked && (shown.exact || shown.runs), "{}:{}: mark the block `run`", shown.page, shown.line);
+        }
+    }
+}

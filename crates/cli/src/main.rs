@@ -11,6 +11,9 @@ mod commands;
 mod fail;
 mod interrupt;
 mod out;
+#[cfg(test)]
+#[path = "../tests/cli/pages.rs"]
+mod pages;
 mod progress;
 mod show;
 mod terminal;

@@ -8,7 +8,9 @@ mod check;
 mod checkpoints;
 #[cfg(target_os = "linux")]
 mod driver;
+mod guide;
 mod monitor;
+mod pages;
 mod probe;
 mod resume;
 mod selftest;
