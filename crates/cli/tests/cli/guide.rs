@@ -77,8 +77,14 @@ fn a_wrong_line_would_be_noticed() {
     let printed = "made\n\n  MCC 0.41, of direction -0.10\nend\n";
     assert_eq!(missing(&shown(true, &["made", "[...]", "end"]), printed), None);
     assert_eq!(missing(&shown(false, &["[...]", " MCC 0.5, of direction 0.2", "[...]"]), printed), None);
-    assert_eq!(missing(&shown(false, &["[...]", " MCC 0.5, of trend 0.2", "[...]"]), printed), Some(" MCC 0.5, of trend 0.2"));
-    assert_eq!(missing(&shown(true, &["[...]", "  MCC 0.5, of direction -0.10"]), printed), Some("  MCC 0.5, of direction -0.10"));
+    assert_eq!(
+        missing(&shown(false, &["[...]", " MCC 0.5, of trend 0.2", "[...]"]), printed),
+        Some(" MCC 0.5, of trend 0.2")
+    );
+    assert_eq!(
+        missing(&shown(true, &["[...]", "  MCC 0.5, of direction -0.10"]), printed),
+        Some("  MCC 0.5, of direction -0.10")
+    );
     assert_eq!(missing(&shown(true, &["made", "end"]), printed), Some("end"));
     assert_eq!(missing(&shown(true, &["made"]), printed), Some("(nothing more)"));
     assert_eq!(missing(&shown(true, &[]), printed), None);

@@ -39,10 +39,10 @@ pub(super) struct Sequence {
     cells: Floats, // [window, n, units] as the way back sees them
     curved: Floats, // [window, n, units] their tangents
     carry: Floats, // [n, units] the cell between two steps
-    dh: Floats,    // [n, units] the gradient at h, from behind or from the step after
-    dc: Floats,    // [n, units] the gradient at the cell, from the step after
+    dh: Floats, // [n, units] the gradient at h, from behind or from the step after
+    dc: Floats, // [n, units] the gradient at the cell, from the step after
     above: Floats, // [n, units] the gradient at h, from the layer above
-    dw: Floats,    // [units / 8, wide + units + 1, 4, 8]
+    dw: Floats, // [units / 8, wide + units + 1, 4, 8]
 }
 
 /// Numbers of each part of a [`Sequence`] for so many rows of training, in the order of its fields.

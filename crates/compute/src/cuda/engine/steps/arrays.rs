@@ -27,7 +27,7 @@ pub(super) struct Layer {
     pub(super) cells: Slice<u8>, // [P, T, B, U] f32 or bf16: c as the way back sees it
     pub(super) outer: Slice<u8>, // [P, T, B, U] f32 or bf16: gradient at h from the layer above; empty for the top
     pub(super) carry: Slice<f32>, // [P, B, U] c on the way forward, its gradient on the way back
-    pub(super) dh: Slice<f32>,   // [P, B, U] the gradient at h from the step after
+    pub(super) dh: Slice<f32>, // [P, B, U] the gradient at h from the step after
 }
 
 /// Cuts them, or counts them.
