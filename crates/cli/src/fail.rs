@@ -26,7 +26,7 @@ pub(crate) fn report(error: &Error, as_json: bool, schema: &str) -> u8 {
     let (kind, code) = match error.kind {
         Kind::Usage => ("usage", 2),
         Kind::Input => ("input", 3),
-        Kind::Machine => ("machine", 4),
+        Kind::Machine | Kind::Memory => ("machine", 4),
         Kind::State => ("state", 5),
         Kind::Interrupted => ("interrupted", 130),
     };

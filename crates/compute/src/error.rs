@@ -25,6 +25,16 @@ pub enum Error {
         /// What would fit.
         fits: String,
     },
+    /// The driver or a library had no memory for a call, though the budget allowed it.
+    #[error("{device} has not enough free memory for {call}: {why}; {}", OTHERS)]
+    OutOfMemory {
+        /// The function that was called.
+        call: String,
+        /// On which device.
+        device: String,
+        /// The library's own words.
+        why: String,
+    },
     /// The driver or a library refused a call.
     #[error("{call} failed on {device}: {why}")]
     Call {
@@ -52,14 +62,13 @@ pub enum Error {
     Asked(String),
 }
 
+/// Why memory that was free when it was planned with is not.
+pub(crate) const OTHERS: &str = "another program has taken memory meanwhile; `nvidia-smi` shows which";
+
 impl Error {
     /// Whether the device has too little memory for what was asked: by our own count, or by the driver's word.
     pub fn is_memory(&self) -> bool {
-        match self {
-            Error::Memory { .. } => true,
-            Error::Call { why, .. } => why.contains("OUT_OF_MEMORY"),
-            _ => false,
-        }
+        matches!(self, Error::Memory { .. } | Error::OutOfMemory { .. })
     }
 }
 

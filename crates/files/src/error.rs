@@ -13,8 +13,10 @@ pub enum Kind {
     Usage,
     /// A file or its content is wrong.
     Input,
-    /// Memory, disk or device.
+    /// Disk, device, threads; for memory there is [`Kind::Memory`].
     Machine,
+    /// Not enough memory, of the machine or of a card: less at once may work.
+    Memory,
     /// A lock, a damaged or foreign catalogue, another version.
     State,
     /// The user stopped it.
@@ -53,9 +55,8 @@ impl Error {
     pub fn io(path: &Path, doing: &str, cause: &std::io::Error) -> Error {
         use std::io::ErrorKind as K;
         let kind = match cause.kind() {
-            K::StorageFull | K::OutOfMemory | K::QuotaExceeded | K::FileTooLarge | K::ReadOnlyFilesystem => {
-                Kind::Machine
-            }
+            K::OutOfMemory => Kind::Memory,
+            K::StorageFull | K::QuotaExceeded | K::FileTooLarge | K::ReadOnlyFilesystem => Kind::Machine,
             _ => Kind::Input,
         };
         let remedy = match cause.kind() {

@@ -129,7 +129,7 @@ fn inflate(packed: Bytes, entry: &Entry, caps: &Caps) -> Result<Bytes> {
         let mut bytes = Vec::new();
         bytes
             .try_reserve_exact(expect as usize + 1)
-            .map_err(|_| Error::new(crate::error::Kind::Machine, "not enough memory to inflate it"))?;
+            .map_err(|_| Error::new(crate::error::Kind::Memory, "not enough memory to inflate it"))?;
         flate2::read::DeflateDecoder::new(packed.as_ref())
             .take(entry.size.saturating_add(1))
             .read_to_end(&mut bytes)

@@ -148,7 +148,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
                     };
                     *(if work == Work::Train { &mut row.train } else { &mut row.infer }) = Some(cell);
                 }
-                Err(why @ compute::Error::Memory { .. }) => row.refused = Some(why.to_string()),
+                Err(why) if why.is_memory() => row.refused = Some(why.to_string()),
                 Err(why) => return Err(failed(why)),
             }
         }

@@ -238,7 +238,7 @@ fn fits(market: &[Bars], plan: &Plan, settings: &Settings) -> Result<()> {
     }
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
     Err(Error::new(
-        Kind::Machine,
+        Kind::Memory,
         format!("the hunt takes {:.2} GiB, more than the {:.2} GiB of --memory", gib(need), gib(budget)),
     )
     .remedy("leave --all away, or take fewer symbols or a shorter time"))

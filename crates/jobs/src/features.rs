@@ -396,7 +396,7 @@ fn check_memory(market: &[Bars], timeframe: Timeframe, plan: &Plan, settings: &S
     let (budget, gib) = (settings.memory.bytes(), |bytes: f64| bytes / f64::from(1 << 30));
     if need > budget as f64 {
         return Err(Error::new(
-            Kind::Machine,
+            Kind::Memory,
             format!(
                 "{rows} rows of {} features take {:.2} GiB, more than the {:.2} GiB of --memory",
                 columns.len(),
@@ -512,7 +512,7 @@ mod tests {
         (0..400).for_each(|_| many.extend(market.iter().cloned()));
         settings.memory = crate::Memory::Bytes(64 << 20);
         let error = check_memory(&many, Timeframe::D1, &plan, &settings).expect_err("too much");
-        assert!(error.kind == Kind::Machine && error.message.contains("0.06 GiB"), "{error}");
+        assert!(error.kind == Kind::Memory && error.message.contains("0.06 GiB"), "{error}");
     }
 
     #[test]

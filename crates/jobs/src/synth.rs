@@ -162,7 +162,7 @@ fn plan(settings: &Settings) -> Result<bars::synth::Synth> {
     if need > budget {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         return Err(Error::new(
-            Kind::Machine,
+            Kind::Memory,
             format!("this market takes {:.1} GiB, more than the {:.1} GiB of --memory", gib(need), gib(budget)),
         )
         .remedy("make fewer symbols or bars, or raise --memory"));
@@ -226,7 +226,7 @@ mod tests {
         for pair in ["memory=64MiB", "synth.count=10000", "synth.bars=10000"] {
             settings.set(pair).expect("a legal setting");
         }
-        assert_eq!(plan(&settings).map_err(|e| e.kind).err(), Some(Kind::Machine));
+        assert_eq!(plan(&settings).map_err(|e| e.kind).err(), Some(Kind::Memory));
         settings.set("synth.years=3").expect("a legal setting");
         assert_eq!(plan(&settings).map_err(|e| e.kind).err(), Some(Kind::Usage));
     }

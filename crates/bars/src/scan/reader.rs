@@ -263,7 +263,7 @@ impl Reader<'_> {
         let wanted = rows * 8.0 * (8 + layout.extras.len()) as f64 * 2.0;
         if wanted > self.options.memory as f64 && source.len() > LARGE {
             return Err(Error::new(
-                Kind::Machine,
+                Kind::Memory,
                 format!(
                     "about {:.0} million rows need {:.1} GiB of memory, and {:.1} GiB may be used",
                     rows / 1e6,

@@ -197,7 +197,7 @@ impl Intake {
         let Some(folder) = &self.scratch_folder else {
             // What `read` holds is joined once more, so a third is the most that is safe.
             return Err(Error::new(
-                Kind::Machine,
+                Kind::Memory,
                 format!("the data outgrow the {} MiB that may be used", self.options.memory >> 20),
             )
             .remedy("raise --memory, choose fewer --symbols, or run `fullbore data add`, which streams"));

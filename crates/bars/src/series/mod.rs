@@ -331,7 +331,7 @@ fn instrument(symbol: &str, lots: &[Lot], metas: &[Meta], options: &Options) -> 
 fn pair(series: Series, metas: &[Meta], extras: &[String], clean: &mut Clean<'_>) -> Result<Rows> {
     let (bid, ask): (Vec<Lot>, Vec<Lot>) = series.lots.into_iter().partition(|l| metas[l.file].side == Some(Side::Bid));
     if bid.iter().chain(&ask).flat_map(|l| &l.blocks).any(|b| matches!(b, Block::Disk { .. })) {
-        return Err(Error::new(Kind::Machine, "bid and ask files are joined in memory, and these do not fit")
+        return Err(Error::new(Kind::Memory, "bid and ask files are joined in memory, and these do not fit")
             .remedy("raise --memory"));
     }
     let spread = extras.iter().position(|n| n == "spread");

@@ -136,7 +136,7 @@ fn streamed_and_held_give_the_same_bytes() {
         assert!(held.bars.len() == 4 && held.bars.iter().zip(&stored.bars).all(|(a, b)| same(a, b)), "{name}");
         let small = Options { memory: 60_000, ..Options::default() };
         let error = read(&source, &small).unwrap_err();
-        assert!(error.kind == Kind::Machine && error.remedy.unwrap().contains("data add"), "{name}");
+        assert!(error.kind == Kind::Memory && error.remedy.unwrap().contains("data add"), "{name}");
     }
 }
 

@@ -266,10 +266,12 @@ impl Drop for Descriptors<'_> {
 }
 
 fn said(call: &str, status: Status) -> Result<()> {
-    if status == 0 {
-        return Ok(());
+    let (call, device, why) = (call.into(), "cuda".into(), format!("cuBLAS status {status}"));
+    match status {
+        0 => Ok(()),
+        3 => Err(Error::OutOfMemory { call, device, why }), // CUBLAS_STATUS_ALLOC_FAILED
+        _ => Err(Error::Call { call, device, why }),
     }
-    Err(Error::Call { call: call.into(), device: "cuda".into(), why: format!("cuBLAS status {status}") })
 }
 
 impl Blaslt {

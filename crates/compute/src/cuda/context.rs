@@ -246,7 +246,13 @@ impl Drop for Turn {
 }
 
 fn driver<T>(call: &str, device: &str, answer: std::result::Result<T, result::DriverError>) -> Result<T> {
-    answer.map_err(|e| Error::Call { call: call.into(), device: device.into(), why: words(e) })
+    answer.map_err(|e| {
+        let (call, device, why) = (call.into(), device.into(), words(e));
+        match e.0 {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { call, device, why },
+            _ => Error::Call { call, device, why },
+        }
+    })
 }
 
 fn words(error: result::DriverError) -> String {

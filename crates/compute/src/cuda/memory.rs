@@ -96,7 +96,7 @@ impl Slab {
                     device: context.device().into(),
                     needed: bytes,
                     budget: context.memory().map_or(0, |(free, _)| free),
-                    fits: "another program has taken memory meanwhile; `nvidia-smi` shows which".into(),
+                    fits: crate::error::OTHERS.into(),
                 });
             }
             other => context.call("cuMemAlloc", other)?,

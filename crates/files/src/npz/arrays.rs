@@ -198,7 +198,7 @@ impl Arrays {
             K::InvalidData | K::InvalidInput | K::UnexpectedEof => Error::input(format!("{name}: {e}"))
                 .at(&self.place(name))
                 .remedy("get the file again; it is cut or damaged"),
-            K::OutOfMemory => Error::new(Fault::Machine, format!("not enough memory for {name}")).at(&self.place(name)),
+            K::OutOfMemory => Error::new(Fault::Memory, format!("not enough memory for {name}")).at(&self.place(name)),
             _ => Error::io(&self.place(name), "reading the file", e),
         }
     }

@@ -78,7 +78,7 @@ impl Keeper {
     pub(crate) fn save(&mut self, saved: &Saved) -> Result<Option<Error>> {
         match self.submit(saved) {
             Ok(()) => Ok(None),
-            Err(why) if why.kind == Kind::Machine => self.submit(saved).map(|()| Some(why)),
+            Err(why) if matches!(why.kind, Kind::Machine | Kind::Memory) => self.submit(saved).map(|()| Some(why)),
             Err(why) => Err(why),
         }
     }

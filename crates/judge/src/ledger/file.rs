@@ -135,7 +135,8 @@ fn explain(path: &Path, doing: &str, cause: &rusqlite::Error) -> Error {
             (Kind::State, "another process holds it: wait for that one and try again")
         }
         Some(ErrorCode::DiskFull) => (Kind::Machine, "free some space"),
-        Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => (Kind::Machine, "check the disk"),
+        Some(ErrorCode::OutOfMemory) => (Kind::Memory, "close other programs"),
+        Some(ErrorCode::SystemIoFailure) => (Kind::Machine, "check the disk"),
         Some(
             ErrorCode::CannotOpen
             | ErrorCode::ReadOnly

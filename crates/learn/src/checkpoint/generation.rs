@@ -41,7 +41,7 @@ impl Generation {
         let mut bytes = Vec::new();
         usize::try_from(part.length).ok().and_then(|n| bytes.try_reserve_exact(n).ok()).ok_or_else(|| {
             let message = format!("no memory for the part `{name}` of a checkpoint ({} bytes)", part.length);
-            Error::new(Kind::Machine, message).at(&self.folder)
+            Error::new(Kind::Memory, message).at(&self.folder)
         })?;
         file.take(part.length).read_to_end(&mut bytes).map_err(|e| Error::io(&self.folder, "reading a part", &e))?;
         if bytes.len() as u64 != part.length || manifest::hash(&bytes) != part.xxh3 {

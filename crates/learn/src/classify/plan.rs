@@ -172,7 +172,7 @@ impl Plan {
                 let parts =
                     if pace.parts > 1 { format!(", even in parts of {},", pace.rows(batch)) } else { String::new() };
                 return Err(Error::new(
-                    Kind::Machine,
+                    Kind::Memory,
                     format!(
                         "one member with batches of {batch}{parts} needs {} on {}, and {} may be taken",
                         compute::bytes(bytes),

@@ -133,7 +133,7 @@ impl Sizes {
         let need = self.memory();
         if need > budget {
             return Err(Error::new(
-                Kind::Machine,
+                Kind::Memory,
                 format!("its {} samples need {} of memory, the budget is {}", self.n, mib(need), mib(budget)),
             )
             .remedy("give more with --memory, or save fewer samples or features"));

@@ -337,7 +337,7 @@ fn memory_is_counted_before_it_is_taken() {
         Ok(())
     })
     .unwrap_err();
-    assert_eq!((error.kind, heard), (Kind::Machine, 0), "{error}");
+    assert_eq!((error.kind, heard), (Kind::Memory, 0), "{error}");
     assert!(error.message.contains("6 samples need 33 MiB of memory, the budget is 1 MiB"), "{error}");
     assert!(error.remedy.unwrap().contains("--memory"));
     // Who listens may stop it.
