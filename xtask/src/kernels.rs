@@ -8,7 +8,7 @@
 //! products that wait for each other fail both ways.
 
 mod manifest;
-mod source;
+pub mod source;
 
 use crate::process::command;
 use crate::{Result, cache, root};

@@ -1,8 +1,11 @@
-//! Who may depend on whom: `rooms.toml` against every Cargo.toml, and ARCHITECTURE.md against `rooms.toml`.
+//! Who may depend on whom: `rooms.toml` against every Cargo.toml and every `#include`, and ARCHITECTURE.md against
+//! `rooms.toml`.
 //!
-//! All three kinds of direct dependencies count, for every target. A room that is listed but does not exist, a crate of
+//! All three kinds of direct dependencies count, for every target. A CUDA file may include files of its own room and of
+//! those that its room may name. A room that is listed but does not exist, a crate of
 //! the workspace that is not listed, and a third-party crate without a door are errors.
 
+use crate::kernels::source::{included, walk};
 use crate::process::metadata;
 use crate::{Result, root};
 use serde_json::Value;
@@ -33,6 +36,7 @@ struct Door {
 pub fn check() -> Result<String> {
     let table = read()?;
     let mut bad = differences(&table, &metadata(&["--no-deps"])?);
+    bad.extend(includes(&table)?);
     let (file, text) = architecture()?;
     match between(&text) {
         None => bad.push(format!("{file} has no `{OPEN}` ... `{CLOSE}`; put the two marks where the tables belong")),
@@ -120,6 +124,50 @@ fn differences(table: &Table, metadata: &Value) -> Vec<String> {
         }
     }
     bad
+}
+
+/// Includes of CUDA files that reach where their room may not.
+fn includes(table: &Table) -> Result<Vec<String>> {
+    let (root, mut paths, mut bad) = (root(), Vec::new(), Vec::new());
+    for room in &table.rooms {
+        walk(&root.join(&room.folder), &["cu", "cuh"], &mut paths)?;
+    }
+    for path in &paths {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}.", path.display()))?;
+        let file = path.strip_prefix(&root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+        bad.extend(text.lines().filter_map(included).filter_map(|name| forbidden(table, &file, name)));
+    }
+    Ok(bad)
+}
+
+/// Why a file, named from the root, may not include another by that quoted name; none where it may.
+fn forbidden(table: &Table, file: &str, name: &str) -> Option<String> {
+    let room_of = |parts: &[&str]| {
+        let path = parts.join("/");
+        table.rooms.iter().find(|r| path.strip_prefix(&*r.folder).is_some_and(|rest| rest.starts_with('/')))
+    };
+    let outside = || Some(format!("{file} includes \"{name}\" from outside the working tree"));
+    if name.starts_with('/') {
+        return outside();
+    }
+    let from: Vec<&str> = file.split('/').collect();
+    let mut to = from[..from.len() - 1].to_vec();
+    for part in name.split('/') {
+        match part {
+            "." | "" => {}
+            ".." if to.pop().is_some() => {}
+            ".." => return outside(),
+            part => to.push(part),
+        }
+    }
+    match (room_of(&from), room_of(&to)) {
+        (Some(own), Some(other)) if own.name == other.name || own.may.contains(&other.name) => None,
+        (Some(own), Some(other)) => Some(format!(
+            "{file} includes \"{name}\" of `{}`, which rooms.toml does not allow `{}`",
+            other.name, own.name
+        )),
+        _ => Some(format!("{file} includes \"{name}\", which is in no room")),
+    }
 }
 
 fn render(table: &Table) -> String {
@@ -250,5 +298,27 @@ mod tests {
         let bad = differences(&parse(&table).unwrap(), &json!({"packages": packages}));
         assert_eq!(bad.len(), 1, "{bad:#?}");
         assert!(parse(&TABLE.replace("[[door]]", "[[window]]")).is_err());
+    }
+
+    #[test]
+    fn an_include_goes_where_its_room_may_go() {
+        let table = parse(TABLE).unwrap();
+        let case = |file: &str, name: &str, expected: Option<&str>| {
+            let said = forbidden(&table, file, name);
+            match (&said, expected) {
+                (None, None) => {}
+                (Some(said), Some(part)) => assert!(said.contains(part), "{said} should say {part}"),
+                _ => panic!("{file} with {name}: {said:?}"),
+            }
+        };
+        case("crates/low/src/a.cu", "b.cuh", None);
+        case("crates/low/src/k/a.cu", "../b.cuh", None);
+        case("crates/high/src/a.cu", "../../low/src/./b.cuh", None);
+        case("crates/low/src/b.cuh", "../../high/src/a.cuh", Some("`high`, which rooms.toml does not allow `low`"));
+        // A name that begins like a room's is another folder.
+        case("crates/low/src/a.cu", "../../lower/b.cuh", Some("in no room"));
+        case("crates/low/src/a.cu", "../../../b.cuh", Some("in no room"));
+        case("crates/low/src/a.cu", "../../../../b.cuh", Some("outside the working tree"));
+        case("crates/low/src/a.cu", "/usr/include/b.h", Some("outside the working tree"));
     }
 }

@@ -39,7 +39,7 @@ pub fn find(compiler: &str) -> Result<Vec<Source>> {
     let root = root().canonicalize().map_err(|e| format!("the working tree: {e}."))?;
     let mut paths = Vec::new();
     for room in entries(&root.join("crates"))? {
-        walk(&room.join("src"), &mut paths)?;
+        walk(&room.join("src"), &["cu"], &mut paths)?;
     }
     let mut sources = paths.iter().map(|path| read(&root, path, compiler)).collect::<Result<Vec<_>>>()?;
     sources.sort_by(|a, b| (&a.room, &a.name).cmp(&(&b.room, &b.name)));
@@ -115,7 +115,7 @@ pub fn digest(bytes: &[u8]) -> String {
 }
 
 /// The file a line includes by a quoted name.
-fn included(line: &str) -> Option<&str> {
+pub fn included(line: &str) -> Option<&str> {
     line.trim()
         .strip_prefix('#')?
         .trim_start()
@@ -139,14 +139,15 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn walk(folder: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+/// Files with one of these endings in a folder and below it, in order.
+pub fn walk(folder: &Path, endings: &[&str], into: &mut Vec<PathBuf>) -> Result<()> {
     if !folder.is_dir() {
         return Ok(());
     }
     for path in entries(folder)? {
         if path.is_dir() {
-            walk(&path, into)?;
-        } else if path.extension().is_some_and(|e| e == "cu") {
+            walk(&path, endings, into)?;
+        } else if path.extension().is_some_and(|e| endings.iter().any(|ending| e == *ending)) {
             into.push(path);
         }
     }
