@@ -66,7 +66,6 @@ pub fn add(
 ) -> Result<(Vec<Entry>, Audit)> {
     let name = checked(name)?;
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
-    files::sweep(folder);
     free(folder, name, replace)?;
     let intake = crate::scan::take_in(path, options, Some(folder), progress)?;
     let mut store = Store { folder, name, files: BTreeMap::new() };
@@ -88,7 +87,6 @@ pub fn add(
 pub fn write(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: &str) -> Result<Vec<Entry>> {
     let name = checked(name)?;
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
-    files::sweep(folder);
     free(folder, name, replace)?;
     let mut extras: BTreeMap<Timeframe, Vec<String>> = BTreeMap::new();
     for bars in market {

@@ -34,7 +34,7 @@ pub use npz::{Array, ArrayHead, Arrays, read_npy, read_npz};
 pub use number::{Decimal, Number, parse_f64, parse_number};
 pub use os::sync_dir;
 pub use parquet::{ParquetWriter, parquet_columns, parquet_metadata, parquet_rows, read_parquet};
-pub use replace::{Replace, replace_bytes, sweep};
+pub use replace::{Draft, Replace, remove_folder, rename, replace_bytes, replace_bytes_unsynced, sweep};
 pub use scratch::Scratch;
 pub use source::{Caps, Container, Source};
 pub use table::{Column, Data, MISSING_TIME, Table, Text};

@@ -40,11 +40,23 @@ pub(crate) fn hide(path: &Path) {
 #[cfg(not(unix))]
 pub(crate) fn hide(_path: &Path) {}
 
-/// A number no other call of this process gives.
-pub(crate) fn unique() -> u64 {
-    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+/// A lock is advice here, so a file stays locked until it has its name.
+#[cfg(unix)]
+pub(crate) fn before_rename(_file: &std::fs::File) {}
+
+/// Elsewhere a lock keeps readers out, so it must be gone before they see the file.
+#[cfg(not(unix))]
+pub(crate) fn before_rename(file: &std::fs::File) {
+    let _ = file.unlock();
 }
+
+/// How old a temporary without a lock must be to be nobody's.
+#[cfg(unix)]
+pub(crate) const UNLOCKED_AT_RENAME: std::time::Duration = std::time::Duration::ZERO;
+
+/// Elsewhere one that is just being renamed has none either.
+#[cfg(not(unix))]
+pub(crate) const UNLOCKED_AT_RENAME: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Whether the open file is the one of that name.
 #[cfg(unix)]

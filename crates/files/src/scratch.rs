@@ -1,5 +1,6 @@
 //! A file that nobody sees: room for what does not fit into memory, gone when it is dropped or the process dies.
 
+use crate::replace::{abort_at, create_file};
 use crate::{Error, Result};
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -16,10 +17,9 @@ pub struct Scratch {
 impl Scratch {
     /// Makes one in that folder.
     pub fn create(folder: &Path) -> Result<Scratch> {
-        let name = format!(".fullbore-scratch-{}-{:x}", std::process::id(), crate::os::unique());
-        let path = folder.join(name);
-        let file = File::options().read(true).write(true).create_new(true).open(&path);
-        let file = file.map_err(|e| Error::io(&path, "making a scratch file", &e))?;
+        let path = folder.join("scratch");
+        let (path, file) = create_file(&path).map_err(|e| Error::io(&path, "making a scratch file", &e))?;
+        abort_at(&folder.join("scratch"));
         crate::os::hide(&path);
         Ok(Scratch { path, file: BufWriter::with_capacity(1 << 20, file), len: 0 })
     }

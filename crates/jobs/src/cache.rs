@@ -7,12 +7,12 @@
 use crate::features::Featured;
 use crate::home;
 use bars::Fingerprint;
-use files::{Error, Replace, Result};
+use files::{Draft, Error, Replace, Result, remove_folder};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// The folder of all entries.
 pub(crate) struct Cache {
@@ -82,66 +82,31 @@ impl Cache {
         if bytes > self.limit {
             return true;
         }
-        let beside = self.beside(key);
-        let kept = self.fill(&beside, featured).and_then(|()| self.enter(&beside, key));
-        if kept.is_err() {
-            let _ = fs::remove_dir_all(&beside);
-        }
+        let place = self.folder.join(key);
+        let kept = Draft::create(&place)
+            .and_then(|draft| fill(draft.path(), featured).map(|()| draft))
+            .map(|draft| Cache::enter(&draft, &place));
         self.prune(key);
         kept.is_ok()
     }
 
-    fn fill(&self, beside: &Path, featured: &Featured) -> std::io::Result<()> {
-        fs::create_dir_all(beside)?;
-        let mut files = Vec::new();
-        for written in &featured.files {
-            let at = if written.table.is_empty() { String::new() } else { format!("@{}", written.table) };
-            let name = format!("table{at}.parquet");
-            let (mut from, mut to) = (File::open(&written.path)?, File::create(beside.join(&name))?);
-            let (bytes, hash) = pour(&mut from, &mut to).map_err(|_| std::io::Error::other("the copy failed"))?;
-            files.push(Kept { name, bytes, hash });
-        }
-        let entry = Entry { files, featured: featured.clone() };
-        fs::write(beside.join(ENTRY), serde_json::to_vec(&entry)?)
-    }
-
     /// Puts a finished folder in its place; what was there goes. Where another process was faster, its entry is as
     /// good.
-    fn enter(&self, beside: &Path, key: &str) -> std::io::Result<()> {
-        let place = self.folder.join(key);
-        if fs::rename(beside, &place).is_err() {
-            self.remove(&place);
-            if fs::rename(beside, &place).is_err() {
-                fs::remove_dir_all(beside)?;
-            }
+    fn enter(draft: &Draft, place: &Path) {
+        if draft.commit().is_err() {
+            remove_folder(place);
+            let _ = draft.commit();
         }
-        Ok(())
     }
 
-    /// Out of sight first, so that nobody opens half an entry.
-    fn remove(&self, entry: &Path) {
-        let name = entry.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let gone = self.beside(&name);
-        let gone = if fs::rename(entry, &gone).is_ok() { &gone } else { entry };
-        let _ = fs::remove_dir_all(gone);
-    }
-
-    fn beside(&self, key: &str) -> PathBuf {
-        static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.folder.join(format!(".{key}.{}-{count}.tmp", std::process::id()))
-    }
-
-    /// Removes the entries that were used longest ago until all fit, and what killed processes left a day ago.
+    /// Removes the entries that were used longest ago until all fit.
     fn prune(&self, newest: &str) {
         let mut entries = Vec::new();
         for path in fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|e| e.path()) {
             let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
             let used = |file: &Path| fs::metadata(file).and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+            // What another process is writing; what a killed one left goes when the next entry is made.
             if name.starts_with('.') {
-                if used(&path).elapsed().is_ok_and(|age| age > Duration::from_secs(86_400)) {
-                    let _ = fs::remove_dir_all(&path);
-                }
                 continue;
             }
             let sizes = fs::read_dir(&path).into_iter().flatten().flatten().filter_map(|e| e.metadata().ok());
@@ -153,10 +118,24 @@ impl Cache {
             if total <= self.limit || *newest {
                 break;
             }
-            self.remove(path);
+            remove_folder(path);
             total -= bytes;
         }
     }
+}
+
+/// Copies the files of a result into a folder, and says there what they are.
+fn fill(folder: &Path, featured: &Featured) -> std::io::Result<()> {
+    let mut files = Vec::new();
+    for written in &featured.files {
+        let at = if written.table.is_empty() { String::new() } else { format!("@{}", written.table) };
+        let name = format!("table{at}.parquet");
+        let (mut from, mut to) = (File::open(&written.path)?, File::create(folder.join(&name))?);
+        let (bytes, hash) = pour(&mut from, &mut to).map_err(|_| std::io::Error::other("the copy failed"))?;
+        files.push(Kept { name, bytes, hash });
+    }
+    let entry = Entry { files, featured: featured.clone() };
+    fs::write(folder.join(ENTRY), serde_json::to_vec(&entry)?)
 }
 
 /// Which side of a copy failed.
@@ -184,6 +163,7 @@ fn pour(from: &mut impl Read, to: &mut impl Write) -> Result<(u64, String), Pour
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn the_oldest_leave_first_and_the_newest_stays() {

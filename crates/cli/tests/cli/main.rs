@@ -9,6 +9,7 @@ mod checkpoints;
 #[cfg(target_os = "linux")]
 mod driver;
 mod guide;
+mod killed;
 mod monitor;
 mod pages;
 mod probe;
@@ -19,7 +20,7 @@ mod tune;
 
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// A place to run in, with a home of its own.
@@ -61,6 +62,12 @@ impl Place {
         (value, code(&output))
     }
 
+    /// Runs a debug build until just before the rename that `at` names (`files::rename`), where it ends as if killed.
+    fn abort(&self, args: &[&str], at: &str) {
+        let output = self.command(args).env("FULLBORE_ABORT_AT", at).output().expect("the binary starts");
+        assert_eq!(output.status.code(), None, "{at}: {}{}", text(&output.stdout), text(&output.stderr));
+    }
+
     /// The object without what changes from run to run.
     fn scrubbed(&self, args: &[&str], expected: i32) -> String {
         let (mut value, code) = self.json(args);
@@ -68,6 +75,18 @@ impl Place {
         scrub(&mut value, &self.path().display().to_string());
         serde_json::to_string_pretty(&value).expect("it was JSON")
     }
+}
+
+/// Waits until something has come about, or the process has ended. How long that takes is the machine's affair; the
+/// limit only ends a test that hangs.
+fn wait_for(what: &str, child: &mut Child, mut come: impl FnMut() -> bool) {
+    for _ in 0..60_000 {
+        if come() || child.try_wait().expect("a child").is_some() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{what} never came");
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -238,12 +257,22 @@ fn json_of_demo_and_its_page() {
 #[test]
 fn a_demo_that_is_stopped_goes_on_where_it_was() {
     let place = Place::new();
-    let args =
-        ["demo", "--quick", "--device", "cpu", "--out", "d", "--set", "train.epochs=40", "--set", "train.checkpoint=1"];
-    let child = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let args = [
+        "demo",
+        "--quick",
+        "--device",
+        "cpu",
+        "--out",
+        "d",
+        "--set",
+        "train.epochs=120",
+        "--set",
+        "train.checkpoint=1",
+    ];
+    let mut child = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let log = place.path().join("d/training/log.jsonl");
     let begun = || std::fs::read_to_string(&log).is_ok_and(|t| t.contains("\"epoch\""));
-    (0..1200).take_while(|_| !begun()).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(50)));
+    wait_for("an epoch", &mut child, begun);
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(killed.is_ok_and(|status| status.success()));
     let output = child.wait_with_output().expect("it ends");
@@ -494,9 +523,15 @@ fn a_full_disk_under_standard_output_is_the_machines_fault() {
     assert_eq!(status.code(), Some(4));
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn ctrl_c_stops_long_work_and_leaves_nothing() {
+    // Bit 1 of the signals that are caught is SIGINT.
+    let caught = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
+    };
     let place = Place::new();
     for json in [&[][..], &["--json"]] {
         let args = [
@@ -517,10 +552,11 @@ fn ctrl_c_stops_long_work_and_leaves_nothing() {
             json,
         ]
         .concat();
-        let child =
+        let mut child =
             place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        let pid = child.id();
+        wait_for("a handler of signals", &mut child, || caught(pid));
+        let sent = Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill");
         assert!(sent.success());
         let output = child.wait_with_output().expect("it ends");
         assert_eq!(code(&output), 130, "{}{}", text(&output.stdout), text(&output.stderr));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use files::{Column, ParquetWriter, Replace, Table, replace_bytes, sweep};
+use files::{Column, Draft, ParquetWriter, Replace, Scratch, Table, remove_folder, replace_bytes, sweep};
 
 fn names(dir: &std::path::Path) -> Vec<String> {
     let mut names: Vec<String> =
@@ -53,30 +53,55 @@ fn parquet_without_finish_leaves_nothing() {
     assert!(names(dir.path()).is_empty());
 }
 
-/// What a killed process left goes; what somebody writes, what is young and what is not ours stays.
+/// What a killed process left goes; what somebody writes and what is not ours stays.
 #[test]
 fn only_what_the_dead_left_is_swept() {
     let dir = tempfile::tempdir().unwrap();
-    let aged = |path: &std::path::Path| {
-        let file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
-        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(600)).unwrap();
-    };
-    for name in [".dead.parquet.1-0.tmp", ".young.parquet.1-1.tmp", "theirs.tmp", ".theirs"] {
-        std::fs::write(dir.path().join(name), "x").unwrap();
-    }
     let living = Replace::create(&dir.path().join("live.parquet")).unwrap();
-    let names = || -> Vec<String> {
-        let mut all: Vec<String> =
-            std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        all.sort();
-        all
+    let filling = Draft::create(&dir.path().join("live")).unwrap();
+    let theirs =
+        [".theirs", "theirs.tmp", ".x.1-0.tmp", ".x.fullbore.tmp", ".x.1-y.fullbore.tmp", "x.1-0.fullbore.tmp"];
+    theirs.iter().for_each(|name| fs::write(dir.path().join(name), "x").unwrap());
+    let before = names(dir.path());
+    fs::write(dir.path().join(".dead.parquet.1-0.fullbore.tmp"), "x").unwrap();
+    fs::create_dir_all(dir.path().join(".dead.1-1.fullbore.tmp/full")).unwrap();
+    assert_eq!((sweep(dir.path()), sweep(dir.path())), (2, 0));
+    assert_eq!(names(dir.path()), before);
+    drop((living, filling));
+    assert_eq!(names(dir.path()).len(), theirs.len());
+}
+
+#[test]
+fn a_process_sweeps_where_it_first_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let stray = |folder: &str| {
+        let folder = dir.path().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(".dead.1-0.fullbore.tmp"), "x").unwrap();
+        folder
     };
-    let before = names();
-    for name in before.iter().filter(|n| !n.contains("young")) {
-        aged(&dir.path().join(name));
+    replace_bytes(&stray("file").join("a"), b"x").unwrap();
+    Draft::create(&stray("draft").join("a")).unwrap().commit().unwrap();
+    drop(Scratch::create(&stray("scratch")).unwrap());
+    for (folder, left) in [("file", &["a"][..]), ("draft", &["a"]), ("scratch", &[])] {
+        assert_eq!(names(&dir.path().join(folder)), left, "{folder}");
     }
-    assert_eq!(sweep(dir.path()), 1);
-    let left: Vec<String> = before.into_iter().filter(|n| !n.contains("dead")).collect();
-    assert_eq!(names(), left);
-    drop(living);
+}
+
+#[test]
+fn a_draft_appears_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("a");
+    let draft = Draft::create(&place).unwrap();
+    fs::write(draft.path().join("one"), "x").unwrap();
+    draft.commit().unwrap();
+    drop(draft);
+    assert_eq!((names(dir.path()), names(&place)), (vec!["a".to_string()], vec!["one".to_string()]));
+    // One that is there stays, until somebody removes it.
+    let second = Draft::create(&place).unwrap();
+    fs::write(second.path().join("two"), "x").unwrap();
+    assert!(second.commit().is_err());
+    remove_folder(&place);
+    second.commit().unwrap();
+    assert_eq!((names(dir.path()), names(&place)), (vec!["a".to_string()], vec!["two".to_string()]));
 }

@@ -37,7 +37,7 @@ impl Disk for Real {
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        files::rename(from, to)
     }
 
     fn sync(&mut self, folder: &Path) -> io::Result<()> {

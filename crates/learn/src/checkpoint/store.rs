@@ -4,12 +4,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use files::{Error, Kind, Result};
+use files::{Error, Kind, Result, replace_bytes_unsynced};
 
 use super::disk::{Disk, Real};
 use super::generation::{Generation, verify};
 use super::manifest::{Fault, MANIFEST, Manifest};
-use super::{About, manifest};
+use super::{About, View, manifest};
 
 /// A folder of generations, of which at least two verified ones are kept.
 pub struct Store {
@@ -36,6 +36,11 @@ impl Store {
         let (folder, verified, buffer) = (folder.to_path_buf(), Vec::new(), Vec::new());
         let mut store = Store { folder, generations, keep: 2, next, verified, buffer, disk };
         store.sweep()?;
+        // Here and in the folders of weights a run that goes on may have nothing more to write.
+        files::sweep(&store.folder);
+        for view in View::ALL {
+            files::sweep(&store.folder.join(view.name()));
+        }
         Ok(store)
     }
 
@@ -116,10 +121,7 @@ impl Store {
 
     /// Only a hint: nothing is lost without it, so nothing fails for it, and the disk is not waited for.
     fn hint(&self, number: u64) {
-        let tmp = self.folder.join("LATEST.tmp");
-        if fs::write(&tmp, format!("{number:06}\n")).is_ok() {
-            let _ = fs::rename(&tmp, self.folder.join("LATEST"));
-        }
+        let _ = replace_bytes_unsynced(&self.folder.join("LATEST"), format!("{number:06}\n").as_bytes());
     }
 
     /// Lets go what is older than the oldest of the verified generations to keep.

@@ -4,6 +4,7 @@
 //! nothing fails for it. Each file is written beside and renamed, so none is seen half written; a file that would not
 //! change is left alone. No links: there are disks that have none.
 
+use files::replace_bytes_unsynced;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -45,12 +46,8 @@ impl Views {
                 continue;
             }
             let folder = checkpoints.join(view.name());
-            let (path, tmp) = (folder.join(name), folder.join(format!("{name}.tmp")));
-            let made = fs::create_dir_all(&folder).and_then(|()| fs::write(&tmp, bytes));
-            if made.and_then(|()| fs::rename(&tmp, &path)).is_ok() {
+            if fs::create_dir_all(&folder).is_ok() && replace_bytes_unsynced(&folder.join(name), bytes).is_ok() {
                 self.0.insert(key, hash);
-            } else {
-                let _ = fs::remove_file(&tmp);
             }
         }
     }

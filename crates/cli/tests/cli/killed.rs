@@ -1,0 +1,99 @@
+//! Killed between writing a file beside its place and renaming it: for each file that is written so, the next process
+//! sweeps what was left, and what comes out has the same bits.
+//!
+//! The instant is chosen by `FULLBORE_ABORT_AT`, which debug builds obey (`files::rename`).
+
+use super::train::{ROW, market, settled, small};
+use super::{Place, code, text};
+use serde_json::Value;
+use std::path::Path;
+
+/// Runs until the rename that `at` names, and sees that the file was left behind beside `folder`'s others.
+fn abort(place: &Place, args: &[&str], at: &str, folder: &str) {
+    place.abort(args, at);
+    let left = strays(&place.path().join(folder));
+    assert!(!left.is_empty(), "{at}: nothing was left in {folder}");
+}
+
+/// Temporaries anywhere below a folder.
+pub(crate) fn strays(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.to_string_lossy().ends_with(".tmp") {
+            found.push(path.display().to_string());
+        } else if path.is_dir() {
+            found.extend(strays(&path));
+        }
+    }
+    found
+}
+
+/// One case: the renames at which the run ends, one after the other; it goes on behind each.
+fn check(place: &Place, set: &str, out: &str, at: &[&str]) {
+    let mut args = small(set, out, "6");
+    args.extend(["--set", "train.checkpoint=2", "--quiet"]);
+    let begun = || place.path().join(out).join("run.json").exists();
+    let next = || if begun() { vec!["runs", "resume", out, "--quiet"] } else { args.clone() };
+    for at in at {
+        abort(place, &next(), at, out);
+    }
+    let last = place.run(&next());
+    assert_eq!(code(&last), 0, "{at:?}: {}", text(&last.stderr));
+    assert_eq!(strays(&place.path().join(out)), [""; 0], "{at:?}");
+    let (run, whole) = (place.path().join(out), place.path().join("whole"));
+    let files = settled(&whole);
+    assert_eq!(files, settled(&run), "{at:?}");
+    for file in files {
+        let read = |run: &Path| std::fs::read(run.join(&file)).unwrap();
+        assert_eq!(read(&run), read(&whole), "{at:?}: {file}");
+    }
+    let judged = |run: &Path| -> Value {
+        let text = std::fs::read(run.join("result.json")).unwrap();
+        serde_json::from_slice::<Value>(&text).unwrap()["judged"].take()
+    };
+    assert_eq!(judged(&run), judged(&whole), "{at:?}");
+}
+
+#[test]
+fn a_run_killed_before_any_rename_leaves_no_stray_and_ends_with_the_same_bits() {
+    let place = Place::new();
+    market(&place, true, "3000");
+    let set = format!("p = col(plant), {ROW}");
+    let mut args = small(&set, "whole", "6");
+    args.extend(["--set", "train.checkpoint=2", "--quiet"]);
+    let whole = place.run(&args);
+    assert_eq!(code(&whole), 0, "{}", text(&whole.stderr));
+    check(&place, &set, "begin", &["settings.toml", "split.parquet", "run.json"]);
+    // Rows that were logged behind the last checkpoint are cut off, by a rename, when the run goes on.
+    check(&place, &set, "saving", &["000001/MANIFEST", "000003/MANIFEST", "log.jsonl"]);
+    check(&place, &set, "saved", &["checkpoints/LATEST", "checkpoints/best#2", "checkpoints/last#3", "run.json"]);
+    // Behind the last checkpoint nothing is saved again.
+    check(&place, &set, "latest", &["checkpoints/LATEST#3", "checkpoints/best"]);
+    check(&place, &set, "end", &["predictions.parquet", "model#3", "model/model.json", "result.json", "run.json#2"]);
+}
+
+#[test]
+fn so_do_the_files_at_home() {
+    let place = Place::new();
+    let mut synth = vec!["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "1", "--bars", "3000"];
+    synth.extend(["--name", "coin", "--seed", "7"]);
+    let features = ["features", "coin", "--features", ROW, "--labels", "fixed(3)", "--out", "out/t.parquet"];
+    let mut tune = vec!["tune", "coin", "--learner", "mlp", "--features", ROW, "--labels", "fixed(1)", "--folds", "2"];
+    tune.extend(["--seeds", "1", "--device", "cpu", "--budget", "1s"]);
+    std::fs::create_dir(place.path().join("out")).unwrap();
+    let cases: [(&[&str], &[&str], &str); 4] = [
+        (&synth, &["data/coin.parquet", "catalogue.json"], "home/data"),
+        (&features, &["cache/features", "out/t.parquet"], ""),
+        (&tune, &["home/tuned.json"], "home"),
+        (&["probe"], &["machines"], "home/machines"),
+    ];
+    for (args, all, folder) in cases {
+        for at in all {
+            abort(&place, args, at, folder);
+        }
+        let last = place.run(args);
+        assert_eq!(code(&last), 0, "{args:?}: {}", text(&last.stderr));
+        assert_eq!(strays(place.path()), [""; 0], "{args:?}");
+    }
+}
