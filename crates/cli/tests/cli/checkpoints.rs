@@ -2,7 +2,7 @@
 //! full.
 
 use super::train::{ROW, market, small};
-use super::{Place, code, text};
+use super::{Place, code, text, wait_for};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -91,13 +91,9 @@ fn after_a_bit_fell_over_the_generation_before_is_taken_and_the_end_is_the_same(
     };
     let whole = place.run(&args("whole"));
     assert_eq!(code(&whole), 0, "{}", text(&whole.stderr));
-    let mut child = place.command(&args("cut")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // Two generations are there, and the run is cut in the middle.
-    (0..3000)
-        .take_while(|_| generations(&place, "cut").len() < 2)
-        .for_each(|_| std::thread::sleep(Duration::from_millis(10)));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    place.abort(&args("cut"), "checkpoints/LATEST#2");
+    assert_eq!(generations(&place, "cut").len(), 2);
     let folder = place.path().join("cut/checkpoints/generations");
     let newest = generations(&place, "cut").pop().unwrap();
     let part = folder.join(&newest).join("members.bin");
@@ -150,10 +146,8 @@ fn a_full_disk_does_not_end_the_training_and_the_end_is_the_same() {
     std::fs::create_dir(&disk).unwrap();
     // Without a small disk the same is done on a large one, where nothing fails.
     let small_disk = Small::mount(&disk, "size=24m");
-    let child = place.command(&args("small/run")).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    (0..3000)
-        .take_while(|_| generations(&place, "small/run").is_empty())
-        .for_each(|_| std::thread::sleep(Duration::from_millis(5)));
+    let mut child = place.command(&args("small/run")).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("a generation", &mut child, || !generations(&place, "small/run").is_empty());
     // Full for a while: no checkpoint can be written; then there is space again.
     if small_disk.is_some() {
         let filler = disk.join("filler");

@@ -1,9 +1,8 @@
 //! The dashboard as a user meets it: plain lines, one object, and a real terminal.
 
 use super::train::{ROW, market, small};
-use super::{Place, code, text};
+use super::{Place, code, text, wait_for};
 use serde_json::Value;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -113,7 +112,7 @@ impl Tmux {
 
     /// Waits until the pane gives something.
     fn until<T>(&self, what: &str, mut look: impl FnMut(&str) -> Option<T>) -> T {
-        for _ in 0..1200 {
+        for _ in 0..6000 {
             if let Some(found) = look(&self.pane()) {
                 return found;
             }
@@ -144,18 +143,18 @@ impl Drop for Training {
 }
 
 fn long_training(place: &Place) -> Training {
-    let mut command = place.command(&small(ROW, "runs/coin", "50000"));
-    command.args(["--patience", "50000", "--quiet"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let training = Training(command.spawn().unwrap());
+    let mut command = place.command(&small(ROW, "runs/coin", "1000000"));
+    command.args(["--patience", "1000000", "--quiet"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut training = Training(command.spawn().unwrap());
     let log = place.path().join("runs/coin/log.jsonl");
-    let begun = |log: &Path| std::fs::read_to_string(log).is_ok_and(|t| t.contains("\"kind\":\"epoch\""));
-    (0..1200).take_while(|_| !begun(&log)).for_each(|_| std::thread::sleep(Duration::from_millis(100)));
+    let begun = || std::fs::read_to_string(&log).is_ok_and(|t| t.contains("\"kind\":\"epoch\""));
+    wait_for("an epoch", &mut training.0, begun);
     training
 }
 
-/// The number behind `epoch` in the third line: `epoch 12 of 50,000`, `epoch 11 to 12 of 50,000`.
+/// The number behind `epoch` in the third line: `epoch 12 of 1,000,000`, `epoch 11 to 12 of 1,000,000`.
 fn epoch(pane: &str) -> Option<u64> {
-    let (before, _) = pane.split_once(" of 50,000")?;
+    let (before, _) = pane.split_once(" of 1,000,000")?;
     before.rsplit(' ').next()?.replace(',', "").parse().ok()
 }
 

@@ -1,11 +1,10 @@
 //! What a run may go on with, what its trial is, and that nobody sees a result before the ledger has it.
 
 use super::train::{ROW, market, small};
-use super::{Place, code, text};
+use super::{Place, code, text, wait_for};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
-use std::time::Duration;
 
 fn read(place: &Place, path: &str) -> String {
     std::fs::read_to_string(place.path().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
@@ -51,11 +50,11 @@ fn a_result_is_in_the_ledger_before_any_file_shows_it() {
 fn where_the_ledger_cannot_be_written_nobody_sees_a_result() {
     let place = Place::new();
     market(&place, true, "4000");
-    let mut args = small(ROW, "run", "60");
-    args.extend(["--patience", "60"]);
-    let child = place.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut args = small(ROW, "run", "300");
+    args.extend(["--patience", "300"]);
+    let mut child = place.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = || place.path().join("run/run.json").exists();
-    (0..6000).take_while(|_| !begun()).for_each(|_| std::thread::sleep(Duration::from_millis(5)));
+    wait_for("the run", &mut child, begun);
     // Empty behind the run's back: both files, and what SQLite remembers of them, which is mapped and keeps its length.
     for file in ["home/ledger.sqlite", "home/ledger.sqlite-wal"] {
         std::fs::OpenOptions::new().write(true).truncate(true).open(place.path().join(file)).unwrap();
@@ -65,7 +64,7 @@ fn where_the_ledger_cannot_be_written_nobody_sees_a_result() {
     std::fs::OpenOptions::new().write(true).open(&index).unwrap().write_all(&zeros).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_ne!(code(&output), 0, "{}", text(&output.stderr));
-    assert!(read(&place, "run/log.jsonl").contains("\"epoch\":60"), "{}", text(&output.stderr));
+    assert!(read(&place, "run/log.jsonl").contains("\"epoch\":300"), "{}", text(&output.stderr));
     for file in ["log.jsonl", "training.log"] {
         let log = read(&place, &format!("run/{file}"));
         assert!(!log.contains("test_mcc") && !log.contains("test MCC"), "{file}");
