@@ -15,8 +15,10 @@ mod os;
 pub mod population;
 pub mod random;
 pub mod recurrent;
+mod tables;
 
 pub use device::{Budget, Choice, Device, Opened};
 pub use error::{Error, Result, bytes};
 pub use net::Net;
 pub use population::Population;
+pub use tables::{Table, Tables};

@@ -5,9 +5,10 @@
 //! Inference is a validation pass: gather, forward, loss and counts, without gradients.
 
 use compute::net::Layout;
-use compute::population::{Data, Member, Pins, Precision, Recipe, Table};
+use compute::population::{Data, Member, Pins, Precision, Recipe};
 use compute::random::{philox, uniform};
-use compute::{Budget, Error, Net, Opened, Population, Result};
+use compute::{Budget, Error, Net, Opened, Population, Result, Table, Tables};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What is timed.
@@ -83,10 +84,10 @@ pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
         class_weights: load.net.heads.iter().map(|_| Vec::new()).collect(),
     };
     let members: Vec<Member> = (0..load.members as u32).map(member).collect();
-    let data = random.data(&load.net);
+    let (tables, data) = (random.tables(device, budget)?, random.data());
     let mut pins = Pins::default();
     if load.tune {
-        let mut population = Population::new(device, budget, &load.net, &data, &recipe, &members)?;
+        let mut population = Population::new(device, budget, &load.net, &tables, &data, &recipe, &members)?;
         let usual = short(&mut population, load.work)?;
         population.tune()?;
         let tuned = population.pins();
@@ -96,7 +97,7 @@ pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
         }
     }
     let start = Instant::now();
-    let mut population = Population::pinned(device, budget, &load.net, &data, &recipe, &members, &pins)?;
+    let mut population = Population::pinned(device, budget, &load.net, &tables, &data, &recipe, &members, &pins)?;
     once(&mut population, load.work, 1)?;
     let first_use_s = start.elapsed().as_secs_f64();
 
@@ -124,7 +125,7 @@ pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
         spread: (seen[seen.len() * 3 / 4] - seen[seen.len() / 4]) / 2.0 / middle,
         samples_per_s: rows / middle,
         tflops: flops / middle / 1e12,
-        bytes: population.memory(),
+        bytes: tables.bytes() + population.memory(),
         first_use_s,
         steps: timed,
         ways: population.ways(),
@@ -218,11 +219,15 @@ impl Random {
         Random { tables, maps, labels: labels.collect(), train, valid }
     }
 
-    fn data(&self, net: &Net) -> Data<'_> {
-        debug_assert_eq!(net.inputs.len(), self.tables.len());
+    fn tables(&self, device: &Opened, budget: Budget) -> Result<Arc<Tables>> {
+        let tables: Vec<Table<'_>> =
+            self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect();
+        let maps: Vec<Option<&[u32]>> = self.maps.iter().map(Option::as_deref).collect();
+        Tables::new(device, budget, &tables, &maps)
+    }
+
+    fn data(&self) -> Data<'_> {
         Data {
-            tables: self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect(),
-            maps: self.maps.iter().map(Option::as_deref).collect(),
             labels: self.labels.iter().map(Vec::as_slice).collect(),
             weights: None,
             lists: vec![&self.train, &self.valid],

@@ -1,7 +1,7 @@
 //! Some rows of one member: gathered, forward, loss, backward. Everything here runs on one thread.
 
 use super::buffers::Rows;
-use super::data::Owned;
+use super::data::{Owned, Source};
 use super::loops::{self, Columns};
 use super::norm::{self, Left};
 use super::plan::Plan;
@@ -40,11 +40,9 @@ impl Pass {
 }
 
 /// Gathers the samples' inputs and goes through every layer; in a pass of training [`backward`] can follow.
-#[expect(clippy::too_many_arguments, reason = "rows of a member, and where everything of them lies")]
 pub(super) fn forward(
     plan: &Plan,
-    data: &Owned,
-    member: &Member,
+    source: Source<'_>,
     weights: Weights<'_>,
     samples: &[u32],
     values: &mut Rows<'_>,
@@ -55,12 +53,12 @@ pub(super) fn forward(
     for (i, place) in plan.gathered.iter().enumerate() {
         let Some(place) = place else { continue };
         let to = (values.write(plan, place.buffer), plan.stride(place.buffer), *place);
-        data.gather(&plan.net, i, member, samples, to, plan.round);
+        source.gather(&plan.net, i, samples, to, plan.round);
     }
     let rows = values.len();
     let together = if keep { rows } else { EVALUATED };
     for (part, samples) in samples.chunks(together.max(1)).enumerate() {
-        recurrent::forward(plan, data, member, weights.packed, samples, sequences, keep, |r, last| {
+        recurrent::forward(plan, source, weights.packed, samples, sequences, keep, |r, last| {
             let Some(place) = r.output else { return };
             let stride = plan.stride(place.buffer);
             let to = values.write(plan, place.buffer).chunks_exact_mut(stride).skip(part * together);

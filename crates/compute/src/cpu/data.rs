@@ -1,83 +1,36 @@
-//! The data an engine keeps for itself, and the gather from it.
+//! The gather from tables, and the data an engine keeps for itself.
 
 use super::loops;
 use super::memory::soon;
 use crate::error::Result;
 use crate::net::{Net, Place};
-use crate::population::{Data, Member, Table, check};
+use crate::population::{Data, Member, Scale};
+use crate::tables::Tables;
+use std::sync::Arc;
 
 /// Samples whose rows are asked for before their turn.
 const AHEAD: usize = 8;
 
-/// [`Data`], owned; all lists one behind the other.
-#[derive(Debug)]
-pub(super) struct Owned {
-    tables: Vec<(Vec<f32>, usize)>,  // [inputs] values [rows, stride], stride
-    maps: Vec<Option<Vec<u32>>>,     // [inputs][rows of the first table]
-    pub(super) labels: Vec<Vec<u8>>, // [heads][rows of the first table]
-    weights: Option<Vec<f32>>,       // [rows of the first table]
-    pub(super) lists: Vec<u32>,      // all samples of all lists
-    starts: Vec<usize>,              // [lists + 1] where each list begins in `lists`
+/// Where a member's rows come from.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) tables: &'a Tables,
+    pub(super) scales: &'a [Option<Scale>], // [inputs]
 }
 
-impl Owned {
-    pub(super) fn new(data: &Data<'_>) -> Owned {
-        let mut starts = vec![0];
-        for list in &data.lists {
-            starts.push(starts[starts.len() - 1] + list.len());
-        }
-        Owned {
-            tables: data.tables.iter().map(|t| (t.values.to_vec(), t.stride)).collect(),
-            maps: data.maps.iter().map(|m| m.map(<[u32]>::to_vec)).collect(),
-            labels: data.labels.iter().map(|l| l.to_vec()).collect(),
-            weights: data.weights.map(<[f32]>::to_vec),
-            lists: data.lists.concat(),
-            starts,
-        }
-    }
-
-    /// Bytes that the copy of some data takes.
-    pub(super) fn need(data: &Data<'_>) -> u64 {
-        let floats: usize =
-            data.tables.iter().map(|t| t.values.len()).sum::<usize>() + data.weights.map_or(0, <[f32]>::len);
-        let ids: usize = data.maps.iter().flatten().map(|m| m.len()).sum::<usize>()
-            + data.lists.iter().map(|l| l.len()).sum::<usize>();
-        let labels: usize = data.labels.iter().map(|l| l.len()).sum();
-        (4 * (floats + ids) + labels) as u64
-    }
-
-    /// Where a list lies in all lists.
-    pub(super) fn list(&self, list: usize) -> std::ops::Range<usize> {
-        self.starts[list]..self.starts[list + 1]
-    }
-
-    /// Whether these rows can be gathered.
-    pub(super) fn check(&self, net: &Net, rows: &[u32]) -> Result<()> {
-        let data = Data {
-            tables: self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect(),
-            maps: self.maps.iter().map(Option::as_deref).collect(),
-            labels: vec![],
-            weights: None,
-            lists: vec![],
-        };
-        check::rows(net, &data, rows, "these samples")
+impl<'a> Source<'a> {
+    fn table(&self, i: usize) -> (&'a [f32], usize) {
+        let table = self.tables.table(i).expect("tables in the processor's memory, as checked before");
+        (table.values, table.stride)
     }
 
     /// Input `i` of some samples into its columns of a buffer `[rows, stride]`, padding zero.
-    pub(super) fn gather(
-        &self,
-        net: &Net,
-        i: usize,
-        member: &Member,
-        rows: &[u32],
-        to: (&mut [f32], usize, Place),
-        round: bool,
-    ) {
+    pub(super) fn gather(&self, net: &Net, i: usize, rows: &[u32], to: (&mut [f32], usize, Place), round: bool) {
         let (values, stride, place) = to;
         let (features, window) = (net.inputs[i].features, net.inputs[i].window);
-        let (table, table_stride) = (&self.tables[i].0, self.tables[i].1);
+        let (table, table_stride) = self.table(i);
         let rows_of = |row: u32| {
-            let last = self.maps[i].as_ref().map_or(row, |map| map[row as usize]) as usize;
+            let last = self.tables.row(i, row) as usize;
             let first = (last + 1 - window) * table_stride;
             &table[first..first + window * table_stride]
         };
@@ -90,12 +43,12 @@ impl Owned {
             let from = rows_of(*row);
             let (to, padding) = to.split_at_mut(window * features);
             for (to, from) in to.chunks_exact_mut(features).zip(from.chunks_exact(table_stride)) {
-                match &member.scales[i] {
+                match &self.scales[i] {
                     Some(scale) => loops::scale(to, &from[..features], &scale.mean, &scale.inverse, round),
                     None => to.copy_from_slice(&from[..features]),
                 }
             }
-            if round && member.scales[i].is_none() {
+            if round && self.scales[i].is_none() {
                 loops::round(to);
             }
             padding.fill(0.0);
@@ -109,7 +62,6 @@ impl Owned {
         &self,
         net: &Net,
         i: usize,
-        member: &Member,
         samples: &[u32],
         steps: std::ops::Range<usize>,
         round: bool,
@@ -118,13 +70,13 @@ impl Owned {
         at: impl Fn(usize, usize) -> usize,
     ) {
         let (features, window) = (net.inputs[i].features, net.inputs[i].window);
-        let (table, stride) = (&self.tables[i].0, self.tables[i].1);
+        let (table, stride) = self.table(i);
         for (s, row) in samples.iter().enumerate() {
-            let last = self.maps[i].as_ref().map_or(*row, |map| map[*row as usize]) as usize;
+            let last = self.tables.row(i, *row) as usize;
             for t in steps.clone() {
                 let from = &table[(last + 1 + t - window) * stride..][..features];
                 let (to, padding) = to[at(s, t)..][..wide].split_at_mut(features);
-                match &member.scales[i] {
+                match &self.scales[i] {
                     Some(scale) => loops::scale(to, from, &scale.mean, &scale.inverse, round),
                     None if round => {
                         to.copy_from_slice(from);
@@ -135,6 +87,55 @@ impl Owned {
                 padding.fill(0.0);
             }
         }
+    }
+}
+
+/// The tables, and [`Data`], owned; all lists one behind the other.
+#[derive(Debug)]
+pub(super) struct Owned {
+    tables: Arc<Tables>,
+    pub(super) labels: Vec<Vec<u8>>, // [heads][ids]
+    weights: Option<Vec<f32>>,       // [ids]
+    pub(super) lists: Vec<u32>,      // all samples of all lists
+    starts: Vec<usize>,              // [lists + 1] where each list begins in `lists`
+}
+
+impl Owned {
+    pub(super) fn new(tables: &Arc<Tables>, data: &Data<'_>) -> Result<Owned> {
+        tables.on_cpu()?;
+        let mut starts = vec![0];
+        for list in &data.lists {
+            starts.push(starts[starts.len() - 1] + list.len());
+        }
+        Ok(Owned {
+            tables: tables.clone(),
+            labels: data.labels.iter().map(|l| l.to_vec()).collect(),
+            weights: data.weights.map(<[f32]>::to_vec),
+            lists: data.lists.concat(),
+            starts,
+        })
+    }
+
+    /// Where a member's rows come from.
+    pub(super) fn source<'a>(&'a self, member: &'a Member) -> Source<'a> {
+        Source { tables: &self.tables, scales: &member.scales }
+    }
+
+    /// Bytes that the copy of some data takes.
+    pub(super) fn need(data: &Data<'_>) -> u64 {
+        let words = data.weights.map_or(0, <[f32]>::len) + data.lists.iter().map(|l| l.len()).sum::<usize>();
+        let labels: usize = data.labels.iter().map(|l| l.len()).sum();
+        (4 * words + labels) as u64
+    }
+
+    /// Where a list lies in all lists.
+    pub(super) fn list(&self, list: usize) -> std::ops::Range<usize> {
+        self.starts[list]..self.starts[list + 1]
+    }
+
+    /// Whether these rows can be gathered.
+    pub(super) fn check(&self, net: &Net, rows: &[u32]) -> Result<()> {
+        self.tables.check(net, rows, "these samples")
     }
 
     /// The weight of a sample before that of its class.

@@ -28,13 +28,14 @@ use crate::error::{Error, Result};
 use crate::net::{self, Layout, Net};
 use crate::population::backend::{Arena, Backend, Sums, no_average};
 use crate::population::{Data, Member, Pace, Recipe, State, check};
+use crate::tables::Tables;
 use data::Owned;
 use memory::Floats;
 use plan::{BLOCK, Plan};
 use rayon::prelude::*;
 pub use recurrent::stack::Stack;
 use slot::{Lane, Scratch, Slot};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use team::Team;
 
 /// A population on this computer's processor.
@@ -64,7 +65,7 @@ impl Shared {
     }
 }
 
-/// Bytes an engine takes for these, the copy of the data included.
+/// Bytes an engine takes for these, the copy of the data included, without the tables.
 pub(crate) fn need(
     net: &Net,
     layout: &Layout,
@@ -91,25 +92,28 @@ impl Engine {
     pub(crate) fn new(
         net: &Net,
         layout: &Layout,
+        tables: &Arc<Tables>,
         data: &Data<'_>,
         recipe: &Recipe,
         members: &[Member],
         threads: usize,
     ) -> Result<Engine> {
-        Engine::paced(Pace::default(), net, layout, data, recipe, members, threads)
+        Engine::paced(Pace::default(), net, layout, tables, data, recipe, members, threads)
     }
 
     /// The same at a pace that is given.
+    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
     pub(crate) fn paced(
         pace: Pace,
         net: &Net,
         layout: &Layout,
+        tables: &Arc<Tables>,
         data: &Data<'_>,
         recipe: &Recipe,
         members: &[Member],
         threads: usize,
     ) -> Result<Engine> {
-        check::check(net, data, recipe, members)?;
+        check::check(net, tables, data, recipe, members)?;
         if threads == 0 {
             return Err(Error::Asked("0 threads can do nothing; give at least 1".into()));
         }
@@ -119,7 +123,7 @@ impl Engine {
             remedy: "ask for fewer threads".into(),
         })?;
         let plan = Plan::new(net, layout, recipe, pace);
-        let data = Owned::new(data);
+        let data = Owned::new(tables, data)?;
         let slots = members.iter().enumerate().map(|(index, member)| new_slot(&plan, &data, member, index)).collect();
         let lanes: Vec<_> = (0..threads.min(members.len())).map(|post| Lane::new(&plan, post)).collect();
         let scratch = (0..threads).map(|_| Mutex::new(Scratch::new(&plan))).collect();

@@ -11,12 +11,11 @@ pub(super) mod stack;
 pub(super) mod step;
 pub(super) mod sums;
 
-use super::data::Owned;
+use super::data::Source;
 use super::memory::Floats;
 use super::plan::Plan;
 use super::simd::LANES;
 use crate::net::{GATES, Recurrent};
-use crate::population::Member;
 use back::Back;
 use std::ops::Range;
 use step::Forward;
@@ -191,11 +190,9 @@ fn branches(plan: &Plan) -> impl DoubleEndedIterator<Item = Range<usize>> {
 
 /// All steps of all recurrent layers. `last(layer, h)` is handed the top layers' last h, `[n, wide + units]` from the
 /// first unit on; with `keep` everything stays for [`backward`].
-#[expect(clippy::too_many_arguments, reason = "rows of a member, and where everything of them lies")]
 pub(super) fn forward(
     plan: &Plan,
-    data: &Owned,
-    member: &Member,
+    source: Source<'_>,
     packed: &[f32],
     samples: &[u32],
     sequences: &mut [Sequence],
@@ -216,7 +213,7 @@ pub(super) fn forward(
             let r = &all[branch.start];
             let row = r.wide + r.units;
             let at = |sample: usize, t: usize| (slot(t) * n + sample) * row;
-            data.walk(&plan.net, r.input, member, samples, steps, plan.round, &mut s.xh, r.wide, at);
+            source.walk(&plan.net, r.input, samples, steps, plan.round, &mut s.xh, r.wide, at);
         };
         if keep {
             // A sample's rows lie side by side in the table, so its whole window is read at once.

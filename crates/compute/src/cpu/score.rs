@@ -93,7 +93,8 @@ fn evaluate(shared: &Shared, slot: &Slot, samples: &[u32], mut f: impl FnMut(&Me
         full.fill(samples[0]);
         full[..samples.len()].copy_from_slice(samples);
         let mut values = values.first(BLOCK);
-        block::forward(plan, &shared.data, member, slot.weights(), full, &mut values, sequences, None);
+        let source = shared.data.source(member);
+        block::forward(plan, source, slot.weights(), full, &mut values, sequences, None);
         for (h, head) in plan.layout.linears[plan.first_head()..].iter().enumerate() {
             let stride = plan.stride(head.output.buffer);
             let rows = values.read(plan, head.output.buffer).chunks_exact(stride).take(samples.len());

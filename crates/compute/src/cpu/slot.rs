@@ -159,7 +159,7 @@ impl Slot {
                     }
                     let (mut values, mut back) = (values.first(n), back.first(n));
                     let pass = Pass { turn, first: at as u32 };
-                    block::forward(plan, data, member, weights, samples, &mut values, sequences, Some(pass));
+                    block::forward(plan, data.source(member), weights, samples, &mut values, sequences, Some(pass));
                     let (loss, weight) = block::loss(plan, data, member, samples, &values, &mut back);
                     let add = at > begin;
                     block::backward(plan, weights, &values, &mut back, sequences, pass, Some((gradient, add)));
@@ -209,7 +209,7 @@ impl Slot {
                     *sample = data.lists[place as usize];
                 }
                 let pass = Pass { turn, first: (piece + at) as u32 };
-                block::forward(plan, data, member, weights, samples, &mut values, &mut [], Some(pass));
+                block::forward(plan, data.source(member), weights, samples, &mut values, &mut [], Some(pass));
                 loss[0] = block::loss(plan, data, member, samples, &values, &mut back);
                 block::backward(plan, weights, &values, &mut back, &mut [], pass, None);
             });

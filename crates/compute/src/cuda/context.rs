@@ -223,7 +223,7 @@ fn retained(index: usize, card: sys::CUdevice) -> std::result::Result<sys::CUcon
 /// Work that another thread's capture would not survive, or that would not survive it: capturing itself, taking and
 /// giving back memory, loading modules, and first runs of a library's kernels. One thread at a time does such work;
 /// replays and copies need no turn.
-pub(super) struct Turn {
+pub(crate) struct Turn {
     _held: Option<MutexGuard<'static, ()>>,
 }
 
@@ -233,7 +233,7 @@ thread_local! {
 }
 
 /// Waits for the turn, unless this thread has it.
-pub(super) fn turn() -> Turn {
+pub(crate) fn turn() -> Turn {
     static ONE: Mutex<()> = Mutex::new(());
     let before = TURNS.replace(TURNS.get() + 1);
     Turn { _held: (before == 0).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner)) }

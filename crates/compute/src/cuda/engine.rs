@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
 use crate::population::backend::{Arena, Backend, Sums, no_average};
 use crate::population::{Data, Member, Pace, Pins, Precision, Recipe, State};
+use crate::tables::Tables;
 use products::Products;
 use small::Fits;
 use std::collections::BTreeMap;
@@ -50,8 +51,9 @@ pub(crate) struct Engine {
     side: Stream,
     /// Forks and joins: one for each layer, one for the end.
     events: Vec<Event>,
-    /// `[ids]` whether it may be a sample: all its windows are whole.
-    whole: Vec<bool>,
+    tables: Arc<Tables>,
+    /// Where they lie.
+    rows: Vec<Rows>,
     layout: Layout,
     net: Net,
     /// Its batch has the rows that go through the net at once: a part of the batch where that goes in parts.
@@ -63,6 +65,13 @@ pub(crate) struct Engine {
     members: usize,
     _slab: Slab,
     context: Arc<Context>,
+}
+
+/// One input's rows on the card.
+struct Rows {
+    table: Slice<f32>, // [rows, stride]
+    stride: usize,
+    map: Option<Slice<u32>>, // [ids]
 }
 
 /// What a graph does.
@@ -91,16 +100,18 @@ pub(super) enum Mode {
 impl Engine {
     /// Sets a population up: memory, data, weights, plans.
     #[cfg(test)]
+    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
     pub(crate) fn new(
         context: &Arc<Context>,
         net: &Net,
         layout: &Layout,
+        tables: &Arc<Tables>,
         data: &Data<'_>,
         recipe: &Recipe,
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
-        Engine::on(Road::Rule, context, net, layout, data, recipe, members, pins)
+        Engine::on(Road::Rule, context, net, layout, tables, data, recipe, members, pins)
     }
 
     /// The same on a road that is given.
@@ -111,12 +122,13 @@ impl Engine {
         context: &Arc<Context>,
         net: &Net,
         layout: &Layout,
+        tables: &Arc<Tables>,
         data: &Data<'_>,
         recipe: &Recipe,
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
-        Engine::paced(road, Pace::default(), context, net, layout, data, recipe, members, pins)
+        Engine::paced(road, Pace::default(), context, net, layout, tables, data, recipe, members, pins)
     }
 
     /// The same at a pace that is given.
@@ -127,6 +139,7 @@ impl Engine {
         context: &Arc<Context>,
         net: &Net,
         layout: &Layout,
+        tables: &Arc<Tables>,
         data: &Data<'_>,
         recipe: &Recipe,
         members: &[Member],
@@ -146,12 +159,9 @@ impl Engine {
         if tiles.is_none() {
             steps::check(layout, recipe)?;
         }
-        let whole = (0..data.ids())
-            .map(|row| {
-                let at = |i: usize| data.maps[i].map_or(row, |map| map[row] as usize);
-                net.inputs.iter().enumerate().all(|(i, input)| at(i) + 1 >= input.window)
-            })
-            .collect();
+        let on = tables.on_card()?;
+        let each = on.tables.iter().zip(&on.maps).enumerate();
+        let rows = each.map(|(i, (table, map))| Rows { table: *table, stride: tables.stride(i), map: *map }).collect();
         let _turn = turn();
         let main = Stream::new(context)?;
         let side = Stream::new(context)?;
@@ -184,7 +194,8 @@ impl Engine {
             main,
             side,
             events,
-            whole,
+            tables: tables.clone(),
+            rows,
             layout: layout.clone(),
             net: net.clone(),
             recipe: *recipe,
@@ -370,12 +381,7 @@ impl Backend for Engine {
     }
 
     fn logits(&mut self, slot: usize, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
-        if let Some(row) = rows.iter().find(|row| !self.whole.get(**row as usize).is_some_and(|whole| *whole)) {
-            let all = self.whole.len();
-            return Err(Error::Asked(format!(
-                "{row} is none of the {all} ids there are, or its window reaches before a table; leave it out"
-            )));
-        }
+        self.tables.check(&self.net, rows, "these samples")?;
         let _turn = turn();
         self.averaged(slot..slot + 1)?;
         let batch = self.recipe.batch;

@@ -21,10 +21,12 @@ mod rates;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use context::turn;
 pub use context::{Context, Gpu, gpus};
 pub use driver::{Driver, NoDriver, check, driver};
 pub use engine::Stack;
 pub use graph::{Event, Graph, Stream};
+pub(crate) use memory::aligned;
 pub use memory::{Plain, Slab, Slice};
 pub use module::{Arg, Function, Module};
 pub use rates::{Rates, rates};

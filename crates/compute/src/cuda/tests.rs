@@ -22,7 +22,16 @@ fn whole_nets_against_pytorch() {
     for context in cards() {
         crate::population::fixtures::check(|f| {
             let members = std::slice::from_ref(&f.member);
-            let engine = Engine::new(&context, &f.net, &f.layout, &f.data(), &f.recipe, members, &Pins::default())?;
+            let engine = Engine::new(
+                &context,
+                &f.net,
+                &f.layout,
+                &f.tables(&Opened::Cuda(context.clone()))?,
+                &f.data(),
+                &f.recipe,
+                members,
+                &Pins::default(),
+            )?;
             Ok(Box::new(engine))
         });
     }
@@ -139,7 +148,18 @@ fn a_small_net_has_the_same_bits_with_any_number_of_rows_at_once() {
             let (data, recipe) = (made.data(), recipe(batch, Precision::Bf16));
             let run = |road| {
                 let pins = Pins::default();
-                let mut card = Engine::on(road, &context, &made.net, &layout, &data, &recipe, &members, &pins).unwrap();
+                let mut card = Engine::on(
+                    road,
+                    &context,
+                    &made.net,
+                    &layout,
+                    &made.card(&context),
+                    &data,
+                    &recipe,
+                    &members,
+                    &pins,
+                )
+                .unwrap();
                 card.steps(3, 2).unwrap();
                 let due: Vec<State> = card.states().unwrap().iter().map(|s| State { due: 1, ..*s }).collect();
                 card.set_states(&due).unwrap();
@@ -167,7 +187,18 @@ fn whole_steps_of_clusters_have_the_bits_of_three_kernels_a_step() {
             let (data, recipe) = (made.data(), recipe(batch, Precision::Bf16));
             let run = |road| {
                 let pins = Pins::default();
-                let mut card = Engine::on(road, &context, &made.net, &layout, &data, &recipe, &members, &pins).unwrap();
+                let mut card = Engine::on(
+                    road,
+                    &context,
+                    &made.net,
+                    &layout,
+                    &made.card(&context),
+                    &data,
+                    &recipe,
+                    &members,
+                    &pins,
+                )
+                .unwrap();
                 let clusters = context.gpu().capability == (9, 0) && road == Road::Rule;
                 let said = card.ways().iter().any(|way| way.contains("whole steps"));
                 assert!(said == (clusters && context.gpu().shared > 200 << 10), "{:?}", card.ways());
@@ -213,7 +244,9 @@ fn a_small_member_alone_becomes_what_it_becomes_in_company() {
         let (data, recipe) = (made.data(), recipe(300, Precision::Bf16));
         let run = |members: &[Member], slot: usize| {
             let pins = Pins::default();
-            let mut card = Engine::new(&context, &made.net, &layout, &data, &recipe, members, &pins).unwrap();
+            let mut card =
+                Engine::new(&context, &made.net, &layout, &made.card(&context), &data, &recipe, members, &pins)
+                    .unwrap();
             assert!(card.ways().iter().any(|way| way.contains("one kernel")), "{:?}", card.ways());
             card.steps(members.len(), 3).unwrap();
             (card.read(slot, Arena::Params).unwrap(), card.read(slot, Arena::Gradient).unwrap())
@@ -233,7 +266,17 @@ fn on_hoppers_units_a_member_has_its_bits_whoever_else_is_there() {
         let members: Vec<Member> = (0..4).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
         let (data, recipe) = (made.data(), recipe(300, Precision::Bf16));
         let make = |members: &[Member]| {
-            let mut card = Engine::new(context, &made.net, &layout, &data, &recipe, members, &Pins::default()).unwrap();
+            let mut card = Engine::new(
+                context,
+                &made.net,
+                &layout,
+                &made.card(context),
+                &data,
+                &recipe,
+                members,
+                &Pins::default(),
+            )
+            .unwrap();
             assert!(card.on_hopper() > 1);
             card
         };
@@ -259,7 +302,9 @@ fn large_products_go_to_hoppers_units_and_say_so() {
         let made = Made::new("8-1024-512-3", 9000);
         let layout = Layout::new(&made.net).unwrap();
         let (data, recipe, members) = (made.data(), recipe(8192, Precision::Bf16), [made.member(0)]);
-        let make = |pins: &Pins| Engine::new(&context, &made.net, &layout, &data, &recipe, &members, pins);
+        let make = |pins: &Pins| {
+            Engine::new(&context, &made.net, &layout, &made.card(&context), &data, &recipe, &members, pins)
+        };
         let mut card = make(&Pins::default()).unwrap();
         let hopper = context.gpu().capability == (9, 0);
         assert_eq!(card.ways().iter().any(|way| way.contains("Hopper")), hopper, "{:?}", card.ways());
@@ -299,9 +344,19 @@ fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prep
     let layout = Layout::new(&made.net).unwrap();
     let members: Vec<Member> = (0..3).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
     let data = made.data();
-    let mut cpu = crate::cpu::Engine::new(&made.net, &layout, &data, recipe, &members, 2).unwrap();
+    let mut cpu = crate::cpu::Engine::new(
+        &made.net,
+        &layout,
+        &made.tables(&Opened::Cpu { threads: 2 }).unwrap(),
+        &data,
+        recipe,
+        &members,
+        2,
+    )
+    .unwrap();
     let pins = Pins::default();
-    let mut card = Engine::on(road, context, &made.net, &layout, &data, recipe, &members, &pins).unwrap();
+    let mut card =
+        Engine::on(road, context, &made.net, &layout, &made.card(context), &data, recipe, &members, &pins).unwrap();
     prepare(&mut card);
     let library = context.library().unwrap_or("own products".into());
     let place = format!("{net}, batch {batch}, {precision:?}, {road:?}, {library}");
@@ -398,8 +453,19 @@ fn a_replayed_graph_gives_the_bits_of_single_launches() {
             let layout = Layout::new(&made.net).unwrap();
             let members: Vec<Member> = (0..4).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
             let (data, recipe) = (made.data(), Recipe { average: Some(0.9), ..recipe(32, precision) });
-            let make =
-                || Engine::new(&context, &made.net, &layout, &data, &recipe, &members, &Pins::default()).unwrap();
+            let make = || {
+                Engine::new(
+                    &context,
+                    &made.net,
+                    &layout,
+                    &made.card(&context),
+                    &data,
+                    &recipe,
+                    &members,
+                    &Pins::default(),
+                )
+                .unwrap()
+            };
             let (mut replayed, mut single) = (make(), make());
             // Made before, and nothing is run by it.
             replayed.prepare(4).unwrap();
@@ -426,8 +492,17 @@ fn the_same_run_twice_gives_the_same_bits_and_pins_carry_over() {
         let (data, recipe) = (made.data(), recipe(512, Precision::Bf16));
         let device = Opened::Cuda(context.clone());
         let run = |pins: &Pins| {
-            let mut p =
-                Population::pinned(&device, Budget::default(), &made.net, &data, &recipe, &members, pins).unwrap();
+            let mut p = Population::pinned(
+                &device,
+                Budget::default(),
+                &made.net,
+                &made.tables(&device).unwrap(),
+                &data,
+                &recipe,
+                &members,
+                pins,
+            )
+            .unwrap();
             for _ in 0..20 {
                 p.steps(7).unwrap();
                 p.validate().unwrap();
@@ -437,7 +512,16 @@ fn the_same_run_twice_gives_the_same_bits_and_pins_carry_over() {
         let (one, other) = (run(&Pins::default()), run(&Pins::default()));
         assert!(one == other);
         assert!(run(&one.2) == one, "pinned plans are taken");
-        let mut p = Population::new(&device, Budget::default(), &made.net, &data, &recipe, &members).unwrap();
+        let mut p = Population::new(
+            &device,
+            Budget::default(),
+            &made.net,
+            &made.tables(&device).unwrap(),
+            &data,
+            &recipe,
+            &members,
+        )
+        .unwrap();
         p.tune().unwrap();
         let tuned = p.pins();
         p.steps(2).unwrap();
@@ -455,10 +539,11 @@ fn memory_stays_within_what_was_counted() {
         let (data, recipe) = (made.data(), recipe(2048, Precision::Bf16));
         let device = Opened::Cuda(context.clone());
         let needed = Population::need(&device, &made.net, &data, &recipe, &members).unwrap();
+        let tables = made.tables(&device).unwrap();
         // Other tests' memory would be counted too; nobody takes any without his turn.
         let _turn = super::context::turn();
         let before = context.memory().unwrap().0;
-        let mut p = Population::new(&device, Budget::default(), &made.net, &data, &recipe, &members).unwrap();
+        let mut p = Population::new(&device, Budget::default(), &made.net, &tables, &data, &recipe, &members).unwrap();
         p.steps(8).unwrap();
         p.score_all().unwrap();
         let taken = before.saturating_sub(context.memory().unwrap().0);

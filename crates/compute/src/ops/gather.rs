@@ -1,7 +1,8 @@
 //! Gather: a sample is a row id, and its input is that row or the window of rows that ends there.
 
 use super::Real;
-use crate::population::{Precision, Scale, Table};
+use crate::population::{Precision, Scale};
+use crate::tables::Table;
 
 /// One sample's input `[window × features]`: rows `row + 1 - window ..= row`, oldest first, each with the member's own
 /// scaling.
@@ -34,7 +35,8 @@ pub fn gather<R: Real>(
 #[cfg(test)]
 mod tests {
     use super::gather;
-    use crate::population::{Precision, Scale, Table};
+    use crate::population::{Precision, Scale};
+    use crate::tables::Table;
 
     #[test]
     fn a_window_is_flattened_oldest_first() {

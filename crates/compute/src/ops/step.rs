@@ -4,6 +4,7 @@ use super::{Real, gather, loss, optimise, whole};
 use crate::net::{Layout, Net};
 use crate::population::{Data, Member, Precision, Recipe, State};
 use crate::random::{Permutation, Turn};
+use crate::tables::Tables;
 
 /// A member that trains alone, one batch a step.
 #[derive(Debug, Clone)]
@@ -12,7 +13,9 @@ pub struct Plain<'a> {
     pub net: &'a Net,
     /// Where its parameters lie.
     pub layout: &'a Layout,
-    /// What it learns from.
+    /// The rows it reads.
+    pub tables: &'a Tables,
+    /// What it learns of them.
     pub data: &'a Data<'a>,
     /// How.
     pub recipe: &'a Recipe,
@@ -74,7 +77,7 @@ impl Plain<'_> {
             net,
             layout,
             &self.params,
-            &inputs(net, self.data, self.member, rows, precision),
+            &inputs(net, self.tables, self.member, rows, precision),
             rows.len(),
             turn,
             precision,
@@ -108,12 +111,15 @@ pub fn advance(state: &mut State, batch: usize, loss: f64, weight: f64, norm: f6
 }
 
 /// `[inputs][rows, window × features]` everything a batch brings.
-pub fn inputs<R: Real>(net: &Net, data: &Data<'_>, member: &Member, rows: &[u32], precision: Precision) -> Vec<Vec<R>> {
+///
+/// # Panics
+/// Where the tables are on a card.
+pub fn inputs<R: Real>(net: &Net, tables: &Tables, member: &Member, rows: &[u32], precision: Precision) -> Vec<Vec<R>> {
     let one = |(i, input): (usize, &crate::net::Input)| {
         let scale = member.scales.get(i).and_then(Option::as_ref);
         let each = rows.iter().flat_map(|&row| {
-            let row = data.maps[i].map_or(row, |map| map[row as usize]);
-            gather::gather(data.tables[i], row, input.window, input.features, scale, precision)
+            let table = tables.table(i).expect("tables in the processor's memory");
+            gather::gather(table, tables.row(i, row), input.window, input.features, scale, precision)
         });
         each.collect()
     };

@@ -9,14 +9,14 @@ use crate::random::Turn;
 fn check(net: &str) {
     let turn = Some(Turn { seed: 3, member: 1, step: 4 });
     let world = World::new(net, 7, 16, Precision::F32);
-    let data = world.data();
+    let (tables, data) = (world.tables().expect("tables"), world.data());
     let (member, layout) = (&world.members[0], &world.layout);
     // Seven samples and two rows of the tail, which must change nothing.
     let rows: Vec<u32> = world.lists[0].iter().chain(&[world.lists[0][0]; 2]).copied().collect();
     let live: Vec<f32> = (0..rows.len()).map(|i| if i < 7 { 1.0 } else { 0.0 }).collect();
-    let inputs: Vec<Vec<f64>> = step::inputs(&world.net, &data, member, &rows, Precision::F32);
+    let inputs: Vec<Vec<f64>> = step::inputs(&world.net, &tables, member, &rows, Precision::F32);
     let weights = step::weights(&data, member, &rows, &live);
-    let mut params: Vec<f64> = world.plain(&data, 0).params.iter().map(|&p| f64::from(p)).collect();
+    let mut params: Vec<f64> = world.plain(&tables, &data, 0).params.iter().map(|&p| f64::from(p)).collect();
     let run = |params: &[f64]| {
         let buffers = whole::forward(&world.net, layout, params, &inputs, rows.len(), turn, Precision::F32);
         let logits = whole::logits(layout, &buffers, rows.len());

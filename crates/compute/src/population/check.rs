@@ -4,13 +4,14 @@
 use super::{Data, Member, Optimiser, Pace, Recipe};
 use crate::error::{Error, Result};
 use crate::net::Net;
+use crate::tables::Tables;
 
 /// What is wrong with them, or nothing.
-pub(crate) fn check(net: &Net, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> Result<()> {
-    tables(net, data)?;
-    labels(net, data)?;
+pub(crate) fn check(net: &Net, tables: &Tables, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> Result<()> {
+    tables.serve(net)?;
+    labels(net, tables, data)?;
     for (i, list) in data.lists.iter().enumerate() {
-        rows(net, data, list, &format!("list {i}"))?;
+        tables.check(net, list, &format!("list {i}"))?;
     }
     let samples = data.lists.iter().map(|list| list.len()).sum::<usize>();
     ensure(u32::try_from(samples).is_ok(), || {
@@ -28,67 +29,8 @@ pub(crate) fn pace(recipe: &Recipe, pace: Pace) -> Result<()> {
     })
 }
 
-/// Whether these samples can be gathered: rows that exist, in windows that are whole.
-pub(crate) fn rows(net: &Net, data: &Data<'_>, rows: &[u32], what: &str) -> Result<()> {
-    let all = data.ids();
-    for &row in rows {
-        ensure((row as usize) < all, || format!("{what}: {row} is none of the {all} ids there are; leave it out"))?;
-        for (i, input) in net.inputs.iter().enumerate() {
-            let at = data.maps[i].map_or(row, |map| map[row as usize]);
-            ensure(at as usize + 1 >= input.window, || {
-                format!(
-                    "{what}: the window of {} rows that ends at row {at} of input {} reaches before the table; leave out {row}",
-                    input.window, input.name
-                )
-            })?;
-        }
-    }
-    Ok(())
-}
-
-fn tables(net: &Net, data: &Data<'_>) -> Result<()> {
-    let n = net.inputs.len();
-    ensure(data.tables.len() == n && data.maps.len() == n, || {
-        format!(
-            "{n} inputs, {} tables and {} maps; give one of each for every input",
-            data.tables.len(),
-            data.maps.len()
-        )
-    })?;
-    let ids = data.ids();
-    ensure(u32::try_from(ids).is_ok(), || format!("{ids} ids; they are 32 bits: split the data"))?;
-    for ((input, table), map) in net.inputs.iter().zip(&data.tables).zip(&data.maps) {
-        let (name, stride, length) = (&input.name, table.stride, table.values.len());
-        ensure(stride % 4 == 0 && stride >= input.features, || {
-            format!("input {name}: a stride of {stride} for {} features; pad rows to a multiple of 4", input.features)
-        })?;
-        ensure(length % stride == 0, || {
-            format!("input {name}: {length} numbers are no whole rows of {stride}; give whole rows")
-        })?;
-        match map {
-            Some(map) => {
-                ensure(map.len() == ids, || {
-                    format!("input {name}: a map of {} rows for {ids} ids; give one for each id", map.len())
-                })?;
-                let outside = map.iter().find(|&&row| row as usize >= table.rows());
-                ensure(outside.is_none(), || {
-                    format!(
-                        "input {name}: its map names row {} of {}; map to rows that exist",
-                        outside.unwrap_or(&0),
-                        table.rows()
-                    )
-                })?;
-            }
-            None => ensure(table.rows() >= ids, || {
-                format!("input {name}: {} rows for {ids} ids; give it a map", table.rows())
-            })?,
-        }
-    }
-    Ok(())
-}
-
-fn labels(net: &Net, data: &Data<'_>) -> Result<()> {
-    let ids = data.ids();
+fn labels(net: &Net, tables: &Tables, data: &Data<'_>) -> Result<()> {
+    let ids = tables.ids();
     ensure(data.labels.len() == net.heads.len(), || {
         format!("{} heads and {} columns of labels; give one for each head", net.heads.len(), data.labels.len())
     })?;

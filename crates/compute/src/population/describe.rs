@@ -1,37 +1,9 @@
 //! The words a population is described with: data, members, recipe; and what comes back.
 
-/// Numbers in rows: `[rows, stride]`, row-major.
-#[derive(Debug, Clone, Copy)]
-pub struct Table<'a> {
-    /// `[rows, stride]`
-    pub values: &'a [f32],
-    /// Elements of a row, a multiple of 4.
-    pub stride: usize,
-}
-
-impl Data<'_> {
-    /// Number of ids.
-    pub fn ids(&self) -> usize {
-        self.maps.first().copied().flatten().map_or_else(|| self.tables.first().map_or(0, Table::rows), <[u32]>::len)
-    }
-}
-
-impl Table<'_> {
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.values.len().checked_div(self.stride).unwrap_or(0)
-    }
-}
-
-/// What there is to learn from. A sample is an id: without a map it is the row of a table, with a map the map says
-/// which row. Only ids whose windows are whole and valid belong into a list. There are as many ids as the first input's
-/// map has, or its table rows.
+/// What is learned of the rows of [`Tables`](crate::Tables). A sample is an id of theirs; only ids whose windows are
+/// whole and valid belong into a list.
 #[derive(Debug, Clone)]
 pub struct Data<'a> {
-    /// `[inputs]` one table for each input of the net.
-    pub tables: Vec<Table<'a>>,
-    /// `[inputs]` for inputs whose tables do not have the ids for their rows: the row for each id.
-    pub maps: Vec<Option<&'a [u32]>>,
     /// `[heads][ids]` the class of each.
     pub labels: Vec<&'a [u8]>,
     /// `[ids]` the weight of each; 1 where there is none.

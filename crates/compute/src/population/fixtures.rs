@@ -7,13 +7,16 @@
 //! the order of a sum can turn a rounding.
 
 use super::backend::{Arena, Backend};
-use super::{Data, Member, Optimiser, Precision, Recipe, Rule, Scale, State, Table};
+use super::{Data, Member, Optimiser, Precision, Recipe, Rule, Scale, State};
+use crate::device::{Budget, Opened};
 use crate::error::Result;
 use crate::net::params::{Tensor, flatten, load, save};
 use crate::net::{Layout, Net};
+use crate::tables::{Table, Tables};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
+use std::sync::Arc;
 
 const STEPS: usize = 5;
 const FILES: [(&str, &[u8]); 24] = [
@@ -68,11 +71,17 @@ struct Trace {
 }
 
 impl Fixture {
+    /// Its tables on a device.
+    pub(crate) fn tables(&self, device: &Opened) -> Result<Arc<Tables>> {
+        let tables: Vec<Table<'_>> =
+            self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect();
+        let maps: Vec<Option<&[u32]>> = self.maps.iter().map(Option::as_deref).collect();
+        Tables::new(device, Budget::default(), &tables, &maps)
+    }
+
     /// The data as an engine wants it.
     pub(crate) fn data(&self) -> Data<'_> {
         Data {
-            tables: self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect(),
-            maps: self.maps.iter().map(Option::as_deref).collect(),
             labels: self.labels.iter().map(Vec::as_slice).collect(),
             weights: self.weights.as_deref(),
             lists: vec![&self.samples],

@@ -1,8 +1,13 @@
 //! Data for tests: random tables with something to learn in them, and populations of members that differ in everything.
 
-use super::{Data, Member, Precision, Recipe, Scale, Schedule, Table};
+use super::{Data, Member, Precision, Recipe, Scale, Schedule};
+use crate::cuda::Context;
+use crate::device::{Budget, Opened};
+use crate::error::Result;
 use crate::net::Net;
 use crate::random::{philox, uniform};
+use crate::tables::{Table, Tables};
+use std::sync::Arc;
 
 /// Data that owns itself.
 #[derive(Clone)]
@@ -50,10 +55,21 @@ impl Made {
         Made { net, tables, maps, labels, weights, lists }
     }
 
+    /// Its tables on a device.
+    pub(crate) fn tables(&self, device: &Opened) -> Result<Arc<Tables>> {
+        let tables: Vec<Table<'_>> =
+            self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect();
+        let maps: Vec<Option<&[u32]>> = self.maps.iter().map(Option::as_deref).collect();
+        Tables::new(device, Budget::default(), &tables, &maps)
+    }
+
+    /// Its tables on a card.
+    pub(crate) fn card(&self, context: &Arc<Context>) -> Arc<Tables> {
+        self.tables(&Opened::Cuda(context.clone())).unwrap()
+    }
+
     pub(crate) fn data(&self) -> Data<'_> {
         Data {
-            tables: self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect(),
-            maps: self.maps.iter().map(Option::as_deref).collect(),
             labels: self.labels.iter().map(Vec::as_slice).collect(),
             weights: Some(&self.weights),
             lists: self.lists.iter().map(Vec::as_slice).collect(),

@@ -25,14 +25,16 @@ pub(crate) mod tests;
 pub(crate) mod world;
 
 pub use describe::{
-    Data, Member, Optimiser, Pace, Pins, Precision, Recipe, Rule, Scale, Schedule, Score, Shape, State, Status, Table,
+    Data, Member, Optimiser, Pace, Pins, Precision, Recipe, Rule, Scale, Schedule, Score, Shape, State, Status,
 };
 pub use snapshot::Snapshot;
 
 use crate::device::{Budget, Device, Opened};
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
+use crate::tables::Tables;
 use backend::{Arena, Backend};
+use std::sync::Arc;
 
 /// The host looks at the members' states at least after so many steps.
 pub const CHUNK: u32 = 32;
@@ -56,24 +58,27 @@ impl Population {
         device: &Opened,
         budget: Budget,
         net: &Net,
+        tables: &Arc<Tables>,
         data: &Data<'_>,
         recipe: &Recipe,
         members: &[Member],
     ) -> Result<Population> {
-        Population::pinned(device, budget, net, data, recipe, members, &Pins::default())
+        Population::pinned(device, budget, net, tables, data, recipe, members, &Pins::default())
     }
 
     /// The same, with the algorithms of an earlier run or of a tuning.
+    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
     pub fn pinned(
         device: &Opened,
         budget: Budget,
         net: &Net,
+        tables: &Arc<Tables>,
         data: &Data<'_>,
         recipe: &Recipe,
         members: &[Member],
         pins: &Pins,
     ) -> Result<Population> {
-        Population::paced(device, budget, net, data, recipe, members, pins, Pace::default())
+        Population::paced(device, budget, net, tables, data, recipe, members, pins, Pace::default())
     }
 
     /// The same, with batches that go through the net in parts.
@@ -82,6 +87,7 @@ impl Population {
         device: &Opened,
         budget: Budget,
         net: &Net,
+        tables: &Arc<Tables>,
         data: &Data<'_>,
         recipe: &Recipe,
         members: &[Member],
@@ -89,10 +95,11 @@ impl Population {
         pace: Pace,
     ) -> Result<Population> {
         let layout = Layout::new(net)?;
-        check::check(net, data, recipe, members)?;
+        check::check(net, tables, data, recipe, members)?;
         check::pace(recipe, pace)?;
         let needed = Population::need_paced(device, net, data, recipe, members, pace)?;
-        let most = budget.bytes(device.free()?);
+        // The tables are counted too, as if they were still to come.
+        let most = budget.bytes(device.free()? + tables.bytes()).saturating_sub(tables.bytes());
         if needed > most {
             return Err(Error::Memory {
                 what: format!("a population of {} with batches of {}", members.len(), said(recipe, pace)),
@@ -104,18 +111,21 @@ impl Population {
         }
         let mut backend: Box<dyn Backend> = match device {
             Opened::Cpu { threads } => {
-                Box::new(crate::cpu::Engine::paced(pace, net, &layout, data, recipe, members, *threads)?)
+                Box::new(crate::cpu::Engine::paced(pace, net, &layout, tables, data, recipe, members, *threads)?)
             }
             Opened::Cuda(context) => {
                 let road = crate::cuda::Road::Rule;
-                Box::new(crate::cuda::Engine::paced(road, pace, context, net, &layout, data, recipe, members, pins)?)
+                let layout = &layout;
+                Box::new(crate::cuda::Engine::paced(
+                    road, pace, context, net, layout, tables, data, recipe, members, pins,
+                )?)
             }
         };
         let states = backend.states()?;
         Ok(Population { net: net.clone(), layout, recipe: *recipe, backend, states, device: device.device(), needed })
     }
 
-    /// Bytes that such a population takes on the device.
+    /// Bytes that such a population takes on the device beside its tables.
     pub fn need(device: &Opened, net: &Net, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> Result<u64> {
         Population::need_paced(device, net, data, recipe, members, Pace::default())
     }
@@ -284,7 +294,7 @@ impl Population {
         self.device
     }
 
-    /// Bytes it takes there.
+    /// Bytes it takes there beside its tables.
     pub fn memory(&self) -> u64 {
         self.needed
     }

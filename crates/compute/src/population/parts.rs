@@ -19,7 +19,18 @@ const NETS: [&str; 6] = [
 
 fn made(device: &Opened, made: &Made, recipe: &Recipe, members: &[Member], parts: u32) -> Population {
     let (data, pins) = (made.data(), Pins::default());
-    Population::paced(device, Budget::default(), &made.net, &data, recipe, members, &pins, Pace { parts }).unwrap()
+    Population::paced(
+        device,
+        Budget::default(),
+        &made.net,
+        &made.tables(device).unwrap(),
+        &data,
+        recipe,
+        members,
+        &pins,
+        Pace { parts },
+    )
+    .unwrap()
 }
 
 fn bits(row: &[f32]) -> Vec<u32> {
@@ -142,11 +153,13 @@ fn parts_take_less_memory_and_what_is_refused_says_so() {
         assert_eq!(need(1), Population::need(&device, &data.net, &data.data(), &recipe, &members).unwrap(), "{name}");
         let needs = [1, 4, 8, 32].map(need);
         assert!(needs.windows(2).all(|two| two[1] < two[0]), "{name}: {needs:?}");
+        let tables = data.tables(&device).unwrap();
         let asked = |parts, budget| {
             let (pins, made) = (Pins::default(), data.data());
-            Population::paced(&device, budget, &data.net, &made, &recipe, &members, &pins, Pace { parts }).map(drop)
+            Population::paced(&device, budget, &data.net, &tables, &made, &recipe, &members, &pins, Pace { parts })
+                .map(drop)
         };
-        let between = Budget::Bytes((needs[0] + needs[2]) / 2);
+        let between = Budget::Bytes(tables.bytes() + (needs[0] + needs[2]) / 2);
         let refused = asked(1, between).unwrap_err();
         assert!(refused.is_memory(), "{name}: {refused}");
         asked(8, between).unwrap();

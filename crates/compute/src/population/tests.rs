@@ -75,7 +75,16 @@ fn bits(row: &[f32]) -> Vec<u32> {
 /// Trains to the end, in chunks of at most `most`.
 fn train(device: &Opened, made: &Made, members: &[Member], batch: usize, precision: Precision, most: u32) -> Became {
     let recipe = recipe(batch, precision);
-    let mut population = Population::new(device, Budget::default(), &made.net, &made.data(), &recipe, members).unwrap();
+    let mut population = Population::new(
+        device,
+        Budget::default(),
+        &made.net,
+        &made.tables(device).unwrap(),
+        &made.data(),
+        &recipe,
+        members,
+    )
+    .unwrap();
     let mut scores = Vec::new();
     for _ in 0..10_000 {
         let statuses = population.steps(most).unwrap();
@@ -200,8 +209,16 @@ fn it_learns_with_everything() {
             let member = Member { epochs: 30, rate: 0.01, train: 1, valid: Some(3), ..made.member(3) };
             let schedule = Schedule::one_cycle(0.3, 0.01);
             let recipe = Recipe { schedule, smoothing: 0.05, average: Some(0.98), ..recipe(128, precision) };
-            let mut p =
-                Population::new(&device, Budget::default(), &made.net, &made.data(), &recipe, &[member]).unwrap();
+            let mut p = Population::new(
+                &device,
+                Budget::default(),
+                &made.net,
+                &made.tables(&device).unwrap(),
+                &made.data(),
+                &recipe,
+                &[member],
+            )
+            .unwrap();
             let mut last = None;
             while p.steps(32).unwrap()[0].active {
                 last = p.validate().unwrap().pop().or(last);
@@ -224,8 +241,16 @@ fn a_number_that_is_none_stops_its_member_and_is_named() {
         // them.
         let members = [made.member(1), made.member(3)];
         let recipe = recipe(16, Precision::F32);
-        let mut population =
-            Population::new(&device, Budget::default(), &made.net, &made.data(), &recipe, &members).unwrap();
+        let mut population = Population::new(
+            &device,
+            Budget::default(),
+            &made.net,
+            &made.tables(&device).unwrap(),
+            &made.data(),
+            &recipe,
+            &members,
+        )
+        .unwrap();
         let mut before = population.params(1).unwrap();
         for _ in 0..200 {
             let statuses = population.steps(1).unwrap();
@@ -259,7 +284,17 @@ fn what_does_not_fit_is_refused_with_figures() {
         let all = Population::need(&device, &made.net, &made.data(), &recipe, &members).unwrap();
         assert!(one < all, "{name}");
         let refused = |budget: u64| {
-            Population::new(&device, Budget::Bytes(budget), &made.net, &made.data(), &recipe, &members).err().unwrap()
+            Population::new(
+                &device,
+                Budget::Bytes(budget),
+                &made.net,
+                &made.tables(&device).unwrap(),
+                &made.data(),
+                &recipe,
+                &members,
+            )
+            .err()
+            .unwrap()
         };
         let Error::Memory { needed, budget, fits, .. } = refused((one + all) / 2) else { panic!("{name}") };
         assert_eq!((needed, budget), (all, (one + all) / 2));
@@ -276,8 +311,18 @@ fn parameters_go_out_and_in_and_logits_follow_them() {
             let made = Made::new(net, 90);
             let members = [made.member(0), made.member(2)];
             let recipe = recipe(32, precision);
-            let make =
-                || Population::new(&device, Budget::default(), &made.net, &made.data(), &recipe, &members).unwrap();
+            let make = || {
+                Population::new(
+                    &device,
+                    Budget::default(),
+                    &made.net,
+                    &made.tables(&device).unwrap(),
+                    &made.data(),
+                    &recipe,
+                    &members,
+                )
+                .unwrap()
+            };
             let (mut one, mut other) = (make(), make());
             one.steps(3).unwrap();
             let row = one.params(2).unwrap();
@@ -303,8 +348,16 @@ fn stopped_members_make_room_and_the_others_go_on() {
         let made = Made::new(NETS[1], 80);
         let members: Vec<Member> = (0..9).map(|id| Member { epochs: 4, ..made.member(id) }).collect();
         let recipe = recipe(16, Precision::F32);
-        let mut population =
-            Population::new(&device, Budget::default(), &made.net, &made.data(), &recipe, &members).unwrap();
+        let mut population = Population::new(
+            &device,
+            Budget::default(),
+            &made.net,
+            &made.tables(&device).unwrap(),
+            &made.data(),
+            &recipe,
+            &members,
+        )
+        .unwrap();
         population.steps(2).unwrap();
         for id in [0, 1, 2, 3, 5, 7] {
             population.stop(id).unwrap();
@@ -334,7 +387,16 @@ fn a_member_restored_anew_becomes_what_it_would_have_become() {
             let members: Vec<Member> = (0..5).map(|id| made.member(id)).collect();
             let recipe = Recipe { average, ..recipe(16, precision) };
             let make = |members: &[Member]| {
-                Population::new(&device, Budget::default(), &made.net, &made.data(), &recipe, members).unwrap()
+                Population::new(
+                    &device,
+                    Budget::default(),
+                    &made.net,
+                    &made.tables(&device).unwrap(),
+                    &made.data(),
+                    &recipe,
+                    members,
+                )
+                .unwrap()
             };
             // Trains on, and is cut where `cuts` says, by the number of chunks; members turn round each time.
             let run = |cuts: &[u32]| {
@@ -381,7 +443,18 @@ fn a_snapshot_keeps_the_reason_of_a_fault() {
         let mut made = Made::new(NETS[0], 100);
         made.spoil(50);
         let (members, recipe) = ([made.member(1)], recipe(16, Precision::F32));
-        let make = || Population::new(&device, Budget::default(), &made.net, &made.data(), &recipe, &members).unwrap();
+        let make = || {
+            Population::new(
+                &device,
+                Budget::default(),
+                &made.net,
+                &made.tables(&device).unwrap(),
+                &made.data(),
+                &recipe,
+                &members,
+            )
+            .unwrap()
+        };
         let (mut one, mut other) = (make(), make());
         while one.steps(1).unwrap()[0].active {
             one.validate().unwrap();
@@ -399,7 +472,16 @@ fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
     let made = Made::new(NETS[0], 100);
     let make = |made: &Made, recipe: &Recipe, member: Member| {
         let device = Opened::Cpu { threads: 1 };
-        Population::new(&device, Budget::default(), &made.net, &made.data(), recipe, &[member]).unwrap()
+        Population::new(
+            &device,
+            Budget::default(),
+            &made.net,
+            &made.tables(&device).unwrap(),
+            &made.data(),
+            recipe,
+            &[member],
+        )
+        .unwrap()
     };
     let plain = recipe(16, Precision::F32);
     let mut population = make(&made, &plain, made.member(1));
@@ -477,7 +559,16 @@ fn a_table_behind_a_map_gives_the_bits_of_its_rows_laid_out() {
             let (members, recipe) = ([made.member(0), made.member(1)], recipe(32, precision));
             let run = |made: &Made| {
                 let data = made.data();
-                let mut p = Population::new(&device, Budget::default(), &made.net, &data, &recipe, &members).unwrap();
+                let mut p = Population::new(
+                    &device,
+                    Budget::default(),
+                    &made.net,
+                    &made.tables(&device).unwrap(),
+                    &data,
+                    &recipe,
+                    &members,
+                )
+                .unwrap();
                 p.steps(3).unwrap();
                 let logits = p.logits(1, &made.lists[3]).unwrap();
                 (bits(&p.params(0).unwrap()), bits(&logits[0]))

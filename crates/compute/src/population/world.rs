@@ -1,10 +1,14 @@
 //! A small world for tests: tables, labels, weights, lists and members for any net, from a seed. Both twins are tested
 //! in it.
 
-use super::{Data, Member, Precision, Recipe, Scale, Schedule, State, Table};
+use super::{Data, Member, Precision, Recipe, Scale, Schedule, State};
+use crate::device::{Budget, Opened};
+use crate::error::Result;
 use crate::net::{Layout, Net, init};
 use crate::ops::step::Plain;
 use crate::random::{philox, uniform};
+use crate::tables::{Table, Tables};
+use std::sync::Arc;
 
 /// Owns what [`Data`] borrows.
 #[derive(Debug, Clone)]
@@ -71,10 +75,16 @@ impl World {
         self
     }
 
+    /// Its tables, in the processor's memory.
+    pub(crate) fn tables(&self) -> Result<Arc<Tables>> {
+        let tables: Vec<Table<'_>> =
+            self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect();
+        let maps: Vec<Option<&[u32]>> = self.maps.iter().map(Option::as_deref).collect();
+        Tables::new(&Opened::Cpu { threads: 1 }, Budget::default(), &tables, &maps)
+    }
+
     pub(crate) fn data(&self) -> Data<'_> {
         Data {
-            tables: self.tables.iter().map(|(values, stride)| Table { values, stride: *stride }).collect(),
-            maps: self.maps.iter().map(Option::as_deref).collect(),
             labels: self.labels.iter().map(Vec::as_slice).collect(),
             weights: self.weights.as_deref(),
             lists: self.lists.iter().map(Vec::as_slice).collect(),
@@ -82,12 +92,13 @@ impl World {
     }
 
     /// The plain twin of one member, fresh.
-    pub(crate) fn plain<'a>(&'a self, data: &'a Data<'a>, index: usize) -> Plain<'a> {
+    pub(crate) fn plain<'a>(&'a self, tables: &'a Tables, data: &'a Data<'a>, index: usize) -> Plain<'a> {
         let member = &self.members[index];
         let empty = vec![0.0; self.layout.params];
         Plain {
             net: &self.net,
             layout: &self.layout,
+            tables,
             data,
             recipe: &self.recipe,
             member,

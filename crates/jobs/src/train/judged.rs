@@ -333,7 +333,7 @@ mod tests {
         let net: compute::Net = "row:1 / 4 / direction:3".parse().unwrap();
         let source = Source {
             path: "nowhere".into(),
-            problem: Problem { inputs: Vec::new(), ids: n, classes: 3, samples, data: String::new() },
+            problem: Problem { inputs: Vec::new(), ids: n, classes: 3, samples, ..Problem::default() },
             nets: vec![net.clone()],
             net,
             ticks: t0,

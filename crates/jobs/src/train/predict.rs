@@ -228,7 +228,7 @@ fn said_of(
         }
     }
     let (ids, samples) = (data.base.rows(), Samples::default());
-    let problem = Problem { inputs, ids, classes: model.classes, samples, data: String::new() };
+    let problem = Problem { inputs, ids, classes: model.classes, samples, ..Problem::default() };
     let recipe = |at: usize| model.folds[at].config.as_ref().map_or(&model.recipe, |c| &c.recipe);
     let alike = |a: usize, b: usize| loaded.nets[a] == loaded.nets[b] && recipe(a).precision == recipe(b).precision;
     let mut said = Vec::new();

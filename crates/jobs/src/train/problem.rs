@@ -86,7 +86,7 @@ pub(crate) fn problem(
             "more bars, shorter windows in --net, or features that need less warm-up (`fullbore features --show`)",
         ));
     }
-    Ok(Problem { inputs, ids: data.base.rows(), classes: 3, samples, data: String::new() })
+    Ok(Problem { inputs, ids: data.base.rows(), classes: 3, samples, ..Problem::default() })
 }
 
 fn labels(data: &Dataset) -> Result<&Labels> {

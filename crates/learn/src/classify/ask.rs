@@ -3,7 +3,7 @@
 use super::plan::smaller;
 use crate::scale::Scaler;
 use crate::{Problem, failed};
-use compute::population::{Data, Member, Pace, Pins, Recipe, Table};
+use compute::population::{Data, Member, Pace, Pins, Recipe};
 use compute::{Budget, Net, Opened, Population};
 use files::Result;
 
@@ -38,6 +38,10 @@ pub fn ask(
     let recipe = &Recipe { average: None, batch: ROWS, ..*recipe };
     let (labels, classes) = (vec![0u8; problem.ids], net.heads.first().map_or(1, |h| h.classes));
     let mut all = Vec::with_capacity(members.len());
+    if members.iter().all(|m| m.ids.is_empty()) {
+        return Ok(members.iter().map(|_| Vec::new()).collect());
+    }
+    let tables = problem.tables(device, budget)?;
     // Fewer at once, then fewer rows at once, where the memory is short.
     let (mut left, mut at_once, mut pace) = (members, AT_ONCE, Pace::default());
     while !left.is_empty() {
@@ -48,13 +52,7 @@ pub fn ask(
             left = later;
             continue;
         };
-        let data = Data {
-            tables: problem.inputs.iter().map(|i| Table { values: &i.values, stride: i.stride }).collect(),
-            maps: problem.inputs.iter().map(|i| i.map.as_deref()).collect(),
-            labels: vec![&labels],
-            weights: None,
-            lists: vec![std::slice::from_ref(&one)],
-        };
+        let data = Data { labels: vec![&labels], weights: None, lists: vec![std::slice::from_ref(&one)] };
         let member = |m: &Asked<'_>| Member {
             id: m.id,
             train: 0,
@@ -65,7 +63,7 @@ pub fn ask(
             class_weights: vec![Vec::new()],
         };
         let described: Vec<Member> = members.iter().map(member).collect();
-        let made = Population::paced(device, budget, net, &data, recipe, &described, &Pins::default(), pace);
+        let made = Population::paced(device, budget, net, &tables, &data, recipe, &described, &Pins::default(), pace);
         let mut population = match (made, smaller(pace, ROWS)) {
             (Ok(population), _) => population,
             (Err(why), _) if why.is_memory() && members.len() > 1 => {

@@ -64,18 +64,19 @@ pub fn train(
     saved.pace.parts = saved.pace.parts.max(plan.pace.parts);
     let mut groups: VecDeque<Range<usize>> = plan.groups.iter().map(|g| g.members.clone()).collect();
     let mut number = 0;
+    let tables = problem.tables(device, budget)?;
     while let Some(group) = groups.pop_front() {
         if saved.members[group.clone()].iter().all(|m| m.stopped.is_some()) {
             number += 1;
             continue;
         }
         let clock = Instant::now();
-        let (data, members) = plan.describe(problem, how, group.clone());
+        let (data, members) = plan.describe(how, group.clone());
         let job = plan.job(&group);
         let own = how.of(job);
         let pace = own_pace(saved.pace, own.recipe.batch);
         let (recipe, pins) = (&own.recipe, saved.pins.entry(job).or_default().clone());
-        let made = Population::paced(device, budget, &own.net, &data, recipe, &members, &pins, pace);
+        let made = Population::paced(device, budget, &own.net, &tables, &data, recipe, &members, &pins, pace);
         let made = made.and_then(|mut population| population.prepare().map(|()| population));
         let mut population = match made {
             Ok(population) => population,
@@ -113,7 +114,7 @@ pub fn train(
             number,
             of: number + 1 + groups.len(),
             members: members.len(),
-            memory: population.memory(),
+            memory: tables.bytes() + population.memory(),
             ways: population.ways(),
         });
         let sizes = plan.sizes(group.clone());

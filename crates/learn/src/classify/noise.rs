@@ -163,8 +163,9 @@ pub fn noise(
     let still = |rate: f32, seed: u64| {
         let recipe = Recipe { batch, schedule: Schedule::CONSTANT, average: None, seed, ..how.recipe };
         let how = Classify { recipe, rate, epochs: u32::MAX, ..how.clone() };
-        let (data, members) = plan.describe(problem, &how, 0..plan.members.len());
-        Population::new(device, budget, &how.net, &data, &how.recipe, &members).map_err(failed)
+        let (data, members) = plan.describe(&how, 0..plan.members.len());
+        let tables = problem.tables(device, budget)?;
+        Population::new(device, budget, &how.net, &tables, &data, &how.recipe, &members).map_err(failed)
     };
     let (warm_up, params) = warmed(still(look.rate, how.recipe.seed)?, look.warm_up, enough)?;
 

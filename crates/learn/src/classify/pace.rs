@@ -11,8 +11,9 @@ use std::ops::Range;
 impl Plan {
     /// Bytes that these members would take on the device together with whole batches.
     pub fn need(&self, problem: &Problem, how: &Classify<'_>, device: &Opened, members: Range<usize>) -> Result<u64> {
-        let (data, described) = self.describe(problem, how, members);
-        Population::need(device, &how.net, &data, &how.recipe, &described).map_err(failed)
+        let (data, described) = self.describe(how, members);
+        let own = Population::need(device, &how.net, &data, &how.recipe, &described).map_err(failed)?;
+        Ok(own + problem.tables_need(device))
     }
 
     /// Cuts groups of more than `most` members into equal parts.
@@ -48,6 +49,7 @@ impl Plan {
 /// Members that take real steps on the real data without a training: their weights are thrown away.
 pub struct Paced {
     population: Population,
+    tables: u64,       // bytes
     samples: Vec<u64>, // [members] of an epoch
     batch: u64,
 }
@@ -65,9 +67,11 @@ impl Paced {
         // They never end: a clock wants all of them.
         let how = &Classify { epochs: u32::MAX, ..how.clone() };
         let samples = plan.sizes(members.clone());
-        let (data, described) = plan.describe(problem, how, members);
-        let made = Population::new(device, budget, &how.net, &data, &how.recipe, &described).map_err(failed)?;
-        Ok(Paced { population: made, samples, batch: how.recipe.batch as u64 })
+        let (data, described) = plan.describe(how, members);
+        let tables = problem.tables(device, budget)?;
+        let made =
+            Population::new(device, budget, &how.net, &tables, &data, &how.recipe, &described).map_err(failed)?;
+        Ok(Paced { population: made, tables: tables.bytes(), samples, batch: how.recipe.batch as u64 })
     }
 
     /// At least `steps` steps of some member, in chunks as in training and without validation; the rows that all
@@ -91,9 +95,9 @@ impl Paced {
         Ok(self.rows() - before)
     }
 
-    /// Bytes on the device.
+    /// Bytes on the device, tables included.
     pub fn memory(&self) -> u64 {
-        self.population.memory()
+        self.tables + self.population.memory()
     }
 
     /// Where everything of the net lies.

@@ -8,7 +8,7 @@ use super::member::{CONFIGS, FOLDS, SEEDS, Who};
 use super::{Classify, Saved, Trained};
 use crate::scale::{Scaler, fit, split_id};
 use crate::{Problem, failed};
-use compute::population::{Data, Member, Pace, Scale, Table};
+use compute::population::{Data, Member, Pace, Scale};
 use compute::{Budget, Net, Opened, Population};
 use features::Fold;
 use files::{Error, Kind, Result};
@@ -156,7 +156,7 @@ impl Plan {
         budget: Budget,
         least: Pace,
     ) -> Result<Plan> {
-        let most = budget.bytes(device.free().map_err(failed)?);
+        let most = budget.bytes(problem.free(device)?);
         // Members of a fold and kind need the same; the largest one decides for all.
         let first = |who: &Who| who.seed == 0 && self.jobs[who.config] == who.config;
         let firsts: Vec<usize> = (0..self.members.len()).filter(|i| first(&self.members[*i])).collect();
@@ -208,9 +208,10 @@ impl Plan {
         members: Range<usize>,
     ) -> Result<u64> {
         let own = how.of(self.job(&members));
-        let (data, described) = self.describe(problem, how, members);
+        let (data, described) = self.describe(how, members);
         let pace = own_pace(pace, own.recipe.batch);
-        Population::need_paced(device, &own.net, &data, &own.recipe, &described, pace).map_err(failed)
+        let own = Population::need_paced(device, &own.net, &data, &own.recipe, &described, pace).map_err(failed)?;
+        Ok(own + problem.tables_need(device))
     }
 
     /// As many members at once as fit into so many bytes, from the first on; one always does.
@@ -245,24 +246,13 @@ impl Plan {
     }
 
     /// A group's data and members, in the engine's words.
-    pub(crate) fn describe<'a>(
-        &'a self,
-        problem: &'a Problem,
-        how: &Classify<'_>,
-        members: Range<usize>,
-    ) -> (Data<'a>, Vec<Member>) {
+    pub(crate) fn describe(&self, how: &Classify<'_>, members: Range<usize>) -> (Data<'_>, Vec<Member>) {
         let members = &self.members[members];
         let mut folds: Vec<usize> = members.iter().map(|who| who.fold).collect();
         folds.sort_unstable();
         folds.dedup();
         let lists = folds.iter().flat_map(|fold| self.lists[*fold][..2].iter().map(Vec::as_slice)).collect();
-        let data = Data {
-            tables: problem.inputs.iter().map(|i| Table { values: &i.values, stride: i.stride }).collect(),
-            maps: problem.inputs.iter().map(|i| i.map.as_deref()).collect(),
-            labels: vec![&self.labels],
-            weights: Some(&self.weights),
-            lists,
-        };
+        let data = Data { labels: vec![&self.labels], weights: Some(&self.weights), lists };
         let member = |who: &Who| {
             let at = folds.binary_search(&who.fold).expect("it is one of them");
             Member {

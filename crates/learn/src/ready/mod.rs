@@ -149,7 +149,7 @@ fn from_arrays(arrays: &Arrays, how: &Reading, progress: &mut dyn FnMut(u64, u64
         notes.push("there are no prices (close), so only classification is judged".to_string());
     }
     let data = format!("{:016x}", hash.digest());
-    let problem = Problem { inputs, ids: n, classes: labels.classes, samples, data };
+    let problem = Problem { inputs, ids: n, classes: labels.classes, samples, data, ..Problem::default() };
     Ok(Ready { problem, notes, symbols, symbol, close })
 }
 

@@ -1,7 +1,7 @@
 //! The gradient noise scale of the real engine, and steps for a clock.
 
 use crate::made::{self, Made};
-use compute::population::{Data, Member, Precision, Recipe, Table};
+use compute::population::{Data, Member, Precision, Recipe};
 use compute::{Budget, Choice, Opened, Population};
 use learn::classify::{Classify, Look, Looking, Noise, Paced, noise, plan};
 
@@ -110,16 +110,10 @@ fn steps_for_a_clock_count_their_rows() {
 /// length.
 fn epoch(made: &Made, batch: usize) -> Vec<(Vec<f32>, f32)> {
     let (device, _) = Opened::new(Choice::Cpu, 2).unwrap();
-    let (input, ids): (_, Vec<u32>) = (&made.problem.inputs[0], (0..200).collect());
+    let ids: Vec<u32> = (0..200).collect();
     let labels: Vec<u8> = made.problem.samples.class.iter().map(|c| (c + 1) as u8).collect();
     let weights: Vec<f32> = labels.iter().enumerate().map(|(i, _)| 0.5 + (i % 4) as f32).collect();
-    let data = Data {
-        tables: vec![Table { values: &input.values, stride: input.stride }],
-        maps: vec![None],
-        labels: vec![&labels],
-        weights: Some(&weights),
-        lists: vec![&ids],
-    };
+    let data = Data { labels: vec![&labels], weights: Some(&weights), lists: vec![&ids] };
     let member = Member {
         id: 3,
         train: 0,
@@ -129,8 +123,9 @@ fn epoch(made: &Made, batch: usize) -> Vec<(Vec<f32>, f32)> {
         scales: vec![None],
         class_weights: vec![vec![1.0, 2.0, 0.5]],
     };
+    let tables = made.problem.tables(&device, Budget::default()).unwrap();
     let (net, recipe) = ("8-16-3".parse().unwrap(), Recipe::new(batch, Precision::F32, 5));
-    let mut population = Population::new(&device, Budget::default(), &net, &data, &recipe, &[member]).unwrap();
+    let mut population = Population::new(&device, Budget::default(), &net, &tables, &data, &recipe, &[member]).unwrap();
     assert!(population.gradient(3).unwrap().iter().all(|g| *g == 0.0), "nothing before the first step");
     let step = |_| {
         let norm = population.steps(1).unwrap()[0].norm;

@@ -11,7 +11,9 @@ use crate::population::world::World;
 pub(super) const ARENAS: [Arena; 4] = [Arena::Params, Arena::Mean, Arena::Square, Arena::Gradient];
 
 pub(super) fn engine(world: &World, threads: usize) -> Engine {
-    Engine::new(&world.net, &world.layout, &world.data(), &world.recipe, &world.members, threads).expect("an engine")
+    let tables = world.tables().expect("tables");
+    Engine::new(&world.net, &world.layout, &tables, &world.data(), &world.recipe, &world.members, threads)
+        .expect("an engine")
 }
 
 /// Clears `due` everywhere, as the host does after a validation.

@@ -1,6 +1,7 @@
 //! Whole steps: against the plain twin, against PyTorch, members at their own pace, faults.
 
 use super::{ARENAS, Engine, bits, engine, go_on, near};
+use crate::device::Opened;
 use crate::error::Error;
 use crate::ops::{finite, loss, step, whole};
 use crate::population::backend::{Arena, Backend};
@@ -11,9 +12,9 @@ const TWO_HEADS: &str = "a:3x2-5t-9 + b:4 + c:5x3-16 / 24-8t / up:3 + size:4";
 
 /// A population and the plain twin of each member, step by step, over every epoch.
 fn check(world: &World, tolerance: f32) {
-    let data = world.data();
+    let (tables, data) = (world.tables().unwrap(), world.data());
     let mut fast = engine(world, 2);
-    let mut plain: Vec<_> = (0..world.members.len()).map(|i| world.plain(&data, i)).collect();
+    let mut plain: Vec<_> = (0..world.members.len()).map(|i| world.plain(&tables, &data, i)).collect();
     let mut steps = 0;
     while plain.iter().any(|p| p.state.active == 1) {
         fast.steps(plain.len(), 1).unwrap();
@@ -174,7 +175,15 @@ fn bf16_rounds_where_it_says() {
 fn whole_nets_are_pytorchs() {
     fixtures::check(|fixture| {
         let members = std::slice::from_ref(&fixture.member);
-        let engine = super::Engine::new(&fixture.net, &fixture.layout, &fixture.data(), &fixture.recipe, members, 2)?;
+        let engine = super::Engine::new(
+            &fixture.net,
+            &fixture.layout,
+            &fixture.tables(&Opened::Cpu { threads: 2 })?,
+            &fixture.data(),
+            &fixture.recipe,
+            members,
+            2,
+        )?;
         Ok(Box::new(engine))
     });
 }
@@ -258,7 +267,7 @@ fn scores_and_logits_are_the_plain_forward() {
     let cases = [(2, 1), (40, 2), (600, 2), (1030, 3)].map(|(samples, threads)| (TWO_HEADS, samples, threads));
     for (net, samples, threads) in cases.into_iter().chain([(FAST_AND_SLOW, 2, 1), (FAST_AND_SLOW, 300, 2)]) {
         let world = World::new(net, samples, samples, Precision::F32).with_members(2);
-        let data = world.data();
+        let (tables, data) = (world.tables().unwrap(), world.data());
         let mut fast = engine(&world, threads);
         let mut states = fast.states().unwrap();
         states[1].due = 1;
@@ -267,7 +276,7 @@ fn scores_and_logits_are_the_plain_forward() {
         assert_eq!(scores[0], Default::default(), "not due");
         let member = &world.members[1];
         let rows = &world.lists[1];
-        let inputs = step::inputs::<f32>(&world.net, &data, member, rows, Precision::F32);
+        let inputs = step::inputs::<f32>(&world.net, &tables, member, rows, Precision::F32);
         let params = fast.read(1, Arena::Params).unwrap();
         let buffers = whole::forward(&world.net, &world.layout, &params, &inputs, rows.len(), None, Precision::F32);
         let logits = whole::logits(&world.layout, &buffers, rows.len());
@@ -295,7 +304,9 @@ fn what_cannot_be_done_is_refused() {
     let refused = |change: &dyn Fn(&mut World), words: &str| {
         let mut world = world.clone();
         change(&mut world);
-        let made = super::Engine::new(&world.net, &world.layout, &world.data(), &world.recipe, &world.members, 1);
+        let made = world.tables().and_then(|tables| {
+            super::Engine::new(&world.net, &world.layout, &tables, &world.data(), &world.recipe, &world.members, 1)
+        });
         let Err(Error::Asked(said)) = made else { panic!("{words}: {made:?}") };
         assert!(said.contains(words), "`{said}` does not say `{words}`");
     };
@@ -332,7 +343,11 @@ fn what_cannot_be_done_is_refused() {
     assert!(fine.logits(0, &[0]).is_err() && fine.logits(0, &[10_000]).is_err());
     assert_eq!(fine.logits(0, &[]).unwrap(), [vec![0f32; 0]]);
     assert!(fine.write(0, Arena::Params, &[1.0]).is_err() && fine.set_states(&[]).is_err());
-    assert!(super::Engine::new(&world.net, &world.layout, &world.data(), &world.recipe, &world.members, 0).is_err());
+    let tables = world.tables().unwrap();
+    assert!(
+        super::Engine::new(&world.net, &world.layout, &tables, &world.data(), &world.recipe, &world.members, 0)
+            .is_err()
+    );
 }
 
 #[test]
@@ -350,7 +365,17 @@ fn the_need_is_what_is_taken() {
             world.recipe.average = (members == 5).then_some(0.99);
             let pace = Pace { parts };
             let (data, all) = (world.data(), &world.members);
-            let made = Engine::paced(pace, &world.net, &world.layout, &data, &world.recipe, all, threads).unwrap();
+            let made = Engine::paced(
+                pace,
+                &world.net,
+                &world.layout,
+                &world.tables().unwrap(),
+                &data,
+                &world.recipe,
+                all,
+                threads,
+            )
+            .unwrap();
             let slots =
                 made.slots.iter().map(|s| 4 * s.params.len() + s.average.len() + s.rounded.len() + s.packed.len());
             let lanes = made.lanes.iter().map(|l| l.partials.len() + l.values.len() + l.back.len());
@@ -359,9 +384,7 @@ fn the_need_is_what_is_taken() {
                 let sequences = scratch.sequences.iter().map(|s| s.len()).sum::<usize>();
                 scratch.values.len() + scratch.back.len() + sequences
             });
-            let data = world.tables.iter().map(|t| t.0.len()).sum::<usize>()
-                + world.weights.as_ref().map_or(0, Vec::len)
-                + world.lists.iter().map(Vec::len).sum::<usize>();
+            let data = world.weights.as_ref().map_or(0, Vec::len) + world.lists.iter().map(Vec::len).sum::<usize>();
             let taken = 4 * (slots.sum::<usize>() + lanes.sum::<usize>() + scratch.sum::<usize>() + data)
                 + world.labels[0].len();
             let need =

@@ -224,9 +224,9 @@ impl Engine {
             at.lists.address(),
             rows,
             live,
-            at.tables[r.input].address(),
-            at.strides[r.input] as u64,
-            at.maps[r.input].as_ref().map_or(0, Slice::address),
+            self.rows[r.input].table.address(),
+            self.rows[r.input].stride as u64,
+            self.rows[r.input].map.as_ref().map_or(0, Slice::address),
             scale(&at.means[r.input]),
             scale(&at.inverses[r.input]),
             at.valid_at.address(),
@@ -354,7 +354,17 @@ mod tests {
             let layout = Layout::new(&made.net).unwrap();
             let (data, members) = (made.data(), [made.member(0)]);
             let recipe = recipe(batch, Precision::Bf16);
-            let engine = Engine::new(&context, &made.net, &layout, &data, &recipe, &members, &Pins::default()).unwrap();
+            let engine = Engine::new(
+                &context,
+                &made.net,
+                &layout,
+                &made.card(&context),
+                &data,
+                &recipe,
+                &members,
+                &Pins::default(),
+            )
+            .unwrap();
             let rows: Vec<u32> = (0..batch as u32).map(|i| 50 + 3 * i).collect();
             let ask = |back: u32| {
                 let rows: Vec<u32> = rows.iter().map(|row| row - back).collect();

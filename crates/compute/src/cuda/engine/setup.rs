@@ -19,9 +19,6 @@ const BESIDE: u64 = 192 << 20;
 pub(super) struct Arrays {
     pub(super) states: Slice<State>,                   // [P]
     pub(super) lists: Slice<u32>,                      // all lists, one behind the other
-    pub(super) tables: Vec<Slice<f32>>,                // [inputs] [rows, stride]
-    pub(super) strides: Vec<usize>,                    // [inputs]
-    pub(super) maps: Vec<Option<Slice<u32>>>,          // [inputs] [ids]
     pub(super) means: Vec<Option<Slice<f32>>>,         // [inputs] [P, features]
     pub(super) inverses: Vec<Option<Slice<f32>>>,      // [inputs] [P, features]
     pub(super) labels: Vec<Slice<u8>>,                 // [heads] [ids]
@@ -183,9 +180,6 @@ fn arrays(
     Ok(Arrays {
         states: cut.cut(p)?,
         lists: cut.cut(data.lists.iter().map(|l| l.len()).sum())?,
-        tables: data.tables.iter().map(|t| cut.cut(t.values.len())).collect::<Result<_>>()?,
-        strides: data.tables.iter().map(|t| t.stride).collect(),
-        maps: data.maps.iter().map(|m| m.map(|m| cut.cut(m.len())).transpose()).collect::<Result<_>>()?,
         means: optional(net.inputs.len(), |i| scaled(i).then(|| cut.cut(p * net.inputs[i].features)).transpose())?,
         inverses: optional(net.inputs.len(), |i| scaled(i).then(|| cut.cut(p * net.inputs[i].features)).transpose())?,
         labels: data.labels.iter().map(|l| cut.cut(l.len())).collect::<Result<_>>()?,
@@ -264,12 +258,8 @@ pub(super) fn lay_out(
     let mut slab = context.slab(bytes)?;
     let at = arrays(&mut Cutter::Cut(&mut slab), roads, net, layout, data, recipe, members)?;
     stream.put(&at.lists, &data.lists.concat())?;
-    for (i, table) in data.tables.iter().enumerate() {
-        stream.put(&at.tables[i], table.values)?;
-        if let (Some(to), Some(map)) = (&at.maps[i], data.maps[i]) {
-            stream.put(to, map)?;
-        }
-        let features = net.inputs[i].features;
+    for (i, input) in net.inputs.iter().enumerate() {
+        let features = input.features;
         let scale = |what: fn(&crate::population::Scale) -> &Vec<f32>, none: f32| -> Vec<f32> {
             members
                 .iter()

@@ -315,9 +315,9 @@ impl Engine {
         p.wide(self.recipe.seed);
         p.wide(at.lists.address());
         p.wide(place(at.rows.address(), first * batch, 4));
-        p.wide(at.tables[0].address());
-        p.wide(at.strides[0] as u64);
-        p.wide(at.maps[0].as_ref().map_or(0, |m| m.address()));
+        p.wide(self.rows[0].table.address());
+        p.wide(self.rows[0].stride as u64);
+        p.wide(self.rows[0].map.as_ref().map_or(0, |m| m.address()));
         p.wide(at.means[0].as_ref().map_or(0, |m| m.address()));
         p.wide(at.inverses[0].as_ref().map_or(0, |i| i.address()));
         p.wide(at.labels[0].address());

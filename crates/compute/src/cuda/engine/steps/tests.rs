@@ -62,8 +62,17 @@ fn a_member_alone_gives_the_bits_it_gives_in_company() {
             // Trains members to their ends, scoring whoever is due; those who are done sit and wait.
             let run = |members: &[Member]| {
                 let data = made.data();
-                let mut engine =
-                    Engine::new(&context, &made.net, &layout, &data, &recipe, members, &Pins::default()).unwrap();
+                let mut engine = Engine::new(
+                    &context,
+                    &made.net,
+                    &layout,
+                    &made.card(&context),
+                    &data,
+                    &recipe,
+                    members,
+                    &Pins::default(),
+                )
+                .unwrap();
                 let mut scores: Vec<Vec<Sums>> = vec![Vec::new(); members.len()];
                 for _ in 0..20 {
                     engine.steps(members.len(), 1).unwrap();
@@ -102,8 +111,19 @@ fn a_replayed_graph_gives_the_bits_of_single_launches() {
             let layout = Layout::new(&made.net).unwrap();
             let members: Vec<Member> = (0..4).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
             let (data, recipe) = (made.data(), recipe(32, precision));
-            let make =
-                || Engine::new(&context, &made.net, &layout, &data, &recipe, &members, &Pins::default()).unwrap();
+            let make = || {
+                Engine::new(
+                    &context,
+                    &made.net,
+                    &layout,
+                    &made.card(&context),
+                    &data,
+                    &recipe,
+                    &members,
+                    &Pins::default(),
+                )
+                .unwrap()
+            };
             let (mut replayed, mut single) = (make(), make());
             replayed.steps(4, 5).unwrap();
             for _ in 0..5 {
@@ -125,8 +145,17 @@ fn pins_carry_over_and_tuned_plans_are_used() {
         let (data, recipe) = (made.data(), recipe(64, Precision::Bf16));
         let device = Opened::Cuda(context.clone());
         let run = |pins: &Pins| {
-            let mut p =
-                Population::pinned(&device, Budget::default(), &made.net, &data, &recipe, &members, pins).unwrap();
+            let mut p = Population::pinned(
+                &device,
+                Budget::default(),
+                &made.net,
+                &made.tables(&device).unwrap(),
+                &data,
+                &recipe,
+                &members,
+                pins,
+            )
+            .unwrap();
             p.steps(4).unwrap();
             (bits(&p.params(0).unwrap()), bits(&p.params(1).unwrap()), p.pins())
         };
@@ -137,7 +166,16 @@ fn pins_carry_over_and_tuned_plans_are_used() {
         let expected = if context.blaslt().is_ok() { 3..=7 } else { 0..=0 };
         assert!(expected.contains(&ours), "{ours}");
         assert!(run(&one.2) == one, "pinned plans are taken");
-        let mut p = Population::new(&device, Budget::default(), &made.net, &data, &recipe, &members).unwrap();
+        let mut p = Population::new(
+            &device,
+            Budget::default(),
+            &made.net,
+            &made.tables(&device).unwrap(),
+            &data,
+            &recipe,
+            &members,
+        )
+        .unwrap();
         p.tune().unwrap();
         let tuned = p.pins();
         p.steps(2).unwrap();
@@ -154,10 +192,11 @@ fn memory_stays_within_what_was_counted() {
         let (data, recipe) = (made.data(), recipe(512, Precision::Bf16));
         let device = Opened::Cuda(context.clone());
         let needed = Population::need(&device, &made.net, &data, &recipe, &members).unwrap();
+        let tables = made.tables(&device).unwrap();
         // Other tests' memory would be counted too; nobody takes any without his turn.
         let _turn = crate::cuda::context::turn();
         let before = context.memory().unwrap().0;
-        let mut p = Population::new(&device, Budget::default(), &made.net, &data, &recipe, &members).unwrap();
+        let mut p = Population::new(&device, Budget::default(), &made.net, &tables, &data, &recipe, &members).unwrap();
         p.steps(8).unwrap();
         p.score_all().unwrap();
         let taken = before.saturating_sub(context.memory().unwrap().0);
@@ -172,7 +211,8 @@ fn what_a_card_cannot_do_is_said() {
         let layout = Layout::new(&made.net).unwrap();
         let members = [made.member(0)];
         let (data, recipe) = (made.data(), recipe(300, Precision::F32));
-        let made = Engine::new(&context, &made.net, &layout, &data, &recipe, &members, &Pins::default());
+        let made =
+            Engine::new(&context, &made.net, &layout, &made.card(&context), &data, &recipe, &members, &Pins::default());
         let why = made.map(|_| ()).unwrap_err().to_string();
         assert!(why.contains("16,776,960 rows"), "{why}");
     }
