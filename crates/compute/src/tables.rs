@@ -175,11 +175,12 @@ impl Tables {
 
     /// Whether they serve a net: a table for each input, with rows wide enough.
     pub(crate) fn serve(&self, net: &Net) -> Result<()> {
-        let n = net.inputs.len();
+        let read = || net.inputs.iter().filter(|i| !i.dense);
+        let n = read().count();
         if self.len() != n {
             return Err(Error::Asked(format!("{n} inputs and {} tables; give one for every input", self.len())));
         }
-        let narrow = net.inputs.iter().zip(&self.shapes).find(|(input, shape)| shape.stride < input.features);
+        let narrow = read().zip(&self.shapes).find(|(input, shape)| shape.stride < input.features);
         match narrow {
             Some((input, shape)) => Err(Error::Asked(format!(
                 "input {}: a stride of {} for {} features; pad rows to a multiple of 4",
@@ -191,11 +192,14 @@ impl Tables {
 
     /// Whether these ids can be gathered for a net: ids that exist, with windows that are whole.
     pub(crate) fn check(&self, net: &Net, ids: &[u32], what: &str) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
         let all = self.ids();
         if let Some(id) = ids.iter().find(|id| **id as usize >= all) {
             return Err(Error::Asked(format!("{what}: {id} is none of the {all} ids there are; leave it out")));
         }
-        for (i, input) in net.inputs.iter().enumerate() {
+        for (i, input) in net.inputs.iter().filter(|i| !i.dense).enumerate() {
             let early = ids.iter().find(|id| (self.row(i, **id) as usize) + 1 < input.window);
             if let Some(id) = early {
                 return Err(Error::Asked(format!(

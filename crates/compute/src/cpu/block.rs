@@ -1,14 +1,13 @@
-//! Some rows of one member: gathered, forward, loss, backward. Everything here runs on one thread.
+//! Some rows of one member: gathered, forward, backward. Everything here runs on one thread.
 
 use super::buffers::Rows;
-use super::data::{Owned, Source};
+use super::data::Source;
 use super::loops::{self, Columns};
 use super::norm::{self, Left};
 use super::plan::Plan;
 use super::product::{self, Matrix, MatrixMut};
 use super::recurrent::{self, EVALUATED, Sequence};
 use crate::net::{Linear, Place};
-use crate::population::Member;
 use crate::random::{Turn, share};
 
 /// The bias of a layer whose norm has added it already.
@@ -96,43 +95,6 @@ pub(super) fn forward(
     }
 }
 
-/// Loss and weight of some samples; the gradient at the logits goes into `back`.
-pub(super) fn loss(
-    plan: &Plan,
-    data: &Owned,
-    member: &Member,
-    samples: &[u32],
-    values: &Rows<'_>,
-    back: &mut Rows<'_>,
-) -> (f64, f64) {
-    let (mut loss, mut weight) = (0.0, 0.0);
-    for (h, head) in plan.layout.linears[plan.first_head()..].iter().enumerate() {
-        let stride = plan.stride(head.output.buffer);
-        let z = values.read(plan, head.output.buffer).chunks_exact(stride);
-        let dz = back.write(plan, head.output.buffer);
-        for ((z, dz), &sample) in z.zip(dz.chunks_exact_mut(stride)).zip(samples) {
-            let label = data.labels[h][sample as usize];
-            let w = head_weight(data, member, h, sample, label);
-            let (dz, padding) = dz.split_at_mut(head.outputs);
-            loss += loops::softmax_cross_entropy(&z[..head.outputs], label, w, plan.recipe.smoothing, dz);
-            padding.fill(0.0);
-            if h == 0 {
-                weight += f64::from(w);
-            }
-        }
-        if plan.round {
-            loops::round(dz);
-        }
-    }
-    (loss, weight)
-}
-
-/// A sample's weight at one head: its own times that of its class.
-pub(super) fn head_weight(data: &Owned, member: &Member, head: usize, sample: u32, label: u8) -> f32 {
-    let classes = &member.class_weights[head];
-    data.weight(sample) * if classes.is_empty() { 1.0 } else { classes[usize::from(label)] }
-}
-
 /// From the gradient at the logits to that at every layer, and into the weights' gradient if there is one: added to it,
 /// or in its place. Recurrent layers are only gone through where there is one.
 pub(super) fn backward(
@@ -145,7 +107,9 @@ pub(super) fn backward(
     mut gradient: Option<(&mut [f32], bool)>,
 ) {
     let rows = values.len();
-    let last = plan.layout.linears.len() - 1;
+    if let Some(buffer) = plan.layout.zeroed {
+        back.write(plan, buffer).fill(0.0);
+    }
     for (l, linear) in plan.layout.linears.iter().enumerate().rev() {
         let head = l >= plan.first_head();
         if !head {
@@ -181,11 +145,15 @@ pub(super) fn backward(
             loops::sum_rows(dz, plan.at(linear.output), dbias, *add);
         }
         if linear.passes_back {
-            // Heads read the same place: the one that comes first here writes, the others add.
-            let add = head && l != last;
             let (dz, dx) = back.pair(plan, linear.output.buffer, linear.input.buffer);
             let dx = matrix_mut(plan, dx, linear.input);
-            product::input_back(rows, matrix(plan, dz, linear.output), matrix_of(linear, weights.params), dx, add);
+            product::input_back(
+                rows,
+                matrix(plan, dz, linear.output),
+                matrix_of(linear, weights.params),
+                dx,
+                linear.adds_back,
+            );
         }
     }
     if let Some((gradient, add)) = gradient {

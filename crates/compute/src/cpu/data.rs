@@ -12,25 +12,50 @@ use std::sync::Arc;
 const AHEAD: usize = 8;
 
 /// Where a member's rows come from.
-#[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
-    pub(super) tables: &'a Tables,
-    pub(super) scales: &'a [Option<Scale>], // [inputs]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) tables: &'a Tables,
+    pub(crate) scales: &'a [Option<Scale>], // [inputs]; none at all: nothing is scaled
+    pub(crate) extras: &'a [f32],           // [rows, extras] numbers of dense inputs, from the first row on
 }
 
 impl<'a> Source<'a> {
-    fn table(&self, i: usize) -> (&'a [f32], usize) {
-        let table = self.tables.table(i).expect("tables in the processor's memory, as checked before");
+    fn table(&self, table: usize) -> (&'a [f32], usize) {
+        let table = self.tables.table(table).expect("tables in the processor's memory, as checked before");
         (table.values, table.stride)
+    }
+
+    fn scale(&self, i: usize) -> Option<&'a Scale> {
+        self.scales.get(i).and_then(Option::as_ref)
+    }
+
+    /// A dense input of some rows into its columns of a buffer; rows behind the last one are the first.
+    fn dense(&self, net: &Net, i: usize, to: (&mut [f32], usize, Place), round: bool) {
+        let (values, stride, place) = to;
+        let (features, all, from) = (net.inputs[i].features, net.extras(), net.extra_of(i));
+        let rows = self.extras.len() / all;
+        for (s, to) in values.chunks_exact_mut(stride).enumerate() {
+            let x = &self.extras[if s < rows { s } else { 0 } * all + from..][..features];
+            let (to, padding) = to[place.column..place.column + place.width].split_at_mut(features);
+            match self.scale(i) {
+                Some(scale) => loops::scale(to, x, &scale.mean, &scale.inverse, round),
+                None => to.copy_from_slice(x),
+            }
+            if round && self.scale(i).is_none() {
+                loops::round(to);
+            }
+            padding.fill(0.0);
+        }
     }
 
     /// Input `i` of some samples into its columns of a buffer `[rows, stride]`, padding zero.
     pub(super) fn gather(&self, net: &Net, i: usize, rows: &[u32], to: (&mut [f32], usize, Place), round: bool) {
+        let Some(own) = net.table_of(i) else { return self.dense(net, i, to, round) };
         let (values, stride, place) = to;
         let (features, window) = (net.inputs[i].features, net.inputs[i].window);
-        let (table, table_stride) = self.table(i);
+        let (table, table_stride) = self.table(own);
         let rows_of = |row: u32| {
-            let last = self.tables.row(i, row) as usize;
+            let last = self.tables.row(own, row) as usize;
             let first = (last + 1 - window) * table_stride;
             &table[first..first + window * table_stride]
         };
@@ -43,12 +68,12 @@ impl<'a> Source<'a> {
             let from = rows_of(*row);
             let (to, padding) = to.split_at_mut(window * features);
             for (to, from) in to.chunks_exact_mut(features).zip(from.chunks_exact(table_stride)) {
-                match &self.scales[i] {
+                match self.scale(i) {
                     Some(scale) => loops::scale(to, &from[..features], &scale.mean, &scale.inverse, round),
                     None => to.copy_from_slice(&from[..features]),
                 }
             }
-            if round && self.scales[i].is_none() {
+            if round && self.scale(i).is_none() {
                 loops::round(to);
             }
             padding.fill(0.0);
@@ -70,13 +95,14 @@ impl<'a> Source<'a> {
         at: impl Fn(usize, usize) -> usize,
     ) {
         let (features, window) = (net.inputs[i].features, net.inputs[i].window);
-        let (table, stride) = self.table(i);
+        let own = net.table_of(i).unwrap_or(0);
+        let (table, stride) = self.table(own);
         for (s, row) in samples.iter().enumerate() {
-            let last = self.tables.row(i, *row) as usize;
+            let last = self.tables.row(own, *row) as usize;
             for t in steps.clone() {
                 let from = &table[(last + 1 + t - window) * stride..][..features];
                 let (to, padding) = to[at(s, t)..][..wide].split_at_mut(features);
-                match &self.scales[i] {
+                match self.scale(i) {
                     Some(scale) => loops::scale(to, from, &scale.mean, &scale.inverse, round),
                     None if round => {
                         to.copy_from_slice(from);
@@ -118,7 +144,7 @@ impl Owned {
 
     /// Where a member's rows come from.
     pub(super) fn source<'a>(&'a self, member: &'a Member) -> Source<'a> {
-        Source { tables: &self.tables, scales: &member.scales }
+        Source { tables: &self.tables, scales: &member.scales, extras: &[] }
     }
 
     /// Bytes that the copy of some data takes.

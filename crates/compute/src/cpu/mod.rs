@@ -10,8 +10,11 @@ mod block;
 mod buffers;
 mod curve;
 mod data;
+mod forward;
+mod lesson;
 mod loops;
 mod memory;
+mod nets;
 mod norm;
 mod plan;
 mod product;
@@ -25,44 +28,31 @@ mod tests;
 mod tile;
 
 use crate::error::{Error, Result};
-use crate::net::{self, Layout, Net};
-use crate::population::backend::{Arena, Backend, Sums, no_average};
+use crate::net::{Layout, Net};
+use crate::ops::optimise::Step;
+use crate::ops::step::advance;
+use crate::population::backend::{Arena, Backend, Sums};
 use crate::population::{Data, Member, Pace, Recipe, State, check};
 use crate::tables::Tables;
 use data::Owned;
-use memory::Floats;
-use plan::{BLOCK, Plan};
+pub(crate) use data::Source;
+pub use forward::{Forward, Ready, Rows};
+use lesson::Lesson;
+use nets::Core;
+pub(crate) use nets::{Given, Nets, Update, need as need_of};
+pub(crate) use plan::Plan;
 use rayon::prelude::*;
 pub use recurrent::stack::Stack;
-use slot::{Lane, Scratch, Slot};
-use std::sync::{Arc, Mutex, PoisonError};
-use team::Team;
+use slot::{Lane, Slot};
+use std::sync::Arc;
 
-/// A population on this computer's processor.
+/// A population on this computer's processor: nets, with lists, cross-entropy and epochs.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pool: rayon::ThreadPool,
-    shared: Shared,
-    slots: Vec<Slot>, // [P]
-    lanes: Vec<Lane>, // at most one for each thread
-}
-
-/// What all threads read, and each one's scratch.
-#[derive(Debug)]
-struct Shared {
-    plan: Plan,
+    nets: Nets,
+    states: Vec<State>, // [P]
     data: Owned,
     members: Vec<Member>,
-    scratch: Vec<Mutex<Scratch>>, // [threads]
-    team: Team,
-}
-
-impl Shared {
-    /// Works with this thread's scratch; `f` must not wait for other threads.
-    fn scratch(&self, f: impl FnOnce(&mut Scratch)) {
-        let thread = rayon::current_thread_index().unwrap_or(0);
-        f(&mut self.scratch[thread].lock().unwrap_or_else(PoisonError::into_inner));
-    }
 }
 
 /// Bytes an engine takes for these, the copy of the data included, without the tables.
@@ -76,14 +66,7 @@ pub(crate) fn need(
     pace: Pace,
 ) -> u64 {
     let plan = Plan::new(net, layout, recipe, pace);
-    let (params, columns) = (layout.params as u64, plan.columns() as u64);
-    let lanes = threads.min(members) as u64;
-    let rows = 4 + u64::from(plan.round) + u64::from(recipe.average.is_some());
-    let arenas = members as u64 * (rows * params + plan.all_packed() as u64);
-    let wide = if plan.wide() { 2 * plan.slice as u64 * columns } else { 0 };
-    let narrow = if plan.wide() { 0 } else { plan.block as u64 * columns };
-    let scratch = threads as u64 * (BLOCK as u64 * columns + narrow + recurrent::floats(&plan) as u64);
-    4 * (arenas + lanes * (plan.partials() as u64 * params + wide) + scratch) + Owned::need(data)
+    nets::need(&plan, members, threads, recipe.average.is_some()) + Owned::need(data)
 }
 
 impl Engine {
@@ -114,183 +97,123 @@ impl Engine {
         threads: usize,
     ) -> Result<Engine> {
         check::check(net, tables, data, recipe, members)?;
-        if threads == 0 {
-            return Err(Error::Asked("0 threads can do nothing; give at least 1".into()));
-        }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("compute-{i}")).build();
-        let pool = pool.map_err(|e| Error::Device {
-            what: format!("{threads} threads cannot be started: {e}"),
-            remedy: "ask for fewer threads".into(),
-        })?;
         let plan = Plan::new(net, layout, recipe, pace);
         let data = Owned::new(tables, data)?;
-        let slots = members.iter().enumerate().map(|(index, member)| new_slot(&plan, &data, member, index)).collect();
-        let lanes: Vec<_> = (0..threads.min(members.len())).map(|post| Lane::new(&plan, post)).collect();
-        let scratch = (0..threads).map(|_| Mutex::new(Scratch::new(&plan))).collect();
-        let team = Team::new(lanes.len());
-        Ok(Engine { pool, shared: Shared { plan, data, members: members.to_vec(), scratch, team }, slots, lanes })
-    }
-
-    fn slot(&mut self, slot: usize) -> Result<&mut Slot> {
-        let n = self.slots.len();
-        self.slots.get_mut(slot).ok_or_else(|| Error::Asked(format!("there is no slot {slot} among {n}")))
+        let first: Vec<Vec<f32>> = members.iter().map(|m| crate::net::init(layout, recipe.seed, m.id)).collect();
+        let states = members.iter().enumerate().map(|(index, member)| {
+            let list = data.list(member.train);
+            State::first(member, index, list.start, list.len(), recipe.batch)
+        });
+        let states = states.collect();
+        let nets = Nets::new(plan, &first, recipe.average.is_some(), threads)?;
+        Ok(Engine { nets, states, data, members: members.to_vec() })
     }
 
     fn enough(&self, slots: usize) -> Result<()> {
-        if slots > self.slots.len() {
-            return Err(Error::Asked(format!("{slots} slots were asked for and there are {}", self.slots.len())));
+        if slots > self.states.len() {
+            return Err(Error::Asked(format!("{slots} slots were asked for and there are {}", self.states.len())));
         }
         Ok(())
     }
 }
 
-fn next<T>(all: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
-    all.lock().unwrap_or_else(PoisonError::into_inner).next()
-}
-
-fn new_slot(plan: &Plan, data: &Owned, member: &Member, index: usize) -> Slot {
-    let params = plan.layout.params;
-    let list = data.list(member.train);
-    let state = State::first(member, index, list.start, list.len(), plan.recipe.batch);
-    let fresh = || Floats::new(params);
-    let rounded = if plan.round { fresh() } else { Floats::default() };
-    let packed = Floats::new(plan.all_packed());
-    let average = if plan.recipe.average.is_some() { fresh() } else { Floats::default() };
-    let [params, mean, square, gradient] = [fresh(), fresh(), fresh(), fresh()];
-    let mut slot = Slot { state, params, mean, square, gradient, average, rounded, packed };
-    let first = net::init(&plan.layout, plan.recipe.seed, member.id);
-    if !slot.average.is_empty() {
-        slot.average.copy_from_slice(&first);
+/// One batch of one member, unless it is not its turn.
+fn step(core: &Core, data: &Owned, members: &[Member], slot: &mut Slot, lane: &mut Lane, state: &mut State) {
+    if state.active == 0 || state.due == 1 {
+        return;
     }
-    slot.set_params(plan, &first);
-    slot
-}
-
-impl Slot {
-    fn set_params(&mut self, plan: &Plan, values: &[f32]) {
-        self.params.copy_from_slice(values);
-        self.renew(plan);
+    let plan = &core.plan;
+    let left = state.samples.saturating_sub(state.cursor) as usize;
+    let lesson = Lesson::new(plan, data, &members[state.index as usize], *state);
+    let (loss, weight) = slot.gradient(core, lane, &lesson, left.min(plan.recipe.batch));
+    let norm = if weight == 0.0 { 0.0 } else { Slot::squares(lane).sqrt() / weight };
+    if !norm.is_finite() {
+        (state.fault, state.active) = (1, 0);
+        return;
     }
-
-    /// Rounds and packs the parameters anew.
-    fn renew(&mut self, plan: &Plan) {
-        if plan.round {
-            slot::hold(plan, 0, &self.params, &mut self.rounded);
-        }
-        self.pack(plan);
+    if weight != 0.0 {
+        let t = state.step + 1;
+        let rate = f64::from(state.rate) * plan.recipe.schedule.factor(t, state.total);
+        let memory = plan.recipe.average.filter(|_| t > 1).unwrap_or(0.0);
+        slot.optimise(core, lane, &Step::new(&plan.recipe.optimiser, rate, t, norm, weight), memory);
     }
-
-    /// Exchanges the parameters and their average: once before a score, once after it.
-    fn exchange(&mut self, plan: &Plan) {
-        if !self.average.is_empty() {
-            std::mem::swap(&mut self.params, &mut self.average);
-            self.renew(plan);
-        }
-    }
+    advance(state, plan.recipe.batch, loss, weight, norm);
 }
 
 impl Backend for Engine {
     fn steps(&mut self, slots: usize, steps: u32) -> Result<()> {
         self.enough(slots)?;
-        let Engine { pool, shared, slots: all, lanes } = self;
-        // A thread with a lane takes one slot after the other through all steps; one that finds no more helps with
-        // parts of others' batches.
-        let n = lanes.len().min(slots);
-        let lanes = Mutex::new(lanes[..n].iter_mut());
-        let slots = Mutex::new(all[..slots].iter_mut());
-        shared.team.begin(n);
-        pool.broadcast(|_| {
-            if let Some(lane) = next(&lanes) {
-                let _worker = shared.team.worker();
-                while let Some(slot) = next(&slots) {
-                    (0..steps).for_each(|_| slot.step(shared, lane));
-                }
-            }
-            shared.team.help();
+        let Engine { nets, states, data, members } = self;
+        nets.each(&mut states[..slots], |core, slot, lane, state| {
+            (0..steps).for_each(|_| step(core, data, members, slot, lane, state));
         });
         Ok(())
     }
 
     fn states(&mut self) -> Result<Vec<State>> {
-        Ok(self.slots.iter().map(|slot| slot.state).collect())
+        Ok(self.states.clone())
     }
 
     fn set_states(&mut self, states: &[State]) -> Result<()> {
-        if states.len() != self.slots.len() {
+        if states.len() != self.states.len() {
             return Err(Error::Asked(format!(
                 "{} states for {} slots; give one for each",
                 states.len(),
-                self.slots.len()
+                self.states.len()
             )));
         }
         for state in states {
             let end = u64::from(state.list) + u64::from(state.samples);
-            if state.index as usize >= self.shared.members.len() || end > self.shared.data.lists.len() as u64 {
+            if state.index as usize >= self.members.len() || end > self.data.lists.len() as u64 {
                 return Err(Error::Asked(format!("the state of member {} names data that is not there", state.id)));
             }
         }
-        self.slots.iter_mut().zip(states).for_each(|(slot, state)| slot.state = *state);
+        self.states.copy_from_slice(states);
         Ok(())
     }
 
     fn swap(&mut self, a: usize, b: usize) -> Result<()> {
-        self.slot(a)?;
-        self.slot(b)?;
-        self.slots.swap(a, b);
+        self.nets.slot(a)?;
+        self.nets.slot(b)?;
+        self.nets.slots.swap(a, b);
+        self.states.swap(a, b);
         Ok(())
     }
 
     fn score(&mut self, slots: usize) -> Result<Vec<Sums>> {
         self.enough(slots)?;
-        let Engine { pool, shared, slots: all, .. } = self;
+        let Engine { nets: Nets { pool, core, slots: all, .. }, states, data, members } = self;
+        let states = &states[..slots];
         let exchange = |slots: &mut [Slot]| {
-            slots.par_iter_mut().filter(|slot| slot.state.due == 1).for_each(|slot| slot.exchange(&shared.plan));
+            let due = slots.par_iter_mut().zip(states).filter(|(_, state)| state.due == 1);
+            due.for_each(|(slot, _)| slot.exchange(&core.plan));
         };
         Ok(pool.install(|| {
             exchange(&mut all[..slots]);
-            let sums = score::score(shared, &all[..slots]);
+            let sums = score::score(core, data, members, &all[..slots], states);
             exchange(&mut all[..slots]);
             sums
         }))
     }
 
     fn logits(&mut self, slot: usize, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
-        self.slot(slot)?;
-        self.shared.data.check(&self.shared.plan.net, rows)?;
-        self.slots[slot].exchange(&self.shared.plan);
-        let logits = self.pool.install(|| score::logits(&self.shared, &self.slots[slot], rows));
-        self.slots[slot].exchange(&self.shared.plan);
-        Ok(logits)
+        self.nets.slot(slot)?;
+        let net = &self.nets.core.plan.net;
+        self.data.check(net, rows)?;
+        let mut out: Vec<Vec<f32>> = net.heads.iter().map(|h| vec![0.0; rows.len() * h.classes]).collect();
+        let Engine { nets, states, data, members } = self;
+        nets.slots[slot].exchange(&nets.core.plan);
+        let source = data.source(&members[states[slot].index as usize]);
+        nets.forward(&[(slot, source, rows)], &mut [out.iter_mut().map(Vec::as_mut_slice).collect()]);
+        nets.slots[slot].exchange(&nets.core.plan);
+        Ok(out)
     }
 
     fn read(&mut self, slot: usize, arena: Arena) -> Result<Vec<f32>> {
-        let slot = self.slot(slot)?;
-        let row = match arena {
-            Arena::Params => &slot.params,
-            Arena::Mean => &slot.mean,
-            Arena::Square => &slot.square,
-            Arena::Gradient => &slot.gradient,
-            Arena::Average if slot.average.is_empty() => return Err(no_average()),
-            Arena::Average => &slot.average,
-        };
-        Ok(row.to_vec())
+        self.nets.read(slot, arena)
     }
 
     fn write(&mut self, slot: usize, arena: Arena, values: &[f32]) -> Result<()> {
-        let params = self.shared.plan.layout.params;
-        if values.len() != params {
-            return Err(Error::Asked(format!("{} numbers for a row of {params}; give the whole row", values.len())));
-        }
-        self.slot(slot)?;
-        let slot = &mut self.slots[slot];
-        match arena {
-            Arena::Params => slot.set_params(&self.shared.plan, values),
-            Arena::Mean => slot.mean.copy_from_slice(values),
-            Arena::Square => slot.square.copy_from_slice(values),
-            Arena::Gradient => slot.gradient.copy_from_slice(values),
-            Arena::Average if slot.average.is_empty() => return Err(no_average()),
-            Arena::Average => slot.average.copy_from_slice(values),
-        }
-        Ok(())
+        self.nets.write(slot, arena, values)
     }
 }

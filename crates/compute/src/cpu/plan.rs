@@ -43,7 +43,7 @@ pub(super) struct Tile {
 }
 
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub(super) net: Net,
     pub(super) layout: Layout,
     pub(super) recipe: Recipe,
@@ -67,7 +67,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(net: &Net, layout: &Layout, recipe: &Recipe, pace: Pace) -> Plan {
+    pub(crate) fn new(net: &Net, layout: &Layout, recipe: &Recipe, pace: Pace) -> Plan {
         let mut starts = vec![0];
         for buffer in &layout.buffers {
             starts.push(starts[starts.len() - 1] + buffer.stride);

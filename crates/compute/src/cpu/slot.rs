@@ -1,4 +1,4 @@
-//! A slot's training step: the gradient in fixed parts, then the optimiser.
+//! A slot's gradient in fixed parts, and its optimiser.
 //!
 //! A narrow net is cut by rows: every slice of the batch goes through the net block by block and leaves a partial
 //! gradient; they are added in the order of the slices. A batch in parts does so part after part, so that there are
@@ -7,27 +7,27 @@
 
 #![expect(unsafe_code, reason = "threads write disjoint parts of gradients, buffers and parameters")]
 
-use super::Shared;
 use super::block::{self, Pass, Weights, matrix};
-use super::buffers::Buffers;
+use super::buffers::{Buffers, Rows};
+use super::data::Source;
 use super::loops::{self, Columns};
 use super::memory::{Floats, Split};
+use super::nets::Core;
 use super::norm;
 use super::plan::{BLOCK, GRAIN, Plan};
 use super::product::{self, MatrixMut};
 use super::recurrent::{Sequence, pack};
+use crate::error::Result;
 use crate::net::GATES;
 use crate::ops::optimise::Step;
-use crate::ops::step::advance;
-use crate::population::State;
-use crate::random::{Permutation, Turn};
+use crate::population::backend::{Arena, no_average};
+use crate::random::Turn;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// One member's place: its state and its rows of the arenas.
+/// One member's place: its rows of the arenas.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) state: State,
     pub(super) params: Floats,
     pub(super) mean: Floats,
     pub(super) square: Floats,
@@ -43,7 +43,7 @@ pub(super) struct Slot {
 /// What one slot needs while it is in a step; as many as threads.
 #[derive(Debug)]
 pub(super) struct Lane {
-    post: usize,                 // where the team finds its work
+    pub(super) post: usize,      // where the team finds its work
     pub(super) partials: Floats, // [partials, params] of a narrow net
     pub(super) values: Buffers,  // of a wide net, `slice` rows
     pub(super) back: Buffers,    // of a wide net, `slice` rows
@@ -88,23 +88,97 @@ impl Scratch {
     }
 }
 
+/// Whose rows a gradient is of, and what stands at the outputs.
+pub(super) trait Task: Sync {
+    /// The ids of some rows of the batch, from row `at` on.
+    fn ids(&self, at: usize, ids: &mut [u32]);
+
+    /// Where the inputs of the rows from `at` on come from.
+    fn source(&self, at: usize) -> Source<'_>;
+
+    /// What these rows leave out.
+    fn turn(&self) -> Turn;
+
+    /// Loss and weight of the rows from `at` on; the gradient at the outputs goes into `back`.
+    fn loss(&self, plan: &Plan, at: usize, ids: &[u32], values: &Rows<'_>, back: &mut Rows<'_>) -> (f64, f64);
+}
+
 impl Slot {
-    /// One batch, unless it is not its turn. Rows behind the list have weight 0 and change nothing, so they are left
-    /// out here.
-    pub(super) fn step(&mut self, shared: &Shared, lane: &mut Lane) {
-        if self.state.active == 0 || self.state.due == 1 {
-            return;
-        }
-        let left = self.state.samples.saturating_sub(self.state.cursor) as usize;
-        let live = left.min(shared.plan.recipe.batch);
-        let (loss, weight) = if shared.plan.wide() {
-            // Its pieces are parts.
-            self.wide_gradient(shared, lane, live)
-        } else {
-            let parts = (0..live).step_by(shared.plan.part).map(|from| from..live.min(from + shared.plan.part));
-            parts.fold((0.0, 0.0), |before, part| self.narrow_gradient(shared, lane, part, before))
+    pub(super) fn new(plan: &Plan, first: &[f32], average: bool) -> Slot {
+        let fresh = || Floats::new(plan.layout.params);
+        let rounded = if plan.round { fresh() } else { Floats::default() };
+        let packed = Floats::new(plan.all_packed());
+        let mut slot = Slot {
+            params: fresh(),
+            mean: fresh(),
+            square: fresh(),
+            gradient: fresh(),
+            average: if average { fresh() } else { Floats::default() },
+            rounded,
+            packed,
         };
-        self.optimise(shared, lane, loss, weight);
+        if average {
+            slot.average.copy_from_slice(first);
+        }
+        slot.set_params(plan, first);
+        slot
+    }
+
+    pub(super) fn set_params(&mut self, plan: &Plan, values: &[f32]) {
+        self.params.copy_from_slice(values);
+        self.renew(plan);
+    }
+
+    /// Rounds and packs the parameters anew.
+    pub(super) fn renew(&mut self, plan: &Plan) {
+        if plan.round {
+            hold(plan, 0, &self.params, &mut self.rounded);
+        }
+        self.pack(plan);
+    }
+
+    /// Exchanges the parameters and their average: once before a score, once after it.
+    pub(super) fn exchange(&mut self, plan: &Plan) {
+        if !self.average.is_empty() {
+            std::mem::swap(&mut self.params, &mut self.average);
+            self.renew(plan);
+        }
+    }
+
+    /// Becomes another: its parameters and what the optimiser knows of them.
+    pub(super) fn adopt(&mut self, other: &Slot) {
+        for (to, from) in [
+            (&mut self.params, &other.params),
+            (&mut self.mean, &other.mean),
+            (&mut self.square, &other.square),
+            (&mut self.average, &other.average),
+            (&mut self.rounded, &other.rounded),
+            (&mut self.packed, &other.packed),
+        ] {
+            to.copy_from_slice(from);
+        }
+    }
+
+    pub(super) fn arena(&mut self, arena: Arena) -> Result<&mut Floats> {
+        match arena {
+            Arena::Params => Ok(&mut self.params),
+            Arena::Mean => Ok(&mut self.mean),
+            Arena::Square => Ok(&mut self.square),
+            Arena::Gradient => Ok(&mut self.gradient),
+            Arena::Average if self.average.is_empty() => Err(no_average()),
+            Arena::Average => Ok(&mut self.average),
+        }
+    }
+
+    /// The gradient of the first `live` rows of a batch; their loss and weight. Rows behind the list have weight 0 and
+    /// change nothing, so they are left out here.
+    pub(super) fn gradient(&mut self, core: &Core, lane: &mut Lane, task: &impl Task, live: usize) -> (f64, f64) {
+        if core.plan.wide() {
+            // Its pieces are parts.
+            return self.wide_gradient(core, lane, task, live);
+        }
+        let parts = (0..live).step_by(core.plan.part).map(|from| from..live.min(from + core.plan.part));
+        parts.fold((0.0, 0.0), |before, part| self.narrow_gradient(core, lane, task, part, before))
     }
 
     /// The weights as a block reads them.
@@ -120,16 +194,15 @@ impl Slot {
     /// The gradient of some rows of the batch, added to that of the rows before them; loss and weight of all of these.
     fn narrow_gradient(
         &mut self,
-        shared: &Shared,
+        core: &Core,
         lane: &mut Lane,
+        task: &impl Task,
         part: Range<usize>,
         before: (f64, f64),
     ) -> (f64, f64) {
-        let Shared { plan, data, members, team, .. } = shared;
+        let Core { plan, team, .. } = core;
         let post = team.post(lane.post);
-        let (state, member) = (self.state, &members[self.state.index as usize]);
-        let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
-        let turn = Turn { seed: plan.recipe.seed, member: state.id, step: state.step };
+        let turn = task.turn();
         let weights = held(&self.params, &self.rounded, &self.packed);
         let size = plan.layout.params;
         let slices = part.len().div_ceil(plan.slice);
@@ -149,18 +222,15 @@ impl Slot {
             let mut total = (0.0, 0.0);
             let begin = part.start + slice * plan.slice;
             let end = part.end.min(begin + plan.slice);
-            shared.scratch(|Scratch { values, back, sequences, samples }| {
+            core.scratch(|Scratch { values, back, sequences, samples }| {
                 for at in (begin..end).step_by(plan.block) {
                     let n = plan.block.min(end - at);
                     let samples = &mut samples[..n];
-                    for (i, sample) in samples.iter_mut().enumerate() {
-                        let place = state.list + order.at(state.cursor + (at + i) as u32);
-                        *sample = data.lists[place as usize];
-                    }
+                    task.ids(at, samples);
                     let (mut values, mut back) = (values.first(n), back.first(n));
                     let pass = Pass { turn, first: at as u32 };
-                    block::forward(plan, data.source(member), weights, samples, &mut values, sequences, Some(pass));
-                    let (loss, weight) = block::loss(plan, data, member, samples, &values, &mut back);
+                    block::forward(plan, task.source(at), weights, samples, &mut values, sequences, Some(pass));
+                    let (loss, weight) = task.loss(plan, at, samples, &values, &mut back);
                     let add = at > begin;
                     block::backward(plan, weights, &values, &mut back, sequences, pass, Some((gradient, add)));
                     total = (total.0 + loss, total.1 + weight);
@@ -183,12 +253,10 @@ impl Slot {
         in_order(before, &lane.losses[..slices])
     }
 
-    fn wide_gradient(&mut self, shared: &Shared, lane: &mut Lane, live: usize) -> (f64, f64) {
-        let Shared { plan, data, members, team, .. } = shared;
+    fn wide_gradient(&mut self, core: &Core, lane: &mut Lane, task: &impl Task, live: usize) -> (f64, f64) {
+        let Core { plan, team, .. } = core;
         let post = team.post(lane.post);
-        let (state, member) = (self.state, &members[self.state.index as usize]);
-        let order = Permutation::new(state.samples, plan.recipe.seed, state.id, state.epoch);
-        let turn = Turn { seed: plan.recipe.seed, member: state.id, step: state.step };
+        let turn = task.turn();
         let weights = held(&self.params, &self.rounded, &self.packed);
         let mut total = (0.0, 0.0);
         for piece in (0..live).step_by(plan.slice) {
@@ -204,13 +272,11 @@ impl Slot {
                     let samples = all_samples.part(at..at + n);
                     (samples, losses.part(block..block + 1), values.rows(at, n), back.rows(at, n))
                 };
-                for (i, sample) in samples.iter_mut().enumerate() {
-                    let place = state.list + order.at(state.cursor + (piece + at + i) as u32);
-                    *sample = data.lists[place as usize];
-                }
+                task.ids(piece + at, samples);
                 let pass = Pass { turn, first: (piece + at) as u32 };
-                block::forward(plan, data.source(member), weights, samples, &mut values, &mut [], Some(pass));
-                loss[0] = block::loss(plan, data, member, samples, &values, &mut back);
+                let source = task.source(piece + at);
+                block::forward(plan, source, weights, samples, &mut values, &mut [], Some(pass));
+                loss[0] = task.loss(plan, piece + at, samples, &values, &mut back);
                 block::backward(plan, weights, &values, &mut back, &mut [], pass, None);
             });
             let (values, back) = (&lane.values, &lane.back);
@@ -257,46 +323,52 @@ impl Slot {
         total
     }
 
-    fn optimise(&mut self, shared: &Shared, lane: &Lane, loss: f64, weight: f64) {
-        let (plan, post) = (&shared.plan, shared.team.post(lane.post));
-        let squares: f64 = lane.squares.iter().sum();
-        let norm = if weight == 0.0 { 0.0 } else { squares.sqrt() / weight };
-        if !norm.is_finite() {
-            (self.state.fault, self.state.active) = (1, 0);
-            return;
-        }
-        if weight != 0.0 {
-            let t = self.state.step + 1;
-            let rate = f64::from(self.state.rate) * plan.recipe.schedule.factor(t, self.state.total);
-            let step = Step::new(&plan.recipe.optimiser, rate, t, norm, weight);
-            let (params, mean) = (Split::new(&mut self.params), Split::new(&mut self.mean));
-            let (square, rounded) = (Split::new(&mut self.square), Split::new(&mut self.rounded));
-            let average = Split::new(&mut self.average);
-            let sums = &self.gradient;
-            post.each(plan.chunks(), GRAIN, |chunk| {
-                let range = plan.chunk(chunk);
+    /// The sum of the squares that the gradient left in the lane.
+    pub(super) fn squares(lane: &Lane) -> f64 {
+        lane.squares.iter().sum()
+    }
+
+    /// The squares of a gradient that came from elsewhere.
+    pub(super) fn square(&self, core: &Core, lane: &mut Lane) {
+        let (plan, gradient) = (&core.plan, &self.gradient);
+        let squares = Split::new(&mut lane.squares);
+        core.team.post(lane.post).each(plan.chunks(), GRAIN, |chunk| {
+            // SAFETY: every chunk has its own sum.
+            let square = unsafe { squares.part(chunk..chunk + 1) };
+            square[0] = loops::squares(&gradient[plan.chunk(chunk)]);
+        });
+    }
+
+    /// One step of the optimiser; `memory` is that of the average, where there is one.
+    pub(super) fn optimise(&mut self, core: &Core, lane: &Lane, step: &Step, memory: f32) {
+        let (plan, post) = (&core.plan, core.team.post(lane.post));
+        let (params, mean) = (Split::new(&mut self.params), Split::new(&mut self.mean));
+        let (square, rounded) = (Split::new(&mut self.square), Split::new(&mut self.rounded));
+        let averaged = !self.average.is_empty();
+        let average = Split::new(&mut self.average);
+        let sums = &self.gradient;
+        post.each(plan.chunks(), GRAIN, |chunk| {
+            let range = plan.chunk(chunk);
+            // SAFETY: chunks do not overlap.
+            let (params, mean, square) =
+                unsafe { (params.part(range.clone()), mean.part(range.clone()), square.part(range.clone())) };
+            loops::optimise(step, params, mean, square, &sums[range.clone()]);
+            if averaged {
                 // SAFETY: chunks do not overlap.
-                let (params, mean, square) =
-                    unsafe { (params.part(range.clone()), mean.part(range.clone()), square.part(range.clone())) };
-                loops::optimise(&step, params, mean, square, &sums[range.clone()]);
-                if let Some(memory) = plan.recipe.average {
-                    // SAFETY: chunks do not overlap.
-                    let average = unsafe { average.part(range.clone()) };
-                    loops::average(average, params, if t == 1 { 0.0 } else { memory });
-                }
-                if plan.round {
-                    // SAFETY: chunks do not overlap.
-                    let rounded = unsafe { rounded.part(range.clone()) };
-                    hold(plan, range.start, params, rounded);
-                }
-            });
-            self.pack(plan);
-        }
-        advance(&mut self.state, plan.recipe.batch, loss, weight, norm);
+                let average = unsafe { average.part(range.clone()) };
+                loops::average(average, params, memory);
+            }
+            if plan.round {
+                // SAFETY: chunks do not overlap.
+                let rounded = unsafe { rounded.part(range.clone()) };
+                hold(plan, range.start, params, rounded);
+            }
+        });
+        self.pack(plan);
     }
 }
 
-fn held<'a>(params: &'a [f32], rounded: &'a [f32], packed: &'a [f32]) -> Weights<'a> {
+pub(super) fn held<'a>(params: &'a [f32], rounded: &'a [f32], packed: &'a [f32]) -> Weights<'a> {
     Weights { params: if rounded.is_empty() { params } else { rounded }, packed }
 }
 

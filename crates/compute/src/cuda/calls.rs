@@ -64,6 +64,7 @@ pub(super) struct Calls {
     loss: Function,
     sum_partials: Function,
     activate: Function,
+    biased: Function,
     derive_sum: Function,
     derive_wide: Function,
     heads: Vec<Function>,
@@ -274,6 +275,7 @@ impl Calls {
             loss: typed("loss")?,
             sum_partials: module.function("sum_partials")?,
             activate: typed("activate")?,
+            biased: module.function("activate_f32")?,
             derive_sum: backward.function(&format!("derive_sum_{kind}"))?,
             derive_wide: module.function("derive_float_bf16")?,
             heads: HEADS
@@ -459,6 +461,36 @@ impl Calls {
         ];
         // SAFETY: as above; in place is allowed.
         unsafe { self.activate.launch(stream, grid, [256, 1, 1], 0, &args) }
+    }
+
+    /// The bias of a head, `[S, params]` from its address on, added to outputs in f32, in place.
+    pub(super) fn add_bias(
+        &self,
+        stream: &Stream,
+        states: &Slice<State>,
+        mode: Mode,
+        y: Rows,
+        (bias, params): (u64, usize),
+    ) -> Result<()> {
+        let grid = [n((y.batch * y.width).div_ceil(1024)), n(states.len()), 1];
+        let (stride, member) = (Arg::U64(y.stride as u64), Arg::U64((y.batch * y.stride) as u64));
+        let args = [
+            states.into(),
+            Arg::U32(mode as u32),
+            Arg::U32(code(Activation::Identity)),
+            Arg::U32(n(y.batch)),
+            Arg::U32(n(y.width)),
+            Arg::At(y.at),
+            stride,
+            member,
+            Arg::At(bias),
+            Arg::U64(params as u64),
+            Arg::At(y.at),
+            stride,
+            member,
+        ];
+        // SAFETY: as above; in place is allowed.
+        unsafe { self.biased.launch(stream, grid, [256, 1, 1], 0, &args) }
     }
 
     /// A gradient times the derivative, in place, with the column sums of what it became.

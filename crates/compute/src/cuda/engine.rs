@@ -8,6 +8,7 @@
 
 mod between;
 mod fused;
+mod nets;
 mod products;
 mod setup;
 mod small;
@@ -28,6 +29,7 @@ use small::Fits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub(crate) use nets::{Nets, need as nets_need};
 pub(crate) use setup::need;
 pub(crate) use small::Road;
 pub use stack::Stack;
@@ -52,8 +54,9 @@ pub(crate) struct Engine {
     /// Forks and joins: one for each layer, one for the end.
     events: Vec<Event>,
     tables: Arc<Tables>,
-    /// Where they lie.
+    /// `[inputs]` where they lie.
     rows: Vec<Rows>,
+    road: Road,
     layout: Layout,
     net: Net,
     /// Its batch has the rows that go through the net at once: a part of the batch where that goes in parts.
@@ -145,6 +148,25 @@ impl Engine {
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
+        Engine::begun(road, pace, context, net, layout, tables, data, recipe, members, pins, None)
+    }
+
+    /// The same with first weights that are given.
+    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
+    fn begun(
+        road: Road,
+        pace: Pace,
+        context: &Arc<Context>,
+        net: &Net,
+        layout: &Layout,
+        tables: &Arc<Tables>,
+        data: &Data<'_>,
+        recipe: &Recipe,
+        members: &[Member],
+        pins: &Pins,
+        first: Option<&[Vec<f32>]>,
+    ) -> Result<Engine> {
+        nets::check(net, layout)?;
         let batch = recipe.batch;
         let (roads, recipe) = setup::Roads::new(road, context.gpu().shared, net, layout, recipe, pace);
         let (fits, recipe) = (roads.fits, &recipe);
@@ -159,14 +181,12 @@ impl Engine {
         if tiles.is_none() {
             steps::check(layout, recipe)?;
         }
-        let on = tables.on_card()?;
-        let each = on.tables.iter().zip(&on.maps).enumerate();
-        let rows = each.map(|(i, (table, map))| Rows { table: *table, stride: tables.stride(i), map: *map }).collect();
         let _turn = turn();
         let main = Stream::new(context)?;
         let side = Stream::new(context)?;
         let calls = super::calls::Calls::load(context, recipe.precision == Precision::Bf16)?;
-        let (slab, at) = setup::lay_out(context, &main, &calls, roads, net, layout, data, recipe, members)?;
+        let (slab, at) = setup::lay_out(context, &main, &calls, roads, net, layout, data, recipe, members, first)?;
+        let rows = nets::rows(net, tables, &at)?;
         let products = match fits {
             Fits::Everything => Products::default(),
             _ => Products::choose(context, layout, recipe, pins)?,
@@ -196,6 +216,7 @@ impl Engine {
             events,
             tables: tables.clone(),
             rows,
+            road,
             layout: layout.clone(),
             net: net.clone(),
             recipe: *recipe,

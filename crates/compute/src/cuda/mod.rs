@@ -31,4 +31,4 @@ pub use memory::{Plain, Slab, Slice};
 pub use module::{Arg, Function, Module};
 pub use rates::{Rates, rates};
 
-pub(crate) use engine::{Engine, Road, need};
+pub(crate) use engine::{Engine, Nets, Road, need, nets_need};

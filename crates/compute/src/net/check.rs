@@ -1,6 +1,6 @@
 //! What a net must be, said before anything is laid out.
 
-use super::Net;
+use super::{Net, Tower};
 use crate::error::{Error, Result};
 
 /// Recurrent layers of a branch, at most.
@@ -25,9 +25,9 @@ pub(super) fn check(net: &Net) -> Result<()> {
         // A digit in front would read as a size in a net's text.
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && name.starts_with(|c: char| !c.is_ascii_digit());
-        if !plain || !seen.insert(name) || ["trunk", "head", "concat"].contains(&name.as_str()) {
+        if !plain || !seen.insert(name) || ["trunk", "head", "concat", "tower"].contains(&name.as_str()) {
             return asked(format!(
-                "`{name}` is no name here: letters, digits (not in front) and _, each used once, not trunk, head or concat"
+                "`{name}` is no name here: letters, digits (not in front) and _, each used once, not trunk, tower, head or concat"
             ));
         }
     }
@@ -39,7 +39,8 @@ pub(super) fn check(net: &Net) -> Result<()> {
             ));
         }
     }
-    for layer in net.branches.iter().flat_map(|b| &b.layers).chain(&net.trunk) {
+    let towers = net.towers.iter().flat_map(|t| &t.layers);
+    for layer in net.branches.iter().flat_map(|b| &b.layers).chain(&net.trunk).chain(towers) {
         if !(1..=4096).contains(&layer.width) {
             return asked(format!("a layer of {} units; 1 to 4096 are possible", layer.width));
         }
@@ -64,9 +65,63 @@ pub(super) fn check(net: &Net) -> Result<()> {
         }
     }
     for head in &net.heads {
-        if !(2..=256).contains(&head.classes) {
-            return asked(format!("head {}: {} classes; 2 to 256 are possible", head.name, head.classes));
+        if !(1..=256).contains(&head.classes) {
+            return asked(format!("head {}: {} outputs; 1 to 256 are possible", head.name, head.classes));
         }
     }
-    Ok(())
+    dense(net)?;
+    towers_of(net)
+}
+
+/// Numbers that come with a row have no window to walk through.
+fn dense(net: &Net) -> Result<()> {
+    let wrong =
+        net.inputs.iter().zip(&net.branches).find(|(i, b)| i.dense && (i.window != 1 || !b.recurrent.is_empty()));
+    match wrong {
+        Some((input, _)) => Err(Error::Asked(format!(
+            "input {}: dense numbers have one row and no recurrent layers; a window is of a table",
+            input.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn towers_of(net: &Net) -> Result<()> {
+    if net.towers.is_empty() {
+        return Ok(());
+    }
+    let asked = |what: String| Err(Error::Asked(what));
+    if !net.trunk.is_empty() || net.towers.len() < 2 {
+        return asked("a net has one trunk, or at least two towers, as in `8 / 64 | 32 / policy:3 | value:1`".into());
+    }
+    let heads: usize = net.towers.iter().map(|t| t.heads).sum();
+    if heads != net.heads.len() || net.towers.iter().any(|t| t.heads == 0) {
+        return asked(format!(
+            "{} towers have {heads} heads and the net {}; each tower has at least one, and none is left over",
+            net.towers.len(),
+            net.heads.len()
+        ));
+    }
+    let mut read = vec![false; net.inputs.len()];
+    for tower in &net.towers {
+        let Some(range) = reads(net, tower) else {
+            return asked(format!(
+                "a tower reads ({}); name inputs of the net that stand side by side, in their order",
+                tower.reads.join(" ")
+            ));
+        };
+        read[range].fill(true);
+    }
+    match read.iter().position(|read| !read) {
+        Some(input) => asked(format!("no tower reads input {}; leave it out", net.inputs[input].name)),
+        None => Ok(()),
+    }
+}
+
+/// The inputs that a tower reads.
+pub(super) fn reads(net: &Net, tower: &Tower) -> Option<std::ops::Range<usize>> {
+    let Some(first) = tower.reads.first() else { return Some(0..net.inputs.len()) };
+    let start = net.inputs.iter().position(|i| i.name == *first)?;
+    let named = net.inputs.get(start..start + tower.reads.len())?;
+    named.iter().zip(&tower.reads).all(|(i, name)| i.name == *name).then_some(start..start + tower.reads.len())
 }

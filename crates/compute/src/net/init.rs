@@ -7,7 +7,7 @@
 //! shift 0.
 
 use super::Layout;
-use crate::random::{Stream, words};
+use crate::random::{Stream, normals, words};
 
 /// `[params]` a member's row of the arena at the start.
 pub fn init(layout: &Layout, seed: u64, member: u32) -> Vec<f32> {
@@ -43,6 +43,74 @@ pub fn init(layout: &Layout, seed: u64, member: u32) -> Vec<f32> {
     row
 }
 
+/// How a layer's weights begin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Start {
+    /// PyTorch's default: uniform, biases too.
+    Uniform,
+    /// A matrix whose rows, or columns where these are fewer, are orthogonal and as long as this gain; biases 0 (Saxe,
+    /// McClelland and Ganguli 2014; `torch.nn.init.orthogonal_`).
+    Orthogonal(f32),
+}
+
+/// [`init`] with other beginnings: of a layer the last of `starts` whose text its name begins with decides, PyTorch's
+/// default where none does. `("", Orthogonal(√2))` and then `("head.policy", Orthogonal(0.01))` is usual for policies.
+/// Time grows with the cube of a layer's width.
+pub fn init_by(layout: &Layout, seed: u64, member: u32, starts: &[(String, Start)]) -> Vec<f32> {
+    let mut row = init(layout, seed, member);
+    let gain = |name: &str| {
+        let start = starts.iter().rev().find(|(begins, _)| name.starts_with(begins.as_str()));
+        start.and_then(|(_, start)| if let Start::Orthogonal(gain) = start { Some(*gain) } else { None })
+    };
+    let fill = |row: &mut [f32], places: &[usize], shape: [usize; 2], tensor: usize, gain: f32| {
+        let made = orthogonal(shape, words(seed, Stream::Init, tensor as u32, member));
+        places.iter().zip(made).for_each(|(at, value)| row[*at] = (f64::from(gain) * value) as f32);
+    };
+    for (r, recurrent) in layout.recurrents.iter().enumerate() {
+        let Some(gain) = gain(&recurrent.name) else { continue };
+        for (p, part) in recurrent.parts().into_iter().enumerate() {
+            match part.shape.as_slice() {
+                [rows, columns] => {
+                    let tensor = 2 * layout.linears.len() + 3 * r + p;
+                    fill(&mut row, &part.places, [*rows, *columns], tensor, gain);
+                }
+                _ => part.places.into_iter().for_each(|at| row[at] = 0.0),
+            }
+        }
+    }
+    for (l, linear) in layout.linears.iter().enumerate() {
+        let Some(gain) = gain(&linear.name) else { continue };
+        let places: Vec<usize> = super::params::places(linear).collect();
+        fill(&mut row, &places, [linear.outputs, linear.inputs()], 2 * l, gain);
+        row[linear.bias..][..linear.outputs].fill(0.0);
+    }
+    row
+}
+
+/// `[rows, columns]` from normals, by Gram and Schmidt, twice over each vector.
+fn orthogonal([rows, columns]: [usize; 2], words: impl Iterator<Item = u32>) -> Vec<f64> {
+    let (few, long) = (rows.min(columns), rows.max(columns));
+    let words: Vec<u32> = words.take((few * long).next_multiple_of(4)).collect();
+    let mut vectors: Vec<f64> = words.as_chunks().0.iter().flat_map(|w| normals(*w)).map(f64::from).collect();
+    vectors.truncate(few * long);
+    for v in 0..few {
+        let (before, from) = vectors.split_at_mut(v * long);
+        let own = &mut from[..long];
+        for _ in 0..2 {
+            for other in before.chunks_exact(long) {
+                let along: f64 = own.iter().zip(other).map(|(a, b)| a * b).sum();
+                own.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
+            }
+        }
+        let length = own.iter().map(|x| x * x).sum::<f64>().sqrt();
+        own.iter_mut().for_each(|x| *x /= length);
+    }
+    if rows <= columns {
+        return vectors;
+    }
+    (0..rows * columns).map(|i| vectors[i % columns * long + i / columns]).collect()
+}
+
 /// Uniform in (-1, 1) without its ends and without 0: the middles of 2²⁴ equal parts, exact in f32.
 fn centred(bits: u32) -> f32 {
     (2 * (bits >> 8) as i32 + 1 - (1 << 24)) as f32 * (1.0 / 16_777_216.0)
@@ -54,13 +122,14 @@ mod tests {
     use crate::net::{Activation, Branch, Head, Input, Layer, Net};
 
     fn net(widths: &[usize]) -> Layout {
-        let inputs = ["fast", "slow"].map(|name| Input { name: name.into(), features: 3, window: 7 });
+        let inputs = ["fast", "slow"].map(|name| Input::new(name, 3, 7));
         let layer = |width: &usize| Layer::new(*width, Activation::Relu);
         let net = Net {
             inputs: inputs.to_vec(),
             branches: vec![Branch { layers: vec![layer(&9)], ..Branch::default() }, Branch::default()],
             trunk: widths.iter().map(layer).collect(),
             heads: vec![Head { name: "up".into(), classes: 3 }],
+            towers: vec![],
         };
         Layout::new(&net).unwrap()
     }
@@ -128,6 +197,37 @@ mod tests {
             row[a.weight..a.weight + 8 * a.input.width],
             init(&plain, 5, 2)[b.weight..b.weight + 8 * b.input.width]
         );
+    }
+
+    #[test]
+    fn orthogonal_weights_are_orthogonal_and_as_long_as_their_gain() {
+        let layout = Layout::new(&"fast:3x7-lstm5 + b:20-9n / 33-6 / up:3 + v:1".parse().unwrap()).unwrap();
+        let starts = [(String::new(), Start::Orthogonal(1.5)), ("head.v".into(), Start::Orthogonal(0.01))];
+        let starts: Vec<_> = starts.into_iter().chain([("trunk.1".to_string(), Start::Uniform)]).collect();
+        let (row, plain) = (init_by(&layout, 5, 2, &starts), init(&layout, 5, 2));
+        for (name, shape, values) in crate::net::flatten(&layout, &row) {
+            let [rows, columns] = shape[..] else {
+                let same = name.starts_with("trunk.1") || name.ends_with("norm.weight");
+                assert!(same || values.iter().all(|x| *x == 0.0), "{name}");
+                continue;
+            };
+            if name.starts_with("trunk.1") {
+                let usual = crate::net::flatten(&layout, &plain).into_iter().find(|t| t.0 == name).unwrap().2;
+                assert_eq!(values, usual);
+                continue;
+            }
+            let gain: f64 = if name.starts_with("head.v") { 0.01 } else { 1.5 };
+            let at = |v: usize, i: usize| {
+                f64::from(if rows <= columns { values[v * columns + i] } else { values[i * columns + v] })
+            };
+            for (a, b) in (0..rows.min(columns)).flat_map(|a| (0..=a).map(move |b| (a, b))) {
+                let product: f64 = (0..rows.max(columns)).map(|i| at(a, i) * at(b, i)).sum();
+                let wanted = if a == b { gain * gain } else { 0.0 };
+                assert!((product - wanted).abs() < 1e-5 * gain * gain, "{name}: {a} and {b} give {product}");
+            }
+        }
+        assert_ne!(row, init_by(&layout, 5, 3, &starts));
+        assert_eq!(plain, init_by(&layout, 5, 2, &[]));
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! costs nothing. The window of a recurrent branch is never gathered whole: its buffer has stride 0, and engines keep
 //! what its steps need.
 
-use super::check::check;
-use super::{Activation, Branch, Input, Layer, Net, Recurrent, UNITS};
+use super::check::{check, reads};
+use super::{Activation, Branch, Input, Layer, Net, Recurrent, Tower, UNITS};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -73,6 +73,8 @@ pub struct Linear {
     pub bias: usize,
     /// Whether its input has parameters before it, so that the gradient must go on.
     pub passes_back: bool,
+    /// Whether another layer, gone through before it on the way back, has left its share of that gradient there.
+    pub adds_back: bool,
 }
 
 impl Linear {
@@ -102,6 +104,8 @@ pub struct Layout {
     pub heads: usize,
     /// Elements of a member's row of the arena, a multiple of 64.
     pub params: usize,
+    /// The buffer whose gradient begins with zeros, because towers read columns of it: the concatenation.
+    pub zeroed: Option<usize>,
 }
 
 impl Layout {
@@ -115,6 +119,7 @@ impl Layout {
             inputs: net.inputs.len(),
             heads: net.heads.len(),
             params: 0,
+            zeroed: None,
         };
         // One input without layers is its own concatenation; otherwise every branch writes its columns of a common
         // buffer, and an input that is passed on as it is is gathered there at once and needs no buffer of its own.
@@ -126,7 +131,7 @@ impl Layout {
         }
         // The width each branch leaves behind, and what of it is no padding.
         let ends: Vec<usize> = net.inputs.iter().zip(&net.branches).map(|(i, b)| end(i, b)).collect();
-        let mut columns = Vec::new();
+        let mut columns: Vec<Range<usize>> = Vec::new();
         let concat = if alone {
             columns.push(0..ends[0]);
             Place { buffer: 0, column: 0, width: made.buffers[0].stride }
@@ -172,21 +177,47 @@ impl Layout {
                 (from, real) = (to, layer.width);
             }
         }
-        let mut from = concat;
-        let mut passes = net.branches.iter().any(|b| *b != Branch::default());
-        for (l, layer) in net.trunk.iter().enumerate() {
-            let wide = layer.width.next_multiple_of(PAD);
-            made.buffers.push(Buffer { stride: wide });
-            let to = Place { buffer: made.buffers.len() - 1, column: 0, width: wide };
-            made.push(format!("trunk.{l}"), from, to, columns, *layer, passes);
-            (from, columns, passes) = (to, std::iter::once(0..layer.width).collect(), true);
+        let trunk = Tower { reads: vec![], layers: net.trunk.clone(), heads: net.heads.len() };
+        let towers = if net.towers.is_empty() { std::slice::from_ref(&trunk) } else { &net.towers };
+        // What each tower leaves to its heads, which all come last.
+        let mut ends = Vec::new();
+        for (t, tower) in towers.iter().enumerate() {
+            let read = reads(net, tower).unwrap_or_default();
+            let first = columns[read.start].start;
+            let end = columns[read.end - 1].end;
+            let mut from = if read.len() == columns.len() {
+                concat
+            } else {
+                Place { column: first, width: (end - first).next_multiple_of(PAD), ..concat }
+            };
+            let mut own: Vec<Range<usize>> =
+                columns[read.clone()].iter().map(|c| c.start - first..c.end - first).collect();
+            let mut passes = net.branches[read].iter().any(|b| *b != Branch::default());
+            for (l, layer) in tower.layers.iter().enumerate() {
+                let wide = layer.width.next_multiple_of(PAD);
+                made.buffers.push(Buffer { stride: wide });
+                let to = Place { buffer: made.buffers.len() - 1, column: 0, width: wide };
+                let name = if net.towers.is_empty() { format!("trunk.{l}") } else { format!("tower.{t}.{l}") };
+                made.push(name, from, to, own, *layer, passes);
+                (from, own, passes) = (to, std::iter::once(0..layer.width).collect(), true);
+            }
+            ends.extend(std::iter::repeat_n((from, own, passes), tower.heads));
         }
-        for head in &net.heads {
+        for (head, (from, own, passes)) in net.heads.iter().zip(ends) {
             let wide = head.classes.next_multiple_of(PAD);
             made.buffers.push(Buffer { stride: wide });
             let to = Place { buffer: made.buffers.len() - 1, column: 0, width: wide };
             let layer = Layer::new(head.classes, Activation::Identity);
-            made.push(format!("head.{}", head.name), from, to, columns.clone(), layer, passes);
+            made.push(format!("head.{}", head.name), from, to, own, layer, passes);
+        }
+        // Where several layers read, their gradients are added: the first on the way back writes. Towers may read some
+        // columns each, so there all add to zeros.
+        let learned = net.branches.iter().any(|b| *b != Branch::default());
+        made.zeroed = (!net.towers.is_empty() && learned).then_some(concat.buffer);
+        for l in 0..made.linears.len() {
+            let input = made.linears[l].input;
+            let later = made.linears[l + 1..].iter().any(|other| other.input == input);
+            made.linears[l].adds_back = later || made.zeroed == Some(input.buffer);
         }
         made.params = made.params.next_multiple_of(ALIGN);
         Ok(made)
@@ -275,6 +306,7 @@ impl Layout {
             weight,
             bias,
             passes_back,
+            adds_back: false,
         });
     }
 }

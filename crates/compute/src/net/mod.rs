@@ -1,4 +1,4 @@
-//! A network in its fixed grammar: inputs → branches → concat → trunk → heads.
+//! A network in its fixed grammar: inputs → branches → concat → trunk or towers → heads.
 //!
 //! [`Net`] is what a user says, [`Layout`] is where everything lies: parameters in a member's row of the arena,
 //! activations in buffers. There is no general graph, so a layer is a [`Linear`] with an input place and an output
@@ -13,7 +13,7 @@ mod recurrent;
 mod tests;
 mod text;
 
-pub use init::init;
+pub use init::{Start, init, init_by};
 pub use layout::{Buffer, Layout, Linear, Norm, PAD, Place};
 pub use params::{flatten, load, save};
 pub use recurrent::{GATES, Recurrent, UNITS};
@@ -30,7 +30,7 @@ pub enum Activation {
     Tanh,
 }
 
-/// Rows of one table that a sample brings along.
+/// What a sample brings along: rows of one table, or numbers of its own.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Input {
     /// A readable name; prefixes the names of its branch's parameters.
@@ -39,6 +39,21 @@ pub struct Input {
     pub features: usize,
     /// How many rows: the sample's own and those before it. 1 is a plain row.
     pub window: usize,
+    /// Whether its numbers come with each row of a batch (an account's state, a code) instead of from a table.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub dense: bool,
+}
+
+impl Input {
+    /// Rows of a table.
+    pub fn new(name: &str, features: usize, window: usize) -> Input {
+        Input { name: name.into(), features, window, dense: false }
+    }
+
+    /// Numbers that come with each row of a batch.
+    pub fn dense(name: &str, features: usize) -> Input {
+        Input { name: name.into(), features, window: 1, dense: true }
+    }
 }
 
 /// A layer: a product with bias, and what follows it: a norm where it has one, the activation, and in training some
@@ -90,12 +105,12 @@ pub struct Branch {
     pub layers: Vec<Layer>,
 }
 
-/// An output: as many logits as classes.
+/// An output: as many numbers as classes, actions or values.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Head {
     /// A readable name.
     pub name: String,
-    /// Classes, 2 to 256.
+    /// Numbers, 1 to 256; a classifier has at least 2.
     pub classes: usize,
 }
 
@@ -106,8 +121,40 @@ pub struct Net {
     pub inputs: Vec<Input>,
     /// `[inputs]`
     pub branches: Vec<Branch>,
-    /// Layers behind the concatenation.
+    /// Layers behind the concatenation; none where there are towers.
     pub trunk: Vec<Layer>,
-    /// Linear heads on the last layer of the trunk.
+    /// Linear heads on the last layer of the trunk, or tower after tower on the last layer of each.
     pub heads: Vec<Head>,
+    /// Several trunks beside each other, each with heads of its own; empty where there is one trunk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub towers: Vec<Tower>,
+}
+
+/// One of several trunks beside each other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Tower {
+    /// The inputs whose branches it reads, neighbours in the net's order; all of them where it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<String>,
+    /// Layers in order.
+    pub layers: Vec<Layer>,
+    /// How many of the net's heads are on its last layer.
+    pub heads: usize,
+}
+
+impl Net {
+    /// Numbers that come with each row of a batch, of all dense inputs together.
+    pub fn extras(&self) -> usize {
+        self.inputs.iter().filter(|i| i.dense).map(|i| i.features).sum()
+    }
+
+    /// Which of the tables an input reads, in their order; none of a dense one.
+    pub fn table_of(&self, input: usize) -> Option<usize> {
+        (!self.inputs[input].dense).then(|| self.inputs[..input].iter().filter(|i| !i.dense).count())
+    }
+
+    /// Where a dense input's numbers begin among those of a row.
+    pub fn extra_of(&self, input: usize) -> usize {
+        self.inputs[..input].iter().filter(|i| i.dense).map(|i| i.features).sum()
+    }
 }

@@ -105,7 +105,7 @@ pub fn load(net: &Net, layout: &Layout, file: &[u8]) -> Result<Vec<f32>> {
 }
 
 /// Where the weights lie in a row of the arena, `[outputs, inputs]` in order.
-fn places(l: &Linear) -> impl Iterator<Item = usize> {
+pub(super) fn places(l: &Linear) -> impl Iterator<Item = usize> {
     let row =
         move |o: usize| l.columns.iter().flat_map(move |c| c.clone().map(move |c| l.weight + o * l.input.width + c));
     (0..l.outputs).flat_map(row)

@@ -7,6 +7,7 @@
 //! 16x50-lstm64-3                                                              an LSTM through the 50 rows
 //! 16x50-lstm64d20-3                                                           the same, 20 % of its last state left out
 //! fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5              inputs with branches / trunk / heads
+//! fast:16 + account:dense7 / 64-64 | (fast) 32 / policy:3 | value:1           numbers of each row; two towers
 //! ```
 //!
 //! `-` leads to the next layer, `+` puts side by side, `/` separates inputs, trunk and heads (the trunk may be left
@@ -14,9 +15,11 @@
 //! `relu`, `t` or `tanh`, `i` or `identity`. In front of the activation `n` or `norm` normalises the layer before it;
 //! behind it `d10` (or `drop10`) leaves out 10 % of the outputs in training. A branch may begin with one to three
 //! recurrent layers, `lstm` and their units: they walk through the window, and the last state of the top one goes on,
-//! with `d20` behind its units less 20 % of it in training. One input needs no name (it is `rows`), nor does one head
-//! (`class`). Spaces are free. Without any `/` the last number is the classes and all layers but recurrent ones are
-//! trunk. What is printed is the shortest of these and reads back as the same net.
+//! with `d20` behind its units less 20 % of it in training. `dense` and a number are numbers that come with each row of
+//! a batch, not from a table; such an input has a name. `|` puts towers side by side, and their heads in the same
+//! order; names in brackets are the inputs that a tower reads, all of them without, and `()` is a tower without layers.
+//! One input needs no name (it is `rows`), nor does one head (`class`). Spaces are free. Without any `/` the last
+//! number is the classes and all layers but recurrent ones are trunk. What is printed is the shortest of these and reads back as the same net.
 
 mod reader;
 
@@ -30,6 +33,8 @@ use std::str::FromStr;
 const LONGEST: usize = 10_000;
 /// The only input's name, unless it has one.
 const INPUT: &str = "rows";
+/// What stands before the size of numbers that come with each row.
+const DENSE: &str = "dense";
 /// The only head's name, unless it has one.
 const HEAD: &str = "class";
 
@@ -59,10 +64,10 @@ impl fmt::Display for Net {
         let plain = |name: &str, count: usize, usual: &str| count == 1 && name == usual;
         for (i, (input, branch)) in self.inputs.iter().zip(&self.branches).enumerate() {
             f.write_str(if i > 0 { " + " } else { "" })?;
-            if !plain(&input.name, self.inputs.len(), INPUT) {
+            if !plain(&input.name, self.inputs.len(), INPUT) || input.dense {
                 write!(f, "{}:", input.name)?;
             }
-            write!(f, "{}", input.features)?;
+            write!(f, "{}{}", if input.dense { DENSE } else { "" }, input.features)?;
             if input.window != 1 {
                 write!(f, "x{}", input.window)?;
             }
@@ -73,15 +78,30 @@ impl fmt::Display for Net {
             layers(f, &branch.layers, "-")?;
         }
         let branched = self.inputs.len() != 1 || self.branches.iter().any(|b| !b.layers.is_empty());
-        if let ([Head { name, classes }], false) = (self.heads.as_slice(), branched)
+        if let ([Head { name, classes }], false) = (self.heads.as_slice(), branched || self.inputs[0].dense)
             && name == HEAD
         {
             layers(f, &self.trunk, "-")?;
             return write!(f, "-{classes}");
         }
         layers(f, &self.trunk, " / ")?;
+        for (t, tower) in self.towers.iter().enumerate() {
+            f.write_str(if t > 0 { " | " } else { " / " })?;
+            let named = !tower.reads.is_empty() || tower.layers.is_empty();
+            if named {
+                write!(f, "({})", tower.reads.join(" "))?;
+            }
+            layers(f, &tower.layers, if named { " " } else { "" })?;
+        }
+        // Where the heads of each tower but the first begin.
+        let firsts = self.towers.iter().scan(0, |at, tower| Some(std::mem::replace(at, *at + tower.heads)));
+        let firsts: Vec<usize> = firsts.skip(1).collect();
         for (i, head) in self.heads.iter().enumerate() {
-            f.write_str(if i > 0 { " + " } else { " / " })?;
+            f.write_str(match i {
+                0 => " / ",
+                _ if firsts.contains(&i) => " | ",
+                _ => " + ",
+            })?;
             if !plain(&head.name, self.heads.len(), HEAD) {
                 write!(f, "{}:", head.name)?;
             }

@@ -41,10 +41,11 @@ mod tests {
     #[test]
     fn the_tensor_is_named() {
         let net = Net {
-            inputs: vec![Input { name: "x".into(), features: 4, window: 1 }],
+            inputs: vec![Input::new("x", 4, 1)],
             branches: vec![Branch::default()],
             trunk: vec![],
             heads: vec![Head { name: "direction".into(), classes: 3 }],
+            towers: vec![],
         };
         let layout = Layout::new(&net).expect("a fine net");
         let mut row = vec![0.0; layout.params];

@@ -118,8 +118,9 @@ pub fn inputs<R: Real>(net: &Net, tables: &Tables, member: &Member, rows: &[u32]
     let one = |(i, input): (usize, &crate::net::Input)| {
         let scale = member.scales.get(i).and_then(Option::as_ref);
         let each = rows.iter().flat_map(|&row| {
-            let table = tables.table(i).expect("tables in the processor's memory");
-            gather::gather(table, tables.row(i, row), input.window, input.features, scale, precision)
+            let own = net.table_of(i).expect("an input with a table");
+            let table = tables.table(own).expect("tables in the processor's memory");
+            gather::gather(table, tables.row(own, row), input.window, input.features, scale, precision)
         });
         each.collect()
     };

@@ -34,7 +34,14 @@ fn labels(net: &Net, tables: &Tables, data: &Data<'_>) -> Result<()> {
     ensure(data.labels.len() == net.heads.len(), || {
         format!("{} heads and {} columns of labels; give one for each head", net.heads.len(), data.labels.len())
     })?;
+    if let Some(input) = net.inputs.iter().find(|i| i.dense) {
+        return Err(Error::Asked(format!(
+            "input {} is dense; samples of a list have rows of tables alone",
+            input.name
+        )));
+    }
     for (head, labels) in net.heads.iter().zip(&data.labels) {
+        ensure(head.classes >= 2, || format!("head {}: 1 class; a classifier has 2 to 256", head.name))?;
         ensure(labels.len() == ids, || {
             format!("head {}: {} labels for {ids} ids; give one for each id", head.name, labels.len())
         })?;

@@ -84,8 +84,15 @@ impl Stack {
     /// Lays a shape out, or says what is wrong with it.
     pub fn new(shape: Shape) -> Result<Stack> {
         check::shape(&shape)?;
-        let mut layout =
-            Layout { buffers: vec![], recurrents: vec![], linears: vec![], inputs: 1, heads: 0, params: 0 };
+        let mut layout = Layout {
+            buffers: vec![],
+            recurrents: vec![],
+            linears: vec![],
+            inputs: 1,
+            heads: 0,
+            params: 0,
+            zeroed: None,
+        };
         let (mut below, mut features) = (None, shape.features + shape.extras);
         for (l, &hidden) in shape.hidden.iter().enumerate() {
             let recurrent = Recurrent {

@@ -38,7 +38,7 @@ use folder::Folder;
 use judge::measure::Confusion;
 use judge::split::{Splits, walk_forward};
 use judged::Taken;
-use learn::classify::{Asked, Classify, Config, Hooks, News, Plan, Saved, Trained, ask, plan};
+use learn::classify::{Classify, Config, Hooks, News, Plan, Query, Saved, Trained, plan};
 use learn::failed;
 use phases::Phases;
 use serde::Serialize;
@@ -344,10 +344,10 @@ fn predictions(
         let how = how.of(config);
         let mine = members.iter().enumerate().filter(|(_, m)| m.config == config);
         let mine = mine.filter_map(|(at, m)| Some((at, m, &m.best.as_ref()?.params)));
-        let (places, asked): (Vec<usize>, Vec<Asked<'_>>) = mine
-            .map(|(at, m, params)| (at, Asked { id: m.id, scaler: &plan.scalers[m.fold], params, ids: ids(m.fold) }))
+        let (places, queries): (Vec<usize>, Vec<Query<'_>>) = mine
+            .map(|(at, m, params)| (at, Query { id: m.id, scaler: &plan.scalers[m.fold], params, ids: ids(m.fold) }))
             .unzip();
-        let said = ask(&source.problem, &how.net, &how.recipe, device, budget, &asked)?;
+        let said = learn::classify::predict(&source.problem, &how.net, &how.recipe, device, budget, &queries)?;
         places.into_iter().zip(said).for_each(|(at, said)| all[at] = said);
     }
     Ok(all)

@@ -15,7 +15,7 @@ use compute::{Budget, Choice, Opened};
 use features::{Dataset, Plan, Samples, read_set};
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table};
 use learn::Problem;
-use learn::classify::{Asked, Who, ask};
+use learn::classify::{self, Query, Who};
 use learn::failed;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -235,16 +235,17 @@ fn said_of(
     // Folds that lie behind one another and have one net are asked together.
     let places: Vec<usize> = (0..model.folds.len()).collect();
     for places in places.chunk_by(|a, b| alike(*a, *b)) {
-        let mut asked = Vec::new();
+        let mut queries = Vec::new();
         for at in places {
             let (fold, scaler) = (&model.folds[*at], &loaded.scalers[*at]);
             let config = fold.config.as_ref().map_or(0, |c| c.number.saturating_sub(1));
             for (seed, params) in fold.seeds.iter().zip(&loaded.params[*at]) {
                 let id = Who { config, fold: fold.number, seed: *seed }.id();
-                asked.push(Asked { id, scaler, params, ids: rows[*at].clone() });
+                queries.push(Query { id, scaler, params, ids: rows[*at].clone() });
             }
         }
-        said.extend(ask(&problem, &loaded.nets[places[0]], recipe(places[0]), device, budget, &asked)?);
+        let net = &loaded.nets[places[0]];
+        said.extend(classify::predict(&problem, net, recipe(places[0]), device, budget, &queries)?);
     }
     let mut said = said.into_iter();
     let mut table = Rows::new(model.classes, by_member);

@@ -11,21 +11,21 @@
 //! through the net in parts: the same training but for the order of sums, so the parts are kept in every checkpoint
 //! ([`Saved::pace`]) and a run that goes on has the same.
 
-mod ask;
 mod group;
 mod keep;
 mod member;
 mod noise;
 mod pace;
 mod plan;
+mod predict;
 
-pub use ask::{Asked, ask};
 pub use group::{Hooks, Outcome, train};
 pub use keep::Saved;
 pub use member::{Best, Epoch, Last, Stopped, Trained, Who};
 pub use noise::{Look, Looking, Noise, noise};
 pub use pace::Paced;
 pub use plan::{Group, Plan, plan};
+pub use predict::{Query, predict};
 
 use compute::Net;
 use compute::population::{Recipe, Score};

@@ -70,7 +70,14 @@ pub(crate) fn rows(seed: u64, n: usize, signal: f32) -> Made {
     }
     let columns = (0..8).map(|c| format!("f{c}")).collect();
     let input = Input { name: "row".into(), columns, stride: 8, values, map: None, window: 0 };
-    let problem = Problem { inputs: vec![input], ids: n, classes: 3, samples: samples(n, class), data: "made".into() };
+    let problem = Problem {
+        inputs: vec![input],
+        ids: n,
+        classes: 3,
+        samples: samples(n, class),
+        data: "made".into(),
+        ..Problem::default()
+    };
     Made { problem, folds: folds(n) }
 }
 
@@ -95,7 +102,14 @@ pub(crate) fn windows(seed: u64, n: usize, window: usize, signal: f32) -> Made {
         Input { name: "strategy".into(), columns: names(3), stride: 4, values: row, map: None, window: 1 },
     ];
     Made {
-        problem: Problem { inputs, ids: n, classes: 3, samples: samples(n, class), data: "made".into() },
+        problem: Problem {
+            inputs,
+            ids: n,
+            classes: 3,
+            samples: samples(n, class),
+            data: "made".into(),
+            ..Problem::default()
+        },
         folds: folds(n),
     }
 }

@@ -65,7 +65,7 @@ fn small_batches_are_cut_alike_on_any_threads() {
         let world = World::new(net, batch + batch / 2 + 1, batch, Precision::F32);
         let one = train(&world, 1, &[2, 1, 2], 0);
         for threads in [1, 2, 3, 16] {
-            let plan = engine(&world, threads).shared.plan;
+            let plan = engine(&world, threads).nets.core.plan;
             assert_eq!(plan.slice, plan.block, "{net}, batch {batch}");
             assert_eq!(batch.div_ceil(plan.block), blocks, "{net}, batch {batch}, {threads} threads: blocks");
             assert!(train(&world, threads, &[2, 1, 2], 0) == one, "{net}, batch {batch}, {threads} threads");

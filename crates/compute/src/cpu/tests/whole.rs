@@ -377,9 +377,9 @@ fn the_need_is_what_is_taken() {
             )
             .unwrap();
             let slots =
-                made.slots.iter().map(|s| 4 * s.params.len() + s.average.len() + s.rounded.len() + s.packed.len());
-            let lanes = made.lanes.iter().map(|l| l.partials.len() + l.values.len() + l.back.len());
-            let scratch = made.shared.scratch.iter().map(|s| {
+                made.nets.slots.iter().map(|s| 4 * s.params.len() + s.average.len() + s.rounded.len() + s.packed.len());
+            let lanes = made.nets.lanes.iter().map(|l| l.partials.len() + l.values.len() + l.back.len());
+            let scratch = made.nets.core.scratch.iter().map(|s| {
                 let scratch = s.lock().unwrap();
                 let sequences = scratch.sequences.iter().map(|s| s.len()).sum::<usize>();
                 scratch.values.len() + scratch.back.len() + sequences

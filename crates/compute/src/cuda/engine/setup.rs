@@ -58,6 +58,7 @@ pub(super) struct Arrays {
     pub(super) fused: Option<super::fused::Arrays>,
     pub(super) steps: Option<super::steps::Arrays>, // of recurrent layers that go step by step
     pub(super) added: Option<Added>,                // where a batch goes in parts
+    pub(super) lossless: Option<super::nets::Arrays>, // where no loss of ours follows
 }
 
 /// What the parts of a batch leave for the next one.
@@ -117,6 +118,7 @@ pub(super) struct Roads {
     pub(super) shared: u32,
     /// Rows of a whole batch.
     batch: usize,
+    pub(super) road: Road,
 }
 
 impl Roads {
@@ -135,12 +137,19 @@ impl Roads {
             Fits::Everything if recipe.batch < whole.batch => Fits::Logits,
             fits => fits,
         };
-        (Roads { fits, shared: road.shared(shared), batch: whole.batch }, recipe)
+        (Roads { fits, shared: road.shared(shared), batch: whole.batch, road }, recipe)
     }
 }
 
 /// The same for a net that is done in a certain way.
-fn need_of(roads: Roads, net: &Net, layout: &Layout, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> u64 {
+pub(super) fn need_of(
+    roads: Roads,
+    net: &Net,
+    layout: &Layout,
+    data: &Data<'_>,
+    recipe: &Recipe,
+    members: &[Member],
+) -> u64 {
     let mut count = Cutter::Count(0);
     // Counting cannot fail.
     let _ = arrays(&mut count, roads, net, layout, data, recipe, members);
@@ -150,7 +159,7 @@ fn need_of(roads: Roads, net: &Net, layout: &Layout, data: &Data<'_>, recipe: &R
 
 fn arrays(
     cut: &mut Cutter<'_>,
-    Roads { fits, shared, batch }: Roads,
+    Roads { fits, shared, batch, road }: Roads,
     net: &Net,
     layout: &Layout,
     data: &Data<'_>,
@@ -163,6 +172,9 @@ fn arrays(
     let whole = fits == Fits::Everything;
     let b_kept = if whole { 0 } else { b };
     let arena = p * layout.params;
+    // Nets that are only asked have no gradients.
+    let learns = road != Road::Asked;
+    let learned = if learns { arena } else { 0 };
     let heads = &layout.linears[layout.linears.len() - layout.heads..];
     let blocks = calls::most_blocks(b);
     let scaled = |i: usize| members.iter().any(|m| m.scales.get(i).is_some_and(Option::is_some));
@@ -190,16 +202,18 @@ fn arrays(
         valid_at: cut.cut(p)?,
         valid_count: cut.cut(p)?,
         params: cut.cut(arena)?,
-        mean: cut.cut(arena)?,
-        square: cut.cut(arena)?,
-        gradient: cut.cut(arena)?,
+        mean: cut.cut(learned)?,
+        square: cut.cut(learned)?,
+        gradient: cut.cut(learned)?,
         average: recipe.average.map(|_| cut.cut(arena)).transpose()?,
         shadow: (recipe.precision == Precision::Bf16).then(|| cut.cut(arena)).transpose()?,
         spare: cut.cut(layout.params)?,
         rows: cut.cut(p * b)?,
         live: cut.cut(p * b)?,
         values: (0..buffers).map(|i| buffer(cut, i, !is_head(i))).collect::<Result<_>>()?,
-        deltas: (0..buffers).map(|i| buffer(cut, i, i >= layout.inputs && !is_norm(i))).collect::<Result<_>>()?,
+        deltas: (0..buffers)
+            .map(|i| buffer(cut, i, learns && i >= layout.inputs && !is_norm(i)))
+            .collect::<Result<_>>()?,
         wide: cut.cut(if size == 2 { p * b_kept * widest(layout) } else { 0 })?,
         z: cut.cut(p * b * super::between::widest(layout))?,
         deviations: (layout.linears.iter())
@@ -228,6 +242,7 @@ fn arrays(
                 Ok(Added { gradient: cut.cut(arena)?, loss: cut.cut(2 * p)?, begin: cut.cut(1)? })
             })
             .transpose()?,
+        lossless: road.lossless().then(|| super::nets::arrays(cut, net, p, b)).transpose()?,
     })
 }
 
@@ -253,6 +268,7 @@ pub(super) fn lay_out(
     data: &Data<'_>,
     recipe: &Recipe,
     members: &[Member],
+    first: Option<&[Vec<f32>]>,
 ) -> Result<(Slab, Arrays)> {
     let bytes = need_of(roads, net, layout, data, recipe, members) - BESIDE;
     let mut slab = context.slab(bytes)?;
@@ -263,7 +279,9 @@ pub(super) fn lay_out(
         let scale = |what: fn(&crate::population::Scale) -> &Vec<f32>, none: f32| -> Vec<f32> {
             members
                 .iter()
-                .flat_map(|m| m.scales[i].as_ref().map_or_else(|| vec![none; features], |s| what(s).clone()))
+                .flat_map(|m| {
+                    m.scales.get(i).and_then(Option::as_ref).map_or_else(|| vec![none; features], |s| what(s).clone())
+                })
                 .collect()
         };
         if let (Some(mean), Some(inverse)) = (&at.means[i], &at.inverses[i]) {
@@ -271,8 +289,10 @@ pub(super) fn lay_out(
             stream.put(inverse, &scale(|s| &s.inverse, 1.0))?;
         }
     }
+    for (to, labels) in at.labels.iter().zip(&data.labels) {
+        stream.put(to, labels)?;
+    }
     for (h, head) in net.heads.iter().enumerate() {
-        stream.put(&at.labels[h], data.labels[h])?;
         if let Some(to) = &at.class_weights[h] {
             let one = |m: &Member| {
                 m.class_weights.get(h).filter(|w| !w.is_empty()).cloned().unwrap_or_else(|| vec![1.0; head.classes])
@@ -310,10 +330,13 @@ pub(super) fn lay_out(
     if let Some(added) = &at.added {
         stream.fill(&added.begin, 0)?;
     }
+    if let Some(lossless) = &at.lossless {
+        lossless.begin(stream)?;
+    }
     stream.put(&at.states, &first_states(members, data, &starts, roads.batch))?;
     for (slot, member) in members.iter().enumerate() {
         let row = at.params.part(slot * layout.params, layout.params);
-        let first = init(layout, recipe.seed, member.id);
+        let first = first.map_or_else(|| init(layout, recipe.seed, member.id), |first| first[slot].clone());
         stream.put(&row, &first)?;
         if let Some(average) = &at.average {
             stream.put(&average.part(slot * layout.params, layout.params), &first)?;
@@ -339,8 +362,14 @@ fn starts(data: &Data<'_>) -> Result<Vec<u32>> {
 }
 
 fn first_states(members: &[Member], data: &Data<'_>, starts: &[u32], batch: usize) -> Vec<State> {
-    let each = members.iter().enumerate();
-    each.map(|(i, m)| State::first(m, i, starts[m.train] as usize, data.lists[m.train].len(), batch)).collect()
+    // Without a list a member is always at its first step of an epoch that never ends.
+    let endless =
+        |i: usize, m: &Member| State { id: m.id, index: i as u32, active: 1, samples: u32::MAX, ..State::default() };
+    let first = |(i, m): (usize, &Member)| match data.lists.get(m.train) {
+        Some(list) => State::first(m, i, starts[m.train] as usize, list.len(), batch),
+        None => endless(i, m),
+    };
+    members.iter().enumerate().map(first).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::{Engine, Mode};
 use crate::cuda::calls;
 use crate::cuda::context::{Context, Gpu};
 use crate::cuda::kernels;
+use crate::cuda::memory::Slice;
 use crate::cuda::module::{Arg, Function, Module};
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
@@ -35,6 +36,10 @@ const BATCH: usize = SLICES * ROWS;
 pub(crate) enum Road {
     /// As the rule says.
     Rule,
+    /// As the rule says, for nets that are only asked.
+    Asked,
+    /// Layer by layer, because somebody else's loss stands between the ways forward and back.
+    Open,
     /// Layer by layer, whatever the rule says: what it is held against.
     #[cfg(test)]
     Layered,
@@ -58,6 +63,11 @@ impl Road {
         self == Road::Rule
     }
 
+    /// Whether no loss of ours follows the outputs.
+    pub(super) fn lossless(self) -> bool {
+        matches!(self, Road::Asked | Road::Open)
+    }
+
     /// Shared memory that whole windows of recurrent layers may count on in a block: none where everything is to go in
     /// layers.
     pub(super) fn shared(self, of_the_card: u32) -> u32 {
@@ -74,10 +84,13 @@ impl Road {
         if self == Road::Layered {
             return Fits::Nothing;
         }
+        if self == Road::Open {
+            return Fits::Nothing;
+        }
         let narrow = layout.linears.iter().all(|l| l.input.width <= WIDTH && l.output.width <= WIDTH);
         let chain = layout.linears.windows(2).all(|two| two[0].output == two[1].input);
         let plain = layout.recurrents.is_empty() && layout.linears.len() <= LAYERS && !super::between::any(layout);
-        let one = net.inputs.len() == 1 && net.heads.len() == 1 && plain;
+        let one = net.inputs.len() == 1 && !net.inputs[0].dense && net.heads.len() == 1 && plain;
         match recipe.precision == Precision::Bf16 && one && chain && narrow {
             true if net.heads[0].classes <= CLASSES && recipe.batch <= BATCH && recipe.smoothing == 0.0 => {
                 Fits::Everything
@@ -320,7 +333,7 @@ impl Engine {
         p.wide(self.rows[0].map.as_ref().map_or(0, |m| m.address()));
         p.wide(at.means[0].as_ref().map_or(0, |m| m.address()));
         p.wide(at.inverses[0].as_ref().map_or(0, |i| i.address()));
-        p.wide(at.labels[0].address());
+        p.wide(at.labels.first().map_or(0, Slice::address));
         p.wide(at.weights.as_ref().map_or(0, |w| w.address()));
         p.wide(at.class_weights[0].as_ref().map_or(0, |w| w.address()));
         p.wide(at.valid_at.address());

@@ -2,7 +2,7 @@
 
 use super::products::{Way, Which, hopper_shape, single};
 use super::setup::WORKSPACE;
-use super::small::{self, Fits};
+use super::small::{self, Fits, Road};
 use super::{Engine, Mode};
 use crate::cuda::calls::{self, Arenas, Gather, Head, Loss, Part, Partials, Rows, Sums, Window};
 use crate::cuda::graph::Stream;
@@ -113,11 +113,12 @@ impl Engine {
     }
 
     /// The partial sums of norms, losses and weights.
-    fn partials(&self, first: usize, slots: usize, mode: Mode) -> Partials {
+    pub(super) fn partials(&self, first: usize, slots: usize, mode: Mode) -> Partials {
         let params = self.layout.params;
         let (norm_blocks, loss_blocks) = match self.fits {
             Fits::Everything if mode == Mode::Score => (calls::part_blocks(params), small::scored(self.recipe.batch)),
             Fits::Everything => (calls::part_blocks(params), small::slices(self.recipe.batch)),
+            _ if self.road == Road::Open => (calls::part_blocks(params), 1),
             _ => (calls::norm_blocks(params), self.layout.heads * self.loss_blocks()),
         };
         Partials {
@@ -131,7 +132,7 @@ impl Engine {
     fn fused_head(&self) -> bool {
         let head = &self.layout.linears[self.layout.linears.len() - 1];
         // It would round the gradient before a norm or a dropout, which wants it in f32.
-        let plain = super::between::plain(&self.layout, &head.input);
+        let plain = super::between::plain(&self.layout, &head.input) && self.road != Road::Open;
         self.layout.heads == 1 && plain && calls::fits_head(head.input.width, head.outputs, self.size())
     }
 
@@ -147,7 +148,7 @@ impl Engine {
     }
 
     /// Inputs gathered, and every layer in order, up to a head that is fused with its loss.
-    fn forward(&self, first: usize, slots: usize, mode: Mode, choose: bool) -> Result<()> {
+    pub(super) fn forward(&self, first: usize, slots: usize, mode: Mode, choose: bool) -> Result<()> {
         let (batch, at) = (self.recipe.batch, &self.at);
         let places = self.layout.gathered(&self.net);
         // Whatever reads the first input decides which rows the batch has.
@@ -174,7 +175,7 @@ impl Engine {
                     // The first input decides which rows; the others follow.
                     choose: choose && i == 0,
                     lists: at.lists,
-                    rows: at.rows.part(first * batch, slots * batch),
+                    rows: self.ids(i, first, slots),
                     live: at.live.part(first * batch, slots * batch),
                     table: self.rows[i].table,
                     stride: self.rows[i].stride,
@@ -269,7 +270,7 @@ impl Engine {
                 mode,
                 rows: at.rows.part(first * batch, slots * batch),
                 live: at.live.part(first * batch, slots * batch),
-                labels: at.labels[0],
+                labels: at.labels.first().copied().unwrap_or_else(|| Slice::none(0)),
                 weights: at.weights,
                 class_weights: at.class_weights[0],
                 h: forward.left,
@@ -296,7 +297,7 @@ impl Engine {
 
     /// Gradients, from the heads to the first layer; those of biases, and of weights but in the largest nets, beside
     /// those of activations.
-    fn backward(&self, first: usize, slots: usize) -> Result<()> {
+    pub(super) fn backward(&self, first: usize, slots: usize) -> Result<()> {
         let (layout, at, batch) = (&self.layout, &self.at, self.recipe.batch);
         let states = self.states_of(first, slots);
         let last = layout.linears.len();
@@ -305,7 +306,9 @@ impl Engine {
         let mut summed: Vec<Option<(Slice<f32>, usize)>> = vec![None; last];
         // Products that fill the card for long only get in each other's way side by side.
         let (stream, space) = if self.products.fill(layout, batch) { (&self.main, 0) } else { (&self.side, 1) };
-        for (made, partial) in summed.iter_mut().zip(&at.bias_partial).skip(last - layout.heads) {
+        // Our own losses add up the gradients of the heads' biases; a gradient that was given has nobody who did.
+        let summed_up = if self.road == Road::Open { last } else { last - layout.heads };
+        for (made, partial) in summed.iter_mut().zip(&at.bias_partial).skip(summed_up) {
             *made = Some((*partial, self.loss_blocks()));
         }
         for (i, linear) in layout.linears.iter().enumerate().rev() {

@@ -16,21 +16,19 @@ pub(crate) fn any_net() -> impl Strategy<Value = Net> {
     let layers = prop::collection::vec(layer, 0..4);
     let recurrent = prop_oneof![Just((vec![], 0)), (prop::collection::vec(1..40usize, 1..4), dropout())];
     let branch = (1..20usize, 1..4usize, recurrent, layers.clone());
-    let heads = prop::collection::vec(2..12usize, 1..4);
-    (prop::collection::vec(branch, 1..4), layers, heads, any::<bool>()).prop_map(|(branches, trunk, heads, usual)| {
+    let heads = prop::collection::vec(1..12usize, 1..4);
+    let kind = (any::<bool>(), any::<bool>(), any::<bool>());
+    (prop::collection::vec(branch, 1..4), layers, heads, kind).prop_map(|(branches, trunk, heads, kind)| {
+        let (usual, dense, split) = kind;
         // The usual names or others, so that both the short and the full form are met.
         let name = |i: usize, usual_name: &str, letter: &str| {
             if usual && i == 0 { usual_name.to_string() } else { format!("{letter}_{i}") }
         };
-        Net {
+        let mut net = Net {
             inputs: branches
                 .iter()
                 .enumerate()
-                .map(|(i, (features, window, ..))| Input {
-                    name: name(i, "rows", "in"),
-                    features: *features,
-                    window: *window,
-                })
+                .map(|(i, (features, window, ..))| Input::new(&name(i, "rows", "in"), *features, *window))
                 .collect(),
             branches: branches
                 .into_iter()
@@ -42,6 +40,18 @@ pub(crate) fn any_net() -> impl Strategy<Value = Net> {
                 .enumerate()
                 .map(|(i, classes)| Head { name: name(i, "class", "out"), classes })
                 .collect(),
+            towers: vec![],
+        };
+        let last = net.inputs.len() - 1;
+        if dense && net.branches[last].recurrent.is_empty() {
+            net.inputs[last] = Input::dense(&net.inputs[last].name, net.inputs[last].features);
         }
+        if split && net.heads.len() > 1 {
+            let reads = vec![net.inputs[0].name.clone()];
+            let layers = std::mem::take(&mut net.trunk);
+            let others = net.heads.len() - 1;
+            net.towers = vec![Tower { reads, layers, heads: 1 }, Tower { heads: others, ..Tower::default() }];
+        }
+        net
     })
 }

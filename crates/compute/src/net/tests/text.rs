@@ -37,6 +37,13 @@ fn reads_and_prints() {
         ("16x50-lstm 64 drop20-3", "16x50-lstm64d20-3"),
         ("16x50-lstm64 / 32 / 3", "16x50-lstm64-32-3"),
         ("16x50-lstm64-32 / 3", "16x50-lstm64-32 / 3"),
+        ("16-64-1", "16-64-1"),
+        ("account:dense7/64t/class:1", "account:dense7 / 64t / 1"),
+        (
+            "fast:16 + account: dense 7-8 / 64-64|(fast)32/policy:3|value:1",
+            "fast:16 + account:dense7-8 / 64-64 | (fast) 32 / policy:3 | value:1",
+        ),
+        ("16 / () | 8 / p:3+q:2 | v:1", "16 / () | 8 / p:3 + q:2 | v:1"),
         (
             "fast:16x50-lstm64-lstm64-32t+slow:12x24-lstm32/64/direction:3",
             "fast:16x50-lstm64-lstm64-32t + slow:12x24-lstm32 / 64 / direction:3",
@@ -50,8 +57,8 @@ fn reads_and_prints() {
 #[test]
 fn the_parts_are_where_they_belong() {
     let net: Net = "fast:16x50-64-32t + slow:12 / 128 / direction:3 + size:5".parse().unwrap();
-    assert_eq!(net.inputs[0], Input { name: "fast".into(), features: 16, window: 50 });
-    assert_eq!(net.inputs[1], Input { name: "slow".into(), features: 12, window: 1 });
+    assert_eq!(net.inputs[0], Input::new("fast", 16, 50));
+    assert_eq!(net.inputs[1], Input::new("slow", 12, 1));
     assert_eq!(net.branches[0].layers[1], Layer::new(32, Activation::Tanh));
     assert!(net.branches[1].layers.is_empty());
     assert_eq!(net.trunk, [Layer::new(128, Activation::Relu)]);
@@ -111,6 +118,11 @@ fn a_caret_stands_under_what_is_wrong() {
         ("16-64none-3", 6, "did you mean `identity`?"),
         ("16-64-3d5", 7, "the last number is the classes"),
         ("16x50 / lstm64 / 3", 9, "recurrent layers stand at the beginning of a branch"),
+        ("16 / 8 | 4 / p:3 + v:1", 23, "2 towers and heads of 1"),
+        ("16 / 8 / p:3 | v:1", 19, "1 towers and heads of 2"),
+        ("a:4 / (a) 8 / p:3", 18, "one trunk reads everything"),
+        ("a:4 / (a, b) 8 | 4 / p:3 | v:1", 9, "the name of an input, or `)`"),
+        ("16 / 8 | 4 / 3 | v:1", 14, "a head of several needs a name"),
     ] {
         let said = said(text);
         let lines: Vec<&str> = said.lines().collect();
@@ -136,18 +148,24 @@ fn wrong_nets_get_the_sentence_of_check() {
         ("18446744073709551615x2-3", "together at most 65536"),
         ("16-4097-3", "a layer of 4097 units; 1 to 4096"),
         ("16-0-3", "a layer of 0 units"),
-        ("16-64-1", "head class: 1 classes; 2 to 256"),
-        ("16-64-257", "head class: 257 classes"),
+        ("16-64-0", "head class: 0 outputs; 1 to 256"),
+        ("16-64-257", "head class: 257 outputs"),
         ("16x50-lstm0-3", "input rows: an LSTM of 0 units; 1 to 256"),
         ("16x50-lstm8-lstm257-3", "input rows: an LSTM of 257 units"),
         ("a:4 + a:4 / 3", "`a` is no name here"),
         ("trunk:4-3", "`trunk` is no name here"),
         ("a:4 / 8 / a:3", "`a` is no name here"),
+        ("tower:4-3", "`tower` is no name here"),
+        ("a:dense4x2 / 3", "dense numbers have one row"),
+        ("a:dense4-lstm8 / 3", "dense numbers have one row"),
+        ("a:4 + b:4 / (b a) 8 | 8 / p:3 | v:1", "a tower reads (b a)"),
+        ("a:4 + b:4 + c:4 / (a c) 8 | 8 / p:3 | v:1", "a tower reads (a c)"),
+        ("a:4 + b:4 / (a) 8 | (a) 8 / p:3 | v:1", "no tower reads input b"),
     ] {
         assert!(said(text).contains(wanted), "`{text}`: {}", said(text));
     }
     assert!(said(&"1".repeat(10_001)).contains("at most 10000"));
-    let empty = Net { inputs: vec![], branches: vec![], trunk: vec![], heads: vec![] };
+    let empty = Net { inputs: vec![], branches: vec![], trunk: vec![], heads: vec![], towers: vec![] };
     assert!(Layout::new(&empty).unwrap_err().to_string().contains("at least one input and one head"));
     assert_eq!(empty.to_string(), "");
     let mut deep: Net = "16x50-lstm8-3".parse().unwrap();

@@ -1,9 +1,9 @@
 //! The reader of a net's text: recursive descent, one function for each thing of the grammar.
 
-use super::{HEAD, INPUT};
+use super::{DENSE, HEAD, INPUT};
 use crate::error::{Error, Result};
 use crate::net::check::RECURRENT;
-use crate::net::{Activation, Branch, Head, Input, Layer, Net};
+use crate::net::{Activation, Branch, Head, Input, Layer, Net, Tower};
 
 const EXAMPLES: &str = "a net reads `128-2048-1024-512-3`, `16x50-64t-64-3`, `16x50-lstm64-3` or `fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5`";
 /// What a layer may end with, and what it means; each also by its first letter.
@@ -32,6 +32,8 @@ impl Reader {
         let (mut inputs, mut branches, mut ends) = (vec![], vec![], vec![]);
         loop {
             let name = self.name(INPUT, inputs.is_empty(), "an input")?;
+            let dense = self.letters() == DENSE;
+            self.at += if dense { DENSE.len() } else { 0 };
             let features = self.number("the number of features")?;
             let window = if self.eat('x') || self.eat('×') { self.number("the number of rows")? } else { 1 };
             let mut branch = Branch::default();
@@ -45,7 +47,7 @@ impl Reader {
                     None => branch.layers.push(self.layer()?),
                 }
             }
-            inputs.push(Input { name, features, window });
+            inputs.push(Input { name, features, window, dense });
             branches.push(branch);
             if !self.eat('+') {
                 break;
@@ -54,28 +56,70 @@ impl Reader {
         if !self.eat('/') {
             return self.short(inputs, branches, &ends);
         }
-        let mut trunk = vec![];
+        let mut towers = vec![];
         if self.text[self.at..].contains(&'/') {
-            trunk.push(self.layer()?);
-            while self.eat('-') {
-                trunk.push(self.layer()?);
+            towers.push(self.tower()?);
+            while self.eat('|') {
+                towers.push(self.tower()?);
             }
             if !self.eat('/') {
-                return Err(self.wrong("expected `-` and another layer, or `/` and the heads"));
+                return Err(
+                    self.wrong("expected `-` and another layer, or `/` and the heads (`|` leads to another tower)")
+                );
             }
         }
         let mut heads = vec![];
+        let mut counts = vec![0];
         loop {
             let name = self.name(HEAD, heads.is_empty(), "a head")?;
-            heads.push(Head { name, classes: self.number("the number of classes")? });
-            if !self.eat('+') {
+            heads.push(Head { name, classes: self.number("the number of outputs")? });
+            *counts.last_mut().unwrap_or(&mut 0) += 1;
+            if self.eat('|') {
+                counts.push(0);
+            } else if !self.eat('+') {
                 break;
             }
         }
-        match self.ended() {
-            true => Ok(Net { inputs, branches, trunk, heads }),
-            false => Err(self.wrong("expected `+` and another head, or the end")),
+        if !self.ended() {
+            return Err(
+                self.wrong("expected `+` and another head, or the end (`|` leads to the heads of the next tower)")
+            );
         }
+        if towers.len().max(1) != counts.len() {
+            let wrong = format!("{} towers and heads of {}: expected as many", towers.len(), counts.len());
+            return Err(self.wrong(&wrong));
+        }
+        if towers.len() > 1 {
+            towers.iter_mut().zip(counts).for_each(|(tower, heads)| tower.heads = heads);
+            return Ok(Net { inputs, branches, trunk: vec![], heads, towers });
+        }
+        let only = towers.pop().unwrap_or_default();
+        if !only.reads.is_empty() {
+            return Err(self.wrong("one trunk reads everything: expected no inputs in brackets before it"));
+        }
+        Ok(Net { inputs, branches, trunk: only.layers, heads, towers: vec![] })
+    }
+
+    /// Layers, with the inputs they read in brackets where these are not all.
+    fn tower(&mut self) -> Result<Tower> {
+        let mut tower = Tower::default();
+        let bracket = self.eat('(');
+        while bracket && !self.eat(')') {
+            let name = self.word();
+            if name.is_empty() {
+                return Err(self.wrong("expected the name of an input, or `)`"));
+            }
+            tower.reads.push(name);
+        }
+        let here = self.start();
+        if bracket && !self.text.get(here).is_some_and(char::is_ascii_digit) {
+            return Ok(tower);
+        }
+        tower.layers.push(self.layer()?);
+        while self.eat('-') {
+            tower.layers.push(self.layer()?);
+        }
+        Ok(tower)
     }
 
     /// No `/`: one input, its layers are the trunk, the last number is the classes.
@@ -95,7 +139,8 @@ impl Reader {
             return Err(self.wrong("the last number is the classes and has no activation: expected a plain number"));
         }
         let heads = vec![Head { name: HEAD.into(), classes: last.width }];
-        Ok(Net { inputs, branches: vec![Branch { recurrent, dropout, layers: vec![] }], trunk, heads })
+        let branches = vec![Branch { recurrent, dropout, layers: vec![] }];
+        Ok(Net { inputs, branches, trunk, heads, towers: vec![] })
     }
 
     /// `name:`, or the usual name for the only one of its kind.
@@ -107,7 +152,7 @@ impl Reader {
         }
         // The first of several needs a name too: a `+` in this part says that more will come.
         let part = self.text[self.at..].split(|c| *c == '/').next().unwrap_or_default();
-        if first && !part.contains(&'+') {
+        if first && !part.contains(&'+') && !part.contains(&'|') {
             return Ok(usual.into());
         }
         self.at = start;

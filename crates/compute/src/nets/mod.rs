@@ -1,0 +1,582 @@
+//! Nets without a loss: members of one architecture that go forward, back and one step on, whatever they are trained
+//! for.
+//!
+//! [`Nets::forward`] gives the outputs of any rows. [`Nets::backward`] takes the gradient at the outputs, which is the
+//! caller's: what is learned, and by which loss, is not known here. [`Nets::optimise`] takes each member's own
+//! hyper-parameters. A member may [`adopt`](Nets::adopt) another's parameters and optimiser. On a processor a whole
+//! rollout can run on one thread with anybody's parameters: [`Forward`].
+//!
+//! A [`Population`](crate::Population) is nets with lists of samples, cross-entropy and epochs.
+
+#[cfg(test)]
+mod tests;
+
+pub use crate::cpu::{Forward, Ready, Rows};
+
+use crate::cpu::{Given, Plan, Source, Update};
+use crate::cuda::{Slice, Stream};
+use crate::device::{Budget, Opened};
+use crate::error::{Error, Result};
+use crate::net::{Layout, Net, Start, init_by};
+use crate::population::backend::Arena;
+use crate::population::{Optimiser, Pace, Pins, Precision, Recipe, Rule, Scale};
+use crate::random::Turn;
+use crate::tables::Tables;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How nets are set up: what is the same for all members.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setup {
+    /// Rows of each member that a way back is possible for, at most; of nets that are only asked, rows of a chunk.
+    pub rows: usize,
+    /// How numbers are held.
+    pub precision: Precision,
+    /// Which optimiser; none: these nets are only asked.
+    pub rule: Option<Rule>,
+    /// The root of first weights and of what a step leaves out.
+    pub seed: u64,
+    /// How layers begin, by the beginnings of their names ([`init_by`]); empty: PyTorch's default.
+    pub starts: Vec<(String, Start)>,
+}
+
+impl Setup {
+    /// Nets that are only asked, in chunks of so many rows.
+    pub fn asked(rows: usize, precision: Precision) -> Setup {
+        Setup { rows, precision, rule: None, seed: 0, starts: vec![] }
+    }
+
+    /// The processor's plan. Nets that are only asked go in chunks of its own there, and have no batch.
+    fn plan(&self, net: &Net, layout: &Layout) -> Plan {
+        let whole = self.recipe();
+        let batch = if self.rule.is_some() { whole.batch } else { 1 };
+        Plan::new(net, layout, &Recipe { batch, ..whole }, Pace::default())
+    }
+
+    /// The plan's words for it.
+    fn recipe(&self) -> Recipe {
+        let mut recipe = Recipe::new(self.rows, self.precision, self.seed);
+        recipe.optimiser.rule = self.rule.unwrap_or(Rule::AdamW);
+        recipe
+    }
+}
+
+/// A member: its name for life, and how it scales its inputs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seat {
+    /// Its randomness is keyed by it.
+    pub id: u32,
+    /// `[inputs]` its scaling; none leaves the input as it is. Empty: none at all.
+    pub scales: Vec<Option<Scale>>,
+}
+
+/// A member's hyper-parameters of one step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hyper {
+    /// The learning rate.
+    pub rate: f32,
+    /// Memory of the mean.
+    pub beta1: f32,
+    /// Memory of the square.
+    pub beta2: f32,
+    /// Added to the root.
+    pub eps: f32,
+    /// Weight decay.
+    pub decay: f32,
+    /// The largest global norm of a gradient; larger ones are scaled to it.
+    pub clip: Option<f32>,
+    /// The gradient is divided by this first: the sum of weights of what was added up, 1 for a mean.
+    pub weight: f64,
+}
+
+impl Default for Hyper {
+    fn default() -> Hyper {
+        let Optimiser { beta1, beta2, eps, decay, clip, .. } = Optimiser::default();
+        Hyper { rate: 1e-3, beta1, beta2, eps, decay, clip, weight: 1.0 }
+    }
+}
+
+impl Hyper {
+    pub(crate) fn optimiser(&self, rule: Rule) -> Optimiser {
+        let Hyper { beta1, beta2, eps, decay, clip, .. } = *self;
+        Optimiser { rule, beta1, beta2, eps, decay, clip }
+    }
+
+    fn check(&self, member: usize) -> Result<()> {
+        let shares = [("beta1", self.beta1), ("beta2", self.beta2)];
+        if let Some((name, beta)) = shares.into_iter().find(|(_, beta)| !(0.0..1.0).contains(beta)) {
+            return Err(Error::Asked(format!("member {member}: {name} is {beta}; at least 0 and below 1 is possible")));
+        }
+        let numbers =
+            [("rate", self.rate), ("eps", self.eps), ("decay", self.decay), ("clip", self.clip.unwrap_or(1.0))];
+        if let Some((name, value)) = numbers.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
+            return Err(Error::Asked(format!("member {member}: {name} is {value}; give a number of at least 0")));
+        }
+        if !(self.weight.is_finite() && self.weight > 0.0) {
+            let weight = self.weight;
+            return Err(Error::Asked(format!("member {member}: a weight of {weight}; give a number above 0")));
+        }
+        Ok(())
+    }
+}
+
+/// Rows of some members: `n` members with `rows` each.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    /// Rows of each member.
+    pub rows: usize,
+    /// `[n, rows]` ids of the tables; empty where no input reads one.
+    pub ids: &'a [u32],
+    /// `[n, rows, extras]` the numbers of dense inputs, in the net's order; empty where there is none.
+    pub extras: &'a [f32],
+}
+
+/// Nets of one architecture on one device.
+pub struct Nets {
+    net: Net,
+    layout: Layout,
+    setup: Setup,
+    seats: Vec<Seat>,
+    tables: Arc<Tables>,
+    /// `[P]` steps of the optimiser that are done.
+    steps: Vec<u32>,
+    /// What the last forward pass of all members was of, where a way back is possible.
+    last: Option<Last>,
+    needed: u64,
+    twin: Twin,
+}
+
+/// A batch of all members.
+#[derive(Debug)]
+struct Last {
+    rows: usize,
+    ids: Vec<u32>,
+    extras: Vec<f32>,
+}
+
+enum Twin {
+    Cpu(Box<crate::cpu::Nets>),
+    Cuda(Box<crate::cuda::Nets>),
+}
+
+impl Nets {
+    /// Sets nets up on a device: checks everything, counts the memory, refuses what does not fit, and draws the first
+    /// weights.
+    ///
+    /// # Errors
+    ///
+    /// Where something does not fit the net, or the device.
+    pub fn new(
+        device: &Opened,
+        budget: Budget,
+        net: &Net,
+        tables: &Arc<Tables>,
+        setup: &Setup,
+        seats: &[Seat],
+        pins: &Pins,
+    ) -> Result<Nets> {
+        let layout = Layout::new(net)?;
+        check(net, tables, setup, seats)?;
+        let needed = Nets::need(device, net, setup, seats)?;
+        let most = budget.bytes(device.free()? + tables.bytes()).saturating_sub(tables.bytes());
+        if needed > most {
+            return Err(Error::Memory {
+                what: format!("{} nets with {} rows each", seats.len(), setup.rows),
+                device: device.name(),
+                needed,
+                budget: most,
+                fits: "fewer members or fewer rows at once would fit".into(),
+            });
+        }
+        let first: Vec<Vec<f32>> =
+            seats.iter().map(|seat| init_by(&layout, setup.seed, seat.id, &setup.starts)).collect();
+        let twin = match device {
+            Opened::Cpu { threads } => {
+                tables.on_cpu()?;
+                Twin::Cpu(Box::new(crate::cpu::Nets::new(setup.plan(net, &layout), &first, false, *threads)?))
+            }
+            Opened::Cuda(context) => {
+                let recipe = setup.recipe();
+                let made = crate::cuda::Nets::new(context, net, &layout, tables, setup, &recipe, seats, pins, &first);
+                Twin::Cuda(Box::new(made?))
+            }
+        };
+        let (net, setup, tables) = (net.clone(), setup.clone(), tables.clone());
+        let steps = vec![0; seats.len()];
+        Ok(Nets { net, layout, setup, seats: seats.to_vec(), tables, steps, last: None, needed, twin })
+    }
+
+    /// Bytes that such nets take on the device beside their tables.
+    pub fn need(device: &Opened, net: &Net, setup: &Setup, seats: &[Seat]) -> Result<u64> {
+        let layout = Layout::new(net)?;
+        match device {
+            Opened::Cpu { threads } => Ok(crate::cpu::need_of(&setup.plan(net, &layout), seats.len(), *threads, false)),
+            Opened::Cuda(context) => {
+                Ok(crate::cuda::nets_need(context.gpu().shared, net, &layout, setup, &setup.recipe(), seats))
+            }
+        }
+    }
+
+    /// The outputs of any rows of some members: `[heads][n, rows, outputs]`. Where it is of all members and of no more
+    /// rows than [`Setup::rows`], [`backward`](Nets::backward) can follow.
+    ///
+    /// # Errors
+    ///
+    /// Where the rows are not there, or the lengths do not fit.
+    pub fn forward(&mut self, members: Range<usize>, batch: Batch<'_>, out: &mut [Vec<f32>]) -> Result<()> {
+        self.last = None;
+        let ids = self.fitting(&members, batch)?;
+        let (n, heads) = (members.len(), &self.net.heads);
+        if out.len() != heads.len() {
+            return Err(Error::Asked(format!("{} outputs for {} heads; give one for each", out.len(), heads.len())));
+        }
+        for (out, head) in out.iter_mut().zip(heads) {
+            out.clear();
+            out.resize(n * batch.rows * head.classes, 0.0);
+        }
+        let each = batch.rows * self.net.extras();
+        match &mut self.twin {
+            Twin::Cpu(nets) if batch.rows > 0 => {
+                let tasks: Vec<(usize, Source<'_>, &[u32])> = (members.clone().enumerate())
+                    .map(|(i, slot)| {
+                        let extras = &batch.extras[i * each..(i + 1) * each];
+                        let source = Source { tables: &self.tables, scales: &self.seats[slot].scales, extras };
+                        (slot, source, &ids[i * batch.rows..(i + 1) * batch.rows])
+                    })
+                    .collect();
+                let mut parts: Vec<Vec<&mut [f32]>> = (0..n).map(|_| Vec::new()).collect();
+                for (out, head) in out.iter_mut().zip(heads) {
+                    let rows = out.chunks_exact_mut(batch.rows * head.classes);
+                    parts.iter_mut().zip(rows).for_each(|(part, rows)| part.push(rows));
+                }
+                nets.forward(&tasks, &mut parts);
+            }
+            Twin::Cpu(_) => {}
+            Twin::Cuda(nets) => nets.forward(members.clone(), batch.rows, (&ids, batch.extras), out)?,
+        }
+        if self.setup.rule.is_some() && members == (0..self.seats.len()) && batch.rows <= self.setup.rows {
+            self.last = Some(Last { rows: batch.rows, ids, extras: batch.extras.to_vec() });
+        }
+        Ok(())
+    }
+
+    /// The gradient of every member's parameters, from the gradient at the outputs of the last forward pass:
+    /// `[heads][P, rows, outputs]`. In bf16 it is rounded first, as everything that flows back.
+    ///
+    /// # Errors
+    ///
+    /// Where no forward pass of all members came before it, or the lengths do not fit.
+    pub fn backward(&mut self, d_out: &[&[f32]]) -> Result<()> {
+        let Some(last) = &self.last else {
+            return Err(Error::Asked(format!(
+                "a way back needs a forward pass of all members, of at most {} rows, by nets that have an optimiser",
+                self.setup.rows
+            )));
+        };
+        let p = self.seats.len();
+        let fits = |(d_out, head): (&&[f32], &crate::net::Head)| d_out.len() == p * last.rows * head.classes;
+        if d_out.len() != self.net.heads.len() || !d_out.iter().zip(&self.net.heads).all(fits) {
+            return Err(Error::Asked(
+                "the gradient at the outputs is not as long as the outputs; give one for each".into(),
+            ));
+        }
+        let each = last.rows * self.net.extras();
+        match &mut self.twin {
+            Twin::Cpu(nets) => {
+                let task = |(i, seat): (usize, &'_ Seat)| Given {
+                    source: Source {
+                        tables: &self.tables,
+                        scales: &self.seats[i].scales,
+                        extras: &last.extras[i * each..(i + 1) * each],
+                    },
+                    ids: &last.ids[i * last.rows..(i + 1) * last.rows],
+                    d_out: (d_out.iter().zip(&self.net.heads))
+                        .map(|(d, h)| &d[i * last.rows * h.classes..(i + 1) * last.rows * h.classes])
+                        .collect(),
+                    turn: Turn { seed: self.setup.seed, member: seat.id, step: self.steps[i] },
+                };
+                let mut tasks: Vec<Given<'_>> = self.seats.iter().enumerate().map(task).collect();
+                nets.backward(&mut tasks);
+                Ok(())
+            }
+            Twin::Cuda(nets) => nets.backward(last.rows, d_out),
+        }
+    }
+
+    /// One step of the optimiser for every member that the mask does not leave out, each by its own hyper-parameters.
+    /// Says the global norms of the gradients, before clipping; a member whose norm is not finite stays as it was.
+    ///
+    /// # Errors
+    ///
+    /// Where there are not as many as members, or one makes no sense.
+    pub fn optimise(&mut self, hypers: &[Hyper], mask: Option<&[bool]>) -> Result<Vec<f32>> {
+        self.optimise_parts(&[], hypers, mask)
+    }
+
+    /// The same with gradients that somebody else wrote in parts, `[P, parts, params]`: they are added in order first.
+    ///
+    /// # Errors
+    ///
+    /// As [`optimise`](Nets::optimise), or where the parts are no whole rows.
+    pub fn optimise_parts(&mut self, parts: &[f32], hypers: &[Hyper], mask: Option<&[bool]>) -> Result<Vec<f32>> {
+        let (p, params) = (self.seats.len(), self.layout.params);
+        let rule = self.learns()?;
+        if hypers.len() != p || mask.is_some_and(|mask| mask.len() != p) || !parts.len().is_multiple_of(p * params) {
+            return Err(Error::Asked(format!(
+                "{} hyper-parameters, a mask of {} and {} numbers of gradients for {p} members of {params}; give one for each",
+                hypers.len(),
+                mask.map_or(p, <[bool]>::len),
+                parts.len()
+            )));
+        }
+        hypers.iter().enumerate().try_for_each(|(i, hyper)| hyper.check(i))?;
+        let each = parts.len() / p;
+        let go = |i: usize| mask.is_none_or(|mask| mask[i]);
+        let norms = match &mut self.twin {
+            Twin::Cpu(nets) => {
+                let update = |(i, hyper): (usize, &Hyper)| Update {
+                    go: go(i),
+                    optimiser: hyper.optimiser(rule),
+                    rate: hyper.rate,
+                    t: self.steps[i] + 1,
+                    weight: hyper.weight,
+                    parts: &parts[i * each..(i + 1) * each],
+                    norm: 0.0,
+                };
+                let mut updates: Vec<Update<'_>> = hypers.iter().enumerate().map(update).collect();
+                nets.optimise(&mut updates);
+                updates.iter().map(|u| u.norm as f32).collect::<Vec<f32>>()
+            }
+            Twin::Cuda(nets) => {
+                return nets.optimise(hypers, &(0..p).map(go).collect::<Vec<bool>>(), parts);
+            }
+        };
+        for (i, (step, norm)) in self.steps.iter_mut().zip(&norms).enumerate() {
+            *step += u32::from(go(i) && norm.is_finite());
+        }
+        Ok(norms)
+    }
+
+    /// [`forward`](Nets::forward) of all members on a card, put on a stream and part of its graph where that is
+    /// captured: ids `[P, rows]`, extras `[P, rows, extras]` and outputs `[heads]` `[P, rows, outputs]` lie on the
+    /// card, with as many rows as [`Setup::rows`] says. Whoever writes the ids answers for them: they are not checked.
+    ///
+    /// # Errors
+    ///
+    /// On a processor, or where the lengths do not fit.
+    pub fn forward_on(
+        &mut self,
+        stream: &Stream,
+        ids: Option<&Slice<u32>>,
+        extras: Option<&Slice<f32>>,
+        out: &[Slice<f32>],
+    ) -> Result<()> {
+        self.last = None;
+        self.card()?.forward_on(stream, ids, extras, out)
+    }
+
+    /// [`backward`](Nets::backward) in the same way, after [`forward_on`](Nets::forward_on).
+    ///
+    /// # Errors
+    ///
+    /// As there, and where the nets are only asked.
+    pub fn backward_on(&mut self, stream: &Stream, d_out: &[Slice<f32>]) -> Result<()> {
+        self.learns()?;
+        self.card()?.backward_on(stream, d_out)
+    }
+
+    /// [`optimise_parts`](Nets::optimise_parts) in the same way: rates `[P]`, a mask `[P]` of words that are 0 for who
+    /// is left out, and parts `[P, count, params]` lie on the card; the other hyper-parameters are those of this call,
+    /// also where it is captured.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn optimise_on(
+        &mut self,
+        stream: &Stream,
+        hypers: &[Hyper],
+        rates: &Slice<f32>,
+        mask: Option<&Slice<u32>>,
+        parts: Option<(Slice<f32>, usize)>,
+    ) -> Result<()> {
+        self.learns()?;
+        hypers.iter().enumerate().try_for_each(|(i, hyper)| hyper.check(i))?;
+        self.card()?.optimise_on(stream, hypers, rates, mask, parts)
+    }
+
+    fn card(&mut self) -> Result<&mut crate::cuda::Nets> {
+        match &mut self.twin {
+            Twin::Cuda(nets) => Ok(nets),
+            Twin::Cpu(_) => Err(Error::Asked("nets on a processor have no stream; call them without one".into())),
+        }
+    }
+
+    fn learns(&self) -> Result<Rule> {
+        let asked = || Error::Asked("these nets are only asked; set them up with an optimiser".into());
+        self.setup.rule.ok_or_else(asked)
+    }
+
+    /// One member's parameters, optimiser state and step become another's; their names stay.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such member.
+    pub fn adopt(&mut self, from: usize, to: usize) -> Result<()> {
+        self.seat(from)?;
+        self.seat(to)?;
+        match &mut self.twin {
+            Twin::Cpu(nets) => nets.adopt(from, to)?,
+            Twin::Cuda(nets) => nets.adopt(from, to)?,
+        }
+        self.steps[to] = self.steps[from];
+        Ok(())
+    }
+
+    /// `[params]` a member's parameters, as the layout says.
+    pub fn params(&mut self, member: usize) -> Result<Vec<f32>> {
+        self.read(member, Arena::Params)
+    }
+
+    /// Replaces a member's parameters.
+    pub fn set_params(&mut self, member: usize, row: &[f32]) -> Result<()> {
+        self.write(member, Arena::Params, row)
+    }
+
+    /// `[params]` a member's last gradient, not yet divided by its weight.
+    pub fn gradient(&mut self, member: usize) -> Result<Vec<f32>> {
+        self.read(member, Arena::Gradient)
+    }
+
+    /// What the optimiser knows of a member: the means of gradients and of squares, and the steps done.
+    pub fn optimiser(&mut self, member: usize) -> Result<(Vec<f32>, Vec<f32>, u32)> {
+        let (mean, square) = (self.read(member, Arena::Mean)?, self.read(member, Arena::Square)?);
+        let step = match &mut self.twin {
+            Twin::Cpu(_) => self.steps[member],
+            Twin::Cuda(nets) => nets.step(member)?,
+        };
+        Ok((mean, square, step))
+    }
+
+    /// Replaces it.
+    pub fn set_optimiser(&mut self, member: usize, mean: &[f32], square: &[f32], step: u32) -> Result<()> {
+        self.write(member, Arena::Mean, mean)?;
+        self.write(member, Arena::Square, square)?;
+        self.steps[member] = step;
+        match &mut self.twin {
+            Twin::Cpu(_) => Ok(()),
+            Twin::Cuda(nets) => nets.set_step(member, step),
+        }
+    }
+
+    /// Which algorithms its products take, to be stored with the run.
+    pub fn pins(&self) -> Pins {
+        match &self.twin {
+            Twin::Cpu(_) => Pins::default(),
+            Twin::Cuda(nets) => nets.pins(),
+        }
+    }
+
+    /// The net.
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// Where everything of the net lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Bytes they take on the device beside the tables.
+    pub fn memory(&self) -> u64 {
+        self.needed
+    }
+
+    fn read(&mut self, member: usize, arena: Arena) -> Result<Vec<f32>> {
+        self.seat(member)?;
+        match &mut self.twin {
+            Twin::Cpu(nets) => nets.read(member, arena),
+            Twin::Cuda(nets) => nets.read(member, arena),
+        }
+    }
+
+    fn write(&mut self, member: usize, arena: Arena, row: &[f32]) -> Result<()> {
+        self.seat(member)?;
+        if row.len() != self.layout.params {
+            return Err(Error::Asked(format!("{} numbers for a net that has {}", row.len(), self.layout.params)));
+        }
+        match &mut self.twin {
+            Twin::Cpu(nets) => nets.write(member, arena, row),
+            Twin::Cuda(nets) => nets.write(member, arena, row),
+        }
+    }
+
+    fn seat(&self, member: usize) -> Result<&Seat> {
+        let all = self.seats.len();
+        self.seats.get(member).ok_or_else(|| Error::Asked(format!("there is no member {member} among {all}")))
+    }
+
+    /// The ids of a batch, checked; zeros where no table is read.
+    fn fitting(&self, members: &Range<usize>, batch: Batch<'_>) -> Result<Vec<u32>> {
+        if members.end > self.seats.len() || members.start > members.end {
+            return Err(Error::Asked(format!(
+                "members {members:?} of {}; name those that are there",
+                self.seats.len()
+            )));
+        }
+        let rows = members.len() * batch.rows;
+        let (tables, extras) = (!self.tables.is_empty(), rows * self.net.extras());
+        if batch.extras.len() != extras || (tables && batch.ids.len() != rows) {
+            return Err(Error::Asked(format!(
+                "{} ids and {} extras for {} members of {} rows; {rows} and {extras} are wanted",
+                batch.ids.len(),
+                batch.extras.len(),
+                members.len(),
+                batch.rows
+            )));
+        }
+        if !tables {
+            return Ok(vec![0; rows]);
+        }
+        self.tables.check(&self.net, batch.ids, "these rows")?;
+        Ok(batch.ids.to_vec())
+    }
+}
+
+/// Whether tables, setup and members fit the net.
+fn check(net: &Net, tables: &Tables, setup: &Setup, seats: &[Seat]) -> Result<()> {
+    tables.serve(net)?;
+    if seats.is_empty() || !(1..=1 << 24).contains(&setup.rows) {
+        return Err(Error::Asked(format!(
+            "{} members with {} rows; at least one member, and 1 to {} rows are possible",
+            seats.len(),
+            setup.rows,
+            1 << 24
+        )));
+    }
+    let layers = net.branches.iter().flat_map(|b| &b.layers).chain(&net.trunk);
+    let dropped = layers.chain(net.towers.iter().flat_map(|t| &t.layers)).any(|l| l.dropout > 0);
+    if setup.rule.is_some() && (dropped || net.branches.iter().any(|b| b.dropout > 0)) {
+        return Err(Error::Asked(format!(
+            "`{net}` has a dropout, and only a population leaves values out; leave it away"
+        )));
+    }
+    for (i, seat) in seats.iter().enumerate() {
+        let id = seat.id;
+        if seats[..i].iter().any(|other| other.id == id) {
+            return Err(Error::Asked(format!("two members have the id {id}; give each its own")));
+        }
+        let fits = |(scale, input): (&Option<Scale>, &crate::net::Input)| {
+            scale.as_ref().is_none_or(|s| s.mean.len() == input.features && s.inverse.len() == input.features)
+        };
+        let scales = &seat.scales;
+        let whole = scales.is_empty() || scales.len() == net.inputs.len();
+        if !whole || !scales.iter().zip(&net.inputs).all(fits) {
+            return Err(Error::Asked(format!(
+                "member {id}: its scales do not fit the {} inputs; give a mean and a deviation for each feature, or none",
+                net.inputs.len()
+            )));
+        }
+    }
+    Ok(())
+}

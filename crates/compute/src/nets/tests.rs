@@ -1,0 +1,475 @@
+//! Nets without a loss: against the plain operations, against a population, against differences, on every device there
+//! is.
+
+use super::{Batch, Forward, Hyper, Nets, Rows, Seat, Setup};
+use crate::device::{Budget, Opened};
+use crate::net::{Layout, Net, Start};
+use crate::ops::{loss, optimise, whole};
+use crate::population::tests::devices;
+use crate::population::{Data, Member, Pins, Population, Precision, Recipe, Rule, Scale};
+use crate::random::{philox, uniform};
+use crate::tables::{Table, Tables};
+use std::sync::Arc;
+
+/// A tower for actions and one for a value, over a table, a branch and numbers of each row.
+const TWO: &str = "fast:5x3-12t + slow:7 + account:dense3 / 20-9t | (slow account) 16 / policy:5 + size:2 | value:1";
+/// The same where all towers read everything.
+const SHARED: &str = "fast:5x3-12t + slow:7 + account:dense3 / 20-9t | 16 / policy:5 + size:2 | value:1";
+
+fn number(stream: u64, i: usize) -> f32 {
+    2.0 * uniform(philox(stream, [i as u32, 0, 7, 0])[0]) - 1.0
+}
+
+fn numbers(stream: u64, n: usize) -> Vec<f32> {
+    (0..n).map(|i| number(stream, i)).collect()
+}
+
+/// A net, tables for it, members that scale differently, and a batch.
+struct World {
+    net: Net,
+    layout: Layout,
+    values: Vec<Vec<f32>>, // [tables]
+    seats: Vec<Seat>,
+    rows: usize,
+    ids: Vec<u32>,
+    extras: Vec<f32>,
+}
+
+const TABLE_ROWS: usize = 300;
+
+impl World {
+    fn new(net: &str, members: usize, rows: usize) -> World {
+        let net: Net = net.parse().unwrap();
+        let stride = |features: usize| features.next_multiple_of(4);
+        let read: Vec<usize> = net.inputs.iter().filter(|i| !i.dense).map(|i| i.features).collect();
+        let values: Vec<Vec<f32>> =
+            read.iter().enumerate().map(|(i, f)| numbers(i as u64, TABLE_ROWS * stride(*f))).collect();
+        let scale = |id: u64, i: usize, features: usize| {
+            let inverse = (0..features).map(|f| 1.0 + 0.3 * number(80 + id, f + 50 * i)).collect();
+            id.is_multiple_of(2)
+                .then(|| Scale { mean: (0..features).map(|f| 0.2 * number(90 + id, f)).collect(), inverse })
+        };
+        let seat = |id: u64| Seat {
+            id: id as u32 + 3,
+            scales: net.inputs.iter().enumerate().map(|(i, input)| scale(id, i, input.features)).collect(),
+        };
+        let id = |k: usize| 10 + philox(5, [k as u32, 0, 0, 0])[0] % (TABLE_ROWS as u32 - 10);
+        World {
+            layout: Layout::new(&net).unwrap(),
+            seats: (0..members as u64).map(seat).collect(),
+            rows,
+            ids: if values.is_empty() { vec![] } else { (0..members * rows).map(id).collect() },
+            extras: numbers(70, members * rows * net.extras()),
+            values,
+            net,
+        }
+    }
+
+    fn tables(&self, device: &Opened) -> Arc<Tables> {
+        let read = self.net.inputs.iter().filter(|i| !i.dense);
+        let tables: Vec<Table<'_>> = (read.zip(&self.values))
+            .map(|(input, values)| Table { values, stride: input.features.next_multiple_of(4) })
+            .collect();
+        Tables::new(device, Budget::default(), &tables, &vec![None; tables.len()]).unwrap()
+    }
+
+    fn nets(&self, device: &Opened, precision: Precision) -> Nets {
+        self.made(device, precision, &self.seats).unwrap()
+    }
+
+    fn made(&self, device: &Opened, precision: Precision, seats: &[Seat]) -> crate::Result<Nets> {
+        let setup = Setup { rule: Some(Rule::AdamW), seed: 4, ..Setup::asked(self.rows.max(1), precision) };
+        let tables = self.tables(device);
+        Nets::new(device, Budget::default(), &self.net, &tables, &setup, seats, &Pins::default())
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch { rows: self.rows, ids: &self.ids, extras: &self.extras }
+    }
+
+    /// `[inputs][rows, window × features]` of one member, as the plain operations read them.
+    fn inputs<R: crate::ops::Real>(&self, member: usize, precision: Precision) -> Vec<Vec<R>> {
+        let rows = member * self.rows..(member + 1) * self.rows;
+        let one = |(i, input): (usize, &crate::net::Input)| {
+            let scale = self.seats[member].scales[i].as_ref();
+            let each = rows.clone().flat_map(|row| {
+                let values = match self.net.table_of(i) {
+                    Some(table) => {
+                        let stride = input.features.next_multiple_of(4);
+                        let table = Table { values: &self.values[table], stride };
+                        return crate::ops::gather::gather::<R>(
+                            table,
+                            self.ids[row],
+                            input.window,
+                            input.features,
+                            scale,
+                            precision,
+                        );
+                    }
+                    None => &self.extras[row * self.net.extras() + self.net.extra_of(i)..][..input.features],
+                };
+                let mut padded = values.to_vec();
+                padded.resize(input.features.next_multiple_of(4), 0.0);
+                let table = Table { values: &padded, stride: padded.len() };
+                crate::ops::gather::gather::<R>(table, 0, 1, input.features, scale, precision)
+            });
+            each.collect()
+        };
+        self.net.inputs.iter().enumerate().map(one).collect()
+    }
+}
+
+fn near(what: &str, got: &[f32], wanted: &[f32], tolerance: f32) {
+    assert_eq!(got.len(), wanted.len(), "{what}");
+    let scale = wanted.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
+    for (i, (g, w)) in got.iter().zip(wanted).enumerate() {
+        assert!((g - w).abs() <= tolerance * scale, "{what}[{i}]: {g} is not {w}; the largest is {scale}");
+    }
+}
+
+fn bits(row: &[f32]) -> Vec<u32> {
+    row.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Forward, backward and one step of every member against the plain operations.
+fn check(name: &str, device: &Opened, net: &str, rows: usize, precision: Precision) {
+    let world = World::new(net, 3, rows);
+    let said = format!("{name}, {net}, {rows} rows, {precision:?}");
+    let near_by = if precision == Precision::Bf16 { 1e-2 } else { 2e-5 };
+    let mut nets = world.nets(device, precision);
+    let mut out = vec![vec![]; world.net.heads.len()];
+    nets.forward(0..3, world.batch(), &mut out).unwrap();
+    let d_out: Vec<Vec<f32>> = out.iter().enumerate().map(|(h, out)| numbers(40 + h as u64, out.len())).collect();
+    let refs: Vec<&[f32]> = d_out.iter().map(Vec::as_slice).collect();
+    let before: Vec<Vec<f32>> = (0..3).map(|m| nets.params(m).unwrap()).collect();
+    nets.backward(&refs).unwrap();
+    let hyper = |m: usize| Hyper {
+        rate: 0.01 * (m + 1) as f32,
+        beta1: 0.9 - 0.1 * m as f32,
+        beta2: 0.99 + 0.001 * m as f32,
+        eps: 1e-3 * (m + 1) as f32,
+        decay: 0.1 * m as f32,
+        clip: [None, Some(0.5), Some(1e3)][m],
+        weight: 1.0 + m as f64,
+    };
+    let norms = nets.optimise(&[0, 1, 2].map(hyper), None).unwrap();
+    for m in 0..3 {
+        let inputs = world.inputs::<f32>(m, precision);
+        let values = whole::forward(&world.net, &world.layout, &before[m], &inputs, rows, None, precision);
+        for (h, (head, wanted)) in world.net.heads.iter().zip(whole::logits(&world.layout, &values, rows)).enumerate() {
+            let got = &out[h][m * rows * head.classes..(m + 1) * rows * head.classes];
+            near(&format!("{said}: output {h} of member {m}"), got, &wanted, near_by);
+        }
+        let given = |(d, head): (&Vec<f32>, &crate::net::Head)| -> Vec<f32> {
+            let own = &d[m * rows * head.classes..(m + 1) * rows * head.classes];
+            own.iter().map(|x| crate::ops::Real::held(*x, precision)).collect()
+        };
+        let given: Vec<Vec<f32>> = d_out.iter().zip(&world.net.heads).map(given).collect();
+        let gradient = whole::backward(&world.layout, &before[m], &values, &given, rows, None, precision);
+        near(&format!("{said}: gradient of member {m}"), &nets.gradient(m).unwrap(), &gradient, near_by);
+        // From here on with the gradient that was made, so that an eps or a square does not enlarge a last bit.
+        let (gradient, hyper) = (nets.gradient(m).unwrap(), hyper(m));
+        let norm = optimise::norm(&gradient, hyper.weight);
+        assert!((norm as f32 - norms[m]).abs() < 1e-5 * norms[m], "{said}: {norm} is not {}", norms[m]);
+        let step = optimise::Step::new(&hyper.optimiser(Rule::AdamW), f64::from(hyper.rate), 1, norm, hyper.weight);
+        let (mut params, mut mean, mut square) =
+            (before[m].clone(), vec![0.0; gradient.len()], vec![0.0; gradient.len()]);
+        optimise::optimise(&step, &mut params, &mut mean, &mut square, &gradient);
+        near(&format!("{said}: params of member {m}"), &nets.params(m).unwrap(), &params, 2e-6);
+        let kept = nets.optimiser(m).unwrap();
+        assert_eq!(kept.2, 1);
+        near(&format!("{said}: mean"), &kept.0, &mean, 2e-6);
+        near(&format!("{said}: square"), &kept.1, &square, 2e-6);
+    }
+}
+
+#[test]
+fn every_pass_is_the_plain_one() {
+    for (name, device) in devices() {
+        for precision in [Precision::F32, Precision::Bf16] {
+            for (net, rows) in [
+                (SHARED, 70),
+                ("16-64-1", 33),
+                ("16-24t-256", 40),
+                ("8-1", 1),
+                ("account:dense6 / 24-24t / policy:3 + value:1", 130),
+                ("fast:5x3-12n + b:4 / 16n / up:3 + size:1", 50),
+                ("fast:6x5-lstm12 + account:dense2 / 16 / policy:4 + value:1", 40),
+            ] {
+                check(&name, &device, net, rows, precision);
+            }
+            if matches!(device, Opened::Cpu { .. }) {
+                check(&name, &device, TWO, 70, precision);
+                check(&name, &device, "a:300-600 + b:dense4 / 512 | 300-8 / policy:3 | value:1", 70, precision);
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_are_those_of_differences() {
+    // In f64, by the plain operations; what the devices do is held against these.
+    let world = World::new(TWO, 1, 6);
+    let inputs: Vec<Vec<f64>> = world.inputs(0, Precision::F32);
+    let mut params: Vec<f64> = crate::net::init(&world.layout, 4, 3).into_iter().map(f64::from).collect();
+    let d_out: Vec<Vec<f64>> = (world.net.heads.iter().enumerate())
+        .map(|(h, head)| numbers(40 + h as u64, 6 * head.classes).into_iter().map(f64::from).collect())
+        .collect();
+    let run = |params: &[f64]| {
+        let values = whole::forward(&world.net, &world.layout, params, &inputs, 6, None, Precision::F32);
+        let out = whole::logits(&world.layout, &values, 6);
+        let sum: f64 = out.iter().zip(&d_out).flat_map(|(o, d)| o.iter().zip(d)).map(|(o, d)| o * d).sum();
+        (sum, values)
+    };
+    let values = run(&params).1;
+    let gradient = whole::backward(&world.layout, &params, &values, &d_out, 6, None, Precision::F32);
+    let mut seen = 0;
+    for at in 0..params.len() {
+        let kept = params[at];
+        if kept == 0.0 {
+            continue;
+        }
+        params[at] = kept + 1e-5;
+        let above = run(&params).0;
+        params[at] = kept - 1e-5;
+        let difference = (above - run(&params).0) / 2e-5;
+        params[at] = kept;
+        assert!((difference - gradient[at]).abs() < 1e-7 * (1.0 + difference.abs()), "{at}: {difference}");
+        seen += 1;
+    }
+    assert_eq!(seen, world.layout.parameters());
+}
+
+#[test]
+fn a_population_by_hand() {
+    for (name, device) in devices() {
+        for net in ["16-64-3", "6x4-lstm12-8-3", "24x10-512-512t-3"] {
+            let (world, rows) = (World::new(net, 2, 96), 96);
+            let labels: Vec<u8> = (0..TABLE_ROWS).map(|i| (philox(9, [i as u32, 0, 0, 0])[0] % 3) as u8).collect();
+            let list = &world.ids[..rows];
+            let tables = world.tables(&device);
+            let member = |seat: &Seat| Member {
+                id: seat.id,
+                train: 0,
+                valid: None,
+                epochs: 9,
+                rate: 0.01,
+                scales: seat.scales.clone(),
+                class_weights: vec![vec![]],
+            };
+            let members: Vec<Member> = world.seats.iter().map(member).collect();
+            let data = Data { labels: vec![&labels], weights: None, lists: vec![list] };
+            let recipe = Recipe::new(rows, Precision::F32, 4);
+            let mut population =
+                Population::new(&device, Budget::default(), &world.net, &tables, &data, &recipe, &members).unwrap();
+            let mut nets = world.nets(&device, Precision::F32);
+            for step in 0..4 {
+                population.steps(1).unwrap();
+                population.stop_waiting().unwrap();
+                // The rows in the order of each member's epoch.
+                let order = |seat: &Seat| crate::random::Permutation::new(rows as u32, 4, seat.id, step);
+                let ids: Vec<u32> = (world.seats.iter())
+                    .flat_map(|seat| (0..rows as u32).map(move |i| (seat, i)))
+                    .map(|(seat, i)| list[order(seat).at(i) as usize])
+                    .collect();
+                let mut out = vec![vec![]];
+                nets.forward(0..2, Batch { rows, ids: &ids, extras: &[] }, &mut out).unwrap();
+                let mut d_out = vec![0.0; out[0].len()];
+                for ((z, dz), id) in out[0].chunks(3).zip(d_out.chunks_mut(3)).zip(&ids) {
+                    loss::softmax_cross_entropy(z, labels[*id as usize], 1.0, 0.0, dz);
+                }
+                nets.backward(&[&d_out]).unwrap();
+                nets.optimise(&[Hyper { rate: 0.01, weight: rows as f64, ..Hyper::default() }; 2], None).unwrap();
+            }
+            for (m, seat) in world.seats.iter().enumerate() {
+                // The powers of e differ in their last bit between the plain softmax and the fast one.
+                near(&format!("{name} {net}"), &nets.params(m).unwrap(), &population.params(seat.id).unwrap(), 3e-4);
+            }
+        }
+    }
+}
+
+#[test]
+fn members_go_their_own_way() {
+    for (name, device) in devices() {
+        let world = World::new(SHARED, 3, 40);
+        let d_out: Vec<Vec<f32>> = world.net.heads.iter().map(|head| numbers(40, 3 * 40 * head.classes)).collect();
+        let refs: Vec<&[f32]> = d_out.iter().map(Vec::as_slice).collect();
+        let mut out = vec![vec![]; 3];
+        let mut nets = world.nets(&device, Precision::F32);
+        let mut step = |nets: &mut Nets, mask: Option<&[bool]>| {
+            nets.forward(0..3, world.batch(), &mut out).unwrap();
+            nets.backward(&refs).unwrap();
+            nets.optimise(&[Hyper::default(); 3], mask).unwrap()
+        };
+        let first = nets.params(1).unwrap();
+        step(&mut nets, Some(&[true, false, true]));
+        assert_eq!(nets.params(1).unwrap(), first, "{name}: a masked member stays");
+        assert_ne!(nets.params(0).unwrap(), nets.params(2).unwrap());
+        assert_eq!((nets.optimiser(0).unwrap().2, nets.optimiser(1).unwrap().2), (1, 0));
+        // The one that adopts is the other from then on: parameters, optimiser and step.
+        nets.adopt(0, 1).unwrap();
+        let (a, b) = (nets.optimiser(0).unwrap(), nets.optimiser(1).unwrap());
+        assert!(a == b && nets.params(0).unwrap() == nets.params(1).unwrap(), "{name}");
+        assert!(nets.adopt(0, 3).is_err() && nets.adopt(0, 0).is_ok());
+        // Parts are added in order, and stand for the gradient of a way back.
+        step(&mut nets, None);
+        let mut other = world.nets(&device, Precision::F32);
+        step(&mut other, Some(&[false; 3]));
+        let params = world.layout.params;
+        let parts: Vec<f32> = (0..3)
+            .flat_map(|m| {
+                let (whole, noise) = (other.gradient(m).unwrap(), numbers(60 + m as u64, params));
+                let rest: Vec<f32> = whole.iter().zip(&noise).map(|(g, n)| g - n).collect();
+                noise.into_iter().chain(rest).collect::<Vec<f32>>()
+            })
+            .collect();
+        let norms = other.optimise_parts(&parts, &[Hyper::default(); 3], None).unwrap();
+        for m in 0..3 {
+            let own = &parts[m * 2 * params..(m + 1) * 2 * params];
+            let sum: Vec<f32> = own[..params].iter().zip(&own[params..]).map(|(a, b)| a + b).collect();
+            assert_eq!(bits(&other.gradient(m).unwrap()), bits(&sum), "{name}");
+            assert!((f64::from(norms[m]) - optimise::norm(&sum, 1.0)).abs() < 1e-4);
+        }
+        // A gradient that is not finite changes nobody, and is said.
+        let spoiled = vec![f32::NAN; 3 * params];
+        let before = other.params(2).unwrap();
+        let norms = other.optimise_parts(&spoiled, &[Hyper::default(); 3], None).unwrap();
+        assert!(norms.iter().all(|n| !n.is_finite()));
+        assert_eq!((other.params(2).unwrap(), other.optimiser(2).unwrap().2), (before, 1), "{name}");
+    }
+}
+
+#[test]
+fn a_member_alone_and_any_threads_give_the_same_bits() {
+    let world = World::new(TWO, 3, 300);
+    let run = |threads: usize, seats: &[Seat], from: usize| {
+        let mut nets = world.made(&Opened::Cpu { threads }, Precision::F32, seats).unwrap();
+        let (n, rows) = (seats.len(), world.rows);
+        let extras = rows * world.net.extras();
+        let batch = Batch {
+            rows,
+            ids: &world.ids[from * rows..(from + n) * rows],
+            extras: &world.extras[from * extras..(from + n) * extras],
+        };
+        let mut out = vec![vec![]; 3];
+        for _ in 0..2 {
+            nets.forward(0..n, batch, &mut out).unwrap();
+            let d_out: Vec<&[f32]> = out.iter().map(Vec::as_slice).collect();
+            nets.backward(&d_out).unwrap();
+            nets.optimise(&vec![Hyper::default(); n], None).unwrap();
+        }
+        (0..n).map(|m| bits(&nets.params(m).unwrap())).collect::<Vec<_>>()
+    };
+    let all = run(1, &world.seats, 0);
+    assert!(run(3, &world.seats, 0) == all && run(16, &world.seats, 0) == all);
+    assert_eq!(run(2, &world.seats[1..2], 1)[0], all[1]);
+}
+
+#[test]
+fn layers_begin_as_they_are_told() {
+    for (_, device) in devices() {
+        let world = World::new(SHARED, 2, 4);
+        let starts = vec![(String::new(), Start::Orthogonal(1.4)), ("head.policy".into(), Start::Orthogonal(0.01))];
+        let setup = Setup { starts: starts.clone(), seed: 8, ..Setup::asked(4, Precision::F32) };
+        let tables = world.tables(&device);
+        let make = |setup: &Setup| {
+            Nets::new(&device, Budget::default(), &world.net, &tables, setup, &world.seats, &Pins::default())
+        };
+        let mut nets = make(&setup).unwrap();
+        assert_eq!(nets.params(1).unwrap(), crate::net::init_by(&world.layout, 8, world.seats[1].id, &starts));
+        // Nets that are only asked have no way back and no optimiser.
+        let mut out = vec![vec![]; 3];
+        nets.forward(0..2, world.batch(), &mut out).unwrap();
+        assert!(nets.backward(&out.iter().map(Vec::as_slice).collect::<Vec<_>>()).is_err());
+        assert!(nets.optimise(&[Hyper::default(); 2], None).is_err());
+    }
+}
+
+#[test]
+fn a_rollout_on_one_thread_is_the_forward_pass() {
+    for net in [TWO, "16-64-3", "account:dense6 / 24-24t / policy:3 + value:1", "fast:6x5-lstm12 + b:dense2 / 16 / p:4"]
+    {
+        for precision in [Precision::F32, Precision::Bf16] {
+            let world = World::new(net, 2, 37);
+            let device = Opened::Cpu { threads: 1 };
+            let (tables, mut nets) = (world.tables(&device), world.nets(&device, precision));
+            let mut out = vec![vec![]; world.net.heads.len()];
+            nets.forward(0..2, world.batch(), &mut out).unwrap();
+            let mut with = Forward::new(&world.net, precision, 40).unwrap();
+            let (wide, extras) = (with.outputs(), world.net.extras());
+            for m in 0..2 {
+                // The caller's own parameters, in blocks of any size.
+                let params = nets.params(m).unwrap();
+                let mut ready = with.with(&params).unwrap();
+                let mut made = vec![0.0; 37 * wide];
+                for (first, n) in [(0, 16), (16, 1), (17, 20)] {
+                    let from = m * 37 + first;
+                    let rows = Rows {
+                        tables: &tables,
+                        scales: &world.seats[m].scales,
+                        ids: world.ids.get(from..from + n).unwrap_or_default(),
+                        extras: &world.extras[from * extras..(from + n) * extras],
+                    };
+                    ready.run(rows, &mut made[first * wide..(first + n) * wide]).unwrap();
+                }
+                let mut at = 0;
+                for (head, out) in world.net.heads.iter().zip(&out) {
+                    let own: Vec<f32> = made.chunks(wide).flat_map(|row| row[at..at + head.classes].to_vec()).collect();
+                    near(net, &own, &out[m * 37 * head.classes..(m + 1) * 37 * head.classes], 2e-6);
+                    at += head.classes;
+                }
+            }
+            let rows = Rows { tables: &tables, scales: &[], ids: &[1], extras: &[] };
+            assert!(with.with(&[1.0]).is_err());
+            let params = nets.params(0).unwrap();
+            assert!(with.with(&params).unwrap().run(rows, &mut vec![0.0; 41 * wide]).is_err());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let device = Opened::Cpu { threads: 1 };
+    let world = World::new(TWO, 2, 8);
+    let mut nets = world.nets(&device, Precision::F32);
+    let mut out = vec![vec![]; 3];
+    let refused = |said: crate::Result<()>, words: &str| {
+        let said = said.unwrap_err().to_string();
+        assert!(said.contains(words), "`{said}` does not say `{words}`");
+    };
+    refused(nets.backward(&[]), "needs a forward pass of all members");
+    refused(nets.forward(0..3, world.batch(), &mut out), "members 0..3 of 2");
+    refused(nets.forward(0..1, world.batch(), &mut out), "8 and 24 are wanted");
+    refused(nets.forward(0..2, Batch { ids: &[0; 16], ..world.batch() }, &mut out), "reaches before the table");
+    refused(nets.forward(0..2, Batch { ids: &[9999; 16], ..world.batch() }, &mut out), "is none of the 300 ids");
+    refused(nets.forward(0..2, world.batch(), &mut out[..1]), "1 outputs for 3 heads");
+    nets.forward(0..1, Batch { rows: 8, ids: &world.ids[..8], extras: &world.extras[..24] }, &mut out).unwrap();
+    refused(nets.backward(&[]), "needs a forward pass of all members");
+    nets.forward(0..2, world.batch(), &mut out).unwrap();
+    refused(nets.backward(&[&[0.0]]), "not as long as the outputs");
+    refused(nets.optimise(&[Hyper::default()], None).map(drop), "1 hyper-parameters");
+    let bad = Hyper { beta2: 1.0, ..Hyper::default() };
+    refused(nets.optimise(&[Hyper::default(), bad], None).map(drop), "member 1: beta2 is 1");
+    let bad = Hyper { weight: 0.0, ..Hyper::default() };
+    refused(nets.optimise(&[bad; 2], None).map(drop), "a weight of 0");
+    refused(nets.optimise_parts(&[0.0; 7], &[Hyper::default(); 2], None).map(drop), "7 numbers of gradients");
+    let same = [world.seats[0].clone(), world.seats[0].clone()];
+    refused(world.made(&device, Precision::F32, &same).map(drop), "two members have the id 3");
+    let short = [Seat { id: 1, scales: vec![None] }];
+    refused(world.made(&device, Precision::F32, &short).map(drop), "do not fit the 3 inputs");
+    let tables = World::new("16-3", 1, 1).tables(&device);
+    let setup = Setup::asked(4, Precision::F32);
+    let made = Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.seats, &Pins::default());
+    refused(made.map(drop), "2 inputs and 1 tables");
+    let made = Nets::new(
+        &device,
+        Budget::Bytes(100),
+        &world.net,
+        &world.tables(&device),
+        &setup,
+        &world.seats,
+        &Pins::default(),
+    );
+    assert!(made.err().unwrap().is_memory());
+}

@@ -1,0 +1,84 @@
+//! Predictions of trained members: probabilities for any ids, the same bits whoever asks.
+
+use super::plan::smaller;
+use crate::scale::Scaler;
+use crate::{Problem, failed};
+use compute::nets::{Batch, Seat, Setup};
+use compute::population::{Pace, Pins, Recipe};
+use compute::{Budget, Net, Nets, Opened};
+use files::Result;
+
+/// A member, and the ids its predictions are wanted of.
+pub struct Query<'a> {
+    /// Its name.
+    pub id: u32,
+    /// Its fold's scaling.
+    pub scaler: &'a Scaler,
+    /// A row of the arena.
+    pub params: &'a [f32],
+    /// What is predicted.
+    pub ids: Vec<u32>,
+}
+
+/// Members on the device at once; predicting is short, and each takes an arena.
+const AT_ONCE: usize = 16;
+
+/// Rows of a chunk. Evaluation goes in fixed chunks, so that a row's bits do not depend on its company.
+const ROWS: usize = 2048;
+
+/// `[queries][ids, classes]` probabilities. Labels and weights of the problem are not looked at.
+pub fn predict(
+    problem: &Problem,
+    net: &Net,
+    recipe: &Recipe,
+    device: &Opened,
+    budget: Budget,
+    queries: &[Query<'_>],
+) -> Result<Vec<Vec<f32>>> {
+    if queries.iter().all(|q| q.ids.is_empty()) {
+        return Ok(queries.iter().map(|_| Vec::new()).collect());
+    }
+    let classes = net.heads.first().map_or(1, |h| h.classes);
+    let tables = problem.tables(device, budget)?;
+    let mut all = Vec::with_capacity(queries.len());
+    // Fewer members at once, then fewer rows at once, where the memory is short.
+    let (mut left, mut at_once, mut pace) = (queries, AT_ONCE, Pace::default());
+    while !left.is_empty() {
+        let (queries, later) = left.split_at(at_once.min(left.len()));
+        let seat = |q: &Query<'_>| Seat { id: q.id, scales: q.scaler.scales.iter().cloned().map(Some).collect() };
+        let seats: Vec<Seat> = queries.iter().map(seat).collect();
+        let setup = Setup::asked(pace.rows(ROWS), recipe.precision);
+        let made = Nets::new(device, budget, net, &tables, &setup, &seats, &Pins::default());
+        let mut nets = match (made, smaller(pace, ROWS)) {
+            (Ok(nets), _) => nets,
+            (Err(why), _) if why.is_memory() && queries.len() > 1 => {
+                at_once = queries.len() / 2;
+                continue;
+            }
+            (Err(why), Some(smaller)) if why.is_memory() => {
+                pace = smaller;
+                continue;
+            }
+            (Err(why), _) => return Err(failed(why)),
+        };
+        let mut out = vec![Vec::new(); net.heads.len()];
+        for (i, q) in queries.iter().enumerate() {
+            nets.set_params(i, q.params).map_err(failed)?;
+            let batch = Batch { rows: q.ids.len(), ids: &q.ids, extras: &[] };
+            nets.forward(i..i + 1, batch, &mut out).map_err(failed)?;
+            all.push(softmax(std::mem::take(&mut out[0]), classes));
+        }
+        left = later;
+    }
+    Ok(all)
+}
+
+/// Logits to probabilities, in f64 about the largest.
+fn softmax(mut logits: Vec<f32>, classes: usize) -> Vec<f32> {
+    for row in logits.chunks_exact_mut(classes) {
+        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = row.iter().map(|z| f64::from(z - most).exp()).sum();
+        row.iter_mut().for_each(|z| *z = (f64::from(*z - most).exp() / sum) as f32);
+    }
+    logits
+}
