@@ -1,22 +1,26 @@
 //! `.cu` files become PTX and cubins that are checked in, so that a machine with nothing but a driver can run them.
 //!
-//! `crates/<room>/src/**/name.cu` becomes `crates/<room>/kernels/name.ptx` (for cards that are not here yet) and
-//! `name.sm_80.cubin` and so on, with `manifest.toml` beside them. The compiler comes from PyPI by name into its own
-//! virtual environment in the cache folder and needs no card. A file may ask for architectures of its own (see
-//! `source`); its PTX is then for them alone, and lies there only to be compared. Without `--check` only what is stale
-//! is compiled; with it everything is, and every byte is compared. Spills, broken register budgets and asynchronous
-//! products that wait for each other fail both ways.
+//! `crates/<room>/src/**/name.cu` (or `tests/**/name.cu`) becomes `crates/<room>/kernels/name.ptx.gz` (for cards that
+//! are not here yet) and `name.sm_80.cubin.gz` and so on, with `manifest.toml` beside them. The compiler comes from PyPI
+//! by name into its own virtual environment in the cache folder and needs no card. A file may ask for architectures of
+//! its own (see `source`); its PTX is then for them alone, and lies there only to be compared. Without `--check` only
+//! what is stale is compiled; with it everything is, and every byte is compared as the compiler made it: digests are of
+//! uncompressed files. Spills, broken register budgets, asynchronous products that wait for each other and rooms whose
+//! images take more bytes than `rooms.toml` allows fail both ways.
 
 mod manifest;
 pub mod source;
 
 use crate::process::command;
-use crate::{Result, cache, root};
+use crate::{Result, cache, rooms, root};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use manifest::Made;
 use serde_json::{Value, json};
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -45,15 +49,17 @@ pub fn write() -> Result<String> {
         let folder = folder_of(&s.room);
         cache::make(&folder)?;
         for name in made.outputs.keys() {
-            std::fs::copy(draft.of(&s.room).join(name), folder.join(name)).map_err(|e| format!("{name}: {e}."))?;
+            let bytes = compress(&read(&draft.of(&s.room).join(name))?)?;
+            std::fs::write(folder.join(stored(name)), bytes).map_err(|e| format!("{name}: {e}."))?;
         }
         println!("{} compiled", s.files[0]);
         print_figures(made);
     }
     let mut made = known;
     made.extend(new);
-    for (room, text, wanted) in rooms(&sources, &made)? {
+    for (room, text, wanted) in contents(&sources, &made)? {
         let folder = folder_of(&room);
+        let wanted: Vec<String> = wanted.iter().map(|n| stored(n)).collect();
         for name in names_in(&folder).into_iter().filter(|n| !wanted.contains(n)) {
             std::fs::remove_file(folder.join(&name)).map_err(|e| format!("{name}: {e}."))?;
             println!("{room}/kernels/{name} has no source any more and was removed");
@@ -64,7 +70,8 @@ pub fn write() -> Result<String> {
         }
     }
     judge(&sources, &made)?;
-    Ok(format!("{} kernel files, {} compiled anew", sources.len(), stale.len()))
+    let bytes = hold_budgets(&sources)?;
+    Ok(format!("{} kernel files, {} compiled anew, {} KiB", sources.len(), stale.len(), bytes / 1024))
 }
 
 /// Whether a file that is not PTX may differ, because the PTX it comes from does while being alike. The manifest holds
@@ -73,9 +80,9 @@ pub fn write() -> Result<String> {
 fn follows(draft: &Path, folder: &Path, name: &str) -> Result<bool> {
     let stem = name.split('.').next().unwrap_or(name);
     let mut any = false;
-    for ptx in names_in(folder).into_iter().filter(|n| n.ends_with(".ptx")) {
+    for ptx in names_in(folder).iter().filter_map(|n| n.strip_suffix(".gz").filter(|n| n.ends_with(".ptx"))) {
         if name == manifest::FILE || ptx == format!("{stem}.ptx") {
-            let (fresh, stored) = (read(&draft.join(&ptx))?, read(&folder.join(&ptx))?);
+            let (fresh, stored) = (read(&draft.join(ptx))?, read_stored(folder, ptx)?);
             any |= fresh != stored && alike(&fresh, &stored);
         }
     }
@@ -119,27 +126,26 @@ pub fn check() -> Result<String> {
     let draft = Draft::new()?;
     let made = compile(&sources.iter().collect::<Vec<_>>(), &draft.0)?;
     let mut bad = Vec::new();
-    let mut size = 0;
-    for (room, text, wanted) in rooms(&sources, &made)? {
+    for (room, text, wanted) in contents(&sources, &made)? {
         let folder = folder_of(&room);
-        let here = names_in(&folder);
-        for name in here.iter().filter(|n| !wanted.contains(n)) {
+        for name in names_in(&folder).iter().filter(|n| !wanted.iter().any(|w| stored(w) == **n)) {
             bad.push(format!("{room}/kernels/{name} has no source"));
         }
         for name in &wanted {
-            let (fresh, stored) = (draft.of(&room).join(name), folder.join(name));
-            let fresh = if name == manifest::FILE { text.clone().into_bytes() } else { read(&fresh)? };
-            match read(&stored) {
-                Ok(bytes) if digest(name, &bytes) == digest(name, &fresh) => size += bytes.len(),
+            let fresh = match name == manifest::FILE {
+                true => text.clone().into_bytes(),
+                false => read(&draft.of(&room).join(name))?,
+            };
+            let name_here = stored(name);
+            match read_stored(&folder, name) {
+                Ok(bytes) if bytes == fresh => {}
                 // The compiler decides some things by addresses, which differ from machine to machine: nearly the same
                 // instructions will do, and the cubins and the manifest follow the PTX. That the source is the same is
                 // held by its hash.
-                Ok(bytes) if name.ends_with(".ptx") && alike(&bytes, &fresh) => size += bytes.len(),
-                Ok(bytes) if !name.ends_with(".ptx") && follows(&draft.of(&room), &folder, name)? => {
-                    size += bytes.len()
-                }
-                Ok(_) => bad.push(format!("{room}/kernels/{name} is not what its source gives")),
-                Err(_) => bad.push(format!("{room}/kernels/{name} is missing")),
+                Ok(bytes) if name.ends_with(".ptx") && alike(&bytes, &fresh) => {}
+                Ok(_) if !name.ends_with(".ptx") && follows(&draft.of(&room), &folder, name)? => {}
+                Ok(_) => bad.push(format!("{room}/kernels/{name_here} is not what its source gives")),
+                Err(_) => bad.push(format!("{room}/kernels/{name_here} is missing or damaged")),
             }
         }
     }
@@ -147,7 +153,8 @@ pub fn check() -> Result<String> {
         return Err(format!("kernels are stale; {AGAIN}:\n  {}", bad.join("\n  ")));
     }
     judge(&sources, &made)?;
-    Ok(format!("{} kernel files are fresh, {} KiB, no spills", sources.len(), size / 1024))
+    let bytes = hold_budgets(&sources)?;
+    Ok(format!("{} kernel files are fresh, {} KiB, no spills", sources.len(), bytes / 1024))
 }
 
 /// `[room and name]` what became of each source.
@@ -171,7 +178,8 @@ fn known(sources: &[Source]) -> Result<All> {
         let folder = folder_of(&s.room);
         let text = std::fs::read_to_string(folder.join(manifest::FILE)).unwrap_or_default();
         let Some((hash, made)) = manifest::parse(&text).remove(&s.name) else { continue };
-        let whole = |(name, d): (&String, &String)| read(&folder.join(name)).is_ok_and(|b| digest(name, &b) == *d);
+        let whole =
+            |(name, d): (&String, &String)| read_stored(&folder, name).is_ok_and(|bytes| source::digest(&bytes) == *d);
         if hash == s.hash && made.outputs.iter().all(whole) {
             all.insert(key(s), made);
         }
@@ -209,7 +217,7 @@ fn compile(sources: &[&Source], draft: &Path) -> Result<All> {
             let cubins = made.figures.keys().map(|a| format!("{}.{a}.cubin", s.name));
             for name in cubins.chain([format!("{}.ptx", s.name)]) {
                 let bytes = read(&folder.join(&name))?;
-                made.outputs.insert(name.clone(), digest(&name, &bytes));
+                made.outputs.insert(name, source::digest(&bytes));
             }
             all.insert(key(s), made);
         }
@@ -233,8 +241,9 @@ fn run_script(python: &Path, folder: &Path, jobs: &Value) -> Result<Value> {
     serde_json::from_slice(&out.stdout).map_err(|e| format!("{SCRIPT} did not print JSON: {e}."))
 }
 
-/// For each room with sources or with a `kernels` folder: its name, its manifest and the files that belong there.
-fn rooms(sources: &[Source], made: &All) -> Result<Vec<(String, String, Vec<String>)>> {
+/// For each room with sources or with a `kernels` folder: its name, its manifest and the files that belong there, under
+/// their uncompressed names.
+fn contents(sources: &[Source], made: &All) -> Result<Vec<(String, String, Vec<String>)>> {
     let compiler = compiler()?;
     let mut names: Vec<String> = sources.iter().map(|s| s.room.clone()).collect();
     for entry in std::fs::read_dir(root().join("crates")).map_err(|e| format!("crates: {e}."))?.flatten() {
@@ -279,12 +288,56 @@ fn print_figures(made: &Made) {
     }
 }
 
-/// PTX is text: git may give it other line ends.
-fn digest(name: &str, bytes: &[u8]) -> String {
-    match name.ends_with(".cubin") {
-        true => source::digest(bytes),
-        false => source::digest(&bytes.iter().copied().filter(|b| *b != b'\r').collect::<Vec<u8>>()),
+/// The bytes of every room's `kernels` folder; an error where one has more than `rooms.toml` allows it.
+fn hold_budgets(sources: &[Source]) -> Result<u64> {
+    let mut all = 0;
+    let mut bad = Vec::new();
+    for room in sources.chunk_by(|a, b| a.room == b.room).map(|group| &group[0].room) {
+        let folder = folder_of(room);
+        let size = |name: &String| std::fs::metadata(folder.join(name)).map_or(0, |m| m.len());
+        let bytes: u64 = names_in(&folder).iter().map(size).sum();
+        bad.extend(over_budget(room, bytes, rooms::kernel_bytes(room)?));
+        all += bytes;
     }
+    match bad.as_slice() {
+        [] => Ok(all),
+        _ => Err(bad.join("\n")),
+    }
+}
+
+fn over_budget(room: &str, bytes: u64, budget: Option<u64>) -> Option<String> {
+    match budget {
+        None => {
+            Some(format!("{room} has kernels and no budget; give it `kernel_bytes = {bytes}` in xtask/rooms.toml."))
+        }
+        Some(most) if bytes > most => Some(format!(
+            "{room}/kernels takes {bytes} bytes and xtask/rooms.toml allows {most}; make fewer variants, or raise \
+             `kernel_bytes` there."
+        )),
+        Some(_) => None,
+    }
+}
+
+/// The name under which a file lies in a `kernels` folder: images are compressed, the manifest is not.
+fn stored(name: &str) -> String {
+    if name == manifest::FILE { name.to_string() } else { format!("{name}.gz") }
+}
+
+/// A file of a `kernels` folder as the compiler made it.
+fn read_stored(folder: &Path, name: &str) -> Result<Vec<u8>> {
+    let bytes = read(&folder.join(stored(name)))?;
+    if name == manifest::FILE {
+        return Ok(bytes);
+    }
+    let mut whole = Vec::new();
+    GzDecoder::new(bytes.as_slice()).read_to_end(&mut whole).map_err(|e| format!("{name}.gz: {e}."))?;
+    Ok(whole)
+}
+
+/// gzip without a name or a time: the same bytes from the same content on every machine.
+fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(|e| format!("compression: {e}."))
 }
 
 fn folder_of(room: &str) -> PathBuf {
@@ -324,7 +377,30 @@ impl Drop for Draft {
 
 #[cfg(test)]
 mod tests {
-    use super::alike;
+    use super::{alike, compress, over_budget, read_stored};
+
+    #[test]
+    fn images_are_compressed_to_the_same_bytes_everywhere() {
+        let text: Vec<u8> =
+            (0..20_000u32).flat_map(|i| format!("add.f32 %f{}, %f2;\n", i * i % 97).into_bytes()).collect();
+        let packed = compress(&text).unwrap();
+        // A compressor that gave other bytes would make another file of every stored image.
+        assert_eq!((packed.len(), super::source::digest(&packed).as_str()), (2279, "d8ea656b3f2f5bb8"));
+        let folder = std::env::temp_dir().join(format!("fullbore-compress-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("k.ptx.gz"), &packed).unwrap();
+        assert_eq!(read_stored(&folder, "k.ptx").unwrap(), text);
+        std::fs::write(folder.join("k.ptx.gz"), &packed[..packed.len() - 9]).unwrap();
+        assert!(read_stored(&folder, "k.ptx").is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_room_keeps_its_budget() {
+        assert_eq!(over_budget("crates/r", 10, Some(10)), None);
+        assert!(over_budget("crates/r", 11, Some(10)).unwrap().contains("11 bytes"));
+        assert!(over_budget("crates/r", 11, None).unwrap().contains("kernel_bytes = 11"));
+    }
 
     #[test]
     fn other_names_are_alike_and_other_work_is_not() {

@@ -25,6 +25,7 @@ struct Room {
     folder: String,
     what: String,
     may: Vec<String>,
+    kernel_bytes: Option<u64>,
 }
 
 struct Door {
@@ -70,6 +71,11 @@ pub fn package(room: &str) -> Result<String> {
         let names: Vec<&str> = table.rooms.iter().map(|r| r.name.as_str()).collect();
         format!("there is no room `{room}`; the rooms are {}.", names.join(", "))
     })
+}
+
+/// The most bytes that the compiled kernels of the room in `folder` may take; none where it may have none.
+pub fn kernel_bytes(folder: &str) -> Result<Option<u64>> {
+    Ok(read()?.rooms.iter().find(|r| r.folder == folder).and_then(|r| r.kernel_bytes))
 }
 
 fn differences(table: &Table, metadata: &Value) -> Vec<String> {
@@ -209,6 +215,10 @@ fn parse(text: &str) -> Result<Table> {
             found.and_then(|v| v.iter().map(|w| w.as_str().map(str::to_string)).collect::<Option<Vec<String>>>());
         words.ok_or_else(|| format!("an entry has no `{key} = [\"...\"]`: {entry}"))
     };
+    let bytes = |n: &toml::Value, entry: &toml::Value| {
+        let number = n.as_integer().and_then(|n| u64::try_from(n).ok());
+        number.ok_or_else(|| format!("`kernel_bytes` is no number of bytes: {entry}"))
+    };
     let mut rooms = Vec::new();
     for entry in &entries("room") {
         rooms.push(Room {
@@ -217,6 +227,7 @@ fn parse(text: &str) -> Result<Table> {
             folder: word(entry, "folder")?,
             what: word(entry, "what")?,
             may: list(entry, "may")?,
+            kernel_bytes: entry.get("kernel_bytes").map(|n| bytes(n, entry)).transpose()?,
         });
     }
     let mut doors: Vec<Door> = Vec::new();
@@ -261,6 +272,7 @@ mod tests {
         folder = "crates/high"
         what = "above"
         may = ["low"]
+        kernel_bytes = 7
         [[door]]
         crates = ["zip"]
         rooms = ["low"]
@@ -289,6 +301,15 @@ mod tests {
         check(&[package("f-low", &[("f-high", Some("dev"))]), package("f-high", &[])], &["does not allow"]);
         check(std::slice::from_ref(&low), &["no empty rooms"]);
         check(&[low, package("f-high", &[]), package("f-attic", &[])], &["in no room"]);
+    }
+
+    #[test]
+    fn a_room_may_have_kernels_of_so_many_bytes() {
+        let budgets = |text: &str| parse(text).map(|t| t.rooms.iter().map(|r| r.kernel_bytes).collect::<Vec<_>>());
+        assert_eq!(budgets(TABLE).unwrap(), [None, Some(7)]);
+        for wrong in ["-1", "\"7\""] {
+            assert!(budgets(&TABLE.replace("kernel_bytes = 7", &format!("kernel_bytes = {wrong}"))).is_err());
+        }
     }
 
     #[test]

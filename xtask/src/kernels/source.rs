@@ -34,12 +34,13 @@ pub struct Source {
     pub hash: String,
 }
 
-/// Every `.cu` under `crates/*/src`, by room and name.
+/// Every `.cu` under `crates/*/src` and `crates/*/tests`, by room and name.
 pub fn find(compiler: &str) -> Result<Vec<Source>> {
     let root = root().canonicalize().map_err(|e| format!("the working tree: {e}."))?;
     let mut paths = Vec::new();
     for room in entries(&root.join("crates"))? {
         walk(&room.join("src"), &["cu"], &mut paths)?;
+        walk(&room.join("tests"), &["cu"], &mut paths)?;
     }
     let mut sources = paths.iter().map(|path| read(&root, path, compiler)).collect::<Result<Vec<_>>>()?;
     sources.sort_by(|a, b| (&a.room, &a.name).cmp(&(&b.room, &b.name)));

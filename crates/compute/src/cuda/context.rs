@@ -200,6 +200,14 @@ impl Context {
         self.call("cuCtxSynchronize", result::ctx::synchronize())
     }
 
+    /// An error where another context is of another card.
+    pub(super) fn same(&self, other: &Context) -> Result<()> {
+        match self.gpu.index == other.gpu.index {
+            true => Ok(()),
+            false => Err(Error::Asked(format!("memory or kernels of {} on a stream of {}", self.device, other.device))),
+        }
+    }
+
     /// A driver's answer as ours.
     pub(super) fn call<T>(&self, call: &str, answer: std::result::Result<T, result::DriverError>) -> Result<T> {
         driver(call, &self.device, answer)

@@ -37,7 +37,7 @@ const OLDEST: i32 = 12_040;
 
 /// Every function of the driver that we call, by the names under which they are looked up. One that is missing would be
 /// found out in the middle of a run; here it is found out at the start.
-const CALLED: [&str; 41] = [
+const CALLED: [&str; 42] = [
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
     "cuDeviceGet",
@@ -75,6 +75,7 @@ const CALLED: [&str; 41] = [
     "cuStreamCreate",
     "cuStreamDestroy_v2",
     "cuStreamEndCapture",
+    "cuStreamIsCapturing",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
     "cuTensorMapEncodeTiled",

@@ -1,8 +1,11 @@
 //! Streams, events, and graphs captured from them.
 
+use super::array::Memory;
 use super::context::{Context, turn};
+use super::module::Module;
 use crate::error::{Error, Result};
 use cudarc::driver::{result, sys};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Work in order.
@@ -54,7 +57,10 @@ impl Stream {
         self.context.bind()?;
         // SAFETY: the stream is alive; the capture is ended below whatever `work` says.
         self.context.call("cuStreamBeginCapture", unsafe { result::stream::begin_capture(self.raw, mode) })?;
+        // A capture within a capture is of another stream, and its graph is another's child at most: each has its own.
+        let outer = HELD.replace(Some(Held::default()));
         let worked = work();
+        let held = HELD.replace(outer).unwrap_or_default();
         // SAFETY: begun above.
         let graph = unsafe { result::stream::end_capture(self.raw) };
         if let Err(why) = worked {
@@ -67,8 +73,51 @@ impl Stream {
             return Err(why);
         }
         let graph = self.context.call("cuStreamEndCapture", graph)?;
-        Graph::new(&self.context, graph)
+        Graph::new(&self.context, graph, held)
     }
+
+    /// Whether what is put on it becomes part of a graph.
+    fn is_capturing(&self) -> Result<bool> {
+        use sys::CUstreamCaptureStatus_enum as S;
+        self.context.bind()?;
+        // SAFETY: the stream is alive.
+        let status = unsafe { result::stream::is_capturing(self.raw) };
+        Ok(self.context.call("cuStreamIsCapturing", status)? != S::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+}
+
+/// What a graph's nodes reach: it lives as long as the graph.
+#[derive(Default)]
+struct Held {
+    memory: Vec<Arc<Memory>>,
+    modules: Vec<Arc<Module>>,
+}
+
+thread_local! {
+    /// What this thread's capture has reached so far.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// Notes memory that work on a stream will reach, for the graph that is being captured, if one is.
+pub(super) fn hold<'a>(stream: &Stream, memory: impl IntoIterator<Item = &'a Arc<Memory>>) -> Result<()> {
+    hold_all(stream, memory, None)
+}
+
+/// The same with the module of a kernel.
+pub(super) fn hold_all<'a>(
+    stream: &Stream,
+    memory: impl IntoIterator<Item = &'a Arc<Memory>>,
+    module: Option<&Arc<Module>>,
+) -> Result<()> {
+    if !stream.is_capturing()? {
+        return Ok(());
+    }
+    HELD.with_borrow_mut(|held| {
+        let held = held.as_mut().ok_or_else(|| Error::Asked("work on a stream that another thread captures".into()))?;
+        held.memory.extend(memory.into_iter().cloned());
+        held.modules.extend(module.cloned());
+        Ok(())
+    })
 }
 
 impl Drop for Stream {
@@ -132,6 +181,7 @@ pub struct Graph {
     graph: sys::CUgraph,
     exec: sys::CUgraphExec,
     nodes: usize,
+    _held: Held,
 }
 
 // SAFETY: as for streams.
@@ -141,7 +191,7 @@ unsafe impl Send for Graph {}
 const MOST_NODES: usize = 2000;
 
 impl Graph {
-    fn new(context: &Arc<Context>, graph: sys::CUgraph) -> Result<Graph> {
+    fn new(context: &Arc<Context>, graph: sys::CUgraph, held: Held) -> Result<Graph> {
         let mut nodes = 0;
         // SAFETY: the graph was just captured; only the number is asked for.
         let counted = unsafe { sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &raw mut nodes).result() };
@@ -157,7 +207,7 @@ impl Graph {
             context.call("cuGraphInstantiate", made)
         });
         match exec {
-            Ok(exec) => Ok(Graph { context: context.clone(), graph, exec, nodes }),
+            Ok(exec) => Ok(Graph { context: context.clone(), graph, exec, nodes, _held: held }),
             Err(why) => {
                 // SAFETY: captured, and used nowhere else.
                 let _ = unsafe { result::graph::destroy(graph) };

@@ -1,20 +1,20 @@
 //! Memory of a card, taken as one slab and cut into slices.
 //!
 //! A slab is taken once, when its size is known; nothing is allocated while work runs. Slices begin on 256-byte
-//! borders.
+//! borders. The engines keep a slab and their slices of it together; other rooms cut an [`Array`], which keeps the
+//! memory it lies in.
 
-use super::context::{Context, turn};
+use super::array::{Array, Memory};
+use super::context::Context;
 use super::graph::Stream;
 use crate::error::{Error, Result};
-use cudarc::driver::{result, sys};
+use cudarc::driver::result;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// One piece of device memory, given back when dropped.
+/// One piece of device memory to be cut up, given back when it and all arrays of it are dropped.
 pub struct Slab {
-    context: Arc<Context>,
-    start: u64,
-    bytes: u64,
+    memory: Arc<Memory>,
     used: u64,
 }
 
@@ -79,61 +79,40 @@ impl<T> Slice<T> {
 
 /// Bytes a slice of so many elements takes.
 pub(crate) fn aligned<T>(len: usize) -> u64 {
-    ((len * size_of::<T>()) as u64).next_multiple_of(256)
+    ((len as u64).saturating_mul(size_of::<T>() as u64)).checked_next_multiple_of(256).unwrap_or(u64::MAX)
 }
 
 impl Slab {
     pub(super) fn new(context: &Arc<Context>, bytes: u64) -> Result<Slab> {
-        let _turn = turn();
-        context.bind()?;
-        let bytes = bytes.max(256);
-        // SAFETY: a plain allocation, freed in `drop`.
-        let start = match unsafe { result::malloc_sync(bytes as usize) } {
-            // Planned by what was free then; whoever asks may ask for less.
-            Err(why) if why.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                return Err(Error::Memory {
-                    what: "what was planned".into(),
-                    device: context.device().into(),
-                    needed: bytes,
-                    budget: context.memory().map_or(0, |(free, _)| free),
-                    fits: crate::error::OTHERS.into(),
-                });
-            }
-            other => context.call("cuMemAlloc", other)?,
-        };
-        Ok(Slab { context: context.clone(), start, bytes, used: 0 })
+        Ok(Slab { memory: Arc::new(Memory::new(context, bytes.max(256))?), used: 0 })
     }
 
     /// The next piece, not yet written to.
     pub fn cut<T>(&mut self, len: usize) -> Result<Slice<T>> {
-        let needed = aligned::<T>(len);
-        if needed > self.bytes - self.used {
+        let (needed, left) = (aligned::<T>(len), self.bytes() - self.used);
+        if needed > left {
             return Err(Error::Memory {
                 what: "a buffer".into(),
-                device: self.context.device().into(),
+                device: self.memory.context().device().into(),
                 needed,
-                budget: self.bytes - self.used,
+                budget: left,
                 fits: "this is a bug in the count of memory; please report it".into(),
             });
         }
-        let address = self.start + self.used;
+        let address = self.memory.start() + self.used;
         self.used += needed;
         Ok(Slice { address, len, kind: PhantomData })
     }
 
+    /// The next piece as an array of its own, not yet written to.
+    pub fn array<T: Plain>(&mut self, len: usize) -> Result<Array<T>> {
+        let slice = self.cut(len)?;
+        Ok(Array::new(&self.memory, slice))
+    }
+
     /// Bytes it has.
     pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-impl Drop for Slab {
-    fn drop(&mut self) {
-        let _turn = turn();
-        if self.context.bind().is_ok() {
-            // SAFETY: allocated in `new`, freed once; whoever put work on it has waited for that work.
-            let _ = unsafe { result::free_sync(self.start) };
-        }
+        self.memory.bytes()
     }
 }
 

@@ -5,6 +5,8 @@
 //! them is told so. Everything unsafe of the room that is not SIMD is in this folder.
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
+mod arguments;
+mod array;
 mod between;
 mod blaslt;
 mod calls;
@@ -13,6 +15,7 @@ mod driver;
 mod engine;
 mod graph;
 mod hopper;
+mod image;
 pub(crate) mod kernels;
 mod memory;
 mod module;
@@ -21,14 +24,18 @@ mod rates;
 #[cfg(test)]
 mod tests;
 
+pub use crate::{arguments, image};
+pub use arguments::{Argument, Arguments, Field, Kind, Packer, difference};
+pub use array::Array;
 pub(crate) use context::turn;
 pub use context::{Context, Gpu, gpus};
 pub use driver::{Driver, NoDriver, check, driver};
 pub use engine::Stack;
 pub use graph::{Event, Graph, Stream};
+pub use image::Image;
 pub(crate) use memory::aligned;
 pub use memory::{Plain, Slab, Slice};
-pub use module::{Arg, Function, Module};
+pub use module::{Grid, Kernel, Module};
 pub use rates::{Rates, rates};
 
 pub(crate) use engine::{Engine, Nets, Road, need, nets_need};

@@ -1,12 +1,19 @@
-//! Modules of kernels, loaded on use, and a launch that checks its arguments.
+//! Modules of kernels, loaded on use, and launches that check their arguments.
+//!
+//! A room loads a [`Module`] of its own [`Image`] and takes a [`Kernel`] from it by name and by the struct that the
+//! kernel takes. The symbol that is looked up holds the struct's name (kernels of rooms are plain C++ functions, not
+//! `extern "C"`), the driver says how large it is, and the fields were compared when the crate was compiled: what does
+//! not fit is an error before anything runs.
 
+use super::arguments::{Argument, Arguments, Packer};
 use super::context::{Context, turn};
-use super::graph::Stream;
-use super::kernels::{Image, Pick, inflate};
+use super::graph::{Stream, hold_all};
+use super::image::{Image, Pick, inflate};
 use super::memory::Slice;
 use crate::error::{Error, Result};
 use cudarc::driver::{result, sys};
 use std::ffi::{CString, c_void};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// A loaded module.
@@ -23,28 +30,35 @@ unsafe impl Sync for Module {}
 
 impl Module {
     /// Loads the cubin for this card, or the PTX where there is none.
-    pub(crate) fn load(context: &Arc<Context>, image: &Image) -> Result<Arc<Module>> {
+    pub fn load(context: &Arc<Context>, image: &Image) -> Result<Arc<Module>> {
         let _turn = turn();
         context.bind()?;
-        let Some(Pick::Cubin(deflated) | Pick::Ptx(deflated)) = image.pick(context.gpu().capability) else {
-            let (name, (major, minor)) = (image.name, context.gpu().capability);
+        let Some(Pick::Cubin(gzip) | Pick::Ptx(gzip)) = image.pick(context.gpu().capability) else {
+            let (name, (major, minor)) = (image.name(), context.gpu().capability);
             return Err(Error::Asked(format!("kernels of {name}, which have no code for capability {major}.{minor}")));
         };
-        let words = inflate(image.name, deflated)?;
+        let words = inflate(image.name(), gzip)?;
         // SAFETY: a cubin carries its own length, PTX ends with a zero.
         let raw = unsafe { result::module::load_data(words.as_ptr().cast()) };
-        let raw = context.call(&format!("cuModuleLoadData of {}", image.name), raw)?;
-        Ok(Arc::new(Module { context: context.clone(), name: image.name.into(), raw }))
+        let raw = context.call(&format!("cuModuleLoadData of {}", image.name()), raw)?;
+        Ok(Arc::new(Module { context: context.clone(), name: image.name().into(), raw }))
+    }
+
+    /// One of its kernels, `void name(const A)`.
+    pub fn kernel<A: Arguments>(self: &Arc<Module>, name: &str) -> Result<Kernel<A>> {
+        let function = self.function(&symbol(name, A::NAME))?;
+        refuse(name, function.sizes.as_deref(), &[A::KIND.size()])?;
+        Ok(Kernel { function, takes: PhantomData })
     }
 
     /// One of its functions.
-    pub fn function(self: &Arc<Module>, name: &str) -> Result<Function> {
+    pub(crate) fn function(self: &Arc<Module>, name: &str) -> Result<Function> {
         self.context.bind()?;
         let text = CString::new(name).map_err(|e| Error::Asked(format!("{name}: {e}")))?;
         // SAFETY: the module is loaded.
         let raw = unsafe { result::module::get_function(self.raw, text) };
         let raw = self.context.call(&format!("cuModuleGetFunction {name} in {}", self.name), raw)?;
-        // Drivers from CUDA 12.4 on know the size of every parameter; asking once lets each launch be checked.
+        // Drivers from CUDA 12.4 on know the size of every parameter; reading them once lets each launch be checked.
         // SAFETY: only looks whether the symbol is there.
         let known = unsafe { sys::culib().get::<*const c_void>(b"cuFuncGetParamInfo").is_ok() };
         let size = |at: usize| {
@@ -61,15 +75,76 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let _turn = turn();
-        if self.context.bind().is_ok() {
-            // SAFETY: loaded in `load`, unloaded once; functions hold an `Arc` of it.
+        // Kernels of it may still run. Where they cannot be waited for, the module stays.
+        if self.context.wait().is_ok() {
+            // SAFETY: loaded in `load`, unloaded once; functions and graphs hold an `Arc` of it.
             let _ = unsafe { result::module::unload(self.raw) };
         }
     }
 }
 
-/// A kernel.
-pub struct Function {
+/// The symbol of `void name(const Arguments)` as C++ compilers write it.
+fn symbol(name: &str, arguments: &str) -> String {
+    format!("_Z{}{name}{}{arguments}", name.len(), arguments.len())
+}
+
+/// An error where a kernel takes parameters of other sizes than it is given; the driver may not know them.
+fn refuse(kernel: &str, takes: Option<&[usize]>, given: &[usize]) -> Result<()> {
+    match takes {
+        Some(sizes) if sizes != given => {
+            Err(Error::Asked(format!("kernel {kernel} takes arguments of {sizes:?} bytes and was given {given:?}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How a kernel is laid over the card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks in x, y and z.
+    pub blocks: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub threads: [u32; 3],
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: u32,
+}
+
+impl Grid {
+    /// At least `elements` threads in a row, in blocks of so many.
+    pub fn row(elements: usize, threads: u32) -> Grid {
+        let blocks = elements.div_ceil(threads.max(1) as usize);
+        Grid { blocks: [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1], threads: [threads, 1, 1], shared: 0 }
+    }
+}
+
+/// A kernel that takes one struct.
+pub struct Kernel<A> {
+    function: Function,
+    takes: PhantomData<fn(&A)>,
+}
+
+impl<A: Arguments> Kernel<A> {
+    /// Allows more than 48 KiB of dynamic shared memory.
+    pub fn allow_shared(&self, bytes: u32) -> Result<()> {
+        self.function.allow_shared(bytes)
+    }
+
+    /// Puts it on a stream, or into the graph that is captured from it. The memory of its arrays lives until the work
+    /// is done, or as long as the graph.
+    pub fn launch(&self, stream: &Stream, grid: Grid, arguments: &A) -> Result<()> {
+        let packed = Packer::of(arguments);
+        let module = &self.function.module;
+        module.context.same(stream.context())?;
+        packed.memory().iter().try_for_each(|memory| memory.context().same(stream.context()))?;
+        hold_all(stream, packed.memory(), Some(module))?;
+        // SAFETY: the struct has the kernel's name for it, its fields and its size; every address in it is of memory
+        // that is held and comes with its length, which the kernel's `View` keeps to.
+        unsafe { self.function.launch(stream, grid.blocks, grid.threads, grid.shared, &[Arg::Bytes(packed.bytes())]) }
+    }
+}
+
+/// A kernel with any parameters.
+pub(crate) struct Function {
     module: Arc<Module>,
     name: String,
     raw: sys::CUfunction,
@@ -81,7 +156,7 @@ unsafe impl Send for Function {}
 
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
-pub enum Arg<'a> {
+pub(crate) enum Arg<'a> {
     /// A device address; 0 is none.
     At(u64),
     /// A number.
@@ -102,7 +177,7 @@ impl<T> From<&Slice<T>> for Arg<'_> {
 
 impl Function {
     /// Allows more than 48 KiB of dynamic shared memory.
-    pub fn allow_shared(&self, bytes: u32) -> Result<()> {
+    pub(crate) fn allow_shared(&self, bytes: u32) -> Result<()> {
         use sys::CUfunction_attribute_enum as A;
         self.module.context.bind()?;
         let most = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -117,7 +192,7 @@ impl Function {
     ///
     /// # Safety
     /// Addresses must be of memory that is large enough and lives until the work is done.
-    pub unsafe fn launch(
+    pub(crate) unsafe fn launch(
         &self,
         stream: &Stream,
         grid: [u32; 3],
@@ -134,7 +209,7 @@ impl Function {
     ///
     /// # Safety
     /// As for `launch`.
-    pub unsafe fn launch_in_clusters(
+    pub(crate) unsafe fn launch_in_clusters(
         &self,
         stream: &Stream,
         cluster: u32,
@@ -149,13 +224,7 @@ impl Function {
             Arg::Bytes(bytes) => bytes.len(),
         };
         let given: Vec<usize> = args.iter().map(size).collect();
-        if self.sizes.as_ref().is_some_and(|sizes| *sizes != given) {
-            let sizes = self.sizes.as_deref().unwrap_or_default();
-            return Err(Error::Asked(format!(
-                "kernel {} takes arguments of {sizes:?} bytes and was given {given:?}",
-                self.name
-            )));
-        }
+        refuse(&self.name, self.sizes.as_deref(), &given)?;
         if grid.contains(&0) {
             return Ok(());
         }
@@ -200,5 +269,30 @@ impl Function {
             }
         };
         self.module.context.call(&format!("launch of {}", self.name), launched)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbol_holds_the_name_of_the_struct() {
+        assert_eq!(symbol("saxpy", "Saxpy"), "_Z5saxpy5Saxpy");
+    }
+
+    #[test]
+    fn other_sizes_are_refused() {
+        assert!(refuse("k", Some(&[40]), &[40]).is_ok() && refuse("k", None, &[40]).is_ok());
+        for (takes, given) in [(&[40][..], &[48][..]), (&[40, 8], &[40]), (&[], &[40])] {
+            let why = refuse("k", Some(takes), given).unwrap_err().to_string();
+            assert!(why.contains("kernel k takes") && why.contains(&format!("{given:?}")), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_blocks_covers_all_elements() {
+        let blocks = |n, threads| Grid::row(n, threads).blocks;
+        assert_eq!([blocks(0, 256), blocks(1, 256), blocks(257, 256)], [[0, 1, 1], [1, 1, 1], [2, 1, 1]]);
     }
 }

@@ -9,6 +9,7 @@
 use super::{Engine, Mode};
 use crate::cuda::calls;
 use crate::cuda::context::{Context, Gpu};
+use crate::cuda::image::Image;
 use crate::cuda::kernels;
 use crate::cuda::memory::Slice;
 use crate::cuda::module::{Arg, Function, Module};
@@ -246,7 +247,7 @@ impl Small {
 }
 
 /// Whether there is code for a card.
-fn has(image: &kernels::Image, gpu: &Gpu) -> bool {
+fn has(image: &Image, gpu: &Gpu) -> bool {
     image.pick(gpu.capability).is_some()
 }
 
