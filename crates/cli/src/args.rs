@@ -1,6 +1,7 @@
 //! What may be typed.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::flags::{self, Flags};
+use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -50,51 +51,6 @@ pub(crate) struct Global {
     /// No progress on standard error
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-}
-
-/// Flags of every verb that works for a while.
-#[derive(Debug, Args)]
-pub(crate) struct Pace {
-    /// Threads, or auto for every core
-    #[arg(long, value_name = "N", alias = "workers")]
-    pub(crate) threads: Option<String>,
-    /// Memory to stay within: 8GiB, 80%, or auto for half of what is available
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<String>,
-}
-
-impl Verb {
-    /// The flags that are settings by another name, as key and value.
-    pub(crate) fn flags(&self) -> Vec<(&'static str, &Option<String>)> {
-        let (pace, seed) = match self {
-            Verb::Demo(demo) => (&demo.pace, Some(&demo.seed)),
-            Verb::Probe(_) => return Vec::new(),
-            Verb::Bench(bench) => match &**bench {
-                Bench::Net(net) => (&net.pace, None),
-            },
-            Verb::Features(features) => (&features.how.pace, None),
-            Verb::Train(train) => (&train.what.source.how.pace, Some(&train.what.seed)),
-            Verb::Tune(tune) => (&tune.what.source.how.pace, Some(&tune.what.seed)),
-            Verb::Predict(predict) => (&predict.how.pace, None),
-            Verb::Runs(runs) => match &**runs {
-                Runs::Resume(resume) => (&resume.pace, None),
-                Runs::List(_) | Runs::Show(_) => return Vec::new(),
-            },
-            Verb::Monitor(_) => return Vec::new(),
-            Verb::Check(check) => match &**check {
-                Check::Lookahead(look) => (&look.source.how.pace, Some(&look.seed)),
-                Check::Selftest(test) => (&test.how.pace, Some(&test.seed)),
-            },
-            Verb::Data(data) => match &**data {
-                Data::Add(add) => (&add.source.how.pace, None),
-                Data::Audit(audit) => (&audit.source.how.pace, None),
-                Data::Synth(synth) => (&synth.pace, Some(&synth.seed)),
-                Data::List(_) => return Vec::new(),
-            },
-        };
-        let pace = [("threads", &pace.threads), ("memory", &pace.memory)];
-        pace.into_iter().chain(seed.map(|seed| ("seed", seed))).collect()
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -192,7 +148,7 @@ pub(crate) struct RunsResume {
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
     #[command(flatten)]
-    pub(crate) pace: Pace,
+    _pace: Flags<flags::Pace>,
 }
 
 #[derive(Debug, Args)]
@@ -237,22 +193,8 @@ config is a trial. Every trial is written to the ledger when it starts. Ctrl-C s
 pub(crate) struct Train {
     #[command(flatten)]
     pub(crate) what: Learned,
-    /// Rows of a batch, or auto
-    #[arg(long, value_name = "N")]
-    pub(crate) batch_size: Option<String>,
-    /// Epochs at most [default: 500]
-    #[arg(long, value_name = "N")]
-    pub(crate) epochs: Option<String>,
-    /// Epochs without a better score [default: 50]
-    #[arg(long, value_name = "N")]
-    pub(crate) patience: Option<String>,
-    /// auto (bf16 on a card, f32 on a processor), f32, tf32 or bf16
-    #[arg(long, value_name = "KIND")]
-    pub(crate) precision: Option<String>,
-    /// Values to try of net, batch, rate, schedule, warmup, decay, clip, smoothing or average; may be
-    /// given several times, and every combination gets members of its own
-    #[arg(long = "try", value_name = "KEY=V,V")]
-    pub(crate) tries: Vec<String>,
+    #[command(flatten)]
+    _flags: Flags<flags::Train>,
     /// Fit folds, seeds and epochs into a time: 90s, 10m, 2h
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,
@@ -262,9 +204,6 @@ pub(crate) struct Train {
     /// Say what would be done, with memory and time, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Leave aside what `fullbore tune` saved for this workload
-    #[arg(long)]
-    pub(crate) no_tuned: bool,
 }
 
 /// What is learned from what, and where: the same for `train` and `tune`.
@@ -272,33 +211,13 @@ pub(crate) struct Train {
 pub(crate) struct Learned {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// lstm or mlp [default: lstm]
-    #[arg(long, value_name = "KIND")]
-    pub(crate) learner: Option<String>,
-    /// The net as text [default: from learner and features]
-    #[arg(long, value_name = "NET")]
-    pub(crate) net: Option<String>,
-    /// A preset, a file with a set, or features between commas [default: the learner's]
-    #[arg(long, value_name = "SET")]
-    pub(crate) features: Option<String>,
-    /// What is learned: auto, fixed(12), triple(24, 1.5), trend(48) [default: auto]
-    #[arg(long, value_name = "RULE")]
-    pub(crate) labels: Option<String>,
-    /// Rows after which a label is known, for ready arrays without t1
-    #[arg(long, value_name = "ROWS")]
-    pub(crate) label_horizon: Option<String>,
-    /// Members of each fold [default: 2]
-    #[arg(long, value_name = "N")]
-    pub(crate) seeds: Option<String>,
-    /// Test blocks of the walk forward [default: 8]
-    #[arg(long, value_name = "N")]
-    pub(crate) folds: Option<String>,
+    #[command(flatten)]
+    _flags: Flags<flags::Learn>,
     /// auto, cpu, cuda or cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
-    /// Root of all randomness [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<String>,
+    #[command(flatten)]
+    _seed: Flags<flags::Seed>,
 }
 
 #[derive(Debug, Args)]
@@ -317,12 +236,12 @@ Examples:
   fullbore train mine --no-tuned                            train by the fixed rule all the same
 
 The weights it trains for a moment are thrown away. Nothing is written but tuned.json.")]
+#[command(mut_arg("train.precision", |arg| arg.help("f32, tf32, bf16, or auto for what is fastest here")))]
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) what: Learned,
-    /// f32, tf32, bf16, or auto for what is fastest here
-    #[arg(long, value_name = "KIND")]
-    pub(crate) precision: Option<String>,
+    #[command(flatten)]
+    _flags: Flags<flags::Tune>,
     /// About so long at most, reading apart: 10s, 2m [default: 20s]
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,
@@ -386,11 +305,10 @@ pub(crate) struct Demo {
     /// Where the training runs: auto, cpu, cuda, cuda:1
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub(crate) device: String,
-    /// Root of all randomness [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<String>,
     #[command(flatten)]
-    pub(crate) pace: Pace,
+    _seed: Flags<flags::Seed>,
+    #[command(flatten)]
+    _pace: Flags<flags::Pace>,
 }
 
 #[derive(Debug, Args)]
@@ -455,7 +373,7 @@ pub(crate) struct BenchNet {
     #[arg(long)]
     pub(crate) tune: bool,
     #[command(flatten)]
-    pub(crate) pace: Pace,
+    _pace: Flags<flags::Pace>,
 }
 
 /// What to read, and how.
@@ -479,20 +397,10 @@ pub(crate) struct How {
     /// Only bars that start before this (UTC)
     #[arg(long, value_name = "DATE")]
     pub(crate) to: Option<String>,
-    /// File with symbol, from, to: when each symbol belonged to the universe
-    #[arg(long, value_name = "FILE")]
-    pub(crate) membership: Option<PathBuf>,
-    /// Split and dividend factors
-    #[arg(long, value_name = "FILE|FOLDER")]
-    pub(crate) factors: Option<PathBuf>,
-    /// Zone of stamps that carry none: America/New_York, UTC, -05:00, auto
-    #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
-    pub(crate) timezone: Option<String>,
-    /// Which end of the bar a stamp marks: start, end, auto
-    #[arg(long, value_name = "END")]
-    pub(crate) label: Option<String>,
     #[command(flatten)]
-    pub(crate) pace: Pace,
+    _flags: Flags<flags::Read>,
+    #[command(flatten)]
+    _pace: Flags<flags::Pace>,
 }
 
 #[derive(Debug, Args)]
@@ -553,12 +461,8 @@ pub(crate) struct Features {
     /// A file, a folder, or a name in the catalogue
     #[arg(required_unless_present_any = ["list", "show"], conflicts_with_all = ["list", "show"])]
     pub(crate) data: Option<String>,
-    /// A preset, a file with a set, or features between commas [default: full]
-    #[arg(long, value_name = "SET")]
-    pub(crate) features: Option<String>,
-    /// What is learned: auto, none, fixed(12), triple(24, 1.5), trend(48) [default: auto]
-    #[arg(long, value_name = "RULE")]
-    pub(crate) labels: Option<String>,
+    #[command(flatten)]
+    _flags: Flags<flags::Table>,
     /// The table, as Parquet [default: NAME-features.parquet]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -588,21 +492,16 @@ of the next bar is suspicious. The exit code is 1 when a leak is found. Nothing 
 pub(crate) struct Lookahead {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// A preset, a file with a set, or features between commas [default: full]
-    #[arg(long, value_name = "SET")]
-    pub(crate) features: Option<String>,
-    /// What is learned: auto, none, fixed(12), triple(24, 1.5), trend(48) [default: auto]
-    #[arg(long, value_name = "RULE")]
-    pub(crate) labels: Option<String>,
+    #[command(flatten)]
+    _flags: Flags<flags::Table>,
     /// Cut and poison so often, however long it takes [default: what 20 seconds allow, 1000 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) cuts: Option<u32>,
     /// Every symbol and every bar, not a sample
     #[arg(long)]
     pub(crate) all: bool,
-    /// Root of all randomness [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<String>,
+    #[command(flatten)]
+    _seed: Flags<flags::Seed>,
 }
 
 #[derive(Debug, Args)]
@@ -620,21 +519,13 @@ pub(crate) struct Selftest {
     pub(crate) data: Option<String>,
     #[command(flatten)]
     pub(crate) how: How,
-    /// A preset, a file with a set, or features between commas [default: those of the learner]
-    #[arg(long, value_name = "SET")]
-    pub(crate) features: Option<String>,
-    /// What is learned: auto, fixed(12), triple(24, 1.5), trend(48) [default: auto]
-    #[arg(long, value_name = "RULE")]
-    pub(crate) labels: Option<String>,
-    /// lstm or mlp [default: lstm]
-    #[arg(long, value_name = "KIND")]
-    pub(crate) learner: Option<String>,
+    #[command(flatten)]
+    _flags: Flags<flags::Tested>,
     /// Where it runs: auto, cpu, cuda, cuda:1
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub(crate) device: String,
-    /// Root of all randomness [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<String>,
+    #[command(flatten)]
+    _seed: Flags<flags::Seed>,
 }
 
 #[derive(Debug, Args)]
@@ -646,39 +537,14 @@ Examples:
   fullbore data synth --seed 2 --out ./market
 
 The same seed and settings make the same bars on every machine.")]
+#[command(mut_arg("synth.bars", |arg| arg.conflicts_with("synth.years")))]
 pub(crate) struct Synth {
-    /// How many symbols [default: 655]
-    #[arg(long, value_name = "N")]
-    pub(crate) count: Option<String>,
-    /// Bars of each symbol [default: 1250]
-    #[arg(long, value_name = "N", conflicts_with = "years")]
-    pub(crate) bars: Option<String>,
-    /// Years of each symbol, instead of bars
-    #[arg(long, value_name = "Y")]
-    pub(crate) years: Option<String>,
-    /// Length of a bar: 5m, 1h, 1d [default: 1d]
-    #[arg(long, value_name = "T")]
-    pub(crate) timeframe: Option<String>,
-    /// Kind of market [default: stocks]
-    #[arg(long)]
-    pub(crate) kind: Option<MarketKind>,
-    /// Plant a signal whose best attainable value is known
-    #[arg(long)]
-    pub(crate) plant: bool,
-    /// How often the planted signal is right [default: 0.8]
-    #[arg(long, value_name = "P")]
-    pub(crate) accuracy: Option<String>,
-    /// How likely the planted state stays from bar to bar [default: 0.9]
-    #[arg(long, value_name = "P")]
-    pub(crate) stay: Option<String>,
-    /// Cost of one side of a trade in hundredths of a percent [default: 5]
-    #[arg(long, value_name = "BP")]
-    pub(crate) cost_bp: Option<String>,
-    /// Root of all randomness [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<String>,
     #[command(flatten)]
-    pub(crate) pace: Pace,
+    _flags: Flags<flags::Market>,
+    #[command(flatten)]
+    _seed: Flags<flags::Seed>,
+    #[command(flatten)]
+    _pace: Flags<flags::Pace>,
     /// Name in the catalogue [default: from the kind, size and seed]
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -688,13 +554,6 @@ pub(crate) struct Synth {
     /// Replace an entry of that name
     #[arg(long)]
     pub(crate) replace: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum MarketKind {
-    Stocks,
-    Crypto,
-    Fx,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! `fullbore`: words in, wiring, exit code. The only place that prints.
 //!
-//! `args` is what was typed; `commands` has one file a verb; `out` is the one door to standard output; `fail` turns
+//! `args` is what was typed, `flags` what of it is a setting; `commands` has one file a verb; `out` is the one door to standard output; `fail` turns
 //! errors into words, JSON and exit codes; `progress` draws on standard error; `interrupt` hears Ctrl-C; `show` makes
 //! figures readable; `terminal` takes the whole screen and gives it back.
 //!
@@ -9,6 +9,7 @@
 mod args;
 mod commands;
 mod fail;
+mod flags;
 mod interrupt;
 mod out;
 #[cfg(test)]

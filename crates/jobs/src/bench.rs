@@ -110,7 +110,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
         return Err(Error::new(Kind::Usage, wrong).remedy("0.5 is usual, 3600 the most"));
     }
     // On a card the budget is of its own memory.
-    let budget = match (&device, settings.memory) {
+    let budget = match (&device, settings.general.memory) {
         (Opened::Cpu { .. }, memory) => Budget::Bytes(memory.bytes().min(memory::available())),
         (_, Memory::Auto) => Budget::default(),
         (_, Memory::Bytes(bytes)) => Budget::Bytes(bytes),

@@ -131,7 +131,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     let how = Hunt {
         cuts,
         starts: cuts.div_ceil(5).max(4),
-        seed: settings.seed,
+        seed: settings.general.seed,
         budget: (request.cuts.is_none() && !request.all).then_some(BUDGET),
         progress: &|phase, done, total| {
             let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,7 +173,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
         timeframe: timeframe.to_string(),
         tests: Test::ALL.into_iter().filter_map(|test| tested(&leaks, test)).collect(),
         notes,
-        seed: settings.seed,
+        seed: settings.general.seed,
         seconds: clock.elapsed().as_secs_f64(),
     })
 }
@@ -232,7 +232,7 @@ fn tested(leaks: &Leaks, test: Test) -> Option<Tested> {
 /// An error if two sets of values would not fit into the budget.
 fn fits(market: &[Bars], plan: &Plan, settings: &Settings) -> Result<()> {
     let values = market.iter().map(Bars::len).sum::<usize>() as f64 * (plan.width() + 8) as f64;
-    let (need, budget) = (values * 28.0, settings.memory.bytes() as f64);
+    let (need, budget) = (values * 28.0, settings.general.memory.bytes() as f64);
     if need <= budget {
         return Ok(());
     }

@@ -132,7 +132,7 @@ pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Dem
     let bars: u64 = made.market.iter().chain(&signal.market).chain(&session.market).map(|b| b.len() as u64).sum();
 
     sink(Update { phase: "writing", done: 0, total: all as u64, unit: "symbols" });
-    let origin = format!("demo, seed {}", settings.seed);
+    let origin = format!("demo, seed {}", settings.general.seed);
     let timer = Instant::now();
     let file = write(&made.market, &data, "market", &origin)?;
     let write_seconds = timer.elapsed().as_secs_f64();
@@ -164,7 +164,7 @@ pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Dem
     let mut figures = Demoed {
         report: report.display().to_string(),
         folder: folder.display().to_string(),
-        seed: settings.seed,
+        seed: settings.general.seed,
         symbols: made.market.len() as u64,
         bars,
         made_bars_per_s: bars as f64 / make_seconds.max(1e-9),
@@ -206,7 +206,7 @@ pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Dem
 
 /// The daily market, a planted signal, and 5-minute bars with sessions.
 fn make(settings: &Settings, quick: bool, sink: Sink<'_>) -> Result<(Made, Made, Made, f64)> {
-    let (seed, threads) = (settings.seed, settings.threads());
+    let (seed, threads) = (settings.general.seed, settings.threads());
     let market = Synth { seed, ..Synth::default() };
     let signal = Synth {
         seed,

@@ -187,7 +187,7 @@ pub fn features(request: &Features, settings: &Settings, sink: Sink<'_>) -> Resu
     let (market, timeframe, other_timeframes) = one_timeframe(market.bars, &audit)?;
 
     let (data_hash, key) = keys(&market, &plan, settings);
-    let cache = Cache::new(settings.cache_limit);
+    let cache = Cache::new(settings.cache.limit);
     let clock = Instant::now();
     if let Some(cache) = cache.as_ref().filter(|_| !request.fresh)
         && let Some(mut featured) = cache.take(&key, &|table| tables::place(&out, table))?
@@ -393,7 +393,7 @@ fn check_memory(market: &[Bars], timeframe: Timeframe, plan: &Plan, settings: &S
     }
     // Class, end and weight of a label; the clock.
     need += rows as f64 * (13.0 + 12.0);
-    let (budget, gib) = (settings.memory.bytes(), |bytes: f64| bytes / f64::from(1 << 30));
+    let (budget, gib) = (settings.general.memory.bytes(), |bytes: f64| bytes / f64::from(1 << 30));
     if need > budget as f64 {
         return Err(Error::new(
             Kind::Memory,
@@ -510,7 +510,7 @@ mod tests {
         assert!(check_memory(&market, Timeframe::D1, &plan, &settings).is_ok());
         let mut many = Vec::new();
         (0..400).for_each(|_| many.extend(market.iter().cloned()));
-        settings.memory = crate::Memory::Bytes(64 << 20);
+        settings.general.memory = crate::Memory::Bytes(64 << 20);
         let error = check_memory(&many, Timeframe::D1, &plan, &settings).expect_err("too much");
         assert!(error.kind == Kind::Memory && error.message.contains("0.06 GiB"), "{error}");
     }

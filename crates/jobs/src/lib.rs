@@ -42,7 +42,10 @@ pub use monitor::Monitor;
 pub use probe::{Probed, Watched, probe, quick, watch};
 pub use progress::{Update, stop_flag};
 pub use runs::{CheckpointRow, RunRow, RunShown, RunsListed, WeightsRow, runs_list, runs_resume, runs_show};
-pub use settings::{FeatureSettings, Key, LabelSettings, Settings, SplitSettings, SynthSettings, TrainSettings, Try};
+pub use settings::{
+    BarSettings, CacheSettings, Candidates, ClassifySettings, FeatureSettings, Flag, GeneralSettings, Key,
+    LabelSettings, Settings, SplitSettings, SynthSettings, Takes, TrainSettings, UniverseSettings,
+};
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};
 pub use train::{

@@ -187,11 +187,11 @@ pub fn runs_resume(folder: &Path, pace: &Settings, tell: Teller<'_>) -> Result<T
             .remedy("`fullbore runs list` shows the runs"));
     }
     let (request, mut settings) = asked(folder)?;
-    if pace.threads.is_some() {
-        settings.threads = pace.threads;
+    if pace.general.threads.is_some() {
+        settings.general.threads = pace.general.threads;
     }
-    if pace.memory != Memory::Auto {
-        settings.memory = pace.memory;
+    if pace.general.memory != Memory::Auto {
+        settings.general.memory = pace.general.memory;
     }
     train(&request, &settings, tell)
 }

@@ -79,7 +79,7 @@ pub struct Planted {
 /// Makes the market and puts it into the catalogue.
 pub fn synth(request: &Synth, settings: &Settings, sink: Sink<'_>) -> Result<Synthesised> {
     let plan = plan(settings)?;
-    let kind = settings.synth.kind.clone();
+    let kind = settings.synth.kind_name().to_string();
     let name = match &request.name {
         Some(name) => checked(name)?,
         None => format!("{kind}-{}x{}-{}-seed{}", plan.symbols, plan.bars, plan.timeframe, plan.seed),
@@ -125,11 +125,6 @@ pub fn synth(request: &Synth, settings: &Settings, sink: Sink<'_>) -> Result<Syn
 /// The market the settings describe, checked against the memory budget.
 fn plan(settings: &Settings) -> Result<bars::synth::Synth> {
     let s = &settings.synth;
-    let kind = match s.kind.as_str() {
-        "crypto" => Market::Crypto,
-        "fx" => Market::Fx,
-        _ => Market::Stocks,
-    };
     let bars = match (s.bars, s.years) {
         (Some(_), Some(_)) => {
             return Err(
@@ -137,15 +132,15 @@ fn plan(settings: &Settings) -> Result<bars::synth::Synth> {
             );
         }
         (Some(bars), None) => bars,
-        (None, Some(years)) => bars_of(kind, s.timeframe, years),
+        (None, Some(years)) => bars_of(s.kind, s.timeframe, years),
         (None, None) => 1250,
     };
     let plan = bars::synth::Synth {
-        seed: settings.seed,
+        seed: settings.general.seed,
         symbols: s.count,
         bars,
         timeframe: s.timeframe,
-        kind,
+        kind: s.kind,
         start: s.start,
         ragged: s.ragged,
         plant: s.plant.then_some(Plant {
@@ -158,7 +153,7 @@ fn plan(settings: &Settings) -> Result<bars::synth::Synth> {
     plan.check().map_err(|wrong| Error::new(Kind::Usage, format!("synth.{wrong}")))?;
     // Start, end, four prices, volume and the signal, 8 bytes each.
     let need = (s.count as u64).saturating_mul(bars as u64).saturating_mul(64);
-    let budget = settings.memory.bytes();
+    let budget = settings.general.memory.bytes();
     if need > budget {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         return Err(Error::new(

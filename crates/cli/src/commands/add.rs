@@ -11,7 +11,7 @@ use jobs::{Add, Added};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let select = select(args.source, &mut context.settings)?;
+    let select = select(args.source)?;
     let request = Add { select, name: args.name, out: args.out, replace: args.replace, dry_run: args.dry_run };
     let progress = &mut context.progress;
     let added = jobs::add(&request, &context.settings, &mut |u| progress.update(u))?;

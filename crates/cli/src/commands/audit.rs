@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let all = args.all;
-    let select = select(args.source, &mut context.settings)?;
+    let select = select(args.source)?;
     let progress = &mut context.progress;
     let audited = jobs::audit(&select, &context.settings, &mut |u| progress.update(u))?;
     context.say(&audited, |paint| words(&audited, all, paint))?;

@@ -1,24 +1,17 @@
 //! `fullbore check lookahead`
 
 use super::features::pointed;
-use super::{Context, Outcome, flag, select};
+use super::{Context, Outcome, select};
 use crate::args::Lookahead as Args;
 use crate::out::Paint;
 use crate::show::{count, fit, plural, seconds, table, wrap};
-use features::labels::Rule;
 use features::leak::{Test, Verdict};
-use files::{Error, Kind};
 use jobs::{Caught, Check, Checked, Tested};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let settings = &mut context.settings;
-    if let Some(Err(wrong)) = args.labels.as_deref().filter(|l| *l != "none").map(str::parse::<Rule>) {
-        return Err(Error::new(Kind::Usage, format!("--labels: {wrong}")).into());
-    }
-    flag(settings, "--labels", "label.rule", args.labels.as_deref())?;
-    let set = args.features.unwrap_or_else(|| settings.features.or("full"));
-    let select = select(args.source, settings)?;
+    let set = context.settings.features.or("full");
+    let select = select(args.source)?;
     let request = Check { select, set, cuts: args.cuts.map(|n| n as usize), all: args.all };
     let progress = &mut context.progress;
     let checked = jobs::check(&request, &context.settings, &mut |u| progress.update(u))

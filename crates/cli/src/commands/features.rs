@@ -1,6 +1,6 @@
 //! `fullbore features`
 
-use super::{Context, Outcome, flag, narrow};
+use super::{Context, Outcome, narrow};
 use crate::args::Features as Args;
 use crate::fail::Failure;
 use crate::out::Paint;
@@ -12,19 +12,13 @@ use serde_json::json;
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let set = args.features.unwrap_or_else(|| context.settings.features.or("full"));
+    let set = context.settings.features.or("full");
     match (args.list, &args.show, args.data) {
         (true, ..) => list(context),
         (false, Some(set), _) => show(set, context),
         // The parser lets nothing else through.
         (false, None, data) => {
-            if let Some(Err(wrong)) =
-                args.labels.as_deref().filter(|l| *l != "none").map(str::parse::<features::labels::Rule>)
-            {
-                return Err(Error::new(files::Kind::Usage, format!("--labels: {wrong}")).into());
-            }
-            flag(&mut context.settings, "--labels", "label.rule", args.labels.as_deref())?;
-            let select = narrow(data.unwrap_or_default(), args.how, &mut context.settings)?;
+            let select = narrow(data.unwrap_or_default(), args.how)?;
             let request = Features { select, set, out: args.out, fresh: args.fresh };
             let progress = &mut context.progress;
             let featured = jobs::features(&request, &context.settings, &mut |u| progress.update(u))

@@ -18,12 +18,13 @@ mod tune;
 
 use crate::args::{Bench, Check, Cli, Data, Global, How, Runs, Source, Verb};
 use crate::fail::Failure;
+use crate::flags;
 use crate::out::{self, Paint};
 use crate::progress::Progress;
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 use files::{Error, Kind};
-use jobs::{Select, Settings};
+use jobs::{Key, Select, Settings};
 use std::ffi::OsString;
 
 /// What a verb gives: its exit code.
@@ -32,6 +33,8 @@ type Outcome = Result<u8, Failure>;
 /// What every verb is handed besides its own flags.
 struct Context {
     settings: Settings,
+    /// The keys whose flags were typed.
+    given: Vec<&'static str>,
     json: bool,
     schema: &'static str,
     progress: Progress,
@@ -47,12 +50,16 @@ impl Context {
 
 /// Parses the words and runs the verb.
 pub(crate) fn run(typed: Vec<OsString>, json: bool, schema: &'static str) -> Outcome {
-    let cli = match Cli::try_parse_from(typed) {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches_from(typed).and_then(|m| Cli::from_arg_matches(&m).map(|cli| (m, cli)));
+    let (matches, cli) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return unparsed(&error, json, schema),
     };
-    let settings = settings(&cli.global, &cli.verb)?;
-    let mut context = Context { settings, json: cli.global.json, schema, progress: Progress::new(cli.global.quiet) };
+    let given = flags::given(&matches);
+    let settings = settings(&cli.global, &cli.verb, &given)?;
+    let given = given.iter().map(|(key, _)| key.name).collect();
+    let progress = Progress::new(cli.global.quiet);
+    let mut context = Context { settings, given, json: cli.global.json, schema, progress };
     match cli.verb {
         Verb::Demo(args) => demo::run(args, &mut context),
         Verb::Probe(args) => probe::run(&args, &mut context),
@@ -114,7 +121,7 @@ fn unparsed(error: &clap::Error, json: bool, schema: &'static str) -> Outcome {
 }
 
 /// Defaults (of a model that is asked: how its bars were read), then the file, then `--set`, then flags.
-fn settings(global: &Global, verb: &Verb) -> Result<Settings, Failure> {
+fn settings(global: &Global, verb: &Verb, given: &[(&Key, Vec<&str>)]) -> Result<Settings, Failure> {
     let resumes = matches!(verb, Verb::Runs(runs) if matches!(**runs, Runs::Resume(_)));
     if resumes && (global.settings.is_some() || !global.set.is_empty()) {
         return Err(Error::new(
@@ -134,30 +141,18 @@ fn settings(global: &Global, verb: &Verb) -> Result<Settings, Failure> {
     for pair in &global.set {
         settings.set(pair)?;
     }
-    for (key, value) in verb.flags() {
-        flag(&mut settings, &format!("--{key}"), key, value.as_deref())?;
+    for (key, values) in given {
+        settings.set_flag(key, values)?;
     }
     Ok(settings)
 }
 
-/// A flag that stands for a key.
-fn flag(settings: &mut Settings, flag: &str, key: &str, value: Option<&str>) -> Result<(), Failure> {
-    if let Some(value) = value {
-        settings.flag(flag, key, value)?;
-    }
-    Ok(())
+/// What a data verb reads.
+fn select(source: Source) -> Result<Select, Failure> {
+    narrow(source.data, source.how)
 }
 
-/// The selection a data verb was given; its other flags go into the settings.
-fn select(source: Source, settings: &mut Settings) -> Result<Select, Failure> {
-    narrow(source.data, source.how, settings)
-}
-
-fn narrow(data: String, source: How, settings: &mut Settings) -> Result<Select, Failure> {
-    flag(settings, "--timezone", "bars.timezone", source.timezone.as_deref())?;
-    flag(settings, "--label", "bars.label", source.label.as_deref())?;
-    settings.membership = source.membership.or(settings.membership.take());
-    settings.factors = source.factors.or(settings.factors.take());
+fn narrow(data: String, source: How) -> Result<Select, Failure> {
     let instant = |flag: &str, text: &Option<String>| match text {
         None => Ok(None),
         Some(text) => jobs::instant(text).map(Some).map_err(|mut e| {

@@ -8,7 +8,7 @@ use jobs::{Predict, Predicted};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let select = narrow(args.data, args.how, &mut context.settings)?;
+    let select = narrow(args.data, args.how)?;
     let request = Predict { run: args.run, select, out: args.out, device: args.device, members: args.members };
     let progress = &mut context.progress;
     let predicted = jobs::predict(&request, &context.settings, &mut |u| progress.update(u))?;

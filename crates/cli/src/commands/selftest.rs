@@ -1,6 +1,6 @@
 //! `fullbore check selftest`
 
-use super::{Context, Outcome, flag, narrow};
+use super::{Context, Outcome, narrow};
 use crate::args::Selftest as Args;
 use crate::out::Paint;
 use crate::show::{count, seconds, table, wrap};
@@ -8,11 +8,8 @@ use jobs::{SelfTest, SelfTested, Told};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let settings = &mut context.settings;
-    flag(settings, "--learner", "train.learner", args.learner.as_deref())?;
-    flag(settings, "--labels", "label.rule", args.labels.as_deref())?;
-    let select = narrow(args.data.clone().unwrap_or_default(), args.how, settings)?;
-    let request = SelfTest { select: args.data.is_some().then_some(select), set: args.features, device: args.device };
+    let select = narrow(args.data.clone().unwrap_or_default(), args.how)?;
+    let request = SelfTest { select: args.data.is_some().then_some(select), device: args.device };
     let progress = &mut context.progress;
     let tested = jobs::selftest(&request, &context.settings, &mut |told| match told {
         Told::Update(update) => progress.update(update),

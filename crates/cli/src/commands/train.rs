@@ -1,33 +1,18 @@
 //! `fullbore train`
 
-use super::{Context, Outcome, flag, select};
-use crate::args::{Learned, Train as Args};
-use crate::fail::Failure;
+use super::{Context, Outcome, select};
+use crate::args::Train as Args;
 use crate::out::Paint;
 use crate::show::{bytes, count, date, plural, seconds, short, table, wrap};
 use files::{Error, Kind};
-use jobs::{Settings, Told, Train, TrainRun};
+use jobs::{Told, Train, TrainRun};
 use std::fmt::Write;
 use std::time::Duration;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let settings = &mut context.settings;
-    learned(settings, &args.what)?;
-    for (name, key, value) in [
-        ("--batch-size", "train.batch", &args.batch_size),
-        ("--epochs", "train.epochs", &args.epochs),
-        ("--patience", "train.patience", &args.patience),
-        ("--precision", "train.precision", &args.precision),
-    ] {
-        flag(settings, name, key, value.as_deref())?;
-    }
-    if !args.tries.is_empty() {
-        settings.try_flags("--try", &args.tries)?;
-    }
-    settings.train.tuned &= !args.no_tuned;
     let request = Train {
-        select: select(args.what.source, settings)?,
-        set: args.what.features,
+        select: select(args.what.source)?,
+        set: None,
         out: args.out,
         device: args.what.device,
         dry_run: args.dry_run,
@@ -40,21 +25,6 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         Told::Line(line) => progress.line_of(line),
     })?;
     say(&run, context)
-}
-
-/// Takes what `train` and `tune` are both told into the settings.
-pub(super) fn learned(settings: &mut Settings, what: &Learned) -> Result<(), Failure> {
-    for (name, key, value) in [
-        ("--learner", "train.learner", &what.learner),
-        ("--net", "train.net", &what.net),
-        ("--labels", "label.rule", &what.labels),
-        ("--label-horizon", "train.label_horizon", &what.label_horizon),
-        ("--seeds", "train.seeds", &what.seeds),
-        ("--folds", "split.folds", &what.folds),
-    ] {
-        flag(settings, name, key, value.as_deref())?;
-    }
-    Ok(())
 }
 
 /// The result, and 130 where the run was stopped.

@@ -1,6 +1,6 @@
 //! `fullbore tune`
 
-use super::{Context, Outcome, flag, select, train};
+use super::{Context, Outcome, select, train};
 use crate::args::Tune as Args;
 use crate::out::Paint;
 use crate::show::{bytes, count, plural, seconds, short, table, wrap};
@@ -8,12 +8,8 @@ use jobs::{Tune, TuneRow, TuneRun};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let settings = &mut context.settings;
-    train::learned(settings, &args.what)?;
-    flag(settings, "--precision", "train.precision", args.precision.as_deref())?;
     let request = Tune {
-        select: select(args.what.source, settings)?,
-        set: args.what.features,
+        select: select(args.what.source)?,
         device: args.what.device,
         budget: args.budget.as_deref().map(train::duration).transpose()?.unwrap_or(Tune::BUDGET),
     };

@@ -134,7 +134,7 @@ pub(super) fn bars(quick: bool) -> usize {
 
 /// The settings of the training: the user's, and the job's where the user said nothing.
 fn job(settings: &Settings, quick: bool) -> Result<Settings> {
-    settings.no_tries("the demo")?;
+    settings.refuse_candidates("the demo")?;
     let mut own = settings.clone();
     let plain = own.features.set == "auto" && own.train.learner == Learner::Lstm;
     let quicker = QUICK.iter().filter(|_| quick);
@@ -170,7 +170,7 @@ pub(super) fn run(
     };
     let run = train(&request, &own, tell)?;
     let found = match (&run.judged, run.interrupted) {
-        (Some(_), false) => Some(found(&run, &path, signal, planted, settings.seed)?),
+        (Some(_), false) => Some(found(&run, &path, signal, planted, settings.general.seed)?),
         _ => None,
     };
     Ok(DemoTraining { resumed: request.resume, run, found, curves: curves(&path)? })
@@ -183,7 +183,7 @@ fn place(folder: &Path, own: &Settings) -> (PathBuf, Option<Train>) {
     // Threads and memory are pace.
     let recipe = |settings: &Settings| {
         let mut settings = settings.clone();
-        (settings.threads, settings.memory) = (None, crate::Memory::Auto);
+        (settings.general.threads, settings.general.memory) = (None, crate::Memory::Auto);
         settings.to_toml()
     };
     match asked(&path(taken.max(1))) {
@@ -310,6 +310,6 @@ mod tests {
         said.set("train.epochs=7").expect("legal");
         said.set("features.set=basic").expect("legal");
         let own = job(&said, true).expect("legal");
-        assert_eq!((own.train.epochs, own.train.net), (7, None));
+        assert_eq!((own.train.epochs, own.classify.net), (7, None));
     }
 }

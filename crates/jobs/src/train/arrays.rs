@@ -29,7 +29,7 @@ pub(super) fn read(path: PathBuf, request: &Train, settings: &Settings, sink: Si
     };
     let select = &request.select;
     let only = ready::Only { symbols: select.symbols.clone(), from: select.from, to: select.to };
-    let how = ready::Reading { label_horizon: settings.train.label_horizon, memory: settings.memory.bytes(), only };
+    let how = ready::Reading { label_horizon: settings.train.label_horizon, memory: settings.general.memory.bytes(), only };
     let read = ready::read(&path, &how, &mut progress)?;
     let mut notes = read.notes;
     notes.extend(unused(settings));
@@ -58,10 +58,10 @@ fn refuse(request: &Train, settings: &Settings) -> Result<()> {
     let asked = [
         (request.set.is_some() || settings.features.set != "auto", "--features", "features.set", FEATURES),
         (settings.labels.rule != Some(Rule::Auto), "--labels", "label.rule", LABELS),
-        (settings.membership.is_some(), "--membership", "universe.membership", UNIVERSE),
-        (settings.factors.is_some(), "--factors", "universe.factors", PRICES),
-        (settings.timezone.is_some(), "--timezone", "bars.timezone", TIMES),
-        (settings.label != Settings::default().label, "--label", "bars.label", TIMES),
+        (settings.universe.membership.is_some(), "--membership", "universe.membership", UNIVERSE),
+        (settings.universe.factors.is_some(), "--factors", "universe.factors", PRICES),
+        (settings.bars.timezone.is_some(), "--timezone", "bars.timezone", TIMES),
+        (settings.bars.label != Settings::default().bars.label, "--label", "bars.label", TIMES),
     ];
     match asked.into_iter().find(|(asked, ..)| *asked) {
         None => Ok(()),
@@ -74,6 +74,6 @@ fn refuse(request: &Train, settings: &Settings) -> Result<()> {
 
 /// Names the settings that only bars have a use for.
 fn unused(settings: &Settings) -> Option<String> {
-    let names = settings.reading().names_beside(&Settings::default().reading());
+    let names = settings.read_settings().names_beside(&Settings::default().read_settings());
     (!names.is_empty()).then(|| format!("not used, since only bars have a use for it: {}", names.join(", ")))
 }

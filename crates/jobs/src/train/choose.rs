@@ -2,7 +2,7 @@
 //! seed agree.
 
 use super::Learner;
-use crate::settings::TrainSettings;
+use crate::settings::{ClassifySettings, Settings};
 use compute::Net;
 use compute::population::{Optimiser, Precision, Recipe, Rule, Schedule, Shape};
 use files::{Error, Kind, Result};
@@ -48,21 +48,22 @@ pub(crate) fn net(text: Option<&str>, inputs: &[Input], learner: Learner, classe
 }
 
 /// Batch, precision, optimiser and schedule. `samples` are those of the smallest fold.
-pub(crate) fn recipe(train: &TrainSettings, seed: u64, samples: usize, cuda: bool) -> Recipe {
-    let batch = train.batch.unwrap_or_else(|| batch(samples));
-    let clip = (train.clip > 0.0).then_some(train.clip as f32);
-    let warmup = train.warmup as f32;
+pub(crate) fn recipe(settings: &Settings, samples: usize, cuda: bool) -> Recipe {
+    let own = &settings.classify;
+    let batch = own.batch.unwrap_or_else(|| batch(samples));
+    let clip = (own.clip > 0.0).then_some(own.clip as f32);
+    let warmup = own.warmup as f32;
     Recipe {
         batch,
-        precision: train.precision.unwrap_or_else(|| precision(cuda)),
-        optimiser: Optimiser { rule: Rule::AdamW, decay: train.decay as f32, clip, ..Optimiser::default() },
-        schedule: match train.schedule {
+        precision: settings.train.precision.unwrap_or_else(|| precision(cuda)),
+        optimiser: Optimiser { rule: Rule::AdamW, decay: own.decay as f32, clip, ..Optimiser::default() },
+        schedule: match own.schedule {
             Shape::Constant => Schedule { shape: Shape::Constant, warmup, floor: 1.0 },
             shape => Schedule { shape, warmup, floor: 0.01 },
         },
-        seed,
-        smoothing: train.smoothing as f32,
-        average: (train.average > 0.0).then_some(train.average as f32),
+        seed: settings.general.seed,
+        smoothing: own.smoothing as f32,
+        average: (own.average > 0.0).then_some(own.average as f32),
     }
 }
 
@@ -78,6 +79,6 @@ pub(crate) fn batch(samples: usize) -> usize {
 }
 
 /// The rate for a batch: 1e-3 at 512, with the root of the batch.
-pub(crate) fn rate(train: &TrainSettings, batch: usize) -> f32 {
-    train.rate.unwrap_or_else(|| 1e-3 * (batch as f64 / 512.0).sqrt().clamp(0.25, 4.0)) as f32
+pub(crate) fn rate(own: &ClassifySettings, batch: usize) -> f32 {
+    own.rate.unwrap_or_else(|| 1e-3 * (batch as f64 / 512.0).sqrt().clamp(0.25, 4.0)) as f32
 }

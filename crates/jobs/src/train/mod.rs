@@ -196,7 +196,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let mut notes = source.notes.clone();
     notes.extend(settings.overruled());
     // A run that goes on has its recipe in its own settings; what was tuned since is not for it.
-    let asks = settings.train.tuned && settings.train.batch.is_none() && !settings.tries("batch") && !request.resume;
+    let asks = settings.train.tuned && settings.classify.batch.is_none() && !settings.has_candidates("batch") && !request.resume;
     let tuned = if asks { find(&source, &settings, &device, &mut notes) } else { None };
     if let Some(tuned) = &tuned {
         let before = settings.threads();
@@ -240,11 +240,11 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     }
 
     // Written down as it came out: the same settings give the same bits, whatever is tuned later.
-    if !settings.tries("batch") {
-        settings.train.batch = Some(how.recipe.batch);
+    if !settings.has_candidates("batch") {
+        settings.classify.batch = Some(how.recipe.batch);
     }
     // As seen from anywhere: a run may go on from another folder.
-    for path in [&mut settings.membership, &mut settings.factors].into_iter().flatten() {
+    for path in [&mut settings.universe.membership, &mut settings.universe.factors].into_iter().flatten() {
         *path = std::path::absolute(&*path).unwrap_or(path.clone());
     }
     let mut folder = Folder::open(request, &settings, &source, &how, &splits, &device)?;
@@ -304,7 +304,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         let chosen = judged::chosen(&outcome.members, how.configs(), splits.folds.len());
         let ensemble = |of: &dyn Fn(usize) -> usize| judged::ensemble(&splits, &outcome.members, &probabilities, of);
         let still = judged::of_volatility(&source, &splits)?;
-        let judge = |ensemble: &[Vec<f32>]| judged::judge(&source, &splits, ensemble, settings.seed, still);
+        let judge = |ensemble: &[Vec<f32>]| judged::judge(&source, &splits, ensemble, settings.general.seed, still);
         run.judged = judge(&ensemble(&|fold| chosen[fold]))?;
         if how.configs() > 1 {
             let valid = judged::valid(&outcome.members, how.configs(), |_| true);
@@ -363,13 +363,13 @@ fn worth(score: &Score) -> f64 {
 /// Takes what was tuned into the settings, where they leave it open; what is said about it.
 fn take(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> String {
     let recipe = &tuned.recipe;
-    settings.train.batch = Some(recipe.batch);
+    settings.classify.batch = Some(recipe.batch);
     let usual = choose::precision(matches!(device, Opened::Cuda(_)));
     if settings.train.precision.is_none() && recipe.precision != usual {
         settings.train.precision = Some(recipe.precision);
     }
     let mut taken = format!("batch {}", recipe.batch);
-    if let (Opened::Cpu { threads }, None, Some(tuned)) = (device, settings.threads, recipe.threads) {
+    if let (Opened::Cpu { threads }, None, Some(tuned)) = (device, settings.general.threads, recipe.threads) {
         *threads = tuned.min(*threads);
         taken += &format!(", threads {threads}");
     }
@@ -383,7 +383,7 @@ fn take(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> String {
 /// The memory that may be taken of the device: what was said, of the host's memory on a processor, of its own on a
 /// card. Where nothing was, half of what the host has available, or 80 % of what is free on the card.
 pub(crate) fn memory(settings: &Settings, device: &Opened) -> Budget {
-    match (settings.memory, device) {
+    match (settings.general.memory, device) {
         (memory, Opened::Cpu { .. }) => Budget::Bytes(memory.bytes()),
         (crate::Memory::Auto, Opened::Cuda(_)) => Budget::default(),
         (memory, Opened::Cuda(_)) => memory.to_string().parse().unwrap_or_default(),
@@ -406,8 +406,8 @@ pub(crate) fn classify<'a>(
 ) -> Classify<'a> {
     let samples = splits.folds.iter().map(|f| f.train.len()).min().unwrap_or(0);
     let config = |((_, own), net): (&(String, Settings), &compute::Net)| {
-        let recipe = choose::recipe(&own.train, own.seed, samples, matches!(device, Opened::Cuda(_)));
-        Config { net: net.clone(), rate: choose::rate(&own.train, recipe.batch), recipe }
+        let recipe = choose::recipe(own, samples, matches!(device, Opened::Cuda(_)));
+        Config { net: net.clone(), rate: choose::rate(&own.classify, recipe.batch), recipe }
     };
     let mut others: Vec<Config> = settings.configs().iter().zip(&source.nets).map(config).collect();
     let Config { net, recipe, rate } = others.remove(0);
@@ -419,7 +419,7 @@ pub(crate) fn classify<'a>(
         epochs: settings.train.epochs as u32,
         patience: settings.train.patience as u32,
         seeds: settings.train.seeds as u32,
-        balance: settings.train.balance,
+        balance: settings.classify.balance,
         worth,
     }
 }

@@ -7,7 +7,7 @@
 use super::judged::Taken;
 use super::source::{Ids, Source};
 use super::{Learner, folder};
-use crate::settings::Reading;
+use crate::settings::ReadSettings;
 use bars::Fingerprint;
 use compute::Net;
 use compute::net::{Layout, load, save};
@@ -40,7 +40,7 @@ pub(crate) struct Model {
     /// How its bars were read, mended and put together; none for ready arrays, and in models of versions that did not
     /// keep it.
     #[serde(default)]
-    pub(crate) reading: Option<Reading>,
+    pub(crate) reading: Option<ReadSettings>,
     pub(crate) timeframe: Option<String>,
     pub(crate) label: Option<String>,
     pub(crate) inputs: Vec<ModelInput>,
@@ -180,7 +180,7 @@ pub(crate) fn write(
         recipe: newest.recipe,
         set,
         max_hole: settings.features.max_hole,
-        reading: matches!(source.ids, Ids::Bars { .. }).then(|| settings.reading()),
+        reading: matches!(source.ids, Ids::Bars { .. }).then(|| settings.read_settings()),
         timeframe,
         label,
         inputs: inputs.map(|i| ModelInput { name: i.name.clone(), columns: i.columns.clone() }).collect(),

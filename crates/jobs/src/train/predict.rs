@@ -66,7 +66,7 @@ pub struct Predicted {
 pub fn model_settings(run: &Path) -> Result<Settings> {
     let (folder, model) = about(run)?;
     let mut settings = match &model.reading {
-        Some(reading) => Settings::read_as(reading).map_err(|e| e.at(&folder.join("model.json")))?,
+        Some(reading) => Settings::from_read_settings(reading).map_err(|e| e.at(&folder.join("model.json")))?,
         None => Settings::default(),
     };
     // Models of older versions keep only this.
@@ -158,8 +158,8 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
 
 /// Refuses to go on where a file that the training read is no longer there, and says how to do without.
 fn moved(model: &Model, settings: &Settings) -> Result<()> {
-    let mine = model.reading.as_ref().map(Settings::read_as).transpose()?.unwrap_or_default();
-    let files = [("factors", &settings.factors, &mine.factors), ("membership", &settings.membership, &mine.membership)];
+    let mine = model.reading.as_ref().map(Settings::from_read_settings).transpose()?.unwrap_or_default();
+    let files = [("factors", &settings.universe.factors, &mine.universe.factors), ("membership", &settings.universe.membership, &mine.universe.membership)];
     for (name, here, then) in files {
         if let Some(path) = here.as_ref().filter(|path| Some(*path) == then.as_ref() && !path.exists()) {
             return Err(Error::input(format!("the training read its {name} here, and nothing is there any more"))
@@ -173,7 +173,7 @@ fn moved(model: &Model, settings: &Settings) -> Result<()> {
 /// How bars are read otherwise than for the training, a sentence each; nothing where they are the same to the bit.
 fn read_otherwise(model: &Model, settings: &Settings, same_bars: bool) -> Vec<String> {
     match &model.reading {
-        Some(then) => settings.reading().differences(then, same_bars),
+        Some(then) => settings.read_settings().differences(then, same_bars),
         None if same_bars => Vec::new(),
         None => vec![
             "the model is of a version that did not keep how its bars were read: zone, stamps, repairs, factors, membership and sessions are \

@@ -29,8 +29,6 @@ use std::time::Instant;
 pub struct SelfTest {
     /// What the empty markets are made of; `None`: a synthetic one.
     pub select: Option<Select>,
-    /// Features; `None` takes the settings', or the learner's own.
-    pub set: Option<String>,
     /// `auto`, `cpu`, `cuda`, `cuda:1`.
     pub device: String,
 }
@@ -103,13 +101,13 @@ const LSTM: &str = "fast:5x8-lstm12 / 8 / direction:3";
 /// Tests the machinery itself.
 pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>) -> Result<SelfTested> {
     let clock = Instant::now();
-    settings.no_tries("the self-test")?;
+    settings.refuse_candidates("the self-test")?;
     let mut own = settings.clone();
     JOB.iter().try_for_each(|(key, value)| own.suggest(key, value))?;
     let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
     let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
     let place = Place::new()?;
-    let seed = settings.seed;
+    let seed = settings.general.seed;
 
     // The power test is about a market that is made for it, whatever the data: one bar ahead, two classes, 20 % noise.
     let plant = Plant::default();
@@ -119,7 +117,7 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
     let mut known = own.clone();
     known.set("label.rule=fixed(1)")?;
     known.set("label.cost_bp=0")?;
-    known.train.net = (known.train.learner == Learner::Lstm).then(|| LSTM.to_string());
+    known.classify.net = (known.train.learner == Learner::Lstm).then(|| LSTM.to_string());
     let set = format!("p = col(plant), {ROW}");
     let mut cases = Vec::new();
     let mut try_one = |name, what, market: &[Bars], set: Option<String>, settings: &Settings| -> Result<()> {
@@ -142,12 +140,12 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
         }
     };
     // A synthetic market gets the small net and its columns; the user's own data what the user trains with.
-    let mut set = request.set.clone();
-    if data.is_none() && set.is_none() && settings.features.set == "auto" {
+    let mut set = None;
+    if data.is_none() && settings.features.set == "auto" {
         set = Some(format!("a = close/sma(10) - 1, {ROW}"));
         own.suggest("label.rule", "fixed(1)")?;
         own.suggest("label.cost_bp", "0")?;
-        if let Some(net) = &known.train.net {
+        if let Some(net) = &known.classify.net {
             own.suggest("train.net", net)?;
         }
     }
@@ -189,7 +187,7 @@ fn case(
         let symbols = source.ids.symbol_numbers(&samples.rows);
         // Blocks longer than a label reaches, so that labels overlap each other as before.
         let reach = samples.weight.iter().map(|w| f64::from(*w)).sum::<f64>() / samples.len().max(1) as f64;
-        null::permute(samples, &symbols, (4.0 / reach.max(0.01)).ceil() as usize, settings.seed)?;
+        null::permute(samples, &symbols, (4.0 / reach.max(0.01)).ceil() as usize, settings.general.seed)?;
     }
     let splits = split(&source, settings)?;
     let worth = |score: &Score| worth(score);

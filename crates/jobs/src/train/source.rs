@@ -137,7 +137,7 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
 
 /// The first config's net, and every config's.
 pub(super) fn nets(settings: &Settings, inputs: &[Input], classes: usize) -> Result<(Net, Vec<Net>)> {
-    let net = |own: &Settings| choose::net(own.train.net.as_deref(), inputs, own.train.learner, classes);
+    let net = |own: &Settings| choose::net(own.classify.net.as_deref(), inputs, own.train.learner, classes);
     let nets = settings.configs().iter().map(|(_, own)| net(own)).collect::<Result<Vec<Net>>>()?;
     Ok((nets[0].clone(), nets))
 }

@@ -33,8 +33,6 @@ use table::{Size, Worth, batches, others, table};
 pub struct Tune {
     /// What to read.
     pub select: Select,
-    /// Features; `None` takes the settings', or the learner's own.
-    pub set: Option<String>,
     /// `auto`, `cpu`, `cuda`, `cuda:1`.
     pub device: String,
     /// About so long at most, reading apart.
@@ -118,17 +116,17 @@ const ONE_RUN: f64 = 0.02;
 pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneRun> {
     let mut settings = settings.clone();
     let mut notes = Vec::new();
-    if !settings.train.tries.is_empty() {
+    if !settings.train.candidates.is_empty() {
         let (words, first) = settings.configs().swap_remove(0);
         notes.push(format!("of what is tried, the first config is tuned for: {words}"));
         settings = first;
     }
-    if let Some(batch) = settings.train.batch.take() {
+    if let Some(batch) = settings.classify.batch.take() {
         notes.push(format!("train.batch = {batch} of the settings was left aside: the batch is what is tuned"));
     }
     let reading = Train {
         select: request.select.clone(),
-        set: request.set.clone(),
+        set: None,
         device: request.device.clone(),
         ..Train::default()
     };
@@ -234,7 +232,7 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         others,
         chosen: tuned.recipe,
         rate: f64::from(bench.how.rate),
-        rate_rule: match settings.train.rate {
+        rate_rule: match settings.classify.rate {
             Some(_) => "as the settings say, whatever the batch",
             None => "1e-3 at batches of 512, with the root of the batch, between a quarter and four times that",
         },
@@ -263,7 +261,7 @@ impl<'a> Bench<'a> {
     /// The same training with another batch and precision.
     fn with(&self, batch: usize, precision: Precision) -> Classify<'a> {
         let recipe = Recipe { batch, precision, ..self.how.recipe };
-        Classify { recipe, rate: choose::rate(&self.settings.train, batch), ..self.how.clone() }
+        Classify { recipe, rate: choose::rate(&self.settings.classify, batch), ..self.how.clone() }
     }
 
     /// Whether this part of the time is over, or the user has had enough.
@@ -273,7 +271,7 @@ impl<'a> Bench<'a> {
 
     fn noise(&self, sink: Sink<'_>) -> Result<Noise> {
         sink(Update { phase: "looking at gradients", done: 0, total: 0, unit: "" });
-        let rate = choose::rate(&self.settings.train, ROWS);
+        let rate = choose::rate(&self.settings.classify, ROWS);
         let look = Look { warm_up: WARM_UP, batch: ROWS, batches: GRADIENTS, rate };
         let enough = |looking: Looking| match looking {
             Looking::WarmUp => self.over(0.25),
@@ -364,7 +362,7 @@ impl<'a> Bench<'a> {
     /// Threads of the processor, where nobody chose.
     fn threads(&mut self, tuner: &Tuner<'_>, sink: Sink<'_>) -> Result<(Vec<TuneOther>, Option<usize>)> {
         let Opened::Cpu { threads: all } = self.device else { return Ok((Vec::new(), None)) };
-        if self.settings.threads.is_some() || all == 1 {
+        if self.settings.general.threads.is_some() || all == 1 {
             return Ok((Vec::new(), None));
         }
         sink(Update { phase: "timing threads", done: 0, total: 0, unit: "" });

@@ -1,7 +1,8 @@
-//! How bars are read, mended and put together: with the set of features it decides what a feature is, so a model
-//! carries it and is asked with it.
+//! How bars are read, repaired and put together: with the set of features it decides what a feature is, so a model
+//! carries it and predicts with it.
 
-use super::{Key, Settings, Wrong};
+use super::parse::Refusal;
+use super::{Key, Settings};
 use files::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ const HOLES: &str = "features.max_hole";
 
 /// Every setting that shapes bars and features, with its value; paths are absolute.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct Reading {
+pub(crate) struct ReadSettings {
     /// `bars.*`, `repair.*`, `universe.*` and `features.max_hole`.
     keys: BTreeMap<String, Value>,
     /// `[instrument.SYMBOL]`
@@ -23,7 +24,7 @@ pub(crate) struct Reading {
 
 impl Settings {
     /// What of these settings shapes bars and features.
-    pub(crate) fn reading(&self) -> Reading {
+    pub(crate) fn read_settings(&self) -> ReadSettings {
         let mine = |name: &str| ["bars.", "repair.", "universe."].iter().any(|s| name.starts_with(s)) || name == HOLES;
         let shown = |key: &Key| {
             let value = (key.show)(self);
@@ -32,8 +33,8 @@ impl Settings {
             (key.name.to_string(), path.map_or(value, |path| path.display().to_string().into()))
         };
         let some = |(_, table): &(&String, &toml::Table)| !table.is_empty();
-        Reading {
-            keys: Key::ALL.iter().filter(|key| mine(key.name)).map(shown).collect(),
+        ReadSettings {
+            keys: Key::all().iter().filter(|key| mine(key.name)).map(shown).collect(),
             instruments: self.instruments.iter().filter(some).map(|(s, t)| (s.clone(), t.clone())).collect(),
         }
     }
@@ -43,10 +44,10 @@ impl Settings {
     /// # Errors
     ///
     /// Where a key is unknown here or has a value that it cannot have.
-    pub(crate) fn read_as(reading: &Reading) -> Result<Settings> {
+    pub(crate) fn from_read_settings(reading: &ReadSettings) -> Result<Settings> {
         let mut settings = Settings::default();
-        let wrong = |wrong: Wrong| {
-            let (Wrong::Key(what, remedy) | Wrong::Value(what, remedy)) = wrong;
+        let wrong = |refusal: Refusal| {
+            let (Refusal::Key(what, remedy) | Refusal::Value(what, remedy)) = refusal;
             Error::new(Kind::State, format!("how its bars were read cannot be told: {what}")).remedy(remedy)
         };
         for (name, value) in &reading.keys {
@@ -62,9 +63,9 @@ impl Settings {
     }
 }
 
-impl Reading {
+impl ReadSettings {
     /// The keys whose values are others.
-    pub(crate) fn names_beside(&self, other: &Reading) -> Vec<String> {
+    pub(crate) fn names_beside(&self, other: &ReadSettings) -> Vec<String> {
         let [here, other] = [self.flat(), other.flat()];
         let names: BTreeSet<&String> = here.keys().chain(other.keys()).collect();
         names.into_iter().filter(|name| here.get(*name) != other.get(*name)).cloned().collect()
@@ -72,7 +73,7 @@ impl Reading {
 
     /// What is another here than it was then, a sentence each. Bars that are the same to the bit were read the same,
     /// whatever was said: then only what bars do not show is named.
-    pub(crate) fn differences(&self, then: &Reading, same_bars: bool) -> Vec<String> {
+    pub(crate) fn differences(&self, then: &ReadSettings, same_bars: bool) -> Vec<String> {
         let others = self.names_beside(then);
         let [here, then] = [self.flat(), then.flat()];
         let shown = |of: &BTreeMap<String, String>, name: &str| of.get(name).map_or("auto".into(), String::clone);
@@ -120,21 +121,21 @@ mod tests {
     #[test]
     fn what_shapes_features_is_kept_and_comes_back() {
         let said = settings(&ALL);
-        let reading = said.reading();
+        let reading = said.read_settings();
         let text = serde_json::to_string(&reading).unwrap();
-        let read: Reading = serde_json::from_str(&text).unwrap();
+        let read: ReadSettings = serde_json::from_str(&text).unwrap();
         assert_eq!(read, reading);
-        assert_eq!(Settings::read_as(&read).unwrap(), said);
+        assert_eq!(Settings::from_read_settings(&read).unwrap(), said);
         // What shapes none is not in it, and a path is found from everywhere.
         let more = settings(&["seed=9", "train.epochs=3", "label.rule=fixed(3)", "memory=2GiB"]);
-        assert_eq!(more.reading(), Settings::default().reading());
-        let relative = settings(&["universe.membership=m.csv"]).reading();
+        assert_eq!(more.read_settings(), Settings::default().read_settings());
+        let relative = settings(&["universe.membership=m.csv"]).read_settings();
         assert!(Path::new(relative.keys["universe.membership"].as_str().unwrap()).is_absolute());
     }
 
     #[test]
     fn every_difference_is_named() {
-        let (all, none) = (settings(&ALL).reading(), Settings::default().reading());
+        let (all, none) = (settings(&ALL).read_settings(), Settings::default().read_settings());
         assert_eq!(all.differences(&all, false), Vec::<String>::new());
         let differences = none.differences(&all, false);
         assert_eq!(differences.len(), ALL.len(), "{differences:?}");
@@ -153,8 +154,8 @@ mod tests {
             r#"{"keys": {"bars.label": "middle"}}"#,
             r#"{"keys": {}, "instruments": {"X": {"opens": "10:00"}}}"#,
         ] {
-            let reading: Reading = serde_json::from_str(text).unwrap();
-            let error = Settings::read_as(&reading).unwrap_err();
+            let reading: ReadSettings = serde_json::from_str(text).unwrap();
+            let error = Settings::from_read_settings(&reading).unwrap_err();
             assert!(error.kind == Kind::State && error.message.contains("how its bars were read"), "{error}");
         }
     }

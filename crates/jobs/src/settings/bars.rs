@@ -1,0 +1,29 @@
+//! How the stamps of bars are read.
+
+use super::form::{Form, choice};
+use super::key::section;
+use ::bars::Label;
+
+section! {
+    /// How the stamps of bars are read.
+    BarSettings at bars, "bars.";
+
+    /// Zone of stamps that carry none; auto looks at the file and says what it took.
+    timezone: Option<String> = None, zone().or_auto().flag("timezone", "ZONE");
+    /// Which end of the bar a stamp marks; auto takes the start unless the file shows otherwise.
+    label: Label = Label::Auto, choice(LABEL).flag("label", "END");
+}
+
+const LABEL: &[(&str, Label)] = &[("start", Label::Start), ("end", Label::End), ("auto", Label::Auto)];
+
+/// A zone by name or offset; the reader knows for certain, this keeps out what cannot be one.
+fn zone() -> Form<String> {
+    let read = |value: &toml::Value| {
+        let text = value.as_str().ok_or(None)?.trim();
+        let offset = text.strip_prefix(['+', '-']).is_some_and(|t| files::time::parse_clock(t.as_bytes()).is_some());
+        let named = text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/_-+".contains(&b));
+        (offset || named).then(|| text.to_string()).ok_or(None)
+    };
+    Form::new("an IANA name (America/New_York), UTC, an offset (-05:00)", read, |zone| zone.clone().into()).verbatim()
+}

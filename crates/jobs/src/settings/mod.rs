@@ -1,0 +1,124 @@
+//! Settings: defaults, then a TOML file, then `--set key=value`, then flags.
+//!
+//! A file for each section. In it every key is declared once with its default, what is legal, its help and its flag
+//! ([`section!`](key::section)), and everything else follows from that: the parser, the error that names the nearest
+//! key, the file that documents the defaults and the help of the flags. A learner with hyper-parameters of its own
+//! adds a file like `classify.rs`, listed in [`Settings`] and [`keys`].
+//!
+//! `auto` is legal for every key and means the default. What is wrong is a usage error that names file, line and
+//! column.
+
+mod bars;
+mod cache;
+mod candidates;
+mod classify;
+mod features;
+mod form;
+mod general;
+mod instrument;
+mod key;
+mod labels;
+mod parse;
+mod read;
+mod repair;
+mod split;
+mod synth;
+#[cfg(test)]
+mod tests;
+mod train;
+mod universe;
+
+pub use self::bars::BarSettings;
+pub use self::features::FeatureSettings;
+pub use self::synth::SynthSettings;
+pub use self::train::TrainSettings;
+pub use cache::CacheSettings;
+pub use candidates::Candidates;
+pub use classify::ClassifySettings;
+pub use general::GeneralSettings;
+pub use key::{Flag, Key, Takes};
+pub use labels::LabelSettings;
+pub(crate) use read::ReadSettings;
+pub use split::SplitSettings;
+pub use universe::UniverseSettings;
+
+use ::bars::Repairs;
+use ::features::labels::{First, Labeling};
+use files::Result;
+use std::collections::BTreeMap;
+
+/// Everything that a verb can be set to, resolved.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    /// What every verb that works for a while takes.
+    pub general: GeneralSettings,
+    /// How the stamps of bars are read.
+    pub bars: BarSettings,
+    /// What is repaired in bars, and how.
+    pub repair: Repairs,
+    /// Which symbols belong to the universe and when, and what their prices are multiplied with.
+    pub universe: UniverseSettings,
+    /// What is computed from the bars.
+    pub features: FeatureSettings,
+    /// What is predicted.
+    pub labels: LabelSettings,
+    /// How any learner is trained.
+    pub train: TrainSettings,
+    /// The hyper-parameters of classifiers.
+    pub classify: ClassifySettings,
+    /// How time is cut into folds.
+    pub split: SplitSettings,
+    /// The cache of feature tables.
+    pub cache: CacheSettings,
+    /// The market that `data synth` makes.
+    pub synth: SynthSettings,
+    /// `[instrument.SYMBOL]`, each value checked; see [`Settings::patches`].
+    instruments: BTreeMap<String, toml::Table>,
+}
+
+/// Every key but those of `[instrument.SYMBOL]`, in the order they are shown.
+fn keys() -> Vec<Key> {
+    let sections = [
+        general::keys(),
+        bars::keys(),
+        repair::keys(),
+        universe::keys(),
+        features::keys(),
+        labels::keys(),
+        train::keys(),
+        classify::keys(),
+        split::keys(),
+        cache::keys(),
+        synth::keys(),
+    ];
+    sections.into_iter().flatten().collect()
+}
+
+impl Settings {
+    /// What the reader of bars is given; reads the membership and factor files.
+    pub fn options(&self) -> Result<::bars::Options> {
+        Ok(::bars::Options {
+            timezone: self.bars.timezone.clone(),
+            label: self.bars.label,
+            repairs: self.repair.clone(),
+            instruments: self.patches(),
+            membership: self.universe.membership.as_deref().map(crate::source::membership).transpose()?,
+            factors: self.universe.factors.as_deref().map(crate::source::factors).transpose()?,
+            memory: self.general.memory.bytes(),
+            threads: self.threads(),
+            stop: crate::stop_flag(),
+            ..::bars::Options::default()
+        })
+    }
+
+    /// How rows are labelled; `None`: not at all.
+    pub fn labeling(&self) -> Option<Labeling> {
+        let LabelSettings { rule, cost_bp, span } = self.labels;
+        rule.map(|rule| Labeling { rule, cost_bp, span, first: First::Share(self.split.first()) })
+    }
+
+    /// Threads to use on this machine.
+    pub fn threads(&self) -> usize {
+        self.general.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+    }
+}

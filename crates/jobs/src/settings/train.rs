@@ -1,0 +1,36 @@
+//! How any learner is trained. What is a learner's own is in a file of its own: [`super::classify`].
+
+use super::candidates::{Candidates, candidates};
+use super::form::{choice, truth, whole};
+use super::key::section;
+use crate::train::Learner;
+use compute::population::Precision;
+
+section! {
+    /// How any learner is trained. What is `None` follows from the data by a fixed rule.
+    TrainSettings at train, "train.";
+
+    /// Which kind of model is trained.
+    learner: Learner = Learner::Lstm, choice(LEARNERS).flag("learner", "KIND");
+    /// Whether a batch of auto is what `fullbore tune` saved for this workload on this machine, if it did.
+    tuned: bool = true,
+        truth().switch("no-tuned", "false", "Leave aside what `fullbore tune` saved for this workload");
+    /// Epochs at most.
+    epochs: usize = 500, whole(1..=1_000_000).flag("epochs", "N");
+    /// Epochs without a better validation score after which a member ends.
+    patience: usize = 50, whole(1..=1_000_000).flag("patience", "N");
+    /// Members of each fold, each with a seed of its own.
+    seeds: usize = 2, whole(1..=4095).flag("seeds", "N");
+    /// How numbers are held; auto is bf16 on a card and f32 on a processor.
+    precision: Option<Precision> = None, choice(PRECISIONS).or_auto().flag("precision", "KIND");
+    /// Epochs between checkpoints; a long run is also saved every two minutes.
+    checkpoint: usize = 50, whole(1..=1_000_000);
+    /// Rows after which a label is known, for ready arrays without t1.
+    label_horizon: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("label-horizon", "ROWS");
+    /// Values to try: every combination is a config with members of its own, and validation chooses one for each fold.
+    candidates as "try": Vec<Candidates> = Vec::new(), candidates().flags("try", "KEY=V,V");
+}
+
+const LEARNERS: &[(&str, Learner)] = &[("lstm", Learner::Lstm), ("mlp", Learner::Mlp)];
+const PRECISIONS: &[(&str, Precision)] =
+    &[("f32", Precision::F32), ("tf32", Precision::Tf32), ("bf16", Precision::Bf16)];
