@@ -393,7 +393,7 @@ fn free(folder: &Path, name: &str, replace: bool) -> Result<()> {
     if !replace && catalogue(folder)?.sets.iter().any(|e| e.name == name) {
         return Err(Error::new(Kind::State, format!("the catalogue has a data set `{name}` already"))
             .at(&folder.join(CATALOGUE))
-            .remedy("choose another --name, or say --replace"));
+            .remedy("add <replace>, or choose another <name>"));
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Errors in words, in JSON, and as exit codes.
 
+use crate::flags;
 use crate::out::{self, Paint};
 use files::{Error, Kind};
 use serde_json::{Value, json};
 use std::any::Any;
+use std::ffi::OsString;
 use std::sync::Mutex;
 
 /// Why a verb did not end well.
@@ -21,8 +23,9 @@ impl From<Error> for Failure {
     }
 }
 
-/// Shows an error, once, and gives its exit code.
-pub(crate) fn report(error: &Error, as_json: bool, schema: &str) -> u8 {
+/// Shows an error of the command in these words, once, and gives its exit code.
+pub(crate) fn report(error: &Error, as_json: bool, schema: &str, words: &[OsString]) -> u8 {
+    let remedy = error.remedy.as_ref().map(|remedy| flags::typed(remedy, words));
     let (kind, code) = match error.kind {
         Kind::Usage => ("usage", 2),
         Kind::Input => ("input", 3),
@@ -35,7 +38,7 @@ pub(crate) fn report(error: &Error, as_json: bool, schema: &str) -> u8 {
         print(
             schema,
             json!({
-                "kind": kind, "message": error.message, "file": file, "line": error.line, "column": error.column, "remedy": error.remedy,
+                "kind": kind, "message": error.message, "file": file, "line": error.line, "column": error.column, "remedy": remedy,
             }),
         );
     } else {
@@ -43,7 +46,7 @@ pub(crate) fn report(error: &Error, as_json: bool, schema: &str) -> u8 {
         let text = printable(&error.to_string());
         out::tell(&format!("{} {text}", paint.red("error:")));
         let again = (error.kind == Kind::Interrupted).then(|| "run the same command again".to_string());
-        if let Some(remedy) = error.remedy.as_ref().or(again.as_ref()) {
+        if let Some(remedy) = remedy.as_ref().or(again.as_ref()) {
             out::tell(&format!("  {} {}", paint.cyan("help:"), printable(remedy)));
         }
     }

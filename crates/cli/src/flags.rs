@@ -1,8 +1,10 @@
 //! Flags that are settings by another name. A verb says which keys it has flags for; name, help and default of each
 //! come from the key's own declaration ([`jobs::Key`]).
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use jobs::{Key, Takes};
+use crate::args::Cli;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
+use jobs::{Flag, Key, Takes};
+use std::ffi::OsString;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
@@ -113,10 +115,145 @@ pub(crate) fn given(matches: &ArgMatches) -> Vec<(&'static Key, Vec<&str>)> {
     Key::all().iter().filter_map(typed).collect()
 }
 
+/// A remedy with the settings it names, `<key>` or `<key=value>`, as they are typed for the verb in these words: by the
+/// verb's flag, else with --set. Other things in angle brackets stay.
+pub(crate) fn typed(remedy: &str, words: &[OsString]) -> String {
+    let mut verb = &Cli::command();
+    for word in words.iter().skip(1) {
+        verb = verb.find_subcommand(word).unwrap_or(verb);
+    }
+    let mut text = String::new();
+    let mut rest = remedy;
+    while let Some((before, (inside, after))) = rest.split_once('<').and_then(|(b, r)| Some((b, r.split_once('>')?))) {
+        let (key, value) = inside.split_once('=').map_or((inside, None), |(key, value)| (key, Some(value)));
+        text += before;
+        text += &spelled(key, value, verb).unwrap_or_else(|| format!("<{inside}>"));
+        rest = after;
+    }
+    text + rest
+}
+
+/// A setting or an option as it is typed on a verb.
+fn spelled(key: &str, value: Option<&str>, verb: &Command) -> Option<String> {
+    let on_verb = |name: &str| verb.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let Some(key) = Key::find(key) else {
+        return option(key).map(|name| value.map_or(format!("--{name}"), |value| format!("--{name} {value}")));
+    };
+    Some(match (key.flag.filter(|flag| on_verb(flag.name)), value) {
+        (Some(Flag { name, takes: Takes::Value(_) | Takes::Values(_) }), Some(value)) => format!("--{name} {value}"),
+        (Some(Flag { name, .. }), _) => format!("--{name}"),
+        (None, Some(value)) => format!("--set {}={value}", key.name),
+        (None, None) => format!("{} (with --set)", key.name),
+    })
+}
+
+/// An option of some verb that is no setting: `out`, `device`.
+fn option(name: &str) -> Option<String> {
+    fn has(command: &Command, name: &str) -> bool {
+        command.get_arguments().any(|arg| arg.get_long() == Some(name))
+            || command.get_subcommands().any(|inner| has(inner, name))
+    }
+    has(&Cli::command(), name).then(|| name.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use std::path::Path;
+
+    fn shown(remedy: &str, words: &str) -> String {
+        typed(remedy, &words.split(' ').map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn remedies_name_the_flags_of_their_verb() {
+        for (words, remedy, expected) in [
+            ("fullbore train x.csv", "raise <memory>", "raise --memory"),
+            ("fullbore train x.csv", "or use <device=cpu>", "or use --device cpu"),
+            ("fullbore train x.csv", "<split.folds=4> or <train.decay=0.1>", "--folds 4 or --set train.decay=0.1"),
+            ("fullbore train x.csv", "<train.tuned=false>", "--no-tuned"),
+            ("fullbore train x.csv", "fewer <synth.count>", "fewer synth.count (with --set)"),
+            ("fullbore data synth", "fewer <synth.count>, <synth.plant>", "fewer --count, --plant"),
+            ("fullbore check selftest", "fewer <split.folds>", "fewer split.folds (with --set)"),
+            ("fullbore probe", "<features.set=\"rsi(14)\">", "--set features.set=\"rsi(14)\""),
+            ("fullbore runs resume r", "another <out>", "another --out"),
+            ("fullbore train x.csv", "a Vec<f32> < 3 <b>, <unknown=1>", "a Vec<f32> < 3 <b>, <unknown=1>"),
+        ] {
+            assert_eq!(shown(remedy, words), expected, "{words}");
+        }
+    }
+
+    /// The text between quotes of a source file, without comments; what begins its unit tests ends it.
+    fn literals(text: &str) -> Vec<(usize, String)> {
+        let mut all = Vec::new();
+        let (mut inside, mut line, mut escaped) = (None::<String>, 1, false);
+        let mut rest = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("").chars().peekable();
+        while let Some(c) = rest.next() {
+            line += usize::from(c == '\n');
+            match (&mut inside, c) {
+                (Some(literal), c) if escaped || (c != '"' && c != '\\') => {
+                    literal.push(c);
+                    escaped = false;
+                }
+                (Some(_), '\\') => escaped = true,
+                (Some(_), _) => all.extend(inside.take().map(|literal| (line, literal))),
+                (None, '/') if rest.peek() == Some(&'/') => {
+                    rest.by_ref().find(|c| *c == '\n');
+                    line += 1;
+                }
+                (None, '\'') if rest.peek() == Some(&'"') => {
+                    rest.next();
+                }
+                (None, '"') => inside = Some(String::new()),
+                (None, _) => {}
+            }
+        }
+        all
+    }
+
+    fn sources(folder: &Path, each: &mut dyn FnMut(&Path, &str)) {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && name != "tests" {
+                sources(&path, each);
+            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+                each(&path, &std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    /// Rooms below `jobs` name settings and never a flag, and what they name exists.
+    #[test]
+    fn rooms_below_jobs_name_keys_that_exist_and_no_flag() {
+        let (mut seen, mut wrong) = (0, Vec::new());
+        for room in ["files", "bars", "features", "compute", "machine", "learn", "judge", "report"] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(room).join("src");
+            sources(&folder, &mut |path, text| {
+                for (line, literal) in literals(text) {
+                    let place = format!("{}:{line}: {literal}", path.display());
+                    let word = |text: &str| {
+                        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or("").to_string()
+                    };
+                    if literal.split("--").skip(1).any(|after| option(&word(after)).is_some()) {
+                        wrong.push(format!("names a flag: {place}"));
+                    }
+                    // HTML is full of brackets.
+                    for inside in literal.split('<').skip(1).filter_map(|t| t.split_once('>')).map(|t| t.0) {
+                        let key = inside.split('=').next().unwrap_or("");
+                        let like_a_key =
+                            key.contains('.') || inside.contains('=') && !inside.contains(['\'', '"', ' ']);
+                        let known = Key::find(key).is_some() || option(key).is_some();
+                        seen += usize::from(known);
+                        if room != "report" && like_a_key && !known {
+                            wrong.push(format!("names no setting: {place}"));
+                        }
+                    }
+                }
+            });
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(seen > 20, "only {seen} settings are named");
+    }
 
     /// Every key that has a flag, and every key that a verb has a flag for.
     #[test]
@@ -126,7 +263,7 @@ mod tests {
             command.get_subcommands().for_each(|inner| ids(inner, into));
         }
         let mut typed = Vec::new();
-        ids(&crate::args::Cli::command(), &mut typed);
+        ids(&Cli::command(), &mut typed);
         for key in Key::all() {
             let flag = key.flag.map(|flag| flag.name.to_string());
             let on_verbs = typed.iter().filter(|(id, _)| id == key.name).collect::<Vec<_>>();

@@ -27,11 +27,11 @@ fn main() -> ExitCode {
     interrupt::listen();
     let typed: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let (json, schema) = args::glance(&typed);
-    let ended = catch_unwind(AssertUnwindSafe(|| commands::run(typed, json, schema)));
+    let ended = catch_unwind(AssertUnwindSafe(|| commands::run(typed.clone(), json, schema)));
     let code = match ended {
         Ok(Ok(code)) => code,
         Ok(Err(fail::Failure::Closed)) => 0,
-        Ok(Err(fail::Failure::Error(error))) => fail::report(&error, json, schema),
+        Ok(Err(fail::Failure::Error(error))) => fail::report(&error, json, schema, &typed),
         Err(payload) => fail::bug(payload.as_ref(), json, schema),
     };
     ExitCode::from(code)

@@ -4,11 +4,11 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// There is no such device, or it cannot be used.
-    #[error("{what}; {remedy}")]
+    #[error("{what}")]
     Device {
         /// What is wrong, with the driver's own words.
         what: String,
-        /// What to do.
+        /// What to do; a setting is named in angle brackets: `<device=cpu>`.
         remedy: String,
     },
     /// It would not fit; nothing was started.

@@ -132,12 +132,14 @@ impl Plan {
     /// What is left of it for a market of so many symbols, with volume or without; an error where nothing is.
     pub fn fit(&self, volume: bool, symbols: usize) -> Result<Fitted> {
         if self.width() == 0 {
-            return Err(Error::new(Kind::Usage, "the set has no features").remedy("--features basic has about twenty"));
+            return Err(
+                Error::new(Kind::Usage, "the set has no features").remedy("<features.set=basic> has about twenty")
+            );
         }
         let (plan, left) = if volume { (self.clone(), Vec::new()) } else { self.without_volume() };
         if plan.width() == 0 {
             return Err(Error::new(Kind::Input, "every feature of the set needs the volume, and the data have none")
-                .remedy("choose other features; --features basic works without volume"));
+                .remedy("choose other features; <features.set=basic> works without volume"));
         }
         let (plan, alone) = plan.with_symbols(symbols);
         if plan.width() == 0 {
@@ -411,7 +413,7 @@ impl Resolve<'_> {
             match nearest(name, catalogue().map(|i| i.name)) {
                 Some(near) => error.remedy(format!("did you mean `{near}`?")),
                 None => error.remedy(format!(
-                    "a column of your own is col({name}); `fullbore features --list` shows all indicators"
+                    "a column of your own is col({name}); `fullbore features <list>` shows all indicators"
                 )),
             }
         })?;

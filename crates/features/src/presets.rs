@@ -46,7 +46,7 @@ pub fn read_set(words: &str) -> Result<Set> {
     if name.contains(['/', '\\']) || name.ends_with(".txt") {
         return Err(Error::input("there is no such file")
             .at(path)
-            .remedy("give a file with a feature set, a preset, or features: --features \"rsi(14), ema(20)\""));
+            .remedy("give a file with a feature set, a preset, or features: <features.set=\"rsi(14), ema(20)\">"));
     }
     let names: Vec<&str> = PRESETS.iter().map(|p| p.0).collect();
     let all = names.join(", ");

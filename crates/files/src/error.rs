@@ -36,7 +36,8 @@ pub struct Error {
     pub line: Option<u64>,
     /// Column (field of a table, or character of JSON and TOML), from 1.
     pub column: Option<u64>,
-    /// What the user can do.
+    /// What the user can do. A setting is named in angle brackets, by its key and perhaps with a value, as in
+    /// `<device=cpu>`: the command line writes it as the flag that its verb has for it, other callers as they do.
     pub remedy: Option<String>,
 }
 
@@ -62,7 +63,7 @@ impl Error {
         let remedy = match cause.kind() {
             K::NotFound => Some("check the path"),
             K::PermissionDenied => Some("check the permissions of the file and its folder"),
-            K::StorageFull | K::QuotaExceeded => Some("free some space or choose another folder with --out"),
+            K::StorageFull | K::QuotaExceeded => Some("free some space or choose another folder with <out>"),
             _ => None,
         };
         let mut error = Error::new(kind, format!("{doing}: {cause}")).at(path);

@@ -109,7 +109,7 @@ pub(crate) fn checked(name: &str) -> Result<String> {
     let fine = |c: char| c.is_alphanumeric() || "-_.+=@".contains(c);
     if name.is_empty() || name.starts_with('.') || name.chars().count() > 100 || !name.chars().all(fine) {
         return Err(Error::new(Kind::Usage, format!("`{name}` cannot be a name in the catalogue"))
-            .remedy("use letters, digits, - and _, as in --name binance-spot"));
+            .remedy("use letters, digits, - and _, as in <name=binance-spot>"));
     }
     Ok(name.to_string())
 }
@@ -121,7 +121,7 @@ pub(crate) fn name_of(path: &Path) -> Result<String> {
     let stem = if full.is_dir() { last.as_str() } else { last.split('.').find(|p| !p.is_empty()).unwrap_or("") };
     let clean: String =
         stem.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '-' }).take(100).collect();
-    checked(clean.trim_matches('-')).map_err(|e| e.remedy("give it a name with --name"))
+    checked(clean.trim_matches('-')).map_err(|e| e.remedy("give it a name with <name>"))
 }
 
 fn measure(path: &Path, depth: usize, files: &mut u64, bytes: &mut u64) -> Result<()> {

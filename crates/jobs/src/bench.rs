@@ -103,7 +103,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
     };
     if request.tune && matches!(device, Opened::Cpu { .. }) {
         let wrong = "--tune chooses among cuBLASLt's algorithms, and the processor has none to choose from";
-        return Err(Error::new(Kind::Usage, wrong).remedy("leave it out, or name a card with --device"));
+        return Err(Error::new(Kind::Usage, wrong).remedy("leave it out, or name a card with <device>"));
     }
     if !(request.seconds > 0.0 && request.seconds <= 3600.0) {
         let wrong = format!("--seconds {} is no time to measure", request.seconds);

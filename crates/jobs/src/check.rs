@@ -239,9 +239,9 @@ fn fits(market: &[Bars], plan: &Plan, settings: &Settings) -> Result<()> {
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
     Err(Error::new(
         Kind::Memory,
-        format!("the hunt takes {:.2} GiB, more than the {:.2} GiB of --memory", gib(need), gib(budget)),
+        format!("the hunt takes {:.2} GiB, more than the {:.2} GiB that may be used", gib(need), gib(budget)),
     )
-    .remedy("leave --all away, or take fewer symbols or a shorter time"))
+    .remedy("leave <all> out, or take fewer symbols or a shorter time"))
 }
 
 #[cfg(test)]

@@ -332,7 +332,7 @@ pub(crate) fn one_timeframe(market: Vec<Bars>, audit: &Audit) -> Result<(Vec<Bar
     all.sort();
     all.dedup();
     let Some(finest) = all.first().copied() else {
-        return Err(Error::input("there are no bars").remedy("check --symbols, --from and --to"));
+        return Err(Error::input("there are no bars").remedy("check <symbols>, <from> and <to>"));
     };
     let others = all[1..].iter().map(Timeframe::to_string).collect();
     Ok((market.into_iter().filter(|b| b.timeframe == finest).collect(), finest, others))
@@ -398,13 +398,13 @@ fn check_memory(market: &[Bars], timeframe: Timeframe, plan: &Plan, settings: &S
         return Err(Error::new(
             Kind::Memory,
             format!(
-                "{rows} rows of {} features take {:.2} GiB, more than the {:.2} GiB of --memory",
+                "{rows} rows of {} features take {:.2} GiB, more than the {:.2} GiB that may be used",
                 columns.len(),
                 gib(need),
                 gib(budget as f64)
             ),
         )
-        .remedy("take fewer symbols, a shorter time or a smaller set, or raise --memory"));
+        .remedy("take fewer symbols, a shorter time or a smaller set, or raise <memory>"));
     }
     Ok(())
 }

@@ -90,7 +90,7 @@ pub fn synth(request: &Synth, settings: &Settings, sink: Sink<'_>) -> Result<Syn
     };
     if !request.replace && bars::store::find(&folder, &name)?.is_some() {
         return Err(Error::new(Kind::State, format!("`{name}` is in the catalogue already"))
-            .remedy("add --replace, or give another --name"));
+            .remedy("add <replace>, or give another <name>"));
     }
     let threads = settings.threads();
     let (seed, timeframe) = (plan.seed, plan.timeframe.to_string());
@@ -158,9 +158,9 @@ fn plan(settings: &Settings) -> Result<bars::synth::Synth> {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         return Err(Error::new(
             Kind::Memory,
-            format!("this market takes {:.1} GiB, more than the {:.1} GiB of --memory", gib(need), gib(budget)),
+            format!("this market takes {:.1} GiB, more than the {:.1} GiB that may be used", gib(need), gib(budget)),
         )
-        .remedy("make fewer symbols or bars, or raise --memory"));
+        .remedy("make fewer symbols or bars, or raise <memory>"));
     }
     Ok(plan)
 }

@@ -29,7 +29,7 @@ pub(crate) fn look(cpu: &Cpu, memory: &Memory, limits: &Limits) -> Vec<Warning> 
     found(cpu, memory, limits, &World { variable: &variable, read: &os::read, on_battery: os::on_battery() })
 }
 
-const OTHERS: &str = "changes nothing here: Fullbore has no OpenMP, MKL or OpenBLAS in it and takes --threads; NumPy and PyTorch \
+const OTHERS: &str = "changes nothing here: Fullbore has no OpenMP, MKL or OpenBLAS in it and takes the setting `threads`; NumPy and PyTorch \
                       beside it obey, so a comparison would be unfair to one side";
 
 /// Variables that are judged by being set at all.
@@ -39,7 +39,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("OPENBLAS_NUM_THREADS", OTHERS),
     (
         "RAYON_NUM_THREADS",
-        "changes nothing here: Fullbore makes thread pools of the size that --threads says; other Rust programs obey",
+        "changes nothing here: Fullbore makes thread pools of the size that the setting `threads` has; other Rust programs obey",
     ),
     ("XLA_FLAGS", "changes nothing here: Fullbore does not use XLA; a JAX program beside it obeys"),
     (

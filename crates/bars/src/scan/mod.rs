@@ -197,7 +197,7 @@ fn descend(folder: &Path, depth: usize, found: &mut Walk) -> Result<()> {
             let parent = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
             if parent == "factor_files" || parent == "map_files" {
                 let why = if parent == "factor_files" {
-                    "LEAN factors: give the folder with --factors"
+                    "LEAN factors: universe.factors takes the folder"
                 } else {
                     "LEAN ticker renames"
                 };

@@ -272,7 +272,7 @@ impl Reader<'_> {
                 ),
             )
             .at(source.path())
-            .remedy("raise --memory, or run `fullbore data add` first: it streams and then needs less"));
+            .remedy("raise <memory>, or run `fullbore data add` first: it streams and then needs less"));
         }
         Ok(())
     }

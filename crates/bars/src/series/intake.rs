@@ -200,7 +200,7 @@ impl Intake {
                 Kind::Memory,
                 format!("the data outgrow the {} MiB that may be used", self.options.memory >> 20),
             )
-            .remedy("raise --memory, choose fewer --symbols, or run `fullbore data add`, which streams"));
+            .remedy("raise <memory>, choose fewer <symbols>, or run `fullbore data add`, which streams"));
         };
         let scratch = match &mut self.scratch {
             Some(scratch) => scratch,

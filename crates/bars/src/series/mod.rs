@@ -332,7 +332,7 @@ fn pair(series: Series, metas: &[Meta], extras: &[String], clean: &mut Clean<'_>
     let (bid, ask): (Vec<Lot>, Vec<Lot>) = series.lots.into_iter().partition(|l| metas[l.file].side == Some(Side::Bid));
     if bid.iter().chain(&ask).flat_map(|l| &l.blocks).any(|b| matches!(b, Block::Disk { .. })) {
         return Err(Error::new(Kind::Memory, "bid and ask files are joined in memory, and these do not fit")
-            .remedy("raise --memory"));
+            .remedy("raise <memory>"));
     }
     let spread = extras.iter().position(|n| n == "spread");
     let bid = clean.dedupe(sorted(join(bid, metas, extras)), true)?;

@@ -110,7 +110,7 @@ fn unparsed(error: &clap::Error, json: bool, schema: &'static str) -> Outcome {
             let message =
                 if help || more.is_empty() { first.to_string() } else { format!("{first} {}", more.join(" ")) };
             let remedy = tips.first().map_or("see --help", |t| t.trim_start_matches("tip: "));
-            Ok(crate::fail::report(&Error::new(Kind::Usage, message).remedy(remedy), true, schema))
+            Ok(crate::fail::report(&Error::new(Kind::Usage, message).remedy(remedy), true, schema, &[]))
         }
         _ => {
             let text = if Paint::stderr().on() { text.ansi().to_string() } else { text.to_string() };

@@ -21,7 +21,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     }
     let of_the_plant = ["synth.accuracy", "synth.stay", "synth.cost_bp"];
     if let Some(key) = of_the_plant.iter().find(|key| typed(key) && !settings.synth.plant) {
-        let error = Error::new(Kind::Usage, format!("<{key}> belongs to a planted signal"));
+        let error = Error::new(Kind::Usage, format!("`{key}` is a property of a planted signal"));
         return Err(error.remedy("add <synth.plant>").into());
     }
     let request = Synth { name: args.name, out: args.out, replace: args.replace };

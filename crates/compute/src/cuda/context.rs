@@ -46,16 +46,16 @@ fn start() -> Result<()> {
         // Asked by hand first: what a driver lacks is an answer here, and would be a panic later.
         super::driver::driver().map_err(|why| Error::Device {
             remedy: match why {
-                NoDriver::Absent(_) => "install NVIDIA's driver, or use --device cpu",
-                NoDriver::NoGpu => "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use --device cpu",
-                NoDriver::Unusable(_) => "install or repair NVIDIA's driver, or use --device cpu",
+                NoDriver::Absent(_) => "install NVIDIA's driver, or use <device=cpu>",
+                NoDriver::NoGpu => "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use <device=cpu>",
+                NoDriver::Unusable(_) => "install or repair NVIDIA's driver, or use <device=cpu>",
             }
             .into(),
             what: why.to_string(),
         })?;
         result::init().map_err(|e| Error::Device {
             what: format!("the CUDA driver is there but does not start: {}", words(e)),
-            remedy: "check `nvidia-smi`, or use --device cpu".into(),
+            remedy: "check `nvidia-smi`, or use <device=cpu>".into(),
         })
     });
     started.clone()
@@ -126,7 +126,7 @@ impl Context {
             let known = if known.is_empty() { "no card".into() } else { known.join(", ") };
             return Err(Error::Device {
                 what: format!("there is no cuda:{index}; the driver shows {known}"),
-                remedy: "name one of these, or use --device cpu".into(),
+                remedy: "name one of these, or use <device=cpu>".into(),
             });
         };
         if gpu.capability < (8, 0) {
@@ -135,14 +135,14 @@ impl Context {
                     "{} has compute capability {}.{}, and 8.0 is the oldest supported",
                     gpu.name, gpu.capability.0, gpu.capability.1
                 ),
-                remedy: "use --device cpu".into(),
+                remedy: "use <device=cpu>".into(),
             });
         }
         let device = format!("cuda:{index}");
         let card = driver("cuDeviceGet", &device, result::device::get(i32::try_from(index).unwrap_or(i32::MAX)))?;
         let raw = retained(index, card).map_err(|e| Error::Device {
             what: format!("{} cannot be opened: {}", gpu.name, words(e)),
-            remedy: "see whether another program holds it (`nvidia-smi`), or use --device cpu".into(),
+            remedy: "see whether another program holds it (`nvidia-smi`), or use <device=cpu>".into(),
         })?;
         let mut context = Context { gpu: gpu.clone(), device, raw, free: 0, blaslt: Err(String::new()) };
         context.bind()?;

@@ -148,7 +148,7 @@ pub fn check(index: usize) -> Result<()> {
     let (there, twin): (Slice<u32>, Slice<u32>) = (slab.cut(1 << 20)?, slab.cut(1 << 20)?);
     let wrong = |what: &str| Error::Device {
         what: format!("{} ({}) {what}", context.device(), context.gpu().name),
-        remedy: "test the card's memory and power, or use --device cpu".into(),
+        remedy: "test the card's memory and power, or use <device=cpu>".into(),
     };
     let sent: Vec<u32> = (0..1u32 << 20).map(|i| i.wrapping_mul(2_654_435_761)).collect();
     stream.put(&there, &sent)?;

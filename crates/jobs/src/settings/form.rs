@@ -84,7 +84,7 @@ const UNBOUNDED: usize = 1 << 40;
 /// A whole number in a range.
 pub(super) fn whole(range: RangeInclusive<usize>) -> Form<usize> {
     let legal = match (range.start(), range.end()) {
-        (least, &UNBOUNDED..) => format!("a whole number from {least}"),
+        (least, &(UNBOUNDED..)) => format!("a whole number from {least}"),
         (least, most) => format!("a whole number from {least} to {most}"),
     };
     let read = move |value: &Value| {
@@ -133,9 +133,8 @@ pub(super) fn text(legal: &str) -> Form<String> {
 
 /// A file or folder, or none.
 pub(super) fn path() -> Form<Option<PathBuf>> {
-    let read = |value: &Value| {
-        value.as_str().map(|s| (!s.is_empty() && s != "auto").then(|| PathBuf::from(s))).ok_or(None)
-    };
+    let read =
+        |value: &Value| value.as_str().map(|s| (!s.is_empty() && s != "auto").then(|| PathBuf::from(s))).ok_or(None);
     let show = |path: &Option<PathBuf>| path.as_ref().map_or(String::new(), |p| p.display().to_string()).into();
     Form::new("a path, or an empty string", read, show).range().verbatim()
 }

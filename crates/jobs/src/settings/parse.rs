@@ -1,9 +1,9 @@
 //! Settings as text: files, `key=value` pairs and flags are read, and all of them are written.
 
+use super::Settings;
 use super::form::is_auto;
 use super::instrument::patch_keys;
 use super::key::{Flag, Key, Takes};
-use super::Settings;
 use ::bars::nearest;
 use files::{Error, Kind, Result};
 use std::fmt::Write;

@@ -29,7 +29,8 @@ pub(super) fn read(path: PathBuf, request: &Train, settings: &Settings, sink: Si
     };
     let select = &request.select;
     let only = ready::Only { symbols: select.symbols.clone(), from: select.from, to: select.to };
-    let how = ready::Reading { label_horizon: settings.train.label_horizon, memory: settings.general.memory.bytes(), only };
+    let how =
+        ready::Reading { label_horizon: settings.train.label_horizon, memory: settings.general.memory.bytes(), only };
     let read = ready::read(&path, &how, &mut progress)?;
     let mut notes = read.notes;
     notes.extend(unused(settings));
@@ -56,19 +57,17 @@ fn refuse(request: &Train, settings: &Settings) -> Result<()> {
     const UNIVERSE: &str = "which samples are in them was decided when they were made";
     const PRICES: &str = "their features are made of prices that nothing can be done to any more";
     let asked = [
-        (request.set.is_some() || settings.features.set != "auto", "--features", "features.set", FEATURES),
-        (settings.labels.rule != Some(Rule::Auto), "--labels", "label.rule", LABELS),
-        (settings.universe.membership.is_some(), "--membership", "universe.membership", UNIVERSE),
-        (settings.universe.factors.is_some(), "--factors", "universe.factors", PRICES),
-        (settings.bars.timezone.is_some(), "--timezone", "bars.timezone", TIMES),
-        (settings.bars.label != Settings::default().bars.label, "--label", "bars.label", TIMES),
+        (request.set.is_some() || settings.features.set != "auto", "features.set", FEATURES),
+        (settings.labels.rule != Some(Rule::Auto), "label.rule", LABELS),
+        (settings.universe.membership.is_some(), "universe.membership", UNIVERSE),
+        (settings.universe.factors.is_some(), "universe.factors", PRICES),
+        (settings.bars.timezone.is_some(), "bars.timezone", TIMES),
+        (settings.bars.label != Settings::default().bars.label, "bars.label", TIMES),
     ];
     match asked.into_iter().find(|(asked, ..)| *asked) {
         None => Ok(()),
-        Some((_, flag, key, why)) => {
-            Err(Error::new(Kind::Usage, format!("{flag} ({key}) does nothing with ready arrays: {why}"))
-                .remedy(format!("leave it out, or give the bars that the arrays were made of; {flag} works on those")))
-        }
+        Some((_, key, why)) => Err(Error::new(Kind::Usage, format!("`{key}` does nothing with ready arrays: {why}"))
+            .remedy(format!("leave <{key}> out, or give the bars that the arrays were made of"))),
     }
 }
 

@@ -196,7 +196,10 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let mut notes = source.notes.clone();
     notes.extend(settings.overruled());
     // A run that goes on has its recipe in its own settings; what was tuned since is not for it.
-    let asks = settings.train.tuned && settings.classify.batch.is_none() && !settings.has_candidates("batch") && !request.resume;
+    let asks = settings.train.tuned
+        && settings.classify.batch.is_none()
+        && !settings.has_candidates("batch")
+        && !request.resume;
     let tuned = if asks { find(&source, &settings, &device, &mut notes) } else { None };
     if let Some(tuned) = &tuned {
         let before = settings.threads();

@@ -159,12 +159,17 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
 /// Refuses to go on where a file that the training read is no longer there, and says how to do without.
 fn moved(model: &Model, settings: &Settings) -> Result<()> {
     let mine = model.reading.as_ref().map(Settings::from_read_settings).transpose()?.unwrap_or_default();
-    let files = [("factors", &settings.universe.factors, &mine.universe.factors), ("membership", &settings.universe.membership, &mine.universe.membership)];
+    let files = [
+        ("factors", &settings.universe.factors, &mine.universe.factors),
+        ("membership", &settings.universe.membership, &mine.universe.membership),
+    ];
     for (name, here, then) in files {
         if let Some(path) = here.as_ref().filter(|path| Some(*path) == then.as_ref() && !path.exists()) {
             return Err(Error::input(format!("the training read its {name} here, and nothing is there any more"))
                 .at(path)
-                .remedy(format!("say where they are with --{name}, or do without them: --set universe.{name}=auto")));
+                .remedy(format!(
+                    "say where they are with <universe.{name}>, or do without them: --set universe.{name}=auto"
+                )));
         }
     }
     Ok(())

@@ -83,7 +83,7 @@ pub(crate) fn problem(
             windows.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ")
         ))
         .remedy(
-            "more bars, shorter windows in --net, or features that need less warm-up (`fullbore features --show`)",
+            "more bars, shorter windows in <train.net>, or features that need less warm-up (`fullbore features <show>`)",
         ));
     }
     Ok(Problem { inputs, ids: data.base.rows(), classes: 3, samples, ..Problem::default() })
@@ -91,7 +91,7 @@ pub(crate) fn problem(
 
 fn labels(data: &Dataset) -> Result<&Labels> {
     data.labels.as_ref().ok_or_else(|| {
-        Error::new(Kind::Usage, "nothing is to be learned: label.rule is none").remedy("leave out --labels none")
+        Error::new(Kind::Usage, "nothing is to be learned: label.rule is none").remedy("leave out <label.rule=none>")
     })
 }
 

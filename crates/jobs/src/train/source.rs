@@ -70,11 +70,11 @@ pub(crate) fn read(request: &Train, settings: &Settings, sink: Sink<'_>) -> Resu
     if let Some(rows) = settings.train.label_horizon {
         return Err(Error::new(
             Kind::Usage,
-            "--label-horizon (train.label_horizon) is for ready arrays that came with labels; labels of bars are made here",
+            "`train.label_horizon` is for ready arrays that came with labels; labels of bars are made here",
         )
         .at(&path)
         .remedy(format!(
-            "say how far labels of bars look: --labels \"triple({rows})\"; ready arrays are called x_fast, x_slow, x_strategy or x, with labels y"
+            "say how far labels of bars look: <label.rule=\"triple({rows})\">; ready arrays are called x_fast, x_slow, x_strategy or x, with labels y"
         )));
     }
     from_bars(path, request, settings, sink)

@@ -124,12 +124,8 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     if let Some(batch) = settings.classify.batch.take() {
         notes.push(format!("train.batch = {batch} of the settings was left aside: the batch is what is tuned"));
     }
-    let reading = Train {
-        select: request.select.clone(),
-        set: None,
-        device: request.device.clone(),
-        ..Train::default()
-    };
+    let reading =
+        Train { select: request.select.clone(), set: None, device: request.device.clone(), ..Train::default() };
     let source = read(&reading, &settings, sink)?;
     notes.extend(source.notes.iter().cloned());
     let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
@@ -467,7 +463,7 @@ fn late() -> Error {
 fn nothing(rows: &[TuneRow]) -> Error {
     let why = rows.iter().find_map(|r| r.note.clone()).unwrap_or_else(|| "there was none to try".into());
     Error::new(Kind::Machine, format!("no batch could be timed: {why}"))
-        .remedy("a larger --memory or --budget, or a smaller net")
+        .remedy("a larger <memory> or <budget>, or a smaller net")
 }
 
 /// Why this batch, in a sentence.

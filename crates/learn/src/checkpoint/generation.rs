@@ -84,7 +84,7 @@ pub fn expect(what: &str, saved: &About, program: &str, ours: &About) -> Result<
         return Ok(());
     }
     let remedy = if differ.iter().any(|d| ["device", "precision"].contains(&d.0)) {
-        "resume on the device it was trained on (`fullbore probe --quick` says which are seen), or start a new run in another folder"
+        "resume on the device it was trained on (`fullbore probe <quick>` says which are seen), or start a new run in another folder"
     } else {
         "resume with the data and settings of that run, or start a new one in another folder"
     };

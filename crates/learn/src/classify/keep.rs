@@ -61,7 +61,7 @@ impl Saved {
     pub fn from_parts(read: &dyn Fn(&str) -> Result<Vec<u8>>, params: &dyn Fn(usize) -> usize) -> Result<Saved> {
         let damaged = |what: String| {
             Error::new(Kind::State, format!("the checkpoint cannot be used: {what}"))
-                .remedy("begin afresh, with another --out")
+                .remedy("begin afresh, with another <out>")
         };
         let mut words: Words =
             serde_json::from_slice(&read("state.json")?).map_err(|e| damaged(format!("state.json: {e}")))?;

@@ -180,7 +180,7 @@ impl Plan {
                         compute::bytes(most)
                     ),
                 )
-                .remedy("a smaller net, fewer rows or a larger --memory"));
+                .remedy("a smaller net, fewer rows or a larger <memory>"));
             };
             pace = smaller;
             bytes = one(pace)?;
@@ -332,7 +332,7 @@ fn check(problem: &Problem, folds: &[Fold], how: &Classify<'_>) -> Result<()> {
                 fold.train.len(),
                 fold.valid.len()
             ),
-            "fewer --folds, or more data",
+            "fewer <split.folds>, or more data",
         );
     }
     Ok(())
@@ -343,20 +343,20 @@ fn fits(problem: &Problem, net: &Net) -> Result<()> {
     let wrong = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
     let (asked, has) = (net.inputs.len(), problem.inputs.len());
     if asked != has {
-        return wrong(format!("the net `{}` has {asked} inputs and the data have {has}", net), "change --net");
+        return wrong(format!("the net `{}` has {asked} inputs and the data have {has}", net), "change <train.net>");
     }
     for (input, data) in net.inputs.iter().zip(&problem.inputs) {
         if input.features != data.columns.len() {
             let (asks, has, name) = (input.features, data.columns.len(), &data.name);
             return wrong(
                 format!("the net `{}` reads {asks} features of `{name}`, which has {has}", net),
-                "change --net or --features",
+                "change <train.net> or <features.set>",
             );
         }
         if data.window > 0 && input.window > data.window {
             return wrong(
                 format!("the net `{}` reads {} rows of `{}`, which has {}", net, input.window, data.name, data.window),
-                "change --net",
+                "change <train.net>",
             );
         }
     }

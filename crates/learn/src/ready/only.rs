@@ -28,15 +28,15 @@ impl Only {
     /// Refuses what the file cannot tell.
     pub(super) fn check(&self, sizes: &Sizes) -> Result<()> {
         let usage = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy));
-        if let Some(flag) = self.clock().filter(|_| sizes.t0.is_none()) {
+        if self.in_time() && sizes.t0.is_none() {
             return usage(
-                format!("{flag}: the file has no t0, so when its samples were known cannot be told"),
+                "samples cannot be chosen by time: the file has no t0, so when they were known is not in it".into(),
                 "save t0 with the arrays, as datetime64 or epochs",
             );
         }
         if !self.symbols.is_empty() && sizes.symbol.is_none() {
             return usage(
-                "--symbols: the file has no symbol, so whose its samples are cannot be told".into(),
+                "samples cannot be chosen by symbol: the file has no symbol".into(),
                 "save symbol with the arrays, as strings or whole numbers",
             );
         }
@@ -45,19 +45,19 @@ impl Only {
 
     /// Refuses to compare dates with numbers that somebody counted.
     pub(super) fn check_clock(&self, t0: Option<&Moments>) -> Result<()> {
-        match self.clock() {
-            Some(flag) if t0.is_some_and(|t0| !t0.instants) => Err(Error::new(
+        match self.in_time() && t0.is_some_and(|t0| !t0.instants) {
+            true => Err(Error::new(
                 Kind::Usage,
-                format!("{flag}: t0 holds no stamps but whole numbers, which no date can be compared with"),
+                "samples cannot be chosen by time: t0 holds whole numbers that are no stamps",
             )
             .remedy("save t0 as datetime64 or epochs")),
-            _ => Ok(()),
+            false => Ok(()),
         }
     }
 
-    /// The flag that asks for times.
-    fn clock(&self) -> Option<&'static str> {
-        self.from.map(|_| "--from").or(self.to.map(|_| "--to"))
+    /// Whether samples are chosen by time.
+    fn in_time(&self) -> bool {
+        self.from.is_some() || self.to.is_some()
     }
 
     /// `[ids]` whether each is taken; none where all are.
@@ -74,7 +74,7 @@ impl Only {
         if let Some(strange) = self.symbols.iter().find(|s| !names.contains(s)) {
             let some = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
             let more = if names.len() > 5 { format!(" and {} more", names.len() - 5) } else { String::new() };
-            return Err(Error::new(Kind::Usage, format!("--symbols: there is no sample of {strange}"))
+            return Err(Error::new(Kind::Usage, format!("there is no sample of the symbol {strange}"))
                 .remedy(format!("the file has {some}{more}")));
         }
         let mine: Vec<bool> = names.iter().map(|name| self.symbols.is_empty() || self.symbols.contains(name)).collect();
@@ -88,27 +88,27 @@ impl Only {
         if !(0..n).any(|id| taken[id] && known(id)) {
             let all = || times.t0.iter().filter(|t| **t != NO_TIME);
             let span = match (all().min(), all().max()) {
-                (Some(first), Some(last)) if self.clock().is_some() => {
+                (Some(first), Some(last)) if self.in_time() => {
                     format!("they run from {} to {}", rfc3339(*first), rfc3339(*last))
                 }
-                _ => "ask for more of them".to_string(),
+                _ => "choose more of them".to_string(),
             };
-            return Err(Error::new(Kind::Usage, "no sample is left of --symbols, --from and --to").remedy(span));
+            return Err(Error::new(Kind::Usage, "no sample is of the chosen symbols and time").remedy(span));
         }
         let count = |left: &dyn Fn(usize) -> bool| (0..n).filter(|id| known(*id) && left(*id)).count();
         let outside = count(&|id| early(id) || late(id));
         let through = count(&|id| !early(id) && !late(id) && reaches(id));
         let others = count(&|id| !of_mine(id));
         if others > 0 {
-            notes.push(format!("--symbols leaves out {others} of {n} samples"));
+            notes.push(format!("{others} of {n} samples are of other symbols and left out"));
         }
-        if self.clock().is_some() {
+        if self.in_time() {
             let label = if through > 0 {
-                format!(", and {through} more whose labels are known only after --to")
+                format!(", and {through} more whose labels are known only after its end")
             } else {
                 String::new()
             };
-            notes.push(format!("--from and --to leave out {outside} of {n} samples{label}"));
+            notes.push(format!("{outside} of {n} samples are outside the chosen time and left out{label}"));
         }
         Ok(Some(taken))
     }

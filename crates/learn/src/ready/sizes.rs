@@ -136,7 +136,7 @@ impl Sizes {
                 Kind::Memory,
                 format!("its {} samples need {} of memory, the budget is {}", self.n, mib(need), mib(budget)),
             )
-            .remedy("give more with --memory, or save fewer samples or features"));
+            .remedy("give more with <memory>, or save fewer samples or features"));
         }
         Ok(())
     }

@@ -37,12 +37,12 @@ pub(super) fn check_horizon(how: &Reading, has_t1: bool) -> Result<()> {
     match (how.label_horizon, has_t1) {
         (None, false) => usage(
             "there is no t1, so when a label was known cannot be told, and a split could not purge",
-            "say after how many rows the label is known, as in --label-horizon 12, or save t1 with the arrays",
+            "say after how many rows the label is known, as in <train.label_horizon=12>, or save t1 with the arrays",
         ),
         (Some(_), true) => {
-            usage("the file has t1, which already says when labels are known", "leave out --label-horizon")
+            usage("the file has t1, which already says when labels are known", "leave out <train.label_horizon>")
         }
-        (Some(0), false) => usage("a label horizon of 0 rows is none", "give --label-horizon 1 or more"),
+        (Some(0), false) => usage("a label horizon of 0 rows is none", "give <train.label_horizon=1> or more"),
         _ => Ok(()),
     }
 }
@@ -204,9 +204,8 @@ impl Times {
         }
         let open = timed().filter(|id| self.t1[*id] == NO_TIME).count();
         if open > 0 && open == timed().count() {
-            return Err(
-                Error::input("no label ends inside the data").remedy("give a shorter --label-horizon, or times in t1")
-            );
+            return Err(Error::input("no label ends inside the data")
+                .remedy("give a shorter <train.label_horizon>, or times in t1"));
         }
         if open > 0 {
             let why = match how.label_horizon {
