@@ -408,7 +408,7 @@ pub(crate) struct How {
 Examples:
   fullbore data add prices.csv
   fullbore data add ~/freqtrade/user_data/data/binance --name binance
-  fullbore data add ES.csv --timezone America/Chicago --label end --name es-5m
+  fullbore data add ES.csv --timezone America/Chicago --stamp end --name es-5m
   fullbore data add ~/bars --dry-run
 
 Data that the audit refuses are not added, and the exit code is 1.")]

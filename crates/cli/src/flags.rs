@@ -39,7 +39,7 @@ keys! {
     /// Of every verb that draws random numbers.
     Seed: "seed";
     /// How bars are read.
-    Read: "universe.membership", "universe.factors", "bars.timezone", "bars.label";
+    Read: "universe.membership", "universe.factors", "bars.timezone", "bars.stamp";
     /// What is learned from what: of `train` and `tune`.
     Learn: "train.learner", "train.net", "features.set" = "the learner's", "label.rule", "train.label_horizon",
         "train.seeds", "split.folds";

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     interrupt::listen();
     let typed: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let (json, schema) = args::glance(&typed);
-    let ended = catch_unwind(AssertUnwindSafe(|| commands::run(typed.clone(), json, schema)));
+    let ended = catch_unwind(AssertUnwindSafe(|| commands::run(&typed, json, schema)));
     let code = match ended {
         Ok(Ok(code)) => code,
         Ok(Err(fail::Failure::Closed)) => 0,

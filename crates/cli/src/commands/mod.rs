@@ -49,10 +49,15 @@ impl Context {
 }
 
 /// Parses the words and runs the verb.
-pub(crate) fn run(typed: Vec<OsString>, json: bool, schema: &'static str) -> Outcome {
+pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outcome {
     let parsed = Cli::command().try_get_matches_from(typed).and_then(|m| Cli::from_arg_matches(&m).map(|cli| (m, cli)));
     let (matches, cli) = match parsed {
         Ok(parsed) => parsed,
+        Err(error) if error.kind() == ErrorKind::UnknownArgument && typed.iter().any(|word| word == "--label") => {
+            return Err(Error::new(Kind::Usage, "--label is now called --stamp")
+                .remedy("write --stamp for the end of the bar that a stamp marks; --labels is what is predicted")
+                .into());
+        }
         Err(error) => return unparsed(&error, json, schema),
     };
     let given = flags::given(&matches);

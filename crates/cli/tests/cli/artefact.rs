@@ -71,7 +71,7 @@ fn a_model_is_asked_about_bars_as_it_was_trained_on_them() {
     place.write("PX.csv", &rows.join("\n"));
     place.write("f.csv", "symbol,date,factor\nPX,2024-02-28,0.9\n");
     let mut args = small("PX.csv", CALENDAR, "run");
-    args.extend(["--factors", "f.csv", "--timezone", "America/New_York", "--label", "end"]);
+    args.extend(["--factors", "f.csv", "--timezone", "America/New_York", "--stamp", "end"]);
     args.extend(["--set", "repair.duplicates=first", "--set", "features.max_hole=5"]);
     args.extend(["--set", "instrument.PX.trading_day=17:00 America/New_York"]);
     let (run, exit) = place.json(&args);
@@ -95,7 +95,7 @@ fn a_model_is_asked_about_bars_as_it_was_trained_on_them() {
     // What is said wins, and is named.
     for (more, name) in [
         (["--timezone", "UTC"], "bars.timezone is UTC here and was America/New_York"),
-        (["--label", "start"], "bars.label is start here and was end"),
+        (["--stamp", "start"], "bars.stamp is start here and was end"),
         (["--set", "repair.duplicates=last"], "repair.duplicates is last here and was first"),
         (["--set", "features.max_hole=9"], "features.max_hole is 9 here and was 5"),
         (["--set", "universe.factors=auto"], "universe.factors is none here and was /"),
@@ -147,7 +147,7 @@ fn a_model_that_was_cut_or_damaged_is_refused_and_some_of_its_folds_are_a_model(
         (|m| m["holdout"] = serde_json::json!([5, 1]), "locked"),
         (|m| m["max_hole"] = u64::MAX.into(), "max_hole cannot be"),
         (|m| m["net"] = "row:2 / 128-64 / a:3 + b:3".into(), "classes apart"),
-        (|m| m["reading"]["keys"]["bars.label"] = "middle".into(), "how its bars were read"),
+        (|m| m["reading"]["keys"]["bars.stamp"] = "middle".into(), "how its bars were read"),
     ];
     for (with, part) in wrong {
         change(&place, "run", &with);
@@ -239,7 +239,7 @@ fn ready_arrays_take_what_was_asked_for_and_refuse_what_does_nothing() {
         &["--factors", "f.csv"],
         &["--membership", "m.csv"],
         &["--timezone", "America/New_York"],
-        &["--label", "end"],
+        &["--stamp", "end"],
     ] {
         for verb in ["train", "tune"] {
             let (value, exit) = place.json(&[&[verb, "a.npz", "--learner", "mlp", "--device", "cpu"], more].concat());

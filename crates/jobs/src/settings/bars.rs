@@ -11,10 +11,10 @@ section! {
     /// Zone of stamps that carry none; auto looks at the file and says what it took.
     timezone: Option<String> = None, zone().or_auto().flag("timezone", "ZONE");
     /// Which end of the bar a stamp marks; auto takes the start unless the file shows otherwise.
-    label: Label = Label::Auto, choice(LABEL).flag("label", "END");
+    stamp: Label = Label::Auto, choice(ENDS).flag("stamp", "END");
 }
 
-const LABEL: &[(&str, Label)] = &[("start", Label::Start), ("end", Label::End), ("auto", Label::Auto)];
+const ENDS: &[(&str, Label)] = &[("start", Label::Start), ("end", Label::End), ("auto", Label::Auto)];
 
 /// A zone by name or offset; the reader knows for certain, this keeps out what cannot be one.
 fn zone() -> Form<String> {

@@ -99,7 +99,7 @@ impl Settings {
     pub fn options(&self) -> Result<::bars::Options> {
         Ok(::bars::Options {
             timezone: self.bars.timezone.clone(),
-            label: self.bars.label,
+            label: self.bars.stamp,
             repairs: self.repair.clone(),
             instruments: self.patches(),
             membership: self.universe.membership.as_deref().map(crate::source::membership).transpose()?,

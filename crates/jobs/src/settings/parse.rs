@@ -16,6 +16,8 @@ use toml::de::{DeTable, DeValue};
 pub(super) enum Origin<'a> {
     /// In a file with this text.
     File(&'a Path, &'a str),
+    /// In the settings that a run stored, with this text; an older version may have written them.
+    Stored(&'a Path, &'a str),
     /// In these words of the command line.
     Words(&'a str),
 }
@@ -23,7 +25,7 @@ pub(super) enum Origin<'a> {
 impl Origin<'_> {
     fn error(self, at: usize, message: String) -> Error {
         match self {
-            Origin::File(path, text) => {
+            Origin::File(path, text) | Origin::Stored(path, text) => {
                 let before = text.get(..at.min(text.len())).unwrap_or(text);
                 let line = before.matches('\n').count() as u64 + 1;
                 let column = before.rsplit('\n').next().unwrap_or("").chars().count() as u64 + 1;
@@ -45,7 +47,8 @@ pub(super) enum Refusal {
 impl Settings {
     /// Reads a settings file, or the `settings.toml` of a run folder, over what is set already.
     pub fn read(&mut self, path: &Path) -> Result<()> {
-        let path = if path.is_dir() { path.join("settings.toml") } else { path.to_path_buf() };
+        let stored = path.is_dir();
+        let path = if stored { path.join("settings.toml") } else { path.to_path_buf() };
         let unreadable = |cause: std::io::Error| {
             let error = Error::io(&path, "reading the settings", &cause);
             Error { kind: Kind::Usage, ..error }
@@ -55,7 +58,7 @@ impl Settings {
             return Err(Error::new(Kind::Usage, "settings are larger than 1 MiB; this is something else").at(&path));
         }
         let text = std::fs::read_to_string(&path).map_err(unreadable)?;
-        self.apply(&text, Origin::File(&path, &text))
+        self.apply(&text, if stored { Origin::Stored(&path, &text) } else { Origin::File(&path, &text) })
     }
 
     /// Sets one `key=value`; the value is TOML, and a bare word is a string.
@@ -152,7 +155,12 @@ impl Settings {
                     let source = text.get(value.span()).unwrap_or("");
                     let plain = format!("v = {source}").parse::<toml::Table>().ok().and_then(|mut t| t.remove("v"));
                     let plain = plain.unwrap_or_else(|| source.into());
-                    self.assign(path, &plain).map_err(|refusal| match refusal {
+                    let name = path.join(".");
+                    let assigned = match (origin, renamed(&name)) {
+                        (Origin::Stored(..), Some(now)) => self.assign(&now.split('.').collect::<Vec<_>>(), &plain),
+                        _ => self.assign(path, &plain),
+                    };
+                    assigned.map_err(|refusal| match refusal {
                         Refusal::Key(message, remedy) => origin.error(key.span().start, message).remedy(remedy),
                         Refusal::Value(message, remedy) => origin.error(value.span().start, message).remedy(remedy),
                     })?;
@@ -219,7 +227,18 @@ fn comment(text: &mut String, words: &str) {
     text.push('\n');
 }
 
+/// Keys that had another name in an earlier version: what runs and models stored is read by it.
+const RENAMED: &[(&str, &str)] = &[("bars.label", "bars.stamp")];
+
+/// What a key of an earlier version is called now.
+pub(super) fn renamed(name: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(then, _)| *then == name).map(|(_, now)| *now)
+}
+
 fn unknown(name: &str) -> Refusal {
+    if let Some(now) = renamed(name) {
+        return Refusal::Key(format!("`{name}` is now called `{now}`"), format!("write `{now}`"));
+    }
     let names = || Key::all().iter().map(|k| k.name);
     let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
     let near = nearest(name, names()).or_else(|| {

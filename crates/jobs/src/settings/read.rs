@@ -1,10 +1,10 @@
 //! How bars are read, repaired and put together: with the set of features it decides what a feature is, so a model
 //! carries it and predicts with it.
 
-use super::parse::Refusal;
+use super::parse::{Refusal, renamed};
 use super::{Key, Settings};
 use files::{Error, Kind, Result};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toml::Value;
@@ -15,11 +15,17 @@ const HOLES: &str = "features.max_hole";
 /// Every setting that shapes bars and features, with its value; paths are absolute.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct ReadSettings {
-    /// `bars.*`, `repair.*`, `universe.*` and `features.max_hole`.
+    /// `bars.*`, `repair.*`, `universe.*` and `features.max_hole`; those of an earlier version under today's names.
+    #[serde(deserialize_with = "under_todays_names")]
     keys: BTreeMap<String, Value>,
     /// `[instrument.SYMBOL]`
     #[serde(default)]
     instruments: BTreeMap<String, toml::Table>,
+}
+
+fn under_todays_names<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<BTreeMap<String, Value>, D::Error> {
+    let stored = BTreeMap::<String, Value>::deserialize(from)?;
+    Ok(stored.into_iter().map(|(name, value)| (renamed(&name).map_or(name, str::to_string), value)).collect())
 }
 
 impl Settings {
@@ -109,7 +115,7 @@ mod tests {
 
     const ALL: [&str; 8] = [
         "bars.timezone=America/New_York",
-        "bars.label=end",
+        "bars.stamp=end",
         "repair.splits=keep",
         "repair.unreadable=0.25",
         "universe.factors=/tmp/it's \"here\".csv",
@@ -148,10 +154,18 @@ mod tests {
     }
 
     #[test]
+    fn a_model_of_an_earlier_version_is_read() {
+        let stored: ReadSettings = serde_json::from_str(r#"{"keys": {"bars.label": "end"}}"#).unwrap();
+        let today: ReadSettings = serde_json::from_str(r#"{"keys": {"bars.stamp": "end"}}"#).unwrap();
+        assert_eq!(stored, today);
+        assert_eq!(Settings::from_read_settings(&stored).unwrap(), settings(&["bars.stamp=end"]));
+    }
+
+    #[test]
     fn a_key_that_is_unknown_here_is_refused() {
         for text in [
             r#"{"keys": {"bars.colour": "red"}}"#,
-            r#"{"keys": {"bars.label": "middle"}}"#,
+            r#"{"keys": {"bars.stamp": "middle"}}"#,
             r#"{"keys": {}, "instruments": {"X": {"opens": "10:00"}}}"#,
         ] {
             let reading: ReadSettings = serde_json::from_str(text).unwrap();

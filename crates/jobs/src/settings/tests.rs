@@ -19,7 +19,7 @@ fn changed() -> Settings {
         "threads=3",
         "seed=7",
         "bars.timezone=America/New_York",
-        "bars.label=end",
+        "bars.stamp=end",
         "repair.order=refuse",
         "repair.unreadable=0.5",
         "universe.membership=/tmp/it's \"here\".csv",
@@ -169,4 +169,21 @@ fn a_run_folder_is_read_by_its_settings() {
     settings.read(folder.path()).expect("read");
     assert_eq!(settings.general.seed, 9);
     assert_eq!(settings.read(&folder.path().join("none.toml")).map_err(|e| e.kind), Err(Kind::Usage));
+}
+
+#[test]
+fn a_key_that_was_renamed_is_read_from_runs_and_named_to_people() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("settings.toml");
+    std::fs::write(&file, "[bars]\nlabel = \"end\"\n").expect("written");
+    let (mut stored, mut today) = (Settings::default(), Settings::default());
+    stored.read(folder.path()).expect("a run of an earlier version");
+    today.set("bars.stamp=end").expect("legal");
+    assert_eq!(stored, today);
+    // A file of one's own and the command line are told the new name.
+    for error in [Settings::default().read(&file), Settings::default().set("bars.label=end")] {
+        let error = error.expect_err("another name");
+        assert!(error.message.contains("`bars.label` is now called `bars.stamp`"), "{error}");
+        assert_eq!(error.kind, Kind::Usage);
+    }
 }

@@ -62,7 +62,7 @@ fn refuse(request: &Train, settings: &Settings) -> Result<()> {
         (settings.universe.membership.is_some(), "universe.membership", UNIVERSE),
         (settings.universe.factors.is_some(), "universe.factors", PRICES),
         (settings.bars.timezone.is_some(), "bars.timezone", TIMES),
-        (settings.bars.label != Settings::default().bars.label, "bars.label", TIMES),
+        (settings.bars.stamp != Settings::default().bars.stamp, "bars.stamp", TIMES),
     ];
     match asked.into_iter().find(|(asked, ..)| *asked) {
         None => Ok(()),

@@ -431,7 +431,7 @@ pub(crate) fn asked(folder: &Path) -> Result<(Train, Settings)> {
     let asked: Asked = serde_json::from_value(run.more.get("asked").cloned().unwrap_or(Value::Null))
         .map_err(|e| bad(format!("it does not say what was asked: {e}")))?;
     let mut settings = Settings::default();
-    settings.read(&folder.join("settings.toml"))?;
+    settings.read(folder)?;
     let select = Select { data: asked.data, symbols: asked.symbols, from: asked.from, to: asked.to };
     let out = Some(folder.to_path_buf());
     let request =
