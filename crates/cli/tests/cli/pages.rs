@@ -33,10 +33,12 @@ pub(crate) fn commands() -> Vec<Shown> {
         let text = std::fs::read_to_string(&page).expect("a page can be read");
         let name = page.strip_prefix(&root).unwrap_or(&page).display().to_string();
         let mut marks: Option<Vec<String>> = None;
+        let mut typed_here = false;
         for (at, line) in text.lines().enumerate() {
             if let Some(info) = line.strip_prefix("```") {
                 let opens = marks.is_none();
                 marks = opens.then(|| info.split_whitespace().map(String::from).collect());
+                typed_here = false;
                 continue;
             }
             let Some(marks) = &marks else { continue };
@@ -45,7 +47,8 @@ pub(crate) fn commands() -> Vec<Shown> {
                 let (runs, exact) = (has("run"), !has("words"));
                 let args = words(typed.trim());
                 all.push(Shown { page: name.clone(), line: at + 1, args, runs, exact, output: Vec::new() });
-            } else if let Some(last) = all.last_mut().filter(|last| last.page == name && !line.trim().is_empty()) {
+                typed_here = true;
+            } else if let Some(last) = all.last_mut().filter(|_| typed_here && !line.trim().is_empty()) {
                 last.output.push(line.to_string());
             }
         }
