@@ -1,7 +1,7 @@
 //! How far the work is, on standard error: a bar on a terminal, a plain line every five seconds elsewhere.
 
 use crate::out::tell;
-use crate::show::{bytes, count, seconds};
+use files::{format_bytes, format_count, format_seconds};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jobs::Update;
 use std::io::IsTerminal;
@@ -108,13 +108,13 @@ fn draw(bar: &ProgressBar, update: Update, fresh: bool) {
 
 fn plain(update: Update, spent: Duration) -> String {
     let amount = |n: u64| match update.unit {
-        "bytes" => bytes(n),
-        "" => count(n),
-        unit => format!("{} {unit}", count(n)),
+        "bytes" => format_bytes(n),
+        "" => format_count(n),
+        unit => format!("{} {unit}", format_count(n)),
     };
     let spent = spent.as_secs_f64();
     if update.total == 0 || update.done == 0 {
-        return format!("{}: {} so far", update.phase, seconds(spent));
+        return format!("{}: {} so far", update.phase, format_seconds(spent));
     }
     let rate = update.done as f64 / spent;
     let left = update.total.saturating_sub(update.done) as f64 / rate;
@@ -126,7 +126,7 @@ fn plain(update: Update, spent: Duration) -> String {
         100.0 * update.done as f64 / update.total as f64,
         amount(update.done),
         amount(update.total),
-        seconds(left)
+        format_seconds(left)
     )
 }
 
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn plain_lines_say_how_far_and_how_long() {
-        let update = Update { phase: "reading", done: 500_000_000, total: 1_000_000_000, unit: "bytes" };
-        assert_eq!(plain(update, Duration::from_secs(5)), "reading: 50 %, 500 MB of 1 GB, 100 MB/s, 5.0 s left");
+        let update = Update { phase: "reading", done: 500 << 20, total: 1 << 30, unit: "bytes" };
+        assert_eq!(plain(update, Duration::from_secs(5)), "reading: 49 %, 500 MiB of 1.0 GiB, 100 MiB/s, 5.2 s left");
         let update = Update { phase: "timing", done: 3, total: 6, unit: "" };
         assert_eq!(plain(update, Duration::from_secs(6)), "timing: 50 %, 3 of 6, 6.0 s left");
         let update = Update { phase: "making", done: 0, total: 0, unit: "" };

@@ -19,7 +19,7 @@ pub mod recurrent;
 mod tables;
 
 pub use device::{Budget, Choice, Device, Opened};
-pub use error::{Error, Result, bytes};
+pub use error::{Error, Result};
 pub use net::Net;
 pub use nets::Nets;
 pub use population::Population;

@@ -11,6 +11,7 @@ mod arrow;
 mod csv;
 mod error;
 mod feather;
+mod format;
 pub mod fuzz;
 mod json;
 mod lock;
@@ -28,6 +29,10 @@ mod zip;
 pub use csv::{Csv, CsvBlock, CsvHead, Kind as CsvKind, Unreadable};
 pub use error::{Error, Kind, Result};
 pub use feather::{read_feather, write_feather};
+pub use format::{
+    format_bandwidth, format_bytes, format_bytes_of, format_count, format_number, format_plural, format_seconds,
+    format_short,
+};
 pub use json::{Json, JsonShape, read_json};
 pub use lock::{Holder, Lock};
 pub use npz::{Array, ArrayHead, Arrays, read_npy, read_npz};

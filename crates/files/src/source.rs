@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
+use crate::format::format_bytes;
 use crate::zip::Archive;
 
 /// Limits that hold before memory is taken. The defaults let every honest file of bars through.
@@ -58,14 +59,14 @@ impl Caps {
     /// Refuses `inflated` bytes out of `compressed` when that is too much for `limit`, or looks like a bomb.
     pub(crate) fn check_inflated(&self, inflated: u64, compressed: u64, limit: u64) -> Result<()> {
         if inflated > limit {
-            return Err(Error::input(format!("it inflates to more than the limit of {}", human(limit)))
+            return Err(Error::input(format!("it inflates to more than the limit of {}", format_bytes(limit)))
                 .remedy("split it into smaller files, or decompress it first"));
         }
         if inflated > RATIO_FROM && inflated / self.ratio.max(1) > compressed {
             return Err(Error::input(format!(
                 "{} of compressed data inflate to {} or more, beyond {}:1, which looks like a decompression bomb",
-                human(compressed),
-                human(inflated),
+                format_bytes(compressed),
+                format_bytes(inflated),
                 self.ratio
             ))
             .remedy("if you trust the file, decompress it first"));
@@ -210,7 +211,7 @@ impl Source {
                 return Ok(bytes.clone());
             }
             if self.len > caps.inflated {
-                return Err(Error::input(format!("it is larger than the limit of {}", human(caps.inflated)))
+                return Err(Error::input(format!("it is larger than the limit of {}", format_bytes(caps.inflated)))
                     .at(self.path())
                     .remedy("split it into smaller files"));
             }
@@ -451,14 +452,4 @@ fn looks_utf16(head: &[u8]) -> bool {
     let n = head.len().min(256) / 2;
     let zeros = |from: usize| head.iter().skip(from).step_by(2).take(n).filter(|b| **b == 0).count();
     n >= 8 && ((zeros(1) == n && zeros(0) == 0) || (zeros(0) == n && zeros(1) == 0))
-}
-
-/// Bytes as a person says them.
-pub(crate) fn human(bytes: u64) -> String {
-    match bytes {
-        0..=9_999 => format!("{bytes} bytes"),
-        10_000..=10_485_759 => format!("{} KiB", bytes >> 10),
-        10_485_760..=10_737_418_239 => format!("{} MiB", bytes >> 20),
-        _ => format!("{} GiB", bytes >> 30),
-    }
 }

@@ -7,7 +7,7 @@ use bars::{Bars, Timeframe};
 use features::leak::{Case, Hunt, Leaks, Ours, Suspect, Test, Verdict, hunt, sample};
 use features::{Plan, read_set};
 use files::time::rfc3339;
-use files::{Error, Kind, Result};
+use files::{Error, Kind, Result, format_bytes};
 use serde::Serialize;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -236,10 +236,13 @@ fn fits(market: &[Bars], plan: &Plan, settings: &Settings) -> Result<()> {
     if need <= budget {
         return Ok(());
     }
-    let gib = |bytes: f64| bytes / f64::from(1 << 30);
     Err(Error::new(
         Kind::Memory,
-        format!("the hunt takes {:.2} GiB, more than the {:.2} GiB that may be used", gib(need), gib(budget)),
+        format!(
+            "the hunt takes {}, more than the {} that may be used",
+            format_bytes(need as u64),
+            format_bytes(budget as u64)
+        ),
     )
     .remedy("leave <all> out, or take fewer symbols or a shorter time"))
 }

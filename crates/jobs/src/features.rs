@@ -6,7 +6,7 @@ use crate::{Select, Settings, add, find, os, tables};
 use bars::audit::{Audit, Verdict};
 use bars::{Bars, Fingerprint, Timeframe};
 use features::{Dataset, Options, Plan, Table, read_set};
-use files::{Error, Kind, Result};
+use files::{Error, Kind, Result, format_bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::PathBuf;
@@ -393,15 +393,15 @@ fn check_memory(market: &[Bars], timeframe: Timeframe, plan: &Plan, settings: &S
     }
     // Class, end and weight of a label; the clock.
     need += rows as f64 * (13.0 + 12.0);
-    let (budget, gib) = (settings.general.memory.bytes(), |bytes: f64| bytes / f64::from(1 << 30));
+    let budget = settings.general.memory.bytes();
     if need > budget as f64 {
         return Err(Error::new(
             Kind::Memory,
             format!(
-                "{rows} rows of {} features take {:.2} GiB, more than the {:.2} GiB that may be used",
+                "{rows} rows of {} features take {}, more than the {} that may be used",
                 columns.len(),
-                gib(need),
-                gib(budget as f64)
+                format_bytes(need as u64),
+                format_bytes(budget)
             ),
         )
         .remedy("take fewer symbols, a shorter time or a smaller set, or raise <memory>"));
@@ -512,7 +512,7 @@ mod tests {
         (0..400).for_each(|_| many.extend(market.iter().cloned()));
         settings.general.memory = crate::Memory::Bytes(64 << 20);
         let error = check_memory(&many, Timeframe::D1, &plan, &settings).expect_err("too much");
-        assert!(error.kind == Kind::Memory && error.message.contains("0.06 GiB"), "{error}");
+        assert!(error.kind == Kind::Memory && error.message.contains("64.0 MiB"), "{error}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod training;
 use crate::demo::Shown;
 use bars::Bars;
 use bars::audit::{Audit, Verdict};
+use files::{format_count, format_short};
 use report::{
     Block, Candles, Cell, Column, Columns, Coverage, Heat, Histogram, Line, Lines, Note, Page, Section, Strip, Table,
     Tile, Tone,
@@ -46,11 +47,11 @@ fn figures(shown: &Shown<'_>) -> Section {
         prose: "Everything here was made on this machine a moment ago; nothing is market data. The same seed gives the same page, but for the speeds."
             .into(),
         blocks: vec![Block::Tiles(vec![
-            Tile::new("made", short(f.made_bars_per_s), "bars/s"),
-            Tile::new("written as Parquet", short(f.written_bars_per_s), "bars/s"),
-            Tile::new("read and audited", short(f.read_rows_per_s), "rows/s"),
-            Tile::new("features computed", short(f.features.values_per_s), "values/s"),
-            Tile::new("bars", grouped(f.bars), ""),
+            Tile::new("made", format_short(f.made_bars_per_s), "bars/s"),
+            Tile::new("written as Parquet", format_short(f.written_bars_per_s), "bars/s"),
+            Tile::new("read and audited", format_short(f.read_rows_per_s), "rows/s"),
+            Tile::new("features computed", format_short(f.features.values_per_s), "values/s"),
+            Tile::new("bars", format_count(f.bars), ""),
             Tile::new("the market", word(f.verdict), "").tone(tone(f.verdict)),
             Tile::new("damage caught", format!("{caught} of {}", f.damage.len()), "kinds").tone(all),
             found,
@@ -224,7 +225,7 @@ fn damage(shown: &Shown<'_>) -> Section {
         let rows = audit.repairs.iter().map(|r| {
             vec![
                 Cell::text(r.what.replace('_', " ")),
-                Cell::number(r.count as f64, grouped(r.count)),
+                Cell::number(r.count as f64, format_count(r.count)),
                 Cell::text(&r.policy),
                 Cell::text(&r.example),
             ]
@@ -263,13 +264,13 @@ fn symbols(shown: &Shown<'_>) -> Section {
         vec![
             Cell::text(&s.symbol),
             Cell::text(&s.timeframe),
-            Cell::number(s.bars as f64, grouped(s.bars)),
+            Cell::number(s.bars as f64, format_count(s.bars)),
             Cell::text(day(&s.first)),
             Cell::text(day(&s.last)),
             Cell::number(s.close_first, format!("{:.2}", s.close_first)),
             Cell::number(s.close_last, format!("{:.2}", s.close_last)),
-            Cell::number(s.closures as f64, grouped(s.closures)),
-            Cell::number(s.missing_bars as f64, grouped(s.missing_bars)),
+            Cell::number(s.closures as f64, format_count(s.closures)),
+            Cell::number(s.missing_bars as f64, format_count(s.missing_bars)),
             Cell::tag(word(s.verdict), tone(s.verdict)),
         ]
     });
@@ -364,24 +365,4 @@ fn word(verdict: Verdict) -> &'static str {
 
 fn day(rfc3339: &str) -> String {
     rfc3339.chars().take(10).collect()
-}
-
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(c);
-    }
-    text
-}
-
-fn short(value: f64) -> String {
-    match value {
-        v if v >= 1e6 => format!("{:.1} M", v / 1e6),
-        v if v >= 1e3 => format!("{:.0} k", v / 1e3),
-        v => format!("{v:.0}"),
-    }
 }

@@ -6,7 +6,7 @@ use crate::{Settings, data_folder};
 use bars::Timeframe;
 use bars::store::Entry;
 use bars::synth::{Kind as Market, Plant};
-use files::{Error, Kind, Result};
+use files::{Error, Kind, Result, format_bytes};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -155,10 +155,9 @@ fn plan(settings: &Settings) -> Result<bars::synth::Synth> {
     let need = (s.count as u64).saturating_mul(bars as u64).saturating_mul(64);
     let budget = settings.general.memory.bytes();
     if need > budget {
-        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         return Err(Error::new(
             Kind::Memory,
-            format!("this market takes {:.1} GiB, more than the {:.1} GiB that may be used", gib(need), gib(budget)),
+            format!("this market takes {}, more than the {} that may be used", format_bytes(need), format_bytes(budget)),
         )
         .remedy("make fewer symbols or bars, or raise <memory>"));
     }

@@ -2,7 +2,7 @@
 //! for us.
 
 use crate::{Cpu, Limits, Memory, os};
-use compute::bytes;
+use files::format_bytes;
 use serde::{Deserialize, Serialize};
 
 /// One setting, and what it changes.
@@ -85,10 +85,10 @@ pub(crate) fn found(cpu: &Cpu, memory: &Memory, limits: &Limits, world: &World<'
     if let Some(limit) = memory.limit_bytes.filter(|limit| *limit < memory.total_bytes) {
         let says = format!(
             "the control group grants {} of {}: budgets are taken from that, and a process that takes more is killed",
-            bytes(limit),
-            bytes(memory.total_bytes)
+            format_bytes(limit),
+            format_bytes(memory.total_bytes)
         );
-        add("memory limit", bytes(limit), says);
+        add("memory limit", format_bytes(limit), says);
     }
     let policy = |name: &str| {
         let text = (world.read)(&format!("/sys/devices/system/cpu/cpu0/cpufreq/{name}"))?;

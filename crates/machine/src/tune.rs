@@ -235,7 +235,7 @@ impl Tuner<'_> {
         if fits {
             return row;
         }
-        let (needs, budget) = (compute::bytes(candidate.bytes), compute::bytes(self.budget));
+        let (needs, budget) = (files::format_bytes(candidate.bytes), files::format_bytes(self.budget));
         Row { why: Some(format!("needs {needs}, the budget is {budget}")), ..row }
     }
 

@@ -93,6 +93,15 @@ fn it_goes_up_then_down_and_stops_on_a_plateau() {
 }
 
 #[test]
+fn sizes_read_the_same_in_every_room() {
+    for n in [0, 1, 900, 1 << 10, 104_600, 64 << 20, 512 << 20, 3 << 29, 5 << 40] {
+        let (what, device, fits) = Default::default();
+        let error = compute::Error::Memory { what, device, needed: n, budget: n, fits }.to_string();
+        assert!(error.contains(&format!(" needs {} of ", files::format_bytes(n))), "{error}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_the_figure_and_never_run() {
     let clock = Fake::default();
     let mut tight = tuner(&clock, None);

@@ -5,6 +5,7 @@
 //! width: no scaling, no script.
 
 use crate::html::escape;
+use files::format_number;
 use std::fmt::Write;
 
 /// Width of the marks' own units.
@@ -111,31 +112,9 @@ fn tick_label(value: f64, step: f64) -> String {
     minus(&format!("{:.decimals$}{name}", value / unit))
 }
 
-/// A number for a tooltip: five significant digits or so.
+/// A number for a tooltip: six significant digits.
 pub(crate) fn figure(value: f64) -> String {
-    let size = value.abs();
-    let text = match size {
-        s if !s.is_finite() => return "n/a".to_string(),
-        0.0 => "0".to_string(),
-        s if !(1e-4..1e15).contains(&s) => format!("{value:.3e}"),
-        s if s >= 1e4 => grouped(value),
-        s if s >= 100.0 => format!("{value:.2}"),
-        s if s >= 1.0 => format!("{value:.4}"),
-        _ => format!("{value:.6}"),
-    };
-    minus(&text)
-}
-
-fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(c);
-    }
-    if value < 0.0 { format!("-{text}") } else { text }
+    minus(&format_number(value, 6))
 }
 
 fn minus(text: &str) -> String {

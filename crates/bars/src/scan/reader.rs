@@ -8,7 +8,9 @@ use crate::recognise::names::{FileName, Side, file_name};
 use crate::recognise::{Given, Layout, Prices, StampMarks, TimeAt};
 use crate::store::About;
 use crate::{Class, InstrumentPatch, Options, Timeframe, VolumeKind};
-use files::{Archive, Caps, Container, CsvBlock, CsvHead, CsvKind, Data, Error, Kind, Result, Source, Table};
+use files::{
+    Archive, Caps, Container, CsvBlock, CsvHead, CsvKind, Data, Error, Kind, Result, Source, Table, format_bytes,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -265,10 +267,10 @@ impl Reader<'_> {
             return Err(Error::new(
                 Kind::Memory,
                 format!(
-                    "about {:.0} million rows need {:.1} GiB of memory, and {:.1} GiB may be used",
+                    "about {:.0} million rows need {} of memory, and {} may be used",
                     rows / 1e6,
-                    wanted / 1073741824.0,
-                    self.options.memory as f64 / 1073741824.0
+                    format_bytes(wanted as u64),
+                    format_bytes(self.options.memory)
                 ),
             )
             .at(source.path())

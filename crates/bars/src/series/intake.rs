@@ -7,7 +7,7 @@ use crate::ingest::{Part, Rows, Tally};
 use crate::recognise::mode_step;
 use crate::scan::Meta;
 use crate::{Options, Timeframe};
-use files::{Error, Kind, Result, Scratch};
+use files::{Error, Kind, Result, Scratch, format_bytes};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
@@ -198,7 +198,7 @@ impl Intake {
             // What `read` holds is joined once more, so a third is the most that is safe.
             return Err(Error::new(
                 Kind::Memory,
-                format!("the data outgrow the {} MiB that may be used", self.options.memory >> 20),
+                format!("the data outgrow the {} of memory that may be used", format_bytes(self.options.memory)),
             )
             .remedy("raise <memory>, choose fewer <symbols>, or run `fullbore data add`, which streams"));
         };

@@ -5,8 +5,9 @@ use super::list::entries_table;
 use super::{Context, Outcome, select};
 use crate::args::Add as Args;
 use crate::out::Paint;
-use crate::show::{bytes, plural, seconds, short, wrap};
+use crate::show::wrap;
 use bars::audit::Verdict;
+use files::{format_bytes, format_plural, format_seconds, format_short};
 use jobs::{Add, Added};
 use std::fmt::Write;
 
@@ -23,15 +24,21 @@ fn words(added: &Added, replace: bool, paint: Paint) -> String {
     let mut text = String::new();
     if let Some(plan) = &added.plan {
         let _ = writeln!(text, "{} nothing was done. This would", paint.bold("Dry run:"));
-        let _ = writeln!(text, "  read     {}: {}, {}", plan.data, plural(plan.files, "file"), bytes(plan.bytes));
+        let _ = writeln!(
+            text,
+            "  read     {}: {}, {}",
+            plan.data,
+            format_plural(plan.files, "file"),
+            format_bytes(plan.bytes)
+        );
         let _ = writeln!(text, "  write    {} to {}", paint.bold(&added.name), added.folder);
         let _ = writeln!(
             text,
             "  within   {} of memory, on {}",
-            bytes(plan.memory_bytes),
-            plural(plan.threads as u64, "thread")
+            format_bytes(plan.memory_bytes),
+            format_plural(plan.threads as u64, "thread")
         );
-        let _ = writeln!(text, "  take     about {} (a guess from the size)", seconds(plan.estimated_seconds));
+        let _ = writeln!(text, "  take     about {} (a guess from the size)", format_seconds(plan.estimated_seconds));
         if plan.exists {
             let what = if replace { "would be replaced" } else { "is there already: it takes --replace" };
             let _ = writeln!(text, "  note     an entry of that name {what}");
@@ -50,11 +57,11 @@ fn words(added: &Added, replace: bool, paint: Paint) -> String {
     let _ = writeln!(
         text,
         "\n  {} ({}) in {}: {} rows/s, {}/s\n",
-        plural(audited.audit.rows, "row"),
-        bytes(audited.audit.bytes),
-        seconds(audited.seconds),
-        short(audited.rows_per_s),
-        bytes(audited.bytes_per_s as u64)
+        format_plural(audited.audit.rows, "row"),
+        format_bytes(audited.audit.bytes),
+        format_seconds(audited.seconds),
+        format_short(audited.rows_per_s),
+        format_bytes(audited.bytes_per_s as u64)
     );
     text.push_str(&conclusion(&audited.audit, paint));
     text

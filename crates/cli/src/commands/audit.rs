@@ -3,9 +3,10 @@
 use super::{Context, Outcome, select};
 use crate::args::Audit as Args;
 use crate::out::Paint;
-use crate::show::{bytes, count, date, fit, plural, seconds, short, table, wrap};
+use crate::show::{date, fit, table, wrap};
 use bars::Instrument;
 use bars::audit::{Audit, SymbolAudit, Verdict};
+use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
 use jobs::Audited;
 use std::fmt::Write;
 
@@ -25,13 +26,13 @@ fn words(audited: &Audited, all: bool, paint: Paint) -> String {
     let _ = writeln!(
         text,
         "  {} in {}, from {} ({}), read in {}: {} rows/s, {}/s",
-        plural(audit.bars, "bar"),
-        plural(audit.symbols.len() as u64, "series"),
-        plural(audit.rows, "row"),
-        bytes(audit.bytes),
-        seconds(audited.seconds),
-        short(audited.rows_per_s),
-        bytes(audited.bytes_per_s as u64)
+        format_plural(audit.bars, "bar"),
+        format_plural(audit.symbols.len() as u64, "series"),
+        format_plural(audit.rows, "row"),
+        format_bytes(audit.bytes),
+        format_seconds(audited.seconds),
+        format_short(audited.rows_per_s),
+        format_bytes(audited.bytes_per_s as u64)
     );
     recognised(&mut text, audit, paint);
     symbols(&mut text, audit, all, paint);
@@ -78,7 +79,8 @@ fn recognised(text: &mut String, audit: &Audit, paint: Paint) {
     heading(text, "Recognised", paint);
     text.push_str(&wrap(&audit.format, "  ", "  "));
     for note in audit.files.iter().take(8) {
-        let more = if note.count > 1 { format!(" and {} like it", count(note.count - 1)) } else { String::new() };
+        let more =
+            if note.count > 1 { format!(" and {} like it", format_count(note.count - 1)) } else { String::new() };
         text.push_str(&wrap(&format!("{}{more}: {}", note.file, note.format), "  ", "    "));
         for why in &note.why {
             text.push_str(&wrap(why, "    - ", "      "));
@@ -100,7 +102,7 @@ fn symbols(text: &mut String, audit: &Audit, all: bool, paint: Paint) {
     worst.sort_by_key(|s| (std::cmp::Reverse(s.verdict), std::cmp::Reverse(trouble(s))));
     let shown = if all { worst.len() } else { worst.len().min(20) };
     let title = match worst.len() {
-        n if n > shown => format!("Symbols: the worst {shown} of {} (--all shows every one)", count(n as u64)),
+        n if n > shown => format!("Symbols: the worst {shown} of {} (--all shows every one)", format_count(n as u64)),
         _ => "Symbols".to_string(),
     };
     heading(text, &title, paint);
@@ -115,7 +117,7 @@ fn symbols(text: &mut String, audit: &Audit, all: bool, paint: Paint) {
             vec![
                 fit(&s.symbol, 20),
                 s.timeframe.clone(),
-                count(s.bars),
+                format_count(s.bars),
                 date(&s.first),
                 date(&s.last),
                 verdict.into(),
@@ -168,7 +170,8 @@ fn findings(s: &SymbolAudit) -> String {
         (s.outside_membership.unwrap_or(0), "outside"),
         (u64::from(s.unfinished_last), "unfinished last"),
     ];
-    let found: Vec<String> = list.iter().filter(|f| f.0 > 0).map(|(n, what)| format!("{} {what}", count(*n))).collect();
+    let found: Vec<String> =
+        list.iter().filter(|f| f.0 > 0).map(|(n, what)| format!("{} {what}", format_count(*n))).collect();
     found.join(", ")
 }
 
@@ -176,8 +179,14 @@ fn gaps(text: &mut String, audit: &Audit, paint: Paint) {
     let sum = |f: fn(&SymbolAudit) -> u64| audit.symbols.iter().map(f).sum::<u64>();
     heading(text, "Gaps", paint);
     let (closures, holes, missing) = (sum(|s| s.closures), sum(|s| s.holes), sum(|s| s.missing_bars));
-    let _ = writeln!(text, "  {}: the market was shut (nights, weekends, holidays)", plural(closures, "closure"));
-    let _ = writeln!(text, "  {}: {} missing while the market was open", plural(holes, "hole"), plural(missing, "bar"));
+    let _ =
+        writeln!(text, "  {}: the market was shut (nights, weekends, holidays)", format_plural(closures, "closure"));
+    let _ = writeln!(
+        text,
+        "  {}: {} missing while the market was open",
+        format_plural(holes, "hole"),
+        format_plural(missing, "bar")
+    );
     let longest =
         audit.symbols.iter().filter_map(|s| Some((s, s.longest_hole.as_ref()?))).max_by_key(|(_, hole)| hole.bars);
     if let Some((s, hole)) = longest {
@@ -187,7 +196,7 @@ fn gaps(text: &mut String, audit: &Audit, paint: Paint) {
             fit(&s.symbol, 20),
             date(&hole.from),
             date(&hole.to),
-            plural(hole.bars, "bar")
+            format_plural(hole.bars, "bar")
         );
     }
 }
@@ -198,7 +207,7 @@ fn repairs(text: &mut String, audit: &Audit, paint: Paint) {
     }
     heading(text, "Repairs, each by a policy of yours", paint);
     for repair in &audit.repairs {
-        let line = format!("{} {}, by {}", count(repair.count), repair.what.replace('_', " "), repair.policy);
+        let line = format!("{} {}, by {}", format_count(repair.count), repair.what.replace('_', " "), repair.policy);
         text.push_str(&wrap(&line, "  ", "    "));
         if !repair.example.is_empty() {
             text.push_str(&wrap(&format!("as in {}", repair.example), "    ", "    "));

@@ -3,7 +3,8 @@
 use super::{Context, Outcome};
 use crate::args::BenchNet as Args;
 use crate::out::Paint;
-use crate::show::{bytes, count, plural, short, table, wrap};
+use crate::show::{table, wrap};
+use files::{format_bytes, format_count, format_plural, format_short};
 use jobs::{BenchCell, BenchNet, BenchedNet};
 use std::fmt::Write;
 
@@ -25,18 +26,24 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 
 /// Milliseconds in the unit that shows their digits.
 fn time(ms: f64) -> String {
-    if ms < 1.0 { format!("{} us", short(ms * 1e3)) } else { format!("{} ms", short(ms)) }
+    if ms < 1.0 { format!("{} us", format_short(ms * 1e3)) } else { format!("{} ms", format_short(ms)) }
 }
 
 /// The table, with the best of each kind marked.
 fn words(benched: &BenchedNet, paint: Paint) -> String {
-    let members =
-        if benched.members == 1 { String::new() } else { format!(", {}", plural(benched.members as u64, "member")) };
-    let mut text = format!("{}  {} parameters{members}\n", paint.bold(&benched.net), count(benched.parameters));
+    let members = if benched.members == 1 {
+        String::new()
+    } else {
+        format!(", {}", format_plural(benched.members as u64, "member"))
+    };
+    let mut text = format!("{}  {} parameters{members}\n", paint.bold(&benched.net), format_count(benched.parameters));
     text.push_str(&wrap(&format!("on {}", benched.device), "  ", "  "));
     if let Some(limit) = benched.limit_tflops {
-        let rate =
-            if limit < 1.0 { format!("{} GFLOP/s", short(limit * 1e3)) } else { format!("{} TFLOP/s", short(limit)) };
+        let rate = if limit < 1.0 {
+            format!("{} GFLOP/s", format_short(limit * 1e3))
+        } else {
+            format!("{} TFLOP/s", format_short(limit))
+        };
         let _ = writeln!(text, "  large matrix products reach {rate} here");
     }
     text.push('\n');
@@ -47,9 +54,9 @@ fn words(benched: &BenchedNet, paint: Paint) -> String {
         let Some(cell) = cell else { return vec![dash(); if memory { 4 } else { 3 }] };
         let mark = if best { "* " } else { "" };
         let share = cell.share_of_limit.map_or_else(dash, |s| format!("{:.0} %", 100.0 * s));
-        let mut row = vec![format!("{mark}{}/s", short(cell.samples_per_s)), time(cell.ms_per_step), share];
+        let mut row = vec![format!("{mark}{}/s", format_short(cell.samples_per_s)), time(cell.ms_per_step), share];
         if memory {
-            row.push(bytes(cell.memory_bytes));
+            row.push(format_bytes(cell.memory_bytes));
         }
         row
     };
@@ -57,7 +64,7 @@ fn words(benched: &BenchedNet, paint: Paint) -> String {
         .rows
         .iter()
         .map(|r| {
-            let mut row = vec![count(r.batch as u64)];
+            let mut row = vec![format_count(r.batch as u64)];
             row.extend(cell(&r.train, benched.best_train_batch == Some(r.batch), true));
             row.extend(cell(&r.infer, benched.best_infer_batch == Some(r.batch), false));
             row
@@ -67,7 +74,7 @@ fn words(benched: &BenchedNet, paint: Paint) -> String {
     text.push_str("\n  samples a second of all members; * the most\n");
     for row in benched.rows.iter().filter(|r| r.refused.is_some()) {
         let why = row.refused.as_deref().unwrap_or_default();
-        text.push_str(&wrap(&format!("batch {}: {why}", count(row.batch as u64)), "  - ", "    "));
+        text.push_str(&wrap(&format!("batch {}: {why}", format_count(row.batch as u64)), "  - ", "    "));
     }
     text
 }

@@ -4,8 +4,9 @@ use super::features::pointed;
 use super::{Context, Outcome, select};
 use crate::args::Lookahead as Args;
 use crate::out::Paint;
-use crate::show::{count, fit, plural, seconds, table, wrap};
+use crate::show::{fit, table, wrap};
 use features::leak::{Test, Verdict};
+use files::{format_count, format_plural, format_seconds};
 use jobs::{Caught, Check, Checked, Tested};
 use std::fmt::Write;
 
@@ -23,8 +24,9 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 /// Everything for the eye: the verdict first and last.
 fn words(checked: &Checked, paint: Paint) -> String {
     let mut text = format!("{}  {}\n\n", verdict(checked.verdict, paint), fit(&checked.data, 70));
-    let part =
-        |some: u64, all: u64| if some == all { count(all) } else { format!("{} of {}", count(some), count(all)) };
+    let part = |some: u64, all: u64| {
+        if some == all { format_count(all) } else { format!("{} of {}", format_count(some), format_count(all)) }
+    };
     let _ = writeln!(
         text,
         "  bars of {}: {}; symbols: {}; label {}; looked for {}",
@@ -32,7 +34,7 @@ fn words(checked: &Checked, paint: Paint) -> String {
         part(checked.rows, checked.all_rows),
         part(checked.symbols, checked.all_symbols),
         checked.label.as_deref().unwrap_or("none"),
-        seconds(checked.seconds)
+        format_seconds(checked.seconds)
     );
     if (checked.symbols, checked.rows) != (checked.all_symbols, checked.all_rows) {
         let _ = writeln!(text, "  (a sample; --all takes everything)");
@@ -78,11 +80,11 @@ fn row(test: &Tested) -> Vec<String> {
         (None, None) => "equal to the bit".into(),
     };
     let tries = match test.test {
-        Test::Stream | Test::Clairvoyance => format!("{} rows", count(test.tried)),
-        Test::WarmUp => plural(test.tried, "start"),
-        Test::Prefix | Test::Poison => plural(test.tried, "cut"),
+        Test::Stream | Test::Clairvoyance => format!("{} rows", format_count(test.tried)),
+        Test::WarmUp => format_plural(test.tried, "start"),
+        Test::Prefix | Test::Poison => format_plural(test.tried, "cut"),
     };
-    vec![test.test.to_string(), count(test.columns), tries, word.into(), worst]
+    vec![test.test.to_string(), format_count(test.columns), tries, word.into(), worst]
 }
 
 /// What it means not to pass.
@@ -106,6 +108,6 @@ fn told(test: Test, caught: &Caught) -> String {
         "{column}: {} of {symbol} at {time} became {}, {what} ({} in all)",
         value(caught.before),
         value(caught.after),
-        plural(*wrong, "value")
+        format_plural(*wrong, "value")
     )
 }

@@ -4,7 +4,8 @@ use super::audit::verdict;
 use super::{Context, Outcome};
 use crate::args::Demo as Args;
 use crate::out::Paint;
-use crate::show::{bytes, count, plural, seconds, short, table, wrap};
+use crate::show::{table, wrap};
+use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
 use jobs::{Demo, DemoTraining, Demoed, FoundVerdict, Told};
 use std::fmt::Write;
 
@@ -22,17 +23,17 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 fn words(demo: &Demoed, paint: Paint) -> String {
     let mut text = format!(
         "A market of {} symbols and {} bars, from seed {}\n\n",
-        count(demo.symbols),
-        count(demo.bars),
+        format_count(demo.symbols),
+        format_count(demo.bars),
         demo.seed
     );
-    let _ = writeln!(text, "  made      {} bars/s", short(demo.made_bars_per_s));
-    let _ = writeln!(text, "  written   {} bars/s as Parquet", short(demo.written_bars_per_s));
+    let _ = writeln!(text, "  made      {} bars/s", format_short(demo.made_bars_per_s));
+    let _ = writeln!(text, "  written   {} bars/s as Parquet", format_short(demo.written_bars_per_s));
     let _ = writeln!(
         text,
         "  read      {} rows/s, {}/s, audit included",
-        short(demo.read_rows_per_s),
-        bytes(demo.read_bytes_per_s as u64)
+        format_short(demo.read_rows_per_s),
+        format_bytes(demo.read_bytes_per_s as u64)
     );
     let _ = writeln!(text, "  audited   {}", verdict(demo.verdict, paint));
     let f = &demo.features;
@@ -40,14 +41,15 @@ fn words(demo: &Demoed, paint: Paint) -> String {
         text,
         "  computed  {} features, {} rows/s, {:.0} ns a bar, {:.1} % of the rows settled",
         f.columns,
-        short(f.rows_per_s),
+        format_short(f.rows_per_s),
         f.ns_per_bar,
         100.0 * f.settled_share
     );
     if let Some(l) = &f.label {
         let share = |share: f64| format!("{:.0} %", 100.0 * share);
         let (down, flat, up) = (share(l.share.down), share(l.share.flat), share(l.share.up));
-        let _ = writeln!(text, "  labelled  {} by {}: {down} down, {flat} flat, {up} up", count(l.labelled), l.rule);
+        let _ =
+            writeln!(text, "  labelled  {} by {}: {down} down, {flat} flat, {up} up", format_count(l.labelled), l.rule);
     }
     let _ = writeln!(
         text,
@@ -58,11 +60,11 @@ fn words(demo: &Demoed, paint: Paint) -> String {
     let rows: Vec<Vec<String>> = demo
         .damage
         .iter()
-        .map(|d| vec![d.what.to_string(), d.symbol.clone(), count(d.planted), count(d.found)])
+        .map(|d| vec![d.what.to_string(), d.symbol.clone(), format_count(d.planted), format_count(d.found)])
         .collect();
     text.push_str(&table(&["damage", "symbol", ">planted", ">found"], &rows, "  "));
     training(&mut text, &demo.training, demo.planted.best_accuracy, paint);
-    let _ = write!(text, "\n{} {}  ({})\n", paint.bold("The page:"), demo.report, seconds(demo.seconds));
+    let _ = write!(text, "\n{} {}  ({})\n", paint.bold("The page:"), demo.report, format_seconds(demo.seconds));
     if demo.training.run.interrupted {
         let _ = write!(
             text,
@@ -80,12 +82,12 @@ fn training(text: &mut String, training: &DemoTraining, known: f64, paint: Paint
     let _ = write!(text, "\n{} {}\n", paint.bold("Trained:"), run.net);
     let each = format!(
         "{} × {} of {}, {} of 5 minutes, {}{}",
-        plural(run.folds.len() as u64, "fold"),
-        plural(run.seeds, "seed"),
-        plural(run.parameters, "parameter"),
-        plural(run.samples, "bar"),
-        seconds(run.seconds),
-        run.samples_per_s.map_or(String::new(), |rate| format!(", {} samples/s", short(rate)))
+        format_plural(run.folds.len() as u64, "fold"),
+        format_plural(run.seeds, "seed"),
+        format_plural(run.parameters, "parameter"),
+        format_plural(run.samples, "bar"),
+        format_seconds(run.seconds),
+        run.samples_per_s.map_or(String::new(), |rate| format!(", {} samples/s", format_short(rate)))
     );
     text.push_str(&wrap(&each, "  ", "  "));
     let Some(found) = &training.found else { return };
@@ -99,7 +101,7 @@ fn training(text: &mut String, training: &DemoTraining, known: f64, paint: Paint
         text,
         "  found     MCC {:.3} on {} that no member was trained on (the column itself: {:.3})",
         found.mcc,
-        plural(found.samples, "bar"),
+        format_plural(found.samples, "bar"),
         found.signal_mcc
     );
     let s = &found.shifted;

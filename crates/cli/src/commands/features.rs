@@ -4,9 +4,9 @@ use super::{Context, Outcome, narrow};
 use crate::args::Features as Args;
 use crate::fail::Failure;
 use crate::out::Paint;
-use crate::show::{bytes, count, fit, plural, seconds, short, table, wrap};
+use crate::show::{fit, table, wrap};
 use features::{Indicator, Kind, PRESETS, Plan, catalogue, read_set, usage};
-use files::Error;
+use files::{Error, format_bytes, format_count, format_plural, format_seconds, format_short};
 use jobs::{FeatureColumn, Featured, Features};
 use serde_json::json;
 use std::fmt::Write;
@@ -47,37 +47,42 @@ pub(super) fn pointed(mut error: Error, set: &str, json: bool) -> Failure {
 fn words(f: &Featured, paint: Paint) -> String {
     let mut text = format!(
         "{}  {} of {}, {}\n\n",
-        paint.bold(&plural(f.columns.len() as u64, "feature")),
-        plural(f.rows, "row"),
-        plural(f.symbols, "symbol"),
+        paint.bold(&format_plural(f.columns.len() as u64, "feature")),
+        format_plural(f.rows, "row"),
+        format_plural(f.symbols, "symbol"),
         f.timeframe
     );
     for file in &f.files {
-        let _ = writeln!(text, "  {}  ({}, {} columns)", file.path, bytes(file.bytes), file.columns);
+        let _ = writeln!(text, "  {}  ({}, {} columns)", file.path, format_bytes(file.bytes), file.columns);
     }
     match (f.rows_per_s, f.values_per_s, f.ns_per_bar) {
         (Some(rows), Some(values), Some(ns)) => {
             let _ = writeln!(
                 text,
                 "  computed in {}: {} rows/s, {} values/s, {} ns a bar",
-                seconds(f.compute_seconds),
-                short(rows),
-                short(values),
-                short(ns.round())
+                format_seconds(f.compute_seconds),
+                format_short(rows),
+                format_short(values),
+                format_short(ns.round())
             );
-            let _ = writeln!(text, "  read in {}, written in {}", seconds(f.read_seconds), seconds(f.write_seconds));
+            let _ = writeln!(
+                text,
+                "  read in {}, written in {}",
+                format_seconds(f.read_seconds),
+                format_seconds(f.write_seconds)
+            );
         }
         _ => {
             let _ = writeln!(
                 text,
                 "  from the cache, read in {} and copied in {} (--fresh computes it again)",
-                seconds(f.read_seconds),
-                seconds(f.write_seconds)
+                format_seconds(f.read_seconds),
+                format_seconds(f.write_seconds)
             );
         }
     }
-    let peak = f.peak_memory_bytes.map_or(String::new(), |peak| format!(", at most {} in all", bytes(peak)));
-    let _ = writeln!(text, "  {} of tables in memory{peak}", bytes(f.table_bytes));
+    let peak = f.peak_memory_bytes.map_or(String::new(), |peak| format!(", at most {} in all", format_bytes(peak)));
+    let _ = writeln!(text, "  {} of tables in memory{peak}", format_bytes(f.table_bytes));
     warm_up(&mut text, f, paint);
     labels(&mut text, f, paint);
     let notes = notes(f);
@@ -94,7 +99,7 @@ fn warm_up(text: &mut String, f: &Featured, paint: Paint) {
         fit(&if c.table.is_empty() { c.name.clone() } else { format!("{} @{}", c.name, c.table) }, 40)
     };
     if let Some(c) = f.columns.iter().max_by_key(|c| c.first_valid) {
-        let _ = writeln!(text, "  the last column begins after {}: {}", plural(c.first_valid, "bar"), name(c));
+        let _ = writeln!(text, "  the last column begins after {}: {}", format_plural(c.first_valid, "bar"), name(c));
     }
     match f.columns.iter().find(|c| c.settled.is_none()) {
         Some(c) => {
@@ -102,12 +107,17 @@ fn warm_up(text: &mut String, f: &Featured, paint: Paint) {
         }
         None => {
             if let Some(c) = f.columns.iter().max_by_key(|c| c.settled) {
-                let bars = plural(c.settled.unwrap_or(0), "bar");
+                let bars = format_plural(c.settled.unwrap_or(0), "bar");
                 let _ = writeln!(text, "  the last settles after {bars}: {}", name(c));
             }
         }
     }
-    let _ = writeln!(text, "  {:.1} % of the rows are settled, in {}", 100.0 * f.settled_share, plural(f.runs, "run"));
+    let _ = writeln!(
+        text,
+        "  {:.1} % of the rows are settled, in {}",
+        100.0 * f.settled_share,
+        format_plural(f.runs, "run")
+    );
 }
 
 fn labels(text: &mut String, f: &Featured, paint: Paint) {
@@ -117,19 +127,19 @@ fn labels(text: &mut String, f: &Featured, paint: Paint) {
     let _ = writeln!(
         text,
         "  {} down ({:.1} %), {} flat ({:.1} %), {} up ({:.1} %)",
-        count(l.balance.down),
+        format_count(l.balance.down),
         100.0 * l.share.down,
-        count(l.balance.flat),
+        format_count(l.balance.flat),
         100.0 * l.share.flat,
-        count(l.balance.up),
+        format_count(l.balance.up),
         100.0 * l.share.up
     );
     let _ = writeln!(
         text,
         "  {} without; mean uniqueness {:.3}; both barriers in one bar {}",
-        plural(f.rows - l.labelled, "row"),
+        format_plural(f.rows - l.labelled, "row"),
         l.mean_uniqueness,
-        count(l.both_touched)
+        format_count(l.both_touched)
     );
 }
 
@@ -148,12 +158,17 @@ fn notes(f: &Featured) -> Vec<String> {
     note(&f.other_timeframes, &|all| {
         format!("the data also hold bars of {all}: left out, the finest timeframe makes the table")
     });
-    note(&f.left, &|all| format!("the data have no volume, so {} left: {all}", plural(f.left.len() as u64, "feature")));
+    note(&f.left, &|all| {
+        format!("the data have no volume, so {} left: {all}", format_plural(f.left.len() as u64, "feature"))
+    });
     note(&f.alone, &|all| {
-        format!("too few symbols for a market, so {} left: {all}", plural(f.alone.len() as u64, "feature"))
+        format!("too few symbols for a market, so {} left: {all}", format_plural(f.alone.len() as u64, "feature"))
     });
     note(&f.silent, &|all| {
-        format!("{} without volume, whose volume features are missing: {all}", plural(f.silent.len() as u64, "symbol"))
+        format!(
+            "{} without volume, whose volume features are missing: {all}",
+            format_plural(f.silent.len() as u64, "symbol")
+        )
     });
     note(&f.sparse, &|all| format!("no value on more than a fifth of the rows: {all}"));
     notes
@@ -221,8 +236,8 @@ fn show(words: &str, context: &Context) -> Outcome {
                 vec![
                     c.name.clone(),
                     timeframe.map_or(String::new(), |t| t.to_string()),
-                    count(c.first_valid as u64),
-                    c.settled.map_or_else(|| "never".to_string(), |s| count(s as u64)),
+                    format_count(c.first_valid as u64),
+                    c.settled.map_or_else(|| "never".to_string(), |s| format_count(s as u64)),
                     c.text.clone(),
                 ]
             })
@@ -231,7 +246,7 @@ fn show(words: &str, context: &Context) -> Outcome {
         format!(
             "{}\n{}\n{}",
             plan.text(),
-            paint.bold(&plural(columns.len() as u64, "column")),
+            paint.bold(&format_plural(columns.len() as u64, "column")),
             table(&heads, &rows, "  ")
         )
     })?;

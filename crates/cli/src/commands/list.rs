@@ -2,8 +2,9 @@
 
 use super::{Context, Outcome};
 use crate::args::List as Args;
-use crate::show::{bytes, count, date, plural, table};
+use crate::show::{date, table};
 use bars::store::Entry;
+use files::{format_bytes, format_count, format_plural};
 use jobs::List;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
@@ -18,7 +19,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         }
         format!(
             "{} in {}\n\n{}",
-            plural(listed.entries.len() as u64, "set").replace("sets", "sets of bars"),
+            format_plural(listed.entries.len() as u64, "set").replace("sets", "sets of bars"),
             listed.folder,
             entries_table(&listed.entries)
         )
@@ -34,11 +35,11 @@ pub(super) fn entries_table(entries: &[Entry]) -> String {
             vec![
                 e.name.clone(),
                 e.timeframe.clone(),
-                count(e.symbols),
-                count(e.bars),
+                format_count(e.symbols),
+                format_count(e.bars),
                 date(&e.first),
                 date(&e.last),
-                bytes(e.bytes),
+                format_bytes(e.bytes),
                 e.origin.clone(),
             ]
         })

@@ -4,9 +4,9 @@ use super::{Context, Outcome};
 use crate::args::Monitor as Args;
 use crate::fail::Failure;
 use crate::out::{self, Paint};
-use crate::show::{bytes, count, plural, seconds, short, table, wrap};
+use crate::show::{table, wrap};
 use crate::terminal::{Press, Terminal};
-use files::{Error, Kind};
+use files::{Error, Kind, format_bytes, format_count, format_number, format_plural, format_seconds, format_short};
 use jobs::Monitor;
 use report::{View, WatchTold, draw, told};
 use std::fmt::Write;
@@ -94,15 +94,19 @@ fn words(told: &WatchTold, paint: Paint) -> String {
     let end = told.last.map_or(String::new(), |last| format!(" of {}", place(last)));
     let done = told.done_percent.map_or(String::new(), |p| format!(", {p:.0} %"));
     let spent = told.elapsed_seconds.map_or(String::new(), |s| match told.ended {
-        Some(_) => format!(", took {}", seconds(s)),
-        None => format!(", {} so far", seconds(s)),
+        Some(_) => format!(", took {}", format_seconds(s)),
+        None => format!(", {} so far", format_seconds(s)),
     });
-    let left = told.left_seconds.map_or(String::new(), |s| format!(", at most {} left", seconds(s)));
+    let left = told.left_seconds.map_or(String::new(), |s| format!(", at most {} left", format_seconds(s)));
     let _ = writeln!(text, "  {} {}{end}{done}{spent}{left}", told.axis, place(told.at));
-    let ended = if told.members_ended > 0 { format!(", {} ended", count(told.members_ended)) } else { String::new() };
-    let rates: String =
-        told.rates.iter().filter_map(|(name, v)| Some(format!(", {} {}", short(v.as_f64()?), per(name)))).collect();
-    let _ = writeln!(text, "  {}{ended}{rates}", plural(told.members, "member"));
+    let ended =
+        if told.members_ended > 0 { format!(", {} ended", format_count(told.members_ended)) } else { String::new() };
+    let rates: String = told
+        .rates
+        .iter()
+        .filter_map(|(name, v)| Some(format!(", {} {}", format_short(v.as_f64()?), per(name))))
+        .collect();
+    let _ = writeln!(text, "  {}{ended}{rates}", format_plural(told.members, "member"));
     if let Some(best) = &told.best {
         let _ = writeln!(
             text,
@@ -116,14 +120,15 @@ fn words(told: &WatchTold, paint: Paint) -> String {
     }
     if !told.phases.is_empty() {
         let phase = |p: &report::PhaseTold| {
-            format!("{} {}{}", p.name, seconds(p.seconds), if p.running { " and on" } else { "" })
+            format!("{} {}{}", p.name, format_seconds(p.seconds), if p.running { " and on" } else { "" })
         };
         text.push_str(&wrap(&told.phases.iter().map(phase).collect::<Vec<_>>().join(", "), "  phases: ", "    "));
     }
     metrics(&mut text, told, paint);
     if let Some(judged) = told.judged.as_ref().and_then(|j| j.as_object()) {
         let _ = write!(text, "\n{}\n", paint.bold("Judged on test samples"));
-        let all = judged.iter().filter_map(|(name, v)| Some(format!("{} {}", per(name), figure(v.as_f64()?))));
+        let all =
+            judged.iter().filter_map(|(name, v)| Some(format!("{} {}", per(name), format_number(v.as_f64()?, 4))));
         text.push_str(&wrap(&all.collect::<Vec<_>>().join(", "), "  ", "  "));
     }
     machine(&mut text, told, paint);
@@ -132,7 +137,8 @@ fn words(told: &WatchTold, paint: Paint) -> String {
         text.push_str(&wrap(line, "", "  "));
     }
     if told.skipped_lines > 0 {
-        let _ = writeln!(text, "{} of its log are no rows and were left out", plural(told.skipped_lines, "line"));
+        let _ =
+            writeln!(text, "{} of its log are no rows and were left out", format_plural(told.skipped_lines, "line"));
     }
     text
 }
@@ -157,25 +163,25 @@ fn machine(text: &mut String, told: &WatchTold, paint: Paint) {
     let _ = write!(text, "\n{}\n", paint.bold("Machine"));
     let cores: Vec<String> = sample.cpu_percent.iter().map(|p| format!("{p:.0}")).collect();
     let load = sample.load_average.map_or(String::new(), |l| format!("; load {:.2} {:.2} {:.2}", l[0], l[1], l[2]));
-    let all = plural(cores.len() as u64, "core");
+    let all = format_plural(cores.len() as u64, "core");
     text.push_str(&wrap(
         &format!("CPU {:.0} % of {all} ({}){load}", sample.cpu_mean_percent(), cores.join(" ")),
         "  ",
         "    ",
     ));
-    let process = sample.process_memory_bytes.map_or("not told".into(), bytes);
+    let process = sample.process_memory_bytes.map_or("unknown".into(), format_bytes);
     let _ = writeln!(
         text,
         "  memory: {process} of the process, {} taken, {} free",
-        bytes(sample.memory_used_bytes),
-        bytes(sample.memory_available_bytes)
+        format_bytes(sample.memory_used_bytes),
+        format_bytes(sample.memory_available_bytes)
     );
     for card in &sample.gpus {
         let told = [
             card.busy_percent.map(|p| format!("{p:.0} % busy")),
             card.memory_used_bytes
                 .zip(card.memory_total_bytes)
-                .map(|(used, all)| format!("{} of {}", bytes(used), bytes(all))),
+                .map(|(used, all)| format!("{} of {}", format_bytes(used), format_bytes(all))),
             card.power_watts.map(|w| format!("{w:.0} W")),
             card.temperature_celsius.map(|t| format!("{t} °C")),
         ];
@@ -193,9 +199,5 @@ fn per(name: &str) -> String {
 
 /// A place on the axis: counted, not rounded.
 fn place(x: f64) -> String {
-    count(x.max(0.0) as u64)
-}
-
-fn figure(value: f64) -> String {
-    if value.abs() < 1000.0 && value.fract() != 0.0 { format!("{value:.4}") } else { short(value) }
+    format_count(x.max(0.0) as u64)
 }

@@ -3,7 +3,8 @@
 use super::{Context, Outcome, narrow};
 use crate::args::Predict as Args;
 use crate::out::Paint;
-use crate::show::{plural, short, wrap};
+use crate::show::wrap;
+use files::{format_plural, format_short};
 use jobs::{Predict, Predicted};
 use std::fmt::Write;
 
@@ -17,14 +18,14 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 fn words(p: &Predicted, paint: Paint) -> String {
-    let mut text = format!("{}  {} a second\n", paint.bold(&plural(p.bars, "bar")), short(p.bars_per_s));
+    let mut text = format!("{}  {} a second\n", paint.bold(&format_plural(p.bars, "bar")), format_short(p.bars_per_s));
     text.push_str(&wrap(&format!("on {}", p.device), "  ", "  "));
     let names: &[&str] = if p.guesses.len() == 2 { &["down", "up"] } else { &["down", "flat", "up"] };
     let guesses: Vec<String> =
         p.guesses.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
     let _ = writeln!(text, "  guesses: {}", guesses.join(", "));
     if p.left_out > 0 {
-        let left = plural(p.left_out, "bar");
+        let left = format_plural(p.left_out, "bar");
         text.push_str(&wrap(
             &format!("{left} left out: before the first test block, or without whole windows"),
             "  ",
@@ -32,7 +33,7 @@ fn words(p: &Predicted, paint: Paint) -> String {
         ));
     }
     if p.locked > 0 {
-        let locked = plural(p.locked, "bar");
+        let locked = format_plural(p.locked, "bar");
         text.push_str(&wrap(&format!("{locked} of the holdout are locked: nobody is asked about them"), "  ", "  "));
     }
     p.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));

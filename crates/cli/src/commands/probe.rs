@@ -4,7 +4,8 @@ use super::{Context, Outcome};
 use crate::args::Probe as Args;
 use crate::fail::Failure;
 use crate::out::{self, Paint};
-use crate::show::{bytes, fit, plural, seconds, short, table, wrap};
+use crate::show::{fit, table, wrap};
+use files::{format_bandwidth, format_bytes, format_plural, format_seconds, format_short};
 use jobs::Probed;
 use machine::{Cpu, Gpu, GpuRates, Quick, Sample};
 use std::fmt::Write;
@@ -53,15 +54,15 @@ fn lines(sample: &Sample) -> String {
         pad(format!("{:.0} %", sample.cpu_mean_percent()), 6),
         pad(format!("{most:.0} %"), 7),
         pad(sample.load_average.map_or_else(dash, |load| format!("{:.1}", load[0])), 6),
-        pad(bytes(sample.memory_used_bytes), 8),
-        pad(sample.process_memory_bytes.map_or_else(dash, bytes), 8),
+        pad(format_bytes(sample.memory_used_bytes), 8),
+        pad(sample.process_memory_bytes.map_or_else(dash, format_bytes), 8),
     ];
     let mut rows = Vec::new();
     for gpu in &sample.gpus {
         row.extend([
             gpu.index.to_string(),
             pad(gpu.busy_percent.map_or_else(dash, |p| format!("{p:.0} %")), 6),
-            pad(gpu.memory_used_bytes.map_or_else(dash, bytes), 8),
+            pad(gpu.memory_used_bytes.map_or_else(dash, format_bytes), 8),
             pad(gpu.power_watts.map_or_else(dash, |w| format!("{w:.0} W")), 6),
             pad(gpu.clock_mhz.map_or_else(dash, |mhz| format!("{mhz} MHz")), 9),
             pad(gpu.temperature_celsius.map_or_else(dash, |c| format!("{c} C")), 5),
@@ -79,7 +80,8 @@ fn lines(sample: &Sample) -> String {
 }
 
 fn passed(quick: &Quick, paint: Paint) -> String {
-    let mut text = format!("{}  work runs on {} ({})\n\n", paint.green("pass"), quick.device, seconds(quick.seconds));
+    let mut text =
+        format!("{}  work runs on {} ({})\n\n", paint.green("pass"), quick.device, format_seconds(quick.seconds));
     quick.says.iter().for_each(|line| text.push_str(&wrap(line, "  - ", "    ")));
     text
 }
@@ -97,19 +99,21 @@ fn words(probed: &Probed, paint: Paint) -> String {
         part("caches", &caches(&profile.cpu));
     }
     let memory = &profile.memory;
-    let limit = memory.limit_bytes.map_or(String::new(), |l| format!(", limited to {}", bytes(l)));
-    part("memory", &format!("{}, {} available{limit}", bytes(memory.total_bytes), bytes(memory.available_bytes)));
+    let limit = memory.limit_bytes.map_or(String::new(), |l| format!(", limited to {}", format_bytes(l)));
+    part(
+        "memory",
+        &format!("{}, {} available{limit}", format_bytes(memory.total_bytes), format_bytes(memory.available_bytes)),
+    );
     part("CUDA", &profile.cuda.says);
     profile.gpus.iter().for_each(|gpu| part(&format!("GPU {}", gpu.index), &card(gpu)));
     let rates = &profile.cpu_rates;
-    let copy = |rate: f64| format!("{} GB/s", short(rate / 1e9));
-    let product = |rate: f64| format!("{} GFLOP/s", short(rate / 1e9));
-    let all = format!(">{}", plural(rates.threads as u64, "thread"));
+    let product = |rate: f64| format!("{} GFLOP/s", format_short(rate / 1e9));
+    let all = format!(">{}", format_plural(rates.threads as u64, "thread"));
     let rows = [
         vec![
             "copy of memory".to_string(),
-            copy(rates.copy_one_thread_bytes_per_s),
-            copy(rates.copy_all_threads_bytes_per_s),
+            format_bandwidth(rates.copy_one_thread_bytes_per_s),
+            format_bandwidth(rates.copy_all_threads_bytes_per_s),
         ],
         vec![
             "f32 matrix product".to_string(),
@@ -137,7 +141,7 @@ fn words(probed: &Probed, paint: Paint) -> String {
         start.wide_mlp_batch,
         start.environments,
         start.precision,
-        plural(start.threads as u64, "thread"),
+        format_plural(start.threads as u64, "thread"),
         100.0 * start.memory_share
     );
     text.push('\n');
@@ -148,8 +152,10 @@ fn words(probed: &Probed, paint: Paint) -> String {
 
 fn cores(cpu: &Cpu) -> String {
     let mut text = match cpu.physical_cores {
-        Some(n) => format!("{}, {}", plural(n as u64, "core"), plural(cpu.logical_cores as u64, "thread")),
-        None => plural(cpu.logical_cores as u64, "thread"),
+        Some(n) => {
+            format!("{}, {}", format_plural(n as u64, "core"), format_plural(cpu.logical_cores as u64, "thread"))
+        }
+        None => format_plural(cpu.logical_cores as u64, "thread"),
     };
     if let (Some(fast), Some(slow)) = (cpu.performance_cores, cpu.efficiency_cores) {
         let _ = write!(text, " ({fast} performance, {slow} efficiency)");
@@ -162,13 +168,14 @@ fn caches(cpu: &Cpu) -> String {
     let one = |cache: &machine::Cache| {
         let kind = if cache.kind == "unified" { String::new() } else { format!(" {}", cache.kind) };
         let shared = cache.shared_by.filter(|n| *n > 1).map_or(String::new(), |n| format!(" for {n} threads"));
-        format!("L{}{kind} {} KiB{shared}", cache.level, cache.size_bytes >> 10)
+        format!("L{}{kind} {}{shared}", cache.level, format_bytes(cache.size_bytes))
     };
     cpu.caches.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 fn card(gpu: &Gpu) -> String {
-    let mut text = format!("{}, {}, {} free", gpu.name, bytes(gpu.memory_total_bytes), bytes(gpu.memory_free_bytes));
+    let mut text =
+        format!("{}, {}, {} free", gpu.name, format_bytes(gpu.memory_total_bytes), format_bytes(gpu.memory_free_bytes));
     let known = [
         gpu.multiprocessors.map(|n| format!("{n} multiprocessors")),
         gpu.capability.as_ref().map(|c| format!("compute capability {c}")),
@@ -182,12 +189,13 @@ fn card(gpu: &Gpu) -> String {
 fn card_rates(gpu: &Gpu) -> String {
     let rates = &gpu.rates;
     let show = |value: Option<f64>, scale: f64, unit: &str| {
-        value.map_or("not measured".to_string(), |v| format!("{} {unit}", short(v / scale)))
+        value.map_or("not measured".to_string(), |v| format!("{} {unit}", format_short(v / scale)))
     };
+    let copy = |rate: Option<f64>| rate.map_or("not measured".to_string(), format_bandwidth);
     let rows = [
-        ("copy on the device", show(rates.device_copy_bytes_per_s, 1e9, "GB/s")),
-        ("host to device", show(rates.host_to_device_bytes_per_s, 1e9, "GB/s")),
-        ("device to host", show(rates.device_to_host_bytes_per_s, 1e9, "GB/s")),
+        ("copy on the device", copy(rates.device_copy_bytes_per_s)),
+        ("host to device", copy(rates.host_to_device_bytes_per_s)),
+        ("device to host", copy(rates.device_to_host_bytes_per_s)),
         ("f32 matrix product", show(rates.f32_flop_per_s, 1e12, "TFLOP/s")),
         ("TF32 matrix product", show(rates.tf32_flop_per_s, 1e12, "TFLOP/s")),
         ("bf16 matrix product", show(rates.bf16_flop_per_s, 1e12, "TFLOP/s")),

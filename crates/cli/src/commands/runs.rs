@@ -3,7 +3,8 @@
 use super::{Context, Outcome, train};
 use crate::args::Runs;
 use crate::out::Paint;
-use crate::show::{bytes, count, date, plural, table, wrap};
+use crate::show::{date, table, wrap};
+use files::{format_bytes, format_count, format_plural};
 use jobs::{RunShown, RunsListed, Told};
 use std::fmt::Write;
 
@@ -31,7 +32,7 @@ pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
 }
 
 fn list(listed: &RunsListed, paint: Paint) -> String {
-    let mut text = format!("{}  {}\n\n", paint.bold(&listed.folder), plural(listed.runs.len() as u64, "run"));
+    let mut text = format!("{}  {}\n\n", paint.bold(&listed.folder), format_plural(listed.runs.len() as u64, "run"));
     let rows: Vec<Vec<String>> = listed
         .runs
         .iter()
@@ -39,7 +40,7 @@ fn list(listed: &RunsListed, paint: Paint) -> String {
             vec![
                 r.name.clone(),
                 r.started.as_deref().map_or("-".into(), date),
-                r.members.map_or("-".into(), count),
+                r.members.map_or("-".into(), format_count),
                 r.best_value.map_or("-".into(), |v| format!("{v:.4}")),
                 r.state.clone(),
             ]
@@ -57,7 +58,7 @@ fn show(shown: &RunShown, paint: Paint) -> String {
         let ended = run.ended.as_ref().map_or(String::new(), |e| format!(", ended {e}"));
         let _ = writeln!(text, "  started {started}{ended}");
     }
-    let _ = writeln!(text, "  {} done, all members together", plural(shown.epochs, "epoch"));
+    let _ = writeln!(text, "  {} done, all members together", format_plural(shown.epochs, "epoch"));
     if let (Some(best), Some(value)) = (&run.best, run.best_value) {
         let _ = writeln!(text, "  best so far: {best}, validation MCC {value:.4}");
     }
@@ -70,8 +71,8 @@ fn show(shown: &RunShown, paint: Paint) -> String {
         let row = |c: &jobs::CheckpointRow| {
             vec![
                 format!("{:06}", c.number),
-                c.epoch.map_or_else(dash, count),
-                c.bytes.map_or_else(dash, bytes),
+                c.epoch.map_or_else(dash, format_count),
+                c.bytes.map_or_else(dash, format_bytes),
                 c.best.clone().map_or_else(dash, |b| format!("{b}: {:.4}", c.best_value.unwrap_or(f64::NAN))),
                 match &c.problem {
                     Some(why) => format!("not used: {why}"),
@@ -83,7 +84,7 @@ fn show(shown: &RunShown, paint: Paint) -> String {
         let rows: Vec<Vec<String>> = shown.checkpoints.iter().map(row).collect();
         text.push_str(&table(&["generation", ">epoch", ">size", "best so far", ""], &rows, "  "));
         for w in &shown.weights {
-            let _ = writeln!(text, "  {} weights of {}: {}", w.name, plural(w.members, "member"), w.folder);
+            let _ = writeln!(text, "  {} weights of {}: {}", w.name, format_plural(w.members, "member"), w.folder);
         }
     }
     if !shown.last.is_empty() {

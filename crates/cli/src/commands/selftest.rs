@@ -3,7 +3,8 @@
 use super::{Context, Outcome, narrow};
 use crate::args::Selftest as Args;
 use crate::out::Paint;
-use crate::show::{count, seconds, table, wrap};
+use crate::show::{table, wrap};
+use files::{format_count, format_seconds};
 use jobs::{SelfTest, SelfTested, Told};
 use std::fmt::Write;
 
@@ -24,7 +25,7 @@ fn words(tested: &SelfTested, paint: Paint) -> String {
         Some(data) => format!("{}\n", paint.bold(data)),
         None => format!("{}, from seed {}\n", paint.bold("A synthetic market"), tested.seed),
     };
-    text.push_str(&wrap(&format!("on {}, {}", tested.device, seconds(tested.seconds)), "  ", "  "));
+    text.push_str(&wrap(&format!("on {}, {}", tested.device, format_seconds(tested.seconds)), "  ", "  "));
     text.push('\n');
     let rows: Vec<Vec<String>> = tested
         .cases
@@ -33,7 +34,7 @@ fn words(tested: &SelfTested, paint: Paint) -> String {
             let bound = if c.name == "planted" { format!("≥ {:.4}", c.bound) } else { format!("± {:.4}", c.bound) };
             vec![
                 c.what.to_string(),
-                count(c.samples),
+                format_count(c.samples),
                 format!("{:.4}", c.mcc),
                 c.directional_mcc.map_or("-".into(), |m| format!("{m:.4}")),
                 bound,

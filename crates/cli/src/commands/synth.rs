@@ -4,8 +4,7 @@ use super::list::entries_table;
 use super::{Context, Outcome};
 use crate::args::Synth as Args;
 use crate::out::Paint;
-use crate::show::{count, plural, seconds, short};
-use files::{Error, Kind};
+use files::{Error, Kind, format_count, format_plural, format_seconds, format_short};
 use jobs::{Synth, Synthesised};
 use std::fmt::Write;
 
@@ -37,11 +36,11 @@ fn words(made: &Synthesised, paint: Paint) -> String {
     let _ = writeln!(
         text,
         "\n  {} bars of {} made in {} ({} bars/s), written in {}; seed {}",
-        count(made.bars),
-        plural(made.symbols, "symbol"),
-        seconds(made.make_seconds),
-        short(made.made_bars_per_s),
-        seconds(made.write_seconds),
+        format_count(made.bars),
+        format_plural(made.symbols, "symbol"),
+        format_seconds(made.make_seconds),
+        format_short(made.made_bars_per_s),
+        format_seconds(made.write_seconds),
         made.seed
     );
     for line in made.truth.lines() {

@@ -3,8 +3,8 @@
 use super::{Context, Outcome, select};
 use crate::args::Train as Args;
 use crate::out::Paint;
-use crate::show::{bytes, count, date, plural, seconds, short, table, wrap};
-use files::{Error, Kind};
+use crate::show::{date, table, wrap};
+use files::{Error, Kind, format_bytes, format_count, format_plural, format_seconds, format_short};
 use jobs::{Told, Train, TrainRun};
 use std::fmt::Write;
 use std::time::Duration;
@@ -54,44 +54,49 @@ pub(super) fn duration(text: &str) -> Result<Duration, Error> {
 }
 
 fn words(run: &TrainRun, paint: Paint) -> String {
-    let mut text = format!("{}  {} parameters\n", paint.bold(&run.net), count(run.parameters));
+    let mut text = format!("{}  {} parameters\n", paint.bold(&run.net), format_count(run.parameters));
     text.push_str(&wrap(&format!("on {}", run.device), "  ", "  "));
     let names: &[&str] = if run.balance.len() == 2 { &["down", "up"] } else { &["down", "flat", "up"] };
     let balance: Vec<String> =
         run.balance.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
     let label = run.label.as_ref().map_or(String::new(), |l| format!(", labels {}", l.rule));
-    let _ = writeln!(text, "  {}{label}: {}", plural(run.samples, "sample"), balance.join(", "));
-    let groups =
-        if run.groups.len() > 1 { format!(" in {}", plural(run.groups.len() as u64, "group")) } else { String::new() };
+    let _ = writeln!(text, "  {}{label}: {}", format_plural(run.samples, "sample"), balance.join(", "));
+    let groups = if run.groups.len() > 1 {
+        format!(" in {}", format_plural(run.groups.len() as u64, "group"))
+    } else {
+        String::new()
+    };
     let parts = match run.parts {
         1 => String::new(),
-        parts => format!(" in {parts} parts of {}", count(run.batch.div_ceil(parts))),
+        parts => format!(" in {parts} parts of {}", format_count(run.batch.div_ceil(parts))),
     };
     let several = run.configs.len() > 1;
     let sizes: Vec<f64> = run.configs.iter().map(|c| c.batch as f64).collect();
     let batches = match (least(&sizes), most(&sizes)) {
-        (Some(least), Some(most)) if least < most => format!("{} to {}", count(least as u64), count(most as u64)),
-        _ => count(run.batch),
+        (Some(least), Some(most)) if least < most => {
+            format!("{} to {}", format_count(least as u64), format_count(most as u64))
+        }
+        _ => format_count(run.batch),
     };
     let _ = writeln!(
         text,
         "  {} × {}{} = {}{groups}, batches of {}{parts}, {:?}, {} on the device",
-        plural(run.folds.len() as u64, "fold"),
-        plural(run.seeds, "seed"),
-        if several { format!(" × {}", plural(run.configs.len() as u64, "config")) } else { String::new() },
-        plural(run.groups.iter().sum(), "member"),
+        format_plural(run.folds.len() as u64, "fold"),
+        format_plural(run.seeds, "seed"),
+        if several { format!(" × {}", format_plural(run.configs.len() as u64, "config")) } else { String::new() },
+        format_plural(run.groups.iter().sum(), "member"),
         batches,
         run.precision,
-        bytes(run.memory_bytes)
+        format_bytes(run.memory_bytes)
     );
     let rates: Vec<f64> = run.configs.iter().map(|c| c.rate).collect();
     let rate = match (least(&rates), most(&rates)) {
         (Some(least), Some(most)) if least < most => format!("rates {least:.2e} to {most:.2e}"),
         _ => format!("rate {:.2e}", run.rate),
     };
-    let _ = writeln!(text, "  at most {}, patience {}, {rate}", plural(run.epochs, "epoch"), run.patience);
+    let _ = writeln!(text, "  at most {}, patience {}, {rate}", format_plural(run.epochs, "epoch"), run.patience);
     if let Some(estimate) = run.estimate_seconds {
-        let _ = writeln!(text, "  all epochs would take {} at most", seconds(estimate));
+        let _ = writeln!(text, "  all epochs would take {} at most", format_seconds(estimate));
     }
     let _ = write!(text, "\n{}\n", paint.bold("Walk forward"));
     run.picture.lines().for_each(|line| {
@@ -101,7 +106,7 @@ fn words(run: &TrainRun, paint: Paint) -> String {
         .folds
         .iter()
         .map(|f| {
-            let counts = [f.train, f.valid, f.test, f.purged].map(count);
+            let counts = [f.train, f.valid, f.test, f.purged].map(format_count);
             [vec![f.fold.to_string()], counts.to_vec(), vec![date(&f.test_from), date(&f.test_to)]].concat()
         })
         .collect();
@@ -125,7 +130,7 @@ fn words(run: &TrainRun, paint: Paint) -> String {
         let _ = write!(text, "\n{}\n", paint.bold(heading));
         let interval =
             j.mcc_interval.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4})", i.low, i.high));
-        let _ = writeln!(text, "  MCC {:.4}{interval} over {}", j.mcc, plural(j.samples, "sample"));
+        let _ = writeln!(text, "  MCC {:.4}{interval} over {}", j.mcc, format_plural(j.samples, "sample"));
         if let Some(why) = &j.no_interval {
             text.push_str(&wrap(&format!("no interval: {why}"), "  ", "  "));
         }
@@ -134,7 +139,7 @@ fn words(run: &TrainRun, paint: Paint) -> String {
         let _ = writeln!(text, "  of direction alone {direction}; the last label again would give {again}");
         if let Some(still) = j.volatility_mcc {
             let some = j.volatility_samples.filter(|n| *n != j.samples);
-            let some = some.map_or(String::new(), |n| format!(" (of {})", plural(n, "sample")));
+            let some = some.map_or(String::new(), |n| format!(" (of {})", format_plural(n, "sample")));
             let _ =
                 writeln!(text, "  volatility alone gives {still:.4} over all classes{some}, and nothing of direction");
         }
@@ -209,7 +214,7 @@ fn members(text: &mut String, run: &TrainRun, paint: Paint) {
         row.extend([
             m.fold.to_string(),
             m.seed.to_string(),
-            count(u64::from(m.epochs)),
+            format_count(u64::from(m.epochs)),
             m.best_epoch.map_or("-".into(), |e| e.to_string()),
             figure(&m.valid_mcc),
             figure(&m.test_mcc),
@@ -234,17 +239,17 @@ fn phases(text: &mut String, run: &TrainRun, paint: Paint) {
     let row = |p: &jobs::Phase| {
         vec![
             p.name.to_string(),
-            seconds(p.seconds),
+            format_seconds(p.seconds),
             percent(p.cpu_percent),
             percent(p.gpu_percent),
-            p.memory_bytes.map_or("-".into(), bytes),
-            p.gpu_memory_bytes.map_or("-".into(), bytes),
+            p.memory_bytes.map_or("-".into(), format_bytes),
+            p.gpu_memory_bytes.map_or("-".into(), format_bytes),
         ]
     };
     let rows: Vec<Vec<String>> = run.phases.iter().map(row).collect();
     text.push_str(&table(&["phase", ">time", ">CPU", ">GPU", ">memory", ">on the card"], &rows, "  "));
     if let Some(rate) = run.samples_per_s {
-        let _ = writeln!(text, "  {} samples a second in training", short(rate));
+        let _ = writeln!(text, "  {} samples a second in training", format_short(rate));
     }
     if !run.verdict.is_empty() {
         text.push_str(&wrap(&run.verdict, "  ", "  "));

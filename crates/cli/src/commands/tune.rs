@@ -3,7 +3,8 @@
 use super::{Context, Outcome, select, train};
 use crate::args::Tune as Args;
 use crate::out::Paint;
-use crate::show::{bytes, count, plural, seconds, short, table, wrap};
+use crate::show::{table, wrap};
+use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
 use jobs::{Tune, TuneRow, TuneRun};
 use std::fmt::Write;
 
@@ -20,19 +21,19 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 fn words(tuned: &TuneRun, paint: Paint) -> String {
-    let mut text = format!("{}  {} parameters\n", paint.bold(&tuned.net), count(tuned.parameters));
+    let mut text = format!("{}  {} parameters\n", paint.bold(&tuned.net), format_count(tuned.parameters));
     text.push_str(&wrap(&format!("on {}", tuned.device), "  ", "  "));
     let _ = writeln!(
         text,
         "  {}, {} to train on in the smallest fold; {} may be taken",
-        plural(tuned.samples, "sample"),
-        count(tuned.smallest_fold),
-        bytes(tuned.budget_bytes)
+        format_plural(tuned.samples, "sample"),
+        format_count(tuned.smallest_fold),
+        format_bytes(tuned.budget_bytes)
     );
     let n = &tuned.noise;
     let scale = match (tuned.noise_scale, tuned.noise_scale_at_least) {
-        (Some(scale), _) => format!("about {} rows", count(scale.round() as u64)),
-        (None, Some(least)) => format!("not found, at least about {} rows", count(least.round() as u64)),
+        (Some(scale), _) => format!("about {} rows", format_count(scale.round() as u64)),
+        (None, Some(least)) => format!("not found, at least about {} rows", format_count(least.round() as u64)),
         (None, None) => "not found".into(),
     };
     let _ = writeln!(
@@ -40,8 +41,8 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
         "  gradient noise scale: {scale} ({} batches of {} rows of {} after {})",
         n.batches,
         n.batch,
-        plural(n.members as u64, "member"),
-        plural(u64::from(n.warm_up), "step")
+        format_plural(n.members as u64, "member"),
+        format_plural(u64::from(n.warm_up), "step")
     );
 
     let _ = write!(text, "\n{}\n", paint.bold("Batches"));
@@ -49,10 +50,10 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
     let row = |r: &TuneRow| {
         vec![
             if r.chosen { "*".into() } else { String::new() },
-            count(r.batch as u64),
-            count(r.members_at_once as u64),
-            bytes(r.memory_bytes),
-            r.samples_per_s.map_or_else(dash, |s| format!("{}/s", short(s))),
+            format_count(r.batch as u64),
+            format_count(r.members_at_once as u64),
+            format_bytes(r.memory_bytes),
+            r.samples_per_s.map_or_else(dash, |s| format!("{}/s", format_short(s))),
             r.share_of_limit.map_or_else(dash, |s| format!("{:.0} %", 100.0 * s)),
             r.relative_time.map_or_else(dash, |t| format!("{t:.2}")),
         ]
@@ -65,9 +66,9 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
     for why in left.chunk_by(|a, b| a.0 == b.0) {
         let (first, last) = (why[0].1, why[why.len() - 1].1);
         let which = if first == last {
-            count(first as u64)
+            format_count(first as u64)
         } else {
-            format!("{} to {}", count(first as u64), count(last as u64))
+            format!("{} to {}", format_count(first as u64), format_count(last as u64))
         };
         text.push_str(&wrap(&format!("{which}: {}", why[0].0), "  - ", "    "));
     }
@@ -81,7 +82,7 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
                     if o.chosen { "*".into() } else { String::new() },
                     o.what.into(),
                     o.value.clone(),
-                    o.samples_per_s.map_or_else(dash, |s| format!("{}/s", short(s))),
+                    o.samples_per_s.map_or_else(dash, |s| format!("{}/s", format_short(s))),
                 ]
             })
             .collect();
@@ -90,17 +91,17 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
 
     let _ = write!(text, "\n{}\n", paint.bold("Chosen"));
     let c = &tuned.chosen;
-    let threads = c.threads.map_or(String::new(), |n| format!(", {}", plural(n as u64, "thread")));
+    let threads = c.threads.map_or(String::new(), |n| format!(", {}", format_plural(n as u64, "thread")));
     let members = c.members_at_once.map_or_else(
         || ", as many members at once as fit".into(),
-        |n| format!(", {} at once", plural(n as u64, "member")),
+        |n| format!(", {} at once", format_plural(n as u64, "member")),
     );
     let _ = writeln!(
         text,
         "  batches of {}, {:?}{threads}{members}; the rule would take {}",
-        count(c.batch as u64),
+        format_count(c.batch as u64),
         c.precision,
-        count(tuned.rule_batch as u64)
+        format_count(tuned.rule_batch as u64)
     );
     text.push_str(&wrap(&tuned.why, "  ", "  "));
     text.push_str(&wrap(&tuned.rate_words(), "  ", "  "));
@@ -112,7 +113,7 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
         text,
         "\nkept in {} after {}; `fullbore train` of this workload takes it\n",
         tuned.file,
-        seconds(tuned.seconds)
+        format_seconds(tuned.seconds)
     );
     text
 }

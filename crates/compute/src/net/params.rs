@@ -9,7 +9,7 @@
 //! file without that key is read by names and shapes alone. f16 and bf16 are read too.
 
 use super::{Layout, Linear, Net, Recurrent};
-use crate::error::{Error, Result, bytes};
+use crate::error::{Error, Result, format_bytes};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
 
@@ -130,15 +130,15 @@ fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
     if said.is_some_and(|n| n > header) {
         return Err(Error::Asked(format!(
             "these parameters are no safetensors: their header is over {}",
-            bytes(header)
+            format_bytes(header)
         )));
     }
     // A second bias of each recurrent layer may come along.
     let biases = layout.recurrents.iter().map(|r| 4 * r.hidden as u64).sum::<u64>();
     let most = 8 + header + 4 * (layout.params as u64 + biases);
     if file.len() as u64 > most {
-        let size = bytes(file.len() as u64);
-        return Err(Error::Asked(format!("{size} of parameters, and this net has at most {}", bytes(most))));
+        let size = format_bytes(file.len() as u64);
+        return Err(Error::Asked(format!("{size} of parameters, and this net has at most {}", format_bytes(most))));
     }
     Ok(())
 }

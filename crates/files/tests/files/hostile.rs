@@ -89,8 +89,8 @@ fn columnar() {
         ("cut_footer", "damaged"),
         ("footer_len", "damaged"),
         ("rows", "limit is"),
-        ("page_size", "limit of 1024 MiB"),
-        ("page_size_hidden", "limit of 1024 MiB"),
+        ("page_size", "limit of 1.0 GiB"),
+        ("page_size_hidden", "limit of 1.0 GiB"),
     ] {
         let result = read_parquet(&seed("parquet", &format!("{name}.parquet")), &caps(), None, &mut |_| Ok(()));
         check_error(result.err().unwrap_or_else(|| panic!("{name} was not refused")), says);
@@ -99,7 +99,7 @@ fn columnar() {
         ("cut", "end is missing"),
         ("no_magic", "end is missing"),
         ("footer_len", "footer claims"),
-        ("declares_terabytes", "limit of 2048 MiB"),
+        ("declares_terabytes", "limit of 2.0 GiB"),
     ] {
         let result = read_feather(&seed("feather", &format!("{name}.feather")), &caps(), &mut |_| Ok(()));
         check_error(result.err().unwrap_or_else(|| panic!("{name} was not refused")), says);

@@ -1,9 +1,9 @@
 //! The section about features and labels.
 
-use super::{grouped, short};
 use crate::demo::Shown;
 use crate::features::{Balance, LabelSummary};
 use features::{Table as Features, labels};
+use files::{format_count, format_short};
 use report::{Block, Cell, Column, Columns, Heat, Line, Lines, Note, Section, Table, Tile, Tone};
 
 /// Bars of the one symbol that is drawn.
@@ -35,12 +35,12 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
     let (f, table) = (shown.featured, &shown.data.base);
     let mut tiles = vec![
         Tile::new("features", f.columns.len().to_string(), "columns"),
-        Tile::new("computed", short(f.rows_per_s.unwrap_or(0.0)), "rows/s"),
+        Tile::new("computed", format_short(f.rows_per_s.unwrap_or(0.0)), "rows/s"),
         Tile::new("a bar", format!("{:.0}", f.ns_per_bar.unwrap_or(0.0)), "ns"),
         Tile::new("settled", format!("{:.1}", 100.0 * f.settled_share), "% of the rows"),
     ];
     if let Some(l) = &f.label {
-        tiles.push(Tile::new("labels", l.rule.clone(), grouped(l.labelled)));
+        tiles.push(Tile::new("labels", l.rule.clone(), format_count(l.labelled)));
         tiles.push(Tile::new("uniqueness", format!("{:.2}", l.mean_uniqueness), "mean"));
     }
     let mut blocks = vec![Block::Tiles(tiles)];
@@ -160,11 +160,11 @@ fn correlations(table: &Features) -> Heat {
 fn columns(shown: &Shown<'_>) -> Table {
     let f = shown.featured;
     let rows = f.columns.iter().map(|c| {
-        let settled = c.settled.map_or((f64::INFINITY, "never".to_string()), |s| (s as f64, grouped(s)));
+        let settled = c.settled.map_or((f64::INFINITY, "never".to_string()), |s| (s as f64, format_count(s)));
         vec![
             Cell::text(&c.name),
             Cell::text(&c.text),
-            Cell::number(c.first_valid as f64, grouped(c.first_valid)),
+            Cell::number(c.first_valid as f64, format_count(c.first_valid)),
             Cell::number(settled.0, settled.1),
             Cell::number(c.missing_share, format!("{:.1}", 100.0 * c.missing_share)),
         ]

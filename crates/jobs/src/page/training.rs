@@ -1,9 +1,9 @@
 //! The section about the training: the split, the curves, what was found of what was planted, and where the time went.
 
-use super::{grouped, short};
 use crate::demo::Shown;
 use crate::demo::training::{DemoTraining, Found, Verdict};
 use crate::train::{Judged, TrainRun};
+use files::{format_bytes, format_count, format_short};
 use report::{Block, Cell, Column, Curve, Curves, Heat, Note, Section, SpanRow, Spans, Table, Tile, Tone};
 
 /// The training on the planted market.
@@ -48,8 +48,8 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
              finds clearly more has looked into the future.",
             run.groups.iter().sum::<u64>(),
             run.net,
-            grouped(run.parameters),
-            grouped(run.samples),
+            format_count(run.parameters),
+            format_count(run.samples),
             100.0 * planted.best_accuracy,
             run.columns.iter().sum::<u64>().saturating_sub(1),
             planted.best_mcc,
@@ -88,7 +88,7 @@ fn tiles(run: &TrainRun, found: &Found) -> Vec<Tile> {
         Tile::new("by chance", format!("{:.4}", found.shifted.p), "p, guesses shifted"),
         Tile::new("right", format!("{:.1}", 100.0 * found.accuracy), "% of the test bars"),
         Tile::new("trained in", format!("{:.0}", run.seconds), "s"),
-        Tile::new("speed", short(run.samples_per_s.unwrap_or(0.0)), "samples/s"),
+        Tile::new("speed", format_short(run.samples_per_s.unwrap_or(0.0)), "samples/s"),
     ]
 }
 
@@ -107,7 +107,7 @@ fn split(shown: &Shown<'_>) -> Spans {
         .into_iter()
         .chain(locked)
         .collect(),
-        figure: grouped(f.train),
+        figure: format_count(f.train),
     });
     Spans {
         title: "Walk forward; at the right, samples to train on".into(),
@@ -167,7 +167,7 @@ fn beside(found: &Found) -> Table {
             "the nets",
             Some(found.mcc),
             Some(found.accuracy),
-            format!("the mean of a fold's members, on {} test bars", grouped(found.samples)),
+            format!("the mean of a fold's members, on {} test bars", format_count(found.samples)),
         ),
         row(
             "the same guesses, shifted in time",
@@ -202,7 +202,7 @@ fn confusion(judged: &Judged) -> Table {
         let mut row = vec![Cell::text(*name)];
         row.extend(classes.iter().map(|(guess, _)| {
             let n = judged.confusion[*truth][*guess];
-            Cell::number(n as f64, grouped(n))
+            Cell::number(n as f64, format_count(n))
         }));
         row
     });
@@ -243,9 +243,7 @@ fn members(run: &TrainRun) -> Table {
 
 fn phases(run: &TrainRun) -> Table {
     let percent = |x: Option<f64>| x.map_or(Cell::text("–"), |x| Cell::number(x, format!("{x:.0} %")));
-    let mib = |x: Option<u64>| {
-        x.map_or(Cell::text("–"), |x| Cell::number(x as f64, format!("{:.0} MiB", x as f64 / 1048576.0)))
-    };
+    let mib = |x: Option<u64>| x.map_or(Cell::text("–"), |x| Cell::number(x as f64, format_bytes(x)));
     let all: f64 = run.phases.iter().map(|p| p.seconds).sum();
     let rows = run.phases.iter().map(|p| {
         vec![

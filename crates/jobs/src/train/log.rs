@@ -58,7 +58,7 @@ impl Told {
         self.log.say(&format!("training {words}: {} on {}", run.net, run.device))?;
         if run.parts > 1 {
             let rows = run.batch.div_ceil(run.parts);
-            let memory = compute::bytes(run.memory_bytes);
+            let memory = files::format_bytes(run.memory_bytes);
             self.log.say(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
         }
         // `axis`, `last`, `members` and `worth` tell whoever watches where the rows `epoch` lead, whatever the learner.

@@ -175,9 +175,9 @@ impl Plan {
                     Kind::Memory,
                     format!(
                         "one member with batches of {batch}{parts} needs {} on {}, and {} may be taken",
-                        compute::bytes(bytes),
+                        files::format_bytes(bytes),
                         device.name(),
-                        compute::bytes(most)
+                        files::format_bytes(most)
                     ),
                 )
                 .remedy("a smaller net, fewer rows or a larger <memory>"));
@@ -193,7 +193,7 @@ impl Plan {
 
     /// That batches go in parts, and what it saves; nothing where they are whole.
     pub fn said(&self, how: &Classify<'_>) -> Option<String> {
-        let [bytes, whole] = self.one.map(compute::bytes);
+        let [bytes, whole] = self.one.map(files::format_bytes);
         (self.pace.parts > 1)
             .then(|| format!("{}: {bytes} for a member instead of {whole}", in_parts(self.pace, how.largest())))
     }

@@ -1,6 +1,6 @@
 //! What is in the file and what it will need, from headers alone.
 
-use files::{ArrayHead, Arrays, Error, Kind, Result};
+use files::{ArrayHead, Arrays, Error, Kind, Result, format_bytes};
 
 /// The arrays that will be read, with their sizes.
 pub(super) struct Sizes {
@@ -134,7 +134,12 @@ impl Sizes {
         if need > budget {
             return Err(Error::new(
                 Kind::Memory,
-                format!("its {} samples need {} of memory, the budget is {}", self.n, mib(need), mib(budget)),
+                format!(
+                    "its {} samples need {} of memory, the budget is {}",
+                    self.n,
+                    format_bytes(need),
+                    format_bytes(budget)
+                ),
             )
             .remedy("give more with <memory>, or save fewer samples or features"));
         }
@@ -217,8 +222,4 @@ fn check_object(head: &ArrayHead) -> Result<()> {
 
 fn or_nothing(has: &str) -> &str {
     if has.is_empty() { "no array" } else { has }
-}
-
-fn mib(bytes: u64) -> String {
-    format!("{} MiB", bytes.div_ceil(1 << 20))
 }

@@ -338,7 +338,7 @@ fn memory_is_counted_before_it_is_taken() {
     })
     .unwrap_err();
     assert_eq!((error.kind, heard), (Kind::Memory, 0), "{error}");
-    assert!(error.message.contains("6 samples need 33 MiB of memory, the budget is 1 MiB"), "{error}");
+    assert!(error.message.contains("6 samples need 32.0 MiB of memory, the budget is 1.0 MiB"), "{error}");
     assert!(error.remedy.unwrap().contains("--memory"));
     // Who listens may stop it.
     let how = Reading { label_horizon: Some(1), memory: 1 << 30, only: Only::ALL };

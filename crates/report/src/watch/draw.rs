@@ -4,12 +4,13 @@
 //! beside what came out; a verdict, and the keys. What has no room is left out in that order from below, and a screen
 //! too small for frames gets lines.
 
-use super::figures::{figure, place, span, words};
+use super::figures::{place, words};
 use super::panels;
 use super::pick::{Chart, Pick, View, stem};
 use super::{Metric, Point, Series, Watch};
 use crate::plot::{Curve, Stroke, plot};
 use crate::screen::{Area, Ink, Screen};
+use files::{format_number, format_seconds};
 
 /// Below these there are no frames.
 const NARROW: usize = 50;
@@ -66,7 +67,7 @@ fn title(screen: &mut Screen, watch: &Watch, y: usize) {
     if word == "running" && !more.is_empty() {
         said.push(more);
     }
-    said.extend(watch.elapsed().map(span));
+    said.extend(watch.elapsed().map(format_seconds));
     let from = screen.write_before(screen.width().saturating_sub(1), y, &said.join(" · "), ink);
     let name = watch.run.as_ref().map_or("", |r| r.name.as_str());
     screen.write(1, y, from.saturating_sub(3), name, Ink::Bold);
@@ -103,12 +104,12 @@ fn at(watch: &Watch, ids: &[u64]) -> String {
 }
 
 fn rates(watch: &Watch) -> String {
-    let rate = |(name, value): &(String, f64)| format!("{} {}", figure(*value), words(name));
+    let rate = |(name, value): &(String, f64)| format!("{} {}", format_number(*value, 4), words(name));
     watch.rates().iter().take(1).map(rate).collect()
 }
 
 fn left(watch: &Watch) -> String {
-    watch.left().map_or(String::new(), |s| format!("at most {} left", span(s)))
+    watch.left().map_or(String::new(), |s| format!("at most {} left", format_seconds(s)))
 }
 
 /// A bar of what the time went into, each phase with its share.
@@ -184,14 +185,14 @@ fn chart(screen: &mut Screen, watch: &Watch, view: &View, chart: &Chart, area: A
     let mut x = inside.x + 1;
     for (i, (metric, _)) in shown.iter().enumerate() {
         let part = metric.name.strip_suffix(stem(&metric.name)).unwrap_or_default().trim_end_matches('_');
-        let value = metric.last(&ids).map_or("-".into(), figure);
+        let value = metric.last(&ids).map_or("-".into(), |v| format_number(v, 4));
         let text = format!("{} {value}", if part.is_empty() { "now" } else { part });
         x = screen.write(x, inside.y, (inside.x + inside.width).saturating_sub(x), &text, ink(i)) + 2;
     }
     let counts = watch.worth().is_some_and(|w| shown.iter().any(|m| m.0.name == w));
     let best = watch.best(&ids).filter(|_| counts).and_then(|id| watch.members().get(&id)?.best);
     if let Some((at, value)) = best {
-        let text = format!("◆ best {} at {}", figure(value), place(at));
+        let text = format!("◆ best {} at {}", format_number(value, 4), place(at));
         screen.write(x, inside.y, (inside.x + inside.width).saturating_sub(x), &text, Ink::Good);
     }
     let many = ids.len() > 1;
@@ -226,7 +227,7 @@ fn chart(screen: &mut Screen, watch: &Watch, view: &View, chart: &Chart, area: A
         let pad = ys.0.abs().max(1e-3) * 0.05;
         ys = (ys.0 - pad, ys.1 + pad);
     }
-    let labels = [(ys.1, 0), (ys.0, inside.height.saturating_sub(3))].map(|(v, at)| (figure(v), at));
+    let labels = [(ys.1, 0), (ys.0, inside.height.saturating_sub(3))].map(|(v, at)| (format_number(v, 4), at));
     let margin = labels.iter().map(|l| l.0.chars().count()).max().unwrap_or(0).min(10) + 1;
     let field = Area {
         x: inside.x + margin + 1,
@@ -260,7 +261,9 @@ fn said(watch: &Watch, view: &View) -> (String, Ink) {
         "gone" | "failed" | "unreadable" | "crashed" => (format!("{word}: {more}"), Ink::Bad),
         "interrupted" => (format!("{word}: {more}"), Ink::Warn),
         _ if watch.problem.is_some() => (watch.problem.clone().unwrap_or_default(), Ink::Bad),
-        _ if quiet.is_some() => (format!("its log was last written {} ago", span(quiet.unwrap_or(0.0))), Ink::Warn),
+        _ if quiet.is_some() => {
+            (format!("its log was last written {} ago", format_seconds(quiet.unwrap_or(0.0))), Ink::Warn)
+        }
         _ if watch.skipped > 0 => {
             (format!("{} lines of its log are no rows and were left out", watch.skipped), Ink::Warn)
         }
@@ -302,9 +305,14 @@ fn lines(screen: &mut Screen, watch: &Watch, view: &View) {
     for i in 0..charts.len() {
         for metric in charts[(view.chart + i) % charts.len()].metrics.iter().rev().map(|m| &watch.metrics()[*m]) {
             let best = best.filter(|_| Some(metric.name.as_str()) == watch.worth());
-            let best = best.map_or(String::new(), |(at, value)| format!(", best {} at {}", figure(value), place(at)));
+            let best = best
+                .map_or(String::new(), |(at, value)| format!(", best {} at {}", format_number(value, 4), place(at)));
             lines.push((
-                format!("{} {}{best}", words(&metric.name), metric.last(&ids).map_or("-".into(), figure)),
+                format!(
+                    "{} {}{best}",
+                    words(&metric.name),
+                    metric.last(&ids).map_or("-".into(), |v| format_number(v, 4))
+                ),
                 Ink::First,
             ));
         }

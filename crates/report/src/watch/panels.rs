@@ -1,10 +1,11 @@
 //! The lower half of the dashboard: members, and beside them the machine or what came out.
 
 use super::Watch;
-use super::figures::{amount, figure, part, place, span, words};
+use super::figures::{place, words};
 use super::pick::{Pick, View};
 use crate::plot::sparks;
 use crate::screen::{Area, Ink, Screen};
+use files::{format_bytes, format_bytes_of, format_number, format_plural, format_seconds};
 use machine::{GpuSample, Sample};
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ pub(super) fn members(screen: &mut Screen, watch: &Watch, view: &View, area: Are
     let ended = watch.members().values().filter(|m| m.ended.is_some()).count();
     let waiting = watch.of().saturating_sub(watch.members().len() as u64);
     let of = watch.of();
-    let mut heading = if of == 1 { "1 member".to_string() } else { format!("{of} members") };
+    let mut heading = format_plural(of, "member");
     for (n, words) in [(ended as u64, "ended"), (waiting, "not begun")].into_iter().filter(|(n, _)| *n > 0) {
         heading.push_str(&format!(", {} {words}", if n == of { "all".to_string() } else { n.to_string() }));
     }
@@ -58,10 +59,10 @@ pub(super) fn members(screen: &mut Screen, watch: &Watch, view: &View, area: Are
         let at = ids.iter().filter_map(|id| watch.members().get(id)).map(|m| m.at).fold(0.0, f64::max);
         screen.write_before(inside.x + columns[1], y, &place(at), ink);
         let metric = worth.as_ref().and_then(|w| watch.metrics().iter().find(|m| m.name == *w));
-        let now = metric.and_then(|m| m.last(&ids)).map_or("-".into(), figure);
+        let now = metric.and_then(|m| m.last(&ids)).map_or("-".into(), |v| format_number(v, 4));
         screen.write_before(inside.x + columns[2], y, &now, ink);
         let best = watch.best(&ids).and_then(|id| watch.members().get(&id)?.best);
-        let best = best.map_or("-".into(), |(at, value)| format!("{} at {}", figure(value), place(at)));
+        let best = best.map_or("-".into(), |(at, value)| format!("{} at {}", format_number(value, 4), place(at)));
         let crowned = matches!(pick, Pick::Member(id) if watch.best(&watch.ids(&Pick::All)) == Some(*id));
         screen.write_before(inside.x + columns[3], y, &best, if crowned { Ink::Good } else { ink });
     }
@@ -165,15 +166,15 @@ fn cpu(sample: &Sample) -> String {
 }
 
 fn memory(sample: &Sample) -> String {
-    let process = sample.process_memory_bytes.map_or("not told".into(), amount);
+    let process = sample.process_memory_bytes.map_or("unknown".into(), format_bytes);
     let all = sample.memory_used_bytes + sample.memory_available_bytes;
-    format!("RAM process {process}, all {}", part(sample.memory_used_bytes, all))
+    format!("RAM process {process}, all {}", format_bytes_of(sample.memory_used_bytes, all))
 }
 
 fn gpu(card: &GpuSample) -> String {
     let told = [
         card.busy_percent.map(|p| format!("{p:.0} %")),
-        card.memory_used_bytes.zip(card.memory_total_bytes).map(|(used, all)| part(used, all)),
+        card.memory_used_bytes.zip(card.memory_total_bytes).map(|(used, all)| format_bytes_of(used, all)),
         card.power_watts.map(|w| format!("{w:.0} W")),
         card.temperature_celsius.map(|t| format!("{t} °C")),
     ];
@@ -209,11 +210,11 @@ pub(super) fn outcome(watch: &Watch) -> Vec<(String, String)> {
     };
     let interval = |name: &str| {
         let of = judged.get(&format!("{name}_interval"))?;
-        Some(format!(" ({} to {})", figure(of["low"].as_f64()?), figure(of["high"].as_f64()?)))
+        Some(format!(" ({} to {})", format_number(of["low"].as_f64()?, 4), format_number(of["high"].as_f64()?, 4)))
     };
     let number = |(name, value): (&String, &Value)| {
         let value = value.as_f64()?;
-        let text = if value.fract() == 0.0 && value.abs() > 100.0 { place(value) } else { figure(value) };
+        let text = if value.fract() == 0.0 && value.abs() > 100.0 { place(value) } else { format_number(value, 4) };
         Some((words(name), format!("{text}{}", interval(name).unwrap_or_default())))
     };
     judged.iter().filter_map(number).collect()
@@ -225,7 +226,7 @@ fn past(watch: &Watch) -> Vec<(String, String)> {
     let mean = |all: Vec<f64>| (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
     let cpu = mean(seen.iter().map(|s| s.1).collect()).map(|p| ("CPU, mean".to_string(), format!("{p:.0} %")));
     let gpu = mean(seen.iter().filter_map(|s| s.2).collect()).map(|p| ("GPU, mean".to_string(), format!("{p:.0} %")));
-    let took = watch.elapsed().map(|s| ("took".to_string(), span(s)));
+    let took = watch.elapsed().map(|s| ("took".to_string(), format_seconds(s)));
     [took, cpu, gpu].into_iter().flatten().collect()
 }
 
