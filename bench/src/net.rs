@@ -2,18 +2,18 @@
 
 use compute::population::Precision;
 use compute::{Budget, Choice, Opened};
-use machine::{Load, Work, pace};
+use machine::{NetLoad, StepKind, measure_net};
 use serde_json::{Value, json};
 
 /// `--net N --batch B --precision P --mode train|infer --device cuda|cpu [--members N] [--threads N] [--tune]
 /// [--seconds S] [--json]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
-    let mut load = Load {
+    let mut load = NetLoad {
         net: "128-2048-1024-512-3".parse().map_err(text)?,
         batch: 4096,
         members: 1,
         precision: Precision::Bf16,
-        work: Work::Train,
+        step: StepKind::Train,
         tune: false,
         seconds: 2.0,
     };
@@ -39,9 +39,9 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
                 }
             }
             "--mode" => {
-                load.work = match value()? {
-                    "train" => Work::Train,
-                    "infer" => Work::Infer,
+                load.step = match value()? {
+                    "train" => StepKind::Train,
+                    "infer" => StepKind::Infer,
                     other => return Err(format!("{other} is no mode: train and infer are")),
                 }
             }
@@ -49,13 +49,13 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         }
     }
     let (device, said) = Opened::new(device, threads).map_err(text)?;
-    let seen = pace(&device, Budget::default(), &load).map_err(text)?;
+    let seen = measure_net(&device, Budget::default(), &load).map_err(text)?;
     Ok(json!({
         "net": load.net.to_string(),
         "batch": load.batch,
         "members": load.members,
         "precision": load.precision,
-        "mode": load.work,
+        "mode": load.step,
         "device": said,
         "ms_per_step": seen.ms_per_step,
         "spread": seen.spread,

@@ -7,7 +7,7 @@ use compute::population::Precision;
 use compute::{Budget, Choice, Net, Opened};
 use files::{Error, Kind, Result};
 use learn::failed;
-use machine::{Load, Work, pace};
+use machine::{NetLoad, StepKind, measure_net};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -123,19 +123,19 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
     let mut rows = Vec::new();
     for (i, batch) in request.batches.iter().enumerate() {
         let mut row = BenchRow { batch: *batch, train: None, infer: None, refused: None };
-        for (j, work) in [Work::Train, Work::Infer].into_iter().enumerate() {
+        for (j, work) in [StepKind::Train, StepKind::Infer].into_iter().enumerate() {
             check_stop()?;
             sink(Update { phase: "timing", done: (2 * i + j) as u64, total, unit: "" });
-            let load = Load {
+            let load = NetLoad {
                 net: net.clone(),
                 batch: *batch,
                 members: request.members,
                 precision,
-                work,
+                step: work,
                 tune: request.tune,
                 seconds: request.seconds,
             };
-            match pace(&device, budget, &load) {
+            match measure_net(&device, budget, &load) {
                 Ok(seen) => {
                     let cell = BenchCell {
                         samples_per_s: seen.samples_per_s,
@@ -146,7 +146,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
                         memory_bytes: seen.bytes,
                         first_use_s: seen.first_use_s,
                     };
-                    *(if work == Work::Train { &mut row.train } else { &mut row.infer }) = Some(cell);
+                    *(if work == StepKind::Train { &mut row.train } else { &mut row.infer }) = Some(cell);
                 }
                 Err(why) if why.is_memory() => row.refused = Some(why.to_string()),
                 Err(why) => return Err(failed(why)),

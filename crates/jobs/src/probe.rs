@@ -3,7 +3,7 @@
 use crate::home;
 use crate::progress::{Sink, check_stop, patiently};
 use files::{Error, Kind, Result};
-use machine::{Profile, Quick, Sample, Sampler, Start};
+use machine::{Profile, QuickProbe, Sample, Sampler, StartSettings};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Probed {
     #[serde(flatten)]
     pub profile: Profile,
     /// Where tuning begins on this machine.
-    pub start: Start,
+    pub start: StartSettings,
     /// The file the profile is in.
     pub file: String,
 }
@@ -33,13 +33,13 @@ pub fn probe(sink: Sink<'_>) -> Result<Probed> {
     let home = home()?;
     let profile = patiently("measuring", sink, machine::probe)?;
     let file = profile.save(&home)?;
-    let start = machine::start_for(&profile);
+    let start = machine::start_settings_for(&profile);
     Ok(Probed { profile, start, file: file.display().to_string() })
 }
 
 /// Says within five seconds whether the accelerator works; writes nothing.
-pub fn quick(sink: Sink<'_>) -> Result<Quick> {
-    patiently("checking", sink, machine::quick)?
+pub fn quick(sink: Sink<'_>) -> Result<QuickProbe> {
+    patiently("checking", sink, machine::probe_quick)?
 }
 
 /// Samples the machine once a second, so many times; each one is also handed on as it comes.
@@ -50,7 +50,7 @@ pub fn watch<E: From<Error>>(seconds: usize, each: &mut dyn FnMut(&Sample) -> Re
     while samples.len() < seconds {
         check_stop()?;
         let last = samples.last().map_or(0.0, |s| s.at_seconds);
-        match sampler.wait(last, Duration::from_millis(100)) {
+        match sampler.wait_for_sample(last, Duration::from_millis(100)) {
             Some(sample) => {
                 each(&sample)?;
                 samples.push(sample);
@@ -60,5 +60,5 @@ pub fn watch<E: From<Error>>(seconds: usize, each: &mut dyn FnMut(&Sample) -> Re
             None => return Err(Error::new(Kind::Machine, "no sample came for 30 seconds").into()),
         }
     }
-    Ok(Watched { sampler_cores: sampler.cost(), samples })
+    Ok(Watched { sampler_cores: sampler.cost_seconds(), samples })
 }

@@ -145,7 +145,7 @@ fn row(summary: &RunSummary) -> RunRow {
     RunRow {
         name: summary.name.clone(),
         folder: summary.folder.display().to_string(),
-        state: summary.words(),
+        state: summary.describe(),
         started: run.map(|r| r.started.clone()),
         ended: run.and_then(|r| r.ended.clone()),
         members: run.map(|r| r.members),
@@ -156,7 +156,7 @@ fn row(summary: &RunSummary) -> RunRow {
 
 /// Lists the runs of a folder.
 pub fn runs_list(folder: &Path) -> Result<RunsListed> {
-    let runs = report::list(folder)?.iter().map(row).collect();
+    let runs = report::list_runs(folder)?.iter().map(row).collect();
     Ok(RunsListed { folder: folder.display().to_string(), runs })
 }
 
@@ -170,7 +170,7 @@ pub fn runs_show(folder: &Path) -> Result<RunShown> {
     let lines: Vec<&str> = text.lines().collect();
     let result = std::fs::read(folder.join("result.json")).ok().and_then(|t| serde_json::from_slice(&t).ok());
     Ok(RunShown {
-        run: row(&RunSummary::of(folder)),
+        run: row(&RunSummary::read(folder)),
         epochs: rows.iter().filter(|r| r.kind == "epoch").count() as u64,
         last: lines[lines.len().saturating_sub(8)..].iter().map(|l| (*l).to_string()).collect(),
         result,

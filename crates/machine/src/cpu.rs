@@ -43,9 +43,9 @@ pub struct Cache {
 type Read<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Looks at this machine.
-pub(crate) fn look(usable_threads: usize) -> Cpu {
+pub(crate) fn detect_cpu(usable_threads: usize) -> Cpu {
     let simd = compute::cpu_rate::simd().into_iter().map(str::to_string).collect();
-    let told = told(&os::read, &os::sysctl);
+    let told = read_cpu_facts(&os::read, &os::sysctl);
     let system = sysinfo::System::new().ok().map(|mut system| {
         system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
         system
@@ -66,7 +66,7 @@ pub(crate) fn look(usable_threads: usize) -> Cpu {
 
 /// What files and `sysctl` tell.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct CpuFacts {
     model: Option<String>,
     physical: Option<usize>,
     logical: Option<usize>,
@@ -74,11 +74,11 @@ struct Told {
     caches: Vec<Cache>,
 }
 
-fn told(read: Read<'_>, sysctl: Read<'_>) -> Told {
+fn read_cpu_facts(read: Read<'_>, sysctl: Read<'_>) -> CpuFacts {
     if let Some(text) = read("/proc/cpuinfo") {
-        let mut told = cpuinfo(&text);
-        told.kinds = kinds(read);
-        told.caches = caches(read);
+        let mut told = parse_cpuinfo(&text);
+        told.kinds = count_core_kinds(read);
+        told.caches = read_caches(read);
         return told;
     }
     let number = |name: &str| sysctl(name)?.parse::<usize>().ok();
@@ -96,7 +96,7 @@ fn told(read: Read<'_>, sysctl: Read<'_>) -> Told {
             .or_else(|| cache(2, "unified", "hw.l2cachesize", "")),
         cache(3, "unified", "hw.l3cachesize", ""),
     ];
-    Told {
+    CpuFacts {
         model: sysctl("machdep.cpu.brand_string"),
         physical: number("hw.physicalcpu"),
         logical: number("hw.logicalcpu"),
@@ -106,7 +106,7 @@ fn told(read: Read<'_>, sysctl: Read<'_>) -> Told {
 }
 
 /// Reads `/proc/cpuinfo` as x86 and Arm kernels write it.
-fn cpuinfo(text: &str) -> Told {
+fn parse_cpuinfo(text: &str) -> CpuFacts {
     let (mut model, mut implementer, mut part) = (None, None, None);
     let (mut logical, mut package) = (0, String::new());
     let mut cores = BTreeSet::new(); // (package, core)
@@ -125,11 +125,11 @@ fn cpuinfo(text: &str) -> Told {
         }
     }
     let arm = || Some(arm(&implementer?, &part?));
-    Told {
+    CpuFacts {
         model: model.or_else(arm),
         physical: (!cores.is_empty()).then_some(cores.len()),
         logical: (logical > 0).then_some(logical),
-        ..Told::default()
+        ..CpuFacts::default()
     }
 }
 
@@ -152,7 +152,7 @@ fn arm(implementer: &str, part: &str) -> String {
 }
 
 /// Performance and efficiency cores: Intel lists the two kinds, Arm gives each core a capacity.
-fn kinds(read: Read<'_>) -> Option<(usize, usize)> {
+fn count_core_kinds(read: Read<'_>) -> Option<(usize, usize)> {
     let listed = |name: &str| count_list(&read(&format!("/sys/devices/{name}/cpus"))?);
     if let Some(both) = listed("cpu_core").zip(listed("cpu_atom")) {
         return Some(both);
@@ -164,13 +164,13 @@ fn kinds(read: Read<'_>) -> Option<(usize, usize)> {
     (fast < capacities.len()).then_some((fast, capacities.len() - fast))
 }
 
-fn caches(read: Read<'_>) -> Vec<Cache> {
+fn read_caches(read: Read<'_>) -> Vec<Cache> {
     let one = |i: usize| {
         let file = |name: &str| read(&format!("/sys/devices/system/cpu/cpu0/cache/index{i}/{name}"));
         Some(Cache {
             level: file("level")?.trim().parse().ok()?,
             kind: file("type")?.trim().to_lowercase(),
-            size_bytes: size(file("size")?.trim())?,
+            size_bytes: parse_size(file("size")?.trim())?,
             shared_by: file("shared_cpu_list").and_then(|list| count_list(&list)),
         })
     };
@@ -178,7 +178,7 @@ fn caches(read: Read<'_>) -> Vec<Cache> {
 }
 
 /// `32K`, `1M`
-fn size(text: &str) -> Option<u64> {
+fn parse_size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1 << 10),
         b'M' => (&text[..text.len() - 1], 1 << 20),

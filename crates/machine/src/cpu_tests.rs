@@ -28,7 +28,7 @@ fn x86(model: &str, packages: usize, cores: usize, threads: usize) -> String {
 #[test]
 fn cpuinfo_of_several_machines() {
     let check = |text: &str, model: Option<&str>, physical: Option<usize>, logical: Option<usize>| {
-        let told = cpuinfo(text);
+        let told = parse_cpuinfo(text);
         assert_eq!((told.model.as_deref(), told.physical, told.logical), (model, physical, logical));
     };
     let ryzen = "AMD Ryzen 9 5950X 16-Core Processor";
@@ -56,16 +56,16 @@ fn cpuinfo_of_several_machines() {
 #[test]
 fn hybrid_cores_are_told_apart() {
     let intel = reader(&[("/sys/devices/cpu_core/cpus", "0-15\n"), ("/sys/devices/cpu_atom/cpus", "16-31\n")]);
-    assert_eq!(kinds(&intel), Some((16, 16)));
+    assert_eq!(count_core_kinds(&intel), Some((16, 16)));
     let capacity: Vec<(String, &str)> = [("446"), "446", "446", "446", "1024", "1024"]
         .into_iter()
         .enumerate()
         .map(|(i, c)| (format!("/sys/devices/system/cpu/cpu{i}/cpu_capacity"), c))
         .collect();
     let files: Vec<(&str, &str)> = capacity.iter().map(|(k, v)| (k.as_str(), *v)).collect();
-    assert_eq!(kinds(&reader(&files)), Some((2, 4)));
-    assert_eq!(kinds(&reader(&files[..4])), None, "all of one kind");
-    assert_eq!(kinds(&nothing), None);
+    assert_eq!(count_core_kinds(&reader(&files)), Some((2, 4)));
+    assert_eq!(count_core_kinds(&reader(&files[..4])), None, "all of one kind");
+    assert_eq!(count_core_kinds(&nothing), None);
 }
 
 #[test]
@@ -81,10 +81,13 @@ fn caches_of_the_first_core() {
         (format!("{root}/index1/size"), "32M\n"),
     ];
     let files: Vec<(&str, &str)> = files.iter().map(|(k, v)| (k.as_str(), *v)).collect();
-    let found = caches(&reader(&files));
+    let found = read_caches(&reader(&files));
     let sizes: Vec<_> = found.iter().map(|c| (c.level, &*c.kind, c.size_bytes, c.shared_by)).collect();
     assert_eq!(sizes, [(1, "data", 32 << 10, Some(2)), (3, "unified", 32 << 20, None)]);
-    assert_eq!((size("x"), size(""), size("99999999999999999999K"), size("512")), (None, None, None, Some(512)));
+    assert_eq!(
+        (parse_size("x"), parse_size(""), parse_size("99999999999999999999K"), parse_size("512")),
+        (None, None, None, Some(512))
+    );
 }
 
 #[test]
@@ -99,11 +102,11 @@ fn a_mac_by_sysctl() {
         ("hw.perflevel0.l2cachesize", "12582912"),
         ("hw.perflevel0.cpusperl2", "4"),
     ]);
-    let told = told(&nothing, &mac);
+    let told = read_cpu_facts(&nothing, &mac);
     assert_eq!((told.model.as_deref(), told.physical, told.logical), (Some("Apple M1 Pro"), Some(10), Some(10)));
     assert_eq!(told.kinds, Some((8, 2)));
     assert_eq!(told.caches.iter().map(|c| c.size_bytes).collect::<Vec<_>>(), [131_072, 12_582_912]);
-    assert_eq!(super::told(&nothing, &nothing), Told::default());
+    assert_eq!(super::read_cpu_facts(&nothing, &nothing), CpuFacts::default());
 }
 
 #[test]
@@ -117,7 +120,7 @@ fn lists_of_the_kernel() {
 
 #[test]
 fn this_machine_has_a_processor() {
-    let cpu = look(1);
+    let cpu = detect_cpu(1);
     assert!(cpu.logical_cores >= 1 && !cpu.model.is_empty(), "{cpu:?}");
     assert!(cpu.physical_cores.is_none_or(|n| n >= 1 && n <= cpu.logical_cores), "{cpu:?}");
 }

@@ -2,7 +2,7 @@
 //!
 //! The one place where this room asks `compute` about cards. What has not been measured is null.
 
-use crate::nvml::Cards;
+use crate::nvml::NvmlCards;
 use compute::cuda::{self, Context, Driver, NoDriver};
 use serde::{Deserialize, Serialize};
 
@@ -64,14 +64,14 @@ pub struct GpuRates {
 }
 
 /// What the driver says, and the cards it serves. Nothing is measured, and no context is made.
-pub(crate) fn look() -> (Cuda, Vec<Gpu>) {
+pub(crate) fn detect_gpus() -> (Cuda, Vec<Gpu>) {
     let driver = cuda::driver();
-    let gpus = if driver.is_ok() { cards() } else { Vec::new() };
-    (words(&driver), gpus)
+    let gpus = if driver.is_ok() { list_gpus() } else { Vec::new() };
+    (describe_driver(&driver), gpus)
 }
 
 /// Opens every card, sees which libraries are there, and measures. A card that cannot be opened keeps its nulls.
-pub(crate) fn measure(gpus: &mut [Gpu]) {
+pub(crate) fn measure_rates(gpus: &mut [Gpu]) {
     for gpu in gpus {
         let Ok(context) = Context::open(gpu.index) else { continue };
         gpu.blaslt = context.library().ok();
@@ -94,11 +94,11 @@ pub(crate) fn measure(gpus: &mut [Gpu]) {
 }
 
 /// Whether the card does what it is told.
-pub(crate) fn works(index: usize) -> Result<(), String> {
+pub(crate) fn test_gpu(index: usize) -> Result<(), String> {
     cuda::check(index).map_err(|e| e.to_string())
 }
 
-fn words(driver: &Result<Driver, NoDriver>) -> Cuda {
+fn describe_driver(driver: &Result<Driver, NoDriver>) -> Cuda {
     let (usable, version, says) = match driver {
         Ok(found) => {
             let (n, s) = (found.devices, if found.devices == 1 { "" } else { "s" });
@@ -110,10 +110,10 @@ fn words(driver: &Result<Driver, NoDriver>) -> Cuda {
 }
 
 /// The cards the driver lets us see, in its order; what only the management library knows where it shows as many.
-fn cards() -> Vec<Gpu> {
+fn list_gpus() -> Vec<Gpu> {
     let seen = cuda::gpus().unwrap_or_default();
-    let library = Cards::open();
-    let driver = library.as_ref().and_then(Cards::driver);
+    let library = NvmlCards::open();
+    let driver = library.as_ref().and_then(NvmlCards::driver);
     let told = library.map(|l| l.cards()).filter(|cards| cards.len() == seen.len()).unwrap_or_default();
     let one = |gpu: cuda::Gpu| {
         let card = told.get(gpu.index).filter(|card| card.name == gpu.name);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn the_drivers_state_is_said_in_words() {
         let check = |driver: Result<Driver, NoDriver>, usable: bool, part: &str| {
-            let cuda = words(&driver);
+            let cuda = describe_driver(&driver);
             assert_eq!(cuda.usable, usable);
             assert!(cuda.says.contains(part), "{}", cuda.says);
         };
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn without_a_driver_there_is_no_card() {
-        let (cuda, gpus) = look();
+        let (cuda, gpus) = detect_gpus();
         assert!(cuda.usable || gpus.is_empty(), "{cuda:?} {gpus:?}");
     }
 }

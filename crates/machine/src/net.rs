@@ -14,7 +14,7 @@ use std::time::Instant;
 /// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Work {
+pub enum StepKind {
     /// Whole training steps.
     Train,
     /// Forward passes with loss and counts.
@@ -23,7 +23,7 @@ pub enum Work {
 
 /// What to time.
 #[derive(Debug, Clone)]
-pub struct Load {
+pub struct NetLoad {
     /// The net.
     pub net: Net,
     /// Rows of a batch, for each member.
@@ -33,7 +33,7 @@ pub struct Load {
     /// How numbers are held.
     pub precision: Precision,
     /// Training or inference.
-    pub work: Work,
+    pub step: StepKind,
     /// Choose the products' algorithms by the clock first, on a card.
     pub tune: bool,
     /// About so many seconds of timing.
@@ -42,7 +42,7 @@ pub struct Load {
 
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Pace {
+pub struct NetRate {
     /// Milliseconds of a step of all members, the median of the rounds.
     pub ms_per_step: f64,
     /// Half of the distance between the quartiles, as a share of the median.
@@ -68,7 +68,7 @@ const NUMBERS: usize = 64 << 20;
 const EPOCH: usize = 256;
 
 /// Times a load on a device, within a budget of its memory.
-pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
+pub fn measure_net(device: &Opened, budget: Budget, load: &NetLoad) -> Result<NetRate> {
     if load.batch == 0 || load.members == 0 {
         return Err(Error::Asked("a batch and a population have at least one".into()));
     }
@@ -88,23 +88,23 @@ pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
     let mut pins = Pins::default();
     if load.tune {
         let mut population = Population::new(device, budget, &load.net, &tables, &data, &recipe, &members)?;
-        let usual = short(&mut population, load.work)?;
+        let usual = time_first_steps(&mut population, load.step)?;
         population.tune()?;
         let tuned = population.pins();
         // Products that win alone may lose side by side: the whole step decides.
-        if short(&mut population, load.work)? < usual {
+        if time_first_steps(&mut population, load.step)? < usual {
             pins = tuned;
         }
     }
     let start = Instant::now();
     let mut population = Population::pinned(device, budget, &load.net, &tables, &data, &recipe, &members, &pins)?;
-    once(&mut population, load.work, 1)?;
+    run_steps(&mut population, load.step, 1)?;
     let first_use_s = start.elapsed().as_secs_f64();
 
     // Rounds of about a tenth of the time, after one that only warms up; their median.
-    let mut steps = once(&mut population, load.work, 2)?;
+    let mut steps = run_steps(&mut population, load.step, 2)?;
     let start = Instant::now();
-    steps = once(&mut population, load.work, steps)?;
+    steps = run_steps(&mut population, load.step, steps)?;
     let each = start.elapsed().as_secs_f64() / steps as f64;
     let round = ((load.seconds / 10.0 / each) as u64).clamp(1, 4096);
     let mut seen = Vec::new();
@@ -112,15 +112,15 @@ pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
     let began = Instant::now();
     while seen.len() < 5 || (began.elapsed().as_secs_f64() < load.seconds && seen.len() < 40) {
         let start = Instant::now();
-        let done = once(&mut population, load.work, round)?;
+        let done = run_steps(&mut population, load.step, round)?;
         seen.push(start.elapsed().as_secs_f64() / done as f64);
         timed += done;
     }
     seen.sort_by(f64::total_cmp);
     let middle = seen[seen.len() / 2];
     let rows = (load.batch * load.members) as f64;
-    let flops = flops_of(population.layout(), load.work) * rows;
-    Ok(Pace {
+    let flops = flops_per_sample(population.layout(), load.step) * rows;
+    Ok(NetRate {
         ms_per_step: middle * 1e3,
         spread: (seen[seen.len() * 3 / 4] - seen[seen.len() / 4]) / 2.0 / middle,
         samples_per_s: rows / middle,
@@ -133,19 +133,19 @@ pub fn pace(device: &Opened, budget: Budget, load: &Load) -> Result<Pace> {
 }
 
 /// Seconds of a step, from a short look.
-fn short(population: &mut Population, work: Work) -> Result<f64> {
-    once(population, work, 32)?;
+fn time_first_steps(population: &mut Population, work: StepKind) -> Result<f64> {
+    run_steps(population, work, 32)?;
     let start = Instant::now();
-    let steps = once(population, work, 64)?;
+    let steps = run_steps(population, work, 64)?;
     Ok(start.elapsed().as_secs_f64() / steps as f64)
 }
 
 /// At least so many steps, with everything a training loop does between them; how many it were.
-fn once(population: &mut Population, work: Work, steps: u64) -> Result<u64> {
+fn run_steps(population: &mut Population, work: StepKind, steps: u64) -> Result<u64> {
     let mut done = 0;
     while done < steps {
         match work {
-            Work::Train => {
+            StepKind::Train => {
                 let before = population.statuses()[0].step;
                 let most = u32::try_from(steps - done).unwrap_or(u32::MAX);
                 let now = population.steps(most)?;
@@ -157,7 +157,7 @@ fn once(population: &mut Population, work: Work, steps: u64) -> Result<u64> {
                     population.stop_waiting()?;
                 }
             }
-            Work::Infer => {
+            StepKind::Infer => {
                 population.score_all()?;
                 done += INFERRED as u64;
             }
@@ -171,11 +171,11 @@ const INFERRED: usize = 32;
 
 /// Two for each multiply-add that a net needs for a row: forward, and twice that backward but for the first layer's
 /// inputs. A recurrent layer's at every step of its window.
-pub fn flops_of(layout: &Layout, work: Work) -> f64 {
+pub fn flops_per_sample(layout: &Layout, work: StepKind) -> f64 {
     let times = |passes_back: bool| match work {
-        Work::Infer => 1.0,
-        Work::Train if passes_back => 3.0,
-        Work::Train => 2.0,
+        StepKind::Infer => 1.0,
+        StepKind::Train if passes_back => 3.0,
+        StepKind::Train => 2.0,
     };
     let linears = layout.linears.iter().map(|l| 2.0 * (l.inputs() * l.outputs) as f64 * times(l.passes_back));
     let recurrents = layout.recurrents.iter().map(|r| {
@@ -195,7 +195,7 @@ struct Random {
 }
 
 impl Random {
-    fn new(load: &Load) -> Random {
+    fn new(load: &NetLoad) -> Random {
         let number = |stream: u32, i: usize| uniform(philox(3, [(i / 4) as u32, 0, stream, 9])[i % 4]);
         let deepest = load.net.inputs.iter().map(|i| i.window).max().unwrap_or(1);
         let widest = load.net.inputs.iter().map(|i| i.features.next_multiple_of(4)).max().unwrap_or(4);

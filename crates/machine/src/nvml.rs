@@ -7,20 +7,20 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 
 /// The library, open.
-pub(crate) struct Cards(Nvml);
+pub(crate) struct NvmlCards(Nvml);
 
 /// What a card is, as far as the library tells.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Card {
+pub(crate) struct NvmlCard {
     pub(crate) name: String,
     pub(crate) uuid: Option<String>,
     pub(crate) free: u64,
 }
 
-impl Cards {
+impl NvmlCards {
     /// `None` where there is no library, or no driver behind it.
-    pub(crate) fn open() -> Option<Cards> {
-        Nvml::init().ok().map(Cards)
+    pub(crate) fn open() -> Option<NvmlCards> {
+        Nvml::init().ok().map(NvmlCards)
     }
 
     /// `550.54.15`
@@ -29,11 +29,11 @@ impl Cards {
     }
 
     /// Every card, in the library's order; one that does not answer is left out.
-    pub(crate) fn cards(&self) -> Vec<Card> {
+    pub(crate) fn cards(&self) -> Vec<NvmlCard> {
         let one = |index: u32| {
             let card = self.0.device_by_index(index).ok()?;
             let memory = card.memory_info().ok()?;
-            Some(Card { name: card.name().ok()?, uuid: card.uuid().ok(), free: memory.free })
+            Some(NvmlCard { name: card.name().ok()?, uuid: card.uuid().ok(), free: memory.free })
         };
         (0..self.0.device_count().unwrap_or(0)).filter_map(one).collect()
     }
@@ -66,7 +66,9 @@ mod tests {
 
     #[test]
     fn a_machine_with_or_without_the_library_gives_an_answer() {
-        let Some(cards) = Cards::open() else { return assert!(Cards::open().is_none(), "the same answer twice") };
+        let Some(cards) = NvmlCards::open() else {
+            return assert!(NvmlCards::open().is_none(), "the same answer twice");
+        };
         for (card, sample) in cards.cards().iter().zip(cards.sample()) {
             assert!(!card.name.is_empty(), "{card:?}");
             assert!(sample.busy_percent.is_none_or(|p| (0.0..=100.0).contains(&p)), "{sample:?}");

@@ -1,7 +1,7 @@
 //! `probe`: look, measure, conclude. `quick`: does the accelerator work?
 
 use crate::profile::{self, Os, Profile};
-use crate::{cpu, gpu, limits, misleading, os, rates};
+use crate::{cpu, gpu, limits, os, rates, warnings};
 use compute::cuda::{Driver, NoDriver};
 use files::{Error, Kind, Result};
 use serde::Serialize;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub fn probe() -> Profile {
     let limits = limits::limits();
     let memory = limits::memory(&limits);
-    let cpu = cpu::look(limits::usable_threads());
-    let (cuda, mut gpus) = gpu::look();
+    let cpu = cpu::detect_cpu(limits::usable_threads());
+    let (cuda, mut gpus) = gpu::detect_gpus();
     let key = profile::key(&cpu, &memory, &cuda, &gpus);
-    gpu::measure(&mut gpus);
-    let warnings = misleading::look(&cpu, &memory, &limits);
+    gpu::measure_rates(&mut gpus);
+    let warnings = warnings::find_warnings(&cpu, &memory, &limits);
     let cpu_rates = rates::measure(cpu.usable_threads, memory.available_bytes);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
     Profile {
@@ -36,13 +36,13 @@ pub fn probe() -> Profile {
 /// This machine's key, without measuring anything.
 pub fn machine_key() -> String {
     let limits = limits::limits();
-    let (cuda, gpus) = gpu::look();
-    profile::key(&cpu::look(limits::usable_threads()), &limits::memory(&limits), &cuda, &gpus)
+    let (cuda, gpus) = gpu::detect_gpus();
+    profile::key(&cpu::detect_cpu(limits::usable_threads()), &limits::memory(&limits), &cuda, &gpus)
 }
 
 /// The accelerator works, or there is none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Quick {
+pub struct QuickProbe {
     /// What work would run on: `cuda:0`, or `cpu`.
     pub device: String,
     /// What was found, a sentence each.
@@ -56,30 +56,30 @@ const PATIENCE: Duration = Duration::from_millis(4500);
 
 /// Says within five seconds whether the accelerator works. A machine without one passes for its CPU; a card that is
 /// there and cannot be used is an error of the machine.
-pub fn quick() -> Result<Quick> {
+pub fn probe_quick() -> Result<QuickProbe> {
     let begun = Instant::now();
     let (tell, answer) = mpsc::channel();
     // On a thread of its own, because a broken driver may never come back.
     let asked = std::thread::Builder::new().name("gpu-check".into()).spawn(move || {
         let driver = compute::cuda::driver();
         let devices = driver.as_ref().map_or(0, |d| d.devices);
-        let checks = (0..devices).map(gpu::works).collect();
+        let checks = (0..devices).map(gpu::test_gpu).collect();
         // Nobody listens any more once patience is over.
         let _ = tell.send((driver, checks));
     });
     let answer = asked.ok().and_then(|_| answer.recv_timeout(PATIENCE).ok());
     let hidden = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let cards = os::nvidia_cards(&os::names("/sys/bus/pci/devices"), &os::read);
-    let (device, mut says) = judge(answer, cards, hidden.as_deref())?;
+    let (device, mut says) = conclude(answer, cards, hidden.as_deref())?;
     let flops = compute::cpu_rate::product_rate(1, Duration::from_millis(20));
     says.push(format!("the CPU multiplies matrices at {:.0} GFLOP/s on one thread", flops / 1e9));
-    Ok(Quick { device, says, seconds: begun.elapsed().as_secs_f64() })
+    Ok(QuickProbe { device, says, seconds: begun.elapsed().as_secs_f64() })
 }
 
 type Answer = (std::result::Result<Driver, NoDriver>, Vec<std::result::Result<(), String>>);
 
 /// The device to use and what to say, or why the machine fails.
-fn judge(answer: Option<Answer>, cards: usize, hidden: Option<&str>) -> Result<(String, Vec<String>)> {
+fn conclude(answer: Option<Answer>, cards: usize, hidden: Option<&str>) -> Result<(String, Vec<String>)> {
     let fail = |message: String, remedy: &str| Err(Error::new(Kind::Machine, message).remedy(remedy));
     let cpu = |says: String| Ok(("cpu".to_string(), vec![says]));
     let on_bus = format!("{cards} NVIDIA GPU{} on the bus", if cards == 1 { " is" } else { "s are" });
@@ -118,7 +118,7 @@ mod tests {
         let absent = || Err(NoDriver::Absent("libcuda.so.1: no such file".into()));
         let broken = || Err(NoDriver::Unusable("cuInit gave error 999".into()));
         let check = |answer: Option<Answer>, cards, hidden, expected: std::result::Result<&str, &str>| match (
-            judge(answer, cards, hidden),
+            conclude(answer, cards, hidden),
             expected,
         ) {
             (Ok((device, says)), Ok(part)) => {

@@ -3,7 +3,7 @@
 //! A look reads a few small files and asks each card nine figures; [`Sampler::cost`] says what it took of one core.
 //! Samples are kept for an hour at one a second, then the oldest go.
 
-use crate::nvml::Cards;
+use crate::nvml::NvmlCards;
 use crate::os;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ impl Sampler {
     }
 
     /// From the next sample on, the memory is that of another process.
-    pub fn watch(&self, process: u32) {
+    pub fn follow_process(&self, process: u32) {
         self.shared.lock().process = Some(process);
     }
 
@@ -105,14 +105,14 @@ impl Sampler {
     }
 
     /// Every sample taken after that moment, in seconds since the sampler began.
-    pub fn since(&self, at_seconds: f64) -> Vec<Sample> {
+    pub fn samples_since(&self, at_seconds: f64) -> Vec<Sample> {
         let state = self.shared.lock();
         let from = state.samples.partition_point(|sample| sample.at_seconds <= at_seconds);
         state.samples.range(from..).cloned().collect()
     }
 
     /// Waits until a sample newer than that moment is there, or the time is over.
-    pub fn wait(&self, at_seconds: f64, patience: Duration) -> Option<Sample> {
+    pub fn wait_for_sample(&self, at_seconds: f64, patience: Duration) -> Option<Sample> {
         let newer = |state: &State| state.samples.back().is_some_and(|s| s.at_seconds > at_seconds);
         let waiting = self.shared.changed.wait_timeout_while(self.shared.lock(), patience, |state| !newer(state));
         let (state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +121,7 @@ impl Sampler {
 
     /// What sampling took so far, as a part of one core; `None` where the system does not tell, or before the first
     /// sample.
-    pub fn cost(&self) -> Option<f64> {
+    pub fn cost_seconds(&self) -> Option<f64> {
         self.shared.lock().cost
     }
 }
@@ -143,7 +143,7 @@ impl Shared {
     }
 
     fn run(&self, period: Duration) {
-        let Some(mut eye) = Eye::open() else { return };
+        let Some(mut eye) = Probes::open() else { return };
         let (begun, busy) = (Instant::now(), os::thread_seconds());
         for turn in 1u32.. {
             let due = period.saturating_mul(turn);
@@ -160,7 +160,7 @@ impl Shared {
                 eye.process = Some(sysinfo::Pid::from_u32(process));
             }
             drop(state);
-            let sample = eye.look(begun.elapsed().as_secs_f64());
+            let sample = eye.take_sample(begun.elapsed().as_secs_f64());
             let spent = busy.zip(os::thread_seconds()).map(|(before, now)| now - before);
             let mut state = self.lock();
             state.cost = spent.map(|spent| spent / begun.elapsed().as_secs_f64());
@@ -175,21 +175,21 @@ impl Shared {
 }
 
 /// What a look needs, kept open between looks.
-struct Eye {
+struct Probes {
     system: System,
     process: Option<sysinfo::Pid>,
-    cards: Option<Cards>,
+    cards: Option<NvmlCards>,
 }
 
-impl Eye {
-    fn open() -> Option<Eye> {
+impl Probes {
+    fn open() -> Option<Probes> {
         let mut system = System::new().ok()?;
         // Use is the difference of two readings; this is the first.
         system.refresh_cpu_usage();
-        Some(Eye { system, process: sysinfo::get_current_pid().ok(), cards: Cards::open() })
+        Some(Probes { system, process: sysinfo::get_current_pid().ok(), cards: NvmlCards::open() })
     }
 
-    fn look(&mut self, at_seconds: f64) -> Sample {
+    fn take_sample(&mut self, at_seconds: f64) -> Sample {
         self.system.refresh_cpu_usage();
         self.system.refresh_memory();
         if let Some(process) = self.process {
@@ -199,7 +199,7 @@ impl Eye {
             self.system.refresh_processes_specifics(only, true, what);
         }
         let load = System::load_average().ok();
-        let mut gpus = self.cards.as_ref().map_or_else(Vec::new, Cards::sample);
+        let mut gpus = self.cards.as_ref().map_or_else(Vec::new, NvmlCards::sample);
         gpus.extend(os::apple_gpus());
         Sample {
             at_seconds,
@@ -220,22 +220,22 @@ mod tests {
     #[test]
     fn samples_come_in_order_and_the_cost_is_told() {
         let sampler = Sampler::start(Duration::from_millis(200));
-        assert_eq!((sampler.latest(), sampler.cost()), (None, None), "nothing before the first period");
+        assert_eq!((sampler.latest(), sampler.cost_seconds()), (None, None), "nothing before the first period");
         let patience = Duration::from_secs(60);
-        let first = sampler.wait(0.0, patience).expect("a first sample");
-        let second = sampler.wait(first.at_seconds, patience).expect("a second sample");
+        let first = sampler.wait_for_sample(0.0, patience).expect("a first sample");
+        let second = sampler.wait_for_sample(first.at_seconds, patience).expect("a second sample");
         assert!(second.at_seconds > first.at_seconds);
         assert!(sampler.latest().is_some_and(|latest| latest.at_seconds >= second.at_seconds));
-        let since: Vec<f64> = sampler.since(first.at_seconds).iter().map(|s| s.at_seconds).collect();
+        let since: Vec<f64> = sampler.samples_since(first.at_seconds).iter().map(|s| s.at_seconds).collect();
         assert!(since.contains(&second.at_seconds) && !since.contains(&first.at_seconds), "{since:?}");
-        assert!(sampler.since(1e9).is_empty());
+        assert!(sampler.samples_since(1e9).is_empty());
         assert!(
             !first.cpu_percent.is_empty() && first.cpu_percent.iter().all(|p| (0.0..=101.0).contains(p)),
             "{first:?}"
         );
         assert!((0.0..=101.0).contains(&first.cpu_mean_percent()));
         assert!(first.memory_used_bytes > 0 && first.process_memory_bytes.is_some_and(|b| b > 1 << 16), "{first:?}");
-        assert!(Cards::open().is_some() || first.gpus.is_empty());
+        assert!(NvmlCards::open().is_some() || first.gpus.is_empty());
     }
 
     #[test]
@@ -243,16 +243,16 @@ mod tests {
         // Windows has no such program.
         let Ok(mut child) = std::process::Command::new("sleep").arg("600").spawn() else { return };
         let sampler = Sampler::start(Duration::from_millis(200));
-        sampler.watch(child.id());
+        sampler.follow_process(child.id());
         let patience = Duration::from_secs(60);
         // The first sample may have been under way.
-        let first = sampler.wait(0.0, patience).expect("a sample");
-        let second = sampler.wait(first.at_seconds, patience).expect("a sample");
+        let first = sampler.wait_for_sample(0.0, patience).expect("a sample");
+        let second = sampler.wait_for_sample(first.at_seconds, patience).expect("a sample");
         let theirs = second.process_memory_bytes.expect("its memory");
         assert!(theirs > 0 && theirs < 16 << 20, "{theirs} is not what `sleep` takes");
         child.kill().and_then(|()| child.wait()).expect("ended");
-        let third = sampler.wait(second.at_seconds, patience).expect("a sample");
-        let fourth = sampler.wait(third.at_seconds, patience).expect("a sample");
+        let third = sampler.wait_for_sample(second.at_seconds, patience).expect("a sample");
+        let fourth = sampler.wait_for_sample(third.at_seconds, patience).expect("a sample");
         assert_eq!(fourth.process_memory_bytes, None);
     }
 

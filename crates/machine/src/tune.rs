@@ -5,7 +5,7 @@
 //! that are more than 5 % below the best. A candidate that needs more memory than the budget is never tried; one that
 //! fails is a line of the table, not the end. It knows nothing of what it tunes, and the clock is handed in.
 
-use crate::tuned::{self, Remembered};
+use crate::tuned_store::{self, TunedEntry};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ pub struct Candidate<C> {
     /// Bytes it needs while it runs.
     pub bytes: u64,
     /// Handed to the closure.
-    pub what: C,
+    pub config: C,
 }
 
 /// What happened to a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum TuneVerdict {
     /// The winner.
     Best,
     /// Measured, and slower.
@@ -40,7 +40,7 @@ pub enum Verdict {
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct TuneRow {
     /// The candidate's.
     pub label: String,
     /// The median, in the work's own units; null where nothing was measured.
@@ -52,18 +52,18 @@ pub struct Row {
     /// What it needs.
     pub bytes: u64,
     /// What happened.
-    pub verdict: Verdict,
+    pub verdict: TuneVerdict,
     /// Why, where the verdict alone does not say it.
     pub why: Option<String>,
 }
 
 /// What was chosen, and what was seen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Tuned {
+pub struct TuneResult {
     /// Index of the winner; null where nothing fits or everything failed.
     pub winner: Option<usize>,
     /// In the order of the candidates, or as remembered.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TuneRow>,
     /// Whether it comes from memory: then nothing was run.
     pub remembered: bool,
     /// What went wrong beside the measuring: a damaged memory, a full disk.
@@ -94,32 +94,32 @@ impl Clock for SystemClock {
 
 /// How long to look at a candidate.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Patience {
+pub struct TimingLimits {
     /// Runs that are not timed: they load, compile, fill caches.
     pub warm_ups: usize,
     /// Timed runs at least, unless the span is over.
-    pub least: usize,
+    pub min_repeats: usize,
     /// Timed runs at most.
-    pub most: usize,
+    pub max_repeats: usize,
     /// Enough once the spread is at most this.
     pub spread: f64,
     /// Enough after this time.
-    pub span: Duration,
+    pub max_time: Duration,
     /// A rate this part below the best is worse.
-    pub worse: f64,
+    pub worse_margin: f64,
     /// So many worse ones in a row end a direction.
     pub in_a_row: usize,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for TimingLimits {
+    fn default() -> TimingLimits {
+        TimingLimits {
             warm_ups: 2,
-            least: 3,
-            most: 30,
+            min_repeats: 3,
+            max_repeats: 30,
             spread: 0.03,
-            span: Duration::from_secs(1),
-            worse: 0.05,
+            max_time: Duration::from_secs(1),
+            worse_margin: 0.05,
             in_a_row: 2,
         }
     }
@@ -128,7 +128,7 @@ impl Default for Patience {
 /// Times one candidate's work, for the closure that does it.
 pub struct Timer<'a> {
     clock: &'a dyn Clock,
-    patience: &'a Patience,
+    limits: &'a TimingLimits,
     rates: Vec<f64>, // [repeats] units per second
 }
 
@@ -136,7 +136,7 @@ impl Timer<'_> {
     /// Runs the work until its rate is known. It gives the units it did (samples, steps), and must have ended when it
     /// returns: work on a device is waited for. What is prepared outside is not timed.
     pub fn time<E>(&mut self, mut work: impl FnMut() -> Result<f64, E>) -> Result<(), E> {
-        for _ in 0..self.patience.warm_ups {
+        for _ in 0..self.limits.warm_ups {
             work()?;
         }
         self.rates.clear();
@@ -146,9 +146,10 @@ impl Timer<'_> {
             let units = work()?;
             let took = self.clock.now().saturating_sub(before).max(Duration::from_nanos(1));
             self.rates.push(units / took.as_secs_f64());
-            let steady = self.rates.len() >= self.patience.least && median(&self.rates).1 <= self.patience.spread;
-            let over = self.clock.now().saturating_sub(begun) >= self.patience.span;
-            if steady || over || self.rates.len() >= self.patience.most {
+            let steady =
+                self.rates.len() >= self.limits.min_repeats && median_and_spread(&self.rates).1 <= self.limits.spread;
+            let over = self.clock.now().saturating_sub(begun) >= self.limits.max_time;
+            if steady || over || self.rates.len() >= self.limits.max_repeats {
                 return Ok(());
             }
         }
@@ -168,7 +169,7 @@ pub struct Tuner<'a> {
     /// Whether to measure even what is remembered.
     pub fresh: bool,
     /// How long to look.
-    pub patience: Patience,
+    pub limits: TimingLimits,
     /// What time it is.
     pub clock: &'a dyn Clock,
 }
@@ -181,31 +182,31 @@ impl Tuner<'_> {
         candidates: &[Candidate<C>],
         begin: usize,
         mut measure: impl FnMut(&C, &mut Timer<'_>) -> Result<(), E>,
-    ) -> Tuned {
+    ) -> TuneResult {
         let mut warnings = Vec::new();
         if let Some(tuned) = self.recall(key, candidates, &mut warnings) {
             return tuned;
         }
-        let mut rows: Vec<Row> = candidates.iter().map(|c| self.untried(c)).collect(); // [candidates]
+        let mut rows: Vec<TuneRow> = candidates.iter().map(|c| self.untried_row(c)).collect(); // [candidates]
         let begin = begin.min(candidates.len().saturating_sub(1));
         let mut best: Option<(usize, f64)> = None;
         let mut walk = |indices: &mut dyn Iterator<Item = usize>| {
             let mut worse = 0;
             for i in indices {
-                if rows[i].verdict == Verdict::TooLarge {
+                if rows[i].verdict == TuneVerdict::TooLarge {
                     continue;
                 }
-                let mut timer = Timer { clock: self.clock, patience: &self.patience, rates: Vec::new() };
-                let outcome = measure(&candidates[i].what, &mut timer);
-                rows[i] = judged(&candidates[i], &timer.rates, outcome.map_err(|e| e.to_string()));
+                let mut timer = Timer { clock: self.clock, limits: &self.limits, rates: Vec::new() };
+                let outcome = measure(&candidates[i].config, &mut timer);
+                rows[i] = timed_row(&candidates[i], &timer.rates, outcome.map_err(|e| e.to_string()));
                 let Some(rate) = rows[i].units_per_s else { continue };
                 match best {
                     Some((_, most)) if rate <= most => {
-                        worse = if rate < most * (1.0 - self.patience.worse) { worse + 1 } else { 0 };
+                        worse = if rate < most * (1.0 - self.limits.worse_margin) { worse + 1 } else { 0 };
                     }
                     _ => (best, worse) = (Some((i, rate)), 0),
                 }
-                if worse >= self.patience.in_a_row {
+                if worse >= self.limits.in_a_row {
                     break;
                 }
             }
@@ -214,43 +215,49 @@ impl Tuner<'_> {
         walk(&mut (0..begin).rev());
         let winner = best.map(|(i, _)| i);
         if let Some(i) = winner {
-            rows[i].verdict = Verdict::Best;
+            rows[i].verdict = TuneVerdict::Best;
             self.remember(key, &rows, i, &mut warnings);
         }
-        Tuned { winner, rows, remembered: false, warnings }
+        TuneResult { winner, rows, remembered: false, warnings }
     }
 
     /// A line before anything was tried: what is too large stays so.
-    fn untried<C>(&self, candidate: &Candidate<C>) -> Row {
+    fn untried_row<C>(&self, candidate: &Candidate<C>) -> TuneRow {
         let fits = candidate.bytes <= self.budget;
-        let row = Row {
+        let row = TuneRow {
             label: candidate.label.clone(),
             units_per_s: None,
             spread: None,
             repeats: 0,
             bytes: candidate.bytes,
-            verdict: if fits { Verdict::Plateau } else { Verdict::TooLarge },
+            verdict: if fits { TuneVerdict::Plateau } else { TuneVerdict::TooLarge },
             why: None,
         };
         if fits {
             return row;
         }
         let (needs, budget) = (files::format_bytes(candidate.bytes), files::format_bytes(self.budget));
-        Row { why: Some(format!("needs {needs}, the budget is {budget}")), ..row }
+        TuneRow { why: Some(format!("needs {needs}, the budget is {budget}")), ..row }
     }
 
     /// The winner of an earlier run, if it is still a candidate and still fits.
-    fn recall<C>(&self, key: &str, candidates: &[Candidate<C>], warnings: &mut Vec<String>) -> Option<Tuned> {
+    fn recall<C>(&self, key: &str, candidates: &[Candidate<C>], warnings: &mut Vec<String>) -> Option<TuneResult> {
         let path = self.memory.as_deref()?;
-        let entry = tuned::recall(path, &self.machine, key, &self.version, warnings).filter(|_| !self.fresh)?;
+        let entry =
+            tuned_store::load_entry(path, &self.machine, key, &self.version, warnings).filter(|_| !self.fresh)?;
         let winner = candidates.iter().position(|c| c.label == entry.winner && c.bytes <= self.budget)?;
-        Some(Tuned { winner: Some(winner), rows: entry.rows, remembered: true, warnings: std::mem::take(warnings) })
+        Some(TuneResult {
+            winner: Some(winner),
+            rows: entry.rows,
+            remembered: true,
+            warnings: std::mem::take(warnings),
+        })
     }
 
     /// A memory that cannot be written costs time later, not the result now.
-    fn remember(&self, key: &str, rows: &[Row], winner: usize, warnings: &mut Vec<String>) {
+    fn remember(&self, key: &str, rows: &[TuneRow], winner: usize, warnings: &mut Vec<String>) {
         let Some(path) = &self.memory else { return };
-        let entry = Remembered {
+        let entry = TunedEntry {
             machine: self.machine.clone(),
             workload: key.into(),
             version: self.version.clone(),
@@ -259,34 +266,34 @@ impl Tuner<'_> {
             at: None,
             choice: serde_json::Value::Null,
         };
-        if let Err(error) = tuned::remember(path, entry, warnings) {
+        if let Err(error) = tuned_store::save_entry(path, entry, warnings) {
             warnings.push(format!("what was tuned is not remembered: {error}"));
         }
     }
 }
 
 /// A line after the work: a rate, or why there is none.
-fn judged<C>(candidate: &Candidate<C>, rates: &[f64], outcome: Result<(), String>) -> Row {
+fn timed_row<C>(candidate: &Candidate<C>, rates: &[f64], outcome: Result<(), String>) -> TuneRow {
     let wrong = match outcome {
         Err(why) => Some(why),
         Ok(()) if rates.is_empty() => Some("nothing was timed".into()),
         Ok(()) if rates.iter().any(|r| !r.is_finite() || *r <= 0.0) => Some("a run did no work".into()),
         Ok(()) => None,
     };
-    let measured = wrong.is_none().then(|| median(rates));
-    Row {
+    let measured = wrong.is_none().then(|| median_and_spread(rates));
+    TuneRow {
         label: candidate.label.clone(),
         units_per_s: measured.map(|m| m.0),
         spread: measured.map(|m| m.1),
         repeats: rates.len(),
         bytes: candidate.bytes,
-        verdict: if wrong.is_some() { Verdict::Failed } else { Verdict::Slower },
+        verdict: if wrong.is_some() { TuneVerdict::Failed } else { TuneVerdict::Slower },
         why: wrong,
     }
 }
 
 /// The median, and the distance between the quartiles as a part of it.
-fn median(rates: &[f64]) -> (f64, f64) {
+fn median_and_spread(rates: &[f64]) -> (f64, f64) {
     let mut sorted = rates.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = |part: f64| {

@@ -27,19 +27,20 @@ fn tuner<'a>(clock: &'a Fake, memory: Option<&Path>) -> Tuner<'a> {
         version: "1".into(),
         budget: 1000,
         fresh: false,
-        patience: Patience::default(),
+        limits: TimingLimits::default(),
         clock,
     }
 }
 
 /// Candidates `c0`, `c1`, … of these rates, each 100 bytes larger than the one before; zero or less fails.
 fn candidates(rates: &[f64]) -> Vec<Candidate<f64>> {
-    let one = |(i, rate): (usize, &f64)| Candidate { label: format!("c{i}"), bytes: 100 * (i as u64 + 1), what: *rate };
+    let one =
+        |(i, rate): (usize, &f64)| Candidate { label: format!("c{i}"), bytes: 100 * (i as u64 + 1), config: *rate };
     rates.iter().enumerate().map(one).collect()
 }
 
 /// Tunes over work that takes exactly as long as its rate says, and gives how often it was run.
-fn run(tuner: &Tuner<'_>, clock: &Fake, rates: &[f64], begin: usize) -> (Tuned, usize) {
+fn run(tuner: &Tuner<'_>, clock: &Fake, rates: &[f64], begin: usize) -> (TuneResult, usize) {
     let mut runs = 0;
     let tuned = tuner.tune("work", &candidates(rates), begin, |rate, timer| {
         // Setting up takes an hour that must not count.
@@ -56,13 +57,13 @@ fn run(tuner: &Tuner<'_>, clock: &Fake, rates: &[f64], begin: usize) -> (Tuned, 
     (tuned, runs)
 }
 
-fn verdicts(tuned: &Tuned) -> String {
-    let letter = |row: &Row| match row.verdict {
-        Verdict::Best => 'B',
-        Verdict::Slower => 's',
-        Verdict::Plateau => 'p',
-        Verdict::TooLarge => 'L',
-        Verdict::Failed => 'F',
+fn verdicts(tuned: &TuneResult) -> String {
+    let letter = |row: &TuneRow| match row.verdict {
+        TuneVerdict::Best => 'B',
+        TuneVerdict::Slower => 's',
+        TuneVerdict::Plateau => 'p',
+        TuneVerdict::TooLarge => 'L',
+        TuneVerdict::Failed => 'F',
     };
     tuned.rows.iter().map(letter).collect()
 }
@@ -163,9 +164,9 @@ fn it_warms_up_and_repeats_until_the_spread_is_small() {
 
 #[test]
 fn the_spread_is_that_of_the_middle_half() {
-    assert_eq!(median(&[4.0]), (4.0, 0.0));
-    assert_eq!(median(&[1.0, 3.0]), (2.0, 0.5));
-    assert_eq!(median(&[5.0, 1.0, 3.0, 2.0, 4.0]), (3.0, 2.0 / 3.0));
+    assert_eq!(median_and_spread(&[4.0]), (4.0, 0.0));
+    assert_eq!(median_and_spread(&[1.0, 3.0]), (2.0, 0.5));
+    assert_eq!(median_and_spread(&[5.0, 1.0, 3.0, 2.0, 4.0]), (3.0, 2.0 / 3.0));
 }
 
 #[test]
@@ -255,7 +256,7 @@ fn two_at_once_both_keep_their_winner() {
             });
         }
     });
-    assert_eq!(tuned::load(&path, &mut Vec::new()).len(), 8);
+    assert_eq!(tuned_store::load(&path, &mut Vec::new()).len(), 8);
 }
 
 #[test]

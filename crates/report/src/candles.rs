@@ -1,6 +1,6 @@
 //! Open, high, low, close; bars stand side by side, so nights and weekends take no room.
 
-use crate::chart::{Frame, Scale, WIDTH, figure};
+use crate::chart::{Frame, Scale, WIDTH, format_tooltip};
 use crate::clock;
 use std::fmt::Write;
 
@@ -49,10 +49,10 @@ impl Candles {
                 "<g class=\"{class}\"><title>{}  open {} high {} low {} close {}</title>\
                  <path class=\"wick\" d=\"M{x:.1} {:.1}V{:.1}\"/><rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"/></g>",
                 clock::show(self.time[from]),
-                figure(open),
-                figure(high),
-                figure(low),
-                figure(close),
+                format_tooltip(open),
+                format_tooltip(high),
+                format_tooltip(low),
+                format_tooltip(close),
                 place(high),
                 place(low),
                 x - step * 0.34,
@@ -62,7 +62,7 @@ impl Candles {
         }
         Frame {
             title: &self.title,
-            says: match n {
+            alt_text: match n {
                 0 => format!("{}: no bars", self.title),
                 n => format!(
                     "{}: {n} bars from {} to {}",

@@ -113,7 +113,7 @@ fn tick_label(value: f64, step: f64) -> String {
 }
 
 /// A number for a tooltip: six significant digits.
-pub(crate) fn figure(value: f64) -> String {
+pub(crate) fn format_tooltip(value: f64) -> String {
     minus(&format_number(value, 6))
 }
 
@@ -125,7 +125,7 @@ fn minus(text: &str) -> String {
 pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
     /// What a person who cannot see it is told.
-    pub(crate) says: String,
+    pub(crate) alt_text: String,
     /// Names and style classes of the series; one or none draws no legend.
     pub(crate) legend: Vec<(&'a str, String)>,
     /// Height of the marks in pixels, and in their own units.
@@ -183,7 +183,7 @@ impl Frame<'_> {
             "</figcaption><div class=\"frame\"><svg class=\"plot\" width=\"100%\" height=\"{tall}\" role=\"img\" aria-label=\"{says}\">{grid}\
              <svg viewBox=\"0 0 {WIDTH} {h}\" width=\"100%\" height=\"{h}\" preserveAspectRatio=\"none\"{ends}{data}>{marks}</svg>\
              {below}</svg><svg class=\"axis\" width=\"{wide}\" height=\"{tall}\" aria-hidden=\"true\">{labels}</svg></div></figure>",
-            says = escape(&self.says),
+            says = escape(&self.alt_text),
             tall = h + 24.0,
             wide = 14 + widest * 7,
             ends = self.y.data(),

@@ -1,6 +1,6 @@
 //! One column a category.
 
-use crate::chart::{Frame, Scale, WIDTH, figure};
+use crate::chart::{Frame, Scale, WIDTH, format_tooltip};
 use crate::html::escape;
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ impl Columns {
                 top.min(zero),
                 (top - zero).abs().max(0.7),
                 escape(name),
-                figure(*value)
+                format_tooltip(*value)
             );
         }
         // Names that would run into each other are thinned; the tooltip has them all.
@@ -42,7 +42,7 @@ impl Columns {
         let named = self.columns.iter().enumerate().step_by(every);
         Frame {
             title: &self.title,
-            says: format!("{}: {} columns", self.title, self.columns.len()),
+            alt_text: format!("{}: {} columns", self.title, self.columns.len()),
             legend: Vec::new(),
             height,
             y,

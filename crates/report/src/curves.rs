@@ -66,7 +66,7 @@ impl Curves {
         let names: Vec<&str> = self.series.iter().map(|s| s.name.as_str()).collect();
         Frame {
             title: &self.title,
-            says: format!("{}: {}, {} {x0} to {x1}", self.title, names.join(", "), self.axis),
+            alt_text: format!("{}: {}, {} {x0} to {x1}", self.title, names.join(", "), self.axis),
             legend,
             height,
             y,

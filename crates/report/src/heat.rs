@@ -1,6 +1,6 @@
 //! A matrix in colours, from -1 (cold) over 0 (paper) to 1 (warm).
 
-use crate::chart::figure;
+use crate::chart::format_tooltip;
 use crate::html::escape;
 use std::fmt::Write;
 
@@ -46,7 +46,7 @@ impl Heat {
                     wide * 0.985,
                     escape(row),
                     escape(column),
-                    figure(value)
+                    format_tooltip(value)
                 );
             }
         }

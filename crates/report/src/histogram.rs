@@ -1,6 +1,6 @@
 //! A distribution, with the normal curve of the same mean and deviation over it.
 
-use crate::chart::{Frame, Scale, WIDTH, figure};
+use crate::chart::{Frame, Scale, WIDTH, format_tooltip};
 use std::fmt::Write;
 
 /// A histogram of values; the tails beyond 5 robust deviations are counted in the outermost columns.
@@ -54,8 +54,8 @@ impl Histogram {
                 i as f64 * step + step * 0.06,
                 height - tall,
                 step * 0.88,
-                figure(from),
-                figure(from + wide)
+                format_tooltip(from),
+                format_tooltip(from + wide)
             );
         }
         if sd > 0.0 {
@@ -70,12 +70,12 @@ impl Histogram {
         }
         Frame {
             title: &self.title,
-            says: format!(
+            alt_text: format!(
                 "{}: {} values, mean {}, standard deviation {}",
                 self.title,
                 sorted.len(),
-                figure(mean),
-                figure(sd)
+                format_tooltip(mean),
+                format_tooltip(sd)
             ),
             legend: vec![("seen", "s0".into()), ("normal", "s1".into())],
             height,

@@ -9,6 +9,7 @@
 //!
 //! Left out on purpose: chart libraries, web fonts, and style attributes (the policy forbids them).
 
+mod append_file;
 mod candles;
 mod chart;
 mod clock;
@@ -20,6 +21,7 @@ mod histogram;
 mod html;
 mod lines;
 mod log;
+mod monitor;
 mod os;
 mod plot;
 mod runs;
@@ -27,9 +29,7 @@ mod screen;
 mod sha256;
 mod spans;
 mod table;
-mod tail;
 mod tensorboard;
-mod watch;
 
 pub use candles::Candles;
 pub use columns::Columns;
@@ -39,15 +39,15 @@ pub use heat::Heat;
 pub use histogram::Histogram;
 pub use lines::{Line, Lines};
 pub use log::{Log, Row, log_path, read_log};
-pub use runs::{Best, Run, RunState, RunSummary, Standing, list};
+pub use monitor::{
+    BestSummary, LogFollower, Member, MemberSummary, Metric, MetricSummary, MonitorState, MonitorSummary, NewRows,
+    PhaseSummary, Point, Selection, Series, View, draw_monitor, summarise,
+};
+pub use runs::{BestMember, Run, RunState, RunStatus, RunSummary, list_runs};
 pub use screen::{Ink, Screen};
 pub use spans::{SpanRow, Spans};
 pub use table::{Cell, Column, Table};
 pub use tensorboard::Events;
-pub use watch::{
-    BestTold, Follow, Followed, Member, MemberTold, Metric, MetricTold, PhaseTold, Pick, Point, Series, View, Watch,
-    WatchTold, draw, told,
-};
 
 /// A whole page.
 #[derive(Debug, Clone, Default)]

@@ -58,7 +58,7 @@ impl Lines {
         let names: Vec<&str> = self.series.iter().map(|s| s.name.as_str()).collect();
         Frame {
             title: &self.title,
-            says: format!("{}: {}, from {} to {}", self.title, names.join(", "), clock::show(t0), clock::show(t1)),
+            alt_text: format!("{}: {}, from {} to {}", self.title, names.join(", "), clock::show(t0), clock::show(t1)),
             legend: self.series.iter().enumerate().map(|(i, s)| (s.name.as_str(), format!("s{}", i % 8))).collect(),
             height,
             y,

@@ -14,7 +14,7 @@ use files::{Error, Kind, Replace, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::tail::Tail;
+use crate::append_file::AppendFile;
 
 const ROWS: &str = "log.jsonl";
 const SENTENCES: &str = "training.log";
@@ -48,15 +48,18 @@ impl Row {
 /// The two logs of a run, open at their ends.
 #[derive(Debug)]
 pub struct Log {
-    rows: Tail,
-    sentences: Tail,
+    rows: AppendFile,
+    sentences: AppendFile,
 }
 
 impl Log {
     /// Opens the logs in a run's folder, and mends what a killed process left torn.
     pub fn open(folder: &Path) -> Result<Log> {
         let (rows, sentences) = (folder.join(ROWS), folder.join(SENTENCES));
-        Ok(Log { rows: mend(&rows, |line| parse(line).is_ok())?, sentences: mend(&sentences, |_| true)? })
+        Ok(Log {
+            rows: drop_torn_line(&rows, |line| parse(line).is_ok())?,
+            sentences: drop_torn_line(&sentences, |_| true)?,
+        })
     }
 
     /// Opens the logs of a run that goes on from a checkpoint: of the rows only those that `keep` wants stay, since the
@@ -83,7 +86,7 @@ impl Log {
     }
 
     /// Adds a row, now. A field may not be called `time` or `kind`; a number that is not finite is written as null.
-    pub fn row(&mut self, kind: &str, fields: Map<String, Value>) -> Result<()> {
+    pub fn add_row(&mut self, kind: &str, fields: Map<String, Value>) -> Result<()> {
         if let Some(taken) = ["time", "kind"].into_iter().find(|name| fields.contains_key(*name)) {
             return Err(Error::new(Kind::State, format!("a row of the log has a `{taken}` of its own")));
         }
@@ -94,14 +97,14 @@ impl Log {
             let message = format!("a row of {} bytes is longer than the {LONGEST} that are read", line.len());
             return Err(Error::new(Kind::State, message));
         }
-        self.rows.add(&line)
+        self.rows.append(&line)
     }
 
     /// Adds a sentence, now: `2026-11-15T15:18:18Z epoch 12 of 500 …`. Line breaks become spaces.
-    pub fn say(&mut self, sentence: &str) -> Result<()> {
+    pub fn add_message(&mut self, sentence: &str) -> Result<()> {
         let text: String = sentence.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let seconds = now().chars().take(19).collect::<String>();
-        self.sentences.add(format!("{seconds}Z {}\n", text.trim_end()).as_bytes())
+        self.sentences.append(format!("{seconds}Z {}\n", text.trim_end()).as_bytes())
     }
 
     /// Makes both durable, before a checkpoint says that they are.
@@ -165,16 +168,16 @@ fn each_line(path: &Path, mut line: impl FnMut(u64, &[u8]) -> Result<()>) -> Res
 }
 
 /// Opens a file of lines. A last line without its end is given one if it is `whole`, else cut off.
-fn mend(path: &Path, whole: impl Fn(&[u8]) -> bool) -> Result<Tail> {
-    let mut tail = Tail::open(path)?;
+fn drop_torn_line(path: &Path, whole: impl Fn(&[u8]) -> bool) -> Result<AppendFile> {
+    let mut tail = AppendFile::open(path)?;
     let (start, line) = last_line(path)?;
     if line.is_empty() {
         return Ok(tail);
     }
     if whole(&line) {
-        tail.add(b"\n")?;
+        tail.append(b"\n")?;
     } else {
-        tail.cut(start)?;
+        tail.truncate(start)?;
     }
     Ok(tail)
 }

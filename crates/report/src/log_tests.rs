@@ -15,8 +15,8 @@ fn steps(folder: &Path) -> Vec<u64> {
 fn three(folder: &Path) -> Log {
     let mut log = Log::open(folder).expect("opens");
     for step in 1..=3 {
-        log.row("epoch", fields(step)).expect("written");
-        log.say(&format!("epoch {step}\nof 3")).expect("written");
+        log.add_row("epoch", fields(step)).expect("written");
+        log.add_message(&format!("epoch {step}\nof 3")).expect("written");
     }
     log
 }
@@ -27,7 +27,7 @@ fn rows_come_back_as_they_went() {
     let mut log = three(folder.path());
     let mut odd = fields(4);
     odd.insert("loss".into(), Value::from(f64::NAN));
-    log.row("odd", odd).expect("written");
+    log.add_row("odd", odd).expect("written");
     log.sync().expect("synced");
     let rows = read_log(&log_path(folder.path())).expect("rows");
     assert_eq!(rows.len(), 4);
@@ -39,7 +39,7 @@ fn rows_come_back_as_they_went() {
     assert!(text.lines().all(|l| l.contains("Z epoch ") && l.ends_with("of 3")), "{text}");
     let mut taken = fields(1);
     taken.insert("kind".into(), Value::from(1));
-    assert!(log.row("epoch", taken).is_err());
+    assert!(log.add_row("epoch", taken).is_err());
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn cut_at_any_byte_only_the_torn_row_is_lost() {
         let mut log = Log::open(folder.path()).expect("opens");
         let kept = fs::read(log_path(folder.path())).expect("rows");
         assert_eq!(kept, whole[..full.checked_sub(1).map_or(0, |i| ends[i] + 1)], "at {length}");
-        log.row("epoch", fields(9)).expect("written");
-        log.say("three").expect("written");
+        log.add_row("epoch", fields(9)).expect("written");
+        log.add_message("three").expect("written");
         assert_eq!(steps(folder.path()), [expected, vec![9]].concat());
         let text = fs::read_to_string(folder.path().join(SENTENCES)).expect("text");
         assert!(text.starts_with("one\ntw\n") && text.ends_with("three\n"), "{text}");
@@ -79,7 +79,7 @@ fn resumed_rows_that_will_come_again_are_gone() {
     let mut log = Log::resume(folder.path(), |row| row.number("step").is_none_or(|s| s < 2.0)).expect("resumes");
     let text = fs::read(&path).expect("rows");
     assert_eq!(text, [b"# not a row\n", &*first, b"\n"].concat());
-    log.row("epoch", fields(2)).expect("written");
+    log.add_row("epoch", fields(2)).expect("written");
     assert_eq!(fs::read_to_string(&path).expect("rows").lines().count(), 3);
     let error = read_log(&path).expect_err("a line that is no row");
     assert_eq!((error.line, error.file.as_deref()), (Some(1), Some(&*path)));
@@ -98,7 +98,7 @@ fn long_lines_and_missing_files() {
     assert!(Log::open(&folder.path().join("none")).is_err());
     let mut log = Log::open(folder.path()).expect("opens");
     let long: String = "x".repeat(300_000);
-    log.row("long", [("text".to_string(), Value::from(long.clone()))].into_iter().collect()).expect("written");
+    log.add_row("long", [("text".to_string(), Value::from(long.clone()))].into_iter().collect()).expect("written");
     drop(log);
     let path = log_path(folder.path());
     let mut bytes = fs::read(&path).expect("rows");
@@ -109,5 +109,5 @@ fn long_lines_and_missing_files() {
     assert_eq!(fs::metadata(&path).expect("there").len() as usize, bytes.len() - 300_009);
     let too_long = Value::from("x".repeat(LONGEST));
     let mut log = Log::open(folder.path()).expect("opens");
-    assert!(log.row("long", [("text".to_string(), too_long)].into_iter().collect()).is_err());
+    assert!(log.add_row("long", [("text".to_string(), too_long)].into_iter().collect()).is_err());
 }

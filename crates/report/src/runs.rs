@@ -35,7 +35,7 @@ pub enum RunState {
 
 /// The best there is so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Best {
+pub struct BestMember {
     /// Which member: `fold 2, seed 1`.
     pub member: String,
     /// By which measure: `valid mcc`.
@@ -70,7 +70,7 @@ pub struct Run {
     /// Number of members.
     pub members: u64,
     /// The best so far; null before there is one.
-    pub best: Option<Best>,
+    pub best: Option<BestMember>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -100,7 +100,7 @@ impl Run {
     }
 
     /// Runs again after an interruption: when it began stays, that it ended goes.
-    pub fn go_on(&mut self) {
+    pub fn resume(&mut self) {
         (self.state, self.ended, self.problem) = (RunState::Running, None, None);
         self.program = env!("CARGO_PKG_VERSION").into();
     }
@@ -153,7 +153,7 @@ impl Run {
 
 /// How a run stands, as seen from outside.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
+pub enum RunStatus {
     /// That process works on it.
     Running(Holder),
     /// It has done all it set out to do.
@@ -178,12 +178,12 @@ pub struct RunSummary {
     /// What it says of itself; none where that cannot be read.
     pub run: Option<Run>,
     /// How it stands.
-    pub standing: Standing,
+    pub status: RunStatus,
 }
 
 impl RunSummary {
     /// One run.
-    pub fn of(folder: &Path) -> RunSummary {
+    pub fn read(folder: &Path) -> RunSummary {
         let mut read = Run::read(folder);
         let running = |run: &Result<Run>| matches!(run, Ok(run) if run.state == RunState::Running);
         let holder = if running(&read) { Lock::holder(folder) } else { None };
@@ -193,45 +193,45 @@ impl RunSummary {
         }
         let standing = match (&read, holder) {
             (Ok(run), holder) => match (run.state, holder) {
-                (RunState::Running, Some(holder)) => Standing::Running(holder),
-                (RunState::Running, None) => Standing::Crashed,
-                (RunState::Finished, _) => Standing::Finished,
-                (RunState::Interrupted, _) => Standing::Interrupted,
-                (RunState::Failed, _) => Standing::Failed,
+                (RunState::Running, Some(holder)) => RunStatus::Running(holder),
+                (RunState::Running, None) => RunStatus::Crashed,
+                (RunState::Finished, _) => RunStatus::Finished,
+                (RunState::Interrupted, _) => RunStatus::Interrupted,
+                (RunState::Failed, _) => RunStatus::Failed,
             },
-            (Err(error), _) => Standing::Unreadable(error.to_string()),
+            (Err(error), _) => RunStatus::Unreadable(error.to_string()),
         };
         let name = folder.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        RunSummary { name, folder: folder.to_path_buf(), run: read.ok(), standing }
+        RunSummary { name, folder: folder.to_path_buf(), run: read.ok(), status: standing }
     }
 
     /// How it stands, in words, and what can be done.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let resume = format!("resume with `fullbore runs resume {}`", self.folder.display());
-        match &self.standing {
-            Standing::Running(holder) => format!("running ({holder})"),
-            Standing::Finished => "finished".into(),
-            Standing::Interrupted => format!("interrupted ({resume})"),
-            Standing::Crashed => format!("crashed ({resume})"),
-            Standing::Failed => match self.run.as_ref().and_then(|r| r.problem.as_ref()) {
+        match &self.status {
+            RunStatus::Running(holder) => format!("running ({holder})"),
+            RunStatus::Finished => "finished".into(),
+            RunStatus::Interrupted => format!("interrupted ({resume})"),
+            RunStatus::Crashed => format!("crashed ({resume})"),
+            RunStatus::Failed => match self.run.as_ref().and_then(|r| r.problem.as_ref()) {
                 Some(why) => format!("failed: {why}"),
                 None => "failed".into(),
             },
-            Standing::Unreadable(why) => format!("unreadable: {why}"),
+            RunStatus::Unreadable(why) => format!("unreadable: {why}"),
         }
     }
 }
 
 /// The runs in a folder, the newest first; those that cannot be read last. Folders without a `run.json` are none. Where
 /// there is no such folder there are no runs.
-pub fn list(runs: &Path) -> Result<Vec<RunSummary>> {
+pub fn list_runs(runs: &Path) -> Result<Vec<RunSummary>> {
     let entries = match fs::read_dir(runs) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(Error::io(runs, "looking for runs", &e)),
     };
     let folders = entries.flatten().map(|e| e.path()).filter(|path| path.join(FILE).is_file());
-    let mut found: Vec<RunSummary> = folders.map(|folder| RunSummary::of(&folder)).collect();
+    let mut found: Vec<RunSummary> = folders.map(|folder| RunSummary::read(&folder)).collect();
     found.sort_by(|a, b| {
         let began = |s: &RunSummary| s.run.as_ref().map(|r| r.started.clone());
         began(b).cmp(&began(a)).then_with(|| a.name.cmp(&b.name))
@@ -250,7 +250,8 @@ mod tests {
         if state != RunState::Running {
             run.end(state);
         }
-        run.best = Some(Best { member: "fold 1".into(), measure: "valid mcc".into(), value: Some(0.25), epoch: 3 });
+        run.best =
+            Some(BestMember { member: "fold 1".into(), measure: "valid mcc".into(), value: Some(0.25), epoch: 3 });
         run.write(&folder).expect("written");
         assert_eq!(Run::read(&folder).expect("read"), run);
         folder
@@ -260,7 +261,7 @@ mod tests {
     fn a_list_says_how_each_run_stands() {
         let runs = tempfile::tempdir().expect("a folder");
         let runs = runs.path();
-        assert_eq!(list(&runs.join("none")).expect("none"), []);
+        assert_eq!(list_runs(&runs.join("none")).expect("none"), []);
         make(runs, "a", "2026-01-01T00:00:00Z", RunState::Finished);
         make(runs, "b", "2026-01-03T00:00:00Z", RunState::Interrupted);
         let killed = make(runs, "c", "2026-01-02T00:00:00Z", RunState::Running);
@@ -274,17 +275,17 @@ mod tests {
         fs::create_dir(runs.join("broken")).expect("made");
         fs::write(runs.join("broken/run.json"), "{\"schema\": \"run/1\", ").expect("written");
         fs::write(runs.join("file"), "").expect("written");
-        let found = list(runs).expect("listed");
+        let found = list_runs(runs).expect("listed");
         let names: Vec<&str> = found.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["d", "b", "c", "a", "e", "broken"]);
-        let words: Vec<String> = found.iter().map(RunSummary::words).collect();
+        let words: Vec<String> = found.iter().map(RunSummary::describe).collect();
         assert!(words[0].starts_with(&format!("running (process {}", std::process::id())), "{words:?}");
         assert!(words[1].starts_with("interrupted (resume with `fullbore runs resume "), "{words:?}");
         assert!(words[2].starts_with("crashed (resume with `fullbore runs resume ") && words[2].ends_with("c`)"));
         assert_eq!((words[3].as_str(), words[4].as_str()), ("finished", "failed: no memory"));
         assert!(words[5].starts_with("unreadable: ") && found[5].run.is_none(), "{words:?}");
         drop(lock);
-        assert_eq!(RunSummary::of(&alive).standing, Standing::Crashed);
+        assert_eq!(RunSummary::read(&alive).status, RunStatus::Crashed);
     }
 
     #[test]
@@ -303,9 +304,9 @@ mod tests {
     fn a_number_that_is_not_finite_does_not_spoil_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut run = Run::begin("train");
-        run.best = Some(Best { member: String::new(), measure: "mcc".into(), value: Some(f64::NAN), epoch: 1 });
+        run.best = Some(BestMember { member: String::new(), measure: "mcc".into(), value: Some(f64::NAN), epoch: 1 });
         run.end(RunState::Failed);
-        run.go_on();
+        run.resume();
         run.write(folder.path()).expect("written");
         let read = Run::read(folder.path()).expect("read");
         assert_eq!((read.state, read.ended, read.best.expect("best").value), (RunState::Running, None, None));

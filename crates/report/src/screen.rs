@@ -93,7 +93,7 @@ impl Screen {
 
     pub(crate) fn put(&mut self, x: usize, y: usize, c: char, ink: Ink) {
         if x < self.width && y < self.height {
-            self.cells[y * self.width + x] = (tame(c), ink);
+            self.cells[y * self.width + x] = (printable(c), ink);
         }
     }
 
@@ -173,7 +173,7 @@ impl Screen {
 }
 
 /// Control characters, invisible ones and those that take two cells, shown as one that does no harm.
-fn tame(c: char) -> char {
+fn printable(c: char) -> char {
     let wide = matches!(c as u32,
         0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0xfe30..=0xfe6f | 0xff00..=0xff60 | 0xffe0..=0xffe6
         | 0x1f000..=0x3ffff);

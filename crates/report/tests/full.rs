@@ -22,14 +22,14 @@ fn child() {
     let folder = Path::new(&folder);
     let mut log = Log::open(folder).expect("opens");
     let long = "word ".repeat(50);
-    let full = (0..10_000).find(|i| log.row("row", fields(*i, &long)).is_err()).expect("the file is full");
+    let full = (0..10_000).find(|i| log.add_row("row", fields(*i, &long)).is_err()).expect("the file is full");
     assert!(full > 50, "{full}");
     for _ in 0..3 {
-        let error = log.row("row", fields(full, &"word ".repeat(5000))).expect_err("full");
+        let error = log.add_row("row", fields(full, &"word ".repeat(5000))).expect_err("full");
         assert_eq!(error.kind, files::Kind::Machine, "{error}");
         assert_eq!(read_log(&log_path(folder)).expect("nothing is torn").len() as u64, full);
     }
-    let error = (0..10_000).find_map(|_| log.say(&long).err()).expect("full");
+    let error = (0..10_000).find_map(|_| log.add_message(&long).err()).expect("full");
     assert_eq!(error.kind, files::Kind::Machine, "{error}");
     let text = std::fs::read_to_string(folder.join("training.log")).expect("text");
     assert!(text.ends_with("word\n"), "cut back to the last whole line");
@@ -50,7 +50,7 @@ fn a_full_disk_tears_nothing() {
     // There is space again.
     let before = read_log(&log_path(folder.path())).expect("rows").len();
     let mut log = Log::open(folder.path()).expect("opens");
-    log.row("row", fields(1, "again")).expect("written");
+    log.add_row("row", fields(1, "again")).expect("written");
     let rows = read_log(&log_path(folder.path())).expect("rows");
     assert_eq!((rows.len(), rows[before].text("words")), (before + 1, Some("again")));
 }

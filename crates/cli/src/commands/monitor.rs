@@ -8,7 +8,7 @@ use crate::show::{table, wrap};
 use crate::terminal::{Press, Terminal};
 use files::{Error, Kind, format_bytes, format_count, format_number, format_plural, format_seconds, format_short};
 use jobs::Monitor;
-use report::{View, WatchTold, draw, told};
+use report::{MonitorSummary, View, draw_monitor, summarise};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,9 +23,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Outcome {
     if !args.once && !context.json && Terminal::there_is() {
         return watch(&mut monitor);
     }
-    monitor.settle();
-    let told = told(monitor.watch());
-    context.say(&told, |paint| words(&told, paint))?;
+    monitor.wait_for_sample();
+    let summary = summarise(monitor.state());
+    context.say(&summary, |paint| words(&summary, paint))?;
     Ok(0)
 }
 
@@ -41,7 +41,7 @@ fn watch(monitor: &mut Monitor) -> Outcome {
     loop {
         if fresh {
             let (width, height) = terminal.size().map_err(fail)?;
-            terminal.show(draw(monitor.watch(), &view, width, height)).map_err(fail)?;
+            terminal.show(draw_monitor(monitor.state(), &view, width, height)).map_err(fail)?;
         }
         let patience = PACE.saturating_sub(looked.elapsed()).min(NOTICE);
         let press = terminal.press(patience).map_err(fail)?;
@@ -52,10 +52,10 @@ fn watch(monitor: &mut Monitor) -> Outcome {
         fresh = press.is_some();
         match press {
             Some(Press::Leave) => break,
-            Some(Press::Right) => view.turn(1, monitor.watch()),
-            Some(Press::Left) => view.turn(-1, monitor.watch()),
-            Some(Press::Down) => view.walk(1, monitor.watch()),
-            Some(Press::Up) => view.walk(-1, monitor.watch()),
+            Some(Press::Right) => view.next_chart(1, monitor.state()),
+            Some(Press::Left) => view.next_chart(-1, monitor.state()),
+            Some(Press::Down) => view.move_selection(1, monitor.state()),
+            Some(Press::Up) => view.move_selection(-1, monitor.state()),
             Some(Press::Pause) => view.paused = !view.paused,
             Some(Press::Help) => view.help = !view.help,
             Some(Press::Other) | None => {}
@@ -63,103 +63,108 @@ fn watch(monitor: &mut Monitor) -> Outcome {
         if looked.elapsed() >= PACE {
             looked = Instant::now();
             if !view.paused {
-                monitor.look();
+                monitor.refresh();
                 fresh = true;
             }
         }
     }
     drop(terminal);
-    out::say(&farewell(&told(monitor.watch())))?;
+    out::say(&farewell(&summarise(monitor.state())))?;
     Ok(0)
 }
 
 /// What stays on the user's own screen.
-fn farewell(told: &WatchTold) -> String {
-    let at = format!("{} {}", told.axis, place(told.at));
-    match &*told.state {
-        "running" => format!("{} goes on ({at}); `fullbore monitor {}` watches again\n", told.name, told.folder),
-        "interrupted" | "crashed" => format!("{} is {}: {}\n", told.name, told.state, told.says),
-        state => format!("{} is {state} ({at})\n", told.name),
+fn farewell(summary: &MonitorSummary) -> String {
+    let at = format!("{} {}", summary.axis, place(summary.at));
+    match &*summary.state {
+        "running" => format!("{} goes on ({at}); `fullbore monitor {}` watches again\n", summary.name, summary.folder),
+        "interrupted" | "crashed" => format!("{} is {}: {}\n", summary.name, summary.state, summary.says),
+        state => format!("{} is {state} ({at})\n", summary.name),
     }
 }
 
-fn words(told: &WatchTold, paint: Paint) -> String {
-    let says = if told.says.is_empty() { String::new() } else { format!(" ({})", told.says) };
-    let mut text = format!("{}\n", paint.bold(&told.name));
-    text.push_str(&wrap(&format!("{}{says}", told.state), "  ", "  "));
-    let on: Vec<&str> = [told.net.as_deref(), told.device.as_deref()].into_iter().flatten().collect();
+fn words(summary: &MonitorSummary, paint: Paint) -> String {
+    let says = if summary.says.is_empty() { String::new() } else { format!(" ({})", summary.says) };
+    let mut text = format!("{}\n", paint.bold(&summary.name));
+    text.push_str(&wrap(&format!("{}{says}", summary.state), "  ", "  "));
+    let on: Vec<&str> = [summary.net.as_deref(), summary.device.as_deref()].into_iter().flatten().collect();
     if !on.is_empty() {
         text.push_str(&wrap(&on.join(" on "), "  ", "  "));
     }
-    let end = told.last.map_or(String::new(), |last| format!(" of {}", place(last)));
-    let done = told.done_percent.map_or(String::new(), |p| format!(", {p:.0} %"));
-    let spent = told.elapsed_seconds.map_or(String::new(), |s| match told.ended {
+    let end = summary.last.map_or(String::new(), |last| format!(" of {}", place(last)));
+    let done = summary.done_percent.map_or(String::new(), |p| format!(", {p:.0} %"));
+    let spent = summary.elapsed_seconds.map_or(String::new(), |s| match summary.ended {
         Some(_) => format!(", took {}", format_seconds(s)),
         None => format!(", {} so far", format_seconds(s)),
     });
-    let left = told.left_seconds.map_or(String::new(), |s| format!(", at most {} left", format_seconds(s)));
-    let _ = writeln!(text, "  {} {}{end}{done}{spent}{left}", told.axis, place(told.at));
-    let ended =
-        if told.members_ended > 0 { format!(", {} ended", format_count(told.members_ended)) } else { String::new() };
-    let rates: String = told
+    let left = summary.left_seconds.map_or(String::new(), |s| format!(", at most {} left", format_seconds(s)));
+    let _ = writeln!(text, "  {} {}{end}{done}{spent}{left}", summary.axis, place(summary.at));
+    let ended = if summary.members_ended > 0 {
+        format!(", {} ended", format_count(summary.members_ended))
+    } else {
+        String::new()
+    };
+    let rates: String = summary
         .rates
         .iter()
         .filter_map(|(name, v)| Some(format!(", {} {}", format_short(v.as_f64()?), per(name))))
         .collect();
-    let _ = writeln!(text, "  {}{ended}{rates}", format_plural(told.members, "member"));
-    if let Some(best) = &told.best {
+    let _ = writeln!(text, "  {}{ended}{rates}", format_plural(summary.members, "member"));
+    if let Some(best) = &summary.best {
         let _ = writeln!(
             text,
             "  best so far: {} {:.4}, {}, {} {}",
             per(&best.metric),
             best.value,
             best.member,
-            told.axis,
+            summary.axis,
             place(best.at)
         );
     }
-    if !told.phases.is_empty() {
-        let phase = |p: &report::PhaseTold| {
+    if !summary.phases.is_empty() {
+        let phase = |p: &report::PhaseSummary| {
             format!("{} {}{}", p.name, format_seconds(p.seconds), if p.running { " and on" } else { "" })
         };
-        text.push_str(&wrap(&told.phases.iter().map(phase).collect::<Vec<_>>().join(", "), "  phases: ", "    "));
+        text.push_str(&wrap(&summary.phases.iter().map(phase).collect::<Vec<_>>().join(", "), "  phases: ", "    "));
     }
-    metrics(&mut text, told, paint);
-    if let Some(judged) = told.judged.as_ref().and_then(|j| j.as_object()) {
+    metrics(&mut text, summary, paint);
+    if let Some(judged) = summary.judged.as_ref().and_then(|j| j.as_object()) {
         let _ = write!(text, "\n{}\n", paint.bold("Judged on test samples"));
         let all =
             judged.iter().filter_map(|(name, v)| Some(format!("{} {}", per(name), format_number(v.as_f64()?, 4))));
         text.push_str(&wrap(&all.collect::<Vec<_>>().join(", "), "  ", "  "));
     }
-    machine(&mut text, told, paint);
-    for line in [&told.verdict, told.problem.as_ref().unwrap_or(&String::new())].into_iter().filter(|l| !l.is_empty()) {
+    machine(&mut text, summary, paint);
+    for line in
+        [&summary.verdict, summary.problem.as_ref().unwrap_or(&String::new())].into_iter().filter(|l| !l.is_empty())
+    {
         text.push('\n');
         text.push_str(&wrap(line, "", "  "));
     }
-    if told.skipped_lines > 0 {
+    if summary.skipped_lines > 0 {
         let _ =
-            writeln!(text, "{} of its log are no rows and were left out", format_plural(told.skipped_lines, "line"));
+            writeln!(text, "{} of its log are no rows and were left out", format_plural(summary.skipped_lines, "line"));
     }
     text
 }
 
 /// A table of metrics: now, and over the whole run.
-fn metrics(text: &mut String, told: &WatchTold, paint: Paint) {
-    if told.metrics.is_empty() {
+fn metrics(text: &mut String, summary: &MonitorSummary, paint: Paint) {
+    if summary.metrics.is_empty() {
         return;
     }
-    let row = |m: &report::MetricTold| {
+    let row = |m: &report::MetricSummary| {
         let over =
             |of: fn(f64, f64) -> f64, at: usize| m.points.iter().map(|p| p[at]).reduce(of).map_or("-".into(), figure);
         vec![per(&m.name), m.last.map_or("-".into(), figure), over(f64::min, 2), over(f64::max, 3)]
     };
-    let rows: Vec<Vec<String>> = told.metrics.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = summary.metrics.iter().map(row).collect();
     let _ = write!(text, "\n{}\n", paint.bold("Metrics, mean over members"));
     text.push_str(&table(&["metric", ">now", ">lowest", ">highest"], &rows, "  "));
 }
 
-fn machine(text: &mut String, told: &WatchTold, paint: Paint) {
-    let Some(sample) = &told.machine else { return };
+fn machine(text: &mut String, summary: &MonitorSummary, paint: Paint) {
+    let Some(sample) = &summary.machine else { return };
     let _ = write!(text, "\n{}\n", paint.bold("Machine"));
     let cores: Vec<String> = sample.cpu_percent.iter().map(|p| format!("{p:.0}")).collect();
     let load = sample.load_average.map_or(String::new(), |l| format!("; load {:.2} {:.2} {:.2}", l[0], l[1], l[2]));
@@ -177,7 +182,7 @@ fn machine(text: &mut String, told: &WatchTold, paint: Paint) {
         format_bytes(sample.memory_available_bytes)
     );
     for card in &sample.gpus {
-        let told = [
+        let summary = [
             card.busy_percent.map(|p| format!("{p:.0} % busy")),
             card.memory_used_bytes
                 .zip(card.memory_total_bytes)
@@ -185,7 +190,8 @@ fn machine(text: &mut String, told: &WatchTold, paint: Paint) {
             card.power_watts.map(|w| format!("{w:.0} W")),
             card.temperature_celsius.map(|t| format!("{t} °C")),
         ];
-        let _ = writeln!(text, "  GPU {}: {}", card.index, told.into_iter().flatten().collect::<Vec<_>>().join(", "));
+        let _ =
+            writeln!(text, "  GPU {}: {}", card.index, summary.into_iter().flatten().collect::<Vec<_>>().join(", "));
     }
     if sample.gpus.is_empty() {
         text.push_str("  GPU: none seen (no NVIDIA card, or no NVML)\n");

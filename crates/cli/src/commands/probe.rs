@@ -7,7 +7,7 @@ use crate::out::{self, Paint};
 use crate::show::{fit, table, wrap};
 use files::{format_bandwidth, format_bytes, format_plural, format_seconds, format_short};
 use jobs::Probed;
-use machine::{Cpu, Gpu, GpuRates, Quick, Sample};
+use machine::{Cpu, Gpu, GpuRates, QuickProbe, Sample};
 use std::fmt::Write;
 
 pub(super) fn run(args: &Args, context: &mut Context) -> Outcome {
@@ -79,7 +79,7 @@ fn lines(sample: &Sample) -> String {
     table(&heads[..rows[0].len()], &rows, "")
 }
 
-fn passed(quick: &Quick, paint: Paint) -> String {
+fn passed(quick: &QuickProbe, paint: Paint) -> String {
     let mut text =
         format!("{}  work runs on {} ({})\n\n", paint.green("pass"), quick.device, format_seconds(quick.seconds));
     quick.says.iter().for_each(|line| text.push_str(&wrap(line, "  - ", "    ")));
@@ -134,7 +134,7 @@ fn words(probed: &Probed, paint: Paint) -> String {
     let start = &probed.start;
     let begin = format!(
         "Tuning begins ({}) with {} members, batches of {} (small net), {} (recurrent) and {} (wide), {} environments, {}, {}, {:.0} % of the free memory.",
-        start.of,
+        start.source,
         start.members,
         start.small_mlp_batch,
         start.lstm_batch,

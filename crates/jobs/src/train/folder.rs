@@ -200,7 +200,7 @@ impl Folder {
             };
             let trials: Vec<Started> = serde_json::from_value(noted)
                 .map_err(|e| Error::new(Kind::State, format!("run.json does not name its trial: {e}")).at(&path))?;
-            run.go_on();
+            run.resume();
             (run, trials, true)
         } else {
             let start = |id: usize| {
@@ -401,7 +401,7 @@ impl Folder {
         self.run.more.insert("parts".into(), json!(run.parts));
         let best = run.members.iter().filter(|m| m.valid_mcc.is_some());
         let best = best.max_by(|a, b| a.valid_mcc.partial_cmp(&b.valid_mcc).unwrap_or(std::cmp::Ordering::Equal));
-        self.run.best = best.map(|m| report::Best {
+        self.run.best = best.map(|m| report::BestMember {
             member: match self.trials.len() {
                 1 => format!("fold {}, seed {}", m.fold, m.seed),
                 _ => format!("config {}, fold {}, seed {}", m.config, m.fold, m.seed),

@@ -55,32 +55,32 @@ impl Told {
 
     pub(crate) fn begin(&mut self, run: &TrainRun, resumed: bool) -> Result<()> {
         let words = if resumed { "goes on" } else { "begins" };
-        self.log.say(&format!("training {words}: {} on {}", run.net, run.device))?;
+        self.log.add_message(&format!("training {words}: {} on {}", run.net, run.device))?;
         if run.parts > 1 {
             let rows = run.batch.div_ceil(run.parts);
             let memory = files::format_bytes(run.memory_bytes);
-            self.log.say(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
+            self.log.add_message(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
         }
         // `axis`, `last`, `members` and `worth` tell whoever watches where the rows `epoch` lead, whatever the learner.
         let row = json!({
             "net": run.net, "device": run.device, "pid": std::process::id(), "axis": "epoch", "last": run.epochs, "patience": run.patience,
             "members": run.groups.iter().sum::<u64>(), "worth": "valid_mcc",
         });
-        self.log.row(if resumed { "resumed" } else { "started" }, fields(row))?;
+        self.log.add_row(if resumed { "resumed" } else { "started" }, fields(row))?;
         for phase in &run.phases {
-            self.log.row("phase", fields(json!({"name": phase.name, "seconds": phase.seconds})))?;
+            self.log.add_row("phase", fields(json!({"name": phase.name, "seconds": phase.seconds})))?;
         }
         self.phase("train")
     }
 
     /// Something else is done from now on.
     pub(crate) fn phase(&mut self, name: &str) -> Result<()> {
-        self.log.row("phase", fields(json!({"name": name})))
+        self.log.add_row("phase", fields(json!({"name": name})))
     }
 
     /// A sentence for people.
     pub(crate) fn note(&mut self, said: &str) -> Result<()> {
-        self.log.say(said)
+        self.log.add_message(said)
     }
 
     /// How full the machine is, every ten seconds or so.
@@ -91,7 +91,7 @@ impl Told {
             "gpu_percent": gpu.and_then(|g| g.busy_percent), "gpu_memory_bytes": gpu.and_then(|g| g.memory_used_bytes),
             "gpu_watts": gpu.and_then(|g| g.power_watts).map(f32::round), "gpu_celsius": gpu.and_then(|g| g.temperature_celsius),
         });
-        self.log.row("machine", fields(row))
+        self.log.add_row("machine", fields(row))
     }
 
     /// Takes a look at the machine down, unless the last one is younger than ten seconds.
@@ -114,26 +114,26 @@ impl Told {
                     Some(Stopped::Patience) => "patience".into(),
                     Some(Stopped::Epochs) | None => "epochs".into(),
                 };
-                self.log.row("ended", fields(json!({"member": member.id, "why": why})))?;
+                self.log.add_row("ended", fields(json!({"member": member.id, "why": why})))?;
                 let line = format!("{} ended after epoch {}: {why}", self.named(member), member.history.len());
-                self.log.say(&line)?;
+                self.log.add_message(&line)?;
                 // What is not finite is told at once.
                 Ok(matches!(member.stopped, Some(Stopped::Fault(_))).then_some(line))
             }
             News::Group { number, of, members, memory, ways } => {
                 let group =
                     json!({"group": number + 1, "of": of, "members": members, "memory_bytes": memory, "ways": ways});
-                self.log.row("group", fields(group))?;
+                self.log.add_row("group", fields(group))?;
                 Ok(None)
             }
             News::Less(what) => {
-                self.log.row("less_memory", fields(json!({"what": what})))?;
+                self.log.add_row("less_memory", fields(json!({"what": what})))?;
                 let line = format!("less memory than was planned with: {what}");
-                self.log.say(&line)?;
+                self.log.add_message(&line)?;
                 Ok(Some(line))
             }
             News::Saved => {
-                self.log.row("saved", Map::new())?;
+                self.log.add_row("saved", Map::new())?;
                 Ok(None)
             }
             News::Samples(_) => Ok(None),
@@ -149,7 +149,7 @@ impl Told {
         if self.several {
             row["config"] = json!(member.config + 1);
         }
-        self.log.row("epoch", fields(row))?;
+        self.log.add_row("epoch", fields(row))?;
         let figure = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
         let line = format!(
             "{} epoch {}: loss {}, validation {}, MCC {}{}, {:.0} samples/s",
@@ -161,7 +161,7 @@ impl Told {
             if best { " (best)" } else { "" },
             rate
         );
-        self.log.say(&line)?;
+        self.log.add_message(&line)?;
         if self.events.len() < EVENTS || self.events.contains_key(&member.id) {
             let events = match self.events.entry(member.id) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -196,9 +196,9 @@ impl Told {
         let end = fields(json!({
             "test_mcc": mcc, "seconds": run.seconds, "verdict": run.verdict, "phases": run.phases,
         }));
-        self.log.row(kind, end)?;
+        self.log.add_row(kind, end)?;
         let judged = mcc.map_or(String::new(), |mcc| format!("; test MCC {mcc:.4}"));
-        self.log.say(&format!("{kind} after {:.1} s{judged}; {}", run.seconds, run.verdict))?;
+        self.log.add_message(&format!("{kind} after {:.1} s{judged}; {}", run.seconds, run.verdict))?;
         self.log.sync()
     }
 }

@@ -52,7 +52,7 @@ impl Phases {
     /// quickly to be told apart (training and validating), `parts` shares the time out and all get what was seen over
     /// the whole.
     pub(crate) fn end(&mut self, since: f64, parts: &[(&'static str, f64)]) {
-        let seen = self.sampler.since(since);
+        let seen = self.sampler.samples_since(since);
         let mean = |of: &dyn Fn(&Sample) -> Option<f64>| {
             let all: Vec<f64> = seen.iter().filter_map(of).collect();
             (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)

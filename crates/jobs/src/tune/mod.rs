@@ -21,7 +21,8 @@ use files::{Error, Kind, Result};
 use learn::classify::{Classify, Look, Looking, Noise, Paced, Plan, noise, plan};
 use learn::failed;
 use machine::{
-    Candidate, Patience, Profile, Start, SystemClock, Timer, Tuner, Work, flops_of, machine_key, nearest, start_here,
+    Candidate, Profile, StartSettings, StepKind, SystemClock, Timer, TimingLimits, Tuner, flops_per_sample,
+    machine_key, nearest_index, start_settings_here,
 };
 use serde::Serialize;
 use std::sync::atomic::Ordering;
@@ -147,7 +148,7 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         how,
         device,
         budget,
-        start: start_here(card),
+        start: start_settings_here(card),
         began: Instant::now(),
         most: request.budget,
     };
@@ -175,11 +176,11 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         version: env!("CARGO_PKG_VERSION").into(),
         budget: bytes,
         fresh: true,
-        patience: Patience {
+        limits: TimingLimits {
             warm_ups: 1,
-            least: 5,
-            span: (request.budget / 60).clamp(Duration::from_millis(20), Duration::from_millis(500)),
-            ..Patience::default()
+            min_repeats: 5,
+            max_time: (request.budget / 60).clamp(Duration::from_millis(20), Duration::from_millis(500)),
+            ..TimingLimits::default()
         },
         clock: &clock,
     };
@@ -193,7 +194,7 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     others.extend(found);
     check_stop()?;
     let limit = limit(&machine, &bench.device, bench.how.recipe.precision);
-    let flops = compute::net::Layout::new(&source.net).map_or(0.0, |layout| flops_of(&layout, Work::Train));
+    let flops = compute::net::Layout::new(&source.net).map_or(0.0, |layout| flops_per_sample(&layout, StepKind::Train));
     rows.iter_mut().for_each(|r| r.share_of_limit = r.samples_per_s.zip(limit).map(|(s, limit)| s * flops / limit));
     if limit.is_none() {
         notes.push("the share of the device's limit is not known: `fullbore probe` measures it".into());
@@ -219,7 +220,7 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         smallest_fold: bench.plan.fewest() as u64,
         device: said,
         budget_bytes: bytes,
-        start: bench.start.of.clone(),
+        start: bench.start.source.clone(),
         noise,
         noise_scale: scale,
         noise_scale_at_least: noise.at_least(),
@@ -248,7 +249,7 @@ struct Bench<'a> {
     how: Classify<'a>,
     device: Opened,
     budget: Budget,
-    start: Start,
+    start: StartSettings,
     began: Instant,
     most: Duration,
 }
@@ -281,7 +282,7 @@ impl<'a> Bench<'a> {
         let recurrent = self.how.net.to_string().contains("lstm");
         let wanted = self.start.batch(recurrent, parameters(&self.how.net));
         let sizes: Vec<usize> = batches(self.plan.fewest()).collect();
-        sizes[nearest(&sizes, wanted)]
+        sizes[nearest_index(&sizes, wanted)]
     }
 
     /// As many members as fit with a batch, by halving, and what they take.
@@ -342,7 +343,7 @@ impl<'a> Bench<'a> {
         for (label, precision) in [("f32", Precision::F32), ("bf16", Precision::Bf16)] {
             let how = self.with(self.first(), precision);
             let (members, bytes) = self.group(&how)?;
-            candidates.push(Candidate { label: label.into(), bytes, what: (how, members) });
+            candidates.push(Candidate { label: label.into(), bytes, config: (how, members) });
         }
         let (rows, chosen) = others(tuner, "precision", &candidates, 1, 0, |(how, members), timer| {
             if self.over(0.6) {
@@ -351,7 +352,7 @@ impl<'a> Bench<'a> {
             self.time(how, &self.device, *members, timer, &|rows| rows)
         });
         check_stop()?;
-        self.how = candidates.swap_remove(chosen).what.0;
+        self.how = candidates.swap_remove(chosen).config.0;
         Ok(rows)
     }
 
@@ -369,8 +370,8 @@ impl<'a> Bench<'a> {
         let how = self.with(self.first(), self.how.recipe.precision);
         let members = self.group(&how)?.0.min(all);
         let candidates: Vec<Candidate<usize>> =
-            counts.iter().map(|n| Candidate { label: n.to_string(), bytes: 0, what: *n }).collect();
-        let begin = nearest(&counts, self.start.threads);
+            counts.iter().map(|n| Candidate { label: n.to_string(), bytes: 0, config: *n }).collect();
+        let begin = nearest_index(&counts, self.start.threads);
         let (rows, chosen) = others(tuner, "threads", &candidates, begin, counts.len() - 1, |threads, timer| {
             if self.over(0.6) {
                 return Err(late());
@@ -383,7 +384,12 @@ impl<'a> Bench<'a> {
     }
 
     /// The table of batches, and the rows as the tuner saw them.
-    fn batches(&self, tuner: &Tuner<'_>, worth: Worth, sink: Sink<'_>) -> Result<(Vec<TuneRow>, Vec<machine::Row>)> {
+    fn batches(
+        &self,
+        tuner: &Tuner<'_>,
+        worth: Worth,
+        sink: Sink<'_>,
+    ) -> Result<(Vec<TuneRow>, Vec<machine::TuneRow>)> {
         let mut sizes = Vec::new();
         for batch in batches(self.plan.fewest()) {
             let (members, bytes) = self.group(&self.with(batch, self.how.recipe.precision))?;
@@ -417,9 +423,9 @@ impl<'a> Bench<'a> {
         let mut candidates = Vec::new();
         for n in &counts {
             let bytes = self.plan.need(&self.source.problem, &self.how, &self.device, 0..*n)?;
-            candidates.push(Candidate { label: n.to_string(), bytes, what: *n });
+            candidates.push(Candidate { label: n.to_string(), bytes, config: *n });
         }
-        let begin = nearest(&counts, self.start.members);
+        let begin = nearest_index(&counts, self.start.members);
         let (rows, chosen) =
             others(tuner, "members at once", &candidates, begin, counts.len() - 1, |members, timer| {
                 // Two steps before the clock, one that warms up and one that counts.

@@ -6,7 +6,7 @@ use crate::{Settings, home};
 use compute::Opened;
 use compute::population::Precision;
 use files::Result;
-use machine::{Remembered, Row, machine_key, recall, remember, tuned_path};
+use machine::{TuneRow, TunedEntry, load_entry, machine_key, save_entry, tuned_path};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
 /// What was tuned for this workload here, if anything was; what is wrong with the file goes to `notes`.
 pub(crate) fn find(source: &Source, settings: &Settings, device: &Opened, notes: &mut Vec<String>) -> Option<Tuned> {
     let path = home().ok().map(|home| tuned_path(&home)).filter(|path| path.exists())?;
-    let entry = recall(&path, &machine_key(), &workload(source, settings, device), VERSION, notes)?;
+    let entry = load_entry(&path, &machine_key(), &workload(source, settings, device), VERSION, notes)?;
     match serde_json::from_value(entry.choice) {
         Ok(recipe) => Some(Tuned { at: entry.at.unwrap_or_default(), recipe }),
         Err(why) => {
@@ -80,11 +80,11 @@ pub(super) fn keep(
     machine: String,
     workload: String,
     tuned: &Tuned,
-    rows: Vec<Row>,
+    rows: Vec<TuneRow>,
     notes: &mut Vec<String>,
 ) -> Result<PathBuf> {
     let path = tuned_path(&home()?);
-    let entry = Remembered {
+    let entry = TunedEntry {
         machine,
         workload,
         version: VERSION.into(),
@@ -93,6 +93,6 @@ pub(super) fn keep(
         at: Some(tuned.at.clone()),
         choice: json!(tuned.recipe),
     };
-    remember(&path, entry, notes)?;
+    save_entry(&path, entry, notes)?;
     Ok(path)
 }

@@ -5,7 +5,7 @@
 //! `rows × N / (B + N)`, so that what it calls the fastest is what arrives first, and where it stops early is where
 //! time, not rate, gets worse.
 
-use machine::{Candidate, Row, Timer, Tuner, Verdict, nearest};
+use machine::{Candidate, Timer, TuneRow, TuneVerdict, Tuner, nearest_index};
 use serde::Serialize;
 
 /// Batches to try: powers of two, and the 3,072 that people use.
@@ -105,11 +105,11 @@ pub(super) fn table<E: std::fmt::Display>(
     start: usize,
     worth: Worth,
     mut measure: impl FnMut(&Size, &mut Timer<'_>, &dyn Fn(f64) -> f64) -> Result<(), E>,
-) -> (Vec<TuneRow>, Option<usize>, Vec<Row>) {
+) -> (Vec<TuneRow>, Option<usize>, Vec<TuneRow>) {
     let tried = sizes.iter().filter(|s| s.batch <= worth.cap);
     let candidates: Vec<Candidate<Size>> =
-        tried.map(|s| Candidate { label: s.batch.to_string(), bytes: s.bytes, what: *s }).collect();
-    let begin = nearest(&candidates.iter().map(|c| c.what.batch).collect::<Vec<_>>(), start);
+        tried.map(|s| Candidate { label: s.batch.to_string(), bytes: s.bytes, config: *s }).collect();
+    let begin = nearest_index(&candidates.iter().map(|c| c.config.batch).collect::<Vec<_>>(), start);
     let tuned = tuner.tune("batch", &candidates, begin, |size, timer| {
         let part = worth.part(size.batch);
         measure(size, timer, &|rows| rows * part)
@@ -148,9 +148,9 @@ fn beyond(worth: Worth) -> String {
     }
 }
 
-fn why(row: &Row) -> Option<String> {
+fn why(row: &TuneRow) -> Option<String> {
     match row.verdict {
-        Verdict::Plateau => Some("not timed: those beside it were worse and worse".into()),
+        TuneVerdict::Plateau => Some("not timed: those beside it were worse and worse".into()),
         _ => row.why.clone(),
     }
 }
@@ -167,7 +167,7 @@ pub(super) fn others<C, E: std::fmt::Display>(
     let tuned = tuner.tune(what, candidates, begin, measure);
     let rate = |i: usize| tuned.rows[i].units_per_s.unwrap_or(0.0);
     let chosen = tuned.winner.filter(|best| rate(*best) > WORTH_IT * rate(usual)).unwrap_or(usual);
-    let row = |(i, row): (usize, &Row)| TuneOther {
+    let row = |(i, row): (usize, &TuneRow)| TuneOther {
         what,
         value: row.label.clone(),
         samples_per_s: row.units_per_s,
@@ -180,7 +180,7 @@ pub(super) fn others<C, E: std::fmt::Display>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machine::{Clock, Patience};
+    use machine::{Clock, TimingLimits};
     use std::cell::Cell;
     use std::time::Duration;
 
@@ -201,7 +201,7 @@ mod tests {
             version: "1".into(),
             budget,
             fresh: true,
-            patience: Patience::default(),
+            limits: TimingLimits::default(),
             clock,
         }
     }
@@ -275,7 +275,7 @@ mod tests {
     fn what_only_changes_the_pace_stays_as_usual_unless_another_is_clearly_faster() {
         let clock = Fake::default();
         let check = |rates: &[f64], usual: usize, wanted: usize| {
-            let one = |(i, rate): (usize, &f64)| Candidate { label: i.to_string(), bytes: 0, what: *rate };
+            let one = |(i, rate): (usize, &f64)| Candidate { label: i.to_string(), bytes: 0, config: *rate };
             let candidates: Vec<Candidate<f64>> = rates.iter().enumerate().map(one).collect();
             let (rows, chosen) = others(&tuner(&clock, 1), "threads", &candidates, usual, usual, |rate, timer| {
                 timer.time(|| {

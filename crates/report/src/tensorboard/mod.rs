@@ -17,15 +17,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use files::{Error, Result};
 
+use crate::append_file::AppendFile;
 use crate::os;
-use crate::tail::Tail;
 use proto::Message;
 
 /// One event file: a run, or a member of one, as TensorBoard sees it (its name is the folder's).
 #[derive(Debug)]
 pub struct Events {
     path: PathBuf,
-    file: Tail,
+    file: AppendFile,
 }
 
 impl Events {
@@ -42,7 +42,7 @@ impl Events {
         let name = |n: u32| format!("events.out.tfevents.{:010}.{host}.{}.{n:03}", now.as_secs(), std::process::id());
         for n in 0..1000 {
             let path = folder.join(name(n));
-            if let Some(file) = Tail::create(&path)? {
+            if let Some(file) = AppendFile::create(&path)? {
                 let mut events = Events { path, file };
                 events.add(Message::event(now.as_secs_f64(), 0).text(3, "brain.Event:2"))?;
                 if step > 0 {
@@ -81,7 +81,7 @@ impl Events {
     }
 
     fn add(&mut self, event: Message) -> Result<()> {
-        self.file.add(&record::frame(event.bytes()))
+        self.file.append(&record::frame(event.bytes()))
     }
 }
 

@@ -3,12 +3,12 @@
 use files::format_count;
 
 /// A place on an axis: whole numbers as they are.
-pub(super) fn place(x: f64) -> String {
+pub(super) fn format_place(x: f64) -> String {
     if (0.0..1e15).contains(&x) { format_count(x.round() as u64) } else { format!("{x:.2e}") }
 }
 
 /// `valid mcc` for `valid_mcc`; `samples/s` for `samples_per_s`.
-pub(super) fn words(name: &str) -> String {
+pub(super) fn field_label(name: &str) -> String {
     match name.strip_suffix("_per_s") {
         Some(what) => format!("{}/s", what.replace('_', " ")),
         None => name.replace('_', " "),
@@ -21,6 +21,9 @@ mod tests {
 
     #[test]
     fn fields_have_readable_names() {
-        assert_eq!([words("samples_per_s"), words("valid_mcc"), place(12_000.0)], ["samples/s", "valid mcc", "12,000"]);
+        assert_eq!(
+            [field_label("samples_per_s"), field_label("valid_mcc"), format_place(12_000.0)],
+            ["samples/s", "valid mcc", "12,000"]
+        );
     }
 }

@@ -22,22 +22,22 @@ const MOMENTS: usize = 90;
 
 /// What the log says.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known {
+pub(super) struct LogState {
     pub(super) net: Option<String>,
     pub(super) device: Option<String>,
     pub(super) axis: Option<String>,
-    pub(super) end: Option<f64>, // of the axis
-    pub(super) of: Option<u64>,  // members
-    pub(super) worth: Option<String>,
+    pub(super) axis_end: Option<f64>,  // of the axis
+    pub(super) n_members: Option<u64>, // members
+    pub(super) score: Option<String>,
     pub(super) members: BTreeMap<u64, Member>,
     pub(super) groups: Vec<(String, Vec<u64>)>, // in order of appearance
     pub(super) metrics: Vec<Metric>,
     pub(super) rates: Vec<(String, f64)>,
     pub(super) phases: Vec<Phase>,
-    pub(super) seen: Vec<(i64, f64, Option<f64>)>, // rows `machine`: when, processor, card; percent
+    pub(super) machine_rows: Vec<(i64, f64, Option<f64>)>, // rows `machine`: when, processor, card; percent
     pub(super) verdict: Option<String>,
-    pub(super) walked: f64,                   // places, all members together
-    pub(super) moments: VecDeque<(i64, f64)>, // when a second with rows began, and how far all were at its end
+    pub(super) steps_done: f64,                    // places, all members together
+    pub(super) pace_samples: VecDeque<(i64, f64)>, // when a second with rows began, and how far all were at its end
     pub(super) last_row: i64,
 }
 
@@ -49,20 +49,20 @@ pub(super) struct Phase {
     pub(super) seconds: f64,       // how long it took, if it is over
 }
 
-impl Known {
+impl LogState {
     /// Takes in a row.
-    pub(super) fn take(&mut self, row: &Row) {
+    pub(super) fn add_row(&mut self, row: &Row) {
         let time = instant(&row.time);
         self.last_row = self.last_row.max(time.unwrap_or(0));
         match row.kind.as_str() {
             "started" | "resumed" => self.begin(row),
-            "phase" => self.phase(row, time.unwrap_or(self.last_row)),
+            "phase" => self.add_phase(row, time.unwrap_or(self.last_row)),
             "machine" => {
                 if let (Some(time), Some(cpu)) = (time, row.number("cpu_percent")) {
-                    self.seen.push((time, cpu, row.number("gpu_percent")));
+                    self.machine_rows.push((time, cpu, row.number("gpu_percent")));
                     // Every other one goes when there are too many: the history stays whole, and coarser.
-                    if self.seen.len() > SAMPLES {
-                        self.seen = self.seen.chunks(2).map(|pair| pair[0]).collect();
+                    if self.machine_rows.len() > SAMPLES {
+                        self.machine_rows = self.machine_rows.chunks(2).map(|pair| pair[0]).collect();
                     }
                 }
             }
@@ -77,7 +77,7 @@ impl Known {
         if row.kind != "ended"
             && let Some((axis, x)) = AXES.iter().find_map(|a| Some((*a, row.number(a)?)))
         {
-            self.measure(row, axis, x, time);
+            self.add_measurement(row, axis, x, time);
         }
     }
 
@@ -86,16 +86,16 @@ impl Known {
         self.net = text("net").or(self.net.take());
         self.device = text("device").or(self.device.take());
         self.axis = text("axis").or(self.axis.take());
-        self.worth = text("worth").or(self.worth.take());
-        self.end = row.number("last").or(self.end);
-        self.of = row.number("members").map(|n| n as u64).or(self.of);
+        self.score = text("worth").or(self.score.take());
+        self.axis_end = row.number("last").or(self.axis_end);
+        self.n_members = row.number("members").map(|n| n as u64).or(self.n_members);
         // A run that goes on has phases of its own, and the pace before the pause says nothing.
-        (self.phases, self.moments) = Default::default();
+        (self.phases, self.pace_samples) = Default::default();
         self.verdict = None;
     }
 
     /// A phase begins, or is said to have been.
-    fn phase(&mut self, row: &Row, time: i64) {
+    fn add_phase(&mut self, row: &Row, time: i64) {
         let Some(name) = row.text("name") else { return };
         let taken = row.number("seconds");
         for phase in self.phases.iter_mut().filter(|_| taken.is_none()) {
@@ -123,7 +123,7 @@ impl Known {
     }
 
     /// A row with a place on the axis: every other number in it is a metric.
-    fn measure(&mut self, row: &Row, axis: &str, x: f64, time: Option<i64>) {
+    fn add_measurement(&mut self, row: &Row, axis: &str, x: f64, time: Option<i64>) {
         self.axis.get_or_insert_with(|| axis.to_string());
         let id = row.number("member").unwrap_or(0.0) as u64;
         if !self.members.contains_key(&id) && self.members.len() == COUNTED {
@@ -137,17 +137,17 @@ impl Known {
                     None => self.groups.push((group.clone(), vec![id])),
                 }
             }
-            Member { name: name(row, id), ..Member::default() }
+            Member { name: member_name(row, id), ..Member::default() }
         });
-        self.walked += (x - member.at).max(0.0);
+        self.steps_done += (x - member.at).max(0.0);
         member.at = member.at.max(x);
         for (field, value) in &row.fields {
             if let Some(y) = value.as_f64().filter(|_| !AXES.contains(&&**field) && !NAMES.contains(&&**field)) {
-                self.number(field, id, group.as_deref(), x, y);
+                self.add_metric(field, id, group.as_deref(), x, y);
             }
         }
-        let worth = self.worth().and_then(|w| Some((lower_is_better(w), row.number(w)?)));
-        if let Some((lower, value)) = worth
+        let score = self.score_metric().and_then(|w| Some((lower_is_better(w), row.number(w)?)));
+        if let Some((lower, value)) = score
             && let Some(member) = self.members.get_mut(&id)
         {
             // The run says which is its best; where it says nothing, the value does.
@@ -157,12 +157,12 @@ impl Known {
             }
         }
         if let Some(time) = time {
-            self.moment(time);
+            self.add_pace_sample(time);
         }
     }
 
     /// One metric of a measurement.
-    fn number(&mut self, field: &str, id: u64, group: Option<&str>, x: f64, y: f64) {
+    fn add_metric(&mut self, field: &str, id: u64, group: Option<&str>, x: f64, y: f64) {
         if field.ends_with("_per_s") {
             match self.rates.iter().position(|r| r.0 == *field) {
                 Some(at) => self.rates[at].1 = y,
@@ -192,8 +192,8 @@ impl Known {
     }
 
     /// By which metric the best is chosen.
-    pub(super) fn worth(&self) -> Option<&str> {
-        self.worth.as_deref().or_else(|| {
+    pub(super) fn score_metric(&self) -> Option<&str> {
+        self.score.as_deref().or_else(|| {
             // Where nobody says so, what sounds like a score is one, else a loss.
             let known = ["mcc", "sharpe", "reward", "return", "score", "fitness", "accuracy", "loss"];
             let find = |part: &&str| self.metrics.iter().rfind(|m| m.name.contains(*part));
@@ -203,19 +203,19 @@ impl Known {
 
     /// Remembers how far all were, second by second. Members that are trained at once also log at once, and that is one
     /// moment.
-    fn moment(&mut self, time: i64) {
-        match self.moments.back_mut() {
-            Some(moment) if time.saturating_sub(moment.0) < 1_000_000_000 => moment.1 = self.walked,
-            _ => self.moments.push_back((time, self.walked)),
+    fn add_pace_sample(&mut self, time: i64) {
+        match self.pace_samples.back_mut() {
+            Some(moment) if time.saturating_sub(moment.0) < 1_000_000_000 => moment.1 = self.steps_done,
+            _ => self.pace_samples.push_back((time, self.steps_done)),
         }
-        if self.moments.len() > MOMENTS {
-            self.moments.pop_front();
+        if self.pace_samples.len() > MOMENTS {
+            self.pace_samples.pop_front();
         }
     }
 }
 
 /// `fold 2 seed 1`, `config 3 fold 2 seed 1`, or by its number.
-fn name(row: &Row, id: u64) -> String {
+fn member_name(row: &Row, id: u64) -> String {
     let parts = ["config", "fold", "island", "seed"].iter().filter_map(|n| Some(format!("{n} {}", row.number(n)?)));
     let parts: Vec<String> = parts.collect();
     if parts.is_empty() { format!("member {}", id + 1) } else { parts.join(" ") }

@@ -17,16 +17,21 @@ pub struct Warning {
 }
 
 /// What is asked of the world, so that tests can answer.
-pub(crate) struct World<'a> {
+pub(crate) struct Environment<'a> {
     pub(crate) variable: &'a dyn Fn(&str) -> Option<String>,
     pub(crate) read: &'a dyn Fn(&str) -> Option<String>,
     pub(crate) on_battery: Option<bool>,
 }
 
 /// Everything found on this machine.
-pub(crate) fn look(cpu: &Cpu, memory: &Memory, limits: &Limits) -> Vec<Warning> {
+pub(crate) fn find_warnings(cpu: &Cpu, memory: &Memory, limits: &Limits) -> Vec<Warning> {
     let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
-    found(cpu, memory, limits, &World { variable: &variable, read: &os::read, on_battery: os::on_battery() })
+    warnings_in(
+        cpu,
+        memory,
+        limits,
+        &Environment { variable: &variable, read: &os::read, on_battery: os::on_battery() },
+    )
 }
 
 const OTHERS: &str = "changes nothing here: Fullbore has no OpenMP, MKL or OpenBLAS in it and takes the setting `threads`; NumPy and PyTorch \
@@ -69,7 +74,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("MALLOC_CHECK_", "makes the C library check its memory: allocations are slower than they could be"),
 ];
 
-pub(crate) fn found(cpu: &Cpu, memory: &Memory, limits: &Limits, world: &World<'_>) -> Vec<Warning> {
+pub(crate) fn warnings_in(cpu: &Cpu, memory: &Memory, limits: &Limits, world: &Environment<'_>) -> Vec<Warning> {
     let mut all = Vec::new();
     let mut add = |name: &str, value: String, says: String| all.push(Warning { name: name.into(), value, says });
     let (threads, logical) = (cpu.usable_threads, cpu.logical_cores);
@@ -143,8 +148,8 @@ mod tests {
         let memory = Memory { total_bytes: 64 << 30, available_bytes: 1 << 30, limit_bytes: limits.group_memory_bytes };
         let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string());
         let read = |path: &str| files.iter().find(|(n, _)| path.ends_with(n)).map(|(_, v)| v.to_string());
-        let world = World { variable: &variable, read: &read, on_battery: Some(battery) };
-        let all = found(&cpu(2), &memory, &limits, &world);
+        let world = Environment { variable: &variable, read: &read, on_battery: Some(battery) };
+        let all = warnings_in(&cpu(2), &memory, &limits, &world);
         let said: Vec<String> = all.iter().map(|w| format!("{}={}: {}", w.name, w.value, w.says)).collect();
         assert_eq!(said.len(), expected.len(), "{said:#?}");
         for (said, part) in said.iter().zip(expected) {

@@ -17,7 +17,7 @@ const MARK: usize = 96;
 
 /// A place in a log.
 #[derive(Debug)]
-pub struct Follow {
+pub struct LogFollower {
     path: PathBuf,
     at: u64,       // behind the last whole line that was read
     mark: Vec<u8>, // what stood before that place
@@ -27,7 +27,7 @@ pub struct Follow {
 
 /// What a look brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Followed {
+pub struct NewRows {
     /// The log is another one than before: what follows are its rows from the first on.
     pub afresh: bool,
     /// Rows that were read.
@@ -36,15 +36,15 @@ pub struct Followed {
     pub skipped: u64,
 }
 
-impl Follow {
+impl LogFollower {
     /// From the beginning; the file need not be there yet.
-    pub fn new(path: &Path) -> Follow {
-        Follow { path: path.to_path_buf(), at: 0, mark: Vec::new(), skipped: 0, length: 0 }
+    pub fn new(path: &Path) -> LogFollower {
+        LogFollower { path: path.to_path_buf(), at: 0, mark: Vec::new(), skipped: 0, length: 0 }
     }
 
     /// Hands on every row that was added, after `None` where the log begins anew. A file that is not there is an empty
     /// one.
-    pub fn look(&mut self, each: &mut dyn FnMut(Option<&Row>)) -> Result<Followed> {
+    pub fn read_new_rows(&mut self, each: &mut dyn FnMut(Option<&Row>)) -> Result<NewRows> {
         let fail = |e: std::io::Error| Error::io(&self.path, "reading the log", &e);
         let mut file = match File::open(&self.path) {
             Ok(file) => Some(file),
@@ -70,7 +70,7 @@ impl Follow {
             }
             None => 0,
         };
-        Ok(Followed { afresh, rows, skipped: self.skipped })
+        Ok(NewRows { afresh, rows, skipped: self.skipped })
     }
 
     /// Whether what we have read still stands there.
@@ -122,9 +122,9 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn look(follow: &mut Follow) -> (Vec<String>, Followed) {
+    fn look(follow: &mut LogFollower) -> (Vec<String>, NewRows) {
         let mut seen = Vec::new();
-        let followed = follow.look(&mut |row| seen.push(row.map_or("afresh".into(), |r| r.kind.clone())));
+        let followed = follow.read_new_rows(&mut |row| seen.push(row.map_or("afresh".into(), |r| r.kind.clone())));
         (seen, followed.expect("readable"))
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn a_growing_log_gives_each_row_once_and_half_lines_later() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log.jsonl");
-        let mut follow = Follow::new(&path);
+        let mut follow = LogFollower::new(&path);
         assert_eq!(look(&mut follow).0, [""; 0], "no file yet");
         let mut file = File::create(&path).expect("made");
         let mut add = |text: &str| file.write_all(text.as_bytes()).expect("written");
@@ -144,7 +144,7 @@ mod tests {
         add("\nno row\n\n{\"time\":\"t\",\"kind\":\"c\"}\n");
         let (seen, followed) = look(&mut follow);
         assert_eq!((seen, followed.skipped), (vec!["b".to_string(), "c".into()], 1));
-        assert_eq!(look(&mut follow).1, Followed { afresh: false, rows: 0, skipped: 1 });
+        assert_eq!(look(&mut follow).1, NewRows { afresh: false, rows: 0, skipped: 1 });
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         let text: String = (0..40).map(|i| format!("{{\"time\":\"é{i}\",\"kind\":\"k{i}\"}}\n")).collect();
         let expected: Vec<String> = (0..40).map(|i| format!("k{i}")).collect();
         for step in [1, 2, 3, 7, 29, 64, 1000] {
-            let (mut follow, mut seen) = (Follow::new(&path), Vec::new());
+            let (mut follow, mut seen) = (LogFollower::new(&path), Vec::new());
             let mut file = File::create(&path).expect("made");
             for part in text.as_bytes().chunks(step) {
                 file.write_all(part).expect("written");
@@ -173,7 +173,7 @@ mod tests {
             let text: String = kinds.iter().map(|k| row(k)).collect();
             files::replace_bytes(&path, text.as_bytes()).expect("written");
         };
-        let mut follow = Follow::new(&path);
+        let mut follow = LogFollower::new(&path);
         write(&["a", "b", "c"]);
         assert_eq!(look(&mut follow).0, ["a", "b", "c"]);
         write(&["a"]);
@@ -193,13 +193,13 @@ mod tests {
         let path = folder.path().join("log.jsonl");
         let text: String = (0..100_000).map(|i| format!("{{\"time\":\"t\",\"kind\":\"e\",\"n\":{i}}}\n")).collect();
         std::fs::write(&path, text).expect("written");
-        let mut follow = Follow::new(&path);
+        let mut follow = LogFollower::new(&path);
         let (mut next, mut wrong) = (0.0, 0);
         let mut each = |row: Option<&Row>| {
             wrong += u32::from(row.and_then(|r| r.number("n")) != Some(next));
             next += 1.0;
         };
-        assert_eq!(follow.look(&mut each).expect("read").rows, 100_000);
+        assert_eq!(follow.read_new_rows(&mut each).expect("read").rows, 100_000);
         assert_eq!(wrong, 0);
         let mut file = File::options().append(true).open(&path).expect("there");
         file.write_all(&vec![b'x'; LONGEST + BLOCK + 1]).expect("written");

@@ -11,9 +11,10 @@ use serde::Serialize;
 
 /// Settings to begin with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Start {
+pub struct StartSettings {
     /// Which line of the table, or `by size`.
-    pub of: String,
+    #[serde(rename = "of")]
+    pub source: String,
     /// `cuda` or `cpu`.
     pub device: &'static str,
     /// Nets trained side by side.
@@ -80,7 +81,7 @@ const TABLE: &[Line] = &[
     apple("apple m4 max", 12, 1024),
 ];
 
-impl Start {
+impl StartSettings {
     /// Rows of a batch to begin with, for a net of so many parameters.
     pub fn batch(&self, recurrent: bool, parameters: u64) -> usize {
         match (recurrent, parameters) {
@@ -92,42 +93,42 @@ impl Start {
 }
 
 /// The candidate a tuner begins with: the nearest of rising sizes to the one that is wanted, by their ratio.
-pub fn nearest(sizes: &[usize], wanted: usize) -> usize {
+pub fn nearest_index(sizes: &[usize], wanted: usize) -> usize {
     let apart = |size: usize| (size.max(1) as f64 / wanted.max(1) as f64).ln().abs();
     let best = sizes.iter().enumerate().min_by(|a, b| apart(*a.1).total_cmp(&apart(*b.1)));
     best.map_or(0, |(at, _)| at)
 }
 
 /// Where to begin on the profile's machine: by the name of its first card or of its processor, else by their size.
-pub fn start_for(profile: &Profile) -> Start {
+pub fn start_settings_for(profile: &Profile) -> StartSettings {
     let gpu = profile.gpus.first().filter(|_| profile.cuda.usable);
-    start_on(&profile.cpu, &profile.memory, gpu)
+    choose_settings(&profile.cpu, &profile.memory, gpu)
 }
 
 /// Where to begin on this machine, without measuring anything: on a card by its number, else on the processor.
-pub fn start_here(card: Option<usize>) -> Start {
+pub fn start_settings_here(card: Option<usize>) -> StartSettings {
     let limits = limits::limits();
-    let (cpu, memory) = (cpu::look(limits::usable_threads()), limits::memory(&limits));
-    let gpus = if card.is_some() { gpu::look().1 } else { Vec::new() };
-    start_on(&cpu, &memory, gpus.iter().find(|g| Some(g.index) == card))
+    let (cpu, memory) = (cpu::detect_cpu(limits::usable_threads()), limits::memory(&limits));
+    let gpus = if card.is_some() { gpu::detect_gpus().1 } else { Vec::new() };
+    choose_settings(&cpu, &memory, gpus.iter().find(|g| Some(g.index) == card))
 }
 
-fn start_on(cpu: &Cpu, memory: &Memory, gpu: Option<&Gpu>) -> Start {
+fn choose_settings(cpu: &Cpu, memory: &Memory, gpu: Option<&Gpu>) -> StartSettings {
     let threads = cpu.usable_threads.max(1);
     let device = if gpu.is_some() { "cuda" } else { "cpu" };
     let name = gpu.map_or(&cpu.model, |gpu| &gpu.name);
     let lines = || TABLE.iter().filter(|line| line.device == device);
     // The longest name that fits: an M1 Pro is no M1.
-    let named = lines().filter(|line| holds(name, line.name)).max_by_key(|line| line.name.len());
+    let named = lines().filter(|line| name_contains(name, line.name)).max_by_key(|line| line.name.len());
     if let Some(line) = named {
-        return start(line, line.name.to_string(), threads);
+        return settings_of_line(line, line.name.to_string(), threads);
     }
     if let Some(gpu) = gpu {
         let apart = |line: &&Line| gpu.memory_total_bytes.abs_diff(line.gib << 30);
         // The nearest that is not larger, so that a first try fits; the smallest for cards below them all.
         let fits = lines().filter(|line| line.gib << 30 <= gpu.memory_total_bytes + (1 << 30)).min_by_key(apart);
         if let Some(line) = fits.or_else(|| lines().min_by_key(|line| line.gib)) {
-            return start(line, format!("by size, as {}", line.name), threads);
+            return settings_of_line(line, format!("by size, as {}", line.name), threads);
         }
     }
     let fast = cpu.performance_cores.unwrap_or(threads).clamp(1, threads);
@@ -144,13 +145,13 @@ fn start_on(cpu: &Cpu, memory: &Memory, gpu: Option<&Gpu>) -> Start {
         threads: fast,
         memory_share: 0.7,
     };
-    start(&line, "by size".into(), threads)
+    settings_of_line(&line, "by size".into(), threads)
 }
 
-fn start(line: &Line, of: String, threads: usize) -> Start {
+fn settings_of_line(line: &Line, of: String, threads: usize) -> StartSettings {
     let [small_mlp_batch, lstm_batch, wide_mlp_batch] = line.batches;
-    Start {
-        of,
+    StartSettings {
+        source: of,
         device: line.device,
         members: line.members,
         small_mlp_batch,
@@ -164,7 +165,7 @@ fn start(line: &Line, of: String, threads: usize) -> Start {
 }
 
 /// Whether the words of `wanted` stand in the name, in a row and whole.
-fn holds(name: &str, wanted: &str) -> bool {
+fn name_contains(name: &str, wanted: &str) -> bool {
     let words: Vec<String> =
         name.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(Into::into).collect();
     let wanted: Vec<&str> = wanted.split(' ').collect();
@@ -176,9 +177,9 @@ mod tests {
     use super::*;
     use crate::profile::tests::profile;
 
-    fn check(model: &str, threads: usize, gib: u64, gpus: &[(&str, u64)], of: &str) -> Start {
-        let start = start_for(&profile(model, threads, gib, gpus));
-        assert_eq!(start.of, of, "{model} {gpus:?}");
+    fn check(model: &str, threads: usize, gib: u64, gpus: &[(&str, u64)], of: &str) -> StartSettings {
+        let start = start_settings_for(&profile(model, threads, gib, gpus));
+        assert_eq!(start.source, of, "{model} {gpus:?}");
         let least = [start.members, start.small_mlp_batch, start.lstm_batch, start.wide_mlp_batch, start.environments];
         assert!(least.iter().all(|n| *n >= 1) && (1..=threads.max(1)).contains(&start.threads), "{start:?}");
         assert!(start.memory_share > 0.0 && start.memory_share < 1.0);
@@ -217,21 +218,22 @@ mod tests {
 
     #[test]
     fn a_tuner_begins_at_the_candidate_nearest_to_the_start() {
-        let check =
-            |wanted: usize, at: usize| assert_eq!(nearest(&[32, 64, 128, 2048, 3072, 4096], wanted), at, "{wanted}");
+        let check = |wanted: usize, at: usize| {
+            assert_eq!(nearest_index(&[32, 64, 128, 2048, 3072, 4096], wanted), at, "{wanted}")
+        };
         for (wanted, at) in [(1, 0), (64, 1), (100, 2), (2400, 3), (2600, 4), (3072, 4), (9999, 5), (0, 0)] {
             check(wanted, at);
         }
-        assert_eq!(nearest(&[], 7), 0);
+        assert_eq!(nearest_index(&[], 7), 0);
         let start = check_h200();
         let batches = [(true, 26_000), (false, 26_000), (false, 3_000_000)].map(|(r, n)| start.batch(r, n));
         assert_eq!(batches, [3072, 8192, 65536]);
         // Whatever this machine is, its processor has somewhere to begin.
-        let here = start_here(None);
+        let here = start_settings_here(None);
         assert!(here.device == "cpu" && here.threads >= 1 && here.small_mlp_batch >= 1, "{here:?}");
     }
 
-    fn check_h200() -> Start {
+    fn check_h200() -> StartSettings {
         check("Xeon", 64, 512, &[("NVIDIA H200", 141)], "h200")
     }
 
@@ -239,9 +241,9 @@ mod tests {
     fn an_unusable_card_does_not_count() {
         let mut broken = profile("Ryzen", 16, 32, &[("NVIDIA GeForce RTX 3090", 24)]);
         broken.cuda.usable = false;
-        assert_eq!(start_for(&broken).device, "cpu");
+        assert_eq!(start_settings_for(&broken).device, "cpu");
         let mut hybrid = profile("Intel Core i9-13900K", 32, 64, &[]);
         hybrid.cpu.performance_cores = Some(8);
-        assert_eq!(start_for(&hybrid).threads, 8);
+        assert_eq!(start_settings_for(&hybrid).threads, 8);
     }
 }

@@ -1,10 +1,10 @@
-//! What the viewer has picked of a run, and what there is to pick from.
+//! What the viewer has picked of a run, and what there is to selection from.
 
-use super::Watch;
+use super::MonitorState;
 
 /// Whose curves are shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Pick {
+pub enum Selection {
     /// The mean over all members.
     #[default]
     All,
@@ -18,7 +18,7 @@ pub enum Pick {
 #[derive(Debug, Clone, Default)]
 pub struct View {
     /// Whose curves.
-    pub pick: Pick,
+    pub selection: Selection,
     /// The first chart, counted from the best one on.
     pub chart: usize,
     /// Nothing new is shown.
@@ -33,16 +33,16 @@ pub struct View {
 
 impl View {
     /// Steps to the next chart, or with `-1` back.
-    pub fn turn(&mut self, step: isize, watch: &Watch) {
-        let n = watch.charts().len().max(1) as isize;
+    pub fn next_chart(&mut self, step: isize, monitor: &MonitorState) {
+        let n = monitor.charts().len().max(1) as isize;
         self.chart = (self.chart as isize + step).rem_euclid(n) as usize;
     }
 
     /// Steps to the next member or group, or with `-1` back.
-    pub fn walk(&mut self, step: isize, watch: &Watch) {
-        let all = watch.picks();
-        let at = all.iter().position(|p| *p == self.pick).unwrap_or(0) as isize;
-        self.pick = all[(at + step).rem_euclid(all.len() as isize) as usize].clone();
+    pub fn move_selection(&mut self, step: isize, monitor: &MonitorState) {
+        let all = monitor.selections();
+        let at = all.iter().position(|p| *p == self.selection).unwrap_or(0) as isize;
+        self.selection = all[(at + step).rem_euclid(all.len() as isize) as usize].clone();
     }
 }
 
@@ -53,46 +53,48 @@ pub(super) struct Chart {
     pub(super) metrics: Vec<usize>,
 }
 
-impl Watch {
+impl MonitorState {
     /// All there is to pick: all members, then each group and its members. A group of one is no group.
-    pub(super) fn picks(&self) -> Vec<Pick> {
-        let mut picks = vec![Pick::All];
+    pub(super) fn selections(&self) -> Vec<Selection> {
+        let mut selections = vec![Selection::All];
         let mut groups: Vec<&(String, Vec<u64>)> = self.groups().iter().collect();
         groups.sort_by_key(|g| g.1.iter().min());
         let mut grouped = std::collections::BTreeSet::new();
         for (name, ids) in groups {
             if ids.len() > 1 && self.groups().len() > 1 {
-                picks.push(Pick::Group(name.clone()));
+                selections.push(Selection::Group(name.clone()));
             }
             let mut ids = ids.clone();
             ids.sort_unstable();
             grouped.extend(ids.iter().copied());
-            picks.extend(ids.into_iter().map(Pick::Member));
+            selections.extend(ids.into_iter().map(Selection::Member));
         }
         let rest = self.members().keys().filter(|id| !grouped.contains(id));
-        picks.extend(rest.map(|id| Pick::Member(*id)).collect::<Vec<_>>());
-        picks
+        selections.extend(rest.map(|id| Selection::Member(*id)).collect::<Vec<_>>());
+        selections
     }
 
     /// The members that were picked.
-    pub(super) fn ids(&self, pick: &Pick) -> Vec<u64> {
-        match pick {
-            Pick::All => self.members().keys().copied().collect(),
-            Pick::Group(name) => self.groups().iter().find(|g| g.0 == *name).map_or_else(Vec::new, |g| g.1.clone()),
-            Pick::Member(id) => vec![*id],
+    pub(super) fn member_ids(&self, selection: &Selection) -> Vec<u64> {
+        match selection {
+            Selection::All => self.members().keys().copied().collect(),
+            Selection::Group(name) => {
+                self.groups().iter().find(|g| g.0 == *name).map_or_else(Vec::new, |g| g.1.clone())
+            }
+            Selection::Member(id) => vec![*id],
         }
     }
 
     /// `all 8 members`, `fold 2`, `fold 2 seed 1`
-    pub(super) fn called(&self, pick: &Pick) -> String {
-        match pick {
-            Pick::All => match self.members().len() {
+    pub(super) fn selection_name(&self, selection: &Selection) -> String {
+        match selection {
+            Selection::All => match self.members().len() {
                 0 => "no member yet".into(),
                 1 => "the member".into(),
                 n => format!("all {n} members"),
             },
-            Pick::Group(name) => name.clone(),
-            Pick::Member(id) => self.members().get(id).map_or_else(String::new, |m| m.name.clone()),
+            Selection::Group(name) => name.clone(),
+            Selection::Member(id) => self.members().get(id).map_or_else(String::new, |m| m.name.clone()),
         }
     }
 
@@ -106,9 +108,9 @@ impl Watch {
                 None => charts.push(Chart { name: name.to_string(), metrics: vec![i] }),
             }
         }
-        let worth = self.worth().map(stem);
+        let score = self.score_metric().map(stem);
         charts.sort_by_key(|c| match &*c.name {
-            name if Some(name) == worth => 0,
+            name if Some(name) == score => 0,
             name if name.contains("loss") => 1,
             name if name.ends_with("_per_s") => 3,
             _ => 2,

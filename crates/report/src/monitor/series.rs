@@ -53,7 +53,7 @@ impl Series {
             self.buckets.resize(i + 1, Bucket::default());
         }
         let one = Bucket { n: 1, at: place.fract() as f32, lo: y as f32, hi: y as f32, sum: y };
-        self.buckets[i] = both(self.buckets[i], one);
+        self.buckets[i] = merge(self.buckets[i], one);
         self.last = Some(y);
     }
 
@@ -75,13 +75,13 @@ impl Series {
 
     fn widen(&mut self) {
         let half = |b: Bucket, side: f32| Bucket { at: (b.at + side) / 2.0, ..b };
-        let pair = |pair: &[Bucket]| both(half(pair[0], 0.0), half(pair.get(1).copied().unwrap_or_default(), 1.0));
+        let pair = |pair: &[Bucket]| merge(half(pair[0], 0.0), half(pair.get(1).copied().unwrap_or_default(), 1.0));
         self.buckets = self.buckets.chunks(2).map(pair).collect();
         self.width *= 2;
     }
 }
 
-fn both(a: Bucket, b: Bucket) -> Bucket {
+fn merge(a: Bucket, b: Bucket) -> Bucket {
     match (a.n, b.n) {
         (0, _) => b,
         (_, 0) => a,

@@ -1,14 +1,14 @@
 //! A run while it is watched, as one object for programs.
 
-use super::Watch;
-use super::pick::Pick;
+use super::MonitorState;
+use super::selection::Selection;
 use machine::Sample;
 use serde::Serialize;
 use serde_json::Value;
 
 /// What is known of a run.
 #[derive(Debug, Clone, Serialize)]
-pub struct WatchTold {
+pub struct MonitorSummary {
     /// Name of its folder.
     pub name: String,
     /// Its folder.
@@ -46,13 +46,13 @@ pub struct WatchTold {
     /// By name, such as `samples_per_s`.
     pub rates: serde_json::Map<String, Value>,
     /// Where the time goes.
-    pub phases: Vec<PhaseTold>,
+    pub phases: Vec<PhaseSummary>,
     /// The best so far.
-    pub best: Option<BestTold>,
+    pub best: Option<BestSummary>,
     /// Curves over all members.
-    pub metrics: Vec<MetricTold>,
+    pub metrics: Vec<MetricSummary>,
     /// A line for each member.
-    pub by_member: Vec<MemberTold>,
+    pub by_member: Vec<MemberSummary>,
     /// The machine now; null unless the run runs here.
     pub machine: Option<Sample>,
     /// What limits it, in words.
@@ -67,7 +67,7 @@ pub struct WatchTold {
 
 /// A phase.
 #[derive(Debug, Clone, Serialize)]
-pub struct PhaseTold {
+pub struct PhaseSummary {
     /// `train`
     pub name: String,
     /// So far.
@@ -78,7 +78,7 @@ pub struct PhaseTold {
 
 /// The best so far.
 #[derive(Debug, Clone, Serialize)]
-pub struct BestTold {
+pub struct BestSummary {
     /// Which member.
     pub member: String,
     /// By which metric.
@@ -91,7 +91,7 @@ pub struct BestTold {
 
 /// A metric over all members.
 #[derive(Debug, Clone, Serialize)]
-pub struct MetricTold {
+pub struct MetricSummary {
     /// As the log names it.
     pub name: String,
     /// Mean of the members' last values.
@@ -102,7 +102,7 @@ pub struct MetricTold {
 
 /// A member.
 #[derive(Debug, Clone, Serialize)]
-pub struct MemberTold {
+pub struct MemberSummary {
     /// `fold 2 seed 1`
     pub name: String,
     /// Its place on the axis.
@@ -118,59 +118,61 @@ pub struct MemberTold {
 }
 
 /// Says what is known.
-pub fn told(watch: &Watch) -> WatchTold {
-    let (state, says) = watch.standing();
-    let run = watch.run.as_ref().and_then(|r| r.run.as_ref());
-    let ids = watch.ids(&Pick::All);
-    let best = watch.best(&ids).and_then(|id| {
-        let member = watch.members().get(&id)?;
+pub fn summarise(monitor: &MonitorState) -> MonitorSummary {
+    let (state, says) = monitor.describe_status();
+    let run = monitor.run.as_ref().and_then(|r| r.run.as_ref());
+    let ids = monitor.member_ids(&Selection::All);
+    let best = monitor.best_member(&ids).and_then(|id| {
+        let member = monitor.members().get(&id)?;
         let (at, value) = member.best?;
-        Some(BestTold { member: member.name.clone(), metric: watch.worth()?.to_string(), value, at })
+        Some(BestSummary { member: member.name.clone(), metric: monitor.score_metric()?.to_string(), value, at })
     });
-    let member = |(id, m): (&u64, &super::Member)| MemberTold {
+    let member = |(id, m): (&u64, &super::Member)| MemberSummary {
         name: m.name.clone(),
         at: m.at,
         best: m.best.map(|b| b.1),
         best_at: m.best.map(|b| b.0),
         ended: m.ended.clone(),
-        last: watch.metrics().iter().filter_map(|x| Some((x.name.clone(), x.last(&[*id])?.into()))).collect(),
+        last: monitor.metrics().iter().filter_map(|x| Some((x.name.clone(), x.last(&[*id])?.into()))).collect(),
     };
-    let metric = |m: &super::Metric| MetricTold {
+    let metric = |m: &super::Metric| MetricSummary {
         name: m.name.clone(),
         last: m.last(&ids),
-        points: m.of(&Pick::All).map_or_else(Vec::new, |s| s.points().map(|p| [p.x, p.mean, p.lo, p.hi]).collect()),
+        points: m
+            .curve(&Selection::All)
+            .map_or_else(Vec::new, |s| s.points().map(|p| [p.x, p.mean, p.lo, p.hi]).collect()),
     };
-    WatchTold {
-        name: watch.run.as_ref().map_or_else(String::new, |r| r.name.clone()),
-        folder: watch.run.as_ref().map_or_else(String::new, |r| r.folder.display().to_string()),
+    MonitorSummary {
+        name: monitor.run.as_ref().map_or_else(String::new, |r| r.name.clone()),
+        folder: monitor.run.as_ref().map_or_else(String::new, |r| r.folder.display().to_string()),
         state: state.into(),
         says,
         verb: run.map(|r| r.verb.clone()),
         started: run.map(|r| r.started.clone()),
         ended: run.and_then(|r| r.ended.clone()),
-        elapsed_seconds: watch.elapsed(),
-        net: watch.net().map(str::to_string),
-        device: watch.device().map(str::to_string),
-        axis: watch.axis().to_string(),
-        at: watch.members().values().map(|m| m.at).fold(0.0, f64::max),
-        last: watch.end(),
-        members: watch.of(),
-        members_ended: watch.members().values().filter(|m| m.ended.is_some()).count() as u64,
-        done_percent: watch.done().map(|d| 100.0 * d),
-        left_seconds: watch.left(),
-        rates: watch.rates().iter().map(|(name, value)| (name.clone(), (*value).into())).collect(),
-        phases: watch
+        elapsed_seconds: monitor.elapsed_seconds(),
+        net: monitor.net().map(str::to_string),
+        device: monitor.device().map(str::to_string),
+        axis: monitor.axis().to_string(),
+        at: monitor.members().values().map(|m| m.at).fold(0.0, f64::max),
+        last: monitor.axis_end(),
+        members: monitor.n_members(),
+        members_ended: monitor.members().values().filter(|m| m.ended.is_some()).count() as u64,
+        done_percent: monitor.share_done().map(|d| 100.0 * d),
+        left_seconds: monitor.seconds_left(),
+        rates: monitor.rates().iter().map(|(name, value)| (name.clone(), (*value).into())).collect(),
+        phases: monitor
             .phases()
             .into_iter()
-            .map(|(name, seconds, running)| PhaseTold { name, seconds, running })
+            .map(|(name, seconds, running)| PhaseSummary { name, seconds, running })
             .collect(),
         best,
-        metrics: watch.metrics().iter().map(metric).collect(),
-        by_member: watch.members().iter().map(member).collect(),
-        machine: watch.samples.back().filter(|_| watch.running() && watch.here).cloned(),
-        verdict: watch.verdict(),
-        judged: watch.result.as_ref().and_then(|r| r.get("judged")).filter(|j| !j.is_null()).cloned(),
-        skipped_lines: watch.skipped,
-        problem: watch.problem.clone(),
+        metrics: monitor.metrics().iter().map(metric).collect(),
+        by_member: monitor.members().iter().map(member).collect(),
+        machine: monitor.samples.back().filter(|_| monitor.is_running() && monitor.on_this_machine).cloned(),
+        verdict: monitor.verdict(),
+        judged: monitor.result.as_ref().and_then(|r| r.get("judged")).filter(|j| !j.is_null()).cloned(),
+        skipped_lines: monitor.skipped,
+        problem: monitor.problem.clone(),
     }
 }

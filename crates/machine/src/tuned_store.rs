@@ -4,7 +4,7 @@
 //! One that cannot be read is set aside under another name, aloud, and a new one begun: it costs a measurement, never a
 //! run.
 
-use crate::tune::Row;
+use crate::tune::TuneRow;
 use files::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// One winner, with the table that made it one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Remembered {
+pub struct TunedEntry {
     /// The machine's key.
     pub machine: String,
     /// What was tuned.
@@ -22,7 +22,7 @@ pub struct Remembered {
     /// The label of the winner.
     pub winner: String,
     /// What was seen.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TuneRow>,
     /// When, RFC 3339 UTC; older files do not say.
     #[serde(default)]
     pub at: Option<String>,
@@ -37,13 +37,13 @@ pub fn tuned_path(home: &Path) -> PathBuf {
 }
 
 /// What is remembered of a workload on a machine by a version. A damaged file is set aside, and is a warning.
-pub fn recall(
+pub fn load_entry(
     path: &Path,
     machine: &str,
     workload: &str,
     version: &str,
     warnings: &mut Vec<String>,
-) -> Option<Remembered> {
+) -> Option<TunedEntry> {
     let entries = load(path, warnings);
     entries.into_iter().find(|e| (&*e.machine, &*e.workload, &*e.version) == (machine, workload, version))
 }
@@ -51,13 +51,13 @@ pub fn recall(
 #[derive(Serialize, Deserialize)]
 struct Store {
     schema: String,
-    entries: Vec<Remembered>,
+    entries: Vec<TunedEntry>,
 }
 
 const SCHEMA: &str = "tuned/1";
 
 /// Everything remembered; what cannot be read is set aside and is a warning.
-pub(crate) fn load(path: &Path, warnings: &mut Vec<String>) -> Vec<Remembered> {
+pub(crate) fn load(path: &Path, warnings: &mut Vec<String>) -> Vec<TunedEntry> {
     let text = match fs::read(path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
@@ -79,7 +79,7 @@ pub(crate) fn load(path: &Path, warnings: &mut Vec<String>) -> Vec<Remembered> {
 }
 
 /// Adds a winner in the place of the one before it.
-pub fn remember(path: &Path, entry: Remembered, warnings: &mut Vec<String>) -> Result<()> {
+pub fn save_entry(path: &Path, entry: TunedEntry, warnings: &mut Vec<String>) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
     }

@@ -1,8 +1,8 @@
 //! Fixed states of a run, painted in several sizes; and what is made of rows nobody here has heard of.
 
-use super::known::{COUNTED, METRICS};
+use super::log_state::{COUNTED, METRICS};
 use super::*;
-use crate::{Run, RunState, Standing};
+use crate::{Run, RunState, RunStatus};
 use files::Holder;
 use machine::GpuSample;
 use serde_json::{Map, json};
@@ -55,7 +55,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-fn summary(standing: Standing, state: RunState) -> RunSummary {
+fn summary(standing: RunStatus, state: RunState) -> RunSummary {
     let mut run = Run { started: files::time::rfc3339(BEGAN), members: 4, device: "cpu".into(), ..Run::begin("train") };
     if state != RunState::Running {
         run.state = state;
@@ -65,7 +65,7 @@ fn summary(standing: Standing, state: RunState) -> RunSummary {
         name: "gold-lstm-2026-11-15".into(),
         folder: PathBuf::from("runs/gold-lstm-2026-11-15"),
         run: Some(run),
-        standing,
+        status: standing,
     }
 }
 
@@ -95,42 +95,42 @@ fn card() -> GpuSample {
     }
 }
 
-fn running(gpus: Vec<GpuSample>) -> Watch {
+fn running(gpus: Vec<GpuSample>) -> MonitorState {
     let holder = Holder { pid: 4242, since: "2025-11-15T09:46:40Z".into(), ..Holder::default() };
-    let mut watch = Watch {
-        run: Some(summary(Standing::Running(holder), RunState::Running)),
+    let mut monitor = MonitorState {
+        run: Some(summary(RunStatus::Running(holder), RunState::Running)),
         now: BEGAN + 124_000_000_000,
-        here: true,
-        ..Watch::default()
+        on_this_machine: true,
+        ..MonitorState::default()
     };
-    rows().iter().for_each(|row| watch.take(Some(row)));
-    (1..=120).for_each(|at| watch.sample(sample(at, gpus.clone())));
-    watch
+    rows().iter().for_each(|row| monitor.add_row(Some(row)));
+    (1..=120).for_each(|at| monitor.add_sample(sample(at, gpus.clone())));
+    monitor
 }
 
-fn finished() -> Watch {
-    let mut watch = running(Vec::new());
-    watch.run = Some(summary(Standing::Finished, RunState::Finished));
-    watch.now = BEGAN + 9_000_000_000_000;
+fn finished() -> MonitorState {
+    let mut monitor = running(Vec::new());
+    monitor.run = Some(summary(RunStatus::Finished, RunState::Finished));
+    monitor.now = BEGAN + 9_000_000_000_000;
     let phases = json!([{"name": "read", "seconds": 1.0}, {"name": "features", "seconds": 2.0}, {"name": "setup", "seconds": 0.5},
         {"name": "train", "seconds": 100.0}, {"name": "validate", "seconds": 20.0}, {"name": "save", "seconds": 0.1},
         {"name": "judge", "seconds": 6.4}]);
     let end = json!({"test_mcc": 0.2131, "seconds": 130.0, "verdict": "77 % of the time went into `train`; 1.9 of 2 cores busy meanwhile",
         "phases": phases});
-    watch.take(Some(&row(130.0, "finished", end)));
-    watch.result = Some(
+    monitor.add_row(Some(&row(130.0, "finished", end)));
+    monitor.result = Some(
         json!({"judged": {"samples": 48_211, "mcc": 0.2131, "mcc_interval": {"low": 0.19, "high": 0.24, "draws": 1000},
         "directional_mcc": null, "accuracy": 0.4712, "macro_f1": 0.4455, "log_loss": 1.0213, "confusion": [[1, 2], [3, 4]]}}),
     );
-    watch
+    monitor
 }
 
 fn view() -> View {
     View { color: true, unicode: true, ..View::default() }
 }
 
-fn shown(watch: &Watch, view: &View, width: usize, height: usize) -> String {
-    let text = draw(watch, view, width, height).text();
+fn shown(monitor: &MonitorState, view: &View, width: usize, height: usize) -> String {
+    let text = draw_monitor(monitor, view, width, height).text();
     assert_eq!(text.lines().count(), height);
     assert!(text.lines().all(|l| l.chars().count() <= width), "{text}");
     text
@@ -138,9 +138,9 @@ fn shown(watch: &Watch, view: &View, width: usize, height: usize) -> String {
 
 #[test]
 fn a_running_one_in_several_sizes() {
-    let watch = running(vec![card()]);
+    let monitor = running(vec![card()]);
     for (width, height) in [(100, 30), (150, 40), (79, 24), (50, 15), (40, 12), (24, 5)] {
-        insta::assert_snapshot!(format!("running_{width}x{height}"), shown(&watch, &view(), width, height));
+        insta::assert_snapshot!(format!("running_{width}x{height}"), shown(&monitor, &view(), width, height));
     }
 }
 
@@ -158,63 +158,64 @@ fn without_a_card_without_colours_and_without_unicode() {
 #[test]
 fn finished_crashed_interrupted_gone_and_new() {
     insta::assert_snapshot!("finished", shown(&finished(), &view(), 100, 30));
-    let mut watch = running(Vec::new());
-    watch.run = Some(summary(Standing::Crashed, RunState::Running));
-    let text = shown(&watch, &view(), 100, 30);
+    let mut monitor = running(Vec::new());
+    monitor.run = Some(summary(RunStatus::Crashed, RunState::Running));
+    let text = shown(&monitor, &view(), 100, 30);
     assert!(
         text.contains("crashed: no process works on it: go on with `fullbore runs resume runs/gold-lstm-2026-11-15`")
     );
-    assert_eq!((watch.left(), watch.elapsed()), (None, Some(123.0)), "until its last row");
+    assert_eq!((monitor.seconds_left(), monitor.elapsed_seconds()), (None, Some(123.0)), "until its last row");
     insta::assert_snapshot!("crashed", text);
-    watch.gone = true;
-    let text = shown(&watch, &view(), 100, 30);
+    monitor.gone = true;
+    let text = shown(&monitor, &view(), 100, 30);
     assert!(text.contains("gone: the folder runs/gold-lstm-2026-11-15 is no longer there"), "{text}");
-    watch = Watch {
-        run: Some(summary(Standing::Running(Holder::default()), RunState::Running)),
+    monitor = MonitorState {
+        run: Some(summary(RunStatus::Running(Holder::default()), RunState::Running)),
         now: BEGAN,
-        here: true,
-        ..Watch::default()
+        on_this_machine: true,
+        ..MonitorState::default()
     };
-    insta::assert_snapshot!("new", shown(&watch, &view(), 100, 30));
-    watch.here = false;
-    assert!(shown(&watch, &view(), 100, 30).contains("on another machine"));
-    insta::assert_snapshot!("help", shown(&watch, &View { help: true, ..view() }, 80, 24));
+    insta::assert_snapshot!("new", shown(&monitor, &view(), 100, 30));
+    monitor.on_this_machine = false;
+    assert!(shown(&monitor, &view(), 100, 30).contains("on another machine"));
+    insta::assert_snapshot!("help", shown(&monitor, &View { help: true, ..view() }, 80, 24));
 }
 
 #[test]
 fn keys_walk_through_members_and_charts() {
-    let watch = running(Vec::new());
+    let monitor = running(Vec::new());
     let mut view = view();
     let mut names = Vec::new();
     for _ in 0..7 {
-        names.push(watch.called(&view.pick));
-        view.walk(1, &watch);
+        names.push(monitor.selection_name(&view.selection));
+        view.move_selection(1, &monitor);
     }
     let expected =
         ["all 4 members", "fold 1", "fold 1 seed 1", "fold 1 seed 2", "fold 2", "fold 2 seed 1", "fold 2 seed 2"];
-    assert_eq!((names, &view.pick), (expected.map(String::from).to_vec(), &Pick::All), "and around");
-    view.walk(-2, &watch);
-    assert_eq!(view.pick, Pick::Member(2));
-    let charts: Vec<String> = watch.charts().into_iter().map(|c| c.name).collect();
+    assert_eq!((names, &view.selection), (expected.map(String::from).to_vec(), &Selection::All), "and around");
+    view.move_selection(-2, &monitor);
+    assert_eq!(view.selection, Selection::Member(2));
+    let charts: Vec<String> = monitor.charts().into_iter().map(|c| c.name).collect();
     assert_eq!(charts, ["mcc", "loss", "norm", "samples_per_s"]);
-    view.turn(-1, &watch);
-    view.turn(-1, &watch);
+    view.next_chart(-1, &monitor);
+    view.next_chart(-1, &monitor);
     assert_eq!(view.chart, 2);
-    insta::assert_snapshot!("one_member", shown(&watch, &View { paused: true, ..view }, 100, 30));
+    insta::assert_snapshot!("one_member", shown(&monitor, &View { paused: true, ..view }, 100, 30));
 }
 
 #[test]
 fn no_size_and_no_state_is_too_much() {
     let mut many = running(vec![card(); 8]);
     many.samples.back_mut().expect("one").cpu_percent = vec![42.0; 192];
-    let states = [running(vec![card()]), finished(), many, Watch::default()];
-    for watch in &states {
+    let states = [running(vec![card()]), finished(), many, MonitorState::default()];
+    for monitor in &states {
         for width in (0..60).chain((60..260).step_by(13)) {
             for height in (0..34).chain([50, 90]) {
-                for view in
-                    [view(), View { pick: Pick::Member(99), chart: 17, help: height % 2 == 0, ..View::default() }]
-                {
-                    draw(watch, &view, width, height);
+                for view in [
+                    view(),
+                    View { selection: Selection::Member(99), chart: 17, help: height % 2 == 0, ..View::default() },
+                ] {
+                    draw_monitor(monitor, &view, width, height);
                 }
             }
         }
@@ -223,41 +224,51 @@ fn no_size_and_no_state_is_too_much() {
 
 #[test]
 fn what_is_told_of_a_run() {
-    let told = told(&running(vec![card()]));
+    let summary = summarise(&running(vec![card()]));
     assert_eq!(
-        (told.state.as_str(), told.at, told.last, told.members, told.members_ended),
+        (summary.state.as_str(), summary.at, summary.last, summary.members, summary.members_ended),
         ("running", 60.0, Some(200.0), 4, 1)
     );
     // Three members have 140 places left each, at three places in two seconds.
-    assert!(told.left_seconds.is_some_and(|s| (200.0..300.0).contains(&s)), "{:?}", told.left_seconds);
-    assert_eq!(told.done_percent, Some(100.0 * (3.0 * 60.0 + 200.0) / 800.0));
-    let best = told.best.as_ref().expect("a best");
+    assert!(summary.left_seconds.is_some_and(|s| (200.0..300.0).contains(&s)), "{:?}", summary.left_seconds);
+    assert_eq!(summary.done_percent, Some(100.0 * (3.0 * 60.0 + 200.0) / 800.0));
+    let best = summary.best.as_ref().expect("a best");
     assert_eq!((best.member.as_str(), best.metric.as_str()), ("fold 2 seed 2", "valid_mcc"));
-    let phases: Vec<(&str, f64, bool)> = told.phases.iter().map(|p| (p.name.as_str(), p.seconds, p.running)).collect();
+    let phases: Vec<(&str, f64, bool)> =
+        summary.phases.iter().map(|p| (p.name.as_str(), p.seconds, p.running)).collect();
     assert_eq!(phases, [("read", 1.0, false), ("features", 2.0, false), ("train", 121.0, true)]);
-    assert_eq!(told.verdict, "CPU: 1.7 of 2 cores busy");
-    let after = super::told(&finished());
+    assert_eq!(summary.verdict, "CPU: 1.7 of 2 cores busy");
+    let after = super::summarise(&finished());
     assert_eq!((after.left_seconds, after.machine.is_some(), after.elapsed_seconds), (None, false, Some(130.0)));
     assert!(after.verdict.starts_with("77 %") && after.judged.is_some() && after.phases.len() == 7);
 }
 
 #[test]
 fn rows_of_a_learner_nobody_knows_yet_are_shown() {
-    let mut watch =
-        Watch { run: Some(summary(Standing::Running(Holder::default()), RunState::Running)), ..Watch::default() };
-    watch.take(Some(&row(0.0, "started", json!({"net": "actor 64", "axis": "update", "last": 100, "members": 2}))));
+    let mut monitor = MonitorState {
+        run: Some(summary(RunStatus::Running(Holder::default()), RunState::Running)),
+        ..MonitorState::default()
+    };
+    monitor.add_row(Some(&row(
+        0.0,
+        "started",
+        json!({"net": "actor 64", "axis": "update", "last": 100, "members": 2}),
+    )));
     for update in 1..=30u32 {
         for member in 0..2u32 {
             let fields = json!({"member": member, "update": update, "timestep": update * 2048, "reward": f64::from(update * (member + 1)),
                 "entropy": 1.0 / f64::from(update), "steps_per_s": 1e6, "note": "text", "worst": null});
-            watch.take(Some(&row(f64::from(update), "update", fields)));
+            monitor.add_row(Some(&row(f64::from(update), "update", fields)));
         }
     }
-    let charts: Vec<String> = watch.charts().into_iter().map(|c| c.name).collect();
+    let charts: Vec<String> = monitor.charts().into_iter().map(|c| c.name).collect();
     assert_eq!(charts, ["reward", "entropy", "steps_per_s"]);
-    assert_eq!((watch.worth(), watch.axis(), watch.best(&[0, 1])), (Some("reward"), "update", Some(1)));
-    assert_eq!(watch.members()[&1].best, Some((30.0, 60.0)), "no row said so; the value does");
-    let text = shown(&watch, &view(), 100, 30);
+    assert_eq!(
+        (monitor.score_metric(), monitor.axis(), monitor.best_member(&[0, 1])),
+        (Some("reward"), "update", Some(1))
+    );
+    assert_eq!(monitor.members()[&1].best, Some((30.0, 60.0)), "no row said so; the value does");
+    let text = shown(&monitor, &view(), 100, 30);
     for part in ["update 30 of 100", "reward", "entropy", "1,000,000 steps/s", "member 2", "60.000 at 30"] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
@@ -265,34 +276,37 @@ fn rows_of_a_learner_nobody_knows_yet_are_shown() {
 
 #[test]
 fn what_members_say_now_counts_for_all_of_them_not_only_for_those_with_a_curve() {
-    let mut watch = running(Vec::new());
-    watch.take(None);
+    let mut monitor = running(Vec::new());
+    monitor.add_row(None);
     for epoch in 1..=2u32 {
         for member in 0..300u32 {
             let y = f64::from(epoch) + if member >= 200 { 3.0 } else { 0.0 };
             let fields = json!({"member": member, "fold": 1, "seed": member + 1, "epoch": epoch, "valid_loss": y});
-            watch.take(Some(&row(f64::from(epoch), "epoch", fields)));
+            monitor.add_row(Some(&row(f64::from(epoch), "epoch", fields)));
         }
     }
-    let loss = watch.metrics().iter().find(|m| m.name == "valid_loss").expect("a metric");
-    assert_eq!((loss.last(&[299]), loss.last(&watch.ids(&Pick::All))), (Some(5.0), Some(3.0)));
-    assert!(loss.of(&Pick::Member(5)).is_some() && loss.of(&Pick::Member(299)).is_none(), "curves stay few");
+    let loss = monitor.metrics().iter().find(|m| m.name == "valid_loss").expect("a metric");
+    assert_eq!((loss.last(&[299]), loss.last(&monitor.member_ids(&Selection::All))), (Some(5.0), Some(3.0)));
+    assert!(
+        loss.curve(&Selection::Member(5)).is_some() && loss.curve(&Selection::Member(299)).is_none(),
+        "curves stay few"
+    );
 }
 
 #[test]
 fn a_hostile_log_takes_bounded_memory_and_breaks_nothing() {
-    let mut watch = running(Vec::new());
+    let mut monitor = running(Vec::new());
     for i in 0..20_000u32 {
         let mut fields = Map::new();
         fields.insert("member".into(), (f64::from(i) * 1e300).into());
         fields.insert("fold".into(), i.into());
         fields.insert("epoch".into(), (if i % 3 == 0 { -1.0 } else { 1e18 }).into());
         fields.insert(format!("metric {i}\u{1b}[2J"), 1e308.into());
-        watch.take(Some(&Row { time: "nonsense".into(), kind: "epoch".into(), fields }));
-        watch.take(Some(&row(f64::from(i), "phase", json!({"name": format!("p{i}"), "seconds": -5.0}))));
+        monitor.add_row(Some(&Row { time: "nonsense".into(), kind: "epoch".into(), fields }));
+        monitor.add_row(Some(&row(f64::from(i), "phase", json!({"name": format!("p{i}"), "seconds": -5.0}))));
     }
-    assert!(watch.members().len() <= COUNTED && watch.metrics().len() <= METRICS && watch.log.phases.len() <= 64);
-    assert!(!shown(&watch, &view(), 100, 30).contains('\u{1b}'));
-    watch.take(None);
-    assert!(watch.members().is_empty() && watch.metrics().is_empty());
+    assert!(monitor.members().len() <= COUNTED && monitor.metrics().len() <= METRICS && monitor.log.phases.len() <= 64);
+    assert!(!shown(&monitor, &view(), 100, 30).contains('\u{1b}'));
+    monitor.add_row(None);
+    assert!(monitor.members().is_empty() && monitor.metrics().is_empty());
 }

@@ -5,28 +5,28 @@
 //! measurement, and every number in it that is neither a place nor the name of a member is a metric under its own name.
 //! So what a later learner logs is shown without a word about it here. What helps and need not be there: the row
 //! `started` may say the `axis`, where it ends (`last`), how many `members` there are and by which metric the best is
-//! chosen (`worth`); rows `phase` say what is being done, rows `machine` how full it was; a measurement with `"best":
+//! chosen (`score`); rows `phase` say what is being done, rows `machine` how full it was; a measurement with `"best":
 //! true` is its member's best so far.
 //!
 //! [`Follow`] reads the rows, [`Watch::take`] takes them in, [`told`] says it as JSON, [`draw`] paints it.
 
 mod draw;
-mod figures;
 mod follow;
-mod known;
+mod labels;
+mod log_state;
 mod panels;
-mod pick;
+mod selection;
 mod series;
-mod told;
+mod summary;
 
-pub use draw::draw;
-pub use follow::{Follow, Followed};
-pub use pick::{Pick, View};
+pub use draw::draw_monitor;
+pub use follow::{LogFollower, NewRows};
+pub use selection::{Selection, View};
 pub use series::{Point, Series};
-pub use told::{BestTold, MemberTold, MetricTold, PhaseTold, WatchTold, told};
+pub use summary::{BestSummary, MemberSummary, MetricSummary, MonitorSummary, PhaseSummary, summarise};
 
-use crate::{Row, RunSummary, Standing};
-use known::Known;
+use crate::{Row, RunStatus, RunSummary};
+use log_state::LogState;
 use machine::Sample;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -36,7 +36,7 @@ const SAMPLES: usize = 600;
 
 /// What is known of a run.
 #[derive(Debug, Clone, Default)]
-pub struct Watch {
+pub struct MonitorState {
     /// The folder, and what it says of itself; none before the first look.
     pub run: Option<RunSummary>,
     /// Now, nanoseconds since 1970.
@@ -44,7 +44,7 @@ pub struct Watch {
     /// Whether the folder has gone while it was watched.
     pub gone: bool,
     /// Whether the run's process, if there is one, is on this machine.
-    pub here: bool,
+    pub on_this_machine: bool,
     /// What came out, as the folder has it.
     pub result: Option<Value>,
     /// The machine of late, the newest last.
@@ -53,7 +53,7 @@ pub struct Watch {
     pub skipped: u64,
     /// Why the log could not be read.
     pub problem: Option<String>,
-    log: Known,
+    log: LogState,
 }
 
 /// A member, as far as it came.
@@ -63,7 +63,7 @@ pub struct Member {
     pub name: String,
     /// Its place on the axis.
     pub at: f64,
-    /// Place and worth of its best.
+    /// Place and score of its best.
     pub best: Option<(f64, f64)>,
     /// Why it ended; none while it goes on.
     pub ended: Option<String>,
@@ -82,11 +82,11 @@ pub struct Metric {
 
 impl Metric {
     /// Its curve for what was picked.
-    pub fn of(&self, pick: &Pick) -> Option<&Series> {
-        match pick {
-            Pick::All => Some(&self.all),
-            Pick::Group(name) => self.groups.get(name),
-            Pick::Member(id) => self.members.get(id),
+    pub fn curve(&self, selection: &Selection) -> Option<&Series> {
+        match selection {
+            Selection::All => Some(&self.all),
+            Selection::Group(name) => self.groups.get(name),
+            Selection::Member(id) => self.members.get(id),
         }
     }
 
@@ -97,17 +97,17 @@ impl Metric {
     }
 }
 
-impl Watch {
+impl MonitorState {
     /// Takes in a row of the log; `None` forgets them all, since the log begins anew.
-    pub fn take(&mut self, row: Option<&Row>) {
+    pub fn add_row(&mut self, row: Option<&Row>) {
         match row {
-            None => self.log = Known::default(),
-            Some(row) => self.log.take(row),
+            None => self.log = LogState::default(),
+            Some(row) => self.log.add_row(row),
         }
     }
 
     /// Takes in a look at the machine.
-    pub fn sample(&mut self, sample: Sample) {
+    pub fn add_sample(&mut self, sample: Sample) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
@@ -115,24 +115,24 @@ impl Watch {
     }
 
     /// Whether a process works on the run.
-    pub fn running(&self) -> bool {
-        !self.gone && matches!(self.run.as_ref().map(|r| &r.standing), Some(Standing::Running(_)))
+    pub fn is_running(&self) -> bool {
+        !self.gone && matches!(self.run.as_ref().map(|r| &r.status), Some(RunStatus::Running(_)))
     }
 
     /// How it stands: one word, and what can be done.
-    pub fn standing(&self) -> (&'static str, String) {
+    pub fn describe_status(&self) -> (&'static str, String) {
         let Some(run) = &self.run else { return ("unknown", String::new()) };
         let resume = format!("go on with `fullbore runs resume {}`", run.folder.display());
         let problem = || run.run.as_ref().and_then(|r| r.problem.clone()).unwrap_or_default();
-        match &run.standing {
+        match &run.status {
             _ if self.gone => ("gone", format!("the folder {} is no longer there", run.folder.display())),
-            Standing::Running(holder) if holder.pid > 0 => ("running", format!("process {}", holder.pid)),
-            Standing::Running(_) => ("running", String::new()),
-            Standing::Finished => ("finished", String::new()),
-            Standing::Interrupted => ("interrupted", resume),
-            Standing::Crashed => ("crashed", format!("no process works on it: {resume}")),
-            Standing::Failed => ("failed", problem()),
-            Standing::Unreadable(why) => ("unreadable", why.clone()),
+            RunStatus::Running(holder) if holder.pid > 0 => ("running", format!("process {}", holder.pid)),
+            RunStatus::Running(_) => ("running", String::new()),
+            RunStatus::Finished => ("finished", String::new()),
+            RunStatus::Interrupted => ("interrupted", resume),
+            RunStatus::Crashed => ("crashed", format!("no process works on it: {resume}")),
+            RunStatus::Failed => ("failed", problem()),
+            RunStatus::Unreadable(why) => ("unreadable", why.clone()),
         }
     }
 
@@ -143,8 +143,8 @@ impl Watch {
 
     /// What it runs on.
     pub fn device(&self) -> Option<&str> {
-        let said = self.run.as_ref().and_then(|r| r.run.as_ref()).map(|r| r.device.as_str());
-        self.log.device.as_deref().or(said).filter(|d| !d.is_empty())
+        let recorded = self.run.as_ref().and_then(|r| r.run.as_ref()).map(|r| r.device.as_str());
+        self.log.device.as_deref().or(recorded).filter(|d| !d.is_empty())
     }
 
     /// What the places on the axis are called.
@@ -153,8 +153,8 @@ impl Watch {
     }
 
     /// Where the axis ends, if it is known.
-    pub fn end(&self) -> Option<f64> {
-        self.log.end
+    pub fn axis_end(&self) -> Option<f64> {
+        self.log.axis_end
     }
 
     /// By id.
@@ -163,9 +163,9 @@ impl Watch {
     }
 
     /// How many members there will be.
-    pub fn of(&self) -> u64 {
-        let said = self.run.as_ref().and_then(|r| r.run.as_ref()).map(|r| r.members);
-        self.log.of.or(said).unwrap_or(0).max(self.log.members.len() as u64)
+    pub fn n_members(&self) -> u64 {
+        let recorded = self.run.as_ref().and_then(|r| r.run.as_ref()).map(|r| r.members);
+        self.log.n_members.or(recorded).unwrap_or(0).max(self.log.members.len() as u64)
     }
 
     /// Names of groups, with the members of each.
@@ -184,62 +184,63 @@ impl Watch {
     }
 
     /// The metric by which the best is chosen.
-    pub fn worth(&self) -> Option<&str> {
-        self.log.worth()
+    pub fn score_metric(&self) -> Option<&str> {
+        self.log.score_metric()
     }
 
     /// The best member so far: its id.
-    pub fn best(&self, ids: &[u64]) -> Option<u64> {
-        let lower = self.worth().is_some_and(lower_is_better);
-        let worth = |id: &u64| {
+    pub fn best_member(&self, ids: &[u64]) -> Option<u64> {
+        let lower = self.score_metric().is_some_and(lower_is_better);
+        let score = |id: &u64| {
             let (_, value) = self.log.members.get(id)?.best?;
             Some((*id, if lower { -value } else { value }))
         };
         // The first of equals.
-        ids.iter().filter_map(worth).reduce(|a, b| if b.1 > a.1 { b } else { a }).map(|b| b.0)
+        ids.iter().filter_map(score).reduce(|a, b| if b.1 > a.1 { b } else { a }).map(|b| b.0)
     }
 
     /// The share of all places that was walked, `0..=1`, members that ended early counted whole.
-    pub fn done(&self) -> Option<f64> {
-        let (end, of) = (self.log.end?, self.of());
+    pub fn share_done(&self) -> Option<f64> {
+        let (end, n_members) = (self.log.axis_end?, self.n_members());
         let place = |m: &Member| if m.ended.is_some() { end } else { m.at.min(end) };
-        (of > 0 && end > 0.0).then(|| self.log.members.values().map(place).sum::<f64>() / (end * of as f64))
+        (n_members > 0 && end > 0.0)
+            .then(|| self.log.members.values().map(place).sum::<f64>() / (end * n_members as f64))
     }
 
     /// Seconds left at the pace of the last minutes, if no member ends early.
-    pub fn left(&self) -> Option<f64> {
-        let (end, of) = (self.log.end?, self.of());
-        let (from, to) = (self.log.moments.front()?, self.log.moments.back()?);
+    pub fn seconds_left(&self) -> Option<f64> {
+        let (end, n_members) = (self.log.axis_end?, self.n_members());
+        let (from, to) = (self.log.pace_samples.front()?, self.log.pace_samples.back()?);
         let pace = (to.1 - from.1) / seconds(to.0, from.0);
-        let waiting = of.saturating_sub(self.log.members.len() as u64) as f64 * end;
+        let waiting = n_members.saturating_sub(self.log.members.len() as u64) as f64 * end;
         let begun = self.log.members.values().filter(|m| m.ended.is_none()).map(|m| (end - m.at).max(0.0));
-        (self.running() && pace.is_finite() && pace > 0.0).then(|| (waiting + begun.sum::<f64>()) / pace)
+        (self.is_running() && pace.is_finite() && pace > 0.0).then(|| (waiting + begun.sum::<f64>()) / pace)
     }
 
     /// Seconds since it began, or that it took.
-    pub fn elapsed(&self) -> Option<f64> {
+    pub fn elapsed_seconds(&self) -> Option<f64> {
         let run = self.run.as_ref()?.run.as_ref()?;
         let end = match &run.ended {
             Some(ended) => instant(ended)?,
             // Nobody knows when a crashed run ended; its last row is the best there is.
-            None if self.running() => self.now,
+            None if self.is_running() => self.now,
             None => self.log.last_row,
         };
         Some(seconds(end, instant(&run.started)?).max(0.0))
     }
 
     /// Seconds since its log was last written to.
-    pub fn silent(&self) -> Option<f64> {
+    pub fn seconds_since_log(&self) -> Option<f64> {
         (self.log.last_row > 0).then(|| seconds(self.now, self.log.last_row).max(0.0))
     }
 
     /// Phases with their seconds, in order, those of one name together; the one that goes on last.
     pub fn phases(&self) -> Vec<(String, f64, bool)> {
         let mut all: Vec<(String, f64, bool)> = Vec::new();
-        let now = if self.running() { self.now } else { self.log.last_row };
+        let now = if self.is_running() { self.now } else { self.log.last_row };
         for phase in &self.log.phases {
             let spent = phase.since.map_or(phase.seconds, |since| seconds(now, since).max(0.0));
-            let on = phase.since.is_some() && self.running();
+            let on = phase.since.is_some() && self.is_running();
             match all.iter_mut().find(|p| p.0 == phase.name) {
                 Some(known) => (known.1, known.2) = (known.1 + spent, known.2 || on),
                 None => all.push((phase.name.clone(), spent, on)),
@@ -250,15 +251,15 @@ impl Watch {
 
     /// What limits the run, in words: as it said itself at its end, or as the machine looks meanwhile.
     pub fn verdict(&self) -> String {
-        if let (false, Some(said)) = (self.running(), &self.log.verdict) {
-            return said.clone();
+        if let (false, Some(verdict)) = (self.is_running(), &self.log.verdict) {
+            return verdict.clone();
         }
-        if !self.running() || !self.here {
+        if !self.is_running() || !self.on_this_machine {
             return String::new();
         }
         let late = || self.samples.iter().rev().take(30);
-        let mean = |of: &dyn Fn(&Sample) -> Option<f64>| {
-            let all: Vec<f64> = late().filter_map(of).collect();
+        let mean = |value: &dyn Fn(&Sample) -> Option<f64>| {
+            let all: Vec<f64> = late().filter_map(value).collect();
             (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
         };
         let Some(cpu) = mean(&|s| Some(f64::from(s.cpu_mean_percent()))) else { return String::new() };
@@ -276,8 +277,8 @@ impl Watch {
     }
 
     /// Rows `machine` of the log: when, the processor and the card in percent.
-    pub fn history(&self) -> &[(i64, f64, Option<f64>)] {
-        &self.log.seen
+    pub fn machine_history(&self) -> &[(i64, f64, Option<f64>)] {
+        &self.log.machine_rows
     }
 }
 

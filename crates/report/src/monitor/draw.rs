@@ -4,10 +4,10 @@
 //! beside what came out; a verdict, and the keys. What has no room is left out in that order from below, and a screen
 //! too small for frames gets lines.
 
-use super::figures::{place, words};
+use super::labels::{field_label, format_place};
 use super::panels;
-use super::pick::{Chart, Pick, View, stem};
-use super::{Metric, Point, Series, Watch};
+use super::selection::{Chart, Selection, View, stem};
+use super::{Metric, MonitorState, Point, Series};
 use crate::plot::{Curve, Stroke, plot};
 use crate::screen::{Area, Ink, Screen};
 use files::{format_number, format_seconds};
@@ -17,14 +17,14 @@ const NARROW: usize = 50;
 const LOW: usize = 15;
 
 /// Paints a run.
-pub fn draw(watch: &Watch, view: &View, width: usize, height: usize) -> Screen {
+pub fn draw_monitor(monitor: &MonitorState, view: &View, width: usize, height: usize) -> Screen {
     let mut screen = Screen::new(width, height);
     if view.help {
         help(&mut screen);
     } else if width < NARROW || height < LOW {
-        lines(&mut screen, watch, view);
+        lines(&mut screen, monitor, view);
     } else {
-        whole(&mut screen, watch, view);
+        dashboard(&mut screen, monitor, view);
     }
     if !view.unicode {
         screen.translate_to_ascii();
@@ -32,52 +32,53 @@ pub fn draw(watch: &Watch, view: &View, width: usize, height: usize) -> Screen {
     screen
 }
 
-fn whole(screen: &mut Screen, watch: &Watch, view: &View) {
+fn dashboard(screen: &mut Screen, monitor: &MonitorState, view: &View) {
     let (width, height) = (screen.width(), screen.height());
-    title(screen, watch, 0);
-    let on = [watch.net(), watch.device()].into_iter().flatten().collect::<Vec<_>>().join(" on ");
+    title(screen, monitor, 0);
+    let on = [monitor.net(), monitor.device()].into_iter().flatten().collect::<Vec<_>>().join(" on ");
     screen.write(1, 1, width - 2, &on, Ink::Dim);
-    progress(screen, watch, view, 2);
-    phases(screen, watch, 3);
-    notice(screen, watch, view, height - 2);
-    keys(screen, watch, height - 1);
+    progress(screen, monitor, view, 2);
+    phases(screen, monitor, 3);
+    message_line(screen, monitor, view, height - 2);
+    keys(screen, monitor, height - 1);
     // Between the four lines above and the two below.
     let room = height - 6;
     let below = if height < 20 { 0 } else { room * 2 / 5 };
-    charts(screen, watch, view, Area { x: 0, y: 4, width, height: room - below });
+    charts(screen, monitor, view, Area { x: 0, y: 4, width, height: room - below });
     let y = 4 + room - below;
     if width < 80 {
-        panels::side(screen, watch, Area { x: 0, y, width, height: below });
+        panels::side(screen, monitor, Area { x: 0, y, width, height: below });
     } else {
         let left = width / 2;
-        panels::members(screen, watch, view, Area { x: 0, y, width: left, height: below });
-        panels::side(screen, watch, Area { x: left, y, width: width - left, height: below });
+        panels::members(screen, monitor, view, Area { x: 0, y, width: left, height: below });
+        panels::side(screen, monitor, Area { x: left, y, width: width - left, height: below });
     }
 }
 
 /// Name and standing.
-fn title(screen: &mut Screen, watch: &Watch, y: usize) {
-    let (word, more) = watch.standing();
+fn title(screen: &mut Screen, monitor: &MonitorState, y: usize) {
+    let (word, more) = monitor.describe_status();
     let ink = match word {
         "running" | "finished" => Ink::Good,
         "interrupted" => Ink::Warn,
         _ => Ink::Bad,
     };
-    let mut said = vec![word.to_string()];
+    let mut parts = vec![word.to_string()];
     if word == "running" && !more.is_empty() {
-        said.push(more);
+        parts.push(more);
     }
-    said.extend(watch.elapsed().map(format_seconds));
-    let from = screen.write_before(screen.width().saturating_sub(1), y, &said.join(" · "), ink);
-    let name = watch.run.as_ref().map_or("", |r| r.name.as_str());
+    parts.extend(monitor.elapsed_seconds().map(format_seconds));
+    let from = screen.write_before(screen.width().saturating_sub(1), y, &parts.join(" · "), ink);
+    let name = monitor.run.as_ref().map_or("", |r| r.name.as_str());
     screen.write(1, y, from.saturating_sub(3), name, Ink::Bold);
 }
 
 /// How far, how fast, how long.
-fn progress(screen: &mut Screen, watch: &Watch, view: &View, y: usize) {
-    let after = [rates(watch), left(watch)].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("   ");
-    let x = screen.write(1, y, screen.width(), &at(watch, &watch.ids(&view.pick)), Ink::Plain) + 2;
-    let Some(done) = watch.done() else {
+fn progress(screen: &mut Screen, monitor: &MonitorState, view: &View, y: usize) {
+    let after = [rates(monitor), left(monitor)].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("   ");
+    let x =
+        screen.write(1, y, screen.width(), &position(monitor, &monitor.member_ids(&view.selection)), Ink::Plain) + 2;
+    let Some(done) = monitor.share_done() else {
         screen.write(x, y, screen.width(), &after, Ink::Plain);
         return;
     };
@@ -89,32 +90,33 @@ fn progress(screen: &mut Screen, watch: &Watch, view: &View, y: usize) {
 }
 
 /// `epoch 12 of 500`, `epoch 7 to 12 of 500`
-fn at(watch: &Watch, ids: &[u64]) -> String {
-    let places = || ids.iter().filter_map(|id| watch.members().get(id)).filter(|m| m.ended.is_none() || ids.len() == 1);
+fn position(monitor: &MonitorState, ids: &[u64]) -> String {
+    let places =
+        || ids.iter().filter_map(|id| monitor.members().get(id)).filter(|m| m.ended.is_none() || ids.len() == 1);
     let (lo, hi) = places().fold((f64::INFINITY, 0.0f64), |(lo, hi), m| (lo.min(m.at), hi.max(m.at)));
-    let furthest = || ids.iter().filter_map(|id| watch.members().get(id)).map(|m| m.at).fold(0.0, f64::max);
-    let end = watch.end().map_or(String::new(), |end| format!(" of {}", place(end)));
+    let furthest = || ids.iter().filter_map(|id| monitor.members().get(id)).map(|m| m.at).fold(0.0, f64::max);
+    let end = monitor.axis_end().map_or(String::new(), |end| format!(" of {}", format_place(end)));
     match (lo, hi) {
-        _ if watch.members().is_empty() => format!("no {} yet", watch.axis()),
+        _ if monitor.members().is_empty() => format!("no {} yet", monitor.axis()),
         // All that were picked have ended.
-        (lo, _) if lo.is_infinite() => format!("{} {}{end}", watch.axis(), place(furthest())),
-        (lo, hi) if lo < hi => format!("{} {} to {}{end}", watch.axis(), place(lo), place(hi)),
-        (_, hi) => format!("{} {}{end}", watch.axis(), place(hi)),
+        (lo, _) if lo.is_infinite() => format!("{} {}{end}", monitor.axis(), format_place(furthest())),
+        (lo, hi) if lo < hi => format!("{} {} to {}{end}", monitor.axis(), format_place(lo), format_place(hi)),
+        (_, hi) => format!("{} {}{end}", monitor.axis(), format_place(hi)),
     }
 }
 
-fn rates(watch: &Watch) -> String {
-    let rate = |(name, value): &(String, f64)| format!("{} {}", format_number(*value, 4), words(name));
-    watch.rates().iter().take(1).map(rate).collect()
+fn rates(monitor: &MonitorState) -> String {
+    let rate = |(name, value): &(String, f64)| format!("{} {}", format_number(*value, 4), field_label(name));
+    monitor.rates().iter().take(1).map(rate).collect()
 }
 
-fn left(watch: &Watch) -> String {
-    watch.left().map_or(String::new(), |s| format!("at most {} left", format_seconds(s)))
+fn left(monitor: &MonitorState) -> String {
+    monitor.seconds_left().map_or(String::new(), |s| format!("at most {} left", format_seconds(s)))
 }
 
 /// A bar of what the time went into, each phase with its share.
-fn phases(screen: &mut Screen, watch: &Watch, y: usize) {
-    let phases = watch.phases();
+fn phases(screen: &mut Screen, monitor: &MonitorState, y: usize) {
+    let phases = monitor.phases();
     let total: f64 = phases.iter().map(|p| p.1).sum();
     if total <= 0.0 {
         return;
@@ -149,11 +151,11 @@ fn phases(screen: &mut Screen, watch: &Watch, y: usize) {
 }
 
 /// As many charts beside each other as there is room for, the one that was turned to first.
-fn charts(screen: &mut Screen, watch: &Watch, view: &View, area: Area) {
-    let all = watch.charts();
+fn charts(screen: &mut Screen, monitor: &MonitorState, view: &View, area: Area) {
+    let all = monitor.charts();
     if all.is_empty() {
         let inside = screen.frame(area, "metrics");
-        let words = match watch.running() {
+        let words = match monitor.is_running() {
             true => "nothing was measured yet",
             false => "nothing was measured",
         };
@@ -164,20 +166,24 @@ fn charts(screen: &mut Screen, watch: &Watch, view: &View, area: Area) {
     for i in 0..n {
         let (x, end) = (area.x + area.width * i / n, area.x + area.width * (i + 1) / n);
         let place = Area { x, width: end - x, ..area };
-        chart(screen, watch, view, &all[(view.chart + i) % all.len()], place);
+        chart(screen, monitor, view, &all[(view.chart + i) % all.len()], place);
     }
 }
 
-fn chart(screen: &mut Screen, watch: &Watch, view: &View, chart: &Chart, area: Area) {
-    let ids = watch.ids(&view.pick);
-    let whose = if view.pick == Pick::All { String::new() } else { format!(" · {}", watch.called(&view.pick)) };
-    let inside = screen.frame(area, &format!("{}{whose}", words(&chart.name)));
+fn chart(screen: &mut Screen, monitor: &MonitorState, view: &View, chart: &Chart, area: Area) {
+    let ids = monitor.member_ids(&view.selection);
+    let whose = if view.selection == Selection::All {
+        String::new()
+    } else {
+        format!(" · {}", monitor.selection_name(&view.selection))
+    };
+    let inside = screen.frame(area, &format!("{}{whose}", field_label(&chart.name)));
     if inside.width < 16 || inside.height < 3 {
         return;
     }
     let of = |i: &usize| {
-        let metric = &watch.metrics()[*i];
-        Some((metric, metric.of(&view.pick).filter(|s| s.last().is_some())?))
+        let metric = &monitor.metrics()[*i];
+        Some((metric, metric.curve(&view.selection).filter(|s| s.last().is_some())?))
     };
     let shown: Vec<(&Metric, &Series)> = chart.metrics.iter().filter_map(of).collect();
     // What counts comes last, over the others and in the first ink.
@@ -189,10 +195,10 @@ fn chart(screen: &mut Screen, watch: &Watch, view: &View, chart: &Chart, area: A
         let text = format!("{} {value}", if part.is_empty() { "now" } else { part });
         x = screen.write(x, inside.y, (inside.x + inside.width).saturating_sub(x), &text, ink(i)) + 2;
     }
-    let counts = watch.worth().is_some_and(|w| shown.iter().any(|m| m.0.name == w));
-    let best = watch.best(&ids).filter(|_| counts).and_then(|id| watch.members().get(&id)?.best);
+    let counts = monitor.score_metric().is_some_and(|w| shown.iter().any(|m| m.0.name == w));
+    let best = monitor.best_member(&ids).filter(|_| counts).and_then(|id| monitor.members().get(&id)?.best);
     if let Some((at, value)) = best {
-        let text = format!("◆ best {} at {}", format_number(value, 4), place(at));
+        let text = format!("◆ best {} at {}", format_number(value, 4), format_place(at));
         screen.write(x, inside.y, (inside.x + inside.width).saturating_sub(x), &text, Ink::Good);
     }
     let many = ids.len() > 1;
@@ -239,8 +245,8 @@ fn chart(screen: &mut Screen, watch: &Watch, view: &View, chart: &Chart, area: A
         screen.write_before(field.x - 1, field.y + at, &text, Ink::Dim);
     }
     (0..field.height).for_each(|i| screen.put(field.x - 1, field.y + i, '│', Ink::Dim));
-    let x = screen.write(field.x, bottom, field.width, &format!("{} {}", watch.axis(), place(xs.0)), Ink::Dim);
-    let last = place(xs.1);
+    let x = screen.write(field.x, bottom, field.width, &format!("{} {}", monitor.axis(), format_place(xs.0)), Ink::Dim);
+    let last = format_place(xs.1);
     if xs.1 > xs.0 && x + last.len() + 1 < field.x + field.width {
         screen.write_before(field.x + field.width, bottom, &last, Ink::Dim);
     }
@@ -248,76 +254,77 @@ fn chart(screen: &mut Screen, watch: &Watch, view: &View, chart: &Chart, area: A
 }
 
 /// What is to be known now: what went wrong first, then the verdict.
-fn notice(screen: &mut Screen, watch: &Watch, view: &View, y: usize) {
-    let (text, ink) = said(watch, view);
+fn message_line(screen: &mut Screen, monitor: &MonitorState, view: &View, y: usize) {
+    let (text, ink) = message(monitor, view);
     screen.write(1, y, screen.width().saturating_sub(2), &text, ink);
 }
 
-fn said(watch: &Watch, view: &View) -> (String, Ink) {
-    let (word, more) = watch.standing();
-    let quiet = watch.silent().filter(|s| watch.running() && *s > 120.0);
+fn message(monitor: &MonitorState, view: &View) -> (String, Ink) {
+    let (word, more) = monitor.describe_status();
+    let quiet = monitor.seconds_since_log().filter(|s| monitor.is_running() && *s > 120.0);
     match word {
         _ if view.paused => ("paused: nothing new is shown until you press space again".into(), Ink::Warn),
         "gone" | "failed" | "unreadable" | "crashed" => (format!("{word}: {more}"), Ink::Bad),
         "interrupted" => (format!("{word}: {more}"), Ink::Warn),
-        _ if watch.problem.is_some() => (watch.problem.clone().unwrap_or_default(), Ink::Bad),
+        _ if monitor.problem.is_some() => (monitor.problem.clone().unwrap_or_default(), Ink::Bad),
         _ if quiet.is_some() => {
             (format!("its log was last written {} ago", format_seconds(quiet.unwrap_or(0.0))), Ink::Warn)
         }
-        _ if watch.skipped > 0 => {
-            (format!("{} lines of its log are no rows and were left out", watch.skipped), Ink::Warn)
+        _ if monitor.skipped > 0 => {
+            (format!("{} lines of its log are no rows and were left out", monitor.skipped), Ink::Warn)
         }
-        _ => (watch.verdict(), Ink::Plain),
+        _ => (monitor.verdict(), Ink::Plain),
     }
 }
 
-fn keys(screen: &mut Screen, watch: &Watch, y: usize) {
+fn keys(screen: &mut Screen, monitor: &MonitorState, y: usize) {
     // Arrows are words, since not every terminal has them.
-    let all = format!("{}   tab left/right metric   up/down member   space pauses   ? help", leave(watch));
-    let short = format!("{}   ? help", leave(watch));
+    let all = format!("{}   tab left/right metric   up/down member   space pauses   ? help", quit_hint(monitor));
+    let short = format!("{}   ? help", quit_hint(monitor));
     let room = screen.width().saturating_sub(2);
     screen.write(1, y, room, if all.len() <= room { &all } else { &short }, Ink::Dim);
 }
 
 /// Whoever leaves stops nothing.
-fn leave(watch: &Watch) -> &'static str {
-    if watch.running() { "q leaves, the run goes on" } else { "q leaves" }
+fn quit_hint(monitor: &MonitorState) -> &'static str {
+    if monitor.is_running() { "q leaves, the run goes on" } else { "q leaves" }
 }
 
 /// A screen too small for frames: lines, the most important first.
-fn lines(screen: &mut Screen, watch: &Watch, view: &View) {
-    let ids = watch.ids(&view.pick);
+fn lines(screen: &mut Screen, monitor: &MonitorState, view: &View) {
+    let ids = monitor.member_ids(&view.selection);
     let (width, height) = (screen.width(), screen.height());
-    title(screen, watch, 0);
+    title(screen, monitor, 0);
     let mut lines: Vec<(String, Ink)> = Vec::new();
-    let done = watch.done().map_or(String::new(), |d| format!(", {:.0} %", 100.0 * d));
-    lines.push((format!("{}{done}", at(watch, &ids)), Ink::Plain));
-    lines.push((left(watch), Ink::Plain));
-    let (text, ink) = said(watch, view);
+    let done = monitor.share_done().map_or(String::new(), |d| format!(", {:.0} %", 100.0 * d));
+    lines.push((format!("{}{done}", position(monitor, &ids)), Ink::Plain));
+    lines.push((left(monitor), Ink::Plain));
+    let (text, ink) = message(monitor, view);
     if ink != Ink::Plain {
         lines.push((text.clone(), ink));
     }
-    if view.pick != Pick::All {
-        lines.push((watch.called(&view.pick), Ink::Bold));
+    if view.selection != Selection::All {
+        lines.push((monitor.selection_name(&view.selection), Ink::Bold));
     }
-    let best = watch.best(&ids).and_then(|id| watch.members().get(&id)?.best);
-    let charts = watch.charts();
+    let best = monitor.best_member(&ids).and_then(|id| monitor.members().get(&id)?.best);
+    let charts = monitor.charts();
     for i in 0..charts.len() {
-        for metric in charts[(view.chart + i) % charts.len()].metrics.iter().rev().map(|m| &watch.metrics()[*m]) {
-            let best = best.filter(|_| Some(metric.name.as_str()) == watch.worth());
-            let best = best
-                .map_or(String::new(), |(at, value)| format!(", best {} at {}", format_number(value, 4), place(at)));
+        for metric in charts[(view.chart + i) % charts.len()].metrics.iter().rev().map(|m| &monitor.metrics()[*m]) {
+            let best = best.filter(|_| Some(metric.name.as_str()) == monitor.score_metric());
+            let best = best.map_or(String::new(), |(at, value)| {
+                format!(", best {} at {}", format_number(value, 4), format_place(at))
+            });
             lines.push((
                 format!(
                     "{} {}{best}",
-                    words(&metric.name),
+                    field_label(&metric.name),
                     metric.last(&ids).map_or("-".into(), |v| format_number(v, 4))
                 ),
                 Ink::First,
             ));
         }
     }
-    lines.extend(panels::brief(watch).into_iter().map(|line| (line, Ink::Plain)));
+    lines.extend(panels::machine_lines(monitor).into_iter().map(|line| (line, Ink::Plain)));
     if ink == Ink::Plain {
         lines.push((text, ink));
     }
@@ -326,7 +333,7 @@ fn lines(screen: &mut Screen, watch: &Watch, view: &View) {
         screen.write(1, 1 + i, width.saturating_sub(1), &line, ink);
     }
     if height > 2 {
-        screen.write(1, height - 1, width.saturating_sub(1), leave(watch), Ink::Dim);
+        screen.write(1, height - 1, width.saturating_sub(1), quit_hint(monitor), Ink::Dim);
     }
 }
 

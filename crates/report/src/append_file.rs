@@ -12,42 +12,42 @@ use files::{Error, Result};
 
 /// A file that only ever grows.
 #[derive(Debug)]
-pub(crate) struct Tail {
+pub(crate) struct AppendFile {
     path: PathBuf,
     file: File,
     length: u64, // up to here it is whole
     torn: bool,  // whether something may stand behind that
 }
 
-impl Tail {
+impl AppendFile {
     /// Opens a file at its end; it is made where there is none.
-    pub(crate) fn open(path: &Path) -> Result<Tail> {
+    pub(crate) fn open(path: &Path) -> Result<AppendFile> {
         let file = File::options().create(true).write(true).truncate(false).open(path);
-        Tail::of(path, file.map_err(|e| Error::io(path, "opening the file", &e))?)
+        AppendFile::from_file(path, file.map_err(|e| Error::io(path, "opening the file", &e))?)
     }
 
     /// Makes a file that was not there; none if one was.
-    pub(crate) fn create(path: &Path) -> Result<Option<Tail>> {
+    pub(crate) fn create(path: &Path) -> Result<Option<AppendFile>> {
         match File::options().create_new(true).write(true).open(path) {
-            Ok(file) => Tail::of(path, file).map(Some),
+            Ok(file) => AppendFile::from_file(path, file).map(Some),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(None),
             Err(e) => Err(Error::io(path, "making the file", &e)),
         }
     }
 
-    fn of(path: &Path, mut file: File) -> Result<Tail> {
+    fn from_file(path: &Path, mut file: File) -> Result<AppendFile> {
         let length = file.seek(SeekFrom::End(0)).map_err(|e| Error::io(path, "opening the file", &e))?;
-        Ok(Tail { path: path.to_path_buf(), file, length, torn: false })
+        Ok(AppendFile { path: path.to_path_buf(), file, length, torn: false })
     }
 
     /// Adds a record, whole or not at all.
-    pub(crate) fn add(&mut self, record: &[u8]) -> Result<()> {
+    pub(crate) fn append(&mut self, record: &[u8]) -> Result<()> {
         if self.torn {
-            self.cut(self.length)?;
+            self.truncate(self.length)?;
         }
         if let Err(e) = self.file.write_all(record) {
             self.torn = true;
-            let _ = self.cut(self.length);
+            let _ = self.truncate(self.length);
             return Err(Error::io(&self.path, "writing to the file", &e));
         }
         self.length += record.len() as u64;
@@ -55,7 +55,7 @@ impl Tail {
     }
 
     /// Shortens the file.
-    pub(crate) fn cut(&mut self, length: u64) -> Result<()> {
+    pub(crate) fn truncate(&mut self, length: u64) -> Result<()> {
         let fail = |e: std::io::Error| Error::io(&self.path, "shortening the file", &e);
         self.file.set_len(length).map_err(fail)?;
         self.file.seek(SeekFrom::Start(length)).map_err(fail)?;
