@@ -14,22 +14,22 @@ impl Fingerprint {
     }
 
     /// Takes in bytes as they are.
-    pub fn bytes(&mut self, bytes: &[u8]) {
+    pub fn add_bytes(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
     /// Takes in a text and its length, so that two texts never run into each other.
-    pub fn text(&mut self, text: &str) {
+    pub fn add_text(&mut self, text: &str) {
         self.0.update(&(text.len() as u64).to_le_bytes());
         self.0.update(text.as_bytes());
     }
 
     /// Takes in everything about the bars of a symbol, to the bit.
-    pub fn bars(&mut self, bars: &Bars) {
-        self.text(&bars.symbol);
-        self.text(&bars.timeframe.to_string());
+    pub fn add_bars(&mut self, bars: &Bars) {
+        self.add_text(&bars.symbol);
+        self.add_text(&bars.timeframe.to_string());
         // All of the instrument, in words: costs and sessions decide about labels and days.
-        self.text(&format!("{:?}", bars.instrument));
+        self.add_text(&format!("{:?}", bars.instrument));
         for times in [&bars.start, &bars.end] {
             self.numbers(times, |x| x.to_le_bytes());
         }
@@ -37,7 +37,7 @@ impl Fingerprint {
             self.numbers(values, |x| x.to_bits().to_le_bytes());
         }
         for (name, values) in &bars.extras {
-            self.text(name);
+            self.add_text(name);
             self.numbers(values, |x| x.to_bits().to_le_bytes());
         }
         self.numbers(&bars.segments, |x| (*x as u64).to_le_bytes());
@@ -50,7 +50,7 @@ impl Fingerprint {
     }
 
     /// The 128 bits as 32 letters.
-    pub fn hex(&self) -> String {
+    pub fn to_hex(&self) -> String {
         format!("{:032x}", self.0.digest128())
     }
 
@@ -72,13 +72,13 @@ mod tests {
 
     #[test]
     fn every_bit_counts() {
-        let bars = Synth { symbols: 1, bars: 50, ..Synth::default() }.make(1).market.remove(0);
+        let bars = Synth { symbols: 1, bars: 50, ..Synth::default() }.make_market(1).market.remove(0);
         let of = |change: &dyn Fn(&mut Bars)| {
             let mut changed = bars.clone();
             change(&mut changed);
             let mut print = Fingerprint::new();
-            print.bars(&changed);
-            print.hex()
+            print.add_bars(&changed);
+            print.to_hex()
         };
         let same = of(&|_| {});
         assert_eq!((same.len(), &same), (32, &of(&|_| {})));

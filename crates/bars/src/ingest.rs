@@ -1,7 +1,7 @@
 //! One stretch of a file to rows: UTC, one symbol each, prices f64, checked, in file order.
 
-use crate::recognise::{Layout, Prices, TimeAt};
-use crate::{Bad, Options};
+use crate::recognise::{Layout, Prices, TimeColumns};
+use crate::{BadBars, Options};
 use files::{Data, Error, MISSING_TIME, Result, Table, time};
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const ABSURD: f64 = 1e12;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Rows {
     /// `[n]` the stamp, UTC nanoseconds; later the start of the bar.
-    pub label: Vec<i64>,
+    pub stamp: Vec<i64>,
     /// `[n]` the end where the file states it ([`MISSING_TIME`] elsewhere), or empty; later the end of the bar.
     pub end: Vec<i64>,
     /// open, high, low, close, volume, each `[n]`; a missing volume is NaN
@@ -47,7 +47,7 @@ pub(crate) struct Examples {
 
 /// What becomes of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum RowFate {
     Keep,
     Unreadable,
     /// A wide table's symbol before its first listing.
@@ -60,21 +60,21 @@ enum Fate {
 
 impl Tally {
     /// Counts each fate; gives the rows that stay.
-    fn keep(&mut self, fates: impl Iterator<Item = (usize, Fate)>) -> Vec<u32> {
+    fn count_fates(&mut self, fates: impl Iterator<Item = (usize, RowFate)>) -> Vec<u32> {
         let mut kept = Vec::new();
         for (row, fate) in fates {
             match fate {
-                Fate::Keep => {}
-                Fate::Unreadable => self.unreadable += 1,
-                Fate::Absent => self.absent += 1,
-                Fate::BadPrice => self.bad_prices += 1,
-                Fate::BadPriceKept => {
+                RowFate::Keep => {}
+                RowFate::Unreadable => self.unreadable += 1,
+                RowFate::Absent => self.absent += 1,
+                RowFate::BadPrice => self.bad_prices += 1,
+                RowFate::BadPriceKept => {
                     self.bad_prices += 1;
                     self.bad_kept += 1;
                 }
-                Fate::Range | Fate::RangeKept => self.range += 1,
+                RowFate::Range | RowFate::RangeKept => self.range += 1,
             }
-            if matches!(fate, Fate::Keep | Fate::RangeKept | Fate::BadPriceKept) {
+            if matches!(fate, RowFate::Keep | RowFate::RangeKept | RowFate::BadPriceKept) {
                 kept.push(row as u32);
             }
         }
@@ -102,7 +102,7 @@ impl Tally {
 
 impl Rows {
     pub(crate) fn len(&self) -> usize {
-        self.label.len()
+        self.stamp.len()
     }
 
     /// Bytes it takes in memory.
@@ -116,12 +116,12 @@ impl Rows {
     }
 
     /// Keeps the rows at these indices, in this order.
-    pub(crate) fn pick(&self, rows: &[u32]) -> Rows {
+    pub(crate) fn select_rows(&self, rows: &[u32]) -> Rows {
         let f = |v: &Vec<f64>| rows.iter().map(|r| v[*r as usize]).collect();
         let t = |v: &Vec<i64>| if v.is_empty() { Vec::new() } else { rows.iter().map(|r| v[*r as usize]).collect() };
         let [o, h, l, c, v] = &self.values;
         Rows {
-            label: t(&self.label),
+            stamp: t(&self.stamp),
             end: t(&self.end),
             values: [f(o), f(h), f(l), f(c), f(v)],
             extras: self.extras.iter().map(f).collect(),
@@ -151,16 +151,20 @@ impl Rows {
             }
             mine.resize(total, f64::NAN);
         }
-        self.label.extend_from_slice(&other.label);
+        self.stamp.extend_from_slice(&other.stamp);
     }
 }
 
 /// The stamps of a batch as nanoseconds, and whether their zone is stated.
-pub(crate) fn labels<'a>(at: TimeAt, get: &dyn Fn(usize) -> Option<&'a Data>) -> (Vec<i64>, bool) {
-    labels_counting(at, get, &mut [0; 4])
+pub(crate) fn read_stamps<'a>(at: TimeColumns, get: &dyn Fn(usize) -> Option<&'a Data>) -> (Vec<i64>, bool) {
+    read_stamps_counting_units(at, get, &mut [0; 4])
 }
 
-fn labels_counting<'a>(at: TimeAt, get: &dyn Fn(usize) -> Option<&'a Data>, units: &mut [u64; 4]) -> (Vec<i64>, bool) {
+fn read_stamps_counting_units<'a>(
+    at: TimeColumns,
+    get: &dyn Fn(usize) -> Option<&'a Data>,
+    units: &mut [u64; 4],
+) -> (Vec<i64>, bool) {
     let stamps = |at: usize| match get(at) {
         Some(Data::Time { ns, utc }) => (ns.clone(), *utc),
         Some(Data::I64(v)) => (v.iter().map(|x| date_number(*x)).collect(), false),
@@ -168,8 +172,8 @@ fn labels_counting<'a>(at: TimeAt, get: &dyn Fn(usize) -> Option<&'a Data>, unit
         _ => (Vec::new(), false),
     };
     match at {
-        TimeAt::Stamp(at) | TimeAt::DateNumber(at) => stamps(at),
-        TimeAt::Epoch(at) => {
+        TimeColumns::Stamp(at) | TimeColumns::DateNumber(at) => stamps(at),
+        TimeColumns::Epoch(at) => {
             let mut count = |found: Option<(i64, time::Unit)>| match found {
                 Some((ns, unit)) => {
                     units[unit as usize] += 1;
@@ -184,7 +188,7 @@ fn labels_counting<'a>(at: TimeAt, get: &dyn Fn(usize) -> Option<&'a Data>, unit
             };
             (ns, true)
         }
-        TimeAt::DateAndClock(date, clock) => {
+        TimeColumns::DateAndClock(date, clock) => {
             let (mut ns, utc) = stamps(date);
             let of_day = |row: usize| match get(clock) {
                 Some(Data::Clock(v)) => v[row],
@@ -197,7 +201,7 @@ fn labels_counting<'a>(at: TimeAt, get: &dyn Fn(usize) -> Option<&'a Data>, unit
             }
             (ns, utc)
         }
-        TimeAt::SinceMidnight(at, day) => {
+        TimeColumns::SinceMidnight(at, day) => {
             let ms = |x: i64| if (0..=86_400_000).contains(&x) { day + x * 1_000_000 } else { MISSING_TIME };
             let ns = match get(at) {
                 Some(Data::I64(v)) => v.iter().map(|x| ms(*x)).collect(),
@@ -263,7 +267,7 @@ impl Batch<'_> {
     pub(crate) fn parts(&self, mut table: Table) -> Result<Vec<Part>> {
         let layout = self.layout;
         let mut tally = Tally { rows: table.rows as u64, ..Tally::default() };
-        let (mut label, stated) = labels_counting(
+        let (mut label, stated) = read_stamps_counting_units(
             layout.time,
             &|at| Some(&table.columns.get(self.place.get(at).copied()??)?.data),
             &mut tally.units,
@@ -277,7 +281,8 @@ impl Batch<'_> {
         let end = match layout.end {
             Some(at) => {
                 let at = as_time(at, &table, self.place);
-                let (mut end, stated) = labels(at, &|at| Some(&table.columns.get(self.place.get(at).copied()??)?.data));
+                let (mut end, stated) =
+                    read_stamps(at, &|at| Some(&table.columns.get(self.place.get(at).copied()??)?.data));
                 if !stated {
                     layout.zone.to_utc(&mut end);
                 }
@@ -285,7 +290,7 @@ impl Batch<'_> {
             }
             None => Vec::new(),
         };
-        let codes = match layout.symbol.and_then(|at| self.take(&mut table, at)) {
+        let codes = match layout.symbol.and_then(|at| self.take_column(&mut table, at)) {
             Some(Data::Names { codes, names }) => Some((codes, names)),
             Some(Data::Text(text)) => Some(encode(text.iter())),
             Some(Data::I64(v)) => {
@@ -293,26 +298,27 @@ impl Batch<'_> {
             }
             _ => None,
         };
-        let extras: Vec<Vec<f64>> = layout.extras.iter().map(|(at, _)| self.numbers(&mut table, *at)).collect();
+        let extras: Vec<Vec<f64>> = layout.extras.iter().map(|(at, _)| self.take_numbers(&mut table, *at)).collect();
         let mut parts = Vec::new();
         let many = layout.groups.len() > 1;
         for group in &layout.groups {
             let mut extras = extras.clone();
             let prices = match &group.prices {
-                Prices::Ohlc(at) => at.map(|at| self.numbers(&mut table, at)),
+                Prices::Ohlc(at) => at.map(|at| self.take_numbers(&mut table, at)),
                 Prices::Quote { bid, ask } => {
-                    let bid = bid.map(|at| self.numbers(&mut table, at));
-                    let ask = ask.map(|at| self.numbers(&mut table, at));
+                    let bid = bid.map(|at| self.take_numbers(&mut table, at));
+                    let ask = ask.map(|at| self.take_numbers(&mut table, at));
                     extras.push(bid[3].iter().zip(&ask[3]).map(|(b, a)| (a - b) / layout.scale).collect());
                     let [bo, bh, bl, bc] = &bid;
                     let [ao, ah, al, ac] = &ask;
-                    [middle(bo, ao), middle(bh, ah), middle(bl, al), middle(bc, ac)]
+                    [midpoints(bo, ao), midpoints(bh, ah), midpoints(bl, al), midpoints(bc, ac)]
                 }
             };
             let [o, h, l, c] = prices;
-            let volume = group.volume.map_or_else(|| vec![f64::NAN; label.len()], |at| self.numbers(&mut table, at));
+            let volume =
+                group.volume.map_or_else(|| vec![f64::NAN; label.len()], |at| self.take_numbers(&mut table, at));
             let mut rows = Rows {
-                label: if many { label.clone() } else { std::mem::take(&mut label) },
+                stamp: if many { label.clone() } else { std::mem::take(&mut label) },
                 end: if many { end.clone() } else { Vec::new() },
                 values: [o, h, l, c, volume],
                 extras,
@@ -330,23 +336,25 @@ impl Batch<'_> {
             match (&codes, fates) {
                 (None, None) => parts.push(Part { symbol: group.symbol.clone(), rows, tally }),
                 (None, Some(fates)) => {
-                    let kept = tally.keep(fates.iter().copied().enumerate());
-                    parts.push(Part { symbol: group.symbol.clone(), rows: rows.pick(&kept), tally });
+                    let kept = tally.count_fates(fates.iter().copied().enumerate());
+                    parts.push(Part { symbol: group.symbol.clone(), rows: rows.select_rows(&kept), tally });
                 }
-                (Some((codes, names)), fates) => split(&rows, fates.as_deref(), codes, names, tally, &mut parts),
+                (Some((codes, names)), fates) => {
+                    split_by_symbol(&rows, fates.as_deref(), codes, names, tally, &mut parts)
+                }
             }
         }
         Ok(parts)
     }
 
-    fn take(&self, table: &mut Table, at: usize) -> Option<Data> {
+    fn take_column(&self, table: &mut Table, at: usize) -> Option<Data> {
         let column = table.columns.get_mut(self.place.get(at).copied()??)?;
         Some(std::mem::replace(&mut column.data, Data::F64(Vec::new())))
     }
 
-    fn numbers(&self, table: &mut Table, at: usize) -> Vec<f64> {
+    fn take_numbers(&self, table: &mut Table, at: usize) -> Vec<f64> {
         let rows = table.rows;
-        match self.take(table, at) {
+        match self.take_column(table, at) {
             Some(Data::F64(v)) if v.len() == rows => v,
             Some(Data::I64(v)) => v.into_iter().map(|x| x as f64).collect(),
             _ => vec![f64::NAN; rows],
@@ -360,7 +368,7 @@ impl Batch<'_> {
         wide: bool,
         codes: Option<&(Vec<u32>, Vec<String>)>,
         examples: &mut Examples,
-    ) -> Result<Option<Vec<Fate>>> {
+    ) -> Result<Option<Vec<RowFate>>> {
         let [o, h, l, c, _] = &rows.values;
         let n = rows.len();
         let fine = |i: usize| {
@@ -371,44 +379,44 @@ impl Batch<'_> {
                 && h >= o.max(c)
                 && l <= o.min(c)
                 && !(o + c).is_nan()
-                && rows.label[i] != MISSING_TIME
+                && rows.stamp[i] != MISSING_TIME
         };
         let clean = (0..n).fold(true, |all, i| all & fine(i));
         let named = codes.is_none_or(|(codes, _)| codes.iter().all(|code| *code != u32::MAX));
         if clean && named {
             return Ok(None);
         }
-        let mut fates = vec![Fate::Keep; n];
+        let mut fates = vec![RowFate::Keep; n];
         for (i, fate) in fates.iter_mut().enumerate() {
             let prices = [o[i], h[i], l[i], c[i]];
-            if rows.label[i] == MISSING_TIME {
+            if rows.stamp[i] == MISSING_TIME {
                 examples.unreadable.get_or_insert_with(|| self.example(i, "no readable time"));
-                *fate = Fate::Unreadable;
+                *fate = RowFate::Unreadable;
             } else if codes.is_some_and(|(codes, _)| codes[i] == u32::MAX) {
                 examples.unreadable.get_or_insert_with(|| self.example(i, "no symbol"));
-                *fate = Fate::Unreadable;
+                *fate = RowFate::Unreadable;
             } else if wide && prices.iter().all(|p| p.is_nan()) {
-                *fate = Fate::Absent;
+                *fate = RowFate::Absent;
             } else if prices.iter().any(|p| !(*p > 0.0 && *p < ABSURD)) {
-                examples.bad_price.get_or_insert_with(|| self.example(i, &shown(&prices)));
-                let what = || format!("a price is missing, zero, negative or absurd: {}", shown(&prices));
-                self.policy(self.options.repairs.bad_prices, i, what, "repair.bad_prices")?;
+                examples.bad_price.get_or_insert_with(|| self.example(i, &format_prices(&prices)));
+                let what = || format!("a price is missing, zero, negative or absurd: {}", format_prices(&prices));
+                self.apply_policy(self.options.repairs.bad_prices, i, what, "repair.bad_prices")?;
                 // Only what is a number and in order can be kept: a negative price, not a missing one.
                 let whole = prices.iter().all(|p| p.abs() < ABSURD) && h[i] >= o[i].max(c[i]) && l[i] <= o[i].min(c[i]);
-                let keep = whole && self.options.repairs.bad_prices == Bad::Keep;
-                *fate = if keep { Fate::BadPriceKept } else { Fate::BadPrice };
+                let keep = whole && self.options.repairs.bad_prices == BadBars::Keep;
+                *fate = if keep { RowFate::BadPriceKept } else { RowFate::BadPrice };
             } else if h[i] < o[i].max(c[i]) || l[i] > o[i].min(c[i]) {
-                examples.range.get_or_insert_with(|| self.example(i, &shown(&prices)));
-                let what = || format!("high or low inside open and close: {}", shown(&prices));
-                self.policy(self.options.repairs.range, i, what, "repair.range")?;
-                *fate = if self.options.repairs.range == Bad::Keep { Fate::RangeKept } else { Fate::Range };
+                examples.range.get_or_insert_with(|| self.example(i, &format_prices(&prices)));
+                let what = || format!("high or low inside open and close: {}", format_prices(&prices));
+                self.apply_policy(self.options.repairs.range, i, what, "repair.range")?;
+                *fate = if self.options.repairs.range == BadBars::Keep { RowFate::RangeKept } else { RowFate::Range };
             }
         }
         Ok(Some(fates))
     }
 
-    fn policy(&self, policy: Bad, row: usize, message: impl Fn() -> String, key: &str) -> Result<()> {
-        if policy != Bad::Refuse {
+    fn apply_policy(&self, policy: BadBars, row: usize, message: impl Fn() -> String, key: &str) -> Result<()> {
+        if policy != BadBars::Refuse {
             return Ok(());
         }
         let mut error = Error::input(message()).at(self.path).remedy(format!("mend the row, or set {key} = \"drop\""));
@@ -425,16 +433,16 @@ impl Batch<'_> {
     }
 }
 
-fn as_time(at: usize, table: &Table, place: &[Option<usize>]) -> TimeAt {
+fn as_time(at: usize, table: &Table, place: &[Option<usize>]) -> TimeColumns {
     let data = place.get(at).copied().flatten().and_then(|p| table.columns.get(p)).map(|c| &c.data);
-    if matches!(data, Some(Data::Time { .. })) { TimeAt::Stamp(at) } else { TimeAt::Epoch(at) }
+    if matches!(data, Some(Data::Time { .. })) { TimeColumns::Stamp(at) } else { TimeColumns::Epoch(at) }
 }
 
-fn middle(a: &[f64], b: &[f64]) -> Vec<f64> {
+fn midpoints(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| (a + b) / 2.0).collect()
 }
 
-fn shown(prices: &[f64; 4]) -> String {
+fn format_prices(prices: &[f64; 4]) -> String {
     format!("open {}, high {}, low {}, close {}", prices[0], prices[1], prices[2], prices[3])
 }
 
@@ -456,11 +464,18 @@ fn encode<'a>(texts: impl Iterator<Item = &'a str>) -> (Vec<u32>, Vec<String>) {
 }
 
 /// Rows of many symbols, apart; file order within each.
-fn split(rows: &Rows, fates: Option<&[Fate]>, codes: &[u32], names: &[String], batch: Tally, parts: &mut Vec<Part>) {
-    let mut by_name: Vec<Vec<(usize, Fate)>> = vec![Vec::new(); names.len()];
+fn split_by_symbol(
+    rows: &Rows,
+    fates: Option<&[RowFate]>,
+    codes: &[u32],
+    names: &[String],
+    batch: Tally,
+    parts: &mut Vec<Part>,
+) {
+    let mut by_name: Vec<Vec<(usize, RowFate)>> = vec![Vec::new(); names.len()];
     let mut nameless = Tally { rows: 0, ..batch };
     for (row, code) in codes.iter().enumerate() {
-        let fate = fates.map_or(Fate::Keep, |f| f[row]);
+        let fate = fates.map_or(RowFate::Keep, |f| f[row]);
         match by_name.get_mut(*code as usize) {
             Some(list) => list.push((row, fate)),
             None => {
@@ -474,8 +489,8 @@ fn split(rows: &Rows, fates: Option<&[Fate]>, codes: &[u32], names: &[String], b
     for (name, list) in names.iter().zip(by_name).filter(|(_, list)| !list.is_empty()) {
         let mut tally = rest.take().unwrap_or_default();
         tally.rows += list.len() as u64;
-        let kept = tally.keep(list.into_iter());
-        parts.push(Part { symbol: Some(name.clone()), rows: rows.pick(&kept), tally });
+        let kept = tally.count_fates(list.into_iter());
+        parts.push(Part { symbol: Some(name.clone()), rows: rows.select_rows(&kept), tally });
     }
     if let Some(tally) = rest.filter(|t| t.rows > 0) {
         parts.push(Part { symbol: None, rows: Rows::default(), tally });

@@ -17,11 +17,11 @@ mod bars;
 mod fingerprint;
 mod ingest;
 mod instrument;
-mod near;
 mod options;
 mod recognise;
 mod scan;
 mod series;
+mod spelling;
 pub mod store;
 pub mod synth;
 mod timeframe;
@@ -30,11 +30,11 @@ mod universe;
 pub use bars::{Bars, Market};
 pub use fingerprint::Fingerprint;
 pub use instrument::{
-    Bucket, Buckets, Class, Clock, Costs, Dates, Days, Hints, Hours, Instrument, InstrumentPatch, PATCH_KEYS, Rollover,
-    Session, Sitting, VolumeKind,
+    Bucket, Buckets, Class, ClockTime, Costs, Hints, Instrument, InstrumentPatch, PATCH_KEYS, Rollover, Session,
+    SessionClock, SessionHours, TradingDates, VolumeKind, Weekdays,
 };
-pub use near::nearest;
-pub use options::{Bad, Duplicates, Label, Options, Order, Refused, Repairs, Splits};
+pub use options::{BadBars, Duplicates, Options, RefusedSymbols, Repairs, RowOrder, Splits, StampOption};
 pub use scan::{Progress, read, read_bytes};
+pub use spelling::nearest;
 pub use timeframe::Timeframe;
 pub use universe::{Factors, Membership};

@@ -12,7 +12,7 @@ pub struct Options {
     /// so.
     pub timezone: Option<String>,
     /// Which end of the bar a stamp marks.
-    pub label: Label,
+    pub label: StampOption,
     /// Only these symbols; empty means all.
     pub symbols: Vec<String>,
     /// Only bars that start at or after this, in nanoseconds.
@@ -37,7 +37,7 @@ pub struct Options {
 
 /// Which end of the bar a stamp marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Label {
+pub enum StampOption {
     /// Evidence in the file decides; without any, the start, because that makes a bar known later.
     #[default]
     Auto,
@@ -51,25 +51,25 @@ pub enum Label {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repairs {
     /// Rows out of order.
-    pub order: Order,
+    pub order: RowOrder,
     /// Rows whose time was there already.
     pub duplicates: Duplicates,
     /// Rows whose time or price cannot be read: dropped while they are at most this share of all rows, else the file is
     /// refused.
     pub unreadable: f64,
     /// Missing, zero, negative or absurd prices; `Keep` keeps zero and negative ones (oil in 2020), never missing ones.
-    pub bad_prices: Bad,
+    pub bad_prices: BadBars,
     /// High below open or close, low above.
-    pub range: Bad,
+    pub range: BadBars,
     /// A suspected split starts a new segment.
     pub splits: Splits,
     /// Symbols that the audit refuses, among others that it does not.
-    pub refused: Refused,
+    pub refused: RefusedSymbols,
 }
 
 /// Rows out of order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum RowOrder {
     /// Sorted by time.
     Sort,
     /// The file is refused.
@@ -89,7 +89,7 @@ pub enum Duplicates {
 
 /// Bars that cannot be true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bad {
+pub enum BadBars {
     /// The bar is dropped.
     Drop,
     /// The bar stays as it is.
@@ -109,7 +109,7 @@ pub enum Splits {
 
 /// Symbols that the audit refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusedSymbols {
     /// Left out, aloud, while fewer than half of the symbols are refused.
     Drop,
     /// One refused symbol refuses the whole.
@@ -119,13 +119,13 @@ pub enum Refused {
 impl Default for Repairs {
     fn default() -> Repairs {
         Repairs {
-            order: Order::Sort,
+            order: RowOrder::Sort,
             duplicates: Duplicates::Last,
             unreadable: 0.01,
-            bad_prices: Bad::Drop,
-            range: Bad::Drop,
+            bad_prices: BadBars::Drop,
+            range: BadBars::Drop,
             splits: Splits::Segment,
-            refused: Refused::Drop,
+            refused: RefusedSymbols::Drop,
         }
     }
 }
@@ -134,7 +134,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             timezone: None,
-            label: Label::Auto,
+            label: StampOption::Auto,
             symbols: Vec::new(),
             from: None,
             to: None,

@@ -6,7 +6,7 @@
 
 use crate::audit::{Audit, Verdict};
 use crate::ingest::Rows;
-use crate::series::{Head, stream};
+use crate::series::{ChunkHeader, stream};
 use crate::{Bars, Instrument, InstrumentPatch, Options, Progress, Timeframe};
 use files::time::rfc3339;
 use files::{Caps, Column, Data, Error, Kind, ParquetWriter, Result, Source, Table, replace_bytes};
@@ -56,7 +56,7 @@ struct Catalogue {
 
 /// Converts what lies behind a path and enters it into the catalogue of a folder. Data that the audit refuses are not
 /// entered: the list of entries is then empty.
-pub fn add(
+pub fn add_set(
     path: &Path,
     options: &Options,
     folder: &Path,
@@ -64,11 +64,11 @@ pub fn add(
     replace: bool,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(Vec<Entry>, Audit)> {
-    let name = checked(name)?;
+    let name = check_name(name)?;
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
-    free(folder, name, replace)?;
-    let intake = crate::scan::take_in(path, options, Some(folder), progress)?;
-    let mut store = Store { folder, name, files: BTreeMap::new() };
+    check_name_is_free(folder, name, replace)?;
+    let intake = crate::scan::read_into(path, options, Some(folder), progress)?;
+    let mut store = StoreWriter { folder, name, files: BTreeMap::new() };
     let audit = stream(intake, options, progress, &mut |head, rows| store.push(head, rows))?;
     if audit.verdict == Verdict::Refuse {
         return Ok((Vec::new(), audit));
@@ -77,17 +77,17 @@ pub fn add(
     let origin = path.display().to_string();
     let mut entries = store.finish(&origin, verdict)?;
     if audit.symbols.iter().any(|s| s.verdict == Verdict::Refuse) {
-        entries = without_refused(folder, name, entries, &audit, &origin, verdict)?;
+        entries = drop_refused_symbols(folder, name, entries, &audit, &origin, verdict)?;
     }
-    enter(folder, name, &entries)?;
+    add_to_catalogue(folder, name, &entries)?;
     Ok((entries, audit))
 }
 
 /// Writes bars that are in memory and enters them into the catalogue.
-pub fn write(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: &str) -> Result<Vec<Entry>> {
-    let name = checked(name)?;
+pub fn write_set(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: &str) -> Result<Vec<Entry>> {
+    let name = check_name(name)?;
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
-    free(folder, name, replace)?;
+    check_name_is_free(folder, name, replace)?;
     let mut extras: BTreeMap<Timeframe, Vec<String>> = BTreeMap::new();
     for bars in market {
         let known = extras.entry(bars.timeframe).or_default();
@@ -97,7 +97,7 @@ pub fn write(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: 
             }
         }
     }
-    let mut store = Store { folder, name, files: BTreeMap::new() };
+    let mut store = StoreWriter { folder, name, files: BTreeMap::new() };
     let mut order: Vec<&Bars> = market.iter().collect();
     order.sort_by(|a, b| a.symbol.cmp(&b.symbol));
     for bars in order {
@@ -108,12 +108,12 @@ pub fn write(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: 
             bars.extras.iter().find(|(e, _)| e == name).map_or_else(|| vec![f64::NAN; n], |(_, values)| values.clone())
         };
         let rows = Rows {
-            label: bars.start.clone(),
+            stamp: bars.start.clone(),
             end: bars.end.clone(),
             values: [bars.open.clone(), bars.high.clone(), bars.low.clone(), bars.close.clone(), volume],
             extras: union.iter().map(extra).collect(),
         };
-        let head = Head {
+        let head = ChunkHeader {
             symbol: &bars.symbol,
             timeframe: bars.timeframe,
             timeframes: extras.len(),
@@ -123,13 +123,13 @@ pub fn write(market: &[Bars], folder: &Path, name: &str, replace: bool, origin: 
         store.push(&head, rows)?;
     }
     let entries = store.finish(origin, "fine")?;
-    enter(folder, name, &entries)?;
+    add_to_catalogue(folder, name, &entries)?;
     Ok(entries)
 }
 
 /// Rewrites files that are not in the catalogue yet, without the symbols that the audit refused. What is refused is
 /// known only when all rows have gone by, and it is rare: a second pass is cheaper than holding every symbol back.
-fn without_refused(
+fn drop_refused_symbols(
     folder: &Path,
     name: &str,
     entries: Vec<Entry>,
@@ -137,7 +137,7 @@ fn without_refused(
     origin: &str,
     verdict: &str,
 ) -> Result<Vec<Entry>> {
-    let mut store = Store { folder, name, files: BTreeMap::new() };
+    let mut store = StoreWriter { folder, name, files: BTreeMap::new() };
     for entry in &entries {
         let timeframe: Timeframe = entry.timeframe.parse().unwrap_or(Timeframe::D1);
         let refused = |symbol: &str| {
@@ -163,7 +163,7 @@ fn without_refused(
             else {
                 return Err(Error::new(Kind::State, "a file just written reads back otherwise").at(source.path()));
             };
-            let rows = Rows { label: std::mem::take(label), end: std::mem::take(end), values, extras: rest };
+            let rows = Rows { stamp: std::mem::take(label), end: std::mem::take(end), values, extras: rest };
             let mut from = 0;
             while from < rows.len() {
                 let symbol = symbols.text(from).unwrap_or_default();
@@ -172,8 +172,8 @@ fn without_refused(
                 if let Some(instrument) = instrument.filter(|_| !refused(symbol)).map(|s| &s.instrument) {
                     let picked: Vec<u32> = (from as u32..to as u32).collect();
                     store.push(
-                        &Head { symbol, timeframe, timeframes: entries.len(), extras: &extras, instrument },
-                        rows.pick(&picked),
+                        &ChunkHeader { symbol, timeframe, timeframes: entries.len(), extras: &extras, instrument },
+                        rows.select_rows(&picked),
                     )?;
                 }
                 from = to;
@@ -189,20 +189,20 @@ fn without_refused(
 }
 
 /// The data sets of a folder, by name; none where there is no catalogue.
-pub fn list(folder: &Path) -> Result<Vec<Entry>> {
-    Ok(catalogue(folder)?.sets)
+pub fn list_sets(folder: &Path) -> Result<Vec<Entry>> {
+    Ok(read_catalogue(folder)?.sets)
 }
 
 /// The file of a data set; of several timeframes `NAME-5m` names one.
-pub fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
-    let sets = list(folder)?;
-    let exact = sets.iter().find(|e| stem(&e.file) == name);
+pub fn find_set(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
+    let sets = list_sets(folder)?;
+    let exact = sets.iter().find(|e| file_stem(&e.file) == name);
     let named: Vec<&Entry> = sets.iter().filter(|e| e.name == name).collect();
     match (exact.or(named.first().copied().filter(|_| named.len() == 1)), &named[..]) {
         (Some(entry), _) => Ok(Some(folder.join(&entry.file))),
         (None, []) => Ok(None),
         (None, many) => {
-            let stems: Vec<String> = many.iter().map(|e| stem(&e.file).to_string()).collect();
+            let stems: Vec<String> = many.iter().map(|e| file_stem(&e.file).to_string()).collect();
             Err(Error::new(Kind::Usage, format!("`{name}` has {} timeframes", many.len()))
                 .remedy(format!("say which: {}", stems.join(", "))))
         }
@@ -210,28 +210,28 @@ pub fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
 }
 
 /// The key of a stored file's metadata.
-const ABOUT: &str = "fullbore";
+const METADATA_KEY: &str = "fullbore";
 
 /// What a stored file says about itself: names alone do not tell a future from a share, nor a thin series its
 /// timeframe.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct About {
+pub(crate) struct StoredMetadata {
     version: u32,
     timeframe: String,
-    instruments: Vec<Like>,
+    instruments: Vec<SymbolGroup>,
 }
 
 /// Symbols that are traded alike.
 #[derive(Debug, Serialize, Deserialize)]
-struct Like {
+struct SymbolGroup {
     instrument: InstrumentPatch,
     symbols: Vec<String>,
 }
 
-impl About {
+impl StoredMetadata {
     /// What a file of ours says; `None` for files of others.
-    pub(crate) fn read(source: &Source) -> Result<Option<About>> {
-        Ok(files::parquet_metadata(source, ABOUT)?.and_then(|text| serde_json::from_str(&text).ok()))
+    pub(crate) fn read(source: &Source) -> Result<Option<StoredMetadata>> {
+        Ok(files::parquet_metadata(source, METADATA_KEY)?.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     pub(crate) fn timeframe(&self) -> Option<Timeframe> {
@@ -239,15 +239,15 @@ impl About {
     }
 
     pub(crate) fn instruments(self) -> BTreeMap<String, InstrumentPatch> {
-        let each = |like: Like| like.symbols.into_iter().map(move |s| (s, like.instrument.clone()));
+        let each = |like: SymbolGroup| like.symbols.into_iter().map(move |s| (s, like.instrument.clone()));
         self.instruments.into_iter().flat_map(each).collect()
     }
 
-    fn learn(&mut self, symbol: &str, instrument: &Instrument) {
-        let instrument = InstrumentPatch::of(instrument);
+    fn add_symbol(&mut self, symbol: &str, instrument: &Instrument) {
+        let instrument = InstrumentPatch::from_instrument(instrument);
         match self.instruments.iter_mut().find(|l| l.instrument == instrument) {
             Some(like) => like.symbols.push(symbol.to_string()),
-            None => self.instruments.push(Like { instrument, symbols: vec![symbol.to_string()] }),
+            None => self.instruments.push(SymbolGroup { instrument, symbols: vec![symbol.to_string()] }),
         }
     }
 
@@ -257,7 +257,7 @@ impl About {
 }
 
 /// Files being written, one a timeframe.
-struct Store<'a> {
+struct StoreWriter<'a> {
     folder: &'a Path,
     name: &'a str,
     files: BTreeMap<Timeframe, Output>,
@@ -267,7 +267,7 @@ struct Output {
     file: String,
     writer: ParquetWriter,
     extras: Vec<String>,
-    about: About,
+    about: StoredMetadata,
     names: Vec<String>,
     codes: Vec<u32>,
     rows: Rows,
@@ -278,17 +278,17 @@ struct Output {
     last: i64,
 }
 
-impl Store<'_> {
-    fn push(&mut self, head: &Head<'_>, rows: Rows) -> Result<()> {
+impl StoreWriter<'_> {
+    fn push(&mut self, head: &ChunkHeader<'_>, rows: Rows) -> Result<()> {
         if !self.files.contains_key(&head.timeframe) {
             let stem =
                 if head.timeframes > 1 { format!("{}-{}", self.name, head.timeframe) } else { self.name.to_string() };
-            let file = unused(self.folder, &stem);
+            let file = unused_file_name(self.folder, &stem);
             let output = Output {
                 writer: ParquetWriter::create(&self.folder.join(&file), &[])?,
                 file,
                 extras: head.extras.to_vec(),
-                about: About { version: 1, timeframe: head.timeframe.to_string(), instruments: Vec::new() },
+                about: StoredMetadata { version: 1, timeframe: head.timeframe.to_string(), instruments: Vec::new() },
                 names: Vec::new(),
                 codes: Vec::new(),
                 rows: Rows { extras: vec![Vec::new(); head.extras.len()], ..Rows::default() },
@@ -303,12 +303,12 @@ impl Store<'_> {
         let Some(out) = self.files.get_mut(&head.timeframe) else { return Ok(()) };
         if out.names.last().is_none_or(|n| n != head.symbol) {
             out.names.push(head.symbol.to_string());
-            out.about.learn(head.symbol, head.instrument);
+            out.about.add_symbol(head.symbol, head.instrument);
         }
         out.codes.resize(out.codes.len() + rows.len(), out.names.len() as u32 - 1);
         out.bars += rows.len() as u64;
-        out.first = out.first.min(rows.label.first().copied().unwrap_or(i64::MAX));
-        out.last = out.last.max(rows.label.last().copied().unwrap_or(i64::MIN));
+        out.first = out.first.min(rows.stamp.first().copied().unwrap_or(i64::MAX));
+        out.last = out.last.max(rows.stamp.last().copied().unwrap_or(i64::MIN));
         out.rows.extend(&rows);
         if out.rows.len() >= GROUP { out.flush() } else { Ok(()) }
     }
@@ -317,12 +317,12 @@ impl Store<'_> {
         let mut entries = Vec::new();
         for (timeframe, mut out) in self.files {
             out.flush()?;
-            out.writer.annotate(ABOUT, out.about.text()?);
+            out.writer.annotate(METADATA_KEY, out.about.text()?);
             let bytes = out.writer.finish()?;
             let path = self.folder.join(&out.file);
             entries.push(Entry {
                 name: self.name.to_string(),
-                hash: hash(&path)?,
+                hash: hash_file(&path)?,
                 file: out.file,
                 timeframe: timeframe.to_string(),
                 symbols: out.symbols,
@@ -353,7 +353,7 @@ impl Output {
         let [open, high, low, close, volume] = rows.values;
         let mut columns = vec![
             Column { name: "symbol".into(), data: Data::Names { codes, names } },
-            Column::time("start", rows.label),
+            Column::time("start", rows.stamp),
             Column::time("end", rows.end),
             Column::f64("open", open),
             Column::f64("high", high),
@@ -370,7 +370,7 @@ impl Output {
     }
 }
 
-fn catalogue(folder: &Path) -> Result<Catalogue> {
+fn read_catalogue(folder: &Path) -> Result<Catalogue> {
     let path = folder.join(CATALOGUE);
     if !path.exists() {
         return Ok(Catalogue { version: 1, sets: Vec::new() });
@@ -389,8 +389,8 @@ fn catalogue(folder: &Path) -> Result<Catalogue> {
     Ok(found)
 }
 
-fn free(folder: &Path, name: &str, replace: bool) -> Result<()> {
-    if !replace && catalogue(folder)?.sets.iter().any(|e| e.name == name) {
+fn check_name_is_free(folder: &Path, name: &str, replace: bool) -> Result<()> {
+    if !replace && read_catalogue(folder)?.sets.iter().any(|e| e.name == name) {
         return Err(Error::new(Kind::State, format!("the catalogue has a data set `{name}` already"))
             .at(&folder.join(CATALOGUE))
             .remedy("add <replace>, or choose another <name>"));
@@ -399,7 +399,7 @@ fn free(folder: &Path, name: &str, replace: bool) -> Result<()> {
 }
 
 /// Enters data sets under a lock that dies with its process.
-fn enter(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> {
+fn add_to_catalogue(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> {
     let lock_path = folder.join(".catalogue.lock");
     let lock = File::options()
         .create(true)
@@ -407,7 +407,7 @@ fn enter(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> {
         .open(&lock_path)
         .map_err(|e| Error::io(&lock_path, "opening the lock", &e))?;
     lock.lock().map_err(|e| Error::io(&lock_path, "locking the catalogue", &e))?;
-    let mut all = catalogue(folder)?;
+    let mut all = read_catalogue(folder)?;
     all.sets.retain(|e| e.name != name);
     all.sets.extend_from_slice(entries);
     all.sets.sort_by(|a, b| (&a.name, &a.file).cmp(&(&b.name, &b.file)));
@@ -415,12 +415,13 @@ fn enter(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> {
         .map_err(|e| Error::new(Kind::State, format!("the catalogue cannot be written: {e}")))?;
     replace_bytes(&folder.join(CATALOGUE), &text)?;
     // What the set had before, and what killed runs left: the catalogue no longer names it.
-    let stems: Vec<&str> = entries.iter().map(|e| stem(&e.file)).collect();
+    let stems: Vec<&str> = entries.iter().map(|e| file_stem(&e.file)).collect();
     for file in
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.file_name().to_string_lossy().into_owned())
     {
-        let mine = stems.contains(&stem(&file)) || file.starts_with(&format!("{name}-"));
-        let ours = file.ends_with(".parquet") && mine && stem(&file).strip_prefix(name).is_some_and(is_timeframe_tail);
+        let mine = stems.contains(&file_stem(&file)) || file.starts_with(&format!("{name}-"));
+        let ours =
+            file.ends_with(".parquet") && mine && file_stem(&file).strip_prefix(name).is_some_and(is_timeframe_tail);
         if ours && !all.sets.iter().any(|e| e.file == file) {
             let _ = std::fs::remove_file(folder.join(file));
         }
@@ -430,13 +431,13 @@ fn enter(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> {
 
 /// A file name that nothing uses, so that a set is replaced by the catalogue's rename alone: `NAME.parquet`,
 /// `NAME~2.parquet`, …
-fn unused(folder: &Path, stem: &str) -> String {
+fn unused_file_name(folder: &Path, stem: &str) -> String {
     let name = |n: u32| if n == 1 { format!("{stem}.parquet") } else { format!("{stem}~{n}.parquet") };
     (1..).map(name).find(|file| !folder.join(file).exists()).unwrap_or_else(|| name(1))
 }
 
 /// A file's name without ending and generation.
-fn stem(file: &str) -> &str {
+fn file_stem(file: &str) -> &str {
     let stem = file.strip_suffix(".parquet").unwrap_or(file);
     stem.split_once('~').map_or(stem, |(stem, _)| stem)
 }
@@ -446,7 +447,7 @@ fn is_timeframe_tail(tail: &str) -> bool {
     tail.is_empty() || tail.strip_prefix('-').is_some_and(|t| t.parse::<Timeframe>().is_ok_and(|p| p.to_string() == t))
 }
 
-fn checked(name: &str) -> Result<&str> {
+fn check_name(name: &str) -> Result<&str> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.starts_with('.') || name.len() > 100 || !name.chars().all(fine) {
         return Err(Error::new(Kind::Usage, format!("`{name}` cannot be a data set's name"))
@@ -455,7 +456,7 @@ fn checked(name: &str) -> Result<&str> {
     Ok(name)
 }
 
-fn hash(path: &Path) -> Result<String> {
+fn hash_file(path: &Path) -> Result<String> {
     let fail = |e: std::io::Error| Error::io(path, "reading back", &e);
     let mut file = File::open(path).map_err(fail)?;
     let mut hash = Xxh3::new();

@@ -26,7 +26,7 @@ impl Membership {
     pub fn parse(path: &Path, text: &str) -> Result<Membership> {
         let mut lines = Lines::new(path, text);
         let first = lines.peek();
-        let named = first.iter().all(|field| date(field).is_none()) && !first.is_empty();
+        let named = first.iter().all(|field| parse_date(field).is_none()) && !first.is_empty();
         let [symbol, from, to] = if named {
             lines.next();
             let find = |names: &[&str]| first.iter().position(|f| names.contains(&header(f).as_str()));
@@ -55,7 +55,7 @@ impl Membership {
             let field = |at: usize| fields.get(at).copied().filter(|f| !f.is_empty());
             let day = |at: usize| match field(at) {
                 None => Ok(None),
-                Some(text) => date(text)
+                Some(text) => parse_date(text)
                     .map(Some)
                     .ok_or_else(|| lines.error(at, format!("`{text}` is no date")).remedy("write dates as 2020-08-31")),
             };
@@ -107,12 +107,12 @@ impl Membership {
 /// Split and dividend factors of many symbols.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Factors {
-    steps: BTreeMap<String, Vec<Step>>, // by upper-case symbol, rising `before`
+    steps: BTreeMap<String, Vec<FactorStep>>, // by upper-case symbol, rising `before`
 }
 
 /// What bars before a day are multiplied by; later steps are already included.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Step {
+struct FactorStep {
     before: i32, // bars of earlier days, back to the previous step, are rescaled
     price: f64,
     volume: f64,
@@ -130,14 +130,14 @@ impl Factors {
         let mut lines = Lines::new(path, text);
         let first = lines.peek();
         let lean = first.len() >= 3 && first[0].len() == 8 && first.iter().all(|f| f.parse::<f64>().is_ok());
-        let mut steps: BTreeMap<String, Vec<Step>> = BTreeMap::new();
+        let mut steps: BTreeMap<String, Vec<FactorStep>> = BTreeMap::new();
         if lean {
             let stem = path.file_stem().map(|stem| stem.to_string_lossy().to_ascii_uppercase()).unwrap_or_default();
             let rows = steps.entry(stem).or_default();
             while let Some(fields) = lines.next() {
-                let (price, split) = (lines.positive(&fields, 1)?, lines.positive(&fields, 2)?);
-                let before = lines.date(&fields, 0)?.saturating_add(1);
-                rows.push(Step { before, price: price * split, volume: 1.0 / split, cash: 0.0 });
+                let (price, split) = (lines.parse_positive(&fields, 1)?, lines.parse_positive(&fields, 2)?);
+                let before = lines.parse_date(&fields, 0)?.saturating_add(1);
+                rows.push(FactorStep { before, price: price * split, volume: 1.0 / split, cash: 0.0 });
             }
             // A date given twice: the later line counts.
             rows.sort_by_key(|step| step.before);
@@ -151,19 +151,20 @@ impl Factors {
                     Some(name) if !name.is_empty() => name.to_ascii_uppercase(),
                     _ => return Err(lines.error(columns.symbol, "the symbol is missing")),
                 };
-                let mut step = Step { before: lines.date(&fields, columns.date)?, price: 1.0, volume: 1.0, cash: 0.0 };
+                let mut step =
+                    FactorStep { before: lines.parse_date(&fields, columns.date)?, price: 1.0, volume: 1.0, cash: 0.0 };
                 if let Some(at) = columns.factor {
-                    step.price = lines.positive(&fields, at)?;
+                    step.price = lines.parse_positive(&fields, at)?;
                     step.volume = 1.0 / step.price;
                 }
                 if let Some(at) = columns.split
-                    && let Some(split) = lines.optional(&fields, at)?
+                    && let Some(split) = lines.parse_optional(&fields, at)?
                 {
                     step.price /= split;
                     step.volume *= split;
                 }
                 if let Some(at) = columns.dividend {
-                    step.cash = lines.optional(&fields, at)?.unwrap_or(0.0);
+                    step.cash = lines.parse_optional(&fields, at)?.unwrap_or(0.0);
                 }
                 steps.entry(name).or_default().push(step);
             }
@@ -203,15 +204,15 @@ impl Factors {
 
     /// The same for a day since 1970.
     pub fn at_day(&self, symbol: &str, day: i32) -> (f64, f64) {
-        let steps = self.of(symbol);
+        let steps = self.steps_of(symbol);
         steps.get(steps.partition_point(|step| step.before <= day)).map_or((1.0, 1.0), |step| (step.price, step.volume))
     }
 
     /// Whether a jump of raw prices by `ratio` (new over old) in the bar that starts at `ns` is a step of that size.
     /// `tolerance` is in logarithms (0.05 is about 5 %); the step may lie up to five days earlier, since weekends and
     /// holidays lie between.
-    pub fn explains(&self, symbol: &str, ns: i64, ratio: f64, tolerance: f64) -> bool {
-        let (steps, day) = (self.of(symbol), utc_day(ns));
+    pub fn explains_jump(&self, symbol: &str, ns: i64, ratio: f64, tolerance: f64) -> bool {
+        let (steps, day) = (self.steps_of(symbol), utc_day(ns));
         steps.iter().enumerate().any(|(i, step)| {
             let after = steps.get(i + 1).map_or(1.0, |next| next.price);
             let expected = (step.price / after).ln();
@@ -230,7 +231,7 @@ impl Factors {
     /// The same with the bars' trading days, `[n]` (see [`crate::Session::trading_days`]): right for intraday bars
     /// whose session spans midnight UTC. `prices` are open, high, low, close, each `[n]`; `volume` is `[n]` or empty.
     pub fn apply_days(&self, symbol: &str, days: &[i32], prices: [&mut [f64]; 4], volume: &mut [f64]) -> usize {
-        let steps = self.of(symbol);
+        let steps = self.steps_of(symbol);
         let [open, high, low, close] = prices;
         // Newest step first: `cash` gathers the dividends paid after the bar at hand.
         let (mut at, mut cash, mut changed) = (steps.len(), 1.0, 0);
@@ -256,7 +257,7 @@ impl Factors {
         changed
     }
 
-    fn of(&self, symbol: &str) -> &[Step] {
+    fn steps_of(&self, symbol: &str) -> &[FactorStep] {
         self.steps.get(&symbol.to_ascii_uppercase()).map_or(&[], Vec::as_slice)
     }
 }
@@ -273,7 +274,7 @@ struct FactorColumns {
 impl FactorColumns {
     fn find(lines: &mut Lines<'_>) -> Result<FactorColumns> {
         let first = lines.peek();
-        if first.len() >= 3 && date(first[1]).is_some() {
+        if first.len() >= 3 && parse_date(first[1]).is_some() {
             return Ok(FactorColumns { symbol: 0, date: 1, factor: Some(2), split: None, dividend: None });
         }
         lines.next();
@@ -309,57 +310,57 @@ struct Lines<'a> {
 impl<'a> Lines<'a> {
     fn new(path: &'a Path, text: &'a str) -> Lines<'a> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let head = text.lines().find(|line| !blank(line)).unwrap_or("");
+        let head = text.lines().find(|line| !is_blank(line)).unwrap_or("");
         let separator = [',', ';', '\t', ' '].into_iter().find(|s| head.contains(*s)).unwrap_or(',');
         Lines { path, rest: text.lines().enumerate().peekable(), separator, line: 0 }
     }
 
     /// The fields of the next line, which stays.
     fn peek(&mut self) -> Vec<&'a str> {
-        while self.rest.next_if(|(_, line)| blank(line)).is_some() {}
+        while self.rest.next_if(|(_, line)| is_blank(line)).is_some() {}
         let separator = self.separator;
-        self.rest.peek().map(|(_, line)| fields(line, separator)).unwrap_or_default()
+        self.rest.peek().map(|(_, line)| split_fields(line, separator)).unwrap_or_default()
     }
 
     fn next(&mut self) -> Option<Vec<&'a str>> {
-        while self.rest.next_if(|(_, line)| blank(line)).is_some() {}
+        while self.rest.next_if(|(_, line)| is_blank(line)).is_some() {}
         let (at, line) = self.rest.next()?;
         self.line = at as u64 + 1;
-        Some(fields(line, self.separator))
+        Some(split_fields(line, self.separator))
     }
 
     fn error(&self, column: usize, message: impl Into<String>) -> Error {
         Error::input(message).at(self.path).line(self.line).column(column as u64 + 1)
     }
 
-    fn date(&self, fields: &[&str], column: usize) -> Result<i32> {
+    fn parse_date(&self, fields: &[&str], column: usize) -> Result<i32> {
         let text = fields.get(column).copied().unwrap_or("");
-        date(text).ok_or_else(|| {
+        parse_date(text).ok_or_else(|| {
             self.error(column, format!("`{text}` is no date")).remedy("write dates as 2020-08-31 or 20200831")
         })
     }
 
-    fn positive(&self, fields: &[&str], column: usize) -> Result<f64> {
+    fn parse_positive(&self, fields: &[&str], column: usize) -> Result<f64> {
         let text = fields.get(column).copied().unwrap_or("");
         let bad = || self.error(column, format!("`{text}` is no factor; a factor is a number above 0"));
         text.parse::<f64>().ok().filter(|x| x.is_finite() && *x > 0.0).ok_or_else(bad)
     }
 
     /// Empty, NaN and 0 are none.
-    fn optional(&self, fields: &[&str], column: usize) -> Result<Option<f64>> {
+    fn parse_optional(&self, fields: &[&str], column: usize) -> Result<Option<f64>> {
         match fields.get(column).copied().unwrap_or("") {
             "" => Ok(None),
             text if text.parse::<f64>().is_ok_and(|x| x == 0.0 || x.is_nan()) => Ok(None),
-            _ => self.positive(fields, column).map(Some),
+            _ => self.parse_positive(fields, column).map(Some),
         }
     }
 }
 
-fn blank(line: &str) -> bool {
+fn is_blank(line: &str) -> bool {
     line.trim().is_empty() || line.trim_start().starts_with('#')
 }
 
-fn fields(line: &str, separator: char) -> Vec<&str> {
+fn split_fields(line: &str, separator: char) -> Vec<&str> {
     line.split(separator).map(|field| field.trim().trim_matches('"').trim()).collect()
 }
 
@@ -369,7 +370,7 @@ fn header(field: &str) -> String {
 }
 
 /// Days since 1970 of `2020-08-31`, `20200831` or either with a time behind.
-fn date(text: &str) -> Option<i32> {
+fn parse_date(text: &str) -> Option<i32> {
     let parse = |y: &str, m: &str, d: &str| {
         let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
         if !(digits(y) && digits(m) && digits(d)) {
@@ -399,7 +400,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn at(text: &str) -> i64 {
-        i64::from(date(text).unwrap()) * DAY
+        i64::from(parse_date(text).unwrap()) * DAY
     }
 
     fn members(text: &str) -> Result<Membership> {
@@ -450,9 +451,14 @@ mod tests {
         assert_eq!(f.at("Abc", at("2020-06-01")), (0.25, 4.0));
         assert_eq!(f.at("Abc", at("2021-06-01")), (1.0, 1.0));
         assert_eq!(f.at("none", 0), (1.0, 1.0));
-        assert!(f.explains("abc", at("2020-06-01"), 0.51, 0.05) && !f.explains("abc", at("2020-06-01"), 0.4, 0.05));
-        assert!(f.explains("abc", at("2020-06-03"), 0.5, 0.05) && !f.explains("abc", at("2020-07-01"), 0.5, 0.05));
-        assert!(!f.explains("abc", at("2020-06-01"), f64::NAN, 0.05));
+        assert!(
+            f.explains_jump("abc", at("2020-06-01"), 0.51, 0.05)
+                && !f.explains_jump("abc", at("2020-06-01"), 0.4, 0.05)
+        );
+        assert!(
+            f.explains_jump("abc", at("2020-06-03"), 0.5, 0.05) && !f.explains_jump("abc", at("2020-07-01"), 0.5, 0.05)
+        );
+        assert!(!f.explains_jump("abc", at("2020-06-01"), f64::NAN, 0.05));
     }
 
     #[test]
@@ -517,10 +523,10 @@ mod tests {
         assert_eq!(factors.at("AAPL", at("2020-08-31")), (0.9967882, 1.0));
         assert_eq!(factors.at("AAPL", at("2021-03-01")), (1.0, 1.0));
         assert!((factors.at("AAPL", at("1980-12-12")).0 - 0.8613657 * 0.00892857).abs() < 1e-12);
-        assert!(factors.explains("aapl", at("2020-08-31"), 129.04 / 499.23, 0.05));
-        assert!(!factors.explains("aapl", at("2020-08-26"), 0.25, 0.05));
+        assert!(factors.explains_jump("aapl", at("2020-08-31"), 129.04 / 499.23, 0.05));
+        assert!(!factors.explains_jump("aapl", at("2020-08-26"), 0.25, 0.05));
         // One for eight.
-        assert!(factors.explains("USO", at("2020-04-29"), 8.05, 0.1));
+        assert!(factors.explains_jump("USO", at("2020-04-29"), 8.05, 0.1));
         // Prices around the split join up: 499.23 raw on the 28th, 129.04 on the 31st.
         let start = [at("2020-08-28"), at("2020-08-31")];
         let mut close = [499.23, 129.04];

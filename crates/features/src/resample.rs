@@ -6,7 +6,7 @@
 //! [`Resampler`] as the stream, so the two are equal to the bit. Bars are taken to end in the order they start, as they
 //! do in [`Bars`].
 
-use bars::{Bars, Bucket, Buckets, Dates, Session, Timeframe};
+use bars::{Bars, Bucket, Buckets, Session, Timeframe, TradingDates};
 use files::{Error, Kind, Result};
 
 const DAY: i64 = 86_400_000_000_000;
@@ -122,8 +122,8 @@ fn append(slow: &mut Bars, bar: &Bar, volume: bool) {
 #[derive(Debug, Clone)]
 pub(crate) struct Resampler {
     buckets: Buckets,
-    dated: Option<(Dates, Buckets)>, // for bars of a day or longer
-    bucket: Bucket,                  // of the pending bar, or of the last one given
+    dated: Option<(TradingDates, Buckets)>, // for bars of a day or longer
+    bucket: Bucket,                         // of the pending bar, or of the last one given
     pending: bool,
     slow: Bar, // the pending one
 }
@@ -164,7 +164,7 @@ impl Resampler {
         };
         Ok(Resampler {
             buckets: session.buckets(timeframe).map_err(wrong)?,
-            dated: session.dated_buckets(timeframe).ok().map(|buckets| (session.dates(), buckets)),
+            dated: session.dated_buckets(timeframe).ok().map(|buckets| (session.trading_dates(), buckets)),
             bucket: NOWHERE,
             pending: false,
             slow: EMPTY,
@@ -235,8 +235,8 @@ impl Resampler {
         let daily = bar.end.saturating_sub(bar.start) >= DAY;
         match &mut self.dated {
             // Stamps of daily bars vary, even within a file; their dates do not.
-            Some((dates, buckets)) if daily => buckets.of(dates.of(bar.start).saturating_mul(DAY)),
-            _ => self.buckets.of(bar.start),
+            Some((dates, buckets)) if daily => buckets.bucket_at(dates.date_at(bar.start).saturating_mul(DAY)),
+            _ => self.buckets.bucket_at(bar.start),
         }
     }
 

@@ -9,7 +9,7 @@
 //! a close or after an open, because shares close at 13:00 on some days and currencies open late on others. Coins never
 //! close: with them everything counts.
 
-use bars::{Bars, Dates, Days, Hours, Session, Timeframe};
+use bars::{Bars, Session, SessionClock, Timeframe, TradingDates, Weekdays};
 use std::ops::Range;
 
 const HOUR: i64 = 3_600_000_000_000;
@@ -69,21 +69,21 @@ enum Rule {
     /// Everything counts: coins, and bars of a week or more.
     Time,
     /// Days with a session count.
-    Days { dates: Dates, days: Days },
+    Days { dates: TradingDates, days: Weekdays },
     /// Trading time counts, or only whole days of it where the breaks in a night session are not known.
-    Hours { hours: Box<Hours>, days: Days, whole_only: bool },
+    Hours { hours: Box<SessionClock>, days: Weekdays, whole_only: bool },
 }
 
 impl Holes {
     pub(crate) fn new(session: &Session, timeframe: Timeframe, longest: usize) -> Holes {
         let (step, days) = (timeframe.ns().max(1), session.days);
-        let rule = if step >= 7 * DAY || (session.round_the_clock && days == Days::ALL) {
+        let rule = if step >= 7 * DAY || (session.round_the_clock && days == Weekdays::ALL) {
             Rule::Time
         } else if step >= DAY {
-            Rule::Days { dates: session.dates(), days }
+            Rule::Days { dates: session.trading_dates(), days }
         } else {
             let whole_only = !session.round_the_clock && session.close <= session.open;
-            Rule::Hours { hours: Box::new(session.hours()), days, whole_only }
+            Rule::Hours { hours: Box::new(session.session_clock()), days, whole_only }
         };
         let longest = longest as i64;
         Holes { rule, step, longest, short: longest.saturating_mul(step) }
@@ -107,14 +107,14 @@ impl Holes {
         match &mut self.rule {
             Rule::Time => to.saturating_sub(from) / step,
             Rule::Days { dates, days } => {
-                let missing = (dates.of(from)..dates.of(to)).filter(|d| days.contains(*d as i32)).count();
+                let missing = (dates.date_at(from)..dates.date_at(to)).filter(|d| days.contains(*d as i32)).count();
                 missing as i64 / (step / DAY)
             }
             // A year is no holiday in any market, and too long to walk through.
             Rule::Hours { .. } if to.saturating_sub(from) > 366 * DAY => i64::MAX,
             Rule::Hours { hours, days, whole_only } => {
                 let (mut time, mut idle, mut idle_time) = (0, 0, 0);
-                let mut at = hours.at(from);
+                let mut at = hours.session_at(from);
                 while at.open < to && time < enough {
                     let (length, lost) = (at.close - at.open, at.close.min(to) - at.open.max(from));
                     let (begun, ended) = (from > at.open, to < at.close);
@@ -127,7 +127,7 @@ impl Holes {
                     } else if lost > length / 2 && !*whole_only {
                         time += lost;
                     }
-                    let next = hours.at(at.next);
+                    let next = hours.session_at(at.next);
                     if next.open <= at.open {
                         break; // the end of time
                     }

@@ -88,7 +88,7 @@ pub fn add(request: &Add, settings: &Settings, sink: Sink<'_>) -> Result<Added> 
         let (mut files, mut bytes) = (0, 0);
         measure(&path, 0, &mut files, &mut bytes)?;
         let estimated_seconds = bytes as f64 / (60e6 * options.threads as f64);
-        let exists = bars::store::find(&folder, &added.name)?.is_some();
+        let exists = bars::store::find_set(&folder, &added.name)?.is_some();
         let data = path.display().to_string();
         let (memory_bytes, threads) = (options.memory, options.threads);
         added.plan = Some(Plan { data, files, bytes, exists, memory_bytes, threads, estimated_seconds });
@@ -96,8 +96,9 @@ pub fn add(request: &Add, settings: &Settings, sink: Sink<'_>) -> Result<Added> 
     }
     std::fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, "making the folder of the catalogue", &e))?;
     let clock = Instant::now();
-    let (entries, audit) =
-        shared(sink, |progress| bars::store::add(&path, &options, &folder, &added.name, request.replace, progress))?;
+    let (entries, audit) = shared(sink, |progress| {
+        bars::store::add_set(&path, &options, &folder, &added.name, request.replace, progress)
+    })?;
     added.verdict = Some(audit.verdict);
     added.entries = entries;
     added.audit = Some(Audited::new(path.display().to_string(), audit, clock.elapsed().as_secs_f64()));

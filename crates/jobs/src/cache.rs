@@ -149,12 +149,12 @@ fn pour(from: &mut impl Read, to: &mut impl Write) -> Result<(u64, String), Pour
     let (mut block, mut bytes, mut hash) = (vec![0; 1 << 20], 0, Fingerprint::new());
     loop {
         let n = match from.read(&mut block) {
-            Ok(0) => return Ok((bytes, hash.hex())),
+            Ok(0) => return Ok((bytes, hash.to_hex())),
             Ok(n) => n,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => return Err(Poured::Reading),
         };
-        hash.bytes(&block[..n]);
+        hash.add_bytes(&block[..n]);
         to.write_all(&block[..n]).map_err(Poured::Writing)?;
         bytes += n as u64;
     }

@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_sample_has_what_the_features_need() {
-        let mut market = Synth { symbols: 30, bars: 400, ..Synth::default() }.make(1).market;
+        let mut market = Synth { symbols: 30, bars: 400, ..Synth::default() }.make_market(1).market;
         let timeframe = market[0].timeframe;
         let plan = |set: &str| Plan::new(&read_set(set).unwrap()).unwrap();
         let (few, many) = (plan("rsi(14), market_return(1)"), plan("rsi(14), market_return(1, 20)"));

@@ -12,7 +12,7 @@ use crate::synth::{Planted, planted};
 use crate::train::{Teller, Told};
 use crate::{Audited, Settings, page};
 use bars::audit::{SymbolAudit, Verdict};
-use bars::synth::{Kind, Made, Plant, Synth};
+use bars::synth::{MarketKind, Plant, Synth, SyntheticMarket};
 use bars::{Bars, Timeframe};
 use features::{Dataset, Plan, read_set};
 use files::{Error, Result};
@@ -205,7 +205,11 @@ pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Dem
 }
 
 /// The daily market, a planted signal, and 5-minute bars with sessions.
-fn make(settings: &Settings, quick: bool, sink: Sink<'_>) -> Result<(Made, Made, Made, f64)> {
+fn make(
+    settings: &Settings,
+    quick: bool,
+    sink: Sink<'_>,
+) -> Result<(SyntheticMarket, SyntheticMarket, SyntheticMarket, f64)> {
     let (seed, threads) = (settings.general.seed, settings.threads());
     let market = Synth { seed, ..Synth::default() };
     let signal = Synth {
@@ -213,22 +217,24 @@ fn make(settings: &Settings, quick: bool, sink: Sink<'_>) -> Result<(Made, Made,
         symbols: 1,
         bars: training::bars(quick),
         timeframe: Timeframe::M5,
-        kind: Kind::Crypto,
+        kind: MarketKind::Crypto,
         plant: Some(Plant::default()),
         ..Synth::default()
     };
     let session =
         Synth { seed, symbols: 1, bars: 78 * 250, timeframe: Timeframe::M5, ragged: false, ..Synth::default() };
     let clock = Instant::now();
-    let made = patiently("making", sink, move || (market.make(threads), signal.make(1), session.make(1)))?;
+    let made = patiently("making", sink, move || {
+        (market.make_market(threads), signal.make_market(1), session.make_market(1))
+    })?;
     Ok((made.0, made.1, made.2, clock.elapsed().as_secs_f64()))
 }
 
 /// Writes one set as Parquet and gives its file.
 fn write(market: &[Bars], folder: &Path, name: &str, origin: &str) -> Result<PathBuf> {
     check_stop()?;
-    bars::store::write(market, folder, name, true, origin)?;
-    bars::store::find(folder, name)?
+    bars::store::write_set(market, folder, name, true, origin)?;
+    bars::store::find_set(folder, name)?
         .ok_or_else(|| Error::new(files::Kind::State, "what was written is not in the catalogue").at(folder))
 }
 

@@ -341,8 +341,8 @@ pub(crate) fn one_timeframe(market: Vec<Bars>, audit: &Audit) -> Result<(Vec<Bar
 /// The hash of the bars, and that of everything the table depends on.
 fn keys(market: &[Bars], plan: &Plan, settings: &Settings) -> (String, String) {
     let mut data = Fingerprint::new();
-    market.iter().for_each(|bars| data.bars(bars));
-    let data = data.hex();
+    market.iter().for_each(|bars| data.add_bars(bars));
+    let data = data.to_hex();
     let mut all = Fingerprint::new();
     for text in [
         FORMAT,
@@ -351,9 +351,9 @@ fn keys(market: &[Bars], plan: &Plan, settings: &Settings) -> (String, String) {
         &format!("{:?}", settings.features.max_hole),
         &data,
     ] {
-        all.text(text);
+        all.add_text(text);
     }
-    (data, all.hex())
+    (data, all.to_hex())
 }
 
 /// What the metadata of a file says.
@@ -418,13 +418,13 @@ mod tests {
 
     /// Three symbols of daily bars in a folder, and the settings to read them without a home.
     fn market(folder: &Path) -> (PathBuf, Settings) {
-        let made = Synth { symbols: 3, bars: 400, ..Synth::default() }.make(1);
-        bars::store::write(&made.market, folder, "m", true, "a test").expect("stored");
+        let made = Synth { symbols: 3, bars: 400, ..Synth::default() }.make_market(1);
+        bars::store::write_set(&made.market, folder, "m", true, "a test").expect("stored");
         let mut settings = Settings::default();
         for pair in ["cache.limit=0", "label.rule=triple(6)", "threads=2"] {
             settings.set(pair).expect("a legal setting");
         }
-        (bars::store::find(folder, "m").expect("listed").expect("there"), settings)
+        (bars::store::find_set(folder, "m").expect("listed").expect("there"), settings)
     }
 
     fn request(data: &Path, set: &str, out: &Path) -> Features {

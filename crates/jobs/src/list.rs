@@ -28,7 +28,7 @@ pub fn list(request: &List) -> Result<Listed> {
         Some(folder) => folder.clone(),
         None => data_folder()?,
     };
-    let mut entries = bars::store::list(&folder)?;
+    let mut entries = bars::store::list_sets(&folder)?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Listed { folder: folder.display().to_string(), entries })
 }

@@ -37,11 +37,11 @@ pub fn find(data: &str) -> Result<PathBuf> {
     }
     let folder = data_folder()?;
     if !data.contains(['/', '\\'])
-        && let Some(found) = bars::store::find(&folder, data)?
+        && let Some(found) = bars::store::find_set(&folder, data)?
     {
         return Ok(found);
     }
-    let names: Vec<String> = bars::store::list(&folder)?.into_iter().map(|entry| entry.name).collect();
+    let names: Vec<String> = bars::store::list_sets(&folder)?.into_iter().map(|entry| entry.name).collect();
     let remedy = match nearest(data, names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`? `fullbore data list` shows the catalogue"),
         None => "give a file, a folder, or a name that `fullbore data list` shows".to_string(),

@@ -5,7 +5,7 @@ use crate::progress::{Sink, Update, check_stop, patiently};
 use crate::{Settings, data_folder};
 use bars::Timeframe;
 use bars::store::Entry;
-use bars::synth::{Kind as Market, Plant};
+use bars::synth::{MarketKind as Market, Plant};
 use files::{Error, Kind, Result, format_bytes};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -88,14 +88,14 @@ pub fn synth(request: &Synth, settings: &Settings, sink: Sink<'_>) -> Result<Syn
         Some(out) => out.clone(),
         None => data_folder()?,
     };
-    if !request.replace && bars::store::find(&folder, &name)?.is_some() {
+    if !request.replace && bars::store::find_set(&folder, &name)?.is_some() {
         return Err(Error::new(Kind::State, format!("`{name}` is in the catalogue already"))
             .remedy("add <replace>, or give another <name>"));
     }
     let threads = settings.threads();
     let (seed, timeframe) = (plan.seed, plan.timeframe.to_string());
     let clock = Instant::now();
-    let made = patiently("making", sink, move || plan.make(threads))?;
+    let made = patiently("making", sink, move || plan.make_market(threads))?;
     let make_seconds = clock.elapsed().as_secs_f64();
     let bars = made.market.iter().map(|b| b.len() as u64).sum();
 
@@ -104,7 +104,7 @@ pub fn synth(request: &Synth, settings: &Settings, sink: Sink<'_>) -> Result<Syn
     std::fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, "making the folder of the catalogue", &e))?;
     let clock = Instant::now();
     let origin = format!("synthetic {kind}, seed {seed}");
-    let entries = bars::store::write(&made.market, &folder, &name, request.replace, &origin)?;
+    let entries = bars::store::write_set(&made.market, &folder, &name, request.replace, &origin)?;
     Ok(Synthesised {
         name,
         folder: folder.display().to_string(),
@@ -157,7 +157,11 @@ fn plan(settings: &Settings) -> Result<bars::synth::Synth> {
     if need > budget {
         return Err(Error::new(
             Kind::Memory,
-            format!("this market takes {}, more than the {} that may be used", format_bytes(need), format_bytes(budget)),
+            format!(
+                "this market takes {}, more than the {} that may be used",
+                format_bytes(need),
+                format_bytes(budget)
+            ),
         )
         .remedy("make fewer symbols or bars, or raise <memory>"));
     }

@@ -107,19 +107,19 @@ fn hash(symbol: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bars::synth::{Kind, Plant, Synth};
+    use bars::synth::{MarketKind, Plant, Synth};
 
     fn planted() -> Bars {
         let plant = Some(Plant::default());
         let synth = Synth {
             symbols: 1,
             bars: 20_000,
-            kind: Kind::Crypto,
+            kind: MarketKind::Crypto,
             timeframe: bars::Timeframe::M5,
             plant,
             ..Synth::default()
         };
-        synth.make(1).market.remove(0)
+        synth.make_market(1).market.remove(0)
     }
 
     fn moves(bars: &Bars) -> Vec<f64> {

@@ -31,6 +31,6 @@ pub use profile::{Os, Profile};
 pub use rates::CpuRates;
 pub use sampler::{GpuSample, Sample, Sampler};
 pub use start_settings::{StartSettings, nearest_index, start_settings_for, start_settings_here};
-pub use tune::{Candidate, Clock, SystemClock, Timer, TimingLimits, TuneResult, TuneRow, TuneVerdict, Tuner};
+pub use tune::{Candidate, CandidateRow, CandidateVerdict, Clock, SystemClock, Timer, TimingLimits, TuneResult, Tuner};
 pub use tuned_store::{TunedEntry, load_entry, save_entry, tuned_path};
 pub use warnings::Warning;

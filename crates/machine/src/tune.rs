@@ -25,7 +25,7 @@ pub struct Candidate<C> {
 /// What happened to a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TuneVerdict {
+pub enum CandidateVerdict {
     /// The winner.
     Best,
     /// Measured, and slower.
@@ -40,7 +40,7 @@ pub enum TuneVerdict {
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TuneRow {
+pub struct CandidateRow {
     /// The candidate's.
     pub label: String,
     /// The median, in the work's own units; null where nothing was measured.
@@ -52,7 +52,7 @@ pub struct TuneRow {
     /// What it needs.
     pub bytes: u64,
     /// What happened.
-    pub verdict: TuneVerdict,
+    pub verdict: CandidateVerdict,
     /// Why, where the verdict alone does not say it.
     pub why: Option<String>,
 }
@@ -63,7 +63,7 @@ pub struct TuneResult {
     /// Index of the winner; null where nothing fits or everything failed.
     pub winner: Option<usize>,
     /// In the order of the candidates, or as remembered.
-    pub rows: Vec<TuneRow>,
+    pub rows: Vec<CandidateRow>,
     /// Whether it comes from memory: then nothing was run.
     pub remembered: bool,
     /// What went wrong beside the measuring: a damaged memory, a full disk.
@@ -187,13 +187,13 @@ impl Tuner<'_> {
         if let Some(tuned) = self.recall(key, candidates, &mut warnings) {
             return tuned;
         }
-        let mut rows: Vec<TuneRow> = candidates.iter().map(|c| self.untried_row(c)).collect(); // [candidates]
+        let mut rows: Vec<CandidateRow> = candidates.iter().map(|c| self.untried_row(c)).collect(); // [candidates]
         let begin = begin.min(candidates.len().saturating_sub(1));
         let mut best: Option<(usize, f64)> = None;
         let mut walk = |indices: &mut dyn Iterator<Item = usize>| {
             let mut worse = 0;
             for i in indices {
-                if rows[i].verdict == TuneVerdict::TooLarge {
+                if rows[i].verdict == CandidateVerdict::TooLarge {
                     continue;
                 }
                 let mut timer = Timer { clock: self.clock, limits: &self.limits, rates: Vec::new() };
@@ -215,29 +215,29 @@ impl Tuner<'_> {
         walk(&mut (0..begin).rev());
         let winner = best.map(|(i, _)| i);
         if let Some(i) = winner {
-            rows[i].verdict = TuneVerdict::Best;
+            rows[i].verdict = CandidateVerdict::Best;
             self.remember(key, &rows, i, &mut warnings);
         }
         TuneResult { winner, rows, remembered: false, warnings }
     }
 
     /// A line before anything was tried: what is too large stays so.
-    fn untried_row<C>(&self, candidate: &Candidate<C>) -> TuneRow {
+    fn untried_row<C>(&self, candidate: &Candidate<C>) -> CandidateRow {
         let fits = candidate.bytes <= self.budget;
-        let row = TuneRow {
+        let row = CandidateRow {
             label: candidate.label.clone(),
             units_per_s: None,
             spread: None,
             repeats: 0,
             bytes: candidate.bytes,
-            verdict: if fits { TuneVerdict::Plateau } else { TuneVerdict::TooLarge },
+            verdict: if fits { CandidateVerdict::Plateau } else { CandidateVerdict::TooLarge },
             why: None,
         };
         if fits {
             return row;
         }
         let (needs, budget) = (files::format_bytes(candidate.bytes), files::format_bytes(self.budget));
-        TuneRow { why: Some(format!("needs {needs}, the budget is {budget}")), ..row }
+        CandidateRow { why: Some(format!("needs {needs}, the budget is {budget}")), ..row }
     }
 
     /// The winner of an earlier run, if it is still a candidate and still fits.
@@ -255,7 +255,7 @@ impl Tuner<'_> {
     }
 
     /// A memory that cannot be written costs time later, not the result now.
-    fn remember(&self, key: &str, rows: &[TuneRow], winner: usize, warnings: &mut Vec<String>) {
+    fn remember(&self, key: &str, rows: &[CandidateRow], winner: usize, warnings: &mut Vec<String>) {
         let Some(path) = &self.memory else { return };
         let entry = TunedEntry {
             machine: self.machine.clone(),
@@ -273,7 +273,7 @@ impl Tuner<'_> {
 }
 
 /// A line after the work: a rate, or why there is none.
-fn timed_row<C>(candidate: &Candidate<C>, rates: &[f64], outcome: Result<(), String>) -> TuneRow {
+fn timed_row<C>(candidate: &Candidate<C>, rates: &[f64], outcome: Result<(), String>) -> CandidateRow {
     let wrong = match outcome {
         Err(why) => Some(why),
         Ok(()) if rates.is_empty() => Some("nothing was timed".into()),
@@ -281,13 +281,13 @@ fn timed_row<C>(candidate: &Candidate<C>, rates: &[f64], outcome: Result<(), Str
         Ok(()) => None,
     };
     let measured = wrong.is_none().then(|| median_and_spread(rates));
-    TuneRow {
+    CandidateRow {
         label: candidate.label.clone(),
         units_per_s: measured.map(|m| m.0),
         spread: measured.map(|m| m.1),
         repeats: rates.len(),
         bytes: candidate.bytes,
-        verdict: if wrong.is_some() { TuneVerdict::Failed } else { TuneVerdict::Slower },
+        verdict: if wrong.is_some() { CandidateVerdict::Failed } else { CandidateVerdict::Slower },
         why: wrong,
     }
 }

@@ -58,12 +58,12 @@ fn run(tuner: &Tuner<'_>, clock: &Fake, rates: &[f64], begin: usize) -> (TuneRes
 }
 
 fn verdicts(tuned: &TuneResult) -> String {
-    let letter = |row: &TuneRow| match row.verdict {
-        TuneVerdict::Best => 'B',
-        TuneVerdict::Slower => 's',
-        TuneVerdict::Plateau => 'p',
-        TuneVerdict::TooLarge => 'L',
-        TuneVerdict::Failed => 'F',
+    let letter = |row: &CandidateRow| match row.verdict {
+        CandidateVerdict::Best => 'B',
+        CandidateVerdict::Slower => 's',
+        CandidateVerdict::Plateau => 'p',
+        CandidateVerdict::TooLarge => 'L',
+        CandidateVerdict::Failed => 'F',
     };
     tuned.rows.iter().map(letter).collect()
 }

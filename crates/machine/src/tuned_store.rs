@@ -4,7 +4,7 @@
 //! One that cannot be read is set aside under another name, aloud, and a new one begun: it costs a measurement, never a
 //! run.
 
-use crate::tune::TuneRow;
+use crate::tune::CandidateRow;
 use files::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
@@ -22,7 +22,7 @@ pub struct TunedEntry {
     /// The label of the winner.
     pub winner: String,
     /// What was seen.
-    pub rows: Vec<TuneRow>,
+    pub rows: Vec<CandidateRow>,
     /// When, RFC 3339 UTC; older files do not say.
     #[serde(default)]
     pub at: Option<String>,

@@ -1,8 +1,8 @@
 //! From what was counted to a verdict in words.
 
 use super::{Audit, FileNote, RepairCount, SymbolAudit, Verdict};
-use crate::series::{Intake, Seen};
-use crate::{Bad, Class, Options, Refused, Splits};
+use crate::series::{Intake, SeriesFacts};
+use crate::{BadBars, Class, Options, RefusedSymbols, Splits};
 use files::Result;
 use files::time::rfc3339;
 use std::collections::{BTreeMap, HashMap};
@@ -10,25 +10,25 @@ use std::collections::{BTreeMap, HashMap};
 const DAY: i64 = 86_400_000_000_000;
 
 /// The audit of everything that was read.
-pub(crate) fn conclude(seen: Vec<Seen>, intake: &Intake, options: &Options) -> Result<Audit> {
-    let markets = Markets::of(&seen);
-    let twins = twins(&seen);
+pub(crate) fn conclude(seen: Vec<SeriesFacts>, intake: &Intake, options: &Options) -> Result<Audit> {
+    let markets = Markets::group_markets(&seen);
+    let twins = find_twins(&seen);
     let symbols: Vec<SymbolAudit> =
-        seen.iter().enumerate().map(|(at, s)| symbol(s, at, &markets, &twins, options)).collect();
+        seen.iter().enumerate().map(|(at, s)| audit_symbol(s, at, &markets, &twins, options)).collect();
     let mut audit = Audit {
         format: String::new(),
-        verdict: whole(&symbols, options),
+        verdict: overall_verdict(&symbols, options),
         reasons: Vec::new(),
-        warnings: warnings(&seen, intake, options),
+        warnings: find_warnings(&seen, intake, options),
         bars: symbols.iter().map(|s| s.bars).sum(),
         rows: seen.iter().map(|s| s.tally.rows).sum::<u64>() + intake.file_tally.iter().map(|t| t.rows).sum::<u64>(),
         bytes: intake.bytes,
-        files: notes(intake),
+        files: file_notes(intake),
         left_out: intake.left_out.iter().take(50).cloned().collect(),
-        repairs: repairs(&seen, intake, options),
+        repairs: count_repairs(&seen, intake, options),
         symbols,
     };
-    audit.format = format(&audit.files);
+    audit.format = describe_formats(&audit.files);
     let refused: Vec<&SymbolAudit> = audit.symbols.iter().filter(|s| s.verdict == Verdict::Refuse).collect();
     if audit.verdict != Verdict::Refuse
         && let Some(first) = refused.first()
@@ -48,24 +48,33 @@ pub(crate) fn conclude(seen: Vec<Seen>, intake: &Intake, options: &Options) -> R
     if !audit.repairs.is_empty() && audit.verdict == Verdict::Fine {
         audit.verdict = Verdict::Usable;
     }
-    audit.reasons.extend(summary(&audit.symbols));
+    audit.reasons.extend(summarise(&audit.symbols));
     Ok(audit)
 }
 
 /// The verdict of all: that of the worst symbol, but a few refused ones may be left out.
-fn whole(symbols: &[SymbolAudit], options: &Options) -> Verdict {
+fn overall_verdict(symbols: &[SymbolAudit], options: &Options) -> Verdict {
     let refused = symbols.iter().filter(|s| s.verdict == Verdict::Refuse).count();
     match symbols.iter().map(|s| s.verdict).max().unwrap_or(Verdict::Refuse) {
-        Verdict::Refuse if options.repairs.refused == Refused::Drop && refused * 2 < symbols.len() => Verdict::Usable,
+        Verdict::Refuse if options.repairs.refused == RefusedSymbols::Drop && refused * 2 < symbols.len() => {
+            Verdict::Usable
+        }
         worst => worst,
     }
 }
 
-fn symbol(seen: &Seen, at: usize, markets: &Markets, twins: &HashMap<usize, String>, options: &Options) -> SymbolAudit {
-    let watch = &seen.watch;
-    let gaps = watch.gaps(&|day| markets.open(at, day));
-    let explained =
-        |j: &super::watch::Jump| options.factors.as_ref().is_some_and(|f| f.explains(&seen.symbol, j.at, j.ratio, 0.1));
+fn audit_symbol(
+    seen: &SeriesFacts,
+    at: usize,
+    markets: &Markets,
+    twins: &HashMap<usize, String>,
+    options: &Options,
+) -> SymbolAudit {
+    let watch = &seen.observer;
+    let gaps = watch.gaps(&|day| markets.was_open(at, day));
+    let explained = |j: &super::observe::Jump| {
+        options.factors.as_ref().is_some_and(|f| f.explains_jump(&seen.symbol, j.at, j.ratio, 0.1))
+    };
     let mut audit = SymbolAudit {
         symbol: seen.symbol.clone(),
         bars: watch.bars,
@@ -99,11 +108,11 @@ fn symbol(seen: &Seen, at: usize, markets: &Markets, twins: &HashMap<usize, Stri
         low: watch.low,
         high: watch.high,
     };
-    judge(&mut audit, seen, twins.get(&at), options);
+    set_verdict(&mut audit, seen, twins.get(&at), options);
     audit
 }
 
-fn judge(audit: &mut SymbolAudit, seen: &Seen, twin: Option<&String>, options: &Options) {
+fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String>, options: &Options) {
     let rows = seen.tally.rows.max(1) as f64;
     let bars = audit.bars.max(1) as f64;
     let mut refuse = Vec::new();
@@ -146,7 +155,7 @@ fn judge(audit: &mut SymbolAudit, seen: &Seen, twin: Option<&String>, options: &
         }
     }
     // A wick now and then is a market; a feed that slips does so often or far.
-    let far = seen.watch.worst_spike.is_some_and(|(size, _)| size > 0.25);
+    let far = seen.observer.worst_spike.is_some_and(|(size, _)| size > 0.25);
     if audit.spikes > 0 && (far || audit.spikes as f64 > 0.0005 * bars) {
         usable.push(format!("{} spikes come straight back", audit.spikes));
     }
@@ -182,10 +191,10 @@ fn judge(audit: &mut SymbolAudit, seen: &Seen, twin: Option<&String>, options: &
 }
 
 /// Symbols whose closes are the same to the bit.
-fn twins(seen: &[Seen]) -> HashMap<usize, String> {
+fn find_twins(seen: &[SeriesFacts]) -> HashMap<usize, String> {
     let mut by_print: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
-    for (at, s) in seen.iter().enumerate().filter(|(_, s)| s.watch.bars >= 20 && s.watch.high > s.watch.low) {
-        by_print.entry((s.watch.fingerprint(), s.watch.bars)).or_default().push(at);
+    for (at, s) in seen.iter().enumerate().filter(|(_, s)| s.observer.bars >= 20 && s.observer.high > s.observer.low) {
+        by_print.entry((s.observer.fingerprint(), s.observer.bars)).or_default().push(at);
     }
     let mut twins = HashMap::new();
     for group in by_print.values().filter(|g| g.len() > 1) {
@@ -213,14 +222,14 @@ struct Group {
 
 impl Markets {
     /// Symbols share a market if they share class, currency and, with daily bars, the hour their day begins.
-    fn of(seen: &[Seen]) -> Markets {
+    fn group_markets(seen: &[SeriesFacts]) -> Markets {
         let mut index: HashMap<(Class, String, crate::Timeframe, i64), usize> = HashMap::new();
         let mut groups: Vec<Group> = Vec::new();
         let mut group_of = Vec::new();
         for s in seen {
             // Daylight saving moves the hour by one; two hours' width holds both.
             let hour = if s.timeframe.is_daily_or_longer() {
-                (s.watch.first.rem_euclid(DAY) + DAY / 24).rem_euclid(DAY) / (DAY / 12)
+                (s.observer.first.rem_euclid(DAY) + DAY / 24).rem_euclid(DAY) / (DAY / 12)
             } else {
                 0
             };
@@ -230,10 +239,10 @@ impl Markets {
                 groups.len() - 1
             });
             group_of.push(at);
-            let (Some(first), Some(last)) = (s.watch.active.first(), s.watch.active.last()) else { continue };
+            let (Some(first), Some(last)) = (s.observer.active.first(), s.observer.active.last()) else { continue };
             groups[at].firsts.push(*first);
             groups[at].lasts.push(*last);
-            for day in &s.watch.active {
+            for day in &s.observer.active {
                 *groups[at].active.entry(*day).or_default() += 1;
             }
         }
@@ -245,14 +254,14 @@ impl Markets {
     }
 
     /// Whether most symbols of the same market traded that day; `None` where too few lived to tell.
-    fn open(&self, symbol: usize, day: i32) -> Option<bool> {
+    fn was_open(&self, symbol: usize, day: i32) -> Option<bool> {
         let group = &self.groups[self.group_of[symbol]];
         let alive = group.firsts.partition_point(|f| *f <= day) - group.lasts.partition_point(|l| *l < day);
         (alive >= 3).then(|| group.active.get(&day).copied().unwrap_or(0) as usize * 2 >= alive)
     }
 }
 
-fn notes(intake: &Intake) -> Vec<FileNote> {
+fn file_notes(intake: &Intake) -> Vec<FileNote> {
     let mut notes: Vec<FileNote> = Vec::new();
     for meta in &intake.metas {
         match notes.iter().position(|n| n.format == meta.note.format && n.why == meta.note.why) {
@@ -264,7 +273,7 @@ fn notes(intake: &Intake) -> Vec<FileNote> {
     notes
 }
 
-fn format(notes: &[FileNote]) -> String {
+fn describe_formats(notes: &[FileNote]) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for note in notes {
         *counts.entry(&note.format).or_default() += note.count;
@@ -276,7 +285,7 @@ fn format(notes: &[FileNote]) -> String {
     if more > 0 { format!("{} and {more} more formats", shown.join("; ")) } else { shown.join("; ") }
 }
 
-fn repairs(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<RepairCount> {
+fn count_repairs(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Vec<RepairCount> {
     let policy = &options.repairs;
     let mut list = Vec::new();
     let mut add = |what: &'static str, count: u64, policy: String, example: Option<String>| {
@@ -284,8 +293,8 @@ fn repairs(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<RepairCount
             list.push(RepairCount { what, count, policy, example: example.unwrap_or_default() });
         }
     };
-    let sum = |f: &dyn Fn(&Seen) -> u64| seen.iter().map(f).sum::<u64>();
-    let first = |f: &dyn Fn(&Seen) -> Option<String>| seen.iter().find_map(f);
+    let sum = |f: &dyn Fn(&SeriesFacts) -> u64| seen.iter().map(f).sum::<u64>();
+    let first = |f: &dyn Fn(&SeriesFacts) -> Option<String>| seen.iter().find_map(f);
     let tally = |f: &dyn Fn(&crate::ingest::Tally) -> u64| intake.file_tally.iter().map(f).sum::<u64>();
     let lower = |text: String| text.to_lowercase();
     add(
@@ -308,7 +317,7 @@ fn repairs(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<RepairCount
     let example = first(&|s| s.tally.examples.bad_price.clone());
     add("dropped_bad_price", sum(&|s| s.tally.bad_prices - s.tally.bad_kept), bad.clone(), example.clone());
     add("kept_bad_price", sum(&|s| s.tally.bad_kept), bad, example);
-    let range = if policy.range == Bad::Keep { "kept_range" } else { "dropped_range" };
+    let range = if policy.range == BadBars::Keep { "kept_range" } else { "dropped_range" };
     add(
         range,
         sum(&|s| s.tally.range),
@@ -317,16 +326,17 @@ fn repairs(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<RepairCount
     );
     add("rescaled_time", sum(&|s| s.mixed_units), "each stamp is read in the unit its size tells".into(), None);
     add("dropped_one_sided", sum(&|s| s.one_sided), "bid and ask are joined on equal times".into(), None);
-    let splits = sum(&|s| s.watch.splits.len() as u64);
+    let splits = sum(&|s| s.observer.splits.len() as u64);
     if policy.splits == Splits::Segment {
-        let example =
-            first(&|s| s.watch.splits.first().map(|j| format!("{} at {} by {:.3}", s.symbol, rfc3339(j.at), j.ratio)));
+        let example = first(&|s| {
+            s.observer.splits.first().map(|j| format!("{} at {} by {:.3}", s.symbol, rfc3339(j.at), j.ratio))
+        });
         add("segmented", splits, "repair.splits = \"segment\"".into(), example);
     }
     list
 }
 
-fn warnings(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<String> {
+fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Vec<String> {
     let mut warnings: Vec<(String, u64)> = Vec::new();
     for text in intake.metas.iter().flat_map(|m| &m.warnings) {
         match warnings.iter_mut().find(|(w, _)| w == text) {
@@ -336,8 +346,8 @@ fn warnings(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<String> {
     }
     let mut list: Vec<String> =
         warnings.into_iter().map(|(w, n)| if n > 1 { format!("{w} ({n} files)") } else { w }).collect();
-    let last = seen.iter().map(|s| s.watch.last).max().unwrap_or(0);
-    let alive = |s: &Seen| last - s.watch.last <= (10 * s.timeframe.ns()).max(7 * DAY);
+    let last = seen.iter().map(|s| s.observer.last).max().unwrap_or(0);
+    let alive = |s: &SeriesFacts| last - s.observer.last <= (10 * s.timeframe.ns()).max(7 * DAY);
     if seen.len() >= 10 && options.membership.is_none() && seen.iter().all(alive) {
         list.push(format!(
             "all {} symbols live to the end: delisted names are missing (survivorship bias); give a membership file with universe.membership",
@@ -368,11 +378,11 @@ fn warnings(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<String> {
     if turned > 0 {
         list.push(format!("{turned} series came newest first and were turned around"));
     }
-    let jumps: u64 = seen.iter().map(|s| s.watch.zone_jumps.len() as u64).sum();
+    let jumps: u64 = seen.iter().map(|s| s.observer.zone_jumps.len() as u64).sum();
     if jumps > 0 {
         let first = seen
             .iter()
-            .find_map(|s| s.watch.zone_jumps.first().map(|at| format!("{} on {}", s.symbol, &rfc3339(*at)[..10])));
+            .find_map(|s| s.observer.zone_jumps.first().map(|at| format!("{} on {}", s.symbol, &rfc3339(*at)[..10])));
         list.push(format!(
             "the session's opening hour moves {jumps} times (first {}): usual for UTC stamps of a market with daylight saving, a fault for exchange time",
             first.unwrap_or_default()
@@ -403,7 +413,7 @@ fn warnings(seen: &[Seen], intake: &Intake, options: &Options) -> Vec<String> {
 }
 
 /// One line for each verdict that is not fine.
-fn summary(symbols: &[SymbolAudit]) -> Vec<String> {
+fn summarise(symbols: &[SymbolAudit]) -> Vec<String> {
     let mut list = Vec::new();
     for (verdict, words) in [(Verdict::Refuse, "refused"), (Verdict::Usable, "usable with repairs")] {
         let mine: Vec<&SymbolAudit> = symbols.iter().filter(|s| s.verdict == verdict).collect();

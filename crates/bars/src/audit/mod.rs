@@ -3,7 +3,7 @@
 //! An [`Audit`] is plain data: the command line prints it, `--json` serialises it, the report page draws it.
 
 mod conclude;
-pub(crate) mod watch;
+pub(crate) mod observe;
 
 pub(crate) use conclude::conclude;
 

@@ -6,8 +6,8 @@
 //! days. Buckets touch: every instant lies in exactly one, and Friday after 17:00 New York lies in Monday's where the
 //! day turns then.
 
-use super::hours::{Hours, Turns};
-use super::session::{Session, zone};
+use super::hours::{DayRollovers, SessionClock};
+use super::session::{Session, find_zone};
 use crate::Timeframe;
 use files::time::{civil, days};
 
@@ -25,23 +25,23 @@ pub struct Bucket {
 /// Finds the bucket of an instant; remembers the last answer, so that instants in order are cheap.
 #[derive(Debug, Clone)]
 pub struct Buckets {
-    rule: Rule,
+    rule: BucketRule,
     last: Bucket,
 }
 
 impl Session {
     /// The buckets of a timeframe, or why there are none.
     pub fn buckets(&self, timeframe: Timeframe) -> Result<Buckets, String> {
-        zone(&self.timezone)?;
-        zone(&self.trading_day.timezone)?;
-        let rule = match Group::of(timeframe)? {
-            Some(group) => Rule::Days { turns: Turns::new(self), group },
+        find_zone(&self.timezone)?;
+        find_zone(&self.trading_day.timezone)?;
+        let rule = match DayGroup::from_timeframe(timeframe)? {
+            Some(group) => BucketRule::Days { turns: DayRollovers::new(self), group },
             None if self.round_the_clock => {
-                Rule::Within(Frame { from: i64::MIN, to: i64::MAX, anchor: 0, step: timeframe.ns() })
+                BucketRule::Within(IntradayGrid { from: i64::MIN, to: i64::MAX, anchor: 0, step: timeframe.ns() })
             }
             None => {
-                let frame = Frame { from: 0, to: 0, anchor: 0, step: timeframe.ns() };
-                Rule::Session { hours: Box::new(self.hours()), turns: Turns::new(self), frame }
+                let frame = IntradayGrid { from: 0, to: 0, anchor: 0, step: timeframe.ns() };
+                BucketRule::Session { hours: Box::new(self.session_clock()), turns: DayRollovers::new(self), frame }
             }
         };
         Ok(Buckets { rule, last: Bucket { start: 0, end: 0 } })
@@ -50,15 +50,18 @@ impl Session {
     /// The same for bars of a day or longer, which are grouped by their date (see [`Session::dates`]): asked for with
     /// midnight UTC of the date, and over at such a midnight. Shorter timeframes are refused.
     pub fn dated_buckets(&self, timeframe: Timeframe) -> Result<Buckets, String> {
-        let group = Group::of(timeframe)?.ok_or_else(|| format!("daily bars hold no {timeframe}"))?;
-        Ok(Buckets { rule: Rule::Days { turns: Turns::dated(self), group }, last: Bucket { start: 0, end: 0 } })
+        let group = DayGroup::from_timeframe(timeframe)?.ok_or_else(|| format!("daily bars hold no {timeframe}"))?;
+        Ok(Buckets {
+            rule: BucketRule::Days { turns: DayRollovers::dated(self), group },
+            last: Bucket { start: 0, end: 0 },
+        })
     }
 }
 
 impl Buckets {
     /// The bucket of an instant, in nanoseconds since 1970 UTC.
     #[inline]
-    pub fn of(&mut self, ns: i64) -> Bucket {
+    pub fn bucket_at(&mut self, ns: i64) -> Bucket {
         if ns < self.last.start || ns >= self.last.end {
             self.last = self.rule.bucket(ns);
         }
@@ -67,25 +70,25 @@ impl Buckets {
 }
 
 #[derive(Debug, Clone)]
-enum Rule {
-    Within(Frame),
-    Session { hours: Box<Hours>, turns: Turns, frame: Frame },
-    Days { turns: Turns, group: Group },
+enum BucketRule {
+    Within(IntradayGrid),
+    Session { hours: Box<SessionClock>, turns: DayRollovers, frame: IntradayGrid },
+    Days { turns: DayRollovers, group: DayGroup },
 }
 
-impl Rule {
+impl BucketRule {
     fn bucket(&mut self, ns: i64) -> Bucket {
         match self {
-            Rule::Within(frame) => frame.bucket(ns),
-            Rule::Session { hours, turns, frame } => {
+            BucketRule::Within(frame) => frame.bucket(ns),
+            BucketRule::Session { hours, turns, frame } => {
                 if ns < frame.from || ns >= frame.to {
-                    let it = hours.at(ns);
+                    let it = hours.session_at(ns);
                     // The first turn at or after the close parts what follows it from what precedes the open.
-                    let mut turn = turns.day(it.close);
-                    if turns.start(turn) < it.close {
+                    let mut turn = turns.day_at(it.close);
+                    if turns.day_start(turn) < it.close {
                         turn += 1;
                     }
-                    let turn = turns.start(turn).min(it.next);
+                    let turn = turns.day_start(turn).min(it.next);
                     (frame.from, frame.to, frame.anchor) = if ns < it.close {
                         (it.open, it.close, it.open)
                     } else if ns < turn {
@@ -96,12 +99,12 @@ impl Rule {
                 }
                 frame.bucket(ns)
             }
-            Rule::Days { turns, group } => {
-                let day = turns.day(ns);
-                let number = group.number(turns.forward(day));
+            BucketRule::Days { turns, group } => {
+                let day = turns.day_at(ns);
+                let number = group.group_number(turns.to_trading_day(day));
                 let mut border = |number| {
-                    let first = turns.first(group.first(number));
-                    turns.start(first)
+                    let first = turns.first_calendar_day(group.first_day(number));
+                    turns.day_start(first)
                 };
                 Bucket { start: border(number), end: border(number + 1) }
             }
@@ -111,14 +114,14 @@ impl Rule {
 
 /// A stretch of time in which buckets are counted from one anchor.
 #[derive(Debug, Clone, Copy)]
-struct Frame {
+struct IntradayGrid {
     from: i64,
     to: i64,
     anchor: i64,
     step: i64,
 }
 
-impl Frame {
+impl IntradayGrid {
     fn bucket(&self, ns: i64) -> Bucket {
         let gone = ns.saturating_sub(self.anchor).rem_euclid(self.step);
         // The ends of time lie in buckets that reach beyond it.
@@ -129,32 +132,32 @@ impl Frame {
 
 /// That many trading days, ISO weeks or calendar months, counted from 1970.
 #[derive(Debug, Clone, Copy)]
-enum Group {
+enum DayGroup {
     Days(i64),
     Weeks(i64),
     Months(i64),
 }
 
-impl Group {
+impl DayGroup {
     /// `None` below a day.
-    fn of(timeframe: Timeframe) -> Result<Option<Group>, String> {
+    fn from_timeframe(timeframe: Timeframe) -> Result<Option<DayGroup>, String> {
         match timeframe {
-            Timeframe::Months(n) if (1..=100_000).contains(&n) => Ok(Some(Group::Months(n))),
+            Timeframe::Months(n) if (1..=100_000).contains(&n) => Ok(Some(DayGroup::Months(n))),
             Timeframe::Fixed(ns) if ns > 0 && ns < DAY => Ok(None),
-            Timeframe::Fixed(ns) if ns > 0 && ns % (7 * DAY) == 0 => Ok(Some(Group::Weeks(ns / (7 * DAY)))),
-            Timeframe::Fixed(ns) if ns > 0 && ns % DAY == 0 => Ok(Some(Group::Days(ns / DAY))),
+            Timeframe::Fixed(ns) if ns > 0 && ns % (7 * DAY) == 0 => Ok(Some(DayGroup::Weeks(ns / (7 * DAY)))),
+            Timeframe::Fixed(ns) if ns > 0 && ns % DAY == 0 => Ok(Some(DayGroup::Days(ns / DAY))),
             Timeframe::Fixed(ns) if ns > 0 => Err(format!("{timeframe} is longer than a day and not whole days")),
             _ => Err("a timeframe must be longer than nothing and at most 100000 months".to_string()),
         }
     }
 
     /// Which one a trading day lies in.
-    fn number(self, day: i64) -> i64 {
+    fn group_number(self, day: i64) -> i64 {
         match self {
-            Group::Days(n) => day.div_euclid(n),
+            DayGroup::Days(n) => day.div_euclid(n),
             // 1970 began on a Thursday.
-            Group::Weeks(n) => (day + 3).div_euclid(7 * n),
-            Group::Months(n) => {
+            DayGroup::Weeks(n) => (day + 3).div_euclid(7 * n),
+            DayGroup::Months(n) => {
                 let (year, month, _) = civil(day);
                 ((year - 1970) * 12 + month - 1).div_euclid(n)
             }
@@ -162,11 +165,11 @@ impl Group {
     }
 
     /// Its first trading day.
-    fn first(self, number: i64) -> i64 {
+    fn first_day(self, number: i64) -> i64 {
         match self {
-            Group::Days(n) => number * n,
-            Group::Weeks(n) => number * 7 * n - 3,
-            Group::Months(n) => {
+            DayGroup::Days(n) => number * n,
+            DayGroup::Weeks(n) => number * 7 * n - 3,
+            DayGroup::Months(n) => {
                 let (year, month) = (1970 + (number * n).div_euclid(12), (number * n).rem_euclid(12) + 1);
                 // The calendar repeats every 400 years, and `days` knows the four centuries from 1700 on.
                 let eras = (year - 1700).div_euclid(400);
@@ -179,7 +182,7 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Days, Hints, Instrument};
+    use crate::{Hints, Instrument, Weekdays};
     use jiff::Timestamp;
 
     fn session(symbol: &str) -> Session {
@@ -229,7 +232,7 @@ mod tests {
             ("CZCE_CF", "4h", "2024-01-10T07:30", "2024-01-10T07:00", "2024-01-10T10:00"), ("CZCE_CF", "4h", "2024-01-10T12:00", "2024-01-10T10:00", "2024-01-10T13:00"),
             ("CZCE_CF", "1d", "2024-01-10T06:30", "2024-01-09T10:00", "2024-01-10T10:00"),
         ] {
-            let found = session(symbol).buckets(timeframe.parse().unwrap()).unwrap().of(ns(at));
+            let found = session(symbol).buckets(timeframe.parse().unwrap()).unwrap().bucket_at(ns(at));
             assert_eq!([found.start, found.end].map(files::time::rfc3339), [ns(start), ns(end)].map(files::time::rfc3339), "{symbol} {timeframe} {at}");
         }
     }
@@ -252,8 +255,8 @@ mod tests {
             for from in ["1969-10-01T00:00", "2011-10-01T00:00", "2023-12-20T00:00"] {
                 let times: Vec<i64> = (0..9000).map(|i| ns(from) + i * 2_703_000_000_000).collect();
                 let mut buckets = fresh.clone();
-                let forth: Vec<Bucket> = times.iter().map(|t| buckets.of(*t)).collect();
-                let mut back: Vec<Bucket> = times.iter().rev().map(|t| buckets.of(*t)).collect();
+                let forth: Vec<Bucket> = times.iter().map(|t| buckets.bucket_at(*t)).collect();
+                let mut back: Vec<Bucket> = times.iter().rev().map(|t| buckets.bucket_at(*t)).collect();
                 back.reverse();
                 assert!(forth == back, "{session:?} {timeframe}");
                 let days = session.trading_days(&times);
@@ -262,9 +265,9 @@ mod tests {
                     let before = forth[i.saturating_sub(1)];
                     assert!(before == *b || before.end <= b.start, "{session:?} {timeframe} {t} {before:?} {b:?}");
                     if i % 97 == 0 {
-                        assert_eq!(fresh.clone().of(*t), *b);
-                        assert_eq!(buckets.of(b.end).start, b.end, "{session:?} {timeframe} {b:?}");
-                        assert_eq!(buckets.of(b.end - 1), *b);
+                        assert_eq!(fresh.clone().bucket_at(*t), *b);
+                        assert_eq!(buckets.bucket_at(b.end).start, b.end, "{session:?} {timeframe} {b:?}");
+                        assert_eq!(buckets.bucket_at(b.end - 1), *b);
                     }
                     if timeframe == "1d" {
                         assert_eq!(before == *b || i == 0, days[i] == days[i.saturating_sub(1)], "{session:?} {t}");
@@ -280,13 +283,13 @@ mod tests {
             let mut buckets = session(symbol).buckets(timeframe.parse().unwrap()).unwrap();
             for t in [i64::MIN, i64::MIN + 1, i64::MAX, i64::MAX - 1, 0, ns("1678-01-01T00:00"), ns("2262-04-10T00:00")]
             {
-                let b = buckets.of(t);
+                let b = buckets.bucket_at(t);
                 assert!(b.start <= t && t <= b.end, "{symbol} {timeframe} {t} {b:?}");
             }
         }
         let mut none = session("EURUSD");
-        none.days = Days(0);
-        none.buckets(Timeframe::D1).unwrap().of(0);
+        none.days = Weekdays(0);
+        none.buckets(Timeframe::D1).unwrap().bucket_at(0);
     }
 
     #[test]
@@ -306,9 +309,9 @@ mod tests {
     fn dates_at_midnight_stay_in_their_week() {
         let mut monday = session("AAPL").dated_buckets("1w".parse().unwrap()).unwrap();
         let week = Bucket { start: ns("2024-03-04T00:00"), end: ns("2024-03-11T00:00") };
-        assert_eq!((monday.of(week.start), monday.of(week.end - 1)), (week, week));
+        assert_eq!((monday.bucket_at(week.start), monday.bucket_at(week.end - 1)), (week, week));
         // Brokers' Sunday bars of currencies open the week.
         let mut sunday = session("EURUSD").dated_buckets("1w".parse().unwrap()).unwrap();
-        assert_eq!(sunday.of(ns("2024-03-10T00:00")), sunday.of(ns("2024-03-11T00:00")));
+        assert_eq!(sunday.bucket_at(ns("2024-03-10T00:00")), sunday.bucket_at(ns("2024-03-11T00:00")));
     }
 }

@@ -12,13 +12,13 @@ mod patch;
 mod session;
 
 pub use buckets::{Bucket, Buckets};
-pub use hours::{Dates, Hours, Sitting};
+pub use hours::{SessionClock, SessionHours, TradingDates};
 pub use patch::{InstrumentPatch, PATCH_KEYS};
-pub use session::{Clock, Days, Rollover, Session};
+pub use session::{ClockTime, Rollover, Session, Weekdays};
 
 use crate::nearest;
 use serde::Serialize;
-use session::session;
+use session::make_session;
 use std::fmt;
 use std::str::FromStr;
 
@@ -179,11 +179,11 @@ impl Instrument {
             C::CryptoPerp => (0.0, 1e-3, 5.0),
         };
         let session = match class {
-            C::Fx | C::Metal => session("America/New_York", "17:00", "17:00", "17:00", true),
-            C::Equity | C::Index => session("America/New_York", "09:30", "16:00", "00:00", false),
-            C::Future => session("America/Chicago", "17:00", "16:00", "17:00", true),
+            C::Fx | C::Metal => make_session("America/New_York", "17:00", "17:00", "17:00", true),
+            C::Equity | C::Index => make_session("America/New_York", "09:30", "16:00", "00:00", false),
+            C::Future => make_session("America/Chicago", "17:00", "16:00", "17:00", true),
             C::CryptoSpot | C::CryptoPerp => {
-                Session { days: Days::ALL, ..session("UTC", "00:00", "00:00", "00:00", true) }
+                Session { days: Weekdays::ALL, ..make_session("UTC", "00:00", "00:00", "00:00", true) }
             }
         };
         Instrument {
@@ -214,7 +214,7 @@ impl Instrument {
 
     /// The instrument a name stands for, and why it was taken for that.
     pub fn guess(symbol: &str, hints: &Hints) -> (Instrument, String) {
-        let (mut instrument, mut why) = names::read(symbol, hints);
+        let (mut instrument, mut why) = names::read_symbol(symbol, hints);
         if let Some(class) = hints.class
             && class != instrument.class
         {

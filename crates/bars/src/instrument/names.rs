@@ -4,11 +4,11 @@
 //! taken for a US share, and the sentence that comes back says so. The tables are what people have in their folders,
 //! not what exists.
 
-use super::session::session;
-use super::{Class, Days, Hints, Instrument};
+use super::session::make_session;
+use super::{Class, Hints, Instrument, Weekdays};
 
 /// The instrument and a sentence that says why.
-pub(super) fn read(symbol: &str, hints: &Hints) -> (Instrument, String) {
+pub(super) fn read_symbol(symbol: &str, hints: &Hints) -> (Instrument, String) {
     let upper = symbol.trim().to_ascii_uppercase();
     // A venue prefix: `NASDAQ:AAPL`, but not the settlement coin of `BTC/USDT:USDT`.
     let (venue, name) = match upper.split_once(':') {
@@ -22,12 +22,12 @@ pub(super) fn read(symbol: &str, hints: &Hints) -> (Instrument, String) {
     let may = |class: Class| hints.class.is_none_or(|stated| stated == class);
 
     if may(Class::Index)
-        && let Some(found) = index(name)
+        && let Some(found) = read_index(name)
     {
         return found;
     }
     if may(Class::Future)
-        && let Some(found) = future(venue, name, hints.class == Some(Class::Future), word(&FUTURES_VENUES))
+        && let Some(found) = read_future(venue, name, hints.class == Some(Class::Future), word(&FUTURES_VENUES))
     {
         return found;
     }
@@ -45,7 +45,7 @@ pub(super) fn read(symbol: &str, hints: &Hints) -> (Instrument, String) {
         "cm",
         "linear",
     ];
-    if let Some(found) = pair(name, word(&perp_words)) {
+    if let Some(found) = read_pair(name, word(&perp_words)) {
         let fits = match hints.class {
             None | Some(Class::CryptoPerp | Class::CryptoSpot | Class::Fx | Class::Metal) => true,
             Some(_) => false,
@@ -54,7 +54,7 @@ pub(super) fn read(symbol: &str, hints: &Hints) -> (Instrument, String) {
             return found;
         }
     }
-    share(name, word(&["nse", "bse", "india", "nifty", "nifty50"]))
+    read_equity(name, word(&["nse", "bse", "india", "nifty", "nifty50"]))
 }
 
 /// Stock indices: names, currency, zone, hours of the cash market.
@@ -76,7 +76,7 @@ const INDICES: &[(&[&str], &str, &str, &str, &str)] = &[
     (&["TA35", "TA125"], "ILS", "Asia/Jerusalem", "10:00", "17:15"),
 ];
 
-fn index(name: &str) -> Option<(Instrument, String)> {
+fn read_index(name: &str) -> Option<(Instrument, String)> {
     let bare = name.strip_prefix(['^', '.', '$']).unwrap_or(name);
     let core = bare.split(['.', '_', '-']).next().unwrap_or(bare).replace('/', "");
     let known = INDICES.iter().find(|(names, ..)| names.contains(&core.as_str()) || names.contains(&bare));
@@ -88,7 +88,7 @@ fn index(name: &str) -> Option<(Instrument, String)> {
         None => return None,
     };
     let mut instrument = Instrument::preset(Class::Index, currency);
-    instrument.session = session(zone, open, close, "00:00", false);
+    instrument.session = make_session(zone, open, close, "00:00", false);
     let why = if known.is_some() { "a known index" } else { "an index by its ^" };
     Some((instrument, format!("{name} is {why}: index, {currency}")))
 }
@@ -126,7 +126,7 @@ const FUTURES_VENUES: [&str; 14] = [
 ];
 const CHINA_VENUES: [&str; 6] = ["CZCE", "SHFE", "DCE", "CFFEX", "INE", "GFEX"];
 
-fn future(venue: &str, name: &str, stated: bool, at_venue: bool) -> Option<(Instrument, String)> {
+fn read_future(venue: &str, name: &str, stated: bool, at_venue: bool) -> Option<(Instrument, String)> {
     let (china, rest) = match name.split_once(['_', '.']) {
         Some((first, rest)) if CHINA_VENUES.contains(&first) => (true, rest),
         _ => (CHINA_VENUES.contains(&venue), name),
@@ -134,7 +134,7 @@ fn future(venue: &str, name: &str, stated: bool, at_venue: bool) -> Option<(Inst
     if china {
         let mut instrument = Instrument::preset(Class::Future, "CNY");
         // Night trading from 21:00 belongs to the next day.
-        instrument.session = session("Asia/Shanghai", "21:00", "15:00", "18:00", false);
+        instrument.session = make_session("Asia/Shanghai", "21:00", "15:00", "18:00", false);
         return Some((instrument, format!("{name} is a Chinese contract ({rest}): future, CNY")));
     }
     let mut code = name.strip_prefix('/').unwrap_or(name);
@@ -185,7 +185,7 @@ const COINS: &[&str] = &[
 ];
 
 /// Currencies, metals and coins against each other.
-fn pair(name: &str, perp_words: bool) -> Option<(Instrument, String)> {
+fn read_pair(name: &str, perp_words: bool) -> Option<(Instrument, String)> {
     let shown = name;
     // EURUSD=X is a currency; JPY=X alone is dollars in yen.
     let (name, yahoo) = match name.strip_suffix("=X") {
@@ -345,7 +345,7 @@ const EXCHANGES: &[(&[&str], &str, &str, &str, &str, f64, f64, f64)] = &[
     (&["SA"], "BRL", "America/Sao_Paulo", "10:00", "17:00", 0.01, 3.0, 5.0),
 ];
 
-fn share(name: &str, india: bool) -> (Instrument, String) {
+fn read_equity(name: &str, india: bool) -> (Instrument, String) {
     // Yahoo's RELIANCE.NS; file names turn the dot into a dash (ALPHA-PA), which BRK-B must survive.
     let suffix = name
         .rsplit_once(['.', '-', '_'])
@@ -362,12 +362,12 @@ fn share(name: &str, india: bool) -> (Instrument, String) {
     };
     let mut instrument = Instrument::preset(Class::Equity, currency);
     instrument.tick = tick;
-    instrument.session = session(zone, open, close, "00:00", false);
+    instrument.session = make_session(zone, open, close, "00:00", false);
     (instrument.costs.fee_bp, instrument.costs.maker_bp, instrument.costs.spread_bp) = (fee_bp, fee_bp, spread_bp);
     // Indian delivery shares cannot be sold short overnight; in China hardly at all.
     instrument.shortable = !matches!(currency, "INR" | "CNY");
     if currency == "ILS" {
-        instrument.session.days = Days(0b100_1111);
+        instrument.session.days = Weekdays(0b100_1111);
     }
     let short = if instrument.shortable { "" } else { ", not to be sold short overnight" };
     (instrument, format!("{name} is listed as .{suffix}: share, {currency}, hours of {zone}{short}"))

@@ -1,7 +1,7 @@
 //! What the user changes about an instrument.
 
 use super::Instrument;
-use super::session::zone;
+use super::session::find_zone;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -62,7 +62,7 @@ pub const PATCH_KEYS: &[&str] = &[
 
 impl InstrumentPatch {
     /// Everything about an instrument, so that applying it to any other gives this one.
-    pub fn of(instrument: &Instrument) -> InstrumentPatch {
+    pub fn from_instrument(instrument: &Instrument) -> InstrumentPatch {
         let Instrument { class, currency, multiplier, tick, lot, min_notional, shortable, session, volume, costs } =
             instrument;
         InstrumentPatch {
@@ -101,48 +101,53 @@ impl InstrumentPatch {
             None => instrument.currency.clone(),
         };
         if let Some(class) = &self.class {
-            new = Instrument::preset(key("class", class)?, &currency);
+            new = Instrument::preset(parse_key("class", class)?, &currency);
         }
         new.currency = currency;
-        set("multiplier", self.multiplier, &mut new.multiplier, Bound::Positive)?;
-        set("tick", self.tick, &mut new.tick, Bound::NotNegative)?;
-        set("lot", self.lot, &mut new.lot, Bound::NotNegative)?;
-        set("min_notional", self.min_notional, &mut new.min_notional, Bound::NotNegative)?;
+        set_number("multiplier", self.multiplier, &mut new.multiplier, Bound::Positive)?;
+        set_number("tick", self.tick, &mut new.tick, Bound::NotNegative)?;
+        set_number("lot", self.lot, &mut new.lot, Bound::NotNegative)?;
+        set_number("min_notional", self.min_notional, &mut new.min_notional, Bound::NotNegative)?;
         new.shortable = self.shortable.unwrap_or(new.shortable);
         if let Some(name) = &self.timezone {
-            zone(name).map_err(|e| format!("timezone: {e}"))?;
+            find_zone(name).map_err(|e| format!("timezone: {e}"))?;
             new.session.timezone = name.clone();
             new.session.trading_day.timezone = name.clone();
         }
         if let Some(open) = &self.open {
-            new.session.open = key("open", open)?;
+            new.session.open = parse_key("open", open)?;
         }
         if let Some(close) = &self.close {
-            new.session.close = key("close", close)?;
+            new.session.close = parse_key("close", close)?;
         }
         if let Some(days) = &self.days {
-            new.session.days = key("days", days)?;
+            new.session.days = parse_key("days", days)?;
         }
         if let Some(turn) = &self.trading_day {
-            new.session.trading_day = key("trading_day", turn)?;
+            new.session.trading_day = parse_key("trading_day", turn)?;
         }
         new.session.round_the_clock = self.round_the_clock.unwrap_or(new.session.round_the_clock);
         if let Some(volume) = &self.volume {
-            new.volume = key("volume", volume)?;
+            new.volume = parse_key("volume", volume)?;
         }
-        set("fee_bp", self.fee_bp, &mut new.costs.fee_bp, Bound::Cost)?;
-        set("maker_bp", self.maker_bp.or(self.fee_bp), &mut new.costs.maker_bp, Bound::Rebate)?;
-        set("spread_bp", self.spread_bp, &mut new.costs.spread_bp, Bound::Cost)?;
-        set("borrow_bp_per_year", self.borrow_bp_per_year, &mut new.costs.borrow_bp_per_year, Bound::NotNegative)?;
+        set_number("fee_bp", self.fee_bp, &mut new.costs.fee_bp, Bound::Cost)?;
+        set_number("maker_bp", self.maker_bp.or(self.fee_bp), &mut new.costs.maker_bp, Bound::Rebate)?;
+        set_number("spread_bp", self.spread_bp, &mut new.costs.spread_bp, Bound::Cost)?;
+        set_number(
+            "borrow_bp_per_year",
+            self.borrow_bp_per_year,
+            &mut new.costs.borrow_bp_per_year,
+            Bound::NotNegative,
+        )?;
         new.costs.funding = self.funding.unwrap_or(new.costs.funding);
-        set("impact", self.impact, &mut new.costs.impact, Bound::NotNegative)?;
-        set("volume_cap", self.volume_cap, &mut new.costs.volume_cap, Bound::Share)?;
+        set_number("impact", self.impact, &mut new.costs.impact, Bound::NotNegative)?;
+        set_number("volume_cap", self.volume_cap, &mut new.costs.volume_cap, Bound::Share)?;
         *instrument = new;
         Ok(())
     }
 }
 
-fn key<T: FromStr<Err = String>>(name: &str, value: &str) -> Result<T, String> {
+fn parse_key<T: FromStr<Err = String>>(name: &str, value: &str) -> Result<T, String> {
     value.parse().map_err(|e| format!("{name}: {e}"))
 }
 
@@ -154,7 +159,7 @@ enum Bound {
     Share,
 }
 
-fn set(name: &str, value: Option<f64>, to: &mut f64, bound: Bound) -> Result<(), String> {
+fn set_number(name: &str, value: Option<f64>, to: &mut f64, bound: Bound) -> Result<(), String> {
     let Some(value) = value else { return Ok(()) };
     let (fits, wanted) = match bound {
         Bound::Positive => (value > 0.0, "above 0"),

@@ -13,11 +13,11 @@ pub struct Session {
     /// IANA zone of `open` and `close`.
     pub timezone: String,
     /// First trade of the session.
-    pub open: Clock,
+    pub open: ClockTime,
     /// Last trade; at or before `open` means on the next calendar day.
-    pub close: Clock,
+    pub close: ClockTime,
     /// The trading days with a session.
-    pub days: Days,
+    pub days: Weekdays,
     /// When one trading day ends and the next begins.
     pub trading_day: Rollover,
     /// Whether it trades (almost) without a break while it trades at all: coins all week, currencies all working week.
@@ -37,12 +37,12 @@ impl Session {
     /// [`Session::trading_day`] of many instants, much faster when they are in order.
     pub fn trading_days(&self, ns: &[i64]) -> Vec<i32> {
         const DAY: i64 = 86_400;
-        let mut local = Local::new(&self.trading_day.timezone);
+        let mut local = LocalTime::new(&self.trading_day.timezone);
         let evening = self.trading_day.at.0 > 12 * 60;
         let turn = i64::from(self.trading_day.at.0) * 60 - if evening { DAY } else { 0 };
         let mut days = Vec::with_capacity(ns.len());
         for &t in ns {
-            let mut day = (local.second(t) - turn).div_euclid(DAY) as i32;
+            let mut day = (local.local_second(t) - turn).div_euclid(DAY) as i32;
             if evening {
                 for _ in 0..6 {
                     if self.days.contains(day) {
@@ -58,27 +58,27 @@ impl Session {
 
     /// The time of day at the exchange, in whole minutes since midnight, 0 to 1439.
     pub fn clock_minutes(&self, ns: &[i64]) -> Vec<u16> {
-        let mut local = Local::new(&self.timezone);
-        ns.iter().map(|t| (local.second(*t).rem_euclid(86_400) / 60) as u16).collect()
+        let mut local = LocalTime::new(&self.timezone);
+        ns.iter().map(|t| (local.local_second(*t).rem_euclid(86_400) / 60) as u16).collect()
     }
 }
 
 /// Seconds of a wall clock. The zone's offset holds until its next change, so it is asked for once a season.
-struct Local {
+struct LocalTime {
     zone: TimeZone,
     from: i64,
     until: i64,
     offset: i64,
 }
 
-impl Local {
+impl LocalTime {
     /// UTC where the zone is not known.
-    fn new(name: &str) -> Local {
-        Local { zone: zone(name).unwrap_or(TimeZone::UTC), from: 1, until: 0, offset: 0 }
+    fn new(name: &str) -> LocalTime {
+        LocalTime { zone: find_zone(name).unwrap_or(TimeZone::UTC), from: 1, until: 0, offset: 0 }
     }
 
     /// Seconds since 1970 as the clock on the wall shows them.
-    fn second(&mut self, ns: i64) -> i64 {
+    fn local_second(&mut self, ns: i64) -> i64 {
         let second = ns.div_euclid(1_000_000_000);
         if second < self.from || second >= self.until {
             let stamp = Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -92,36 +92,36 @@ impl Local {
 
 /// A time of day in minutes since midnight; reads and shows as `09:30`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Clock(pub u16);
+pub struct ClockTime(pub u16);
 
-impl fmt::Display for Clock {
+impl fmt::Display for ClockTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:02}:{:02}", self.0 / 60, self.0 % 60)
     }
 }
 
-impl FromStr for Clock {
+impl FromStr for ClockTime {
     type Err = String;
 
-    fn from_str(s: &str) -> Result<Clock, String> {
+    fn from_str(s: &str) -> Result<ClockTime, String> {
         let read = |s: &str| s.parse::<u16>().ok().filter(|_| s.bytes().all(|b| b.is_ascii_digit()));
         s.split_once(':')
             .and_then(|(h, m)| Some((read(h)?, read(m).filter(|_| m.len() == 2)?)))
             .filter(|&(h, m)| h < 24 && m < 60)
-            .map(|(h, m)| Clock(h * 60 + m))
+            .map(|(h, m)| ClockTime(h * 60 + m))
             .ok_or_else(|| format!("`{s}` is no time of day (write 09:30)"))
     }
 }
 
 /// Days of the week, bit 0 Monday to bit 6 Sunday; reads and shows as `Mon-Fri` or `Mon,Wed,Sun`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Days(pub u8);
+pub struct Weekdays(pub u8);
 
-impl Days {
+impl Weekdays {
     /// Monday to Friday.
-    pub const WORKING: Days = Days(0b001_1111);
+    pub const WORKING: Weekdays = Weekdays(0b001_1111);
     /// Every day.
-    pub const ALL: Days = Days(0b111_1111);
+    pub const ALL: Weekdays = Weekdays(0b111_1111);
 
     /// Whether the day with that number since 1970 (a Thursday) is one of them.
     pub fn contains(self, day: i32) -> bool {
@@ -131,7 +131,7 @@ impl Days {
 
 const WEEK: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-impl fmt::Display for Days {
+impl fmt::Display for Weekdays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has = |i: usize| i < 7 && self.0 >> i & 1 == 1;
         let (mut at, mut comma) = (0, "");
@@ -155,10 +155,10 @@ impl fmt::Display for Days {
     }
 }
 
-impl FromStr for Days {
+impl FromStr for Weekdays {
     type Err = String;
 
-    fn from_str(s: &str) -> Result<Days, String> {
+    fn from_str(s: &str) -> Result<Weekdays, String> {
         let bad = || format!("`{s}` names no days of the week (write Mon-Fri, or Mon,Wed,Sun)");
         let day = |name: &str| {
             let name = name.trim().to_ascii_lowercase();
@@ -173,7 +173,7 @@ impl FromStr for Days {
                 days |= 1 << ((from + i) % 7);
             }
         }
-        if days == 0 { Err(bad()) } else { Ok(Days(days)) }
+        if days == 0 { Err(bad()) } else { Ok(Weekdays(days)) }
     }
 }
 
@@ -181,7 +181,7 @@ impl FromStr for Days {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollover {
     /// After noon: the new day carries the next date. Until noon: it carries the date it starts on.
-    pub at: Clock,
+    pub at: ClockTime,
     /// IANA zone of `at`.
     pub timezone: String,
 }
@@ -198,7 +198,7 @@ impl FromStr for Rollover {
     fn from_str(s: &str) -> Result<Rollover, String> {
         let (at, timezone) =
             s.trim().split_once(' ').ok_or_else(|| format!("`{s}` is no rollover (write 17:00 America/New_York)"))?;
-        zone(timezone.trim())?;
+        find_zone(timezone.trim())?;
         Ok(Rollover { at: at.parse()?, timezone: timezone.trim().to_string() })
     }
 }
@@ -211,22 +211,22 @@ macro_rules! serialize_as_shown {
         }
     )*};
 }
-serialize_as_shown!(Clock, Days, Rollover);
+serialize_as_shown!(ClockTime, Weekdays, Rollover);
 
 /// A session of working days, its rollover in its own zone. Only called with literals that are right.
-pub(super) fn session(timezone: &str, open: &str, close: &str, rollover: &str, round_the_clock: bool) -> Session {
-    let clock = |s: &str| s.parse().unwrap_or(Clock(0));
+pub(super) fn make_session(timezone: &str, open: &str, close: &str, rollover: &str, round_the_clock: bool) -> Session {
+    let clock = |s: &str| s.parse().unwrap_or(ClockTime(0));
     Session {
         timezone: timezone.to_string(),
         open: clock(open),
         close: clock(close),
-        days: Days::WORKING,
+        days: Weekdays::WORKING,
         trading_day: Rollover { at: clock(rollover), timezone: timezone.to_string() },
         round_the_clock,
     }
 }
 
-pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
+pub(super) fn find_zone(name: &str) -> Result<TimeZone, String> {
     if let Ok(zone) = TimeZone::get(name) {
         return Ok(zone);
     }
@@ -289,12 +289,12 @@ mod tests {
     #[rustfmt::skip]
     fn shows_and_reads_clocks_and_days() {
         for (text, shown) in [("Mon-Fri", "Mon-Fri"), ("mon,tue", "Mon,Tue"), ("Sun-Thu", "Mon-Thu,Sun"), ("Monday, Wed , sun", "Mon,Wed,Sun"), ("Mon-Sun", "Mon-Sun")] {
-            assert_eq!(text.parse::<Days>().unwrap().to_string(), shown);
+            assert_eq!(text.parse::<Weekdays>().unwrap().to_string(), shown);
         }
-        assert!("".parse::<Days>().is_err() && "Mo-Fr".parse::<Days>().is_err());
-        assert_eq!("9:30".parse::<Clock>().unwrap().to_string(), "09:30");
+        assert!("".parse::<Weekdays>().is_err() && "Mo-Fr".parse::<Weekdays>().is_err());
+        assert_eq!("9:30".parse::<ClockTime>().unwrap().to_string(), "09:30");
         for bad in ["24:00", "9", "9:5", "09:60", "-1:00", "+9:30", ""] {
-            assert!(bad.parse::<Clock>().is_err(), "{bad}");
+            assert!(bad.parse::<ClockTime>().is_err(), "{bad}");
         }
     }
 }

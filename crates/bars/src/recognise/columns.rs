@@ -1,11 +1,11 @@
 //! Open, high, low, close and volume: by the names above them, by their place, or by their values.
 
 use super::names::{self, FileName, Role};
-use super::values::{is_epoch, is_time_like, value, violations};
-use super::{Given, Group, Prices};
+use super::values::{count_violations, is_epoch, is_time_like, read_value};
+use super::{Evidence, PriceColumns, Prices};
 use files::{Data, Error, Result, Table};
 
-pub(super) struct Head {
+pub(super) struct ColumnHeader {
     pub names: Vec<String>,
     pub named: bool,
     pub tickers: Option<Vec<String>>,
@@ -13,26 +13,29 @@ pub(super) struct Head {
 }
 
 /// The names of the columns, from the container or from the lines above the data.
-pub(super) fn header(given: &Given<'_>, why: &mut Vec<String>) -> Head {
+pub(super) fn find_header(given: &Evidence<'_>, why: &mut Vec<String>) -> ColumnHeader {
     let width = given.sample.columns.len();
     let container: Vec<String> = given.sample.columns.iter().map(|c| c.name.clone()).collect();
     if given.container != "CSV" {
-        let named = container.iter().filter(|n| names::role(n).is_some() || names::wide(n).is_some()).count() >= 2;
+        let named =
+            container.iter().filter(|n| names::column_role(n).is_some() || names::split_wide_name(n).is_some()).count()
+                >= 2;
         let nameless = container.iter().all(|n| n.bytes().all(|b| b.is_ascii_digit()));
         return if nameless {
-            headerless(given)
+            without_header(given)
         } else {
-            Head { names: container, named, tickers: None, format: None }
+            ColumnHeader { names: container, named, tickers: None, format: None }
         };
     }
-    let score =
-        |line: &Vec<String>| line.iter().filter(|n| names::role(n).is_some() || names::wide(n).is_some()).count();
+    let score = |line: &Vec<String>| {
+        line.iter().filter(|n| names::column_role(n).is_some() || names::split_wide_name(n).is_some()).count()
+    };
     let best = given.header.iter().enumerate().max_by_key(|(at, line)| (score(line), std::cmp::Reverse(*at)));
     let Some((at, line)) = best.filter(|(_, line)| score(line) >= 2) else {
         if !given.header.is_empty() {
             why.push(format!("{} line(s) above the data hold no known column names", given.header.len()));
         }
-        return headerless(given);
+        return without_header(given);
     };
     let mut names = line.clone();
     let mut format = None;
@@ -56,8 +59,9 @@ pub(super) fn header(given: &Given<'_>, why: &mut Vec<String>) -> Head {
     if let Some((_, other)) = other {
         let mut line = other.clone();
         line.resize(width, String::new());
-        let label = ["ticker", "tickers", "symbol"].contains(&names::key(&line[0]).as_str()) || line[0].is_empty();
-        if label || names::role(&line[0]).is_none() {
+        let label =
+            ["ticker", "tickers", "symbol"].contains(&names::normalise_name(&line[0]).as_str()) || line[0].is_empty();
+        if label || names::column_role(&line[0]).is_none() {
             line[0] = String::new();
             let mut distinct: Vec<&String> = line.iter().filter(|c| !c.is_empty()).collect();
             distinct.sort();
@@ -68,23 +72,27 @@ pub(super) fn header(given: &Given<'_>, why: &mut Vec<String>) -> Head {
                 _ => "yfinance CSV, two-line header".to_string(),
             });
             // A third line names the index; the first line's `Price` labels the others.
-            if given.header.iter().any(|l| l.first().is_some_and(|c| matches!(names::role(c), Some(Role::Time(_))))) {
+            if given
+                .header
+                .iter()
+                .any(|l| l.first().is_some_and(|c| matches!(names::column_role(c), Some(Role::Time(_)))))
+            {
                 names[0] = "Date".into();
             }
             tickers = Some(line);
         }
     }
     if format.is_none() {
-        format = csv_format(&names, given);
+        format = name_csv_format(&names, given);
     }
     if at > 0 && tickers.is_none() {
         why.push(format!("{at} line(s) above the header were passed over: `{}`", shorten(&given.header[0].join(","))));
     }
-    Head { names, named: true, tickers, format }
+    ColumnHeader { names, named: true, tickers, format }
 }
 
 /// No names at all; Binance's twelve columns are known by their two epochs.
-fn headerless(given: &Given<'_>) -> Head {
+fn without_header(given: &Evidence<'_>) -> ColumnHeader {
     const BINANCE: [&str; 12] = [
         "open_time",
         "open",
@@ -104,12 +112,12 @@ fn headerless(given: &Given<'_>) -> Head {
     if given.lean.is_none() && (11..=12).contains(&columns.len()) && epoch(0) && epoch(6) {
         let names = BINANCE[..columns.len()].iter().map(|n| n.to_string()).collect();
         let format = Some(format!("Binance kline {} without header", given.container));
-        return Head { names, named: true, tickers: None, format };
+        return ColumnHeader { names, named: true, tickers: None, format };
     }
-    Head { names: vec![String::new(); columns.len()], named: false, tickers: None, format: None }
+    ColumnHeader { names: vec![String::new(); columns.len()], named: false, tickers: None, format: None }
 }
 
-fn other_line(given: &Given<'_>, line: &Vec<String>) -> usize {
+fn other_line(given: &Evidence<'_>, line: &Vec<String>) -> usize {
     given.header.iter().position(|l| l == line).map_or(0, |at| at + 1)
 }
 
@@ -118,8 +126,8 @@ fn shorten(text: &str) -> String {
 }
 
 /// A name for well-known headers.
-fn csv_format(names: &[String], given: &Given<'_>) -> Option<String> {
-    let keys: Vec<String> = names.iter().map(|n| names::key(n)).collect();
+fn name_csv_format(names: &[String], given: &Evidence<'_>) -> Option<String> {
+    let keys: Vec<String> = names.iter().map(|n| names::normalise_name(n)).collect();
     let has = |k: &str| keys.iter().any(|x| x == k);
     let angle = names.iter().any(|n| n.starts_with('<'));
     Some(
@@ -147,7 +155,7 @@ fn csv_format(names: &[String], given: &Given<'_>) -> Option<String> {
 }
 
 /// yfinance's ticker line: one group for each ticker.
-pub(super) fn by_ticker(roles: &[Option<Role>], tickers: &[String]) -> Vec<Group> {
+pub(super) fn group_by_ticker(roles: &[Option<Role>], tickers: &[String]) -> Vec<PriceColumns> {
     let mut order: Vec<&String> = Vec::new();
     for t in tickers.iter().filter(|t| !t.is_empty()) {
         if !order.contains(&t) {
@@ -157,7 +165,7 @@ pub(super) fn by_ticker(roles: &[Option<Role>], tickers: &[String]) -> Vec<Group
     let group = |ticker: &String| {
         let at = |role: Role| (0..roles.len()).find(|i| roles[*i] == Some(role) && tickers[*i] == *ticker);
         let close = at(Role::Close).or_else(|| at(Role::LateClose))?;
-        Some(Group {
+        Some(PriceColumns {
             symbol: Some(ticker.clone()),
             prices: Prices::Ohlc([at(Role::Open)?, at(Role::High)?, at(Role::Low)?, close]),
             volume: at(Role::Volume(1)),
@@ -167,12 +175,12 @@ pub(super) fn by_ticker(roles: &[Option<Role>], tickers: &[String]) -> Vec<Group
 }
 
 /// Open, high, low, close by their names.
-pub(super) fn by_name(
+pub(super) fn group_by_name(
     names: &[String],
     roles: &[Option<Role>],
     file: &FileName,
     why: &mut Vec<String>,
-) -> Option<Group> {
+) -> Option<PriceColumns> {
     let at = |role: Role| roles.iter().position(|r| *r == Some(role));
     let volume = (0..roles.len())
         .filter_map(|i| if let Some(Role::Volume(rank)) = roles[i] { Some((rank, i)) } else { None })
@@ -180,24 +188,24 @@ pub(super) fn by_name(
         .map(|(_, i)| i);
     // `volume_btc` beside `volume`: the coin's own is in units.
     let coin = names.iter().position(|n| {
-        let key = names::key(n);
+        let key = names::normalise_name(n);
         key.strip_prefix("volume").is_some_and(|coin| coin.len() >= 3 && file.symbol.to_lowercase().starts_with(coin))
     });
     let volume = coin.or(volume);
     let quad = |side: fn(usize) -> Role| Some([at(side(0))?, at(side(1))?, at(side(2))?, at(side(3))?]);
     if let (Some(bid), Some(ask)) = (quad(Role::Bid), quad(Role::Ask)) {
         why.push("bid and ask columns: prices are their middle, `spread` travels along".into());
-        return Some(Group { symbol: None, prices: Prices::Quote { bid, ask }, volume });
+        return Some(PriceColumns { symbol: None, prices: Prices::Quote { bid, ask }, volume });
     }
     let late = || {
         let late = (0..roles.len()).filter(|i| roles[*i] == Some(Role::LateClose));
-        late.min_by_key(|i| names::key(&names[*i]).contains("adj"))
+        late.min_by_key(|i| names::normalise_name(&names[*i]).contains("adj"))
     };
     let close = at(Role::Close).or_else(late)?;
     if roles[close] == Some(Role::LateClose) {
         why.push(format!("column `{}` is taken for the close; there is no other", names[close]));
     }
-    Some(Group {
+    Some(PriceColumns {
         symbol: None,
         prices: Prices::Ohlc([at(Role::Open)?, at(Role::High)?, at(Role::Low)?, close]),
         volume,
@@ -205,8 +213,8 @@ pub(super) fn by_name(
 }
 
 /// A wide table: `AAPL.Open`, `BTC:close`.
-pub(super) fn wide(names: &[String], why: &mut Vec<String>) -> Vec<Group> {
-    let cells: Vec<Option<(String, Role)>> = names.iter().map(|n| names::wide(n)).collect();
+pub(super) fn group_wide_table(names: &[String], why: &mut Vec<String>) -> Vec<PriceColumns> {
+    let cells: Vec<Option<(String, Role)>> = names.iter().map(|n| names::split_wide_name(n)).collect();
     let mut symbols: Vec<&String> = Vec::new();
     for (symbol, _) in cells.iter().flatten() {
         if !symbols.contains(&symbol) {
@@ -216,7 +224,7 @@ pub(super) fn wide(names: &[String], why: &mut Vec<String>) -> Vec<Group> {
     let at = |symbol: &String, role: fn(&Role) -> bool| {
         cells.iter().position(|c| c.as_ref().is_some_and(|(s, r)| s == symbol && role(r)))
     };
-    let groups: Vec<Group> = symbols
+    let groups: Vec<PriceColumns> = symbols
         .into_iter()
         .filter_map(|symbol| {
             let prices = [
@@ -226,7 +234,7 @@ pub(super) fn wide(names: &[String], why: &mut Vec<String>) -> Vec<Group> {
                 at(symbol, |r| *r == Role::Close)?,
             ];
             let volume = at(symbol, |r| matches!(r, Role::Volume(_)));
-            Some(Group { symbol: Some(symbol.clone()), prices: Prices::Ohlc(prices), volume })
+            Some(PriceColumns { symbol: Some(symbol.clone()), prices: Prices::Ohlc(prices), volume })
         })
         .collect();
     if !groups.is_empty() {
@@ -246,7 +254,7 @@ pub(super) struct Positional {
 }
 
 /// Columns without names: a time, four prices whose order the values tell, perhaps a volume.
-pub(super) fn positional(sample: &Table, given: &Given<'_>) -> Result<(Group, Positional)> {
+pub(super) fn columns_by_position(sample: &Table, given: &Evidence<'_>) -> Result<(PriceColumns, Positional)> {
     let fail = |m: String| {
         Error::input(m).at(given.path).remedy("add a header line such as time,open,high,low,close,volume to the file")
     };
@@ -266,7 +274,7 @@ pub(super) fn positional(sample: &Table, given: &Given<'_>) -> Result<(Group, Po
         ([0, 2, 3, 1], "open, close, high, low", " (Jesse and Bitfinex order)"),
         ([2, 1, 0, 3], "low, high, open, close", " (Coinbase order)"),
     ];
-    let wrong = |order: &[usize; 4]| violations(sample, &order.map(|i| i + first));
+    let wrong = |order: &[usize; 4]| count_violations(sample, &order.map(|i| i + first));
     let counts: Vec<usize> = orders.iter().map(|(order, _, _)| wrong(order)).collect();
     let best = (0..orders.len()).min_by_key(|i| counts[*i]).unwrap_or(0);
     if counts[best] * 5 > sample.rows {
@@ -280,12 +288,12 @@ pub(super) fn positional(sample: &Table, given: &Given<'_>) -> Result<(Group, Po
     // Kraken puts the average price between close and volume; a volume does not lie between low and high.
     let average = width >= first + 6 && number(first + 5) && {
         let [low, high, at] = [order[2], order[1], 4].map(|i| &sample.columns[first + i].data);
-        let inside = |row: &usize| (value(low, *row)..=value(high, *row)).contains(&value(at, *row));
+        let inside = |row: &usize| (read_value(low, *row)..=read_value(high, *row)).contains(&read_value(at, *row));
         (0..sample.rows).filter(inside).count() * 10 >= sample.rows * 9
     };
     let volume = first + 4 + usize::from(average);
     let volume = (width > volume && number(volume)).then_some(volume);
-    let group = Group { symbol: None, prices: Prices::Ohlc(order.map(|i| i + first)), volume };
+    let group = PriceColumns { symbol: None, prices: Prices::Ohlc(order.map(|i| i + first)), volume };
     let format = match () {
         // freqtrade and ccxt write [ms, open, high, low, close, volume]; freqtrade's names carry the pair.
         () if known.is_empty() && given.container == "JSON" && given.file.symbol.contains('/') => {
@@ -305,15 +313,15 @@ pub(super) fn positional(sample: &Table, given: &Given<'_>) -> Result<(Group, Po
     Ok((group, Positional { format, words }))
 }
 
-pub(super) fn positional_lean(lean: &crate::scan::lean::Lean, width: usize) -> Option<Group> {
+pub(super) fn lean_columns_by_position(lean: &crate::scan::lean::Lean, width: usize) -> Option<PriceColumns> {
     if lean.quote {
-        return (width >= 11).then(|| Group {
+        return (width >= 11).then(|| PriceColumns {
             symbol: Some(lean.symbol.clone()),
             prices: Prices::Quote { bid: [1, 2, 3, 4], ask: [6, 7, 8, 9] },
             volume: None,
         });
     }
-    (width >= 6).then(|| Group {
+    (width >= 6).then(|| PriceColumns {
         symbol: Some(lean.symbol.clone()),
         prices: Prices::Ohlc([1, 2, 3, 4]),
         volume: Some(5),

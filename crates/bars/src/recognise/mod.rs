@@ -9,15 +9,17 @@ pub(crate) mod names;
 mod stamps;
 mod values;
 
-use crate::{Class, Label, Options, Timeframe, VolumeKind};
-use columns::{by_name, by_ticker, header, positional, positional_lean, wide};
+use crate::{Class, Options, StampOption, Timeframe, VolumeKind};
+use columns::{
+    columns_by_position, find_header, group_by_name, group_by_ticker, group_wide_table, lean_columns_by_position,
+};
 use files::{Data, Error, Result, Table};
 use names::{FileName, Role};
 use std::path::Path;
 
-pub(crate) use stamps::{Zone, mode_step};
-pub(crate) use values::value;
-use values::{as_time, is_time_like, time_column, violations};
+pub(crate) use stamps::{Zone, most_common_step};
+pub(crate) use values::read_value;
+use values::{count_violations, find_time_column, is_time_like, time_from_column};
 
 /// Which column is what.
 #[derive(Debug, Clone)]
@@ -28,11 +30,11 @@ pub(crate) struct Layout {
     pub why: Vec<String>,
     /// Doubts worth a warning.
     pub warnings: Vec<String>,
-    pub time: TimeAt,
+    pub time: TimeColumns,
     /// A column with the end of the bar.
     pub end: Option<usize>,
     /// The series of a row: one, or several in a wide table.
-    pub groups: Vec<Group>,
+    pub groups: Vec<PriceColumns>,
     /// A column with the symbol.
     pub symbol: Option<usize>,
     /// Columns that travel along.
@@ -52,7 +54,7 @@ pub(crate) struct Layout {
 
 /// Where the time is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum TimeAt {
+pub(crate) enum TimeColumns {
     /// Text or typed stamps.
     Stamp(usize),
     /// A date and a time of day.
@@ -79,7 +81,7 @@ pub(crate) enum StampMarks {
 
 /// One series of a row.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Group {
+pub(crate) struct PriceColumns {
     /// Its symbol, where the columns name it.
     pub symbol: Option<String>,
     pub prices: Prices,
@@ -94,7 +96,7 @@ pub(crate) enum Prices {
 }
 
 /// What is known of a file before its columns are looked at.
-pub(crate) struct Given<'a> {
+pub(crate) struct Evidence<'a> {
     pub path: &'a Path,
     /// `CSV`, `Parquet`, …
     pub container: &'a str,
@@ -110,14 +112,14 @@ pub(crate) struct Given<'a> {
 
 impl Layout {
     /// Decides; an error says what is missing.
-    pub(crate) fn of(given: &Given<'_>) -> Result<Layout> {
+    pub(crate) fn recognise(given: &Evidence<'_>) -> Result<Layout> {
         let sample = given.sample;
         let mut why = Vec::new();
         let mut warnings = Vec::new();
-        let head = header(given, &mut why);
+        let head = find_header(given, &mut why);
         let (names, named) = (head.names, head.named);
         let fail = |message: String| Error::input(message).at(given.path);
-        let roles: Vec<Option<Role>> = names.iter().map(|n| names::role(n)).collect();
+        let roles: Vec<Option<Role>> = names.iter().map(|n| names::column_role(n)).collect();
 
         let mut groups = Vec::new();
         let mut format = head.format;
@@ -125,51 +127,53 @@ impl Layout {
         if let Some(lean) = given.lean {
             lean_format = true;
             format = Some(lean.format());
-            why.extend(lean.why());
+            why.extend(lean.evidence());
             groups.push(
-                positional_lean(lean, sample.columns.len())
+                lean_columns_by_position(lean, sample.columns.len())
                     .ok_or_else(|| fail(lean.wrong_width(sample.columns.len())))?,
             );
         } else if let Some(tickers) = head.tickers {
-            groups = by_ticker(&roles, &tickers);
+            groups = group_by_ticker(&roles, &tickers);
         } else if named {
-            groups.extend(by_name(&names, &roles, given.file, &mut why));
+            groups.extend(group_by_name(&names, &roles, given.file, &mut why));
             if groups.is_empty() {
-                groups = wide(&names, &mut why);
+                groups = group_wide_table(&names, &mut why);
                 if groups.len() > 1 {
                     format = Some(format!("wide {} of {} symbols", given.container, groups.len()));
                 }
             }
         } else {
-            let (found, name) = positional(sample, given)?;
+            let (found, name) = columns_by_position(sample, given)?;
             why.push(format!("no column names; by position and values: {}", name.words));
             format = Some(name.format);
             groups.push(found);
         }
         if groups.is_empty() {
-            return Err(missing(given, &names, named));
+            return Err(missing_prices_error(given, &names, named));
         }
 
-        let time = time_column(given, &names, &roles, named, &groups)?;
+        let time = find_time_column(given, &names, &roles, named, &groups)?;
         let end = roles.iter().position(|r| *r == Some(Role::End)).filter(|at| is_time_like(&sample.columns[*at].data));
         let (time, end) = match (time, end) {
             (Some(time), end) => (time, end),
-            (None, Some(end)) => (as_time(end, &sample.columns[end].data).unwrap_or(TimeAt::Stamp(end)), None),
-            (None, None) => return Err(no_time(given, &names)),
+            (None, Some(end)) => {
+                (time_from_column(end, &sample.columns[end].data).unwrap_or(TimeColumns::Stamp(end)), None)
+            }
+            (None, None) => return Err(missing_time_error(given, &names)),
         };
-        let only_end = matches!(time, TimeAt::Epoch(at) | TimeAt::Stamp(at) if roles.get(at).copied().flatten() == Some(Role::End));
+        let only_end = matches!(time, TimeColumns::Epoch(at) | TimeColumns::Stamp(at) if roles.get(at).copied().flatten() == Some(Role::End));
 
-        let symbol = symbol_column(given, &roles, &groups, lean_format);
+        let symbol = find_symbol_column(given, &roles, &groups, lean_format);
         if let Some(at) = symbol {
             why.push(format!("symbols come from column `{}`", names[at]));
         }
-        let mut used: Vec<usize> = groups.iter().flat_map(Group::columns).collect();
+        let mut used: Vec<usize> = groups.iter().flat_map(PriceColumns::columns).collect();
         used.extend(time.columns());
         used.extend(end);
         used.extend(symbol);
-        let extras = extras(given, &names, &roles, &used, groups.len() > 1 || lean_format, named);
+        let extras = find_extras(given, &names, &roles, &used, groups.len() > 1 || lean_format, named);
         if named || lean_format {
-            why.insert(0, columns_sentence(&groups, &names, time, lean_format));
+            why.insert(0, describe_columns(&groups, &names, time, lean_format));
         }
         if !extras.kept.is_empty() {
             let list: Vec<&str> = extras.kept.iter().map(|(_, n)| n.as_str()).collect();
@@ -190,23 +194,23 @@ impl Layout {
             warnings,
             time,
             end,
-            volume: volume_kind(&groups, &names, given),
+            volume: guess_volume_kind(&groups, &names, given),
             groups,
             symbol,
             extras: extras.kept,
             zone: Zone::Utc,
             stamp: StampMarks::Start,
-            scale: given.lean.map_or(1.0, |l| l.scale(sample)),
+            scale: given.lean.map_or(1.0, |l| l.price_scale(sample)),
             class,
             timeframe: given.lean.and_then(|l| l.timeframe).or(given.file.timeframe),
             saturdays: false,
         };
-        stamps::settle(&mut layout, given, only_end);
+        stamps::settle_stamps(&mut layout, given, only_end);
         Ok(layout)
     }
 }
 
-impl Group {
+impl PriceColumns {
     fn columns(&self) -> Vec<usize> {
         let mut all = match &self.prices {
             Prices::Ohlc(at) => at.to_vec(),
@@ -217,16 +221,24 @@ impl Group {
     }
 }
 
-impl TimeAt {
+impl TimeColumns {
     pub(crate) fn columns(self) -> Vec<usize> {
         match self {
-            TimeAt::Stamp(at) | TimeAt::Epoch(at) | TimeAt::DateNumber(at) | TimeAt::SinceMidnight(at, _) => vec![at],
-            TimeAt::DateAndClock(date, clock) => vec![date, clock],
+            TimeColumns::Stamp(at)
+            | TimeColumns::Epoch(at)
+            | TimeColumns::DateNumber(at)
+            | TimeColumns::SinceMidnight(at, _) => vec![at],
+            TimeColumns::DateAndClock(date, clock) => vec![date, clock],
         }
     }
 }
 
-fn symbol_column(given: &Given<'_>, roles: &[Option<Role>], groups: &[Group], lean: bool) -> Option<usize> {
+fn find_symbol_column(
+    given: &Evidence<'_>,
+    roles: &[Option<Role>],
+    groups: &[PriceColumns],
+    lean: bool,
+) -> Option<usize> {
     let text = |at: &usize| matches!(given.sample.columns[*at].data, Data::Names { .. } | Data::Text(_));
     if lean || groups.len() > 1 || groups.iter().any(|g| g.symbol.is_some()) {
         return None;
@@ -242,8 +254,8 @@ struct Extras {
     dropped: Vec<String>,
 }
 
-fn extras(
-    given: &Given<'_>,
+fn find_extras(
+    given: &Evidence<'_>,
     names: &[String],
     roles: &[Option<Role>],
     used: &[usize],
@@ -257,7 +269,7 @@ fn extras(
     for at in 0..names.len() {
         let data = &given.sample.columns[at].data;
         let name = names[at].trim();
-        let key = names::key(name);
+        let key = names::normalise_name(name);
         let other_time =
             matches!(roles[at], Some(Role::Time(_) | Role::End)) || matches!(data, Data::Time { .. } | Data::Clock(_));
         if used.contains(&at) || name.is_empty() || key == "ignore" || key.starts_with("unnamed") || other_time {
@@ -282,7 +294,7 @@ fn extras(
 /// Names that the columns of a bar have themselves.
 pub(crate) const RESERVED: [&str; 8] = ["symbol", "start", "end", "open", "high", "low", "close", "volume"];
 
-fn columns_sentence(groups: &[Group], names: &[String], time: TimeAt, lean: bool) -> String {
+fn describe_columns(groups: &[PriceColumns], names: &[String], time: TimeColumns, lean: bool) -> String {
     if lean {
         return "columns by LEAN's fixed order".into();
     }
@@ -302,22 +314,22 @@ fn columns_sentence(groups: &[Group], names: &[String], time: TimeAt, lean: bool
 }
 
 /// Names are believed only as far as the values agree.
-fn check_ranges(given: &Given<'_>, groups: &[Group], named: bool, warnings: &mut Vec<String>) -> Result<()> {
-    let Some(Group { prices: Prices::Ohlc(at), .. }) = groups.first() else { return Ok(()) };
+fn check_ranges(given: &Evidence<'_>, groups: &[PriceColumns], named: bool, warnings: &mut Vec<String>) -> Result<()> {
+    let Some(PriceColumns { prices: Prices::Ohlc(at), .. }) = groups.first() else { return Ok(()) };
     if !named || given.sample.rows < 10 {
         return Ok(());
     }
-    let zero = |i: usize| (0..given.sample.rows).all(|row| value(&given.sample.columns[at[i]].data, row) == 0.0);
+    let zero = |i: usize| (0..given.sample.rows).all(|row| read_value(&given.sample.columns[at[i]].data, row) == 0.0);
     if zero(1) && zero(2) && zero(3) {
         return Err(Error::input("only `open` holds values: these look like funding rates, not bars")
             .at(given.path)
             .remedy("point at the file with the prices; funding rates are no bars"));
     }
-    let wrong = violations(given.sample, at);
+    let wrong = count_violations(given.sample, at);
     if wrong * 2 > given.sample.rows {
         let [o, h, l, c] = *at;
         let swapped = [[o, c, h, l], [o, l, h, c], [h, o, l, c], [c, h, l, o]];
-        let better = swapped.iter().any(|order| violations(given.sample, order) * 20 < given.sample.rows);
+        let better = swapped.iter().any(|order| count_violations(given.sample, order) * 20 < given.sample.rows);
         return Err(Error::input(format!(
             "the columns named open, high, low, close break high ≥ low in {wrong} of {} sample rows{}",
             given.sample.rows,
@@ -332,13 +344,13 @@ fn check_ranges(given: &Given<'_>, groups: &[Group], named: bool, warnings: &mut
     Ok(())
 }
 
-fn volume_kind(groups: &[Group], names: &[String], given: &Given<'_>) -> Option<VolumeKind> {
+fn guess_volume_kind(groups: &[PriceColumns], names: &[String], given: &Evidence<'_>) -> Option<VolumeKind> {
     let Some(at) = groups.first()?.volume else {
         return Some(VolumeKind::None);
     };
-    let key = names.get(at).map(|n| names::key(n)).unwrap_or_default();
+    let key = names.get(at).map(|n| names::normalise_name(n)).unwrap_or_default();
     let all_zero = (0..given.sample.rows).all(|row| {
-        let v = value(&given.sample.columns[at].data, row);
+        let v = read_value(&given.sample.columns[at].data, row);
         v == 0.0 || v.is_nan()
     });
     match () {
@@ -349,8 +361,8 @@ fn volume_kind(groups: &[Group], names: &[String], given: &Given<'_>) -> Option<
     }
 }
 
-fn missing(given: &Given<'_>, names: &[String], named: bool) -> Error {
-    let keys: Vec<String> = names.iter().map(|n| names::key(n)).collect();
+fn missing_prices_error(given: &Evidence<'_>, names: &[String], named: bool) -> Error {
+    let keys: Vec<String> = names.iter().map(|n| names::normalise_name(n)).collect();
     let has = |k: &[&str]| keys.iter().any(|x| k.contains(&x.as_str()));
     let shown: Vec<&str> = names.iter().filter(|n| !n.is_empty()).take(12).map(String::as_str).collect();
     let seen = if named { format!("; columns are {}", shown.join(", ")) } else { String::new() };
@@ -369,7 +381,7 @@ fn missing(given: &Given<'_>, names: &[String], named: bool) -> Error {
         .remedy("name the columns time, open, high, low, close, volume (any order, any case)")
 }
 
-fn no_time(given: &Given<'_>, names: &[String]) -> Error {
+fn missing_time_error(given: &Evidence<'_>, names: &[String]) -> Error {
     let shown: Vec<&str> = names.iter().filter(|n| !n.is_empty()).take(12).map(String::as_str).collect();
     Error::input(format!("no column holds times; columns are {}", shown.join(", ")))
         .at(given.path)
@@ -377,10 +389,10 @@ fn no_time(given: &Given<'_>, names: &[String]) -> Error {
 }
 
 /// Which end the user says a stamp marks.
-pub(crate) fn told(label: Label) -> Option<StampMarks> {
+pub(crate) fn stamp_marks_set(label: StampOption) -> Option<StampMarks> {
     match label {
-        Label::Auto => None,
-        Label::Start => Some(StampMarks::Start),
-        Label::End => Some(StampMarks::End { add: 0 }),
+        StampOption::Auto => None,
+        StampOption::Start => Some(StampMarks::Start),
+        StampOption::End => Some(StampMarks::End { add: 0 }),
     }
 }

@@ -23,9 +23,9 @@ pub(crate) enum Role {
 }
 
 /// The role a name tells; `None` for anything else.
-pub(crate) fn role(name: &str) -> Option<Role> {
+pub(crate) fn column_role(name: &str) -> Option<Role> {
     use Role::*;
-    let key = key(name);
+    let key = normalise_name(name);
     Some(match key.as_str() {
         "opentime" | "timeopen" | "opentimestamp" | "timeperiodstart" | "starttime" | "start" | "startat" | "begin"
         | "begins" => Time(0),
@@ -63,27 +63,27 @@ pub(crate) fn role(name: &str) -> Option<Role> {
 }
 
 /// A name's letters and digits in lower case, without leading numbering (`1. open`, `<OPEN>`, `Open_Price`).
-pub(crate) fn key(name: &str) -> String {
+pub(crate) fn normalise_name(name: &str) -> String {
     let plain: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     let letters = plain.trim_start_matches(|c: char| c.is_ascii_digit());
     if letters.is_empty() { plain } else { letters.to_string() }
 }
 
 /// `AAPL.Open`, `BTC:open`, `Open_AAPL`, `('Open', 'AAPL')`: the symbol and the price or volume of a wide table.
-pub(crate) fn wide(name: &str) -> Option<(String, Role)> {
+pub(crate) fn split_wide_name(name: &str) -> Option<(String, Role)> {
     let name = name.trim_matches(['(', ')', ' ']).replace('\'', "");
     let cuts = [':', '.', '|', ',', '_', ' ', '/', '-'];
     for cut in cuts {
         for (at, _) in name.match_indices(cut) {
             let (left, right) = (name[..at].trim(), name[at + cut.len_utf8()..].trim());
             for (symbol, field) in [(left, right), (right, left)] {
-                let price = role(field)
+                let price = column_role(field)
                     .filter(|r| matches!(r, Role::Open | Role::High | Role::Low | Role::Close | Role::Volume(_)));
                 if let Some(found) = price
                     && !symbol.is_empty()
-                    && role(symbol).is_none()
+                    && column_role(symbol).is_none()
                     && field.len() > 1
-                    && !["adj", "adjusted", "prev", "previous"].contains(&key(symbol).as_str())
+                    && !["adj", "adjusted", "prev", "previous"].contains(&normalise_name(symbol).as_str())
                 {
                     return Some((symbol.to_string(), found));
                 }
@@ -185,7 +185,7 @@ const NOISE: &[&str] = &[
 ];
 
 /// Reads symbol, timeframe and side out of a file's name.
-pub(crate) fn file_name(stem: &str) -> FileName {
+pub(crate) fn parse_file_name(stem: &str) -> FileName {
     let mut found = FileName::default();
     let mut stem = stem;
     // The dots of `.csv.gz` and the like.
@@ -220,7 +220,7 @@ pub(crate) fn file_name(stem: &str) -> FileName {
         found.words.push(lower.clone());
         if lower == "bid" || lower == "ask" {
             found.side = Some(if lower == "bid" { Side::Bid } else { Side::Ask });
-        } else if let Some(timeframe) = timeframe(token, at > 0) {
+        } else if let Some(timeframe) = parse_timeframe(token, at > 0) {
             found.timeframe.get_or_insert(timeframe);
         } else if token.chars().all(|c| c.is_ascii_digit()) || NOISE.contains(&lower.as_str()) || is_date(token) {
         } else if found.timeframe.is_none() {
@@ -252,7 +252,7 @@ fn strip_ending<'a>(stem: &'a str, ending: &str) -> &'a str {
     }
 }
 
-fn timeframe(token: &str, not_first: bool) -> Option<Timeframe> {
+fn parse_timeframe(token: &str, not_first: bool) -> Option<Timeframe> {
     let lower = token.to_lowercase();
     // Bare words such as `day` count, single letters and plain numbers do not.
     let shaped =
@@ -291,14 +291,14 @@ mod tests {
             ("CZCE_CF_P1D_20160104_160000-20230927_160000.csv", "CZCE_CF", Some("1d")),
             ("0700.HK.csv", "0700.HK", None),
         ] {
-            let found = file_name(name);
+            let found = parse_file_name(name);
             assert_eq!(
                 (found.symbol.as_str(), found.timeframe.map(|t| t.to_string())),
                 (symbol, timeframe.map(str::to_string)),
                 "{name}"
             );
         }
-        assert_eq!(file_name("fxcm_USDJPY_M1_2013_ask.csv").side, Some(Side::Ask));
+        assert_eq!(parse_file_name("fxcm_USDJPY_M1_2013_ask.csv").side, Some(Side::Ask));
     }
 
     #[test]
@@ -318,14 +318,14 @@ mod tests {
             ("%Deliverble", None),
             ("Prev Close", None),
         ] {
-            assert_eq!(role(name), expected, "{name}");
+            assert_eq!(column_role(name), expected, "{name}");
         }
-        assert_eq!(wide("AAPL.Open"), Some(("AAPL".into(), Role::Open)));
-        assert_eq!(wide("BTC:volume"), Some(("BTC".into(), Role::Volume(1))));
-        assert_eq!(wide("('Close', 'BRK-B')"), Some(("BRK-B".into(), Role::Close)));
-        assert_eq!(wide("close_BRK.B"), Some(("BRK.B".into(), Role::Close)));
-        assert_eq!(wide("Adj. Open"), None);
-        assert_eq!(wide("Prev Close"), None);
-        assert_eq!(wide("sma_20"), None);
+        assert_eq!(split_wide_name("AAPL.Open"), Some(("AAPL".into(), Role::Open)));
+        assert_eq!(split_wide_name("BTC:volume"), Some(("BTC".into(), Role::Volume(1))));
+        assert_eq!(split_wide_name("('Close', 'BRK-B')"), Some(("BRK-B".into(), Role::Close)));
+        assert_eq!(split_wide_name("close_BRK.B"), Some(("BRK.B".into(), Role::Close)));
+        assert_eq!(split_wide_name("Adj. Open"), None);
+        assert_eq!(split_wide_name("Prev Close"), None);
+        assert_eq!(split_wide_name("sma_20"), None);
     }
 }

@@ -5,7 +5,7 @@
 //! a stamp is the start of its bar and a wall clock is UTC, the first because it makes a bar known later, the second
 //! because nothing better is known, and it is said aloud.
 
-use super::{Given, Layout, StampMarks, TimeAt, told, value};
+use super::{Evidence, Layout, StampMarks, TimeColumns, read_value, stamp_marks_set};
 use crate::instrument::Hints;
 use crate::{Class, Instrument, Timeframe};
 use files::{Data, MISSING_TIME, time};
@@ -83,21 +83,21 @@ fn offsets_at(zone: &TimeZone, wall: i64) -> (i64, i64) {
 }
 
 /// Settles zone, stamp, timeframe and scale of a layout from its sample.
-pub(super) fn settle(layout: &mut Layout, given: &Given<'_>, only_end: bool) {
+pub(super) fn settle_stamps(layout: &mut Layout, given: &Evidence<'_>, only_end: bool) {
     let symbol = layout.groups[0].symbol.clone().unwrap_or_else(|| given.file.symbol.clone());
     let first = layout.symbol.and_then(|at| given.sample.columns[at].data.text(0).map(str::to_string));
     let hints = Hints { class: layout.class, words: path_words(given), ..Hints::default() };
     let traded = Instrument::guess(&first.unwrap_or(symbol), &hints).0;
     let class = traded.class;
-    let (mut labels, stated) = labels(layout, given);
+    let (mut labels, stated) = sample_stamps(layout, given);
     if !stated {
-        zone_known(layout, given);
+        zone_from_evidence(layout, given);
         layout.zone.to_utc(&mut labels);
     }
     labels.retain(|ns| *ns != MISSING_TIME);
     labels.sort_unstable();
     labels.dedup();
-    let step = mode_step(labels.windows(2).map(|w| w[1] - w[0]));
+    let step = most_common_step(labels.windows(2).map(|w| w[1] - w[0]));
     if let Some(step) = step {
         if let Some(named) = layout.timeframe
             && named != step
@@ -114,18 +114,18 @@ pub(super) fn settle(layout: &mut Layout, given: &Given<'_>, only_end: bool) {
     let saturday = labels.iter().filter(|ns| (ns.div_euclid(DAY) + 3).rem_euclid(7) == 5).count();
     layout.saturdays = saturday > 1 && saturday * 12 >= labels.len();
     let class = if layout.saturdays && class == Class::Equity { Class::CryptoSpot } else { class };
-    let sessions = Sessions::of(&labels, layout.timeframe.map_or(MINUTE, Timeframe::ns));
-    stamp_marks(layout, given, &labels, &sessions, only_end);
+    let sessions = ObservedSessions::observe(&labels, layout.timeframe.map_or(MINUTE, Timeframe::ns));
+    decide_stamp_marks(layout, given, &labels, &sessions, only_end);
     if !stated && given.options.timezone.is_none() && layout.zone == Zone::Utc && given.lean.is_none() {
-        zone_guess(layout, given, &Instrument { class, ..traded }, &sessions, &labels);
+        guess_zone(layout, given, &Instrument { class, ..traded }, &sessions, &labels);
     }
-    scale(layout, given, class);
+    guess_price_scale(layout, given, class);
 }
 
 /// The labels of the sample (of its first symbol), and whether their zone is stated.
-fn labels(layout: &Layout, given: &Given<'_>) -> (Vec<i64>, bool) {
+fn sample_stamps(layout: &Layout, given: &Evidence<'_>) -> (Vec<i64>, bool) {
     let columns = &given.sample.columns;
-    let (mut labels, stated) = crate::ingest::labels(layout.time, &|at| columns.get(at).map(|c| &c.data));
+    let (mut labels, stated) = crate::ingest::read_stamps(layout.time, &|at| columns.get(at).map(|c| &c.data));
     if let Some(at) = layout.symbol {
         let same = |row: usize| match &columns[at].data {
             Data::I64(codes) => codes[row] == codes[0],
@@ -140,7 +140,7 @@ fn labels(layout: &Layout, given: &Given<'_>) -> (Vec<i64>, bool) {
     (labels, stated)
 }
 
-fn path_words(given: &Given<'_>) -> Vec<String> {
+fn path_words(given: &Evidence<'_>) -> Vec<String> {
     let mut words: Vec<String> = given.file.words.clone();
     // `nse50` is about `nse`.
     words.extend(given.file.words.iter().map(|w| w.trim_end_matches(|c: char| c.is_ascii_digit()).to_string()));
@@ -149,7 +149,7 @@ fn path_words(given: &Given<'_>) -> Vec<String> {
 }
 
 /// A zone that the user, the layout or the file itself states.
-fn zone_known(layout: &mut Layout, given: &Given<'_>) {
+fn zone_from_evidence(layout: &mut Layout, given: &Evidence<'_>) {
     if let Some(text) = &given.options.timezone {
         if let Some(zone) = Zone::parse(text) {
             layout.zone = zone;
@@ -166,23 +166,24 @@ fn zone_known(layout: &mut Layout, given: &Given<'_>) {
     }
     let words = path_words(given);
     let has = |w: &str| words.iter().any(|x| x.contains(w));
-    if (has("histdata") || (has("dat") && has("ascii"))) && matches!(layout.time, TimeAt::Stamp(_)) {
+    if (has("histdata") || (has("dat") && has("ascii"))) && matches!(layout.time, TimeColumns::Stamp(_)) {
         layout.zone = Zone::Fixed(-5 * HOUR);
         layout.why.push("HistData files are in EST without daylight saving: UTC-5".into());
     }
 }
 
 /// The first and last stamp of each session, as times of day, and how often each occurs.
-pub(crate) struct Sessions {
+pub(crate) struct ObservedSessions {
     first: HashMap<i64, usize>,
     last: HashMap<i64, usize>,
     count: usize,
     week_open: HashMap<(i64, i64), usize>, // (weekday from Monday, time of day) after a gap of more than a day
 }
 
-impl Sessions {
-    fn of(labels: &[i64], step: i64) -> Sessions {
-        let mut found = Sessions { first: HashMap::new(), last: HashMap::new(), count: 0, week_open: HashMap::new() };
+impl ObservedSessions {
+    fn observe(labels: &[i64], step: i64) -> ObservedSessions {
+        let mut found =
+            ObservedSessions { first: HashMap::new(), last: HashMap::new(), count: 0, week_open: HashMap::new() };
         for pair in labels.windows(2) {
             let gap = pair[1] - pair[0];
             if gap >= (3 * step).max(30 * MINUTE) {
@@ -212,12 +213,18 @@ impl Sessions {
     }
 }
 
-fn clock(ns: i64) -> String {
+fn format_clock(ns: i64) -> String {
     format!("{:02}:{:02}", ns / HOUR, ns / MINUTE % 60)
 }
 
 /// Which end of the bar a stamp marks.
-fn stamp_marks(layout: &mut Layout, given: &Given<'_>, labels: &[i64], sessions: &Sessions, only_end: bool) {
+fn decide_stamp_marks(
+    layout: &mut Layout,
+    given: &Evidence<'_>,
+    labels: &[i64],
+    sessions: &ObservedSessions,
+    only_end: bool,
+) {
     let step = layout.timeframe.map_or(0, Timeframe::ns);
     // `…:59.999` and `…:59` just before a bar's border.
     let before = |add: i64| {
@@ -225,7 +232,7 @@ fn stamp_marks(layout: &mut Layout, given: &Given<'_>, labels: &[i64], sessions:
         step >= MINUTE && !labels.is_empty() && hits * 10 >= labels.len() * 9
     };
     let add = [1_000_000, SECOND, 1_000, 1].into_iter().find(|add| before(*add) && !before(0));
-    if let Some(marks) = told(given.options.label) {
+    if let Some(marks) = stamp_marks_set(given.options.label) {
         layout.stamp =
             if let StampMarks::End { .. } = marks { StampMarks::End { add: add.unwrap_or(0) } } else { marks };
         layout.why.push(format!(
@@ -242,7 +249,7 @@ fn stamp_marks(layout: &mut Layout, given: &Given<'_>, labels: &[i64], sessions:
             }
             .into(),
         );
-    } else if matches!(layout.timeframe, Some(Timeframe::Months(_))) && month_ends(labels) {
+    } else if matches!(layout.timeframe, Some(Timeframe::Months(_))) && are_month_ends(labels) {
         layout.stamp = StampMarks::MonthEnd;
         layout.why.push("stamps are the last days of months: they mark the end".into());
     } else if layout.end.is_some() {
@@ -253,7 +260,7 @@ fn stamp_marks(layout: &mut Layout, given: &Given<'_>, labels: &[i64], sessions:
         layout.why.push("a daily stamp is its date; the bar is known when that day is over".into());
     } else if let Some((first, last)) = sessions.edges().filter(|_| step > 0 && step < 15 * MINUTE) {
         let grid = 15 * MINUTE;
-        let (first_s, last_s) = (clock(first), clock(last));
+        let (first_s, last_s) = (format_clock(first), format_clock(last));
         if first % grid == step && last % grid == 0 {
             layout.stamp = StampMarks::End { add: 0 };
             layout.why.push(format!("sessions run from {first_s} to {last_s}: stamps mark the end of a bar"));
@@ -269,13 +276,19 @@ fn stamp_marks(layout: &mut Layout, given: &Given<'_>, labels: &[i64], sessions:
     }
 }
 
-fn month_ends(labels: &[i64]) -> bool {
+fn are_month_ends(labels: &[i64]) -> bool {
     let last = |ns: &i64| time::civil(ns.div_euclid(DAY) + 1).2 == 1;
     labels.len() >= 3 && labels.iter().filter(|ns| last(ns)).count() * 10 >= labels.len() * 9
 }
 
 /// A zone that the sessions betray; else UTC, said aloud.
-fn zone_guess(layout: &mut Layout, given: &Given<'_>, traded: &Instrument, sessions: &Sessions, labels: &[i64]) {
+fn guess_zone(
+    layout: &mut Layout,
+    given: &Evidence<'_>,
+    traded: &Instrument,
+    sessions: &ObservedSessions,
+    labels: &[i64],
+) {
     let class = traded.class;
     let step = layout.timeframe.map_or(0, Timeframe::ns);
     if step >= DAY {
@@ -345,9 +358,9 @@ fn zone_guess(layout: &mut Layout, given: &Given<'_>, traded: &Instrument, sessi
 /// hours too early. Data that are in UTC miss those hours by the zone's offset.
 fn exchange_hours(
     layout: &mut Layout,
-    given: &Given<'_>,
+    given: &Evidence<'_>,
     traded: &Instrument,
-    sessions: &Sessions,
+    sessions: &ObservedSessions,
     labels: &[i64],
     shift: i64,
 ) -> bool {
@@ -359,7 +372,7 @@ fn exchange_hours(
     let (open, close) = (i64::from(session.open.0) * MINUTE, i64::from(session.close.0) * MINUTE);
     // A first stamp one bar after the opening and a last one at the close or behind it mark the ends of bars.
     let ends = shift == 0
-        && given.options.label == crate::Label::Auto
+        && given.options.label == crate::StampOption::Auto
         && layout.end.is_none()
         && sessions.edges().is_some_and(|(first, last)| first - step == open && last >= close);
     let shift = if ends { step } else { shift };
@@ -381,13 +394,14 @@ fn exchange_hours(
 }
 
 /// FX quotes stored as whole points.
-fn scale(layout: &mut Layout, given: &Given<'_>, class: Class) {
+fn guess_price_scale(layout: &mut Layout, given: &Evidence<'_>, class: Class) {
     let super::Prices::Ohlc(at) = &layout.groups[0].prices else { return };
     if class != Class::Fx || given.lean.is_some() || given.sample.rows == 0 {
         return;
     }
     let data = &given.sample.columns[at[3]].data;
-    let mut closes: Vec<f64> = (0..given.sample.rows).map(|row| value(data, row)).filter(|v| v.is_finite()).collect();
+    let mut closes: Vec<f64> =
+        (0..given.sample.rows).map(|row| read_value(data, row)).filter(|v| v.is_finite()).collect();
     closes.sort_by(f64::total_cmp);
     let Some(median) = closes.get(closes.len() / 2).copied() else { return };
     let whole = closes.iter().filter(|v| (*v - v.round()).abs() < 1e-6 * v.abs()).count();
@@ -401,7 +415,7 @@ fn scale(layout: &mut Layout, given: &Given<'_>, class: Class) {
 }
 
 /// The commonest step between stamps; months are told from days. `None` if no step is common.
-pub(crate) fn mode_step(steps: impl Iterator<Item = i64>) -> Option<Timeframe> {
+pub(crate) fn most_common_step(steps: impl Iterator<Item = i64>) -> Option<Timeframe> {
     let mut counts: HashMap<i64, usize> = HashMap::new();
     let mut total = 0usize;
     for step in steps.filter(|s| *s > 0) {
@@ -473,13 +487,13 @@ mod tests {
 
     #[test]
     fn the_commonest_step_is_the_timeframe() {
-        assert_eq!(mode_step([DAY, DAY, 3 * DAY, DAY].into_iter()), Some(Timeframe::D1));
-        assert_eq!(mode_step([31 * DAY, 28 * DAY, 31 * DAY, 30 * DAY].into_iter()), Some(Timeframe::Months(1)));
+        assert_eq!(most_common_step([DAY, DAY, 3 * DAY, DAY].into_iter()), Some(Timeframe::D1));
+        assert_eq!(most_common_step([31 * DAY, 28 * DAY, 31 * DAY, 30 * DAY].into_iter()), Some(Timeframe::Months(1)));
         assert_eq!(
-            mode_step([8 * HOUR + 3_000_000, 8 * HOUR - 2_000_000, 8 * HOUR].into_iter()),
+            most_common_step([8 * HOUR + 3_000_000, 8 * HOUR - 2_000_000, 8 * HOUR].into_iter()),
             Some(Timeframe::Fixed(8 * HOUR))
         );
-        assert_eq!(mode_step([].into_iter()), None);
+        assert_eq!(most_common_step([].into_iter()), None);
     }
 
     #[test]

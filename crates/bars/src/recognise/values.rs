@@ -1,22 +1,22 @@
 //! What values betray: epochs, dates, times, and prices that are not what their column says.
 
 use super::names::{self, Role};
-use super::{Given, Group, TimeAt};
+use super::{Evidence, PriceColumns, TimeColumns};
 use files::{Data, Result, Table, time};
 
 /// Rows of the sample in which high is not the highest or low not the lowest.
-pub(super) fn violations(sample: &Table, at: &[usize; 4]) -> usize {
+pub(super) fn count_violations(sample: &Table, at: &[usize; 4]) -> usize {
     let [o, h, l, c] = at.map(|i| &sample.columns[i].data);
     (0..sample.rows)
         .filter(|row| {
-            let [o, h, l, c] = [o, h, l, c].map(|d| value(d, *row));
+            let [o, h, l, c] = [o, h, l, c].map(|d| read_value(d, *row));
             h < o.max(c) || l > o.min(c) || h < l
         })
         .count()
 }
 
 /// A number of the sample; NaN for what is none.
-pub(crate) fn value(data: &Data, row: usize) -> f64 {
+pub(crate) fn read_value(data: &Data, row: usize) -> f64 {
     match data {
         Data::F64(v) => v[row],
         Data::I64(v) => v[row] as f64,
@@ -32,13 +32,13 @@ pub(super) fn is_epoch(data: &Data) -> bool {
             let fits =
                 filled.iter().filter(|x| **x >= 1e8 && **x < 9e18 && time::epoch_ns(**x as i64).is_some()).count();
             // Volumes also exceed 1e8; a clock rises or falls steadily.
-            !filled.is_empty() && fits * 10 >= filled.len() * 9 && steady(&filled)
+            !filled.is_empty() && fits * 10 >= filled.len() * 9 && is_steady(&filled)
         }
         _ => false,
     }
 }
 
-fn steady(values: &[f64]) -> bool {
+fn is_steady(values: &[f64]) -> bool {
     let up = values.windows(2).filter(|w| w[1] >= w[0]).count();
     let down = values.windows(2).filter(|w| w[1] <= w[0]).count();
     let n = values.len().saturating_sub(1);
@@ -58,37 +58,37 @@ pub(super) fn is_time_like(data: &Data) -> bool {
     matches!(data, Data::Time { .. }) || is_epoch(data) || is_date_number(data)
 }
 
-pub(super) fn as_time(at: usize, data: &Data) -> Option<TimeAt> {
+pub(super) fn time_from_column(at: usize, data: &Data) -> Option<TimeColumns> {
     match data {
-        Data::Time { .. } => Some(TimeAt::Stamp(at)),
-        _ if is_date_number(data) => Some(TimeAt::DateNumber(at)),
-        _ if is_epoch(data) => Some(TimeAt::Epoch(at)),
+        Data::Time { .. } => Some(TimeColumns::Stamp(at)),
+        _ if is_date_number(data) => Some(TimeColumns::DateNumber(at)),
+        _ if is_epoch(data) => Some(TimeColumns::Epoch(at)),
         _ => None,
     }
 }
 
 /// The best column for the time: a certain instant before a wall clock, an open time before any other.
-pub(super) fn time_column(
-    given: &Given<'_>,
+pub(super) fn find_time_column(
+    given: &Evidence<'_>,
     names: &[String],
     roles: &[Option<Role>],
     named: bool,
-    groups: &[Group],
-) -> Result<Option<TimeAt>> {
+    groups: &[PriceColumns],
+) -> Result<Option<TimeColumns>> {
     let sample = given.sample;
     if let Some(lean) = given.lean {
         return Ok(Some(match lean.day {
-            Some(day) => TimeAt::SinceMidnight(0, day),
-            None => TimeAt::Stamp(0),
+            Some(day) => TimeColumns::SinceMidnight(0, day),
+            None => TimeColumns::Stamp(0),
         }));
     }
     if !named {
         let clock = matches!(sample.columns.get(1).map(|c| &c.data), Some(Data::Clock(_)));
-        let time = as_time(0, &sample.columns[0].data);
-        return Ok(if clock { Some(TimeAt::DateAndClock(0, 1)) } else { time });
+        let time = time_from_column(0, &sample.columns[0].data);
+        return Ok(if clock { Some(TimeColumns::DateAndClock(0, 1)) } else { time });
     }
-    let taken: Vec<usize> = groups.iter().flat_map(Group::columns).collect();
-    let mut best: Option<(u8, u8, usize, TimeAt)> = None;
+    let taken: Vec<usize> = groups.iter().flat_map(PriceColumns::columns).collect();
+    let mut best: Option<(u8, u8, usize, TimeColumns)> = None;
     for at in (0..names.len()).filter(|at| !taken.contains(at)) {
         let data = &sample.columns[at].data;
         let rank = match roles[at] {
@@ -98,8 +98,8 @@ pub(super) fn time_column(
             None if names[at].is_empty() && matches!(data, Data::Time { .. }) => 6,
             _ => continue,
         };
-        let Some(time) = as_time(at, data) else { continue };
-        let certain = matches!(time, TimeAt::Epoch(_)) || matches!(data, Data::Time { utc: true, .. });
+        let Some(time) = time_from_column(at, data) else { continue };
+        let certain = matches!(time, TimeColumns::Epoch(_)) || matches!(data, Data::Time { utc: true, .. });
         let key = (if rank == 0 { 0 } else { u8::from(!certain) + 1 }, rank, at, time);
         if best.is_none_or(|b| (key.0, key.1, key.2) < (b.0, b.1, b.2)) {
             best = Some(key);
@@ -107,20 +107,23 @@ pub(super) fn time_column(
     }
     let Some((_, _, at, time)) = best else { return Ok(None) };
     let clock = (0..names.len())
-        .find(|i| matches!(sample.columns[*i].data, Data::Clock(_)) && names::key(&names[*i]) == "time")
+        .find(|i| matches!(sample.columns[*i].data, Data::Clock(_)) && names::normalise_name(&names[*i]) == "time")
         .or_else(|| (0..names.len()).find(|i| matches!(sample.columns[*i].data, Data::Clock(_))));
     // 93000 or 09:30 beside a date is its time of day.
-    let by_number = (0..names.len())
-        .find(|i| names::key(&names[*i]) == "time" && *i != at && matches!(sample.columns[*i].data, Data::I64(_)));
+    let by_number = (0..names.len()).find(|i| {
+        names::normalise_name(&names[*i]) == "time" && *i != at && matches!(sample.columns[*i].data, Data::I64(_))
+    });
     Ok(Some(match (clock.or(by_number), time) {
-        (Some(clock), TimeAt::Stamp(date) | TimeAt::DateNumber(date)) if whole_days(&sample.columns[date].data) => {
-            TimeAt::DateAndClock(date, clock)
+        (Some(clock), TimeColumns::Stamp(date) | TimeColumns::DateNumber(date))
+            if is_whole_days(&sample.columns[date].data) =>
+        {
+            TimeColumns::DateAndClock(date, clock)
         }
         _ => time,
     }))
 }
 
-fn whole_days(data: &Data) -> bool {
+fn is_whole_days(data: &Data) -> bool {
     match data {
         Data::Time { ns, .. } => ns.iter().all(|ns| *ns == files::MISSING_TIME || ns % 86_400_000_000_000 == 0),
         _ => true,

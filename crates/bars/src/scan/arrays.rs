@@ -5,25 +5,26 @@ use crate::recognise::names::{self, Role};
 use files::{Array, Column, Data, Table};
 
 /// A table, and its symbol where the arrays name it.
-pub(crate) struct Found {
+pub(crate) struct NamedTable {
     pub symbol: Option<String>,
     pub table: Table,
     pub why: String,
 }
 
 /// Sorts arrays into tables; the arrays that fit nowhere are named.
-pub(crate) fn tables(arrays: Vec<Array>) -> (Vec<Found>, Vec<String>) {
-    let fields = |a: &Array| names::role(&a.name).is_some();
-    let price = |a: &Array| matches!(names::role(&a.name), Some(Role::Open | Role::High | Role::Low | Role::Close));
+pub(crate) fn arrays_to_tables(arrays: Vec<Array>) -> (Vec<NamedTable>, Vec<String>) {
+    let fields = |a: &Array| names::column_role(&a.name).is_some();
+    let price =
+        |a: &Array| matches!(names::column_role(&a.name), Some(Role::Open | Role::High | Role::Low | Role::Close));
     // open[T], high[T], …
     let long = arrays.iter().filter(|a| price(a) && a.shape.len() == 1).map(|a| a.shape[0]).max();
     if let Some(rows) = long {
         let (mine, rest): (Vec<Array>, Vec<Array>) = arrays.into_iter().partition(|a| a.shape == [rows]);
         let columns = mine.into_iter().map(|a| Column { name: a.name, data: a.data }).collect();
         let mut table = Table { columns, rows };
-        super::coerce::coerce(&mut table);
+        super::coerce::coerce_text_columns(&mut table);
         let why = "one array for each field".to_string();
-        return (vec![Found { symbol: None, table, why }], rest.into_iter().map(|a| a.name).collect());
+        return (vec![NamedTable { symbol: None, table, why }], rest.into_iter().map(|a| a.name).collect());
     }
     // open[T, S], high[T, S], … with symbols[S] and time[T]
     let numeric = |a: &Array| matches!(a.data, Data::F64(_) | Data::I64(_));
@@ -47,7 +48,7 @@ pub(crate) fn tables(arrays: Vec<Array>) -> (Vec<Found>, Vec<String>) {
         let symbol = (!nameless).then(|| array.name.clone());
         let columns =
             (0..width).map(|at| Column { name: at.to_string(), data: column(&array.data, rows, width, at) }).collect();
-        found.push(Found {
+        found.push(NamedTable {
             symbol,
             table: Table { columns, rows },
             why: format!("array `{}` of {rows} × {width}", array.name),
@@ -56,9 +57,9 @@ pub(crate) fn tables(arrays: Vec<Array>) -> (Vec<Found>, Vec<String>) {
     (found, left)
 }
 
-fn by_column(arrays: Vec<Array>, shape: &[usize], fields: &dyn Fn(&Array) -> bool) -> (Vec<Found>, Vec<String>) {
+fn by_column(arrays: Vec<Array>, shape: &[usize], fields: &dyn Fn(&Array) -> bool) -> (Vec<NamedTable>, Vec<String>) {
     let (rows, width) = (shape[0], shape[1]);
-    let time = arrays.iter().find(|a| a.shape == [rows] && matches!(names::role(&a.name), Some(Role::Time(_))));
+    let time = arrays.iter().find(|a| a.shape == [rows] && matches!(names::column_role(&a.name), Some(Role::Time(_))));
     let labels = arrays.iter().find(|a| a.shape == [width] && matches!(a.data, Data::Text(_)));
     let symbol =
         |at: usize| labels.and_then(|a| a.data.text(at)).map_or_else(|| format!("S{:04}", at + 1), str::to_string);
@@ -91,8 +92,8 @@ fn by_column(arrays: Vec<Array>, shape: &[usize], fields: &dyn Fn(&Array) -> boo
             let columns = columns.iter().map(|c| Column { name: c.name.clone(), data: keep(&c.data) }).collect();
             Table { columns, rows: present.len() }
         };
-        super::coerce::coerce(&mut table);
-        found.push(Found { symbol: Some(symbol(at)), table, why });
+        super::coerce::coerce_text_columns(&mut table);
+        found.push(NamedTable { symbol: Some(symbol(at)), table, why });
     }
     let left = arrays
         .iter()

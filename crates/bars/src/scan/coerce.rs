@@ -4,15 +4,15 @@ use crate::recognise::names::{self, Role};
 use files::{Data, MISSING_TIME, Table, time};
 
 /// Types every text column by its cells; a column of symbols stays text, even where they are numbers.
-pub(crate) fn coerce(table: &mut Table) {
-    for column in table.columns.iter_mut().filter(|c| names::role(&c.name) != Some(Role::Symbol)) {
+pub(crate) fn coerce_text_columns(table: &mut Table) {
+    for column in table.columns.iter_mut().filter(|c| names::column_role(&c.name) != Some(Role::Symbol)) {
         let typed = match &column.data {
-            Data::Text(text) => typed(text),
+            Data::Text(text) => parse_text_column(text),
             // Strings of Parquet and feather: dates repeat in long tables, so each is read once.
             Data::Names { codes, names } => {
                 let mut distinct = files::Text::default();
                 names.iter().for_each(|name| distinct.push(name));
-                typed(&distinct).map(|data| spread(data, codes))
+                parse_text_column(&distinct).map(|data| expand_codes(data, codes))
             }
             _ => None,
         };
@@ -23,7 +23,7 @@ pub(crate) fn coerce(table: &mut Table) {
 }
 
 /// The value of each row, from those of the distinct names.
-fn spread(data: Data, codes: &[u32]) -> Data {
+fn expand_codes(data: Data, codes: &[u32]) -> Data {
     let whole = codes.iter().all(|code| *code != u32::MAX);
     match data {
         Data::Time { ns, utc } => {
@@ -36,7 +36,7 @@ fn spread(data: Data, codes: &[u32]) -> Data {
     }
 }
 
-fn typed(text: &files::Text) -> Option<Data> {
+fn parse_text_column(text: &files::Text) -> Option<Data> {
     let filled = text.iter().filter(|t| !t.is_empty()).count();
     if filled == 0 {
         return Some(Data::F64(vec![f64::NAN; text.len()]));

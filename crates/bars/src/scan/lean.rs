@@ -4,7 +4,7 @@
 //! and prices times 10,000; `equity/usa/daily/spy.zip` holds `spy.csv` with dates. Other security types store plain
 //! decimals.
 
-use crate::recognise::value;
+use crate::recognise::read_value;
 use crate::{Class, Timeframe};
 use files::{Table, time};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) struct Lean {
 
 impl Lean {
     /// Recognises a member of a zip, or `None`.
-    pub(crate) fn of(archive: &Path, member: &str) -> Option<Lean> {
+    pub(crate) fn from_path(archive: &Path, member: &str) -> Option<Lean> {
         let stem = member.strip_suffix(".csv")?;
         let folders: Vec<String> = archive
             .components()
@@ -40,7 +40,7 @@ impl Lean {
         let side = parts.iter().position(|p| *p == "trade" || *p == "quote");
         if let Some(side) = side
             && side >= 3
-            && let Some(day) = day(parts[0])
+            && let Some(day) = parse_day(parts[0])
         {
             let timeframe = match parts[side - 1] {
                 "minute" => Timeframe::M1,
@@ -83,7 +83,7 @@ impl Lean {
         format!("LEAN zipped CSV, {timeframe} {what}")
     }
 
-    pub(crate) fn why(&self) -> Vec<String> {
+    pub(crate) fn evidence(&self) -> Vec<String> {
         let mut why = Vec::new();
         if !self.kind.is_empty() {
             why.push(format!("the path says {} of market {}", self.kind, self.market));
@@ -124,10 +124,10 @@ impl Lean {
     }
 
     /// Equities are stored times 10,000; where the path does not tell, whole numbers do.
-    pub(crate) fn scale(&self, sample: &Table) -> f64 {
+    pub(crate) fn price_scale(&self, sample: &Table) -> f64 {
         let whole = || {
             let close = &sample.columns[4].data;
-            (0..sample.rows).all(|row| value(close, row).fract() == 0.0 && value(close, row) >= 1_000.0)
+            (0..sample.rows).all(|row| read_value(close, row).fract() == 0.0 && read_value(close, row) >= 1_000.0)
         };
         match self.kind.as_str() {
             "equity" | "option" => 1e4,
@@ -137,7 +137,7 @@ impl Lean {
     }
 }
 
-fn day(text: &str) -> Option<i64> {
+fn parse_day(text: &str) -> Option<i64> {
     let date = time::parse(text.as_bytes(), time::Order::Ymd)?;
     (text.len() == 8).then_some(date.ns)
 }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn paths_tell() {
         let check = |path: &str, member: &str| {
-            Lean::of(Path::new(path), member).map(|l| (l.symbol.clone(), l.quote, l.zone(), l.kind))
+            Lean::from_path(Path::new(path), member).map(|l| (l.symbol.clone(), l.quote, l.zone(), l.kind))
         };
         assert_eq!(
             check("lean/equity/usa/minute/aapl/20140605_trade.zip", "20140605_aapl_minute_trade.csv"),

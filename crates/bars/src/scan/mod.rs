@@ -15,7 +15,7 @@ use crate::series::Intake;
 use crate::{Market, Options};
 use files::{Caps, Error, Kind, Result, Source};
 use rayon::prelude::*;
-pub(crate) use reader::Meta;
+pub(crate) use reader::FileMeta;
 use reader::{Event, Reader, read_file};
 use std::path::{Path, PathBuf};
 
@@ -37,12 +37,12 @@ pub struct Progress {
 
 /// Reads everything behind a path into memory, repaired as the options say, with its audit.
 pub fn read(path: &Path, options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> Result<(Market, Audit)> {
-    let intake = take_in(path, options, None, progress)?;
+    let intake = read_into(path, options, None, progress)?;
     crate::series::to_market(intake, options, progress)
 }
 
 /// Reads rows into an intake; with a folder for scratch files it may be larger than memory.
-pub(crate) fn take_in(
+pub(crate) fn read_into(
     path: &Path,
     options: &Options,
     scratch: Option<&Path>,
@@ -55,7 +55,7 @@ pub(crate) fn take_in(
             .remedy("write an IANA name such as America/New_York, an offset such as +05:30, UTC, or New_York+7 for MetaTrader brokers"));
     }
     let mut intake = Intake::new(options.clone(), scratch.map(Path::to_path_buf));
-    let files = walk(path)?;
+    let files = find_files(path)?;
     let single = files.alone;
     let total: u64 = files.paths.iter().map(|f| f.1).sum();
     let mut done = 0;
@@ -76,22 +76,22 @@ pub(crate) fn take_in(
             let threads = options.threads.max(1);
             let outcome = read_file(path, options, threads, scratch.is_some(), &mut |event| match event {
                 Event::Begin(meta) => {
-                    heads.push(intake.begin(*meta));
+                    heads.push(intake.add_file(*meta));
                     Ok(())
                 }
-                Event::Part(part) => intake.part(heads[heads.len() - 1], *part),
+                Event::Part(part) => intake.add_part(heads[heads.len() - 1], *part),
                 Event::Bytes(n) => {
                     options.check_stop()?;
                     report((done + n).min(total));
                     Ok(())
                 }
             });
-            settle(outcome, path, single, &mut intake)?;
+            keep_or_leave_out(outcome, path, single, &mut intake)?;
             done += size;
             at += 1;
         } else {
             let chunk = &files.paths[at..upto];
-            let pool = crate::series::pool(options.threads)?;
+            let pool = crate::series::build_thread_pool(options.threads)?;
             let loaded: Vec<(Result<()>, Vec<Event>)> = pool.install(|| {
                 chunk
                     .par_iter()
@@ -114,13 +114,13 @@ pub(crate) fn take_in(
                     let mut head = 0;
                     for event in events {
                         match event {
-                            Event::Begin(meta) => head = intake.begin(*meta),
-                            Event::Part(part) => intake.part(head, *part)?,
+                            Event::Begin(meta) => head = intake.add_file(*meta),
+                            Event::Part(part) => intake.add_part(head, *part)?,
                             Event::Bytes(_) => {}
                         }
                     }
                 }
-                settle(outcome, path, single, &mut intake)?;
+                keep_or_leave_out(outcome, path, single, &mut intake)?;
                 done += size;
                 report(done);
             }
@@ -140,7 +140,7 @@ pub(crate) fn take_in(
 
 /// A file that holds no bars is left out of a folder, aloud; pointed at directly it is an error. The machine's and the
 /// user's own faults always are.
-fn settle(outcome: Result<()>, path: &Path, single: bool, intake: &mut Intake) -> Result<()> {
+fn keep_or_leave_out(outcome: Result<()>, path: &Path, single: bool, intake: &mut Intake) -> Result<()> {
     match outcome {
         Err(error) if !single && error.kind == Kind::Input => {
             let line = error.line.map(|l| format!(" (line {l})")).unwrap_or_default();
@@ -151,16 +151,16 @@ fn settle(outcome: Result<()>, path: &Path, single: bool, intake: &mut Intake) -
     }
 }
 
-struct Walk {
+struct FoundFiles {
     paths: Vec<(PathBuf, u64)>,
     left_out: Vec<LeftOut>,
     alone: bool,
 }
 
 /// The files behind a path, sorted.
-fn walk(path: &Path) -> Result<Walk> {
+fn find_files(path: &Path) -> Result<FoundFiles> {
     let meta = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", &e))?;
-    let mut found = Walk { paths: Vec::new(), left_out: Vec::new(), alone: meta.is_file() };
+    let mut found = FoundFiles { paths: Vec::new(), left_out: Vec::new(), alone: meta.is_file() };
     if meta.is_file() || qlib::is_qlib(path) {
         let size = if meta.is_file() { meta.len() } else { 0 };
         found.alone = true;
@@ -174,7 +174,7 @@ fn walk(path: &Path) -> Result<Walk> {
     Ok(found)
 }
 
-fn descend(folder: &Path, depth: usize, found: &mut Walk) -> Result<()> {
+fn descend(folder: &Path, depth: usize, found: &mut FoundFiles) -> Result<()> {
     let entries = std::fs::read_dir(folder).map_err(|e| Error::io(folder, "listing", &e))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     paths.sort();
@@ -224,12 +224,12 @@ pub fn read_bytes(name: &str, bytes: &[u8], options: &Options) -> Result<(Market
     let source = Source::from_bytes(name, bytes.to_vec());
     let reader = Reader { caps: Caps::default(), options, threads: 1, streaming: false, modified: None };
     let mut head = 0;
-    reader.source(&source, None, &mut |event| match event {
+    reader.read_source(&source, None, &mut |event| match event {
         Event::Begin(meta) => {
-            head = intake.begin(*meta);
+            head = intake.add_file(*meta);
             Ok(())
         }
-        Event::Part(part) => intake.part(head, *part),
+        Event::Part(part) => intake.add_part(head, *part),
         Event::Bytes(_) => Ok(()),
     })?;
     intake.bytes = bytes.len() as u64;

@@ -13,7 +13,7 @@ pub(crate) fn is_qlib(folder: &Path) -> bool {
 }
 
 /// The symbols' folders, sorted, for each frequency that has a calendar.
-pub(crate) fn symbols(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn list_symbols(folder: &Path) -> Result<Vec<PathBuf>> {
     let features = folder.join("features");
     let entries = std::fs::read_dir(&features).map_err(|e| Error::io(&features, "listing", &e))?;
     let mut found: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
@@ -30,7 +30,7 @@ pub(crate) struct Calendar {
 }
 
 /// The calendars of a folder.
-pub(crate) fn calendars(folder: &Path) -> Result<Vec<Calendar>> {
+pub(crate) fn read_calendars(folder: &Path) -> Result<Vec<Calendar>> {
     let place = folder.join("calendars");
     let entries = std::fs::read_dir(&place).map_err(|e| Error::io(&place, "listing", &e))?;
     let mut found = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) fn calendars(folder: &Path) -> Result<Vec<Calendar>> {
 }
 
 /// One symbol's fields as a table; `None` if it has no fields of that frequency.
-pub(crate) fn table(symbol: &Path, calendar: &Calendar) -> Result<Option<Table>> {
+pub(crate) fn read_symbol(symbol: &Path, calendar: &Calendar) -> Result<Option<Table>> {
     let ending = format!(".{}.bin", calendar.frequency);
     let calendar = &calendar.stamps;
     let entries = std::fs::read_dir(symbol).map_err(|e| Error::io(symbol, "listing", &e))?;

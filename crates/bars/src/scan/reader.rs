@@ -4,9 +4,9 @@ use super::lean::Lean;
 use super::{LARGE, arrays, coerce, qlib};
 use crate::audit::FileNote;
 use crate::ingest::{Batch, Part, Tally};
-use crate::recognise::names::{FileName, Side, file_name};
-use crate::recognise::{Given, Layout, Prices, StampMarks, TimeAt};
-use crate::store::About;
+use crate::recognise::names::{FileName, Side, parse_file_name};
+use crate::recognise::{Evidence, Layout, Prices, StampMarks, TimeColumns};
+use crate::store::StoredMetadata;
 use crate::{Class, InstrumentPatch, Options, Timeframe, VolumeKind};
 use files::{
     Archive, Caps, Container, CsvBlock, CsvHead, CsvKind, Data, Error, Kind, Result, Source, Table, format_bytes,
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// What reading a file gives, in order.
 pub(crate) enum Event {
-    Begin(Box<Meta>),
+    Begin(Box<FileMeta>),
     Part(Box<Part>),
     /// Bytes of this file read so far.
     Bytes(u64),
@@ -25,7 +25,7 @@ pub(crate) enum Event {
 
 /// What is known of a file (or member, or array) before its rows.
 #[derive(Debug, Clone)]
-pub(crate) struct Meta {
+pub(crate) struct FileMeta {
     pub note: FileNote,
     pub warnings: Vec<String>,
     pub symbol: String,
@@ -50,20 +50,26 @@ pub(crate) struct Meta {
     pub stored: Option<Arc<BTreeMap<String, InstrumentPatch>>>,
 }
 
-type Emit<'a> = &'a mut dyn FnMut(Event) -> Result<()>;
+type EventSink<'a> = &'a mut dyn FnMut(Event) -> Result<()>;
 
 /// Reads one file, whatever it is.
-pub(super) fn read_file(path: &Path, options: &Options, threads: usize, streaming: bool, emit: Emit<'_>) -> Result<()> {
+pub(super) fn read_file(
+    path: &Path,
+    options: &Options,
+    threads: usize,
+    streaming: bool,
+    emit: EventSink<'_>,
+) -> Result<()> {
     if path.is_dir() {
         return read_qlib(path, options, emit);
     }
     let source = Source::open(path)?;
     let reader = Reader { caps: Caps::default(), options, threads, streaming, modified: modified(path) };
-    reader.source(&source, None, emit)
+    reader.read_source(&source, None, emit)
 }
 
 /// The line of the first NUL of something that is text otherwise.
-fn nul(source: &Source) -> Result<Option<u64>> {
+fn find_nul(source: &Source) -> Result<Option<u64>> {
     let head = source.head(64 << 10)?;
     let text = head.iter().filter(|b| matches!(b, b'\t' | b'\n' | b'\r' | 32..=126)).count();
     let at = head.iter().position(|b| *b == 0).filter(|_| text * 10 >= head.len() * 9);
@@ -84,14 +90,14 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(super) fn source(&self, source: &Source, lean: Option<&Lean>, emit: Emit<'_>) -> Result<()> {
-        let file = names_of(source.path());
+    pub(super) fn read_source(&self, source: &Source, lean: Option<&Lean>, emit: EventSink<'_>) -> Result<()> {
+        let file = file_name_of(source.path());
         match source.container()? {
-            Container::Text => self.text(source, &file, lean, emit),
+            Container::Text => self.read_text(source, &file, lean, emit),
             Container::Json => {
                 let json = files::read_json(source, &self.caps)?;
                 let mut table = json.table;
-                coerce::coerce(&mut table);
+                coerce::coerce_text_columns(&mut table);
                 let name = json.scalars.iter().find(|(k, _)| {
                     ["name", "symbol", "pair", "instrument", "ticker"].contains(&k.to_lowercase().as_str())
                 });
@@ -99,14 +105,14 @@ impl Reader<'_> {
                     Some((_, name)) => FileName { symbol: clean_name(name), ..file },
                     None => file,
                 };
-                self.table(source.path(), "JSON", &file, None, table, None, emit)
+                self.read_table(source.path(), "JSON", &file, None, table, None, emit)
             }
             Container::Parquet => {
                 let skipped: Vec<String> =
                     files::parquet_columns(source, &self.caps)?.into_iter().filter(|c| !c.1).map(|c| c.0).collect();
                 // Our own files say their timeframe; a thin series would mislead.
-                let about = About::read(source)?;
-                let own = about.as_ref().and_then(About::timeframe);
+                let about = StoredMetadata::read(source)?;
+                let own = about.as_ref().and_then(StoredMetadata::timeframe);
                 let file = FileName { timeframe: own.or(file.timeframe), stated: own.is_some(), ..file };
                 let mut batches = Batches::new(self, source.path(), "Parquet", &file, skipped);
                 batches.stored = about.map(|a| Arc::new(a.instruments()));
@@ -118,15 +124,15 @@ impl Reader<'_> {
                 files::read_feather(source, &self.caps, &mut |table| batches.push(table, emit))?;
                 batches.finish(emit)
             }
-            Container::Npz => self.arrays(source, &file, files::read_npz(source, &self.caps)?, "NPZ", emit),
+            Container::Npz => self.read_arrays(source, &file, files::read_npz(source, &self.caps)?, "NPZ", emit),
             Container::Npy => {
                 // Its name is the file's, which is read with more care than an array's.
                 let array = files::Array { name: String::new(), ..files::read_npy(source, &self.caps)? };
-                self.arrays(source, &file, vec![array], "NPY", emit)
+                self.read_arrays(source, &file, vec![array], "NPY", emit)
             }
-            Container::Zip => self.zip(source, emit),
-            Container::Unknown if nul(source)?.is_some() => {
-                let line = nul(source)?.unwrap_or(1);
+            Container::Zip => self.read_zip(source, emit),
+            Container::Unknown if find_nul(source)?.is_some() => {
+                let line = find_nul(source)?.unwrap_or(1);
                 Err(Error::input("the text holds NUL bytes")
                     .at(source.path())
                     .line(line)
@@ -138,15 +144,15 @@ impl Reader<'_> {
         }
     }
 
-    fn zip(&self, source: &Source, emit: Emit<'_>) -> Result<()> {
+    fn read_zip(&self, source: &Source, emit: EventSink<'_>) -> Result<()> {
         let archive = Archive::open(source, &self.caps)?;
         let mut read = 0;
         let mut failed = None;
         for (at, member) in archive.members().iter().enumerate() {
-            let lean = Lean::of(source.path(), &member.name);
+            let lean = Lean::from_path(source.path(), &member.name);
             let inner = archive.source(at)?;
             // Read-me files and the like are passed over, unless there is nothing else.
-            match self.source(&inner, lean.as_ref(), emit) {
+            match self.read_source(&inner, lean.as_ref(), emit) {
                 Ok(()) => read += 1,
                 Err(error) if error.kind == Kind::Input && archive.members().len() > 1 => failed = Some(error),
                 Err(error) => return Err(error),
@@ -159,9 +165,9 @@ impl Reader<'_> {
         }
     }
 
-    fn text(&self, source: &Source, file: &FileName, lean: Option<&Lean>, emit: Emit<'_>) -> Result<()> {
+    fn read_text(&self, source: &Source, file: &FileName, lean: Option<&Lean>, emit: EventSink<'_>) -> Result<()> {
         let head = CsvHead::sniff(source, &self.caps)?;
-        let given = Given {
+        let given = Evidence {
             path: source.path(),
             container: "CSV",
             file,
@@ -170,7 +176,7 @@ impl Reader<'_> {
             options: self.options,
             lean,
         };
-        let mut layout = Layout::of(&given)?;
+        let mut layout = Layout::recognise(&given)?;
         if head.bom {
             layout.why.push("begins with a byte order mark".into());
         }
@@ -182,7 +188,7 @@ impl Reader<'_> {
         if head.decimal == files::Decimal::Comma {
             layout.why.push("numbers are written with a decimal comma".into());
         }
-        if let TimeAt::Stamp(at) | TimeAt::DateAndClock(at, _) = layout.time
+        if let TimeColumns::Stamp(at) | TimeColumns::DateAndClock(at, _) = layout.time
             && let Some(column) = head.times[at]
             && column.order != files::time::Order::Ymd
         {
@@ -195,9 +201,9 @@ impl Reader<'_> {
         if source.is_gzip()? {
             layout.format.push_str(", gzip");
         }
-        self.fits(source, &head, &layout)?;
-        let kinds = kinds(&head, &layout);
-        emit(Event::Begin(Box::new(self.meta(source.path(), file, lean, &layout))))?;
+        self.check_memory(source, &head, &layout)?;
+        let kinds = column_kinds(&head, &layout);
+        emit(Event::Begin(Box::new(self.file_meta(source.path(), file, lean, &layout))))?;
         let wanted: Vec<usize> = (0..kinds.len()).filter(|at| kinds[*at] != CsvKind::Skip).collect();
         let place: Vec<Option<usize>> = (0..kinds.len()).map(|at| wanted.iter().position(|w| *w == at)).collect();
         let csv = head.csv(source.clone(), kinds, self.caps.clone());
@@ -256,7 +262,7 @@ impl Reader<'_> {
     }
 
     /// Refuses what would not fit into memory, before it is read.
-    fn fits(&self, source: &Source, head: &CsvHead, layout: &Layout) -> Result<()> {
+    fn check_memory(&self, source: &Source, head: &CsvHead, layout: &Layout) -> Result<()> {
         if self.streaming || source.is_gzip()? {
             return Ok(());
         }
@@ -279,16 +285,16 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn arrays(
+    fn read_arrays(
         &self,
         source: &Source,
         file: &FileName,
         arrays: Vec<files::Array>,
         container: &str,
-        emit: Emit<'_>,
+        emit: EventSink<'_>,
     ) -> Result<()> {
         let names: Vec<String> = arrays.iter().map(|a| format!("{}{:?}", a.name, a.shape)).collect();
-        let (found, left) = arrays::tables(arrays);
+        let (found, left) = arrays::arrays_to_tables(arrays);
         if found.is_empty() {
             return Err(Error::input(format!("no array holds bars; arrays are {}", names.join(", ")))
                 .at(source.path())
@@ -305,14 +311,14 @@ impl Reader<'_> {
             if !left.is_empty() {
                 why = format!("{why}; left out: {}", left.join(", "));
             }
-            self.table(source.path(), container, &file, found.symbol, found.table, Some(why), emit)?;
+            self.read_table(source.path(), container, &file, found.symbol, found.table, Some(why), emit)?;
         }
         Ok(())
     }
 
     /// A table that is whole in memory.
     #[expect(clippy::too_many_arguments, reason = "each is a different fact about one table")]
-    fn table(
+    fn read_table(
         &self,
         path: &Path,
         container: &str,
@@ -320,18 +326,18 @@ impl Reader<'_> {
         symbol: Option<String>,
         table: Table,
         why: Option<String>,
-        emit: Emit<'_>,
+        emit: EventSink<'_>,
     ) -> Result<()> {
         if table.rows == 0 {
             return Err(Error::input("there are no rows").at(path).remedy("check the export that made the file"));
         }
-        let sample = sample_of(&table);
-        let mut layout = self.layout(path, container, file, &sample)?;
+        let sample = take_sample(&table);
+        let mut layout = self.recognise_layout(path, container, file, &sample)?;
         layout.why.extend(why);
         if let (Some(symbol), [group]) = (symbol, &mut layout.groups[..]) {
             group.symbol.get_or_insert(symbol);
         }
-        emit(Event::Begin(Box::new(self.meta(path, file, None, &layout))))?;
+        emit(Event::Begin(Box::new(self.file_meta(path, file, None, &layout))))?;
         let place: Vec<Option<usize>> = (0..table.columns.len()).map(Some).collect();
         let batch = Batch { path, layout: &layout, place: &place, line: &|_| None, options: self.options };
         for part in batch.parts(table)? {
@@ -340,11 +346,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn layout(&self, path: &Path, container: &str, file: &FileName, sample: &Table) -> Result<Layout> {
-        Layout::of(&Given { path, container, file, header: &[], sample, options: self.options, lean: None })
+    fn recognise_layout(&self, path: &Path, container: &str, file: &FileName, sample: &Table) -> Result<Layout> {
+        Layout::recognise(&Evidence { path, container, file, header: &[], sample, options: self.options, lean: None })
     }
 
-    fn meta(&self, path: &Path, file: &FileName, lean: Option<&Lean>, layout: &Layout) -> Meta {
+    fn file_meta(&self, path: &Path, file: &FileName, lean: Option<&Lean>, layout: &Layout) -> FileMeta {
         let mut words = file.words.clone();
         // `nse50` is about `nse`.
         words.extend(file.words.iter().map(|w| w.trim_end_matches(|c: char| c.is_ascii_digit()).to_string()));
@@ -353,7 +359,7 @@ impl Reader<'_> {
         if quote {
             extras.push("spread".into());
         }
-        Meta {
+        FileMeta {
             note: FileNote {
                 file: path.display().to_string(),
                 count: 1,
@@ -403,8 +409,8 @@ impl<'a> Batches<'a> {
         Batches { reader, path, container, file, skipped, stored: None, held: Vec::new(), layout: None, rows: 0 }
     }
 
-    fn push(&mut self, mut table: Table, emit: Emit<'_>) -> Result<()> {
-        coerce::coerce(&mut table);
+    fn push(&mut self, mut table: Table, emit: EventSink<'_>) -> Result<()> {
+        coerce::coerce_text_columns(&mut table);
         self.reader.options.check_stop()?;
         if table.rows == 0 {
             return Ok(());
@@ -412,30 +418,30 @@ impl<'a> Batches<'a> {
         if self.layout.is_none() {
             let rows: usize = self.held.iter().map(|t| t.rows).sum::<usize>() + table.rows;
             self.held.push(table);
-            return if rows < 2048 { Ok(()) } else { self.settle(emit) };
+            return if rows < 2048 { Ok(()) } else { self.fix_layout(emit) };
         }
-        self.send(table, emit)
+        self.send_parts(table, emit)
     }
 
-    fn settle(&mut self, emit: Emit<'_>) -> Result<()> {
+    fn fix_layout(&mut self, emit: EventSink<'_>) -> Result<()> {
         let mut held = std::mem::take(&mut self.held);
         let Some(first) = held.first() else { return Ok(()) };
-        let sample = if held.len() == 1 { sample_of(first) } else { sample_of(&join(&held)) };
-        let mut layout = self.reader.layout(self.path, self.container, self.file, &sample)?;
+        let sample = if held.len() == 1 { take_sample(first) } else { take_sample(&join_tables(&held)) };
+        let mut layout = self.reader.recognise_layout(self.path, self.container, self.file, &sample)?;
         if !self.skipped.is_empty() {
             layout.why.push(format!("left out (nested or unreadable types): {}", self.skipped.join(", ")));
         }
         let place = (0..first.columns.len()).map(Some).collect();
-        let meta = self.reader.meta(self.path, self.file, None, &layout);
-        emit(Event::Begin(Box::new(Meta { stored: self.stored.clone(), ..meta })))?;
+        let meta = self.reader.file_meta(self.path, self.file, None, &layout);
+        emit(Event::Begin(Box::new(FileMeta { stored: self.stored.clone(), ..meta })))?;
         self.layout = Some((layout, place));
         for table in held.drain(..) {
-            self.send(table, emit)?;
+            self.send_parts(table, emit)?;
         }
         Ok(())
     }
 
-    fn send(&mut self, table: Table, emit: Emit<'_>) -> Result<()> {
+    fn send_parts(&mut self, table: Table, emit: EventSink<'_>) -> Result<()> {
         let Some((layout, place)) = &self.layout else { return Ok(()) };
         let before = self.rows;
         self.rows += table.rows as u64;
@@ -448,9 +454,9 @@ impl<'a> Batches<'a> {
         Ok(())
     }
 
-    fn finish(mut self, emit: Emit<'_>) -> Result<()> {
+    fn finish(mut self, emit: EventSink<'_>) -> Result<()> {
         if self.layout.is_none() {
-            self.settle(emit)?;
+            self.fix_layout(emit)?;
         }
         if self.layout.is_none() {
             return Err(Error::input("there are no rows").at(self.path).remedy("check the export that made the file"));
@@ -460,7 +466,7 @@ impl<'a> Batches<'a> {
 }
 
 /// The first rows of a table.
-fn sample_of(table: &Table) -> Table {
+fn take_sample(table: &Table) -> Table {
     let n = table.rows.min(8192);
     let cut = |data: &Data| match data {
         Data::F64(v) => Data::F64(v[..n].to_vec()),
@@ -483,7 +489,7 @@ fn sample_of(table: &Table) -> Table {
 }
 
 /// Small tables one behind the other; columns whose types differ keep the first table's rows only where they agree.
-fn join(tables: &[Table]) -> Table {
+fn join_tables(tables: &[Table]) -> Table {
     let mut all = tables[0].clone();
     for table in &tables[1..] {
         for (mine, theirs) in all.columns.iter_mut().zip(&table.columns) {
@@ -520,7 +526,7 @@ fn join(tables: &[Table]) -> Table {
 }
 
 /// What each column of a CSV is wanted as.
-fn kinds(head: &CsvHead, layout: &Layout) -> Vec<CsvKind> {
+fn column_kinds(head: &CsvHead, layout: &Layout) -> Vec<CsvKind> {
     let mut kinds = vec![CsvKind::Skip; head.fields];
     for group in &layout.groups {
         let prices: Vec<usize> = match &group.prices {
@@ -544,13 +550,13 @@ fn kinds(head: &CsvHead, layout: &Layout) -> Vec<CsvKind> {
     let dates = files::time::Column { order: files::time::Order::Ymd, zoned: false, ambiguous: false };
     let stamp = |at: usize| CsvKind::Time(head.times[at].unwrap_or(dates));
     match layout.time {
-        TimeAt::Stamp(at) | TimeAt::DateNumber(at) => kinds[at] = stamp(at),
-        TimeAt::Epoch(at) => {
+        TimeColumns::Stamp(at) | TimeColumns::DateNumber(at) => kinds[at] = stamp(at),
+        TimeColumns::Epoch(at) => {
             kinds[at] =
                 if matches!(head.sample.columns[at].data, Data::F64(_)) { CsvKind::Number } else { CsvKind::Epoch }
         }
-        TimeAt::SinceMidnight(at, _) => kinds[at] = CsvKind::Epoch,
-        TimeAt::DateAndClock(date, clock) => {
+        TimeColumns::SinceMidnight(at, _) => kinds[at] = CsvKind::Epoch,
+        TimeColumns::DateAndClock(date, clock) => {
             kinds[date] = stamp(date);
             kinds[clock] = CsvKind::Clock;
         }
@@ -561,8 +567,8 @@ fn kinds(head: &CsvHead, layout: &Layout) -> Vec<CsvKind> {
     kinds
 }
 
-fn names_of(path: &Path) -> FileName {
-    file_name(&path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default())
+fn file_name_of(path: &Path) -> FileName {
+    parse_file_name(&path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default())
 }
 
 /// `ETH/USD_PT5M@BinanceUS` is `ETH/USD`.
@@ -580,16 +586,16 @@ fn perpetual(file: &FileName) -> Option<Class> {
 }
 
 /// A qlib folder: a table for each symbol and frequency.
-fn read_qlib(folder: &Path, options: &Options, emit: Emit<'_>) -> Result<()> {
+fn read_qlib(folder: &Path, options: &Options, emit: EventSink<'_>) -> Result<()> {
     let reader = Reader { caps: Caps::default(), options, threads: 1, streaming: true, modified: None };
     let mut read = 0;
-    for calendar in qlib::calendars(folder)? {
-        for symbol in qlib::symbols(folder)? {
+    for calendar in qlib::read_calendars(folder)? {
+        for symbol in qlib::list_symbols(folder)? {
             options.check_stop()?;
-            let Some(table) = qlib::table(&symbol, &calendar)? else { continue };
+            let Some(table) = qlib::read_symbol(&symbol, &calendar)? else { continue };
             let name = symbol.file_name().map(|n| n.to_string_lossy().to_uppercase()).unwrap_or_default();
             let file = FileName { symbol: name, timeframe: calendar.timeframe, ..FileName::default() };
-            reader.table(
+            reader.read_table(
                 &symbol,
                 "qlib folder",
                 &file,

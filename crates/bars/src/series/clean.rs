@@ -1,6 +1,6 @@
 //! One row a time, and stamps to bars: start, end, range, factors. The audit sees what comes out.
 
-use super::Seen;
+use super::SeriesFacts;
 use crate::ingest::Rows;
 use crate::recognise::StampMarks;
 use crate::{Duplicates, Options, Timeframe};
@@ -11,14 +11,14 @@ use std::path::Path;
 const DAY: i64 = 86_400_000_000_000;
 
 /// Duplicates out, stamps to bars.
-pub(super) struct Clean<'a> {
+pub(super) struct Cleaner<'a> {
     pub options: &'a Options,
-    pub seen: &'a mut Seen,
+    pub seen: &'a mut SeriesFacts,
     pub file: String,
     pub held: Option<Rows>, // the last row of a window: its successor may repeat its time
 }
 
-impl Clean<'_> {
+impl Cleaner<'_> {
     /// Leaves one row a time.
     pub(super) fn dedupe(&mut self, rows: Rows, last: bool) -> Result<Rows> {
         let mut rows = match self.held.take() {
@@ -29,16 +29,16 @@ impl Clean<'_> {
             None => rows,
         };
         let n = rows.len();
-        let repeats = rows.label.windows(2).any(|w| w[0] == w[1]);
+        let repeats = rows.stamp.windows(2).any(|w| w[0] == w[1]);
         if repeats {
             let mut keep: Vec<u32> = Vec::with_capacity(n);
             for i in 0..n {
-                let Some(before) = keep.last().map(|k| *k as usize).filter(|k| rows.label[*k] == rows.label[i]) else {
+                let Some(before) = keep.last().map(|k| *k as usize).filter(|k| rows.stamp[*k] == rows.stamp[i]) else {
                     keep.push(i as u32);
                     continue;
                 };
                 let same = rows.values.iter().all(|v| v[before] == v[i] || (v[before].is_nan() && v[i].is_nan()));
-                let at = rfc3339(rows.label[i]);
+                let at = rfc3339(rows.stamp[i]);
                 if same {
                     self.seen.duplicates += 1;
                     self.seen.duplicate_example.get_or_insert_with(|| format!("{} has {at} twice", self.seen.symbol));
@@ -63,11 +63,11 @@ impl Clean<'_> {
                     }
                 }
             }
-            rows = rows.pick(&keep);
+            rows = rows.select_rows(&keep);
         }
         if !last && rows.len() > 0 {
             let n = rows.len() as u32;
-            self.held = Some(rows.pick(&[n - 1]));
+            self.held = Some(rows.select_rows(&[n - 1]));
             rows.truncate(n as usize - 1);
         }
         Ok(rows)
@@ -84,19 +84,19 @@ impl Clean<'_> {
     ) -> Option<Rows> {
         let given = std::mem::take(&mut rows.end);
         let mut end = Vec::with_capacity(rows.len());
-        for (i, label) in rows.label.iter_mut().enumerate() {
+        for (i, label) in rows.stamp.iter_mut().enumerate() {
             let stated = given.get(i).copied().filter(|e| *e != MISSING_TIME && *e > *label);
-            let (start, stop) = span(*label, stamp, timeframe);
+            let (start, stop) = bar_span(*label, stamp, timeframe);
             *label = start;
-            end.push(stated.map_or(stop, border));
+            end.push(stated.map_or(stop, next_midnight));
         }
         rows.end = end;
         if self.options.from.is_some() || self.options.to.is_some() {
-            let from = rows.label.partition_point(|t| self.options.from.is_some_and(|from| *t < from));
-            let to = rows.label.partition_point(|t| self.options.to.is_none_or(|to| *t < to));
+            let from = rows.stamp.partition_point(|t| self.options.from.is_some_and(|from| *t < from));
+            let to = rows.stamp.partition_point(|t| self.options.to.is_none_or(|to| *t < to));
             if from > 0 || to < rows.len() {
                 let kept: Vec<u32> = (from as u32..to.max(from) as u32).collect();
-                rows = rows.pick(&kept);
+                rows = rows.select_rows(&kept);
             }
         }
         if rows.len() == 0 {
@@ -104,27 +104,27 @@ impl Clean<'_> {
         }
         if let Some(factors) = &self.options.factors {
             let [o, h, l, c, v] = &mut rows.values;
-            factors.apply(symbol, &rows.label, [o, h, l, c], v);
+            factors.apply(symbol, &rows.stamp, [o, h, l, c], v);
         }
         if let Some(spans) = spans {
             let outside =
-                rows.label.iter().filter(|t| !spans.iter().any(|(from, to)| (*from..*to).contains(*t))).count();
+                rows.stamp.iter().filter(|t| !spans.iter().any(|(from, to)| (*from..*to).contains(*t))).count();
             *self.seen.outside.get_or_insert(0) += outside as u64;
         }
         self.seen.last_end = rows.end.last().copied().unwrap_or(0);
-        self.seen.watch.push(&rows);
+        self.seen.observer.push(&rows);
         Some(rows)
     }
 }
 
 /// Venues write the last millisecond (or microsecond) of a bar as its end; the bar is over one such unit later.
-fn border(end: i64) -> i64 {
+fn next_midnight(end: i64) -> i64 {
     let unit = [1_000_000, 1_000, 1].into_iter().find(|unit| (end + unit) % 1_000_000_000 == 0);
     end + unit.unwrap_or(0)
 }
 
 /// Start and end of the bar a stamp marks.
-fn span(label: i64, stamp: StampMarks, timeframe: Timeframe) -> (i64, i64) {
+fn bar_span(label: i64, stamp: StampMarks, timeframe: Timeframe) -> (i64, i64) {
     match (stamp, timeframe) {
         (StampMarks::Start, Timeframe::Fixed(ns)) => (label, label + ns),
         (StampMarks::Start, Timeframe::Months(n)) => (label, add_months(label, n)),

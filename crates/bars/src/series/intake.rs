@@ -1,11 +1,11 @@
 //! Rows as they come in, by file and symbol; sorted to a scratch file when they outgrow memory.
 
 use super::Series;
-use super::order::{Block, sorted, write_block};
+use super::order::{Block, sort_rows, write_block};
 use crate::audit::LeftOut;
 use crate::ingest::{Part, Rows, Tally};
-use crate::recognise::mode_step;
-use crate::scan::Meta;
+use crate::recognise::most_common_step;
+use crate::scan::FileMeta;
 use crate::{Options, Timeframe};
 use files::{Error, Kind, Result, Scratch, format_bytes};
 use std::collections::{BTreeMap, HashMap};
@@ -16,32 +16,32 @@ pub(crate) struct Intake {
     options: Options,
     scratch_folder: Option<PathBuf>,
     pub scratch: Option<Scratch>,
-    pub metas: Vec<Meta>,
+    pub metas: Vec<FileMeta>,
     /// Counts that belong to a file but to no symbol of it.
     pub file_tally: Vec<Tally>,
-    lots: Vec<Lot>,
+    lots: Vec<FileRows>,
     index: HashMap<(usize, String), usize>,
     held: usize,
     /// Bytes of all files.
     pub bytes: u64,
     pub left_out: Vec<LeftOut>,
     /// Some symbols that were not asked for.
-    passed_over: Vec<String>,
+    unselected: Vec<String>,
 }
 
 /// One symbol's rows of one file.
-pub(crate) struct Lot {
+pub(crate) struct FileRows {
     pub file: usize,
     pub symbol: String,
     pub(super) blocks: Vec<Block>,
     pub tally: Tally,
-    pub flow: Flow,
+    pub stamp_order: StampOrder,
     pub rows: usize,
 }
 
 /// In which order stamps come, and how far apart.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Flow {
+pub(crate) struct StampOrder {
     last: Option<i64>,
     pub ups: u64,
     pub downs: u64,
@@ -53,8 +53,8 @@ pub(crate) struct Flow {
     steps: HashMap<i64, u64>,
 }
 
-impl Flow {
-    fn see(&mut self, labels: &[i64]) {
+impl StampOrder {
+    fn add_stamps(&mut self, labels: &[i64]) {
         let mut last = match self.last {
             Some(last) => last,
             None => match labels.first() {
@@ -112,7 +112,7 @@ impl Flow {
     fn timeframe(&self) -> Option<Timeframe> {
         // Weighted by how often each step occurs; capped so that a long file costs no more.
         let most = self.steps.values().max().copied().unwrap_or(0).max(1);
-        mode_step(
+        most_common_step(
             self.steps.iter().flat_map(|(step, n)| std::iter::repeat_n(*step, ((n * 1000).div_ceil(most)) as usize)),
         )
     }
@@ -131,7 +131,7 @@ impl Intake {
             held: 0,
             bytes: 0,
             left_out: Vec::new(),
-            passed_over: Vec::new(),
+            unselected: Vec::new(),
         }
     }
 
@@ -140,14 +140,14 @@ impl Intake {
     }
 
     /// A new file begins.
-    pub(crate) fn begin(&mut self, meta: Meta) -> usize {
+    pub(crate) fn add_file(&mut self, meta: FileMeta) -> usize {
         self.metas.push(meta);
         self.file_tally.push(Tally::default());
         self.metas.len() - 1
     }
 
     /// Rows of a file.
-    pub(crate) fn part(&mut self, file: usize, part: Part) -> Result<()> {
+    pub(crate) fn add_part(&mut self, file: usize, part: Part) -> Result<()> {
         let symbol = match part.symbol {
             Some(symbol) => symbol,
             None if self.metas[file].many => {
@@ -158,26 +158,26 @@ impl Intake {
         };
         let wanted = &self.options.symbols;
         if !wanted.is_empty() && !wanted.iter().any(|w| w.eq_ignore_ascii_case(&symbol)) {
-            if self.passed_over.len() < 12 && !self.passed_over.contains(&symbol) {
-                self.passed_over.push(symbol);
+            if self.unselected.len() < 12 && !self.unselected.contains(&symbol) {
+                self.unselected.push(symbol);
             }
             return Ok(());
         }
         let lots = &mut self.lots;
         let at = *self.index.entry((file, symbol)).or_insert_with_key(|(_, symbol)| {
-            lots.push(Lot {
+            lots.push(FileRows {
                 file,
                 symbol: symbol.clone(),
                 blocks: Vec::new(),
                 tally: Tally::default(),
-                flow: Flow::default(),
+                stamp_order: StampOrder::default(),
                 rows: 0,
             });
             lots.len() - 1
         });
         let lot = &mut lots[at];
         lot.tally.add(part.tally);
-        lot.flow.see(&part.rows.label);
+        lot.stamp_order.add_stamps(&part.rows.stamp);
         lot.rows += part.rows.len();
         self.held += part.rows.bytes();
         match lot.blocks.last_mut() {
@@ -219,7 +219,7 @@ impl Intake {
             }
             lot.blocks = disk;
             if let Some(rows) = rows {
-                lot.blocks.push(write_block(scratch, sorted(rows))?);
+                lot.blocks.push(write_block(scratch, sort_rows(rows))?);
             }
         }
         self.held = 0;
@@ -227,24 +227,24 @@ impl Intake {
     }
 
     /// Lots by symbol and timeframe.
-    pub(super) fn series(&mut self) -> Result<Vec<Series>> {
-        if self.lots.is_empty() && !self.passed_over.is_empty() {
-            let there = self.passed_over.join(", ");
+    pub(super) fn take_series(&mut self) -> Result<Vec<Series>> {
+        if self.lots.is_empty() && !self.unselected.is_empty() {
+            let there = self.unselected.join(", ");
             return Err(Error::new(
                 Kind::Usage,
                 format!("none of the symbols {} is in the data", self.options.symbols.join(", ")),
             )
-            .remedy(format!("there are {there}{}", if self.passed_over.len() == 12 { ", …" } else { "" })));
+            .remedy(format!("there are {there}{}", if self.unselected.len() == 12 { ", …" } else { "" })));
         }
-        let mut by_key: BTreeMap<(String, Timeframe), Vec<Lot>> = BTreeMap::new();
+        let mut by_key: BTreeMap<(String, Timeframe), Vec<FileRows>> = BTreeMap::new();
         let mut odd = Vec::new();
         for mut lot in std::mem::take(&mut self.lots) {
-            lot.flow.flush();
+            lot.stamp_order.flush();
             let meta = &self.metas[lot.file];
             let told = meta.timeframe.filter(|_| meta.timeframe_stated);
             // Steps of rows in no order tell nothing; the sample was sorted before it was asked.
-            let mixed = meta.timeframe.filter(|_| lot.flow.out_of_order().0 * 10 > lot.rows as u64);
-            match told.or(mixed).or_else(|| lot.flow.timeframe()).or(meta.timeframe) {
+            let mixed = meta.timeframe.filter(|_| lot.stamp_order.out_of_order().0 * 10 > lot.rows as u64);
+            match told.or(mixed).or_else(|| lot.stamp_order.timeframe()).or(meta.timeframe) {
                 Some(timeframe) => by_key.entry((lot.symbol.clone(), timeframe)).or_default().push(lot),
                 None => odd.push(lot),
             }
@@ -263,11 +263,12 @@ impl Intake {
             let quotes = lots.iter().filter(|l| self.metas[l.file].quote).count();
             if quotes > 0 && quotes < lots.len() {
                 // Trades and quotes of one symbol are two series.
-                let (quote, trade): (Vec<Lot>, Vec<Lot>) = lots.into_iter().partition(|l| self.metas[l.file].quote);
-                all.push(Series { symbol: symbol.clone(), timeframe, lots: trade });
-                all.push(Series { symbol: format!("{symbol}:quote"), timeframe, lots: quote });
+                let (quote, trade): (Vec<FileRows>, Vec<FileRows>) =
+                    lots.into_iter().partition(|l| self.metas[l.file].quote);
+                all.push(Series { symbol: symbol.clone(), timeframe, parts: trade });
+                all.push(Series { symbol: format!("{symbol}:quote"), timeframe, parts: quote });
             } else {
-                all.push(Series { symbol, timeframe, lots });
+                all.push(Series { symbol, timeframe, parts: lots });
             }
         }
         all.sort_by(|a, b| (&a.symbol, a.timeframe).cmp(&(&b.symbol, b.timeframe)));

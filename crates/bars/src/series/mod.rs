@@ -8,19 +8,19 @@ mod clean;
 mod intake;
 mod order;
 
-use crate::audit::watch::Watch;
+use crate::audit::observe::BarObserver;
 use crate::audit::{Audit, Verdict, conclude};
 use crate::ingest::{Rows, Tally};
 use crate::instrument::Hints;
 use crate::recognise::names::Side;
-use crate::scan::{Meta, Progress};
-use crate::{Bars, Class, Instrument, Market, Options, Order, Splits, Timeframe};
-use clean::Clean;
+use crate::scan::{FileMeta, Progress};
+use crate::{Bars, Class, Instrument, Market, Options, RowOrder, Splits, Timeframe};
+use clean::Cleaner;
 use files::time::rfc3339;
 use files::{Error, Kind, Result, Scratch};
+use intake::FileRows;
 pub(crate) use intake::Intake;
-use intake::Lot;
-use order::{Block, join, ordered, sorted};
+use order::{Block, join_files, merge_in_order, sort_rows};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,15 +29,15 @@ use std::path::Path;
 pub(crate) struct Series {
     pub symbol: String,
     pub timeframe: Timeframe,
-    lots: Vec<Lot>,
+    parts: Vec<FileRows>,
 }
 
 /// What a series was, once its rows have gone by.
-pub(crate) struct Seen {
+pub(crate) struct SeriesFacts {
     pub symbol: String,
     pub timeframe: Timeframe,
     pub instrument: Instrument,
-    pub watch: Watch,
+    pub observer: BarObserver,
     pub files: Vec<usize>,
     pub tally: Tally,
     pub duplicates: u64,
@@ -64,11 +64,11 @@ pub(crate) fn to_market(
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(Market, Audit)> {
-    let series = intake.series()?;
-    let total: u64 = series.iter().flat_map(|s| &s.lots).map(|l| l.rows as u64).sum();
+    let series = intake.take_series()?;
+    let total: u64 = series.iter().flat_map(|s| &s.parts).map(|l| l.rows as u64).sum();
     let done = std::sync::atomic::AtomicU64::new(0);
     let metas = &intake.metas;
-    let run = |series: Series| -> Result<(Bars, Seen)> {
+    let run = |series: Series| -> Result<(Bars, SeriesFacts)> {
         options.check_stop()?;
         let symbol = series.symbol.clone();
         let timeframe = series.timeframe;
@@ -84,7 +84,7 @@ pub(crate) fn to_market(
         progress(Progress { phase: "ordering", done: n, total, unit: "bars" });
         let rows = all.unwrap_or_default();
         let [open, high, low, close, volume] = rows.values;
-        let volume = if seen.watch.with_volume == 0 { Vec::new() } else { volume };
+        let volume = if seen.observer.with_volume == 0 { Vec::new() } else { volume };
         let segments = segments(&seen, options);
         let member = options.membership.as_ref().map(|m| m.spans(&symbol)).unwrap_or_default();
         let extras = seen.extras.iter().cloned().zip(rows.extras).collect();
@@ -92,7 +92,7 @@ pub(crate) fn to_market(
             symbol,
             instrument: seen.instrument.clone(),
             timeframe,
-            start: rows.label,
+            start: rows.stamp,
             end: rows.end,
             open,
             high,
@@ -105,12 +105,12 @@ pub(crate) fn to_market(
         };
         Ok((bars, seen))
     };
-    let outcome: Result<Vec<(Bars, Seen)>> = if series.len() > 1 && options.threads > 1 {
-        pool(options.threads)?.install(|| series.into_par_iter().map(run).collect())
+    let outcome: Result<Vec<(Bars, SeriesFacts)>> = if series.len() > 1 && options.threads > 1 {
+        build_thread_pool(options.threads)?.install(|| series.into_par_iter().map(run).collect())
     } else {
         series.into_iter().map(run).collect()
     };
-    let (bars, seen): (Vec<Bars>, Vec<Seen>) = outcome?.into_iter().unzip();
+    let (bars, seen): (Vec<Bars>, Vec<SeriesFacts>) = outcome?.into_iter().unzip();
     let audit = conclude(seen, &intake, options)?;
     // What is refused does not trade: a refused symbol is left out, and of a refused whole nothing is handed on.
     let fine = |at: usize| audit.symbols[at].verdict != Verdict::Refuse && audit.verdict != Verdict::Refuse;
@@ -123,10 +123,10 @@ pub(crate) fn stream(
     mut intake: Intake,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
-    sink: &mut dyn FnMut(&Head<'_>, Rows) -> Result<()>,
+    sink: &mut dyn FnMut(&ChunkHeader<'_>, Rows) -> Result<()>,
 ) -> Result<Audit> {
-    let series = intake.series()?;
-    let total: u64 = series.iter().flat_map(|s| &s.lots).map(|l| l.rows as u64).sum();
+    let series = intake.take_series()?;
+    let total: u64 = series.iter().flat_map(|s| &s.parts).map(|l| l.rows as u64).sum();
     let mut done = 0;
     let mut all = Vec::new();
     let mut scratch = intake.scratch.take();
@@ -143,7 +143,7 @@ pub(crate) fn stream(
     for one in series {
         let (symbol, timeframe) = (one.symbol.clone(), one.timeframe);
         let mine = one.extras(&intake.metas);
-        let traded = instrument(&symbol, &one.lots, &intake.metas, options)?;
+        let traded = resolve_instrument(&symbol, &one.parts, &intake.metas, options)?;
         let union = &extras[&timeframe];
         let seen = one.run(&intake.metas, options, scratch.as_mut(), &mut |mut rows| {
             options.check_stop()?;
@@ -156,7 +156,13 @@ pub(crate) fn stream(
             };
             rows.extras = union.iter().map(take).collect();
             sink(
-                &Head { symbol: &symbol, timeframe, timeframes: extras.len(), extras: union, instrument: &traded },
+                &ChunkHeader {
+                    symbol: &symbol,
+                    timeframe,
+                    timeframes: extras.len(),
+                    extras: union,
+                    instrument: &traded,
+                },
                 rows,
             )
         })?;
@@ -166,7 +172,7 @@ pub(crate) fn stream(
 }
 
 /// Whose rows a sink is given.
-pub(crate) struct Head<'a> {
+pub(crate) struct ChunkHeader<'a> {
     pub symbol: &'a str,
     pub timeframe: Timeframe,
     /// How many timeframes there are in all.
@@ -176,10 +182,10 @@ pub(crate) struct Head<'a> {
 }
 
 /// Where segments begin: at the first bar, and after each suspected split that no factor explains.
-fn segments(seen: &Seen, options: &Options) -> Vec<usize> {
+fn segments(seen: &SeriesFacts, options: &Options) -> Vec<usize> {
     let mut starts = vec![0];
     if options.repairs.splits == Splits::Segment {
-        starts.extend(seen.watch.splits.iter().map(|j| j.index as usize).filter(|i| *i > 0));
+        starts.extend(seen.observer.splits.iter().map(|j| j.index as usize).filter(|i| *i > 0));
         starts.sort_unstable();
         starts.dedup();
     }
@@ -187,7 +193,7 @@ fn segments(seen: &Seen, options: &Options) -> Vec<usize> {
 }
 
 /// A pool of that many threads.
-pub(crate) fn pool(threads: usize) -> Result<rayon::ThreadPool> {
+pub(crate) fn build_thread_pool(threads: usize) -> Result<rayon::ThreadPool> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads.max(1))
         .build()
@@ -195,44 +201,44 @@ pub(crate) fn pool(threads: usize) -> Result<rayon::ThreadPool> {
 }
 
 impl Series {
-    fn extras(&self, metas: &[Meta]) -> Vec<String> {
+    fn extras(&self, metas: &[FileMeta]) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for lot in &self.lots {
+        for lot in &self.parts {
             for name in &metas[lot.file].extras {
                 if !names.contains(name) {
                     names.push(name.clone());
                 }
             }
         }
-        if self.pairs(metas) && !names.iter().any(|n| n == "spread") {
+        if self.has_bid_and_ask(metas) && !names.iter().any(|n| n == "spread") {
             names.push("spread".into());
         }
         names
     }
 
     /// Bid in one file, ask in another.
-    fn pairs(&self, metas: &[Meta]) -> bool {
-        let has = |side| self.lots.iter().any(|l| metas[l.file].side == Some(side));
+    fn has_bid_and_ask(&self, metas: &[FileMeta]) -> bool {
+        let has = |side| self.parts.iter().any(|l| metas[l.file].side == Some(side));
         has(Side::Bid) && has(Side::Ask)
     }
 
     /// Puts the rows in order, repairs and watches them, and hands them to the sink.
     fn run(
         self,
-        metas: &[Meta],
+        metas: &[FileMeta],
         options: &Options,
         scratch: Option<&mut Scratch>,
         sink: &mut dyn FnMut(Rows) -> Result<()>,
-    ) -> Result<Seen> {
+    ) -> Result<SeriesFacts> {
         let extras = self.extras(metas);
-        let pairs = self.pairs(metas);
-        let first = &metas[self.lots[0].file];
-        let instrument = instrument(&self.symbol, &self.lots, metas, options)?;
-        let mut seen = Seen {
-            watch: Watch::new(self.timeframe, instrument.class),
+        let pairs = self.has_bid_and_ask(metas);
+        let first = &metas[self.parts[0].file];
+        let instrument = resolve_instrument(&self.symbol, &self.parts, metas, options)?;
+        let mut seen = SeriesFacts {
+            observer: BarObserver::new(self.timeframe, instrument.class),
             instrument,
             timeframe: self.timeframe,
-            files: self.lots.iter().map(|l| l.file).collect(),
+            files: self.parts.iter().map(|l| l.file).collect(),
             tally: Tally::default(),
             duplicates: 0,
             conflicts: 0,
@@ -240,22 +246,22 @@ impl Series {
             conflict_example: None,
             out_of_order: 0,
             order_example: None,
-            newest_first: self.lots.iter().any(|l| l.flow.newest_first()),
+            newest_first: self.parts.iter().any(|l| l.stamp_order.newest_first()),
             one_sided: 0,
             paired: pairs,
             outside: None,
-            modified: self.lots.iter().filter_map(|l| metas[l.file].modified).max(),
+            modified: self.parts.iter().filter_map(|l| metas[l.file].modified).max(),
             last_end: 0,
             extras: extras.clone(),
-            rows: self.lots.iter().map(|l| l.rows as u64).sum(),
+            rows: self.parts.iter().map(|l| l.rows as u64).sum(),
             mixed_units: 0,
             symbol: self.symbol.clone(),
         };
-        for lot in &self.lots {
+        for lot in &self.parts {
             let units = &lot.tally.units;
             seen.mixed_units += units.iter().sum::<u64>() - units.iter().max().copied().unwrap_or(0);
             seen.tally.add(lot.tally.clone());
-            let (n, at) = lot.flow.out_of_order();
+            let (n, at) = lot.stamp_order.out_of_order();
             seen.out_of_order += n;
             let file = Path::new(&metas[lot.file].note.file)
                 .file_name()
@@ -264,7 +270,7 @@ impl Series {
             let shown = at.filter(|_| n > 0).map(|at| format!("{file}: {} comes out of turn", rfc3339(at)));
             seen.order_example = seen.order_example.take().or(shown);
         }
-        if seen.out_of_order > 0 && options.repairs.order == Order::Refuse {
+        if seen.out_of_order > 0 && options.repairs.order == RowOrder::Refuse {
             return Err(Error::input(format!(
                 "{} rows are out of order ({})",
                 seen.out_of_order,
@@ -276,28 +282,28 @@ impl Series {
         let stamp = first.stamp;
         let (symbol, timeframe) = (self.symbol.clone(), self.timeframe);
         let spans = options.membership.as_ref().map(|m| m.spans(&symbol));
-        let mut clean = Clean { options, seen: &mut seen, file: first.note.file.clone(), held: None };
-        let mut forward = |clean: &mut Clean<'_>, rows: Rows| -> Result<()> {
+        let mut clean = Cleaner { options, seen: &mut seen, file: first.note.file.clone(), held: None };
+        let mut forward = |clean: &mut Cleaner<'_>, rows: Rows| -> Result<()> {
             if let Some(rows) = clean.finish(rows, stamp, timeframe, &symbol, spans.as_deref()) {
                 sink(rows)?;
             }
             Ok(())
         };
         if pairs {
-            let rows = pair(self, metas, &extras, &mut clean)?;
+            let rows = pair_bid_ask(self, metas, &extras, &mut clean)?;
             forward(&mut clean, rows)?;
         } else {
-            ordered(self.lots, metas, &extras, scratch, &mut |rows, last| {
+            merge_in_order(self.parts, metas, &extras, scratch, &mut |rows, last| {
                 let rows = clean.dedupe(rows, last)?;
                 forward(&mut clean, rows)
             })?;
         }
-        seen.watch.end();
+        seen.observer.finish();
         Ok(seen)
     }
 }
 
-fn instrument(symbol: &str, lots: &[Lot], metas: &[Meta], options: &Options) -> Result<Instrument> {
+fn resolve_instrument(symbol: &str, lots: &[FileRows], metas: &[FileMeta], options: &Options) -> Result<Instrument> {
     let meta = &metas[lots[0].file];
     let mut words = meta.words.clone();
     words.extend(
@@ -328,19 +334,20 @@ fn instrument(symbol: &str, lots: &[Lot], metas: &[Meta], options: &Options) -> 
 }
 
 /// Bid and ask files become one series of middle prices; times that only one side has are dropped and counted.
-fn pair(series: Series, metas: &[Meta], extras: &[String], clean: &mut Clean<'_>) -> Result<Rows> {
-    let (bid, ask): (Vec<Lot>, Vec<Lot>) = series.lots.into_iter().partition(|l| metas[l.file].side == Some(Side::Bid));
+fn pair_bid_ask(series: Series, metas: &[FileMeta], extras: &[String], clean: &mut Cleaner<'_>) -> Result<Rows> {
+    let (bid, ask): (Vec<FileRows>, Vec<FileRows>) =
+        series.parts.into_iter().partition(|l| metas[l.file].side == Some(Side::Bid));
     if bid.iter().chain(&ask).flat_map(|l| &l.blocks).any(|b| matches!(b, Block::Disk { .. })) {
         return Err(Error::new(Kind::Memory, "bid and ask files are joined in memory, and these do not fit")
             .remedy("raise <memory>"));
     }
     let spread = extras.iter().position(|n| n == "spread");
-    let bid = clean.dedupe(sorted(join(bid, metas, extras)), true)?;
-    let ask = clean.dedupe(sorted(join(ask, metas, extras)), true)?;
+    let bid = clean.dedupe(sort_rows(join_files(bid, metas, extras)), true)?;
+    let ask = clean.dedupe(sort_rows(join_files(ask, metas, extras)), true)?;
     let (mut i, mut j) = (0, 0);
     let (mut from_bid, mut from_ask) = (Vec::new(), Vec::new());
     while i < bid.len() && j < ask.len() {
-        match bid.label[i].cmp(&ask.label[j]) {
+        match bid.stamp[i].cmp(&ask.stamp[j]) {
             std::cmp::Ordering::Less => i += 1,
             std::cmp::Ordering::Greater => j += 1,
             std::cmp::Ordering::Equal => {
@@ -352,7 +359,7 @@ fn pair(series: Series, metas: &[Meta], extras: &[String], clean: &mut Clean<'_>
         }
     }
     clean.seen.one_sided = (bid.len() + ask.len() - 2 * from_bid.len()) as u64;
-    let (mut rows, ask) = (bid.pick(&from_bid), ask.pick(&from_ask));
+    let (mut rows, ask) = (bid.select_rows(&from_bid), ask.select_rows(&from_ask));
     if let Some(at) = spread {
         rows.extras[at] = ask.values[3].iter().zip(&rows.values[3]).map(|(a, b)| a - b).collect();
     }

@@ -1,8 +1,8 @@
 //! Rows in order of time: sorted in memory, or merged in windows from a scratch file.
 
-use super::intake::Lot;
+use super::intake::FileRows;
 use crate::ingest::Rows;
-use crate::scan::Meta;
+use crate::scan::FileMeta;
 use files::{MISSING_TIME, Result, Scratch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,17 +22,17 @@ pub(super) enum Block {
 }
 
 /// Rows sorted by stamp; equal stamps keep their order.
-pub(super) fn sorted(rows: Rows) -> Rows {
-    if rows.label.is_sorted() {
+pub(super) fn sort_rows(rows: Rows) -> Rows {
+    if rows.stamp.is_sorted() {
         return rows;
     }
     let mut order: Vec<u32> = (0..rows.len() as u32).collect();
-    order.sort_by_key(|i| rows.label[*i as usize]);
-    rows.pick(&order)
+    order.sort_by_key(|i| rows.stamp[*i as usize]);
+    rows.select_rows(&order)
 }
 
 /// Gives rows the extras of the whole series.
-fn widen(mut rows: Rows, mine: &[String], all: &[String]) -> Rows {
+fn add_missing_extras(mut rows: Rows, mine: &[String], all: &[String]) -> Rows {
     if mine != all {
         let n = rows.len();
         let take = |name: &String| match mine.iter().position(|m| m == name) {
@@ -45,16 +45,16 @@ fn widen(mut rows: Rows, mine: &[String], all: &[String]) -> Rows {
 }
 
 /// Hands over all rows in order of time; `true` with the last.
-pub(super) fn ordered(
-    lots: Vec<Lot>,
-    metas: &[Meta],
+pub(super) fn merge_in_order(
+    lots: Vec<FileRows>,
+    metas: &[FileMeta],
     extras: &[String],
     scratch: Option<&mut Scratch>,
     each: &mut dyn FnMut(Rows, bool) -> Result<()>,
 ) -> Result<()> {
     let on_disk = lots.iter().flat_map(|l| &l.blocks).any(|b| matches!(b, Block::Disk { .. }));
     if !on_disk {
-        return each(sorted(join(lots, metas, extras)), true);
+        return each(sort_rows(join_files(lots, metas, extras)), true);
     }
     let Some(scratch) = scratch else { return each(Rows::default(), true) };
     let mut cursors = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn ordered(
             }
         }
         if let Some(rows) = rest {
-            let window = widen(with_ends(sorted(rows)), mine, extras);
+            let window = add_missing_extras(with_ends(sort_rows(rows)), mine, extras);
             cursors.push(Cursor { from: None, next: 0, window, row: 0, names: mine.clone() });
         }
     }
@@ -95,18 +95,18 @@ struct Cursor {
 
 impl Cursor {
     /// The stamp it stands at; reads the next window where it must.
-    fn head(&mut self, scratch: &mut Scratch, extras: &[String]) -> Result<Option<i64>> {
+    fn next_stamp(&mut self, scratch: &mut Scratch, extras: &[String]) -> Result<Option<i64>> {
         if self.row == self.window.len()
             && let Some((at, rows, n)) = self.from
             && self.next < rows
         {
             let upto = (self.next + WINDOW).min(rows);
             let window = read_block(scratch, at, rows, n, self.next, upto)?;
-            self.window = widen(window, &self.names, extras);
+            self.window = add_missing_extras(window, &self.names, extras);
             self.next = upto;
             self.row = 0;
         }
-        Ok(self.window.label.get(self.row).copied())
+        Ok(self.window.stamp.get(self.row).copied())
     }
 }
 
@@ -119,7 +119,7 @@ fn merge(
     // Equal stamps come in the order of their blocks, which is the order of the files.
     let mut heap = BinaryHeap::new();
     for (i, cursor) in cursors.iter_mut().enumerate() {
-        if let Some(label) = cursor.head(scratch, extras)? {
+        if let Some(label) = cursor.next_stamp(scratch, extras)? {
             heap.push(Reverse((label, i)));
         }
     }
@@ -129,14 +129,14 @@ fn merge(
         // Take all rows up to the next cursor's head at once.
         let limit = heap.peek().map(|Reverse(next)| *next);
         let cursor = &mut cursors[i];
-        let rest = &cursor.window.label[cursor.row..];
+        let rest = &cursor.window.stamp[cursor.row..];
         let take = match limit {
             None => rest.len(),
             Some((label, j)) => rest.partition_point(|t| *t < label || (*t == label && i < j)).max(1),
         };
         out.extend_range(&cursor.window, cursor.row, cursor.row + take);
         cursor.row += take;
-        if let Some(label) = cursor.head(scratch, extras)? {
+        if let Some(label) = cursor.next_stamp(scratch, extras)? {
             heap.push(Reverse((label, i)));
         }
         if out.len() >= WINDOW {
@@ -147,13 +147,13 @@ fn merge(
 }
 
 /// All rows of lots that lie in memory.
-pub(super) fn join(lots: Vec<Lot>, metas: &[Meta], extras: &[String]) -> Rows {
+pub(super) fn join_files(lots: Vec<FileRows>, metas: &[FileMeta], extras: &[String]) -> Rows {
     let mut blocks: Vec<Rows> = Vec::new();
     for lot in lots {
         let mine = &metas[lot.file].extras;
         for block in lot.blocks {
             if let Block::Memory(rows) = block {
-                blocks.push(widen(rows, mine, extras));
+                blocks.push(add_missing_extras(rows, mine, extras));
             }
         }
     }
@@ -163,7 +163,7 @@ pub(super) fn join(lots: Vec<Lot>, metas: &[Meta], extras: &[String]) -> Rows {
     let total: usize = blocks.iter().map(Rows::len).sum();
     let ends = blocks.iter().any(|b| !b.end.is_empty());
     let mut all = Rows { extras: vec![Vec::new(); extras.len()], ..Rows::default() };
-    all.label.reserve_exact(total);
+    all.stamp.reserve_exact(total);
     if ends {
         all.end.reserve_exact(total);
         for block in &mut blocks {
@@ -191,7 +191,7 @@ pub(super) fn write_block(scratch: &mut Scratch, rows: Rows) -> Result<Block> {
     let rows = with_ends(rows);
     let mut bytes = Vec::with_capacity(rows.len() * 8);
     let mut at = None;
-    for column in [&rows.label, &rows.end] {
+    for column in [&rows.stamp, &rows.end] {
         bytes.clear();
         column.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
         at.get_or_insert(scratch.append(&bytes)?);
@@ -219,19 +219,19 @@ fn read_block(scratch: &mut Scratch, at: u64, rows: usize, extras: usize, from: 
         *v = floats(column(2 + i)?);
     }
     let extras = (0..extras).map(|i| column(7 + i).map(floats)).collect::<Result<_>>()?;
-    Ok(Rows { label, end, values, extras })
+    Ok(Rows { stamp: label, end, values, extras })
 }
 
 impl Rows {
     pub(super) fn truncate(&mut self, n: usize) {
-        self.label.truncate(n);
+        self.stamp.truncate(n);
         self.end.truncate(n);
         self.numbers_mut().for_each(|v| v.truncate(n));
     }
 
     /// Adds a range of another's rows behind; both have the same extras and ends.
     fn extend_range(&mut self, other: &Rows, from: usize, to: usize) {
-        self.label.extend_from_slice(&other.label[from..to]);
+        self.stamp.extend_from_slice(&other.stamp[from..to]);
         if !other.end.is_empty() {
             self.end.extend_from_slice(&other.end[from..to]);
         }

@@ -4,7 +4,7 @@
 //! Friday; coins always. Six US holidays are kept by shares, Christmas and New Year by currencies too. There are no
 //! half days.
 
-use super::{Kind, Synth};
+use super::{MarketKind, Synth};
 use crate::Timeframe;
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
@@ -31,9 +31,9 @@ impl Grid {
             (Vec::with_capacity(n), Vec::with_capacity(n), column(), column(), column());
         let mut grid = Grid { start, end, day: Vec::with_capacity(n), variance, gap, busy };
         let night = |kind, rest: bool| match kind {
-            Kind::Stocks => 0.25,
-            Kind::Fx if rest => 0.05,
-            Kind::Fx | Kind::Crypto => 0.0,
+            MarketKind::Stocks => 0.25,
+            MarketKind::Fx if rest => 0.05,
+            MarketKind::Fx | MarketKind::Crypto => 0.0,
         };
         // A bar before the first one would be unlike the others: no day is begun in its middle.
         let first = synth.start.div_euclid(DAY) + i64::from(synth.start.rem_euclid(DAY) != 0);
@@ -57,7 +57,7 @@ impl Grid {
                     if grid.start.len() == n {
                         break;
                     }
-                    let (open, close) = hours(synth.kind, day, &zone);
+                    let (open, close) = trading_hours(synth.kind, day, &zone);
                     let overnight = night(synth.kind, day > before + 1);
                     grid.push_session(open, close, step, trading_day, overnight, synth.kind, n);
                     (before, trading_day) = (day, trading_day + 1);
@@ -102,13 +102,13 @@ impl Grid {
 
     /// One session cut into bars: variance and volume follow the time of day and add up to one day with the night.
     #[expect(clippy::too_many_arguments, reason = "one caller, and a struct would only rename its locals")]
-    fn push_session(&mut self, open: i64, close: i64, step: i64, day: u32, overnight: f64, kind: Kind, n: usize) {
+    fn push_session(&mut self, open: i64, close: i64, step: i64, day: u32, overnight: f64, kind: MarketKind, n: usize) {
         let count = ((close - open + step - 1) / step).max(1);
         let bar = |i: i64| (open + i * step, (open + (i + 1) * step).min(close));
         let weight = |i: i64| {
             let (from, to) = bar(i);
             let middle = (from + to) as f64 * 0.5 - open as f64;
-            activity(kind, middle / (close - open) as f64) * (to - from) as f64
+            intraday_activity(kind, middle / (close - open) as f64) * (to - from) as f64
         };
         let total: f64 = (0..count).map(weight).sum();
         for i in 0..count.min((n - self.len()) as i64) {
@@ -122,25 +122,26 @@ impl Grid {
 }
 
 /// Variance and volume by the time of day, `u` from 0 to 1: a U for shares, London and New York's morning for the rest.
-fn activity(kind: Kind, u: f64) -> f64 {
+fn intraday_activity(kind: MarketKind, u: f64) -> f64 {
     let hump = |centre: f64, width: f64| (1.0 - ((u - centre) / width) * ((u - centre) / width)).max(0.0);
     match kind {
-        Kind::Stocks => 0.6 + 1.6 * (2.0 * u - 1.0) * (2.0 * u - 1.0),
-        Kind::Crypto => 0.8 + 0.8 * hump(0.62, 0.2),
+        MarketKind::Stocks => 0.6 + 1.6 * (2.0 * u - 1.0) * (2.0 * u - 1.0),
+        MarketKind::Crypto => 0.8 + 0.8 * hump(0.62, 0.2),
         // The day starts at 17:00 New York, so London opens at 0.42 and New York at 0.65.
-        Kind::Fx => 0.4 + 1.2 * hump(0.6, 0.25),
+        MarketKind::Fx => 0.4 + 1.2 * hump(0.6, 0.25),
     }
 }
 
 /// Whether a trading day exists, by its number since 1970.
-fn is_open(kind: Kind, day: i64) -> bool {
+fn is_open(kind: MarketKind, day: i64) -> bool {
     let weekday = (day + 3).rem_euclid(7); // 0 is Monday
     match kind {
-        Kind::Crypto => true,
-        Kind::Fx => {
-            weekday < 5 && !matches!(date(day), d if (d.month(), d.day()) == (1, 1) || (d.month(), d.day()) == (12, 25))
+        MarketKind::Crypto => true,
+        MarketKind::Fx => {
+            weekday < 5
+                && !matches!(to_date(day), d if (d.month(), d.day()) == (1, 1) || (d.month(), d.day()) == (12, 25))
         }
-        Kind::Stocks => weekday < 5 && !is_us_holiday(date(day)),
+        MarketKind::Stocks => weekday < 5 && !is_us_holiday(to_date(day)),
     }
 }
 
@@ -160,27 +161,27 @@ fn is_us_holiday(date: Date) -> bool {
 }
 
 /// The session of a trading day.
-fn hours(kind: Kind, day: i64, zone: &TimeZone) -> (i64, i64) {
+fn trading_hours(kind: MarketKind, day: i64, zone: &TimeZone) -> (i64, i64) {
     let at = |date: Date, hour: i8, minute: i8| {
         let local =
             zone.to_ambiguous_timestamp(date.at(hour, minute, 0, 0)).compatible().unwrap_or(Timestamp::UNIX_EPOCH);
         local.as_second() * 1_000_000_000
     };
     match kind {
-        Kind::Stocks => (at(date(day), 9, 30), at(date(day), 16, 0)),
-        Kind::Fx => (at(date(day - 1), 17, 0), at(date(day), 17, 0)),
-        Kind::Crypto => (day * DAY, (day + 1) * DAY),
+        MarketKind::Stocks => (at(to_date(day), 9, 30), at(to_date(day), 16, 0)),
+        MarketKind::Fx => (at(to_date(day - 1), 17, 0), at(to_date(day), 17, 0)),
+        MarketKind::Crypto => (day * DAY, (day + 1) * DAY),
     }
 }
 
-fn date(day: i64) -> Date {
+fn to_date(day: i64) -> Date {
     let date = Date::constant(1970, 1, 1).checked_add(Span::new().days(day.clamp(-100_000, 200_000)));
     date.unwrap_or(Date::constant(1970, 1, 1))
 }
 
 /// The first of the month `months` later; `up` rounds a day inside a month up to the next first.
 fn month_at(day: i64, months: i64, up: bool) -> i64 {
-    let from = date(day);
+    let from = to_date(day);
     let months = months + i64::from(up && from.day() > 1);
     let to = from.first_of_month().checked_add(Span::new().months(months)).unwrap_or(from);
     i64::from((to - Date::constant(1970, 1, 1)).get_days())

@@ -37,7 +37,7 @@ pub struct Synth {
     /// Length of a bar.
     pub timeframe: Timeframe,
     /// What kind of market.
-    pub kind: Kind,
+    pub kind: MarketKind,
     /// No bar starts before this, in nanoseconds.
     pub start: i64,
     /// Whether some symbols are listed late and some delisted.
@@ -48,7 +48,7 @@ pub struct Synth {
 
 /// What kind of market.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MarketKind {
     /// US shares: New York hours, weekends, holidays, gaps over night.
     Stocks,
     /// Coins: round the clock, all week, twice to three times as wild.
@@ -59,7 +59,7 @@ pub enum Kind {
 
 /// What came out.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Made {
+pub struct SyntheticMarket {
     /// `[S]` sorted by symbol.
     pub market: Vec<Bars>,
     /// What only the maker knows.
@@ -83,7 +83,7 @@ impl Default for Synth {
             symbols: 655,
             bars: 1250,
             timeframe: Timeframe::D1,
-            kind: Kind::Stocks,
+            kind: MarketKind::Stocks,
             start: 1_546_387_200_000_000_000, // 2019-01-02
             ragged: true,
             plant: None,
@@ -115,7 +115,7 @@ impl Synth {
     /// # Panics
     ///
     /// Where [`Synth::check`] has something to say.
-    pub fn make(&self, threads: usize) -> Made {
+    pub fn make_market(&self, threads: usize) -> SyntheticMarket {
         if let Err(wrong) = self.check() {
             panic!("{wrong}");
         }
@@ -134,23 +134,23 @@ impl Synth {
             _ => (0..self.symbols).map(one).collect(),
         };
         let regimes = world.map(|world| world.regimes(&grid)).unwrap_or_default();
-        Made { market, truth: Truth { regimes, plant: self.plant.map(|plant| plant.optimum()) } }
+        SyntheticMarket { market, truth: Truth { regimes, plant: self.plant.map(|plant| plant.optimum()) } }
     }
 
     /// `SYN001`, wide enough that names sort as numbers do; coins are quoted in USDT and say so.
-    fn name(&self, symbol: usize) -> String {
+    fn symbol_name(&self, symbol: usize) -> String {
         let width = self.symbols.to_string().len().max(3);
-        let quote = if self.kind == Kind::Crypto { "USDT" } else { "" };
+        let quote = if self.kind == MarketKind::Crypto { "USDT" } else { "" };
         format!("SYN{:0width$}{quote}", symbol + 1)
     }
 
     fn instrument(&self) -> Instrument {
         let mut instrument = match self.kind {
-            Kind::Stocks => Instrument::preset(Class::Equity, "USD"),
-            Kind::Crypto => Instrument::preset(Class::CryptoSpot, "USDT"),
-            Kind::Fx => Instrument::preset(Class::Fx, "USD"),
+            MarketKind::Stocks => Instrument::preset(Class::Equity, "USD"),
+            MarketKind::Crypto => Instrument::preset(Class::CryptoSpot, "USDT"),
+            MarketKind::Fx => Instrument::preset(Class::Fx, "USD"),
         };
-        if self.kind == Kind::Crypto {
+        if self.kind == MarketKind::Crypto {
             instrument.tick = 1e-4;
         }
         if let Some(plant) = &self.plant {
@@ -173,7 +173,7 @@ impl Synth {
     fn columns(&self, grid: &Grid, symbol: usize, from: usize, to: usize) -> Bars {
         let column = || Vec::with_capacity(to - from);
         Bars {
-            symbol: self.name(symbol),
+            symbol: self.symbol_name(symbol),
             instrument: self.instrument(),
             timeframe: self.timeframe,
             start: grid.start[from..to].to_vec(),

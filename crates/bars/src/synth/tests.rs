@@ -23,7 +23,7 @@ fn correlation(x: &[f64], y: &[f64]) -> f64 {
     sum(&|a, b| a * b) / (sum(&|a, _| a * a) * sum(&|_, b| b * b)).sqrt()
 }
 
-fn checksum(made: &Made) -> u64 {
+fn checksum(made: &SyntheticMarket) -> u64 {
     let mut hash = xxhash_rust::xxh3::Xxh3::new();
     for bars in &made.market {
         hash.update(bars.symbol.as_bytes());
@@ -62,15 +62,15 @@ fn check_bars(bars: &Bars) {
 #[test]
 fn same_bits_for_any_number_of_threads() {
     for synth in [small(), Synth { plant: Some(Plant::default()), ..small() }] {
-        let one = synth.make(1);
+        let one = synth.make_market(1);
         for threads in [0, 2, 16] {
-            assert_eq!(checksum(&synth.make(threads)), checksum(&one));
-            assert_eq!(synth.make(threads), one);
+            assert_eq!(checksum(&synth.make_market(threads)), checksum(&one));
+            assert_eq!(synth.make_market(threads), one);
         }
-        assert_ne!(checksum(&Synth { seed: 2, ..synth.clone() }.make(2)), checksum(&one));
+        assert_ne!(checksum(&Synth { seed: 2, ..synth.clone() }.make_market(2)), checksum(&one));
         // A symbol does not depend on how many others there are, nor a bar on how many follow.
-        let fewer = Synth { symbols: 12, ragged: false, ..synth.clone() }.make(2);
-        let more = Synth { symbols: 20, ragged: false, bars: 700, ..synth }.make(2);
+        let fewer = Synth { symbols: 12, ragged: false, ..synth.clone() }.make_market(2);
+        let more = Synth { symbols: 20, ragged: false, bars: 700, ..synth }.make_market(2);
         for (a, b) in fewer.market.iter().zip(&more.market) {
             assert_eq!(a.close[..], b.close[..600]);
         }
@@ -80,20 +80,21 @@ fn same_bits_for_any_number_of_threads() {
 /// Changes only when the stream of draws or the model changes; then old results can no longer be made again.
 #[test]
 fn golden_checksums() {
-    let tiny =
-        |kind, timeframe, plant| Synth { symbols: 3, bars: 50, kind, timeframe, plant, ..Synth::default() }.make(1);
+    let tiny = |kind, timeframe, plant| {
+        Synth { symbols: 3, bars: 50, kind, timeframe, plant, ..Synth::default() }.make_market(1)
+    };
     let found = [
-        checksum(&tiny(Kind::Stocks, Timeframe::D1, None)),
-        checksum(&tiny(Kind::Crypto, Timeframe::H1, None)),
-        checksum(&tiny(Kind::Fx, Timeframe::M5, None)),
-        checksum(&tiny(Kind::Stocks, Timeframe::D1, Some(Plant::default()))),
+        checksum(&tiny(MarketKind::Stocks, Timeframe::D1, None)),
+        checksum(&tiny(MarketKind::Crypto, Timeframe::H1, None)),
+        checksum(&tiny(MarketKind::Fx, Timeframe::M5, None)),
+        checksum(&tiny(MarketKind::Stocks, Timeframe::D1, Some(Plant::default()))),
     ];
     assert_eq!(found, [0x22b39924329e67d5, 0x95953370fa79ce72, 0xd963e291f189d05e, 0x52a99f9f6508e5ca], "{found:#x?}");
 }
 
 #[test]
 fn the_default_is_a_universe_of_shares() {
-    let made = Synth::default().make(2);
+    let made = Synth::default().make_market(2);
     assert_eq!(made.market.len(), 655);
     assert_eq!((made.market[0].symbol.as_str(), made.market[654].symbol.as_str()), ("SYN001", "SYN655"));
     assert!(made.market.is_sorted_by(|a, b| a.symbol < b.symbol));
@@ -117,7 +118,7 @@ fn the_default_is_a_universe_of_shares() {
 #[test]
 fn sessions_are_kept() {
     let weekday = |ns: i64| (ns.div_euclid(86_400_000_000_000) + 3).rem_euclid(7);
-    let daily = Synth { symbols: 1, ..Synth::default() }.make(1);
+    let daily = Synth { symbols: 1, ..Synth::default() }.make_market(1);
     let bars = &daily.market[0];
     assert!(bars.start.iter().all(|&t| weekday(t) < 5 && t % 86_400_000_000_000 == 0));
     let day = |text: &str| text.parse::<Timestamp>().unwrap().as_nanosecond() as i64;
@@ -128,16 +129,17 @@ fn sessions_are_kept() {
     }
     assert!(bars.start.contains(&day("2021-12-31T00:00:00Z")) && bars.start.contains(&day("2019-07-05T00:00:00Z")));
 
-    let m5 = |kind| Synth { symbols: 1, bars: 30_000, timeframe: Timeframe::M5, kind, ..Synth::default() }.make(1);
-    let stocks = &m5(Kind::Stocks).market[0];
+    let m5 =
+        |kind| Synth { symbols: 1, bars: 30_000, timeframe: Timeframe::M5, kind, ..Synth::default() }.make_market(1);
+    let stocks = &m5(MarketKind::Stocks).market[0];
     assert_eq!(stocks.start[0], day("2019-01-02T14:30:00Z"));
     assert_eq!(stocks.start[77] + 300_000_000_000, day("2019-01-02T21:00:00Z"));
     assert_eq!(stocks.start[78], day("2019-01-03T14:30:00Z"));
     assert!(stocks.start.contains(&day("2019-07-03T13:30:00Z"))); // summer
-    let fx = &m5(Kind::Fx).market[0];
+    let fx = &m5(MarketKind::Fx).market[0];
     assert!(fx.start.contains(&day("2019-01-06T22:00:00Z")) && !fx.start.contains(&day("2019-01-06T21:55:00Z")));
     assert!(fx.start.contains(&day("2019-01-04T21:55:00Z")) && !fx.start.contains(&day("2019-01-04T22:00:00Z")));
-    let crypto = &m5(Kind::Crypto).market[0];
+    let crypto = &m5(MarketKind::Crypto).market[0];
     assert!(crypto.start.windows(2).all(|w| w[1] - w[0] == 300_000_000_000));
     // Nobody's trading day is the weekend, and continuous markets open where they closed.
     assert!(fx.instrument.session.trading_days(&fx.start).iter().all(|&d| (d + 3).rem_euclid(7) < 5));
@@ -148,20 +150,21 @@ fn sessions_are_kept() {
         (Timeframe::Months(1), 100),
         (Timeframe::Fixed(14_400_000_000_000), 100),
     ] {
-        for kind in [Kind::Stocks, Kind::Crypto, Kind::Fx] {
-            let made = Synth { symbols: 2, bars: count, timeframe, kind, ragged: false, ..Synth::default() }.make(1);
+        for kind in [MarketKind::Stocks, MarketKind::Crypto, MarketKind::Fx] {
+            let made =
+                Synth { symbols: 2, bars: count, timeframe, kind, ragged: false, ..Synth::default() }.make_market(1);
             made.market.iter().for_each(check_bars);
             assert_eq!(made.market[1].len(), count);
         }
     }
     // The calendar ends before the bars do.
-    let long = Synth { symbols: 1, bars: 100_000, timeframe: Timeframe::Months(12), ..Synth::default() }.make(1);
+    let long = Synth { symbols: 1, bars: 100_000, timeframe: Timeframe::Months(12), ..Synth::default() }.make_market(1);
     assert!((200..260).contains(&long.market[0].len()));
 }
 
 #[test]
 fn the_world_is_lifelike() {
-    let made = Synth { symbols: 40, bars: 2500, ragged: false, seed: 3, ..Synth::default() }.make(2);
+    let made = Synth { symbols: 40, bars: 2500, ragged: false, seed: 3, ..Synth::default() }.make_market(2);
     let all: Vec<Vec<f64>> = made.market.iter().map(returns).collect();
     let mut pairs = Vec::new();
     for i in 0..40 {
@@ -195,7 +198,7 @@ fn the_world_is_lifelike() {
 
 #[test]
 fn the_day_has_a_shape() {
-    let made = Synth { symbols: 1, bars: 78 * 500, timeframe: Timeframe::M5, ..Synth::default() }.make(1);
+    let made = Synth { symbols: 1, bars: 78 * 500, timeframe: Timeframe::M5, ..Synth::default() }.make_market(1);
     let bars = &made.market[0];
     let slot = |from: usize, to: usize| {
         let at: Vec<usize> = (0..bars.len()).filter(|i| (from..to).contains(&(i % 78))).collect();
@@ -210,7 +213,7 @@ fn the_day_has_a_shape() {
     let year = |bars: &Bars, per_year: f64| {
         (returns(bars).iter().map(|r| r * r).sum::<f64>() / bars.len() as f64 * per_year).sqrt()
     };
-    let daily = Synth { symbols: 1, bars: 500, ..Synth::default() }.make(1);
+    let daily = Synth { symbols: 1, bars: 500, ..Synth::default() }.make_market(1);
     let ratio = year(bars, 78.0 * 252.0) / year(&daily.market[0], 252.0);
     assert!((0.6..1.6).contains(&ratio), "{ratio}");
 }
@@ -262,12 +265,12 @@ fn the_best_policy_earns_what_the_truth_says() {
         symbols: 4,
         bars: 100_000,
         timeframe: Timeframe::M5,
-        kind: Kind::Crypto,
+        kind: MarketKind::Crypto,
         plant: Some(Plant::default()),
         seed: 11,
         ..Synth::default()
     };
-    let made = synth.make(2);
+    let made = synth.make_market(2);
     let truth = made.truth.plant.unwrap();
     let (mut rewards, mut growth, mut right, mut late) = (Vec::new(), Vec::new(), 0usize, 0usize);
     for bars in &made.market {
@@ -336,13 +339,13 @@ proptest! {
         seed: u64,
         symbols in 1usize..6,
         bars in 1usize..400,
-        kind in prop::sample::select(vec![Kind::Stocks, Kind::Crypto, Kind::Fx]),
+        kind in prop::sample::select(vec![MarketKind::Stocks, MarketKind::Crypto, MarketKind::Fx]),
         minutes in prop::sample::select(vec![1i64, 5, 7, 60, 90, 1440, 10_080]),
         planted: bool,
     ) {
         let timeframe = Timeframe::Fixed(minutes * 60_000_000_000);
         let plant = planted.then(|| Plant { sigma_bp: 800.0, accuracy: 0.9999, ..Plant::default() });
-        let made = Synth { seed, symbols, bars, timeframe, kind, plant, ..Synth::default() }.make(2);
+        let made = Synth { seed, symbols, bars, timeframe, kind, plant, ..Synth::default() }.make_market(2);
         prop_assert_eq!(made.market.len(), symbols);
         prop_assert_eq!(made.market[0].len(), bars);
         made.market.iter().for_each(check_bars);

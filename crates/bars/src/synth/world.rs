@@ -10,7 +10,7 @@
 
 use super::calendar::Grid;
 use super::random::{Stream, exp, ln, uniform};
-use super::{Kind, Synth};
+use super::{MarketKind, Synth};
 use crate::Bars;
 
 /// State of the whole market.
@@ -35,9 +35,9 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(kind: Kind) -> Scale {
+    fn market_scale(kind: MarketKind) -> Scale {
         match kind {
-            Kind::Stocks => Scale {
+            MarketKind::Stocks => Scale {
                 market: 0.008,
                 sector: 0.005,
                 own: [0.009, 0.022],
@@ -45,7 +45,7 @@ impl Scale {
                 prices: [5.0, 500.0],
                 volume: [1e5, 2e7],
             },
-            Kind::Crypto => Scale {
+            MarketKind::Crypto => Scale {
                 market: 0.025,
                 sector: 0.012,
                 own: [0.015, 0.045],
@@ -53,7 +53,7 @@ impl Scale {
                 prices: [5.0, 500.0],
                 volume: [1e5, 1e8],
             },
-            Kind::Fx => Scale {
+            MarketKind::Fx => Scale {
                 market: 0.0030,
                 sector: 0.0020,
                 own: [0.0025, 0.0050],
@@ -77,8 +77,8 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(synth: &Synth, grid: &Grid) -> World {
         let days = grid.day.last().map_or(0, |&day| day as usize + 1);
-        let regimes = walk(Stream::new(synth.seed, 0), days);
-        let scale = Scale::of(synth.kind);
+        let regimes = walk_regimes(Stream::new(synth.seed, 0), days);
+        let scale = Scale::market_scale(synth.kind);
         let path = |id: u32, drift: f64, deviation: f64| -> Vec<f64> {
             let stream = Stream::new(synth.seed, id);
             let mut draws = [0.0; 4];
@@ -107,13 +107,13 @@ impl World {
     #[expect(clippy::needless_range_loop, reason = "t names a bar of the calendar in a dozen columns")]
     pub(super) fn bars(&self, synth: &Synth, grid: &Grid, symbol: usize) -> Bars {
         let stream = synth.stream(symbol);
-        let scale = Scale::of(synth.kind);
+        let scale = Scale::market_scale(synth.kind);
         let [u_beta, u_own, u_price, u_volume] = stream.uniforms(0, 8);
         let beta = 0.6 + 0.9 * u_beta;
         let own = scale.own[0] + (scale.own[1] - scale.own[0]) * u_own;
         let volume = log_uniform(scale.volume, u_volume);
         let sector = &self.sectors[symbol % self.sectors.len()];
-        let (from, to) = life(synth, stream, grid.len(), symbol);
+        let (from, to) = listing_span(synth, stream, grid.len(), symbol);
 
         let mut bars = synth.columns(grid, symbol, from, to);
         let ticks = (1.0 / bars.instrument.tick).round();
@@ -130,7 +130,7 @@ impl World {
             let regime = self.regimes[grid.day[t] as usize].0;
             let (variance, gap) = (grid.variance[t], grid.gap[t]);
 
-            let shared = beta * regime.together() * self.market[t] + sector[t];
+            let shared = beta * regime.correlation() * self.market[t] + sector[t];
             let own_deviation = own * regime.volatility().sqrt() * (heat * variance).sqrt();
             let total = shared + own_deviation * z;
             let common = regime.volatility() * regime.volatility() * variance;
@@ -200,13 +200,13 @@ impl Regime {
     }
 
     /// Betas rise when it matters.
-    fn together(self) -> f64 {
+    fn correlation(self) -> f64 {
         if self == Regime::Crisis { 1.25 } else { 1.0 }
     }
 }
 
 /// `[days]` of regimes, each with the sign of its drift: calm rises, crises fall, a trend keeps the sign it began with.
-fn walk(stream: Stream, days: usize) -> Vec<(Regime, f64)> {
+fn walk_regimes(stream: Stream, days: usize) -> Vec<(Regime, f64)> {
     let mut state = (Regime::Calm, 1.0);
     (0..days)
         .map(|day| {
@@ -226,7 +226,7 @@ fn walk(stream: Stream, days: usize) -> Vec<(Regime, f64)> {
 }
 
 /// The part of the calendar a symbol lives in: 15 % are listed late, 10 % leave early, the first one never does either.
-fn life(synth: &Synth, stream: Stream, bars: usize, symbol: usize) -> (usize, usize) {
+fn listing_span(synth: &Synth, stream: Stream, bars: usize, symbol: usize) -> (usize, usize) {
     let [late, when, leaves, until] = stream.uniforms(0, 9);
     if !synth.ragged || symbol == 0 || bars < 8 {
         return (0, bars);

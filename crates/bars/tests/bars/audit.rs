@@ -3,8 +3,10 @@
 
 use crate::at;
 use bars::audit::{Audit, Verdict};
-use bars::synth::{Kind, Synth};
-use bars::{Bad, Duplicates, Factors, Market, Membership, Options, Order, Refused, Repairs, Splits, Timeframe};
+use bars::synth::{MarketKind, Synth};
+use bars::{
+    BadBars, Duplicates, Factors, Market, Membership, Options, RefusedSymbols, Repairs, RowOrder, Splits, Timeframe,
+};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -17,9 +19,10 @@ type Rows = Vec<Vec<Row>>;
 
 const HOUR: i64 = 3_600_000;
 
-fn made(symbols: usize, bars: usize, timeframe: Timeframe, kind: Kind) -> Rows {
+fn made(symbols: usize, bars: usize, timeframe: Timeframe, kind: MarketKind) -> Rows {
     let start = at("2019-01-02 00:00:00");
-    let market = Synth { seed: 7, symbols, bars, timeframe, kind, start, ragged: false, plant: None }.make(1).market;
+    let market =
+        Synth { seed: 7, symbols, bars, timeframe, kind, start, ragged: false, plant: None }.make_market(1).market;
     let rows = |b: &bars::Bars| {
         (0..b.len())
             .map(|i| Row(b.start[i] / 1_000_000, [b.open[i], b.high[i], b.low[i], b.close[i], b.volume[i]]))
@@ -30,7 +33,7 @@ fn made(symbols: usize, bars: usize, timeframe: Timeframe, kind: Kind) -> Rows {
 
 /// Five shares, 400 days.
 fn daily() -> Rows {
-    made(5, 400, Timeframe::D1, Kind::Stocks)
+    made(5, 400, Timeframe::D1, MarketKind::Stocks)
 }
 
 fn csv(rows: &Rows) -> Vec<u8> {
@@ -190,7 +193,8 @@ fn twins_are_refused_and_left_out_aloud() {
     assert!(audit.symbols[3].reasons[0].contains("same closes as S1"));
     let left: Vec<&str> = market.bars.iter().map(|b| b.symbol.as_str()).collect();
     assert_eq!((left, audit.bars), (vec!["S2", "S3", "S5"], 1200));
-    let strict = Options { repairs: Repairs { refused: Refused::Refuse, ..Repairs::default() }, ..Options::default() };
+    let strict =
+        Options { repairs: Repairs { refused: RefusedSymbols::Refuse, ..Repairs::default() }, ..Options::default() };
     let (market, audit) = read(&rows, &strict).unwrap();
     assert_eq!((audit.verdict, market.bars.len()), (Verdict::Refuse, 0));
     // Half of the symbols is too much to be left out.
@@ -205,12 +209,12 @@ fn closures_are_told_from_holes() {
     let (_, audit) = read(&daily(), &Options::default()).unwrap();
     assert!(audit.symbols.iter().all(|s| s.closures > 75 && s.holes == 0));
     // Coins never close: one day without bars is a hole.
-    let mut coins = made(1, 400, Timeframe::D1, Kind::Crypto);
+    let mut coins = made(1, 400, Timeframe::D1, MarketKind::Crypto);
     coins[0].remove(200);
     let (_, audit) = bars::read_bytes("BTCUSDT.csv", &csv(&coins), &Options::default()).unwrap();
     assert_eq!((audit.symbols[0].closures, audit.symbols[0].holes, audit.symbols[0].missing_bars), (0, 1, 1));
     // Half-hours of shares: nights and weekends recur, a morning that is missing does not.
-    let mut half = made(1, 13 * 35, Timeframe::Fixed(30 * 60_000_000_000), Kind::Stocks);
+    let mut half = made(1, 13 * 35, Timeframe::Fixed(30 * 60_000_000_000), MarketKind::Stocks);
     let (_, audit) = read(&half, &Options::default()).unwrap();
     assert_eq!((audit.symbols[0].holes, audit.symbols[0].zone_jumps), (0, 0), "{:?}", audit.symbols[0].longest_hole);
     let closures = audit.symbols[0].closures;
@@ -221,7 +225,7 @@ fn closures_are_told_from_holes() {
         (closures - 1, 1, 4)
     );
     // The session moves by an hour and stays there.
-    let mut moved = made(1, 13 * 35, Timeframe::Fixed(30 * 60_000_000_000), Kind::Stocks);
+    let mut moved = made(1, 13 * 35, Timeframe::Fixed(30 * 60_000_000_000), MarketKind::Stocks);
     moved[0][13 * 20..].iter_mut().for_each(|row| row.0 += HOUR);
     let (_, audit) = read(&moved, &Options::default()).unwrap();
     assert_eq!(audit.symbols[0].zone_jumps, 1);
@@ -233,7 +237,7 @@ fn a_universe_of_survivors_is_warned_of() {
     let warned = |rows: &Rows, options: &Options| {
         read(rows, options).unwrap().1.warnings.iter().any(|w| w.contains("survivorship"))
     };
-    let mut rows = made(10, 60, Timeframe::D1, Kind::Stocks);
+    let mut rows = made(10, 60, Timeframe::D1, MarketKind::Stocks);
     assert!(warned(&rows, &Options::default()));
     let text = "symbol,from,to\ns1,2019-02-01,2019-02-28\nS2,,\nS99,2019-01-01,\n";
     let membership = Membership::parse(Path::new("members.csv"), text).unwrap();
@@ -253,7 +257,7 @@ fn a_universe_of_survivors_is_warned_of() {
     assert!(audit.warnings.iter().any(|w| w.contains("8 symbols are not in the membership file")));
     rows[4].truncate(30);
     assert!(!warned(&rows, &Options::default()), "one was delisted");
-    assert!(!warned(&made(9, 60, Timeframe::D1, Kind::Stocks), &Options::default()), "nine are a handful");
+    assert!(!warned(&made(9, 60, Timeframe::D1, MarketKind::Stocks), &Options::default()), "nine are a handful");
 }
 
 #[test]
@@ -292,7 +296,7 @@ fn repairs_do_what_they_say() {
     let swap = |r: &mut Rows| r[0].swap(100, 101);
     let (market, audit) = policy(usual(), swap).unwrap();
     assert_eq!((repair(&audit), market.bars[0].len()), (vec![("sorted", 1)], 400));
-    let error = policy(Repairs { order: Order::Refuse, ..usual() }, swap).unwrap_err();
+    let error = policy(Repairs { order: RowOrder::Refuse, ..usual() }, swap).unwrap_err();
     assert!(
         error.message.contains("1 rows are out of order")
             && error.file.is_some()
@@ -315,25 +319,25 @@ fn repairs_do_what_they_say() {
     assert!(error.message.contains("occurs twice for S1") && error.remedy.unwrap().contains("repair.duplicates"));
 
     let range = |r: &mut Rows| r[0][20].1[1] = r[0][20].1[2] * 0.999;
-    for (bad, left, listed) in [(Bad::Drop, 399, "dropped_range"), (Bad::Keep, 400, "kept_range")] {
+    for (bad, left, listed) in [(BadBars::Drop, 399, "dropped_range"), (BadBars::Keep, 400, "kept_range")] {
         let (market, audit) = policy(Repairs { range: bad, ..usual() }, range).unwrap();
         assert_eq!((market.bars[0].len(), repair(&audit)), (left, vec![(listed, 1)]));
         assert!(audit.repairs[0].example.starts_with("market.csv:22: open "), "{}", audit.repairs[0].example);
     }
-    let error = policy(Repairs { range: Bad::Refuse, ..usual() }, range).unwrap_err();
+    let error = policy(Repairs { range: BadBars::Refuse, ..usual() }, range).unwrap_err();
     assert!(error.line == Some(22) && error.remedy.unwrap().contains("repair.range"));
 
     let zero = |r: &mut Rows| r[0][20].1[0] = 0.0;
     let (market, audit) = policy(usual(), zero).unwrap();
     assert_eq!((market.bars[0].len(), repair(&audit)), (399, vec![("dropped_bad_price", 1)]));
-    let error = policy(Repairs { bad_prices: Bad::Refuse, ..usual() }, zero).unwrap_err();
+    let error = policy(Repairs { bad_prices: BadBars::Refuse, ..usual() }, zero).unwrap_err();
     assert!(error.line == Some(22) && error.remedy.unwrap().contains("repair.bad_prices"));
     // A bar whose open lies outside its range cannot stand: `Keep` drops it as well.
-    let (market, audit) = policy(Repairs { bad_prices: Bad::Keep, ..usual() }, zero).unwrap();
+    let (market, audit) = policy(Repairs { bad_prices: BadBars::Keep, ..usual() }, zero).unwrap();
     assert_eq!((market.bars[0].len(), repair(&audit)), (399, vec![("dropped_bad_price", 1)]));
     // A bar that is whole but negative can (oil in April 2020).
     let negative = |r: &mut Rows| r[0][20].1[..4].copy_from_slice(&[-2.0, -1.0, -3.0, -2.0]);
-    let (market, audit) = policy(Repairs { bad_prices: Bad::Keep, ..usual() }, negative).unwrap();
+    let (market, audit) = policy(Repairs { bad_prices: BadBars::Keep, ..usual() }, negative).unwrap();
     assert_eq!((market.bars[0].len(), market.bars[0].low[20]), (400, -3.0));
     assert!(repair(&audit).contains(&("kept_bad_price", 1)), "{:?}", repair(&audit));
 

@@ -391,7 +391,7 @@ fn every_raw_file_comes_back_from_the_store() {
         let path = data.join("raw").join(name);
         let set = format!("set{at}");
         let (before, _) = read(&path, &Options::default()).unwrap();
-        let (entries, _) = bars::store::add(&path, &Options::default(), home.path(), &set, false, &|_| {}).unwrap();
+        let (entries, _) = bars::store::add_set(&path, &Options::default(), home.path(), &set, false, &|_| {}).unwrap();
         let (after, audit) = read(&home.path().join(&entries[0].file), &Options::default()).unwrap();
         assert_eq!(before.bars.len(), after.bars.len(), "{name}");
         for (b, a) in before.bars.iter().zip(&after.bars) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 fn add(path: &Path, folder: &Path, options: &Options) -> files::Result<(Vec<Entry>, Audit)> {
-    store::add(path, options, folder, "set", false, &|_| {})
+    store::add_set(path, options, folder, "set", false, &|_| {})
 }
 
 /// Everything in a folder that is no dot file, and what a killed run could have left.
@@ -29,7 +29,8 @@ fn listing(folder: &Path) -> Vec<String> {
 
 /// A long table of synthetic bars; `order` says which row comes when.
 fn long_csv(symbols: usize, bars: usize, order: impl Fn(usize) -> usize) -> Vec<u8> {
-    let made = Synth { symbols, bars, ragged: false, timeframe: Timeframe::M5, ..Synth::default() }.make(1).market;
+    let made =
+        Synth { symbols, bars, ragged: false, timeframe: Timeframe::M5, ..Synth::default() }.make_market(1).market;
     let mut rows: Vec<(usize, String)> = Vec::new();
     for i in 0..bars {
         for b in &made {
@@ -71,9 +72,9 @@ fn what_is_added_reads_back_to_the_bit() {
     );
     assert_eq!((entries[0].timeframe.as_str(), entries[0].verdict.as_str()), ("1m", "fine"));
     assert_eq!((entries[0].first.as_str(), entries[0].last.as_str()), ("2024-01-02T00:00:00Z", "2024-01-02T00:39:00Z"));
-    assert_eq!(store::list(&home).unwrap(), entries);
-    assert_eq!(store::find(&home, "set").unwrap(), Some(home.join("set.parquet")));
-    assert_eq!(store::find(&home, "other").unwrap(), None);
+    assert_eq!(store::list_sets(&home).unwrap(), entries);
+    assert_eq!(store::find_set(&home, "set").unwrap(), Some(home.join("set.parquet")));
+    assert_eq!(store::find_set(&home, "other").unwrap(), None);
     assert_eq!(std::fs::metadata(home.join("set.parquet")).unwrap().len(), entries[0].bytes);
     let (before, _) = read(&source, &Options::default()).unwrap();
     let (after, _) = read(&home.join("set.parquet"), &Options::default()).unwrap();
@@ -85,10 +86,10 @@ fn what_is_added_reads_back_to_the_bit() {
 #[test]
 fn a_market_in_memory_is_written_and_read_back() {
     let folder = tempfile::tempdir().unwrap();
-    let mut market = Synth { symbols: 3, bars: 300, ..Synth::default() }.make(1).market;
+    let mut market = Synth { symbols: 3, bars: 300, ..Synth::default() }.make_market(1).market;
     market[1].volume = Vec::new();
     market[2].extras = vec![("beta".into(), vec![1.5; market[2].len()])];
-    let entries = store::write(&market, folder.path(), "made", false, "a test").unwrap();
+    let entries = store::write_set(&market, folder.path(), "made", false, "a test").unwrap();
     assert_eq!((entries[0].symbols, entries[0].origin.as_str()), (3, "a test"));
     let (back, audit) = read(&folder.path().join("made.parquet"), &Options::default()).unwrap();
     assert_eq!(audit.symbols.len(), 3);
@@ -168,23 +169,23 @@ fn a_conflict_is_settled_the_same_way_when_streamed() {
 fn sets_are_replaced_only_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("data");
-    let small = Synth { symbols: 1, bars: 50, ..Synth::default() }.make(1).market;
-    let large = Synth { symbols: 2, bars: 60, ..Synth::default() }.make(1).market;
-    store::write(&small, &home, "set", false, "").unwrap();
-    let error = store::write(&large, &home, "set", false, "").unwrap_err();
+    let small = Synth { symbols: 1, bars: 50, ..Synth::default() }.make_market(1).market;
+    let large = Synth { symbols: 2, bars: 60, ..Synth::default() }.make_market(1).market;
+    store::write_set(&small, &home, "set", false, "").unwrap();
+    let error = store::write_set(&large, &home, "set", false, "").unwrap_err();
     assert!(error.kind == Kind::State && error.message.contains("`set` already") && error.remedy.is_some());
-    assert_eq!(store::list(&home).unwrap()[0].bars, 50);
+    assert_eq!(store::list_sets(&home).unwrap()[0].bars, 50);
     for round in 0..3 {
-        let entries = store::write(&large, &home, "set", true, "").unwrap();
+        let entries = store::write_set(&large, &home, "set", true, "").unwrap();
         assert_eq!(listing(&home).len(), 2, "round {round}: {:?}", listing(&home));
-        assert_eq!(store::find(&home, "set").unwrap(), Some(home.join(&entries[0].file)));
+        assert_eq!(store::find_set(&home, "set").unwrap(), Some(home.join(&entries[0].file)));
         assert_eq!(read(&home.join(&entries[0].file), &Options::default()).unwrap().1.bars, 120);
     }
-    store::write(&small, &home, "set-b", false, "").unwrap();
-    store::write(&small, &home, "set", true, "").unwrap();
-    let names: Vec<String> = store::list(&home).unwrap().into_iter().map(|e| e.name).collect();
+    store::write_set(&small, &home, "set-b", false, "").unwrap();
+    store::write_set(&small, &home, "set", true, "").unwrap();
+    let names: Vec<String> = store::list_sets(&home).unwrap().into_iter().map(|e| e.name).collect();
     assert_eq!(names, ["set", "set-b"], "another set is not touched");
-    assert!(store::find(&home, "set-b").unwrap().unwrap().exists());
+    assert!(store::find_set(&home, "set-b").unwrap().unwrap().exists());
 }
 
 #[test]
@@ -204,9 +205,9 @@ fn several_timeframes_are_a_file_each() {
         entries.iter().map(|e| (e.file.as_str(), e.symbols, e.timeframe.as_str())).collect();
     assert_eq!(shown, [("set-1m.parquet", 1, "1m"), ("set-5m.parquet", 2, "5m")]);
     assert_eq!((audit.bars, audit.symbols.len()), (90, 3));
-    let error = store::find(&home, "set").unwrap_err();
+    let error = store::find_set(&home, "set").unwrap_err();
     assert!(error.kind == Kind::Usage && error.remedy.unwrap().contains("set-1m, set-5m"));
-    assert_eq!(store::find(&home, "set-5m").unwrap(), Some(home.join("set-5m.parquet")));
+    assert_eq!(store::find_set(&home, "set-5m").unwrap(), Some(home.join("set-5m.parquet")));
 }
 
 #[test]
@@ -229,7 +230,7 @@ fn refused_data_leave_nothing_behind() {
         if names.len() == 2 {
             assert_eq!((audit.verdict, entries.len()), (Verdict::Refuse, 0));
             assert_eq!(listing(&home), Vec::<String>::new());
-            assert_eq!(store::list(&home).unwrap(), []);
+            assert_eq!(store::list_sets(&home).unwrap(), []);
             continue;
         }
         assert_eq!((audit.verdict, audit.bars, entries[0].symbols, entries[0].bars), (Verdict::Usable, 120, 4, 120));
@@ -240,8 +241,8 @@ fn refused_data_leave_nothing_behind() {
         assert_eq!(left, ["AMD", "GOOG", "IBM", "NVDA"]);
         assert_eq!(listing(&home).len(), 2, "{:?}", listing(&home));
         let mut strict = Options::default();
-        strict.repairs.refused = bars::Refused::Refuse;
-        assert_eq!(store::add(&source, &strict, &home, "strict", false, &|_| {}).unwrap().0, []);
+        strict.repairs.refused = bars::RefusedSymbols::Refuse;
+        assert_eq!(store::add_set(&source, &strict, &home, "strict", false, &|_| {}).unwrap().0, []);
         assert_eq!(listing(&home).len(), 2);
     }
 }
@@ -258,7 +259,7 @@ fn interrupted_and_failed_runs_leave_nothing_behind() {
     // Stopped while it writes, with rows on disk already.
     let options = Options { memory: 50_000, threads: 1, ..Options::default() };
     let stop = options.stop.clone();
-    let outcome = store::add(&source, &options, &home, "set", false, &|p| {
+    let outcome = store::add_set(&source, &options, &home, "set", false, &|p| {
         if p.phase == "writing" {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
@@ -278,17 +279,21 @@ fn interrupted_and_failed_runs_leave_nothing_behind() {
 #[test]
 fn damage_and_bad_names_are_told() {
     let folder = tempfile::tempdir().unwrap();
-    let market = Synth { symbols: 1, bars: 50, ..Synth::default() }.make(1).market;
+    let market = Synth { symbols: 1, bars: 50, ..Synth::default() }.make_market(1).market;
     for name in ["", "a/b", "../x", ".hidden", "a b", "ü", &"x".repeat(101), "a\\b", "a~2"] {
-        let error = store::write(&market, folder.path(), name, false, "").unwrap_err();
+        let error = store::write_set(&market, folder.path(), name, false, "").unwrap_err();
         assert!(error.kind == Kind::Usage && error.remedy.is_some(), "{name}");
     }
-    assert_eq!(store::list(folder.path()).unwrap(), []);
+    assert_eq!(store::list_sets(folder.path()).unwrap(), []);
     for damage in ["", "{", "[]", "{\"version\":2,\"sets\":[]}", "{\"version\":1,\"sets\":[{}]}"] {
         std::fs::write(folder.path().join("catalogue.json"), damage).unwrap();
-        let error = store::list(folder.path()).unwrap_err();
+        let error = store::list_sets(folder.path()).unwrap_err();
         assert!(error.kind == Kind::State && error.file.is_some() && error.remedy.is_some(), "{damage}: {error}");
-        assert_eq!(store::write(&market, folder.path(), "set", false, "").unwrap_err().kind, Kind::State, "{damage}");
+        assert_eq!(
+            store::write_set(&market, folder.path(), "set", false, "").unwrap_err().kind,
+            Kind::State,
+            "{damage}"
+        );
         assert_eq!(listing(folder.path()), ["catalogue.json"], "{damage}");
     }
 }

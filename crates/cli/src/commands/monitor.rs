@@ -153,10 +153,12 @@ fn metrics(text: &mut String, summary: &MonitorSummary, paint: Paint) {
     if summary.metrics.is_empty() {
         return;
     }
+    let four_digits = |value: f64| format_number(value, 4);
     let row = |m: &report::MetricSummary| {
-        let over =
-            |of: fn(f64, f64) -> f64, at: usize| m.points.iter().map(|p| p[at]).reduce(of).map_or("-".into(), figure);
-        vec![per(&m.name), m.last.map_or("-".into(), figure), over(f64::min, 2), over(f64::max, 3)]
+        let over = |of: fn(f64, f64) -> f64, at: usize| {
+            m.points.iter().map(|p| p[at]).reduce(of).map_or("-".into(), four_digits)
+        };
+        vec![per(&m.name), m.last.map_or("-".into(), four_digits), over(f64::min, 2), over(f64::max, 3)]
     };
     let rows: Vec<Vec<String>> = summary.metrics.iter().map(row).collect();
     let _ = write!(text, "\n{}\n", paint.bold("Metrics, mean over members"));

@@ -5,7 +5,7 @@ use super::*;
 use crate::labels::tests::random;
 use crate::{Dataset, Options, Stream};
 use bars::Timeframe;
-use bars::synth::{Kind, Synth};
+use bars::synth::{MarketKind, Synth};
 
 fn plan(text: &str) -> Plan {
     Plan::new(&parse(text, None).unwrap()).unwrap()
@@ -24,8 +24,9 @@ fn uniform(seed: u64) -> impl FnMut() -> f64 {
 
 /// Days of shares, with late listings and missing bars.
 fn shares(symbols: usize, bars: usize) -> Vec<Bars> {
-    let mut market =
-        Synth { symbols, bars, timeframe: Timeframe::D1, kind: Kind::Stocks, ..Synth::default() }.make(1).market;
+    let mut market = Synth { symbols, bars, timeframe: Timeframe::D1, kind: MarketKind::Stocks, ..Synth::default() }
+        .make_market(1)
+        .market;
     for (s, bars) in market.iter_mut().enumerate() {
         let n = bars.len();
         let keep: Vec<usize> = (0..n).filter(|t| (t + s) % 41 != 0 && (s != 2 || *t > n / 3)).collect();

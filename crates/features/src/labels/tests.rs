@@ -1,7 +1,7 @@
 //! Labels against hand-made paths, against plain twins, and against the future.
 
 use super::*;
-use bars::synth::{Kind as World, Synth};
+use bars::synth::{MarketKind as World, Synth};
 use bars::{Class, Instrument, Timeframe};
 
 /// Nanoseconds of a test bar.
@@ -428,7 +428,7 @@ fn poison_after_t1_changes_nothing() {
 #[test]
 fn auto_balances_a_market_on_any_number_of_threads() {
     for kind in [World::Stocks, World::Crypto, World::Fx] {
-        let market = Synth { symbols: 40, bars: 600, kind, ..Synth::default() }.make(2).market;
+        let market = Synth { symbols: 40, bars: 600, kind, ..Synth::default() }.make_market(2).market;
         let runs = whole(&market);
         let labels = label(&market, &runs, &Labeling::default(), 1).unwrap();
         let Rule::Triple { horizon, width: 1.0 } = labels.rule else { panic!("{}", labels.rule) };
@@ -455,7 +455,7 @@ fn auto_balances_a_market_on_any_number_of_threads() {
 /// One symbol is shared out in pieces of rows, and none of them shows.
 #[test]
 fn pieces_of_a_symbol_give_the_same_labels() {
-    let mut market = Synth { symbols: 2, bars: 2000, kind: World::Crypto, ..Synth::default() }.make(3).market;
+    let mut market = Synth { symbols: 2, bars: 2000, kind: World::Crypto, ..Synth::default() }.make_market(3).market;
     let mut runs = whole(&market);
     runs[0] = vec![0..700, 701..1500, 1500..1501, 1600..2000];
     market[1].open[900] = f64::NAN;
@@ -472,7 +472,7 @@ fn pieces_of_a_symbol_give_the_same_labels() {
 /// L2 for the horizon: nothing after the first training span has a say in it.
 #[test]
 fn auto_reads_nothing_after_the_first_span() {
-    let mut market = Synth { symbols: 12, bars: 500, kind: World::Crypto, ..Synth::default() }.make(1).market;
+    let mut market = Synth { symbols: 12, bars: 500, kind: World::Crypto, ..Synth::default() }.make_market(1).market;
     let runs = whole(&market);
     let tried = label(&market, &runs, &Labeling::default(), 1).unwrap().tried;
     assert!(tried.iter().all(|(_, classes)| classes.iter().sum::<u64>() > 0));

@@ -1,7 +1,7 @@
 //! Slow bars against the plainest way to compute them, in one go, as a stream, and with a poisoned future.
 
 use super::*;
-use bars::synth::{Kind as Market, Synth};
+use bars::synth::{MarketKind as Market, Synth};
 use bars::{Hints, Instrument};
 use proptest::prelude::*;
 
@@ -49,10 +49,10 @@ fn check(bars: &Bars, timeframe: Timeframe) -> (Bars, Vec<u32>) {
     let mut expected: Vec<(usize, Bar)> = Vec::new();
     let mut rows = 0..bars.len();
     while let Some(first) = rows.next() {
-        let bucket = buckets.of(bars.start[first]);
+        let bucket = buckets.bucket_at(bars.start[first]);
         let mut members = vec![first];
         while rows.start < bars.len()
-            && buckets.of(bars.start[rows.start]) == bucket
+            && buckets.bucket_at(bars.start[rows.start]) == bucket
             && segment(rows.start) == segment(first)
         {
             members.extend(rows.next());
@@ -149,7 +149,7 @@ fn holds_for_every_market_over_clock_changes_and_borders() {
 fn real_shaped_markets_hold_too() {
     for kind in [Market::Stocks, Market::Fx, Market::Crypto] {
         let synth = Synth { symbols: 1, bars: 20_000, timeframe: Timeframe::M5, kind, ..Synth::default() };
-        let market = synth.make(1).market;
+        let market = synth.make_market(1).market;
         for timeframe in ["1h", "1d", "1w"] {
             let (slow, _) = check(&market[0], timeframe.parse().unwrap());
             assert!(slow.len() > 5, "{kind:?} {timeframe}");

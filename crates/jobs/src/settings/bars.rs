@@ -2,7 +2,7 @@
 
 use super::form::{Form, choice};
 use super::key::section;
-use ::bars::Label;
+use ::bars::StampOption;
 
 section! {
     /// How the stamps of bars are read.
@@ -11,10 +11,11 @@ section! {
     /// Zone of stamps that carry none; auto looks at the file and says what it took.
     timezone: Option<String> = None, zone().or_auto().flag("timezone", "ZONE");
     /// Which end of the bar a stamp marks; auto takes the start unless the file shows otherwise.
-    stamp: Label = Label::Auto, choice(ENDS).flag("stamp", "END");
+    stamp: StampOption = StampOption::Auto, choice(ENDS).flag("stamp", "END");
 }
 
-const ENDS: &[(&str, Label)] = &[("start", Label::Start), ("end", Label::End), ("auto", Label::Auto)];
+const ENDS: &[(&str, StampOption)] =
+    &[("start", StampOption::Start), ("end", StampOption::End), ("auto", StampOption::Auto)];
 
 /// A zone by name or offset; the reader knows for certain, this keeps out what cannot be one.
 fn zone() -> Form<String> {

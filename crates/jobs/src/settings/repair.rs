@@ -2,14 +2,14 @@
 
 use super::form::{choice, number};
 use super::key::section;
-use ::bars::{Bad, Duplicates, Order, Refused, Splits};
+use ::bars::{BadBars, Duplicates, RefusedSymbols, RowOrder, Splits};
 
-const BAD: &[(&str, Bad)] = &[("drop", Bad::Drop), ("keep", Bad::Keep), ("refuse", Bad::Refuse)];
-const ORDER: &[(&str, Order)] = &[("sort", Order::Sort), ("refuse", Order::Refuse)];
+const BAD: &[(&str, BadBars)] = &[("drop", BadBars::Drop), ("keep", BadBars::Keep), ("refuse", BadBars::Refuse)];
+const ORDER: &[(&str, RowOrder)] = &[("sort", RowOrder::Sort), ("refuse", RowOrder::Refuse)];
 const DUPLICATES: &[(&str, Duplicates)] =
     &[("first", Duplicates::First), ("last", Duplicates::Last), ("refuse", Duplicates::Refuse)];
 const SPLITS: &[(&str, Splits)] = &[("segment", Splits::Segment), ("keep", Splits::Keep)];
-const REFUSED: &[(&str, Refused)] = &[("drop", Refused::Drop), ("refuse", Refused::Refuse)];
+const REFUSED: &[(&str, RefusedSymbols)] = &[("drop", RefusedSymbols::Drop), ("refuse", RefusedSymbols::Refuse)];
 
 section! {
     keys at repair, "repair.";

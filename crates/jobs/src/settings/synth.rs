@@ -3,14 +3,14 @@
 use super::form::{Form, choice, number, parsed, positive, truth, whole};
 use super::key::section;
 use ::bars::Timeframe;
-use ::bars::synth::{Kind, Plant, Synth};
+use ::bars::synth::{MarketKind, Plant, Synth};
 
 section! {
     /// The market that `data synth` makes.
     SynthSettings at synth, "synth.";
 
     /// Kind of market to make.
-    kind: Kind = Synth::default().kind, choice(KINDS).flag("kind", "KIND");
+    kind: MarketKind = Synth::default().kind, choice(KINDS).flag("kind", "KIND");
     /// Number of symbols.
     count: usize = Synth::default().symbols, whole(1..=100_000).flag("count", "N");
     /// Bars of each symbol; auto follows from years, or is 1250.
@@ -35,7 +35,8 @@ section! {
     start: i64 = Synth::default().start, date();
 }
 
-const KINDS: &[(&str, Kind)] = &[("stocks", Kind::Stocks), ("crypto", Kind::Crypto), ("fx", Kind::Fx)];
+const KINDS: &[(&str, MarketKind)] =
+    &[("stocks", MarketKind::Stocks), ("crypto", MarketKind::Crypto), ("fx", MarketKind::Fx)];
 
 impl SynthSettings {
     /// The kind of market as settings write it.

@@ -339,6 +339,6 @@ fn hex(split: u64) -> String {
 /// The hash of a list of symbols: a universe is part of a model that reads the whole market.
 pub(crate) fn universe(symbols: &[String]) -> String {
     let mut hash = Fingerprint::new();
-    symbols.iter().for_each(|symbol| hash.text(symbol));
-    hash.hex()
+    symbols.iter().for_each(|symbol| hash.add_text(symbol));
+    hash.to_hex()
 }

@@ -191,7 +191,7 @@ mod tests {
     use features::{Plan, read_set};
 
     fn market(symbols: usize, bars: usize, timeframe: Timeframe) -> Vec<Bars> {
-        Synth { symbols, bars, timeframe, ragged: false, ..Synth::default() }.make(1).market
+        Synth { symbols, bars, timeframe, ragged: false, ..Synth::default() }.make_market(1).market
     }
 
     fn made(market: Vec<Bars>, set: &str, settings: &Settings) -> (Dataset, Vec<Input>) {

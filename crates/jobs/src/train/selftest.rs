@@ -10,7 +10,7 @@ use super::{Learner, Source, Train, classify, judged, memory, plan, predictions,
 use crate::features::one_timeframe;
 use crate::progress::{Update, check_stop, shared, stop_flag};
 use crate::{Select, Settings, find};
-use bars::synth::{Kind as Market, Plant, Synth};
+use bars::synth::{MarketKind as Market, Plant, Synth};
 use bars::{Bars, Timeframe};
 use compute::population::Score;
 use compute::{Choice, Opened};
@@ -113,7 +113,7 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
     let plant = Plant::default();
     let synth =
         Synth { seed, symbols: 1, bars: BARS, timeframe: Timeframe::M5, kind: Market::Crypto, ..Synth::default() };
-    let planted = Synth { plant: Some(plant), ..synth.clone() }.make(1).market;
+    let planted = Synth { plant: Some(plant), ..synth.clone() }.make_market(1).market;
     let mut known = own.clone();
     known.set("label.rule=fixed(1)")?;
     known.set("label.cost_bp=0")?;
@@ -130,7 +130,7 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
     try_one("planted", "a planted signal is found", &planted, Some(set), &known)?;
 
     let (data, market) = match &request.select {
-        None => (None, synth.make(1).market),
+        None => (None, synth.make_market(1).market),
         Some(select) => {
             let path = find(&select.data)?;
             let options = select.narrow(settings.options()?);
@@ -247,9 +247,9 @@ impl Place {
 
     /// Through a file, as any data.
     fn read(&self, market: &[Bars], name: &str, set: Option<String>, settings: &Settings) -> Result<Source> {
-        bars::store::write(market, &self.0, name, true, "selftest")?;
+        bars::store::write_set(market, &self.0, name, true, "selftest")?;
         let gone = || Error::new(Kind::State, "what was written is not in the catalogue").at(&self.0);
-        let file: &Path = &bars::store::find(&self.0, name)?.ok_or_else(gone)?;
+        let file: &Path = &bars::store::find_set(&self.0, name)?.ok_or_else(gone)?;
         let select = Select { data: file.display().to_string(), ..Select::default() };
         source::read(&Train { select, set, ..Train::default() }, settings, &mut |_| {})
     }

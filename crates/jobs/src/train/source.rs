@@ -171,8 +171,8 @@ fn slower(set: &str, timeframe: Timeframe) -> String {
 /// The hash of every bit of the bars.
 pub(crate) fn fingerprint(market: &[Bars]) -> String {
     let mut data = Fingerprint::new();
-    market.iter().for_each(|bars| data.bars(bars));
-    data.hex()
+    market.iter().for_each(|bars| data.add_bars(bars));
+    data.to_hex()
 }
 
 impl Learner {

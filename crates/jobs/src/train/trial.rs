@@ -32,14 +32,14 @@ pub(super) fn config(source: &Source, how: &Classify<'_>, settings: &Settings, s
         &format!("{:?}", settings.features.max_hole),
         &format!("{:016x}", splits.id()),
     ] {
-        hash.text(text);
+        hash.add_text(text);
     }
     for other in (1..how.configs()).map(|config| how.of(config)) {
         let numbers = format!("{} {}", other.rate, json!(other.recipe));
-        hash.text(&other.net.to_string());
-        hash.text(&numbers);
+        hash.add_text(&other.net.to_string());
+        hash.add_text(&numbers);
     }
-    hash.hex()
+    hash.to_hex()
 }
 
 /// The hash of a trial's configuration (docs/method.md, Ledger): features, label, learner, hyper-parameters, costs,
@@ -48,29 +48,29 @@ pub(super) fn trial_id(source: &Source, how: &Classify<'_>, settings: &Settings,
     let mut hash = Fingerprint::new();
     let recipe = Recipe { seed: 0, ..how.recipe };
     let numbers = format!("{} {} {} {}", how.rate, how.epochs, how.patience, how.balance);
-    hash.text("trial 2");
-    hash.text(&word(settings.train.learner));
-    hash.text(&how.net.to_string());
-    hash.text(&json!(recipe).to_string());
-    hash.text(&numbers);
-    hash.text(&format!("{:016x}", splits.id()));
+    hash.add_text("trial 2");
+    hash.add_text(&word(settings.train.learner));
+    hash.add_text(&how.net.to_string());
+    hash.add_text(&json!(recipe).to_string());
+    hash.add_text(&numbers);
+    hash.add_text(&format!("{:016x}", splits.id()));
     match &source.ids {
         Ids::Bars { data, set, .. } => {
-            hash.text(set);
-            hash.text(&format!("{:?}", settings.labeling()));
-            hash.text(&format!("{:?}", settings.features.max_hole));
+            hash.add_text(set);
+            hash.add_text(&format!("{:?}", settings.labeling()));
+            hash.add_text(&format!("{:?}", settings.features.max_hole));
             let mut market: Vec<_> = data.base.market.iter().collect();
             market.sort_by(|a, b| a.symbol.cmp(&b.symbol));
             for bars in market {
-                hash.text(&bars.symbol);
-                hash.text(&bars.timeframe.to_string());
-                hash.text(&format!("{:?} {:?}", bars.instrument, bars.member));
+                hash.add_text(&bars.symbol);
+                hash.add_text(&bars.timeframe.to_string());
+                hash.add_text(&format!("{:?} {:?}", bars.instrument, bars.member));
             }
         }
         // Ready arrays are features, labels and universe in one.
-        Ids::Ready { .. } => hash.text(&source.fingerprint),
+        Ids::Ready { .. } => hash.add_text(&source.fingerprint),
     }
-    hash.hex()
+    hash.to_hex()
 }
 
 /// What a run that began said it is.

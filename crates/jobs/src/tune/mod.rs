@@ -389,7 +389,7 @@ impl<'a> Bench<'a> {
         tuner: &Tuner<'_>,
         worth: Worth,
         sink: Sink<'_>,
-    ) -> Result<(Vec<TuneRow>, Vec<machine::TuneRow>)> {
+    ) -> Result<(Vec<TuneRow>, Vec<machine::CandidateRow>)> {
         let mut sizes = Vec::new();
         for batch in batches(self.plan.fewest()) {
             let (members, bytes) = self.group(&self.with(batch, self.how.recipe.precision))?;

@@ -6,7 +6,7 @@ use crate::{Settings, home};
 use compute::Opened;
 use compute::population::Precision;
 use files::Result;
-use machine::{TuneRow, TunedEntry, load_entry, machine_key, save_entry, tuned_path};
+use machine::{CandidateRow, TunedEntry, load_entry, machine_key, save_entry, tuned_path};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ pub(super) fn keep(
     machine: String,
     workload: String,
     tuned: &Tuned,
-    rows: Vec<TuneRow>,
+    rows: Vec<CandidateRow>,
     notes: &mut Vec<String>,
 ) -> Result<PathBuf> {
     let path = tuned_path(&home()?);

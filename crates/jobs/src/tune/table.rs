@@ -5,7 +5,7 @@
 //! `rows × N / (B + N)`, so that what it calls the fastest is what arrives first, and where it stops early is where
 //! time, not rate, gets worse.
 
-use machine::{Candidate, Timer, TuneRow, TuneVerdict, Tuner, nearest_index};
+use machine::{Candidate, CandidateRow, CandidateVerdict, Timer, Tuner, nearest_index};
 use serde::Serialize;
 
 /// Batches to try: powers of two, and the 3,072 that people use.
@@ -105,7 +105,7 @@ pub(super) fn table<E: std::fmt::Display>(
     start: usize,
     worth: Worth,
     mut measure: impl FnMut(&Size, &mut Timer<'_>, &dyn Fn(f64) -> f64) -> Result<(), E>,
-) -> (Vec<TuneRow>, Option<usize>, Vec<TuneRow>) {
+) -> (Vec<TuneRow>, Option<usize>, Vec<CandidateRow>) {
     let tried = sizes.iter().filter(|s| s.batch <= worth.cap);
     let candidates: Vec<Candidate<Size>> =
         tried.map(|s| Candidate { label: s.batch.to_string(), bytes: s.bytes, config: *s }).collect();
@@ -148,9 +148,9 @@ fn beyond(worth: Worth) -> String {
     }
 }
 
-fn why(row: &TuneRow) -> Option<String> {
+fn why(row: &CandidateRow) -> Option<String> {
     match row.verdict {
-        TuneVerdict::Plateau => Some("not timed: those beside it were worse and worse".into()),
+        CandidateVerdict::Plateau => Some("not timed: those beside it were worse and worse".into()),
         _ => row.why.clone(),
     }
 }
@@ -167,7 +167,7 @@ pub(super) fn others<C, E: std::fmt::Display>(
     let tuned = tuner.tune(what, candidates, begin, measure);
     let rate = |i: usize| tuned.rows[i].units_per_s.unwrap_or(0.0);
     let chosen = tuned.winner.filter(|best| rate(*best) > WORTH_IT * rate(usual)).unwrap_or(usual);
-    let row = |(i, row): (usize, &TuneRow)| TuneOther {
+    let row = |(i, row): (usize, &CandidateRow)| TuneOther {
         what,
         value: row.label.clone(),
         samples_per_s: row.units_per_s,

@@ -37,7 +37,7 @@ fn how(cuts: usize, starts: usize) -> Hunt<'static> {
 
 #[test]
 fn indicators_on_days() {
-    let clean = market(Kind::Stocks, Timeframe::D1, 3, 700);
+    let clean = market(MarketKind::Stocks, Timeframe::D1, 3, 700);
     for variant in ["usual", "smallest", "odd"] {
         let plan = plan(&all(variant));
         check(&format!("days, {variant}"), &clean, &plan, None, &how(30, 10));
@@ -47,7 +47,8 @@ fn indicators_on_days() {
 
 #[test]
 fn indicators_on_five_minutes() {
-    for (kind, name) in [(Kind::Stocks, "shares"), (Kind::Fx, "currencies"), (Kind::Crypto, "coins")] {
+    for (kind, name) in [(MarketKind::Stocks, "shares"), (MarketKind::Fx, "currencies"), (MarketKind::Crypto, "coins")]
+    {
         let clean = market(kind, Timeframe::M5, 2, 1100);
         for variant in ["usual", "smallest", "odd"] {
             let plan = plan(&all(variant));
@@ -59,7 +60,7 @@ fn indicators_on_five_minutes() {
 /// Averages forget slowly: here even the slowest of them has the time.
 #[test]
 fn indicators_settle_when_they_say() {
-    let long = market(Kind::Crypto, Timeframe::M5, 1, 9000);
+    let long = market(MarketKind::Crypto, Timeframe::M5, 1, 9000);
     let plan = plan(&(all("usual") + &all("smallest") + &all("odd")));
     let leaks = check("long", &long, &plan, None, &how(2, 12));
     let silent = leaks.tests.iter().filter(|t| t.test == Test::WarmUp && t.compared == 0);
@@ -71,8 +72,8 @@ fn indicators_settle_when_they_say() {
 
 #[test]
 fn indicators_on_slower_bars() {
-    let coins = market(Kind::Crypto, Timeframe::M5, 2, 6000);
-    let shares = damaged(market(Kind::Stocks, Timeframe::M5, 2, 3000));
+    let coins = market(MarketKind::Crypto, Timeframe::M5, 2, 6000);
+    let shares = damaged(market(MarketKind::Stocks, Timeframe::M5, 2, 3000));
     let plan = plan(&format!(
         "close, volume@1h, rsi(14)@1h\nup = close/sma(20)@1h - 1\nsma(ema(20)@1h, 3)\n[slow @1h]\n{}[days @1d]\nclose, range, sma(2)\n",
         all("usual")
@@ -86,8 +87,10 @@ fn indicators_on_slower_bars() {
 
 #[test]
 fn presets_and_labels() {
-    let (coins, days) =
-        (market(Kind::Crypto, Timeframe::M5, 2, 2500), damaged(market(Kind::Stocks, Timeframe::D1, 4, 800)));
+    let (coins, days) = (
+        market(MarketKind::Crypto, Timeframe::M5, 2, 2500),
+        damaged(market(MarketKind::Stocks, Timeframe::D1, 4, 800)),
+    );
     for (name, _, text) in PRESETS.iter().filter(|p| p.0 != "universe") {
         let plan = plan(text);
         check(name, &coins, &plan, labeling("auto"), &how(16, 6));
@@ -99,15 +102,15 @@ fn presets_and_labels() {
         let plan = plan("log_return(1)");
         check(rule, &coins, &plan, labeling(rule), &how(60, 2));
         check(rule, &days, &plan, labeling(rule), &how(60, 2));
-        check(rule, &damaged(market(Kind::Stocks, Timeframe::M5, 3, 900)), &plan, labeling(rule), &how(60, 2));
+        check(rule, &damaged(market(MarketKind::Stocks, Timeframe::M5, 3, 900)), &plan, labeling(rule), &how(60, 2));
     }
 }
 
 /// What happens later to any symbol changes nothing that any symbol saw of the market before.
 #[test]
 fn the_market_around_a_symbol() {
-    let days = market(Kind::Stocks, Timeframe::D1, 9, 500);
-    let minutes = market(Kind::Crypto, Timeframe::M5, 6, 700);
+    let days = market(MarketKind::Stocks, Timeframe::D1, 9, 500);
+    let minutes = market(MarketKind::Crypto, Timeframe::M5, 6, 700);
     // What is short enough for clusters to change often; columns of the market inside other features.
     let text = all("market")
         + "cluster_return(1, 20, 3), cluster_return(3, 50, 4), market_regime(5, 10, 2)\nsma(market_return(1, 2), 5) - relative_strength(3, 2)[2]\nlog_return(1)";
@@ -125,7 +128,7 @@ fn the_market_around_a_symbol() {
             assert!(alive > plan.width(), "{name}");
         }
     }
-    let days = damaged(market(Kind::Stocks, Timeframe::D1, 8, 500));
+    let days = damaged(market(MarketKind::Stocks, Timeframe::D1, 8, 500));
     let (_, _, text) = PRESETS.iter().find(|p| p.0 == "universe").unwrap();
     check_seen("universe", &days, &super::plan(text), None, &how(16, 4));
 }
@@ -133,7 +136,7 @@ fn the_market_around_a_symbol() {
 /// A thousand random moments.
 #[test]
 fn a_thousand_cuts() {
-    let shares = damaged(market(Kind::Stocks, Timeframe::M5, 3, 400));
+    let shares = damaged(market(MarketKind::Stocks, Timeframe::M5, 3, 400));
     let plan = plan(
         "rsi(14), ema(20), bollinger(20, 2).percent_b, session_vwap, obv, zscore(close, 20), close@1h\n[slow @1h]\nrsi(5), atr(3)",
     );

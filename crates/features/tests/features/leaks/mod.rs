@@ -5,7 +5,7 @@ mod everything;
 mod real;
 mod sabotage;
 
-use bars::synth::{Kind, Synth};
+use bars::synth::{MarketKind, Synth};
 use bars::{Bars, Timeframe};
 use features::Plan;
 use features::labels::{Labeling, Rule};
@@ -13,8 +13,8 @@ use features::language::parse;
 use features::leak::{Hunt, Leaks, Ours, Suspect, Test, Verdict, hunt};
 
 /// Some symbols that live all the time.
-fn market(kind: Kind, timeframe: Timeframe, symbols: usize, bars: usize) -> Vec<Bars> {
-    Synth { symbols, bars, timeframe, kind, ragged: false, ..Synth::default() }.make(2).market
+fn market(kind: MarketKind, timeframe: Timeframe, symbols: usize, bars: usize) -> Vec<Bars> {
+    Synth { symbols, bars, timeframe, kind, ragged: false, ..Synth::default() }.make_market(2).market
 }
 
 /// The same with what files have: long and short holes, missing volume, a segment border, a late listing.

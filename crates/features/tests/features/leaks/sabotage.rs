@@ -10,7 +10,7 @@ use std::ops::Range;
 type Spoil = fn(&[Bars], &mut Seen);
 
 fn shares() -> Vec<Bars> {
-    market(Kind::Stocks, Timeframe::M5, 2, 1200)
+    market(MarketKind::Stocks, Timeframe::M5, 2, 1200)
 }
 
 fn honest() -> Plan {
@@ -106,7 +106,7 @@ fn label_as_feature(_: &[Bars], seen: &mut Seen) {
 fn unfinished_hour(market: &[Bars], seen: &mut Seen) {
     each(market, seen, "sma(20)", |bars, _| {
         let mut buckets = bars.instrument.session.buckets(Timeframe::H1).unwrap();
-        let hour: Vec<i64> = bars.start.iter().map(|s| buckets.of(*s).end).collect();
+        let hour: Vec<i64> = bars.start.iter().map(|s| buckets.bucket_at(*s).end).collect();
         hour.iter().map(|h| bars.close[hour.partition_point(|x| x <= h) - 1]).collect()
     });
 }
@@ -262,7 +262,7 @@ fn an_answer_among_the_users_columns_is_seen() {
 /// Warm-ups that are declared too short, or begin elsewhere.
 #[test]
 fn false_declarations_are_caught() {
-    let market = market(Kind::Crypto, Timeframe::M5, 2, 1500);
+    let market = market(MarketKind::Crypto, Timeframe::M5, 2, 1500);
     let plan = plan("ema(20), sma(20), rsi(14), open\n[slow @1h]\nsma(5)");
     let ours = Ours::new(&market, &plan, None, None, 1).unwrap();
     let seen = |m: &[Bars]| ours.batch(m);
@@ -353,7 +353,7 @@ fn a_stream_that_is_not_the_batch_is_caught() {
 /// One symbol of six is a day ahead: the others' view of the market knows it, and is caught.
 #[test]
 fn a_market_that_knows_tomorrow() {
-    let market = market(Kind::Stocks, Timeframe::D1, 6, 300);
+    let market = market(MarketKind::Stocks, Timeframe::D1, 6, 300);
     let plan =
         plan("log_return(1), market_return(1), market_volatility(5), relative_strength(5), cluster_return(1, 20, 3)");
     let ours = Ours::new(&market, &plan, None, None, 1).unwrap();

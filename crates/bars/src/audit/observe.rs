@@ -13,7 +13,7 @@ const DAY: i64 = 24 * HOUR;
 const WEEK: i64 = 7 * DAY;
 
 /// What was seen of one symbol.
-pub(crate) struct Watch {
+pub(crate) struct BarObserver {
     timeframe: Timeframe,
     step: i64,
     class: Class,
@@ -38,14 +38,14 @@ pub(crate) struct Watch {
     /// Dates (days since 1970) with a bar, ascending.
     pub active: Vec<i32>,
     hash: Xxh3,
-    prev: Option<Prev>,
+    prev: Option<PreviousBar>,
     scale: f64, // typical absolute return
     stuck: u64,
-    sessions: Sessions,
+    sessions: SessionStarts,
     pending: Vec<Jump>,
 }
 
-struct Prev {
+struct PreviousBar {
     start: i64,
     close: f64,
     back: f64,  // return of the bar before
@@ -67,7 +67,7 @@ pub(crate) struct Jump {
 }
 
 #[derive(Default)]
-struct Sessions {
+struct SessionStarts {
     usual: Option<i64>,
     other: Option<(i64, u8, i64)>, // time of day, sessions in a row, first date
 }
@@ -81,7 +81,7 @@ struct Season {
 }
 
 impl Season {
-    fn of(&mut self, day: i64) -> usize {
+    fn season_of(&mut self, day: i64) -> usize {
         let (year, ..) = civil(day);
         if year != self.year {
             self.year = year;
@@ -99,11 +99,11 @@ fn sunday(year: i64, month: i64, day: i64) -> i64 {
     from + (3 - from).rem_euclid(7)
 }
 
-impl Watch {
-    pub(crate) fn new(timeframe: Timeframe, class: Class) -> Watch {
+impl BarObserver {
+    pub(crate) fn new(timeframe: Timeframe, class: Class) -> BarObserver {
         let step = timeframe.ns();
         let slots = if step >= DAY { 7 } else { usize::try_from(WEEK / step.max(MINUTE)).unwrap_or(1).max(1) };
-        Watch {
+        BarObserver {
             timeframe,
             step,
             class,
@@ -129,7 +129,7 @@ impl Watch {
             prev: None,
             scale: 0.0,
             stuck: 0,
-            sessions: Sessions::default(),
+            sessions: SessionStarts::default(),
             pending: Vec::new(),
         }
     }
@@ -141,14 +141,14 @@ impl Watch {
         self.high = h.iter().fold(self.high, |a, b| a.max(*b));
         self.with_volume += v.iter().filter(|v| !v.is_nan()).count() as u64;
         self.zero_volume += v.iter().filter(|v| **v == 0.0).count() as u64;
-        let (Some(first), Some(last)) = (rows.label.first(), c.last()) else { return };
+        let (Some(first), Some(last)) = (rows.stamp.first(), c.last()) else { return };
         let mut prev = match self.prev.take() {
             Some(prev) => prev,
             None => {
                 self.first = *first;
                 self.close_first = c[0];
                 // As if a bar like it had come before; it is counted as nothing's successor.
-                Prev { start: *first, close: c[0], back: 0.0, scale: 0.0 }
+                PreviousBar { start: *first, close: c[0], back: 0.0, scale: 0.0 }
             }
         };
         let splits = matches!(self.class, Class::Equity | Class::Index | Class::Future);
@@ -156,45 +156,45 @@ impl Watch {
         let slots = self.slots[0].len();
         let (mut day_end, mut season, mut slot) = (i64::MIN, 0, 0);
         for i in 0..rows.len() {
-            let (start, open, high, low, close) = (rows.label[i], o[i], h[i], l[i], c[i]);
+            let (start, open, high, low, close) = (rows.stamp[i], o[i], h[i], l[i], c[i]);
             let gap = start - prev.start;
             // Bars mostly follow one another within a day: then nothing has to be divided.
             if start >= day_end {
-                day_end = self.day(start, &mut season);
-                slot = self.slot(start);
+                day_end = self.local_day(start, &mut season);
+                slot = self.slot_of_week(start);
             } else if gap == self.step && self.step >= MINUTE {
                 slot = if slot + 1 < slots { slot + 1 } else { 0 };
             } else {
-                slot = self.slot(start);
+                slot = self.slot_of_week(start);
             }
             self.slots[season][slot] += 1;
             if self.bars > 0 {
                 let back = close / prev.close - 1.0;
                 if gap > wide {
-                    self.gap(prev.start, start);
+                    self.note_gap(prev.start, start);
                 }
                 if high == low && close == prev.close {
                     self.stuck += 1;
                 } else if self.stuck > 0 {
-                    self.moves_again();
+                    self.end_stuck_stretch();
                 }
                 let wick = (high - open.max(close)).max(open.min(close) - low);
                 let odd =
                     wick > (25.0 * self.scale).max(0.03) * close || prev.back.abs() > (15.0 * prev.scale).max(0.01);
                 if odd && self.bars >= 20 {
-                    self.spike(start, wick / close, back, &prev);
+                    self.note_spike(start, wick / close, back, &prev);
                 }
                 let step = (open - prev.close).abs().max((close - prev.close).abs());
                 if splits && step > 0.27 * prev.close {
-                    self.jump(start, gap, [open, close], prev.close);
+                    self.note_jump(start, gap, [open, close], prev.close);
                 }
                 let size = if self.scale > 0.0 { back.abs().min(10.0 * self.scale) } else { back.abs() };
                 let rate = if self.bars < 20 { 1.0 / self.bars as f64 } else { 0.05 };
-                prev = Prev { start, close, back, scale: self.scale };
+                prev = PreviousBar { start, close, back, scale: self.scale };
                 self.scale += (size - self.scale) * rate;
             }
             if !self.pending.is_empty() {
-                self.follow(close);
+                self.confirm_jumps(close);
             }
             self.bars += 1;
         }
@@ -216,13 +216,13 @@ impl Watch {
     }
 
     /// To be called after the last bar.
-    pub(crate) fn end(&mut self) {
-        self.moves_again();
+    pub(crate) fn finish(&mut self) {
+        self.end_stuck_stretch();
         let pending = std::mem::take(&mut self.pending);
         self.splits.extend(pending.into_iter().filter(|j| j.held * 4 >= j.seen * 3));
     }
 
-    fn slot(&self, start: i64) -> usize {
+    fn slot_of_week(&self, start: i64) -> usize {
         let week = start.rem_euclid(WEEK);
         let slot = if self.step >= DAY { week / DAY } else { week / self.step.max(MINUTE) };
         (slot as usize).min(self.slots[0].len() - 1)
@@ -233,27 +233,27 @@ impl Watch {
     }
 
     /// A new day: when it ends, and its season.
-    fn day(&mut self, start: i64, season: &mut usize) -> i64 {
+    fn local_day(&mut self, start: i64, season: &mut usize) -> i64 {
         let day = start.div_euclid(DAY);
-        *season = self.season.of(day);
+        *season = self.season.season_of(day);
         if self.active.last() != Some(&(day as i32)) {
             self.active.push(day as i32);
         }
         (day + 1) * DAY
     }
 
-    fn gap(&mut self, from: i64, to: i64) {
+    fn note_gap(&mut self, from: i64, to: i64) {
         let gap = to - from;
         if !self.is_month_step(gap) {
             self.gaps.push((from, to));
             if self.step < DAY && gap >= 4 * HOUR {
-                self.session(to);
+                self.note_session(to);
             }
         }
     }
 
     /// A run of motionless bars is over; short ones do not count.
-    fn moves_again(&mut self) {
+    fn end_stuck_stretch(&mut self) {
         let least = if self.step >= DAY { 5 } else { 12 };
         if self.stuck >= least {
             self.stuck_bars += self.stuck;
@@ -262,7 +262,7 @@ impl Watch {
     }
 
     /// The bar before went far out and this one brought it back; or a wick far beyond anything.
-    fn spike(&mut self, start: i64, wick: f64, back: f64, prev: &Prev) {
+    fn note_spike(&mut self, start: i64, wick: f64, back: f64, prev: &PreviousBar) {
         let out = prev.back;
         let far = out.abs() > (15.0 * prev.scale).max(0.01)
             && out * back < 0.0
@@ -279,7 +279,7 @@ impl Watch {
     }
 
     /// A jump by a simple ratio between two sessions.
-    fn jump(&mut self, start: i64, gap: i64, [open, close]: [f64; 2], before: f64) {
+    fn note_jump(&mut self, start: i64, gap: i64, [open, close]: [f64; 2], before: f64) {
         // A first bar may still open at the old level and close at the new one.
         let (ratio, level) =
             if (open / before - 1.0).abs() >= 0.28 { (open / before, open) } else { (close / before, close) };
@@ -304,7 +304,7 @@ impl Watch {
     }
 
     /// A split stays; a slip of the feed does not.
-    fn follow(&mut self, close: f64) {
+    fn confirm_jumps(&mut self, close: f64) {
         for jump in &mut self.pending {
             jump.seen += 1;
             jump.held += u8::from((0.72..1.4).contains(&(close / jump.level)));
@@ -319,7 +319,7 @@ impl Watch {
     }
 
     /// The session now opens at another hour, and keeps to it.
-    fn session(&mut self, start: i64) {
+    fn note_session(&mut self, start: i64) {
         let clock = start.rem_euclid(DAY);
         let Some(usual) = self.sessions.usual else {
             self.sessions.usual = Some(clock);
@@ -342,7 +342,7 @@ impl Watch {
     /// Tells closures from holes, with what the rest of the market shows.
     pub(crate) fn gaps(&self, market: &dyn Fn(i32) -> Option<bool>) -> Gaps {
         let mut found = Gaps::default();
-        let open = Occupancy::of(self);
+        let open = Occupancy::from_observer(self);
         let round = matches!(self.class, Class::CryptoSpot | Class::CryptoPerp);
         let mut season = Season::default();
         for (from, to) in &self.gaps {
@@ -361,10 +361,10 @@ impl Watch {
                 let to = *to - self.step / 2;
                 while at < to {
                     let day = at.div_euclid(DAY);
-                    let of = season.of(day);
+                    let of = season.season_of(day);
                     let (mut here, mut first_here) = (0u64, None);
                     while at < to && at.div_euclid(DAY) == day {
-                        if open.usual(of, self.slot(at)) && !(weekend && is_weekend(at)) {
+                        if open.is_usual(of, self.slot_of_week(at)) && !(weekend && is_weekend(at)) {
                             here += 1;
                             first_here.get_or_insert(at);
                         }
@@ -449,7 +449,7 @@ struct Occupancy {
 }
 
 impl Occupancy {
-    fn of(watch: &Watch) -> Occupancy {
+    fn from_observer(watch: &BarObserver) -> Occupancy {
         let slots = watch.slots[0].len();
         if matches!(watch.class, Class::CryptoSpot | Class::CryptoPerp) {
             // Coins never close, however few days show it.
@@ -479,7 +479,7 @@ impl Occupancy {
         let mut season = Season::default();
         let mut day = watch.first.div_euclid(DAY);
         while day <= watch.last.div_euclid(DAY) {
-            in_season[season.of(day)] += 1;
+            in_season[season.season_of(day)] += 1;
             day += 1;
         }
         let usual = [0, 1].map(|s| {
@@ -489,7 +489,7 @@ impl Occupancy {
         Occupancy { usual }
     }
 
-    fn usual(&self, season: usize, slot: usize) -> bool {
+    fn is_usual(&self, season: usize, slot: usize) -> bool {
         self.usual[season][slot]
     }
 }
