@@ -11,4 +11,5 @@ pub mod ready;
 pub mod scale;
 
 pub use error::failed;
-pub use problem::{Input, Problem};
+pub use features::Input;
+pub use problem::Problem;

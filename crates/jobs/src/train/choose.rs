@@ -5,8 +5,8 @@ use super::Learner;
 use crate::settings::{ClassifySettings, Settings};
 use compute::Net;
 use compute::population::{Optimiser, Precision, Recipe, Rule, Schedule, Shape};
+use features::Input;
 use files::{Error, Kind, Result};
-use learn::Input;
 
 /// Rows of the fast and of the slow window of the default net.
 const WINDOWS: [usize; 2] = [50, 24];

@@ -6,7 +6,6 @@
 use super::arrays::are_ready;
 use super::memory;
 use super::model::{Loaded, Model, about, read, universe};
-use super::problem::{inputs, usable};
 use super::source::{fingerprint, longest};
 use crate::features::{compute as compute_features, one_timeframe};
 use crate::progress::{Sink, Update, check_stop, shared};
@@ -198,7 +197,7 @@ fn said_of(
     by_member: bool,
 ) -> Result<(usize, usize, Table)> {
     let model = &loaded.model;
-    let inputs = inputs(data, model.learner);
+    let inputs = data.inputs(model.learner.layout());
     for (has, wants) in inputs.iter().zip(&model.inputs) {
         if has.columns != wants.columns {
             return Err(Error::input(format!(
@@ -214,7 +213,7 @@ fn said_of(
         return Err(Error::input(format!("the data have {} inputs, the model {}", inputs.len(), model.inputs.len())));
     }
     let windows = longest(&loaded.nets);
-    let usable = usable(data, &inputs, &windows);
+    let usable = data.usable_rows(&inputs, &windows);
     let time = |row: usize| data.clock.times[data.clock.tick[row] as usize];
     // Each bar goes to the newest fold whose test had begun when the bar became known, and who has anybody to ask.
     let fold_of = |row: usize| model.folds.iter().rposition(|f| f.test_from <= time(row) && !f.seeds.is_empty());

@@ -2,16 +2,16 @@
 
 use super::arrays;
 use super::choose;
-use super::problem::{inputs, look_back, problem};
+use super::problem::problem;
 use super::{Learner, Train};
 use crate::features::{compute, describe, label, one_timeframe};
 use crate::progress::{Sink, check_stop, shared};
 use crate::{LabelSummary, Settings, find};
 use bars::{Bars, Fingerprint, Timeframe};
 use compute::Net;
-use features::{Dataset, Plan, preset, read_set};
+use features::{Dataset, Input, InputLayout, Plan, preset, read_set};
 use files::{Error, Kind, Result};
-use learn::{Input, Problem};
+use learn::Problem;
 use std::path::{Path, PathBuf};
 
 /// From so many symbols on an indicator net reads the market around each.
@@ -118,10 +118,10 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
     if !featured.sparse.is_empty() {
         notes.push(format!("without a value on more than a fifth of the rows: {}", featured.sparse.join(", ")));
     }
-    let inputs = inputs(&data, learner);
+    let inputs = data.inputs(learner.layout());
     let (net, nets) = nets(settings, &inputs, 3)?;
     let windows = longest(&nets);
-    let look_back = look_back(&data, &inputs, &windows);
+    let look_back = data.look_back(&inputs, &windows);
     let problem = Problem { data: fingerprint.clone(), ..problem(&mut data, inputs, &windows, look_back, settings)? };
     let label = label(&data, settings);
     // The problem has its own copy of the columns; what stays are bars, times and labels.
@@ -176,6 +176,14 @@ pub(crate) fn fingerprint(market: &[Bars]) -> String {
 }
 
 impl Learner {
+    /// How it reads columns.
+    pub(crate) fn layout(self) -> InputLayout {
+        match self {
+            Learner::Lstm => InputLayout::Windows,
+            Learner::Mlp => InputLayout::Row,
+        }
+    }
+
     /// The set that it reads where none was chosen.
     fn set(self, symbols: usize) -> &'static str {
         match self {
