@@ -7,7 +7,7 @@
 //! in how many parts a batch goes through the net; a run that goes on keeps to what its checkpoint says, before the
 //! first one to this.
 
-use super::judged::Taken;
+use super::judged::Selection;
 use super::log::Told;
 use super::predict::guess;
 use super::source::{Ids, Source, name};
@@ -324,14 +324,14 @@ impl Folder {
         &self,
         source: &Source,
         splits: &Splits,
-        taken: Taken<'_>,
+        selection: Selection<'_>,
         probabilities: &[Vec<f32>],
         threads: usize,
     ) -> Result<()> {
         let (samples, classes) = (&source.problem.samples, source.problem.classes);
         let mut writer = ParquetWriter::create(&self.path.join("predictions.parquet"), &[])?.threads(threads);
         let symbols = source.ids.symbols();
-        for (member, p) in taken.members.iter().zip(probabilities).filter(|(_, p)| !p.is_empty()) {
+        for (member, p) in selection.members.iter().zip(probabilities).filter(|(_, p)| !p.is_empty()) {
             let test = &splits.folds[member.fold].test;
             let at = |of: &dyn Fn(usize) -> i64| test.iter().map(|at| of(*at as usize)).collect::<Vec<i64>>();
             let ids: Vec<u32> = test.iter().map(|at| samples.rows[*at as usize]).collect();
@@ -346,7 +346,7 @@ impl Folder {
             ];
             if self.trials.len() > 1 {
                 let config = Data::U32(vec![member.config as u32 + 1; test.len()]);
-                let chosen = i8::from(taken.configs[member.fold] == member.config);
+                let chosen = i8::from(selection.configs[member.fold] == member.config);
                 columns.insert(2, Column { name: "config".into(), data: config });
                 columns.insert(3, Column { name: "chosen".into(), data: Data::I8(vec![chosen; test.len()]) });
             }
@@ -371,14 +371,14 @@ impl Folder {
         plan: &Plan,
         how: &Classify<'_>,
         settings: &Settings,
-        taken: Taken<'_>,
+        selection: Selection<'_>,
     ) -> Result<()> {
-        model::write(&self.path.join("model"), source, splits, plan, settings, how, taken)
+        model::write(&self.path.join("model"), source, splits, plan, settings, how, selection)
     }
 
-    /// Takes what came out into the ledger, before any file shows it. `alone` is what each config would be worth in
-    /// every fold.
-    pub(crate) fn finished(&self, run: &TrainRun, alone: &[Option<Judged>]) -> Result<()> {
+    /// Takes what came out into the ledger, before any file shows it. `per_config` is what each config would reach
+    /// in every fold.
+    pub(crate) fn finished(&self, run: &TrainRun, per_config: &[Option<Judged>]) -> Result<()> {
         for (at, trial) in self.trials.iter().enumerate() {
             // Killed between that and the end of its folder, a run that goes on finds it written, with the same
             // figures.
@@ -386,7 +386,7 @@ impl Folder {
                 continue;
             }
             let members: Vec<&MemberRow> = run.members.iter().filter(|m| m.config == at + 1).collect();
-            let mut metrics = json!({"judged": alone.get(at).unwrap_or(&run.judged), "members": members});
+            let mut metrics = json!({"judged": per_config.get(at).unwrap_or(&run.judged), "members": members});
             if self.trials.len() > 1 {
                 metrics["chosen"] = json!({"folds": run.configs.get(at).map(|c| &c.chosen), "judged": run.judged});
             }

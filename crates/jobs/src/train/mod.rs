@@ -20,7 +20,8 @@ mod source;
 mod trial;
 
 pub(crate) use folder::asked;
-pub use judged::{ConfigRow, Judged, MemberRow};
+pub use judge::Judged;
+pub use judged::{ConfigRow, MemberRow};
 pub use phases::Phase;
 pub use predict::{Predict, Predicted, model_settings, predict};
 pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
@@ -37,7 +38,7 @@ use files::{Error, Kind, Result};
 use folder::Folder;
 use judge::measure::Confusion;
 use judge::split::{Splits, walk_forward};
-use judged::Taken;
+use judged::Selection;
 use learn::classify::{Classify, Config, Hooks, News, Plan, Query, Saved, Trained, plan};
 use learn::failed;
 use phases::Phases;
@@ -293,9 +294,10 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     run.parts = outcome.pace.count(how.recipe.batch) as u64;
     let judging = phases.seconds();
     let clock = Instant::now();
-    let mut alone = Vec::new();
+    let symbols = source.ids.symbol_numbers(&source.problem.samples.rows);
+    let truth = judged::truth(&source, &splits, &symbols);
     if outcome.interrupted {
-        run.members = judged::members(&source, &splits, &outcome.members, &vec![Vec::new(); outcome.members.len()])?;
+        run.members = judged::member_rows(&truth, &outcome.members, &vec![Vec::new(); outcome.members.len()])?;
     } else {
         tell(Told::Update(Update { phase: "judging", done: 0, total: 0, unit: "" }));
         folder.parts().0.phase("judge")?;
@@ -303,26 +305,28 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
             splits.folds[fold].test.iter().map(|at| source.problem.samples.rows[*at as usize]).collect()
         };
         let probabilities = predictions(&source, &laid, &how, &device, budget, &outcome.members, &test)?;
-        run.members = judged::members(&source, &splits, &outcome.members, &probabilities)?;
-        let chosen = judged::chosen(&outcome.members, how.configs(), splits.folds.len());
-        let ensemble = |of: &dyn Fn(usize) -> usize| judged::ensemble(&splits, &outcome.members, &probabilities, of);
-        let still = judged::of_volatility(&source, &splits)?;
-        let judge = |ensemble: &[Vec<f32>]| judged::judge(&source, &splits, ensemble, settings.general.seed, still);
-        run.judged = judge(&ensemble(&|fold| chosen[fold]))?;
-        if how.configs() > 1 {
-            let valid = judged::valid(&outcome.members, how.configs(), |_| true);
+        run.members = judged::member_rows(&truth, &outcome.members, &probabilities)?;
+        let members = judged::judge_members(&outcome.members, &probabilities);
+        let (configs, folds) = (how.configs(), splits.folds.len());
+        let selected = judge::select_configs(&members, configs, folds);
+        let volatility = judged::volatility_baseline(&source, &truth)?;
+        let judge = |ensemble: &[Vec<f32>]| truth.judge(ensemble, settings.general.seed, volatility);
+        run.judged = judge(&judge::ensemble(&members, folds, |fold| selected[fold]))?;
+        let mut per_config = Vec::new();
+        if configs > 1 {
+            let scores = judge::validation_scores(&members, configs, |_| true);
             for (at, row) in run.configs.iter_mut().enumerate() {
-                let judged = judge(&ensemble(&|_| at))?;
-                (row.valid_mcc, row.test_mcc) = (Some(valid[at]), judged.as_ref().map(|j| j.mcc));
-                row.chosen = (1..=chosen.len()).filter(|fold| chosen[fold - 1] == at).collect();
-                alone.push(judged);
+                let judged = judge(&judge::ensemble(&members, folds, |_| at))?;
+                (row.valid_mcc, row.test_mcc) = (Some(scores[at]), judged.as_ref().map(|j| j.mcc));
+                row.chosen = (1..=folds).filter(|fold| selected[fold - 1] == at).collect();
+                per_config.push(judged);
             }
         }
         // The ledger first: a result is written there before anybody sees it.
-        folder.finished(&run, &alone)?;
-        let taken = Taken { members: &outcome.members, configs: &chosen };
-        folder.predictions(&source, &splits, taken, &probabilities, settings.threads())?;
-        folder.model(&source, &splits, &laid, &how, &settings, taken)?;
+        folder.finished(&run, &per_config)?;
+        let selection = Selection { members: &outcome.members, configs: &selected };
+        folder.predictions(&source, &splits, selection, &probabilities, settings.threads())?;
+        folder.model(&source, &splits, &laid, &how, &settings, selection)?;
     }
     phases.end(judging, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();

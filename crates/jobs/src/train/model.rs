@@ -4,7 +4,7 @@
 //! `model.json` says what it is; `fold-3-seed-1.safetensors` are a member's best weights. Where several configs were
 //! tried, each fold has the members of the one that was chosen for it, and says which.
 
-use super::judged::Taken;
+use super::judged::Selection;
 use super::source::{Ids, Source};
 use super::{Learner, folder};
 use crate::settings::ReadSettings;
@@ -126,9 +126,9 @@ pub(crate) fn write(
     plan: &Plan,
     settings: &crate::Settings,
     how: &Classify<'_>,
-    taken: Taken<'_>,
+    selection: Selection<'_>,
 ) -> Result<()> {
-    let Taken { members, configs: chosen } = taken;
+    let Selection { members, configs: chosen } = selection;
     plan.belongs(&source.problem)?;
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder of the model", &e))?;
     let several = how.configs() > 1;

@@ -13,6 +13,7 @@ use crate::{Select, Settings, add, find};
 use compute::{Budget, Choice, Opened};
 use features::{Dataset, Plan, Samples, read_set};
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table};
+use judge::mean_probabilities;
 use learn::Problem;
 use learn::classify::{self, Query, Who};
 use learn::failed;
@@ -260,8 +261,7 @@ fn said_of(
                 table.push(data, fold.number, Some(*seed), rows, p);
             }
         } else if !each.is_empty() {
-            let mean = |i: usize| (each.iter().map(|p| f64::from(p[i])).sum::<f64>() / each.len() as f64) as f32;
-            let mean: Vec<f32> = (0..each[0].len()).map(mean).collect();
+            let mean = mean_probabilities(&each.iter().map(Vec::as_slice).collect::<Vec<_>>());
             table.push(data, fold.number, None, rows, &mean);
         }
     }

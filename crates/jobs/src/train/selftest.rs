@@ -202,7 +202,8 @@ fn case(
     let test =
         |fold: usize| -> Vec<u32> { splits.folds[fold].test.iter().map(|at| samples.rows[*at as usize]).collect() };
     let probabilities = predictions(&source, &laid, &how, device, budget, &outcome.members, &test)?;
-    let ensemble = judged::ensemble(&splits, &outcome.members, &probabilities, &|_| 0);
+    let members = judged::judge_members(&outcome.members, &probabilities);
+    let ensemble = judge::ensemble(&members, splits.folds.len(), |_| 0);
     let (mut truth, mut guessed, mut independent) = (Vec::new(), Vec::new(), 0.0);
     for (fold, p) in splits.folds.iter().zip(&ensemble).filter(|(_, p)| !p.is_empty()) {
         let said = predicted(p, source.problem.classes);

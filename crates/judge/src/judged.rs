@@ -1,0 +1,315 @@
+//! The judged record: what a classifier's predictions are worth on test samples alone, each fold's on the block behind
+//! what it was trained on.
+
+use crate::measure::{Bootstrap, Confusion, Interval, VolatilityRule};
+use crate::measure::{by_group, mcc_interval, persistence, predicted, scores, volatility};
+use features::{Fold, Samples, Table};
+use files::Result;
+use serde::Serialize;
+
+/// What predictions of classes are worth.
+#[derive(Debug, Clone, Serialize)]
+pub struct Judged {
+    /// Samples that were predicted.
+    pub samples: u64,
+    /// Matthews' correlation over all classes.
+    pub mcc: f64,
+    /// Its 95 % interval, from days drawn in blocks as long as labels reach; null where `no_interval` says why.
+    pub mcc_interval: Option<Interval>,
+    /// Why there is no interval; null where there is one.
+    pub no_interval: Option<String>,
+    /// Matthews' correlation where truth and guess both say up or down; null where that never happens.
+    pub directional_mcc: Option<f64>,
+    /// Guesses that were right, over all.
+    pub accuracy: f64,
+    /// Mean over classes of the harmonic mean of precision and recall.
+    pub macro_f1: f64,
+    /// Mean of -ln of the probability of what happened.
+    pub log_loss: f64,
+    /// Mean distance of confidence and accuracy.
+    pub calibration_error: f64,
+    /// `[true][guessed]`
+    pub confusion: Vec<Vec<u64>>,
+    /// How often always guessing the most frequent class of a fold's own training is right.
+    pub majority_accuracy: f64,
+    /// The correlation of guessing that the last known label comes again; null where none was known.
+    pub persistence_mcc: Option<f64>,
+    /// The correlation over all classes of a rule that knows volatility alone, fitted on each fold's training samples:
+    /// that much of `mcc` is no edge (docs/method.md, Measures). Null for two classes and for ready arrays, which have
+    /// no prices.
+    pub volatility_mcc: Option<f64>,
+    /// Test samples that this rule says something of: those before which there are bars enough. Null where there is no
+    /// rule.
+    pub volatility_samples: Option<u64>,
+}
+
+/// What predictions are held against.
+#[derive(Debug, Clone, Copy)]
+pub struct Truth<'a> {
+    /// All samples, in the order of time.
+    pub samples: &'a Samples,
+    /// 2 or 3.
+    pub classes: usize,
+    /// `[samples]` the symbol of each.
+    pub symbols: &'a [u32],
+    /// Who learned from what, and what is tested.
+    pub folds: &'a [Fold],
+}
+
+/// What a rule that knows volatility alone reaches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VolatilityBaseline {
+    /// Matthews' correlation over all classes.
+    pub mcc: f64,
+    /// Test samples that it says something of.
+    pub samples: u64,
+}
+
+impl Truth<'_> {
+    /// The class of a sample, from 0.
+    fn class(&self, at: u32) -> u8 {
+        number(self.samples.class[at as usize], self.classes)
+    }
+
+    /// `[positions]` the class of each.
+    fn classes_of(&self, positions: &[u32]) -> Vec<u8> {
+        positions.iter().map(|at| self.class(*at)).collect()
+    }
+
+    /// Matthews' correlation of one member's probabilities on its fold's test; `None` where there are none.
+    ///
+    /// # Errors
+    ///
+    /// Where there are not as many as test samples.
+    pub fn test_mcc(&self, fold: usize, probabilities: &[f32]) -> Result<Option<f64>> {
+        if probabilities.is_empty() {
+            return Ok(None);
+        }
+        let guessed = predicted(probabilities, self.classes);
+        Ok(Some(Confusion::count(self.classes, &self.classes_of(&self.folds[fold].test), &guessed)?.mcc()))
+    }
+
+    /// What volatility alone gives on all test samples that it can; `None` where there are only two classes. Samples
+    /// are rows of the table.
+    ///
+    /// # Errors
+    ///
+    /// None but for classes that are not there.
+    pub fn volatility_baseline(&self, table: &Table) -> Result<Option<VolatilityBaseline>> {
+        if self.classes != 3 {
+            return Ok(None);
+        }
+        let known: Vec<Vec<[f32; 2]>> = table.market.iter().map(|b| volatility(&b.close, &b.segments)).collect();
+        let at = |position: &u32| {
+            let (symbol, bar) = table.place(self.samples.rows[*position as usize] as usize);
+            known[symbol][bar]
+        };
+        let (mut truth, mut guessed) = (Vec::new(), Vec::new());
+        for fold in self.folds {
+            let train: Vec<[f32; 2]> = fold.train.iter().map(at).collect();
+            let Some(rule) = VolatilityRule::fit(&train, &self.classes_of(&fold.train)) else { continue };
+            for position in &fold.test {
+                if let Some(guess) = rule.guess(at(position)) {
+                    truth.push(self.class(*position));
+                    guessed.push(guess);
+                }
+            }
+        }
+        let all = Confusion::count(3, &truth, &guessed)?;
+        Ok((!truth.is_empty()).then(|| VolatilityBaseline { mcc: all.mcc(), samples: all.samples() }))
+    }
+
+    /// Judges all folds together; `ensemble` `[folds][test, classes]`, empty where a fold predicts nothing. `None`
+    /// where none does.
+    ///
+    /// # Errors
+    ///
+    /// Where there are not as many probabilities as test samples.
+    pub fn judge(
+        &self,
+        ensemble: &[Vec<f32>],
+        seed: u64,
+        volatility: Option<VolatilityBaseline>,
+    ) -> Result<Option<Judged>> {
+        let (classes, samples) = (self.classes, self.samples);
+        let (mut truth, mut all, mut at) = (Vec::new(), Vec::new(), Vec::new());
+        let mut majority = Confusion::new(classes, vec![0; classes * classes])?;
+        for (fold, p) in self.folds.iter().zip(ensemble).filter(|(_, p)| !p.is_empty()) {
+            truth.extend(self.classes_of(&fold.test));
+            all.extend_from_slice(p);
+            at.extend_from_slice(&fold.test);
+            // Each fold by what it was trained on: a later one knows more.
+            let count = |part: &[u32]| {
+                let mut counts = vec![0u64; classes];
+                part.iter().for_each(|at| counts[usize::from(self.class(*at))] += 1);
+                counts
+            };
+            majority.add(&Confusion::majority(&count(&fold.train), &count(&fold.test))?)?;
+        }
+        if truth.is_empty() {
+            return Ok(None);
+        }
+        let guessed = predicted(&all, classes);
+        let confusion = Confusion::count(classes, &truth, &guessed)?;
+        let figures = scores(&all, classes, &truth, None)?;
+        let days: Vec<i32> = at.iter().map(|at| day(samples.t0[*at as usize])).collect();
+        let groups = by_group(classes, &truth, &guessed, &days)?;
+        // Labels reach over some days, so days are drawn in runs as long.
+        let block = reach(samples, &at, &days).max(WEEK);
+        let (mcc_interval, no_interval) = if groups.len() >= BLOCKS * block {
+            (Some(mcc_interval(&groups, &Bootstrap { block, seed, ..Bootstrap::default() })?), None)
+        } else {
+            let why = format!(
+                "{} days of test are fewer than {BLOCKS} blocks of {block}: labels that overlap are drawn together",
+                groups.len()
+            );
+            (None, Some(why))
+        };
+        Ok(Some(Judged {
+            samples: truth.len() as u64,
+            mcc: confusion.mcc(),
+            mcc_interval,
+            no_interval,
+            directional_mcc: confusion.directional_mcc(),
+            accuracy: confusion.accuracy(),
+            macro_f1: confusion.macro_f1(),
+            log_loss: figures.log_loss,
+            calibration_error: figures.calibration_error,
+            confusion: confusion.counts().chunks(classes).map(<[u64]>::to_vec).collect(),
+            majority_accuracy: majority.accuracy(),
+            persistence_mcc: self.persistence_mcc(&at, &truth)?,
+            volatility_mcc: volatility.map(|v| v.mcc),
+            volatility_samples: volatility.map(|v| v.samples),
+        }))
+    }
+
+    /// The correlation of guessing the last label that was known.
+    fn persistence_mcc(&self, at: &[u32], truth: &[u8]) -> Result<Option<f64>> {
+        let last = persistence(self.samples, self.symbols)?;
+        let known = at.iter().zip(truth);
+        let known = known.filter_map(|(at, truth)| Some((*truth, number(last[*at as usize]?, self.classes))));
+        let (truth, guessed): (Vec<u8>, Vec<u8>) = known.unzip();
+        if truth.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Confusion::count(self.classes, &truth, &guessed)?.mcc()))
+    }
+}
+
+/// A class from 0.
+fn number(class: i8, classes: usize) -> u8 {
+    if classes == 2 { u8::from(class > 0) } else { (class + 1) as u8 }
+}
+
+/// Days that are drawn together at least.
+const WEEK: usize = 5;
+/// Blocks of days that an interval takes at least.
+const BLOCKS: usize = 4;
+
+/// The UTC day of a moment.
+fn day(time: i64) -> i32 {
+    time.div_euclid(86_400_000_000_000) as i32
+}
+
+/// On how many test days, at most, labels are still open that began on one of them: the days in `(t0, t1]`. `days` are
+/// those of `at`, not falling.
+fn reach(samples: &Samples, at: &[u32], days: &[i32]) -> usize {
+    let mut distinct = days.to_vec();
+    distinct.dedup();
+    let upto = |day: i32| distinct.partition_point(|other| *other <= day);
+    at.iter().zip(days).map(|(at, from)| upto(day(samples.t1[*at as usize])) - upto(*from)).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use features::{FoldSpans, Span};
+
+    const DAY: i64 = 86_400_000_000_000;
+
+    /// Samples of one class each, a day apart, whose labels reach so many days, and two folds of them: training and
+    /// test each.
+    fn daily(class: &[i8], reach: i64, folds: &[[std::ops::Range<u32>; 2]]) -> (Samples, Vec<Fold>) {
+        let n = class.len();
+        let t0: Vec<i64> = (0..n as i64).map(|day| day * DAY).collect();
+        let samples = Samples {
+            rows: (0..n as u32).collect(),
+            t1: t0.iter().map(|t| t + reach * DAY).collect(),
+            t0,
+            class: class.to_vec(),
+            weight: vec![1.0; n],
+        };
+        let span = Span::new(0, 1).unwrap();
+        let fold = |(number, [train, test]): (usize, &[std::ops::Range<u32>; 2])| Fold {
+            number,
+            train: train.clone().collect(),
+            valid: Vec::new(),
+            test: test.clone().collect(),
+            spans: FoldSpans { train: span, valid: span, test: span },
+            purged: 0,
+            embargoed: 0,
+        };
+        (samples, folds.iter().enumerate().map(fold).collect())
+    }
+
+    fn judge(made: &(Samples, Vec<Fold>), ensemble: &[Vec<f32>], volatility: Option<VolatilityBaseline>) -> Judged {
+        let (samples, folds) = made;
+        let truth = Truth { samples, classes: 3, symbols: &vec![0; samples.len()], folds };
+        truth.judge(ensemble, 1, volatility).unwrap().unwrap()
+    }
+
+    /// `[folds][test, 3]` one guess for all.
+    fn always(guess: usize, folds: &[Fold]) -> Vec<Vec<f32>> {
+        let row = |k: usize| if k == guess { 0.5 } else { 0.25 };
+        folds.iter().map(|f| f.test.iter().flat_map(|_| (0..3).map(row)).collect()).collect()
+    }
+
+    #[test]
+    fn days_are_drawn_in_blocks_as_long_as_labels_reach() {
+        let mut state = 1u64;
+        let class: Vec<i8> = (0..400)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 62).min(2) as i8 - 1
+            })
+            .collect();
+        let judged = |reach: i64, tested: u32| {
+            let p: Vec<f32> =
+                (0..tested).flat_map(|i| [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]][i as usize / 7 % 2]).collect();
+            judge(&daily(&class, reach, &[[0..50, 100..100 + tested]]), &[p], None)
+        };
+        // Labels of up to a week: blocks of five days, of which there must be four.
+        assert_eq!([19, 20].map(|n| judged(1, n).mcc_interval.is_some()), [false, true]);
+        // Longer ones: blocks of as many.
+        assert_eq!([191, 192].map(|n| judged(48, n).mcc_interval.is_some()), [false, true]);
+        assert_ne!(judged(1, 200).mcc_interval, judged(40, 200).mcc_interval);
+        assert_eq!(judged(1, 200).mcc_interval, judged(5, 200).mcc_interval);
+        let (some, none) = (judged(48, 192), judged(48, 191));
+        assert_eq!(some.no_interval, None);
+        let why = none.no_interval.unwrap();
+        assert!(why.contains("191 days") && why.contains("48"), "{why}");
+        // Only days that are tested count, however far a label reaches.
+        assert_eq!(judged(1000, 60).no_interval.map(|why| why.contains("blocks of 59")), Some(true));
+    }
+
+    #[test]
+    fn the_majority_is_that_of_the_folds_own_training() {
+        // Downs first, then ups: the first fold knows downs alone, the second has seen more ups.
+        let class: Vec<i8> = (0..100).map(|i| if i < 40 { -1 } else { 1 }).collect();
+        let made = daily(&class, 1, &[[0..30, 30..42], [0..95, 95..100]]);
+        let judged = judge(&made, &always(2, &made.1), None);
+        assert_eq!(judged.majority_accuracy, 15.0 / 17.0, "ups for all would give 7");
+    }
+
+    #[test]
+    fn what_nothing_was_said_of_has_no_figure() {
+        let class: Vec<i8> = (0..60).map(|i| [-1, 0, 1][i % 3]).collect();
+        let made = daily(&class, 1, &[[0..30, 30..60]]);
+        let volatility = Some(VolatilityBaseline { mcc: 0.25, samples: 17 });
+        let flat = judge(&made, &always(1, &made.1), volatility);
+        assert_eq!((flat.directional_mcc, flat.mcc), (None, 0.0));
+        assert_eq!((flat.volatility_mcc, flat.volatility_samples), (Some(0.25), Some(17)));
+        let up = judge(&made, &always(2, &made.1), None);
+        assert_eq!((up.directional_mcc, up.volatility_samples), (Some(0.0), None));
+    }
+}
