@@ -22,6 +22,7 @@
 //! warm-up of whatever reads it again.
 
 mod batch;
+pub mod class;
 mod clock;
 mod columns;
 mod context;

@@ -307,14 +307,14 @@ pub(crate) fn label(data: &Dataset, settings: &Settings) -> Option<LabelSummary>
     let labels = data.labels.as_ref()?;
     let balance = |[down, flat, up]: [u64; 3]| Balance { down, flat, up };
     let labelled: u64 = labels.balance.iter().sum();
-    let share = |n: u64| n as f64 / labelled.max(1) as f64;
+    let [down, flat, up] = labels.balance.map(|n| n as f64 / labelled.max(1) as f64);
     let weight: f64 = labels.weight.iter().map(|w| f64::from(*w)).sum();
     Some(LabelSummary {
         asked: settings.labels.rule.map(|rule| rule.to_string()).unwrap_or_default(),
         rule: labels.rule.to_string(),
         labelled,
         balance: balance(labels.balance),
-        share: Shares { down: share(labels.balance[0]), flat: share(labels.balance[1]), up: share(labels.balance[2]) },
+        share: Shares { down, flat, up },
         both_touched: labels.both_touched,
         tried: labels.tried.iter().map(|(h, b)| Tried { horizon: *h as u64, balance: balance(*b) }).collect(),
         mean_uniqueness: weight / labelled.max(1) as f64,

@@ -3,7 +3,7 @@
 
 use crate::measure::{Bootstrap, Confusion, Interval, VolatilityRule};
 use crate::measure::{by_group, mcc_interval, persistence, predicted, scores, volatility};
-use features::{Fold, Samples, Table};
+use features::{Fold, Samples, Table, class};
 use files::Result;
 use serde::Serialize;
 
@@ -68,7 +68,7 @@ pub struct VolatilityBaseline {
 impl Truth<'_> {
     /// The class of a sample, from 0.
     fn class(&self, at: u32) -> u8 {
-        number(self.samples.class[at as usize], self.classes)
+        class::index(self.samples.class[at as usize], self.classes)
     }
 
     /// `[positions]` the class of each.
@@ -187,18 +187,13 @@ impl Truth<'_> {
     fn persistence_mcc(&self, at: &[u32], truth: &[u8]) -> Result<Option<f64>> {
         let last = persistence(self.samples, self.symbols)?;
         let known = at.iter().zip(truth);
-        let known = known.filter_map(|(at, truth)| Some((*truth, number(last[*at as usize]?, self.classes))));
+        let known = known.filter_map(|(at, truth)| Some((*truth, class::index(last[*at as usize]?, self.classes))));
         let (truth, guessed): (Vec<u8>, Vec<u8>) = known.unzip();
         if truth.is_empty() {
             return Ok(None);
         }
         Ok(Some(Confusion::count(self.classes, &truth, &guessed)?.mcc()))
     }
-}
-
-/// A class from 0.
-fn number(class: i8, classes: usize) -> u8 {
-    if classes == 2 { u8::from(class > 0) } else { (class + 1) as u8 }
 }
 
 /// Days that are drawn together at least.

@@ -7,7 +7,7 @@
 
 use crate::failed;
 use compute::{Budget, Device, Opened, Table, Tables};
-use features::{Input, Samples};
+use features::{Input, Samples, class};
 use files::Result;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,6 +29,11 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// The class of a sample, by its position; see [`class`].
+    pub fn class_index(&self, at: u32) -> u8 {
+        class::index(self.samples.class[at as usize], self.classes)
+    }
+
     /// The tables on a device: brought there once, and shared by everything that reads them. The inputs must not be
     /// changed after that; a clone has tables of its own.
     pub fn tables(&self, device: &Opened, budget: Budget) -> Result<Arc<Tables>> {

@@ -20,7 +20,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 fn words(p: &Predicted, paint: Paint) -> String {
     let mut text = format!("{}  {} a second\n", paint.bold(&format_plural(p.bars, "bar")), format_short(p.bars_per_s));
     text.push_str(&wrap(&format!("on {}", p.device), "  ", "  "));
-    let names: &[&str] = if p.guesses.len() == 2 { &["down", "up"] } else { &["down", "flat", "up"] };
+    let names = features::class::names(p.guesses.len());
     let guesses: Vec<String> =
         p.guesses.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
     let _ = writeln!(text, "  guesses: {}", guesses.join(", "));

@@ -56,7 +56,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, Error> {
 fn words(run: &TrainRun, paint: Paint) -> String {
     let mut text = format!("{}  {} parameters\n", paint.bold(&run.net), format_count(run.parameters));
     text.push_str(&wrap(&format!("on {}", run.device), "  ", "  "));
-    let names: &[&str] = if run.balance.len() == 2 { &["down", "up"] } else { &["down", "flat", "up"] };
+    let names = features::class::names(run.balance.len());
     let balance: Vec<String> =
         run.balance.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
     let label = run.label.as_ref().map_or(String::new(), |l| format!(", labels {}", l.rule));

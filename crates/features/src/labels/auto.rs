@@ -7,6 +7,7 @@
 //! which lies before the first test, the embargo and the holdout.
 
 use super::{First, Path, Rule, triple};
+use crate::class;
 use std::ops::Range;
 
 /// Horizons tried, in bars.
@@ -33,7 +34,7 @@ pub(super) fn count(path: &Path, runs: &[Range<usize>], rows: Range<usize>, unti
             |t| triple::mark(path, t, h, 1.0),
             |_, mark| {
                 if mark.t1 <= until {
-                    classes[(mark.class + 1) as usize] += 1;
+                    classes[usize::from(class::index(mark.class, 3))] += 1;
                 }
             },
         );

@@ -24,6 +24,7 @@ mod weight;
 pub use rule::Rule;
 pub use weight::weigh;
 
+use crate::class;
 use crate::clock::{Clock, known};
 use bars::Bars;
 use files::{Error, Kind, Result};
@@ -258,7 +259,7 @@ impl<'a> Path<'a> {
             class[at] = mark.class;
             t1[at] = mark.t1;
             last[at] = mark.last as u32;
-            balance[(mark.class + 1) as usize] += 1;
+            balance[usize::from(class::index(mark.class, 3))] += 1;
             both += u64::from(mark.both);
         };
         match rule {

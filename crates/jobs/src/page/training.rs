@@ -188,7 +188,7 @@ fn beside(found: &Found) -> Table {
 
 /// Classes that happen or are guessed.
 fn classes(judged: &Judged) -> Vec<(usize, &'static str)> {
-    let names: &[&str] = if judged.confusion.len() == 2 { &["down", "up"] } else { &["down", "flat", "up"] };
+    let names = features::class::names(judged.confusion.len());
     let seen =
         |k: usize| judged.confusion[k].iter().sum::<u64>() + judged.confusion.iter().map(|r| r[k]).sum::<u64>() > 0;
     names.iter().enumerate().filter(|(k, _)| seen(*k)).map(|(k, name)| (k, *name)).collect()

@@ -23,8 +23,8 @@ pub(super) fn describe(
         Ids::Ready { .. } => files::time::rfc3339(time),
     };
     let mut counts = vec![0u64; problem.classes];
-    for class in &problem.samples.class {
-        counts[if problem.classes == 2 { usize::from(*class > 0) } else { (class + 1) as usize }] += 1;
+    for at in 0..problem.samples.len() as u32 {
+        counts[usize::from(problem.class_index(at))] += 1;
     }
     let all = problem.samples.len().max(1) as f64;
     let folds = splits.folds.iter().map(|f| FoldRow {

@@ -18,6 +18,7 @@ use crate::{Select, Settings};
 use compute::net::{Layout, save};
 use compute::population::Pace;
 use compute::{Net, Opened};
+use features::class;
 use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, replace_bytes};
 use judge::ledger::{Ledger, Started};
 use judge::split::Splits;
@@ -350,9 +351,8 @@ impl Folder {
                 columns.insert(2, Column { name: "config".into(), data: config });
                 columns.insert(3, Column { name: "chosen".into(), data: Data::I8(vec![chosen; test.len()]) });
             }
-            let names: &[&str] = if classes == 2 { &["p_down", "p_up"] } else { &["p_down", "p_flat", "p_up"] };
-            for (class, name) in names.iter().enumerate() {
-                columns.push(Column::f32(*name, p.iter().skip(class).step_by(classes).copied().collect()));
+            for (at, name) in class::names(classes).iter().enumerate() {
+                columns.push(Column::f32(format!("p_{name}"), p.iter().skip(at).step_by(classes).copied().collect()));
             }
             columns.push(Column { name: "guess".into(), data: Data::I8(p.chunks_exact(classes).map(guess).collect()) });
             let label = test.iter().map(|at| samples.class[*at as usize]).collect();

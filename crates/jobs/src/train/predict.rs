@@ -11,9 +11,10 @@ use crate::features::{compute as compute_features, one_timeframe};
 use crate::progress::{Sink, Update, check_stop, shared};
 use crate::{Select, Settings, add, find};
 use compute::{Budget, Choice, Opened};
-use features::{Dataset, Plan, Samples, read_set};
+use features::{Dataset, Plan, Samples, class, read_set};
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table};
 use judge::mean_probabilities;
+use judge::measure::most_likely;
 use learn::Problem;
 use learn::classify::{self, Query, Who};
 use learn::failed;
@@ -136,7 +137,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     let classes = model.classes;
     let mut guesses = vec![0u64; classes];
     if let Some(Data::I8(guess)) = table.columns.iter().find(|c| c.name == "guess").map(|c| &c.data) {
-        guess.iter().for_each(|g| guesses[if classes == 2 { usize::from(*g > 0) } else { (*g + 1) as usize }] += 1);
+        guess.iter().for_each(|g| guesses[usize::from(class::index(*g, classes))] += 1);
     }
     let rows = table.rows;
     let mut writer = ParquetWriter::create(&out, &[])?.threads(settings.threads());
@@ -316,8 +317,8 @@ impl Rows {
             Column { name: "fold".into(), data: Data::U32(self.fold) },
         ];
         columns.extend(self.seed.map(|seed| Column { name: "seed".into(), data: Data::U32(seed) }));
-        let names: &[&str] = if self.classes == 2 { &["p_down", "p_up"] } else { &["p_down", "p_flat", "p_up"] };
-        columns.extend(names.iter().zip(self.p).map(|(name, values)| Column::f32(*name, values)));
+        let names = class::names(self.classes).iter();
+        columns.extend(names.zip(self.p).map(|(name, values)| Column::f32(format!("p_{name}"), values)));
         columns.push(Column { name: "guess".into(), data: Data::I8(self.guess) });
         Table { columns, rows }
     }
@@ -325,11 +326,5 @@ impl Rows {
 
 /// The class of the largest probability, the first of equals: -1, 0 or 1.
 pub(crate) fn guess(p: &[f32]) -> i8 {
-    let mut best = 0;
-    for (class, p_class) in p.iter().enumerate() {
-        if *p_class > p[best] {
-            best = class;
-        }
-    }
-    if p.len() == 2 { 2 * best as i8 - 1 } else { best as i8 - 1 }
+    class::label(most_likely(p) as u8, p.len())
 }

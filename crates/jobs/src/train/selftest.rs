@@ -14,6 +14,7 @@ use bars::synth::{MarketKind as Market, Plant, Synth};
 use bars::{Bars, Timeframe};
 use compute::population::Score;
 use compute::{Choice, Opened};
+use features::class::FLAT;
 use files::{Error, Kind, Result};
 use judge::measure::{Confusion, predicted};
 use judge::null;
@@ -208,10 +209,10 @@ fn case(
     for (fold, p) in splits.folds.iter().zip(&ensemble).filter(|(_, p)| !p.is_empty()) {
         let said = predicted(p, source.problem.classes);
         for (at, said) in fold.test.iter().zip(said) {
-            let class = judged::class(&source, *at);
+            let class = source.problem.class_index(*at);
             truth.push(class);
             guessed.push(said);
-            if class != 1 && said != 1 {
+            if class != FLAT && said != FLAT {
                 independent += f64::from(samples.weight[*at as usize]);
             }
         }

@@ -1,5 +1,6 @@
 //! The confusion matrix and what can be read from it.
 
+use features::class::{DOWN, UP};
 use files::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -169,7 +170,9 @@ impl Confusion {
         match self.classes {
             2 => Some(self.clone()),
             3 => {
-                Some(Confusion { classes: 2, counts: vec![self.at(0, 0), self.at(0, 2), self.at(2, 0), self.at(2, 2)] })
+                let [down, up] = [DOWN, UP].map(usize::from);
+                let counts = vec![self.at(down, down), self.at(down, up), self.at(up, down), self.at(up, up)];
+                Some(Confusion { classes: 2, counts })
             }
             _ => None,
         }

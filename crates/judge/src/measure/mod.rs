@@ -4,7 +4,7 @@
 //! them on validation; [`persistence`], [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat,
 //! [`shifted`] what chance would give; [`mcc_interval`] says how sure a coefficient is.
 //!
-//! Classes are numbers from 0: down, up; or down, flat, up. Every sum is added in the order of the samples, so the same
+//! Classes are numbers from 0 ([`features::class`]). Every sum is added in the order of the samples, so the same
 //! input gives the same bits.
 
 mod baseline;
@@ -33,7 +33,8 @@ pub fn predicted(probabilities: &[f32], classes: usize) -> Vec<u8> {
     probabilities.chunks_exact(classes.max(1)).map(|row| most_likely(row) as u8).collect()
 }
 
-fn most_likely(row: &[f32]) -> usize {
+/// The most likely class of a row, the first of equals.
+pub fn most_likely(row: &[f32]) -> usize {
     (1..row.len()).fold(0, |best, k| if row[k] > row[best] { k } else { best })
 }
 

@@ -6,6 +6,7 @@
 //! was more frequent in training.
 
 use super::Confusion;
+use features::class::{DOWN, FLAT, UP};
 
 /// Returns of the short and of the long deviation.
 const SPANS: [usize; 2] = [20, 200];
@@ -68,7 +69,7 @@ impl VolatilityRule {
         let samples: Vec<([f32; 2], u8)> =
             values.iter().zip(truth).step_by(step).filter(known).map(|(v, t)| (*v, *t)).collect();
         let count = |class: u8| samples.iter().filter(|s| s.1 == class).count();
-        let way = if count(2) > count(0) { 2 } else { 0 };
+        let way = if count(UP) > count(DOWN) { UP } else { DOWN };
         let mut best: Option<(f64, VolatilityRule)> = None;
         for by in 0..2 {
             let mut sorted: Vec<f32> = samples.iter().map(|s| s.0[by]).collect();
@@ -97,7 +98,7 @@ impl VolatilityRule {
     }
 
     fn side(&self, values: [f32; 2]) -> u8 {
-        if (values[self.by] < self.at) == self.flat_below { 1 } else { self.way }
+        if (values[self.by] < self.at) == self.flat_below { FLAT } else { self.way }
     }
 }
 

@@ -58,7 +58,7 @@ pub fn plan(problem: &Problem, folds: &[Fold], how: &Classify<'_>, device: &Open
     let mut weights = vec![1.0; problem.ids];
     let samples = &problem.samples;
     for ((id, class), weight) in samples.rows.iter().zip(&samples.class).zip(&samples.weight) {
-        labels[*id as usize] = if problem.classes == 2 { u8::from(*class > 0) } else { (*class + 1) as u8 };
+        labels[*id as usize] = features::class::index(*class, problem.classes);
         weights[*id as usize] = *weight;
     }
     let ids = |positions: &[u32]| positions.iter().map(|at| samples.rows[*at as usize]).collect::<Vec<u32>>();

@@ -1,7 +1,7 @@
 //! Labels as people write them, as classes.
 
-use features::Samples;
 use features::labels::NONE;
+use features::{Samples, class};
 use files::{Array, Data, Error, Result};
 
 /// Classes of all ids.
@@ -52,14 +52,8 @@ pub(super) fn classes(array: &Array, notes: &mut Vec<String>) -> Result<Classes>
     }
     let class = values.iter().map(|v| match *v {
         NONE => NONE,
-        v if classes == 2 => {
-            if v == down {
-                -1
-            } else {
-                1
-            }
-        }
-        v => v - down - 1,
+        v if classes == 2 => class::label(u8::from(v != down), 2),
+        v => class::label((v - down) as u8, 3),
     });
     Ok(Classes { class: class.collect(), classes })
 }
@@ -91,7 +85,7 @@ pub(super) fn check(samples: &Samples, classes: usize, notes: &mut Vec<String>) 
     if classes == 3
         && let Some(at) = count.iter().position(|n| *n == 0)
     {
-        notes.push(format!("no sample is {}", ["down", "flat", "up"][at]));
+        notes.push(format!("no sample is {}", class::names(3)[at]));
     }
     Ok(())
 }
