@@ -56,6 +56,11 @@ impl Clock {
         Clock { times, tick, offsets }
     }
 
+    /// When a row became known.
+    pub fn time(&self, row: usize) -> i64 {
+        self.times[self.tick[row] as usize]
+    }
+
     /// The rows of a symbol.
     pub fn rows(&self, symbol: usize) -> Range<usize> {
         self.offsets[symbol]..self.offsets[symbol + 1]

@@ -1,10 +1,14 @@
-//! Samples: the rows a learner may see, each with when it was known and when its label was; and folds, which say who
+//! Samples: the rows a learner may see, each with when it was known and when its outcome was; and folds, which say who
 //! learns from which.
+//!
+//! The outcome is a label, or the next bar: a sample without a class is a step of an account, known at the end of bar
+//! `t`, filled at the open of bar `t+1`, and settled at the end of that bar. Splits, purge and scalers serve both.
 
 use crate::Clock;
 use crate::labels::{Labels, NONE};
 use bars::Bars;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// A piece of time, `[from, to)`; it starts before it ends. Written as `[from, to]`, and read back only if it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -55,38 +59,66 @@ impl From<Span> for (i64, i64) {
     }
 }
 
-/// Labelled rows in the order of time (`t0`, then symbol).
+/// Rows in the order of time (`t0`, then symbol).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
     /// `[n]` rows of the market, counted through all symbols.
     pub rows: Vec<u32>,
     /// `[n]` when the row was known, rising.
     pub t0: Vec<i64>,
-    /// `[n]` when its label was.
+    /// `[n]` when its outcome was: its label, or the end of the next bar.
     pub t1: Vec<i64>,
-    /// `[n]` -1, 0 or 1.
+    /// `[n]` -1, 0 or 1; empty where samples have no class.
     pub class: Vec<i8>,
-    /// `[n]` average uniqueness of the label.
+    /// `[n]` average uniqueness of the label; 1 where samples have no class, since steps do not overlap.
     pub weight: Vec<f32>,
 }
 
 impl Samples {
-    /// The labelled rows among those that are usable (features settled, member of the universe, …).
+    /// The labelled rows among those that are usable ([`Dataset::usable_rows`](crate::Dataset::usable_rows)).
     ///
     /// # Panics
     ///
-    /// If the labels are those of another market.
-    pub fn new(market: &[Bars], labels: &Labels, usable: impl Fn(usize) -> bool) -> Samples {
-        let clock = Clock::new(market);
+    /// If the labels are those of another clock.
+    pub fn new(clock: &Clock, labels: &Labels, usable: impl Fn(usize) -> bool) -> Samples {
         assert_eq!(clock.tick.len(), labels.class.len(), "labels belong to another market");
-        let (_, news) = clock.news();
-        let usable = |row: &usize| labels.class[*row] != NONE && usable(*row);
-        let rows: Vec<usize> = news.into_iter().map(|(_, row)| row as usize).filter(usable).collect();
+        let rows = in_order(clock, |row| labels.class[row] != NONE && usable(row));
         Samples {
-            t0: rows.iter().map(|row| clock.times[clock.tick[*row] as usize]).collect(),
+            t0: rows.iter().map(|row| clock.time(*row)).collect(),
             t1: rows.iter().map(|row| labels.t1[*row]).collect(),
             class: rows.iter().map(|row| labels.class[*row]).collect(),
             weight: rows.iter().map(|row| labels.weight[*row]).collect(),
+            rows: rows.into_iter().map(|row| row as u32).collect(),
+        }
+    }
+
+    /// The usable rows at which an account can take a step, without a class: `t1` is when the next bar is known.
+    ///
+    /// The next bar must be of the same run (`runs` `[S]`, as [`Table::runs`](crate::Table::runs)) and must not open
+    /// before the row is known: its open could not be traded. The same rows have a label of horizon 0.
+    ///
+    /// # Panics
+    ///
+    /// If the clock or the runs are those of another market.
+    pub fn without_class(
+        market: &[Bars],
+        runs: &[Vec<Range<usize>>],
+        clock: &Clock,
+        usable: impl Fn(usize) -> bool,
+    ) -> Samples {
+        let mut has_next = vec![false; clock.tick.len()];
+        for (symbol, (bars, runs)) in market.iter().zip(runs).enumerate() {
+            let first = clock.rows(symbol).start;
+            for t in runs.iter().flat_map(|run| run.start..run.end.saturating_sub(1)) {
+                has_next[first + t] = bars.start[t + 1] >= clock.time(first + t);
+            }
+        }
+        let rows = in_order(clock, |row| has_next[row] && usable(row));
+        Samples {
+            t0: rows.iter().map(|row| clock.time(*row)).collect(),
+            t1: rows.iter().map(|row| clock.time(*row + 1)).collect(),
+            class: Vec::new(),
+            weight: vec![1.0; rows.len()],
             rows: rows.into_iter().map(|row| row as u32).collect(),
         }
     }
@@ -100,6 +132,11 @@ impl Samples {
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
+}
+
+/// The rows to keep, in the order of time, then symbol.
+fn in_order(clock: &Clock, keep: impl Fn(usize) -> bool) -> Vec<usize> {
+    clock.news().1.into_iter().map(|(_, row)| row as usize).filter(|row| keep(*row)).collect()
 }
 
 /// Who learns from what: three sets of samples, one after another in time. `judge::split` makes it, learners receive
@@ -163,7 +200,7 @@ mod tests {
             let how = Labeling { rule: Rule::Fixed { horizon: 4 }, ..Labeling::default() };
             let labels = label(&market, &whole(&market), &how, 1).unwrap();
             let usable = |row: usize| !row.is_multiple_of(3);
-            let samples = Samples::new(&market, &labels, usable);
+            let samples = Samples::new(&Clock::new(&market), &labels, usable);
             let t0: Vec<i64> = market.iter().flat_map(|bars| bars.end.iter().copied()).collect();
             let mut rows: Vec<usize> = (0..t0.len()).filter(|r| usable(*r) && labels.class[*r] != NONE).collect();
             rows.sort_by_key(|row| (t0[*row], *row));
@@ -176,5 +213,31 @@ mod tests {
                 assert!(samples.t0[i] < samples.t1[i]);
             }
         }
+    }
+
+    #[test]
+    fn a_step_ends_with_the_next_bar_of_its_run() {
+        let mut draw = random(5);
+        let market: Vec<Bars> = (0..3).map(|_| walk(&mut draw, 60)).collect();
+        let runs: Vec<Vec<Range<usize>>> = market.iter().map(|_| vec![0..20, 20..60]).collect();
+        let clock = Clock::new(&market);
+        let usable = |row: usize| !row.is_multiple_of(3);
+        let samples = Samples::without_class(&market, &runs, &clock, usable);
+        let end: Vec<i64> = market.iter().flat_map(|bars| bars.end.iter().copied()).collect();
+        let mut rows: Vec<usize> = (0..180).filter(|row| usable(*row) && ![19, 59].contains(&(row % 60))).collect();
+        rows.sort_by_key(|row| (end[*row], *row));
+        assert_eq!(samples.rows.iter().map(|row| *row as usize).collect::<Vec<_>>(), rows);
+        assert_eq!(samples.t0, rows.iter().map(|row| end[*row]).collect::<Vec<_>>());
+        assert_eq!(samples.t1, rows.iter().map(|row| end[*row + 1]).collect::<Vec<_>>());
+        assert!(samples.class.is_empty() && samples.weight == vec![1.0; rows.len()]);
+    }
+
+    #[test]
+    fn an_open_before_the_row_is_known_is_no_step() {
+        let mut bars = walk(&mut random(7), 10);
+        bars.start[4] = bars.end[3] - 1;
+        let market = [bars];
+        let samples = Samples::without_class(&market, &whole(&market), &Clock::new(&market), |_| true);
+        assert_eq!(samples.rows, [0, 1, 2, 4, 5, 6, 7, 8]);
     }
 }

@@ -5,7 +5,7 @@
 //! settled, lies in one run of one symbol, and the symbol belonged to the universe. Whoever reads rows of the tables, a
 //! learner or an environment, asks here.
 
-use crate::{Dataset, Table};
+use crate::{Dataset, Samples, Table};
 use bars::Bars;
 
 /// The group whose columns are one row.
@@ -87,6 +87,16 @@ impl Dataset {
             clear_outsiders(bars, &mut usable[rows[0]..rows[1]]);
         }
         usable
+    }
+
+    /// The labelled rows among the usable ones (`[rows]`); `None` where nothing was labelled.
+    pub fn samples(&self, usable: &[bool]) -> Option<Samples> {
+        Some(Samples::new(&self.clock, self.labels.as_ref()?, |row| usable[row]))
+    }
+
+    /// The usable rows (`[rows]`) at which an account can take a step, without a class.
+    pub fn steps(&self, usable: &[bool]) -> Samples {
+        Samples::without_class(&self.base.market, &self.base.runs, &self.clock, |row| usable[row])
     }
 
     /// The longest look back of any window, in base bars: its rows and the finite part of what they are computed from,

@@ -216,7 +216,7 @@ fn said_of(
     }
     let windows = longest(&loaded.nets);
     let usable = data.usable_rows(&inputs, &windows);
-    let time = |row: usize| data.clock.times[data.clock.tick[row] as usize];
+    let time = |row: usize| data.clock.time(row);
     // Each bar goes to the newest fold whose test had begun when the bar became known, and who has anybody to ask.
     let fold_of = |row: usize| model.folds.iter().rposition(|f| f.test_from <= time(row) && !f.seeds.is_empty());
     let mut rows: Vec<Vec<u32>> = vec![Vec::new(); model.folds.len()];
@@ -298,7 +298,7 @@ impl Rows {
     fn push(&mut self, data: &Dataset, fold: usize, seed: Option<u32>, rows: &[u32], p: &[f32]) {
         for (row, p) in rows.iter().zip(p.chunks_exact(self.classes)) {
             self.symbol.push(data.base.place(*row as usize).0 as u32);
-            self.time.push(data.clock.times[data.clock.tick[*row as usize] as usize]);
+            self.time.push(data.clock.time(*row as usize));
             self.fold.push(fold as u32 + 1);
             if let (Some(seeds), Some(seed)) = (&mut self.seed, seed) {
                 seeds.push(seed + 1);

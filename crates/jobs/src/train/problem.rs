@@ -1,7 +1,7 @@
 //! A data set becomes a problem: its usable rows are labelled, with a horizon that no fold's validation had a say in.
 
 use crate::Settings;
-use features::labels::{First, Labeling, Labels, label};
+use features::labels::{First, Labeling, label};
 use features::{Dataset, Input, Samples};
 use files::{Error, Kind, Result};
 use judge::split::{Embargo, WalkForward, walk_forward};
@@ -19,14 +19,14 @@ pub(crate) fn problem(
     settings: &Settings,
 ) -> Result<Problem> {
     let usable = data.usable_rows(&inputs, windows);
-    let mut samples = Samples::new(&data.base.market, labels(data)?, |row| usable[row]);
+    let mut samples = data.samples(&usable).ok_or_else(no_labels)?;
     // Where training ends goes by the horizon alone, so each horizon comes up at most once.
     while let Some(end) = too_far(data, &samples, look_back, settings)
         && let Some(how) = settings.labeling()
     {
         let how = Labeling { first: First::Until(end), ..how };
         data.labels = Some(label(&data.base.market, &data.base.runs, &how, settings.threads())?);
-        samples = Samples::new(&data.base.market, labels(data)?, |row| usable[row]);
+        samples = data.samples(&usable).ok_or_else(no_labels)?;
     }
     if samples.is_empty() {
         return Err(Error::input(format!(
@@ -40,10 +40,8 @@ pub(crate) fn problem(
     Ok(Problem { inputs, ids: data.base.rows(), classes: 3, samples, ..Problem::default() })
 }
 
-fn labels(data: &Dataset) -> Result<&Labels> {
-    data.labels.as_ref().ok_or_else(|| {
-        Error::new(Kind::Usage, "nothing is to be learned: label.rule is none").remedy("leave out <label.rule=none>")
-    })
+fn no_labels() -> Error {
+    Error::new(Kind::Usage, "nothing is to be learned: label.rule is none").remedy("leave out <label.rule=none>")
 }
 
 /// When the last label of the first fold's training was known, if the choice of the horizon looked further. Samples

@@ -471,3 +471,31 @@ fold 2  ███████████████████▒▒▒▒▓
     );
     assert!(long.picture(&samples, &[], 0, true).is_ascii());
 }
+
+/// Steps of accounts are split and purged as labels are: the step whose outcome a later part opens with is left out.
+#[test]
+fn samples_without_a_class_are_split_and_purged() {
+    use bars::synth::Synth;
+    use features::{Clock, runs};
+    let market = Synth { symbols: 3, bars: 500, ragged: false, ..Synth::default() }.make(1).market;
+    let clock = Clock::new(&market);
+    let cuts: Vec<_> = market.iter().map(|bars| runs(bars, None)).collect();
+    let samples = Samples::without_class(&market, &cuts, &clock, |_| true);
+    assert!(samples.class.is_empty() && samples.len() > 1000);
+    let how = WalkForward { folds: 4, embargo: Embargo::Ticks(3), ..WalkForward::default() };
+    let splits = walk_forward(&samples, &clock.times, &how).expect("long enough");
+    assert_eq!(splits.folds.len(), 4);
+    let time = |of: &[i64], at: &u32| of[*at as usize];
+    for fold in &splits.folds {
+        assert_eq!(fold.purged, 2 * market.len(), "one step of each symbol at each of two borders");
+        for (early, late) in [(&fold.train, &fold.valid), (&fold.valid, &fold.test)] {
+            let begins = late.iter().map(|at| time(&samples.t0, at)).min().expect("no part is empty");
+            assert!(early.iter().all(|at| time(&samples.t1, at) < begins));
+            // The purge takes no more than it must.
+            let last = early.iter().map(|at| time(&samples.t1, at)).max();
+            assert_eq!(last, clock.times.iter().copied().filter(|time| *time < begins).max());
+        }
+    }
+    let holdout = splits.holdout.expect("held out");
+    assert_eq!((holdout.purged, holdout.embargoed), (market.len(), 3 * market.len()));
+}
