@@ -133,10 +133,11 @@ fn settled_rows(table: &Table) -> Vec<u32> {
     let mut counts = vec![0; table.rows()];
     for (runs, rows) in table.runs.iter().zip(table.offsets.windows(2)) {
         for run in runs {
-            let mut count = 0;
-            for row in rows[0] + run.start..rows[0] + run.end {
-                count = if table.settled[row] { count + 1 } else { 0 };
-                counts[row] = count;
+            let run = rows[0] + run.start..rows[0] + run.end;
+            let mut settled = 0;
+            for (count, is_settled) in counts[run.clone()].iter_mut().zip(&table.settled[run]) {
+                settled = if *is_settled { settled + 1 } else { 0 };
+                *count = settled;
             }
         }
     }
@@ -161,7 +162,7 @@ mod tests {
     use bars::synth::Synth;
 
     fn market(symbols: usize, bars: usize) -> Vec<Bars> {
-        Synth { symbols, bars, timeframe: Timeframe::M5, ragged: false, ..Synth::default() }.make(1).market
+        Synth { symbols, bars, timeframe: Timeframe::M5, ragged: false, ..Synth::default() }.make_market(1).market
     }
 
     fn dataset(market: Vec<Bars>, set: &str) -> Dataset {
@@ -226,7 +227,9 @@ mod tests {
         let inputs = data.inputs(InputLayout::Windows);
         let usable = data.usable_rows(&inputs, &[1, 6]);
         let first = usable.iter().position(|usable| *usable).unwrap();
-        let complete = |row: usize| data.slow[0].of[row];
-        assert_eq!((complete(first), complete(first - 1)), (6, 5), "one warms up, six make a window");
+        let slow = &data.slow[0];
+        let warm = slow.table.settled.iter().position(|settled| *settled).unwrap() as u32;
+        assert!(warm > 0);
+        assert_eq!((slow.of[first - 1], slow.of[first]), (warm + 4, warm + 5), "six settled rows make a window");
     }
 }

@@ -114,3 +114,31 @@ pub fn fit(problem: &Problem, fold: &Fold, split: u64) -> Scaler {
     let (data, fit_to) = (problem.data.clone(), fold.spans.train.to());
     Scaler { fold: fold.number, split, data, fit_to, scales: scales.collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use features::{FoldSpans, Input, Samples, Span};
+
+    /// Steps of accounts have no class, and are scaled as any sample: by the rows of training alone.
+    #[test]
+    fn samples_without_a_class_are_scaled() {
+        let values = (0..10).flat_map(|row| [row as f32, 0.0, 0.0, 0.0]).collect();
+        let input = Input { name: "row".into(), columns: vec!["a".into()], stride: 4, values, map: None, window: 0 };
+        let samples = Samples {
+            rows: (0..10).collect(),
+            t0: (0..10).collect(),
+            t1: (1..11).collect(),
+            class: Vec::new(),
+            weight: vec![1.0; 10],
+        };
+        let problem = Problem { inputs: vec![input], ids: 10, samples, data: "steps".into(), ..Problem::default() };
+        let span = |from, to| Span::new(from, to).expect("it starts before it ends");
+        let spans = FoldSpans { train: span(0, 6), valid: span(6, 9), test: span(9, 11) };
+        let (train, valid, test) = ((0..5).collect(), (6..8).collect(), vec![9]);
+        let fold = Fold { number: 0, train, valid, test, spans, purged: 0, embargoed: 0 };
+        let scaler = fit(&problem, &fold, split_id(std::slice::from_ref(&fold)));
+        assert_eq!((scaler.scales[0].mean[0], scaler.scales[0].inverse[0]), (2.0, (1.0 / 2.0f64.sqrt()) as f32));
+        assert!(scaler.precedes(fold.spans.test.from()).is_ok() && scaler.precedes(5).is_err());
+    }
+}

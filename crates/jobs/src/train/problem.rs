@@ -9,8 +9,8 @@ use learn::Problem;
 
 /// The samples that windows of these lengths (one for each input) allow, put together with the inputs.
 ///
-/// A horizon that was chosen for its balance is chosen again where the first fold's training turns out to end earlier
-/// than was thought when the data set was made: only samples show where it does.
+/// A horizon that was chosen for its balance is chosen again where the first fold's training ends earlier than was
+/// assumed when the data set was made: only samples show where it does.
 pub(crate) fn problem(
     data: &mut Dataset,
     inputs: Vec<Input>,
@@ -21,11 +21,11 @@ pub(crate) fn problem(
     let usable = data.usable_rows(&inputs, windows);
     let mut samples = data.samples(&usable).ok_or_else(no_labels)?;
     // Where training ends goes by the horizon alone, so each horizon comes up at most once.
-    while let Some(end) = too_far(data, &samples, look_back, settings)
-        && let Some(how) = settings.labeling()
+    while let Some(end) = earlier_training_end(data, &samples, look_back, settings)
+        && let Some(spec) = settings.labeling()
     {
-        let how = Labeling { first: First::Until(end), ..how };
-        data.labels = Some(label(&data.base.market, &data.base.runs, &how, settings.threads())?);
+        let spec = Labeling { first: First::Until(end), ..spec };
+        data.labels = Some(label(&data.base.market, &data.base.runs, &spec, settings.threads())?);
         samples = data.samples(&usable).ok_or_else(no_labels)?;
     }
     if samples.is_empty() {
@@ -46,16 +46,16 @@ fn no_labels() -> Error {
 
 /// When the last label of the first fold's training was known, if the choice of the horizon looked further. Samples
 /// that cannot be split say so elsewhere.
-fn too_far(data: &Dataset, samples: &Samples, look_back: usize, settings: &Settings) -> Option<i64> {
+fn earlier_training_end(data: &Dataset, samples: &Samples, look_back: usize, settings: &Settings) -> Option<i64> {
     let until = data.labels.as_ref()?.until?;
     // How many test blocks there are does not move the first.
-    let how = WalkForward { folds: 1, ..walk(settings, data.clock.times.len(), look_back) };
-    let first = walk_forward(samples, &data.clock.times, &how).ok()?;
+    let spec = WalkForward { folds: 1, ..walk(settings, data.clock.times.len(), look_back) };
+    let first = walk_forward(samples, &data.clock.times, &spec).ok()?;
     let end = first.folds.first()?.spans.train.to() - 1;
     (until > end).then_some(end)
 }
 
-/// The walk forward that the settings ask for, on a clock of so many ticks.
+/// The walk forward of the settings, on a clock of `ticks` moments.
 pub(crate) fn walk(settings: &Settings, ticks: usize, look_back: usize) -> WalkForward {
     let s = &settings.split;
     WalkForward {
@@ -115,8 +115,8 @@ mod tests {
             let guess = data.labels.as_ref().unwrap().until.unwrap();
             let look_back = data.look_back(&inputs, &[1]);
             let problem = problem(&mut data, inputs, &[1], look_back, &settings).unwrap();
-            let how = walk(&settings, data.clock.times.len(), look_back);
-            let fold = walk_forward(&problem.samples, &data.clock.times, &how).unwrap().folds.remove(0);
+            let spec = walk(&settings, data.clock.times.len(), look_back);
+            let fold = walk_forward(&problem.samples, &data.clock.times, &spec).unwrap().folds.remove(0);
             let labels = data.labels.as_ref().unwrap();
             let until = labels.until.unwrap();
             assert!(until < fold.spans.train.to() && until < fold.spans.valid.from(), "{more:?}");

@@ -477,7 +477,7 @@ fold 2  ███████████████████▒▒▒▒▓
 fn samples_without_a_class_are_split_and_purged() {
     use bars::synth::Synth;
     use features::{Clock, runs};
-    let market = Synth { symbols: 3, bars: 500, ragged: false, ..Synth::default() }.make(1).market;
+    let market = Synth { symbols: 3, bars: 500, ragged: false, ..Synth::default() }.make_market(1).market;
     let clock = Clock::new(&market);
     let cuts: Vec<_> = market.iter().map(|bars| runs(bars, None)).collect();
     let samples = Samples::without_class(&market, &cuts, &clock, |_| true);
