@@ -173,14 +173,11 @@ impl<T: Argument> Argument for Option<Slice<T>> {
     }
 }
 
-#[cfg(test)]
 /// An address whose elements are of the type that the kernel was made for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) u64);
 
-#[cfg(test)]
 impl sealed::Sealed for Address {}
-#[cfg(test)]
 impl Argument for Address {
     const KIND: Kind = Kind { form: Form::Pointer, c: "", size: 8, align: 8 };
     fn write(&self, to: &mut Packer) {

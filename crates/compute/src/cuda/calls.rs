@@ -1,16 +1,24 @@
-//! The kernels of a population as functions: their grids, and their arguments in order. What they do is said in the
+//! The kernels of a population as functions: their grids, and the structs that they take. What they do is said in the
 //! `.cu` files.
 
+mod structs;
+
+use super::arguments::Address;
 use super::context::Context;
 use super::engine::Mode;
 use super::graph::Stream;
 use super::kernels;
 use super::memory::Slice;
-use super::module::{Arg, Function, Module};
+use super::module::{Kernel, Module};
 use crate::error::{Error, Result};
 use crate::net::Activation;
 use crate::population::{Recipe, Rule, Shape, State};
 use std::sync::Arc;
+use structs::{
+    ActivateArgs, AddPartArgs, AddPartsArgs, AdvanceArgs, ChoosePartArgs, ColumnArgs, DeriveArgs, DeriveSumArgs,
+    GatherArgs, HeadArgs, LossArgs, NextPartArgs, OptimiseArgs, RoundArgs, ScoreSumArgs, SumArgs,
+};
+pub(super) use structs::{FillArgs, Optimiser};
 
 /// Elements whose squares one block of `advance` adds up, and that one of `optimise` works on.
 const SQUARES: usize = 8192;
@@ -60,23 +68,23 @@ pub(super) const ORDER: usize = 6;
 
 /// The kernels of a population, for bf16 or for f32.
 pub(super) struct Calls {
-    gather: Function,
-    loss: Function,
-    sum_partials: Function,
-    activate: Function,
-    biased: Function,
-    derive_sum: Function,
-    derive_wide: Function,
-    heads: Vec<Function>,
-    column_sum: Function,
-    optimise: Function,
-    advance: Function,
-    add_parts: Function,
-    choose_part: Function,
-    add_part: Function,
-    next_part: Function,
-    score_sum: Function,
-    to_bf16: Function,
+    gather: Kernel<GatherArgs>,
+    loss: Kernel<LossArgs>,
+    sum_partials: Kernel<SumArgs>,
+    activate: Kernel<ActivateArgs>,
+    biased: Kernel<ActivateArgs>,
+    derive_sum: Kernel<DeriveSumArgs>,
+    derive_wide: Kernel<DeriveArgs>,
+    heads: Vec<Kernel<HeadArgs>>,
+    column_sum: Kernel<ColumnArgs>,
+    optimise: Kernel<OptimiseArgs>,
+    advance: Kernel<AdvanceArgs>,
+    add_parts: Kernel<AddPartsArgs>,
+    choose_part: Kernel<ChoosePartArgs>,
+    add_part: Kernel<AddPartArgs>,
+    next_part: Kernel<NextPartArgs>,
+    score_sum: Kernel<ScoreSumArgs>,
+    to_bf16: Kernel<RoundArgs>,
     own: super::own::Own,
     hopper: Option<super::hopper::Hopper>,
     bf16: bool,
@@ -220,39 +228,32 @@ pub(super) struct Arenas {
     pub(super) average: Option<Slice<f32>>,
 }
 
-/// `Optimiser` of `optimiser.cuh`.
-pub(super) fn packed(recipe: &Recipe) -> Vec<u8> {
+/// A recipe as kernels read it.
+pub(super) fn optimiser(recipe: &Recipe) -> Optimiser {
     let (o, s) = (&recipe.optimiser, &recipe.schedule);
-    let rule: u32 = match o.rule {
-        Rule::Adam => 0,
-        Rule::AdamW => 1,
-    };
-    let shape: u32 = match s.shape {
-        Shape::Constant => 0,
-        Shape::Cosine => 1,
-        Shape::OneCycle => 2,
-    };
-    let words = [
-        rule,
-        o.beta1.to_bits(),
-        o.beta2.to_bits(),
-        o.eps.to_bits(),
-        o.decay.to_bits(),
-        o.clip.unwrap_or(0.0).to_bits(),
-        shape,
-        s.warmup.to_bits(),
-        s.floor.to_bits(),
-        recipe.average.unwrap_or(0.0).to_bits(),
-    ];
-    words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+    Optimiser {
+        rule: match o.rule {
+            Rule::Adam => 0,
+            Rule::AdamW => 1,
+        },
+        beta1: o.beta1,
+        beta2: o.beta2,
+        eps: o.eps,
+        decay: o.decay,
+        clip: o.clip.unwrap_or(0.0),
+        shape: match s.shape {
+            Shape::Constant => 0,
+            Shape::Cosine => 1,
+            Shape::OneCycle => 2,
+        },
+        warmup: s.warmup,
+        floor: s.floor,
+        memory: recipe.average.unwrap_or(0.0),
+    }
 }
 
 fn n(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-fn optional<T>(slice: Option<Slice<T>>) -> Arg<'static> {
-    Arg::At(slice.map_or(0, |s| s.address()))
 }
 
 /// The kernels' number of an activation.
@@ -269,28 +270,28 @@ impl Calls {
         let module = Module::load(context, &kernels::POPULATION)?;
         let backward = Module::load(context, &kernels::BACKWARD)?;
         let kind = if bf16 { "bf16" } else { "f32" };
-        let typed = |name: &str| module.function(&format!("{name}_{kind}"));
+        let typed = |name: &str| format!("{name}_{kind}");
         Ok(Calls {
-            gather: typed("gather")?,
-            loss: typed("loss")?,
-            sum_partials: module.function("sum_partials")?,
-            activate: typed("activate")?,
-            biased: module.function("activate_f32")?,
-            derive_sum: backward.function(&format!("derive_sum_{kind}"))?,
-            derive_wide: module.function("derive_float_bf16")?,
+            gather: module.typed(&typed("gather"))?,
+            loss: module.typed(&typed("loss"))?,
+            sum_partials: module.typed("sum_partials")?,
+            activate: module.typed(&typed("activate"))?,
+            biased: module.typed("activate_f32")?,
+            derive_sum: backward.typed(&typed("derive_sum"))?,
+            derive_wide: module.typed("derive_float_bf16")?,
             heads: HEADS
                 .iter()
-                .map(|(chunks, classes)| backward.function(&format!("head_{kind}_{chunks}_{classes}")))
+                .map(|(chunks, classes)| backward.typed(&format!("head_{kind}_{chunks}_{classes}")))
                 .collect::<Result<_>>()?,
-            column_sum: typed("column_sum")?,
-            optimise: module.function("optimise")?,
-            advance: module.function("advance")?,
-            add_parts: module.function("add_parts")?,
-            choose_part: module.function("choose_part")?,
-            add_part: module.function("add_part")?,
-            next_part: module.function("next_part")?,
-            score_sum: module.function("score_sum")?,
-            to_bf16: module.function("to_bf16")?,
+            column_sum: module.typed(&typed("column_sum"))?,
+            optimise: module.typed("optimise")?,
+            advance: module.typed("advance")?,
+            add_parts: module.typed("add_parts")?,
+            choose_part: module.typed("choose_part")?,
+            add_part: module.typed("add_part")?,
+            next_part: module.typed("next_part")?,
+            score_sum: module.typed("score_sum")?,
+            to_bf16: module.typed("to_bf16")?,
             own: super::own::Own::load(context, bf16)?,
             hopper: if bf16 { super::hopper::Hopper::load(context)? } else { None },
             bf16,
@@ -309,62 +310,62 @@ impl Calls {
 
     pub(super) fn gather(&self, stream: &Stream, g: &Gather) -> Result<()> {
         let grid = [n(g.batch.div_ceil(32)), n(g.states.len()), 1];
-        let args = [
-            (&g.states).into(),
-            Arg::U64(g.seed),
-            Arg::U32(n(g.batch)),
-            Arg::U32(g.mode as u32),
-            Arg::U32(u32::from(g.choose)),
-            (&g.lists).into(),
-            (&g.rows).into(),
-            (&g.live).into(),
-            (&g.table).into(),
-            Arg::U64(g.stride as u64),
-            optional(g.map),
-            Arg::U32(n(g.window.features)),
-            Arg::U32(n(g.window.rows)),
-            Arg::U32(n(g.window.padded)),
-            optional(g.scale.map(|s| s.0)),
-            optional(g.scale.map(|s| s.1)),
-            Arg::At(g.out),
-            Arg::U64(g.out_stride as u64),
-            Arg::U64((g.batch * g.out_stride) as u64),
-            (&g.valid.0).into(),
-            (&g.valid.1).into(),
-            (&g.chunk).into(),
-        ];
+        let args = GatherArgs {
+            states: g.states,
+            seed: g.seed,
+            lists: g.lists,
+            rows: g.rows,
+            live: g.live,
+            table: g.table,
+            stride: g.stride as u64,
+            map: g.map,
+            mean: g.scale.map(|s| s.0),
+            inverse: g.scale.map(|s| s.1),
+            out: Address(g.out),
+            out_stride: g.out_stride as u64,
+            out_member: (g.batch * g.out_stride) as u64,
+            valid_list: g.valid.0,
+            valid_count: g.valid.1,
+            chunk: g.chunk,
+            batch: n(g.batch),
+            mode: g.mode as u32,
+            choose: u32::from(g.choose),
+            features: n(g.window.features),
+            window: n(g.window.rows),
+            padded: n(g.window.padded),
+        };
         // SAFETY: slices of the engine's slab, laid out for this batch; row ids were checked when the population was
         // made.
-        unsafe { self.gather.launch(stream, grid, [128, 1, 1], 0, &args) }
+        unsafe { self.gather.send(stream, grid, 128, 0, &args) }
     }
 
     pub(super) fn loss(&self, stream: &Stream, l: &Loss) -> Result<()> {
         let grid = [n(blocks(l.batch)), n(l.states.len()), 1];
-        let args = [
-            (&l.states).into(),
-            Arg::U32(n(l.batch)),
-            Arg::U32(l.mode as u32),
-            Arg::U32(n(slice(l.batch))),
-            Arg::U32(n(l.head)),
-            Arg::U32(n(l.heads)),
-            (&l.rows).into(),
-            (&l.live).into(),
-            (&l.labels).into(),
-            optional(l.weights),
-            optional(l.class_weights),
-            (&l.logits).into(),
-            Arg::At(l.bias),
-            Arg::U64(l.params as u64),
-            Arg::U32(n(l.classes)),
-            Arg::U32(n(l.padded)),
-            Arg::F32(l.smoothing),
-            Arg::At(l.delta.unwrap_or(0)),
-            (&l.partial).into(),
-            (&l.bias_partial).into(),
-            optional(l.confusion),
-        ];
+        let args = LossArgs {
+            states: l.states,
+            rows: l.rows,
+            live: l.live,
+            labels: l.labels,
+            weights: l.weights,
+            class_weights: l.class_weights,
+            logits: l.logits,
+            bias: Address(l.bias),
+            bias_member: l.params as u64,
+            gradient: Address(l.delta.unwrap_or(0)),
+            partial: l.partial,
+            bias_partial: l.bias_partial,
+            confusion: l.confusion,
+            batch: n(l.batch),
+            mode: l.mode as u32,
+            slice: n(slice(l.batch)),
+            head: n(l.head),
+            heads: n(l.heads),
+            classes: n(l.classes),
+            padded: n(l.padded),
+            smoothing: l.smoothing,
+        };
         // SAFETY: as above; labels were checked to be classes.
-        unsafe { self.loss.launch(stream, grid, [256, 1, 1], n(128 * l.padded), &args) }
+        unsafe { self.loss.send(stream, grid, 256, n(128 * l.padded), &args) }
     }
 
     /// A head, its loss and the gradient before it.
@@ -375,39 +376,39 @@ impl Calls {
         let (chunks, classes) = HEADS[at];
         let shared = 4 * classes * chunks * 512 / size as usize;
         let grid = [n(head_blocks(h.batch)), n(h.states.len()), 1];
-        let args = [
-            (&h.states).into(),
-            Arg::U32(n(h.batch)),
-            Arg::U32(h.mode as u32),
-            Arg::U32(n(head_slice(h.batch))),
-            (&h.rows).into(),
-            (&h.live).into(),
-            (&h.labels).into(),
-            optional(h.weights),
-            optional(h.class_weights),
-            Arg::At(h.h),
-            Arg::U64(h.stride as u64),
-            Arg::U64((h.batch * h.stride) as u64),
-            Arg::U32(n(h.width)),
-            Arg::At(h.w),
-            Arg::U64(h.width as u64),
-            Arg::U64(h.params as u64),
-            Arg::At(h.bias),
-            Arg::U64(h.params as u64),
-            Arg::U32(n(h.classes)),
-            Arg::U32(n(h.padded)),
-            Arg::U32(code(h.activation)),
-            Arg::F32(h.smoothing),
-            Arg::At(h.gradient.unwrap_or(0)),
-            Arg::At(h.dh.unwrap_or(0)),
-            optional(h.partial),
-            (&h.bias_partial).into(),
-            (&h.column_partial).into(),
-            optional(h.confusion),
-            Arg::At(h.logits.unwrap_or(0)),
-        ];
+        let args = HeadArgs {
+            states: h.states,
+            rows: h.rows,
+            live: h.live,
+            labels: h.labels,
+            weights: h.weights,
+            class_weights: h.class_weights,
+            h: Address(h.h),
+            h_stride: h.stride as u64,
+            h_member: (h.batch * h.stride) as u64,
+            w: Address(h.w),
+            w_stride: h.width as u64,
+            w_member: h.params as u64,
+            bias: Address(h.bias),
+            bias_member: h.params as u64,
+            gradient: Address(h.gradient.unwrap_or(0)),
+            dh: Address(h.dh.unwrap_or(0)),
+            partial: h.partial,
+            bias_partial: h.bias_partial,
+            column_partial: h.column_partial,
+            confusion: h.confusion,
+            logits: Address(h.logits.unwrap_or(0)),
+            batch: n(h.batch),
+            mode: h.mode as u32,
+            slice: n(head_slice(h.batch)),
+            width: n(h.width),
+            classes: n(h.classes),
+            padded: n(h.padded),
+            act: code(h.activation),
+            smoothing: h.smoothing,
+        };
         // SAFETY: as above; the width and the classes fit the variant.
-        unsafe { self.heads[at].launch(stream, grid, [256, 1, 1], n(shared), &args) }
+        unsafe { self.heads[at].send(stream, grid, 256, n(shared), &args) }
     }
 
     /// Adds partial sums in order, into a place of the gradient arena.
@@ -420,17 +421,17 @@ impl Calls {
         params: usize,
     ) -> Result<()> {
         let grid = [n(sums.width.div_ceil(32)), n(states.len()), 1];
-        let args = [
-            states.into(),
-            Arg::U32(Mode::Step as u32),
-            Arg::At(sums.partial),
-            Arg::U32(n(sums.blocks)),
-            Arg::U64(sums.width as u64),
-            Arg::At(to),
-            Arg::U64(params as u64),
-        ];
+        let args = SumArgs {
+            states: *states,
+            partial: Address(sums.partial),
+            n: sums.width as u64,
+            out: Address(to),
+            out_member: params as u64,
+            mode: Mode::Step as u32,
+            blocks: n(sums.blocks),
+        };
         // SAFETY: as above.
-        unsafe { self.sum_partials.launch(stream, grid, [256, 1, 1], 0, &args) }
+        unsafe { self.sum_partials.send(stream, grid, 256, 0, &args) }
     }
 
     /// An activation in place.
@@ -442,25 +443,7 @@ impl Calls {
         y: Rows,
         activation: Activation,
     ) -> Result<()> {
-        let grid = [n((y.batch * y.width).div_ceil(1024)), n(states.len()), 1];
-        let (stride, member) = (Arg::U64(y.stride as u64), Arg::U64((y.batch * y.stride) as u64));
-        let args = [
-            states.into(),
-            Arg::U32(mode as u32),
-            Arg::U32(code(activation)),
-            Arg::U32(n(y.batch)),
-            Arg::U32(n(y.width)),
-            Arg::At(y.at),
-            stride,
-            member,
-            Arg::At(0),
-            Arg::U64(0),
-            Arg::At(y.at),
-            stride,
-            member,
-        ];
-        // SAFETY: as above; in place is allowed.
-        unsafe { self.activate.launch(stream, grid, [256, 1, 1], 0, &args) }
+        self.in_place(stream, &self.activate, states, mode, y, (0, 0), activation)
     }
 
     /// The bias of a head, `[S, params]` from its address on, added to outputs in f32, in place.
@@ -470,27 +453,41 @@ impl Calls {
         states: &Slice<State>,
         mode: Mode,
         y: Rows,
+        bias: (u64, usize),
+    ) -> Result<()> {
+        self.in_place(stream, &self.biased, states, mode, y, bias, Activation::Identity)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what both have")]
+    fn in_place(
+        &self,
+        stream: &Stream,
+        kernel: &Kernel<ActivateArgs>,
+        states: &Slice<State>,
+        mode: Mode,
+        y: Rows,
         (bias, params): (u64, usize),
+        activation: Activation,
     ) -> Result<()> {
         let grid = [n((y.batch * y.width).div_ceil(1024)), n(states.len()), 1];
-        let (stride, member) = (Arg::U64(y.stride as u64), Arg::U64((y.batch * y.stride) as u64));
-        let args = [
-            states.into(),
-            Arg::U32(mode as u32),
-            Arg::U32(code(Activation::Identity)),
-            Arg::U32(n(y.batch)),
-            Arg::U32(n(y.width)),
-            Arg::At(y.at),
-            stride,
-            member,
-            Arg::At(bias),
-            Arg::U64(params as u64),
-            Arg::At(y.at),
-            stride,
-            member,
-        ];
+        let (stride, member) = (y.stride as u64, (y.batch * y.stride) as u64);
+        let args = ActivateArgs {
+            states: *states,
+            z: Address(y.at),
+            z_stride: stride,
+            z_member: member,
+            bias: Address(bias),
+            bias_member: params as u64,
+            y: Address(y.at),
+            y_stride: stride,
+            y_member: member,
+            mode: mode as u32,
+            act: code(activation),
+            batch: n(y.batch),
+            width: n(y.width),
+        };
         // SAFETY: as above; in place is allowed.
-        unsafe { self.biased.launch(stream, grid, [256, 1, 1], 0, &args) }
+        unsafe { kernel.send(stream, grid, 256, 0, &args) }
     }
 
     /// A gradient times the derivative, in place, with the column sums of what it became.
@@ -504,21 +501,21 @@ impl Calls {
     ) -> Result<()> {
         let wide = if self.bf16 { 256 } else { 128 };
         let grid = [n(y.width.div_ceil(wide)), n(blocks(y.batch)), n(states.len())];
-        let args = [
-            states.into(),
-            Arg::U32(Mode::Step as u32),
-            Arg::U32(code(activation)),
-            Arg::U32(n(y.batch)),
-            Arg::U32(n(slice(y.batch))),
-            Arg::U32(n(y.width)),
-            Arg::At(delta),
-            Arg::At(y.at),
-            Arg::U64(y.stride as u64),
-            Arg::U64((y.batch * y.stride) as u64),
-            partial.into(),
-        ];
+        let args = DeriveSumArgs {
+            states: *states,
+            dz: Address(delta),
+            y: Address(y.at),
+            stride: y.stride as u64,
+            member: (y.batch * y.stride) as u64,
+            partial: *partial,
+            mode: Mode::Step as u32,
+            act: code(activation),
+            batch: n(y.batch),
+            slice: n(slice(y.batch)),
+            width: n(y.width),
+        };
         // SAFETY: as above.
-        unsafe { self.derive_sum.launch(stream, grid, [256, 1, 1], 0, &args) }
+        unsafe { self.derive_sum.send(stream, grid, 256, 0, &args) }
     }
 
     /// A gradient in f32 times the derivative, rounded once to bf16.
@@ -532,25 +529,25 @@ impl Calls {
         activation: Activation,
     ) -> Result<()> {
         let grid = [n((y.batch * y.width).div_ceil(1024)), n(states.len()), 1];
-        let (stride, member) = (Arg::U64(y.stride as u64), Arg::U64((y.batch * y.stride) as u64));
-        let args = [
-            states.into(),
-            Arg::U32(Mode::Step as u32),
-            Arg::U32(code(activation)),
-            Arg::U32(n(y.batch)),
-            Arg::U32(n(y.width)),
-            Arg::At(from),
-            stride,
-            member,
-            Arg::At(y.at),
-            stride,
-            member,
-            Arg::At(to),
-            stride,
-            member,
-        ];
+        let (stride, member) = (y.stride as u64, (y.batch * y.stride) as u64);
+        let args = DeriveArgs {
+            states: *states,
+            dy: Address(from),
+            dy_stride: stride,
+            dy_member: member,
+            y: Address(y.at),
+            y_stride: stride,
+            y_member: member,
+            dz: Address(to),
+            dz_stride: stride,
+            dz_member: member,
+            mode: Mode::Step as u32,
+            act: code(activation),
+            batch: n(y.batch),
+            width: n(y.width),
+        };
         // SAFETY: as above.
-        unsafe { self.derive_wide.launch(stream, grid, [256, 1, 1], 0, &args) }
+        unsafe { self.derive_wide.send(stream, grid, 256, 0, &args) }
     }
 
     pub(super) fn column_sum(
@@ -561,19 +558,19 @@ impl Calls {
         partial: &Slice<f32>,
     ) -> Result<()> {
         let grid = [n(delta.width.div_ceil(128)), n(blocks(delta.batch)), n(states.len())];
-        let args = [
-            states.into(),
-            Arg::U32(Mode::Step as u32),
-            Arg::U32(n(delta.batch)),
-            Arg::U32(n(slice(delta.batch))),
-            Arg::U32(n(delta.width)),
-            Arg::At(delta.at),
-            Arg::U64(delta.stride as u64),
-            Arg::U64((delta.batch * delta.stride) as u64),
-            partial.into(),
-        ];
+        let args = ColumnArgs {
+            states: *states,
+            dz: Address(delta.at),
+            stride: delta.stride as u64,
+            member: (delta.batch * delta.stride) as u64,
+            partial: *partial,
+            mode: Mode::Step as u32,
+            batch: n(delta.batch),
+            slice: n(slice(delta.batch)),
+            width: n(delta.width),
+        };
         // SAFETY: as above.
-        unsafe { self.column_sum.launch(stream, grid, [256, 1, 1], 0, &args) }
+        unsafe { self.column_sum.send(stream, grid, 256, 0, &args) }
     }
 
     /// The norm of the gradient, the state after the step, and the orders for the optimiser.
@@ -586,21 +583,20 @@ impl Calls {
         sums: &Partials,
         (arrived, orders): (&Slice<u32>, &Slice<u32>),
     ) -> Result<()> {
-        let packed = packed(recipe);
-        let args = [
-            states.into(),
-            Arg::U32(n(recipe.batch)),
-            gradient.into(),
-            Arg::U64(params as u64),
-            (&sums.norm).into(),
-            (&sums.loss).into(),
-            Arg::U32(n(sums.loss_blocks)),
-            arrived.into(),
-            Arg::Bytes(&packed),
-            orders.into(),
-        ];
+        let args = AdvanceArgs {
+            states: *states,
+            grads: *gradient,
+            params: params as u64,
+            norm_partial: sums.norm,
+            loss_partial: sums.loss,
+            arrived: *arrived,
+            orders: Address(orders.address()),
+            o: optimiser(recipe),
+            batch: n(recipe.batch),
+            loss_blocks: n(sums.loss_blocks),
+        };
         // SAFETY: as above.
-        unsafe { self.advance.launch(stream, [n(norm_blocks(params)), n(states.len()), 1], [256, 1, 1], 0, &args) }
+        unsafe { self.advance.send(stream, [n(norm_blocks(params)), n(states.len()), 1], 256, 0, &args) }
     }
 
     /// The same for a gradient that is still in parts `[S, count, params]`, which are added first.
@@ -615,23 +611,22 @@ impl Calls {
         sums: &Partials,
         (arrived, orders): (&Slice<u32>, &Slice<u32>),
     ) -> Result<()> {
-        let packed = packed(recipe);
-        let args = [
-            states.into(),
-            Arg::U32(n(recipe.batch)),
-            gradient.into(),
-            Arg::U64(params as u64),
-            parts.into(),
-            Arg::U32(n(count)),
-            (&sums.norm).into(),
-            (&sums.loss).into(),
-            Arg::U32(n(sums.loss_blocks)),
-            arrived.into(),
-            Arg::Bytes(&packed),
-            orders.into(),
-        ];
+        let args = AddPartsArgs {
+            states: *states,
+            grads: *gradient,
+            params: params as u64,
+            parts: *parts,
+            norm_partial: sums.norm,
+            loss_partial: sums.loss,
+            arrived: *arrived,
+            orders: Address(orders.address()),
+            o: optimiser(recipe),
+            batch: n(recipe.batch),
+            count: n(count),
+            loss_blocks: n(sums.loss_blocks),
+        };
         // SAFETY: as above.
-        unsafe { self.add_parts.launch(stream, [n(part_blocks(params)), n(states.len()), 1], [256, 1, 1], 0, &args) }
+        unsafe { self.add_parts.send(stream, [n(part_blocks(params)), n(states.len()), 1], 256, 0, &args) }
     }
 
     /// Which rows a part of the batch has.
@@ -643,19 +638,19 @@ impl Calls {
         lists: &Slice<u32>,
         (rows, live): (&Slice<u32>, &Slice<f32>),
     ) -> Result<()> {
-        let args = [
-            (&part.states).into(),
-            Arg::U64(seed),
-            Arg::U32(n(part.batch)),
-            Arg::U32(n(part.rows)),
-            (&part.begin).into(),
-            lists.into(),
-            rows.into(),
-            live.into(),
-        ];
+        let args = ChoosePartArgs {
+            states: part.states,
+            seed,
+            begin: part.begin,
+            lists: *lists,
+            rows: *rows,
+            live: *live,
+            batch: n(part.batch),
+            part: n(part.rows),
+        };
         let grid = [n(part.rows.div_ceil(256)), n(part.states.len()), 1];
         // SAFETY: as above.
-        unsafe { self.choose_part.launch(stream, grid, [256, 1, 1], 0, &args) }
+        unsafe { self.choose_part.send(stream, grid, 256, 0, &args) }
     }
 
     /// Adds a part's gradient, loss and weight to those of the parts before it.
@@ -667,28 +662,28 @@ impl Calls {
         sums: &Partials,
         losses: &Slice<f64>,
     ) -> Result<()> {
-        let args = [
-            (&part.states).into(),
-            Arg::U32(n(part.batch)),
-            Arg::U32(n(part.rows)),
-            (&part.begin).into(),
-            sum.into(),
-            gradient.into(),
-            Arg::U64(params as u64),
-            (&sums.loss).into(),
-            Arg::U32(n(sums.loss_blocks)),
-            losses.into(),
-        ];
+        let args = AddPartArgs {
+            states: part.states,
+            begin: part.begin,
+            sum: *sum,
+            grads: *gradient,
+            params: params as u64,
+            loss_partial: sums.loss,
+            loss_sum: *losses,
+            batch: n(part.batch),
+            part: n(part.rows),
+            loss_blocks: n(sums.loss_blocks),
+        };
         let grid = [n(part_blocks(params)), n(part.states.len()), 1];
         // SAFETY: as above.
-        unsafe { self.add_part.launch(stream, grid, [256, 1, 1], 0, &args) }
+        unsafe { self.add_part.send(stream, grid, 256, 0, &args) }
     }
 
     /// On to the next part of a batch.
     pub(super) fn next_part(&self, stream: &Stream, part: &Part) -> Result<()> {
-        let args = [(&part.begin).into(), Arg::U32(n(part.batch)), Arg::U32(n(part.rows))];
+        let args = NextPartArgs { begin: part.begin, batch: n(part.batch), part: n(part.rows) };
         // SAFETY: as above.
-        unsafe { self.next_part.launch(stream, [1, 1, 1], [1, 1, 1], 0, &args) }
+        unsafe { self.next_part.send(stream, [1, 1, 1], 1, 0, &args) }
     }
 
     pub(super) fn optimise(
@@ -702,20 +697,19 @@ impl Calls {
         // A small net has too few parameters to give a block more.
         let each = if params <= SMALL { ADDED } else { OPTIMISED };
         let grid = [n(params.div_ceil(each)), n(orders.len() / ORDER), 1];
-        let packed = packed(recipe);
-        let args = [
-            Arg::U64(params as u64),
-            orders.into(),
-            Arg::Bytes(&packed),
-            (&at.gradient).into(),
-            (&at.params).into(),
-            (&at.mean).into(),
-            (&at.square).into(),
-            optional(at.shadow),
-            optional(at.average),
-        ];
+        let args = OptimiseArgs {
+            params: params as u64,
+            orders: Address(orders.address()),
+            grads: at.gradient,
+            master: at.params,
+            mean: at.mean,
+            square: at.square,
+            copy: at.shadow,
+            average: at.average,
+            o: optimiser(recipe),
+        };
         // SAFETY: as above.
-        unsafe { self.optimise.launch(stream, grid, [256, 1, 1], 0, &args) }
+        unsafe { self.optimise.send(stream, grid, 256, 0, &args) }
     }
 
     /// Adds a chunk's sums and turns to the next chunk.
@@ -727,16 +721,21 @@ impl Calls {
         to: &Slice<f64>,
         chunk: &Slice<u32>,
     ) -> Result<()> {
-        let args = [states.into(), (&sums.loss).into(), Arg::U32(n(sums.loss_blocks)), to.into(), chunk.into()];
+        let args = ScoreSumArgs {
+            states: *states,
+            loss_partial: sums.loss,
+            sums: *to,
+            chunk: *chunk,
+            loss_blocks: n(sums.loss_blocks),
+        };
         // SAFETY: as above.
-        unsafe { self.score_sum.launch(stream, [n(states.len()), 1, 1], [256, 1, 1], 0, &args) }
+        unsafe { self.score_sum.send(stream, [n(states.len()), 1, 1], 256, 0, &args) }
     }
 
     pub(super) fn to_bf16(&self, stream: &Stream, from: &Slice<f32>, to: &Slice<u16>) -> Result<()> {
         let grid = [n(from.len().div_ceil(1024).min(1 << 16)), 1, 1];
+        let args = RoundArgs { from: *from, to: *to, n: from.len() as u64 };
         // SAFETY: as long as each other.
-        unsafe {
-            self.to_bf16.launch(stream, grid, [256, 1, 1], 0, &[from.into(), to.into(), Arg::U64(from.len() as u64)])
-        }
+        unsafe { self.to_bf16.send(stream, grid, 256, 0, &args) }
     }
 }

@@ -1,11 +1,13 @@
 //! Whether there is a driver, whether it works, and whether a card does what it is told. No context is made to ask the
 //! first two.
 
+use super::arguments::Address;
+use super::calls::FillArgs;
 use super::context::Context;
 use super::graph::Stream;
 use super::kernels;
 use super::memory::Slice;
-use super::module::{Arg, Module};
+use super::module::{Kernel, Module};
 use crate::error::{Error, Result};
 use crate::random::{self, philox, uniform};
 
@@ -156,10 +158,10 @@ pub fn check(index: usize) -> Result<()> {
     if stream.get(&twin)? != sent {
         return Err(wrong("gave back other bits than it was given"));
     }
-    let fill = Module::load(&context, &kernels::POPULATION)?.function("fill_random_f32")?;
-    let args = [Arg::from(&there), Arg::U64(there.len() as u64), Arg::U64(11)];
+    let fill: Kernel<FillArgs> = Module::load(&context, &kernels::POPULATION)?.typed("fill_random_f32")?;
+    let args = FillArgs { out: Address(there.address()), n: there.len() as u64, seed: 11 };
     // SAFETY: as many numbers of four bytes as the slice holds.
-    unsafe { fill.launch(&stream, [256, 1, 1], [256, 1, 1], 0, &args)? };
+    unsafe { fill.send(&stream, [256, 1, 1], 256, 0, &args)? };
     let drawn = stream.get(&there)?;
     let blocks = (0..there.len() as u32 / 4).map(|i| philox(11, [i, 0, random::Stream::Noise as u32, 0]));
     let mut expected = blocks.flatten().map(|bits| (2.0 * uniform(bits) - 1.0).to_bits());

@@ -51,6 +51,13 @@ impl Module {
         Ok(Kernel { function, takes: PhantomData })
     }
 
+    /// One of this room's own kernels, `extern "C" void name(const A)`.
+    pub(crate) fn typed<A: Arguments>(self: &Arc<Module>, name: &str) -> Result<Kernel<A>> {
+        let function = self.function(name)?;
+        refuse(name, function.sizes.as_deref(), &[A::KIND.size()])?;
+        Ok(Kernel { function, takes: PhantomData })
+    }
+
     /// One of its functions.
     pub(crate) fn function(self: &Arc<Module>, name: &str) -> Result<Function> {
         self.context.bind()?;
@@ -143,6 +150,43 @@ impl<A: Arguments> Kernel<A> {
     }
 }
 
+impl<A: Arguments> Kernel<A> {
+    /// Launches it with addresses of any memory.
+    ///
+    /// # Safety
+    /// Addresses must be of memory that is large enough and lives until the work is done.
+    pub(crate) unsafe fn send(
+        &self,
+        stream: &Stream,
+        grid: [u32; 3],
+        threads: u32,
+        shared: u32,
+        arguments: &A,
+    ) -> Result<()> {
+        // SAFETY: the caller answers for the addresses.
+        unsafe { self.send_in_clusters(stream, 1, grid, threads, shared, arguments) }
+    }
+
+    /// The same with so many blocks side by side as a cluster.
+    ///
+    /// # Safety
+    /// As for `send`.
+    pub(crate) unsafe fn send_in_clusters(
+        &self,
+        stream: &Stream,
+        cluster: u32,
+        grid: [u32; 3],
+        threads: u32,
+        shared: u32,
+        arguments: &A,
+    ) -> Result<()> {
+        let packed = Packer::of(arguments);
+        let args = [Arg::Bytes(packed.bytes())];
+        // SAFETY: the caller answers for the addresses.
+        unsafe { self.function.launch_in_clusters(stream, cluster, grid, [threads, 1, 1], shared, &args) }
+    }
+}
+
 /// A kernel with any parameters.
 pub(crate) struct Function {
     module: Arc<Module>,
@@ -159,12 +203,6 @@ unsafe impl Send for Function {}
 pub(crate) enum Arg<'a> {
     /// A device address; 0 is none.
     At(u64),
-    /// A number.
-    U32(u32),
-    /// A number.
-    U64(u64),
-    /// A number.
-    F32(f32),
     /// A struct by value.
     Bytes(&'a [u8]),
 }
@@ -219,8 +257,7 @@ impl Function {
         args: &[Arg<'_>],
     ) -> Result<()> {
         let size = |arg: &Arg<'_>| match arg {
-            Arg::At(_) | Arg::U64(_) => 8,
-            Arg::U32(_) | Arg::F32(_) => 4,
+            Arg::At(_) => 8,
             Arg::Bytes(bytes) => bytes.len(),
         };
         let given: Vec<usize> = args.iter().map(size).collect();
@@ -230,9 +267,7 @@ impl Function {
         }
         let pointer = |arg: &Arg<'_>| -> *mut c_void {
             match arg {
-                Arg::At(n) | Arg::U64(n) => std::ptr::from_ref(n).cast_mut().cast(),
-                Arg::U32(n) => std::ptr::from_ref(n).cast_mut().cast(),
-                Arg::F32(n) => std::ptr::from_ref(n).cast_mut().cast(),
+                Arg::At(n) => std::ptr::from_ref(n).cast_mut().cast(),
                 Arg::Bytes(bytes) => bytes.as_ptr().cast_mut().cast(),
             }
         };

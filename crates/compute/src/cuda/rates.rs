@@ -1,12 +1,14 @@
 //! How fast a card is, measured: what every share of a limit is divided by. On random numbers; zeros would be faster
 //! than data.
 
+use super::arguments::Address;
 use super::blaslt::{Addresses, Epilogue, Matrix, Numbers, Product};
+use super::calls::FillArgs;
 use super::context::{Context, turn};
 use super::graph::{Event, Stream};
 use super::kernels;
 use super::memory::Slice;
-use super::module::{Arg, Function, Module};
+use super::module::{Kernel, Module};
 use crate::error::Result;
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,11 +45,11 @@ pub fn rates(context: &Arc<Context>, quick: bool) -> Result<Rates> {
     let workspace: Slice<u8> = slab.cut(32 << 20)?;
     let counter: Slice<u32> = slab.cut(1)?;
     let module = Module::load(context, &kernels::POPULATION)?;
-    let (f32s, bf16s) = (module.function("fill_random_f32")?, module.function("fill_random_bf16")?);
-    let fill = |function: &Function, to: &Slice<u8>, size: usize| {
-        let args = [Arg::from(to), Arg::U64((to.len() / size) as u64), Arg::U64(7)];
+    let (f32s, bf16s) = (module.typed("fill_random_f32")?, module.typed("fill_random_bf16")?);
+    let fill = |kernel: &Kernel<FillArgs>, to: &Slice<u8>, size: usize| {
+        let args = FillArgs { out: Address(to.address()), n: (to.len() / size) as u64, seed: 7 };
         // SAFETY: as many numbers as the slice holds.
-        unsafe { function.launch(&stream, [1024, 1, 1], [256, 1, 1], 0, &args) }
+        unsafe { kernel.send(&stream, [1024, 1, 1], 256, 0, &args) }
     };
     fill(&f32s, &one, 4)?;
     fill(&f32s, &two, 4)?;

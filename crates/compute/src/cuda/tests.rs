@@ -2,7 +2,7 @@
 
 use super::engine::{Engine, Road};
 use super::{Context, Module, Slice, Stream, kernels};
-use crate::cuda::module::Arg;
+use crate::cuda::module::Kernel;
 use crate::device::{Budget, Opened};
 use crate::net::{Activation, Layout};
 use crate::population::backend::{Arena, Backend};
@@ -551,6 +551,19 @@ fn memory_stays_within_what_was_counted() {
     }
 }
 
+crate::arguments! {
+    /// Of the kernels of `random.cu`.
+    struct RandomArgs in "../random/random.cu" {
+        out: Slice<u32>,
+        seed: u64,
+        n: u32,
+        limit: u32,
+        stream: u32,
+        step: u32,
+        member: u32,
+    }
+}
+
 #[test]
 fn randomness_is_the_same_on_both() {
     for context in cards() {
@@ -561,15 +574,15 @@ fn randomness_is_the_same_on_both() {
         let made: Slice<u32> = slab.cut(4 * n as usize).unwrap();
         let (seed, step, member) = (0x1234_5678_9abc_def0u64, 5, 77);
         let grid = [n.div_ceil(256), 1, 1];
-        let run = |name: &str, args: &[Arg<'_>]| -> Vec<u32> {
+        let run = |name: &str, args: RandomArgs| -> Vec<u32> {
             stream.fill(&made, 0xff).unwrap();
-            let function = module.function(name).unwrap();
+            let kernel: Kernel<RandomArgs> = module.typed(name).unwrap();
             // SAFETY: four numbers for each of n blocks.
-            unsafe { function.launch(&stream, grid, [256, 1, 1], 0, args).unwrap() };
+            unsafe { kernel.send(&stream, grid, 256, 0, &args).unwrap() };
             stream.get(&made).unwrap()
         };
-        let tail = [Arg::U64(seed), Arg::U32(2), Arg::U32(step), Arg::U32(member)];
-        let drawn = |name: &str| run(name, &[&[Arg::from(&made), Arg::U32(n)], &tail[..]].concat());
+        let args = |n, limit, step| RandomArgs { out: made, seed, n, limit, stream: 2, step, member };
+        let drawn = |name: &str| run(name, args(n, 0, step));
         let blocks = || (0..n).map(|i| philox(seed, [i, step, 2, member]));
         assert!(drawn("random_words") == blocks().flatten().collect::<Vec<u32>>());
         let floats = |each: &dyn Fn([u32; 4]) -> [f32; 4]| {
@@ -577,21 +590,16 @@ fn randomness_is_the_same_on_both() {
         };
         assert!(drawn("random_uniforms") == floats(&|w| w.map(uniform)));
         assert!(drawn("random_normals") == floats(&normals));
-        let limited = run("random_below", &[&[Arg::from(&made), Arg::U32(n), Arg::U32(1000)], &tail[..]].concat());
+        let limited = run("random_below", args(n, 1000, step));
         assert!(limited == blocks().flat_map(|w| w.map(|x| below(x, 1000))).collect::<Vec<u32>>());
         for size in [1u32, 2, 3, 100, 4097, 99_999, 1 << 30] {
             let rows = size.min(4 * n);
-            let args = [
-                Arg::from(&made),
-                Arg::U32(rows.min(n)),
-                Arg::U32(size),
-                Arg::U64(seed),
-                Arg::U32(member),
-                Arg::U32(3),
-            ];
             let permutation = Permutation::new(size, seed, member, 3);
             let wanted: Vec<u32> = (0..rows.min(n)).map(|i| permutation.at(i)).collect();
-            assert!(run("random_permutation", &args)[..wanted.len()] == wanted, "a permutation of {size}");
+            assert!(
+                run("random_permutation", args(rows.min(n), size, 3))[..wanted.len()] == wanted,
+                "a permutation of {size}"
+            );
         }
     }
 }

@@ -1,8 +1,10 @@
-// What would otherwise be passes over memory of their own: a whole small head, and the derivative of a layer with its bias gradient.
+// What would otherwise be passes over memory of their own: a whole small head, and the derivative of a layer with its
+// bias gradient.
 //
-// Same rules as population.cu: a slot axis, `mode` says who takes part, no float atomics, every sum in an order that depends on shapes
-// alone. T is the element type of activations. cuBLASLt's own fusions (ReLU masks, bias gradients) were measured on an H200 to cost two to
-// three times the plain product, so the products stay plain and these kernels do the rest in one pass.
+// Same rules as population.cu: a slot axis, `mode` says who takes part, no float atomics, every sum in an order that
+// depends on shapes alone. T is the element type of activations. cuBLASLt's own fusions (ReLU masks, bias gradients)
+// were measured on an H200 to cost two to three times the plain product, so the products stay plain and these kernels
+// do the rest in one pass.
 //
 // | kernel              | block | grid                                                        | dynamic shared              | needs |
 // |---------------------|-------|-------------------------------------------------------------|-----------------------------|-------|
@@ -27,38 +29,76 @@ __device__ __forceinline__ uint4 gathered(const float (&x)[4], const float*) {
     return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 // head: logits, softmax cross-entropy, its gradient, and the gradient at the layer before, in one pass over the rows.
-//
-//   states [S], batch, mode, slice (rows of a block)
-//   rows, live, labels, weights, class_weights   as in `loss`
-//   h              outputs of the layer before, [S, B, h_stride], at their first column; h_member from slot to slot; width of them
-//   w              [padded, w_stride] weights of the head, of T, w_member from slot to slot
-//   bias           the f32 master, bias_member from slot to slot
-//   classes, padded
-//   act            of the layer before (0 identity, 1 relu, 2 tanh)
-//   smoothing      as in `loss`
-//   gradient       [S, B, padded] of T: w × (softmax - target), padding 0; null when scoring
-//   dh             like h: the gradient there, times the derivative; null where nothing before it learns, or when scoring
-//   partial        [S, blocks, 2] f64 loss and weight; null: logits only
-//   bias_partial   [S, blocks, padded] column sums of the rounded gradient; written with gradient
-//   column_partial [S, blocks, width] column sums of the rounded dh; written with dh
-//   confusion      [S, classes, classes] u64 counts added to, or null
-//   logits         [S, B, padded] f32 without bias, or null
-//
-// A warp takes an eighth of the block's rows, ROWS at once, a lane 16 bytes of every chunk of columns and of the head's weights, which
-// it has in registers where there is room, else in shared memory.
-// What follows the logits is one row's work for one lane: lane r has row r of the ROWS, then tells all others. Nothing that is read waits for
-// something else at the place where it is needed: rows come one turn ahead, labels and weights of 32 rows at once.
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct HeadArgs {
+    const State* states;        // [S]
+    const u32* rows;            // [S, B], as live
+    const float* live;
+    const u8* labels;           // [ids]
+    const float* weights;       // [ids] or null for 1
+    const float* class_weights; // [members, classes] by state.index, or null for 1
+    const T* h;                 // [S, B, h_stride] outputs of the layer before, at their first column
+    u64 h_stride;
+    u64 h_member;               // from slot to slot
+    const T* w;                 // [padded, w_stride] weights of the head
+    u64 w_stride;
+    u64 w_member;
+    const float* bias;          // the f32 master
+    u64 bias_member;
+    T* gradient;                // [S, B, padded] w × (softmax - target), padding 0; null when scoring
+    T* dh;                      // like h: the gradient there, times the derivative; null where nothing learns before it
+    double* partial;            // [S, blocks, 2] loss and weight; null: logits only
+    float* bias_partial;        // [S, blocks, padded] column sums of the rounded gradient; written with gradient
+    float* column_partial;      // [S, blocks, width] column sums of the rounded dh; written with dh
+    u64* confusion;             // [S, classes, classes] counts added to, or null
+    float* logits;              // [S, B, padded] f32 without bias, or null
+    u32 batch;
+    u32 mode;
+    u32 slice;                  // rows of a block
+    u32 width;
+    u32 classes;
+    u32 padded;
+    u32 act;                    // of the layer before
+    float smoothing;            // as in `loss`
+};
+
+// A warp takes an eighth of the block's rows, ROWS at once, a lane 16 bytes of every chunk of columns and of the head's
+// weights, which it has in registers where there is room, else in shared memory. What follows the logits is one row's work
+// for one lane: lane r has row r of the ROWS, then tells all others. Nothing that is read waits for something else at the
+// place where it is needed: rows come one turn ahead, labels and weights of 32 rows at once.
 template <typename T, int CHUNKS, int CLASSES, int ROWS>
-__device__ __forceinline__ void head(const State* __restrict__ states, u32 batch, u32 mode, u32 slice, const u32* __restrict__ rows,
-                                     const float* __restrict__ live, const u8* __restrict__ labels, const float* __restrict__ weights,
-                                     const float* __restrict__ class_weights, const T* __restrict__ h, u64 h_stride, u64 h_member, u32 width,
-                                     const T* __restrict__ w, u64 w_stride, u64 w_member, const float* __restrict__ bias, u64 bias_member,
-                                     u32 classes, u32 padded, u32 act, float smoothing, T* __restrict__ gradient, T* __restrict__ dh,
-                                     double* __restrict__ partial, float* __restrict__ bias_partial, float* __restrict__ column_partial, u64* __restrict__ confusion,
-                                     float* __restrict__ logits, float* shared) {
+__device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
+    const State* __restrict__ states = given.states;
+    const u32 batch = given.batch;
+    const u32 mode = given.mode;
+    const u32 slice = given.slice;
+    const u32* __restrict__ rows = given.rows;
+    const float* __restrict__ live = given.live;
+    const u8* __restrict__ labels = given.labels;
+    const float* __restrict__ weights = given.weights;
+    const float* __restrict__ class_weights = given.class_weights;
+    const T* __restrict__ h = given.h;
+    const u64 h_stride = given.h_stride;
+    const u64 h_member = given.h_member;
+    const u32 width = given.width;
+    const T* __restrict__ w = given.w;
+    const u64 w_stride = given.w_stride;
+    const u64 w_member = given.w_member;
+    const float* __restrict__ bias = given.bias;
+    const u64 bias_member = given.bias_member;
+    const u32 classes = given.classes;
+    const u32 padded = given.padded;
+    const u32 act = given.act;
+    const float smoothing = given.smoothing;
+    T* __restrict__ gradient = given.gradient;
+    T* __restrict__ dh = given.dh;
+    double* __restrict__ partial = given.partial;
+    float* __restrict__ bias_partial = given.bias_partial;
+    float* __restrict__ column_partial = given.column_partial;
+    u64* __restrict__ confusion = given.confusion;
+    float* __restrict__ logits = given.logits;
     constexpr int PER = 16 / sizeof(T);
     constexpr bool HELD = CHUNKS * CLASSES <= 6;
     const u32 slot = blockIdx.y;
@@ -320,77 +360,81 @@ __device__ __forceinline__ void head(const State* __restrict__ states, u32 batch
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
-// derive_sum: dz = dy × act'(y), rounded, in place, and the column sums of what was written.
-//
-//   states [S], mode, act, batch, slice, width
-//   dz       [S, B, stride] at its first column, in: dy, out: dz; member from slot to slot
-//   y        like dz
-//   partial  [S, blocks, width]; then sum_partials with n = width
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
+// derive_sum: dz = dz × act'(y) in place, rounded, and the column sums of what it became.
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct DeriveSumArgs {
+    const State* states; // [S]
+    T* dz;               // at its first column, as y
+    const T* y;
+    u64 stride;
+    u64 member;
+    float* partial;      // [S, blocks, width]
+    u32 mode;
+    u32 act;
+    u32 batch;
+    u32 slice;
+    u32 width;
+};
+
 template <typename T>
-__device__ __forceinline__ void derive_sum(const State* __restrict__ states, u32 mode, u32 act, u32 batch, u32 slice, u32 width,
-                                           T* __restrict__ dz, const T* __restrict__ y, u64 stride, u64 member, float* __restrict__ partial) {
+__device__ __forceinline__ void derive_sum(const DeriveSumArgs<T>& given) {
+    const State* __restrict__ states = given.states;
+    T* __restrict__ dz = given.dz;
+    const T* __restrict__ y = given.y;
+    float* __restrict__ partial = given.partial;
     constexpr int PER = 16 / sizeof(T);
     const u32 slot = blockIdx.z;
-    if (idle(states[slot], mode)) return;
+    if (idle(states[slot], given.mode)) return;
     __shared__ float sums[8][32 * PER];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 column = (blockIdx.x * 32 + lane) * PER;
-    const u32 begin = blockIdx.y * slice, end = begin + slice < batch ? begin + slice : batch;
+    const u32 begin = blockIdx.y * given.slice, end = begin + given.slice < given.batch ? begin + given.slice : given.batch;
     float sum[PER];
 #pragma unroll
     for (int e = 0; e < PER; e++) sum[e] = 0.0f;
-    if (column < width) {
-        T* to = dz + slot * member + column;
-        const T* from = y + slot * member + column;
+    if (column < given.width) {
+        T* to = dz + slot * given.member + column;
+        const T* from = y + slot * given.member + column;
 #pragma unroll 4
         for (u32 b = begin + warp; b < end; b += 8) {
             float d[PER], o[PER];
-            spread(*reinterpret_cast<const uint4*>(to + b * stride), d, (const T*)0);
-            spread(*reinterpret_cast<const uint4*>(from + b * stride), o, (const T*)0);
+            spread(*reinterpret_cast<const uint4*>(to + b * given.stride), d, (const T*)0);
+            spread(*reinterpret_cast<const uint4*>(from + b * given.stride), o, (const T*)0);
 #pragma unroll
             for (int e = 0; e < PER; e++) {
-                d[e] = to_float(round_to<T>(d[e] * slope(o[e], act)));
+                d[e] = to_float(round_to<T>(d[e] * slope(o[e], given.act)));
                 sum[e] += d[e];
             }
-            *reinterpret_cast<uint4*>(to + b * stride) = gathered(d, (const T*)0);
+            *reinterpret_cast<uint4*>(to + b * given.stride) = gathered(d, (const T*)0);
         }
     }
 #pragma unroll
     for (int e = 0; e < PER; e++) sums[warp][lane * PER + e] = sum[e];
     __syncthreads();
     const u32 own = blockIdx.x * 32 * PER + threadIdx.x;
-    if (threadIdx.x < 32 * PER && own < width) {
+    if (threadIdx.x < 32 * PER && own < given.width) {
         float all = 0.0f;
         for (u32 i = 0; i < 8; i++) all += sums[i][threadIdx.x];
-        partial[((u64)slot * gridDim.y + blockIdx.y) * width + own] = all;
+        partial[((u64)slot * gridDim.y + blockIdx.y) * given.width + own] = all;
     }
 }
 
-#define HEAD(T, SUFFIX, CHUNKS, CLASSES, ROWS)                                                                                           \
-    extern "C" __global__ void __launch_bounds__(256, 2) head_##SUFFIX##_##CHUNKS##_##CLASSES(                                           \
-        const State* states, u32 batch, u32 mode, u32 slice, const u32* rows, const float* live, const u8* labels, const float* weights, \
-        const float* class_weights, const T* h, u64 h_stride, u64 h_member, u32 width, const T* w, u64 w_stride, u64 w_member,           \
-        const float* bias, u64 bias_member, u32 classes, u32 padded, u32 act, float smoothing, T* gradient, T* dh, double* partial,      \
-        float* bias_partial, float* column_partial, u64* confusion, float* logits) {                                                     \
-        extern __shared__ float shared[];                                                                                                \
-        head<T, CHUNKS, CLASSES, ROWS>(states, batch, mode, slice, rows, live, labels, weights, class_weights, h, h_stride, h_member,    \
-                                       width, w, w_stride, w_member, bias, bias_member, classes, padded, act, smoothing, gradient, dh,   \
-                                       partial, bias_partial, column_partial, confusion, logits, shared);                                \
+#define HEAD(T, SUFFIX, CHUNKS, CLASSES, ROWS)                                                                            \
+    extern "C" __global__ void __launch_bounds__(256, 2) head_##SUFFIX##_##CHUNKS##_##CLASSES(const HeadArgs<T> given) {  \
+        extern __shared__ float shared[];                                                                                 \
+        head<T, CHUNKS, CLASSES, ROWS>(given, shared);                                                                    \
     }
 
 // As many rows at once as registers allow.
-#define BOTH(T, SUFFIX)                                                                                                                  \
-    HEAD(T, SUFFIX, 1, 3, 4)                                                                                                             \
-    HEAD(T, SUFFIX, 2, 3, 2)                                                                                                             \
-    HEAD(T, SUFFIX, 4, 3, 1)                                                                                                             \
-    HEAD(T, SUFFIX, 1, 8, 1)                                                                                                             \
-    HEAD(T, SUFFIX, 2, 8, 1)                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256) derive_sum_##SUFFIX(const State* states, u32 mode, u32 act, u32 batch, u32 slice,  \
-                                                                          u32 width, T* dz, const T* y, u64 stride, u64 member,          \
-                                                                          float* partial) {                                              \
-        derive_sum<T>(states, mode, act, batch, slice, width, dz, y, stride, member, partial);                                           \
+#define BOTH(T, SUFFIX)                                                                                                   \
+    HEAD(T, SUFFIX, 1, 3, 4)                                                                                              \
+    HEAD(T, SUFFIX, 2, 3, 2)                                                                                              \
+    HEAD(T, SUFFIX, 4, 3, 1)                                                                                              \
+    HEAD(T, SUFFIX, 1, 8, 1)                                                                                              \
+    HEAD(T, SUFFIX, 2, 8, 1)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(256) derive_sum_##SUFFIX(const DeriveSumArgs<T> given) {                 \
+        derive_sum<T>(given);                                                                                             \
     }
 
 BOTH(bf16, bf16)

@@ -1,7 +1,8 @@
 // What may stand between a layer's product and the next layer: a norm, and values left out.
 //
-// Same rules as population.cu: a slot axis, `mode` says who takes part, no float atomics, every sum in an order that depends on shapes
-// alone. T is the element type of activations. Products of layers with a norm leave f32 sums without bias in `z`.
+// Same rules as population.cu: a slot axis, `mode` says who takes part, no float atomics, every sum in an order that
+// depends on shapes alone. T is the element type of activations. Products of layers with a norm leave f32 sums without
+// bias in `z`.
 //
 // | kernel        | block | grid                                                     |
 // |---------------|-------|----------------------------------------------------------|
@@ -50,57 +51,113 @@ __device__ __forceinline__ float warp_total(float x) {
     return x;
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
-// leave_out: y = y × factor or 0, in place, rounded. put_back: dz = dy × factor × act'(y × share) or 0, rounded.
-//
-//   states [S], mode, left (by value), act, batch, width
-//   y        [S, B, y_stride] at its first column, y_member from slot to slot
-//   dy       f32 likewise; dz of T likewise, may be dy where T is f32
-// ---------------------------------------------------------------------------------------------------------------------------------
-template <typename T>
-__device__ __forceinline__ void leave_out(const State* __restrict__ states, u32 mode, Left left, u32 batch, u32 width, T* y, u64 y_stride,
-                                          u64 y_member) {
-    const u32 slot = blockIdx.y;
-    const State& state = states[slot];
-    if (idle(state, mode)) return;
-    const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
-    const u64 b = i / (width / 4);
-    const u32 column = (u32)(i - b * (width / 4)) * 4;
-    if (b >= batch) return;
-    T* at = y + slot * y_member + b * y_stride + column;
-    store4(at, times(load4(at), kept(left, state, (u32)b, column)));
-}
+// ---------------------------------------------------------------------------------------------------------------------
+// leave_out: y = y × factor or 0, in place, rounded.
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct LeaveOutArgs {
+    const State* states; // [S]
+    T* y;                // [S, B, y_stride] at its first column
+    u64 y_stride;
+    u64 y_member;        // from slot to slot
+    Left left;
+    u32 mode;
+    u32 batch;
+    u32 width;
+};
 
 template <typename T>
-__device__ __forceinline__ void put_back(const State* __restrict__ states, u32 mode, Left left, u32 act, u32 batch, u32 width,
-                                         const float* dy, u64 dy_stride, u64 dy_member, const T* __restrict__ y, u64 y_stride, u64 y_member,
-                                         T* dz, u64 dz_stride, u64 dz_member) {
+__device__ __forceinline__ void leave_out(const LeaveOutArgs<T>& given) {
+    const State* __restrict__ states = given.states;
     const u32 slot = blockIdx.y;
     const State& state = states[slot];
-    if (idle(state, mode)) return;
+    if (idle(state, given.mode)) return;
     const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
-    const u64 b = i / (width / 4);
-    const u32 column = (u32)(i - b * (width / 4)) * 4;
-    if (b >= batch) return;
-    const float4 d = times(load4(dy + slot * dy_member + b * dy_stride + column), kept(left, state, (u32)b, column));
-    const float4 o = load4(y + slot * y_member + b * y_stride + column);
-    store4(dz + slot * dz_member + b * dz_stride + column, sloped(d, o, left.share, act));
+    const u64 b = i / (given.width / 4);
+    const u32 column = (u32)(i - b * (given.width / 4)) * 4;
+    if (b >= given.batch) return;
+    T* at = given.y + slot * given.y_member + b * given.y_stride + column;
+    store4(at, times(load4(at), kept(given.left, state, (u32)b, column)));
+}
+// ---------------------------------------------------------------------------------------------------------------------
+// put_back: dz = dy × factor × act'(y × share) or 0, rounded.
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct PutBackArgs {
+    const State* states; // [S]
+    const float* dy;     // [S, B, dy_stride] at its first column, as y and dz
+    u64 dy_stride;
+    u64 dy_member;
+    const T* y;
+    u64 y_stride;
+    u64 y_member;
+    T* dz;               // may be dy where T is f32
+    u64 dz_stride;
+    u64 dz_member;
+    Left left;
+    u32 mode;
+    u32 act;
+    u32 batch;
+    u32 width;
+};
+
+template <typename T>
+__device__ __forceinline__ void put_back(const PutBackArgs<T>& given) {
+    const State* __restrict__ states = given.states;
+    const T* __restrict__ y = given.y;
+    const u32 slot = blockIdx.y;
+    const State& state = states[slot];
+    if (idle(state, given.mode)) return;
+    const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
+    const u64 b = i / (given.width / 4);
+    const u32 column = (u32)(i - b * (given.width / 4)) * 4;
+    if (b >= given.batch) return;
+    const float4 d = times(load4(given.dy + slot * given.dy_member + b * given.dy_stride + column), kept(given.left, state, (u32)b, column));
+    const float4 o = load4(y + slot * given.y_member + b * given.y_stride + column);
+    store4(given.dz + slot * given.dz_member + b * given.dz_stride + column, sloped(d, o, given.left.share, given.act));
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
-// normalise: x = (z + bias - mean) / sqrt(var + 1e-5), rounded and kept; y = act(x × gain + shift), rounded, then as in `leave_out`.
-//
-//   states [S], mode, left, act, batch, width, outputs (the true width)
-//   z          [S, B, width] f32 without bias
-//   bias       of T, learned: gain [width] and shift [width], f32 masters; both params from slot to slot
-//   normed     [S, B, normed_stride] of T, deviations [S, B] f32: 1 / sqrt(var + 1e-5)
-//   y          at its first column
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
+// normalise: x = (z + bias - mean) / sqrt(var + 1e-5), rounded and kept; y = act(x × gain + shift), rounded, then as in
+// `leave_out`.
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct NormaliseArgs {
+    const State* states;  // [S]
+    const float* z;       // [S, B, width] f32 without bias
+    const T* bias;
+    const float* learned; // gain [width] and shift [width], f32 masters
+    u64 params;           // from slot to slot, of bias and learned
+    T* normed;            // [S, B, normed_stride]
+    u64 normed_stride;
+    float* deviations;    // [S, B] 1 / sqrt(var + 1e-5)
+    T* y;                 // at its first column
+    u64 y_stride;
+    u64 y_member;
+    Left left;
+    u32 mode;
+    u32 act;
+    u32 batch;
+    u32 width;
+    u32 outputs;          // the true width
+};
+
 template <typename T>
-__device__ __forceinline__ void normalise(const State* __restrict__ states, u32 mode, Left left, u32 act, u32 batch, u32 width, u32 outputs,
-                                          const float* __restrict__ z, const T* __restrict__ bias, const float* __restrict__ learned,
-                                          u64 params, T* __restrict__ normed, u64 normed_stride, float* __restrict__ deviations,
-                                          T* __restrict__ y, u64 y_stride, u64 y_member) {
+__device__ __forceinline__ void normalise(const NormaliseArgs<T>& given) {
+    const State* __restrict__ states = given.states;
+    const u32 mode = given.mode;
+    Left left = given.left;
+    const u32 act = given.act;
+    const u32 batch = given.batch;
+    const u32 width = given.width;
+    const u32 outputs = given.outputs;
+    const float* __restrict__ z = given.z;
+    const T* __restrict__ bias = given.bias;
+    const float* __restrict__ learned = given.learned;
+    const u64 params = given.params;
+    T* __restrict__ normed = given.normed;
+    const u64 normed_stride = given.normed_stride;
+    float* __restrict__ deviations = given.deviations;
+    T* __restrict__ y = given.y;
+    const u64 y_stride = given.y_stride;
+    const u64 y_member = given.y_member;
     const u32 slot = blockIdx.y;
     const State& state = states[slot];
     if (idle(state, mode)) return;
@@ -139,65 +196,104 @@ __device__ __forceinline__ void normalise(const State* __restrict__ states, u32 
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
-// denormalise: the way back through `leave_out`, the activation and the norm. norm_sums: gradients of gain and shift from what it kept.
-//
-//   as in `normalise` and `put_back`, and
-//   kept_dn    [S, B, width] f32: the gradient at x × gain + shift
-//   partial    [S, blocks, 2, width] sums over slices of rows, of kept_dn × x and of kept_dn; then sum_partials with n = 2 × width
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
+// denormalise: the way back through `leave_out`, the activation and the norm.
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct DenormaliseArgs {
+    const State* states;     // [S]
+    const float* dy;         // at its first column, as y and dz
+    u64 dy_stride;
+    u64 dy_member;
+    const T* y;
+    u64 y_stride;
+    u64 y_member;
+    const T* normed;         // as in `normalise`
+    u64 normed_stride;
+    const float* deviations;
+    const float* gain;
+    u64 params;
+    float* kept_dn;          // [S, B, width] the gradient at x × gain + shift
+    T* dz;
+    u64 dz_stride;
+    u64 dz_member;
+    Left left;
+    u32 mode;
+    u32 act;
+    u32 batch;
+    u32 width;
+    u32 outputs;
+};
+
 template <typename T>
-__device__ __forceinline__ void denormalise(const State* __restrict__ states, u32 mode, Left left, u32 act, u32 batch, u32 width, u32 outputs,
-                                            const float* dy, u64 dy_stride, u64 dy_member, const T* __restrict__ y, u64 y_stride,
-                                            u64 y_member, const T* __restrict__ normed, u64 normed_stride,
-                                            const float* __restrict__ deviations, const float* __restrict__ gain, u64 params,
-                                            float* __restrict__ kept_dn, T* dz, u64 dz_stride, u64 dz_member) {
+__device__ __forceinline__ void denormalise(const DenormaliseArgs<T>& given) {
+    const State* __restrict__ states = given.states;
+    const T* __restrict__ y = given.y;
+    const T* __restrict__ normed = given.normed;
+    const float* __restrict__ deviations = given.deviations;
+    const float* __restrict__ gain = given.gain;
+    float* __restrict__ kept_dn = given.kept_dn;
     const u32 slot = blockIdx.y;
     const State& state = states[slot];
-    if (idle(state, mode)) return;
+    if (idle(state, given.mode)) return;
     const u32 lane = threadIdx.x % 32, b = blockIdx.x * 8 + threadIdx.x / 32;
-    if (b >= batch) return;
-    const u64 place = (u64)slot * batch + b;
-    gain += slot * params, normed += place * normed_stride, kept_dn += place * width;
+    if (b >= given.batch) return;
+    const u64 place = (u64)slot * given.batch + b;
+    gain += slot * given.params, normed += place * given.normed_stride, kept_dn += place * given.width;
     float sum = 0.0f, along = 0.0f;
-    for (u32 column = lane * 4; column < width; column += 128) {
-        const float4 back = times(load4(dy + slot * dy_member + b * dy_stride + column), kept(left, state, b, column));
-        const float4 d = sloped(back, load4(y + slot * y_member + b * y_stride + column), left.share, act);
+    for (u32 column = lane * 4; column < given.width; column += 128) {
+        const float4 back = times(load4(given.dy + slot * given.dy_member + b * given.dy_stride + column), kept(given.left, state, b, column));
+        const float4 d = sloped(back, load4(y + slot * given.y_member + b * given.y_stride + column), given.left.share, given.act);
         store4(kept_dn + column, d);
         const float4 x = load4(normed + column), w = load4(gain + column);
         // Padding has a gain of 0.
         sum += d.x * w.x, sum += d.y * w.y, sum += d.z * w.z, sum += d.w * w.w;
         along += d.x * w.x * x.x, along += d.y * w.y * x.y, along += d.z * w.z * x.z, along += d.w * w.w * x.w;
     }
-    const float mean = warp_total(sum) / (float)outputs, slant = warp_total(along) / (float)outputs;
+    const float mean = warp_total(sum) / (float)given.outputs, slant = warp_total(along) / (float)given.outputs;
     const float inverse = deviations[place];
-    for (u32 column = lane * 4; column < width; column += 128) {
+    for (u32 column = lane * 4; column < given.width; column += 128) {
         const float4 d = load4(kept_dn + column), x = load4(normed + column), w = load4(gain + column);
         float4 made = make_float4((d.x * w.x - mean - x.x * slant) * inverse, (d.y * w.y - mean - x.y * slant) * inverse,
                                   (d.z * w.z - mean - x.z * slant) * inverse, (d.w * w.w - mean - x.w * slant) * inverse);
-        if (column >= outputs) made.x = 0.0f;
-        if (column + 1 >= outputs) made.y = 0.0f;
-        if (column + 2 >= outputs) made.z = 0.0f;
-        if (column + 3 >= outputs) made.w = 0.0f;
-        store4(dz + slot * dz_member + b * dz_stride + column, made);
+        if (column >= given.outputs) made.x = 0.0f;
+        if (column + 1 >= given.outputs) made.y = 0.0f;
+        if (column + 2 >= given.outputs) made.z = 0.0f;
+        if (column + 3 >= given.outputs) made.w = 0.0f;
+        store4(given.dz + slot * given.dz_member + b * given.dz_stride + column, made);
     }
 }
+// ---------------------------------------------------------------------------------------------------------------------
+// norm_sums: gradients of gain and shift from what `denormalise` kept.
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct NormSumsArgs {
+    const State* states;  // [S]
+    const float* kept_dn; // [S, B, width]
+    const T* normed;      // [S, B, normed_stride]
+    u64 normed_stride;
+    float* partial;       // [S, blocks, 2, width] sums of kept_dn × x and of kept_dn; then sum_partials, n = 2 × width
+    u32 mode;
+    u32 batch;
+    u32 slice;
+    u32 width;
+};
 
 template <typename T>
-__device__ __forceinline__ void norm_sums(const State* __restrict__ states, u32 mode, u32 batch, u32 slice, u32 width,
-                                          const float* __restrict__ kept_dn, const T* __restrict__ normed, u64 normed_stride,
-                                          float* __restrict__ partial) {
+__device__ __forceinline__ void norm_sums(const NormSumsArgs<T>& given) {
+    const State* __restrict__ states = given.states;
+    const float* __restrict__ kept_dn = given.kept_dn;
+    const T* __restrict__ normed = given.normed;
+    float* __restrict__ partial = given.partial;
     const u32 slot = blockIdx.z;
-    if (idle(states[slot], mode)) return;
+    if (idle(states[slot], given.mode)) return;
     __shared__ float4 gains[256], shifts[256]; // [8][32]
     const u32 column = blockIdx.x * 128 + threadIdx.x % 32 * 4;
-    const u32 begin = blockIdx.y * slice, end = begin + slice < batch ? begin + slice : batch;
+    const u32 begin = blockIdx.y * given.slice, end = begin + given.slice < given.batch ? begin + given.slice : given.batch;
     float4 gain = make_float4(0.0f, 0.0f, 0.0f, 0.0f), shift = gain;
-    if (column < width) {
+    if (column < given.width) {
 #pragma unroll 4
         for (u32 b = begin + threadIdx.x / 32; b < end; b += 8) {
-            const u64 place = (u64)slot * batch + b;
-            const float4 d = load4(kept_dn + place * width + column), x = load4(normed + place * normed_stride + column);
+            const u64 place = (u64)slot * given.batch + b;
+            const float4 d = load4(kept_dn + place * given.width + column), x = load4(normed + place * given.normed_stride + column);
             gain.x += d.x * x.x, gain.y += d.y * x.y, gain.z += d.z * x.z, gain.w += d.w * x.w;
             shift.x += d.x, shift.y += d.y, shift.z += d.z, shift.w += d.w;
         }
@@ -205,43 +301,21 @@ __device__ __forceinline__ void norm_sums(const State* __restrict__ states, u32 
     gains[threadIdx.x] = gain, shifts[threadIdx.x] = shift;
     __syncthreads();
     const u32 own = blockIdx.x * 128 + threadIdx.x % 128;
-    if (own < width) {
+    if (own < given.width) {
         const float* flat = reinterpret_cast<const float*>(threadIdx.x < 128 ? gains : shifts);
         float all = 0.0f;
         for (u32 r = 0; r < 8; r++) all += flat[r * 128 + threadIdx.x % 128];
         const u64 at = ((u64)slot * gridDim.y + blockIdx.y) * 2 + (threadIdx.x < 128 ? 0 : 1);
-        partial[at * width + own] = all;
+        partial[at * given.width + own] = all;
     }
 }
 
-#define KERNELS(T, SUFFIX)                                                                                                               \
-    extern "C" __global__ void __launch_bounds__(256) leave_out_##SUFFIX(const State* states, u32 mode, Left left, u32 batch, u32 width, \
-                                                                         T* y, u64 y_stride, u64 y_member) {                             \
-        leave_out<T>(states, mode, left, batch, width, y, y_stride, y_member);                                                           \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) put_back_##SUFFIX(                                                                 \
-        const State* states, u32 mode, Left left, u32 act, u32 batch, u32 width, const float* dy, u64 dy_stride, u64 dy_member,          \
-        const T* y, u64 y_stride, u64 y_member, T* dz, u64 dz_stride, u64 dz_member) {                                                   \
-        put_back<T>(states, mode, left, act, batch, width, dy, dy_stride, dy_member, y, y_stride, y_member, dz, dz_stride, dz_member);   \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) normalise_##SUFFIX(                                                                \
-        const State* states, u32 mode, Left left, u32 act, u32 batch, u32 width, u32 outputs, const float* z, const T* bias,             \
-        const float* learned, u64 params, T* normed, u64 normed_stride, float* deviations, T* y, u64 y_stride, u64 y_member) {           \
-        normalise<T>(states, mode, left, act, batch, width, outputs, z, bias, learned, params, normed, normed_stride, deviations, y,     \
-                     y_stride, y_member);                                                                                                \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) denormalise_##SUFFIX(                                                              \
-        const State* states, u32 mode, Left left, u32 act, u32 batch, u32 width, u32 outputs, const float* dy, u64 dy_stride,            \
-        u64 dy_member, const T* y, u64 y_stride, u64 y_member, const T* normed, u64 normed_stride, const float* deviations,              \
-        const float* gain, u64 params, float* kept_dn, T* dz, u64 dz_stride, u64 dz_member) {                                            \
-        denormalise<T>(states, mode, left, act, batch, width, outputs, dy, dy_stride, dy_member, y, y_stride, y_member, normed,          \
-                       normed_stride, deviations, gain, params, kept_dn, dz, dz_stride, dz_member);                                      \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) norm_sums_##SUFFIX(const State* states, u32 mode, u32 batch, u32 slice, u32 width, \
-                                                                         const float* kept_dn, const T* normed, u64 normed_stride,       \
-                                                                         float* partial) {                                               \
-        norm_sums<T>(states, mode, batch, slice, width, kept_dn, normed, normed_stride, partial);                                        \
-    }
+#define KERNELS(T, SUFFIX)                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256) leave_out_##SUFFIX(const LeaveOutArgs<T> given) { leave_out<T>(given); }        \
+    extern "C" __global__ void __launch_bounds__(256) put_back_##SUFFIX(const PutBackArgs<T> given) { put_back<T>(given); }           \
+    extern "C" __global__ void __launch_bounds__(256) normalise_##SUFFIX(const NormaliseArgs<T> given) { normalise<T>(given); }       \
+    extern "C" __global__ void __launch_bounds__(256) denormalise_##SUFFIX(const DenormaliseArgs<T> given) { denormalise<T>(given); } \
+    extern "C" __global__ void __launch_bounds__(256) norm_sums_##SUFFIX(const NormSumsArgs<T> given) { norm_sums<T>(given); }
 
 KERNELS(bf16, bf16)
 KERNELS(float, f32)

@@ -220,42 +220,44 @@ impl Pace {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pins(pub std::collections::BTreeMap<String, String>);
 
-/// A member's state as it lies on the device, 72 bytes. `population.cuh` has the same fields in the same order.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct State {
-    /// The member's id.
-    pub id: u32,
-    /// Its place in the list of members: its scales, class weights and lists lie there, whatever its slot.
-    pub index: u32,
-    /// 1 while it trains.
-    pub active: u32,
-    /// 1 when an epoch has ended and its validation is wanted; it waits.
-    pub due: u32,
-    /// 1 when a gradient was not finite; its parameters are as before that step, and it is no longer active.
-    pub fault: u32,
-    /// Samples of this epoch that are done.
-    pub cursor: u32,
-    /// Epochs that are done.
-    pub epoch: u32,
-    /// Steps that are done.
-    pub step: u32,
-    /// Samples of an epoch.
-    pub samples: u32,
-    /// Where its training list begins in all lists, one behind the other.
-    pub list: u32,
-    /// Epochs it is to do.
-    pub epochs: u32,
-    /// Its learning rate before the schedule.
-    pub rate: f32,
-    /// The global norm of the last gradient (of the weighted mean loss), before clipping.
-    pub norm: f32,
-    /// Steps of its whole training, which its schedule is laid over.
-    pub total: u32,
-    /// Sum of weighted losses of this epoch so far; of the whole epoch while `due`.
-    pub loss: f64,
-    /// Sum of weights of this epoch so far.
-    pub weight: f64,
+crate::arguments! {
+    /// A member's state as it lies on the device, 72 bytes.
+    #[repr(C)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq)]
+    pub struct State in "population.cuh" {
+        /// The member's id.
+        pub id: u32,
+        /// Its place in the list of members: its scales, class weights and lists lie there, whatever its slot.
+        pub index: u32,
+        /// 1 while it trains.
+        pub active: u32,
+        /// 1 when an epoch has ended and its validation is wanted; it waits.
+        pub due: u32,
+        /// 1 when a gradient was not finite; its parameters are as before that step, and it is no longer active.
+        pub fault: u32,
+        /// Samples of this epoch that are done.
+        pub cursor: u32,
+        /// Epochs that are done.
+        pub epoch: u32,
+        /// Steps that are done.
+        pub step: u32,
+        /// Samples of an epoch.
+        pub samples: u32,
+        /// Where its training list begins in all lists, one behind the other.
+        pub list: u32,
+        /// Epochs it is to do.
+        pub epochs: u32,
+        /// Its learning rate before the schedule.
+        pub rate: f32,
+        /// The global norm of the last gradient (of the weighted mean loss), before clipping.
+        pub norm: f32,
+        /// Steps of its whole training, which its schedule is laid over.
+        pub total: u32,
+        /// Sum of weighted losses of this epoch so far; of the whole epoch while `due`.
+        pub loss: f64,
+        /// Sum of weights of this epoch so far.
+        pub weight: f64,
+    }
 }
 
 impl State {

@@ -1,9 +1,11 @@
-// The kernels of a population's step and of its validation, all but the products. The step itself is told in `backend.rs`.
+// The kernels of a population's step and of its validation, all but the products. The step itself is told in
+// `backend.rs`.
 //
-// Every kernel has a slot axis and returns at once for slots that take no part (`mode`: 0 step = active and not due, 1 score = due,
-// 2 always). No float atomics; every sum has an order that depends on shapes alone, not on the number of slots. Names end in the
-// element type T of activations: `_bf16` or `_f32`. Strides are in elements, of T or of what the pointer points at. All pointers are
-// aligned to 16 bytes (8 for places inside bf16 buffers), all widths called `padded` or `width` are multiples of 8, `params` of 64.
+// Every kernel has a slot axis and returns at once for slots that take no part (`mode`: 0 step = active and not due, 1
+// score = due, 2 always). No float atomics; every sum has an order that depends on shapes alone, not on the number of
+// slots. Names end in the element type T of activations: `_bf16` or `_f32`. Strides are in elements, of T or of what
+// the pointer points at. All pointers are aligned to 16 bytes (8 for places inside bf16 buffers), all widths called
+// `padded` or `width` are multiples of 8, `params` of 64.
 //
 // Launches. S = slots, B = batch, [x, y, z] = grid. Shared memory is static unless a number of bytes is given.
 //
@@ -29,41 +31,68 @@
 //
 // `loss` needs no dynamic shared memory where its gradient is null; its slice of 64 is good up to B = 8192, 256 above.
 //
-// One step: gather (choose = 1 for the first input, then choose = 0), products, loss for each head, backward products, column_sum and
-// sum_partials for biases, advance, optimise. One chunk of validation: gather, products, loss, score_sum. A batch that is too large for the
-// memory goes in parts: for each choose_part, gather (choose = 0), the rest up to the gradient, add_part, next_part; then advance, optimise.
-// registers: 64
+// One step: gather (choose = 1 for the first input, then choose = 0), products, loss for each head, backward products,
+// column_sum and sum_partials for biases, advance, optimise. One chunk of validation: gather, products, loss,
+// score_sum. A batch that is too large for the memory goes in parts: for each choose_part, gather (choose = 0), the
+// rest up to the gradient, add_part, next_part; then advance, optimise. registers: 64
 
 #include "../random/random.cuh"
 #include "optimiser.cuh"
 
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 // gather: the rows of a batch, scaled, into an activation buffer.
-//
-//   states         [S]
-//   seed, batch, mode
-//   choose         1: find out the rows and write `rows` and `live`; 0: read `rows`
-//   lists          all lists of samples, one behind the other
-//   rows           [S, B] ids of samples
-//   live           [S, B] 1, or 0 for the tail; written with choose = 1 only
-//   table, stride  [rows, stride] f32, stride a multiple of 4; window × stride below 2^32
-//   map            [ids] this table's row for each, or null
-//   features, window, padded   columns of the output: window × features, then zeros up to padded
-//   mean, inverse  [members, features] by state.index, or null both
-//   out            first column of the place; row b of slot s at out + s × out_member + b × out_stride
-//   valid_list     [members] where the validation list begins in `lists` (0 where there is none); mode 1 only
-//   valid_count    [members] its length
-//   chunk          [1] the chunk of validation: samples chunk × B + b in order
-//
-// In mode 2 rows are chosen as in mode 0. A warp takes 8 rows (16 of the narrowest): each lane finds one row, then they walk columns.
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct GatherArgs {
+    const State* states;    // [S]
+    u64 seed;
+    const u32* lists;       // all lists of samples, one behind the other
+    u32* rows;              // [S, B] ids of samples
+    float* live;            // [S, B] 1, or 0 for the tail; written with choose = 1 only
+    const float* table;     // [rows, stride] f32; window × stride below 2^32
+    u64 stride;             // a multiple of 4
+    const u32* map;         // [ids] this table's row for each, or null
+    const float* mean;      // [members, features] by state.index, or null both
+    const float* inverse;
+    T* out;                 // first column of the place, for slot 0 and row 0
+    u64 out_stride;         // from row to row
+    u64 out_member;         // from slot to slot
+    const u32* valid_list;  // [members] where the validation list begins in `lists`, or 0; mode 1 only
+    const u32* valid_count; // [members] its length
+    const u32* chunk;       // [1] the chunk of validation: samples chunk × B + b in order
+    u32 batch;
+    u32 mode;
+    u32 choose;             // 1: find out the rows and write `rows` and `live`; 0: read `rows`
+    u32 features;
+    u32 window;
+    u32 padded;             // columns of the output: window × features, then zeros up to here
+};
+
+// In mode 2 rows are chosen as in mode 0. A warp takes 8 rows (16 of the narrowest): each lane finds one row, then they
+// walk columns.
 template <typename T>
-__device__ __forceinline__ void gather(const State* __restrict__ states, u64 seed, u32 batch, u32 mode, u32 choose,
-                                       const u32* __restrict__ lists, u32* __restrict__ rows, float* __restrict__ live,
-                                       const float* __restrict__ table, u64 stride, const u32* __restrict__ map, u32 features, u32 window,
-                                       u32 padded, const float* __restrict__ mean, const float* __restrict__ inverse, T* __restrict__ out,
-                                       u64 out_stride, u64 out_member, const u32* __restrict__ valid_list,
-                                       const u32* __restrict__ valid_count, const u32* __restrict__ chunk) {
+__device__ __forceinline__ void gather(const GatherArgs<T>& given) {
+    const State* __restrict__ states = given.states;
+    const u64 seed = given.seed;
+    const u32 batch = given.batch;
+    const u32 mode = given.mode;
+    const u32 choose = given.choose;
+    const u32* __restrict__ lists = given.lists;
+    u32* __restrict__ rows = given.rows;
+    float* __restrict__ live = given.live;
+    const float* __restrict__ table = given.table;
+    const u64 stride = given.stride;
+    const u32* __restrict__ map = given.map;
+    const u32 features = given.features;
+    const u32 window = given.window;
+    const u32 padded = given.padded;
+    const float* __restrict__ mean = given.mean;
+    const float* __restrict__ inverse = given.inverse;
+    T* __restrict__ out = given.out;
+    const u64 out_stride = given.out_stride;
+    const u64 out_member = given.out_member;
+    const u32* __restrict__ valid_list = given.valid_list;
+    const u32* __restrict__ valid_count = given.valid_count;
+    const u32* __restrict__ chunk = given.chunk;
     const u32 slot = blockIdx.y;
     const State& state = states[slot];
     if (idle(state, mode)) return;
@@ -152,33 +181,57 @@ __device__ __forceinline__ void gather(const State* __restrict__ states, u64 see
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 // loss: softmax cross-entropy of one head, its gradient, and who was taken for what.
-//
-//   states [S], batch, mode, slice (rows of a block)
-//   head, heads    which of how many; the weights of the first head alone are summed
-//   rows, live     [S, B]
-//   labels         [ids] of this head
-//   weights        [ids] or null for 1
-//   class_weights  [members, classes] by state.index, or null for 1
-//   logits         [S, B, padded] f32 without bias
-//   bias           the f32 master at this head's bias; member stride bias_member (= params)
-//   classes, padded
-//   smoothing      share of a label that is spread over all classes; 0 when scoring
-//   gradient       [S, B, padded] of T: w × (softmax - target), padding 0; null when scoring
-//   partial        [S, heads, blocks, 2] f64: sum of weighted losses, sum of weights (0 for heads after the first)
-//   bias_partial   [S, blocks, padded] column sums of the rounded gradient; not touched where gradient is null
-//   confusion      [S, classes, classes] u64 counts added to, [true, guessed], live rows; or null
-//
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct LossArgs {
+    const State* states;        // [S]
+    const u32* rows;            // [S, B]
+    const float* live;          // [S, B]
+    const u8* labels;           // [ids] of this head
+    const float* weights;       // [ids] or null for 1
+    const float* class_weights; // [members, classes] by state.index, or null for 1
+    const float* logits;        // [S, B, padded] f32 without bias
+    const float* bias;          // the f32 master at this head's bias
+    u64 bias_member;            // from slot to slot (= params)
+    T* gradient;                // [S, B, padded] w × (softmax - target), padding 0; null when scoring
+    double* partial;            // [S, heads, blocks, 2] weighted losses, and weights (0 for heads after the first)
+    float* bias_partial;        // [S, blocks, padded] column sums of the rounded gradient, where there is one
+    u64* confusion;             // [S, classes, classes] counts added to, [true, guessed], live rows; or null
+    u32 batch;
+    u32 mode;
+    u32 slice;                  // rows of a block
+    u32 head;                   // which of `heads`; the weights of the first head alone are summed
+    u32 heads;
+    u32 classes;
+    u32 padded;
+    float smoothing;            // share of a label that is spread over all classes; 0 when scoring
+};
+
 // Eight lanes take a row, so that any number of classes up to 256 reads side by side; 32 rows at once.
-// ---------------------------------------------------------------------------------------------------------------------------------
 template <typename T>
-__device__ __forceinline__ void loss(const State* __restrict__ states, u32 batch, u32 mode, u32 slice, u32 head, u32 heads,
-                                     const u32* __restrict__ rows, const float* __restrict__ live, const u8* __restrict__ labels,
-                                     const float* __restrict__ weights, const float* __restrict__ class_weights,
-                                     const float* __restrict__ logits, const float* __restrict__ bias, u64 bias_member, u32 classes,
-                                     u32 padded, float smoothing, T* __restrict__ gradient, double* __restrict__ partial,
-                                     float* __restrict__ bias_partial, u64* __restrict__ confusion, float* columns) {
+__device__ __forceinline__ void loss(const LossArgs<T>& given, float* columns) {
+    const State* __restrict__ states = given.states;
+    const u32 batch = given.batch;
+    const u32 mode = given.mode;
+    const u32 slice = given.slice;
+    const u32 head = given.head;
+    const u32 heads = given.heads;
+    const u32* __restrict__ rows = given.rows;
+    const float* __restrict__ live = given.live;
+    const u8* __restrict__ labels = given.labels;
+    const float* __restrict__ weights = given.weights;
+    const float* __restrict__ class_weights = given.class_weights;
+    const float* __restrict__ logits = given.logits;
+    const float* __restrict__ bias = given.bias;
+    const u64 bias_member = given.bias_member;
+    const u32 classes = given.classes;
+    const u32 padded = given.padded;
+    const float smoothing = given.smoothing;
+    T* __restrict__ gradient = given.gradient;
+    double* __restrict__ partial = given.partial;
+    float* __restrict__ bias_partial = given.bias_partial;
+    u64* __restrict__ confusion = given.confusion;
     const u32 slot = blockIdx.y;
     const State& state = states[slot];
     if (idle(state, mode)) return;
@@ -196,7 +249,8 @@ __device__ __forceinline__ void loss(const State* __restrict__ states, u32 batch
     const u32 begin = blockIdx.x * slice, end = begin + slice < batch ? begin + slice : batch;
     double lost = 0.0, weighed = 0.0;
     for (u32 base = begin; base < end; base += 32) {
-        // Groups behind the end walk along on the last row and leave nothing behind: the lanes of a warp must meet at the shuffles.
+        // Groups behind the end walk along on the last row and leave nothing behind: the lanes of a warp must meet at
+        // the shuffles.
         const bool inside = base + group < end;
         const u64 place = (u64)slot * batch + (inside ? base + group : end - 1);
         const float* z = logits + place * padded;
@@ -272,37 +326,46 @@ __device__ __forceinline__ void loss(const State* __restrict__ states, u32 batch
         atomicAdd(&confusion[(u64)slot * classes * classes + threadIdx.x], (u64)counts[threadIdx.x]);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 // sum_partials: out[s × out_member + i] = sum over k of partial[s, k, i], in f64 in a fixed order, then f32.
-//
-//   states [S], mode, partial [S, blocks, n], blocks, n, out, out_member
-//
+// ---------------------------------------------------------------------------------------------------------------------
+struct SumArgs {
+    const State* states;  // [S]
+    const float* partial; // [S, blocks, n]
+    u64 n;
+    float* out;
+    u64 out_member;
+    u32 mode;
+    u32 blocks;
+};
+
 // Eight lanes take 32 columns; group g of 32 adds the blocks g, g + 32, ...; then the 32 sums are added in order.
-// ---------------------------------------------------------------------------------------------------------------------------------
-extern "C" __global__ void __launch_bounds__(256) sum_partials(const State* __restrict__ states, u32 mode, const float* __restrict__ partial,
-                                                               u32 blocks, u64 n, float* __restrict__ out, u64 out_member) {
+extern "C" __global__ void __launch_bounds__(256) sum_partials(const SumArgs given) {
+    const State* __restrict__ states = given.states;
+    const float* __restrict__ partial = given.partial;
+    float* __restrict__ out = given.out;
     const u32 slot = blockIdx.y;
-    if (idle(states[slot], mode)) return;
+    if (idle(states[slot], given.mode)) return;
     __shared__ double sums[32][33];
     const u32 group = threadIdx.x / 8, lane = threadIdx.x % 8;
     const u64 column = (u64)blockIdx.x * 32 + lane * 4;
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
-    if (column < n) {
-        const float* from = partial + (u64)slot * blocks * n + column;
+    if (column < given.n) {
+        const float* from = partial + (u64)slot * given.blocks * given.n + column;
 #pragma unroll 4
-        for (u32 k = group; k < blocks; k += 32) {
-            const float4 v = load4(from + k * n);
+        for (u32 k = group; k < given.blocks; k += 32) {
+            const float4 v = load4(from + k * given.n);
             sum[0] += (double)v.x, sum[1] += (double)v.y, sum[2] += (double)v.z, sum[3] += (double)v.w;
         }
     }
     for (u32 i = 0; i < 4; i++) sums[group][lane * 4 + i] = sum[i];
     __syncthreads();
     const u64 own = (u64)blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && own < n) {
+    if (threadIdx.x < 32 && own < given.n) {
         double all = 0.0;
 #pragma unroll 8
         for (u32 g = 0; g < 32; g++) all += sums[g][threadIdx.x];
-        out[slot * out_member + own] = (float)all;
+        out[slot * given.out_member + own] = (float)all;
     }
 }
 
@@ -319,84 +382,126 @@ extern "C" __global__ void __launch_bounds__(256) sum_partials_f64(const State* 
     out[slot * out_member + i] = sum;
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
-// activate: y = act(z + bias), rounded once. derive: dz = dy × act'(y), rounded once.
-//
-//   states [S], mode, act (0 identity, 1 relu, 2 tanh), batch, width
-//   activate: z, z_stride, z_member, bias (of T, member stride bias_member, or null), y, y_stride, y_member
-//   derive:   dy, dy_stride, dy_member, y, y_stride, y_member, dz, dz_stride, dz_member
-//
-// Pointers are at the first column of their place. In place (z = y, dy = dz) is allowed in `_bf16` and `_f32`; `_float_bf16` reads f32 sums
-// and writes bf16, so that a product that cannot fuse tanh is still rounded only once.
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
+// activate: y = act(z + bias), rounded once.
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename From, typename T> struct ActivateArgs {
+    const State* states; // [S]
+    const From* z;       // at the first column of its place, as y
+    u64 z_stride;
+    u64 z_member;
+    const T* bias;       // or null
+    u64 bias_member;
+    T* y;
+    u64 y_stride;
+    u64 y_member;
+    u32 mode;
+    u32 act;             // 0 identity, 1 relu, 2 tanh
+    u32 batch;
+    u32 width;
+};
+
+// In place (z = y) is allowed in `_bf16` and `_f32`; `_float_bf16` reads f32 sums and writes bf16, so that a product
+// that cannot fuse tanh is still rounded only once.
 template <typename From, typename T>
-__device__ __forceinline__ void activate(const State* __restrict__ states, u32 mode, u32 act, u32 batch, u32 width, const From* z,
-                                         u64 z_stride, u64 z_member, const T* __restrict__ bias, u64 bias_member, T* y, u64 y_stride,
-                                         u64 y_member) {
+__device__ __forceinline__ void activate(const ActivateArgs<From, T>& given) {
+    const State* __restrict__ states = given.states;
+    const T* __restrict__ bias = given.bias;
     const u32 slot = blockIdx.y;
-    if (idle(states[slot], mode)) return;
+    if (idle(states[slot], given.mode)) return;
     const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
-    const u64 b = i / (width / 4);
-    const u32 column = (u32)(i - b * (width / 4)) * 4;
-    if (b >= batch) return;
-    float4 v = load4(z + slot * z_member + b * z_stride + column);
+    const u64 b = i / (given.width / 4);
+    const u32 column = (u32)(i - b * (given.width / 4)) * 4;
+    if (b >= given.batch) return;
+    float4 v = load4(given.z + slot * given.z_member + b * given.z_stride + column);
     if (bias) {
-        const float4 w = load4(bias + slot * bias_member + column);
+        const float4 w = load4(bias + slot * given.bias_member + column);
         v.x += w.x, v.y += w.y, v.z += w.z, v.w += w.w;
     }
-    v = make_float4(activation(v.x, act), activation(v.y, act), activation(v.z, act), activation(v.w, act));
-    store4(y + slot * y_member + b * y_stride + column, v);
+    v = make_float4(activation(v.x, given.act), activation(v.y, given.act), activation(v.z, given.act), activation(v.w, given.act));
+    store4(given.y + slot * given.y_member + b * given.y_stride + column, v);
 }
+// ---------------------------------------------------------------------------------------------------------------------
+// derive: dz = dy × act'(y), rounded once; in place as `activate`.
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename From, typename T> struct DeriveArgs {
+    const State* states; // [S]
+    const From* dy;      // at the first column of its place, as y and dz
+    u64 dy_stride;
+    u64 dy_member;
+    const T* y;
+    u64 y_stride;
+    u64 y_member;
+    T* dz;
+    u64 dz_stride;
+    u64 dz_member;
+    u32 mode;
+    u32 act;
+    u32 batch;
+    u32 width;
+};
 
 template <typename From, typename T>
-__device__ __forceinline__ void derive(const State* __restrict__ states, u32 mode, u32 act, u32 batch, u32 width, const From* dy,
-                                       u64 dy_stride, u64 dy_member, const T* __restrict__ y, u64 y_stride, u64 y_member, T* dz,
-                                       u64 dz_stride, u64 dz_member) {
+__device__ __forceinline__ void derive(const DeriveArgs<From, T>& given) {
+    const State* __restrict__ states = given.states;
+    const T* __restrict__ y = given.y;
     const u32 slot = blockIdx.y;
-    if (idle(states[slot], mode)) return;
+    if (idle(states[slot], given.mode)) return;
     const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
-    const u64 b = i / (width / 4);
-    const u32 column = (u32)(i - b * (width / 4)) * 4;
-    if (b >= batch) return;
-    float4 v = load4(dy + slot * dy_member + b * dy_stride + column);
-    const float4 o = load4(y + slot * y_member + b * y_stride + column);
-    v = make_float4(v.x * slope(o.x, act), v.y * slope(o.y, act), v.z * slope(o.z, act), v.w * slope(o.w, act));
-    store4(dz + slot * dz_member + b * dz_stride + column, v);
+    const u64 b = i / (given.width / 4);
+    const u32 column = (u32)(i - b * (given.width / 4)) * 4;
+    if (b >= given.batch) return;
+    float4 v = load4(given.dy + slot * given.dy_member + b * given.dy_stride + column);
+    const float4 o = load4(y + slot * given.y_member + b * given.y_stride + column);
+    v = make_float4(v.x * slope(o.x, given.act), v.y * slope(o.y, given.act), v.z * slope(o.z, given.act), v.w * slope(o.w, given.act));
+    store4(given.dz + slot * given.dz_member + b * given.dz_stride + column, v);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 // column_sum: partial[s, k, c] = sum of dz[s, b, c] over the rows b of slice k. Then sum_partials with n = width.
-//
-//   states [S], mode, batch, slice, width, dz (at its first column), stride, member, partial [S, blocks, width]
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct ColumnArgs {
+    const State* states; // [S]
+    const T* dz;         // at its first column
+    u64 stride;
+    u64 member;
+    float* partial;      // [S, blocks, width]
+    u32 mode;
+    u32 batch;
+    u32 slice;
+    u32 width;
+};
+
 template <typename T>
-__device__ __forceinline__ void column_sum(const State* __restrict__ states, u32 mode, u32 batch, u32 slice, u32 width,
-                                           const T* __restrict__ dz, u64 stride, u64 member, float* __restrict__ partial) {
+__device__ __forceinline__ void column_sum(const ColumnArgs<T>& given) {
+    const State* __restrict__ states = given.states;
+    const T* __restrict__ dz = given.dz;
+    float* __restrict__ partial = given.partial;
     const u32 slot = blockIdx.z;
-    if (idle(states[slot], mode)) return;
+    if (idle(states[slot], given.mode)) return;
     __shared__ float4 sums[256]; // [256 / lanes][lanes]
     u32 lanes = 32;
-    while (lanes > 2 && lanes / 2 >= width / 4) lanes /= 2;
+    while (lanes > 2 && lanes / 2 >= given.width / 4) lanes /= 2;
     const u32 abreast = 256 / lanes;
     const u32 column = blockIdx.x * 128 + threadIdx.x % lanes * 4;
-    const u32 begin = blockIdx.y * slice, end = begin + slice < batch ? begin + slice : batch;
+    const u32 begin = blockIdx.y * given.slice, end = begin + given.slice < given.batch ? begin + given.slice : given.batch;
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (column < width) {
-        const T* from = dz + slot * member + column;
+    if (column < given.width) {
+        const T* from = dz + slot * given.member + column;
 #pragma unroll 4
         for (u32 b = begin + threadIdx.x / lanes; b < end; b += abreast) {
-            const float4 v = load4(from + b * stride);
+            const float4 v = load4(from + b * given.stride);
             sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
         }
     }
     sums[threadIdx.x] = sum;
     __syncthreads();
     const u32 own = blockIdx.x * 128 + threadIdx.x;
-    if (threadIdx.x < lanes * 4 && own < width) {
+    if (threadIdx.x < lanes * 4 && own < given.width) {
         const float* flat = reinterpret_cast<const float*>(sums);
         float all = 0.0f;
         for (u32 r = 0; r < abreast; r++) all += flat[r * lanes * 4 + threadIdx.x];
-        partial[((u64)slot * gridDim.y + blockIdx.y) * width + own] = all;
+        partial[((u64)slot * gridDim.y + blockIdx.y) * given.width + own] = all;
     }
 }
 
@@ -411,8 +516,8 @@ __device__ __forceinline__ Measure measure(u32 slot, const volatile double* norm
     return made;
 }
 
-// The end of `advance` and `add_parts`: this block's squares; and by the block of a slot that comes last the rest. Its sums are in order, so which
-// block that is changes nothing.
+// The end of `advance` and `add_parts`: this block's squares; and by the block of a slot that comes last the rest. Its
+// sums are in order, so which block that is changes nothing.
 __device__ __forceinline__ void conclude(State* states, u32 slot, u32 batch, double sum, double* norm_partial,
                                          const double* __restrict__ loss_partial, u32 loss_blocks, u32* arrived, const Optimiser& o,
                                          Order* __restrict__ orders) {
@@ -438,26 +543,32 @@ __device__ __forceinline__ void conclude(State* states, u32 slot, u32 batch, dou
     states[slot] = state;
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
-// advance: the norm of the gradient; then the state after a step, and what the optimiser is to do. The only kernel that writes states.
-//
-//   states [S], batch
-//   grads        [S, params]
-//   norm_partial [S, blocks] sums of squares of 8192 elements each, in f64
-//   loss_partial [S, loss_blocks, 2] with loss_blocks = heads × blocks of `loss`
-//   arrived      [S] 0 before and after
-//   o            by value
-//   orders       [S]
-//
-// Every block adds its squares; the one that comes last adds all partial sums, in order, and does the rest. Which block that is changes
-// nothing. A norm that is not finite stops the member and changes nothing else.
-// ---------------------------------------------------------------------------------------------------------------------------------
-extern "C" __global__ void __launch_bounds__(256) advance(State* states, u32 batch, const float* __restrict__ grads, u64 params,
-                                                          double* norm_partial, const double* __restrict__ loss_partial, u32 loss_blocks,
-                                                          u32* arrived, Optimiser o, Order* __restrict__ orders) {
+// ---------------------------------------------------------------------------------------------------------------------
+// advance: the norm of the gradient; then the state after a step, and what the optimiser is to do. The only kernel that
+// writes states.
+// ---------------------------------------------------------------------------------------------------------------------
+struct AdvanceArgs {
+    State* states;              // [S]
+    const float* grads;         // [S, params]
+    u64 params;
+    double* norm_partial;       // [S, blocks] sums of squares of 8192 elements each
+    const double* loss_partial; // [S, loss_blocks, 2]
+    u32* arrived;               // [S] 0 before and after
+    Order* orders;              // [S]
+    Optimiser o;
+    u32 batch;
+    u32 loss_blocks;            // heads × blocks of `loss`
+};
+
+// Every block adds its squares; the one that comes last adds all partial sums, in order, and does the rest. Which block
+// that is changes nothing. A norm that is not finite stops the member and changes nothing else.
+extern "C" __global__ void __launch_bounds__(256) advance(const AdvanceArgs given) {
+    const float* __restrict__ grads = given.grads;
+    const double* __restrict__ loss_partial = given.loss_partial;
+    Order* __restrict__ orders = given.orders;
     const u32 slot = blockIdx.y;
     // No block may see the state that the last one writes, so this is read before anyone arrives.
-    if (idle(states[slot], STEP)) {
+    if (idle(given.states[slot], STEP)) {
         if (blockIdx.x == 0 && threadIdx.x == 0) orders[slot].go = 0;
         return;
     }
@@ -465,153 +576,220 @@ extern "C" __global__ void __launch_bounds__(256) advance(State* states, u32 bat
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
         const u64 at = (u64)blockIdx.x * 8192 + i * 1024 + threadIdx.x * 4;
-        if (at < params) {
-            const float4 v = load4(grads + slot * params + at);
+        if (at < given.params) {
+            const float4 v = load4(grads + slot * given.params + at);
             sum += (double)v.x * (double)v.x + (double)v.y * (double)v.y;
             sum += (double)v.z * (double)v.z + (double)v.w * (double)v.w;
         }
     }
-    conclude(states, slot, batch, sum, norm_partial, loss_partial, loss_blocks, arrived, o, orders);
+    conclude(given.states, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, orders);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 // add_parts: `advance` for a gradient that is in parts: they are added in order and written to `grads`.
-//
-//   as in `advance`, but for
-//   grads        [S, params] written
-//   parts, count [S, count, params]
-//   norm_partial [S, blocks] sums of squares of 1024 elements each, in f64
-// ---------------------------------------------------------------------------------------------------------------------------------
-extern "C" __global__ void __launch_bounds__(256, 4) add_parts(State* states, u32 batch, float* __restrict__ grads, u64 params,
-                                                            const float* __restrict__ parts, u32 count, double* norm_partial,
-                                                            const double* __restrict__ loss_partial, u32 loss_blocks, u32* arrived,
-                                                            Optimiser o, Order* __restrict__ orders) {
+// ---------------------------------------------------------------------------------------------------------------------
+struct AddPartsArgs {
+    State* states;              // [S]
+    float* grads;               // [S, params] written
+    u64 params;
+    const float* parts;         // [S, count, params]
+    double* norm_partial;       // [S, blocks] sums of squares of 1024 elements each
+    const double* loss_partial; // as in `advance`
+    u32* arrived;
+    Order* orders;
+    Optimiser o;
+    u32 batch;
+    u32 count;
+    u32 loss_blocks;
+};
+
+extern "C" __global__ void __launch_bounds__(256, 4) add_parts(const AddPartsArgs given) {
+    float* __restrict__ grads = given.grads;
+    const float* __restrict__ parts = given.parts;
+    const double* __restrict__ loss_partial = given.loss_partial;
+    Order* __restrict__ orders = given.orders;
     const u32 slot = blockIdx.y;
-    if (idle(states[slot], STEP)) {
+    if (idle(given.states[slot], STEP)) {
         if (blockIdx.x == 0 && threadIdx.x == 0) orders[slot].go = 0;
         return;
     }
     const u64 at = (u64)blockIdx.x * 1024 + threadIdx.x * 4;
     double sum = 0.0;
-    if (at < params) {
-        const float* from = parts + (u64)slot * count * params + at;
+    if (at < given.params) {
+        const float* from = parts + (u64)slot * given.count * given.params + at;
         float4 v = load4(from);
 #pragma unroll 8
-        for (u32 k = 1; k < count; k++) {
-            const float4 more = load4(from + k * params);
+        for (u32 k = 1; k < given.count; k++) {
+            const float4 more = load4(from + k * given.params);
             v = make_float4(v.x + more.x, v.y + more.y, v.z + more.z, v.w + more.w);
         }
-        store4(grads + slot * params + at, v);
+        store4(grads + slot * given.params + at, v);
         sum = squares(v);
     }
-    conclude(states, slot, batch, sum, norm_partial, loss_partial, loss_blocks, arrived, o, orders);
+    conclude(given.states, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, orders);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
-// A batch in parts. `begin` [1] is the first row of the part in the whole batch of `batch` rows; a part has `part` rows, the last one perhaps
-// fewer. Nothing here depends on who takes part, so one graph serves all parts of all steps.
+// ---------------------------------------------------------------------------------------------------------------------
+// A batch in parts. `begin` [1] is the first row of the part in the whole batch of `batch` rows; a part has `part`
+// rows, the last one perhaps fewer. Nothing here depends on who takes part, so one graph serves all parts of all steps.
 //
-// choose_part: the rows of a part as the whole batch has them, and which of them are alive: those inside of the batch and of the list.
-//
-//   states [S], seed, batch, part, begin, lists, rows and live [S, part]
-// ---------------------------------------------------------------------------------------------------------------------------------
-extern "C" __global__ void __launch_bounds__(256) choose_part(const State* __restrict__ states, u64 seed, u32 batch, u32 part,
-                                                              const u32* __restrict__ begin, const u32* __restrict__ lists,
-                                                              u32* __restrict__ rows, float* __restrict__ live) {
+// choose_part: the rows of a part as the whole batch has them, and which of them are alive: those inside of the batch
+// and of the list.
+// ---------------------------------------------------------------------------------------------------------------------
+struct ChoosePartArgs {
+    const State* states; // [S]
+    u64 seed;
+    const u32* begin;
+    const u32* lists;
+    u32* rows;           // [S, part]
+    float* live;         // [S, part]
+    u32 batch;
+    u32 part;
+};
+
+extern "C" __global__ void __launch_bounds__(256) choose_part(const ChoosePartArgs given) {
+    const State* __restrict__ states = given.states;
+    const u32* __restrict__ begin = given.begin;
+    const u32* __restrict__ lists = given.lists;
+    u32* __restrict__ rows = given.rows;
+    float* __restrict__ live = given.live;
     const u32 slot = blockIdx.y, own = blockIdx.x * 256 + threadIdx.x;
     const State& state = states[slot];
-    if (idle(state, STEP) || own >= part) return;
+    if (idle(state, STEP) || own >= given.part) return;
     const u64 row = (u64)*begin + own, sample = (u64)state.cursor + row;
-    const bool inside = row < batch && sample < state.samples;
+    const bool inside = row < given.batch && sample < state.samples;
     u32 at = 0;
-    if (inside) at = Permutation(state.samples, seed, state.id, state.epoch).at((u32)sample);
-    rows[(u64)slot * part + own] = lists[(u64)state.list + at];
-    live[(u64)slot * part + own] = inside ? 1.0f : 0.0f;
+    if (inside) at = Permutation(state.samples, given.seed, state.id, state.epoch).at((u32)sample);
+    rows[(u64)slot * given.part + own] = lists[(u64)state.list + at];
+    live[(u64)slot * given.part + own] = inside ? 1.0f : 0.0f;
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
-// add_part: a part's gradient, loss and weight added to those of the parts before it, in order; the last one leaves all in `grads`.
-//
-//   states [S], batch, part, begin
-//   sum, grads   [S, params]
-//   loss_partial [S, loss_blocks, 2] of this part
-//   loss_sum     [S, 2] loss and weight of the parts so far
-// ---------------------------------------------------------------------------------------------------------------------------------
-extern "C" __global__ void __launch_bounds__(256) add_part(const State* __restrict__ states, u32 batch, u32 part,
-                                                           const u32* __restrict__ begin, float* __restrict__ sum,
-                                                           float* __restrict__ grads, u64 params, const double* __restrict__ loss_partial,
-                                                           u32 loss_blocks, double* __restrict__ loss_sum) {
+// ---------------------------------------------------------------------------------------------------------------------
+// add_part: a part's gradient, loss and weight added to those of the parts before it, in order; the last one leaves all
+// in `grads`.
+// ---------------------------------------------------------------------------------------------------------------------
+struct AddPartArgs {
+    const State* states;        // [S]
+    const u32* begin;
+    float* sum;                 // [S, params]
+    float* grads;               // [S, params]
+    u64 params;
+    const double* loss_partial; // [S, loss_blocks, 2] of this part
+    double* loss_sum;           // [S, 2] loss and weight of the parts so far
+    u32 batch;
+    u32 part;
+    u32 loss_blocks;
+};
+
+extern "C" __global__ void __launch_bounds__(256) add_part(const AddPartArgs given) {
+    const State* __restrict__ states = given.states;
+    const u32* __restrict__ begin = given.begin;
+    float* __restrict__ sum = given.sum;
+    float* __restrict__ grads = given.grads;
+    const double* __restrict__ loss_partial = given.loss_partial;
+    double* __restrict__ loss_sum = given.loss_sum;
     const u32 slot = blockIdx.y;
     if (idle(states[slot], STEP)) return;
-    const bool first = *begin == 0, last = (u64)*begin + part >= batch;
+    const bool first = *begin == 0, last = (u64)*begin + given.part >= given.batch;
     const u64 at = (u64)blockIdx.x * 1024 + threadIdx.x * 4;
-    if (at < params) {
-        float4 v = load4(grads + slot * params + at);
+    if (at < given.params) {
+        float4 v = load4(grads + slot * given.params + at);
         if (!first) {
-            const float4 before = load4(sum + slot * params + at);
+            const float4 before = load4(sum + slot * given.params + at);
             v = make_float4(before.x + v.x, before.y + v.y, before.z + v.z, before.w + v.w);
         }
-        store4((last ? grads : sum) + slot * params + at, v);
+        store4((last ? grads : sum) + slot * given.params + at, v);
     }
     if (blockIdx.x != 0) return;
     __shared__ double scratch[8];
-    const double* from = loss_partial + (u64)slot * loss_blocks * 2;
-    const double loss = block_sum(from, loss_blocks, 2, scratch), weight = block_sum(from + 1, loss_blocks, 2, scratch);
+    const double* from = loss_partial + (u64)slot * given.loss_blocks * 2;
+    const double loss = block_sum(from, given.loss_blocks, 2, scratch), weight = block_sum(from + 1, given.loss_blocks, 2, scratch);
     if (threadIdx.x == 0) {
         loss_sum[slot * 2] = first ? loss : loss_sum[slot * 2] + loss;
         loss_sum[slot * 2 + 1] = first ? weight : loss_sum[slot * 2 + 1] + weight;
     }
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
 // next_part: on to the next part, and behind the last one to the first.
-extern "C" __global__ void next_part(u32* begin, u32 batch, u32 part) {
-    const u64 next = (u64)*begin + part;
-    *begin = next < batch ? (u32)next : 0;
+// ---------------------------------------------------------------------------------------------------------------------
+struct NextPartArgs {
+    u32* begin;
+    u32 batch;
+    u32 part;
+};
+
+extern "C" __global__ void next_part(const NextPartArgs given) {
+    u32* begin = given.begin;
+    const u64 next = (u64)*begin + given.part;
+    *begin = next < given.batch ? (u32)next : 0;
 }
 
-// ---------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 // optimise: Adam or AdamW as PyTorch has them, over a slot's whole row, as `advance` ordered.
-//
-//   params, orders [S]
-//   o            by value
-//   grads, master, mean, square   [S, params] f32
-//   copy         [S, params] bf16 of the master, or null
-//   average      [S, params] the running average of the master, or null
-// ---------------------------------------------------------------------------------------------------------------------------------
-extern "C" __global__ void __launch_bounds__(256) optimise(u64 params, const Order* __restrict__ orders, Optimiser o,
-                                                           const float* __restrict__ grads, float* __restrict__ master,
-                                                           float* __restrict__ mean, float* __restrict__ square, bf16* __restrict__ copy,
-                                                           float* __restrict__ average) {
+// ---------------------------------------------------------------------------------------------------------------------
+struct OptimiseArgs {
+    u64 params;
+    const Order* orders; // [S]
+    const float* grads;  // [S, params], as master, mean and square
+    float* master;
+    float* mean;
+    float* square;
+    bf16* copy;          // [S, params] bf16 of the master, or null
+    float* average;      // [S, params] the running average of the master, or null
+    Optimiser o;
+};
+
+extern "C" __global__ void __launch_bounds__(256) optimise(const OptimiseArgs given) {
+    const Order* __restrict__ orders = given.orders;
+    const float* __restrict__ grads = given.grads;
+    float* __restrict__ master = given.master;
+    float* __restrict__ mean = given.mean;
+    float* __restrict__ square = given.square;
+    bf16* __restrict__ copy = given.copy;
+    float* __restrict__ average = given.average;
     const u32 slot = blockIdx.y;
     const Order order = orders[slot];
     if (order.go == 0) return;
     const Divisor weight(order.weight), root(order.root);
 
 #pragma unroll 4
-    for (u64 in_row = (u64)blockIdx.x * 1024 + threadIdx.x * 4; in_row < params; in_row += (u64)gridDim.x * 1024) {
-        const u64 at = slot * params + in_row;
+    for (u64 in_row = (u64)blockIdx.x * 1024 + threadIdx.x * 4; in_row < given.params; in_row += (u64)gridDim.x * 1024) {
+        const u64 at = slot * given.params + in_row;
         Four four = {load4(master + at), load4(mean + at), load4(square + at)};
-        adapt(four, load4(grads + at), order, weight, root, o);
+        adapt(four, load4(grads + at), order, weight, root, given.o);
         store4(master + at, four.param);
         store4(mean + at, four.mean);
         store4(square + at, four.square);
         if (copy) store4(copy + at, four.param);
-        if (average) store4(average + at, order.go == 1 ? four.param : averaged(load4(average + at), four.param, o.memory));
+        if (average) store4(average + at, order.go == 1 ? four.param : averaged(load4(average + at), four.param, given.o.memory));
     }
 }
 
-// score_sum: adds the loss and the weight of a chunk to sums [S, 2], for slots that are due, and turns to the next chunk of validation.
-//
-//   states [S], loss_partial [S, loss_blocks, 2], loss_blocks, sums, chunk [1]
-extern "C" __global__ void __launch_bounds__(256) score_sum(const State* __restrict__ states, const double* __restrict__ loss_partial,
-                                                            u32 loss_blocks, double* __restrict__ sums, u32* __restrict__ chunk) {
+// ---------------------------------------------------------------------------------------------------------------------
+// score_sum: adds the loss and the weight of a chunk to its sums, for slots that are due, and turns to the next chunk
+// of validation.
+// ---------------------------------------------------------------------------------------------------------------------
+struct ScoreSumArgs {
+    const State* states;        // [S]
+    const double* loss_partial; // [S, loss_blocks, 2]
+    double* sums;               // [S, 2]
+    u32* chunk;                 // [1]
+    u32 loss_blocks;
+};
+
+extern "C" __global__ void __launch_bounds__(256) score_sum(const ScoreSumArgs given) {
+    const State* __restrict__ states = given.states;
+    const double* __restrict__ loss_partial = given.loss_partial;
+    double* __restrict__ sums = given.sums;
+    u32* __restrict__ chunk = given.chunk;
     const u32 slot = blockIdx.x;
     // Nothing after the gather reads it.
     if (slot == 0 && threadIdx.x == 0) *chunk += 1;
     if (idle(states[slot], SCORE)) return;
     __shared__ double scratch[8];
-    const double* from = loss_partial + (u64)slot * loss_blocks * 2;
-    const double loss = block_sum(from, loss_blocks, 2, scratch), weight = block_sum(from + 1, loss_blocks, 2, scratch);
+    const double* from = loss_partial + (u64)slot * given.loss_blocks * 2;
+    const double loss = block_sum(from, given.loss_blocks, 2, scratch), weight = block_sum(from + 1, given.loss_blocks, 2, scratch);
     if (threadIdx.x == 0) {
         sums[slot * 2] += loss;
         sums[slot * 2 + 1] += weight;
@@ -621,73 +799,73 @@ extern "C" __global__ void __launch_bounds__(256) score_sum(const State* __restr
 // tick: one more; an empty kernel to time launches with.
 extern "C" __global__ void tick(u32* count) { *count += 1; }
 
-// to_bf16: out[i] = in[i] rounded, i < n.
-extern "C" __global__ void __launch_bounds__(256) to_bf16(const float* __restrict__ in, bf16* __restrict__ out, u64 n) {
-    for (u64 i = ((u64)blockIdx.x * 256 + threadIdx.x) * 4; i < n; i += (u64)gridDim.x * 1024) {
-        if (i + 4 <= n) store4(out + i, load4(in + i));
+// ---------------------------------------------------------------------------------------------------------------------
+// to_bf16: to[i] = from[i] rounded, i < n.
+// ---------------------------------------------------------------------------------------------------------------------
+struct RoundArgs {
+    const float* from;
+    bf16* to;
+    u64 n;
+};
+
+extern "C" __global__ void __launch_bounds__(256) to_bf16(const RoundArgs given) {
+    const float* __restrict__ from = given.from;
+    bf16* __restrict__ to = given.to;
+    for (u64 i = ((u64)blockIdx.x * 256 + threadIdx.x) * 4; i < given.n; i += (u64)gridDim.x * 1024) {
+        if (i + 4 <= given.n) store4(to + i, load4(from + i));
         else
-            for (u64 j = i; j < n; j++) out[j] = round_to<bf16>(in[j]);
+            for (u64 j = i; j < given.n; j++) to[j] = round_to<bf16>(from[j]);
     }
 }
 
-// fill_random: out[i] uniform in -1..1, i < n, keyed by the seed and i alone; for benchmarks, where zeros would be faster than data.
-template <typename T> __device__ __forceinline__ void fill_random(T* __restrict__ out, u64 n, u64 seed) {
-    for (u64 i = ((u64)blockIdx.x * 256 + threadIdx.x) * 4; i < n; i += (u64)gridDim.x * 1024) {
-        const uint4 bits = philox(seed, make_uint4((u32)(i / 4), (u32)(i / 4 >> 32), STREAM_NOISE, 0));
+// ---------------------------------------------------------------------------------------------------------------------
+// fill_random: out[i] uniform in -1..1, i < n, keyed by the seed and i alone; for benchmarks, where zeros would be
+// faster than data.
+// ---------------------------------------------------------------------------------------------------------------------
+template <typename T> struct FillArgs {
+    T* out;
+    u64 n;
+    u64 seed;
+};
+
+template <typename T> __device__ __forceinline__ void fill_random(const FillArgs<T>& given) {
+    T* __restrict__ out = given.out;
+    for (u64 i = ((u64)blockIdx.x * 256 + threadIdx.x) * 4; i < given.n; i += (u64)gridDim.x * 1024) {
+        const uint4 bits = philox(given.seed, make_uint4((u32)(i / 4), (u32)(i / 4 >> 32), STREAM_NOISE, 0));
         const float4 v = make_float4(2.0f * uniform(bits.x) - 1.0f, 2.0f * uniform(bits.y) - 1.0f, 2.0f * uniform(bits.z) - 1.0f,
                                      2.0f * uniform(bits.w) - 1.0f);
-        if (i + 4 <= n) store4(out + i, v);
+        if (i + 4 <= given.n) store4(out + i, v);
         else {
             const float xs[4] = {v.x, v.y, v.z, v.w};
-            for (u32 j = 0; i + j < n; j++) out[i + j] = round_to<T>(xs[j]);
+            for (u32 j = 0; i + j < given.n; j++) out[i + j] = round_to<T>(xs[j]);
         }
     }
 }
 
 // The names by element type.
-#define KERNELS(T, SUFFIX)                                                                                                               \
-    extern "C" __global__ void __launch_bounds__(128) gather_##SUFFIX(                                                                   \
-        const State* states, u64 seed, u32 batch, u32 mode, u32 choose, const u32* lists, u32* rows, float* live, const float* table,    \
-        u64 stride, const u32* map, u32 features, u32 window, u32 padded, const float* mean, const float* inverse, T* out,               \
-        u64 out_stride, u64 out_member, const u32* valid_list, const u32* valid_count, const u32* chunk) {                               \
-        gather<T>(states, seed, batch, mode, choose, lists, rows, live, table, stride, map, features, window, padded, mean, inverse, out, \
-                  out_stride, out_member, valid_list, valid_count, chunk);                                                               \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) loss_##SUFFIX(                                                                     \
-        const State* states, u32 batch, u32 mode, u32 slice, u32 head, u32 heads, const u32* rows, const float* live, const u8* labels,  \
-        const float* weights, const float* class_weights, const float* logits, const float* bias, u64 bias_member, u32 classes,          \
-        u32 padded, float smoothing, T* gradient, double* partial, float* bias_partial, u64* confusion) {                                \
-        extern __shared__ float columns[];                                                                                               \
-        loss<T>(states, batch, mode, slice, head, heads, rows, live, labels, weights, class_weights, logits, bias, bias_member, classes, \
-                padded, smoothing, gradient, partial, bias_partial, confusion, columns);                                                 \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) activate_##SUFFIX(                                                                 \
-        const State* states, u32 mode, u32 act, u32 batch, u32 width, const T* z, u64 z_stride, u64 z_member, const T* bias,             \
-        u64 bias_member, T* y, u64 y_stride, u64 y_member) {                                                                             \
-        activate<T, T>(states, mode, act, batch, width, z, z_stride, z_member, bias, bias_member, y, y_stride, y_member);                \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) derive_##SUFFIX(                                                                   \
-        const State* states, u32 mode, u32 act, u32 batch, u32 width, const T* dy, u64 dy_stride, u64 dy_member, const T* y,             \
-        u64 y_stride, u64 y_member, T* dz, u64 dz_stride, u64 dz_member) {                                                               \
-        derive<T, T>(states, mode, act, batch, width, dy, dy_stride, dy_member, y, y_stride, y_member, dz, dz_stride, dz_member);        \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) column_sum_##SUFFIX(const State* states, u32 mode, u32 batch, u32 slice,           \
-                                                                          u32 width, const T* dz, u64 stride, u64 member,                \
-                                                                          float* partial) {                                              \
-        column_sum<T>(states, mode, batch, slice, width, dz, stride, member, partial);                                                   \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) fill_random_##SUFFIX(T* out, u64 n, u64 seed) { fill_random<T>(out, n, seed); }
+#define KERNELS(T, SUFFIX)                                                                                                \
+    extern "C" __global__ void __launch_bounds__(128) gather_##SUFFIX(const GatherArgs<T> given) { gather<T>(given); }    \
+    extern "C" __global__ void __launch_bounds__(256) loss_##SUFFIX(const LossArgs<T> given) {                            \
+        extern __shared__ float columns[];                                                                                \
+        loss<T>(given, columns);                                                                                          \
+    }                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256) activate_##SUFFIX(const ActivateArgs<T, T> given) {                 \
+        activate<T, T>(given);                                                                                            \
+    }                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256) derive_##SUFFIX(const DeriveArgs<T, T> given) {                     \
+        derive<T, T>(given);                                                                                              \
+    }                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256) column_sum_##SUFFIX(const ColumnArgs<T> given) {                    \
+        column_sum<T>(given);                                                                                             \
+    }                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256) fill_random_##SUFFIX(const FillArgs<T> given) { fill_random<T>(given); }
 
 KERNELS(bf16, bf16)
 KERNELS(float, f32)
 
-extern "C" __global__ void __launch_bounds__(256)
-    activate_float_bf16(const State* states, u32 mode, u32 act, u32 batch, u32 width, const float* z, u64 z_stride, u64 z_member,
-                        const bf16* bias, u64 bias_member, bf16* y, u64 y_stride, u64 y_member) {
-    activate<float, bf16>(states, mode, act, batch, width, z, z_stride, z_member, bias, bias_member, y, y_stride, y_member);
+extern "C" __global__ void __launch_bounds__(256) activate_float_bf16(const ActivateArgs<float, bf16> given) {
+    activate<float, bf16>(given);
 }
-extern "C" __global__ void __launch_bounds__(256)
-    derive_float_bf16(const State* states, u32 mode, u32 act, u32 batch, u32 width, const float* dy, u64 dy_stride, u64 dy_member,
-                      const bf16* y, u64 y_stride, u64 y_member, bf16* dz, u64 dz_stride, u64 dz_member) {
-    derive<float, bf16>(states, mode, act, batch, width, dy, dy_stride, dy_member, y, y_stride, y_member, dz, dz_stride, dz_member);
+extern "C" __global__ void __launch_bounds__(256) derive_float_bf16(const DeriveArgs<float, bf16> given) {
+    derive<float, bf16>(given);
 }

@@ -2,7 +2,7 @@
 
 use super::products::Which;
 use super::{Engine, Mode};
-use crate::cuda::between::{Left, Norm};
+use crate::cuda::between::{LeftOut, Norm};
 use crate::cuda::calls::Rows;
 use crate::error::Result;
 use crate::net::{Activation, Layout, Place};
@@ -74,9 +74,9 @@ impl Engine {
         between.put_back(&self.main, &self.states_of(first, slots), left, y, way, Activation::Identity)
     }
 
-    fn left(&self, layer: usize, percent: u8) -> Left {
+    fn left(&self, layer: usize, percent: u8) -> LeftOut {
         let begin = self.at.added.as_ref().map(|added| added.begin);
-        Left { seed: self.recipe.seed, layer, percent, begin }
+        LeftOut { seed: self.recipe.seed, layer, percent, begin }
     }
 
     /// A place among the values.

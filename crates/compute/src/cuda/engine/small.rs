@@ -7,6 +7,7 @@
 //! (`population/small_step.cu`), or a step is three kernels.
 
 use super::{Engine, Mode};
+use crate::cuda::arguments::Packer;
 use crate::cuda::calls;
 use crate::cuda::context::{Context, Gpu};
 use crate::cuda::image::Image;
@@ -294,7 +295,7 @@ impl Engine {
         for n in [steps as usize, plan.resident, plan.kept, plan.resident_at] {
             p.word(n);
         }
-        p.0.extend(calls::packed(&self.recipe));
+        p.0.extend(Packer::of(&calls::optimiser(&self.recipe)).bytes());
         let (cluster, grid) = (plan.cluster as u32, [plan.cluster as u32, slots as u32, 1]);
         let args = [Arg::Bytes(&p.0)];
         // SAFETY: as above.

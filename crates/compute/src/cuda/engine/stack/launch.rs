@@ -1,11 +1,13 @@
 //! The kernels of `ops/recurrent.cu` as functions.
 
+use crate::arguments;
+use crate::cuda::arguments::{Address, Arguments};
 use crate::cuda::context::Context;
 use crate::cuda::engine::steps::{Clear, Spread};
 use crate::cuda::graph::Stream;
 use crate::cuda::kernels;
 use crate::cuda::memory::Slice;
-use crate::cuda::module::{Arg, Function, Module};
+use crate::cuda::module::{Kernel, Module};
 use crate::error::Result;
 use crate::population::State;
 use crate::recurrent::{Forward, OnCard, Shape};
@@ -15,17 +17,17 @@ const THREADS: usize = 256;
 
 /// The kernels, for bf16 or for f32.
 pub(in crate::cuda::engine) struct Kernels {
-    read: Function,
-    read_words: Function,
-    show: Function,
-    show_f32: Function,
-    show_words: Function,
-    bring: Function,
-    bring_words: Function,
-    begin: Function,
-    resets: Function,
-    rows: Function,
-    take: Function,
+    read: Kernel<ReadArgs>,
+    read_words: Kernel<ReadWordsArgs>,
+    show: Kernel<ShowArgs>,
+    show_f32: Kernel<ShowArgs>,
+    show_words: Kernel<ShowWordsArgs>,
+    bring: Kernel<BringArgs>,
+    bring_words: Kernel<BringWordsArgs>,
+    begin: Kernel<BeginArgs>,
+    resets: Kernel<ResetsArgs>,
+    rows: Kernel<RowsArgs>,
+    take: Kernel<TakeArgs>,
 }
 
 /// Words of a layer in whole windows: `[P, blocks, T, ·, tiles, threads]`.
@@ -53,61 +55,57 @@ pub(in crate::cuda::engine) struct AtH {
     pub(in crate::cuda::engine) width: usize,
 }
 
-fn n(number: usize) -> Arg<'static> {
-    Arg::U32(u32::try_from(number).unwrap_or(u32::MAX))
+fn n(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn long(number: usize) -> Arg<'static> {
-    Arg::U64(number as u64)
-}
-
-fn optional<T>(slice: Option<&Slice<T>>) -> u64 {
-    slice.map_or(0, Slice::address)
-}
-
-/// `Read` of `recurrent.cu`, field by field.
-fn read(shape: &Shape, call: &Forward<OnCard>) -> Vec<u8> {
+/// What the lowest layer reads.
+fn inputs(shape: &Shape, call: &Forward<OnCard>) -> Read {
     let rows = if shape.features == 0 { 0 } else { (call.table.len() - shape.features) / call.stride + 1 };
-    let scale = call.scale.as_ref();
-    let long = [
-        call.table.address(),
-        call.stride as u64,
-        rows as u64,
-        call.at.address(),
-        optional(scale.map(|s| &s.0)),
-        optional(scale.map(|s| &s.1)),
-        optional(call.extras.as_ref()),
-    ];
-    let short = [shape.members, shape.rows, shape.features, shape.extras];
-    let short = short.iter().flat_map(|n| u32::try_from(*n).unwrap_or(u32::MAX).to_ne_bytes());
-    long.iter().flat_map(|n| n.to_ne_bytes()).chain(short).collect()
+    Read {
+        table: call.table,
+        stride: call.stride as u64,
+        table_rows: rows as u64,
+        at: call.at,
+        mean: call.scale.as_ref().map(|s| s.0),
+        inverse: call.scale.as_ref().map(|s| s.1),
+        extras: call.extras,
+        members: n(shape.members),
+        batch: n(shape.rows),
+        features: n(shape.features),
+        extra: n(shape.extras),
+    }
 }
 
 impl Kernels {
     pub(in crate::cuda::engine) fn load(context: &Arc<Context>, bf16: bool) -> Result<Kernels> {
         let module = Module::load(context, &kernels::RECURRENT)?;
-        let typed = |name: &str| module.function(&format!("{name}_{}", if bf16 { "bf16" } else { "f32" }));
+        let typed = |name: &str| format!("{name}_{}", if bf16 { "bf16" } else { "f32" });
         Ok(Kernels {
-            read: typed("read")?,
-            read_words: module.function("read_words")?,
-            show: typed("show")?,
-            show_f32: module.function("show_f32")?,
-            show_words: module.function("show_words")?,
-            bring: typed("bring")?,
-            bring_words: module.function("bring_words")?,
-            begin: typed("begin")?,
-            resets: module.function("resets")?,
-            rows: module.function("rows")?,
-            take: module.function("take")?,
+            read: module.typed(&typed("read"))?,
+            read_words: module.typed("read_words")?,
+            show: module.typed(&typed("show"))?,
+            show_f32: module.typed("show_f32")?,
+            show_words: module.typed("show_words")?,
+            bring: module.typed(&typed("bring"))?,
+            bring_words: module.typed("bring_words")?,
+            begin: module.typed(&typed("begin"))?,
+            resets: module.typed("resets")?,
+            rows: module.typed("rows")?,
+            take: module.typed("take")?,
         })
     }
 
-    fn go(&self, stream: &Stream, of: &Function, blocks: usize, states: &Slice<State>, rest: &[Arg<'_>]) -> Result<()> {
-        let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), u32::try_from(states.len()).unwrap_or(u32::MAX), 1];
-        let args: Vec<Arg<'_>> = std::iter::once(states.into()).chain(rest.iter().copied()).collect();
+    fn go<A: Arguments>(
+        &self,
+        stream: &Stream,
+        kernel: &Kernel<A>,
+        (blocks, slots): (usize, usize),
+        args: &A,
+    ) -> Result<()> {
         // SAFETY: lengths of the caller's slices were checked against the shape, others are of the stack's slab, laid
         // out for it. Rows of the table are checked by the kernel itself.
-        unsafe { of.launch(stream, grid, [256, 1, 1], 0, &args) }
+        unsafe { kernel.send(stream, [n(blocks), n(slots), 1], 256, 0, args) }
     }
 
     /// What the lowest layer reads at all steps, to rows of its own.
@@ -120,9 +118,15 @@ impl Kernels {
         to: Spread,
     ) -> Result<()> {
         let blocks = shape.window * (shape.rows * to.width).div_ceil(THREADS);
-        let bytes = read(shape, call);
-        let rest = [Arg::Bytes(&bytes), n(to.width), Arg::At(to.at), long(to.stride), long(to.member)];
-        self.go(stream, &self.read, blocks, states, &rest)
+        let args = ReadArgs {
+            states: *states,
+            out: Address(to.at),
+            out_stride: to.stride as u64,
+            out_member: to.member as u64,
+            r: inputs(shape, call),
+            wide: n(to.width),
+        };
+        self.go(stream, &self.read, (blocks, states.len()), &args)
     }
 
     /// The same as words that a layer below would have left.
@@ -134,9 +138,16 @@ impl Kernels {
         call: &Forward<OnCard>,
         to: Words,
     ) -> Result<()> {
-        let bytes = read(shape, call);
-        let rest = [Arg::Bytes(&bytes), n(to.window), n(to.blocks), n(to.tiles), n(to.threads), Arg::At(to.at)];
-        self.go(stream, &self.read_words, to.grid(to.window), states, &rest)
+        let args = ReadWordsArgs {
+            states: *states,
+            words: Address(to.at),
+            r: inputs(shape, call),
+            window: n(to.window),
+            blocks: n(to.blocks),
+            tiles: n(to.tiles),
+            threads: n(to.threads),
+        };
+        self.go(stream, &self.read_words, (to.grid(to.window), states.len()), &args)
     }
 
     /// So many steps of `[P, T, B, stride]` as `[T, P, B, width]`; of f32 where these are no activations.
@@ -152,10 +163,19 @@ impl Kernels {
         clear: Option<Clear>,
     ) -> Result<()> {
         let blocks = steps * (batch * from.width).div_ceil(THREADS);
-        let [clear, clear_member] = Clear::args(clear);
-        let from = [Arg::At(from.at), long(from.stride), long(from.member), n(from.width)];
-        let rest = [n(batch), from[3], from[0], from[1], from[2], to.into(), clear, clear_member];
-        self.go(stream, if f32 { &self.show_f32 } else { &self.show }, blocks, states, &rest)
+        let (clear, clear_member) = Clear::given(clear);
+        let args = ShowArgs {
+            states: *states,
+            from: Address(from.at),
+            from_stride: from.stride as u64,
+            from_member: from.member as u64,
+            to: *to,
+            clear,
+            clear_member,
+            batch: n(batch),
+            width: n(from.width),
+        };
+        self.go(stream, if f32 { &self.show_f32 } else { &self.show }, (blocks, states.len()), &args)
     }
 
     /// h of so many steps from one on, from words, as `[T, P, B, width]`.
@@ -168,9 +188,20 @@ impl Kernels {
         from: Words,
         to: &Slice<f32>,
     ) -> Result<()> {
-        let shape = [n(from.window), n(from.blocks), n(from.tiles), n(from.threads)];
-        let rest = [&[n(first), n(steps), n(batch), n(width), Arg::At(from.at)][..], &shape, &[to.into()]].concat();
-        self.go(stream, &self.show_words, from.grid(steps), states, &rest)
+        let args = ShowWordsArgs {
+            states: *states,
+            words: Address(from.at),
+            to: *to,
+            first: n(first),
+            steps: n(steps),
+            batch: n(batch),
+            width: n(width),
+            window: n(from.window),
+            blocks: n(from.blocks),
+            tiles: n(from.tiles),
+            threads: n(from.threads),
+        };
+        self.go(stream, &self.show_words, (from.grid(steps), states.len()), &args)
     }
 
     /// Gradients at h as a layer above would have left them, `[P, steps, B, units]`.
@@ -182,9 +213,17 @@ impl Kernels {
         from: AtH,
         to: u64,
     ) -> Result<()> {
-        let given = [Arg::At(optional(from.every.as_ref())), Arg::At(optional(from.last.as_ref())), Arg::At(to)];
-        let rest = [&[n(steps), n(batch), n(from.width), n(units)][..], &given].concat();
-        self.go(stream, &self.bring, steps * (batch * units).div_ceil(THREADS), states, &rest)
+        let args = BringArgs {
+            states: *states,
+            every: from.every,
+            last: from.last,
+            to: Address(to),
+            steps: n(steps),
+            batch: n(batch),
+            width: n(from.width),
+            units: n(units),
+        };
+        self.go(stream, &self.bring, (steps * (batch * units).div_ceil(THREADS), states.len()), &args)
     }
 
     /// The same as words.
@@ -196,10 +235,19 @@ impl Kernels {
         from: AtH,
         to: Words,
     ) -> Result<()> {
-        let given = [Arg::At(optional(from.every.as_ref())), Arg::At(optional(from.last.as_ref()))];
-        let shape = [n(to.blocks), n(to.tiles), n(to.threads), Arg::At(to.at)];
-        let rest = [&[n(to.window), n(batch), n(from.width)][..], &given, &shape].concat();
-        self.go(stream, &self.bring_words, to.grid(to.window), states, &rest)
+        let args = BringWordsArgs {
+            states: *states,
+            every: from.every,
+            last: from.last,
+            words: Address(to.at),
+            steps: n(to.window),
+            batch: n(batch),
+            width: n(from.width),
+            blocks: n(to.blocks),
+            tiles: n(to.tiles),
+            threads: n(to.threads),
+        };
+        self.go(stream, &self.bring_words, (to.grid(to.window), states.len()), &args)
     }
 
     /// What a window begins with: h to its rows, c to `carry` and, rounded, to `before`.
@@ -214,21 +262,22 @@ impl Kernels {
         h: Spread,
         (carry, before): (u64, u64),
     ) -> Result<()> {
-        let [clear, clear_member] = Clear::args(clear);
-        let rest = [
-            n(batch),
-            n(units),
-            Arg::At(optional(given.as_ref().map(|g| &g.0))),
-            Arg::At(optional(given.as_ref().map(|g| &g.1))),
+        let (clear, clear_member) = Clear::given(clear);
+        let args = BeginArgs {
+            states: *states,
+            h: given.map(|g| g.0),
+            c: given.map(|g| g.1),
             clear,
             clear_member,
-            Arg::At(h.at),
-            long(h.stride),
-            long(h.member),
-            Arg::At(carry),
-            Arg::At(before),
-        ];
-        self.go(stream, &self.begin, (batch * units).div_ceil(THREADS), states, &rest)
+            to_h: Address(h.at),
+            h_stride: h.stride as u64,
+            h_member: h.member as u64,
+            carry: Address(carry),
+            before: Address(before),
+            batch: n(batch),
+            units: n(units),
+        };
+        self.go(stream, &self.begin, ((batch * units).div_ceil(THREADS), states.len()), &args)
     }
 
     /// `[T, P, B]` to `[P, T, B]`.
@@ -240,8 +289,8 @@ impl Kernels {
         from: &Slice<u8>,
         to: &Slice<u8>,
     ) -> Result<()> {
-        let rest = [n(window), n(batch), from.into(), to.into()];
-        self.go(stream, &self.resets, window * batch.div_ceil(THREADS), states, &rest)
+        let args = ResetsArgs { states: *states, from: *from, to: *to, window: n(window), batch: n(batch) };
+        self.go(stream, &self.resets, (window * batch.div_ceil(THREADS), states.len()), &args)
     }
 
     /// A row of each member, from rows of one stride to rows of another, or added to what is there.
@@ -254,9 +303,16 @@ impl Kernels {
         (to, to_stride): (&Slice<f32>, usize),
         add: bool,
     ) -> Result<()> {
-        let rest =
-            [long(numbers), from.into(), long(from_stride), to.into(), long(to_stride), Arg::U32(u32::from(add))];
-        self.go(stream, &self.rows, numbers.div_ceil(THREADS), states, &rest)
+        let args = RowsArgs {
+            states: *states,
+            n: numbers as u64,
+            from: *from,
+            from_stride: from_stride as u64,
+            to: *to,
+            to_stride: to_stride as u64,
+            add: u32::from(add),
+        };
+        self.go(stream, &self.rows, (numbers.div_ceil(THREADS), states.len()), &args)
     }
 
     /// Weights as products read them.
@@ -269,7 +325,172 @@ impl Kernels {
         master: &Slice<f32>,
         shadow: Option<&Slice<u16>>,
     ) -> Result<()> {
-        let rest = [long(params), from.into(), long(stride), master.into(), Arg::At(optional(shadow))];
-        self.go(stream, &self.take, params.div_ceil(THREADS), states, &rest)
+        let args = TakeArgs {
+            states: *states,
+            params: params as u64,
+            from: *from,
+            from_stride: stride as u64,
+            master: *master,
+            shadow: shadow.copied(),
+        };
+        self.go(stream, &self.take, (params.div_ceil(THREADS), states.len()), &args)
+    }
+}
+
+arguments! {
+    /// What the lowest layer reads.
+    struct Read in "../../../ops/recurrent.cu" {
+        table: Slice<f32>,
+        stride: u64,
+        table_rows: u64,
+        at: Slice<u32>,
+        mean: Option<Slice<f32>>,
+        inverse: Option<Slice<f32>>,
+        extras: Option<Slice<f32>>,
+        members: u32,
+        batch: u32,
+        features: u32,
+        extra: u32,
+    }
+}
+
+arguments! {
+    /// Of `read`.
+    struct ReadArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        out: Address,
+        out_stride: u64,
+        out_member: u64,
+        r: Read,
+        wide: u32,
+    }
+}
+
+arguments! {
+    /// Of `read_words`.
+    struct ReadWordsArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        words: Address,
+        r: Read,
+        window: u32,
+        blocks: u32,
+        tiles: u32,
+        threads: u32,
+    }
+}
+
+arguments! {
+    /// Of `show`.
+    struct ShowArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        from: Address,
+        from_stride: u64,
+        from_member: u64,
+        to: Slice<f32>,
+        clear: Address,
+        clear_member: u64,
+        batch: u32,
+        width: u32,
+    }
+}
+
+arguments! {
+    /// Of `show_words`.
+    struct ShowWordsArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        words: Address,
+        to: Slice<f32>,
+        first: u32,
+        steps: u32,
+        batch: u32,
+        width: u32,
+        window: u32,
+        blocks: u32,
+        tiles: u32,
+        threads: u32,
+    }
+}
+
+arguments! {
+    /// Of `bring`.
+    struct BringArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        every: Option<Slice<f32>>,
+        last: Option<Slice<f32>>,
+        to: Address,
+        steps: u32,
+        batch: u32,
+        width: u32,
+        units: u32,
+    }
+}
+
+arguments! {
+    /// Of `bring_words`.
+    struct BringWordsArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        every: Option<Slice<f32>>,
+        last: Option<Slice<f32>>,
+        words: Address,
+        steps: u32,
+        batch: u32,
+        width: u32,
+        blocks: u32,
+        tiles: u32,
+        threads: u32,
+    }
+}
+
+arguments! {
+    /// Of `begin`.
+    struct BeginArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        h: Option<Slice<f32>>,
+        c: Option<Slice<f32>>,
+        clear: Address,
+        clear_member: u64,
+        to_h: Address,
+        h_stride: u64,
+        h_member: u64,
+        carry: Address,
+        before: Address,
+        batch: u32,
+        units: u32,
+    }
+}
+
+arguments! {
+    /// Of `resets`.
+    struct ResetsArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        from: Slice<u8>,
+        to: Slice<u8>,
+        window: u32,
+        batch: u32,
+    }
+}
+
+arguments! {
+    /// Of `rows`.
+    struct RowsArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        n: u64,
+        from: Slice<f32>,
+        from_stride: u64,
+        to: Slice<f32>,
+        to_stride: u64,
+        add: u32,
+    }
+}
+
+arguments! {
+    /// Of `take`.
+    struct TakeArgs in "../../../ops/recurrent.cu" {
+        states: Slice<State>,
+        params: u64,
+        from: Slice<f32>,
+        from_stride: u64,
+        master: Slice<f32>,
+        shadow: Option<Slice<u16>>,
     }
 }

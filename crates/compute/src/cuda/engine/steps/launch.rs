@@ -1,11 +1,13 @@
 //! The kernels of `ops/lstm_steps.cu` as functions.
 
+use crate::arguments;
+use crate::cuda::arguments::Address;
 use crate::cuda::context::Context;
 use crate::cuda::engine::Mode;
 use crate::cuda::graph::Stream;
 use crate::cuda::kernels;
 use crate::cuda::memory::Slice;
-use crate::cuda::module::{Arg, Function, Module};
+use crate::cuda::module::{Kernel, Module};
 use crate::error::Result;
 use crate::population::State;
 use std::sync::Arc;
@@ -14,9 +16,9 @@ const THREADS: usize = 256;
 
 /// The kernels, for bf16 or for f32.
 pub(super) struct Kernels {
-    sequence: Function,
-    cell: Function,
-    back: Function,
+    sequence: Kernel<SequenceArgs>,
+    cell: Kernel<CellArgs>,
+    back: Kernel<BackArgs>,
 }
 
 /// Rows of a matrix of every slot; strides in elements.
@@ -80,9 +82,9 @@ pub(in crate::cuda::engine) struct Clear {
 }
 
 impl Clear {
-    /// As kernels want it.
-    pub(in crate::cuda::engine) fn args(clear: Option<Clear>) -> [Arg<'static>; 2] {
-        [Arg::At(clear.map_or(0, |c| c.at)), Arg::U64(clear.map_or(0, |c| c.member) as u64)]
+    /// Where it is and how far from slot to slot, as kernels take it; zeros for none.
+    pub(in crate::cuda::engine) fn given(clear: Option<Clear>) -> (Address, u64) {
+        clear.map_or((Address(0), 0), |c| (Address(c.at), c.member as u64))
     }
 }
 
@@ -109,94 +111,183 @@ fn n(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn optional<T>(slice: Option<Slice<T>>) -> Arg<'static> {
-    Arg::At(slice.map_or(0, |s| s.address()))
-}
-
 /// Address, row stride and member stride; zeros for nowhere.
-fn place(spread: Option<Spread>) -> [Arg<'static>; 3] {
-    let one = |of: fn(&Spread) -> usize| Arg::U64(spread.as_ref().map_or(0, of) as u64);
-    [Arg::At(spread.map_or(0, |s| s.at)), one(|s| s.stride), one(|s| s.member)]
+fn place(spread: Option<Spread>) -> (Address, u64, u64) {
+    spread.map_or((Address(0), 0, 0), |s| (Address(s.at), s.stride as u64, s.member as u64))
 }
 
 impl Kernels {
     pub(super) fn load(context: &Arc<Context>, bf16: bool) -> Result<Kernels> {
         let module = Module::load(context, &kernels::LSTM_STEPS)?;
         let kind = if bf16 { "bf16" } else { "f32" };
-        let typed = |name: &str| module.function(&format!("{name}_{kind}"));
-        Ok(Kernels { sequence: typed("sequence")?, cell: typed("cell")?, back: typed("back")? })
+        let typed = |name: &str| format!("{name}_{kind}");
+        Ok(Kernels {
+            sequence: module.typed(&typed("sequence"))?,
+            cell: module.typed(&typed("cell"))?,
+            back: module.typed(&typed("back"))?,
+        })
     }
 
     pub(super) fn sequence(&self, stream: &Stream, s: &Sequence) -> Result<()> {
         let grid = [n((s.batch * s.wide / 4).div_ceil(THREADS)), n(s.window), n(s.states.len())];
-        let args = [
-            (&s.states).into(),
-            Arg::U32(s.mode as u32),
-            Arg::U32(n(s.batch)),
-            (&s.rows).into(),
-            (&s.live).into(),
-            (&s.table).into(),
-            Arg::U64(s.stride as u64),
-            optional(s.map),
-            Arg::U32(n(s.features)),
-            Arg::U32(n(s.wide)),
-            optional(s.scale.map(|s| s.0)),
-            optional(s.scale.map(|s| s.1)),
-            Arg::At(s.to.at),
-            Arg::U64(s.to.stride as u64),
-            Arg::U64(s.to.member as u64),
-        ];
+        let args = SequenceArgs {
+            states: s.states,
+            rows: s.rows,
+            live: s.live,
+            table: s.table,
+            stride: s.stride as u64,
+            map: s.map,
+            mean: s.scale.map(|s| s.0),
+            inverse: s.scale.map(|s| s.1),
+            out: Address(s.to.at),
+            out_stride: s.to.stride as u64,
+            out_member: s.to.member as u64,
+            mode: s.mode as u32,
+            batch: n(s.batch),
+            features: n(s.features),
+            wide: n(s.wide),
+        };
         // SAFETY: slices of the engine's slab, laid out for this batch; row ids were checked when the population was
         // made.
-        unsafe { self.sequence.launch(stream, grid, [n(THREADS), 1, 1], 0, &args) }
+        unsafe { self.sequence.send(stream, grid, n(THREADS), 0, &args) }
     }
 
     pub(super) fn cell(&self, stream: &Stream, c: &Cell) -> Result<()> {
         let grid = [n((c.batch * c.units).div_ceil(THREADS)), n(c.states.len()), 1];
-        let [next, above, last] = c.to;
-        let mut args = vec![
-            (&c.states).into(),
-            Arg::U32(c.mode as u32),
-            Arg::U32(n(c.batch)),
-            Arg::U32(n(c.units)),
-            Arg::U32(u32::from(c.first)),
-            Arg::At(c.z),
-            Arg::U64(c.z_member as u64),
-            Arg::At(c.bias),
-            Arg::U64(c.params as u64),
-            Arg::At(c.carry),
-            Arg::At(c.cells.unwrap_or(0)),
-            Arg::U64(c.cells_member as u64),
-        ];
-        args.extend([place(next), place(above), place(last)].concat());
-        args.push(Arg::U32(n(last.map_or(0, |l| l.width))));
-        args.extend(Clear::args(c.clear));
+        let [(next, next_stride, next_member), (above, above_stride, above_member), (last, last_stride, last_member)] =
+            c.to.map(place);
+        let (clear, clear_member) = Clear::given(c.clear);
+        let args = CellArgs {
+            states: c.states,
+            z: Address(c.z),
+            z_member: c.z_member as u64,
+            bias: Address(c.bias),
+            params: c.params as u64,
+            carry: Address(c.carry),
+            cells: Address(c.cells.unwrap_or(0)),
+            cells_member: c.cells_member as u64,
+            next,
+            next_stride,
+            next_member,
+            above,
+            above_stride,
+            above_member,
+            last,
+            last_stride,
+            last_member,
+            clear,
+            clear_member,
+            mode: c.mode as u32,
+            batch: n(c.batch),
+            units: n(c.units),
+            first: u32::from(c.first),
+            last_width: n(c.to[2].map_or(0, |l| l.width)),
+        };
         // SAFETY: as above; every place has the batch's rows and at least so many columns.
-        unsafe { self.cell.launch(stream, grid, [n(THREADS), 1, 1], 0, &args) }
+        unsafe { self.cell.send(stream, grid, n(THREADS), 0, &args) }
     }
 
     pub(super) fn back(&self, stream: &Stream, b: &Back) -> Result<()> {
         let grid = [n((b.batch * b.units).div_ceil(THREADS)), n(b.states.len()), 1];
-        let mut args = vec![
-            (&b.states).into(),
-            Arg::U32(n(b.batch)),
-            Arg::U32(n(b.units)),
-            Arg::At(b.gates),
-            Arg::U64(b.gates_member as u64),
-            Arg::At(b.cells),
-            Arg::U64(b.cells_member as u64),
-            Arg::At(b.before.map_or(0, |before| before.0)),
-            Arg::U64(b.before.map_or(0, |before| before.1) as u64),
-        ];
-        args.extend(place(b.outer));
-        args.extend([
-            Arg::U32(n(b.outer.map_or(0, |o| o.width))),
-            Arg::At(b.dh.unwrap_or(0)),
-            Arg::At(b.dc),
-            Arg::At(b.dz),
-        ]);
-        args.extend(Clear::args(b.clear));
+        let (outer, outer_stride, outer_member) = place(b.outer);
+        let (clear, clear_member) = Clear::given(b.clear);
+        let (before, before_member) = b.before.unwrap_or((0, 0));
+        let args = BackArgs {
+            states: b.states,
+            gates: Address(b.gates),
+            gates_member: b.gates_member as u64,
+            cells: Address(b.cells),
+            cells_member: b.cells_member as u64,
+            before: Address(before),
+            before_member: before_member as u64,
+            outer,
+            outer_stride,
+            outer_member,
+            dh: Address(b.dh.unwrap_or(0)),
+            dc: Address(b.dc),
+            dz: Address(b.dz),
+            clear,
+            clear_member,
+            batch: n(b.batch),
+            units: n(b.units),
+            outer_width: n(b.outer.map_or(0, |o| o.width)),
+        };
         // SAFETY: as above.
-        unsafe { self.back.launch(stream, grid, [n(THREADS), 1, 1], 0, &args) }
+        unsafe { self.back.send(stream, grid, n(THREADS), 0, &args) }
+    }
+}
+
+arguments! {
+    /// Of `sequence`.
+    struct SequenceArgs in "../../../ops/lstm_steps.cu" {
+        states: Slice<State>,
+        rows: Slice<u32>,
+        live: Slice<f32>,
+        table: Slice<f32>,
+        stride: u64,
+        map: Option<Slice<u32>>,
+        mean: Option<Slice<f32>>,
+        inverse: Option<Slice<f32>>,
+        out: Address,
+        out_stride: u64,
+        out_member: u64,
+        mode: u32,
+        batch: u32,
+        features: u32,
+        wide: u32,
+    }
+}
+
+arguments! {
+    /// Of `cell`.
+    struct CellArgs in "../../../ops/lstm_steps.cu" {
+        states: Slice<State>,
+        z: Address,
+        z_member: u64,
+        bias: Address,
+        params: u64,
+        carry: Address,
+        cells: Address,
+        cells_member: u64,
+        next: Address,
+        next_stride: u64,
+        next_member: u64,
+        above: Address,
+        above_stride: u64,
+        above_member: u64,
+        last: Address,
+        last_stride: u64,
+        last_member: u64,
+        clear: Address,
+        clear_member: u64,
+        mode: u32,
+        batch: u32,
+        units: u32,
+        first: u32,
+        last_width: u32,
+    }
+}
+
+arguments! {
+    /// Of `back`.
+    struct BackArgs in "../../../ops/lstm_steps.cu" {
+        states: Slice<State>,
+        gates: Address,
+        gates_member: u64,
+        cells: Address,
+        cells_member: u64,
+        before: Address,
+        before_member: u64,
+        outer: Address,
+        outer_stride: u64,
+        outer_member: u64,
+        dh: Address,
+        dc: Address,
+        dz: Address,
+        clear: Address,
+        clear_member: u64,
+        batch: u32,
+        units: u32,
+        outer_width: u32,
     }
 }
