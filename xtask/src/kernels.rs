@@ -1,12 +1,12 @@
 //! `.cu` files become PTX and cubins that are checked in, so that a machine with nothing but a driver can run them.
 //!
 //! `crates/<room>/src/**/name.cu` (or `tests/**/name.cu`) becomes `crates/<room>/kernels/name.ptx.gz` (for cards that
-//! are not here yet) and `name.sm_80.cubin.gz` and so on, with `manifest.toml` beside them. The compiler comes from PyPI
-//! by name into its own virtual environment in the cache folder and needs no card. A file may ask for architectures of
-//! its own (see `source`); its PTX is then for them alone, and lies there only to be compared. Without `--check` only
-//! what is stale is compiled; with it everything is, and every byte is compared as the compiler made it: digests are of
-//! uncompressed files. Spills, broken register budgets, asynchronous products that wait for each other and rooms whose
-//! images take more bytes than `rooms.toml` allows fail both ways.
+//! are not here yet) and `name.sm_80.cubin.gz` and so on, with `manifest.toml` beside them. The compiler comes from
+//! PyPI by name into its own virtual environment in the cache folder and needs no card. A file may ask for
+//! architectures of its own (see `source`); its PTX is then for them alone, and lies there only to be compared. Without
+//! `--check` only what is stale is compiled; with it everything is, and every byte is compared as the compiler made it:
+//! digests are of uncompressed files. Spills, broken register budgets, asynchronous products that wait for each other
+//! and rooms whose images take more bytes than `rooms.toml` allows fail both ways.
 
 mod manifest;
 pub mod source;

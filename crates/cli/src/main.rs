@@ -1,8 +1,8 @@
 //! `fullbore`: words in, wiring, exit code. The only place that prints.
 //!
-//! `args` is what was typed, `flags` what of it is a setting; `commands` has one file a verb; `out` is the one door to standard output; `fail` turns
-//! errors into words, JSON and exit codes; `progress` draws on standard error; `interrupt` hears Ctrl-C; `show` makes
-//! figures readable; `terminal` takes the whole screen and gives it back.
+//! `args` is what was typed, `flags` what of it is a setting; `commands` has one file a verb; `out` is the one door to
+//! standard output; `fail` turns errors into words, JSON and exit codes; `progress` draws on standard error;
+//! `interrupt` hears Ctrl-C; `show` makes figures readable; `terminal` takes the whole screen and gives it back.
 //!
 //! Exit codes: 0 done; 1 the answer is no; 2 usage; 3 bad input; 4 machine; 5 run state; 70 our bug; 130 interrupted.
 

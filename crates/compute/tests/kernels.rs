@@ -1,8 +1,8 @@
 //! Checked-in kernels are those of their sources, and take no more than they may; without compiler, network or card.
 //!
 //! For every room: each `.cu` is in `kernels/manifest.toml`, its hash is that of today's files, what it became is there
-//! (compressed, and byte for byte behind that), and no function spills or breaks its budget. `cargo xtask kernels --check` compiles again and
-//! compares; this catches the rest at once.
+//! (compressed, and byte for byte behind that), and no function spills or breaks its budget. `cargo xtask kernels
+//! --check` compiles again and compares; this catches the rest at once.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

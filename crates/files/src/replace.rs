@@ -230,8 +230,8 @@ fn is_temporary(name: &str) -> bool {
     numbers.is_some_and(|(pid, count)| number(pid) && number(count))
 }
 
-/// Locks a temporary that was just made; false where a sweep of another process was faster. Where a file system knows no
-/// locks, nothing is swept either.
+/// Locks a temporary that was just made; false where a sweep of another process was faster. Where a file system knows
+/// no locks, nothing is swept either.
 fn hold(file: &File, path: &Path) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && os::same_file(file, path)
 }

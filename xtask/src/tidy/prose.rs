@@ -182,7 +182,8 @@ fn citations(prose: &str, markdown: bool) -> Vec<String> {
     for quoted in prose.split('`').skip(1).step_by(2) {
         let path = quoted.split(':').next().unwrap_or_default();
         let names = path.len() > 4 && !path.starts_with('.') && NAMED.iter().any(|end| path.ends_with(end));
-        if path.chars().all(plain) && (FOLDERS.iter().any(|folder| path.starts_with(folder)) || names) {
+        let in_tree = FOLDERS.iter().any(|folder| path.starts_with(folder)) || names;
+        if path.chars().all(plain) && in_tree && !path.split('/').any(stands_for_any) {
             cited.push(path.to_string());
         }
     }
@@ -192,6 +193,12 @@ fn citations(prose: &str, markdown: bool) -> Vec<String> {
     cited.sort();
     cited.dedup();
     cited
+}
+
+/// Whether a part of a path is a word for any name, as in `crates/ROOM/src/NAME.rs`.
+fn stands_for_any(part: &str) -> bool {
+    let stem = part.split('.').next().unwrap_or_default();
+    stem.len() > 1 && !part.ends_with(".md") && stem.chars().all(|c| c.is_ascii_uppercase())
 }
 
 /// Whether a cited file is there: from the root, beside the citing file, or, for source files, anywhere by its end.
@@ -301,7 +308,7 @@ mod tests {
         for text in [
             "See [the method](docs/method.md#labels), [here](#here), [there](https://example.org/x.md).",
             "In `ops/lstm.cu` and `crates/compute/src`, `crates/*/src`, `README.md`, `lstm.cu:12`.",
-            "A file `run.json` or `.rs` is no citation.",
+            "A file `run.json` or `.rs` is no citation, nor is `crates/ROOM/src/NAME.rs`.",
         ] {
             assert_eq!(bad("README.md", text), 0, "{text}");
         }

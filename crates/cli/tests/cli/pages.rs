@@ -1,8 +1,8 @@
 //! Commands in the documents: every line `$ fullbore ...` of a code block in README.md and docs/guide.
 //!
-//! A block marked `run` uses data that Fullbore makes itself and is run, in order, in one folder a page; what it prints is
-//! then held against the lines below the command. `[...]` stands for lines that are left out. In a block marked `words`
-//! too, figures may differ: they depend on the machine.
+//! A block marked `run` uses data that Fullbore makes itself and is run, in order, in one folder a page; what it prints
+//! is then held against the lines below the command. `[...]` stands for lines that are left out. In a block marked
+//! `words` too, figures may differ: they depend on the machine.
 
 use std::path::Path;
 

@@ -343,7 +343,7 @@ const fn blank(text: &[u8], mut at: usize) -> usize {
 /// }
 /// ```
 ///
-/// with `struct Saxpy { View<const f32> x; View<f32> y; f32 a; };` in `saxpy.cu`, each field with a line of its own.
+/// with `struct Saxpy { View<const f32> x; View<f32> y; f32 a; };` in that file, each field with a line of its own.
 #[macro_export]
 macro_rules! arguments {
     ($(#[$about:meta])* $visible:vis struct $name:ident in $file:literal {

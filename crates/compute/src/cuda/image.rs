@@ -65,8 +65,8 @@ impl Image {
     }
 }
 
-/// The image of `NAME.cu` of the crate that says it, from its `kernels` folder, where `cargo xtask kernels` puts it. For
-/// a file that asks for an architecture of its own, that capability and architecture follow: `image!("x", (9, 0),
+/// The image of `NAME.cu` of the crate that says it, from its `kernels` folder, where `cargo xtask kernels` puts it.
+/// For a file that asks for an architecture of its own, that capability and architecture follow: `image!("x", (9, 0),
 /// "sm_90a")`.
 #[macro_export]
 macro_rules! image {

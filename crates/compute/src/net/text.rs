@@ -19,7 +19,8 @@
 //! a batch, not from a table; such an input has a name. `|` puts towers side by side, and their heads in the same
 //! order; names in brackets are the inputs that a tower reads, all of them without, and `()` is a tower without layers.
 //! One input needs no name (it is `rows`), nor does one head (`class`). Spaces are free. Without any `/` the last
-//! number is the classes and all layers but recurrent ones are trunk. What is printed is the shortest of these and reads back as the same net.
+//! number is the classes and all layers but recurrent ones are trunk. What is printed is the shortest of these and
+//! reads back as the same net.
 
 mod reader;
 

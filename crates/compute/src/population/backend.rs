@@ -3,22 +3,23 @@
 //! One step of one slot, the same on both:
 //! 1. *Skip* if the slot is not active, or is due.
 //! 2. *Gather.* Row `b` of the batch is sample `cursor + b`. Below `samples` it is entry `cursor + b` of its list in
-//!    the order of `permutation(seed, id, epoch)`, with weight `weights[sample] × class_weights[label]`; from there on (the
-//!    tail) it is zeros with weight 0. A sample is an id; an input's map says its row, without one it is the row. Each
-//!    input is `(x - mean) × inverse` in f32; in bf16 it is then rounded.
+//!    the order of `permutation(seed, id, epoch)`, with weight `weights[sample] × class_weights[label]`; from there on
+//!    (the tail) it is zeros with weight 0. A sample is an id; an input's map says its row, without one it is the row.
+//!    Each input is `(x - mean) × inverse` in f32; in bf16 it is then rounded.
 //! 3. *Forward.* Recurrent layers walk through their window first, from its oldest row `t = 0` on, `h` and `c` before
 //!    it 0: `z = Wx x_t + Wh h_{t-1} + b` (f32 sums; in bf16 the weights, x and h are bf16 values, the bias is the f32
 //!    master), `i = σ(z_i)`, `f = σ(z_f)`, `g = tanh(z_g)`, `o = σ(z_o)`, `c_t = f c_{t-1} + i g` (carried in f32),
 //!    `h_t = o tanh(c_t)`, in bf16 rounded: the rounded h is what everyone reads. A layer above another reads every
-//!    h of that one as its x; the last h of the top one goes on. Every other layer is `activation(W x + bias)` with f32 sums. In bf16 the weights, the biases of
-//!    hidden layers and the outputs of hidden layers are rounded to bf16; logits stay f32 and their bias is the f32
-//!    master. With a norm a layer is `activation(x̂ gain + shift)`, `x̂ = (z - mean) / sqrt(var + 1e-5)` over the true
-//!    width of `z = W x + bias`, whose sums stay f32; mean and variance (of n, not of n - 1) in f32, in a fixed order,
-//!    the mean first. In bf16 `x̂` is rounded, and the rounded one is what both passes read; one over the deviation,
-//!    gain and shift are f32. These two are saved for the way back, nothing else. With a dropout of p % a step makes of
-//!    an output y, as it is held, `y × 100 / (100 - p)` (in bf16 rounded) or 0, as [`Dropout`](crate::random::Dropout)
-//!    says for the seed, the id, the layer (behind all layers the recurrent ones), the steps done, the row `b` and the
-//!    unit; so it does with the last h of a top recurrent layer. Scores and logits leave nothing out.
+//!    h of that one as its x; the last h of the top one goes on. Every other layer is `activation(W x + bias)` with f32
+//!    sums. In bf16 the weights, the biases of hidden layers and the outputs of hidden layers are rounded to bf16;
+//!    logits stay f32 and their bias is the f32 master. With a norm a layer is `activation(x̂ gain + shift)`,
+//!    `x̂ = (z - mean) / sqrt(var + 1e-5)` over the true width of `z = W x + bias`, whose sums stay f32; mean and
+//!    variance (of n, not of n - 1) in f32, in a fixed order, the mean first. In bf16 `x̂` is rounded, and the rounded one is what
+//!    both passes read; one over the deviation, gain and shift are f32. These two are saved for the way back, nothing
+//!    else. With a dropout of p % a step makes of an output y, as it is held, `y × 100 / (100 - p)` (in bf16 rounded)
+//!    or 0, as [`Dropout`](crate::random::Dropout) says for the seed, the id, the layer (behind all layers the
+//!    recurrent ones), the steps done, the row `b` and the unit; so it does with the last h of a top recurrent layer.
+//!    Scores and logits leave nothing out.
 //! 4. *Loss.* For each head softmax cross-entropy `w × (log Σ exp z - z[label])`, summed over rows and heads in f64 in
 //!    a fixed order; the gradient at the logits is `w × (softmax - onehot)`, not divided by the weight sum (rounded in
 //!    bf16), padding 0. With a smoothing `s` over `K` classes a step takes `(1 - s) z[label] + s mean(z)` for

@@ -6,9 +6,9 @@
 //! a touch of that barrier alone, because the price was there before it could be anywhere else. Untouched, the move is
 //! measured at `open[t+1+h]` as for the fixed horizon.
 //!
-//! `σ_t` is the root of the exponentially weighted mean of squared one-bar log returns of closes up to `t`, with weights
-//! `(1 - α)^age`, normalised, `α = 2 / (span + 1)`, counted from the start of the run; below [`RETURNS`] of them there
-//! is none.
+//! `σ_t` is the root of the exponentially weighted mean of squared one-bar log returns of closes up to `t`, with
+//! weights `(1 - α)^age`, normalised, `α = 2 / (span + 1)`, counted from the start of the run; below [`RETURNS`] of
+//! them there is none.
 
 use super::{Mark, Path};
 use std::ops::Range;
