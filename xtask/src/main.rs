@@ -32,7 +32,7 @@ Checks and chores of Fullbore.
   cargo xtask test [ROOM]                 everything a change must pass; with ROOM (bars, files, cli, ...) only that room's tests
   cargo xtask rooms [--write]             compare rooms.toml, the Cargo.toml files and ARCHITECTURE.md; --write rewrites its tables
   cargo xtask licences                    no GPL, LGPL or AGPL, and no crate without a known licence
-  cargo xtask tidy                        rules of the house that no lint holds
+  cargo xtask tidy                        rules for code and prose that no lint holds
   cargo xtask kernels [--check]           compile .cu files that changed to PTX and cubins; --check compiles all and compares
   cargo xtask oracles                     only the Python oracles
   cargo xtask bench [NAME]                figures into bench/RESULTS.md; NAME is csv, convert, synth or features

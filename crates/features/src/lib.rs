@@ -12,8 +12,8 @@
 //!    common clock.
 //! 3. The `engine` takes a block of bars through the graph, node by node (`ops`), and `emit` turns columns into rows of
 //!    the [`Table`].
-//! 4. [`labels`] says what there is to learn, [`Clock`] puts all symbols on one time, [`Dataset::usable_rows`] says which
-//!    rows may be [`Samples`], [`Dataset::inputs`] what a sample reads.
+//! 4. [`labels`] says what there is to learn, [`Clock`] puts all symbols on one time, [`Dataset::usable_rows`] says
+//!    which rows may be [`Samples`], [`Dataset::inputs`] what a sample reads.
 //! 5. [`Stream`] is the same engine fed one bar at a time: the same bits, with a state that can be saved.
 //! 6. [`leak`] hunts for looks into the future, in this pipeline and in anyone's.
 //!

@@ -14,12 +14,12 @@
 //!    sums. In bf16 the weights, the biases of hidden layers and the outputs of hidden layers are rounded to bf16;
 //!    logits stay f32 and their bias is the f32 master. With a norm a layer is `activation(x̂ gain + shift)`,
 //!    `x̂ = (z - mean) / sqrt(var + 1e-5)` over the true width of `z = W x + bias`, whose sums stay f32; mean and
-//!    variance (of n, not of n - 1) in f32, in a fixed order, the mean first. In bf16 `x̂` is rounded, and the rounded one is what
-//!    both passes read; one over the deviation, gain and shift are f32. These two are saved for the way back, nothing
-//!    else. With a dropout of p % a step makes of an output y, as it is held, `y × 100 / (100 - p)` (in bf16 rounded)
-//!    or 0, as [`Dropout`](crate::random::Dropout) says for the seed, the id, the layer (behind all layers the
-//!    recurrent ones), the steps done, the row `b` and the unit; so it does with the last h of a top recurrent layer.
-//!    Scores and logits leave nothing out.
+//!    variance (of n, not of n - 1) in f32, in a fixed order, the mean first. In bf16 `x̂` is rounded, and the rounded
+//!    one is what both passes read; one over the deviation, gain and shift are f32. These two are saved for the way
+//!    back, nothing else. With a dropout of p % a step makes of an output y, as it is held, `y × 100 / (100 - p)` (in
+//!    bf16 rounded) or 0, as [`Dropout`](crate::random::Dropout) says for the seed, the id, the layer (behind all
+//!    layers the recurrent ones), the steps done, the row `b` and the unit; so it does with the last h of a top
+//!    recurrent layer. Scores and logits leave nothing out.
 //! 4. *Loss.* For each head softmax cross-entropy `w × (log Σ exp z - z[label])`, summed over rows and heads in f64 in
 //!    a fixed order; the gradient at the logits is `w × (softmax - onehot)`, not divided by the weight sum (rounded in
 //!    bf16), padding 0. With a smoothing `s` over `K` classes a step takes `(1 - s) z[label] + s mean(z)` for
