@@ -9,7 +9,7 @@ pub(crate) mod training;
 use crate::features::{Featured, LabelSummary, compute, describe};
 use crate::progress::{Sink, Update, check_stop, patiently, shared};
 use crate::synth::{Planted, planted};
-use crate::train::{Teller, Told};
+use crate::train::{Teller, TrainEvent};
 use crate::{Audited, Settings, page};
 use bars::audit::{SymbolAudit, Verdict};
 use bars::synth::{MarketKind, Plant, Synth, SyntheticMarket};
@@ -122,7 +122,7 @@ const SET: &str = "full";
 /// Runs the demo.
 pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Demoed> {
     let clock = Instant::now();
-    let sink = &mut |update: Update| tell(Told::Update(update));
+    let sink = &mut |update: Update| tell(TrainEvent::Update(update));
     let folder = request.out.clone().unwrap_or_else(|| PathBuf::from(format!("runs/demo-{}", today())));
     let data = folder.join("data");
     std::fs::create_dir_all(&data).map_err(|e| Error::io(&data, "making the folder", &e))?;

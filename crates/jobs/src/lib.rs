@@ -12,6 +12,7 @@ mod check;
 mod demo;
 mod features;
 mod home;
+mod kinds;
 mod list;
 mod memory;
 mod monitor;
@@ -36,6 +37,7 @@ pub use check::{Caught, Check, Checked, Tested, check};
 pub use demo::training::{DemoTraining, Found, Verdict as FoundVerdict};
 pub use demo::{Damage, Demo, DemoFeatures, Demoed, demo};
 pub use home::{data_folder, home};
+pub use kinds::LearnerKind;
 pub use list::{List, Listed, list};
 pub use memory::{Memory, available};
 pub use monitor::Monitor;
@@ -49,7 +51,7 @@ pub use settings::{
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};
 pub use train::{
-    ConfigRow, FoldRow, Judged, Learner, MemberRow, Phase, Predict, Predicted, Told, Train, TrainRun, model_settings,
+    ConfigRow, FoldRow, Judged, MemberRow, Phase, Predict, Predicted, Train, TrainEvent, TrainRun, model_settings,
     predict, train,
 };
 pub use train::{SelfCase, SelfTest, SelfTested, selftest};

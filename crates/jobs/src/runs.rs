@@ -1,6 +1,6 @@
 //! `runs`: which there are, what one is, and going on with one that was cut.
 
-use crate::train::{Teller, TrainRun, asked, train};
+use crate::train::{Teller, TrainRun, request_of, train};
 use crate::{Memory, Settings};
 use files::{Error, Kind, Result};
 use learn::checkpoint;
@@ -166,12 +166,14 @@ pub fn runs_show(folder: &Path) -> Result<RunShown> {
         return Err(Error::input("there is no run here").at(folder).remedy("`fullbore runs list` shows the runs"));
     }
     let rows = read_log(&report::log_path(folder))?;
+    // The name of a unit of work: older programs did not write it.
+    let axis = rows.iter().rev().find_map(|r| r.text("axis")).unwrap_or("epoch");
     let text = std::fs::read_to_string(folder.join("training.log")).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     let result = std::fs::read(folder.join("result.json")).ok().and_then(|t| serde_json::from_slice(&t).ok());
     Ok(RunShown {
         run: row(&RunSummary::read(folder)),
-        epochs: rows.iter().filter(|r| r.kind == "epoch").count() as u64,
+        epochs: rows.iter().filter(|r| r.kind == axis).count() as u64,
         last: lines[lines.len().saturating_sub(8)..].iter().map(|l| (*l).to_string()).collect(),
         result,
         checkpoints: checkpoints(&folder.join("checkpoints"))?,
@@ -186,7 +188,7 @@ pub fn runs_resume(folder: &Path, pace: &Settings, tell: Teller<'_>) -> Result<T
             .at(folder)
             .remedy("`fullbore runs list` shows the runs"));
     }
-    let (request, mut settings) = asked(folder)?;
+    let (request, mut settings) = request_of(folder)?;
     if pace.general.threads.is_some() {
         settings.general.threads = pace.general.threads;
     }

@@ -5,7 +5,7 @@
 #[expect(dead_code, reason = "one of its makers is needed here")]
 mod make;
 
-use learn::ready::{Only, Reading, read};
+use learn::ready::{Only, ReadSpec, read};
 use std::io::Write;
 
 /// A figure of this process in bytes.
@@ -45,8 +45,8 @@ fn there_is_no_second_copy() {
             return skip(&format!("the peak of memory cannot be reset here: {e}"));
         }
         let before = status("VmRSS");
-        let how = Reading { label_horizon: Some(3), memory: 1 << 30, only: Only::ALL };
-        let ready = read(&path, &how, &mut |_, _| Ok(())).unwrap();
+        let spec = ReadSpec { label_horizon: Some(3), memory: 1 << 30, only: Only::ALL };
+        let ready = read(&path, &spec, &mut |_, _| Ok(())).unwrap();
         let taken = status("VmHWM").saturating_sub(before);
         assert_eq!(ready.problem.samples.len(), n - 3);
         assert!(taken < table + table / 2, "{} MB were taken for a table of {} MB", taken >> 20, table >> 20);

@@ -5,7 +5,7 @@ use crate::args::Runs;
 use crate::out::Paint;
 use crate::show::{date, table, wrap};
 use files::{format_bytes, format_count, format_plural};
-use jobs::{RunShown, RunsListed, Told};
+use jobs::{RunShown, RunsListed, TrainEvent};
 use std::fmt::Write;
 
 pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
@@ -22,9 +22,9 @@ pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
         }
         Runs::Resume(args) => {
             let progress = &mut context.progress;
-            let run = jobs::runs_resume(&args.run, &context.settings, &mut |told| match told {
-                Told::Update(update) => progress.update(update),
-                Told::Line(line) => progress.line_of(line),
+            let run = jobs::runs_resume(&args.run, &context.settings, &mut |event| match event {
+                TrainEvent::Update(update) => progress.update(update),
+                TrainEvent::Line(line) => progress.line_of(line),
             })?;
             train::say(&run, context)
         }

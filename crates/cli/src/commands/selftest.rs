@@ -5,16 +5,16 @@ use crate::args::Selftest as Args;
 use crate::out::Paint;
 use crate::show::{table, wrap};
 use files::{format_count, format_seconds};
-use jobs::{SelfTest, SelfTested, Told};
+use jobs::{SelfTest, SelfTested, TrainEvent};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let select = narrow(args.data.clone().unwrap_or_default(), args.how)?;
     let request = SelfTest { select: args.data.is_some().then_some(select), device: args.device };
     let progress = &mut context.progress;
-    let tested = jobs::selftest(&request, &context.settings, &mut |told| match told {
-        Told::Update(update) => progress.update(update),
-        Told::Line(line) => progress.line_of(line),
+    let tested = jobs::selftest(&request, &context.settings, &mut |event| match event {
+        TrainEvent::Update(update) => progress.update(update),
+        TrainEvent::Line(line) => progress.line_of(line),
     })?;
     context.say(&tested, |paint| words(&tested, paint))?;
     Ok(u8::from(!tested.passed))

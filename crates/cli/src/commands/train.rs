@@ -5,7 +5,7 @@ use crate::args::Train as Args;
 use crate::out::Paint;
 use crate::show::{date, table, wrap};
 use files::{Error, Kind, format_bytes, format_count, format_plural, format_seconds, format_short};
-use jobs::{Told, Train, TrainRun};
+use jobs::{Train, TrainEvent, TrainRun};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         resume: false,
     };
     let progress = &mut context.progress;
-    let run = jobs::train(&request, &context.settings, &mut |told| match told {
-        Told::Update(update) => progress.update(update),
-        Told::Line(line) => progress.line_of(line),
+    let run = jobs::train(&request, &context.settings, &mut |event| match event {
+        TrainEvent::Update(update) => progress.update(update),
+        TrainEvent::Line(line) => progress.line_of(line),
     })?;
     say(&run, context)
 }

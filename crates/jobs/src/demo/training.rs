@@ -6,7 +6,7 @@
 
 use crate::Settings;
 use crate::synth::Planted;
-use crate::train::{Learner, Teller, Train, TrainRun, asked, train};
+use crate::train::{Teller, Train, TrainRun, request_of, train};
 use bars::Bars;
 use files::{Caps, Data, Error, Kind, Result, Table};
 use judge::measure::{Confusion, Shifted, predicted, shifted};
@@ -136,7 +136,7 @@ pub(super) fn bars(quick: bool) -> usize {
 fn job(settings: &Settings, quick: bool) -> Result<Settings> {
     settings.refuse_candidates("the demo")?;
     let mut own = settings.clone();
-    let plain = own.features.set == "auto" && own.train.learner == Learner::Lstm;
+    let plain = own.features.set == "auto" && own.train.learner.name() == "lstm";
     let quicker = QUICK.iter().filter(|_| quick);
     for (key, value) in quicker.chain(JOB) {
         // The net fits its features and learner alone; others have their own.
@@ -186,7 +186,7 @@ fn place(folder: &Path, own: &Settings) -> (PathBuf, Option<Train>) {
         (settings.general.threads, settings.general.memory) = (None, crate::Memory::Auto);
         settings.to_toml()
     };
-    match asked(&path(taken.max(1))) {
+    match request_of(&path(taken.max(1))) {
         Ok((request, then)) if taken > 0 && recipe(&then) == recipe(own) => (path(taken), Some(request)),
         _ => (path(taken + 1), None),
     }

@@ -3,7 +3,7 @@
 use super::candidates::{Candidates, candidates};
 use super::form::{choice, truth, whole};
 use super::key::section;
-use crate::train::Learner;
+use crate::kinds::{LEARNERS, LearnerKind};
 use compute::population::Precision;
 
 section! {
@@ -11,7 +11,7 @@ section! {
     TrainSettings at train, "train.";
 
     /// Which kind of model is trained.
-    learner: Learner = Learner::Lstm, choice(LEARNERS).flag("learner", "KIND");
+    learner: LearnerKind = LEARNERS[0].1, choice(LEARNERS).flag("learner", "KIND");
     /// Whether a batch of auto is what `fullbore tune` saved for this workload on this machine, if it did.
     tuned: bool = true,
         truth().switch("no-tuned", "false", "Leave aside what `fullbore tune` saved for this workload");
@@ -31,6 +31,5 @@ section! {
     candidates as "try": Vec<Candidates> = Vec::new(), candidates().flags("try", "KEY=V,V");
 }
 
-const LEARNERS: &[(&str, Learner)] = &[("lstm", Learner::Lstm), ("mlp", Learner::Mlp)];
 const PRECISIONS: &[(&str, Precision)] =
     &[("f32", Precision::F32), ("tf32", Precision::Tf32), ("bf16", Precision::Bf16)];

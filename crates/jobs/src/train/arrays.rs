@@ -3,14 +3,14 @@
 //! They come with features and labels made, so what shapes those has nothing to do here: asked for by a flag it is
 //! refused, said in a settings file it is named as not used.
 
-use super::Train;
 use super::source::{Ids, Source, nets};
-use crate::Settings;
 use crate::progress::{Sink, Update, check_stop};
+use crate::{Select, Settings};
 use features::labels::Rule;
 use files::{Error, Kind, Result};
 use learn::ready;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Whether a path is a file of ready arrays: by what is in it, since bars come as NPZ and NPY too.
 pub(super) fn are_ready(path: &Path) -> bool {
@@ -20,29 +20,34 @@ pub(super) fn are_ready(path: &Path) -> bool {
 }
 
 /// Reads them.
-pub(super) fn read(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
+pub(super) fn read(
+    path: PathBuf,
+    select: &Select,
+    set: Option<&str>,
+    settings: &Settings,
+    sink: Sink<'_>,
+) -> Result<Source> {
     let clock = std::time::Instant::now();
-    refuse(request, settings).map_err(|e| e.at(&path))?;
+    refuse(set, settings).map_err(|e| e.at(&path))?;
     let mut progress = |done: u64, total: u64| {
         sink(Update { phase: "reading", done, total, unit: "bytes" });
         check_stop()
     };
-    let select = &request.select;
     let only = ready::Only { symbols: select.symbols.clone(), from: select.from, to: select.to };
-    let how =
-        ready::Reading { label_horizon: settings.train.label_horizon, memory: settings.general.memory.bytes(), only };
-    let read = ready::read(&path, &how, &mut progress)?;
+    let spec =
+        ready::ReadSpec { label_horizon: settings.train.label_horizon, memory: settings.general.memory.bytes(), only };
+    let read = ready::read(&path, &spec, &mut progress)?;
     let mut notes = read.notes;
     notes.extend(unused(settings));
-    let problem = read.problem;
-    let (net, nets) = nets(settings, &problem.inputs, problem.classes)?;
+    let problem = Arc::new(read.problem);
+    let nets = nets(settings, &problem.inputs, problem.classes)?;
     let mut ticks = problem.samples.t0.clone();
     ticks.dedup();
     let ids = Ids::Ready { symbol: read.symbol, symbols: read.symbols };
     let look_back = problem.inputs.iter().map(|i| i.window).max().unwrap_or(1);
     let fingerprint = problem.data.clone();
     let seconds = [clock.elapsed().as_secs_f64(), 0.0];
-    let mut source = Source { path, problem, net, nets, ticks, look_back, fingerprint, ids, notes, seconds };
+    let mut source = Source { path, problem, nets, ticks, look_back, fingerprint, ids, notes, seconds };
     if select.symbols.is_empty() {
         source.notes.extend(source.without_samples());
     }
@@ -50,14 +55,14 @@ pub(super) fn read(path: PathBuf, request: &Train, settings: &Settings, sink: Si
 }
 
 /// Refuses what makes features and labels of bars: nobody shall believe that it was done.
-fn refuse(request: &Train, settings: &Settings) -> Result<()> {
+fn refuse(set: Option<&str>, settings: &Settings) -> Result<()> {
     const FEATURES: &str = "their features are made";
     const LABELS: &str = "their labels are made";
     const TIMES: &str = "t0 and t1 are taken as they are, in UTC";
     const UNIVERSE: &str = "which samples are in them was decided when they were made";
     const PRICES: &str = "their features are made of prices that nothing can be done to any more";
     let asked = [
-        (request.set.is_some() || settings.features.set != "auto", "features.set", FEATURES),
+        (set.is_some() || settings.features.set != "auto", "features.set", FEATURES),
         (settings.labels.rule != Some(Rule::Auto), "label.rule", LABELS),
         (settings.universe.membership.is_some(), "universe.membership", UNIVERSE),
         (settings.universe.factors.is_some(), "universe.factors", PRICES),

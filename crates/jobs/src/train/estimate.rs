@@ -1,11 +1,10 @@
 //! How long a training would take, from a moment of real steps; and what is left out of it where that is too long.
 
-use super::source::Source;
+use super::Experiment;
 use crate::Settings;
 use crate::progress::{check_stop, stop_flag};
-use compute::{Budget, Opened};
 use files::Result;
-use learn::classify::{Classify, Hooks, News, Plan};
+use learn::{Hooks, Plan, RunEvent};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,63 +12,50 @@ use std::time::{Duration, Instant};
 /// A plan that lasts longer says so before it begins, or as soon as it can know.
 const LONG: f64 = 1800.0;
 
-/// Seconds that all epochs of all members would take, from real steps of the first group of each kind; none where
+/// Seconds that all units of all members would take, from real steps of the first group of each kind; none where
 /// nothing could be timed.
-pub(super) fn time(
-    source: &Source,
-    plan: &Plan,
-    how: &Classify<'_>,
-    device: &Opened,
-    budget: Budget,
-) -> Result<Option<f64>> {
-    let firsts = plan.firsts(how);
+pub(super) fn estimate(experiment: &Experiment) -> Result<Option<f64>> {
+    let firsts = experiment.plan.firsts(&*experiment.learner);
     let each = Duration::from_millis((2800 / firsts.len().max(1) as u64).clamp(100, 700));
     let mut seconds = 0.0;
     for (first, samples) in firsts {
-        let Some(rate) = pace(source, &first, how, device, budget, each)? else { return Ok(None) };
+        let Some(rate) = measure_rate(experiment, &first, each)? else { return Ok(None) };
         seconds += samples as f64 / rate;
     }
     Ok(Some(seconds))
 }
 
 /// Samples a second, from a moment of real steps.
-fn pace(
-    source: &Source,
-    first: &Plan,
-    how: &Classify<'_>,
-    device: &Opened,
-    budget: Budget,
-    most: Duration,
-) -> Result<Option<f64>> {
-    let (looks, stop) = (RefCell::new(Looks::default()), stop_flag());
+fn measure_rate(experiment: &Experiment, plan: &Plan, most: Duration) -> Result<Option<f64>> {
+    let (meter, stop) = (RefCell::new(RateMeter::default()), stop_flag());
     let mut hooks = Hooks {
-        news: &mut |news| looks.borrow_mut().take(&news, Instant::now()),
-        stop: &|| looks.borrow().enough(Instant::now(), most) || stop.load(Ordering::Relaxed),
+        event: &mut |event| meter.borrow_mut().observe(&event, Instant::now()),
+        stop: &|| meter.borrow().is_enough(Instant::now(), most) || stop.load(Ordering::Relaxed),
         save: &mut |_| Ok(()),
         every: 0,
     };
-    let outcome = learn::classify::train(&source.problem, first, how, device, budget, None, &mut hooks)?;
+    let outcome = learn::train(&*experiment.learner, plan, &experiment.at, None, &mut hooks)?;
     check_stop()?;
     // Where only one chunk was done, it has to do.
-    let alone = outcome.spent.train + outcome.spent.validate;
-    let looks = looks.into_inner();
-    Ok(looks.rate().or_else(|| looks.last.filter(|(_, n)| *n > 0 && alone > 0.0).map(|(_, n)| n as f64 / alone)))
+    let busy = outcome.spent.train + outcome.spent.validate;
+    let meter = meter.into_inner();
+    Ok(meter.rate().or_else(|| meter.last.filter(|(_, n)| *n > 0 && busy > 0.0).map(|(_, n)| n as f64 / busy)))
 }
 
-/// Looks at how far a group is. The clock runs from the first, behind which everything is warm, to the last: what comes
+/// The rate of a group. The clock runs from the first, behind which everything is warm, to the last: what comes
 /// before a group's first step and behind its last belongs to no sample.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Looks {
+pub(super) struct RateMeter {
     began: Option<Instant>, // the group
     first: Option<(Instant, u64)>,
     last: Option<(Instant, u64)>,
 }
 
-impl Looks {
-    pub(super) fn take(&mut self, news: &News<'_>, now: Instant) {
-        match news {
-            News::Group { .. } => *self = Looks { began: Some(now), ..Looks::default() },
-            News::Samples(n) => {
+impl RateMeter {
+    pub(super) fn observe(&mut self, event: &RunEvent<'_>, now: Instant) {
+        match event {
+            RunEvent::Group { .. } => *self = RateMeter { began: Some(now), ..RateMeter::default() },
+            RunEvent::Samples(n) => {
                 self.last = Some((now, *n));
                 self.first = self.first.or(self.last);
             }
@@ -78,7 +64,7 @@ impl Looks {
     }
 
     /// Whether the group has been looked at twice, and has trained for so long.
-    pub(super) fn enough(&self, now: Instant, least: Duration) -> bool {
+    pub(super) fn is_enough(&self, now: Instant, least: Duration) -> bool {
         self.rate().is_some() && self.began.is_some_and(|began| now.duration_since(began) > least)
     }
 
@@ -101,7 +87,7 @@ pub(super) fn long(seconds: f64) -> Option<String> {
 }
 
 /// Fewer epochs, then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in words.
-pub(super) fn fit(most: f64, need: f64, settings: &mut Settings) -> Option<String> {
+pub(super) fn fit_into(most: f64, need: f64, settings: &mut Settings) -> Option<String> {
     if need <= most {
         return None;
     }
@@ -134,33 +120,33 @@ pub(super) fn fit(most: f64, need: f64, settings: &mut Settings) -> Option<Strin
 mod tests {
     use super::*;
 
-    fn group() -> News<'static> {
-        News::Group { number: 0, of: 1, members: 1, memory: 0, ways: Vec::new() }
+    fn group() -> RunEvent<'static> {
+        RunEvent::Group { number: 0, of: 1, members: 1, memory: 0, kernel_paths: Vec::new() }
     }
 
     #[test]
     fn the_clock_runs_between_steps_and_nothing_is_invented() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let mut looks = Looks::default();
+        let mut meter = RateMeter::default();
         // However long the group takes to be made, it is not stopped before it was looked at twice.
-        assert!(!looks.enough(at(60_000), Duration::ZERO) && looks.rate().is_none());
-        looks.take(&group(), at(60_000));
-        looks.take(&News::Samples(512), at(61_000));
-        assert!(!looks.enough(at(90_000), Duration::from_millis(700)) && looks.rate().is_none());
-        looks.take(&News::Samples(1536), at(61_500));
-        assert_eq!(looks.rate(), Some(2048.0));
+        assert!(!meter.is_enough(at(60_000), Duration::ZERO) && meter.rate().is_none());
+        meter.observe(&group(), at(60_000));
+        meter.observe(&RunEvent::Samples(512), at(61_000));
+        assert!(!meter.is_enough(at(90_000), Duration::from_millis(700)) && meter.rate().is_none());
+        meter.observe(&RunEvent::Samples(1536), at(61_500));
+        assert_eq!(meter.rate(), Some(2048.0));
         // Until when it stopped for good, a checkpoint say, does not count.
-        assert!(looks.enough(at(70_000), Duration::from_millis(700)));
-        assert_eq!(looks.rate(), Some(2048.0));
-        assert!(!looks.enough(at(61_500), Duration::from_secs(2)), "too short a moment");
-        looks.take(&group(), at(80_000));
-        assert!(looks.rate().is_none(), "another group has a pace of its own");
+        assert!(meter.is_enough(at(70_000), Duration::from_millis(700)));
+        assert_eq!(meter.rate(), Some(2048.0));
+        assert!(!meter.is_enough(at(61_500), Duration::from_secs(2)), "too short a moment");
+        meter.observe(&group(), at(80_000));
+        assert!(meter.rate().is_none(), "another group has a pace of its own");
     }
 
     #[test]
     fn only_what_is_long_is_said_to_be() {
         assert_eq!(long(1800.0), None);
-        assert!(long(72_000.0).is_some_and(|said| said.contains("1200 minutes") && said.contains("--budget")));
+        assert!(long(72_000.0).is_some_and(|text| text.contains("1200 minutes") && text.contains("--budget")));
     }
 }

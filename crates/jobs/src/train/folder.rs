@@ -7,32 +7,28 @@
 //! in how many parts a batch goes through the net; a run that goes on keeps to what its checkpoint says, before the
 //! first one to this.
 
-use super::judged::Selection;
-use super::log::Told;
-use super::predict::guess;
+use super::log::RunLog;
+use super::result::packed;
 use super::source::{Ids, Source, name};
-use super::trial::{config, noted, trial, trial_id, word};
-use super::{Judged, MemberRow, Train, TrainRun, ledger_path, model};
-use crate::tune::Tuned;
+use super::trial::{config_hash, noted, trial, trial_id, word};
+use super::{Experiment, Judged, MemberRow, Teller, Train, TrainEvent, TrainRun, ledger_path};
+use crate::kinds::{self, PerConfig, model};
 use crate::{Select, Settings};
-use compute::net::{Layout, save};
+use compute::Opened;
 use compute::population::Pace;
-use compute::{Net, Opened};
-use features::class;
 use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, replace_bytes};
 use judge::ledger::{Ledger, Started};
 use judge::split::Splits;
 use learn::checkpoint::{About, Store, View, Writer, copy_out, expect, newest};
-use learn::classify::{Classify, Plan, Saved, Trained};
-use learn::failed;
+use learn::{Config, TrainState, Trained};
 use report::{Run, RunState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
-/// What a run was asked, kept in `run.json` so that it can go on.
+/// The request of a run, kept in `run.json` so that it can go on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Asked {
+struct Request {
     data: String,
     symbols: Vec<String>,
     from: Option<i64>,
@@ -46,7 +42,7 @@ pub(crate) struct Folder {
     path: PathBuf,
     run: Run,
     about: About,
-    log: Told,
+    log: RunLog,
     keeper: Keeper,
     ledger: Ledger,
     /// `[configs]` each is a trial.
@@ -60,42 +56,32 @@ pub(crate) struct Folder {
 pub(crate) struct Keeper {
     writer: Writer,
     about: About,
-    nets: Nets,
-}
-
-/// `[configs]` the net of each, and where everything lies in its arena.
-struct Nets(Vec<(Net, Layout)>);
-
-impl Nets {
-    fn new(how: &Classify<'_>) -> Result<Nets> {
-        let one = |net: Net| Ok((net.clone(), Layout::new(&net).map_err(failed)?));
-        (0..how.configs()).map(|config| one(how.of(config).net)).collect::<Result<Vec<_>>>().map(Nets)
-    }
 }
 
 impl Keeper {
     /// Hands a state over; waits only while the one before is still being written. One that could not be written (a
-    /// full disk, say) does not end the training: why is given back to be told, and this one is tried as usual.
-    pub(crate) fn save(&mut self, saved: &Saved) -> Result<Option<Error>> {
-        match self.submit(saved) {
+    /// full disk, say) does not end the training: why is given back to be reported, and this one is tried as usual.
+    pub(crate) fn save(&mut self, state: &TrainState, configs: &[Config]) -> Result<Option<Error>> {
+        match self.submit(state, configs) {
             Ok(()) => Ok(None),
-            Err(why) if matches!(why.kind, Kind::Machine | Kind::Memory) => self.submit(saved).map(|()| Some(why)),
+            Err(why) if matches!(why.kind, Kind::Machine | Kind::Memory) => {
+                self.submit(state, configs).map(|()| Some(why))
+            }
             Err(why) => Err(why),
         }
     }
 
-    fn submit(&mut self, saved: &Saved) -> Result<()> {
+    fn submit(&mut self, state: &TrainState, configs: &[Config]) -> Result<()> {
         let mut about = self.about.clone();
-        about.epoch = saved.members.iter().map(|m| m.history.len() as u64).max().unwrap_or(0);
+        about.epoch = state.members.iter().map(|m| m.history.len() as u64).max().unwrap_or(0);
         about.step =
-            saved.members.iter().filter_map(|m| m.history.last()).map(|e| u64::from(e.step)).max().unwrap_or(0);
-        about.more = standing(saved);
-        let nets = &self.nets;
+            state.members.iter().filter_map(|m| m.history.last()).map(|e| u64::from(e.step)).max().unwrap_or(0);
+        about.more = standing(state);
         self.writer.submit(about, |staging| {
-            for (name, bytes) in saved.parts() {
+            for (name, bytes) in state.parts() {
                 staging.put(name, &bytes);
             }
-            for (view, name, bytes) in weights(saved, nets) {
+            for (view, name, bytes) in weights(state, configs) {
                 staging.view(view, name, bytes);
             }
             Ok(())
@@ -109,30 +95,32 @@ impl Keeper {
 }
 
 /// Best and last weights of all members, as files; numbers that are not finite are nobody's.
-fn weights(saved: &Saved, nets: &Nets) -> Vec<(View, String, Vec<u8>)> {
-    let best = saved.members.iter().filter_map(|m| Some((View::Best, m, m.best.as_ref()?.params.as_slice())));
-    let ended = saved.members.iter().filter_map(|m| Some((View::Last, m, m.last.as_ref()?.params.as_slice())));
-    let running = saved.running.iter().filter_map(|s| {
-        let member = saved.members.iter().find(|m| m.id == s.state.id && m.last.is_none())?;
-        Some((View::Last, member, s.average.as_ref().unwrap_or(&s.params).as_slice()))
+fn weights(state: &TrainState, configs: &[Config]) -> Vec<(View, String, Vec<u8>)> {
+    let best = state.members.iter().filter_map(|m| Some((View::Best, m, m.best.as_ref()?.params.as_slice())));
+    let ended = state.members.iter().filter_map(|m| Some((View::Last, m, m.last.as_ref()?.params.as_slice())));
+    let running = state.running.iter().filter_map(|s| {
+        let member = state.members.iter().find(|m| m.id == s.id && m.last.is_none())?;
+        Some((View::Last, member, s.weights.as_slice()))
     });
     let finite = best.chain(ended).chain(running).filter(|(_, _, params)| params.iter().all(|x| x.is_finite()));
-    let several = nets.0.len() > 1;
+    let several = configs.len() > 1;
     let file = |m: &Trained| model::file(several.then_some(m.config), m.fold, m.seed);
-    let named = finite.filter_map(|(view, m, params)| Some((view, m, params, nets.0.get(m.config)?)));
-    named.map(|(view, m, params, (net, layout))| (view, file(m), save(net, layout, params))).collect()
+    let file = |(view, m, params): (View, &Trained, &[f32])| {
+        Some((view, file(m), configs.get(m.config)?.weights_file(params).ok()?))
+    };
+    finite.filter_map(file).collect()
 }
 
 /// With more members the manifest has no row of each: it has to stay short enough to be read.
 const ROWS: usize = 4096;
 
 /// How members stand, for the manifest: to know it nobody need read a part.
-fn standing(saved: &Saved) -> Map<String, Value> {
-    let several = saved.members.iter().any(|m| m.config > 0);
+fn standing(state: &TrainState) -> Map<String, Value> {
+    let several = state.members.iter().any(|m| m.config > 0);
     let member = |m: &Trained| {
         let mut row = json!({
-            "fold": m.fold + 1, "seed": m.seed + 1, "epoch": m.history.last().map_or(0, |e| e.epoch),
-            "best_epoch": m.best.as_ref().map(|b| b.epoch), "best": m.best.as_ref().map(|b| b.worth),
+            "fold": m.fold + 1, "seed": m.seed + 1, "epoch": m.units(),
+            "best_epoch": m.best.as_ref().map(|b| b.unit), "best": m.best.as_ref().map(|b| b.score),
             "ended": m.stopped.is_some(),
         });
         if several {
@@ -140,32 +128,26 @@ fn standing(saved: &Saved) -> Map<String, Value> {
         }
         row
     };
-    let ended = saved.members.iter().filter(|m| m.stopped.is_some()).count();
-    let all = saved.members.len();
-    let worth = |m: &&Trained| m.best.as_ref().map_or(f64::NEG_INFINITY, |b| b.worth);
-    let best = saved.members.iter().filter(|m| m.best.is_some());
-    let best = best.max_by(|a, b| worth(a).total_cmp(&worth(b)));
+    let ended = state.members.iter().filter(|m| m.stopped.is_some()).count();
+    let all = state.members.len();
+    let score = |m: &&Trained| m.best.as_ref().map_or(f64::NEG_INFINITY, |b| b.score);
+    let best = state.members.iter().filter(|m| m.best.is_some());
+    let best = best.max_by(|a, b| score(a).total_cmp(&score(b)));
     let mut more = Map::new();
     more.insert("kind".into(), json!(if ended == all { "end" } else { "periodic" }));
     more.insert("count".into(), json!(all));
     more.insert("ended".into(), json!(ended));
     more.insert("best".into(), json!(best.map(member)));
     if all <= ROWS {
-        more.insert("members".into(), saved.members.iter().map(member).collect());
+        more.insert("members".into(), state.members.iter().map(member).collect());
     }
     more
 }
 
 impl Folder {
     /// Makes or opens the folder, locks it, and writes the trial into the ledger before anything is known.
-    pub(crate) fn open(
-        request: &Train,
-        settings: &Settings,
-        source: &Source,
-        how: &Classify<'_>,
-        splits: &Splits,
-        device: &Opened,
-    ) -> Result<Folder> {
+    pub(crate) fn open(request: &Train, experiment: &Experiment) -> Result<Folder> {
+        let Experiment { settings, source, splits, learner, at, .. } = experiment;
         let path = match &request.out {
             Some(out) => out.clone(),
             None => fresh(source, settings),
@@ -177,13 +159,14 @@ impl Folder {
         }
         std::fs::create_dir_all(&path).map_err(|e| Error::io(&path, "making the run folder", &e))?;
         let lock = Lock::take(&path)?;
+        let config = &learner.configs()[0];
         let about = About {
-            net: how.net.to_string(),
+            net: config.net.to_string(),
             data: source.fingerprint.clone(),
-            config: config(source, how, settings, splits),
-            precision: word(how.recipe.precision),
-            device: match device {
-                Opened::Cpu { .. } => device.name(),
+            config: config_hash(experiment),
+            precision: word(config.recipe.precision),
+            device: match &at.device {
+                device @ Opened::Cpu { .. } => device.name(),
                 // Which of several like it is all one.
                 Opened::Cuda(context) => context.gpu().name.clone(),
             },
@@ -204,16 +187,14 @@ impl Folder {
             run.resume();
             (run, trials, true)
         } else {
-            let start = |id: usize| {
-                ledger.start(&trial(source, settings, splits, trial_id(source, &how.of(id), settings, splits)))
-            };
-            let trials = (0..how.configs()).map(start).collect::<Result<Vec<Started>>>()?;
+            let start = |config: &Config| ledger.start(&trial(source, settings, splits, trial_id(experiment, config)));
+            let trials = learner.configs().iter().map(start).collect::<Result<Vec<Started>>>()?;
             (Run::begin("train"), trials, false)
         };
         run.data.clone_from(&source.fingerprint);
         run.settings.clone_from(&about.config);
-        run.members = (splits.folds.len() * how.seeds as usize * how.configs()) as u64;
-        let asked = Asked {
+        run.members = experiment.plan.members.len() as u64;
+        let asked = Request {
             data: std::path::absolute(&source.path).unwrap_or(source.path.clone()).display().to_string(),
             symbols: request.select.symbols.clone(),
             from: request.select.from,
@@ -230,10 +211,12 @@ impl Folder {
             .insert("about".into(), json!({"net": about.net, "precision": about.precision, "device": about.device}));
         let noted = if let [one] = trials.as_slice() { json!(one) } else { json!(trials) };
         run.more.insert("ledger".into(), noted);
-        let log = Told::open(&path, resumed, how.configs() > 1)?;
+        let log = RunLog::open(&path, resumed, experiment)?;
         let writer = Writer::new(Store::open(&path.join("checkpoints"))?, &[])?;
-        let keeper = Keeper { writer, about: about.clone(), nets: Nets::new(how)? };
-        Ok(Folder { path, run, about, log, keeper, ledger, trials, resumed, _lock: lock })
+        let keeper = Keeper { writer, about: about.clone() };
+        let mut folder = Folder { path, run, about, log, keeper, ledger, trials, resumed, _lock: lock };
+        folder.note_recipe(experiment);
+        Ok(folder)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -241,25 +224,49 @@ impl Folder {
     }
 
     /// Takes down what the run is made with, and where it was tuned if it was.
-    pub(crate) fn recipe(&mut self, how: &Classify<'_>, tuned: Option<&Tuned>) {
-        let recipe = |how: &Classify<'_>| json!({"rate": how.rate, "recipe": how.recipe});
-        self.run.more.insert("recipe".into(), recipe(how));
-        if how.configs() > 1 {
-            let one = |config: usize| {
-                let own = how.of(config);
-                let mut row = recipe(&own);
-                row["net"] = json!(own.net.to_string());
+    fn note_recipe(&mut self, experiment: &Experiment) {
+        let configs = experiment.learner.configs();
+        let recipe = |config: &Config| json!({"rate": config.rate, "recipe": config.recipe});
+        self.run.more.insert("recipe".into(), recipe(&configs[0]));
+        if configs.len() > 1 {
+            let one = |config: &Config| {
+                let mut row = recipe(config);
+                row["net"] = json!(config.net.to_string());
                 row
             };
-            self.run.more.insert("configs".into(), (0..how.configs()).map(one).collect());
+            self.run.more.insert("configs".into(), configs.iter().map(one).collect());
         }
-        if let Some(tuned) = tuned {
+        if let Some(tuned) = &experiment.tuned {
             self.run.more.insert("tuned".into(), json!(tuned));
         }
     }
 
-    /// The state to go on from, if this is a run that goes on and has one.
-    pub(crate) fn saved(&mut self, say: &mut dyn FnMut(&str)) -> Result<Option<Saved>> {
+    /// The state to go on from, if this is a run that goes on and has one. Such a run keeps to its parts, whatever
+    /// there is to spare by now.
+    pub(super) fn resume(
+        &mut self,
+        experiment: &mut Experiment,
+        run: &mut TrainRun,
+        tell: Teller<'_>,
+    ) -> Result<Option<TrainState>> {
+        let from = self.state(experiment, &mut |line| tell(TrainEvent::Line(line)))?;
+        let Experiment { learner, plan, at, .. } = experiment;
+        let before = self.pace(from.as_ref());
+        if before.parts > plan.pace.parts {
+            *plan = plan.clone().with_pace(&**learner, at, before)?;
+            packed(run, plan);
+            run.notes.extend(plan.parts_message(&**learner));
+        } else if from.is_some() && plan.pace.parts > before.parts {
+            let note = "the memory asks for more parts than the run began with: the order of sums changes here";
+            run.notes.push(note.into());
+        }
+        if let Some(message) = plan.parts_message(&**learner) {
+            tell(TrainEvent::Line(&message));
+        }
+        Ok(from)
+    }
+
+    fn state(&mut self, experiment: &Experiment, say: &mut dyn FnMut(&str)) -> Result<Option<TrainState>> {
         if !self.resumed {
             return Ok(None);
         }
@@ -270,30 +277,25 @@ impl Folder {
         };
         generation.passed.iter().for_each(|why| say(why));
         generation.expect(&self.about)?;
-        let nets = &self.keeper.nets;
-        let params = |config: usize| nets.0.get(config).map_or(0, |(_, layout)| layout.params);
-        let saved = Saved::from_parts(&|name| generation.read(name), &params)?;
-        copy_out(&self.path.join("checkpoints"), &weights(&saved, nets));
-        say(&format!("going on from checkpoint {} (epoch {})", generation.number, generation.about.epoch));
+        let learner = &*experiment.learner;
+        let state = TrainState::from_parts(&|name| generation.read(name), learner)?;
+        copy_out(&self.path.join("checkpoints"), &weights(&state, learner.configs()));
+        let (number, unit) = (generation.number, learner.unit());
+        say(&format!("going on from checkpoint {number} ({unit} {})", generation.about.epoch));
         // What was logged after the checkpoint will happen again.
-        self.log.cut(&self.path, &saved.members)?;
-        Ok(Some(saved))
+        self.log.cut(&self.path, &state.members)?;
+        Ok(Some(state))
     }
 
     /// In how many parts the run's batches went so far: by its checkpoint, else by what was planned when it began.
-    pub(crate) fn pace(&self, from: Option<&Saved>) -> Pace {
+    fn pace(&self, from: Option<&TrainState>) -> Pace {
         let noted = self.run.more.get("parts").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
-        from.map_or(Pace { parts: noted.unwrap_or(1).max(1) }, |saved| saved.pace)
+        from.map_or(Pace { parts: noted.unwrap_or(1).max(1) }, |state| state.pace)
     }
 
     /// Writes what is known before the first step.
-    pub(crate) fn begin(
-        &mut self,
-        run: &TrainRun,
-        settings: &Settings,
-        source: &Source,
-        splits: &Splits,
-    ) -> Result<()> {
+    pub(crate) fn begin(&mut self, run: &TrainRun, experiment: &Experiment) -> Result<()> {
+        let Experiment { settings, source, splits, .. } = experiment;
         // `run.json` last: where it is, there is all that is needed to go on.
         replace_bytes(&self.path.join("settings.toml"), settings.to_toml().as_bytes())?;
         write_split(&self.path.join("split.parquet"), source, splits)?;
@@ -303,8 +305,8 @@ impl Folder {
         self.log.begin(run, self.resumed)
     }
 
-    /// What takes news, and what takes states.
-    pub(crate) fn parts(&mut self) -> (&mut Told, &mut Keeper) {
+    /// What takes events, and what takes states.
+    pub(crate) fn parts(&mut self) -> (&mut RunLog, &mut Keeper) {
         (&mut self.log, &mut self.keeper)
     }
 
@@ -320,65 +322,9 @@ impl Folder {
         }
     }
 
-    /// Every member's probabilities on its fold's test.
-    pub(crate) fn predictions(
-        &self,
-        source: &Source,
-        splits: &Splits,
-        selection: Selection<'_>,
-        probabilities: &[Vec<f32>],
-        threads: usize,
-    ) -> Result<()> {
-        let (samples, classes) = (&source.problem.samples, source.problem.classes);
-        let mut writer = ParquetWriter::create(&self.path.join("predictions.parquet"), &[])?.threads(threads);
-        let symbols = source.ids.symbols();
-        for (member, p) in selection.members.iter().zip(probabilities).filter(|(_, p)| !p.is_empty()) {
-            let test = &splits.folds[member.fold].test;
-            let at = |of: &dyn Fn(usize) -> i64| test.iter().map(|at| of(*at as usize)).collect::<Vec<i64>>();
-            let ids: Vec<u32> = test.iter().map(|at| samples.rows[*at as usize]).collect();
-            let mut columns = vec![
-                Column {
-                    name: "symbol".into(),
-                    data: Data::Names { codes: source.ids.symbol_numbers(&ids), names: named(&symbols) },
-                },
-                Column::time("time", at(&|i| samples.t0[i])),
-                Column { name: "fold".into(), data: Data::U32(vec![member.fold as u32 + 1; test.len()]) },
-                Column { name: "seed".into(), data: Data::U32(vec![member.seed + 1; test.len()]) },
-            ];
-            if self.trials.len() > 1 {
-                let config = Data::U32(vec![member.config as u32 + 1; test.len()]);
-                let chosen = i8::from(selection.configs[member.fold] == member.config);
-                columns.insert(2, Column { name: "config".into(), data: config });
-                columns.insert(3, Column { name: "chosen".into(), data: Data::I8(vec![chosen; test.len()]) });
-            }
-            for (at, name) in class::names(classes).iter().enumerate() {
-                columns.push(Column::f32(format!("p_{name}"), p.iter().skip(at).step_by(classes).copied().collect()));
-            }
-            columns.push(Column { name: "guess".into(), data: Data::I8(p.chunks_exact(classes).map(guess).collect()) });
-            let label = test.iter().map(|at| samples.class[*at as usize]).collect();
-            columns.push(Column { name: "label".into(), data: Data::I8(label) });
-            columns.push(Column::time("t1", at(&|i| samples.t1[i])));
-            writer.write(&Table { columns, rows: test.len() })?;
-        }
-        writer.finish().map(|_| ())
-    }
-
-    /// The model as a folder.
-    pub(crate) fn model(
-        &self,
-        source: &Source,
-        splits: &Splits,
-        plan: &Plan,
-        how: &Classify<'_>,
-        settings: &Settings,
-        selection: Selection<'_>,
-    ) -> Result<()> {
-        model::write(&self.path.join("model"), source, splits, plan, settings, how, selection)
-    }
-
     /// Takes what came out into the ledger, before any file shows it. `per_config` is what each config would reach
     /// in every fold.
-    pub(crate) fn finished(&self, run: &TrainRun, per_config: &[Option<Judged>]) -> Result<()> {
+    pub(crate) fn finished(&self, run: &TrainRun, per_config: &[PerConfig]) -> Result<()> {
         for (at, trial) in self.trials.iter().enumerate() {
             // Killed between that and the end of its folder, a run that goes on finds it written, with the same
             // figures.
@@ -386,7 +332,8 @@ impl Folder {
                 continue;
             }
             let members: Vec<&MemberRow> = run.members.iter().filter(|m| m.config == at + 1).collect();
-            let mut metrics = json!({"judged": per_config.get(at).unwrap_or(&run.judged), "members": members});
+            let judged: &Option<Judged> = per_config.get(at).map_or(&run.judged, |own| &own.judged);
+            let mut metrics = json!({"judged": judged, "members": members});
             if self.trials.len() > 1 {
                 metrics["chosen"] = json!({"folds": run.configs.get(at).map(|c| &c.chosen), "judged": run.judged});
             }
@@ -396,7 +343,7 @@ impl Folder {
     }
 
     /// Takes the end down: the log, the result, the run's state; the ledger has it by then.
-    pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
+    pub(crate) fn end(&mut self, run: &TrainRun, kind: &dyn kinds::Kind) -> Result<()> {
         self.log.end(run)?;
         self.run.more.insert("parts".into(), json!(run.parts));
         let best = run.members.iter().filter(|m| m.valid_mcc.is_some());
@@ -406,7 +353,7 @@ impl Folder {
                 1 => format!("fold {}, seed {}", m.fold, m.seed),
                 _ => format!("config {}, fold {}, seed {}", m.config, m.fold, m.seed),
             },
-            measure: "valid mcc".into(),
+            measure: kind.selected_by().replace('_', " "),
             value: m.valid_mcc,
             epoch: u64::from(m.best_epoch.unwrap_or(0)),
         });
@@ -421,14 +368,14 @@ impl Folder {
     }
 }
 
-/// What a run in a folder was asked: the request to go on with, and its settings.
-pub(crate) fn asked(folder: &Path) -> Result<(Train, Settings)> {
+/// The request to go on with the run in a folder, and its settings.
+pub(crate) fn request_of(folder: &Path) -> Result<(Train, Settings)> {
     let run = Run::read(folder)?;
     let bad = |why: String| Error::new(Kind::State, why).at(&folder.join("run.json"));
     if run.state == RunState::Finished {
         return Err(bad("the run is finished".into()).remedy("`fullbore runs show` tells what came out"));
     }
-    let asked: Asked = serde_json::from_value(run.more.get("asked").cloned().unwrap_or(Value::Null))
+    let asked: Request = serde_json::from_value(run.more.get("asked").cloned().unwrap_or(Value::Null))
         .map_err(|e| bad(format!("it does not say what was asked: {e}")))?;
     let mut settings = Settings::default();
     settings.read(folder)?;
@@ -441,21 +388,21 @@ pub(crate) fn asked(folder: &Path) -> Result<(Train, Settings)> {
 
 /// A folder that is not there yet: `runs/gold-lstm-2026-11-15`, then `-2` and so on.
 fn fresh(source: &Source, settings: &Settings) -> PathBuf {
-    let learner = json!(settings.train.learner);
-    let stem = format!("{}-{}-{}", name(&source.path), learner.as_str().unwrap_or_default(), crate::demo::today());
+    let stem = format!("{}-{}-{}", name(&source.path), settings.train.learner.name(), crate::demo::today());
     let path = |n: u32| PathBuf::from("runs").join(if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
     (1..).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1))
 }
 
-/// Ready arrays may name no symbol; a table wants one.
-fn named(symbols: &[String]) -> Vec<String> {
-    if symbols.is_empty() { vec!["-".into()] } else { symbols.to_vec() }
+/// All symbols; ready arrays may name none, and a table wants one.
+pub(crate) fn symbol_names(source: &Source) -> Vec<String> {
+    let symbols = source.ids.symbols();
+    if symbols.is_empty() { vec!["-".into()] } else { symbols }
 }
 
 /// Who learns from what: a row for each sample of each fold.
 fn write_split(path: &Path, source: &Source, splits: &Splits) -> Result<()> {
     let samples = &source.problem.samples;
-    let symbols = named(&source.ids.symbols());
+    let symbols = symbol_names(source);
     let mut writer = ParquetWriter::create(path, &[])?;
     for fold in &splits.folds {
         for (part, positions) in [("train", &fold.train), ("valid", &fold.valid), ("test", &fold.test)] {
@@ -493,24 +440,24 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use learn::classify::Best;
+    use learn::Best;
 
     #[test]
     fn a_manifest_stays_short_whatever_the_number_of_members() {
         let member = |id: u32| {
-            let best = Best { epoch: 7, worth: f64::from(id % 1000) * 1e-3, params: Vec::new() };
+            let best = Best { unit: 7, score: f64::from(id % 1000) * 1e-3, params: Vec::new() };
             let (fold, seed) = ((id % 8) as usize, id / 8);
             Trained { id, config: 0, fold, seed, history: Vec::new(), best: Some(best), stopped: None, last: None }
         };
-        let saved = |n: u32| Saved {
+        let state = |n: u32| TrainState {
             members: (0..n).map(member).collect(),
             running: Vec::new(),
             pins: Default::default(),
             pace: Pace::default(),
         };
-        let few = standing(&saved(100));
+        let few = standing(&state(100));
         assert_eq!(few["members"].as_array().map(Vec::len), Some(100));
-        let many = standing(&saved(24_000));
+        let many = standing(&state(24_000));
         let text = serde_json::to_vec_pretty(&many).expect("JSON");
         assert!(text.len() < 4096, "{} bytes", text.len());
         assert_eq!((&many["count"], &many["ended"], &many["kind"]), (&json!(24_000), &json!(0), &json!("periodic")));

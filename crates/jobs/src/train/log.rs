@@ -1,8 +1,10 @@
 //! What happens in a run, taken down: rows for programs, lines for people, events for TensorBoard.
 
-use super::TrainRun;
+use super::result::reason;
+use super::{Experiment, TrainRun};
+use crate::kinds::Kind;
 use files::Result;
-use learn::classify::{Epoch, News, Stopped, Trained};
+use learn::{RunEvent, Stopped, Trained, Validation};
 use machine::Sample;
 use report::{Events, Log, Row};
 use serde_json::{Map, Value, json};
@@ -17,23 +19,27 @@ const EVENTS: usize = 64;
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The log of a run.
-pub(crate) struct Told {
+pub(crate) struct RunLog {
     log: Log,
     folder: PathBuf,
+    kind: &'static dyn Kind,
+    unit: &'static str,
     several: bool, // configs
     events: BTreeMap<u32, Events>,
     seen: Option<Instant>, // when the machine was last looked at
 }
 
-impl Told {
-    pub(crate) fn open(folder: &Path, resumed: bool, several: bool) -> Result<Told> {
+impl RunLog {
+    pub(crate) fn open(folder: &Path, resumed: bool, experiment: &Experiment) -> Result<RunLog> {
         let log = if resumed { Log::resume(folder, |_| true)? } else { Log::open(folder)? };
-        Ok(Told { log, folder: folder.join("events"), several, events: BTreeMap::new(), seen: None })
+        let (kind, learner) = (experiment.kind(), &experiment.learner);
+        let (unit, several) = (learner.unit(), learner.configs().len() > 1);
+        Ok(RunLog { log, folder: folder.join("events"), kind, unit, several, events: BTreeMap::new(), seen: None })
     }
 
     /// Nothing of it counts: the run begins again.
     pub(crate) fn afresh(&mut self, folder: &Path) -> Result<()> {
-        self.log = Log::resume(folder, |row| row.kind != "epoch" && row.kind != "ended")?;
+        self.log = Log::resume(folder, |row| row.kind != self.unit && row.kind != "ended")?;
         Ok(())
     }
 
@@ -42,10 +48,9 @@ impl Told {
         let known = |row: &Row| {
             let member = row.number("member").and_then(|id| members.iter().find(|m| f64::from(m.id) == id));
             let Some(member) = member else { return true };
-            let last = member.history.last().map_or(0, |e| e.epoch);
             match row.kind.as_str() {
-                "epoch" => row.number("epoch").is_some_and(|e| e <= f64::from(last)),
                 "ended" => member.stopped.is_some(),
+                kind if kind == self.unit => row.number(kind).is_some_and(|n| n <= f64::from(member.units())),
                 _ => true,
             }
         };
@@ -61,10 +66,10 @@ impl Told {
             let memory = files::format_bytes(run.memory_bytes);
             self.log.add_message(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
         }
-        // `axis`, `last`, `members` and `worth` tell whoever watches where the rows `epoch` lead, whatever the learner.
+        // `axis`, `last`, `members` and `worth` tell whoever watches where the rows of its axis lead, whatever the learner.
         let row = json!({
-            "net": run.net, "device": run.device, "pid": std::process::id(), "axis": "epoch", "last": run.epochs, "patience": run.patience,
-            "members": run.groups.iter().sum::<u64>(), "worth": "valid_mcc",
+            "net": run.net, "device": run.device, "pid": std::process::id(), "axis": self.unit, "last": run.epochs, "patience": run.patience,
+            "members": run.groups.iter().sum::<u64>(), "worth": self.kind.selected_by(),
         });
         self.log.add_row(if resumed { "resumed" } else { "started" }, fields(row))?;
         for phase in &run.phases {
@@ -79,12 +84,17 @@ impl Told {
     }
 
     /// A sentence for people.
-    pub(crate) fn note(&mut self, said: &str) -> Result<()> {
-        self.log.add_message(said)
+    pub(crate) fn note(&mut self, message: &str) -> Result<()> {
+        self.log.add_message(message)
     }
 
-    /// How full the machine is, every ten seconds or so.
-    fn machine(&mut self, sample: &Sample) -> Result<()> {
+    /// How full the machine is, unless the last such row is younger than ten seconds.
+    pub(crate) fn machine_row(&mut self, latest: impl FnOnce() -> Option<Sample>) -> Result<()> {
+        if self.seen.is_some_and(|seen| seen.elapsed() < EVERY) {
+            return Ok(());
+        }
+        let Some(sample) = latest() else { return Ok(()) };
+        self.seen = Some(Instant::now());
         let gpu = sample.gpus.first();
         let row = json!({
             "cpu_percent": sample.cpu_mean_percent().round(), "memory_bytes": sample.process_memory_bytes,
@@ -94,72 +104,61 @@ impl Told {
         self.log.add_row("machine", fields(row))
     }
 
-    /// Takes a look at the machine down, unless the last one is younger than ten seconds.
-    pub(crate) fn looked(&mut self, latest: impl FnOnce() -> Option<Sample>) -> Result<()> {
-        if self.seen.is_some_and(|seen| seen.elapsed() < EVERY) {
-            return Ok(());
-        }
-        let Some(sample) = latest() else { return Ok(()) };
-        self.seen = Some(Instant::now());
-        self.machine(&sample)
-    }
-
-    /// Takes news down; a line for people where they would want one.
-    pub(crate) fn take(&mut self, news: &News<'_>, rate: f64) -> Result<Option<String>> {
-        match news {
-            News::Epoch { member, epoch, best } => self.epoch(member, epoch, *best, rate).map(Some),
-            News::Ended(member) => {
-                let why = match &member.stopped {
-                    Some(Stopped::Fault(why)) => why.clone(),
-                    Some(Stopped::Patience) => "patience".into(),
-                    Some(Stopped::Epochs) | None => "epochs".into(),
-                };
+    /// Takes an event down; a line for people where they would want one.
+    pub(crate) fn event(&mut self, event: &RunEvent<'_>, rate: f64) -> Result<Option<String>> {
+        match event {
+            RunEvent::Validated { member, validation, best } => {
+                self.validated(member, validation, *best, rate).map(Some)
+            }
+            RunEvent::Ended(member) => {
+                let why = member.stopped.as_ref().map_or_else(String::new, |why| reason(why, self.unit));
                 self.log.add_row("ended", fields(json!({"member": member.id, "why": why})))?;
-                let line = format!("{} ended after epoch {}: {why}", self.named(member), member.history.len());
+                let (unit, n) = (self.unit, member.history.len());
+                let line = format!("{} ended after {unit} {n}: {why}", self.named(member));
                 self.log.add_message(&line)?;
-                // What is not finite is told at once.
+                // What is not finite is reported at once.
                 Ok(matches!(member.stopped, Some(Stopped::Fault(_))).then_some(line))
             }
-            News::Group { number, of, members, memory, ways } => {
+            RunEvent::Group { number, of, members, memory, kernel_paths: ways } => {
                 let group =
                     json!({"group": number + 1, "of": of, "members": members, "memory_bytes": memory, "ways": ways});
                 self.log.add_row("group", fields(group))?;
                 Ok(None)
             }
-            News::Less(what) => {
+            RunEvent::LessMemory(what) => {
                 self.log.add_row("less_memory", fields(json!({"what": what})))?;
                 let line = format!("less memory than was planned with: {what}");
                 self.log.add_message(&line)?;
                 Ok(Some(line))
             }
-            News::Saved => {
+            RunEvent::Saved => {
                 self.log.add_row("saved", Map::new())?;
                 Ok(None)
             }
-            News::Samples(_) => Ok(None),
+            RunEvent::Samples(_) => Ok(None),
         }
     }
 
-    fn epoch(&mut self, member: &Trained, epoch: &Epoch, best: bool, rate: f64) -> Result<String> {
+    fn validated(&mut self, member: &Trained, of: &Validation, best: bool, rate: f64) -> Result<String> {
+        let (kind, unit) = (self.kind, self.unit);
+        let value = |name: &str| if name == kind.selected_by() { of.score } else { of.metrics.get(name) };
         let mut row = json!({
-            "member": member.id, "fold": member.fold + 1, "seed": member.seed + 1, "epoch": epoch.epoch, "step": epoch.step,
-            "train_loss": epoch.train_loss, "valid_loss": epoch.valid_loss, "valid_mcc": epoch.worth, "norm": epoch.norm,
-            "best": best, "samples_per_s": rate.round(),
+            "member": member.id, "fold": member.fold + 1, "seed": member.seed + 1, unit: of.unit, "step": of.step,
         });
+        kind.figures().iter().for_each(|figure| row[figure.name] = json!(value(figure.name)));
+        (row["best"], row["samples_per_s"]) = (json!(best), json!(rate.round()));
         if self.several {
             row["config"] = json!(member.config + 1);
         }
-        self.log.add_row("epoch", fields(row))?;
-        let figure = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
+        self.log.add_row(unit, fields(row))?;
+        let shown = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
+        let labelled = kind.figures().iter().filter_map(|f| Some(format!("{} {}", f.label?, shown(value(f.name)))));
         let line = format!(
-            "{} epoch {}: loss {}, validation {}, MCC {}{}, {:.0} samples/s",
+            "{} {unit} {}: {}{}, {rate:.0} samples/s",
             self.named(member),
-            epoch.epoch,
-            figure(epoch.train_loss),
-            figure(epoch.valid_loss),
-            figure(epoch.worth),
+            of.unit,
+            labelled.collect::<Vec<_>>().join(", "),
             if best { " (best)" } else { "" },
-            rate
         );
         self.log.add_message(&line)?;
         if self.events.len() < EVENTS || self.events.contains_key(&member.id) {
@@ -168,18 +167,11 @@ impl Told {
                 std::collections::btree_map::Entry::Vacant(place) => {
                     let config = if self.several { format!("config-{}-", member.config + 1) } else { String::new() };
                     let name = format!("{config}fold-{}-seed-{}", member.fold + 1, member.seed + 1);
-                    let folder = self.folder.join(name);
-                    place.insert(Events::create(&folder, u64::from(epoch.step))?)
+                    place.insert(Events::create(&self.folder.join(name), u64::from(of.step))?)
                 }
             };
-            let all = [
-                ("train/loss", epoch.train_loss),
-                ("valid/loss", epoch.valid_loss),
-                ("valid/mcc", epoch.worth),
-                ("train/grad_norm", epoch.norm),
-                ("time/samples_per_s", Some(rate)),
-            ];
-            events.scalars(u64::from(epoch.step), all.into_iter().filter_map(|(tag, x)| Some((tag, x?))))?;
+            let figures = kind.figures().iter().filter_map(|f| Some((f.tag, value(f.name)?)));
+            events.scalars(u64::from(of.step), figures.chain([("time/samples_per_s", rate)]))?;
         }
         Ok(line)
     }

@@ -4,20 +4,18 @@
 //! caller sets over that is taken, and named in the notes.
 
 use super::arrays::are_ready;
-use super::memory;
-use super::model::{Loaded, Model, about, read, universe};
-use super::source::{fingerprint, longest};
-use crate::features::{compute as compute_features, one_timeframe};
-use crate::progress::{Sink, Update, check_stop, shared};
+use super::source::{Market, fingerprint, load_market, longest};
+use super::{memory_budget, open};
+use crate::features::compute as compute_features;
+use crate::kinds::model::{Loaded, Model, about, read, universe};
+use crate::progress::{Sink, Update, check_stop};
 use crate::{Select, Settings, add, find};
-use compute::{Budget, Choice, Opened};
 use features::{Dataset, Plan, Samples, class, read_set};
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table};
 use judge::mean_probabilities;
 use judge::measure::most_likely;
-use learn::Problem;
-use learn::classify::{self, Query, Who};
-use learn::failed;
+use learn::classify::{self, Query};
+use learn::{DeviceBudget, MemberKey, Problem};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -58,7 +56,7 @@ pub struct Predicted {
     pub guesses: Vec<f64>,
     /// Bars asked about a second.
     pub bars_per_s: f64,
-    /// What there is to know.
+    /// Notes.
     pub notes: Vec<String>,
 }
 
@@ -97,9 +95,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
             .remedy("give the bars that they were made of"));
     }
     moved(model, settings)?;
-    let options = request.select.narrow(settings.options()?);
-    let (market, audit) = shared(sink, |progress| bars::read(&path, &options, progress))?;
-    let (market, timeframe, _) = one_timeframe(market.bars, &audit)?;
+    let Market { bars: market, timeframe, .. } = load_market(&path, &request.select, settings, sink)?;
     if model.timeframe.as_deref() != Some(timeframe.to_string().as_str()) {
         let was = model.timeframe.clone().unwrap_or_default();
         return Err(
@@ -127,12 +123,11 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     own.labels.rule = None;
     let (data, _) = compute_features(market, &plan, &own, sink)?;
     check_stop()?;
-    let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
-    let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
+    let (device, device_words) = open(&request.device, settings)?;
     let clock = Instant::now();
     sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
-    let budget = memory(settings, &device);
-    let (asked, locked, mut table) = said_of(&loaded, &data, &device, budget, request.members)?;
+    let at = DeviceBudget { budget: memory_budget(settings, &device), device };
+    let (asked, locked, mut table) = predict_rows(&loaded, &data, &at, request.members)?;
     let seconds = clock.elapsed().as_secs_f64();
     let classes = model.classes;
     let mut guesses = vec![0u64; classes];
@@ -146,7 +141,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     Ok(Predicted {
         path: out.display().to_string(),
         data: path.display().to_string(),
-        device: said,
+        device: device_words,
         rows: rows as u64,
         bars: asked as u64,
         left_out: (data.base.rows() - asked - locked) as u64,
@@ -191,15 +186,9 @@ fn read_otherwise(model: &Model, settings: &Settings, same_bars: bool) -> Vec<St
 
 /// Number of bars asked about, of bars that are locked, and the table: symbol, time, fold, (seed,) probabilities,
 /// guess.
-fn said_of(
-    loaded: &Loaded,
-    data: &Dataset,
-    device: &Opened,
-    budget: Budget,
-    by_member: bool,
-) -> Result<(usize, usize, Table)> {
+fn predict_rows(loaded: &Loaded, data: &Dataset, at: &DeviceBudget, by_member: bool) -> Result<(usize, usize, Table)> {
     let model = &loaded.model;
-    let inputs = data.inputs(model.learner.layout());
+    let inputs = data.inputs(model.learner.kind().layout());
     for (has, wants) in inputs.iter().zip(&model.inputs) {
         if has.columns != wants.columns {
             return Err(Error::input(format!(
@@ -237,8 +226,8 @@ fn said_of(
     let problem = Problem { inputs, ids, classes: model.classes, samples, ..Problem::default() };
     let recipe = |at: usize| model.folds[at].config.as_ref().map_or(&model.recipe, |c| &c.recipe);
     let alike = |a: usize, b: usize| loaded.nets[a] == loaded.nets[b] && recipe(a).precision == recipe(b).precision;
-    let mut said = Vec::new();
-    // Folds that lie behind one another and have one net are asked together.
+    let mut predicted = Vec::new();
+    // Folds that lie behind one another and have one net are predicted together.
     let places: Vec<usize> = (0..model.folds.len()).collect();
     for places in places.chunk_by(|a, b| alike(*a, *b)) {
         let mut queries = Vec::new();
@@ -246,17 +235,16 @@ fn said_of(
             let (fold, scaler) = (&model.folds[*at], &loaded.scalers[*at]);
             let config = fold.config.as_ref().map_or(0, |c| c.number.saturating_sub(1));
             for (seed, params) in fold.seeds.iter().zip(&loaded.params[*at]) {
-                let id = Who { config, fold: fold.number, seed: *seed }.id();
+                let id = MemberKey { config, fold: fold.number, seed: *seed }.id();
                 queries.push(Query { id, scaler, params, ids: rows[*at].clone() });
             }
         }
-        let net = &loaded.nets[places[0]];
-        said.extend(classify::predict(&problem, net, recipe(places[0]), device, budget, &queries)?);
+        predicted.extend(classify::predict(&problem, &loaded.nets[places[0]], recipe(places[0]), at, &queries)?);
     }
-    let mut said = said.into_iter();
+    let mut predicted = predicted.into_iter();
     let mut table = Rows::new(model.classes, by_member);
     for (fold, rows) in model.folds.iter().zip(&rows) {
-        let each: Vec<Vec<f32>> = said.by_ref().take(fold.seeds.len()).collect();
+        let each: Vec<Vec<f32>> = predicted.by_ref().take(fold.seeds.len()).collect();
         if by_member {
             for (seed, p) in fold.seeds.iter().zip(&each) {
                 table.push(data, fold.number, Some(*seed), rows, p);

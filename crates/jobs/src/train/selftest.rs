@@ -6,22 +6,22 @@
 //! prices walked without drift, bars turned upside down. Nothing of it is kept, and it is no trial: what it says of the
 //! data is noise.
 
-use super::{Learner, Source, Train, classify, judged, memory, plan, predictions, source, split, worth};
-use crate::features::one_timeframe;
-use crate::progress::{Update, check_stop, shared, stop_flag};
-use crate::{Select, Settings, find};
+use super::source::load_market;
+use super::{Experiment, Source, TrainEvent, load, open};
+use crate::kinds::classifier::{judge_members, predictions};
+use crate::progress::{Update, check_stop, stop_flag};
+use crate::{LearnerKind, Select, Settings, find};
 use bars::synth::{MarketKind as Market, Plant, Synth};
 use bars::{Bars, Timeframe};
-use compute::population::Score;
-use compute::{Choice, Opened};
+use compute::Opened;
 use features::class::FLAT;
 use files::{Error, Kind, Result};
 use judge::measure::{Confusion, predicted};
 use judge::null;
-use learn::classify::Hooks;
-use learn::failed;
+use learn::Hooks;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -40,7 +40,7 @@ pub struct SelfTested {
     /// The path that was read; null for a synthetic market.
     pub data: Option<String>,
     /// `lstm` or `mlp`.
-    pub learner: Learner,
+    pub learner: LearnerKind,
     /// In words.
     pub device: String,
     /// Whether all of them are as they must be.
@@ -105,8 +105,7 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
     settings.refuse_candidates("the self-test")?;
     let mut own = settings.clone();
     JOB.iter().try_for_each(|(key, value)| own.suggest(key, value))?;
-    let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
-    let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
+    let device = open(&request.device, settings)?;
     let place = Place::new()?;
     let seed = settings.general.seed;
 
@@ -118,14 +117,14 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
     let mut known = own.clone();
     known.set("label.rule=fixed(1)")?;
     known.set("label.cost_bp=0")?;
-    known.classify.net = (known.train.learner == Learner::Lstm).then(|| LSTM.to_string());
+    known.classify.net = (known.train.learner.name() == "lstm").then(|| LSTM.to_string());
     let set = format!("p = col(plant), {ROW}");
     let mut cases = Vec::new();
     let mut try_one = |name, what, market: &[Bars], set: Option<String>, settings: &Settings| -> Result<()> {
-        tell(super::Told::Update(Update { phase: what, done: 0, total: 0, unit: "" }));
+        tell(TrainEvent::Update(Update { phase: what, done: 0, total: 0, unit: "" }));
         let source = place.read(market, name, set, settings)?;
         cases.push(case(name, what, source, settings, &device, plant.optimum().mcc)?);
-        tell(super::Told::Line(&line(&cases[cases.len() - 1])));
+        tell(TrainEvent::Line(&line(&cases[cases.len() - 1])));
         check_stop()
     };
     try_one("planted", "a planted signal is found", &planted, Some(set), &known)?;
@@ -134,9 +133,7 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
         None => (None, synth.make_market(1).market),
         Some(select) => {
             let path = find(&select.data)?;
-            let options = select.narrow(settings.options()?);
-            let (market, audit) = shared(&mut |_| {}, |progress| bars::read(&path, &options, progress))?;
-            let (whole, _, _) = one_timeframe(market.bars, &audit)?;
+            let whole = load_market(&path, select, settings, &mut |_| {})?.bars;
             (Some(path.display().to_string()), features::leak::sample(&whole, SAMPLE.0, 1, SAMPLE.1))
         }
     };
@@ -157,7 +154,7 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
     Ok(SelfTested {
         data,
         learner: settings.train.learner,
-        device: said,
+        device: device.1,
         passed: cases.iter().all(|c| c.passed),
         cases,
         seed,
@@ -179,40 +176,33 @@ fn case(
     what: &'static str,
     mut source: Source,
     settings: &Settings,
-    device: &Opened,
+    device: &(Opened, String),
     best: f64,
 ) -> Result<SelfCase> {
-    let budget = memory(settings, device);
     if name == "labels" {
-        let samples = &mut source.problem.samples;
-        let symbols = source.ids.symbol_numbers(&samples.rows);
+        let symbols = source.sample_symbols();
+        let samples = &mut Arc::make_mut(&mut source.problem).samples;
         // Blocks longer than a label reaches, so that labels overlap each other as before.
         let reach = samples.weight.iter().map(|w| f64::from(*w)).sum::<f64>() / samples.len().max(1) as f64;
         null::permute(samples, &symbols, (4.0 / reach.max(0.01)).ceil() as usize, settings.general.seed)?;
     }
-    let splits = split(&source, settings)?;
-    let worth = |score: &Score| worth(score);
-    let how = classify(&source, &splits, settings, device, &worth);
-    let laid = plan(&source.problem, &splits.folds, &how, device, budget)?;
+    let experiment = Experiment::new(source, settings, device.clone(), false)?;
+    let Experiment { source, splits, learner, plan, at, .. } = &experiment;
     let stop = stop_flag();
     let mut hooks =
-        Hooks { news: &mut |_| {}, stop: &|| stop.load(Ordering::Relaxed), save: &mut |_| Ok(()), every: 0 };
-    let outcome = learn::classify::train(&source.problem, &laid, &how, device, budget, None, &mut hooks)?;
+        Hooks { event: &mut |_| {}, stop: &|| stop.load(Ordering::Relaxed), save: &mut |_| Ok(()), every: 0 };
+    let outcome = learn::train(&**learner, plan, at, None, &mut hooks)?;
     check_stop()?;
+    let predictions = predictions(&experiment, &outcome.members)?;
+    let ensemble = judge::ensemble(&judge_members(&outcome.members, &predictions), splits.folds.len(), |_| 0);
     let samples = &source.problem.samples;
-    let test =
-        |fold: usize| -> Vec<u32> { splits.folds[fold].test.iter().map(|at| samples.rows[*at as usize]).collect() };
-    let probabilities = predictions(&source, &laid, &how, device, budget, &outcome.members, &test)?;
-    let members = judged::judge_members(&outcome.members, &probabilities);
-    let ensemble = judge::ensemble(&members, splits.folds.len(), |_| 0);
     let (mut truth, mut guessed, mut independent) = (Vec::new(), Vec::new(), 0.0);
     for (fold, p) in splits.folds.iter().zip(&ensemble).filter(|(_, p)| !p.is_empty()) {
-        let said = predicted(p, source.problem.classes);
-        for (at, said) in fold.test.iter().zip(said) {
+        for (at, guess) in fold.test.iter().zip(predicted(p, source.problem.classes)) {
             let class = source.problem.class_index(*at);
             truth.push(class);
-            guessed.push(said);
-            if class != FLAT && said != FLAT {
+            guessed.push(guess);
+            if class != FLAT && guess != FLAT {
                 independent += f64::from(samples.weight[*at as usize]);
             }
         }
@@ -225,10 +215,10 @@ fn case(
     let bound = if name == "planted" { REACH * best } else { null::bound(independent) };
     let passed = match name {
         "planted" => direction >= bound,
-        "labels" => direction.abs() < bound && mcc.abs() < null::bound(samples_of(&splits, samples)),
+        "labels" => direction.abs() < bound && mcc.abs() < null::bound(samples_of(splits, samples)),
         _ => direction.abs() < bound,
     };
-    let net = source.net.to_string();
+    let net = source.nets[0].to_string();
     Ok(SelfCase { name, what, net, samples: both, independent, directional_mcc, mcc, bound, passed })
 }
 
@@ -253,7 +243,7 @@ impl Place {
         let gone = || Error::new(Kind::State, "what was written is not in the catalogue").at(&self.0);
         let file: &Path = &bars::store::find_set(&self.0, name)?.ok_or_else(gone)?;
         let select = Select { data: file.display().to_string(), ..Select::default() };
-        source::read(&Train { select, set, ..Train::default() }, settings, &mut |_| {})
+        load(&select, set.as_deref(), settings, &mut |_| {})
     }
 }
 

@@ -1,31 +1,26 @@
 //! What is read for a training: bars with features and labels, or ready arrays (`arrays.rs`).
 
 use super::arrays;
-use super::choose;
 use super::problem::problem;
-use super::{Learner, Train};
 use crate::features::{compute, describe, label, one_timeframe};
 use crate::progress::{Sink, check_stop, shared};
-use crate::{LabelSummary, Settings, find};
+use crate::{LabelSummary, Select, Settings, find};
 use bars::{Bars, Fingerprint, Timeframe};
 use compute::Net;
-use features::{Dataset, Input, InputLayout, Plan, preset, read_set};
+use features::{Dataset, Input, Plan, preset, read_set};
 use files::{Error, Kind, Result};
 use learn::Problem;
 use std::path::{Path, PathBuf};
-
-/// From so many symbols on an indicator net reads the market around each.
-const MARKET: usize = 20;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Everything a training starts from.
 pub(crate) struct Source {
     /// The path that was read.
     pub(crate) path: PathBuf,
     /// What there is to learn from.
-    pub(crate) problem: Problem,
-    /// The net that fits it, of the first config.
-    pub(crate) net: Net,
-    /// `[configs]` the net of each.
+    pub(crate) problem: Arc<Problem>,
+    /// `[configs]` the net of each, which fits it.
     pub(crate) nets: Vec<Net>,
     /// Distinct availability times, rising.
     pub(crate) ticks: Vec<i64>,
@@ -35,7 +30,7 @@ pub(crate) struct Source {
     pub(crate) fingerprint: String,
     /// What the ids are.
     pub(crate) ids: Ids,
-    /// What there is to know.
+    /// Notes.
     pub(crate) notes: Vec<String>,
     /// Seconds for reading, and for features and labels.
     pub(crate) seconds: [f64; 2],
@@ -61,11 +56,12 @@ pub(crate) enum Ids {
     },
 }
 
-/// Reads what the request points at.
-pub(crate) fn read(request: &Train, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
-    let path = find(&request.select.data)?;
+/// Reads data and makes of them what a learner learns from; `set` are the features, where they are not the settings' or
+/// the learner's own.
+pub(crate) fn load(select: &Select, set: Option<&str>, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
+    let path = find(&select.data)?;
     if arrays::are_ready(&path) {
-        return arrays::read(path, request, settings, sink);
+        return arrays::read(path, select, set, settings, sink);
     }
     if let Some(rows) = settings.train.label_horizon {
         return Err(Error::new(
@@ -77,15 +73,28 @@ pub(crate) fn read(request: &Train, settings: &Settings, sink: Sink<'_>) -> Resu
             "say how far labels of bars look: <label.rule=\"triple({rows})\">; ready arrays are called x_fast, x_slow, x_strategy or x, with labels y"
         )));
     }
-    from_bars(path, request, settings, sink)
+    from_bars(path, select, set, settings, sink)
 }
 
-fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
-    let learner = settings.train.learner;
-    let clock = std::time::Instant::now();
-    let options = request.select.narrow(settings.options()?);
-    let (market, audit) = shared(sink, |progress| bars::read(&path, &options, progress))?;
-    let (market, timeframe, others) = one_timeframe(market.bars, &audit)?;
+/// Bars of one timeframe, as they were read.
+pub(crate) struct Market {
+    pub(crate) bars: Vec<Bars>,
+    pub(crate) timeframe: Timeframe,
+    /// Timeframes that were left out.
+    pub(crate) others: Vec<String>,
+}
+
+/// Reads the bars of a path, those of the timeframe that has most of them.
+pub(crate) fn load_market(path: &Path, select: &Select, settings: &Settings, sink: Sink<'_>) -> Result<Market> {
+    let options = select.narrow(settings.options()?);
+    let (market, audit) = shared(sink, |progress| bars::read(path, &options, progress))?;
+    let (bars, timeframe, others) = one_timeframe(market.bars, &audit)?;
+    Ok(Market { bars, timeframe, others })
+}
+
+fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
+    let (kind, clock) = (settings.train.learner.kind(), Instant::now());
+    let Market { bars: market, timeframe, others } = load_market(&path, select, settings, sink)?;
     let reading = clock.elapsed().as_secs_f64();
     let mut notes = Vec::new();
     if !others.is_empty() {
@@ -94,7 +103,7 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
             others.join(", ")
         ));
     }
-    let chosen = request.set.clone().unwrap_or_else(|| settings.features.or(learner.set(market.len())));
+    let chosen = set.map_or_else(|| settings.features.or(kind.features(market.len())), str::to_string);
     let set = slower(&chosen, timeframe);
     let plan = Plan::new(&read_set(&set)?)?;
     let fingerprint = fingerprint(&market);
@@ -118,11 +127,12 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
     if !featured.sparse.is_empty() {
         notes.push(format!("without a value on more than a fifth of the rows: {}", featured.sparse.join(", ")));
     }
-    let inputs = data.inputs(learner.layout());
-    let (net, nets) = nets(settings, &inputs, 3)?;
+    let inputs = data.inputs(kind.layout());
+    let nets = nets(settings, &inputs, 3)?;
     let windows = longest(&nets);
     let look_back = data.look_back(&inputs, &windows);
     let problem = Problem { data: fingerprint.clone(), ..problem(&mut data, inputs, &windows, look_back, settings)? };
+    let problem = Arc::new(problem);
     let label = label(&data, settings);
     // The problem has its own copy of the columns; what stays are bars, times and labels.
     data.base.values = Default::default();
@@ -130,16 +140,18 @@ fn from_bars(path: PathBuf, request: &Train, settings: &Settings, sink: Sink<'_>
     let ticks = data.clock.times.clone();
     let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
     let seconds = [reading, computing];
-    let mut source = Source { path, problem, net, nets, ticks, look_back, fingerprint, ids, notes, seconds };
+    let mut source = Source { path, problem, nets, ticks, look_back, fingerprint, ids, notes, seconds };
     source.notes.extend(source.without_samples());
     Ok(source)
 }
 
-/// The first config's net, and every config's.
-pub(super) fn nets(settings: &Settings, inputs: &[Input], classes: usize) -> Result<(Net, Vec<Net>)> {
-    let net = |own: &Settings| choose::net(own.classify.net.as_deref(), inputs, own.train.learner, classes);
-    let nets = settings.configs().iter().map(|(_, own)| net(own)).collect::<Result<Vec<Net>>>()?;
-    Ok((nets[0].clone(), nets))
+/// `[configs]` the net of each: the one that was set, or the learner's own for these inputs.
+pub(super) fn nets(settings: &Settings, inputs: &[Input], classes: usize) -> Result<Vec<Net>> {
+    let net = |own: &Settings| {
+        let text = own.classify.net.clone().unwrap_or_else(|| own.train.learner.kind().net(inputs, classes));
+        text.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))
+    };
+    settings.configs().iter().map(|(_, own)| net(own)).collect()
 }
 
 /// `[inputs]` the longest window that any of these nets reads: one list of samples serves all.
@@ -175,31 +187,16 @@ pub(crate) fn fingerprint(market: &[Bars]) -> String {
     data.to_hex()
 }
 
-impl Learner {
-    /// How it reads columns.
-    pub(crate) fn layout(self) -> InputLayout {
-        match self {
-            Learner::Lstm => InputLayout::Windows,
-            Learner::Mlp => InputLayout::Row,
-        }
-    }
-
-    /// The set that it reads where none was chosen.
-    fn set(self, symbols: usize) -> &'static str {
-        match self {
-            Learner::Lstm => "two_timeframe",
-            // Fewer are no market to speak of.
-            Learner::Mlp if symbols >= MARKET => "universe",
-            Learner::Mlp => "full",
-        }
-    }
-}
-
 impl Source {
+    /// `[samples]` the number of each sample's symbol.
+    pub(crate) fn sample_symbols(&self) -> Vec<u32> {
+        self.ids.symbol_numbers(&self.problem.samples.rows)
+    }
+
     /// `[symbols]` how many samples each gives.
     fn samples_of(&self, symbols: usize) -> Vec<usize> {
         let mut counts = vec![0; symbols];
-        for symbol in self.ids.symbol_numbers(&self.problem.samples.rows) {
+        for symbol in self.sample_symbols() {
             if let Some(count) = counts.get_mut(symbol as usize) {
                 *count += 1;
             }

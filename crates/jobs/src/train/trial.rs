@@ -1,32 +1,35 @@
 //! What a run is, as hashes: one of everything that changes a bit, for checkpoints; one of a trial's configuration, for
 //! the ledger.
 
+use super::Experiment;
 use super::source::{Ids, Source};
 use crate::Settings;
 use bars::Fingerprint;
 use compute::population::Recipe;
 use judge::ledger::Trial;
 use judge::split::Splits;
+use learn::Config;
 use learn::checkpoint::About;
-use learn::classify::Classify;
 use report::Run;
 use serde::Serialize;
 use serde_json::json;
 
 /// The hash of everything that changes a bit of the result, but for the data.
-pub(super) fn config(source: &Source, how: &Classify<'_>, settings: &Settings, splits: &Splits) -> String {
+pub(super) fn config_hash(experiment: &Experiment) -> String {
+    let Experiment { source, learner, settings, splits, .. } = experiment;
     let mut hash = Fingerprint::new();
     let set = match &source.ids {
         Ids::Bars { set, .. } => set.as_str(),
         Ids::Ready { .. } => "",
     };
-    let recipe = json!(how.recipe).to_string();
-    let numbers = format!("{} {} {} {} {}", how.rate, how.epochs, how.patience, how.seeds, how.balance);
+    let (first, others) = learner.configs().split_first().expect("there is at least one config");
+    let extent = learner.extent();
+    let own = experiment.kind().identity(settings);
     for text in [
         env!("CARGO_PKG_VERSION"),
-        &how.net.to_string(),
-        &recipe,
-        &numbers,
+        &first.net.to_string(),
+        &json!(first.recipe).to_string(),
+        &format!("{} {} {} {} {own}", first.rate, extent.units, extent.patience, extent.seeds),
         set,
         &format!("{:?}", settings.labeling()),
         &format!("{:?}", settings.features.max_hole),
@@ -34,25 +37,25 @@ pub(super) fn config(source: &Source, how: &Classify<'_>, settings: &Settings, s
     ] {
         hash.add_text(text);
     }
-    for other in (1..how.configs()).map(|config| how.of(config)) {
-        let numbers = format!("{} {}", other.rate, json!(other.recipe));
+    for other in others {
         hash.add_text(&other.net.to_string());
-        hash.add_text(&numbers);
+        hash.add_text(&format!("{} {}", other.rate, json!(other.recipe)));
     }
     hash.to_hex()
 }
 
 /// The hash of a trial's configuration (docs/method.md, Ledger): features, label, learner, hyper-parameters, costs,
 /// universe, and how time is cut. A seed is never a trial, nor is a version of the program: other bits, the same idea.
-pub(super) fn trial_id(source: &Source, how: &Classify<'_>, settings: &Settings, splits: &Splits) -> String {
+pub(super) fn trial_id(experiment: &Experiment, config: &Config) -> String {
+    let Experiment { source, learner, settings, splits, .. } = experiment;
     let mut hash = Fingerprint::new();
-    let recipe = Recipe { seed: 0, ..how.recipe };
-    let numbers = format!("{} {} {} {}", how.rate, how.epochs, how.patience, how.balance);
+    let recipe = Recipe { seed: 0, ..config.recipe };
+    let (kind, extent) = (experiment.kind(), learner.extent());
     hash.add_text("trial 2");
-    hash.add_text(&word(settings.train.learner));
-    hash.add_text(&how.net.to_string());
+    hash.add_text(kind.name());
+    hash.add_text(&config.net.to_string());
     hash.add_text(&json!(recipe).to_string());
-    hash.add_text(&numbers);
+    hash.add_text(&format!("{} {} {} {}", config.rate, extent.units, extent.patience, kind.identity(settings)));
     hash.add_text(&format!("{:016x}", splits.id()));
     match &source.ids {
         Ids::Bars { data, set, .. } => {

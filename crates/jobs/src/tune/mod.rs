@@ -12,14 +12,15 @@ pub use saved::TunedRecipe;
 pub(crate) use saved::{Tuned, find};
 pub use table::{TuneOther, TuneRow};
 
+use crate::kinds::{classifier, defaults};
 use crate::progress::{Sink, Update, check_stop, stop_flag};
-use crate::train::{Learner, Source, Train, choose, classify, memory, parameters, read, split};
-use crate::{Select, Settings, home};
-use compute::population::{Precision, Recipe, Score};
-use compute::{Budget, Choice, Device, Opened};
+use crate::train::{load, memory_budget, open, parameters, split};
+use crate::{LearnerKind, Select, Settings, home};
+use compute::population::{Pace, Precision, Recipe};
+use compute::{Device, Opened};
 use files::{Error, Kind, Result};
-use learn::classify::{Classify, Look, Looking, Noise, Paced, Plan, noise, plan};
-use learn::failed;
+use learn::classify::{Classify, Look, Looking, Noise, Spec, noise};
+use learn::{Config, DeviceBudget, Learner, Pacer, Plan, failed};
 use machine::{
     Candidate, Profile, StartSettings, StepKind, SystemClock, Timer, TimingLimits, Tuner, flops_per_sample,
     machine_key, nearest_index, start_settings_here,
@@ -51,7 +52,7 @@ pub struct TuneRun {
     /// What was read.
     pub data: String,
     /// `lstm` or `mlp`.
-    pub learner: Learner,
+    pub learner: LearnerKind,
     /// As text.
     pub net: String,
     /// Of one member.
@@ -92,7 +93,7 @@ pub struct TuneRun {
     pub tuned_at: String,
     /// Without reading.
     pub seconds: f64,
-    /// What there is to know.
+    /// Notes.
     pub notes: Vec<String>,
 }
 
@@ -125,29 +126,23 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     if let Some(batch) = settings.classify.batch.take() {
         notes.push(format!("train.batch = {batch} of the settings was left aside: the batch is what is tuned"));
     }
-    let reading =
-        Train { select: request.select.clone(), set: None, device: request.device.clone(), ..Train::default() };
-    let source = read(&reading, &settings, sink)?;
+    let source = load(&request.select, None, &settings, sink)?;
     notes.extend(source.notes.iter().cloned());
-    let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
-    let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
-    let budget = memory(&settings, &device);
+    let (device, device_words) = open(&request.device, &settings)?;
     let splits = split(&source, &settings)?;
-    let worth = |_: &Score| 0.0;
-    let how = classify(&source, &splits, &settings, &device, &worth);
-    let laid = plan(&source.problem, &splits.folds, &how, &device, budget)?;
+    let learner = classifier::classify(&source, &splits, &settings, &device)?;
+    let at = DeviceBudget { budget: memory_budget(&settings, &device), device };
+    let plan = Plan::new(&learner, &at)?;
     let machine = machine_key();
-    let card = match device.device() {
+    let card = match at.device.device() {
         Device::Cpu { .. } => None,
         Device::Cuda { index } => Some(index),
     };
     let mut bench = Bench {
-        source: &source,
         settings: &settings,
-        plan: laid,
-        how,
-        device,
-        budget,
+        plan,
+        learner,
+        at,
         start: start_settings_here(card),
         began: Instant::now(),
         most: request.budget,
@@ -162,14 +157,14 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
             noise.warm_up
         ));
     }
-    if noise.batches < FEW && (noise.batches as usize + 1) * noise.batch <= bench.plan.fewest() {
+    if noise.batches < FEW && (noise.batches as usize + 1) * noise.batch <= bench.learner.smallest_fold() {
         notes.push(format!(
             "the noise scale comes from {} batches only and is rough: a larger --budget allows more",
             noise.batches
         ));
     }
     let clock = SystemClock::default();
-    let bytes = budget.bytes(bench.device.free().map_err(failed)?);
+    let bytes = bench.at.bytes(bench.learner.problem())?;
     let tuner = Tuner {
         memory: None,
         machine: machine.clone(),
@@ -187,14 +182,15 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     let mut others = bench.precision(&tuner, sink)?;
     let (found, threads) = bench.threads(&tuner, sink)?;
     others.extend(found);
-    let (mut rows, seen) = bench.batches(&tuner, Worth::new(scale, bench.plan.fewest()), sink)?;
+    let (mut rows, seen) = bench.batches(&tuner, Worth::new(scale, bench.learner.smallest_fold()), sink)?;
     let chosen = rows.iter().find(|r| r.chosen).map(|r| r.batch).ok_or_else(|| nothing(&rows))?;
-    bench.how = bench.with(chosen, bench.how.recipe.precision);
+    bench.learner = bench.with(chosen, bench.config().recipe.precision);
     let (found, members_at_once) = bench.members(&tuner, &rows, sink)?;
     others.extend(found);
     check_stop()?;
-    let limit = limit(&machine, &bench.device, bench.how.recipe.precision);
-    let flops = compute::net::Layout::new(&source.net).map_or(0.0, |layout| flops_per_sample(&layout, StepKind::Train));
+    let limit = limit(&machine, &bench.at.device, bench.config().recipe.precision);
+    let flops =
+        compute::net::Layout::new(&source.nets[0]).map_or(0.0, |layout| flops_per_sample(&layout, StepKind::Train));
     rows.iter_mut().for_each(|r| r.share_of_limit = r.samples_per_s.zip(limit).map(|(s, limit)| s * flops / limit));
     if limit.is_none() {
         notes.push("the share of the device's limit is not known: `fullbore probe` measures it".into());
@@ -203,22 +199,22 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
     let recipe = TunedRecipe {
         batch: chosen,
-        precision: bench.how.recipe.precision,
+        precision: bench.config().recipe.precision,
         threads,
         members_at_once,
         noise_scale: scale,
     };
     let tuned = Tuned { at: files::time::rfc3339(now), recipe };
-    let workload = saved::workload(&source, &settings, &bench.device);
+    let workload = saved::workload(&source, &settings, &bench.at.device);
     let file = saved::keep(machine, workload, &tuned, seen, &mut notes)?;
     Ok(TuneRun {
         data: source.path.display().to_string(),
         learner: settings.train.learner,
-        net: source.net.to_string(),
-        parameters: parameters(&source.net),
+        net: source.nets[0].to_string(),
+        parameters: parameters(&source.nets[0]),
         samples: source.problem.samples.len() as u64,
-        smallest_fold: bench.plan.fewest() as u64,
-        device: said,
+        smallest_fold: bench.learner.smallest_fold() as u64,
+        device: device_words,
         budget_bytes: bytes,
         start: bench.start.source.clone(),
         noise,
@@ -228,12 +224,12 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         rows,
         others,
         chosen: tuned.recipe,
-        rate: f64::from(bench.how.rate),
+        rate: f64::from(bench.config().rate),
         rate_rule: match settings.classify.rate {
             Some(_) => "as the settings say, whatever the batch",
             None => "1e-3 at batches of 512, with the root of the batch, between a quarter and four times that",
         },
-        rule_batch: choose::batch(bench.plan.fewest()),
+        rule_batch: defaults::batch(bench.learner.smallest_fold()),
         file: file.display().to_string(),
         tuned_at: tuned.at,
         seconds: bench.began.elapsed().as_secs_f64(),
@@ -243,22 +239,27 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
 
 /// Everything a measurement needs.
 struct Bench<'a> {
-    source: &'a Source,
     settings: &'a Settings,
     plan: Plan,
-    how: Classify<'a>,
-    device: Opened,
-    budget: Budget,
+    learner: Classify,
+    at: DeviceBudget,
     start: StartSettings,
     began: Instant,
     most: Duration,
 }
 
-impl<'a> Bench<'a> {
-    /// The same training with another batch and precision.
-    fn with(&self, batch: usize, precision: Precision) -> Classify<'a> {
-        let recipe = Recipe { batch, precision, ..self.how.recipe };
-        Classify { recipe, rate: choose::rate(&self.settings.classify, batch), ..self.how.clone() }
+impl Bench<'_> {
+    /// The one config that is tuned.
+    fn config(&self) -> &Config {
+        &self.learner.configs()[0]
+    }
+
+    /// The same learner with another batch and precision.
+    fn with(&self, batch: usize, precision: Precision) -> Classify {
+        let Config { net, recipe, .. } = self.config().clone();
+        let rate = defaults::rate(&self.settings.classify, batch);
+        let config = Config { net, recipe: Recipe { batch, precision, ..recipe }, rate };
+        self.learner.with(Spec { configs: vec![config], ..self.learner.spec().clone() })
     }
 
     /// Whether this part of the time is over, or the user has had enough.
@@ -268,29 +269,35 @@ impl<'a> Bench<'a> {
 
     fn noise(&self, sink: Sink<'_>) -> Result<Noise> {
         sink(Update { phase: "looking at gradients", done: 0, total: 0, unit: "" });
-        let rate = choose::rate(&self.settings.classify, ROWS);
+        let rate = defaults::rate(&self.settings.classify, ROWS);
         let look = Look { warm_up: WARM_UP, batch: ROWS, batches: GRADIENTS, rate };
         let enough = |looking: Looking| match looking {
             Looking::WarmUp => self.over(0.25),
             Looking::Gradients => self.over(0.45),
         };
-        noise(&self.source.problem, &self.plan, &self.how, &self.device, self.budget, &look, &enough)
+        noise(&self.learner, &self.plan.members, &self.at, &look, &enough)
     }
 
     /// The batch to begin with on such a machine.
     fn first(&self) -> usize {
-        let recurrent = self.how.net.to_string().contains("lstm");
-        let wanted = self.start.batch(recurrent, parameters(&self.how.net));
-        let sizes: Vec<usize> = batches(self.plan.fewest()).collect();
+        let net = &self.config().net;
+        let wanted = self.start.batch(net.to_string().contains("lstm"), parameters(net));
+        let sizes: Vec<usize> = batches(self.learner.smallest_fold()).collect();
         sizes[nearest_index(&sizes, wanted)]
     }
 
+    /// Bytes of the first members with whole batches, tables included.
+    fn needs(&self, learner: &Classify, members: usize) -> Result<u64> {
+        let own = learner.needs(&self.at.device, &self.plan.members[..members], Pace::default()).map_err(failed)?;
+        Ok(own + learner.problem().tables_need(&self.at.device))
+    }
+
     /// As many members as fit with a batch, by halving, and what they take.
-    fn group(&self, how: &Classify<'_>) -> Result<(usize, u64)> {
-        let most = self.budget.bytes(self.device.free().map_err(failed)?);
-        let mut members = self.plan.members();
+    fn group(&self, learner: &Classify) -> Result<(usize, u64)> {
+        let most = self.at.bytes(self.learner.problem())?;
+        let mut members = self.plan.members.len();
         loop {
-            let bytes = self.plan.need(&self.source.problem, how, &self.device, 0..members)?;
+            let bytes = self.needs(learner, members)?;
             if bytes <= most || members == 1 {
                 return Ok((members, bytes));
             }
@@ -300,7 +307,7 @@ impl<'a> Bench<'a> {
 
     /// Members that are timed: on a card all that fit; on a processor one a thread, since more only wait.
     fn timed(&self, members: usize) -> usize {
-        match self.device {
+        match self.at.device {
             Opened::Cpu { threads } => members.min(threads),
             Opened::Cuda(_) => members,
         }
@@ -309,18 +316,20 @@ impl<'a> Bench<'a> {
     /// Times steps of the first members; `units` makes of the rows what is counted.
     fn time(
         &self,
-        how: &Classify<'_>,
+        learner: &Classify,
         device: &Opened,
         members: usize,
         timer: &mut Timer<'_>,
         units: &dyn Fn(f64) -> f64,
     ) -> Result<()> {
-        let problem = &self.source.problem;
-        let mut paced = Paced::new(problem, &self.plan, how, device, self.budget, 0..members)?;
+        // They never end: a clock wants all of them.
+        let endless = learner.with(Spec { epochs: u32::MAX, ..learner.spec().clone() });
+        let at = DeviceBudget { device: device.clone(), budget: self.at.budget };
+        let mut pacer = Pacer::new(&endless, &at, &self.plan.members[..members])?;
         let mut one = 0.0;
         for _ in 0..2 {
             let clock = Instant::now();
-            paced.steps(1)?;
+            pacer.advance(1)?;
             one = clock.elapsed().as_secs_f64();
             if one > ONE_RUN {
                 break;
@@ -329,36 +338,36 @@ impl<'a> Bench<'a> {
         let steps = (ONE_RUN / one.max(1e-9)).clamp(1.0, 256.0) as u32;
         timer.time(|| {
             check_stop()?;
-            Ok(units(paced.steps(steps)? as f64))
+            Ok(units(pacer.advance(steps)? as f64))
         })
     }
 
     /// f32 or bf16, on a card where nobody chose: bf16 only where it is clearly faster.
     fn precision(&mut self, tuner: &Tuner<'_>, sink: Sink<'_>) -> Result<Vec<TuneOther>> {
-        if self.settings.train.precision.is_some() || matches!(self.device, Opened::Cpu { .. }) {
+        if self.settings.train.precision.is_some() || matches!(self.at.device, Opened::Cpu { .. }) {
             return Ok(Vec::new());
         }
         sink(Update { phase: "timing precisions", done: 0, total: 0, unit: "" });
         let mut candidates = Vec::new();
         for (label, precision) in [("f32", Precision::F32), ("bf16", Precision::Bf16)] {
-            let how = self.with(self.first(), precision);
-            let (members, bytes) = self.group(&how)?;
-            candidates.push(Candidate { label: label.into(), bytes, config: (how, members) });
+            let learner = self.with(self.first(), precision);
+            let (members, bytes) = self.group(&learner)?;
+            candidates.push(Candidate { label: label.into(), bytes, config: (learner, members) });
         }
-        let (rows, chosen) = others(tuner, "precision", &candidates, 1, 0, |(how, members), timer| {
+        let (rows, chosen) = others(tuner, "precision", &candidates, 1, 0, |(learner, members), timer| {
             if self.over(0.6) {
                 return Err(late());
             }
-            self.time(how, &self.device, *members, timer, &|rows| rows)
+            self.time(learner, &self.at.device, *members, timer, &|rows| rows)
         });
         check_stop()?;
-        self.how = candidates.swap_remove(chosen).config.0;
+        self.learner = candidates.swap_remove(chosen).config.0;
         Ok(rows)
     }
 
     /// Threads of the processor, where nobody chose.
     fn threads(&mut self, tuner: &Tuner<'_>, sink: Sink<'_>) -> Result<(Vec<TuneOther>, Option<usize>)> {
-        let Opened::Cpu { threads: all } = self.device else { return Ok((Vec::new(), None)) };
+        let Opened::Cpu { threads: all } = self.at.device else { return Ok((Vec::new(), None)) };
         if self.settings.general.threads.is_some() || all == 1 {
             return Ok((Vec::new(), None));
         }
@@ -367,8 +376,8 @@ impl<'a> Bench<'a> {
         counts.extend([self.start.threads.min(all), all]);
         counts.sort_unstable();
         counts.dedup();
-        let how = self.with(self.first(), self.how.recipe.precision);
-        let members = self.group(&how)?.0.min(all);
+        let learner = self.with(self.first(), self.config().recipe.precision);
+        let members = self.group(&learner)?.0.min(all);
         let candidates: Vec<Candidate<usize>> =
             counts.iter().map(|n| Candidate { label: n.to_string(), bytes: 0, config: *n }).collect();
         let begin = nearest_index(&counts, self.start.threads);
@@ -376,10 +385,10 @@ impl<'a> Bench<'a> {
             if self.over(0.6) {
                 return Err(late());
             }
-            self.time(&how, &Opened::Cpu { threads: *threads }, members, timer, &|rows| rows)
+            self.time(&learner, &Opened::Cpu { threads: *threads }, members, timer, &|rows| rows)
         });
         check_stop()?;
-        self.device = Opened::Cpu { threads: counts[chosen] };
+        self.at.device = Opened::Cpu { threads: counts[chosen] };
         Ok((rows, (counts[chosen] != all).then_some(counts[chosen])))
     }
 
@@ -391,8 +400,8 @@ impl<'a> Bench<'a> {
         sink: Sink<'_>,
     ) -> Result<(Vec<TuneRow>, Vec<machine::CandidateRow>)> {
         let mut sizes = Vec::new();
-        for batch in batches(self.plan.fewest()) {
-            let (members, bytes) = self.group(&self.with(batch, self.how.recipe.precision))?;
+        for batch in batches(self.learner.smallest_fold()) {
+            let (members, bytes) = self.group(&self.with(batch, self.config().recipe.precision))?;
             sizes.push(Size { batch, members, bytes });
         }
         let (mut done, total) = (0, sizes.len() as u64);
@@ -403,8 +412,8 @@ impl<'a> Bench<'a> {
                 return Err(late());
             }
             done += 1;
-            let how = self.with(size.batch, self.how.recipe.precision);
-            self.time(&how, &self.device, self.timed(size.members), timer, helps)
+            let learner = self.with(size.batch, self.config().recipe.precision);
+            self.time(&learner, &self.at.device, self.timed(size.members), timer, helps)
         });
         check_stop()?;
         Ok((rows, seen))
@@ -412,7 +421,7 @@ impl<'a> Bench<'a> {
 
     /// Members at once with the chosen batch: as many as fit, unless fewer are clearly faster.
     fn members(&self, tuner: &Tuner<'_>, rows: &[TuneRow], sink: Sink<'_>) -> Result<(Vec<TuneOther>, Option<usize>)> {
-        let (all, _) = self.group(&self.how)?;
+        let (all, _) = self.group(&self.learner)?;
         if all == 1 {
             return Ok((Vec::new(), None));
         }
@@ -422,18 +431,18 @@ impl<'a> Bench<'a> {
         let rate = rows.iter().find(|r| r.chosen).and_then(|r| r.samples_per_s).unwrap_or(1.0);
         let mut candidates = Vec::new();
         for n in &counts {
-            let bytes = self.plan.need(&self.source.problem, &self.how, &self.device, 0..*n)?;
+            let bytes = self.needs(&self.learner, *n)?;
             candidates.push(Candidate { label: n.to_string(), bytes, config: *n });
         }
         let begin = nearest_index(&counts, self.start.members);
         let (rows, chosen) =
             others(tuner, "members at once", &candidates, begin, counts.len() - 1, |members, timer| {
                 // Two steps before the clock, one that warms up and one that counts.
-                let need = 4.0 * (members * self.how.recipe.batch) as f64 / rate;
+                let need = 4.0 * (members * self.config().recipe.batch) as f64 / rate;
                 if self.began.elapsed().as_secs_f64() + need > self.most.as_secs_f64() {
                     return Err(late());
                 }
-                self.time(&self.how, &self.device, *members, timer, &|rows| rows)
+                self.time(&self.learner, &self.at.device, *members, timer, &|rows| rows)
             });
         check_stop()?;
         // Where everyone could not be timed, nothing is known to be better.

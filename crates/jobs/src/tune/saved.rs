@@ -1,7 +1,6 @@
 //! What `tune` keeps at home and `train` takes from there: a recipe and a pace for a workload on a machine.
 
-use crate::train::Ids;
-use crate::train::Source;
+use crate::train::{Ids, Source};
 use crate::{Settings, home};
 use compute::Opened;
 use compute::population::Precision;
@@ -50,7 +49,7 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
     let precision = settings.train.precision.map_or(json!("auto"), |p| json!(p));
     let words = json!({
         "learner": settings.train.learner,
-        "net": source.net.to_string(),
+        "net": source.nets[0].to_string(),
         "labels": label,
         "classes": problem.classes,
         // Data that grow by a day are the same workload.

@@ -1,47 +1,28 @@
-//! Classifiers, trained as a population: every fold, every seed and every set of hyper-parameters (a config) is a
-//! member.
-//!
-//! The loop is the one everybody knows: an epoch of steps, a look at the validation list, the best kept, patience. Here
-//! it is one loop for all members at once, each at its own pace: [`train`] asks the population for a chunk of steps,
-//! looks at who is due, scores them on the device, and decides for each. Members that have stopped free their place;
-//! groups follow one another where the memory does not do for all.
-//!
-//! **What a member becomes depends on its config, its fold and its seed**: not on its group, its neighbours, the number
-//! of threads, or on how often the run was cut and continued. Where the memory does not do for one member, batches go
-//! through the net in parts: the same training but for the order of sums, so the parts are kept in every checkpoint
-//! ([`Saved::pace`]) and a run that goes on has the same.
+//! Classifiers: an epoch of steps through a fold's training list, then its validation list.
 
-mod group;
-mod keep;
-mod member;
 mod noise;
-mod pace;
-mod plan;
 mod predict;
+mod training;
 
-pub use group::{Hooks, Outcome, train};
-pub use keep::Saved;
-pub use member::{Best, Epoch, Last, Stopped, Trained, Who};
 pub use noise::{Look, Looking, Noise, noise};
-pub use pace::Paced;
-pub use plan::{Group, Plan, plan};
 pub use predict::{Query, predict};
 
-use compute::Net;
-use compute::population::{Recipe, Score};
+use crate::scale::{Scaler, fit, split_id};
+use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
+use compute::population::{self, Data, Member, Pace, Pins, Scale};
+use compute::{Net, Opened, Population, Tables};
+use features::Fold;
+use files::{Error, Kind, Result};
+use rayon::prelude::*;
+use std::sync::Arc;
+use training::ClassTraining;
 
 /// How classifiers are trained. What changes a bit is in here; what only changes the pace is not.
 #[derive(Clone)]
-pub struct Classify<'a> {
-    /// One head; its inputs are those of the problem.
-    pub net: Net,
-    /// Batch, precision, optimiser, schedule, seed.
-    pub recipe: Recipe,
-    /// The learning rate before the schedule.
-    pub rate: f32,
-    /// Further sets of hyper-parameters, each with members of its own. Config 0 is the one above.
-    pub others: Vec<Config>,
-    /// At most so many epochs.
+pub struct Spec {
+    /// Sets of hyper-parameters, each with members of its own; at least one.
+    pub configs: Vec<Config>,
+    /// Epochs at most.
     pub epochs: u32,
     /// A member ends after so many epochs without a better score.
     pub patience: u32,
@@ -49,98 +30,231 @@ pub struct Classify<'a> {
     pub seeds: u32,
     /// Whether rare classes weigh more: each as much as any other in sum.
     pub balance: bool,
-    /// What makes a score better than another; larger is. (The measure is the judge's.)
-    pub worth: &'a (dyn Fn(&Score) -> f64 + Sync),
+    /// What makes a validation better than another; larger is. (The measure is the judge's.)
+    pub score: fn(&population::Score) -> f64,
 }
 
-/// A set of hyper-parameters: what its members are trained with.
+/// Classifiers of a problem: the [`Learner`].
 #[derive(Clone)]
-pub struct Config {
-    /// As in [`Classify`].
-    pub net: Net,
-    /// As in [`Classify`]; precision and seed are the first config's.
-    pub recipe: Recipe,
-    /// As in [`Classify`].
-    pub rate: f32,
+pub struct Classify {
+    spec: Spec,
+    folds: Arc<Folds>,
 }
 
-impl<'a> Classify<'a> {
-    /// How many configs there are.
-    pub fn configs(&self) -> usize {
-        1 + self.others.len()
+/// What the folds of a problem are to a classifier.
+struct Folds {
+    problem: Arc<Problem>,
+    labels: Vec<u8>,              // [ids] the class of each id, from 0; 0 for ids of no sample
+    weights: Vec<f32>,            // [ids] average uniqueness of each id's label
+    lists: Vec<[Vec<u32>; 2]>,    // [folds] ids to train on, ids to validate on
+    scalers: Vec<Scaler>,         // [folds]
+    class_weights: Vec<Vec<f32>>, // [folds][classes]
+}
+
+impl Classify {
+    /// Classifiers of these folds; what cannot be trained is refused.
+    pub fn new(problem: &Arc<Problem>, folds: &[Fold], spec: Spec) -> Result<Classify> {
+        check(problem, folds, &spec)?;
+        let mut labels = vec![0; problem.ids];
+        let mut weights = vec![1.0; problem.ids];
+        let samples = &problem.samples;
+        for ((id, class), weight) in samples.rows.iter().zip(&samples.class).zip(&samples.weight) {
+            labels[*id as usize] = features::class::index(*class, problem.classes);
+            weights[*id as usize] = *weight;
+        }
+        let ids = |positions: &[u32]| positions.iter().map(|at| samples.rows[*at as usize]).collect::<Vec<u32>>();
+        let lists: Vec<[Vec<u32>; 2]> = folds.iter().map(|f| [ids(&f.train), ids(&f.valid)]).collect();
+        let split = split_id(folds);
+        let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold, split)).collect();
+        scalers.iter().zip(folds).try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
+        let class_weights = lists.iter().map(|[train, _]| {
+            let mut sums = vec![0.0f64; problem.classes];
+            train.iter().for_each(|id| sums[usize::from(labels[*id as usize])] += f64::from(weights[*id as usize]));
+            if spec.balance { balanced(&sums) } else { vec![1.0; sums.len()] }
+        });
+        let class_weights = class_weights.collect();
+        let problem = Arc::clone(problem);
+        let folds = Arc::new(Folds { problem, labels, weights, lists, scalers, class_weights });
+        Ok(Classify { spec, folds })
     }
 
-    /// The training of one config alone.
-    pub fn of(&self, config: usize) -> Classify<'a> {
-        let own = config.checked_sub(1).and_then(|at| self.others.get(at));
-        let own =
-            own.cloned().unwrap_or_else(|| Config { net: self.net.clone(), recipe: self.recipe, rate: self.rate });
-        let Config { net, recipe, rate } = own;
-        Classify { net, recipe, rate, others: Vec::new(), ..self.clone() }
+    /// The same folds with other hyper-parameters; whether classes are balanced stays.
+    pub fn with(&self, spec: Spec) -> Classify {
+        Classify { spec, folds: Arc::clone(&self.folds) }
     }
 
-    /// The first config with the same net and recipe: only the rate is a member's own, so members of these are trained
-    /// at once.
-    pub(crate) fn job(&self, config: usize) -> usize {
-        let net = |c: usize| if c == 0 { &self.net } else { &self.others[c - 1].net };
-        let recipe = |c: usize| if c == 0 { &self.recipe } else { &self.others[c - 1].recipe };
-        (0..config).find(|c| net(*c) == net(config) && recipe(*c) == recipe(config)).unwrap_or(config)
+    /// How they are trained.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
     }
 
-    fn rate_of(&self, config: usize) -> f32 {
-        if config == 0 { self.rate } else { self.others[config - 1].rate }
+    /// Samples of the smallest fold's training list.
+    pub fn smallest_fold(&self) -> usize {
+        self.folds.lists.iter().map(|[train, _]| train.len()).min().unwrap_or(0)
     }
 
-    /// The largest batch of any config.
-    fn largest(&self) -> usize {
-        self.others.iter().map(|c| c.recipe.batch).fold(self.recipe.batch, usize::max)
+    /// The config whose net and recipe the members of a group share.
+    fn shared(&self, members: &[MemberKey]) -> &Config {
+        &self.spec.configs[members.first().map_or(0, |key| self.alike(key.config))]
+    }
+
+    fn population(
+        &self,
+        at: &DeviceBudget,
+        tables: &Arc<Tables>,
+        members: &[MemberKey],
+        pace: Pace,
+        pins: &Pins,
+    ) -> compute::Result<Population> {
+        let Config { net, recipe, .. } = self.shared(members);
+        let (data, members) = self.describe(members);
+        Population::paced(&at.device, at.budget, net, tables, &data, recipe, &members, pins, pace)
+    }
+
+    /// A group's data and members, in the engine's words.
+    fn describe(&self, members: &[MemberKey]) -> (Data<'_>, Vec<Member>) {
+        let of = &*self.folds;
+        let mut folds: Vec<usize> = members.iter().map(|key| key.fold).collect();
+        folds.sort_unstable();
+        folds.dedup();
+        let lists = folds.iter().flat_map(|fold| of.lists[*fold].iter().map(Vec::as_slice)).collect();
+        let data = Data { labels: vec![&of.labels], weights: Some(&of.weights), lists };
+        let member = |key: &MemberKey| {
+            let at = folds.binary_search(&key.fold).expect("it is one of them");
+            Member {
+                id: key.id(),
+                train: 2 * at,
+                valid: Some(2 * at + 1),
+                epochs: self.spec.epochs,
+                rate: self.spec.configs[key.config].rate,
+                scales: of.scalers[key.fold].scales.iter().cloned().map(Some).collect::<Vec<Option<Scale>>>(),
+                class_weights: vec![of.class_weights[key.fold].clone()],
+            }
+        };
+        (data, members.iter().map(member).collect())
     }
 }
 
-/// What happens during training, told as it happens.
-#[derive(Debug, Clone)]
-pub enum News<'a> {
-    /// A group begins: which, of how many, with so many members.
-    Group {
-        /// From 0.
-        number: usize,
-        /// Of so many.
-        of: usize,
-        /// Members in it.
-        members: usize,
-        /// Bytes it takes on the device.
-        memory: u64,
-        /// How the device does it, for people.
-        ways: Vec<String>,
-    },
-    /// The device had less memory than was planned with; what is done about it, in words.
-    Less(String),
-    /// A member was validated after an epoch.
-    Epoch {
-        /// Whose.
-        member: &'a Trained,
-        /// What was seen; also the last of the member's history.
-        epoch: &'a Epoch,
-        /// Whether it is the best so far.
-        best: bool,
-    },
-    /// A member ended; why is in it.
-    Ended(&'a Trained),
-    /// Between chunks: samples trained on so far by all members of the group in this process.
-    Samples(u64),
-    /// A checkpoint was handed over to be written.
-    Saved,
+impl Learner for Classify {
+    fn unit(&self) -> &'static str {
+        "epoch"
+    }
+
+    fn extent(&self) -> Extent {
+        let Spec { epochs: units, patience, seeds, .. } = self.spec;
+        Extent { folds: self.folds.lists.len(), seeds, units, patience }
+    }
+
+    fn configs(&self) -> &[Config] {
+        &self.spec.configs
+    }
+
+    fn problem(&self) -> &Problem {
+        &self.folds.problem
+    }
+
+    fn scalers(&self) -> &[Scaler] {
+        &self.folds.scalers
+    }
+
+    fn samples(&self, member: MemberKey) -> u64 {
+        self.folds.lists[member.fold][0].len() as u64
+    }
+
+    fn needs(&self, device: &Opened, members: &[MemberKey], pace: Pace) -> compute::Result<u64> {
+        let Config { net, recipe, .. } = self.shared(members);
+        let (data, members) = self.describe(members);
+        Population::need_paced(device, net, &data, recipe, &members, pace)
+    }
+
+    fn begin(
+        &self,
+        at: &DeviceBudget,
+        tables: &Arc<Tables>,
+        members: &[MemberKey],
+        pace: Pace,
+        pins: &Pins,
+    ) -> compute::Result<Box<dyn Training>> {
+        let mut population = self.population(at, tables, members, pace, pins)?;
+        population.prepare()?;
+        let samples = members.iter().map(|key| self.samples(*key)).collect();
+        let batch = self.shared(members).recipe.batch;
+        Ok(Box::new(ClassTraining::new(population, samples, batch, self.spec.score)))
+    }
+
+    fn read_snapshot(&self, bytes: &[u8]) -> compute::Result<Snapshot> {
+        population::Snapshot::from_bytes(bytes).map(training::snapshot)
+    }
 }
 
-/// Where the time of a training went, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Spent {
-    /// Setting up: memory, transfer, kernels.
-    pub setup: f64,
-    /// Steps.
-    pub train: f64,
-    /// Validation.
-    pub validate: f64,
-    /// Taking snapshots and handing them over.
-    pub save: f64,
+/// No class weighs more than so many times its own share: a class of a hundredth would else drown the others in its
+/// noise.
+const HEAVIEST: f64 = 10.0;
+
+/// Weights that give every class the same sum, as far as [`HEAVIEST`] allows; a class that is not there has 1.
+fn balanced(sums: &[f64]) -> Vec<f32> {
+    let all: f64 = sums.iter().sum();
+    let weight = |sum: &f64| if *sum > 0.0 { (all / (sums.len() as f64 * sum)).min(HEAVIEST) } else { 1.0 };
+    sums.iter().map(|sum| weight(sum) as f32).collect()
+}
+
+/// Refuses what cannot be trained, before anything begins.
+fn check(problem: &Problem, folds: &[Fold], spec: &Spec) -> Result<()> {
+    spec.configs.iter().try_for_each(|config| check_net(problem, &config.net))?;
+    match folds.iter().find(|f| f.train.is_empty() || f.valid.is_empty()) {
+        None => Ok(()),
+        Some(fold) => Err(Error::new(
+            Kind::Usage,
+            format!(
+                "fold {} has {} training and {} validation samples",
+                fold.number + 1,
+                fold.train.len(),
+                fold.valid.len()
+            ),
+        )
+        .remedy("fewer <split.folds>, or more data")),
+    }
+}
+
+/// Whether a net can read what there is and says what is asked.
+fn check_net(problem: &Problem, net: &Net) -> Result<()> {
+    let wrong = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
+    let (asked, has) = (net.inputs.len(), problem.inputs.len());
+    if asked != has {
+        return wrong(format!("the net `{}` has {asked} inputs and the data have {has}", net), "change <train.net>");
+    }
+    for (input, data) in net.inputs.iter().zip(&problem.inputs) {
+        if input.features != data.columns.len() {
+            let (asks, has, name) = (input.features, data.columns.len(), &data.name);
+            return wrong(
+                format!("the net `{}` reads {asks} features of `{name}`, which has {has}", net),
+                "change <train.net> or <features.set>",
+            );
+        }
+        if data.window > 0 && input.window > data.window {
+            return wrong(
+                format!("the net `{}` reads {} rows of `{}`, which has {}", net, input.window, data.name, data.window),
+                "change <train.net>",
+            );
+        }
+    }
+    if net.heads.len() != 1 || net.heads[0].classes != problem.classes {
+        return wrong(
+            format!("the net `{}` does not end in one head of {} classes", net, problem.classes),
+            "let it end so, as in 16x50-lstm64-3",
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::balanced;
+
+    #[test]
+    fn rare_classes_weigh_more_but_not_without_end() {
+        assert_eq!(balanced(&[1.0, 1.0, 2.0]), [4.0 / 3.0, 4.0 / 3.0, 2.0 / 3.0]);
+        assert_eq!(balanced(&[50.0, 0.0, 50.0]), [2.0 / 3.0, 1.0, 2.0 / 3.0]);
+        assert_eq!(balanced(&[500.0, 1.0, 499.0])[1], 10.0);
+    }
 }

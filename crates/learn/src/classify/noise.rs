@@ -11,10 +11,10 @@
 //! after a short training, since random ones have a large gradient and tell a far too small scale; during a long
 //! training the scale grows.
 
-use super::{Classify, Plan};
-use crate::{Problem, failed};
-use compute::population::{CHUNK, Recipe, Schedule};
-use compute::{Budget, Error, Opened, Population};
+use super::Classify;
+use crate::{DeviceBudget, Learner, MemberKey, failed};
+use compute::population::{CHUNK, Pace, Pins, Recipe, Schedule};
+use compute::{Error, Population};
 use files::Result;
 
 /// How to look.
@@ -143,34 +143,37 @@ impl Gradients {
     }
 }
 
-/// Looks at the first and the last member of a plan: trains them for a moment, holds them still, and takes the
+/// Looks at the first and the last of some members: trains them for a moment, holds them still, and takes the
 /// gradients of one batch after the other. `enough` may end either part; a few batches are always taken. What was
 /// trained is thrown away.
 pub fn noise(
-    problem: &Problem,
-    plan: &Plan,
-    how: &Classify<'_>,
-    device: &Opened,
-    budget: Budget,
+    learner: &Classify,
+    members: &[MemberKey],
+    at: &DeviceBudget,
     look: &Look,
     enough: &dyn Fn(Looking) -> bool,
 ) -> Result<Noise> {
-    let all = plan.members.len();
-    let chosen = if all > 1 { vec![plan.members[0], plan.members[all - 1]] } else { plan.members.clone() };
-    let plan = Plan { members: chosen, ..plan.clone() };
-    let fewest = plan.members.iter().map(|who| plan.lists[who.fold][0].len()).min().unwrap_or(0);
-    let batch = look.batch.min(fewest / (2 * PARTS)).max(1);
-    let still = |rate: f32, seed: u64| {
-        let recipe = Recipe { batch, schedule: Schedule::CONSTANT, average: None, seed, ..how.recipe };
-        let how = Classify { recipe, rate, epochs: u32::MAX, ..how.clone() };
-        let (data, members) = plan.describe(&how, 0..plan.members.len());
-        let tables = problem.tables(device, budget)?;
-        Population::new(device, budget, &how.net, &tables, &data, &how.recipe, &members).map_err(failed)
+    let members = match members {
+        [first, .., last] => vec![*first, *last],
+        few => few.to_vec(),
     };
-    let (warm_up, params) = warmed(still(look.rate, how.recipe.seed)?, look.warm_up, enough)?;
+    let fewest = members.iter().map(|key| learner.samples(*key)).min().unwrap_or(0) as usize;
+    let batch = look.batch.min(fewest / (2 * PARTS)).max(1);
+    let seed = learner.shared(&members).recipe.seed;
+    let tables = learner.problem().tables(&at.device, at.budget)?;
+    let held = |rate: f32, seed: u64| {
+        let mut spec = learner.spec().clone();
+        spec.epochs = u32::MAX;
+        for config in &mut spec.configs {
+            config.rate = rate;
+            config.recipe = Recipe { batch, schedule: Schedule::CONSTANT, average: None, seed, ..config.recipe };
+        }
+        learner.with(spec).population(at, &tables, &members, Pace::default(), &Pins::default()).map_err(failed)
+    };
+    let (warm_up, params) = warmed(held(look.rate, seed)?, look.warm_up, enough)?;
 
     // Another order of the rows than that of the training, or the first batches would be those it has just seen.
-    let mut population = still(0.0, how.recipe.seed ^ 0x6e6f_6973_6500_0000)?;
+    let mut population = held(0.0, seed ^ 0x6e6f_6973_6500_0000)?;
     for (id, row) in &params {
         population.set_params(*id, row).map_err(failed)?;
     }

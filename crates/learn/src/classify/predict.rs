@@ -1,11 +1,11 @@
 //! Predictions of trained members: probabilities for any ids, the same bits whoever asks.
 
-use super::plan::smaller;
+use crate::plan::smaller;
 use crate::scale::Scaler;
-use crate::{Problem, failed};
+use crate::{DeviceBudget, Problem, failed};
 use compute::nets::{Batch, Seat, Setup};
 use compute::population::{Pace, Pins, Recipe};
-use compute::{Budget, Net, Nets, Opened};
+use compute::{Net, Nets};
 use files::Result;
 
 /// A member, and the ids its predictions are wanted of.
@@ -31,15 +31,14 @@ pub fn predict(
     problem: &Problem,
     net: &Net,
     recipe: &Recipe,
-    device: &Opened,
-    budget: Budget,
+    at: &DeviceBudget,
     queries: &[Query<'_>],
 ) -> Result<Vec<Vec<f32>>> {
     if queries.iter().all(|q| q.ids.is_empty()) {
         return Ok(queries.iter().map(|_| Vec::new()).collect());
     }
     let classes = net.heads.first().map_or(1, |h| h.classes);
-    let tables = problem.tables(device, budget)?;
+    let tables = problem.tables(&at.device, at.budget)?;
     let mut all = Vec::with_capacity(queries.len());
     // Fewer members at once, then fewer rows at once, where the memory is short.
     let (mut left, mut at_once, mut pace) = (queries, AT_ONCE, Pace::default());
@@ -48,7 +47,7 @@ pub fn predict(
         let seat = |q: &Query<'_>| Seat { id: q.id, scales: q.scaler.scales.iter().cloned().map(Some).collect() };
         let seats: Vec<Seat> = queries.iter().map(seat).collect();
         let setup = Setup::asked(pace.rows(ROWS), recipe.precision);
-        let made = Nets::new(device, budget, net, &tables, &setup, &seats, &Pins::default());
+        let made = Nets::new(&at.device, at.budget, net, &tables, &setup, &seats, &Pins::default());
         let mut nets = match (made, smaller(pace, ROWS)) {
             (Ok(nets), _) => nets,
             (Err(why), _) if why.is_memory() && queries.len() > 1 => {

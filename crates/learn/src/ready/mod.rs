@@ -35,7 +35,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// How to read a file of ready arrays.
 #[derive(Debug, Clone)]
-pub struct Reading {
+pub struct ReadSpec {
     /// After how many times of its symbol a label is known; needed where there is no `t1`, refused where there is.
     pub label_horizon: Option<usize>,
     /// Bytes that may be taken.
@@ -80,20 +80,20 @@ pub struct Ready {
 
 /// Reads a file of ready arrays. `progress` hears how many bytes are done and how many there are; its error ends the
 /// reading.
-pub fn read(path: &Path, how: &Reading, progress: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<Ready> {
+pub fn read(path: &Path, spec: &ReadSpec, progress: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<Ready> {
     // Overlapping windows deflate far better than bars do, and what may be inflated is known from the headers: the
     // budget is the cap.
-    let caps = Caps { inflated: how.memory.saturating_mul(4).max(1 << 30), ratio: 2000, ..Caps::default() };
+    let caps = Caps { inflated: spec.memory.saturating_mul(4).max(1 << 30), ratio: 2000, ..Caps::default() };
     let source = Source::open(path)?;
     let arrays = Arrays::open(&source, &caps)?;
-    from_arrays(&arrays, how, progress).map_err(|e| e.at(path))
+    from_arrays(&arrays, spec, progress).map_err(|e| e.at(path))
 }
 
-fn from_arrays(arrays: &Arrays, how: &Reading, progress: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<Ready> {
+fn from_arrays(arrays: &Arrays, spec: &ReadSpec, progress: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<Ready> {
     let sizes = sizes::Sizes::of(arrays)?;
-    times::check_horizon(how, sizes.t1.is_some())?;
-    how.only.check(&sizes)?;
-    sizes.check_memory(how.memory)?;
+    times::check_horizon(spec, sizes.t1.is_some())?;
+    spec.only.check(&sizes)?;
+    sizes.check_memory(spec.memory)?;
     let n = sizes.n;
     let mut notes = sizes.notes.clone();
     let mut reader = Reader { arrays, hash: Xxh3::new(), done: 0, all: sizes.bytes(), progress };
@@ -106,9 +106,9 @@ fn from_arrays(arrays: &Arrays, how: &Reading, progress: &mut dyn FnMut(u64, u64
     };
     let t0 = sizes.t0.as_ref().map(|name| times::moments(&reader.whole(name)?, &mut notes)).transpose()?;
     let t1 = sizes.t1.as_ref().map(|name| times::moments(&reader.whole(name)?, &mut notes)).transpose()?;
-    how.only.check_clock(t0.as_ref())?;
+    spec.only.check_clock(t0.as_ref())?;
     let close = sizes.close.as_ref().map(|name| prices(reader.whole(name)?, &mut notes)).transpose()?;
-    let times = times::Times::new(n, t0, t1, symbol.as_deref(), symbols.len(), how, &mut notes)?;
+    let times = times::Times::new(n, t0, t1, symbol.as_deref(), symbols.len(), spec, &mut notes)?;
 
     let mut inputs = Vec::with_capacity(sizes.inputs.len());
     for branch in &sizes.inputs {
@@ -135,7 +135,7 @@ fn from_arrays(arrays: &Arrays, how: &Reading, progress: &mut dyn FnMut(u64, u64
     if lost > 0 {
         notes.push(format!("{lost} of {n} samples hold a number that is not finite, and are left out"));
     }
-    let taken = how.only.taken(&times, &symbols, symbol.as_deref(), &mut notes)?;
+    let taken = spec.only.taken(&times, &symbols, symbol.as_deref(), &mut notes)?;
     if let Some(taken) = &taken {
         // Other samples of one file are other data.
         taken.iter().for_each(|taken| hash.update(&[u8::from(*taken)]));

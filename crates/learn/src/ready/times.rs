@@ -3,7 +3,7 @@
 //! Times are only compared, so any clock does: nanoseconds since 1970, or whole numbers that somebody counted. Rows of
 //! one symbol at the same time are one step of its clock; a label horizon counts such steps.
 
-use super::{NO_TIME, Reading};
+use super::{NO_TIME, ReadSpec};
 use features::labels::weigh;
 use files::time::{Unit, epoch_ns};
 use files::{Array, Data, Error, Kind, Result};
@@ -32,9 +32,9 @@ pub(super) struct Moments {
 }
 
 /// Refuses a horizon too much and one too few.
-pub(super) fn check_horizon(how: &Reading, has_t1: bool) -> Result<()> {
+pub(super) fn check_horizon(spec: &ReadSpec, has_t1: bool) -> Result<()> {
     let usage = |message: &str, remedy: &str| Err(Error::new(Kind::Usage, message).remedy(remedy));
-    match (how.label_horizon, has_t1) {
+    match (spec.label_horizon, has_t1) {
         (None, false) => usage(
             "there is no t1, so when a label was known cannot be told, and a split could not purge",
             "say after how many rows the label is known, as in <train.label_horizon=12>, or save t1 with the arrays",
@@ -127,7 +127,7 @@ impl Times {
         t1: Option<Moments>,
         symbol: Option<&[u32]>,
         symbols: usize,
-        how: &Reading,
+        spec: &ReadSpec,
         notes: &mut Vec<String>,
     ) -> Result<Times> {
         if let Some(t1) = &t1
@@ -172,18 +172,18 @@ impl Times {
             }
             step[*id as usize] = clock.len() as u32 - 1;
         }
-        if symbol.is_none() && how.label_horizon.is_some() && clocks[0].len() < order.len() {
+        if symbol.is_none() && spec.label_horizon.is_some() && clocks[0].len() < order.len() {
             notes.push(format!(
                 "{} rows share a time with another; the label horizon counts times",
                 order.len() - clocks[0].len()
             ));
         }
         let mut times = Times { t0, t1: Vec::new(), order, step, clocks, symbol: symbol.unwrap_or_default().to_vec() };
-        times.t1 = match (t1, how.label_horizon) {
+        times.t1 = match (t1, spec.label_horizon) {
             (Some(t1), _) => t1.values,
             (None, horizon) => times.horizon(horizon.unwrap_or(1)),
         };
-        times.check(how, notes)?;
+        times.check(spec, notes)?;
         Ok(times)
     }
 
@@ -196,7 +196,7 @@ impl Times {
         (0..self.t0.len()).map(|id| if self.t0[id] == NO_TIME { NO_TIME } else { later(id) }).collect()
     }
 
-    fn check(&self, how: &Reading, notes: &mut Vec<String>) -> Result<()> {
+    fn check(&self, spec: &ReadSpec, notes: &mut Vec<String>) -> Result<()> {
         let timed = || (0..self.t0.len()).filter(|id| self.t0[*id] != NO_TIME);
         if let Some(id) = timed().find(|id| self.t1[*id] != NO_TIME && self.t1[*id] <= self.t0[*id]) {
             return Err(Error::input(format!("t1[{id}] is not after t0[{id}]: {} and {}", self.t1[id], self.t0[id]))
@@ -208,7 +208,7 @@ impl Times {
                 .remedy("give a shorter <train.label_horizon>, or times in t1"));
         }
         if open > 0 {
-            let why = match how.label_horizon {
+            let why = match spec.label_horizon {
                 Some(_) => "have labels that end after the last row of their symbol",
                 None => "have no t1",
             };

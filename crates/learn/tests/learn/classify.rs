@@ -4,61 +4,60 @@
 use crate::made::{self, Made};
 use compute::population::{Pace, Recipe};
 use compute::{Budget, Choice, Opened};
-use learn::Problem;
-use learn::classify::{Classify, Config, Hooks, News, Outcome, Saved, Stopped, Trained, plan, train};
+use learn::classify::{Classify, Spec};
+use learn::{Config, DeviceBudget, Hooks, Learner, Outcome, Plan, RunEvent, Stopped, TrainState, Trained, train};
 use std::cell::Cell;
 
-/// Trains as asked; `stop` says after how many looks to stop.
+fn learner(made: &Made, spec: &Spec) -> Classify {
+    Classify::new(&made.problem, &made.folds, spec.clone()).unwrap()
+}
+
+fn cpu(threads: usize, budget: Budget) -> DeviceBudget {
+    DeviceBudget { device: Opened::new(Choice::Cpu, threads).unwrap().0, budget }
+}
+
+/// Trains as asked; `looks` says after how many looks to stop.
 fn run(
     made: &Made,
-    how: &Classify<'_>,
+    spec: &Spec,
     budget: Budget,
     threads: usize,
-    from: Option<Saved>,
+    from: Option<TrainState>,
     looks: u32,
-) -> (Outcome, Saved) {
-    let (device, _) = Opened::new(Choice::Cpu, threads).unwrap();
-    let plan = plan(&made.problem, &made.folds, how, &device, budget).unwrap();
+) -> (Outcome, TrainState) {
+    let (learner, at) = (learner(made, spec), cpu(threads, budget));
+    let plan = Plan::new(&learner, &at).unwrap();
     let (count, mut kept) = (Cell::new(0), None);
-    let outcome = train(
-        &made.problem,
-        &plan,
-        how,
-        &device,
-        budget,
-        from,
-        &mut Hooks {
-            news: &mut |news: News<'_>| {
-                if let News::Samples(_) = news {
-                    count.set(count.get() + 1);
-                }
-            },
-            stop: &|| count.get() >= looks,
-            save: &mut |saved| {
-                kept = Some(saved.clone());
-                Ok(())
-            },
-            every: 2,
+    let hooks = &mut Hooks {
+        event: &mut |event| {
+            if let RunEvent::Samples(_) = event {
+                count.set(count.get() + 1);
+            }
         },
-    )
-    .unwrap();
+        stop: &|| count.get() >= looks,
+        save: &mut |state| {
+            kept = Some(state.clone());
+            Ok(())
+        },
+        every: 2,
+    };
+    let outcome = train(&learner, &plan, &at, from, hooks).unwrap();
     (outcome, kept.unwrap())
 }
 
 /// A saved state through the bytes of its parts.
-fn through_bytes(saved: &Saved, how: &Classify<'_>) -> Saved {
-    let parts = saved.parts();
+fn through_bytes(state: &TrainState, made: &Made, spec: &Spec) -> TrainState {
+    let parts = state.parts();
     let read = |name: &str| Ok(parts.iter().find(|p| p.0 == name).unwrap().1.clone());
-    let params = |config: usize| compute::net::Layout::new(&how.of(config).net).unwrap().params;
-    Saved::from_parts(&read, &params).unwrap()
+    TrainState::from_parts(&read, &learner(made, spec)).unwrap()
 }
 
 #[test]
 fn a_planted_signal_is_found_and_noise_gives_nothing() {
     for (signal, found) in [(1.0, true), (0.0, false)] {
         let made = made::rows(3, 3000, signal);
-        let how = Classify { seeds: 2, epochs: 12, patience: 12, ..made::how(&made, "8-16-3") };
-        let (outcome, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
+        let spec = Spec { seeds: 2, epochs: 12, patience: 12, ..made::spec("8-16-3") };
+        let (outcome, _) = run(&made, &spec, Budget::default(), 2, None, u32::MAX);
         assert!(!outcome.interrupted);
         assert_eq!(outcome.members.len(), 2 * made.folds.len());
         for member in &outcome.members {
@@ -66,12 +65,12 @@ fn a_planted_signal_is_found_and_noise_gives_nothing() {
             let bound = 3.0 / (made.folds[member.fold].valid.len() as f64).sqrt();
             // The best of twelve looks at noise is the largest of twelve draws.
             if found {
-                assert!(best.worth > 0.4, "{}", best.worth)
+                assert!(best.score > 0.4, "{}", best.score)
             } else {
-                assert!(best.worth < 1.7 * bound, "{}", best.worth)
+                assert!(best.score < 1.7 * bound, "{}", best.score)
             }
             assert_eq!(member.history.len(), 12);
-            assert_eq!(member.stopped, Some(Stopped::Epochs));
+            assert_eq!(member.stopped, Some(Stopped::Limit));
         }
     }
 }
@@ -79,80 +78,81 @@ fn a_planted_signal_is_found_and_noise_gives_nothing() {
 #[test]
 fn windows_of_ready_arrays_train_through_their_maps() {
     let made = made::windows(5, 900, 10, 1.0);
-    let how = Classify { epochs: 25, patience: 25, ..made::how(&made, "fast:4x10-lstm8 + strategy:3 / direction:3") };
-    let (outcome, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
-    let best = outcome.members.iter().map(|m| m.best.as_ref().unwrap().worth).fold(0.0, f64::max);
+    let spec = Spec { epochs: 25, patience: 25, ..made::spec("fast:4x10-lstm8 + strategy:3 / direction:3") };
+    let (outcome, _) = run(&made, &spec, Budget::default(), 2, None, u32::MAX);
+    let best = outcome.members.iter().map(|m| m.best.as_ref().unwrap().score).fold(0.0, f64::max);
     assert!(best > 0.25, "{best}");
 }
 
 #[test]
 fn a_run_that_was_cut_ends_with_the_same_bits() {
     let made = made::windows(7, 600, 6, 0.5);
-    let how =
-        Classify { seeds: 2, epochs: 6, patience: 3, ..made::how(&made, "fast:4x6-lstm8 + strategy:3 / direction:3") };
-    let (whole, _) = run(&made, &how, Budget::default(), 1, None, u32::MAX);
+    let spec = Spec { seeds: 2, epochs: 6, patience: 3, ..made::spec("fast:4x6-lstm8 + strategy:3 / direction:3") };
+    let (whole, _) = run(&made, &spec, Budget::default(), 1, None, u32::MAX);
     for looks in [1, 2, 5, 9] {
         // Cut again and again, with another number of threads each time.
-        let (mut outcome, mut saved) = run(&made, &how, Budget::default(), 2, None, looks);
+        let (mut outcome, mut saved) = run(&made, &spec, Budget::default(), 2, None, looks);
         let mut cuts = 0;
         while outcome.interrupted {
             cuts += 1;
             assert!(cuts < 500, "it goes on");
             (outcome, saved) =
-                run(&made, &how, Budget::default(), 1 + cuts % 3, Some(through_bytes(&saved, &how)), looks);
+                run(&made, &spec, Budget::default(), 1 + cuts % 3, Some(through_bytes(&saved, &made, &spec)), looks);
         }
         assert!(cuts > 0, "{looks} looks were all of it");
         assert_eq!(outcome.members, whole.members);
-        assert_eq!(through_bytes(&saved, &how).members, whole.members);
+        assert_eq!(through_bytes(&saved, &made, &spec).members, whole.members);
     }
 }
 
 #[test]
 fn groups_change_nothing() {
     let made = made::rows(9, 1200, 0.5);
-    let how = Classify { seeds: 3, epochs: 4, patience: 4, ..made::how(&made, "8-16-3") };
-    let (whole, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
-    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
-    let all = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
+    let spec = Spec { seeds: 3, epochs: 4, patience: 4, ..made::spec("8-16-3") };
+    let (whole, _) = run(&made, &spec, Budget::default(), 2, None, u32::MAX);
+    let learner = learner(&made, &spec);
+    let plan = |budget| Plan::new(&learner, &cpu(1, budget));
+    let all = plan(Budget::default()).unwrap();
     assert_eq!(all.groups.len(), 1);
     // As much as half of the members need: two groups, or more.
     let half = Budget::Bytes(all.groups[0].bytes * 2 / 3);
-    let parts = plan(&made.problem, &made.folds, &how, &device, half).unwrap();
+    let parts = plan(half).unwrap();
     assert!(parts.groups.len() > 1, "{:?}", parts.groups);
     assert_eq!(parts.groups.iter().map(|g| g.members.len()).sum::<usize>(), whole.members.len());
-    let (cut, _) = run(&made, &how, half, 1, None, u32::MAX);
+    let (cut, _) = run(&made, &spec, half, 1, None, u32::MAX);
     assert_eq!(cut.members, whole.members);
     // Cut while all trained together, continued in groups: members of a later group wait with what they had.
-    let (outcome, saved) = run(&made, &how, Budget::default(), 2, None, 5);
+    let (outcome, saved) = run(&made, &spec, Budget::default(), 2, None, 5);
     assert!(outcome.interrupted && saved.running.len() > parts.groups[0].members.len());
-    let (mut rest, mut saved) = run(&made, &how, half, 1, Some(through_bytes(&saved, &how)), 3);
+    let (mut rest, mut saved) = run(&made, &spec, half, 1, Some(through_bytes(&saved, &made, &spec)), 3);
     while rest.interrupted {
-        (rest, saved) = run(&made, &how, half, 1, Some(through_bytes(&saved, &how)), 3);
+        (rest, saved) = run(&made, &spec, half, 1, Some(through_bytes(&saved, &made, &spec)), 3);
     }
     assert_eq!(rest.members, whole.members);
     // One that does not fit at all is refused with the figure.
-    let refused = plan(&made.problem, &made.folds, &how, &device, Budget::Bytes(1000)).err().unwrap();
+    let refused = plan(Budget::Bytes(1000)).err().unwrap();
     assert!(refused.to_string().contains("needs"), "{refused}");
 }
 
 #[test]
 fn configs_are_members_and_change_nothing_for_one_another() {
     let made = made::rows(11, 1200, 0.7);
-    let how = Classify { seeds: 2, epochs: 5, patience: 5, ..made::how(&made, "8-16-3") };
-    let (alone, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
+    let spec = Spec { seeds: 2, epochs: 5, patience: 5, ..made::spec("8-16-3") };
+    let (alone, _) = run(&made, &spec, Budget::default(), 2, None, u32::MAX);
+    let recipe = spec.configs[0].recipe;
     let config = |net: &str, batch: usize, rate: f32| Config {
         net: net.parse().unwrap(),
-        recipe: Recipe { batch, ..how.recipe },
+        recipe: Recipe { batch, ..recipe },
         rate,
     };
-    let others = vec![config("8-12t-3", 64, 5e-3), config("8-16-3", 64, 1e-3), config("8-16-3", 100, 5e-3)];
-    let several = Classify { others, ..how.clone() };
-    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
-    let laid = plan(&made.problem, &made.folds, &several, &device, Budget::default()).unwrap();
+    let mut several = spec.clone();
+    several.configs.extend([config("8-12t-3", 64, 5e-3), config("8-16-3", 64, 1e-3), config("8-16-3", 100, 5e-3)]);
+    let (one, all) = (learner(&made, &spec), learner(&made, &several));
+    let plan = |learner: &Classify| Plan::new(learner, &cpu(1, Budget::default())).unwrap();
     // Another rate is trained at once with the first config; another net and another batch are jobs of their own.
     let each = 2 * made.folds.len();
-    assert_eq!(laid.groups.iter().map(|g| g.members.len()).collect::<Vec<_>>(), [2 * each, each, each]);
-    assert_eq!(laid.samples(&several), 4 * plan_samples(&made, &how, &device));
+    assert_eq!(plan(&all).groups.iter().map(|g| g.members.len()).collect::<Vec<_>>(), [2 * each, each, each]);
+    assert_eq!(plan(&all).samples(&all), 4 * plan(&one).samples(&one));
     let (whole, _) = run(&made, &several, Budget::default(), 2, None, u32::MAX);
     let of = |outcome: &Outcome, config: usize| -> Vec<Trained> {
         outcome.members.iter().filter(|m| m.config == config).cloned().collect()
@@ -165,11 +165,13 @@ fn configs_are_members_and_change_nothing_for_one_another() {
     for config in 1..4 {
         let mine = of(&whole, config);
         assert_eq!(mine.len(), each);
-        let losses = |members: &[Trained]| members.iter().map(|m| m.history[4].valid_loss).collect::<Vec<_>>();
+        let losses =
+            |members: &[Trained]| members.iter().map(|m| m.history[4].metrics.get("valid_loss")).collect::<Vec<_>>();
         assert_ne!(losses(&mine), losses(&alone.members));
     }
     // The rate is really the config's: a fifth of it learns slower.
-    let last = |members: &[Trained]| members.iter().map(|m| m.history[0].valid_loss.unwrap()).sum::<f64>();
+    let last =
+        |members: &[Trained]| members.iter().map(|m| m.history[0].metrics.get("valid_loss").unwrap()).sum::<f64>();
     assert!(last(&of(&whole, 2)) > last(&alone.members));
     // Cut again and again, through bytes: rows of different nets lie in one file.
     let (mut outcome, mut saved) = run(&made, &several, Budget::default(), 2, None, 4);
@@ -177,7 +179,7 @@ fn configs_are_members_and_change_nothing_for_one_another() {
     while outcome.interrupted {
         cuts += 1;
         assert!(cuts < 500, "it goes on");
-        let from = Some(through_bytes(&saved, &several));
+        let from = Some(through_bytes(&saved, &made, &several));
         (outcome, saved) = run(&made, &several, Budget::default(), 1 + cuts % 2, from, 4);
     }
     assert!(cuts > 3);
@@ -187,113 +189,107 @@ fn configs_are_members_and_change_nothing_for_one_another() {
 #[test]
 fn a_last_batch_that_is_not_full_counts_as_the_samples_it_has() {
     let made = made::rows(13, 1000, 0.5);
-    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
     // Of the 400, 500 and 600 samples of the folds, a batch of 350 leaves 50, 150 and 250.
-    let how = made::how(&made, "8-16-3");
-    let how = Classify { epochs: 3, patience: 3, recipe: Recipe { batch: 350, ..how.recipe }, ..how };
-    let laid = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
-    let trained = |from: Option<Saved>, looks: u32| {
+    let mut spec = Spec { epochs: 3, patience: 3, ..made::spec("8-16-3") };
+    spec.configs[0].recipe.batch = 350;
+    let (learner, at) = (learner(&made, &spec), cpu(1, Budget::default()));
+    let plan = Plan::new(&learner, &at).unwrap();
+    let trained = |from: Option<TrainState>, looks: u32| {
         let (count, samples) = (Cell::new(0), Cell::new(0));
         let mut kept = None;
         let hooks = &mut Hooks {
-            news: &mut |news: News<'_>| {
-                if let News::Samples(n) = news {
+            event: &mut |event| {
+                if let RunEvent::Samples(n) = event {
                     samples.set(n);
                     count.set(count.get() + 1);
                 }
             },
             stop: &|| count.get() >= looks,
-            save: &mut |saved| {
-                kept = Some(saved.clone());
+            save: &mut |state| {
+                kept = Some(state.clone());
                 Ok(())
             },
             every: 0,
         };
-        train(&made.problem, &laid, &how, &device, Budget::default(), from, hooks).unwrap();
+        train(&learner, &plan, &at, from, hooks).unwrap();
         (samples.get(), kept.unwrap())
     };
-    assert_eq!((laid.samples(&how), laid.left(&how, None)), (4500, 4500));
+    let left = |from: Option<&TrainState>| plan.samples_left(&learner, from);
+    assert_eq!((plan.samples(&learner), left(None)), (4500, 4500));
     let (all, end) = trained(None, u32::MAX);
-    assert_eq!((all, laid.left(&how, Some(&end))), (4500, 0));
+    assert_eq!((all, left(Some(&end))), (4500, 0));
     // Cut in the middle: what is left is what the other process did not do, but for the epochs it was in.
     let (some, cut) = trained(None, 3);
     let (rest, _) = trained(Some(cut.clone()), u32::MAX);
     assert_eq!(some + rest, 4500);
-    assert!((rest..4500).contains(&laid.left(&how, Some(&cut))), "{some} {rest} {}", laid.left(&how, Some(&cut)));
-}
-
-fn plan_samples(made: &Made, how: &Classify<'_>, device: &Opened) -> u64 {
-    plan(&made.problem, &made.folds, how, device, Budget::default()).unwrap().samples(how)
+    assert!((rest..4500).contains(&left(Some(&cut))), "{some} {rest} {}", left(Some(&cut)));
 }
 
 /// A training whose batch may not fit: what one member of its largest fold takes whole, and the least it can take.
-fn tight(how: &Classify<'_>, made: &Made, device: &Opened) -> (Classify<'static>, u64, u64) {
-    let how = Classify {
-        net: "8-256-256-3".parse().unwrap(),
-        recipe: Recipe { batch: 1024, ..how.recipe },
-        seeds: 2,
-        epochs: 3,
-        patience: 3,
-        ..made::how(made, "8-256-256-3")
-    };
-    let one = Classify { seeds: 1, ..how.clone() };
-    let whole = plan(&made.problem, &made.folds[2..], &one, device, Budget::default()).unwrap();
-    assert_eq!((whole.pace.parts, whole.said(&one)), (1, None));
+fn tight(made: &Made) -> (Spec, u64, u64) {
+    let mut spec = Spec { seeds: 2, epochs: 3, patience: 3, ..made::spec("8-256-256-3") };
+    spec.configs[0].recipe.batch = 1024;
+    let one = Spec { seeds: 1, ..spec.clone() };
+    let (one, at) = (Classify::new(&made.problem, &made.folds[2..], one).unwrap(), cpu(1, Budget::default()));
+    let whole = Plan::new(&one, &at).unwrap();
+    assert_eq!((whole.pace.parts, whole.parts_message(&one)), (1, None));
     let least = Pace { parts: 32 };
-    let parts = whole.clone().at(&made.problem, &one, device, Budget::default(), least).unwrap();
+    let parts = whole.clone().with_pace(&one, &at, least).unwrap();
     assert_eq!(parts.pace, least);
-    (how, whole.groups[0].bytes, parts.groups[0].bytes)
+    (spec, whole.groups[0].bytes, parts.groups[0].bytes)
 }
 
 #[test]
 fn a_batch_that_does_not_fit_goes_in_parts_and_a_run_keeps_to_them() {
     let made = made::rows(11, 4000, 0.7);
-    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
-    let (how, whole, least) = tight(&made::how(&made, "8-16-3"), &made, &device);
+    let (spec, whole, least) = tight(&made);
     let budget = Budget::Bytes((whole + least) / 2);
-    let laid = plan(&made.problem, &made.folds, &how, &device, budget).unwrap();
-    let parts = laid.pace.parts;
-    assert!(parts > 1 && laid.groups.iter().all(|g| g.bytes <= (whole + least) / 2), "{parts} {:?}", laid.groups);
-    let said = laid.said(&how).unwrap();
+    let learner = learner(&made, &spec);
+    let plan = |budget| Plan::new(&learner, &cpu(1, budget));
+    let in_parts = plan(budget).unwrap();
+    let (parts, groups) = (in_parts.pace.parts, &in_parts.groups);
+    assert!(parts > 1 && groups.iter().all(|g| g.bytes <= (whole + least) / 2), "{parts} {groups:?}");
+    let message = in_parts.parts_message(&learner).unwrap();
     let rows = 1024 / parts;
-    assert!(said.starts_with(&format!("batches of 1024 in {parts} parts of {rows}: ")) && said.contains("instead of"));
+    assert!(message.starts_with(&format!("batches of 1024 in {parts} parts of {rows}: ")));
+    assert!(message.contains("instead of"));
     // Parts of 128 rows and more are added up on a processor in the order in which a whole batch is: even the bits are
     // the same.
     assert_eq!(rows % 128, 0);
-    let (all, _) = run(&made, &how, Budget::default(), 1, None, u32::MAX);
-    let (split, saved) = run(&made, &how, budget, 1, None, u32::MAX);
+    let (all, _) = run(&made, &spec, Budget::default(), 1, None, u32::MAX);
+    let (split, saved) = run(&made, &spec, budget, 1, None, u32::MAX);
     assert_eq!((all.pace.parts, split.pace.parts), (1, parts));
     assert!(all.members == split.members);
     // With memory to spare it goes on in the same parts.
-    let (cut, saved_then) = run(&made, &how, budget, 1, None, 2);
-    assert!(cut.interrupted && through_bytes(&saved_then, &how).pace == saved.pace);
-    let (rest, _) = run(&made, &how, Budget::default(), 1, Some(through_bytes(&saved_then, &how)), u32::MAX);
+    let (cut, saved_then) = run(&made, &spec, budget, 1, None, 2);
+    assert!(cut.interrupted && through_bytes(&saved_then, &made, &spec).pace == saved.pace);
+    let (rest, _) = run(&made, &spec, Budget::default(), 1, Some(through_bytes(&saved_then, &made, &spec)), u32::MAX);
     assert!(rest.pace == split.pace && rest.members == split.members);
     // What fits in no parts is refused with the figure.
-    let refused = plan(&made.problem, &made.folds, &how, &device, Budget::Bytes(1000)).err().unwrap();
+    let refused = plan(Budget::Bytes(1000)).err().unwrap();
     assert!(refused.to_string().contains("even in parts of 32, needs"), "{refused}");
 }
 
 #[test]
 fn memory_that_is_gone_after_planning_is_made_do_with() {
     let made = made::rows(12, 4000, 0.7);
-    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
-    let (how, whole, least) = tight(&made::how(&made, "8-16-3"), &made, &device);
-    let laid = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
-    assert_eq!((laid.groups.len(), laid.pace.parts), (1, 1));
+    let (spec, whole, least) = tight(&made);
+    let learner = learner(&made, &spec);
+    let plan = Plan::new(&learner, &cpu(1, Budget::default())).unwrap();
+    assert_eq!((plan.groups.len(), plan.pace.parts), (1, 1));
     let run = |budget: Budget| {
         let (mut less, mut groups) = (Vec::new(), Vec::new());
         let hooks = &mut Hooks {
-            news: &mut |news: News<'_>| match news {
-                News::Less(what) => less.push(what),
-                News::Group { number, of, members, .. } => groups.push((number, of, members)),
+            event: &mut |event| match event {
+                RunEvent::LessMemory(what) => less.push(what),
+                RunEvent::Group { number, of, members, .. } => groups.push((number, of, members)),
                 _ => {}
             },
             stop: &|| false,
             save: &mut |_| Ok(()),
             every: 0,
         };
-        let outcome = train(&made.problem, &laid, &how, &device, budget, None, hooks);
+        let outcome = train(&learner, &plan, &cpu(1, budget), None, hooks);
         (outcome, less, groups)
     };
     let (all, less, _) = run(Budget::default());
@@ -316,19 +312,19 @@ fn memory_that_is_gone_after_planning_is_made_do_with() {
 #[test]
 fn a_number_that_is_not_finite_ends_its_member_and_is_never_the_best() {
     let mut made = made::rows(11, 1200, 1.0);
-    let how = Classify { epochs: 4, patience: 4, ..made::how(&made, "8-16-3") };
+    let spec = Spec { epochs: 4, patience: 4, ..made::spec("8-16-3") };
     // A poisoned row of the last fold's training alone.
     let at = *made.folds.last().unwrap().train.last().unwrap();
     let row = made.problem.samples.rows[at as usize] as usize;
-    made.problem.inputs[0].values[row * 8 + 3] = f32::NAN;
-    let (outcome, _) = run(&made, &how, Budget::default(), 2, None, u32::MAX);
+    made.problem_mut().inputs[0].values[row * 8 + 3] = f32::NAN;
+    let (outcome, _) = run(&made, &spec, Budget::default(), 2, None, u32::MAX);
     for member in &outcome.members {
         let fold = &made.folds[member.fold];
         if fold.train.contains(&at) {
             assert!(matches!(&member.stopped, Some(Stopped::Fault(why)) if why.contains("not finite")), "{member:?}");
             assert!(member.best.as_ref().is_none_or(|b| b.params.iter().all(|x| x.is_finite())));
         } else {
-            assert_eq!(member.stopped, Some(Stopped::Epochs));
+            assert_eq!(member.stopped, Some(Stopped::Limit));
             // A validation whose loss is no number is worth nothing, whatever was guessed.
             assert_eq!(member.best.is_none(), fold.valid.contains(&at), "{member:?}");
         }
@@ -338,25 +334,20 @@ fn a_number_that_is_not_finite_ends_its_member_and_is_never_the_best() {
 #[test]
 fn a_scaler_is_refused_where_it_is_from_elsewhere() {
     let made = made::rows(3, 400, 0.7);
-    let how = made::how(&made, "8-8-3");
-    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
-    let mut laid = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
-    laid.belongs(&made.problem).unwrap();
-    assert!(laid.scalers.iter().all(|s| s.data == "made" && s.split == laid.split));
-    // Other data.
-    let other = Problem { data: "other".into(), ..made.problem.clone() };
-    let mut hooks = Hooks { news: &mut |_| {}, stop: &|| true, save: &mut |_| Ok(()), every: 0 };
-    let refused = train(&other, &laid, &how, &device, Budget::default(), None, &mut hooks).err().unwrap();
+    let spec = made::spec("8-8-3");
+    let learner = learner(&made, &spec);
+    let [first, second] = [0, 1].map(|fold| &learner.scalers()[fold]);
+    assert!(first.data == "made" && first.split == second.split);
+    first.belongs(second.split, "made").unwrap();
+    let refused = first.belongs(first.split, "other").unwrap_err();
     assert!(refused.message.contains("of the data made, not of other"), "{refused}");
     // Another split of the same data.
-    let two = plan(&made.problem, &made.folds[..2], &how, &device, Budget::default()).unwrap();
-    assert_ne!(two.split, laid.split);
-    laid.scalers[1] = two.scalers[1].clone();
-    let refused = train(&made.problem, &laid, &how, &device, Budget::default(), None, &mut hooks).err().unwrap();
+    let two = Classify::new(&made.problem, &made.folds[..2], spec.clone()).unwrap();
+    let refused = second.belongs(two.scalers()[1].split, "made").unwrap_err();
     assert!(refused.message.contains("the scaler of fold 2 is of the split"), "{refused}");
     // A fold whose training has seen its test.
     let mut folds = made.folds.clone();
     folds[1].spans.train = features::Span::new(0, folds[1].spans.test.from() + 1).unwrap();
-    let refused = plan(&made.problem, &folds, &how, &device, Budget::default()).err().unwrap();
+    let refused = Classify::new(&made.problem, &folds, spec).err().unwrap();
     assert!(refused.message.contains("fold 2: what is fitted reaches to"), "{refused}");
 }

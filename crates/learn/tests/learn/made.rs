@@ -2,11 +2,12 @@
 
 use compute::population::{Optimiser, Precision, Recipe, Schedule, Score};
 use features::{Fold, FoldSpans, Samples, Span};
-use learn::classify::Classify;
-use learn::{Input, Problem};
+use learn::classify::Spec;
+use learn::{Config, Input, Problem};
+use std::sync::Arc;
 
 pub(crate) struct Made {
-    pub(crate) problem: Problem,
+    pub(crate) problem: Arc<Problem>,
     pub(crate) folds: Vec<Fold>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) fn rows(seed: u64, n: usize, signal: f32) -> Made {
         data: "made".into(),
         ..Problem::default()
     };
-    Made { problem, folds: folds(n) }
+    Made { problem: Arc::new(problem), folds: folds(n) }
 }
 
 /// Ready windows `[n, window, 4]` whose last rows know the class, and rows of three.
@@ -101,17 +102,9 @@ pub(crate) fn windows(seed: u64, n: usize, window: usize, signal: f32) -> Made {
         Input { name: "fast".into(), columns: names(4), stride: 4, values: fast, map: Some(map), window },
         Input { name: "strategy".into(), columns: names(3), stride: 4, values: row, map: None, window: 1 },
     ];
-    Made {
-        problem: Problem {
-            inputs,
-            ids: n,
-            classes: 3,
-            samples: samples(n, class),
-            data: "made".into(),
-            ..Problem::default()
-        },
-        folds: folds(n),
-    }
+    let problem =
+        Problem { inputs, ids: n, classes: 3, samples: samples(n, class), data: "made".into(), ..Problem::default() };
+    Made { problem: Arc::new(problem), folds: folds(n) }
 }
 
 fn mcc(score: &Score) -> f64 {
@@ -126,24 +119,24 @@ fn mcc(score: &Score) -> f64 {
     if root > 0.0 { (right * s - dot(&guess, &truth)) / root } else { 0.0 }
 }
 
-pub(crate) fn how(_: &Made, net: &str) -> Classify<'static> {
-    Classify {
-        net: net.parse().unwrap(),
-        recipe: Recipe {
-            batch: 64,
-            precision: Precision::F32,
-            optimiser: Optimiser::default(),
-            schedule: Schedule::CONSTANT,
-            seed: 5,
-            smoothing: 0.0,
-            average: None,
-        },
-        rate: 5e-3,
-        others: Vec::new(),
-        epochs: 5,
-        patience: 5,
-        seeds: 1,
-        balance: true,
-        worth: &mcc,
+impl Made {
+    /// The problem, to be changed before anything learns from it.
+    pub(crate) fn problem_mut(&mut self) -> &mut Problem {
+        Arc::get_mut(&mut self.problem).unwrap()
     }
+}
+
+/// How one config of a net is trained.
+pub(crate) fn spec(net: &str) -> Spec {
+    let recipe = Recipe {
+        batch: 64,
+        precision: Precision::F32,
+        optimiser: Optimiser::default(),
+        schedule: Schedule::CONSTANT,
+        seed: 5,
+        smoothing: 0.0,
+        average: None,
+    };
+    let configs = vec![Config { net: net.parse().unwrap(), recipe, rate: 5e-3 }];
+    Spec { configs, epochs: 5, patience: 5, seeds: 1, balance: true, score: mcc }
 }

@@ -1,34 +1,38 @@
 //! The gradient noise scale of the real engine, and steps for a clock.
 
 use crate::made::{self, Made};
-use compute::population::{Data, Member, Precision, Recipe};
+use compute::population::{Data, Member, Pace, Precision, Recipe};
 use compute::{Budget, Choice, Opened, Population};
-use learn::classify::{Classify, Look, Looking, Noise, Paced, noise, plan};
+use learn::classify::{Classify, Look, Looking, Noise, Spec, noise};
+use learn::{DeviceBudget, Learner, Pacer, Plan};
 
 /// A look at a problem whose labels are drawn anew with this probability.
 fn look(flipped: f32, warm_up: u32, threads: usize) -> Noise {
     let mut made = made::rows(3, 12_000, 1.0);
     let mut draw = made::noise(17);
-    for class in &mut made.problem.samples.class {
+    for class in &mut made.problem_mut().samples.class {
         let (chance, other) = ((draw() * 1000.0).abs() % 1.0, ((draw() * 1000.0).abs() as i64 % 3 - 1) as i8);
         if chance < flipped {
             *class = other;
         }
     }
     let look = Look { warm_up, batch: 32, batches: 120, rate: 2e-3 };
-    seen(&made, &made::how(&made, "8-16-3"), &look, threads, &|_| false).unwrap()
+    seen(&made, &made::spec("8-16-3"), &look, threads, &|_| false).unwrap()
 }
 
 fn seen(
     made: &Made,
-    how: &Classify<'_>,
+    spec: &Spec,
     look: &Look,
     threads: usize,
     enough: &dyn Fn(Looking) -> bool,
 ) -> files::Result<Noise> {
-    let (device, _) = Opened::new(Choice::Cpu, threads).unwrap();
-    let plan = plan(&made.problem, &made.folds, how, &device, Budget::default())?;
-    noise(&made.problem, &plan, how, &device, Budget::default(), look, enough)
+    let (learner, at) = (Classify::new(&made.problem, &made.folds, spec.clone())?, cpu(threads, Budget::default()));
+    noise(&learner, &Plan::new(&learner, &at)?.members, &at, look, enough)
+}
+
+fn cpu(threads: usize, budget: Budget) -> DeviceBudget {
+    DeviceBudget { device: Opened::new(Choice::Cpu, threads).unwrap().0, budget }
 }
 
 #[test]
@@ -56,61 +60,62 @@ fn the_same_look_gives_the_same_bits_with_any_number_of_threads() {
 #[test]
 fn a_look_may_be_cut_short_and_few_samples_are_enough() {
     let made = made::rows(5, 400, 1.0);
-    let how = made::how(&made, "8-16-3");
+    let spec = made::spec("8-16-3");
     let long = Look { warm_up: 1_000_000, batch: 64, batches: 1_000_000, rate: 1e-3 };
-    let noise = seen(&made, &how, &long, 2, &|_| true).unwrap();
+    let noise = seen(&made, &spec, &long, 2, &|_| true).unwrap();
     // 160 samples in the first fold: batches of ten.
     assert_eq!((noise.warm_up, noise.batches, noise.batch), (0, 16, 10));
     assert!(noise.variance > 0.0 && noise.gradient_squared_error.is_finite(), "{noise:?}");
     // Ready windows through their maps, to the end of the epoch.
     let made = made::windows(7, 300, 6, 0.5);
-    let how = made::how(&made, "fast:4x6-lstm8 + strategy:3 / direction:3");
-    let noise = seen(&made, &how, &Look { warm_up: 5, ..long }, 2, &|_| false).unwrap();
+    let spec = made::spec("fast:4x6-lstm8 + strategy:3 / direction:3");
+    let noise = seen(&made, &spec, &Look { warm_up: 5, ..long }, 2, &|_| false).unwrap();
     assert_eq!((noise.warm_up, noise.batches, noise.batch), (5, 17, 7));
     // What would not fit is refused with the figure.
-    let (device, _) = Opened::new(Choice::Cpu, 1).unwrap();
-    let plan = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
-    let refused = learn::classify::noise(&made.problem, &plan, &how, &device, Budget::Bytes(1000), &long, &|_| false)
-        .unwrap_err();
+    let learner = Classify::new(&made.problem, &made.folds, spec).unwrap();
+    let members = Plan::new(&learner, &cpu(1, Budget::default())).unwrap().members;
+    let refused =
+        learn::classify::noise(&learner, &members, &cpu(1, Budget::Bytes(1000)), &long, &|_| false).unwrap_err();
     assert!(refused.to_string().contains("needs"), "{refused}");
 }
 
 #[test]
 fn a_number_that_is_not_finite_is_named() {
     let mut made = made::rows(11, 400, 1.0);
-    made.problem.inputs[0].values[8 * 3] = f32::NAN;
-    let how = made::how(&made, "8-16-3");
+    made.problem_mut().inputs[0].values[8 * 3] = f32::NAN;
+    let spec = made::spec("8-16-3");
     let look = Look { warm_up: 20, batch: 32, batches: 20, rate: 1e-3 };
-    let why = seen(&made, &how, &look, 1, &|_| false).unwrap_err();
+    let why = seen(&made, &spec, &look, 1, &|_| false).unwrap_err();
     assert!(why.to_string().contains("not finite"), "{why}");
 }
 
 #[test]
 fn steps_for_a_clock_count_their_rows() {
     let made = made::rows(9, 1200, 0.5);
-    let how = Classify { seeds: 2, ..made::how(&made, "8-16-3") };
-    let (device, _) = Opened::new(Choice::Cpu, 2).unwrap();
-    let mut plan = plan(&made.problem, &made.folds, &how, &device, Budget::default()).unwrap();
-    assert_eq!(plan.fewest(), 480);
-    let mut paced = Paced::new(&made.problem, &plan, &how, &device, Budget::default(), 0..2).unwrap();
-    assert_eq!(paced.memory(), plan.need(&made.problem, &how, &device, 0..2).unwrap());
-    assert_eq!(paced.steps(1).unwrap(), 2 * 64);
+    let endless = Spec { seeds: 2, epochs: u32::MAX, ..made::spec("8-16-3") };
+    let (learner, at) = (Classify::new(&made.problem, &made.folds, endless).unwrap(), cpu(2, Budget::default()));
+    let mut plan = Plan::new(&learner, &at).unwrap();
+    assert_eq!(learner.smallest_fold(), 480);
+    let tables = made.problem.tables_need(&at.device);
+    let needs = |members: &[_]| tables + learner.needs(&at.device, members, Pace::default()).unwrap();
+    let mut pacer = Pacer::new(&learner, &at, &plan.members[..2]).unwrap();
+    assert_eq!(pacer.memory(), needs(&plan.members[..2]));
+    assert_eq!(pacer.advance(1).unwrap(), 2 * 64);
     // 480 samples are seven and a half batches: over the end of an epoch.
-    assert_eq!(paced.steps(7).unwrap(), 2 * (480 - 64));
-    assert_eq!(paced.steps(100).unwrap(), 2 * (12 * 480 + 4 * 64));
+    assert_eq!(pacer.advance(7).unwrap(), 2 * (480 - 64));
+    assert_eq!(pacer.advance(100).unwrap(), 2 * (12 * 480 + 4 * 64));
     // Members at once: groups of equal size, none larger, everyone once.
-    plan.at_once(&made.problem, &how, &device, 4).unwrap();
+    plan.limit_group(&learner, &at.device, 4).unwrap();
     assert_eq!(plan.groups.iter().map(|g| g.members.clone()).collect::<Vec<_>>(), [0..3, 3..6]);
-    assert_eq!(plan.groups[1].bytes, plan.need(&made.problem, &how, &device, 3..6).unwrap());
-    plan.at_once(&made.problem, &how, &device, 100).unwrap();
+    assert_eq!(plan.groups[1].bytes, needs(&plan.members[3..6]));
+    plan.limit_group(&learner, &at.device, 100).unwrap();
     assert_eq!(plan.groups.len(), 2);
 }
 
 /// `[batches][params]` the gradients of an epoch of a member that stands still, with what its statuses say of their
 /// length.
 fn epoch(made: &Made, batch: usize) -> Vec<(Vec<f32>, f32)> {
-    let (device, _) = Opened::new(Choice::Cpu, 2).unwrap();
-    let ids: Vec<u32> = (0..200).collect();
+    let (at, ids): (_, Vec<u32>) = (cpu(2, Budget::default()), (0..200).collect());
     let labels: Vec<u8> = made.problem.samples.class.iter().map(|c| (c + 1) as u8).collect();
     let weights: Vec<f32> = labels.iter().enumerate().map(|(i, _)| 0.5 + (i % 4) as f32).collect();
     let data = Data { labels: vec![&labels], weights: Some(&weights), lists: vec![&ids] };
@@ -123,9 +128,9 @@ fn epoch(made: &Made, batch: usize) -> Vec<(Vec<f32>, f32)> {
         scales: vec![None],
         class_weights: vec![vec![1.0, 2.0, 0.5]],
     };
-    let tables = made.problem.tables(&device, Budget::default()).unwrap();
     let (net, recipe) = ("8-16-3".parse().unwrap(), Recipe::new(batch, Precision::F32, 5));
-    let mut population = Population::new(&device, Budget::default(), &net, &tables, &data, &recipe, &[member]).unwrap();
+    let tables = made.problem.tables(&at.device, at.budget).unwrap();
+    let mut population = Population::new(&at.device, at.budget, &net, &tables, &data, &recipe, &[member]).unwrap();
     assert!(population.gradient(3).unwrap().iter().all(|g| *g == 0.0), "nothing before the first step");
     let step = |_| {
         let norm = population.steps(1).unwrap()[0].norm;

@@ -3,17 +3,17 @@
 mod make;
 
 use files::{Error, Kind};
-use learn::ready::{Only, Reading, Ready, read};
+use learn::ready::{Only, ReadSpec, Ready, read};
 use make::{f32s, f64s, i64s, npy, npz, strings};
 use std::path::Path;
 
-const HOW: Reading = Reading { label_horizon: None, memory: 1 << 30, only: Only::ALL };
+const SPEC: ReadSpec = ReadSpec { label_horizon: None, memory: 1 << 30, only: Only::ALL };
 
 fn load(arrays: &[(&str, Vec<u8>)], horizon: Option<usize>) -> Result<Ready, Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.npz");
     std::fs::write(&path, npz(arrays)).unwrap();
-    read(&path, &Reading { label_horizon: horizon, ..HOW }, &mut |_, _| Ok(()))
+    read(&path, &ReadSpec { label_horizon: horizon, ..SPEC }, &mut |_, _| Ok(()))
 }
 
 /// Six samples of 3 rows of 2, and what else is given; `y` unless given.
@@ -47,7 +47,7 @@ fn check_note(ready: &Ready, says: &str) {
 fn what_numpy_writes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/npz/ready.npz");
     let mut heard = Vec::new();
-    let ready = read(&path, &HOW, &mut |done, all| {
+    let ready = read(&path, &SPEC, &mut |done, all| {
         heard.push((done, all));
         Ok(())
     })
@@ -331,8 +331,8 @@ fn memory_is_counted_before_it_is_taken() {
     let path = folder.path().join("a.npz");
     std::fs::write(&path, npz(&six(&[]))).unwrap();
     let mut heard = 0;
-    let how = Reading { label_horizon: Some(1), memory: 1 << 20, only: Only::ALL };
-    let error = read(&path, &how, &mut |_, _| {
+    let spec = ReadSpec { label_horizon: Some(1), memory: 1 << 20, only: Only::ALL };
+    let error = read(&path, &spec, &mut |_, _| {
         heard += 1;
         Ok(())
     })
@@ -341,8 +341,8 @@ fn memory_is_counted_before_it_is_taken() {
     assert!(error.message.contains("6 samples need 32.0 MiB of memory, the budget is 1.0 MiB"), "{error}");
     assert!(error.remedy.unwrap().contains("--memory"));
     // Who listens may stop it.
-    let how = Reading { label_horizon: Some(1), memory: 1 << 30, only: Only::ALL };
-    let stopped = read(&path, &how, &mut |_, _| Err(Error::new(Kind::Interrupted, "stopped")));
+    let spec = ReadSpec { label_horizon: Some(1), memory: 1 << 30, only: Only::ALL };
+    let stopped = read(&path, &spec, &mut |_, _| Err(Error::new(Kind::Interrupted, "stopped")));
     assert_eq!(stopped.unwrap_err().kind, Kind::Interrupted);
 }
 
@@ -354,7 +354,7 @@ fn some(only: Only) -> Result<Ready, Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.npz");
     std::fs::write(&path, npz(&six(&[("t0", days(0)), ("t1", days(2)), ("symbol", symbol)]))).unwrap();
-    read(&path, &Reading { only, ..HOW }, &mut |_, _| Ok(()))
+    read(&path, &ReadSpec { only, ..SPEC }, &mut |_, _| Ok(()))
 }
 
 #[test]
@@ -386,8 +386,8 @@ fn only_the_samples_that_were_asked_for_are_taken() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npz");
         std::fs::write(&path, npz(&six(more))).unwrap();
-        let how = Reading { label_horizon: Some(1), only, ..HOW };
-        read(&path, &how, &mut |_, _| Ok(())).unwrap_err()
+        let spec = ReadSpec { label_horizon: Some(1), only, ..SPEC };
+        read(&path, &spec, &mut |_, _| Ok(())).unwrap_err()
     };
     for (more, only, says) in [
         (vec![], Only { to: at(3), ..Only::ALL }, "--to: the file has no t0"),

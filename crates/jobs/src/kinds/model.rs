@@ -4,19 +4,16 @@
 //! `model.json` says what it is; `fold-3-seed-1.safetensors` are a member's best weights. Where several configs were
 //! tried, each fold has the members of the one that was chosen for it, and says which.
 
-use super::judged::Selection;
-use super::source::{Ids, Source};
-use super::{Learner, folder};
+use super::LearnerKind;
 use crate::settings::ReadSettings;
+use crate::train::{Experiment, Ids, write_json};
 use bars::Fingerprint;
 use compute::Net;
-use compute::net::{Layout, load, save};
+use compute::net::{Layout, load};
 use compute::population::{Recipe, Scale};
 use files::{Error, Kind, Result, replace_bytes};
-use judge::split::Splits;
-use learn::classify::{Classify, Plan, Trained, Who};
-use learn::failed;
 use learn::scale::Scaler;
+use learn::{Config, MemberKey, Trained, failed};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +25,7 @@ const FORMATS: [u32; 2] = [1, 2];
 pub(crate) struct Model {
     pub(crate) format: u32,
     pub(crate) program: String,
-    pub(crate) learner: Learner,
+    pub(crate) learner: LearnerKind,
     pub(crate) net: String,
     pub(crate) classes: usize,
     /// How it was trained; precision decides how it is asked.
@@ -118,26 +115,16 @@ pub(crate) fn file(config: Option<usize>, fold: usize, seed: u32) -> String {
     format!("{config}fold-{}-seed-{}.safetensors", fold + 1, seed + 1)
 }
 
-/// Writes the model of a finished run.
-pub(crate) fn write(
-    folder: &Path,
-    source: &Source,
-    splits: &Splits,
-    plan: &Plan,
-    settings: &crate::Settings,
-    how: &Classify<'_>,
-    selection: Selection<'_>,
-) -> Result<()> {
-    let Selection { members, configs: chosen } = selection;
-    plan.belongs(&source.problem)?;
+/// Writes the model of a finished run; `selected` `[folds]` is the config of each fold.
+pub(crate) fn write(folder: &Path, experiment: &Experiment, members: &[Trained], selected: &[usize]) -> Result<()> {
+    let Experiment { source, splits, learner, settings, .. } = experiment;
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder of the model", &e))?;
-    let several = how.configs() > 1;
-    let own: Vec<Classify<'_>> = chosen.iter().map(|config| how.of(*config)).collect();
-    let of_fold = |m: &&Trained| chosen.get(m.fold) == Some(&m.config);
+    let several = learner.configs().len() > 1;
+    let own: Vec<&Config> = selected.iter().map(|config| &learner.configs()[*config]).collect();
+    let of_fold = |m: &&Trained| selected.get(m.fold) == Some(&m.config);
     let kept = || members.iter().filter(of_fold).filter_map(|m| Some((m, m.best.as_ref()?)));
     for (member, best) in kept() {
-        let net = &own[member.fold].net;
-        let bytes = save(net, &Layout::new(net).map_err(failed)?, &best.params);
+        let bytes = own[member.fold].weights_file(&best.params).map_err(failed)?;
         let config = several.then_some(member.config);
         replace_bytes(&folder.join(file(config, member.fold, member.seed)), &bytes)?;
     }
@@ -147,29 +134,22 @@ pub(crate) fn write(
         }
         Ids::Ready { .. } => (None, None, None),
     };
-    let fold = |f: &features::Fold| ModelFold {
-        number: f.number,
-        test_from: f.spans.test.from(),
-        test_to: f.spans.test.to(),
-        fitted: Some(ModelFitted {
-            split: hex(plan.scalers[f.number].split),
-            data: plan.scalers[f.number].data.clone(),
-            to: plan.scalers[f.number].fit_to,
-        }),
-        scales: plan.scalers[f.number]
-            .scales
-            .iter()
-            .map(|s| ModelScale { mean: s.mean.clone(), inverse: s.inverse.clone() })
-            .collect(),
-        seeds: kept().filter(|(m, _)| m.fold == f.number).map(|(m, _)| m.seed).collect(),
-        config: several.then(|| ModelConfig {
-            number: chosen[f.number] + 1,
-            net: own[f.number].net.to_string(),
-            recipe: own[f.number].recipe,
-        }),
+    let fold = |f: &features::Fold| {
+        let (scaler, config) = (&learner.scalers()[f.number], own[f.number]);
+        let (number, net, recipe) = (selected[f.number] + 1, config.net.to_string(), config.recipe);
+        let scale = |s: &Scale| ModelScale { mean: s.mean.clone(), inverse: s.inverse.clone() };
+        ModelFold {
+            number: f.number,
+            test_from: f.spans.test.from(),
+            test_to: f.spans.test.to(),
+            fitted: Some(ModelFitted { split: hex(scaler.split), data: scaler.data.clone(), to: scaler.fit_to }),
+            scales: scaler.scales.iter().map(scale).collect(),
+            seeds: kept().filter(|(m, _)| m.fold == f.number).map(|(m, _)| m.seed).collect(),
+            config: several.then_some(ModelConfig { number, net, recipe }),
+        }
     };
     // What the newest fold has stands for all where only one is shown.
-    let newest = own.last().map_or(how, |own| own);
+    let newest = own.last().map_or(&learner.configs()[0], |own| own);
     let inputs = source.problem.inputs.iter();
     let model = Model {
         format: FORMATS[usize::from(several)],
@@ -187,7 +167,7 @@ pub(crate) fn write(
         symbols: source.ids.symbols(),
         judged: source.judged(),
         data: source.fingerprint.clone(),
-        split: Some(hex(plan.split)),
+        split: learner.scalers().first().map(|scaler| hex(scaler.split)),
         // To the end of the data: their last bars have no label, and are locked all the same.
         holdout: splits.holdout.as_ref().map(|h| {
             let last = source.ticks.last().map_or(i64::MIN, |tick| tick.saturating_add(1));
@@ -196,7 +176,7 @@ pub(crate) fn write(
         threshold: None,
         folds: splits.folds.iter().map(fold).collect(),
     };
-    folder::write_json(&folder.join("model.json"), &model)
+    write_json(&folder.join("model.json"), &model)
 }
 
 /// A model that was read: what it says, and its members' weights. Folds are found by their place: some may have been
@@ -260,7 +240,9 @@ fn check(model: &Model) -> Result<(), String> {
         }
         let config = fold.config.as_ref().map_or(1, |c| c.number);
         let possible = |seed: &u32| {
-            config.checked_sub(1).is_some_and(|config| Who { config, fold: fold.number, seed: *seed }.is_possible())
+            config
+                .checked_sub(1)
+                .is_some_and(|config| MemberKey { config, fold: fold.number, seed: *seed }.is_possible())
         };
         if let Some(seed) = fold.seeds.iter().find(|seed| !possible(seed)) {
             return wrong(format!("seed {seed} of config {config} cannot be a member"));

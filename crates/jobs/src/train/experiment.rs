@@ -1,0 +1,152 @@
+//! One experiment: data, folds, learner, plan and device, as one value that every step of a run is handed.
+
+use super::estimate::{estimate, fit_into, long};
+use super::problem::walk;
+use super::{Source, Teller, Train, TrainEvent};
+use crate::kinds::{self, defaults};
+use crate::tune::{Tuned, find};
+use crate::{Memory, Settings};
+use compute::{Budget, Choice, Opened};
+use files::{Error, Kind, Result};
+use judge::split::{Splits, walk_forward};
+use learn::{DeviceBudget, Learner, Plan, failed};
+
+/// What is trained, on what, where.
+pub(crate) struct Experiment {
+    /// As they are used: what was tuned, or fitted into a time, is in them.
+    pub(crate) settings: Settings,
+    pub(crate) source: Source,
+    pub(crate) splits: Splits,
+    pub(crate) learner: Box<dyn Learner>,
+    pub(crate) plan: Plan,
+    pub(crate) at: DeviceBudget,
+    /// The device, in words.
+    pub(crate) device: String,
+    /// What was tuned for this workload, where it is used.
+    pub(crate) tuned: Option<Tuned>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Experiment {
+    /// Splits the data, makes the learner and plans its members for a device. With `use_tuned` the recipe is what was
+    /// tuned for this workload, where the settings leave it open.
+    pub(crate) fn new(
+        source: Source,
+        settings: &Settings,
+        (mut device, mut words): (Opened, String),
+        use_tuned: bool,
+    ) -> Result<Experiment> {
+        let mut settings = settings.clone();
+        let mut notes = source.notes.clone();
+        notes.extend(settings.overruled());
+        let use_tuned =
+            use_tuned && settings.train.tuned && settings.classify.batch.is_none() && !settings.has_candidates("batch");
+        let tuned = if use_tuned { find(&source, &settings, &device, &mut notes) } else { None };
+        if let Some(tuned) = &tuned {
+            let before = settings.threads();
+            notes.push(apply_tuned(tuned, &mut settings, &mut device));
+            if let Opened::Cpu { threads } = &device {
+                words = words.replacen(&format!("{before} threads"), &format!("{threads} threads"), 1);
+            }
+        }
+        let at = DeviceBudget { budget: memory_budget(&settings, &device), device };
+        let splits = split(&source, &settings)?;
+        let learner = settings.train.learner.kind().learner(&source, &splits, &settings, &at.device)?;
+        let plan = plan(&*learner, &at, tuned.as_ref())?;
+        Ok(Experiment { settings, source, splits, learner, plan, at, device: words, tuned, notes })
+    }
+
+    pub(crate) fn kind(&self) -> &'static dyn kinds::Kind {
+        self.settings.train.learner.kind()
+    }
+
+    /// Plans again after the settings have changed.
+    fn replan(&mut self) -> Result<()> {
+        self.splits = split(&self.source, &self.settings)?;
+        self.learner = self.kind().learner(&self.source, &self.splits, &self.settings, &self.at.device)?;
+        self.plan = plan(&*self.learner, &self.at, self.tuned.as_ref())?;
+        Ok(())
+    }
+
+    /// Seconds that all of it would take, where that is asked for; fits it into the time that the request allows.
+    pub(super) fn estimate(&mut self, request: &Train, tell: Teller<'_>) -> Result<Option<f64>> {
+        if !request.dry_run && request.budget.is_none() {
+            return Ok(None);
+        }
+        let before = self.notes.len();
+        let mut seconds = estimate(self)?;
+        if let (Some(most), Some(need)) = (request.budget, seconds)
+            && let Some(message) = fit_into(most.as_secs_f64(), need, &mut self.settings)
+        {
+            self.notes.push(message);
+            self.replan()?;
+            seconds = estimate(self)?;
+        }
+        self.notes.extend(seconds.and_then(long));
+        // Said before anything of it is done, and again at the end.
+        self.notes[before..].iter().filter(|_| !request.dry_run).for_each(|note| tell(TrainEvent::Line(note)));
+        Ok(seconds)
+    }
+
+    /// Takes what was worked out down into the settings: the same settings give the same bits, whatever is tuned later
+    /// and from wherever the run goes on.
+    pub(super) fn settle(&mut self) {
+        if !self.settings.has_candidates("batch") {
+            self.settings.classify.batch = Some(self.learner.configs()[0].recipe.batch);
+        }
+        for path in [&mut self.settings.universe.membership, &mut self.settings.universe.factors].into_iter().flatten()
+        {
+            *path = std::path::absolute(&*path).unwrap_or(path.clone());
+        }
+    }
+}
+
+/// Opens the device that was asked for; the text says which it is and why.
+pub(crate) fn open(device: &str, settings: &Settings) -> Result<(Opened, String)> {
+    let choice: Choice = device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
+    Opened::new(choice, settings.threads()).map_err(failed)
+}
+
+/// The memory that may be taken of the device: what was set, of the host's memory on a processor, of its own on a card.
+/// Where nothing was, half of what the host has available, or 80 % of what is free on the card.
+pub(crate) fn memory_budget(settings: &Settings, device: &Opened) -> Budget {
+    match (settings.general.memory, device) {
+        (memory, Opened::Cpu { .. }) => Budget::Bytes(memory.bytes()),
+        (Memory::Auto, Opened::Cuda(_)) => Budget::default(),
+        (memory, Opened::Cuda(_)) => memory.to_string().parse().unwrap_or_default(),
+    }
+}
+
+/// The walk forward that the settings ask for.
+pub(crate) fn split(source: &Source, settings: &Settings) -> Result<Splits> {
+    let spec = walk(settings, source.ticks.len(), source.look_back);
+    walk_forward(&source.problem.samples, &source.ticks, &spec)
+}
+
+fn plan(learner: &dyn Learner, at: &DeviceBudget, tuned: Option<&Tuned>) -> Result<Plan> {
+    let mut plan = Plan::new(learner, at)?;
+    if let Some(most) = tuned.and_then(|t| t.recipe.members_at_once) {
+        plan.limit_group(learner, &at.device, most)?;
+    }
+    Ok(plan)
+}
+
+/// Takes what was tuned into the settings, where they leave it open; a note about it.
+fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> String {
+    let recipe = &tuned.recipe;
+    settings.classify.batch = Some(recipe.batch);
+    let usual = defaults::precision(matches!(device, Opened::Cuda(_)));
+    if settings.train.precision.is_none() && recipe.precision != usual {
+        settings.train.precision = Some(recipe.precision);
+    }
+    let mut taken = format!("batch {}", recipe.batch);
+    if let (Opened::Cpu { threads }, None, Some(tuned)) = (device, settings.general.threads, recipe.threads) {
+        *threads = tuned.min(*threads);
+        taken += &format!(", threads {threads}");
+    }
+    if let Some(most) = recipe.members_at_once {
+        taken += &format!(", members at once {most}");
+    }
+    let day: String = tuned.at.chars().take(10).collect();
+    format!("tuned on {day}: {taken} (--no-tuned goes by the rule instead)")
+}

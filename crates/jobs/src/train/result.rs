@@ -1,0 +1,268 @@
+//! A training in figures: what it is before it has begun, and what came of it.
+
+use super::phases::Phase;
+use super::source::Ids;
+use super::{Experiment, Judged, parameters};
+use crate::{LabelSummary, LearnerKind, Settings};
+use compute::population::Precision;
+use learn::{Learner, Plan, Stopped, Trained};
+use serde::Serialize;
+
+/// What was trained, or would be.
+#[derive(Debug, Clone, Serialize)]
+pub struct TrainRun {
+    /// The run folder; null for a dry run.
+    pub folder: Option<String>,
+    /// What was read.
+    pub data: String,
+    /// `lstm` or `mlp`.
+    pub learner: LearnerKind,
+    /// As text.
+    pub net: String,
+    /// Of one member.
+    pub parameters: u64,
+    /// Columns of each input.
+    pub columns: Vec<u64>,
+    /// Rows with a label and whole windows.
+    pub samples: u64,
+    /// Share of each class among them.
+    pub balance: Vec<f64>,
+    /// How labels were made; null for ready arrays.
+    pub label: Option<LabelSummary>,
+    /// In words.
+    pub device: String,
+    /// `f32`, `tf32` or `bf16`.
+    pub precision: Precision,
+    /// Rows of a batch.
+    pub batch: u64,
+    /// Parts that a batch goes through the net in, because the memory is not enough for a whole one; 1 where it does.
+    pub parts: u64,
+    /// Before the schedule.
+    pub rate: f64,
+    /// At most.
+    pub epochs: u64,
+    /// Epochs without a better score.
+    pub patience: u64,
+    /// Of the walk forward.
+    pub folds: Vec<FoldRow>,
+    /// When the locked part begins; null without one.
+    pub holdout_from: Option<String>,
+    /// The split, drawn.
+    pub picture: String,
+    /// Members of each fold and config.
+    pub seeds: u64,
+    /// What was tried, where it was more than one config.
+    pub configs: Vec<ConfigRow>,
+    /// Trained at once, group after group.
+    pub groups: Vec<u64>,
+    /// What the largest group takes on the device.
+    pub memory_bytes: u64,
+    /// What all epochs would take at most, from steps that were timed; null where nothing was timed.
+    pub estimate_seconds: Option<f64>,
+    /// Samples trained on a second, all members together.
+    pub samples_per_s: Option<f64>,
+    /// A line for each member; empty for a dry run.
+    pub members: Vec<MemberRow>,
+    /// On test samples, members of a fold averaged, of several configs the one that was chosen for the fold; null for a
+    /// dry run and after an interruption.
+    pub judged: Option<Judged>,
+    /// Where the time went.
+    pub phases: Vec<Phase>,
+    /// What limited it, in words.
+    pub verdict: String,
+    /// From start to end.
+    pub seconds: f64,
+    /// Whether it was stopped; `runs resume` goes on.
+    pub interrupted: bool,
+    /// Notes.
+    pub notes: Vec<String>,
+}
+
+/// A fold in figures.
+#[derive(Debug, Clone, Serialize)]
+pub struct FoldRow {
+    /// From 1.
+    pub fold: usize,
+    /// Samples.
+    pub train: u64,
+    /// Samples.
+    pub valid: u64,
+    /// Samples.
+    pub test: u64,
+    /// Samples left out because their labels reach into a later part.
+    pub purged: u64,
+    /// When its training begins.
+    pub train_from: String,
+    /// When its training ends.
+    pub train_to: String,
+    /// When its validation begins.
+    pub valid_from: String,
+    /// When its validation ends.
+    pub valid_to: String,
+    /// When its test begins.
+    pub test_from: String,
+    /// When its test ends.
+    pub test_to: String,
+}
+
+/// A member's line of the result.
+#[derive(Debug, Clone, Serialize)]
+pub struct MemberRow {
+    /// Its set of hyper-parameters, from 1.
+    pub config: usize,
+    /// From 1.
+    pub fold: usize,
+    /// From 1.
+    pub seed: u32,
+    /// Epochs it was trained for.
+    pub epochs: u32,
+    /// The epoch whose weights were kept; null where no score was a number.
+    pub best_epoch: Option<u32>,
+    /// Correlation on its validation samples at that epoch.
+    pub valid_mcc: Option<f64>,
+    /// Correlation on its test samples.
+    pub test_mcc: Option<f64>,
+    /// Why it ended: `patience`, `epochs`, or what was not finite.
+    pub ended: String,
+}
+
+impl MemberRow {
+    /// The line of a member whose unit of work has this name.
+    pub(crate) fn new(member: &Trained, unit: &str, test_mcc: Option<f64>) -> MemberRow {
+        MemberRow {
+            config: member.config + 1,
+            fold: member.fold + 1,
+            seed: member.seed + 1,
+            epochs: member.units(),
+            best_epoch: member.best.as_ref().map(|b| b.unit),
+            valid_mcc: member.best.as_ref().map(|b| b.score),
+            test_mcc,
+            ended: member.stopped.as_ref().map_or("not yet".into(), |why| reason(why, unit)),
+        }
+    }
+}
+
+/// Why a member ended, in a word or a sentence.
+pub(super) fn reason(stopped: &Stopped, unit: &str) -> String {
+    match stopped {
+        Stopped::Patience => "patience".into(),
+        Stopped::Limit => format!("{unit}s"),
+        Stopped::Fault(why) => why.clone(),
+    }
+}
+
+/// A config's line of the result, where there are several.
+#[derive(Debug, Clone, Serialize)]
+pub struct ConfigRow {
+    /// From 1.
+    pub config: usize,
+    /// What is its own, as in `rate 0.001, decay 0.1`.
+    pub what: String,
+    /// As text.
+    pub net: String,
+    /// Rows of a batch.
+    pub batch: u64,
+    /// Before the schedule.
+    pub rate: f64,
+    /// Mean over its members of the best correlation on their validation samples; null while nothing is known.
+    pub valid_mcc: Option<f64>,
+    /// Correlation on test samples if it had been taken in every fold. No one may choose by it.
+    pub test_mcc: Option<f64>,
+    /// Folds, from 1, in which it was chosen.
+    pub chosen: Vec<usize>,
+}
+
+/// The plan in figures.
+pub(super) fn describe(experiment: &Experiment) -> TrainRun {
+    let Experiment { source, splits, learner, settings, .. } = experiment;
+    let (problem, config, extent) = (&source.problem, &learner.configs()[0], learner.extent());
+    let shown = |time: i64| match &source.ids {
+        Ids::Bars { .. } => files::time::rfc3339(time),
+        // Ready arrays may count rows instead of telling the time.
+        Ids::Ready { .. } if time < 1_000_000_000_000 => time.to_string(),
+        Ids::Ready { .. } => files::time::rfc3339(time),
+    };
+    let mut counts = vec![0u64; problem.classes];
+    for at in 0..problem.samples.len() as u32 {
+        counts[usize::from(problem.class_index(at))] += 1;
+    }
+    let all = problem.samples.len().max(1) as f64;
+    let folds = splits.folds.iter().map(|f| FoldRow {
+        fold: f.number + 1,
+        train: f.train.len() as u64,
+        valid: f.valid.len() as u64,
+        test: f.test.len() as u64,
+        purged: f.purged as u64,
+        train_from: shown(f.spans.train.from()),
+        train_to: shown(f.spans.train.to() - 1),
+        valid_from: shown(f.spans.valid.from()),
+        valid_to: shown(f.spans.valid.to() - 1),
+        test_from: shown(f.spans.test.from()),
+        test_to: shown(f.spans.test.to() - 1),
+    });
+    let mut run = TrainRun {
+        folder: None,
+        data: source.path.display().to_string(),
+        learner: settings.train.learner,
+        net: config.net.to_string(),
+        parameters: parameters(&config.net),
+        columns: problem.inputs.iter().map(|i| i.columns.len() as u64).collect(),
+        samples: problem.samples.len() as u64,
+        balance: counts.iter().map(|n| *n as f64 / all).collect(),
+        label: match &source.ids {
+            Ids::Bars { label, .. } => label.clone(),
+            Ids::Ready { .. } => None,
+        },
+        device: experiment.device.clone(),
+        precision: config.recipe.precision,
+        batch: config.recipe.batch as u64,
+        parts: 1,
+        rate: f64::from(config.rate),
+        epochs: u64::from(extent.units),
+        patience: u64::from(extent.patience),
+        folds: folds.collect(),
+        holdout_from: splits.holdout.as_ref().map(|h| shown(h.span.from())),
+        picture: splits.picture(&problem.samples, &source.ticks, 60, false),
+        seeds: u64::from(extent.seeds),
+        configs: tried(&**learner, settings),
+        groups: Vec::new(),
+        memory_bytes: 0,
+        estimate_seconds: None,
+        samples_per_s: None,
+        members: Vec::new(),
+        judged: None,
+        phases: Vec::new(),
+        verdict: String::new(),
+        seconds: 0.0,
+        interrupted: false,
+        notes: experiment.notes.clone(),
+    };
+    packed(&mut run, &experiment.plan);
+    run.notes.extend(experiment.plan.parts_message(&**learner));
+    run
+}
+
+/// A line for each config, where there are several; nothing is known of them yet.
+fn tried(learner: &dyn Learner, settings: &Settings) -> Vec<ConfigRow> {
+    let row = |(at, (what, _)): (usize, (String, Settings))| {
+        let own = &learner.configs()[at];
+        ConfigRow {
+            config: at + 1,
+            what,
+            net: own.net.to_string(),
+            batch: own.recipe.batch as u64,
+            rate: f64::from(own.rate),
+            valid_mcc: None,
+            test_mcc: None,
+            chosen: Vec::new(),
+        }
+    };
+    if learner.configs().len() > 1 { settings.configs().into_iter().enumerate().map(row).collect() } else { Vec::new() }
+}
+
+/// How the members lie in the memory.
+pub(super) fn packed(run: &mut TrainRun, plan: &Plan) {
+    run.parts = plan.pace.count(run.batch as usize) as u64;
+    run.groups = plan.groups.iter().map(|g| g.members.len() as u64).collect();
+    run.memory_bytes = plan.groups.iter().map(|g| g.bytes).max().unwrap_or(0);
+}
