@@ -360,6 +360,7 @@ impl Nets {
     /// [`forward`](Nets::forward) of all members on a card, put on a stream and part of its graph where that is
     /// captured: ids `[P, rows]`, extras `[P, rows, extras]` and outputs `[heads]` `[P, rows, outputs]` lie on the
     /// card, with as many rows as [`Setup::rows`] says. Whoever writes the ids answers for them: they are not checked.
+    /// What is to be captured has to run once before, which loads it.
     ///
     /// # Errors
     ///
@@ -493,7 +494,7 @@ impl Nets {
     }
 
     fn read(&mut self, member: usize, arena: Arena) -> Result<Vec<f32>> {
-        self.seat(member)?;
+        self.there(member, arena)?;
         match &mut self.twin {
             Twin::Cpu(nets) => nets.read(member, arena),
             Twin::Cuda(nets) => nets.read(member, arena),
@@ -501,7 +502,7 @@ impl Nets {
     }
 
     fn write(&mut self, member: usize, arena: Arena, row: &[f32]) -> Result<()> {
-        self.seat(member)?;
+        self.there(member, arena)?;
         if row.len() != self.layout.params {
             return Err(Error::Asked(format!("{} numbers for a net that has {}", row.len(), self.layout.params)));
         }
@@ -509,6 +510,12 @@ impl Nets {
             Twin::Cpu(nets) => nets.write(member, arena, row),
             Twin::Cuda(nets) => nets.write(member, arena, row),
         }
+    }
+
+    /// Nets that are only asked have parameters alone.
+    fn there(&self, member: usize, arena: Arena) -> Result<()> {
+        self.seat(member)?;
+        if arena == Arena::Params { Ok(()) } else { self.learns().map(drop) }
     }
 
     fn seat(&self, member: usize) -> Result<&Seat> {

@@ -2,11 +2,13 @@
 //! is.
 
 use super::{Batch, Forward, Hyper, Nets, Rows, Seat, Setup};
+use crate::cuda::Stream;
 use crate::device::{Budget, Opened};
 use crate::net::{Layout, Net, Start};
-use crate::ops::{loss, optimise, whole};
-use crate::population::tests::devices;
-use crate::population::{Data, Member, Pins, Population, Precision, Recipe, Rule, Scale};
+use crate::ops::{loss, optimise, step, whole};
+use crate::population::fixtures::{self, Fixture, Trainee};
+use crate::population::tests::{cards, devices};
+use crate::population::{Data, Member, Optimiser, Pins, Population, Precision, Recipe, Rule, Scale, State};
 use crate::random::{philox, uniform};
 use crate::tables::{Table, Tables};
 use std::sync::Arc;
@@ -206,6 +208,135 @@ fn every_pass_is_the_plain_one() {
     }
 }
 
+/// A population's step done by hand, for the cases that PyTorch did.
+struct ByHand<'a> {
+    fixture: &'a Fixture,
+    nets: Nets,
+    step: u32,
+}
+
+impl Trainee for ByHand<'_> {
+    fn begin(&mut self, row: &[f32]) -> crate::Result<()> {
+        self.nets.set_params(0, row)
+    }
+
+    fn logits(&mut self, rows: &[u32]) -> crate::Result<Vec<Vec<f32>>> {
+        let mut out = vec![vec![]; self.fixture.net.heads.len()];
+        self.nets.forward(0..1, Batch { rows: rows.len(), ids: rows, extras: &[] }, &mut out)?;
+        Ok(out)
+    }
+
+    fn step(&mut self) -> crate::Result<State> {
+        let Fixture { recipe, member, .. } = self.fixture;
+        let data = self.fixture.data();
+        let rows = data.lists[0];
+        let out = self.logits(rows)?;
+        let weights = step::weights(&data, member, rows, &vec![1.0; rows.len()]);
+        let (loss, back) = step::losses(&data, &out, rows, &weights, recipe.smoothing, recipe.precision);
+        self.nets.backward(&back.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        self.step += 1;
+        let weight: f64 = weights[0].iter().map(|w| f64::from(*w)).sum();
+        let Optimiser { beta1, beta2, eps, decay, clip, .. } = recipe.optimiser;
+        let rate = (f64::from(member.rate) * recipe.schedule.factor(self.step, member.epochs)) as f32;
+        let norm = self.nets.optimise(&[Hyper { rate, beta1, beta2, eps, decay, clip, weight }], None)?[0];
+        Ok(State { step: self.step, epoch: self.step, due: 1, loss, weight, norm, ..State::default() })
+    }
+
+    fn params(&mut self) -> crate::Result<Vec<f32>> {
+        self.nets.params(0)
+    }
+
+    fn gradient(&mut self) -> crate::Result<Vec<f32>> {
+        self.nets.gradient(0)
+    }
+}
+
+#[test]
+fn whole_nets_are_pytorchs() {
+    for (_, device) in devices() {
+        fixtures::each(|fixture| {
+            let layout = &fixture.layout;
+            if layout.linears.iter().any(|l| l.dropout > 0) || layout.recurrents.iter().any(|r| r.dropout > 0) {
+                return Ok(());
+            }
+            let rows = fixture.data().lists[0].len();
+            let rule = Some(fixture.recipe.optimiser.rule);
+            let setup = Setup { rule, ..Setup::asked(rows, fixture.recipe.precision) };
+            let seats = [Seat { id: 7, scales: fixture.member.scales.clone() }];
+            let tables = fixture.tables(&device)?;
+            let pins = Pins::default();
+            let nets = Nets::new(&device, Budget::default(), &fixture.net, &tables, &setup, &seats, &pins)?;
+            fixtures::judge(fixture, &mut ByHand { fixture, nets, step: 0 })
+        });
+    }
+}
+
+#[test]
+fn a_card_works_on_a_stream_and_in_a_graph() {
+    for context in cards() {
+        let device = Opened::Cuda(context.clone());
+        for (net, precision) in [SHARED, "fast:6x5-lstm12 + account:dense2 / 16 / policy:4 + value:1"]
+            .into_iter()
+            .flat_map(|net| [(net, Precision::F32), (net, Precision::Bf16)])
+        {
+            let world = World::new(net, 3, 40);
+            let (heads, params) = (&world.net.heads, world.layout.params);
+            let (mut host, mut card) = (world.nets(&device, precision), world.nets(&device, precision));
+            let stream = Stream::new(&context).unwrap();
+            let mut slab = context.slab((4 << 20) + 24 * params as u64).unwrap();
+            let mut put = |values: &[f32]| {
+                let to = slab.cut(values.len()).unwrap();
+                stream.put(&to, values).unwrap();
+                to
+            };
+            let d_out: Vec<Vec<f32>> = heads.iter().map(|head| numbers(40, 3 * 40 * head.classes)).collect();
+            let (extras, rates) = (put(&world.extras), put(&[0.01, 0.02, 0.03]));
+            let (given, parts) = (d_out.iter().map(|d| put(d)).collect::<Vec<_>>(), put(&numbers(9, 6 * params)));
+            let out: Vec<_> = d_out.iter().map(|d| put(d)).collect();
+            let (ids, mask) = (slab.cut(3 * 40).unwrap(), slab.cut(3).unwrap());
+            stream.put(&ids, &world.ids).unwrap();
+            stream.put(&mask, &[1, 0, 1]).unwrap();
+            let hypers =
+                [0.01, 0.02, 0.03].map(|rate| Hyper { rate, beta1: 0.9 - rate, decay: rate, ..Hyper::default() });
+            let work = |card: &mut Nets| {
+                card.forward_on(&stream, Some(&ids), Some(&extras), &out)?;
+                card.backward_on(&stream, &given)?;
+                card.optimise_on(&stream, &hypers, &rates, Some(&mask), None)?;
+                card.optimise_on(&stream, &hypers, &rates, None, Some((parts, 2)))
+            };
+            // Once as it is, which loads everything, then twice from a graph.
+            work(&mut card).unwrap();
+            stream.wait().unwrap();
+            let graph = stream.capture(|| work(&mut card)).unwrap();
+            (0..2).for_each(|_| graph.launch(&stream).unwrap());
+            let (mut made, refs) = (vec![vec![]; heads.len()], d_out.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            for _ in 0..3 {
+                host.forward(0..3, world.batch(), &mut made).unwrap();
+                host.backward(&refs).unwrap();
+                host.optimise(&hypers, Some(&[true, false, true])).unwrap();
+                host.optimise_parts(&numbers(9, 6 * params), &hypers, None).unwrap();
+            }
+            for (made, out) in made.iter().zip(&out) {
+                assert_eq!(bits(&stream.get(out).unwrap()), bits(made), "{net} {precision:?}");
+            }
+            for m in 0..3 {
+                assert_eq!(bits(&card.params(m).unwrap()), bits(&host.params(m).unwrap()), "{net} {precision:?}");
+                assert_eq!(card.optimiser(m).unwrap(), host.optimiser(m).unwrap());
+                assert_eq!(card.optimiser(m).unwrap().2, if m == 1 { 3 } else { 6 });
+            }
+            assert!(card.forward_on(&stream, None, Some(&extras), &out).is_err());
+            assert!(card.optimise_on(&stream, &hypers, &extras, None, None).is_err());
+        }
+        // Towers that read some inputs, before which something learns, are for processors.
+        let world = World::new(TWO, 1, 4);
+        let said = world.made(&device, Precision::F32, &world.seats).err().unwrap().to_string();
+        assert!(said.contains("each tower of such a net reads"), "{said}");
+    }
+    let world = World::new(SHARED, 1, 4);
+    let device = Opened::Cpu { threads: 1 };
+    assert!(world.nets(&device, Precision::F32).card().is_err());
+}
+
 #[test]
 fn gradients_are_those_of_differences() {
     // In f64, by the plain operations; what the devices do is held against these.
@@ -383,6 +514,7 @@ fn layers_begin_as_they_are_told() {
         nets.forward(0..2, world.batch(), &mut out).unwrap();
         assert!(nets.backward(&out.iter().map(Vec::as_slice).collect::<Vec<_>>()).is_err());
         assert!(nets.optimise(&[Hyper::default(); 2], None).is_err());
+        assert!(nets.gradient(0).is_err() && nets.optimiser(0).is_err());
     }
 }
 

@@ -19,7 +19,7 @@ use crate::nets::{Hyper, Seat, Setup};
 use crate::population::backend::{Arena, Backend};
 use crate::population::{Data, Member, Pace, Pins, Recipe, State};
 use crate::tables::Tables;
-use cudarc::driver::sys;
+use cudarc::driver::{result, sys};
 use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::Arc;
@@ -475,18 +475,31 @@ fn copy_rows(stream: &Stream, to: (u64, usize), from: (u64, usize), width: usize
     if rows == 0 {
         return Ok(());
     }
-    let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-    // SAFETY: numbers and null pointers.
-    let mut copy: sys::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
-    (copy.srcMemoryType, copy.srcDevice, copy.srcPitch) = (device, from.0, from.1);
-    (copy.dstMemoryType, copy.dstDevice, copy.dstPitch) = (device, to.0, to.1);
-    // Without gaps it is one long row.
-    (copy.WidthInBytes, copy.Height) = if to.1 == width && from.1 == width { (width * rows, 1) } else { (width, rows) };
-    if copy.Height == 1 {
-        (copy.srcPitch, copy.dstPitch) = (copy.WidthInBytes, copy.WidthInBytes);
-    }
     stream.context().bind()?;
-    // SAFETY: both sides were cut for these rows, and the stream is alive.
+    if to.1 == width && from.1 == width {
+        // SAFETY: both sides were cut for these rows, and the stream is alive.
+        let answer = unsafe { result::memcpy_dtod_async(to.0, from.0, width * rows, stream.raw()) };
+        return stream.context().call("cuMemcpyDtoDAsync", answer);
+    }
+    let copy = sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcHost: std::ptr::null(),
+        srcDevice: from.0,
+        srcArray: std::ptr::null_mut(),
+        srcPitch: from.1,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstHost: std::ptr::null_mut(),
+        dstDevice: to.0,
+        dstArray: std::ptr::null_mut(),
+        dstPitch: to.1,
+        WidthInBytes: width,
+        Height: rows,
+    };
+    // SAFETY: as above.
     let answer = unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.raw()).result() };
     stream.context().call("cuMemcpy2DAsync", answer)
 }

@@ -234,7 +234,11 @@ fn arrays(
         sums: cut.cut(p * 2)?,
         confusion: net.heads.iter().map(|h| cut.cut(p * h.classes * h.classes)).collect::<Result<_>>()?,
         chunk: cut.cut(1)?,
-        workspaces: if whole { [cut.cut(0)?, cut.cut(0)?] } else { [cut.cut(WORKSPACE)?, cut.cut(WORKSPACE)?] },
+        // The way forward has one stream; a net in one kernel has no products at all.
+        workspaces: [
+            cut.cut(if whole { 0 } else { WORKSPACE })?,
+            cut.cut(if whole || !learns { 0 } else { WORKSPACE })?,
+        ],
         fused: tiles.map(|tiles| super::fused::arrays(cut, layout, b, p, tiles)).transpose()?,
         steps: stepwise.then(|| super::steps::arrays(cut, layout, recipe, p)).transpose()?,
         added: (b < batch)
