@@ -64,6 +64,183 @@ template <typename T> struct HeadArgs {
     float smoothing;            // as in `loss`
 };
 
+// ROWS rows of h from `base` on. Rows behind the end walk along on the last one and leave nothing behind.
+template <typename T, int CHUNKS, int ROWS>
+__device__ __forceinline__ void fetch_rows(const T* __restrict__ h, u64 h_stride, u64 h_member, u32 width, u32 base, u32 end,
+                                           uint4 (&rows)[ROWS][CHUNKS]) {
+    const u32 lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const u32 b = base + r < end ? base + r : end - 1;
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++) {
+            const u32 column = (k * 32 + lane) * (16 / sizeof(T));
+            rows[r][k] = make_uint4(0, 0, 0, 0);
+            if (column < width) rows[r][k] = *reinterpret_cast<const uint4*>(h + blockIdx.y * h_member + b * h_stride + column);
+        }
+    }
+}
+
+// Logits of ROWS rows without bias; every lane gets all of them.
+template <typename T, int CHUNKS, int CLASSES, int ROWS, typename W>
+__device__ __forceinline__ void head_logits(const W& weights, const uint4 (&rows)[ROWS][CHUNKS], float (&z)[ROWS][CLASSES]) {
+    constexpr int PER = 16 / sizeof(T);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int c = 0; c < CLASSES; c++) z[r][c] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        float x[ROWS][PER];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) spread(rows[r][k], x[r], (const T*)0);
+#pragma unroll
+        for (int c = 0; c < CLASSES; c++) {
+            float v[PER];
+            weights(c, k, v);
+#pragma unroll
+            for (int e = 0; e < PER; e++)
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) z[r][c] += x[r][e] * v[e];
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int c = 0; c < CLASSES; c++)
+#pragma unroll
+            for (int step = 16; step > 0; step /= 2) z[r][c] += __shfl_xor_sync(0xffffffffu, z[r][c], step);
+}
+
+// Labels and weights of the next 32 rows of a warp, one for each lane; beyond the end nothing weighs anything.
+struct Known {
+    u32 label = 0; // 256 and more: not alive
+    float weight = 0.0f;
+
+    template <typename T> __device__ __forceinline__ void load(const HeadArgs<T>& given, const State& state, u32 base, u32 end) {
+        const u32* __restrict__ rows = given.rows;
+        const float* __restrict__ live = given.live;
+        const u32 lane = threadIdx.x % 32, b = base + lane < end ? base + lane : end - 1;
+        const u64 place = (u64)blockIdx.y * given.batch + b;
+        const u32 row = rows[place];
+        label = given.labels[row];
+        weight = given.weights ? given.weights[row] : 1.0f;
+        if (given.class_weights && label < given.classes)
+            weight = __fmul_rn(weight, given.class_weights[(u64)state.index * given.classes + label]);
+        const bool alive = live[place] != 0.0f && base + lane < end;
+        if (!alive) weight = 0.0f, label |= 256u;
+    }
+};
+
+// One row's softmax: logits in `own` become their exponentials, whose sum is returned; `taken` is the logit that the loss
+// takes from the sum's logarithm, `guess` the class with the largest.
+template <int CLASSES>
+__device__ __forceinline__ float softmax(float (&own)[CLASSES], const float (&offset)[CLASSES], u32 classes, u32 label,
+                                         float smoothing, float even, float& taken, u32& guess) {
+    const bool known = (label & 255u) < classes;
+    float top = __uint_as_float(0xff800000u), total = 0.0f, right = 0.0f, apart = 0.0f;
+    guess = 0;
+#pragma unroll
+    for (int c = 0; c < CLASSES; c++) {
+        own[c] = __fadd_rn(own[c], offset[c]);
+        if (c < classes && own[c] > top) top = own[c], guess = c;
+    }
+#pragma unroll
+    for (int c = 0; c < CLASSES; c++) {
+        if (c == (label & 255u)) right = own[c] - top;
+        if (c < classes) apart += own[c] - top;
+        own[c] = c < classes ? expf(own[c] - top) : 0.0f;
+        total += own[c];
+    }
+    taken = known ? right : 0.0f;
+    if (smoothing > 0.0f) taken = (1.0f - smoothing) * taken + even * apart;
+    return total;
+}
+
+// The gradient at h of ROWS rows from that at their logits `z`, rounded and stored; `column_sum` gets what was stored.
+template <typename T, int CHUNKS, int CLASSES, int ROWS, typename W>
+__device__ __forceinline__ void head_backward(const W& weights, const uint4 (&rows)[ROWS][CHUNKS], const float (&z)[ROWS][CLASSES], u32 act, T* __restrict__ dh, u64 h_stride,
+                                              u64 h_member, u32 width, u32 base, u32 end, float (&column_sum)[CHUNKS][16 / sizeof(T)]) {
+    constexpr int PER = 16 / sizeof(T);
+    const u32 lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        const u32 column = (k * 32 + lane) * PER;
+        float made[ROWS][PER];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int e = 0; e < PER; e++) made[r][e] = 0.0f;
+#pragma unroll
+        for (int c = 0; c < CLASSES; c++) {
+            float v[PER];
+            weights(c, k, v);
+#pragma unroll
+            for (int e = 0; e < PER; e++)
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) made[r][e] += z[r][c] * v[e];
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            float x[PER];
+            spread(rows[r][k], x, (const T*)0);
+#pragma unroll
+            for (int e = 0; e < PER; e++) made[r][e] *= slope(x[e], act);
+            const uint4 rounded = gathered(made[r], (const T*)0);
+            spread(rounded, made[r], (const T*)0);
+            if (base + r < end) {
+#pragma unroll
+                for (int e = 0; e < PER; e++) column_sum[k][e] += made[r][e];
+                if (column < width) *reinterpret_cast<uint4*>(dh + blockIdx.y * h_member + (base + r) * h_stride + column) = rounded;
+            }
+        }
+    }
+}
+
+// One row's logits, zeros behind the classes.
+template <int CLASSES>
+__device__ __forceinline__ void store_logits(float* to, const float (&own)[CLASSES], u32 classes, u32 padded) {
+    for (u32 c = 0; c < padded; c++) {
+        float value = 0.0f;
+#pragma unroll
+        for (int i = 0; i < CLASSES; i++) value = c == i && i < classes ? own[i] : value;
+        to[c] = value;
+    }
+}
+
+// One row's gradient at the logits. Up to eight classes are eight columns, as every width is padded.
+template <typename T, int CLASSES> __device__ __forceinline__ void store_gradient(T* to, const float (&own)[CLASSES]) {
+    float all[8];
+#pragma unroll
+    for (int c = 0; c < 8; c++) all[c] = c < CLASSES ? own[c < CLASSES ? c : 0] : 0.0f;
+    store4(to, make_float4(all[0], all[1], all[2], all[3]));
+    store4(to + 4, make_float4(all[4], all[5], all[6], all[7]));
+}
+
+// The block's column sums of dh: the warps' columns are added up one warp after the other.
+template <typename T, int CHUNKS>
+__device__ __forceinline__ void sum_columns(const HeadArgs<T>& given, const float (&column_sum)[CHUNKS][16 / sizeof(T)],
+                                            float* shared) {
+    constexpr int PER = 16 / sizeof(T);
+    const u32 slot = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, width = given.width;
+    for (u32 turn = 0; turn < 8; turn++) {
+        __syncthreads();
+        if (warp != turn) continue;
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++)
+#pragma unroll
+            for (int e = 0; e < PER; e++) {
+                float* to = shared + (k * PER + e) * 32 + lane;
+                *to = turn == 0 ? column_sum[k][e] : *to + column_sum[k][e];
+            }
+    }
+    __syncthreads();
+    for (u32 column = threadIdx.x; column < width; column += 256) {
+        const u32 chunk = column / (32 * PER), owner = column % (32 * PER) / PER, e = column % PER;
+        given.column_partial[((u64)slot * gridDim.x + blockIdx.x) * width + column] = shared[(chunk * PER + e) * 32 + owner];
+    }
+}
+
 // A warp takes an eighth of the block's rows, ROWS at once, a lane 16 bytes of every chunk of columns and of the head's
 // weights, which it has in registers where there is room, else in shared memory. What follows the logits is one row's work
 // for one lane: lane r has row r of the ROWS, then tells all others. Nothing that is read waits for something else at the
@@ -74,11 +251,6 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
     const u32 batch = given.batch;
     const u32 mode = given.mode;
     const u32 slice = given.slice;
-    const u32* __restrict__ rows = given.rows;
-    const float* __restrict__ live = given.live;
-    const u8* __restrict__ labels = given.labels;
-    const float* __restrict__ weights = given.weights;
-    const float* __restrict__ class_weights = given.class_weights;
     const T* __restrict__ h = given.h;
     const u64 h_stride = given.h_stride;
     const u64 h_member = given.h_member;
@@ -142,23 +314,9 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
     u32 end = blockIdx.x * slice + slice < batch ? blockIdx.x * slice + slice : batch;
     if (begin + each < end) end = begin + each;
     uint4 next[ROWS][CHUNKS];
-    auto fetch = [&](u32 base) {
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            // Rows behind the end walk along on the last one and leave nothing behind.
-            const u32 b = base + r < end ? base + r : end - 1;
-#pragma unroll
-            for (int k = 0; k < CHUNKS; k++) {
-                const u32 column = (k * 32 + lane) * PER;
-                next[r][k] = make_uint4(0, 0, 0, 0);
-                if (column < width) next[r][k] = *reinterpret_cast<const uint4*>(h + slot * h_member + b * h_stride + column);
-            }
-        }
-    };
     double lost = 0.0, weighed = 0.0;
-    u32 known_label = 0;
-    float known_weight = 0.0f;
-    if (begin < end) fetch(begin);
+    Known known;
+    if (begin < end) fetch_rows(h, h_stride, h_member, width, begin, end, next);
     for (u32 base = begin; base < end; base += ROWS) {
         const u32 turn = (base - begin) % 32;
         // Weights stay packed: unpacked once and for all they would take more registers than there are.
@@ -167,50 +325,15 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
 #pragma unroll
             for (int k = 0; k < CHUNKS; k++)
                 asm volatile("" : "+r"(held[c][k].x), "+r"(held[c][k].y), "+r"(held[c][k].z), "+r"(held[c][k].w));
-        if (partial && turn == 0) {
-            // The next 32 rows of this warp, one for each lane; beyond the end nothing weighs anything.
-            const u32 b = base + lane < end ? base + lane : end - 1;
-            const u64 place = (u64)slot * batch + b;
-            const u32 row = rows[place];
-            known_label = labels[row];
-            known_weight = weights ? weights[row] : 1.0f;
-            if (class_weights && known_label < classes)
-                known_weight = __fmul_rn(known_weight, class_weights[(u64)state.index * classes + known_label]);
-            const bool alive = live[place] != 0.0f && base + lane < end;
-            if (!alive) known_weight = 0.0f, known_label |= 256u;
-        }
+        if (partial && turn == 0) known.load(given, state, base, end);
         uint4 kept[ROWS][CHUNKS];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
 #pragma unroll
             for (int k = 0; k < CHUNKS; k++) kept[r][k] = next[r][k];
-        if (base + ROWS < end) fetch(base + ROWS);
+        if (base + ROWS < end) fetch_rows(h, h_stride, h_member, width, base + ROWS, end, next);
         float z[ROWS][CLASSES];
-#pragma unroll
-        for (int r = 0; r < ROWS; r++)
-#pragma unroll
-            for (int c = 0; c < CLASSES; c++) z[r][c] = 0.0f;
-#pragma unroll
-        for (int k = 0; k < CHUNKS; k++) {
-            float x[ROWS][PER];
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) spread(kept[r][k], x[r], (const T*)0);
-#pragma unroll
-            for (int c = 0; c < CLASSES; c++) {
-                float v[PER];
-                weights_of(c, k, v);
-#pragma unroll
-                for (int e = 0; e < PER; e++)
-#pragma unroll
-                    for (int r = 0; r < ROWS; r++) z[r][c] += x[r][e] * v[e];
-            }
-        }
-#pragma unroll
-        for (int r = 0; r < ROWS; r++)
-#pragma unroll
-            for (int c = 0; c < CLASSES; c++)
-#pragma unroll
-                for (int step = 16; step > 0; step /= 2) z[r][c] += __shfl_xor_sync(0xffffffffu, z[r][c], step);
+        head_logits<T>(weights_of, kept, z);
 
         // Every lane has all sums now; lane r goes on with row r (and the others with one of them, for nothing).
         const u32 mine = lane % ROWS;
@@ -223,34 +346,14 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
 #pragma unroll
             for (int r = 1; r < ROWS; r++) own[c] = mine == r ? z[r][c] : own[c];
         }
-        if (logits && speaks)
-            for (u32 c = 0; c < padded; c++) {
-                float value = 0.0f;
-#pragma unroll
-                for (int i = 0; i < CLASSES; i++) value = c == i && i < classes ? own[i] : value;
-                logits[place * padded + c] = value;
-            }
+        if (logits && speaks) store_logits(logits + place * padded, own, classes, padded);
         if (!partial) continue;
-        const u32 label = __shfl_sync(0xffffffffu, known_label, turn + mine);
-        const float weight = __shfl_sync(0xffffffffu, known_weight, turn + mine);
-        const bool known = (label & 255u) < classes;
-        float top = __uint_as_float(0xff800000u), total = 0.0f, right = 0.0f, apart = 0.0f;
-        u32 guess = 0;
-#pragma unroll
-        for (int c = 0; c < CLASSES; c++) {
-            own[c] = __fadd_rn(own[c], offset[c]);
-            if (c < classes && own[c] > top) top = own[c], guess = c;
-        }
-#pragma unroll
-        for (int c = 0; c < CLASSES; c++) {
-            if (c == (label & 255u)) right = own[c] - top;
-            if (c < classes) apart += own[c] - top;
-            own[c] = c < classes ? expf(own[c] - top) : 0.0f;
-            total += own[c];
-        }
+        const u32 label = __shfl_sync(0xffffffffu, known.label, turn + mine);
+        const float weight = __shfl_sync(0xffffffffu, known.weight, turn + mine);
+        u32 guess;
+        float taken;
+        const float total = softmax(own, offset, classes, label, smoothing, even, taken, guess);
         if (speaks) {
-            float taken = known ? right : 0.0f;
-            if (smoothing > 0.0f) taken = (1.0f - smoothing) * taken + even * apart;
             lost += (double)weight * (double)(logf(total) - taken);
             weighed += (double)weight;
             if (confusion && label < classes) atomicAdd(&counts[label * classes + guess], 1u);
@@ -262,52 +365,13 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
             own[c] = c < classes ? to_float(round_to<T>(__fmul_rn(weight, p - (c == (label & 255u) ? hot : even)))) : 0.0f;
             head_sum[c] += speaks ? own[c] : 0.0f;
         }
-        if (gradient && speaks) {
-            // Up to eight classes are eight columns, as every width is padded.
-            float all[8];
-#pragma unroll
-            for (int c = 0; c < 8; c++) all[c] = c < CLASSES ? own[c < CLASSES ? c : 0] : 0.0f;
-            T* to = gradient + place * padded;
-            store4(to, make_float4(all[0], all[1], all[2], all[3]));
-            store4(to + 4, make_float4(all[4], all[5], all[6], all[7]));
-        }
+        if (gradient && speaks) store_gradient(gradient + place * padded, own);
         if (!dh) continue;
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
 #pragma unroll
             for (int c = 0; c < CLASSES; c++) z[r][c] = __shfl_sync(0xffffffffu, own[c], r);
-#pragma unroll
-        for (int k = 0; k < CHUNKS; k++) {
-            const u32 column = (k * 32 + lane) * PER;
-            float made[ROWS][PER];
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                for (int e = 0; e < PER; e++) made[r][e] = 0.0f;
-#pragma unroll
-            for (int c = 0; c < CLASSES; c++) {
-                float v[PER];
-                weights_of(c, k, v);
-#pragma unroll
-                for (int e = 0; e < PER; e++)
-#pragma unroll
-                    for (int r = 0; r < ROWS; r++) made[r][e] += z[r][c] * v[e];
-            }
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) {
-                float x[PER];
-                spread(kept[r][k], x, (const T*)0);
-#pragma unroll
-                for (int e = 0; e < PER; e++) made[r][e] *= slope(x[e], act);
-                const uint4 rounded = gathered(made[r], (const T*)0);
-                spread(rounded, made[r], (const T*)0);
-                if (base + r < end) {
-#pragma unroll
-                    for (int e = 0; e < PER; e++) column_sum[k][e] += made[r][e];
-                    if (column < width) *reinterpret_cast<uint4*>(dh + slot * h_member + (base + r) * h_stride + column) = rounded;
-                }
-            }
-        }
+        head_backward(weights_of, kept, z, act, dh, h_stride, h_member, width, base, end, column_sum);
     }
     if (!partial) return;
 
@@ -340,24 +404,7 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
     }
     if (confusion && threadIdx.x < classes * classes && counts[threadIdx.x] > 0)
         atomicAdd(&confusion[(u64)slot * classes * classes + threadIdx.x], (u64)counts[threadIdx.x]);
-    if (!dh) return;
-    // The warps' columns are added up one warp after the other.
-    for (u32 turn = 0; turn < 8; turn++) {
-        __syncthreads();
-        if (warp != turn) continue;
-#pragma unroll
-        for (int k = 0; k < CHUNKS; k++)
-#pragma unroll
-            for (int e = 0; e < PER; e++) {
-                float* to = shared + (k * PER + e) * 32 + lane;
-                *to = turn == 0 ? column_sum[k][e] : *to + column_sum[k][e];
-            }
-    }
-    __syncthreads();
-    for (u32 column = threadIdx.x; column < width; column += 256) {
-        const u32 chunk = column / (32 * PER), owner = column % (32 * PER) / PER, e = column % PER;
-        column_partial[((u64)slot * gridDim.x + blockIdx.x) * width + column] = shared[(chunk * PER + e) * 32 + owner];
-    }
+    if (dh) sum_columns<T, CHUNKS>(given, column_sum, shared);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
