@@ -3,6 +3,7 @@
 //! The rate is that of the work we do: each thread has products of its own, because the CPU engine spreads rows over
 //! threads and never threads inside a product.
 
+use crate::random::{Stream, uniform, words};
 use std::hint::black_box;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -120,14 +121,9 @@ fn product(a: &[f32], b: &[f32], c: &mut [f32]) {
     }
 }
 
-/// Numbers in `-1..1` that no multiplier can skip; not the randomness of training, which is Philox.
+/// Numbers in `-1..1` that no multiplier can skip.
 fn random(seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    };
-    (0..SIDE * SIDE).map(|_| next()).collect()
+    words(seed, Stream::Noise, 0, 0).take(SIDE * SIDE).map(|word| uniform(word) * 2.0 - 1.0).collect()
 }
 
 #[cfg(test)]

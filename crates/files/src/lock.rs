@@ -47,8 +47,10 @@ impl Lock {
     /// Takes the folder, or says who has it.
     pub fn take(folder: &Path) -> Result<Lock> {
         let path = folder.join(NAME);
-        // Whoever only asks who holds it has it for an instant too, and so does one who is just letting go.
-        for _ in 0..20 {
+        // Who only looks ([`Lock::holder`]) shares it for an instant, however long a busy machine makes that; one who is
+        // just letting go holds it alone.
+        let mut refusals = 0;
+        for _ in 0..6000 {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
             let file = file.map_err(|e| Error::io(&path, "opening the lock", &e))?;
             match file.try_lock() {
@@ -59,7 +61,14 @@ impl Lock {
                     lock.sign()?;
                     return Ok(lock);
                 }
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+                Err(TryLockError::WouldBlock) => {
+                    refusals += u32::from(file.try_lock_shared().is_err());
+                    if refusals == 20 {
+                        break;
+                    }
+                    drop(file);
+                    std::thread::sleep(Duration::from_millis(10));
+                }
                 Err(TryLockError::Error(_)) => return Lock::claim(folder),
             }
         }

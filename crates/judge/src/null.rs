@@ -4,10 +4,10 @@
 //! volatility; [`flip`] turns bars upside down at random. Volatility stays what it was in the last two, and it
 //! clusters, so it may be predicted there; direction may not. [`bound`] is what noise reaches.
 
-use crate::measure::{SplitMix, mix};
 use bars::Bars;
 use features::Samples;
 use files::{Error, Result};
+use random::{SplitMix, mix};
 
 /// Bars over which the volatility of [`walk`] forgets.
 const SPAN: f64 = 100.0;
@@ -35,7 +35,7 @@ pub fn permute(samples: &mut Samples, symbols: &[u32], block: usize, seed: u64) 
     for (symbol, places) in of.iter().enumerate() {
         let classes: Vec<i8> = places.iter().map(|at| samples.class[*at]).collect();
         let mut blocks: Vec<&[i8]> = classes.chunks(block).collect();
-        let mut random = SplitMix(mix(seed) ^ mix(!(symbol as u64)));
+        let mut random = SplitMix::new(mix(seed) ^ mix(!(symbol as u64)));
         for i in (1..blocks.len()).rev() {
             blocks.swap(i, random.below(i + 1));
         }
@@ -49,7 +49,7 @@ pub fn permute(samples: &mut Samples, symbols: &[u32], block: usize, seed: u64) 
 /// The same bars with other prices: a walk without drift whose steps are as wide as the asset's moves were lately. A
 /// bar opens where the one before closed; its shadows, volume and other columns stay.
 pub fn walk(bars: &Bars, seed: u64) -> Bars {
-    let mut random = SplitMix(mix(seed) ^ mix(hash(&bars.symbol)));
+    let mut random = SplitMix::new(mix(seed) ^ mix(hash(&bars.symbol)));
     let moves = |t: usize| bars.close[t] / bars.close[t - 1] - 1.0;
     let n = bars.len();
     let mut variance = (1..n).map(|t| moves(t) * moves(t)).filter(|v| v.is_finite()).sum::<f64>() / n.max(2) as f64;
@@ -57,7 +57,7 @@ pub fn walk(bars: &Bars, seed: u64) -> Bars {
     let mut price = bars.open.first().copied().unwrap_or(1.0);
     for t in 0..n {
         // Twelve uniforms: near enough to the normal curve, and the same on every machine.
-        let z = (0..12).map(|_| (random.next() >> 11) as f64 / (1u64 << 53) as f64).sum::<f64>() - 6.0;
+        let z = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
         let (open, close) = (price, price * (1.0 + variance.sqrt() * z).max(0.05));
         let (above, below) = shadows(bars, t);
         (made.open[t], made.close[t]) = (open, close);
@@ -75,7 +75,7 @@ pub fn walk(bars: &Bars, seed: u64) -> Bars {
 /// The same bars, each turned upside down with probability one half: moves are as large as before, their directions are
 /// a coin's.
 pub fn flip(bars: &Bars, seed: u64) -> Bars {
-    let mut random = SplitMix(mix(seed) ^ mix(hash(&bars.symbol)));
+    let mut random = SplitMix::new(mix(seed) ^ mix(hash(&bars.symbol)));
     let mut made = bars.clone();
     let first = bars.open.first().copied().unwrap_or(1.0);
     let (mut before, mut price) = (first, first); // the last close as it was, and as it is now

@@ -1,4 +1,4 @@
-//! Random numbers without state: Philox4x32-10 (Salmon et al. 2011), and what is drawn from its words.
+//! Random numbers without state: what is drawn from the words of Philox ([`philox`], of the room `random`).
 //!
 //! A number is a pure function of a key and a counter, so that any thread on any device draws any number without asking
 //! the others. The key is the seed; the counter is `[index, step, stream, member]`:
@@ -17,38 +17,39 @@ mod dropout;
 mod normal;
 mod permutation;
 
+pub use ::random::philox;
 pub use dropout::{Dropout, Turn};
 pub(crate) use dropout::{factor, share, threshold};
 pub use normal::normals;
 pub use permutation::Permutation;
 
-/// What is drawn; each has its own numbers.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stream {
+/// Declares the streams once, with the list that a test compares with `random.cuh`.
+macro_rules! streams {
+    ($($(#[$about:meta])* $name:ident = $number:literal,)*) => {
+        /// What is drawn; each has its own numbers. `STREAM_` and the name in capitals in `random.cuh`.
+        #[repr(u32)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Stream {
+            $($(#[$about])* $name = $number,)*
+        }
+
+        impl Stream {
+            /// All of them.
+            pub const ALL: &[Stream] = &[$(Stream::$name),*];
+        }
+    };
+}
+
+streams! {
     /// First weights; the step is the number of the tensor.
     Init = 0,
     /// The order of samples; the step is the epoch.
     Shuffle = 1,
     /// Noise on anything, a training step at a time.
     Noise = 2,
-    /// Which values a step leaves out. The key is mixed with the number of the layer (see [`Dropout`]); the step is the
-    /// training step.
+    /// Which values a step leaves out; the step is the training step. The number of the layer stands above the stream
+    /// (see [`Dropout`]).
     Dropout = 3,
-}
-
-/// Four words for a key and a counter; the key's low half comes first.
-pub fn philox(key: u64, counter: [u32; 4]) -> [u32; 4] {
-    let (mut low, mut high) = (key as u32, (key >> 32) as u32);
-    let [mut a, mut b, mut c, mut d] = counter;
-    for _ in 0..10 {
-        let left = u64::from(a) * 0xD251_1F53;
-        let right = u64::from(c) * 0xCD9E_8D57;
-        (a, b, c, d) = ((right >> 32) as u32 ^ b ^ low, right as u32, (left >> 32) as u32 ^ d ^ high, left as u32);
-        low = low.wrapping_add(0x9E37_79B9);
-        high = high.wrapping_add(0xBB67_AE85);
-    }
-    [a, b, c, d]
 }
 
 /// The words of one sequence, in order.
@@ -72,29 +73,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn philox_gives_the_published_answers() {
-        // Known answers of Random123: zeros, ones, and the digits of pi.
-        let ones = u32::MAX;
-        for (key, counter, expected) in [
-            (0, [0; 4], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
-            (u64::MAX, [ones; 4], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
-            (
-                0x299f_31d0_a409_3822,
-                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
-                [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
-            ),
-        ] {
-            assert_eq!(philox(key, counter), expected, "{key:x}");
-        }
-    }
-
-    #[test]
     fn words_are_blocks_in_order() {
         let seen: Vec<u32> = words(7, Stream::Noise, 3, 5).take(10).collect();
         assert_eq!(seen[..4], philox(7, [0, 3, 2, 5]));
         assert_eq!(seen[8..], philox(7, [2, 3, 2, 5])[..2]);
         let others = [words(7, Stream::Init, 3, 5).next(), words(7, Stream::Noise, 5, 3).next()];
         assert!(!others.contains(&Some(seen[0])));
+    }
+
+    #[test]
+    fn streams_are_those_of_the_device_twin_and_differ() {
+        let twin = include_str!("random.cuh");
+        let list =
+            twin.split_once("enum Stream : u32 {").and_then(|(_, rest)| rest.split_once('}')).expect("its enum").0;
+        let there: Vec<(String, u32)> = list
+            .split(',')
+            .filter(|entry| !entry.trim().is_empty())
+            .map(|entry| {
+                let (name, number) = entry.split_once('=').expect("a number");
+                (name.trim().to_string(), number.trim().parse().expect("a number"))
+            })
+            .collect();
+        let here: Vec<(String, u32)> = Stream::ALL
+            .iter()
+            .map(|stream| (format!("STREAM_{}", format!("{stream:?}").to_uppercase()), *stream as u32))
+            .collect();
+        assert_eq!(here, there);
+        // Eight bits of the counter's word are the stream's.
+        assert!(here.iter().all(|(_, number)| *number < 256));
+        let first: std::collections::BTreeSet<u32> =
+            Stream::ALL.iter().filter_map(|stream| words(7, *stream, 3, 5).next()).collect();
+        assert_eq!(first.len(), Stream::ALL.len());
     }
 
     #[test]

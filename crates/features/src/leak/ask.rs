@@ -1,12 +1,13 @@
 //! The five questions.
 
-use super::market::{Poison, Random, Shared, known_at, rows_of};
+use super::market::{Poison, Shared, known_at, rows_of};
 use super::{Case, Hunt, LEAST, Outcome, Pipeline, Seen, Test, Verdict, Warm, check_stop};
 use crate::clock::{Clock, known};
 use crate::labels::{Labels, NONE, Rule};
 use bars::Bars;
 use files::Result;
 use files::time::rfc3339;
+use random::SplitMix;
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -23,7 +24,7 @@ const PAIRS: (usize, usize) = (500, 20_000);
 pub(super) fn prefix(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how: &Hunt<'_>) -> Result<Vec<Outcome>> {
     let mut sheet = Sheet::new(Test::Prefix, market, whole);
     let times = Clock::new(market).times;
-    let mut random = Random(how.seed);
+    let mut random = SplitMix::new(how.seed);
     repeat("cutting", how.cuts, how, |i| {
         if times.is_empty() {
             return Ok(());
@@ -73,7 +74,7 @@ pub(super) fn stream(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how
 pub(super) fn poison(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how: &Hunt<'_>) -> Result<Vec<Outcome>> {
     let mut sheet = Sheet::new(Test::Poison, market, whole);
     let times = Clock::new(market).times;
-    let mut random = Random(how.seed ^ 0x5eed);
+    let mut random = SplitMix::new(how.seed ^ 0x5eed);
     repeat("poisoning", how.cuts, how, |i| {
         if times.is_empty() {
             return Ok(());
@@ -126,7 +127,7 @@ pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, how: &Hunt<'_>) 
     for (begin, c) in begins.iter_mut().zip(&claims) {
         all.iter().for_each(|s| begin.look(&whole, *c, s.symbol, s.whole, s.whole, s.rows));
     }
-    let mut random = Random(how.seed ^ 0x57a7);
+    let mut random = SplitMix::new(how.seed ^ 0x57a7);
     repeat("starting later", how.starts, how, |i| {
         let later: Vec<usize> = market
             .iter()

@@ -3,29 +3,6 @@
 use crate::clock::known;
 use bars::Bars;
 
-/// SplitMix64: what is looked at depends on the seed alone.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// From 0 up to, but not, 1.
-    pub(super) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// From 0 up to, but not, `n`.
-    pub(super) fn below(&mut self, n: usize) -> usize {
-        ((self.unit() * n as f64) as usize).min(n.saturating_sub(1))
-    }
-}
-
 /// Rows of one symbol that two markets share: where they begin in each, and how many there are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shared {

@@ -7,6 +7,7 @@
 
 use super::Confusion;
 use files::{Error, Kind, Result};
+use random::{SplitMix, mix};
 use serde::{Deserialize, Serialize};
 
 /// How to resample.
@@ -53,7 +54,7 @@ pub fn bootstrap(groups: usize, how: &Bootstrap, mut figure: impl FnMut(&[usize]
     let point = figure(&chosen);
     let mut figures = Vec::with_capacity(how.draws);
     for draw in 0..how.draws {
-        let mut random = SplitMix(mix(how.seed) ^ mix(!(draw as u64)));
+        let mut random = SplitMix::new(mix(how.seed) ^ mix(!(draw as u64)));
         for run in chosen.chunks_mut(how.block) {
             let start = random.below(groups);
             run.iter_mut().enumerate().for_each(|(i, group)| *group = (start + i) % groups);
@@ -115,25 +116,4 @@ pub(super) fn quantile(sorted: &[f64], at: f64) -> f64 {
     let below = place as usize;
     let above = (below + 1).min(sorted.len() - 1);
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
-}
-
-/// Steele, Lea & Flood 2014: a counter through a mixing function.
-pub(crate) struct SplitMix(pub(crate) u64);
-
-impl SplitMix {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    /// A number below `n`, by the high half of a product; off by at most n in 2⁶⁴.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
-    }
-}
-
-pub(crate) fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -19,7 +19,6 @@ mod volatility;
 
 pub use baseline::persistence;
 pub use bootstrap::{Bootstrap, Interval, bootstrap, by_group, mcc_interval};
-pub(crate) use bootstrap::{SplitMix, mix};
 pub use confusion::{ClassScore, Confusion};
 pub use probability::{BINS, Bin, Scores, scores};
 pub use shift::{Shifted, shifted};

@@ -4,8 +4,9 @@
 //! up for as long as before; only what they knew of the moment is gone. A correlation that most shifts reach is none.
 
 use super::Confusion;
-use super::bootstrap::{SplitMix, mix, quantile};
+use super::bootstrap::quantile;
 use files::{Error, Kind, Result};
+use random::{SplitMix, mix};
 use serde::{Deserialize, Serialize};
 
 /// What the shifts gave, in directional Matthews correlation ([`Confusion::directional_mcc`]; 0 where there is none).
@@ -46,7 +47,7 @@ pub fn shifted(classes: usize, truth: &[u8], guessed: &[u8], least: usize, draws
     let twice = [guessed, guessed].concat();
     let mut all = Vec::with_capacity(draws);
     for draw in 0..draws {
-        let mut random = SplitMix(mix(seed) ^ mix(!(draw as u64)));
+        let mut random = SplitMix::new(mix(seed) ^ mix(!(draw as u64)));
         let by = least + random.below(n - 2 * least + 1);
         all.push(value(&twice[by..by + n])?);
     }
@@ -62,7 +63,7 @@ mod tests {
 
     /// A chain of ups and downs that stays for a while, and guesses that know it or do not.
     fn chain(seed: u64, n: usize) -> Vec<u8> {
-        let mut random = SplitMix(seed);
+        let mut random = SplitMix::new(seed);
         let mut state = 0;
         let step = |_| {
             if random.below(10) == 0 {
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn what_knows_the_moment_is_told_from_what_does_not() {
         let truth = chain(1, 4000);
-        let mut random = SplitMix(9);
+        let mut random = SplitMix::new(9);
         let noisy: Vec<u8> = truth.iter().map(|t| if random.below(5) == 0 { 2 - t } else { *t }).collect();
         let knows = shifted(3, &truth, &noisy, 1, 500, 7).expect("enough");
         assert!(knows.point > 0.5 && knows.p < 0.003 && knows.mean.abs() < 0.05, "{knows:?}");

@@ -105,15 +105,15 @@ impl VolatilityRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{SplitMix, mix};
+    use random::{SplitMix, mix};
 
     /// Prices whose steps are large for a while and small for a while, up or down by chance.
     fn prices(n: usize, seed: u64) -> Vec<f64> {
-        let mut draw = SplitMix(mix(seed));
+        let mut draw = SplitMix::new(mix(seed));
         let mut price = 100.0f64;
         let mut one = |bar: usize| {
             let size = if (bar / 300).is_multiple_of(2) { 1e-4 } else { 1e-2 };
-            let sign = if draw.next() >> 63 == 1 { 1.0 } else { -1.0 };
+            let sign = if draw.bits() >> 63 == 1 { 1.0 } else { -1.0 };
             price *= 1.0 + sign * size;
             price
         };

@@ -11,16 +11,10 @@ pub(crate) struct Made {
     pub(crate) folds: Vec<Fold>,
 }
 
-/// Numbers of a splitmix generator, about normal.
+/// Numbers that are about normal.
 pub(crate) fn noise(seed: u64) -> impl FnMut() -> f32 {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut uniform = move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z >> 40) as f32 / (1u64 << 24) as f32
-    };
+    let mut random = random::SplitMix::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut uniform = move || (random.bits() >> 40) as f32 / (1u64 << 24) as f32;
     move || (0..6).map(|_| uniform()).sum::<f32>() * 1.4 - 4.2
 }
 
