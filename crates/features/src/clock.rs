@@ -109,17 +109,6 @@ impl Clock {
         }
         (first, news)
     }
-
-    /// Rows of a symbol that became known in `[from, to)`.
-    pub fn rows_between(&self, symbol: usize, from: i64, to: i64) -> Range<usize> {
-        let rows = self.rows(symbol);
-        let before = |time| {
-            let tick = self.times.partition_point(|t| *t < time);
-            rows.start + self.tick[rows.clone()].partition_point(|t| (*t as usize) < tick)
-        };
-        let from = before(from);
-        from..before(to).max(from)
-    }
 }
 
 /// A walk through the ticks of a [`Clock`].
@@ -296,13 +285,6 @@ mod tests {
             assert!(rows.iter().zip(&as_u32).all(|(got, row)| *got == if fresh(row) { *row } else { u32::MAX }));
         }
         assert_eq!(walk.next(), None);
-        for symbol in 0..market.len() {
-            for (from, to) in [(i64::MIN, i64::MAX), (3, 9), (5, 5), (9, 3), (0, 1), (40, 60)] {
-                let between = clock.rows_between(symbol, from, to);
-                let expected: Vec<usize> = clock.rows(symbol).filter(|row| (from..to).contains(&all[*row])).collect();
-                assert_eq!(between.collect::<Vec<_>>(), expected, "{from} to {to}");
-            }
-        }
     }
 
     #[test]

@@ -102,7 +102,6 @@ pub struct Context {
     gpu: Gpu,
     device: String,
     raw: sys::CUcontext,
-    free: u64,
     blaslt: std::result::Result<Blaslt, String>,
 }
 
@@ -144,10 +143,9 @@ impl Context {
             what: format!("{} cannot be opened: {}", gpu.name, words(e)),
             remedy: "see whether another program holds it (`nvidia-smi`), or use <device=cpu>".into(),
         })?;
-        let mut context = Context { gpu: gpu.clone(), device, raw, free: 0, blaslt: Err(String::new()) };
+        let mut context = Context { gpu: gpu.clone(), device, raw, blaslt: Err(String::new()) };
         context.bind()?;
         context.blaslt = if library { Blaslt::find() } else { Err("not asked for".into()) };
-        context.free = context.memory()?.0;
         Ok(Arc::new(context))
     }
 
@@ -172,11 +170,6 @@ impl Context {
         self.bind()?;
         let (free, total) = self.call("cuMemGetInfo", result::mem_get_info())?;
         Ok((free as u64, total as u64))
-    }
-
-    /// Bytes that were free when the card was opened, the context itself taken off.
-    pub fn free_at_start(&self) -> u64 {
-        self.free
     }
 
     /// cuBLASLt, or why there is none.

@@ -1,8 +1,8 @@
 //! What a classifier's predictions are worth (docs/method.md, Measures).
 //!
-//! [`Confusion`] counts and everything made of counts; [`scores`] judges probabilities; [`fit_temperature`] calibrates
-//! them on validation; [`persistence`], [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat,
-//! [`shifted`] what chance would give; [`mcc_interval`] says how sure a coefficient is.
+//! [`Confusion`] counts and everything made of counts; [`scores`] judges probabilities; [`persistence`],
+//! [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat, [`shifted`] what chance would give;
+//! [`mcc_interval`] says how sure a coefficient is.
 //!
 //! Classes are numbers from 0 ([`features::class`]). Every sum is added in the order of the samples, so the same
 //! input gives the same bits.
@@ -12,7 +12,6 @@ mod bootstrap;
 mod confusion;
 mod probability;
 mod shift;
-mod temperature;
 #[cfg(test)]
 mod tests;
 mod volatility;
@@ -22,7 +21,6 @@ pub use bootstrap::{Bootstrap, Interval, bootstrap, by_group, mcc_interval};
 pub use confusion::{ClassScore, Confusion};
 pub use probability::{BINS, Bin, Scores, scores};
 pub use shift::{Shifted, shifted};
-pub use temperature::{Temperature, cool, fit_temperature};
 pub use volatility::{VolatilityRule, volatility};
 
 use files::{Error, Result};

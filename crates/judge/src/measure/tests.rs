@@ -113,78 +113,12 @@ fn what_does_not_fit_is_refused() {
         assert!(scores(p, 2, labels, weights).is_err(), "{p:?} {labels:?} {weights:?}");
     }
     assert!(scores(&[1.0], 1, &[0], None).is_err());
-    assert!(fit_temperature(&[f32::NAN, 0.0], 2, &[0], None).is_err());
 }
 
-/// Pseudo-random numbers from -1 to 1.
+/// Numbers from -1 to 1.
 fn noise(seed: u64) -> impl FnMut() -> f64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-    }
-}
-
-#[test]
-fn temperature_finds_what_was_planted() {
-    // Labels are drawn from the softmax of z; the net says 3 z: it is too sure by 3.
-    let mut draw = noise(1);
-    let (mut outputs, mut labels) = (Vec::new(), Vec::new());
-    for _ in 0..20_000 {
-        let z: Vec<f64> = (0..3).map(|_| 2.0 * draw()).collect();
-        let sum: f64 = z.iter().map(|z| z.exp()).sum();
-        let mut u = (draw() + 1.0) / 2.0 * sum;
-        let label = z.iter().position(|z| {
-            u -= z.exp();
-            u <= 0.0
-        });
-        labels.push(label.unwrap_or(2) as u8);
-        outputs.extend(z.iter().map(|z| (3.0 * z) as f32));
-    }
-    let fit = fit_temperature(&outputs, 3, &labels, None).unwrap();
-    assert!((fit.value - 3.0).abs() < 0.15 && fit.after < fit.before && !fit.bounded, "{fit:?}");
-    // The best of a fine grid around is not better.
-    for step in -50..50 {
-        let value = fit.value * (1.0 + f64::from(step) * 1e-3);
-        let sharp: Vec<f32> = outputs.iter().map(|z| (f64::from(*z) / value) as f32).collect();
-        let there = fit_temperature(&sharp, 3, &labels, None).unwrap().before;
-        assert!(there >= fit.after - 1e-6, "{value}: {there}");
-    }
-    // Probabilities at that temperature are those of the divided outputs, and calibrated.
-    let softmax = |outputs: &[f32], by: f64| -> Vec<f32> {
-        let row = |row: &[f32]| {
-            let e: Vec<f64> = row.iter().map(|z| (f64::from(*z) / by).exp()).collect();
-            let sum: f64 = e.iter().sum();
-            e.into_iter().map(|e| (e / sum) as f32).collect::<Vec<_>>()
-        };
-        outputs.chunks(3).flat_map(row).collect()
-    };
-    let mut cooled = softmax(&outputs, 1.0);
-    let before = scores(&cooled, 3, &labels, None).unwrap();
-    cool(&mut cooled, 3, fit.value).unwrap();
-    for (a, b) in cooled.iter().zip(softmax(&outputs, fit.value)) {
-        assert!((a - b).abs() < 1e-5, "{a} {b}");
-    }
-    let after = scores(&cooled, 3, &labels, None).unwrap();
-    near((after.log_loss * 1e6).round(), (fit.after * 1e6).round(), "log-loss");
-    assert!(before.calibration_error > 0.1 && after.calibration_error < 0.03);
-    assert_eq!(predicted(&cooled, 3), predicted(&outputs, 3));
-}
-
-#[test]
-fn temperature_stays_in_its_range() {
-    let right = [5.0f32, 0.0, 0.0, 5.0];
-    let fit = |outputs: &[f32], labels: &[u8]| fit_temperature(outputs, 2, labels, None).unwrap();
-    let (sure, wrong, mute) = (fit(&right, &[0, 1]), fit(&right, &[1, 0]), fit(&[1.0; 4], &[0, 1]));
-    assert!(sure.bounded && (sure.value - 0.05).abs() < 1e-12 && sure.after <= sure.before);
-    assert!(wrong.bounded && (wrong.value - 20.0).abs() < 1e-9 && wrong.after < wrong.before);
-    assert!(!mute.bounded && mute.value == 1.0 && mute.after == mute.before);
-    let huge = fit(&[f32::MAX, f32::MIN, f32::MIN, f32::MAX], &[0, 0]);
-    assert!(huge.value.is_finite() && huge.after.is_finite());
-    let mut certain = [1.0f32, 0.0, 0.0, 1.0];
-    cool(&mut certain, 2, 3.0).unwrap();
-    assert!([0.0, -1.0, f64::NAN, f64::INFINITY].iter().all(|t| cool(&mut [0.5, 0.5], 2, *t).is_err()));
-    assert_eq!(certain, [1.0, 0.0, 0.0, 1.0]);
+    let mut random = random::SplitMix::new(seed);
+    move || random.unit() * 2.0 - 1.0
 }
 
 proptest! {

@@ -3,7 +3,7 @@
 //! There is one staging area, and it goes back and forth: to the thread with a save to do, back with how it went. So
 //! nothing is shared, nothing is locked, and after the first saves no part's memory is taken anew.
 
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use files::{Error, Kind, Result};
@@ -97,19 +97,6 @@ impl Writer {
     pub fn submit(&mut self, about: About, fill: impl FnOnce(&mut Staging) -> Result<()>) -> Result<()> {
         self.wait()?;
         self.send(about, fill)
-    }
-
-    /// As [`Writer::submit`], but false at once while the save before is under way.
-    pub fn try_submit(&mut self, about: About, fill: impl FnOnce(&mut Staging) -> Result<()>) -> Result<bool> {
-        if self.staging.is_none() {
-            match self.done.try_recv() {
-                Ok(back) => self.took(back)?,
-                Err(TryRecvError::Empty) => return Ok(false),
-                Err(TryRecvError::Disconnected) => return Err(self.pass_on()),
-            }
-        }
-        self.send(about, fill)?;
-        Ok(true)
     }
 
     /// Waits until nothing is under way, and gives the last generation that was saved, if any was. The error is that of

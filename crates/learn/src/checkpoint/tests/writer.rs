@@ -1,12 +1,7 @@
 //! The thread that saves: it hands back its memory, tells its errors once, and finishes what was begun.
 
-use std::io;
-use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
-
 use files::Kind;
 
-use super::super::disk::{Disk, Real};
 use super::super::{Staging, Store, View, Writer, list, newest};
 use super::faulty::{Faulty, Then};
 use super::{about, found, parts};
@@ -78,51 +73,6 @@ fn an_error_is_told_once_and_the_next_save_works() {
     let error = files::Error::new(Kind::Machine, "the device is gone");
     assert!(writer.submit(about(5), |_| Err(error)).is_err());
     assert_eq!(writer.wait().expect("nothing was begun"), Some(3));
-}
-
-/// A disk that writes when it is told to.
-struct Slow(Receiver<()>);
-
-impl Disk for Slow {
-    fn make(&mut self, folder: &Path) -> io::Result<()> {
-        let _ = self.0.recv();
-        Real.make(folder)
-    }
-
-    fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        Real.write(path, bytes)
-    }
-
-    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        Real.rename(from, to)
-    }
-
-    fn sync(&mut self, folder: &Path) -> io::Result<()> {
-        Real.sync(folder)
-    }
-
-    fn remove(&mut self, folder: &Path) -> io::Result<()> {
-        Real.remove(folder)
-    }
-}
-
-#[test]
-fn while_one_save_is_under_way_another_is_not_tried() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (go, wait) = channel();
-    let mut writer =
-        Writer::new(Store::open_on(folder.path(), Box::new(Slow(wait))).expect("opens"), &[]).expect("a thread");
-    writer.wait().expect("ready");
-    assert!(writer.try_submit(about(1), |staging| fill(staging, 1)).expect("free"));
-    for _ in 0..3 {
-        assert!(!writer.try_submit(about(2), |_| panic!("it is under way")).expect("no error"));
-    }
-    go.send(()).expect("it waits");
-    assert_eq!(writer.wait().expect("saved"), Some(1));
-    assert!(writer.try_submit(about(3), |staging| fill(staging, 3)).expect("free"));
-    go.send(()).expect("it waits");
-    drop(writer);
-    assert_eq!(found(folder.path()), Some(3));
 }
 
 #[test]
