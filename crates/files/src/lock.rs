@@ -47,8 +47,8 @@ impl Lock {
     /// Takes the folder, or says who has it.
     pub fn take(folder: &Path) -> Result<Lock> {
         let path = folder.join(NAME);
-        // Who only looks ([`Lock::holder`]) shares it for an instant, however long a busy machine makes that; one who is
-        // just letting go holds it alone.
+        // Who only looks ([`Lock::holder`]) shares it for an instant, however long a busy machine makes that; one who
+        // is just letting go holds it alone.
         let mut refusals = 0;
         for _ in 0..6000 {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);

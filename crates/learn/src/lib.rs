@@ -1,9 +1,9 @@
 //! Nets and the ways to fit them, always as a population. It is handed folds as data and knows no symbol by name.
 //!
 //! [`Problem`] is what there is to learn from ([`ready`] makes one of arrays that people have), [`scale`] each fold's
-//! own scaling. A way of learning is a [`Learner`] and its [`Training`]; [`classify`] is one. Every fold, every seed and
-//! every set of hyper-parameters (a config) is a member: a [`Plan`] says which train at once, [`train`] is the loop for
-//! all of them, [`TrainState`] is where a run goes on from, and [`checkpoint`] keeps it on disk.
+//! own scaling. A way of learning is a [`Learner`] and its [`Training`]; [`classify`] is one. Every fold, every seed
+//! and every set of hyper-parameters (a config) is a member: a [`Plan`] says which train at once, [`train`] is the loop
+//! for all of them, [`TrainState`] is where a run goes on from, and [`checkpoint`] keeps it on disk.
 //!
 //! **What a member becomes depends on its config, its fold and its seed**: not on its group, its neighbours, the number
 //! of threads, or on how often the run was cut and continued. Where the memory is not enough for one member, batches go

@@ -1,5 +1,5 @@
-//! What classifiers share: trained by `learn::classify`, selected by Matthews' correlation on validation samples, judged
-//! on test samples, kept as `predictions.parquet` and the folder `model`.
+//! What classifiers share: trained by `learn::classify`, selected by Matthews' correlation on validation samples,
+//! judged on test samples, kept as `predictions.parquet` and the folder `model`.
 
 use super::{Figure, Judgement, Kind, PerConfig, defaults, model};
 use crate::Settings;

@@ -1,6 +1,6 @@
-//! The learners that can be asked for by name. A [`Kind`] says what differs from one to the next: what it reads, what it
-//! is trained with, what makes it another run or another trial, by what its members are selected, how they are judged
-//! and what the model's folder holds. Everything else is the same for all.
+//! The learners that can be asked for by name. A [`Kind`] says what differs from one to the next: what it reads, what
+//! it is trained with, what makes it another run or another trial, by what its members are selected, how they are
+//! judged and what the model's folder holds. Everything else is the same for all.
 //!
 //! A new learner is a file here, its entry in [`LEARNERS`], its settings, and its folder in `learn`.
 

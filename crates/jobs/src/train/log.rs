@@ -66,7 +66,8 @@ impl RunLog {
             let memory = files::format_bytes(run.memory_bytes);
             self.log.add_message(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
         }
-        // `axis`, `last`, `members` and `worth` tell whoever watches where the rows of its axis lead, whatever the learner.
+        // `axis`, `last`, `members` and `worth` tell whoever watches where the rows of its axis lead, whatever the
+        // learner.
         let row = json!({
             "net": run.net, "device": run.device, "pid": std::process::id(), "axis": self.unit, "last": run.epochs, "patience": run.patience,
             "members": run.groups.iter().sum::<u64>(), "worth": self.kind.selected_by(),

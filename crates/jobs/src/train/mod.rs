@@ -1,8 +1,8 @@
 //! `train`: from bars or ready arrays to a judged population in a run folder.
 //!
-//! It reads as it runs: load, split and plan, open the folder and write the trial into the ledger, fit with checkpoints,
-//! judge on what was never trained on, save. A run that was cut goes on from its last checkpoint and ends with the same
-//! bits. What differs from learner to learner is in `kinds`.
+//! It reads as it runs: load, split and plan, open the folder and write the trial into the ledger, fit with
+//! checkpoints, judge on what was never trained on, save. A run that was cut goes on from its last checkpoint and ends
+//! with the same bits. What differs from learner to learner is in `kinds`.
 
 mod arrays;
 mod estimate;
