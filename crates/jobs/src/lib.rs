@@ -1,8 +1,8 @@
 //! A verb without its words: settings, folders, and one function a verb.
 //!
 //! Each verb is a plain request, the [`Settings`] it runs under, and a sink for [`Update`]s; it gives a result that
-//! serialises. Nothing here prints and nothing here knows a flag: the command line, a page or Python put words around
-//! it.
+//! serialises. Nothing here prints, and flags are named where a setting is declared: the command line, a page or Python
+//! put words around it.
 
 mod add;
 mod audit;

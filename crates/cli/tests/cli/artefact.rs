@@ -229,7 +229,7 @@ fn ready_arrays_take_what_was_asked_for_and_refuse_what_does_nothing() {
     // So it is in what is trained, and in what the model and the split say of it.
     let (run, exit) = place.json(&args("a.npz", &["--symbols", "BB", "--to", "2022-01-26", "--out", "run"]));
     assert_eq!(exit, 0, "{run}");
-    assert!(run["notes"].to_string().contains("--symbols leaves out 600"), "{run}");
+    assert!(run["notes"].to_string().contains("samples are of other symbols and left out"), "{run}");
     let model: Value =
         serde_json::from_slice(&std::fs::read(place.path().join("run/model/model.json")).unwrap()).unwrap();
     assert_eq!(model["judged"], serde_json::json!(["BB"]));

@@ -38,7 +38,9 @@ fn tried(keys: &[Key]) -> Vec<&'static str> {
 pub(super) fn candidates() -> Form<Vec<Candidates>> {
     let keys = tried(&super::classify::keys()).join(", ");
     let legal = format!("a list, as in [\"rate = 0.001, 0.0003\", \"decay = 0, 0.1\"], of {keys}");
-    Form::new(legal, read_all, |all| all.iter().map(|one| Value::from(one.to_string())).collect::<Vec<Value>>().into())
+    let show =
+        |all: &Vec<Candidates>| all.iter().map(|one| Value::from(one.to_string())).collect::<Vec<Value>>().into();
+    Form::new(legal, read_all, show).flags("try", "KEY=V,V", format!("of {keys}, one KEY for each --try"))
 }
 
 fn read_all(value: &Value) -> Result<Vec<Candidates>, Wrong> {

@@ -10,7 +10,7 @@ section! {
 
     /// The net; auto follows from learner and features.
     net: Option<String> = None,
-        text("a net, as in fast:16x50-lstm64 + slow:12x24-lstm24 / 16 / direction:3")
+        text("text as in fast:16x50-lstm64 + slow:12x24-lstm24 / 16 / direction:3")
             .or_auto().flag("net", "NET").tried();
     /// Rows of a batch; auto takes what `fullbore tune` saved, else about 250 steps an epoch.
     batch: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("batch-size", "N").tried();

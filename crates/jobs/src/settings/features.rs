@@ -9,7 +9,7 @@ section! {
 
     /// What is computed from the bars; auto is the verb's or the learner's own set.
     set: String = "auto".into(),
-        text("a preset (basic, full, universe, two_timeframe), a file, features, as in rsi(14), ema(20), or auto")
+        text("a preset (basic, full, universe, two_timeframe), a file, features as in rsi(14), ema(20), or auto")
             .flag("features", "SET");
     /// The longest hole that indicators step over, in bars; auto goes by the timeframe.
     max_hole: Option<usize> = None, whole(0..=usize::MAX).or_auto();

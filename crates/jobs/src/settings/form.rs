@@ -15,7 +15,7 @@ type Read<T> = Box<dyn Fn(&Value) -> Result<T, Wrong> + Send + Sync>;
 pub(super) struct Form<T> {
     pub(super) legal: String,
     pub(super) flag: Option<Flag>,
-    pub(super) in_words: bool,
+    pub(super) choices: Option<String>,
     pub(super) text: bool,
     pub(super) tried: bool,
     pub(super) read: Read<T>,
@@ -29,8 +29,8 @@ impl<T: 'static> Form<T> {
         read: impl Fn(&Value) -> Result<T, Wrong> + Send + Sync + 'static,
         show: impl Fn(&T) -> Value + Send + Sync + 'static,
     ) -> Form<T> {
-        let (read, show) = (Box::new(read), Box::new(show));
-        Form { legal: legal.into(), flag: None, in_words: true, text: false, tried: false, read, show }
+        let (legal, read, show) = (legal.into(), Box::new(read), Box::new(show));
+        Form { choices: Some(legal.clone()), legal, flag: None, text: false, tried: false, read, show }
     }
 
     /// Values are text as they stand: a file may be called `2024-01-01`.
@@ -39,17 +39,17 @@ impl<T: 'static> Form<T> {
     }
 
     /// A range, which a flag's help leaves out.
-    fn range(self) -> Form<T> {
-        Form { in_words: false, ..self }
+    pub(super) fn range(self) -> Form<T> {
+        Form { choices: None, ..self }
     }
 
     /// `auto` is legal, and none of the others.
     pub(super) fn or_auto(self) -> Form<Option<T>> {
-        let Form { legal, flag, in_words, text, tried, read, show } = self;
+        let Form { legal, flag, choices, text, tried, read, show } = self;
         Form {
             legal: format!("{legal}, or auto"),
             flag,
-            in_words,
+            choices: choices.map(|choices| format!("{choices}, or auto")),
             text,
             tried,
             read: Box::new(move |value| if is_auto(value) { Ok(None) } else { read(value).map(Some) }),
@@ -62,9 +62,9 @@ impl<T: 'static> Form<T> {
         Form { flag: Some(Flag { name, takes: Takes::Value(value) }), ..self }
     }
 
-    /// The same where the flag may be given several times.
-    pub(super) fn flags(self, name: &'static str, value: &'static str) -> Form<T> {
-        Form { flag: Some(Flag { name, takes: Takes::Values(value) }), ..self }
+    /// The same where the flag may be given several times; its help has words of its own for what is legal.
+    pub(super) fn flags(self, name: &'static str, value: &'static str, choices: String) -> Form<T> {
+        Form { flag: Some(Flag { name, takes: Takes::Values(value) }), choices: Some(choices), ..self }
     }
 
     /// A flag without a value, the value it stands for, and its help.

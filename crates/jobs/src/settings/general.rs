@@ -19,6 +19,5 @@ section! {
 /// A whole number from 0, as TOML can write it.
 fn whole_u64() -> Form<u64> {
     let read = |value: &toml::Value| value.as_integer().and_then(|v| u64::try_from(v).ok()).ok_or(None);
-    let form = Form::new("a whole number from 0", read, |value| toml::Value::Integer(*value as i64));
-    Form { in_words: false, ..form }
+    Form::new("a whole number from 0", read, |value| toml::Value::Integer(*value as i64)).range()
 }

@@ -18,8 +18,8 @@ pub struct Key {
     pub legal: String,
     /// The flag that stands for it on verbs that have one.
     pub flag: Option<Flag>,
-    /// Whether the words in [`legal`](Key::legal) say more than a range of numbers.
-    pub(super) in_words: bool,
+    /// What its flag's help says is legal; none for a range of numbers.
+    pub(super) choices: Option<String>,
     /// Whether a value is text as it stands, never a number or a date.
     pub(super) text: bool,
     /// Whether several values may be tried.
@@ -72,10 +72,10 @@ impl Key {
         }
         let sentence = self.help.split_once(". ").map_or(self.help.as_str(), |(first, _)| first);
         let sentence = sentence.trim_end_matches('.');
-        let sentence = match sentence.split_once("; ") {
-            _ if !self.in_words => sentence.to_string(),
-            None => format!("{sentence}: {}", self.legal),
-            Some((what, more)) => format!("{what}: {}; {more}", self.legal),
+        let sentence = match (&self.choices, sentence.split_once("; ")) {
+            (None, _) => sentence.to_string(),
+            (Some(choices), None) => format!("{sentence}: {choices}"),
+            (Some(choices), Some((what, more))) => format!("{what}: {choices}; {more}"),
         };
         let own = (self.show)(&Settings::default());
         match default.map_or_else(|| plain(&own), str::to_string) {
@@ -92,13 +92,13 @@ impl Key {
         place: fn(&Settings) -> &T,
         place_mut: fn(&mut Settings) -> &mut T,
     ) -> Key {
-        let Form { legal, flag, in_words, text, tried, read, show } = form;
+        let Form { legal, flag, choices, text, tried, read, show } = form;
         Key {
             name,
             help: help.trim().to_string(),
             legal,
             flag,
-            in_words,
+            choices,
             text,
             tried,
             show: Box::new(move |settings| show(place(settings))),

@@ -27,8 +27,8 @@ section! {
     checkpoint: usize = 50, whole(1..=1_000_000);
     /// Rows after which a label is known, for ready arrays without t1.
     label_horizon: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("label-horizon", "ROWS");
-    /// Values to try: every combination is a config with members of its own, and validation chooses one for each fold.
-    candidates as "try": Vec<Candidates> = Vec::new(), candidates().flags("try", "KEY=V,V");
+    /// Values to try; every combination is a config with members of its own, and validation chooses one for each fold.
+    candidates as "try": Vec<Candidates> = Vec::new(), candidates();
 }
 
 const PRECISIONS: &[(&str, Precision)] =

@@ -215,14 +215,14 @@ fn shapes_that_do_not_fit() {
 #[test]
 fn horizons() {
     let usage = Kind::Usage;
-    check_refused(&six(&[]), None, usage, "no t1", "--label-horizon");
-    check_refused(&six(&[]), Some(0), usage, "0 rows", "--label-horizon 1");
+    check_refused(&six(&[]), None, usage, "no t1", "<train.label_horizon=12>");
+    check_refused(&six(&[]), Some(0), usage, "0 rows", "<train.label_horizon=1>");
     check_refused(
         &six(&[("t0", i64s(&[1, 2, 3, 4, 5, 6])), ("t1", i64s(&[2, 3, 4, 5, 6, 7]))]),
         Some(2),
         usage,
         "has t1",
-        "leave out --label-horizon",
+        "leave out <train.label_horizon>",
     );
     check_refused(&six(&[]), Some(6), Kind::Input, "no label ends", "shorter");
 
@@ -339,7 +339,7 @@ fn memory_is_counted_before_it_is_taken() {
     .unwrap_err();
     assert_eq!((error.kind, heard), (Kind::Memory, 0), "{error}");
     assert!(error.message.contains("6 samples need 32.0 MiB of memory, the budget is 1.0 MiB"), "{error}");
-    assert!(error.remedy.unwrap().contains("--memory"));
+    assert!(error.remedy.unwrap().contains("<memory>"));
     // Who listens may stop it.
     let spec = ReadSpec { label_horizon: Some(1), memory: 1 << 30, only: Only::ALL };
     let stopped = read(&path, &spec, &mut |_, _| Err(Error::new(Kind::Interrupted, "stopped")));
@@ -367,10 +367,13 @@ fn only_the_samples_that_were_asked_for_are_taken() {
     // A label that is known only behind `to` would tell of what was kept aside.
     let early = some(Only { to: at(4), ..Only::ALL }).unwrap();
     assert_eq!(early.problem.samples.rows, [0, 1, 2]);
-    check_note(&early, "leave out 2 of 6 samples, and 1 more whose labels are known only after --to");
+    check_note(
+        &early,
+        "2 of 6 samples are outside the chosen time and left out, and 1 more whose labels are known only after its end",
+    );
     let a = some(Only { symbols: vec!["A".into()], ..Only::ALL }).unwrap();
     assert_eq!(a.problem.samples.rows, [0, 2, 4]);
-    check_note(&a, "--symbols leaves out 3 of 6");
+    check_note(&a, "3 of 6 samples are of other symbols and left out");
     // Others are other data, and their labels do not count in the weights.
     assert_ne!(a.problem.data, all.problem.data);
     assert_ne!(early.problem.data, all.problem.data);
@@ -379,8 +382,8 @@ fn only_the_samples_that_were_asked_for_are_taken() {
         assert_eq!(error.kind, Kind::Usage, "{error}");
         assert!(error.message.contains(says) && error.remedy.as_ref().unwrap().contains(remedy), "{error:?}");
     };
-    refused(Only { symbols: vec!["C".into()], ..Only::ALL }, "no sample of C", "A, B");
-    refused(Only { from: at(90), ..Only::ALL }, "no sample is left", "2023-11-14");
+    refused(Only { symbols: vec!["C".into()], ..Only::ALL }, "no sample of the symbol C", "A, B");
+    refused(Only { from: at(90), ..Only::ALL }, "no sample is of the chosen", "2023-11-14");
     // What the file does not say cannot be asked for.
     let lacking = |more: &[(&str, Vec<u8>)], only: Only| {
         let folder = tempfile::tempdir().unwrap();
@@ -390,9 +393,9 @@ fn only_the_samples_that_were_asked_for_are_taken() {
         read(&path, &spec, &mut |_, _| Ok(())).unwrap_err()
     };
     for (more, only, says) in [
-        (vec![], Only { to: at(3), ..Only::ALL }, "--to: the file has no t0"),
+        (vec![], Only { to: at(3), ..Only::ALL }, "by time: the file has no t0"),
         (vec![], Only { symbols: vec!["A".into()], ..Only::ALL }, "the file has no symbol"),
-        (vec![("t0", i64s(&[0, 1, 2, 3, 4, 5]))], Only { from: at(0), ..Only::ALL }, "--from: t0 holds no stamps"),
+        (vec![("t0", i64s(&[0, 1, 2, 3, 4, 5]))], Only { from: at(0), ..Only::ALL }, "by time: t0 holds whole numbers"),
     ] {
         let error = lacking(&more, only);
         assert!(error.kind == Kind::Usage && error.message.contains(says), "{error}");
