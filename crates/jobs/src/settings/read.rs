@@ -70,24 +70,24 @@ impl Settings {
 }
 
 impl ReadSettings {
-    /// The keys whose values are others.
-    pub(crate) fn names_beside(&self, other: &ReadSettings) -> Vec<String> {
+    /// The keys whose values differ.
+    pub(crate) fn differing_names(&self, other: &ReadSettings) -> Vec<String> {
         let [here, other] = [self.flat(), other.flat()];
         let names: BTreeSet<&String> = here.keys().chain(other.keys()).collect();
         names.into_iter().filter(|name| here.get(*name) != other.get(*name)).cloned().collect()
     }
 
-    /// What is another here than it was then, a sentence each. Bars that are the same to the bit were read the same,
-    /// whatever was said: then only what bars do not show is named.
+    /// What differs from `then`, a sentence each. Bars that are the same to the bit were read the same, whatever the
+    /// settings: then only what bars do not show is named.
     pub(crate) fn differences(&self, then: &ReadSettings, same_bars: bool) -> Vec<String> {
-        let others = self.names_beside(then);
+        let others = self.differing_names(then);
         let [here, then] = [self.flat(), then.flat()];
         let shown = |of: &BTreeMap<String, String>, name: &str| of.get(name).map_or("auto".into(), String::clone);
-        let said = |name: &String| {
+        let sentence = |name: &String| {
             let [here, then] = [&here, &then].map(|of| shown(of, name));
             format!("{name} is {here} here and was {then} in training: features may differ")
         };
-        others.iter().filter(|name| !same_bars || *name == HOLES).map(said).collect()
+        others.iter().filter(|name| !same_bars || *name == HOLES).map(sentence).collect()
     }
 
     /// Names and values as they are written.
@@ -126,12 +126,12 @@ mod tests {
 
     #[test]
     fn what_shapes_features_is_kept_and_comes_back() {
-        let said = settings(&ALL);
-        let reading = said.read_settings();
+        let own = settings(&ALL);
+        let reading = own.read_settings();
         let text = serde_json::to_string(&reading).unwrap();
         let read: ReadSettings = serde_json::from_str(&text).unwrap();
         assert_eq!(read, reading);
-        assert_eq!(Settings::from_read_settings(&read).unwrap(), said);
+        assert_eq!(Settings::from_read_settings(&read).unwrap(), own);
         // What shapes none is not in it, and a path is found from everywhere.
         let more = settings(&["seed=9", "train.epochs=3", "label.rule=fixed(3)", "memory=2GiB"]);
         assert_eq!(more.read_settings(), Settings::default().read_settings());

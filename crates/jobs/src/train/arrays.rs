@@ -78,6 +78,6 @@ fn refuse(set: Option<&str>, settings: &Settings) -> Result<()> {
 
 /// Names the settings that only bars have a use for.
 fn unused(settings: &Settings) -> Option<String> {
-    let names = settings.read_settings().names_beside(&Settings::default().read_settings());
+    let names = settings.read_settings().differing_names(&Settings::default().read_settings());
     (!names.is_empty()).then(|| format!("not used, since only bars have a use for it: {}", names.join(", ")))
 }
