@@ -71,6 +71,17 @@ mod tests {
     use crate::synth::Synth;
 
     #[test]
+    fn the_text_of_an_instrument_outlives_the_names_of_types() {
+        // Runs, models and trials of older programs hold hashes of it.
+        let mut bars = Synth { symbols: 1, bars: 2, ..Synth::default() }.make_market(1).market.remove(0);
+        let session = &mut bars.instrument.session;
+        (session.open, session.close) = (crate::ClockTime(570), crate::ClockTime(960));
+        session.days = crate::Weekdays::WORKING;
+        let text = format!("{:?}", bars.instrument);
+        assert!(text.contains("open: Clock(570), close: Clock(960), days: Days(31)"), "{text}");
+    }
+
+    #[test]
     fn every_bit_counts() {
         let bars = Synth { symbols: 1, bars: 50, ..Synth::default() }.make_market(1).market.remove(0);
         let of = |change: &dyn Fn(&mut Bars)| {
