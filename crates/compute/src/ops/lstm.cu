@@ -1,23 +1,27 @@
-// An LSTM over whole windows, forward and backward, each in one kernel: bf16 products on tensor cores, f32 sums, cells in registers.
+// An LSTM over whole windows, forward and backward, each in one kernel: bf16 products on tensor cores, f32 sums, cells
+// in registers.
 //
-// The step is told in `population/backend.rs`. A block owns R = 8 × NT rows of one member for the whole window, so nothing is waited for
-// across blocks. Products are taken transposed, gates × rows = Wᵀ × [x, h]ᵀ: warp w owns units 8w .. 8w+7, its two tiles of 16 gates are
-// (i, f) and (g, o) of those units, and so lane (g, t) holds all four gates of unit 8w + g for rows 2t and 2t+1 of every tile of 8 rows,
-// with no exchange. A pair of rows is one word. Words are kept in that order everywhere: in shared memory a tile is [column][row], which
-// `ldmatrix` reads both ways, and what is saved for the backward pass is [step][word][thread], whole lines written and read by each warp.
-// In the backward pass the gate gradients are at once the left operand of the weight gradient, which stays in registers for the whole window.
+// The step is told in `population/backend.rs`. A block owns R = 8 × NT rows of one member for the whole window, so
+// nothing is waited for across blocks. Products are taken transposed, gates × rows = Wᵀ × [x, h]ᵀ: warp w owns units 8w
+// .. 8w+7, its two tiles of 16 gates are (i, f) and (g, o) of those units, and so lane (g, t) holds all four gates of
+// unit 8w + g for rows 2t and 2t+1 of every tile of 8 rows, with no exchange. A pair of rows is one word. Words are
+// kept in that order everywhere: in shared memory a tile is [column][row], which `ldmatrix` reads both ways, and what
+// is saved for the backward pass is [step][word][thread], whole lines written and read by each warp. In the backward
+// pass the gate gradients are at once the left operand of the weight gradient, which stays in registers for the whole
+// window.
 //
-// Weights lie as [wide + units + 1, units, 4]: rows are inputs, then h, then the bias; gates i, f, g, o of a unit side by side. Kernels are made
-// for F = 16 × KX inputs and H = 16 × U units; a smaller net runs in the next larger kernel on zeros.
+// Weights lie as [wide + units + 1, units, 4]: rows are inputs, then h, then the bias; gates i, f, g, o of a unit side
+// by side. Kernels are made for F = 16 × KX inputs and H = 16 × U units; a smaller net runs in the next larger kernel
+// on zeros.
 //
 // | kernel                        | block  | grid               | dynamic shared                             |
 // |-------------------------------|--------|--------------------|--------------------------------------------|
 // | lstm_forward_{KX}_{U}_{NT}    | 64 × U | [ceil(B / R), S]   | 0                                          |
 // | lstm_backward_{KX}_{U}_{NT}   | 128 × U | [ceil(B / R), S]  | `Shape::dynamic` of cuda/engine/fused.rs   |
 //
-// Registers are what limits these kernels: 512 threads have 128 each. ptxas wants a few more for the widest; what it spills is read back from the
-// first cache. Variants that spill nothing were made by moving work to the other warps and were slower: 497 instead of 448 µs for 32 members of
-// 16x50-lstm64-3, batch 512, on an H200.
+// Registers are what limits these kernels: 512 threads have 128 each. ptxas wants a few more for the widest; what it
+// spills is read back from the first cache. Variants that spill nothing were made by moving work to the other warps and
+// were slower: 497 instead of 448 µs for 32 members of 16x50-lstm64-3, batch 512, on an H200.
 // registers: 255
 // spills: 320
 
@@ -138,9 +142,9 @@ template <typename S> __device__ __forceinline__ void hold_weights(const Args& a
     }
 }
 
-// Brings a step's inputs into a tile: one column of 2 rows a piece from the table, or words of the layer below. Asked for one step ahead of
-// being laid down, so that nobody waits for memory. Steps are asked for in order, up or down. A thread's pieces are all of one column, so
-// its scale stays in registers.
+// Brings a step's inputs into a tile: one column of 2 rows a piece from the table, or words of the layer below. Asked
+// for one step ahead of being laid down, so that nobody waits for memory. Steps are asked for in order, up or down. A
+// thread's pieces are all of one column, so its scale stays in registers.
 template <typename S, int STEP_> struct Inputs {
     const Args& a;
     const u32* below;               // this block's words
@@ -398,8 +402,8 @@ template <typename S> __device__ __forceinline__ void forward(const Args& a) {
     for (int j = 0; j < S::NT; j++) give_out(a, words[4 * j + t4], c[j], first + 8 * j, unit);
 }
 
-// Adds gate gradients × tile to the weight gradients of this warp's gates, N tiles of 8 columns; the tile's rows are what is added up. `left`
-// has the first 16 rows, `rest[gate][2..]` the words of the others.
+// Adds gate gradients × tile to the weight gradients of this warp's gates, N tiles of 8 columns; the tile's rows are
+// what is added up. `left` has the first 16 rows, `rest[gate][2..]` the words of the others.
 template <typename S, int N>
 __device__ __forceinline__ void add_columns(u32 tile, const u32 (&left)[2][4], const u32 (&rest)[4][S::NT], float (&dw)[2][N][4]) {
     const u32 lane = threadIdx.x % 32;
@@ -441,9 +445,169 @@ __device__ __forceinline__ float* partial_of(const Args& a) {
     return a.partial + block * ((u64)(a.wide + a.units + 1) * a.units * 4);
 }
 
-// The backward pass. Half of the warps walk the recurrence as in the forward pass: gates of step t-1 again, dh of step t-1 from the gate
-// gradients of step t, gate gradients of step t-1. The other half, the helpers, are one step behind them: they bring inputs and h into
-// tiles and add the weight gradients up in their registers. One barrier a step joins the two; tiles of three steps are in use at once.
+// the step before.
+template <typename S>
+__device__ __forceinline__ void gate_gradients(const Args& a, bf16* grad, u32 t, u32 first, const float (&z)[2][S::NT][4], const float (&dh)[S::NT][2],
+                                               float (&dc)[S::NT][2], u32 (&c_now)[S::NT], const u32 (&c_before)[S::NT],
+                                               u32 (&d)[4][S::NT], float (&db)[4]) {
+    const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32, t4 = lane % 4;
+#pragma unroll
+    for (int j = 0; j < S::NT; j++) {
+        u32 before_word = c_before[j];
+        if (a.reset) before_word &= kept<S>(a, t, first + 8 * j);
+        float di[2], df[2], dg[2], dout[2];
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+            const float in = sigmoid_fast(z[0][j][s]), forget = sigmoid_fast(z[0][j][2 + s]);
+            const float cell = tanh_fast(z[1][j][s]), gate = sigmoid_fast(z[1][j][2 + s]);
+            const float c = s ? high_half(c_now[j]) : low_half(c_now[j]);
+            const float before = s ? high_half(before_word) : low_half(before_word);
+            const float bent = tanh_fast(c);
+            const float all = fmaf(dh[j][s] * gate, fmaf(-bent, bent, 1.0f), dc[j][s]);
+            dout[s] = dh[j][s] * bent * fmaf(-gate, gate, gate);
+            di[s] = all * cell * fmaf(-in, in, in);
+            df[s] = all * before * fmaf(-forget, forget, forget);
+            dg[s] = all * in * fmaf(-cell, cell, 1.0f);
+            dc[j][s] = all * forget;
+        }
+        d[0][j] = pair(di[0], di[1]), d[1][j] = pair(df[0], df[1]);
+        d[2][j] = pair(dg[0], dg[1]), d[3][j] = pair(dout[0], dout[1]);
+        if constexpr (S::SUMS) {
+#pragma unroll
+            for (int q = 0; q < 4; q++) db[q] += low_half(d[q][j]) + high_half(d[q][j]);
+        }
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+            reinterpret_cast<u32*>(grad + (warp * 32 + q * 8 + lane / 4) * S::XS)[4 * j + t4] = d[q][j];
+        c_now[j] = c_before[j];
+    }
+}
+
+// dh of the step before t: 16 units of two warps, each adding up half of the gates.
+template <typename S>
+__device__ __forceinline__ void hidden_sums(const bf16* grad, const bf16* stored, u32 share, const u32 (&back)[S::HELD ? 2 * S::U : 1][4],
+                                            float (&sum)[S::NT][4]) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < S::NT; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) sum[j][i] = 0.0f;
+    const u32 right = shared_address(grad) + ((lane % 16) * S::XS + lane / 16 * 8) * 2;
+#pragma unroll
+    for (int ks = 0; ks < 2 * S::U; ks++) {
+        const u32 k = 16 * (share * 2 * S::U + ks);
+        u32 left[4];
+        if constexpr (!S::HELD) {
+            const u32 turned = shared_address(stored) + ((lane / 16 * 8 + lane % 8) * S::WS + lane / 8 % 2 * 8) * 2;
+            load_matrices<true>(left, turned + (k * S::WS + S::F + warp / 2 * 16) * 2);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) left[i] = back[ks][i];
+        }
+#pragma unroll
+        for (int j = 0; j + 1 < S::NT; j += 2) {
+            u32 b[4];
+            load_matrices<true>(b, right + (k * S::XS + 8 * j) * 2);
+            mma(sum[j], left, b[0], b[1]);
+            mma(sum[j + 1], left, b[2], b[3]);
+        }
+        if (S::NT % 2 == 1) {
+            u32 b0, b1;
+            load_two<true>(b0, b1, right + (k * S::XS + 8 * (S::NT - 1)) * 2);
+            mma(sum[S::NT - 1], left, b0, b1);
+        }
+    }
+}
+
+// All weights to shared memory; all threads of the block.
+template <typename S>
+__device__ __forceinline__ void store_weights(const Args& a, const bf16* w, bf16* stored) {
+    for (u32 i = threadIdx.x; i < S::K * S::H; i += 2 * S::THREADS) {
+        const u32 k = i / S::H, u = i % S::H;
+        const uint2 four = gates<S>(a, w, k, u);
+        u16* to = reinterpret_cast<u16*>(stored + (u / 8 * 32 + u % 8) * S::WS + k);
+        to[0] = (u16)four.x, to[8 * S::WS] = (u16)(four.x >> 16), to[16 * S::WS] = (u16)four.y;
+        to[24 * S::WS] = (u16)(four.y >> 16);
+    }
+}
+
+// Weights that lead back to h, A[unit][gate]: rows 16 × (warp / 2) + g, columns by warp, gate, unit.
+template <typename S>
+__device__ __forceinline__ void hold_back(const Args& a, const bf16* w, u32 share, u32 (&back)[S::HELD ? 2 * S::U : 1][4]) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, t4 = lane % 4;
+#pragma unroll
+    for (int v = 0; v < S::U; v++) {
+        const u32 to = 8 * (share * S::U + v) + 2 * t4, k = S::F + warp / 2 * 16 + lane / 4;
+        const uint2 a0 = gates<S>(a, w, k, to), a1 = gates<S>(a, w, k, to + 1);
+        const uint2 b0 = gates<S>(a, w, k + 8, to), b1 = gates<S>(a, w, k + 8, to + 1);
+        back[2 * v][0] = lows(a0.x, a1.x), back[2 * v][1] = lows(b0.x, b1.x);
+        back[2 * v][2] = highs(a0.x, a1.x), back[2 * v][3] = highs(b0.x, b1.x);
+        back[2 * v + 1][0] = lows(a0.y, a1.y), back[2 * v + 1][1] = lows(b0.y, b1.y);
+        back[2 * v + 1][2] = highs(a0.y, a1.y), back[2 * v + 1][3] = highs(b0.y, b1.y);
+    }
+}
+
+// Adds the weight and bias gradients of step t.
+template <typename S, int COLUMNS>
+__device__ __forceinline__ void add_weights(const bf16* gradients, const bf16* tile, float (&dw)[2][COLUMNS][4], float (&db)[2][2]) {
+    const u32 thread = threadIdx.x - S::THREADS, warp = thread / 32, lane = thread % 32;
+    const u32 grad = shared_address(gradients) + ((warp * 32 + lane % 16) * S::XS + lane / 16 * 8) * 2;
+    u32 left[2][4], more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        load_matrices<false>(left[m], grad + 16 * m * S::XS * 2);
+        if constexpr (S::NT == 3) load_two<false>(more[m][0], more[m][1], grad + (16 * m * S::XS + 16) * 2);
+        if constexpr (S::NT == 4) load_matrices<false>(more[m], grad + (16 * m * S::XS + 16) * 2);
+#pragma unroll
+        for (int half = 0; half < 2 && !S::SUMS; half++) {
+            float sum = low_half(left[m][half]) + high_half(left[m][half]);
+            sum += low_half(left[m][2 + half]) + high_half(left[m][2 + half]);
+            if (S::NT >= 3) sum += low_half(more[m][half]) + high_half(more[m][half]);
+            if (S::NT == 4) sum += low_half(more[m][2 + half]) + high_half(more[m][2 + half]);
+            db[m][half] += sum;
+        }
+    }
+    u32 rest[4][S::NT];
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        rest[q][2 % S::NT] = more[q / 2][q % 2];
+        rest[q][S::NT - 1] = S::NT == 4 ? more[q / 2][2 + q % 2] : more[q / 2][q % 2];
+    }
+    add_columns<S, COLUMNS>(shared_address(tile), left, rest, dw);
+}
+
+// The gradient of the inputs of step t, for the layer below, in that layer's order of words.
+template <typename S>
+__device__ __forceinline__ void send_down(const Args& a, const bf16* gradients, u32 turned, u32 t) {
+    const u32 thread = threadIdx.x - S::THREADS, warp = thread / 32, lane = thread % 32;
+    const u64 block = (u64)blockIdx.y * gridDim.x + blockIdx.x;
+    u32* to = a.down + (block * a.window + t) * (S::NT * a.below_threads);
+    for (u32 item = warp; item < S::KX * S::NT; item += S::WARPS) {
+        const u32 m = item % S::KX, j = item / S::KX;
+        float even[4] = {0.0f, 0.0f, 0.0f, 0.0f}, odd[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 4
+        for (int ks = 0; ks < 4 * S::U; ks += 2) {
+            u32 left[4], b0, b1;
+            const u32 right = shared_address(gradients) + ((16 * ks + lane % 16) * S::XS + 8 * j) * 2;
+            load_matrices<true>(left, turned + (16 * ks * S::WS + m * 16) * 2);
+            load_two<true>(b0, b1, right);
+            mma(even, left, b0, b1);
+            load_matrices<true>(left, turned + (16 * (ks + 1) * S::WS + m * 16) * 2);
+            load_two<true>(b0, b1, right + 16 * S::XS * 2);
+            mma(odd, left, b0, b1);
+        }
+        const u32 other = m * 64 + lane;
+        if (other < a.below_threads) {
+            to[j * a.below_threads + other] = pair(even[0] + odd[0], even[1] + odd[1]);
+            to[j * a.below_threads + other + 32] = pair(even[2] + odd[2], even[3] + odd[3]);
+        }
+    }
+}
+
+// The backward pass. Half of the warps walk the recurrence as in the forward pass: gates of step t-1 again, dh of step
+// t-1 from the gate gradients of step t, gate gradients of step t-1. The other half, the helpers, are one step behind
+// them: they bring inputs and h into tiles and add the weight gradients up in their registers. One barrier a step joins
+// the two; tiles of three steps are in use at once.
 template <typename S> __device__ __forceinline__ void backward(const Args& a) {
     extern __shared__ __align__(16) u8 memory[];
     __shared__ u32 start[S::R];
@@ -462,13 +626,7 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
     const u32 warp = thread / 32, lane = thread % 32, t4 = lane % 4, unit = warp * 8 + lane / 4;
     find_rows<S>(a, state, start, alive);
     const bf16* w = a.weights + blockIdx.y * a.params;
-    for (u32 i = threadIdx.x; i < S::K * S::H; i += 2 * S::THREADS) {
-        const u32 k = i / S::H, u = i % S::H;
-        const uint2 four = gates<S>(a, w, k, u);
-        u16* to = reinterpret_cast<u16*>(stored + (u / 8 * 32 + u % 8) * S::WS + k);
-        to[0] = (u16)four.x, to[8 * S::WS] = (u16)(four.x >> 16), to[16 * S::WS] = (u16)four.y;
-        to[24 * S::WS] = (u16)(four.y >> 16);
-    }
+    store_weights<S>(a, w, stored);
     const u64 block = (u64)blockIdx.y * gridDim.x + blockIdx.x;
     const u32 last = a.window - 1;
     // Columns of weights whose gradient one warp has: of this warp's gates, [i, f, g, o] a unit.
@@ -520,54 +678,8 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
         for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) dw[0][n][i] = dw[1][n][i] = 0.0f;
-        const auto add_weights = [&](u32 t) {
-            const u32 grad = shared_address(grad_of(t)) + ((warp * 32 + lane % 16) * S::XS + lane / 16 * 8) * 2;
-            u32 left[2][4], more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-#pragma unroll
-            for (int m = 0; m < 2; m++) {
-                load_matrices<false>(left[m], grad + 16 * m * S::XS * 2);
-                if constexpr (S::NT == 3) load_two<false>(more[m][0], more[m][1], grad + (16 * m * S::XS + 16) * 2);
-                if constexpr (S::NT == 4) load_matrices<false>(more[m], grad + (16 * m * S::XS + 16) * 2);
-#pragma unroll
-                for (int half = 0; half < 2 && !S::SUMS; half++) {
-                    float sum = low_half(left[m][half]) + high_half(left[m][half]);
-                    sum += low_half(left[m][2 + half]) + high_half(left[m][2 + half]);
-                    if (S::NT >= 3) sum += low_half(more[m][half]) + high_half(more[m][half]);
-                    if (S::NT == 4) sum += low_half(more[m][2 + half]) + high_half(more[m][2 + half]);
-                    db[m][half] += sum;
-                }
-            }
-            u32 rest[4][S::NT];
-#pragma unroll
-            for (int q = 0; q < 4; q++) rest[q][2 % S::NT] = more[q / 2][q % 2], rest[q][S::NT - 1] = S::NT == 4 ? more[q / 2][2 + q % 2] : more[q / 2][q % 2];
-            add_columns<S, COLUMNS>(shared_address(tile_of(t)), left, rest, dw);
-        };
         // The gradient of the inputs, for the layer below, in that layer's order of words.
         const u32 turned = shared_address(stored) + ((lane / 16 * 8 + lane % 8) * S::WS + lane / 8 % 2 * 8) * 2;
-        const auto send_down = [&](u32 t) {
-            u32* to = a.down + (block * a.window + t) * (S::NT * a.below_threads);
-            for (u32 item = warp; item < S::KX * S::NT; item += S::WARPS) {
-                const u32 m = item % S::KX, j = item / S::KX;
-                float even[4] = {0.0f, 0.0f, 0.0f, 0.0f}, odd[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll 4
-                for (int ks = 0; ks < 4 * S::U; ks += 2) {
-                    u32 left[4], b0, b1;
-                    const u32 right = shared_address(grad_of(t)) + ((16 * ks + lane % 16) * S::XS + 8 * j) * 2;
-                    load_matrices<true>(left, turned + (16 * ks * S::WS + m * 16) * 2);
-                    load_two<true>(b0, b1, right);
-                    mma(even, left, b0, b1);
-                    load_matrices<true>(left, turned + (16 * (ks + 1) * S::WS + m * 16) * 2);
-                    load_two<true>(b0, b1, right + 16 * S::XS * 2);
-                    mma(odd, left, b0, b1);
-                }
-                const u32 other = m * 64 + lane;
-                if (other < a.below_threads) {
-                    to[j * a.below_threads + other] = pair(even[0] + odd[0], even[1] + odd[1]);
-                    to[j * a.below_threads + other + 32] = pair(even[2] + odd[2], even[3] + odd[3]);
-                }
-            }
-        };
-
         inputs.ask();
         bring_h(last);
         inputs.lay(tile_of(last), last);
@@ -584,14 +696,14 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
                 if (t > 1) inputs.ask();
             }
             if (t < last) {
-                add_weights(t + 1);
-                if (a.down) send_down(t + 1);
+                add_weights<S>(grad_of(t + 1), tile_of(t + 1), dw, db);
+                if (a.down) send_down<S>(a, grad_of(t + 1), turned, t + 1);
             }
             copy_wait<0>();
             __syncthreads();
         }
-        add_weights(0);
-        if (a.down) send_down(0);
+        add_weights<S>(grad_of(0), tile_of(0), dw, db);
+        if (a.down) send_down<S>(a, grad_of(0), turned, 0);
 #pragma unroll
         for (int n = 0; n < COLUMNS; n++) write(n, dw[0][n], dw[1][n]);
         if constexpr (!S::SUMS) {
@@ -603,19 +715,7 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
 
     const u32 share = warp % 2; // which half of the gates this warp adds up for its pair's 16 units
     u32 back[S::HELD ? 2 * S::U : 1][4];
-    if constexpr (S::HELD) {
-        // A[unit][gate]: rows 16 × (warp / 2) + g, columns by warp, gate, unit.
-#pragma unroll
-        for (int v = 0; v < S::U; v++) {
-            const u32 to = 8 * (share * S::U + v) + 2 * t4, k = S::F + warp / 2 * 16 + lane / 4;
-            const uint2 a0 = gates<S>(a, w, k, to), a1 = gates<S>(a, w, k, to + 1);
-            const uint2 b0 = gates<S>(a, w, k + 8, to), b1 = gates<S>(a, w, k + 8, to + 1);
-            back[2 * v][0] = lows(a0.x, a1.x), back[2 * v][1] = lows(b0.x, b1.x);
-            back[2 * v][2] = highs(a0.x, a1.x), back[2 * v][3] = highs(b0.x, b1.x);
-            back[2 * v + 1][0] = lows(a0.y, a1.y), back[2 * v + 1][1] = lows(b0.y, b1.y);
-            back[2 * v + 1][2] = highs(a0.y, a1.y), back[2 * v + 1][3] = highs(b0.y, b1.y);
-        }
-    }
+    if constexpr (S::HELD) hold_back<S>(a, w, share, back);
     float4 bias = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (unit < a.units) bias = load4(a.master + blockIdx.y * a.params + ((u64)(a.wide + a.units) * a.units + unit) * 4);
     const u32 plain = shared_address(stored) + ((warp * 32 + lane % 16) * S::WS + lane / 16 * 8) * 2;
@@ -673,38 +773,8 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
     for (u32 step = 0; step <= last; step++) {
         const u32 t = last - step;
         bf16* grad = grad_of(t);
-        // Gate gradients, [i, f, g, o][NT] words.
         u32 d[4][S::NT];
-#pragma unroll
-        for (int j = 0; j < S::NT; j++) {
-            u32 before_word = c_before[j];
-            if (a.reset) before_word &= kept<S>(a, t, first + 8 * j);
-            float di[2], df[2], dg[2], dout[2];
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const float in = sigmoid_fast(z[0][j][s]), forget = sigmoid_fast(z[0][j][2 + s]);
-                const float cell = tanh_fast(z[1][j][s]), gate = sigmoid_fast(z[1][j][2 + s]);
-                const float c = s ? high_half(c_now[j]) : low_half(c_now[j]);
-                const float before = s ? high_half(before_word) : low_half(before_word);
-                const float bent = tanh_fast(c);
-                const float all = fmaf(dh[j][s] * gate, fmaf(-bent, bent, 1.0f), dc[j][s]);
-                dout[s] = dh[j][s] * bent * fmaf(-gate, gate, gate);
-                di[s] = all * cell * fmaf(-in, in, in);
-                df[s] = all * before * fmaf(-forget, forget, forget);
-                dg[s] = all * in * fmaf(-cell, cell, 1.0f);
-                dc[j][s] = all * forget;
-            }
-            d[0][j] = pair(di[0], di[1]), d[1][j] = pair(df[0], df[1]);
-            d[2][j] = pair(dg[0], dg[1]), d[3][j] = pair(dout[0], dout[1]);
-            if constexpr (S::SUMS) {
-#pragma unroll
-                for (int q = 0; q < 4; q++) db[q] += low_half(d[q][j]) + high_half(d[q][j]);
-            }
-#pragma unroll
-            for (int q = 0; q < 4; q++)
-                reinterpret_cast<u32*>(grad + (warp * 32 + q * 8 + lane / 4) * S::XS)[4 * j + t4] = d[q][j];
-            c_now[j] = c_before[j];
-        }
+        gate_gradients<S>(a, grad, t, first, z, dh, dc, c_now, c_before, d, db);
         ask_c((i32)t - 2, c_before);
         __syncthreads();
         if constexpr (S::OWN > 0) {
@@ -713,37 +783,9 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
             add_columns<S, S::OWN>(shared_address(tile_of(t) + (S::K - 8 * S::OWN) * S::XS), left, d, dw);
         }
         if (t == 0) break;
-        // dh of the step before: 16 units of two warps, each adding up half of the gates; then each gives the other its half.
         float sum[S::NT][4];
-#pragma unroll
-        for (int j = 0; j < S::NT; j++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) sum[j][i] = 0.0f;
-        const u32 right = shared_address(grad) + ((lane % 16) * S::XS + lane / 16 * 8) * 2;
-#pragma unroll
-        for (int ks = 0; ks < 2 * S::U; ks++) {
-            const u32 k = 16 * (share * 2 * S::U + ks);
-            u32 left[4];
-            if constexpr (!S::HELD) {
-                const u32 turned = shared_address(stored) + ((lane / 16 * 8 + lane % 8) * S::WS + lane / 8 % 2 * 8) * 2;
-                load_matrices<true>(left, turned + (k * S::WS + S::F + warp / 2 * 16) * 2);
-            } else {
-#pragma unroll
-                for (int i = 0; i < 4; i++) left[i] = back[ks][i];
-            }
-#pragma unroll
-            for (int j = 0; j + 1 < S::NT; j += 2) {
-                u32 b[4];
-                load_matrices<true>(b, right + (k * S::XS + 8 * j) * 2);
-                mma(sum[j], left, b[0], b[1]);
-                mma(sum[j + 1], left, b[2], b[3]);
-            }
-            if (S::NT % 2 == 1) {
-                u32 b0, b1;
-                load_two<true>(b0, b1, right + (k * S::XS + 8 * (S::NT - 1)) * 2);
-                mma(sum[S::NT - 1], left, b0, b1);
-            }
-        }
+        hidden_sums<S>(grad, stored, share, back, sum);
+        // Each gives the other its half.
         // Rows 0 to 7 belong to the even warp, 8 to 15 to the odd one.
 #pragma unroll
         for (int j = 0; j < S::NT; j++)

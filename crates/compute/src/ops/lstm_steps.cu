@@ -14,7 +14,8 @@
 //
 // Forward, for each t: product z = [x_t, h] W, `cell`. Backward, for each t from the last: `back`, product dh = dz Whᵀ;
 // at the end one product dW = [x, h]ᵀ dz over all steps, and dx = dz Wxᵀ for a layer below. Everything exact: expf,
-// tanhf and divisions as the library has them. registers: 32
+// tanhf and divisions as the library has them.
+// registers: 32
 
 #include "../population/population.cuh"
 

@@ -10,7 +10,8 @@
 // Every kernel has blocks of 256 threads, no shared memory, and returns at once for slots that take no part. A step of
 // a member has so many elements, and ceil(elements / 256) blocks; the grid is [blocks of a step × steps, P]. An element
 // is what a thread does, said with each. Of the words a step is one of one block of `lstm.cu`. No sums, so nothing here
-// can change a bit. registers: 40
+// can change a bit.
+// registers: 40
 
 #include "../population/population.cuh"
 

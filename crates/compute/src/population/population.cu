@@ -34,7 +34,8 @@
 // One step: gather (choose = 1 for the first input, then choose = 0), products, loss for each head, backward products,
 // column_sum and sum_partials for biases, advance, optimise. One chunk of validation: gather, products, loss,
 // score_sum. A batch that is too large for the memory goes in parts: for each choose_part, gather (choose = 0), the
-// rest up to the gradient, add_part, next_part; then advance, optimise. registers: 64
+// rest up to the gradient, add_part, next_part; then advance, optimise.
+// registers: 64
 
 #include "../random/random.cuh"
 #include "optimiser.cuh"
