@@ -89,7 +89,7 @@ fn flags(words: &[&str], mut threads: usize, mut rounds: usize) -> Result<(usize
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("`{text}` is no whole number."))
+    text.parse().map_err(|_| format!("`{text}` is not a whole number."))
 }
 
 fn threads() -> usize {

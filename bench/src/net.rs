@@ -35,14 +35,14 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
                     "f32" => Precision::F32,
                     "tf32" => Precision::Tf32,
                     "bf16" => Precision::Bf16,
-                    other => return Err(format!("{other} is no precision: f32, tf32 and bf16 are")),
+                    other => return Err(format!("{other} is not a precision: f32, tf32 and bf16 are")),
                 }
             }
             "--mode" => {
                 load.step = match value()? {
                     "train" => StepKind::Train,
                     "infer" => StepKind::Infer,
-                    other => return Err(format!("{other} is no mode: train and infer are")),
+                    other => return Err(format!("{other} is not a mode: train and infer are")),
                 }
             }
             other => return Err(format!("{other} is not known here")),

@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         ["soak", "kill", flags @ ..] => soak::kill(flags),
         ["soak", "kills", flags @ ..] => soak::kills(flags),
         other => {
-            eprintln!("`{}` is no chore here.\n\n{HELP}", other.join(" "));
+            eprintln!("`{}` is not a chore here.\n\n{HELP}", other.join(" "));
             return ExitCode::from(2);
         }
     };

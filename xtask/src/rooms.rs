@@ -96,11 +96,11 @@ fn differences(table: &Table, metadata: &Value) -> Vec<String> {
             }
         }
         for other in room.may.iter().filter(|o| !table.rooms.iter().any(|r| r.name == **o)) {
-            bad.push(format!("rooms.toml lets `{}` use `{other}`, which is no room", room.name));
+            bad.push(format!("rooms.toml lets `{}` use `{other}`, which is not a room", room.name));
         }
     }
     for other in table.doors.iter().flat_map(|d| &d.rooms).filter(|o| !table.rooms.iter().any(|r| r.name == **o)) {
-        bad.push(format!("rooms.toml opens a door to `{other}`, which is no room"));
+        bad.push(format!("rooms.toml opens a door to `{other}`, which is not a room"));
     }
     for package in packages {
         let Some(room) = table.rooms.iter().find(|r| r.package == name_of(package)) else {
@@ -217,7 +217,7 @@ fn parse(text: &str) -> Result<Table> {
     };
     let bytes = |n: &toml::Value, entry: &toml::Value| {
         let number = n.as_integer().and_then(|n| u64::try_from(n).ok());
-        number.ok_or_else(|| format!("`kernel_bytes` is no number of bytes: {entry}"))
+        number.ok_or_else(|| format!("`kernel_bytes` is not a number of bytes: {entry}"))
     };
     let mut rooms = Vec::new();
     for entry in &entries("room") {

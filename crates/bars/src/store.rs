@@ -384,7 +384,7 @@ fn read_catalogue(folder: &Path) -> Result<Catalogue> {
     let found: Catalogue =
         serde_json::from_slice(&bytes).map_err(|e| damaged(format!("the catalogue cannot be read: {e}")))?;
     if found.version != 1 {
-        return Err(damaged(format!("the catalogue is of version {}, this program knows version 1", found.version)));
+        return Err(damaged(format!("the catalogue has version {}, this program reads version 1", found.version)));
     }
     Ok(found)
 }

@@ -62,7 +62,7 @@ impl FromStr for Timeframe {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Timeframe, String> {
-        let bad = || format!("`{s}` is no timeframe (write 5m, 1h, 1d, 1w or 1mo)");
+        let bad = || format!("`{s}` is not a timeframe (write 5m, 1h, 1d, 1w or 1mo)");
         match s.to_ascii_lowercase().as_str() {
             "daily" | "day" => return Ok(Timeframe::D1),
             "weekly" | "week" => return Ok(Timeframe::Fixed(7 * DAY)),

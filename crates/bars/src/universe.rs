@@ -55,9 +55,9 @@ impl Membership {
             let field = |at: usize| fields.get(at).copied().filter(|f| !f.is_empty());
             let day = |at: usize| match field(at) {
                 None => Ok(None),
-                Some(text) => parse_date(text)
-                    .map(Some)
-                    .ok_or_else(|| lines.error(at, format!("`{text}` is no date")).remedy("write dates as 2020-08-31")),
+                Some(text) => parse_date(text).map(Some).ok_or_else(|| {
+                    lines.error(at, format!("`{text}` is not a date")).remedy("write dates as 2020-08-31")
+                }),
             };
             let (start, last) = (day(from)?, day(to)?);
             if let (Some(start), Some(last)) = (start, last)
@@ -336,13 +336,13 @@ impl<'a> Lines<'a> {
     fn parse_date(&self, fields: &[&str], column: usize) -> Result<i32> {
         let text = fields.get(column).copied().unwrap_or("");
         parse_date(text).ok_or_else(|| {
-            self.error(column, format!("`{text}` is no date")).remedy("write dates as 2020-08-31 or 20200831")
+            self.error(column, format!("`{text}` is not a date")).remedy("write dates as 2020-08-31 or 20200831")
         })
     }
 
     fn parse_positive(&self, fields: &[&str], column: usize) -> Result<f64> {
         let text = fields.get(column).copied().unwrap_or("");
-        let bad = || self.error(column, format!("`{text}` is no factor; a factor is a number above 0"));
+        let bad = || self.error(column, format!("`{text}` is not a factor; a factor is a number above 0"));
         text.parse::<f64>().ok().filter(|x| x.is_finite() && *x > 0.0).ok_or_else(bad)
     }
 
@@ -428,8 +428,8 @@ mod tests {
         for (text, line, says) in [
             ("symbol,from,to\nA,2020-01-02,2020-01-01\n", 2, "leaves"),
             ("symbol,from,to\nA,2020-01-02,\n,2020-01-01,\n", 3, "symbol is missing"),
-            ("A,2020-01-01,2020-13-01", 1, "no date"),
-            ("A,2020-02-30,2021-01-01\nB,2020-01-01,", 1, "no date"),
+            ("A,2020-01-01,2020-13-01", 1, "not a date"),
+            ("A,2020-02-30,2021-01-01\nB,2020-01-01,", 1, "not a date"),
             ("who,when\nA,2020-01-01", 1, "needs the columns"),
         ] {
             let error = members(text).unwrap_err();
@@ -484,10 +484,10 @@ mod tests {
     #[test]
     fn factor_errors_say_where() {
         for (name, text, line, says) in [
-            ("aapl.csv", "20200101,1,1,1\n20200201,0,1,1\n", 2, "no factor"),
-            ("aapl.csv", "20200101,1,1,1\nfoo,1,1,1\n", 2, "no date"),
-            ("aapl.csv", "20200101,1,1,1\n20200301\n", 2, "no factor"),
-            ("t.csv", "symbol,date,factor\nA,2020-01-01,-1\n", 2, "no factor"),
+            ("aapl.csv", "20200101,1,1,1\n20200201,0,1,1\n", 2, "not a factor"),
+            ("aapl.csv", "20200101,1,1,1\nfoo,1,1,1\n", 2, "not a date"),
+            ("aapl.csv", "20200101,1,1,1\n20200301\n", 2, "not a factor"),
+            ("t.csv", "symbol,date,factor\nA,2020-01-01,-1\n", 2, "not a factor"),
             ("t.csv", "symbol,when\nA,2020-01-01\n", 1, "needs the columns"),
         ] {
             let error = Factors::parse(Path::new(name), text).unwrap_err();

@@ -155,7 +155,7 @@ pub(crate) struct RunsResume {
 #[command(after_help = "\
 RUN is a run's folder, its name under runs/, or a folder of runs, of which the newest is taken.
 Keys: q leaves (the run goes on), tab and arrows pick metric and member, space pauses, ? helps.
-Plain lines come with --once, and where standard output is no terminal.
+Plain lines come with --once, and where standard output is not a terminal.
 
 Examples:
   fullbore monitor                               the newest run under runs/

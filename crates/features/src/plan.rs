@@ -294,7 +294,7 @@ impl Resolve<'_> {
             return Ok(self.add(layer, Op::Const(value), &[]));
         }
         match expr {
-            Expr::Number(..) => Err(self.origin.error(expr.at(), "this is no number")),
+            Expr::Number(..) => Err(self.origin.error(expr.at(), "this is not a number")),
             Expr::Text(text, at) => Err(self
                 .origin
                 .error(*at, format!("'{text}' is a name in quotes"))

@@ -50,7 +50,7 @@ pub fn read_set(words: &str) -> Result<Set> {
     }
     let names: Vec<&str> = PRESETS.iter().map(|p| p.0).collect();
     let all = names.join(", ");
-    let error = Error::new(Kind::Usage, format!("`{name}` is no feature set: no preset, no file, no indicator"));
+    let error = Error::new(Kind::Usage, format!("`{name}` is not a feature set: no preset, no file, no indicator"));
     Err(match nearest(name, names.into_iter().chain(catalogue().map(|i| i.name))) {
         Some(near) => error.remedy(format!("did you mean `{near}`? The presets are {all}")),
         None => error.remedy(format!("the presets are {all}; or write features: \"rsi(14), ema(20)\"")),

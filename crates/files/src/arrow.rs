@@ -25,7 +25,7 @@ pub(crate) const BATCH: usize = 65_536;
 pub(crate) fn guard<T>(what: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         Err(Error::input(format!("damaged {what} file: its parts contradict each other"))
-            .remedy("get the file again, or write it anew with pyarrow"))
+            .remedy("get the file again, or write it again with pyarrow"))
     })
 }
 

@@ -81,7 +81,7 @@ impl Reader {
             ));
         }
         if !head.starts_with(MAGIC) || len < 18 {
-            return Err(Error::input("this is no feather file").remedy("write it with df.to_feather(path)"));
+            return Err(Error::input("this is not a feather file").remedy("write it with df.to_feather(path)"));
         }
         let tail = pieces.get(len - 10, 10).map_err(lost)?;
         if !tail.ends_with(MAGIC) {
@@ -167,7 +167,7 @@ fn read_block(pieces: &mut Pieces, block: &Block, caps: &Caps) -> Result<Bytes> 
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|d| d.data()),
         _ => None,
     };
-    let Some(batch) = batch else { return Err(damaged("a block is no batch")) };
+    let Some(batch) = batch else { return Err(damaged("a block is not a batch")) };
     caps.check_rows(u64::try_from(batch.length()).map_err(|_| damaged("a batch has less than no rows"))?)?;
     let mut inflated = 0u64;
     for buffer in batch.buffers().into_iter().flatten() {
@@ -195,5 +195,5 @@ fn lost(cause: std::io::Error) -> Error {
 }
 
 fn damaged(what: &str) -> Error {
-    Error::input(format!("damaged feather file: {what}")).remedy("get the file again, or write it anew with pyarrow")
+    Error::input(format!("damaged feather file: {what}")).remedy("get the file again, or write it again with pyarrow")
 }

@@ -403,7 +403,7 @@ fn lost(cause: std::io::Error) -> Error {
 }
 
 fn damaged(what: &str) -> Error {
-    Error::input(format!("damaged Parquet file: {what}")).remedy("get the file again, or write it anew with pyarrow")
+    Error::input(format!("damaged Parquet file: {what}")).remedy("get the file again, or write it again with pyarrow")
 }
 
 /// Writes tables of the same columns into one file, which appears at [`ParquetWriter::finish`] and not before.

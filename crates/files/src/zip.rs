@@ -352,7 +352,7 @@ fn check_name(name: &str) -> Result<()> {
     let drive = bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':';
     let climbs = name.split('/').any(|part| part == "..");
     if name.is_empty() || drive || climbs || name.starts_with('/') || name.contains(['\\', '\0']) {
-        return Err(hostile(format!("a member is called {name:?}, which is no plain relative path")));
+        return Err(hostile(format!("a member is called {name:?}, which is not a plain relative path")));
     }
     Ok(())
 }

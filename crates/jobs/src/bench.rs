@@ -97,8 +97,8 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
         ("auto", Opened::Cpu { .. }) | ("f32", _) => Precision::F32,
         ("tf32", _) => Precision::Tf32,
         (other, _) => {
-            let wrong = format!("--precision {other} is not known");
-            return Err(Error::new(Kind::Usage, wrong).remedy("auto, f32, tf32 and bf16 are"));
+            let wrong = format!("--precision {other} is unknown");
+            return Err(Error::new(Kind::Usage, wrong).remedy("use auto, f32, tf32 or bf16"));
         }
     };
     if request.tune && matches!(device, Opened::Cpu { .. }) {
@@ -106,8 +106,8 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
         return Err(Error::new(Kind::Usage, wrong).remedy("leave it out, or name a card with <device>"));
     }
     if !(request.seconds > 0.0 && request.seconds <= 3600.0) {
-        let wrong = format!("--seconds {} is no time to measure", request.seconds);
-        return Err(Error::new(Kind::Usage, wrong).remedy("0.5 is usual, 3600 the most"));
+        let wrong = format!("--seconds {} is not a usable time to measure", request.seconds);
+        return Err(Error::new(Kind::Usage, wrong).remedy("0.5 is the default, 3600 the maximum"));
     }
     // On a card the budget is of its own memory.
     let budget = match (&device, settings.general.memory) {

@@ -7,7 +7,7 @@ use bars::{Bars, Timeframe};
 use features::leak::{Case, Hunt, Leaks, Ours, Suspect, Test, Verdict, hunt, sample};
 use features::{Plan, read_set};
 use files::time::rfc3339;
-use files::{Error, Kind, Result, format_bytes};
+use files::{Error, Kind, Result, format_bytes, format_plural};
 use serde::Serialize;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -147,19 +147,22 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
         notes.push("bars of these data end out of order, so they cannot be streamed".to_string());
     }
     if !ours.left().is_empty() {
-        notes.push(format!("not looked at: {}: the data have no volume", ours.left().join(", ")));
+        notes.push(format!("not checked: {}: the data have no volume", ours.left().join(", ")));
     }
     if !ours.alone().is_empty() {
         let names = ours.alone().join(", ");
         let many = if market.len() == 1 { "1 symbol is".to_string() } else { format!("{} symbols are", market.len()) };
-        notes.push(format!("not looked at: {names}: {many} too few for a market"));
+        notes.push(format!("not checked: {names}: {many} too few for market features"));
     }
     if !others.is_empty() {
         notes.push(format!("bars of {} were left out: a table has one timeframe", others.join(", ")));
     }
     let never = leaks.tests.iter().filter(|t| t.test == Test::WarmUp && t.compared == 0).count();
     if never > 0 {
-        notes.push(format!("the settling of {never} columns was not seen: they never settle, or the bars are too few"));
+        notes.push(format!(
+            "{} not seen to settle: never settling, or too few bars",
+            format_plural(never as u64, "column")
+        ));
     }
     Ok(Checked {
         data: path.display().to_string(),
@@ -239,7 +242,7 @@ fn fits(market: &[Bars], plan: &Plan, settings: &Settings) -> Result<()> {
     Err(Error::new(
         Kind::Memory,
         format!(
-            "the hunt takes {}, more than the {} that may be used",
+            "the check takes {}, more than the {} that may be used",
             format_bytes(need as u64),
             format_bytes(budget as u64)
         ),

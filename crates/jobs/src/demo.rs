@@ -238,12 +238,12 @@ fn write(market: &[Bars], folder: &Path, name: &str, origin: &str) -> Result<Pat
         .ok_or_else(|| Error::new(files::Kind::State, "what was written is not in the catalogue").at(folder))
 }
 
-const TWICE: &str = "rows written twice";
+const TWICE: &str = "duplicated rows";
 const SWAPPED: &str = "neighbouring rows swapped";
 const SPLIT: &str = "unadjusted 10:1 split";
 const SPIKE: &str = "spike to 3 times the price";
 const HOLE: &str = "bars removed";
-const RANGE: &str = "high and low exchanged";
+const RANGE: &str = "high and low swapped";
 const ZERO: &str = "close of zero";
 
 /// What the audit counted of that kind.

@@ -326,7 +326,7 @@ pub(crate) fn one_timeframe(market: Vec<Bars>, audit: &Audit) -> Result<(Vec<Bar
     if audit.verdict == Verdict::Refuse {
         let why: Vec<&str> = audit.reasons.iter().take(3).map(String::as_str).collect();
         return Err(Error::input(format!("the audit refuses these data: {}", why.join("; ")))
-            .remedy("`fullbore data audit` shows everything; the [repair] settings say what may be mended"));
+            .remedy("`fullbore data audit` shows everything; the [repair] settings decide what is repaired"));
     }
     let mut all: Vec<Timeframe> = market.iter().map(|b| b.timeframe).collect();
     all.sort();

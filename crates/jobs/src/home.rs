@@ -11,7 +11,7 @@ pub fn home() -> Result<PathBuf> {
         None => Ok(os::data_home()
             .ok_or_else(|| {
                 Error::new(Kind::Machine, "this account has no home folder")
-                    .remedy("set FULLBORE_HOME to a folder of your own")
+                    .remedy("set FULLBORE_HOME to a folder that you can write")
             })?
             .join("fullbore")),
     }

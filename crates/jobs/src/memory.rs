@@ -42,7 +42,7 @@ impl FromStr for Memory {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Memory, String> {
-        let bad = || format!("`{text}` is no amount of memory (write 8GiB, 512MiB, 80% or auto)");
+        let bad = || format!("`{text}` is not an amount of memory (write 8GiB, 512MiB, 80% or auto)");
         let clean = text.trim().to_ascii_lowercase();
         if clean == "auto" {
             return Ok(Memory::Auto);

@@ -44,7 +44,7 @@ fn figures(shown: &Shown<'_>) -> Section {
     };
     Section {
         heading: "In figures".into(),
-        prose: "Everything here was made on this machine a moment ago; nothing is market data. The same seed gives the same page, but for the speeds."
+        prose: "Everything here was generated on this machine; nothing is market data. The same seed gives the same page, except for the speeds."
             .into(),
         blocks: vec![Block::Tiles(vec![
             Tile::new("made", format_short(f.made_bars_per_s), "bars/s"),
@@ -117,7 +117,7 @@ fn alive(market: &[Bars]) -> Columns {
             .filter(|b| b.start.first().is_some_and(|s| *s <= at) && b.start.last().is_some_and(|s| *s >= at));
         (files::time::rfc3339(at).chars().take(7).collect(), living.count() as f64)
     });
-    Columns { title: "Symbols alive".into(), unit: "".into(), columns: columns.collect() }
+    Columns { title: "Listed symbols".into(), unit: "".into(), columns: columns.collect() }
 }
 
 fn signal(shown: &Shown<'_>) -> Section {
@@ -144,10 +144,10 @@ fn signal(shown: &Shown<'_>) -> Section {
             .into(),
         blocks: vec![
             Block::Tiles(vec![
-                Tile::new("best net value", format!("{:.2}", p.best_value_bp), "bp a bar"),
-                Tile::new("mean in its direction", format!("{:.2}", p.mu_bp), "bp a bar"),
-                Tile::new("noise", format!("{:.1}", p.sigma_bp), "bp a bar"),
-                Tile::new("cost of a side", format!("{:.1}", p.cost_bp), "bp"),
+                Tile::new("best net value", format!("{:.2}", p.best_value_bp), "bp per bar"),
+                Tile::new("mean in its direction", format!("{:.2}", p.mu_bp), "bp per bar"),
+                Tile::new("noise", format!("{:.1}", p.sigma_bp), "bp per bar"),
+                Tile::new("cost per side", format!("{:.1}", p.cost_bp), "bp"),
                 Tile::new("best accuracy", format!("{:.1}", 100.0 * p.best_accuracy), "%"),
             ]),
             Block::Lines(Lines {
@@ -181,8 +181,8 @@ fn session(shown: &Shown<'_>) -> Section {
         blocks: vec![
             Block::Candles(candles(b, 3 * 78, format!("{}, last 3 sessions of 5-minute bars", b.symbol))),
             Block::Row(vec![
-                Block::Columns(Columns { title: "Mean move of a bar, by New York time".into(), unit: "bp".into(), columns: by_clock(&moves) }),
-                Block::Columns(Columns { title: "Mean volume of a bar, by New York time".into(), unit: "shares".into(), columns: by_clock(&volume) }),
+                Block::Columns(Columns { title: "Mean move per bar, by New York time".into(), unit: "bp".into(), columns: by_clock(&moves) }),
+                Block::Columns(Columns { title: "Mean volume per bar, by New York time".into(), unit: "shares".into(), columns: by_clock(&volume) }),
             ]),
         ],
     }
@@ -218,7 +218,7 @@ fn damage(shown: &Shown<'_>) -> Section {
         rows: rows.collect(),
     })];
     blocks.push(Block::Coverage(coverage(
-        "The damaged copy: holes, and rings where a split is suspected or the worst spike is",
+        "The damaged copy: gaps, and rings at suspected splits and at the worst spike",
         audit,
     )));
     if !audit.repairs.is_empty() {
@@ -231,7 +231,7 @@ fn damage(shown: &Shown<'_>) -> Section {
             ]
         });
         blocks.push(Block::Table(Table {
-            title: "Repairs, each by a policy".into(),
+            title: "Repairs and their policies".into(),
             columns: vec![
                 Column::text("repair"),
                 Column::number("rows"),
@@ -259,7 +259,7 @@ fn symbols(shown: &Shown<'_>) -> Section {
     let mut few = audit.clone();
     few.symbols.sort_by_key(|s| s.bars);
     few.symbols.truncate(12);
-    blocks.push(Block::Coverage(coverage("The twelve shortest lives", &few)));
+    blocks.push(Block::Coverage(coverage("The twelve symbols listed for the shortest time", &few)));
     let rows = audit.symbols.iter().map(|s| {
         vec![
             Cell::text(&s.symbol),
@@ -306,10 +306,9 @@ fn coverage(title: &str, audit: &Audit) -> Coverage {
         let (first, last) = (at(&s.first)?, at(&s.last)?);
         let hole = s.longest_hole.as_ref().and_then(|h| Some((at(&h.from)?, at(&h.to)?)));
         let present = hole.map_or(vec![(first, last)], |(from, to)| vec![(first, from), (to, last)]);
-        let splits = s
-            .suspected_splits
-            .iter()
-            .filter_map(|x| Some((at(&x.at)?, format!("split? the price times {:.3} on {}", x.ratio, day(&x.at)))));
+        let splits = s.suspected_splits.iter().filter_map(|x| {
+            Some((at(&x.at)?, format!("suspected split: price times {:.3} on {}", x.ratio, day(&x.at))))
+        });
         let spike = s.worst_spike.iter().filter_map(|x| Some((at(x)?, format!("spike on {}", day(x)))));
         let share = 100.0 * s.bars as f64 / (s.bars + s.missing_bars).max(1) as f64;
         Some(Strip {

@@ -52,7 +52,7 @@ pub fn find(data: &str) -> Result<PathBuf> {
 /// An instant as users write it, in nanoseconds UTC: `2024-03-01`, `2024-03-01T09:30`, `2024-03-01T09:30-05:00`.
 pub fn instant(text: &str) -> Result<i64> {
     files::time::parse(text.as_bytes(), files::time::Order::Ymd).map(|stamp| stamp.ns).ok_or_else(|| {
-        Error::new(Kind::Usage, format!("`{text}` is no date"))
+        Error::new(Kind::Usage, format!("`{text}` is not a date"))
             .remedy("write 2024-03-01 or 2024-03-01T09:30, in UTC unless it says otherwise")
     })
 }

@@ -89,7 +89,7 @@ pub fn synth(request: &Synth, settings: &Settings, sink: Sink<'_>) -> Result<Syn
         None => data_folder()?,
     };
     if !request.replace && bars::store::find_set(&folder, &name)?.is_some() {
-        return Err(Error::new(Kind::State, format!("`{name}` is in the catalogue already"))
+        return Err(Error::new(Kind::State, format!("`{name}` is already in the catalogue"))
             .remedy("add <replace>, or give another <name>"));
     }
     let threads = settings.threads();

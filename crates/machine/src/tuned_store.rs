@@ -68,7 +68,7 @@ pub(crate) fn load(path: &Path, warnings: &mut Vec<String>) -> Vec<TunedEntry> {
     };
     let why = match serde_json::from_slice::<Store>(&text) {
         Ok(store) if store.schema == SCHEMA => return store.entries,
-        Ok(store) => format!("its schema is {}, ours {SCHEMA}", store.schema),
+        Ok(store) => format!("its schema is {}, this program uses {SCHEMA}", store.schema),
         Err(e) => e.to_string(),
     };
     warnings.push(match aside(path) {

@@ -46,7 +46,7 @@ const VARIABLES: &[(&str, &str)] = &[
         "RAYON_NUM_THREADS",
         "changes nothing here: Fullbore makes thread pools of the size that the setting `threads` has; other Rust programs obey",
     ),
-    ("XLA_FLAGS", "changes nothing here: Fullbore does not use XLA; a JAX program beside it obeys"),
+    ("XLA_FLAGS", "has no effect here: Fullbore does not use XLA (a JAX program on this machine does)"),
     (
         "XLA_PYTHON_CLIENT_MEM_FRACTION",
         "changes nothing here, but a JAX program on the same GPU takes that part of its memory at start, and our budget is what it leaves",
@@ -55,7 +55,10 @@ const VARIABLES: &[(&str, &str)] = &[
         "XLA_PYTHON_CLIENT_PREALLOCATE",
         "changes nothing here; where it is not false, a JAX program on the same GPU takes three quarters of its memory at start",
     ),
-    ("PYTORCH_CUDA_ALLOC_CONF", "changes nothing here: Fullbore takes GPU memory as one slab; PyTorch beside it obeys"),
+    (
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "has no effect here: Fullbore reserves GPU memory as one block (PyTorch on this machine uses it)",
+    ),
     ("CUDA_LAUNCH_BLOCKING", "makes every launch wait for its end unless it is 0: GPU rates measured so are too low"),
     (
         "NVIDIA_TF32_OVERRIDE",
@@ -78,7 +81,7 @@ pub(crate) fn warnings_in(cpu: &Cpu, memory: &Memory, limits: &Limits, world: &E
     let mut all = Vec::new();
     let mut add = |name: &str, value: String, says: String| all.push(Warning { name: name.into(), value, says });
     let (threads, logical) = (cpu.usable_threads, cpu.logical_cores);
-    let we_use = format!("we use {threads} thread{}", if threads == 1 { "" } else { "s" });
+    let we_use = format!("{threads} thread{} used", if threads == 1 { "" } else { "s" });
     if let Some(cores) = limits.group_cores.filter(|cores| *cores < logical as f64) {
         let says = format!("the control group grants {cores:.1} of {logical} cores: {we_use}");
         add("cpu quota", format!("{cores:.1}"), says);
@@ -89,7 +92,7 @@ pub(crate) fn warnings_in(cpu: &Cpu, memory: &Memory, limits: &Limits, world: &E
     }
     if let Some(limit) = memory.limit_bytes.filter(|limit| *limit < memory.total_bytes) {
         let says = format!(
-            "the control group grants {} of {}: budgets are taken from that, and a process that takes more is killed",
+            "the control group grants {} of {}: memory budgets are computed from that, and a process that uses more is killed",
             format_bytes(limit),
             format_bytes(memory.total_bytes)
         );
@@ -162,8 +165,7 @@ mod tests {
         let none = Limits::default;
         check(none(), &[], &[], false, &[]);
         let tight = Limits { group_cores: Some(2.0), group_memory_bytes: Some(8 << 30), affinity_cores: Some(4) };
-        let said =
-            ["grants 2.0 of 16 cores: we use 2 threads", "may run on 4 of 16 cores", "grants 8.0 GiB of 64.0 GiB"];
+        let said = ["grants 2.0 of 16 cores: 2 threads used", "may run on 4 of 16 cores", "grants 8.0 GiB of 64.0 GiB"];
         check(tight, &[], &[], false, &said);
         let wide = Limits { group_cores: Some(16.0), group_memory_bytes: Some(64 << 30), affinity_cores: Some(16) };
         check(wide, &[], &[], false, &[]);

@@ -35,7 +35,7 @@ pub(crate) fn page(page: &Page) -> String {
     }
     let _ = write!(
         html,
-        "</main>\n<footer>Made by Fullbore. This page is one file and asks nothing of the network.</footer>\n<div id=\"tip\" hidden></div>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+        "</main>\n<footer>Made by Fullbore. This page is one file and needs no network.</footer>\n<div id=\"tip\" hidden></div>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     );
     html
 }

@@ -88,7 +88,7 @@ impl Log {
     /// Adds a row, now. A field may not be called `time` or `kind`; a number that is not finite is written as null.
     pub fn add_row(&mut self, kind: &str, fields: Map<String, Value>) -> Result<()> {
         if let Some(taken) = ["time", "kind"].into_iter().find(|name| fields.contains_key(*name)) {
-            return Err(Error::new(Kind::State, format!("a row of the log has a `{taken}` of its own")));
+            return Err(Error::new(Kind::State, format!("a row of the log may not have a field `{taken}`")));
         }
         let row = Row { time: now(), kind: kind.to_string(), fields };
         let mut line = serde_json::to_vec(&row).map_err(|e| Error::new(Kind::State, format!("writing JSON: {e}")))?;
@@ -126,7 +126,7 @@ pub fn read_log(path: &Path) -> Result<Vec<Row>> {
         match parse(line) {
             Ok(row) => rows.push(row),
             Err(why) => {
-                let error = Error::input(format!("this is no row of a log: {why}")).at(path).line(number);
+                let error = Error::input(format!("this is not a row of a log: {why}")).at(path).line(number);
                 torn = Some(error.remedy("remove the line"));
             }
         }
@@ -160,7 +160,7 @@ fn each_line(path: &Path, mut line: impl FnMut(u64, &[u8]) -> Result<()>) -> Res
             bytes.pop();
         } else if got == LONGEST {
             let error = Error::input(format!("a line has more than {LONGEST} bytes")).at(path).line(number);
-            return Err(error.remedy("this is no log of ours; move the file away"));
+            return Err(error.remedy("this is not a log of Fullbore; move the file away"));
         }
         line(number, &bytes)?;
     }

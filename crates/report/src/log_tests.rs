@@ -81,7 +81,7 @@ fn resumed_rows_that_will_come_again_are_gone() {
     assert_eq!(text, [b"# not a row\n", &*first, b"\n"].concat());
     log.add_row("epoch", fields(2)).expect("written");
     assert_eq!(fs::read_to_string(&path).expect("rows").lines().count(), 3);
-    let error = read_log(&path).expect_err("a line that is no row");
+    let error = read_log(&path).expect_err("a line that is not a row");
     assert_eq!((error.line, error.file.as_deref()), (Some(1), Some(&*path)));
     // Nothing to cut: the file stays as it is.
     let before = fs::read(&path).expect("rows");

@@ -127,7 +127,7 @@ impl Run {
         }
         let path = folder.join(FILE);
         let fail = |e: std::io::Error| match e.kind() {
-            ErrorKind::NotFound => Error::input("this is no folder of a run: it has no run.json")
+            ErrorKind::NotFound => Error::input("this folder is not a run: it has no run.json")
                 .at(folder)
                 .remedy("name a folder that `fullbore train` made; `fullbore runs list` shows them"),
             _ => Error::io(&path, "reading the run", &e),
@@ -144,7 +144,7 @@ impl Run {
         let any: Any = serde_json::from_slice(&text).map_err(damaged)?;
         if any.schema != SCHEMA {
             let shown: String = any.schema.chars().take(40).collect();
-            let message = format!("the run has schema `{shown}`, this program knows `{SCHEMA}`");
+            let message = format!("the run has schema `{shown}`, this program reads `{SCHEMA}`");
             return Err(Error::new(Kind::State, message).at(&path).remedy("use the version that made the run"));
         }
         serde_json::from_slice(&text).map_err(damaged)

@@ -81,7 +81,7 @@ fn read(root: &Path, path: &Path, compiler: &str) -> Result<Source> {
     }
     let number = |key: &'static str, none: u64| match asked(key).next() {
         None => Ok(none),
-        Some(n) => n.trim().parse().map_err(|_| format!("{}: `{key}{n}` is no number.", shown(path))),
+        Some(n) => n.trim().parse().map_err(|_| format!("{}: `{key}{n}` is not a number.", shown(path))),
     };
     let (registers, spills) = (number("registers:", REGISTERS)?, number("spills:", 0)?);
     let files: Vec<String> = seen.iter().map(|p| shown(p)).collect();

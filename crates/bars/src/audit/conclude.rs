@@ -3,8 +3,8 @@
 use super::{Audit, FileNote, RepairCount, SymbolAudit, Verdict};
 use crate::series::{Intake, SeriesFacts};
 use crate::{BadBars, Class, Options, RefusedSymbols, Splits};
-use files::Result;
 use files::time::rfc3339;
+use files::{Result, format_plural};
 use std::collections::{BTreeMap, HashMap};
 
 const DAY: i64 = 86_400_000_000_000;
@@ -137,27 +137,31 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String
     }
     if audit.stuck_bars as f64 > 0.5 * bars && audit.bars > 50 {
         refuse.push(format!(
-            "{} bars stand still ({}): this is no traded price",
-            audit.stuck_bars,
+            "the price does not change in {} ({}): this is not a traded price",
+            format_plural(audit.stuck_bars, "bar"),
             share(audit.stuck_bars, bars)
         ));
     } else if audit.stuck_bars as f64 > 0.05 * bars && audit.bars > 50 {
-        usable.push(format!("{} bars stand still ({})", audit.stuck_bars, share(audit.stuck_bars, bars)));
+        usable.push(format!(
+            "the price does not change in {} ({})",
+            format_plural(audit.stuck_bars, "bar"),
+            share(audit.stuck_bars, bars)
+        ));
     }
-    for (n, what) in [
-        (audit.unreadable, "rows could not be read"),
-        (audit.duplicates, "rows stood twice"),
-        (audit.out_of_order, "rows were out of order"),
-        (audit.mixed_units, "stamps were in another unit than the rest"),
+    for (n, noun, what) in [
+        (audit.unreadable, "row", "could not be read"),
+        (audit.duplicates, "duplicate row", "found"),
+        (audit.out_of_order, "row", "out of order"),
+        (audit.mixed_units, "stamp", "in another unit than the rest"),
     ] {
         if n > 0 {
-            usable.push(format!("{n} {what}"));
+            usable.push(format!("{} {what}", format_plural(n, noun)));
         }
     }
     // A wick now and then is a market; a feed that slips does so often or far.
     let far = seen.observer.worst_spike.is_some_and(|(size, _)| size > 0.25);
     if audit.spikes > 0 && (far || audit.spikes as f64 > 0.0005 * bars) {
-        usable.push(format!("{} spikes come straight back", audit.spikes));
+        usable.push(format!("{} reversed by the next bar", format_plural(audit.spikes, "spike")));
     }
     let open = audit.suspected_splits.iter().filter(|s| !s.factored).count();
     if open > 0 {
@@ -165,13 +169,13 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String
         let shown = first.map(|s| format!("{} by {:.3}", &s.at[..10], s.ratio)).unwrap_or_default();
         let then =
             if options.repairs.splits == Splits::Segment { "each begins a new segment" } else { "kept as moves" };
-        usable.push(format!("{open} suspected unadjusted splits (first {shown}); {then}"));
+        usable.push(format!("{} (first {shown}); {then}", format_plural(open as u64, "suspected unadjusted split")));
     }
     if audit.missing_bars as f64 > 0.005 * bars && audit.missing_bars > 2 {
         usable.push(format!(
-            "{} bars are missing in {} holes ({})",
-            audit.missing_bars,
-            audit.holes,
+            "{} missing in {} ({})",
+            format_plural(audit.missing_bars, "bar"),
+            format_plural(audit.holes, "hole"),
             share(audit.missing_bars, bars)
         ));
     }
@@ -324,7 +328,7 @@ fn count_repairs(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
         format!("repair.range = \"{}\"", lower(format!("{:?}", policy.range))),
         first(&|s| s.tally.examples.range.clone()),
     );
-    add("rescaled_time", sum(&|s| s.mixed_units), "each stamp is read in the unit its size tells".into(), None);
+    add("rescaled_time", sum(&|s| s.mixed_units), "each stamp is read in the unit that its size implies".into(), None);
     add("dropped_one_sided", sum(&|s| s.one_sided), "bid and ask are joined on equal times".into(), None);
     let splits = sum(&|s| s.observer.splits.len() as u64);
     if policy.splits == Splits::Segment {
@@ -350,17 +354,17 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
     let alive = |s: &SeriesFacts| last - s.observer.last <= (10 * s.timeframe.ns()).max(7 * DAY);
     if seen.len() >= 10 && options.membership.is_none() && seen.iter().all(alive) {
         list.push(format!(
-            "all {} symbols live to the end: delisted names are missing (survivorship bias); give a membership file with universe.membership",
+            "all {} symbols last to the end of the data: delisted names are missing (survivorship bias); give a membership file with universe.membership",
             seen.len()
         ));
     }
     let lone = seen.iter().filter(|s| !s.paired && s.files.iter().any(|f| intake.metas[*f].side.is_some())).count();
     if lone > 0 {
-        list.push(format!("{lone} series hold one side of the book only (bid or ask)"));
+        list.push(format!("only one side of the book (bid or ask) in {lone} series"));
     }
     let there = |name: &String| seen.iter().any(|s| s.symbol.eq_ignore_ascii_case(name));
     for (names, what) in [
-        (options.symbols.iter().filter(|n| !there(n)).cloned().collect::<Vec<_>>(), "asked for but not in the data"),
+        (options.symbols.iter().filter(|n| !there(n)).cloned().collect::<Vec<_>>(), "requested but not in the data"),
         (
             options.instruments.keys().filter(|n| !there(n)).cloned().collect(),
             "set under [instrument] but not in the data",
@@ -372,11 +376,13 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
     }
     let paired = seen.iter().filter(|s| s.paired).count();
     if paired > 0 {
-        list.push(format!("{paired} series are the middle of a bid and an ask file; `spread` travels along"));
+        list.push(format!(
+            "{paired} series made of the middle of a bid and an ask file, with `spread` as an extra column"
+        ));
     }
     let turned = seen.iter().filter(|s| s.newest_first).count();
     if turned > 0 {
-        list.push(format!("{turned} series came newest first and were turned around"));
+        list.push(format!("{turned} series stored newest first, read in reverse"));
     }
     let jumps: u64 = seen.iter().map(|s| s.observer.zone_jumps.len() as u64).sum();
     if jumps > 0 {
@@ -384,7 +390,8 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
             .iter()
             .find_map(|s| s.observer.zone_jumps.first().map(|at| format!("{} on {}", s.symbol, &rfc3339(*at)[..10])));
         list.push(format!(
-            "the session's opening hour moves {jumps} times (first {}): usual for UTC stamps of a market with daylight saving, a fault for exchange time",
+            "the session's opening hour moves {} (first {}): usual for UTC stamps of a market with daylight saving, a fault for exchange time",
+            format_plural(jumps, "time"),
             first.unwrap_or_default()
         ));
     }
@@ -397,16 +404,19 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
     let text: u64 = seen.iter().map(|s| s.tally.bad_extras).sum::<u64>()
         + intake.file_tally.iter().map(|t| t.bad_extras).sum::<u64>();
     if text > 0 {
-        list.push(format!("{text} values of extra columns or volumes are no numbers and count as missing"));
+        list.push(format!(
+            "{} of extra columns or volume not a number, counted as missing",
+            format_plural(text, "value")
+        ));
     }
     if let Some(members) = &options.membership {
         let missing = members.symbols().filter(|m| !seen.iter().any(|s| s.symbol.eq_ignore_ascii_case(m))).count();
         if missing > 0 {
-            list.push(format!("{missing} symbols of the membership file have no bars here"));
+            list.push(format!("{} of the membership file without bars", format_plural(missing as u64, "symbol")));
         }
         let strangers = seen.iter().filter(|s| !members.contains(&s.symbol)).count();
         if strangers > 0 {
-            list.push(format!("{strangers} symbols are not in the membership file"));
+            list.push(format!("{} not in the membership file", format_plural(strangers as u64, "symbol")));
         }
     }
     list

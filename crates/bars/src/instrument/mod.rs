@@ -220,7 +220,7 @@ impl Instrument {
         {
             let currency = instrument.currency.clone();
             instrument = Instrument::preset(class, &currency);
-            why = format!("{symbol} is stated to be {class}; prices taken to be in {currency}");
+            why = format!("{symbol} is set to be {class}; prices are assumed to be in {currency}");
         }
         if let Some(volume) = hints.volume {
             instrument.volume = volume;

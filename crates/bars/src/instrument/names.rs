@@ -162,7 +162,7 @@ fn read_future(venue: &str, name: &str, stated: bool, at_venue: bool) -> Option<
         (instrument.multiplier, instrument.tick) = (multiplier, tick);
         format!("{name} is the contract {root}: future, USD, {multiplier} a point")
     } else {
-        format!("{name} is a future by its form; its multiplier is not known and taken as 1")
+        format!("{name} looks like a future; its multiplier is unknown and assumed to be 1")
     };
     Some((instrument, why))
 }

@@ -95,7 +95,7 @@ impl InstrumentPatch {
         let mut new = instrument.clone();
         let currency = match &self.currency {
             Some(c) if c.is_empty() || c.len() > 8 || !c.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-                return Err(format!("currency: `{c}` is no currency (write USD)"));
+                return Err(format!("currency: `{c}` is not a currency (write USD)"));
             }
             Some(c) => c.to_ascii_uppercase(),
             None => instrument.currency.clone(),

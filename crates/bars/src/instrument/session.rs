@@ -116,7 +116,7 @@ impl FromStr for ClockTime {
             .and_then(|(h, m)| Some((read(h)?, read(m).filter(|_| m.len() == 2)?)))
             .filter(|&(h, m)| h < 24 && m < 60)
             .map(|(h, m)| ClockTime(h * 60 + m))
-            .ok_or_else(|| format!("`{s}` is no time of day (write 09:30)"))
+            .ok_or_else(|| format!("`{s}` is not a time of day (write 09:30)"))
     }
 }
 
@@ -210,8 +210,10 @@ impl FromStr for Rollover {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Rollover, String> {
-        let (at, timezone) =
-            s.trim().split_once(' ').ok_or_else(|| format!("`{s}` is no rollover (write 17:00 America/New_York)"))?;
+        let (at, timezone) = s
+            .trim()
+            .split_once(' ')
+            .ok_or_else(|| format!("`{s}` is not a rollover (write 17:00 America/New_York)"))?;
         find_zone(timezone.trim())?;
         Ok(Rollover { at: at.parse()?, timezone: timezone.trim().to_string() })
     }
@@ -250,8 +252,8 @@ pub(super) fn find_zone(name: &str) -> Result<TimeZone, String> {
     let city = name.replace(' ', "_").to_ascii_lowercase();
     let near = names.iter().find(|known| known.to_ascii_lowercase().rsplit('/').next() == Some(&city)).copied();
     match near.or_else(|| nearest(name, names.iter().copied())) {
-        Some(near) => Err(format!("`{name}` is no time zone; did you mean `{near}`?")),
-        None => Err(format!("`{name}` is no time zone (write an IANA name such as America/New_York, or UTC)")),
+        Some(near) => Err(format!("`{name}` is not a time zone; did you mean `{near}`?")),
+        None => Err(format!("`{name}` is not a time zone (write an IANA name such as America/New_York, or UTC)")),
     }
 }
 

@@ -203,7 +203,7 @@ pub(super) fn group_by_name(
     };
     let close = at(Role::Close).or_else(late)?;
     if roles[close] == Some(Role::LateClose) {
-        why.push(format!("column `{}` is taken for the close; there is no other", names[close]));
+        why.push(format!("column `{}` is used as the close; there is no other", names[close]));
     }
     Some(PriceColumns {
         symbol: None,

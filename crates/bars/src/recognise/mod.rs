@@ -323,7 +323,7 @@ fn check_ranges(given: &Evidence<'_>, groups: &[PriceColumns], named: bool, warn
     if zero(1) && zero(2) && zero(3) {
         return Err(Error::input("only `open` holds values: these look like funding rates, not bars")
             .at(given.path)
-            .remedy("point at the file with the prices; funding rates are no bars"));
+            .remedy("point at the file with the prices; funding rates are not bars"));
     }
     let wrong = count_violations(given.sample, at);
     if wrong * 2 > given.sample.rows {

@@ -323,7 +323,7 @@ fn guess_zone(
             && let Some(zone) = Zone::parse(name)
         {
             layout.zone = zone;
-            layout.why.push(format!("stamps without a zone are taken for {name}: {reason}"));
+            layout.why.push(format!("stamps without a time zone are read as {name}: {reason}"));
             return;
         }
     }
@@ -351,7 +351,7 @@ fn guess_zone(
         layout.why.push("no zone is given; crypto venues stamp in UTC".into());
         return;
     }
-    layout.warnings.push("stamps carry no zone and are taken for UTC; set bars.timezone if they are not".into());
+    layout.warnings.push("stamps have no time zone and are read as UTC; set bars.timezone if they are not".into());
 }
 
 /// Stamps that lie within the exchange's hours read as its own clock are in that clock: read as UTC they would be known
@@ -383,7 +383,7 @@ fn exchange_hours(
     let Some(zone) = Zone::parse(&session.timezone) else { return false };
     layout.zone = zone;
     layout.why.push(format!(
-        "stamps without a zone are taken for {}: nearly all lie between {} and {}, its session",
+        "stamps without a time zone are read as {}: nearly all lie between {} and {}, its session",
         session.timezone, session.open, session.close
     ));
     if ends {
@@ -408,9 +408,10 @@ fn guess_price_scale(layout: &mut Layout, given: &Evidence<'_>, class: Class) {
     if median > 5_000.0 && whole * 100 >= closes.len() * 99 {
         let yen = layout.groups[0].symbol.as_deref().unwrap_or(&given.file.symbol).to_uppercase().contains("JPY");
         layout.scale = if yen { 1e3 } else { 1e5 };
-        layout
-            .why
-            .push(format!("whole numbers around {median:.0} are no rate: prices are divided by {}", layout.scale));
+        layout.why.push(format!(
+            "whole numbers around {median:.0} are not plausible rates: prices are divided by {}",
+            layout.scale
+        ));
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn read_into(
     if let Some(zone) = &options.timezone
         && crate::recognise::Zone::parse(zone).is_none()
     {
-        return Err(Error::new(Kind::Usage, format!("`{zone}` is no time zone"))
+        return Err(Error::new(Kind::Usage, format!("`{zone}` is not a time zone"))
             .remedy("write an IANA name such as America/New_York, an offset such as +05:30, UTC, or New_York+7 for MetaTrader brokers"));
     }
     let mut intake = Intake::new(options.clone(), scratch.map(Path::to_path_buf));

@@ -44,7 +44,7 @@ pub(crate) fn read_calendars(folder: &Path) -> Result<Vec<Calendar>> {
         let mut stamps = Vec::new();
         for (at, line) in bytes.split(|b| *b == b'\n').enumerate().filter(|(_, l)| !l.trim_ascii().is_empty()) {
             let stamp = time::parse(line.trim_ascii(), time::Order::Ymd).ok_or_else(|| {
-                Error::input("a calendar line is no date")
+                Error::input("a calendar line is not a date")
                     .at(&path)
                     .line(at as u64 + 1)
                     .remedy("write one date or time a line")
@@ -70,7 +70,7 @@ pub(crate) fn read_symbol(symbol: &Path, calendar: &Calendar) -> Result<Option<T
         let Some(field) = name.strip_suffix(&ending) else { continue };
         let bytes = Source::open(&path)?.bytes(&Caps::default())?;
         if bytes.len() < 4 || bytes.len() % 4 != 0 {
-            return Err(Error::input(format!("{} bytes are no row of f32", bytes.len()))
+            return Err(Error::input(format!("{} bytes are not rows of f32", bytes.len()))
                 .at(&path)
                 .remedy("dump the field again"));
         }

@@ -195,7 +195,7 @@ impl Reader<'_> {
             let order = if column.order == files::time::Order::Dmy { "day before month" } else { "month before day" };
             layout.why.push(format!("dates are written {order}"));
             if column.ambiguous {
-                layout.warnings.push(format!("dates could be read either way; {order} was taken"));
+                layout.warnings.push(format!("day and month could be swapped in the dates; they are read as {order}"));
             }
         }
         if source.is_gzip()? {

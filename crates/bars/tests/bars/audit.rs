@@ -253,8 +253,8 @@ fn a_universe_of_survivors_is_warned_of() {
         .count();
     assert_eq!(s1.outside_membership, Some(60 - inside as u64));
     assert_eq!(audit.symbols.iter().find(|s| s.symbol == "S2").unwrap().outside_membership, Some(0));
-    assert!(audit.warnings.iter().any(|w| w.contains("1 symbols of the membership file have no bars")));
-    assert!(audit.warnings.iter().any(|w| w.contains("8 symbols are not in the membership file")));
+    assert!(audit.warnings.iter().any(|w| w.contains("1 symbol of the membership file without bars")));
+    assert!(audit.warnings.iter().any(|w| w.contains("8 symbols not in the membership file")));
     rows[4].truncate(30);
     assert!(!warned(&rows, &Options::default()), "one was delisted");
     assert!(!warned(&made(9, 60, Timeframe::D1, MarketKind::Stocks), &Options::default()), "nine are a handful");

@@ -23,7 +23,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 fn words(added: &Added, replace: bool, paint: Paint) -> String {
     let mut text = String::new();
     if let Some(plan) = &added.plan {
-        let _ = writeln!(text, "{} nothing was done. This would", paint.bold("Dry run:"));
+        let _ = writeln!(text, "{} nothing was written. The command would", paint.bold("Dry run:"));
         let _ = writeln!(
             text,
             "  read     {}: {}, {}",
@@ -38,10 +38,10 @@ fn words(added: &Added, replace: bool, paint: Paint) -> String {
             format_bytes(plan.memory_bytes),
             format_plural(plan.threads as u64, "thread")
         );
-        let _ = writeln!(text, "  take     about {} (a guess from the size)", format_seconds(plan.estimated_seconds));
+        let _ = writeln!(text, "  take     about {} (estimated from the size)", format_seconds(plan.estimated_seconds));
         if plan.exists {
-            let what = if replace { "would be replaced" } else { "is there already: it takes --replace" };
-            let _ = writeln!(text, "  note     an entry of that name {what}");
+            let what = if replace { "would be replaced" } else { "exists already: use --replace" };
+            let _ = writeln!(text, "  note     a data set of that name {what}");
         }
         return text;
     }
@@ -49,7 +49,7 @@ fn words(added: &Added, replace: bool, paint: Paint) -> String {
     if audited.audit.verdict == Verdict::Refuse {
         let _ = writeln!(text, "{}: nothing was added.\n", verdict(Verdict::Refuse, paint));
         text.push_str(&conclusion(&audited.audit, paint));
-        text.push_str(&wrap(&format!("`fullbore data audit {}` says more.", audited.data), "", ""));
+        text.push_str(&wrap(&format!("`fullbore data audit {}` shows the details.", audited.data), "", ""));
         return text;
     }
     let _ = writeln!(text, "{} added to {}\n", paint.bold(&added.name), added.folder);

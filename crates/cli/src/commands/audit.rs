@@ -39,7 +39,7 @@ fn words(audited: &Audited, all: bool, paint: Paint) -> String {
     gaps(&mut text, audit, paint);
     repairs(&mut text, audit, paint);
     if !audit.warnings.is_empty() {
-        heading(&mut text, "To know", paint);
+        heading(&mut text, "Notes", paint);
         for warning in &audit.warnings {
             text.push_str(&wrap(warning, "  - ", "    "));
         }
@@ -87,13 +87,13 @@ fn recognised(text: &mut String, audit: &Audit, paint: Paint) {
         }
     }
     if audit.files.len() > 8 {
-        let _ = writeln!(text, "  and {} other kinds of file (--json names them)", audit.files.len() - 8);
+        let _ = writeln!(text, "  and {} more kinds of file (--json lists them)", audit.files.len() - 8);
     }
     for left in audit.left_out.iter().take(5) {
         text.push_str(&wrap(&format!("left out: {} ({})", left.file, left.why), "  ", "    "));
     }
     if audit.left_out.len() > 5 {
-        let _ = writeln!(text, "  left out: {} more files (--json names them)", audit.left_out.len() - 5);
+        let _ = writeln!(text, "  left out: {} more (--json lists them)", audit.left_out.len() - 5);
     }
 }
 
@@ -125,7 +125,7 @@ fn symbols(text: &mut String, audit: &Audit, all: bool, paint: Paint) {
             ]
         })
         .collect();
-    text.push_str(&table(&["symbol", "bar", ">bars", "first", "last", "verdict", "seen"], &rows, "  "));
+    text.push_str(&table(&["symbol", "bar", ">bars", "first", "last", "verdict", "findings"], &rows, "  "));
 }
 
 /// Everything that is not as it should be, as one number to sort by.
@@ -153,25 +153,30 @@ fn trouble(s: &SymbolAudit) -> u64 {
 
 fn findings(s: &SymbolAudit) -> String {
     let splits = s.suspected_splits.iter().filter(|split| !split.factored).count() as u64;
-    let list = [
-        (s.missing_bars, "missing"),
-        (s.duplicates, "twice"),
-        (s.conflicts, "in conflict"),
-        (s.out_of_order, "out of order"),
-        (s.unreadable, "unreadable"),
+    let nouns = [
+        (s.missing_bars, "missing bar"),
+        (s.duplicates, "duplicate"),
+        (s.conflicts, "conflicting duplicate"),
+        (s.out_of_order, "row out of order"),
+        (s.unreadable, "unreadable row"),
         (s.bad_prices, "bad price"),
-        (s.range_violations, "high < low"),
-        (splits, "split?"),
+        (s.range_violations, "impossible range"),
+        (splits, "suspected split"),
         (s.spikes, "spike"),
-        (s.stuck_bars, "stuck"),
-        (s.zone_jumps, "zone jump"),
-        (s.mixed_units, "other time unit"),
-        (s.zero_volume.unwrap_or(0), "no volume"),
-        (s.outside_membership.unwrap_or(0), "outside"),
-        (u64::from(s.unfinished_last), "unfinished last"),
+        (s.stuck_bars, "stuck bar"),
+        (s.zone_jumps, "time zone jump"),
+        (s.mixed_units, "stamp in another unit"),
+        (s.zero_volume.unwrap_or(0), "bar without volume"),
+        (s.outside_membership.unwrap_or(0), "bar outside membership"),
+        (u64::from(s.unfinished_last), "unfinished last bar"),
     ];
-    let found: Vec<String> =
-        list.iter().filter(|f| f.0 > 0).map(|(n, what)| format!("{} {what}", format_count(*n))).collect();
+    let plural = |n: u64, noun: &str| match noun.split_once(' ') {
+        Some((first, rest)) if matches!(first, "row" | "stamp" | "bar") => {
+            format!("{} {rest}", format_plural(n, first))
+        }
+        _ => format_plural(n, noun),
+    };
+    let found: Vec<String> = nouns.iter().filter(|f| f.0 > 0).map(|(n, noun)| plural(*n, noun)).collect();
     found.join(", ")
 }
 
@@ -180,7 +185,7 @@ fn gaps(text: &mut String, audit: &Audit, paint: Paint) {
     heading(text, "Gaps", paint);
     let (closures, holes, missing) = (sum(|s| s.closures), sum(|s| s.holes), sum(|s| s.missing_bars));
     let _ =
-        writeln!(text, "  {}: the market was shut (nights, weekends, holidays)", format_plural(closures, "closure"));
+        writeln!(text, "  {}: the market was closed (nights, weekends, holidays)", format_plural(closures, "closure"));
     let _ = writeln!(
         text,
         "  {}: {} missing while the market was open",
@@ -205,12 +210,12 @@ fn repairs(text: &mut String, audit: &Audit, paint: Paint) {
     if audit.repairs.is_empty() {
         return;
     }
-    heading(text, "Repairs, each by a policy of yours", paint);
+    heading(text, "Repairs (policies under [repair] in the settings)", paint);
     for repair in &audit.repairs {
         let line = format!("{} {}, by {}", format_count(repair.count), repair.what.replace('_', " "), repair.policy);
         text.push_str(&wrap(&line, "  ", "    "));
         if !repair.example.is_empty() {
-            text.push_str(&wrap(&format!("as in {}", repair.example), "    ", "    "));
+            text.push_str(&wrap(&format!("for example {}", repair.example), "    ", "    "));
         }
     }
 }
@@ -249,11 +254,11 @@ fn instruments(text: &mut String, audit: &Audit, paint: Paint) {
         part(i.costs.borrow_bp_per_year > 0.0, format!("borrow {} bp a year", i.costs.borrow_bp_per_year));
         part(i.costs.funding, "funding".into());
         part(true, if i.shortable { "can be shorted".into() } else { "long only".into() });
-        part(true, format!("{hours} {} {}, day turns {}", s.days, s.timezone, s.trading_day));
+        part(true, format!("{hours} {} {}, trading day rolls over {}", s.days, s.timezone, s.trading_day));
         part(true, format!("volume in {}", i.volume));
         text.push_str(&wrap(&format!("{who}: {}", parts.join(", ")), "  ", "    "));
     }
     if alike.len() > 8 {
-        let _ = writeln!(text, "  and {} other kinds (--json names them)", alike.len() - 8);
+        let _ = writeln!(text, "  and {} more kinds (--json lists them)", alike.len() - 8);
     }
 }

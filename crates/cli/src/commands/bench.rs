@@ -44,11 +44,11 @@ fn words(benched: &BenchedNet, paint: Paint) -> String {
         } else {
             format!("{} TFLOP/s", format_short(limit))
         };
-        let _ = writeln!(text, "  large matrix products reach {rate} here");
+        let _ = writeln!(text, "  large matrix products reach {rate} on this device");
     }
     text.push('\n');
     let heads =
-        [">batch", ">training", ">a step", ">of the limit", ">memory", ">inference", ">a pass", ">of the limit"];
+        [">batch", ">training", ">per step", ">of the limit", ">memory", ">inference", ">per pass", ">of the limit"];
     let cell = |cell: &Option<BenchCell>, best: bool, memory: bool| -> Vec<String> {
         let dash = || "-".to_string();
         let Some(cell) = cell else { return vec![dash(); if memory { 4 } else { 3 }] };
@@ -71,7 +71,7 @@ fn words(benched: &BenchedNet, paint: Paint) -> String {
         })
         .collect();
     text.push_str(&table(&heads, &rows, "  "));
-    text.push_str("\n  samples a second of all members; * the most\n");
+    text.push_str("\n  samples per second over all members; * the fastest\n");
     for row in benched.rows.iter().filter(|r| r.refused.is_some()) {
         let why = row.refused.as_deref().unwrap_or_default();
         text.push_str(&wrap(&format!("batch {}: {why}", format_count(row.batch as u64)), "  - ", "    "));

@@ -29,7 +29,7 @@ fn words(checked: &Checked, paint: Paint) -> String {
     };
     let _ = writeln!(
         text,
-        "  bars of {}: {}; symbols: {}; label {}; looked for {}",
+        "  bars of {}: {}; symbols: {}; label {}; took {}",
         checked.timeframe,
         part(checked.rows, checked.all_rows),
         part(checked.symbols, checked.all_symbols),
@@ -37,7 +37,7 @@ fn words(checked: &Checked, paint: Paint) -> String {
         format_seconds(checked.seconds)
     );
     if (checked.symbols, checked.rows) != (checked.all_symbols, checked.all_rows) {
-        let _ = writeln!(text, "  (a sample; --all takes everything)");
+        let _ = writeln!(text, "  (a sample; --all checks everything)");
     }
     text.push('\n');
     let rows: Vec<Vec<String>> = checked.tests.iter().map(row).collect();
@@ -48,7 +48,7 @@ fn words(checked: &Checked, paint: Paint) -> String {
             text.push_str(&wrap(&told(test.test, caught), "  - ", "    "));
         }
         if test.caught.len() > 8 {
-            let _ = writeln!(text, "  - and {} more (--json names them)", test.caught.len() - 8);
+            let _ = writeln!(text, "  - and {} more (--json lists them)", test.caught.len() - 8);
         }
     }
     if !checked.notes.is_empty() {
@@ -75,8 +75,10 @@ fn row(test: &Tested) -> Vec<String> {
     };
     let worst = match (&test.caught.first(), test.largest) {
         (Some(caught), _) => format!("{} of {}", fit(&caught.column, 24), fit(&caught.symbol, 12)),
-        (None, Some(largest)) if test.test == Test::WarmUp => format!("{largest:.1e} deviations (1e-6 may be)"),
-        (None, Some(largest)) => format!("correlation {largest:.2} (0.30 may be)"),
+        (None, Some(largest)) if test.test == Test::WarmUp => {
+            format!("{largest:.1e} standard deviations (1e-6 is allowed)")
+        }
+        (None, Some(largest)) => format!("correlation {largest:.2} (0.30 is allowed)"),
         (None, None) => "equal to the bit".into(),
     };
     let tries = match test.test {
@@ -90,11 +92,11 @@ fn row(test: &Tested) -> Vec<String> {
 /// What it means not to pass.
 fn means(test: Test) -> &'static str {
     match test {
-        Test::Prefix => "a row changes when the data end after it",
-        Test::Stream => "a row is another when its bars arrive one by one",
-        Test::Poison => "a row changes when later bars do",
-        Test::WarmUp => "a value depends on where the data begin, later than it says",
-        Test::Clairvoyance => "a column knows the return of the next bar; does your column hold the answer?",
+        Test::Prefix => "a row changes when the data end right after it",
+        Test::Stream => "a row differs when its bars arrive one by one",
+        Test::Poison => "a row changes when later bars change",
+        Test::WarmUp => "a value still depends on where the data begin after its declared warm-up",
+        Test::Clairvoyance => "a column predicts the next bar's return too well; does it contain the answer?",
     }
 }
 

@@ -39,7 +39,7 @@ fn words(demo: &Demoed, paint: Paint) -> String {
     let f = &demo.features;
     let _ = writeln!(
         text,
-        "  computed  {} features, {} rows/s, {:.0} ns a bar, {:.1} % of the rows settled",
+        "  computed  {} features, {} rows/s, {:.0} ns/bar, {:.1} % of the rows settled",
         f.columns,
         format_short(f.rows_per_s),
         f.ns_per_bar,
@@ -53,7 +53,7 @@ fn words(demo: &Demoed, paint: Paint) -> String {
     }
     let _ = writeln!(
         text,
-        "  planted   a signal worth {:.2} bp a bar at best, after {:.1} bp a side",
+        "  planted   a signal worth at most {:.2} bp per bar after costs of {:.1} bp per side",
         demo.planted.best_value_bp, demo.planted.cost_bp
     );
     let _ = write!(text, "\n{} {}\n", paint.bold("A damaged copy:"), verdict(demo.damaged_verdict, paint));
@@ -68,7 +68,7 @@ fn words(demo: &Demoed, paint: Paint) -> String {
     if demo.training.run.interrupted {
         let _ = write!(
             text,
-            "\n{}; go on with\n  fullbore demo --out {}\n",
+            "\n{}; resume with\n  fullbore demo --out {}\n",
             paint.yellow("training stopped and saved"),
             demo.folder
         );
@@ -99,7 +99,7 @@ fn training(text: &mut String, training: &DemoTraining, known: f64, paint: Paint
     );
     let _ = writeln!(
         text,
-        "  found     MCC {:.3} on {} that no member was trained on (the column itself: {:.3})",
+        "  found     MCC {:.3} on {} outside training (the column itself: {:.3})",
         found.mcc,
         format_plural(found.samples, "bar"),
         found.signal_mcc
@@ -107,13 +107,13 @@ fn training(text: &mut String, training: &DemoTraining, known: f64, paint: Paint
     let s = &found.shifted;
     let _ = writeln!(
         text,
-        "  chance    the same guesses at other times: MCC {:.3}, 95 % below {:.3} (p = {:.3})",
+        "  chance    the same predictions shifted in time: MCC {:.3}, 95 % below {:.3} (p = {:.3})",
         s.mean, s.high, s.p
     );
     let again = found.persistence_mcc.map_or("-".into(), |m| format!("{m:.3}"));
     let _ = writeln!(
         text,
-        "  no model  the last label again: MCC {again}; always one class: 0, right {:.1} % (the nets: {:.1} %)",
+        "  no model  repeating the last label: MCC {again}; always the most frequent class: MCC 0, accuracy {:.1} % (the nets: {:.1} %)",
         100.0 * found.majority_accuracy,
         100.0 * found.accuracy
     );

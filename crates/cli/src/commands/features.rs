@@ -59,7 +59,7 @@ fn words(f: &Featured, paint: Paint) -> String {
         (Some(rows), Some(values), Some(ns)) => {
             let _ = writeln!(
                 text,
-                "  computed in {}: {} rows/s, {} values/s, {} ns a bar",
+                "  computed in {}: {} rows/s, {} values/s, {} ns/bar",
                 format_seconds(f.compute_seconds),
                 format_short(rows),
                 format_short(values),
@@ -75,19 +75,19 @@ fn words(f: &Featured, paint: Paint) -> String {
         _ => {
             let _ = writeln!(
                 text,
-                "  from the cache, read in {} and copied in {} (--fresh computes it again)",
+                "  from the cache: read in {}, copied in {} (--fresh computes it again)",
                 format_seconds(f.read_seconds),
                 format_seconds(f.write_seconds)
             );
         }
     }
-    let peak = f.peak_memory_bytes.map_or(String::new(), |peak| format!(", at most {} in all", format_bytes(peak)));
+    let peak = f.peak_memory_bytes.map_or(String::new(), |peak| format!(", peak memory {}", format_bytes(peak)));
     let _ = writeln!(text, "  {} of tables in memory{peak}", format_bytes(f.table_bytes));
     warm_up(&mut text, f, paint);
     labels(&mut text, f, paint);
     let notes = notes(f);
     if !notes.is_empty() {
-        let _ = write!(text, "\n{}\n", paint.bold("To know"));
+        let _ = write!(text, "\n{}\n", paint.bold("Notes"));
         notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
     }
     text
@@ -99,16 +99,25 @@ fn warm_up(text: &mut String, f: &Featured, paint: Paint) {
         fit(&if c.table.is_empty() { c.name.clone() } else { format!("{} @{}", c.name, c.table) }, 40)
     };
     if let Some(c) = f.columns.iter().max_by_key(|c| c.first_valid) {
-        let _ = writeln!(text, "  the last column begins after {}: {}", format_plural(c.first_valid, "bar"), name(c));
+        let _ = writeln!(
+            text,
+            "  the last column with a first value needs {}: {}",
+            format_plural(c.first_valid, "bar"),
+            name(c)
+        );
     }
     match f.columns.iter().find(|c| c.settled.is_none()) {
         Some(c) => {
-            let _ = writeln!(text, "  a column always depends on where its run began: {}", name(c));
+            let _ = writeln!(
+                text,
+                "  one column never settles, because it always depends on where its run begins: {}",
+                name(c)
+            );
         }
         None => {
             if let Some(c) = f.columns.iter().max_by_key(|c| c.settled) {
                 let bars = format_plural(c.settled.unwrap_or(0), "bar");
-                let _ = writeln!(text, "  the last settles after {bars}: {}", name(c));
+                let _ = writeln!(text, "  the last column to settle needs {bars}: {}", name(c));
             }
         }
     }
@@ -136,7 +145,7 @@ fn labels(text: &mut String, f: &Featured, paint: Paint) {
     );
     let _ = writeln!(
         text,
-        "  {} without; mean uniqueness {:.3}; both barriers in one bar {}",
+        "  {} without a label; mean uniqueness {:.3}; both barriers in one bar: {}",
         format_plural(f.rows - l.labelled, "row"),
         l.mean_uniqueness,
         format_count(l.both_touched)
@@ -155,22 +164,23 @@ fn notes(f: &Featured) -> Vec<String> {
             notes.push(say(some(names)));
         }
     };
-    note(&f.other_timeframes, &|all| {
-        format!("the data also hold bars of {all}: left out, the finest timeframe makes the table")
-    });
+    note(&f.other_timeframes, &|all| format!("bars of {all} are left out: the table is made of the finest timeframe"));
     note(&f.left, &|all| {
-        format!("the data have no volume, so {} left: {all}", format_plural(f.left.len() as u64, "feature"))
+        format!("the data have no volume: {} left out: {all}", format_plural(f.left.len() as u64, "feature"))
     });
     note(&f.alone, &|all| {
-        format!("too few symbols for a market, so {} left: {all}", format_plural(f.alone.len() as u64, "feature"))
+        format!(
+            "too few symbols for market features: {} left out: {all}",
+            format_plural(f.alone.len() as u64, "feature")
+        )
     });
     note(&f.silent, &|all| {
         format!(
-            "{} without volume, whose volume features are missing: {all}",
+            "{} without volume, where volume features have no value: {all}",
             format_plural(f.silent.len() as u64, "symbol")
         )
     });
-    note(&f.sparse, &|all| format!("no value on more than a fifth of the rows: {all}"));
+    note(&f.sparse, &|all| format!("columns without a value on more than a fifth of the rows: {all}"));
     notes
 }
 

@@ -19,7 +19,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         }
         format!(
             "{} in {}\n\n{}",
-            format_plural(listed.entries.len() as u64, "set").replace("sets", "sets of bars"),
+            format_plural(listed.entries.len() as u64, "data set"),
             listed.folder,
             entries_table(&listed.entries)
         )

@@ -131,7 +131,7 @@ fn settings(global: &Global, verb: &Verb, given: &[(&Key, Vec<&str>)]) -> Result
     if resumes && (global.settings.is_some() || !global.set.is_empty()) {
         return Err(Error::new(
             Kind::Usage,
-            "a run goes on with its own settings; only --threads and --memory may change",
+            "a run resumes with its own settings; only --threads and --memory may change",
         )
         .remedy("leave --set and --settings out; other settings are a new run")
         .into());
@@ -170,7 +170,7 @@ fn narrow(data: String, source: How) -> Result<Select, Failure> {
         && from >= to
     {
         return Err(Error::new(Kind::Usage, "--from is not before --to")
-            .remedy("bars from --from up to, but not at, --to are taken")
+            .remedy("bars from --from up to, but not including, --to are used")
             .into());
     }
     let symbols = source.symbols.into_iter().map(|s| s.trim().to_string()).filter(|s| !s.is_empty()).collect();

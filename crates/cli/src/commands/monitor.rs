@@ -47,7 +47,7 @@ fn watch(monitor: &mut Monitor) -> Outcome {
         let press = terminal.press(patience).map_err(fail)?;
         if stop.load(Ordering::Relaxed) {
             drop(terminal);
-            return Err(Error::new(Kind::Interrupted, "left; the run goes on without us").into());
+            return Err(Error::new(Kind::Interrupted, "monitor closed; the run continues").into());
         }
         fresh = press.is_some();
         match press {
@@ -77,7 +77,10 @@ fn watch(monitor: &mut Monitor) -> Outcome {
 fn farewell(summary: &MonitorSummary) -> String {
     let at = format!("{} {}", summary.axis, place(summary.at));
     match &*summary.state {
-        "running" => format!("{} goes on ({at}); `fullbore monitor {}` watches again\n", summary.name, summary.folder),
+        "running" => format!(
+            "{} continues ({at}); `fullbore monitor {}` opens the monitor again\n",
+            summary.name, summary.folder
+        ),
         "interrupted" | "crashed" => format!("{} is {}: {}\n", summary.name, summary.state, summary.says),
         state => format!("{} is {state} ({at})\n", summary.name),
     }
@@ -123,7 +126,7 @@ fn words(summary: &MonitorSummary, paint: Paint) -> String {
     }
     if !summary.phases.is_empty() {
         let phase = |p: &report::PhaseSummary| {
-            format!("{} {}{}", p.name, format_seconds(p.seconds), if p.running { " and on" } else { "" })
+            format!("{} {}{}", p.name, format_seconds(p.seconds), if p.running { " so far" } else { "" })
         };
         text.push_str(&wrap(&summary.phases.iter().map(phase).collect::<Vec<_>>().join(", "), "  phases: ", "    "));
     }
@@ -142,8 +145,11 @@ fn words(summary: &MonitorSummary, paint: Paint) -> String {
         text.push_str(&wrap(line, "", "  "));
     }
     if summary.skipped_lines > 0 {
-        let _ =
-            writeln!(text, "{} of its log are no rows and were left out", format_plural(summary.skipped_lines, "line"));
+        let _ = writeln!(
+            text,
+            "{} of its log could not be read and were left out",
+            format_plural(summary.skipped_lines, "line")
+        );
     }
     text
 }
@@ -179,7 +185,7 @@ fn machine(text: &mut String, summary: &MonitorSummary, paint: Paint) {
     let process = sample.process_memory_bytes.map_or("unknown".into(), format_bytes);
     let _ = writeln!(
         text,
-        "  memory: {process} of the process, {} taken, {} free",
+        "  memory: process {process}, used {}, free {}",
         format_bytes(sample.memory_used_bytes),
         format_bytes(sample.memory_available_bytes)
     );
@@ -196,7 +202,7 @@ fn machine(text: &mut String, summary: &MonitorSummary, paint: Paint) {
             writeln!(text, "  GPU {}: {}", card.index, summary.into_iter().flatten().collect::<Vec<_>>().join(", "));
     }
     if sample.gpus.is_empty() {
-        text.push_str("  GPU: none seen (no NVIDIA card, or no NVML)\n");
+        text.push_str("  GPU: none found (no NVIDIA card, or no NVML)\n");
     }
 }
 

@@ -18,23 +18,23 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 fn words(p: &Predicted, paint: Paint) -> String {
-    let mut text = format!("{}  {} a second\n", paint.bold(&format_plural(p.bars, "bar")), format_short(p.bars_per_s));
+    let mut text = format!("{}  {} bars/s\n", paint.bold(&format_plural(p.bars, "bar")), format_short(p.bars_per_s));
     text.push_str(&wrap(&format!("on {}", p.device), "  ", "  "));
     let names = features::class::names(p.guesses.len());
     let guesses: Vec<String> =
         p.guesses.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
-    let _ = writeln!(text, "  guesses: {}", guesses.join(", "));
+    let _ = writeln!(text, "  predicted classes: {}", guesses.join(", "));
     if p.left_out > 0 {
         let left = format_plural(p.left_out, "bar");
         text.push_str(&wrap(
-            &format!("{left} left out: before the first test block, or without whole windows"),
+            &format!("{left} left out: before the first test fold, or without a complete window of history"),
             "  ",
             "  ",
         ));
     }
     if p.locked > 0 {
         let locked = format_plural(p.locked, "bar");
-        text.push_str(&wrap(&format!("{locked} of the holdout are locked: nobody is asked about them"), "  ", "  "));
+        text.push_str(&wrap(&format!("{locked} of the holdout are locked and get no prediction"), "  ", "  "));
     }
     p.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
     let _ = write!(text, "\n{}\n", p.path);

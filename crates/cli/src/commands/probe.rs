@@ -73,15 +73,19 @@ fn lines(sample: &Sample) -> String {
         rows.push(row);
     }
     let heads = [
-        ">time", ">cpu", ">busiest", ">load", ">memory", ">ours", ">gpu", ">busy", ">memory", ">power", ">clock",
+        ">time", ">cpu", ">busiest", ">load", ">memory", ">process", ">gpu", ">busy", ">memory", ">power", ">clock",
         ">heat",
     ];
     table(&heads[..rows[0].len()], &rows, "")
 }
 
 fn passed(quick: &QuickProbe, paint: Paint) -> String {
-    let mut text =
-        format!("{}  work runs on {} ({})\n\n", paint.green("pass"), quick.device, format_seconds(quick.seconds));
+    let mut text = format!(
+        "{}  the accelerator works: {} ({})\n\n",
+        paint.green("pass"),
+        quick.device,
+        format_seconds(quick.seconds)
+    );
     quick.says.iter().for_each(|line| text.push_str(&wrap(line, "  - ", "    ")));
     text
 }
@@ -111,7 +115,7 @@ fn words(probed: &Probed, paint: Paint) -> String {
     let all = format!(">{}", format_plural(rates.threads as u64, "thread"));
     let rows = [
         vec![
-            "copy of memory".to_string(),
+            "memory copy".to_string(),
             format_bandwidth(rates.copy_one_thread_bytes_per_s),
             format_bandwidth(rates.copy_all_threads_bytes_per_s),
         ],
@@ -126,7 +130,7 @@ fn words(probed: &Probed, paint: Paint) -> String {
         let _ = write!(text, "\n{}", card_rates(gpu));
     }
     if !profile.warnings.is_empty() {
-        text.push_str("\nSettings that would mislead\n");
+        text.push_str("\nWarnings: these would distort measurements\n");
         for warning in &profile.warnings {
             text.push_str(&wrap(&format!("{}={}: {}", warning.name, warning.value, warning.says), "  - ", "    "));
         }
@@ -146,7 +150,7 @@ fn words(probed: &Probed, paint: Paint) -> String {
     );
     text.push('\n');
     text.push_str(&wrap(&begin, "", ""));
-    text.push_str(&wrap(&format!("Kept in {}", probed.file), "", ""));
+    text.push_str(&wrap(&format!("Saved in {}", probed.file), "", ""));
     text
 }
 
@@ -180,7 +184,7 @@ fn card(gpu: &Gpu) -> String {
         gpu.multiprocessors.map(|n| format!("{n} multiprocessors")),
         gpu.capability.as_ref().map(|c| format!("compute capability {c}")),
         gpu.driver.as_ref().map(|d| format!("driver {d}")),
-        Some(gpu.blaslt.as_ref().map_or("no cuBLASLt: our own product serves".into(), Clone::clone)),
+        Some(gpu.blaslt.as_ref().map_or("no cuBLASLt: fullbore's own matrix product is used".into(), Clone::clone)),
     ];
     known.into_iter().flatten().for_each(|k| text.push_str(&format!(", {k}")));
     text
@@ -200,7 +204,7 @@ fn card_rates(gpu: &Gpu) -> String {
         ("TF32 matrix product", show(rates.tf32_flop_per_s, 1e12, "TFLOP/s")),
         ("bf16 matrix product", show(rates.bf16_flop_per_s, 1e12, "TFLOP/s")),
         ("launch", show(rates.launch_us, 1.0, "us")),
-        ("node of a graph", show(rates.graph_node_us, 1.0, "us")),
+        ("graph node", show(rates.graph_node_us, 1.0, "us")),
     ];
     let rows: Vec<Vec<String>> = rows.into_iter().map(|(name, value)| vec![name.to_string(), value]).collect();
     table(&[&format!("GPU {}, measured", gpu.index), ">rate"], &rows, "  ")

@@ -58,7 +58,7 @@ fn show(shown: &RunShown, paint: Paint) -> String {
         let ended = run.ended.as_ref().map_or(String::new(), |e| format!(", ended {e}"));
         let _ = writeln!(text, "  started {started}{ended}");
     }
-    let _ = writeln!(text, "  {} done, all members together", format_plural(shown.epochs, "epoch"));
+    let _ = writeln!(text, "  {} done by all members together", format_plural(shown.epochs, "epoch"));
     if let (Some(best), Some(value)) = (&run.best, run.best_value) {
         let _ = writeln!(text, "  best so far: {best}, validation MCC {value:.4}");
     }
@@ -75,8 +75,8 @@ fn show(shown: &RunShown, paint: Paint) -> String {
                 c.bytes.map_or_else(dash, format_bytes),
                 c.best.clone().map_or_else(dash, |b| format!("{b}: {:.4}", c.best_value.unwrap_or(f64::NAN))),
                 match &c.problem {
-                    Some(why) => format!("not used: {why}"),
-                    None if c.last => format!("{}, the last", c.kind.as_deref().unwrap_or("whole")),
+                    Some(why) => format!("unusable: {why}"),
+                    None if c.last => format!("{}, latest", c.kind.as_deref().unwrap_or("whole")),
                     None => c.kind.clone().unwrap_or_else(|| "whole".into()),
                 },
             ]
@@ -88,7 +88,7 @@ fn show(shown: &RunShown, paint: Paint) -> String {
         }
     }
     if !shown.last.is_empty() {
-        let _ = write!(text, "\n{}\n", paint.bold("Lately"));
+        let _ = write!(text, "\n{}\n", paint.bold("Latest messages"));
         shown.last.iter().for_each(|line| {
             let _ = writeln!(text, "  {line}");
         });

@@ -42,10 +42,10 @@ fn words(tested: &SelfTested, paint: Paint) -> String {
             ]
         })
         .collect();
-    text.push_str(&table(&["what must be", ">samples", ">MCC", ">of direction", ">must be", ""], &rows, "  "));
+    text.push_str(&table(&["case", ">samples", ">MCC", ">direction MCC", ">allowed", "passed"], &rows, "  "));
     let verdict = match tested.passed {
-        true => paint.green("it finds what is there, and nothing where there is nothing"),
-        false => paint.red("it does not do what it must; do not believe its other results"),
+        true => paint.green("it finds the planted signal, and finds nothing in markets without one"),
+        false => paint.red("the self-test failed: do not trust other results of this build"),
     };
     let _ = write!(text, "\nVerdict: {verdict}\n");
     text

@@ -35,7 +35,7 @@ pub(super) fn say(run: &TrainRun, context: &Context) -> Outcome {
 
 /// `90s`, `10m`, `2h`.
 pub(super) fn duration(text: &str) -> Result<Duration, Error> {
-    let wrong = || Error::new(Kind::Usage, format!("--budget: `{text}` is no time")).remedy("write 90s, 10m or 2h");
+    let wrong = || Error::new(Kind::Usage, format!("--budget: `{text}` is not a time")).remedy("write 90s, 10m or 2h");
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -96,7 +96,7 @@ fn words(run: &TrainRun, paint: Paint) -> String {
     };
     let _ = writeln!(text, "  at most {}, patience {}, {rate}", format_plural(run.epochs, "epoch"), run.patience);
     if let Some(estimate) = run.estimate_seconds {
-        let _ = writeln!(text, "  all epochs would take {} at most", format_seconds(estimate));
+        let _ = writeln!(text, "  at most {} for all epochs", format_seconds(estimate));
     }
     let _ = write!(text, "\n{}\n", paint.bold("Walk forward"));
     run.picture.lines().for_each(|line| {
@@ -113,7 +113,7 @@ fn words(run: &TrainRun, paint: Paint) -> String {
     let heads = [">fold", ">train", ">valid", ">test", ">purged", "test from", "to"];
     let _ = write!(text, "\n{}", table(&heads, &rows, "  "));
     if let Some(from) = &run.holdout_from {
-        let _ = writeln!(text, "  held out and locked: everything from {} on", date(from));
+        let _ = writeln!(text, "  holdout, locked: everything from {} on", date(from));
     }
     if several {
         configs(&mut text, run, paint);
@@ -123,9 +123,9 @@ fn words(run: &TrainRun, paint: Paint) -> String {
     }
     if let Some(j) = &run.judged {
         let heading = if several {
-            "Judged on test samples: of each fold the chosen config, its members averaged"
+            "Judged on test samples: the chosen config of each fold, averaged over its members"
         } else {
-            "Judged on test samples, members of a fold averaged"
+            "Judged on test samples, averaged over the members of each fold"
         };
         let _ = write!(text, "\n{}\n", paint.bold(heading));
         let interval =
@@ -136,16 +136,15 @@ fn words(run: &TrainRun, paint: Paint) -> String {
         }
         let direction = j.directional_mcc.map_or("-".into(), |m| format!("{m:.4}"));
         let again = j.persistence_mcc.map_or("-".into(), |m| format!("{m:.4}"));
-        let _ = writeln!(text, "  of direction alone {direction}; the last label again would give {again}");
-        if let Some(still) = j.volatility_mcc {
+        let _ = writeln!(text, "  MCC of direction alone {direction}; repeating the last label gives {again}");
+        if let Some(baseline) = j.volatility_mcc {
             let some = j.volatility_samples.filter(|n| *n != j.samples);
             let some = some.map_or(String::new(), |n| format!(" (of {})", format_plural(n, "sample")));
-            let _ =
-                writeln!(text, "  volatility alone gives {still:.4} over all classes{some}, and nothing of direction");
+            let _ = writeln!(text, "  volatility alone gives {baseline:.4} over all classes{some}, and no direction");
         }
         let _ = writeln!(
             text,
-            "  accuracy {:.2} % (always the most frequent class: {:.2} %), macro-F1 {:.4}",
+            "  accuracy {:.2} % (always predicting the most frequent class: {:.2} %), macro-F1 {:.4}",
             100.0 * j.accuracy,
             100.0 * j.majority_accuracy,
             j.macro_f1
@@ -154,13 +153,13 @@ fn words(run: &TrainRun, paint: Paint) -> String {
     }
     phases(&mut text, run, paint);
     if !run.notes.is_empty() {
-        let _ = write!(text, "\n{}\n", paint.bold("To know"));
+        let _ = write!(text, "\n{}\n", paint.bold("Notes"));
         run.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
     }
     match (&run.folder, run.interrupted) {
         (Some(folder), true) => {
             let _ =
-                write!(text, "\n{}; go on with\n  fullbore runs resume {folder}\n", paint.yellow("stopped and saved"));
+                write!(text, "\n{}; resume with\n  fullbore runs resume {folder}\n", paint.yellow("stopped and saved"));
         }
         (Some(folder), false) => {
             let _ = write!(text, "\n{folder}\n");
@@ -188,7 +187,7 @@ fn configs(text: &mut String, run: &TrainRun, paint: Paint) {
     };
     let rows: Vec<Vec<String>> = run.configs.iter().take(32).map(row).collect();
     let judged = run.judged.is_some();
-    let heads: &[&str] = &[">config", "what", ">valid MCC", ">test MCC", "taken in folds"];
+    let heads: &[&str] = &[">config", "what", ">valid MCC", ">test MCC", "chosen in folds"];
     let shown = if judged { heads.len() } else { 2 };
     let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row[..shown].to_vec()).collect();
     text.push_str(&table(&heads[..shown], &rows, "  "));
@@ -197,8 +196,8 @@ fn configs(text: &mut String, run: &TrainRun, paint: Paint) {
     }
     if judged {
         text.push_str(&wrap(
-            "Each fold takes the config with the best validation of that fold and those before it. The test column is what a config alone \
-             would have given in every fold; choosing by it would be choosing by the answer.",
+            "Each fold uses the config with the best validation score over that fold and those before it. The test column is what one config \
+             would have scored in every fold; choosing by it would be overfitting to the test data.",
             "  ",
             "  ",
         ));

@@ -25,7 +25,7 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
     text.push_str(&wrap(&format!("on {}", tuned.device), "  ", "  "));
     let _ = writeln!(
         text,
-        "  {}, {} to train on in the smallest fold; {} may be taken",
+        "  {}, {} to train on in the smallest fold; memory budget {}",
         format_plural(tuned.samples, "sample"),
         format_count(tuned.smallest_fold),
         format_bytes(tuned.budget_bytes)
@@ -73,7 +73,7 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
         text.push_str(&wrap(&format!("{which}: {}", why[0].0), "  - ", "    "));
     }
     if !tuned.others.is_empty() {
-        let _ = write!(text, "\n{}\n", paint.bold("Beside the batch"));
+        let _ = write!(text, "\n{}\n", paint.bold("Other settings"));
         let rows: Vec<Vec<String>> = tuned
             .others
             .iter()
@@ -98,7 +98,7 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
     );
     let _ = writeln!(
         text,
-        "  batches of {}, {:?}{threads}{members}; the rule would take {}",
+        "  batches of {}, {:?}{threads}{members}; without tuning the batch would be {}",
         format_count(c.batch as u64),
         c.precision,
         format_count(tuned.rule_batch as u64)
@@ -106,12 +106,12 @@ fn words(tuned: &TuneRun, paint: Paint) -> String {
     text.push_str(&wrap(&tuned.why, "  ", "  "));
     text.push_str(&wrap(&tuned.rate_words(), "  ", "  "));
     if !tuned.notes.is_empty() {
-        let _ = write!(text, "\n{}\n", paint.bold("To know"));
+        let _ = write!(text, "\n{}\n", paint.bold("Notes"));
         tuned.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
     }
     let _ = write!(
         text,
-        "\nkept in {} after {}; `fullbore train` of this workload takes it\n",
+        "\nsaved in {} after {}; `fullbore train` uses it for this workload\n",
         tuned.file,
         format_seconds(tuned.seconds)
     );

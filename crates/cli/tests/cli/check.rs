@@ -84,7 +84,7 @@ fn features_of_the_market_are_looked_at_or_named() {
     // What is left out is named, with its reason.
     let (value, code) = check("r = rsi(14), m = market_return(1, 30)", &[]);
     let notes = value["notes"].to_string();
-    assert!(code == 0 && notes.contains("not looked at: m: 24 symbols are too few"), "{value}");
+    assert!(code == 0 && notes.contains("not checked: m: 24 symbols are too few"), "{value}");
     let (value, code) = check("m = market_return(1, 30)", &[]);
     let error = value["error"].to_string();
     assert!(code != 0 && error.contains("24 symbols") && !error.contains("volume"), "{value}");

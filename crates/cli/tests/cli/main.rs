@@ -242,7 +242,7 @@ fn json_of_demo_and_its_page() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&demo).expect("it was JSON"));
     let page = std::fs::read_to_string(place.path().join("d/report.html")).expect("the page");
     assert!(page.starts_with("<!doctype html>") && !page.contains("https://") && !page.contains("NaN"));
-    for part in ["Trained on it", "Walk forward", "Validation MCC", "shifted in time", "Where the time went"] {
+    for part in ["<h2>Training", "Walk-forward", "Validation MCC", "shifted in time", "Where the time went"] {
         assert!(page.contains(part), "{part}");
     }
     // It is a run as any other.

@@ -183,7 +183,7 @@ fn in_a_real_terminal_epochs_move_keys_work_and_the_terminal_comes_back() {
     let first = tmux.until("an epoch", epoch);
     tmux.until("a later epoch", |pane| epoch(pane).filter(|now| *now > first));
     assert_eq!(tmux.flags(), "1 0 0", "the other screen, no cursor, no wrapping");
-    tmux.sees("CPU of late");
+    tmux.sees("CPU recent");
     let pane = tmux.pane();
     for part in ["coin", "running", "mcc", "loss", "4 members", "machine", "core", "RAM process", "q leaves"] {
         assert!(pane.contains(part), "{part} is missing in\n{pane}");
@@ -202,10 +202,10 @@ fn in_a_real_terminal_epochs_move_keys_work_and_the_terminal_comes_back() {
     tmux.run(&["resize-window", "-x", "44", "-y", "12"]);
     tmux.sees("valid mcc");
     tmux.run(&["resize-window", "-x", "100", "-y", "30"]);
-    tmux.sees("CPU of late");
+    tmux.sees("CPU recent");
     tmux.press("q");
     tmux.sees("left=0");
-    assert!(tmux.pane().contains("coin goes on"), "{}", tmux.pane());
+    assert!(tmux.pane().contains("coin continues"), "{}", tmux.pane());
     assert_eq!(tmux.flags(), "0 1 1", "as it was");
     // What is typed is seen again, and the shell reads lines.
     tmux.line("echo ba''ck");
@@ -227,7 +227,7 @@ fn in_a_real_terminal_epochs_move_keys_work_and_the_terminal_comes_back() {
     tmux.until("an epoch", epoch);
     training.0.kill().unwrap();
     training.0.wait().unwrap();
-    tmux.sees("crashed: no process works on it: go on with `fullbore runs resume runs/coin`");
+    tmux.sees("crashed: no process works on it: resume with `fullbore runs resume runs/coin`");
     let lines = text(&place.run(&["monitor", "--once"]).stdout);
     assert!(lines.contains("crashed") && lines.contains("fullbore runs resume runs/coin"), "{lines}");
     std::fs::remove_dir_all(place.path().join("runs/coin")).unwrap();

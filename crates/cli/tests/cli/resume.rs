@@ -99,7 +99,7 @@ fn before_its_first_checkpoint_too_a_run_goes_on_only_as_what_it_was() {
     refused(&["is of another run: its data is"]);
     // In words, not in hashes.
     place.write("run/run.json", &told.replace("\"program\": \"", "\"program\": \"0.0.9-"));
-    refused(&["is of version 0.0.9-", "go on with version"]);
+    refused(&["is of version 0.0.9-", "resume it with version"]);
     assert_eq!(asked["more"]["about"]["device"], "cpu", "{told}");
     let mut moved = asked.clone();
     moved["more"]["about"]["device"] = "NVIDIA H200".into();
@@ -140,7 +140,7 @@ fn a_trial_is_its_costs_and_its_universe_and_never_a_seed() {
     ];
     let different: std::collections::BTreeSet<&String> = others.iter().collect();
     assert_eq!(different.len(), others.len(), "{others:?}");
-    assert_eq!(train("seed", &["--seed", "9"]).1, all, "the root of randomness is no trial");
+    assert_eq!(train("seed", &["--seed", "9"]).1, all, "the root of randomness is not a trial");
     assert_eq!(train("seeds", &["--seeds", "2"]).1, all, "nor is their number");
     assert_eq!(train("turned", &["--symbols", &two(1, 0)]).1, others[1], "nor the order of symbols");
 }

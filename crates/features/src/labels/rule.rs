@@ -78,8 +78,8 @@ impl FromStr for Rule {
         let Some((_, written)) = WORDS.iter().find(|(name, _)| *name == word) else {
             let near = WORDS.iter().map(|(name, _)| (distance(word, name), *name)).min();
             return Err(match near {
-                Some((edits, name)) if edits <= 2 => format!("`{s}` is no label; did you mean `{name}`?"),
-                _ => format!("`{s}` is no label (one of {})", WORDS.map(|(_, written)| written).join(", ")),
+                Some((edits, name)) if edits <= 2 => format!("`{s}` is not a label; did you mean `{name}`?"),
+                _ => format!("`{s}` is not a label (one of {})", WORDS.map(|(_, written)| written).join(", ")),
             });
         };
         let numbers: Vec<&str> = inside.map_or(Vec::new(), |inside| inside.split(',').map(str::trim).collect());

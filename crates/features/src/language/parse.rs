@@ -346,7 +346,7 @@ impl<'a> Parser<'a> {
         frame.parse().map_err(|_| {
             let message = match frame {
                 "" => "a timeframe is missing after `@`".to_string(),
-                _ => format!("`{}` is no timeframe", short(frame)),
+                _ => format!("`{}` is not a timeframe", short(frame)),
             };
             Problem::new(self.token.at, message, "write 5m, 1h, 1d, 1w or 1mo")
         })

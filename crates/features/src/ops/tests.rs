@@ -253,7 +253,7 @@ pub(super) fn of_window(op: &Op, window: &[f64]) -> Expected {
             let sum = total(window.iter().enumerate().map(|(i, x)| (x - window[0]) * (i as f64 - (n - 1.0) / 2.0)));
             (sum / (n * (n * n - 1.0) / 12.0), moments(window).1)
         }
-        _ => panic!("{op:?} is no window"),
+        _ => panic!("{op:?} is not a window"),
     }
 }
 

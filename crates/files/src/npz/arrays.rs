@@ -74,7 +74,7 @@ impl Arrays {
         let mut heads = Vec::new();
         for (i, member) in archive.members().iter().enumerate() {
             let Some(name) = member.name.strip_suffix(".npy") else {
-                return Err(Error::input(format!("{} is no numpy array", member.name))
+                return Err(Error::input(format!("{} is not a numpy array", member.name))
                     .at(source.path())
                     .remedy("an .npz holds only .npy arrays; write it with np.savez"));
             };
@@ -137,9 +137,12 @@ impl Arrays {
             [n, f] => (n, 1, f),
             [n, t, f] => (n, t, f),
             _ => {
-                return Err(Error::input(format!("{name} has the shape {:?}, which is no list of rows", header.shape))
-                    .at(&place)
-                    .remedy("save it as [N, F] or [N, T, F]"));
+                return Err(Error::input(format!(
+                    "{name} has the shape {:?}, which is not a list of rows",
+                    header.shape
+                ))
+                .at(&place)
+                .remedy("save it as [N, F] or [N, T, F]"));
             }
         };
         assert!(f <= stride && out.len() == n * t * stride, "{name} does not fit its place");

@@ -30,7 +30,7 @@ impl Header {
     pub(super) fn take(reader: &mut impl Read) -> Result<Header> {
         let magic = bytes(reader, MAGIC.len())?;
         if magic != MAGIC {
-            return Err(Error::input("this is no numpy array").remedy("write it with np.save"));
+            return Err(Error::input("this is not a numpy array").remedy("write it with np.save"));
         }
         let version = bytes(reader, 2)?[0];
         let width = match version {

@@ -43,7 +43,7 @@ pub fn read_npz(source: &Source, caps: &Caps) -> Result<Vec<Array>> {
     let mut arrays = Vec::new();
     for (i, member) in archive.members().iter().enumerate() {
         let Some(name) = member.name.strip_suffix(".npy") else {
-            return Err(Error::input(format!("{} is no numpy array", member.name))
+            return Err(Error::input(format!("{} is not a numpy array", member.name))
                 .at(source.path())
                 .remedy("an .npz holds only .npy arrays; write it with np.savez"));
         };

@@ -94,7 +94,7 @@ fn rows_of_every_rank() {
     for shape in ["()", "(1, 1, 1, 6)"] {
         let body = if shape == "()" { &body[..4] } else { &body[..] };
         let arrays = Arrays::open(&bytes("a.npy", npy("'<f4'", false, shape, body)), &caps()).unwrap();
-        check_error(arrays.read_f32("a", 4, &mut [], &mut |_| Ok(())).unwrap_err(), "no list of rows");
+        check_error(arrays.read_f32("a", 4, &mut [], &mut |_| Ok(())).unwrap_err(), "not a list of rows");
     }
 }
 
@@ -177,7 +177,7 @@ fn hostile_ones_are_refused() {
         ("cut.npy", "bytes follow"),
         ("long.npy", "bytes follow"),
         ("climb.npz", "relative path"),
-        ("other.npz", "no numpy array"),
+        ("other.npz", "not a numpy array"),
         ("records.npy", "structured"),
     ] {
         let error = read_all(&seed("npz", name)).err().unwrap_or_else(|| panic!("{name} was not refused"));

@@ -65,7 +65,7 @@ fn bombs_are_refused() {
     let bomb = bytes("bomb.gz", gz(&vec![0; 80 << 20]));
     assert!(read(&bomb).err().is_some_and(|e| e.contains("bomb")));
     let small = Caps { inflated: 1000, ..caps() };
-    assert!(bytes("a.gz", gz(&[0; 1001])).bytes(&small).unwrap_err().message.contains("limit of 1000 bytes"));
+    assert!(bytes("a.gz", gz(&[0; 1001])).bytes(&small).unwrap_err().message.contains("limit of 1,000 bytes"));
     assert_eq!(bytes("a.gz", gz(&[0; 1000])).bytes(&small).unwrap().len(), 1000);
 }
 

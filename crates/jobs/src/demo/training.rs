@@ -211,13 +211,13 @@ fn found(run: &TrainRun, path: &Path, signal: &Bars, planted: &Planted, seed: u6
         () => Verdict::NotFound,
     };
     let words = match verdict {
-        Verdict::Found => format!("the planted signal was found: {:.0} % of the best there is", 100.0 * share),
+        Verdict::Found => format!("the planted signal was found: {:.0} % of the best possible", 100.0 * share),
         Verdict::InPart => format!(
-            "the planted signal was found in part: {:.0} % of the best there is, where 90 % are asked for",
+            "the planted signal was found in part: {:.0} % of the best possible, and 90 % are required",
             100.0 * share
         ),
-        Verdict::NotFound => "the planted signal was not found: chance gives as much".into(),
-        Verdict::TooGood => "more was found than was planted: something looks into the future".into(),
+        Verdict::NotFound => "the planted signal was not found: no better than chance".into(),
+        Verdict::TooGood => "the result is better than the planted signal allows: something uses future data".into(),
     };
     Ok(Found {
         verdict,

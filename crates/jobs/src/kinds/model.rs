@@ -203,7 +203,7 @@ pub(crate) fn about(path: &Path) -> Result<(PathBuf, Model)> {
         Error::io(&json, "reading the model", &e)
             .remedy("give the folder of a finished run; `fullbore runs list` shows them")
     })?;
-    let model: Model = serde_json::from_slice(&text).map_err(|e| bad(format!("it is no model: {e}")))?;
+    let model: Model = serde_json::from_slice(&text).map_err(|e| bad(format!("it is not a model: {e}")))?;
     if !FORMATS.contains(&model.format) {
         let [first, last] = FORMATS;
         return Err(bad(format!("a model of format {}; this version reads formats {first} to {last}", model.format)));

@@ -84,8 +84,8 @@ fn one_symbol(table: &Features) -> Vec<Block> {
         vec![close],
     )];
     for (title, unit, names) in [
-        ("Oscillators, brought to about -1 to 1", "", &["rsi_14", "percent_b", "stoch_k"][..]),
-        ("How wide the moves are", "of the price", &["volatility_20", "natr_14"]),
+        ("Oscillators, scaled to about -1 to 1", "", &["rsi_14", "percent_b", "stoch_k"][..]),
+        ("Volatility", "of the price", &["volatility_20", "natr_14"]),
     ] {
         let series: Vec<Line> = names.iter().filter_map(|name| line(name)).collect();
         if !series.is_empty() {
@@ -109,7 +109,7 @@ fn tried(l: &LabelSummary) -> String {
     };
     let each: Vec<String> = l.tried.iter().map(|t| format!("{} bars {}", t.horizon, percent(&t.balance))).collect();
     format!(
-        "Nobody had to choose a horizon: taken was the shortest that gives every class a fifth on the first training span or, where none does, the one whose smallest class is largest. Down/flat/up in percent: {}.",
+        "The horizon was chosen automatically: the shortest that gives every class a fifth on the first training span or, where none does, the one whose smallest class is largest. Down/flat/up in percent: {}.",
         each.join(", ")
     )
 }

@@ -18,7 +18,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
         }
         None => {
             let words = run.folder.as_ref().map_or(String::new(), |folder| {
-                format!("It was saved in {folder}; the same demo with the same --out goes on with it.")
+                format!("It was saved in {folder}; the same demo with the same --out resumes it.")
             });
             blocks.push(Block::Note(Note::new(Tone::Warn, "The training was stopped before its end.", words)));
         }
@@ -38,7 +38,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
         blocks.push(Block::Note(Note::new(Tone::Plain, "", sentence(&run.verdict))));
     }
     Section {
-        heading: "Trained on it".into(),
+        heading: "Training".into(),
         prose: format!(
             "A population of {} nets (`{}`, {} parameters each) learned from {} bars of five minutes whether the next bar goes up or down. \
              Planted was a column that knows this for {:.0} % of the bars, far more than any market tells; the other {} columns know nothing. \
@@ -60,7 +60,8 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
 
 /// The verdict as one key figure.
 pub(super) fn tile(found: &Found) -> Tile {
-    Tile::new("planted signal", format!("{:.0} %", 100.0 * found.share), "of the best found").tone(tone(found.verdict))
+    Tile::new("planted signal", format!("{:.0} %", 100.0 * found.share), "of the best possible")
+        .tone(tone(found.verdict))
 }
 
 fn tone(verdict: Verdict) -> Tone {
@@ -84,9 +85,9 @@ fn tiles(run: &TrainRun, found: &Found) -> Vec<Tile> {
     vec![
         Tile::new("planted", format!("{:.3}", found.best_mcc), "MCC at best"),
         Tile::new("found", format!("{:.3}", found.mcc), interval).tone(tone(found.verdict)),
-        Tile::new("of the best", format!("{:.0}", 100.0 * found.share), "%"),
-        Tile::new("by chance", format!("{:.4}", found.shifted.p), "p, guesses shifted"),
-        Tile::new("right", format!("{:.1}", 100.0 * found.accuracy), "% of the test bars"),
+        Tile::new("share of the best", format!("{:.0}", 100.0 * found.share), "%"),
+        Tile::new("by chance", format!("{:.4}", found.shifted.p), "p, predictions shifted"),
+        Tile::new("accuracy", format!("{:.1}", 100.0 * found.accuracy), "% of the test bars"),
         Tile::new("trained in", format!("{:.0}", run.seconds), "s"),
         Tile::new("speed", format_short(run.samples_per_s.unwrap_or(0.0)), "samples/s"),
     ]
@@ -110,7 +111,7 @@ fn split(shown: &Shown<'_>) -> Spans {
         figure: format_count(f.train),
     });
     Spans {
-        title: "Walk forward; at the right, samples to train on".into(),
+        title: "Walk-forward folds; at the right, training samples".into(),
         kinds: ["training", "validation", "test", "locked"].map(String::from).to_vec(),
         rows: rows.collect(),
     }
@@ -132,7 +133,7 @@ fn curves(
     let mut series: Vec<Curve> = training.curves.iter().filter(|c| c.fold > 0).map(curve).collect();
     let last = training.curves.iter().filter_map(|c| c.epoch.last()).fold(1.0f64, |a, b| a.max(*b));
     if let Some(best) = best {
-        series.push(Curve { name: "the best there is".into(), colour: 7, x: vec![1.0, last], y: vec![best; 2] });
+        series.push(Curve { name: "best possible".into(), colour: 7, x: vec![1.0, last], y: vec![best; 2] });
     }
     Curves { title: title.into(), unit: unit.into(), axis: "epoch".into(), series }
 }
@@ -152,16 +153,16 @@ fn beside(found: &Found) -> Table {
     let s = &found.shifted;
     let rows = vec![
         row(
-            "the best there is",
+            "best possible",
             Some(found.best_mcc),
             Some((1.0 + found.best_mcc) / 2.0),
-            "what the generator promises".into(),
+            "known from the generator".into(),
         ),
         row(
             "the planted column itself",
             Some(found.signal_mcc),
             None,
-            "its sign as the guess, on these very bars".into(),
+            "its sign as the prediction, on the same bars".into(),
         ),
         row(
             "the nets",
@@ -170,18 +171,23 @@ fn beside(found: &Found) -> Table {
             format!("the mean of a fold's members, on {} test bars", format_count(found.samples)),
         ),
         row(
-            "the same guesses, shifted in time",
+            "the same predictions, shifted in time",
             Some(s.mean),
             None,
-            format!("{} shifts; nineteen of twenty below {:.4}, p = {:.4}", s.draws, s.high, s.p),
+            format!("{} shifts; 95 % below {:.4}, p = {:.4}", s.draws, s.high, s.p),
         ),
-        row("noise", Some(found.noise_mcc), None, "three deviations of nothing on so many bars".into()),
-        row("the last label again", found.persistence_mcc, None, "persistence".into()),
-        row("always the more frequent class", Some(0.0), Some(found.majority_accuracy), "of training".into()),
+        row("noise", Some(found.noise_mcc), None, "three standard deviations of chance over that many bars".into()),
+        row("repeating the last label", found.persistence_mcc, None, "persistence".into()),
+        row("always the most frequent class", Some(0.0), Some(found.majority_accuracy), "of training".into()),
     ];
     Table {
-        title: "Found, and what it is worth".into(),
-        columns: vec![Column::text("guess"), Column::number("MCC"), Column::number("right"), Column::text("which is")],
+        title: "Result against baselines".into(),
+        columns: vec![
+            Column::text("prediction"),
+            Column::number("MCC"),
+            Column::number("accuracy"),
+            Column::text("meaning"),
+        ],
         rows,
     }
 }
@@ -196,8 +202,8 @@ fn classes(judged: &Judged) -> Vec<(usize, &'static str)> {
 
 fn confusion(judged: &Judged) -> Table {
     let classes = classes(judged);
-    let mut columns = vec![Column::text("what happened")];
-    columns.extend(classes.iter().map(|(_, name)| Column::number(format!("guessed {name}"))));
+    let mut columns = vec![Column::text("actual")];
+    columns.extend(classes.iter().map(|(_, name)| Column::number(format!("predicted {name}"))));
     let rows = classes.iter().map(|(truth, name)| {
         let mut row = vec![Cell::text(*name)];
         row.extend(classes.iter().map(|(guess, _)| {
@@ -206,7 +212,7 @@ fn confusion(judged: &Judged) -> Table {
         }));
         row
     });
-    Table { title: "Test bars by what happened and what was guessed".into(), columns, rows: rows.collect() }
+    Table { title: "Test bars by actual and predicted class".into(), columns, rows: rows.collect() }
 }
 
 /// The same as shares of what happened.
@@ -217,7 +223,7 @@ fn shares(judged: &Judged) -> Heat {
         judged.confusion[truth][guess] as f64 / judged.confusion[truth].iter().sum::<u64>().max(1) as f64
     };
     let values = classes.iter().map(|(t, _)| classes.iter().map(|(g, _)| share(*t, *g)).collect()).collect();
-    Heat { title: "Guesses as shares of what happened".into(), names: (names.clone(), names), values }
+    Heat { title: "Predictions as shares of the actual class".into(), names: (names.clone(), names), values }
 }
 
 fn members(run: &TrainRun) -> Table {
@@ -256,7 +262,7 @@ fn phases(run: &TrainRun) -> Table {
             mib(p.gpu_memory_bytes),
         ]
     });
-    let columns = ["time", "of it", "CPU", "GPU", "memory", "on the card"].map(Column::number);
+    let columns = ["time", "share", "CPU", "GPU", "memory", "GPU memory"].map(Column::number);
     Table {
         title: format!("Where the time went, on {}", run.device),
         columns: [Column::text("phase")].into_iter().chain(columns).collect(),

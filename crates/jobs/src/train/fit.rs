@@ -48,7 +48,7 @@ pub(super) fn fit(
             RunEvent::Group { .. } => group_samples = 0,
             RunEvent::Saved => {
                 if let Some(why) = unsaved.take() {
-                    tell(TrainEvent::Line(&format!("{why}; training goes on")));
+                    tell(TrainEvent::Line(&format!("{why}; training continues")));
                 }
             }
             _ => {}

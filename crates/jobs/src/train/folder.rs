@@ -155,7 +155,7 @@ impl Folder {
         if !request.resume && path.join("run.json").exists() {
             return Err(Error::new(Kind::State, "there is a run in this folder already")
                 .at(&path)
-                .remedy(format!("go on with `fullbore runs resume {}`, or choose another <out>", path.display())));
+                .remedy(format!("resume it with `fullbore runs resume {}`, or choose another <out>", path.display())));
         }
         std::fs::create_dir_all(&path).map_err(|e| Error::io(&path, "making the run folder", &e))?;
         let lock = Lock::take(&path)?;

@@ -59,7 +59,7 @@ impl RunLog {
     }
 
     pub(crate) fn begin(&mut self, run: &TrainRun, resumed: bool) -> Result<()> {
-        let words = if resumed { "goes on" } else { "begins" };
+        let words = if resumed { "resumes" } else { "begins" };
         self.log.add_message(&format!("training {words}: {} on {}", run.net, run.device))?;
         if run.parts > 1 {
             let rows = run.batch.div_ceil(run.parts);

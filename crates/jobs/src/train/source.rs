@@ -110,7 +110,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let (mut data, computing) = compute(market, &plan, settings, sink)?;
     check_stop()?;
     if !data.left.is_empty() {
-        notes.push(format!("{} left: the data have no volume", data.left.join(", ")));
+        notes.push(format!("left out because the data have no volume: {}", data.left.join(", ")));
     }
     if !data.silent.is_empty() {
         let n = data.silent.len();
@@ -121,7 +121,8 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
         ));
     }
     if !data.alone.is_empty() {
-        notes.push(format!("{} left: there are too few symbols for a market", data.alone.join(", ")));
+        notes
+            .push(format!("left out because there are too few symbols for market features: {}", data.alone.join(", ")));
     }
     let featured = describe(&data, settings, computing);
     if !featured.sparse.is_empty() {

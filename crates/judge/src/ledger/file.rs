@@ -74,7 +74,7 @@ fn recognise(path: &Path, db: &Connection) -> Result<()> {
     }
     let version = number(db, "user_version").map_err(failed)?;
     if version > VERSION {
-        let what = format!("the ledger has version {version}, this program knows {VERSION}");
+        let what = format!("the ledger has version {version}, this program reads {VERSION}");
         return refuse(&what, "use the newer program; it was not touched");
     }
     let mut query = db.prepare("SELECT sql FROM sqlite_master ORDER BY name").map_err(failed)?;
@@ -126,7 +126,7 @@ impl Ledger {
 fn explain(path: &Path, doing: &str, cause: &rusqlite::Error) -> Error {
     let (kind, remedy) = match cause.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
-            (Kind::State, "this is no ledger: move it away or choose another folder; it was not touched")
+            (Kind::State, "this is not a ledger: move it away or choose another folder; it was not touched")
         }
         Some(ErrorCode::DatabaseCorrupt) => {
             (Kind::State, "the file is damaged: bring it back from a backup; it was not touched")

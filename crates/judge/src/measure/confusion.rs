@@ -49,7 +49,10 @@ impl Confusion {
     /// samples.
     pub fn new(classes: usize, counts: Vec<u64>) -> Result<Confusion> {
         if !(2..=256).contains(&classes) || counts.len() != classes * classes {
-            return Err(Error::input(format!("{} counts are no confusion matrix of {classes} classes", counts.len())));
+            return Err(Error::input(format!(
+                "{} counts do not make a confusion matrix of {classes} classes",
+                counts.len()
+            )));
         }
         let total = counts.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
         if total > 1 << 60 {

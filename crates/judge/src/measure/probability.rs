@@ -48,7 +48,7 @@ pub fn scores(probabilities: &[f32], classes: usize, labels: &[u8], weights: Opt
         let sum: f64 = row.iter().map(|p| f64::from(*p)).sum();
         if !row.iter().all(|p| (0.0..=1.0).contains(p)) || (sum - 1.0).abs() > 1e-3 {
             return Err(Error::input(format!(
-                "the probabilities of sample {at} are {row:?}, which is no distribution"
+                "the probabilities of sample {at} are {row:?}, which is not a distribution"
             ))
             .remedy("hand in the softmax of the outputs, not the outputs"));
         }

@@ -54,7 +54,7 @@ impl Splits {
         text.push_str(&format!("  {unused} unused"));
         if let Some(holdout) = &self.holdout {
             text.push_str(&format!(
-                "  {held} holdout, closed ({} samples, {} ticks apart)",
+                "  {held} holdout, closed ({} samples, {} bars apart)",
                 holdout.samples.len(),
                 self.embargo
             ));

@@ -22,14 +22,12 @@ pub(super) fn sensible(how: &WalkForward) -> Result<()> {
     }
     if let (Embargo::Ticks(ticks @ 1..), 0.0) = (how.embargo, how.holdout) {
         return wrong(
-            &format!(
-                "an embargo of {ticks} ticks has nothing to keep free: it lies before the holdout, and there is none"
-            ),
+            &format!("an embargo of {ticks} bars has no effect: it lies before the holdout, and there is none"),
             "leave the embargo to auto, or hold something out (0.15 is the default)",
         );
     }
     if how.rolling.is_some_and(|ticks| ticks < 2) {
-        return wrong("a rolling history needs at least two ticks", "leave it out to use all history");
+        return wrong("a rolling history needs at least two bars", "leave it out to use all history");
     }
     Ok(())
 }
@@ -42,7 +40,7 @@ pub(super) fn in_order(samples: &Samples, ticks: &[i64], days: &[i32]) -> Result
         return bad(format!("{n} rows have {} t0 and {} t1", samples.t0.len(), samples.t1.len()));
     }
     if !ticks.is_sorted_by(|a, b| a < b) || days.len() != ticks.len() || !days.is_sorted() {
-        return bad("the ticks of the clock do not rise, or their days do not fit".into());
+        return bad("the times of the bars do not rise, or their days do not match".into());
     }
     let mut tick = 0;
     for (i, (t0, t1)) in samples.t0.iter().zip(&samples.t1).enumerate() {
@@ -56,7 +54,7 @@ pub(super) fn in_order(samples: &Samples, ticks: &[i64], days: &[i32]) -> Result
             tick += 1;
         }
         if ticks.get(tick) != Some(t0) || *t0 == i64::MAX {
-            return bad(format!("sample {i} is known at {t0}, which is no tick of the clock"));
+            return bad(format!("sample {i} is known at {t0}, which is not the end of a bar"));
         }
     }
     Ok(())
@@ -78,7 +76,7 @@ pub(super) fn too_short(what: String, samples: &Samples, ticks: &[i64], how: &Wa
         }
     };
     Error::input(format!(
-        "{what}: {} samples on {} ticks, labels of up to {labels} ticks, an embargo of {}; it takes about {:.0} ticks",
+        "{what}: {} samples on {} bars, labels of up to {labels} bars, an embargo of {}; about {:.0} bars are needed",
         samples.len(),
         ticks.len(),
         how.embargo.ticks(ticks.len()),

@@ -141,7 +141,7 @@ proptest! {
         let made = walk_forward(&samples, &ticks, &how);
         let Some((folds, held)) = by_definition(&samples, &ticks, &how) else {
             let error = made.unwrap_err();
-            prop_assert!(error.kind == Kind::Input && error.remedy.is_some() && error.message.contains("ticks"), "{error}");
+            prop_assert!(error.kind == Kind::Input && error.remedy.is_some() && error.message.contains("bars"), "{error}");
             return Ok(());
         };
         let made = made.unwrap();
@@ -389,11 +389,11 @@ fn what_the_error_asks_for_is_enough() {
         let needed: usize = message.rsplit("about ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
         // The labels of ten ticks end at the tenth; their real length is known only from more.
         let (samples, ticks) = regular(needed + 2 * horizon as usize, 10, 1, horizon);
-        let message = walk_forward(&samples, &ticks, &how).err().map(|e| e.message).unwrap_or("about 0 ticks".into());
+        let message = walk_forward(&samples, &ticks, &how).err().map(|e| e.message).unwrap_or("about 0 bars".into());
         let needed = needed.max(message.rsplit("about ").next().unwrap().split(' ').next().unwrap().parse().unwrap());
         let (samples, ticks) = regular(needed + needed / 10 + 2, 10, 1, horizon);
         assert!(walk_forward(&samples, &ticks, &how).is_ok(), "{folds} folds, {needed} ticks");
-        assert!(needed < 40 * (folds + 12 * horizon as usize) + 100, "{needed} is no estimate");
+        assert!(needed < 40 * (folds + 12 * horizon as usize) + 100, "{needed} is not an estimate");
     }
 }
 
@@ -425,17 +425,17 @@ fn nonsense_is_refused() {
     assert!(walk_forward(&good, &ticks, &how).is_ok());
     type Change = fn(&mut Samples, &mut Vec<i64>);
     let worlds: [(&str, Change); 6] = [
-        ("no tick", |s, _| s.t0[299] = i64::MAX),
+        ("not the end of a bar", |s, _| s.t0[299] = i64::MAX),
         ("before its row", |s, _| s.t1[7] = s.t0[7] - 1),
         ("order", |s, _| s.t0[5] = s.t0[3]),
         ("t1", |s, _| s.t1.truncate(299)),
         ("rise", |_, t| t[5] = t[4]),
-        ("no tick", |_, t| t.truncate(299)),
+        ("not the end of a bar", |_, t| t.truncate(299)),
     ];
     for (what, change) in worlds {
         let (mut samples, mut ticks) = (good.clone(), ticks.clone());
         change(&mut samples, &mut ticks);
-        if what == "no tick" && ticks.len() == 300 {
+        if what == "not the end of a bar" && ticks.len() == 300 {
             samples.t1[299] = i64::MAX;
         }
         let error = walk_forward(&samples, &ticks, &how).unwrap_err();
@@ -456,7 +456,7 @@ fn a_picture_of_the_split() {
     let drawn = "\
 fold 1  ███████████▒▒▓▓▓▓▓▓▓▓▓▓▓··········╳╳╳╳╳╳  train 220  valid 36  test 202
 fold 2  ███████████████████▒▒▒▒▓▓▓▓▓▓▓▓▓▓▓╳╳╳╳╳╳  train 392  valid 66  test 196
-        █ training  ▒ validation  ▓ test  ░ purged  · unused  ╳ holdout, closed (120 samples, 4 ticks apart)
+        █ training  ▒ validation  ▓ test  ░ purged  · unused  ╳ holdout, closed (120 samples, 4 bars apart)
 ";
     assert_eq!(splits.picture(&samples, &ticks, 40, false), drawn);
     let plain = ['█', '▒', '▓', '░', '·', '╳'].into_iter().zip(["#", "v", "T", "-", ".", "X"]);

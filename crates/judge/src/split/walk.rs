@@ -51,7 +51,7 @@ pub(super) fn lay(samples: &Samples, ticks: &[i64], days: &[i32], how: &WalkForw
     if how.holdout > 0.0 {
         let from = end - held_out(&ticks[begin..end], how.holdout);
         work = from.checked_sub(embargo).filter(|work| *work > begin).ok_or_else(|| {
-            short(format!("the holdout ({} ticks) and the embargo before it ({embargo}) leave nothing", end - from))
+            short(format!("the holdout ({} bars) and the embargo before it ({embargo}) leave nothing", end - from))
         })?;
         limit = ticks[work];
         let (held, before) = (all(from..end), all(begin..from));
@@ -121,7 +121,7 @@ fn borders(days: &[i32], work: Range<usize>, how: &WalkForward) -> Result<Vec<us
     }
     let tested = ((work.len() as f64 * how.tested).round() as usize).min(work.len());
     if tested < how.folds {
-        return Err(format!("{tested} ticks are to be tested in {} folds", how.folds));
+        return Err(format!("{tested} bars are to be tested in {} folds", how.folds));
     }
     let start = work.end - tested;
     // Wide enough for any count: ticks times folds may leave 64 bits only on a clock nobody has.

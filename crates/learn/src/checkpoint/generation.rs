@@ -66,7 +66,7 @@ pub fn expect(what: &str, saved: &About, program: &str, ours: &About) -> Result<
         let message =
             format!("{what} is of version {program}, this is version {version}: it would not end with the same bits");
         return Err(Error::new(Kind::State, message)
-            .remedy(format!("go on with version {program}, or start a new run in another folder")));
+            .remedy(format!("resume it with version {program}, or start a new run in another folder")));
     }
     let named = [
         ("net", &saved.net, &ours.net),

@@ -242,7 +242,7 @@ fn machine(path: &Path, doing: &str, cause: &std::io::Error) -> Error {
     error.kind = Kind::Machine;
     error.remedy = Some(match cause.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "free some space on that disk; the next checkpoint is tried as usual, and a killed run goes on from the last".into()
+            "free some space on that disk; the next checkpoint is tried as usual, and a killed run resumes from the last".into()
         }
         ErrorKind::PermissionDenied => "check the permissions of the folder".into(),
         _ => "check the disk; the next checkpoint is tried as usual, with new files".into(),

@@ -10,7 +10,7 @@ use super::selection::{Chart, Selection, View, stem};
 use super::{Metric, MonitorState, Point, Series};
 use crate::plot::{Curve, Stroke, plot};
 use crate::screen::{Area, Ink, Screen};
-use files::{format_number, format_seconds};
+use files::{format_number, format_plural, format_seconds};
 
 /// Below these there are no frames.
 const NARROW: usize = 50;
@@ -270,9 +270,10 @@ fn message(monitor: &MonitorState, view: &View) -> (String, Ink) {
         _ if quiet.is_some() => {
             (format!("its log was last written {} ago", format_seconds(quiet.unwrap_or(0.0))), Ink::Warn)
         }
-        _ if monitor.skipped > 0 => {
-            (format!("{} lines of its log are no rows and were left out", monitor.skipped), Ink::Warn)
-        }
+        _ if monitor.skipped > 0 => (
+            format!("{} of its log could not be read and were left out", format_plural(monitor.skipped, "line")),
+            Ink::Warn,
+        ),
         _ => (monitor.verdict(), Ink::Plain),
     }
 }
@@ -287,7 +288,7 @@ fn keys(screen: &mut Screen, monitor: &MonitorState, y: usize) {
 
 /// Whoever leaves stops nothing.
 fn quit_hint(monitor: &MonitorState) -> &'static str {
-    if monitor.is_running() { "q leaves, the run goes on" } else { "q leaves" }
+    if monitor.is_running() { "q quits, the run continues" } else { "q quits" }
 }
 
 /// A screen too small for frames: lines, the most important first.
@@ -341,10 +342,10 @@ fn help(screen: &mut Screen) {
     let lines = [
         ("fullbore monitor", Ink::Bold),
         ("", Ink::Plain),
-        ("q, Esc, Ctrl-C    leave; the run goes on, whatever is done here", Ink::Plain),
+        ("q, Esc, Ctrl-C    quit; the run continues, whatever is done here", Ink::Plain),
         ("tab, right, left  the next metric, the one before", Ink::Plain),
         ("down, up          the next member or group, the one before", Ink::Plain),
-        ("space             pause: nothing new is shown; again: go on", Ink::Plain),
+        ("space             pause: nothing new is shown; again: continue", Ink::Plain),
         ("?                 this page, and back", Ink::Plain),
         ("", Ink::Plain),
         ("A chart shows the mean over the members that were picked; the dim dots are", Ink::Dim),

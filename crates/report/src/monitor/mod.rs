@@ -122,7 +122,7 @@ impl MonitorState {
     /// How it stands: one word, and what can be done.
     pub fn describe_status(&self) -> (&'static str, String) {
         let Some(run) = &self.run else { return ("unknown", String::new()) };
-        let resume = format!("go on with `fullbore runs resume {}`", run.folder.display());
+        let resume = format!("resume with `fullbore runs resume {}`", run.folder.display());
         let problem = || run.run.as_ref().and_then(|r| r.problem.clone()).unwrap_or_default();
         match &run.status {
             _ if self.gone => ("gone", format!("the folder {} is no longer there", run.folder.display())),

@@ -15,7 +15,7 @@ pub(super) fn members(screen: &mut Screen, monitor: &MonitorState, view: &View, 
     let waiting = monitor.n_members().saturating_sub(monitor.members().len() as u64);
     let n_members = monitor.n_members();
     let mut heading = format_plural(n_members, "member");
-    for (n, state) in [(ended as u64, "ended"), (waiting, "not begun")].into_iter().filter(|(n, _)| *n > 0) {
+    for (n, state) in [(ended as u64, "ended"), (waiting, "not started")].into_iter().filter(|(n, _)| *n > 0) {
         heading.push_str(&format!(", {} {state}", if n == n_members { "all".to_string() } else { n.to_string() }));
     }
     let inside = screen.frame(area, &heading);
@@ -143,17 +143,17 @@ fn machine(screen: &mut Screen, monitor: &MonitorState, area: Area) {
         }
     }
     let late: Vec<f64> = monitor.samples.iter().map(|s| f64::from(s.cpu_mean_percent())).collect();
-    let label = "CPU of late ";
+    let label = "CPU recent  ";
     let room = wide.saturating_sub(label.len());
     line(screen, &format!("{label}{}", sparks(late[late.len().saturating_sub(room)..].iter().copied())), Ink::Dim);
     let cards: Vec<f64> = monitor.samples.iter().filter_map(|s| s.gpus.first()?.busy_percent).map(f64::from).collect();
     if !cards.is_empty() {
         let sparks = sparks(cards[cards.len().saturating_sub(room)..].iter().copied());
-        line(screen, &format!("GPU of late {sparks}"), Ink::Dim);
+        line(screen, &format!("GPU recent  {sparks}"), Ink::Dim);
     }
 }
 
-const NO_GPU: &str = "GPU none seen (no NVIDIA card, or no NVML)";
+const NO_GPU: &str = "GPU none found (no NVIDIA card, or no NVML)";
 
 fn busy_ink(percent: f32) -> Ink {
     if percent >= 85.0 { Ink::Good } else { Ink::First }
@@ -198,7 +198,7 @@ fn result(screen: &mut Screen, monitor: &MonitorState, area: Area) {
     let inside = screen.frame(area, "judged on test samples");
     let mut all = judged_fields(monitor);
     if all.is_empty() {
-        screen.write(inside.x + 1, inside.y, inside.width, "no result was left in the folder", Ink::Dim);
+        screen.write(inside.x + 1, inside.y, inside.width, "the folder has no result", Ink::Dim);
     }
     all.extend(run_figures(monitor));
     pairs(screen, inside, &all);

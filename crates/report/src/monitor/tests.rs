@@ -162,7 +162,7 @@ fn finished_crashed_interrupted_gone_and_new() {
     monitor.run = Some(summary(RunStatus::Crashed, RunState::Running));
     let text = shown(&monitor, &view(), 100, 30);
     assert!(
-        text.contains("crashed: no process works on it: go on with `fullbore runs resume runs/gold-lstm-2026-11-15`")
+        text.contains("crashed: no process works on it: resume with `fullbore runs resume runs/gold-lstm-2026-11-15`")
     );
     assert_eq!((monitor.seconds_left(), monitor.elapsed_seconds()), (None, Some(123.0)), "until its last row");
     insta::assert_snapshot!("crashed", text);
@@ -269,7 +269,7 @@ fn rows_of_a_learner_nobody_knows_yet_are_shown() {
     );
     assert_eq!(monitor.members()[&1].best, Some((30.0, 60.0)), "no row said so; the value does");
     let text = shown(&monitor, &view(), 100, 30);
-    for part in ["update 30 of 100", "reward", "entropy", "1,000,000 steps/s", "member 2", "60.000 at 30"] {
+    for part in ["update 30 of 100", "reward", "entropy", "1,000,000 steps/s", "member 2", "60.00 at 30"] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
 }
