@@ -6,11 +6,13 @@
 pub(super) mod stack;
 
 use super::{Engine, Mode};
+use crate::arguments;
+use crate::cuda::arguments::Address;
 use crate::cuda::calls::Sums;
 use crate::cuda::context::Context;
 use crate::cuda::kernels;
 use crate::cuda::memory::Slice;
-use crate::cuda::module::{Arg, Function, Module};
+use crate::cuda::module::{Kernel, Module};
 use crate::error::Result;
 use crate::net::{Layout, Recurrent};
 use crate::population::{Precision, Recipe};
@@ -103,8 +105,8 @@ pub(super) fn arrays(
 /// One layer's kernels.
 struct Layer {
     shape: Shape,
-    forward: Function,
-    backward: Function,
+    forward: Kernel<Args>,
+    backward: Kernel<Args>,
 }
 
 /// The kernels of a net's recurrent layers.
@@ -119,8 +121,8 @@ impl Fused {
         let layer = |r: &Recurrent| -> Result<Layer> {
             let shape = Shape::of(r, tiles);
             let end = format!("{}_{}_{tiles}", shape.inputs, shape.units);
-            let forward = module.function(&format!("lstm_forward_{end}"))?;
-            let backward = module.function(&format!("lstm_backward_{end}"))?;
+            let forward = module.typed(&format!("lstm_forward_{end}"))?;
+            let backward: Kernel<Args> = module.typed(&format!("lstm_backward_{end}"))?;
             backward.allow_shared(shape.dynamic())?;
             Ok(Layer { shape, forward, backward })
         };
@@ -152,9 +154,7 @@ impl Engine {
             let args = self.fused_args(fused, i, (first, slots), mode, choose, false);
             let grid = [layer.shape.blocks(self.recipe.batch) as u32, slots as u32, 1];
             // SAFETY: the addresses are of this engine's slab, laid out for these shapes.
-            unsafe {
-                layer.forward.launch(&self.main, grid, [layer.shape.threads() as u32, 1, 1], 0, &[Arg::Bytes(&args)])?
-            };
+            unsafe { layer.forward.send(&self.main, grid, layer.shape.threads() as u32, 0, &args)? };
         }
         Ok(())
     }
@@ -167,9 +167,9 @@ impl Engine {
             let args = self.fused_args(fused, i, (first, slots), Mode::Step, false, true);
             let blocks = layer.shape.blocks(batch);
             let grid = [blocks as u32, slots as u32, 1];
-            let threads = [2 * layer.shape.threads() as u32, 1, 1];
+            let threads = 2 * layer.shape.threads() as u32;
             // SAFETY: as above.
-            unsafe { layer.backward.launch(&self.main, grid, threads, layer.shape.dynamic(), &[Arg::Bytes(&args)])? };
+            unsafe { layer.backward.send(&self.main, grid, threads, layer.shape.dynamic(), &args)? };
             let size = recurrent.size();
             let partial = self.fused_arrays().partial[i].part(first * blocks * size, slots * blocks * size);
             let sums = Sums { partial: partial.address(), blocks, width: size };
@@ -189,7 +189,7 @@ impl Engine {
         self.at.fused.as_ref().expect("laid out wherever these kernels are loaded")
     }
 
-    /// `Args` of `lstm.cu`, field by field.
+    /// What a layer's kernels take.
     fn fused_args(
         &self,
         fused: &Fused,
@@ -198,7 +198,7 @@ impl Engine {
         mode: Mode,
         choose: bool,
         back: bool,
-    ) -> Vec<u8> {
+    ) -> Args {
         let (at, layout, batch) = (&self.at, &self.layout, self.recipe.batch);
         let (r, arrays) = (&layout.recurrents[i], self.fused_arrays());
         let words = |l: usize| {
@@ -218,59 +218,100 @@ impl Engine {
         // A layer above reads every h of this one, so it is kept in every pass then.
         let keep = mode == Mode::Step || r.output.is_none();
         let size = r.size() * fused.layers[i].shape.blocks(batch);
-        let long: [u64; 30] = [
-            at.states.part(first, slots).address(),
-            self.recipe.seed,
-            at.lists.address(),
-            rows,
-            live,
-            self.rows[r.input].table.address(),
-            self.rows[r.input].stride as u64,
-            self.rows[r.input].map.as_ref().map_or(0, Slice::address),
-            scale(&at.means[r.input]),
-            scale(&at.inverses[r.input]),
-            at.valid_at.address(),
-            at.valid_count.address(),
-            at.chunk.address(),
-            r.below.map_or(0, saved),
-            weights,
-            at.params.address() + 4 * (first * layout.params + r.weight) as u64,
-            layout.params as u64,
-            if keep { saved(i) } else { 0 },
-            place(&at.values),
-            stride as u64,
-            (batch * stride) as u64,
-            // Windows begin with nothing and are never cleared here.
-            0,
-            0,
-            0,
-            0,
-            0,
-            if back { place(&at.deltas) } else { 0 },
-            if back && r.output.is_none() { grads(i) } else { 0 },
-            if back { r.below.map_or(0, grads) } else { 0 },
-            arrays.partial[i].address() + (4 * first * size) as u64,
-        ];
-        let short: [usize; 10] = [
-            batch,
-            mode as usize,
-            usize::from(choose),
-            r.features,
-            r.window,
-            r.wide,
-            r.units,
-            r.output.map_or(0, |p| p.width),
-            r.below.map_or(0, |l| fused.layers[l].shape.threads()),
-            0,
-        ];
-        packed(&long, &short)
+        // Windows begin with nothing and are never cleared here.
+        Args {
+            states: Address(at.states.part(first, slots).address()),
+            seed: self.recipe.seed,
+            lists: Address(at.lists.address()),
+            rows: Address(rows),
+            live: Address(live),
+            table: Address(self.rows[r.input].table.address()),
+            stride: self.rows[r.input].stride as u64,
+            map: Address(self.rows[r.input].map.as_ref().map_or(0, Slice::address)),
+            mean: Address(scale(&at.means[r.input])),
+            inverse: Address(scale(&at.inverses[r.input])),
+            valid_list: Address(at.valid_at.address()),
+            valid_count: Address(at.valid_count.address()),
+            chunk: Address(at.chunk.address()),
+            below: Address(r.below.map_or(0, saved)),
+            weights: Address(weights),
+            master: Address(at.params.address() + 4 * (first * layout.params + r.weight) as u64),
+            params: layout.params as u64,
+            saved: Address(if keep { saved(i) } else { 0 }),
+            out: Address(place(&at.values)),
+            out_stride: stride as u64,
+            out_member: (batch * stride) as u64,
+            h0: Address(0),
+            c0: Address(0),
+            reset: Address(0),
+            h_end: Address(0),
+            c_end: Address(0),
+            delta: Address(if back { place(&at.deltas) } else { 0 }),
+            above: Address(if back && r.output.is_none() { grads(i) } else { 0 }),
+            down: Address(if back { r.below.map_or(0, grads) } else { 0 }),
+            partial: Address(arrays.partial[i].address() + (4 * first * size) as u64),
+            batch: n(batch),
+            mode: mode as u32,
+            choose: u32::from(choose),
+            features: n(r.features),
+            window: n(r.window),
+            wide: n(r.wide),
+            units: n(r.units),
+            out_width: n(r.output.map_or(0, |p| p.width)),
+            below_threads: n(r.below.map_or(0, |l| fused.layers[l].shape.threads())),
+            spare: 0,
+        }
     }
 }
 
-/// The bytes of `Args`.
-fn packed(long: &[u64; 30], short: &[usize; 10]) -> Vec<u8> {
-    let short = short.iter().flat_map(|n| u32::try_from(*n).unwrap_or(u32::MAX).to_ne_bytes());
-    long.iter().flat_map(|n| n.to_ne_bytes()).chain(short).collect()
+fn n(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+arguments! {
+    /// What both passes of `lstm.cu` take.
+    struct Args in "../../ops/lstm.cu" {
+        states: Address,
+        seed: u64,
+        lists: Address,
+        rows: Address,
+        live: Address,
+        table: Address,
+        stride: u64,
+        map: Address,
+        mean: Address,
+        inverse: Address,
+        valid_list: Address,
+        valid_count: Address,
+        chunk: Address,
+        below: Address,
+        weights: Address,
+        master: Address,
+        params: u64,
+        saved: Address,
+        out: Address,
+        out_stride: u64,
+        out_member: u64,
+        h0: Address,
+        c0: Address,
+        reset: Address,
+        h_end: Address,
+        c_end: Address,
+        delta: Address,
+        above: Address,
+        down: Address,
+        partial: Address,
+        batch: u32,
+        mode: u32,
+        choose: u32,
+        features: u32,
+        window: u32,
+        wide: u32,
+        units: u32,
+        out_width: u32,
+        below_threads: u32,
+        spare: u32,
+    }
 }
 
 #[cfg(test)]
@@ -321,28 +362,21 @@ mod tests {
         }
     }
 
-    /// Launches the forward pass of the only layer with some of its arguments replaced: `(place among the long ones,
-    /// value)`.
-    fn forward_with(engine: &Engine, window: usize, long: &[(usize, u64)]) -> Vec<u16> {
+    /// Launches the forward pass of the only layer with some of its arguments replaced.
+    fn forward_with(engine: &Engine, window: usize, change: impl FnOnce(&mut Args)) -> Vec<u16> {
         let fused = engine.fused.as_ref().unwrap();
         let layer = &fused.layers[0];
         let mut args = engine.fused_args(fused, 0, (0, 1), Mode::Always, false, false);
-        for (at, value) in long {
-            args[8 * at..8 * at + 8].copy_from_slice(&value.to_ne_bytes());
-        }
-        let place = 30 * 8 + 4 * 4;
-        args[place..place + 4].copy_from_slice(&(window as u32).to_ne_bytes());
+        args.window = n(window);
+        change(&mut args);
         let grid = [layer.shape.blocks(engine.recipe.batch) as u32, 1, 1];
-        let threads = [layer.shape.threads() as u32, 1, 1];
+        let threads = layer.shape.threads() as u32;
         // SAFETY: as in `fused_forward`; what is replaced are arrays of this batch.
-        unsafe { layer.forward.launch(&engine.main, grid, threads, 0, &[Arg::Bytes(&args)]).unwrap() };
+        unsafe { layer.forward.send(&engine.main, grid, threads, 0, &args).unwrap() };
         let place = engine.layout.recurrents[0].output.unwrap();
         let bytes = engine.main.get(&engine.at.values[place.buffer]).unwrap();
         bytes.as_chunks().0.iter().map(|two| u16::from_ne_bytes(*two)).collect()
     }
-
-    /// Where `Args` has h0, c0, the mask, h and c at the end.
-    const CARRIED: [usize; 5] = [21, 22, 23, 24, 25];
 
     #[test]
     fn a_carried_state_gives_the_bits_of_the_window_and_a_reset_begins_anew() {
@@ -371,30 +405,32 @@ mod tests {
                 engine.main.put(&engine.at.rows, &rows).unwrap();
             };
             ask(0);
-            let whole = forward_with(&engine, window, &[]);
+            let whole = forward_with(&engine, window, |_| ());
             assert!(whole.iter().any(|h| *h != 0));
 
             let mut slab = context.slab(1 << 20).unwrap();
             let state: [Slice<f32>; 2] = [slab.cut(batch * 64).unwrap(), slab.cut(batch * 64).unwrap()];
             let mask: Slice<u8> = slab.cut(window * batch).unwrap();
-            let [h0, c0, reset, h_end, c_end] = CARRIED;
+            let [h, c] = state.map(|s| Address(s.address()));
             let mut last = Vec::new();
             for t in 0..window {
                 ask((window - 1 - t) as u32);
-                let mut long = vec![(h_end, state[0].address()), (c_end, state[1].address())];
-                if t > 0 {
-                    long.extend([(h0, state[0].address()), (c0, state[1].address())]);
-                }
-                last = forward_with(&engine, 1, &long);
+                last = forward_with(&engine, 1, |args| {
+                    (args.h_end, args.c_end) = (h, c);
+                    if t > 0 {
+                        (args.h0, args.c0) = (h, c);
+                    }
+                });
             }
             assert!(last == whole, "one step at a time");
 
             // Cleared before step 2, a window of 6 is one of 4.
             ask(0);
-            let four = forward_with(&engine, 4, &[]);
+            let four = forward_with(&engine, 4, |_| ());
             let cleared: Vec<u8> = (0..window * batch).map(|i| u8::from(i / batch == 2)).collect();
             engine.main.put(&mask, &cleared).unwrap();
-            assert!(forward_with(&engine, window, &[(reset, mask.address())]) == four, "a mask");
+            let masked = forward_with(&engine, window, |args| args.reset = Address(mask.address()));
+            assert!(masked == four, "a mask");
             assert!(four != whole);
         }
     }

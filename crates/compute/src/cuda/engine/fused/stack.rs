@@ -2,7 +2,8 @@
 //!
 //! The lowest layer reads words as if another were below it, the top one is given gradients as if another were above.
 
-use super::{Fused, Shape, packed};
+use super::{Args, Fused, Shape, n};
+use crate::cuda::arguments::Address;
 use crate::cuda::calls::Sums;
 use crate::cuda::context::Context;
 use crate::cuda::engine::Mode;
@@ -11,7 +12,6 @@ use crate::cuda::engine::stack::Work;
 use crate::cuda::engine::stack::launch::{AtH, Words};
 use crate::cuda::graph::Stream;
 use crate::cuda::memory::Slice;
-use crate::cuda::module::Arg;
 use crate::error::Result;
 use crate::net::{Layout, Recurrent};
 use crate::recurrent::{Backward, Forward, OnCard, Stack};
@@ -120,10 +120,10 @@ impl Whole {
             }
             let args = self.args(work, l, state, At::default());
             let grid = [layer.shape.blocks(batch) as u32, states.len() as u32, 1];
-            let threads = [layer.shape.threads() as u32, 1, 1];
+            let threads = layer.shape.threads() as u32;
             // SAFETY: the addresses are of this stack's slab, laid out for these shapes, and of the caller's states,
             // whose lengths were checked.
-            unsafe { layer.forward.launch(stream, grid, threads, 0, &[Arg::Bytes(&args)])? };
+            unsafe { layer.forward.send(stream, grid, threads, 0, &args)? };
         }
         let (top, width) = (stack.layers().len() - 1, stack.outputs());
         for (to, first) in call.every.iter().map(|to| (to, 0)).chain(call.last.iter().map(|to| (to, window - 1))) {
@@ -159,9 +159,9 @@ impl Whole {
             let args = self.args(work, l, state, at);
             let blocks = layer.shape.blocks(batch);
             let grid = [blocks as u32, states.len() as u32, 1];
-            let threads = [2 * layer.shape.threads() as u32, 1, 1];
+            let threads = 2 * layer.shape.threads() as u32;
             // SAFETY: as above.
-            unsafe { layer.backward.launch(stream, grid, threads, layer.shape.dynamic(), &[Arg::Bytes(&args)])? };
+            unsafe { layer.backward.send(stream, grid, threads, layer.shape.dynamic(), &args)? };
             let sums = Sums { partial: self.arrays.partial[l].address(), blocks, width: r.size() };
             let to = work.at.gradient.address() + 4 * r.weight as u64;
             work.calls.sum_partials(stream, states, &sums, to, params)?;
@@ -169,50 +169,57 @@ impl Whole {
         Ok(())
     }
 
-    /// `Args` of `lstm.cu`, field by field.
-    fn args(&self, work: &Work<'_>, l: usize, state: Carry, at: At) -> Vec<u8> {
+    /// What a layer's kernels take.
+    fn args(&self, work: &Work<'_>, l: usize, state: Carry, at: At) -> Args {
         let (stack, arrays, batch) = (work.stack, &self.arrays, work.stack.shape().rows);
         let r = &stack.layers()[l];
         let (below, below_threads) = match r.below {
             Some(below) => (arrays.saved[below].address(), self.fused.layers[below].shape.threads()),
             None => (arrays.x.address(), self.fused.layers[l].shape.reads()),
         };
-        let long: [u64; 30] = [
-            work.states.address(),
-            0,
-            0,
-            arrays.rows.address(),
-            arrays.live.address(),
-            // No table, and nothing that goes with one.
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            below,
-            work.at.shadow.as_ref().map_or(0, Slice::address) + 2 * r.weight as u64,
-            work.at.master.address() + 4 * r.weight as u64,
-            stack.params() as u64,
-            arrays.saved[l].address(),
-            0,
-            // Strides of the gradient at the last h.
-            r.units as u64,
-            (batch * r.units) as u64,
-            state.begin[0],
-            state.begin[1],
-            work.reset(0).map_or(0, |clear| clear.at),
-            state.end[0],
-            state.end[1],
-            at.delta,
-            at.above,
-            at.down,
-            arrays.partial[l].address(),
-        ];
-        let short = [batch, Mode::Step as usize, 0, r.features, r.window, r.wide, r.units, r.units, below_threads, 0];
-        packed(&long, &short)
+        // No table, and nothing that goes with one; strides are those of the gradient at the last h.
+        Args {
+            states: Address(work.states.address()),
+            seed: 0,
+            lists: Address(0),
+            rows: Address(arrays.rows.address()),
+            live: Address(arrays.live.address()),
+            table: Address(0),
+            stride: 0,
+            map: Address(0),
+            mean: Address(0),
+            inverse: Address(0),
+            valid_list: Address(0),
+            valid_count: Address(0),
+            chunk: Address(0),
+            below: Address(below),
+            weights: Address(work.at.shadow.as_ref().map_or(0, Slice::address) + 2 * r.weight as u64),
+            master: Address(work.at.master.address() + 4 * r.weight as u64),
+            params: stack.params() as u64,
+            saved: Address(arrays.saved[l].address()),
+            out: Address(0),
+            out_stride: r.units as u64,
+            out_member: (batch * r.units) as u64,
+            h0: Address(state.begin[0]),
+            c0: Address(state.begin[1]),
+            reset: Address(work.reset(0).map_or(0, |clear| clear.at)),
+            h_end: Address(state.end[0]),
+            c_end: Address(state.end[1]),
+            delta: Address(at.delta),
+            above: Address(at.above),
+            down: Address(at.down),
+            partial: Address(arrays.partial[l].address()),
+            batch: n(batch),
+            mode: Mode::Step as u32,
+            choose: 0,
+            features: n(r.features),
+            window: n(r.window),
+            wide: n(r.wide),
+            units: n(r.units),
+            out_width: n(r.units),
+            below_threads: n(below_threads),
+            spare: 0,
+        }
     }
 }
 
