@@ -11,6 +11,29 @@
 //!
 //! **Bar t is `[start, end)` and is known at `end`.** A stamp that does not say which end it marks is read as the
 //! start, which makes the bar known later, never earlier. There is no backward fill anywhere.
+//!
+//! Nobody says which column is what, or how long a bar is:
+//!
+//! ```
+//! use bars::{Options, Timeframe, read_bytes};
+//!
+//! # fn main() -> files::Result<()> {
+//! let csv = "Date,Open,High,Low,Close,Volume
+//! 2024-01-02 00:00:00,100,103,99,102,7
+//! 2024-01-02 01:00:00,102,104,101,103,5
+//! 2024-01-02 02:00:00,103,103,98,99,9
+//! 2024-01-02 03:00:00,99,101,97,100,4
+//! ";
+//! let (market, audit) = read_bytes("BTCUSDT.csv", csv.as_bytes(), &Options::default())?;
+//! let bars = &market.bars[0];
+//! assert_eq!((bars.symbol.as_str(), bars.timeframe), ("BTCUSDT", Timeframe::H1));
+//! assert_eq!(bars.close, [102.0, 103.0, 99.0, 100.0]);
+//! // A bar is known at its end, which is when the next one starts.
+//! assert_eq!(bars.end[..3], bars.start[1..]);
+//! assert_eq!((audit.rows, audit.bars), (4, 4));
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod audit;
 mod bars;

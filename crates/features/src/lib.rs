@@ -20,6 +20,31 @@
 //! **A lane's bits depend on its own bars alone**: not on its neighbours, the width, the block, the thread or the
 //! instruction set. **A value that does not exist is NaN with its bit at 0**; it is never filled, and it starts the
 //! warm-up of whatever reads it again.
+//!
+//! From bars to samples, each known at `t0` with an outcome known at `t1`:
+//!
+//! ```
+//! use bars::synth::Synth;
+//! use features::labels::Labeling;
+//! use features::{Dataset, InputLayout, Options, Plan, read_set};
+//!
+//! # fn main() -> files::Result<()> {
+//! let market = Synth { symbols: 2, bars: 600, ..Synth::default() }.make_market(1).market;
+//! let plan = Plan::new(&read_set("log_return(1), rsi(14), close/sma(50) - 1")?)?;
+//! let labels = Some(Labeling::default());
+//! let options = Options { threads: 1, max_hole: None, labels, progress: &|_, _, _| {}, stop: &|| false };
+//! let data = Dataset::new(market, &plan, &options)?;
+//!
+//! let inputs = data.inputs(InputLayout::Row);
+//! assert_eq!(inputs[0].columns.len(), 3);
+//! let usable = data.usable_rows(&inputs, &[1]);
+//! assert!(!usable[0], "indicators warm up");
+//! let samples = data.samples(&usable).expect("labels were asked for");
+//! assert!(!samples.is_empty());
+//! assert!(samples.t0.iter().zip(&samples.t1).all(|(known, settled)| known < settled));
+//! # Ok(())
+//! # }
+//! ```
 
 mod batch;
 pub mod class;

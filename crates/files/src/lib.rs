@@ -6,6 +6,35 @@
 //! what cannot be read is an [`Error`] that names file, line, column and remedy.
 //!
 //! Outputs are written beside their place and renamed ([`replace`]); inputs are opened read-only.
+//!
+//! A table goes out beside its place, takes its name when it is whole, and comes back in parts:
+//!
+//! ```
+//! use files::{Caps, Column, Data, ParquetWriter, Source, Table, read_parquet};
+//!
+//! # fn main() -> files::Result<()> {
+//! let folder = tempfile::tempdir().expect("a folder");
+//! let path = folder.path().join("closes.parquet");
+//! let mut writer = ParquetWriter::create(&path, &[])?;
+//! writer.write(&Table { columns: vec![Column::f64("close", vec![101.5, 99.25])], rows: 2 })?;
+//! assert!(!path.exists());
+//! writer.finish()?;
+//!
+//! let mut closes = Vec::new();
+//! read_parquet(&Source::open(&path)?, &Caps::default(), None, &mut |part| {
+//!     if let Some(Data::F64(values)) = part.column("close").map(|column| &column.data) {
+//!         closes.extend_from_slice(values);
+//!     }
+//!     Ok(())
+//! })?;
+//! assert_eq!(closes, [101.5, 99.25]);
+//!
+//! let hostile = Source::from_bytes("hostile.parquet", &b"PAR1 and nothing more"[..]);
+//! let refused = read_parquet(&hostile, &Caps::default(), None, &mut |_| Ok(()));
+//! assert!(refused.is_err_and(|error| error.to_string().contains("hostile.parquet")));
+//! # Ok(())
+//! # }
+//! ```
 
 mod arrow;
 mod csv;

@@ -3,6 +3,29 @@
 //! Each verb is a plain request, the [`Settings`] it runs under, and a sink for [`Update`]s; it gives a result that
 //! serialises. Nothing here prints, and flags are named where a setting is declared: the command line, a page or Python
 //! put words around it.
+//!
+//! A market is made, put into a catalogue, and audited, as `fullbore data synth` and `fullbore data audit` do:
+//!
+//! ```
+//! use jobs::{Select, Settings, Synth, audit, synth};
+//!
+//! # fn main() -> files::Result<()> {
+//! let folder = tempfile::tempdir().expect("a folder");
+//! let mut settings = Settings::default();
+//! settings.set("synth.count=2")?;
+//! settings.set("synth.bars=300")?;
+//! assert!(settings.set("synth.bars=many").is_err());
+//!
+//! let request = Synth { name: Some("made".into()), out: Some(folder.path().into()), replace: false };
+//! let made = synth(&request, &settings, &mut |_update| {})?;
+//! assert_eq!((made.symbols, made.bars), (2, 600));
+//!
+//! let select = Select { data: folder.path().display().to_string(), ..Select::default() };
+//! let audited = audit(&select, &settings, &mut |_update| {})?;
+//! assert_eq!(audited.audit.bars, made.bars);
+//! # Ok(())
+//! # }
+//! ```
 
 mod add;
 mod audit;

@@ -7,6 +7,34 @@
 //!    makes the [`Judged`] record of what they predict.
 //! 4. [`null`] makes markets with nothing in them, for what finds something everywhere.
 //! 5. [`ledger`] writes down every trial before its result is seen.
+//!
+//! A coin that comes up in turns is easy to predict, and only the test blocks say how well:
+//!
+//! ```
+//! use features::{Samples, class};
+//! use judge::split::{WalkForward, walk_forward};
+//! use judge::{Member, Truth, ensemble};
+//!
+//! # fn main() -> files::Result<()> {
+//! let day = 86_400_000_000_000;
+//! let ticks: Vec<i64> = (1..=400).map(|n| n * day).collect();
+//! let class = (0..400).map(|n| if n % 4 < 2 { -1 } else { 1 }).collect();
+//! let t1 = ticks.iter().map(|t0| t0 + day).collect();
+//! let samples = Samples { rows: (0..400).collect(), t0: ticks.clone(), t1, class, weight: vec![1.0; 400] };
+//! let splits = walk_forward(&samples, &ticks, &WalkForward { folds: 4, ..WalkForward::default() })?;
+//!
+//! // One member a fold, which is sure of what it says and right about it.
+//! let sure = |at: &u32| if class::index(samples.class[*at as usize], 2) == 0 { [0.9, 0.1] } else { [0.1, 0.9] };
+//! let predicted: Vec<Vec<f32>> = splits.folds.iter().map(|fold| fold.test.iter().flat_map(sure).collect()).collect();
+//! let member = |(fold, probabilities)| Member { config: 0, fold, score: Some(0.8), probabilities };
+//! let members: Vec<Member<'_>> = predicted.iter().map(Vec::as_slice).enumerate().map(member).collect();
+//! let truth = Truth { samples: &samples, classes: 2, symbols: &[0; 400], folds: &splits.folds };
+//! let judged = truth.judge(&ensemble(&members, 4, |_| 0), 1, None)?.expect("it predicts something");
+//! assert_eq!((judged.accuracy, judged.mcc), (1.0, 1.0));
+//! assert!(judged.majority_accuracy < 0.6);
+//! # Ok(())
+//! # }
+//! ```
 
 mod judged;
 pub mod ledger;

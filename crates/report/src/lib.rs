@@ -8,6 +8,25 @@
 //! and no spike is lost.
 //!
 //! Left out on purpose: chart libraries, web fonts, and style attributes (the policy forbids them).
+//!
+//! A page is plain data, and one string of HTML that asks nothing of the network:
+//!
+//! ```
+//! use report::{Block, Cell, Column, Page, Section, Table, Tile};
+//!
+//! let tiles = Block::Tiles(vec![Tile::new("read", "3.4 M", "rows/s")]);
+//! let table = Block::Table(Table {
+//!     title: "Symbols".into(),
+//!     columns: vec![Column::text("symbol"), Column::number("bars")],
+//!     rows: vec![vec![Cell::text("<script>"), Cell::number(490_000.0, "490,000")]],
+//! });
+//! let section = Section { heading: "Data".into(), prose: "One symbol was read.".into(), blocks: vec![tiles, table] };
+//! let page = Page { title: "Gold".into(), subtitle: "Bars of 5 minutes".into(), sections: vec![section] };
+//! let html = page.html();
+//! assert!(html.contains("3.4 M") && html.contains("490,000"));
+//! assert!(html.contains("&lt;script&gt;"), "names are text, whatever they hold");
+//! assert!(html.contains("default-src 'none'"));
+//! ```
 
 mod append_file;
 mod candles;
