@@ -14,13 +14,13 @@ const PACE: Duration = Duration::from_secs(5);
 
 /// Draws updates.
 pub(crate) struct Progress {
-    how: How,
+    display: Display,
     phase: &'static str,
     since: Instant,
     last: Option<Instant>,
 }
 
-enum How {
+enum Display {
     Silent,
     Bar(ProgressBar),
     Lines,
@@ -29,14 +29,14 @@ enum How {
 impl Progress {
     /// Nothing is drawn before the first update.
     pub(crate) fn new(quiet: bool) -> Progress {
-        let how = if quiet {
-            How::Silent
+        let display = if quiet {
+            Display::Silent
         } else if std::io::stderr().is_terminal() {
-            How::Bar(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(12)))
+            Display::Bar(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(12)))
         } else {
-            How::Lines
+            Display::Lines
         };
-        Progress { how, phase: "", since: Instant::now(), last: None }
+        Progress { display, phase: "", since: Instant::now(), last: None }
     }
 
     /// Takes one update.
@@ -47,25 +47,25 @@ impl Progress {
             self.since = Instant::now();
             self.last = None;
         }
-        match &self.how {
-            How::Silent => {}
-            How::Bar(bar) => draw(bar, update, fresh),
-            How::Lines => self.line(update),
+        match &self.display {
+            Display::Silent => {}
+            Display::Bar(bar) => draw(bar, update, fresh),
+            Display::Lines => self.line(update),
         }
     }
 
     /// A line above the bar, or among the plain ones.
-    pub(crate) fn line_of(&self, text: &str) {
-        match &self.how {
-            How::Silent => {}
-            How::Bar(bar) => bar.suspend(|| tell(text)),
-            How::Lines => tell(text),
+    pub(crate) fn print_line(&self, text: &str) {
+        match &self.display {
+            Display::Silent => {}
+            Display::Bar(bar) => bar.suspend(|| tell(text)),
+            Display::Lines => tell(text),
         }
     }
 
     /// Wipes the bar, so that what is said next has the line to itself.
     pub(crate) fn clear(&self) {
-        if let How::Bar(bar) = &self.how {
+        if let Display::Bar(bar) = &self.display {
             bar.finish_and_clear();
         }
     }

@@ -4,13 +4,13 @@
 //! choice made here changes a bit.
 
 use crate::context::Around;
-use crate::emit::{Emit, Out};
+use crate::emit::{Out, RowWriter};
 use crate::engine::{Engine, State};
 use crate::graph::{Graph, Id};
 use crate::inputs::{Slow, inputs};
 use crate::ops::{LARGEST, Sums, all_finite, bounded};
 use crate::plan::Layer;
-use crate::relay::Relay;
+use crate::relay::SegmentedRun;
 use crate::simd;
 use crate::table::{Feature, Table};
 use crate::values::room;
@@ -140,9 +140,10 @@ fn fill(job: &Job<'_>, mut lanes: Vec<Lane<'_>>, pace: &Pace<'_>) -> Result<Vec<
     let mut total = vec![0; job.columns.len()];
     // The longest may be quicker as stretches that go side by side, one run after another.
     let lengths: Vec<usize> = lanes.iter().map(|lane| lane.bars).collect();
-    let mut alone: Vec<Relay> =
-        lengths.iter().take(8 * pace.threads).map_while(|bars| Relay::new(job, *bars, pace.threads)).collect();
-    let time = |n: usize| alone[..n].iter().map(Relay::time).sum::<f64>() + widths(&lengths[n..], pace.threads).1;
+    let mut alone: Vec<SegmentedRun> =
+        lengths.iter().take(8 * pace.threads).map_while(|bars| SegmentedRun::new(job, *bars, pace.threads)).collect();
+    let time =
+        |n: usize| alone[..n].iter().map(SegmentedRun::time).sum::<f64>() + widths(&lengths[n..], pace.threads).1;
     let best = (0..=alone.len()).min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(0);
     alone.truncate(best);
     let side_by_side = widths(&lengths[alone.len()..], pace.threads).0;
@@ -172,8 +173,8 @@ fn share<const W: usize>(job: &Job<'_>, groups: &mut [Vec<Lane<'_>>], pace: &Pac
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     (0..workers).into_par_iter().with_max_len(1).try_for_each(|_| {
         let mut group = next();
-        let mut desk = group.is_some().then(|| Desk::<W>::new(job));
-        let fresh = desk.as_mut().map(Desk::memory).unwrap_or_default();
+        let mut desk = group.is_some().then(|| LaneWorker::<W>::new(job));
+        let fresh = desk.as_mut().map(LaneWorker::memory).unwrap_or_default();
         while let (Some(lanes), Some(desk)) = (group, &mut desk) {
             desk.run(job, lanes, false, pace)?;
             group = next();
@@ -216,7 +217,7 @@ pub(crate) fn side<const W: usize>(
     memory: Option<&[u64]>,
     pace: &Pace<'_>,
 ) -> Result<()> {
-    let mut desk = Desk::<W>::new(job);
+    let mut desk = LaneWorker::<W>::new(job);
     if let Some(words) = memory {
         let mut state = State::Give { lane: 0, words };
         desk.engine.state(&mut state);
@@ -227,15 +228,15 @@ pub(crate) fn side<const W: usize>(
 
 /// What a group of lanes is worked on with. It serves one group after another: to make it takes as long as a hundred
 /// bars.
-struct Desk<const W: usize> {
+struct LaneWorker<const W: usize> {
     engine: Engine<W>,
-    emit: Emit<W>,
+    emit: RowWriter<W>,
 }
 
-impl<const W: usize> Desk<W> {
-    fn new(job: &Job<'_>) -> Desk<W> {
+impl<const W: usize> LaneWorker<W> {
+    fn new(job: &Job<'_>) -> LaneWorker<W> {
         let engine = Engine::keeping(job.graph, BLOCK[usize::from(W > 1)], job.ids);
-        Desk { engine, emit: Emit::new(job.columns, job.stride) }
+        LaneWorker { engine, emit: RowWriter::new(job.columns, job.stride) }
     }
 
     /// What its engine remembers.
@@ -253,13 +254,13 @@ impl<const W: usize> Desk<W> {
 
     /// Fills the rows of these lanes; `seams` says whether what they remember at their end is asked for.
     fn run(&mut self, job: &Job<'_>, lanes: &mut [Lane<'_>], seams: bool, pace: &Pace<'_>) -> Result<()> {
-        let Desk { engine, emit } = self;
+        let LaneWorker { engine, emit } = self;
         let block = BLOCK[usize::from(W > 1)];
         let warming = job.columns.iter().map(|c| c.first_valid).max().unwrap_or(0);
         let longest = lanes.iter().map(|lane| lane.bars).max().unwrap_or(0);
         let warm = lanes.iter().map(|lane| lane.warm).max().unwrap_or(0);
         // Rows before a lane's first go where nobody reads them.
-        let mut beside = vec![Scrap::default(); if warm > 0 { W } else { 0 }];
+        let mut beside = vec![ScratchRows::default(); if warm > 0 { W } else { 0 }];
         beside.iter_mut().for_each(|scrap| scrap.resize(block, job));
         let mut at = 0;
         while at < longest {
@@ -308,7 +309,7 @@ impl<const W: usize> Desk<W> {
 }
 
 /// All that a lane's future depends on.
-fn memories<const W: usize>(engine: &mut Engine<W>, emit: &mut Emit<W>, lane: usize) -> Vec<u64> {
+fn memories<const W: usize>(engine: &mut Engine<W>, emit: &mut RowWriter<W>, lane: usize) -> Vec<u64> {
     let mut words = Vec::new();
     engine.state(&mut State::Take { lane, words: &mut words });
     emit.state(&mut State::Take { lane, words: &mut words });
@@ -317,13 +318,13 @@ fn memories<const W: usize>(engine: &mut Engine<W>, emit: &mut Emit<W>, lane: us
 
 /// Rows that nobody reads.
 #[derive(Clone, Default)]
-struct Scrap {
+struct ScratchRows {
     values: Vec<f32>,
     valid: Vec<u64>,
     settled: Vec<bool>,
 }
 
-impl Scrap {
+impl ScratchRows {
     fn resize(&mut self, rows: usize, job: &Job<'_>) {
         self.values.resize(rows * job.stride, 0.0);
         self.valid.resize(rows * job.columns.len().div_ceil(64), 0);

@@ -13,7 +13,7 @@ pub(crate) struct Out<'a> {
 }
 
 /// What is remembered from block to block.
-pub(crate) struct Emit<const W: usize> {
+pub(crate) struct RowWriter<const W: usize> {
     stride: usize,
     /// `[F]` valid values in a row that a column needs to have settled.
     need: Vec<u32>,
@@ -54,7 +54,7 @@ impl<'a> Out<'a> {
     }
 }
 
-impl<const W: usize> Emit<W> {
+impl<const W: usize> RowWriter<W> {
     pub(crate) fn new(columns: &[Feature], stride: usize) -> Self {
         let need = columns
             .iter()
@@ -64,7 +64,7 @@ impl<const W: usize> Emit<W> {
         let n = columns.len();
         let full =
             (0..n.div_ceil(64)).map(|w| if n - w * 64 >= 64 { u64::MAX } else { (1 << (n - w * 64)) - 1 }).collect();
-        Emit {
+        RowWriter {
             stride,
             need,
             first: columns.iter().map(|c| c.first_valid).collect(),

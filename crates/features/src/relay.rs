@@ -35,7 +35,7 @@ const ADDING: usize = 4;
 const SHORTEST: usize = 8192;
 
 /// How a run is cut.
-pub(crate) struct Relay {
+pub(crate) struct SegmentedRun {
     graph: Graph,
     ids: Vec<Id>,
     /// Nodes that are computed before.
@@ -54,9 +54,9 @@ pub(crate) struct Relay {
     time: f64,
 }
 
-impl Relay {
+impl SegmentedRun {
     /// The cut of a run of so many bars; `None` if it is too short to gain from it.
-    pub(crate) fn new(job: &Job<'_>, bars: usize, threads: usize) -> Option<Relay> {
+    pub(crate) fn new(job: &Job<'_>, bars: usize, threads: usize) -> Option<SegmentedRun> {
         if bars < SHORTEST {
             return None;
         }
@@ -106,7 +106,7 @@ impl Relay {
         let before =
             ahead.iter().map(|id| nodes(id) + 0.05).sum::<f64>() * bars as f64 / threads.min(ahead.len()).max(1) as f64;
         let time = before + (warm + step + lag - behind) as f64 * PRICE;
-        Some(Relay { graph, ids, ahead, sums, told, warm, step, early, late, time })
+        Some(SegmentedRun { graph, ids, ahead, sums, told, warm, step, early, late, time })
     }
 
     /// How long it takes, in bars of one lane.

@@ -4,7 +4,7 @@
 //! can be saved and restored; a restored stream goes on as if it had never stopped.
 
 use crate::columns::Column;
-use crate::emit::{Emit, Out};
+use crate::emit::{Out, RowWriter};
 use crate::engine::{Engine, State};
 use crate::graph::Id;
 use crate::inputs::place_in_time;
@@ -57,7 +57,7 @@ struct Lane {
     features: Vec<Feature>,
     engine: Engine<1>,
     ids: Vec<Id>,
-    emit: Emit<1>,
+    emit: RowWriter<1>,
     holes: Holes,
     /// End of the last bar.
     last: Option<i64>,
@@ -256,7 +256,7 @@ impl Lane {
         Lane {
             engine: Engine::new(&layer.graph, 1),
             ids: layer.outputs.iter().map(|o| o.id).collect(),
-            emit: Emit::new(&features, stride),
+            emit: RowWriter::new(&features, stride),
             holes: Holes::new(&instrument.session, timeframe, longest(timeframe, max_hole)),
             last: None,
             values: vec![0.0; stride],
@@ -271,7 +271,7 @@ impl Lane {
     /// Starts afresh.
     fn reset(&mut self) {
         self.engine = Engine::new(&self.layer.graph, 1);
-        self.emit = Emit::new(&self.features, self.values.len());
+        self.emit = RowWriter::new(&self.features, self.values.len());
     }
 
     fn push(&mut self, bar: &Bar, instrument: &Instrument, seen: &dyn Fn(Timeframe, usize) -> f64) {

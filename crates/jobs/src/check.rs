@@ -4,7 +4,9 @@ use crate::features::one_timeframe;
 use crate::progress::{Sink, Update, check_stop, shared, stop_flag};
 use crate::{Select, Settings, find};
 use bars::{Bars, Timeframe};
-use features::leak::{Case, Hunt, Leaks, Ours, Suspect, Test, Verdict, hunt, sample};
+use features::leak::{
+    Case, LeakReport, LeakTests, PlanPipeline, Test, TestedPipeline, Verdict, run_leak_tests, sample,
+};
 use features::{Plan, read_set};
 use files::time::rfc3339;
 use files::{Error, Kind, Result, format_bytes, format_plural};
@@ -122,13 +124,13 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     fits(&market, &plan, settings)?;
 
     let clock = Instant::now();
-    let ours = Ours::new(&market, &plan, settings.labeling(), settings.features.max_hole, settings.threads())?;
+    let ours = PlanPipeline::new(&market, &plan, settings.labeling(), settings.features.max_hole, settings.threads())?;
     let (seen, exact, live) = (|m: &[Bars]| ours.batch(m), |m: &[Bars]| ours.exact(m), |m: &[Bars]| ours.stream(m));
     let in_order = market.iter().all(|bars| bars.end.is_sorted_by(|a, b| a < b));
     let cuts = request.cuts.unwrap_or(CUTS);
     let stop = stop_flag();
     let sink = Mutex::new(sink);
-    let how = Hunt {
+    let how = LeakTests {
         cuts,
         starts: cuts.div_ceil(5).max(4),
         seed: settings.general.seed,
@@ -140,7 +142,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
         stop: &|| stop.load(Ordering::Relaxed),
     };
     let stream: Option<&features::leak::Pipeline<'_>> = if in_order { Some(&live) } else { None };
-    let leaks = hunt(&market, &Suspect { seen: &seen, stream, exact: Some(&exact) }, &how)?;
+    let leaks = run_leak_tests(&market, &TestedPipeline { seen: &seen, stream, exact: Some(&exact) }, &how)?;
 
     let mut notes = Vec::new();
     if !in_order {
@@ -199,7 +201,7 @@ fn some(whole: &[Bars], plan: &Plan, timeframe: Timeframe) -> Vec<Bars> {
 }
 
 /// The columns of one test, summed up; `None` where it was not put.
-fn tested(leaks: &Leaks, test: Test) -> Option<Tested> {
+fn tested(leaks: &LeakReport, test: Test) -> Option<Tested> {
     let of: Vec<_> = leaks.tests.iter().filter(|t| t.test == test).collect();
     let apart = |worst: &Option<Case>| worst.as_ref().map_or(0.0, |w| w.difference);
     let mut bad: Vec<_> = of.iter().filter(|t| t.verdict != Verdict::Passed).collect();

@@ -16,11 +16,11 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = Add { select, name: args.name, out: args.out, replace: args.replace, dry_run: args.dry_run };
     let progress = &mut context.progress;
     let added = jobs::add(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&added, |paint| words(&added, request.replace, paint))?;
+    context.say(&added, |paint| render(&added, request.replace, paint))?;
     Ok(u8::from(added.verdict == Some(Verdict::Refuse)))
 }
 
-fn words(added: &Added, replace: bool, paint: Paint) -> String {
+fn render(added: &Added, replace: bool, paint: Paint) -> String {
     let mut text = String::new();
     if let Some(plan) = &added.plan {
         let _ = writeln!(text, "{} nothing was written. The command would", paint.bold("Dry run:"));

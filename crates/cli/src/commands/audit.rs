@@ -15,12 +15,12 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let select = select(args.source)?;
     let progress = &mut context.progress;
     let audited = jobs::audit(&select, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&audited, |paint| words(&audited, all, paint))?;
+    context.say(&audited, |paint| render(&audited, all, paint))?;
     Ok(u8::from(audited.audit.verdict == Verdict::Refuse))
 }
 
 /// The whole audit for the eye: the verdict first and last.
-fn words(audited: &Audited, all: bool, paint: Paint) -> String {
+fn render(audited: &Audited, all: bool, paint: Paint) -> String {
     let audit = &audited.audit;
     let mut text = format!("{}  {}\n\n", verdict(audit.verdict, paint), fit(&audited.data, 70));
     let _ = writeln!(

@@ -20,7 +20,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     };
     let progress = &mut context.progress;
     let benched = jobs::bench_net(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&benched, |paint| words(&benched, paint))?;
+    context.say(&benched, |paint| render(&benched, paint))?;
     Ok(0)
 }
 
@@ -30,7 +30,7 @@ fn time(ms: f64) -> String {
 }
 
 /// The table, with the best of each kind marked.
-fn words(benched: &BenchedNet, paint: Paint) -> String {
+fn render(benched: &BenchedNet, paint: Paint) -> String {
     let members = if benched.members == 1 {
         String::new()
     } else {

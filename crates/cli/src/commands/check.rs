@@ -17,12 +17,12 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let progress = &mut context.progress;
     let checked = jobs::check(&request, &context.settings, &mut |u| progress.update(u))
         .map_err(|e| pointed(e, &request.set, context.json))?;
-    context.say(&checked, |paint| words(&checked, paint))?;
+    context.say(&checked, |paint| render(&checked, paint))?;
     Ok(u8::from(checked.verdict == Verdict::Failed))
 }
 
 /// Everything for the eye: the verdict first and last.
-fn words(checked: &Checked, paint: Paint) -> String {
+fn render(checked: &Checked, paint: Paint) -> String {
     let mut text = format!("{}  {}\n\n", verdict(checked.verdict, paint), fit(&checked.data, 70));
     let part = |some: u64, all: u64| {
         if some == all { format_count(all) } else { format!("{} of {}", format_count(some), format_count(all)) }
@@ -43,9 +43,9 @@ fn words(checked: &Checked, paint: Paint) -> String {
     let rows: Vec<Vec<String>> = checked.tests.iter().map(row).collect();
     text.push_str(&table(&["test", ">columns", ">tries", "verdict", "worst"], &rows, "  "));
     for test in checked.tests.iter().filter(|t| !t.caught.is_empty()) {
-        let _ = write!(text, "\n{}: {}\n", paint.bold(&test.test.to_string()), means(test.test));
+        let _ = write!(text, "\n{}: {}\n", paint.bold(&test.test.to_string()), explain_test(test.test));
         for caught in test.caught.iter().take(8) {
-            text.push_str(&wrap(&told(test.test, caught), "  - ", "    "));
+            text.push_str(&wrap(&describe_leak(test.test, caught), "  - ", "    "));
         }
         if test.caught.len() > 8 {
             let _ = writeln!(text, "  - and {} more (--json lists them)", test.caught.len() - 8);
@@ -90,7 +90,7 @@ fn row(test: &Tested) -> Vec<String> {
 }
 
 /// What it means not to pass.
-fn means(test: Test) -> &'static str {
+fn explain_test(test: Test) -> &'static str {
     match test {
         Test::Prefix => "a row changes when the data end right after it",
         Test::Stream => "a row differs when its bars arrive one by one",
@@ -100,7 +100,7 @@ fn means(test: Test) -> &'static str {
     }
 }
 
-fn told(test: Test, caught: &Caught) -> String {
+fn describe_leak(test: Test, caught: &Caught) -> String {
     let Caught { column, symbol, time, what, wrong, .. } = caught;
     let value = |v: Option<f64>| v.map_or_else(|| "nothing".to_string(), |v| format!("{v}"));
     if test == Test::Clairvoyance {

@@ -14,13 +14,13 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = Demo { out: args.out, device: args.device, quick: args.quick };
     let demo = jobs::demo(&request, &context.settings, &mut |event| match event {
         TrainEvent::Update(update) => progress.update(update),
-        TrainEvent::Line(line) => progress.line_of(line),
+        TrainEvent::Line(line) => progress.print_line(line),
     })?;
-    context.say(&demo, |paint| words(&demo, paint))?;
+    context.say(&demo, |paint| render(&demo, paint))?;
     Ok(if demo.training.run.interrupted { 130 } else { 0 })
 }
 
-fn words(demo: &Demoed, paint: Paint) -> String {
+fn render(demo: &Demoed, paint: Paint) -> String {
     let mut text = format!(
         "A market of {} symbols and {} bars, from seed {}\n\n",
         format_count(demo.symbols),

@@ -23,7 +23,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
             let progress = &mut context.progress;
             let featured = jobs::features(&request, &context.settings, &mut |u| progress.update(u))
                 .map_err(|e| pointed(e, &request.set, context.json))?;
-            context.say(&featured, |paint| words(&featured, paint))?;
+            context.say(&featured, |paint| render(&featured, paint))?;
             Ok(0)
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn pointed(mut error: Error, set: &str, json: bool) -> Failure {
     error.into()
 }
 
-fn words(f: &Featured, paint: Paint) -> String {
+fn render(f: &Featured, paint: Paint) -> String {
     let mut text = format!(
         "{}  {} of {}, {}\n\n",
         paint.bold(&format_plural(f.columns.len() as u64, "feature")),

@@ -25,7 +25,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Outcome {
     }
     monitor.wait_for_sample();
     let summary = summarise(monitor.state());
-    context.say(&summary, |paint| words(&summary, paint))?;
+    context.say(&summary, |paint| render(&summary, paint))?;
     Ok(0)
 }
 
@@ -86,7 +86,7 @@ fn farewell(summary: &MonitorSummary) -> String {
     }
 }
 
-fn words(summary: &MonitorSummary, paint: Paint) -> String {
+fn render(summary: &MonitorSummary, paint: Paint) -> String {
     let says = if summary.says.is_empty() { String::new() } else { format!(" ({})", summary.says) };
     let mut text = format!("{}\n", paint.bold(&summary.name));
     text.push_str(&wrap(&format!("{}{says}", summary.state), "  ", "  "));

@@ -13,11 +13,11 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = Predict { run: args.run, select, out: args.out, device: args.device, members: args.members };
     let progress = &mut context.progress;
     let predicted = jobs::predict(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&predicted, |paint| words(&predicted, paint))?;
+    context.say(&predicted, |paint| render(&predicted, paint))?;
     Ok(0)
 }
 
-fn words(p: &Predicted, paint: Paint) -> String {
+fn render(p: &Predicted, paint: Paint) -> String {
     let mut text = format!("{}  {} bars/s\n", paint.bold(&format_plural(p.bars, "bar")), format_short(p.bars_per_s));
     text.push_str(&wrap(&format!("on {}", p.device), "  ", "  "));
     let names = features::class::names(p.guesses.len());

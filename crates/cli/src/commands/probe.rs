@@ -20,7 +20,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Outcome {
         context.say(&quick, |paint| passed(&quick, paint))?;
     } else {
         let probed = jobs::probe(&mut |u| progress.update(u))?;
-        context.say(&probed, |paint| words(&probed, paint))?;
+        context.say(&probed, |paint| render(&probed, paint))?;
     }
     Ok(0)
 }
@@ -91,7 +91,7 @@ fn passed(quick: &QuickProbe, paint: Paint) -> String {
 }
 
 /// Everything for the eye: what it is, how fast, what would mislead, where to begin.
-fn words(probed: &Probed, paint: Paint) -> String {
+fn render(probed: &Probed, paint: Paint) -> String {
     let profile = &probed.profile;
     let mut text = format!("{}  machine {}\n\n", paint.bold(&fit(&profile.cpu.model, 60)), profile.key);
     let mut part = |name: &str, what: &str| text.push_str(&wrap(what, &format!("  {name:<10} "), "             "));

@@ -24,7 +24,7 @@ pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
             let progress = &mut context.progress;
             let run = jobs::runs_resume(&args.run, &context.settings, &mut |event| match event {
                 TrainEvent::Update(update) => progress.update(update),
-                TrainEvent::Line(line) => progress.line_of(line),
+                TrainEvent::Line(line) => progress.print_line(line),
             })?;
             train::say(&run, context)
         }

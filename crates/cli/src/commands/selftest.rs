@@ -14,13 +14,13 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let progress = &mut context.progress;
     let tested = jobs::selftest(&request, &context.settings, &mut |event| match event {
         TrainEvent::Update(update) => progress.update(update),
-        TrainEvent::Line(line) => progress.line_of(line),
+        TrainEvent::Line(line) => progress.print_line(line),
     })?;
-    context.say(&tested, |paint| words(&tested, paint))?;
+    context.say(&tested, |paint| render(&tested, paint))?;
     Ok(u8::from(!tested.passed))
 }
 
-fn words(tested: &SelfTested, paint: Paint) -> String {
+fn render(tested: &SelfTested, paint: Paint) -> String {
     let mut text = match &tested.data {
         Some(data) => format!("{}\n", paint.bold(data)),
         None => format!("{}, from seed {}\n", paint.bold("A synthetic market"), tested.seed),

@@ -26,11 +26,11 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = Synth { name: args.name, out: args.out, replace: args.replace };
     let progress = &mut context.progress;
     let made = jobs::synth(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&made, |paint| words(&made, paint))?;
+    context.say(&made, |paint| render(&made, paint))?;
     Ok(0)
 }
 
-fn words(made: &Synthesised, paint: Paint) -> String {
+fn render(made: &Synthesised, paint: Paint) -> String {
     let mut text = format!("{} added to {}\n\n", paint.bold(&made.name), made.folder);
     text.push_str(&entries_table(&made.entries));
     let _ = writeln!(

@@ -22,14 +22,14 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let progress = &mut context.progress;
     let run = jobs::train(&request, &context.settings, &mut |event| match event {
         TrainEvent::Update(update) => progress.update(update),
-        TrainEvent::Line(line) => progress.line_of(line),
+        TrainEvent::Line(line) => progress.print_line(line),
     })?;
     say(&run, context)
 }
 
 /// The result, and 130 where the run was stopped.
 pub(super) fn say(run: &TrainRun, context: &Context) -> Outcome {
-    context.say(run, |paint| words(run, paint))?;
+    context.say(run, |paint| render(run, paint))?;
     Ok(if run.interrupted { 130 } else { 0 })
 }
 
@@ -53,7 +53,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, Error> {
     }
 }
 
-fn words(run: &TrainRun, paint: Paint) -> String {
+fn render(run: &TrainRun, paint: Paint) -> String {
     let mut text = format!("{}  {} parameters\n", paint.bold(&run.net), format_count(run.parameters));
     text.push_str(&wrap(&format!("on {}", run.device), "  ", "  "));
     let names = features::class::names(run.balance.len());

@@ -16,11 +16,11 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     };
     let progress = &mut context.progress;
     let tuned = jobs::tune(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&tuned, |paint| words(&tuned, paint))?;
+    context.say(&tuned, |paint| render(&tuned, paint))?;
     Ok(0)
 }
 
-fn words(tuned: &TuneRun, paint: Paint) -> String {
+fn render(tuned: &TuneRun, paint: Paint) -> String {
     let mut text = format!("{}  {} parameters\n", paint.bold(&tuned.net), format_count(tuned.parameters));
     text.push_str(&wrap(&format!("on {}", tuned.device), "  ", "  "));
     let _ = writeln!(

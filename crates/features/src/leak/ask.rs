@@ -1,7 +1,7 @@
 //! The five questions.
 
 use super::market::{Poison, Shared, known_at, rows_of};
-use super::{Case, Hunt, LEAST, Outcome, Pipeline, Seen, Test, Verdict, Warm, check_stop};
+use super::{Case, LEAST, LeakTests, Outcome, Pipeline, PipelineOutput, Test, Verdict, WarmUp, check_stop};
 use crate::clock::{Clock, known};
 use crate::labels::{Labels, NONE, Rule};
 use bars::Bars;
@@ -21,7 +21,12 @@ const CLAIRVOYANT: (f64, f64) = (0.3, 0.9);
 const PAIRS: (usize, usize) = (500, 20_000);
 
 /// L1: every row of a market that ends early is as on the whole.
-pub(super) fn prefix(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how: &Hunt<'_>) -> Result<Vec<Outcome>> {
+pub(super) fn prefix(
+    market: &[Bars],
+    pipeline: &Pipeline<'_>,
+    whole: &PipelineOutput,
+    how: &LeakTests<'_>,
+) -> Result<Vec<Outcome>> {
     let mut sheet = Sheet::new(Test::Prefix, market, whole);
     let times = Clock::new(market).times;
     let mut random = SplitMix::new(how.seed);
@@ -53,14 +58,19 @@ pub(super) fn prefix(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how
 }
 
 /// L1 at every row: what arrives bar by bar is what the batch has.
-pub(super) fn stream(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how: &Hunt<'_>) -> Result<Vec<Outcome>> {
+pub(super) fn stream(
+    market: &[Bars],
+    pipeline: &Pipeline<'_>,
+    whole: &PipelineOutput,
+    how: &LeakTests<'_>,
+) -> Result<Vec<Outcome>> {
     check_stop(how)?;
     (how.progress)("streaming", 0, 1);
     let seen = pipeline(market)?;
-    let whole = &Seen {
+    let whole = &PipelineOutput {
         columns: whole.columns.iter().filter(|c| !seen.unstreamed.contains(&c.name)).cloned().collect(),
         labels: None,
-        ..Seen::default()
+        ..PipelineOutput::default()
     };
     let mut sheet = Sheet::new(Test::Stream, market, whole);
     let (_, shared) = rows_of(market, |s| 0..market[s].len());
@@ -71,7 +81,12 @@ pub(super) fn stream(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how
 }
 
 /// L2: what happens later changes nothing.
-pub(super) fn poison(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how: &Hunt<'_>) -> Result<Vec<Outcome>> {
+pub(super) fn poison(
+    market: &[Bars],
+    pipeline: &Pipeline<'_>,
+    whole: &PipelineOutput,
+    how: &LeakTests<'_>,
+) -> Result<Vec<Outcome>> {
     let mut sheet = Sheet::new(Test::Poison, market, whole);
     let times = Clock::new(market).times;
     let mut random = SplitMix::new(how.seed ^ 0x5eed);
@@ -108,7 +123,7 @@ pub(super) fn poison(market: &[Bars], pipeline: &Pipeline<'_>, whole: &Seen, how
 }
 
 /// L3: after its settling a value no longer depends on where the data began, and it begins where it says.
-pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, how: &Hunt<'_>) -> Result<Vec<Outcome>> {
+pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, how: &LeakTests<'_>) -> Result<Vec<Outcome>> {
     check_stop(how)?;
     let whole = pipeline(market)?;
     whole.check(market.iter().map(Bars::len).sum());
@@ -117,7 +132,7 @@ pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, how: &Hunt<'_>) 
     let scales: Vec<f64> = claims.iter().map(|c| scale(&whole.columns[*c].values)).collect();
     let all: Vec<Shared> = rows_of(market, |s| 0..market[s].len()).1;
     let mut begins = vec![Beginning::default(); claims.len()];
-    let settled_of = |seen: &Seen, column: usize, from: usize, rows: usize| -> Vec<bool> {
+    let settled_of = |seen: &PipelineOutput, column: usize, from: usize, rows: usize| -> Vec<bool> {
         let column = &seen.columns[column];
         let Some(warm) = column.warm else { return vec![false; rows] };
         settled(&warm, &column.values[from..from + rows], &seen.ages[warm.clock][from..from + rows])
@@ -185,7 +200,7 @@ pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, how: &Hunt<'_>) 
 }
 
 /// Which values say that they have settled: so many valid ones in a row, each age once.
-fn settled(warm: &Warm, values: &[f64], ages: &[u32]) -> Vec<bool> {
+fn settled(warm: &WarmUp, values: &[f64], ages: &[u32]) -> Vec<bool> {
     let need = warm.settled.map(|s| (s + 1).saturating_sub(warm.first_valid));
     let (mut since, mut last) = (0, u32::MAX);
     let each = values.iter().zip(ages).map(|(value, age)| {
@@ -211,7 +226,7 @@ struct Beginning {
 }
 
 impl Beginning {
-    fn look(&mut self, seen: &Seen, column: usize, symbol: usize, whole: usize, from: usize, rows: usize) {
+    fn look(&mut self, seen: &PipelineOutput, column: usize, symbol: usize, whole: usize, from: usize, rows: usize) {
         let column = &seen.columns[column];
         let Some(warm) = column.warm else { return };
         let (ages, values) = (&seen.ages[warm.clock][from..from + rows], &column.values[from..from + rows]);
@@ -243,7 +258,7 @@ fn scale(values: &[f64]) -> f64 {
 }
 
 /// Does a column go with the return that comes next?
-pub(super) fn clairvoyance(market: &[Bars], whole: &Seen, how: &Hunt<'_>) -> Result<Vec<Outcome>> {
+pub(super) fn clairvoyance(market: &[Bars], whole: &PipelineOutput, how: &LeakTests<'_>) -> Result<Vec<Outcome>> {
     let mut sheet = Sheet::new(Test::Clairvoyance, market, whole);
     // The return from the open of the next bar to the open after it, where no border lies between.
     let (mut next, mut from) = (Vec::new(), 0);
@@ -315,7 +330,12 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 }
 
 /// Tries something so often, or until the test's share of the time is spent.
-fn repeat(phase: &'static str, times: usize, how: &Hunt<'_>, mut once: impl FnMut(usize) -> Result<()>) -> Result<()> {
+fn repeat(
+    phase: &'static str,
+    times: usize,
+    how: &LeakTests<'_>,
+    mut once: impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
     let clock = Instant::now();
     for i in 0..times {
         check_stop(how)?;
@@ -341,7 +361,7 @@ fn reach(rule: Rule) -> usize {
 struct Sheet<'a> {
     test: Test,
     market: &'a [Bars],
-    whole: &'a Seen,
+    whole: &'a PipelineOutput,
     tried: usize,
     /// `[columns + 3]`, the last three for the labels.
     counts: Vec<Count>,
@@ -358,12 +378,12 @@ struct Count {
 const LABELS: [&str; 3] = ["label", "label t1", "label weight"];
 
 impl<'a> Sheet<'a> {
-    fn new(test: Test, market: &'a [Bars], whole: &'a Seen) -> Sheet<'a> {
+    fn new(test: Test, market: &'a [Bars], whole: &'a PipelineOutput) -> Sheet<'a> {
         Sheet { test, market, whole, tried: 0, counts: vec![Count::default(); whole.columns.len() + LABELS.len()] }
     }
 
     /// Compares the bits of all columns on the rows that are shared.
-    fn values(&mut self, seen: &Seen, shared: &[Shared], what: &dyn Fn() -> String) {
+    fn values(&mut self, seen: &PipelineOutput, shared: &[Shared], what: &dyn Fn() -> String) {
         let places: HashMap<&str, usize> = seen.columns.iter().map(|c| c.name.as_str()).zip(0..).collect();
         let whole = self.whole;
         for (c, column) in whole.columns.iter().enumerate() {

@@ -22,7 +22,7 @@ mod market;
 mod ours;
 
 pub use market::sample;
-pub use ours::Ours;
+pub use ours::PlanPipeline;
 
 use crate::labels::Labels;
 use bars::Bars;
@@ -32,7 +32,7 @@ use std::time::Duration;
 
 /// What a pipeline gives for a market; rows are bars, symbol after symbol.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct PipelineOutput {
     /// Values; names are unique.
     pub columns: Vec<Column>,
     /// `[clocks][rows]` which bar of its run a row is, 0 for the first; on a slower clock that of the slow bar which
@@ -52,12 +52,12 @@ pub struct Column {
     /// `[rows]`, NaN where there is no value.
     pub values: Vec<f64>,
     /// What it says about its beginning; `None`: nothing, and the warm-up test leaves it out.
-    pub warm: Option<Warm>,
+    pub warm: Option<WarmUp>,
 }
 
 /// What a column says about its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Warm {
+pub struct WarmUp {
     /// Age of the first value of a run.
     pub first_valid: usize,
     /// Age from which the start of the run no longer matters, if every value since `first_valid` was there; `None`: it
@@ -71,10 +71,10 @@ pub struct Warm {
 }
 
 /// Bars become values.
-pub type Pipeline<'a> = dyn Fn(&[Bars]) -> Result<Seen> + Sync + 'a;
+pub type Pipeline<'a> = dyn Fn(&[Bars]) -> Result<PipelineOutput> + Sync + 'a;
 
 /// Who is under suspicion.
-pub struct Suspect<'a> {
+pub struct TestedPipeline<'a> {
     /// The pipeline.
     pub seen: &'a Pipeline<'a>,
     /// The same, bar by bar.
@@ -84,7 +84,7 @@ pub struct Suspect<'a> {
 }
 
 /// How long to look.
-pub struct Hunt<'a> {
+pub struct LeakTests<'a> {
     /// Moments at which the market is cut, and as many at which it is poisoned.
     pub cuts: usize,
     /// Times that the beginning is left out.
@@ -102,9 +102,9 @@ pub struct Hunt<'a> {
 /// Every test tries at least this often, whatever the budget: each poison once.
 pub const LEAST: usize = 4;
 
-impl Default for Hunt<'_> {
+impl Default for LeakTests<'_> {
     fn default() -> Self {
-        Hunt { cuts: 100, starts: 20, seed: 1, budget: None, progress: &|_, _, _| {}, stop: &|| false }
+        LeakTests { cuts: 100, starts: 20, seed: 1, budget: None, progress: &|_, _, _| {}, stop: &|| false }
     }
 }
 
@@ -192,14 +192,14 @@ pub struct Case {
 
 /// Everything that was asked and answered.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Leaks {
+pub struct LeakReport {
     /// By test, then column.
     pub tests: Vec<Outcome>,
     /// Rows of the market.
     pub rows: usize,
 }
 
-impl Leaks {
+impl LeakReport {
     /// The worst of all answers.
     pub fn verdict(&self) -> Verdict {
         self.tests.iter().map(|t| t.verdict).max().unwrap_or(Verdict::Passed)
@@ -217,7 +217,7 @@ impl Leaks {
 /// # Panics
 ///
 /// If a column has more or fewer rows than the market.
-pub fn hunt(market: &[Bars], suspect: &Suspect<'_>, how: &Hunt<'_>) -> Result<Leaks> {
+pub fn run_leak_tests(market: &[Bars], suspect: &TestedPipeline<'_>, how: &LeakTests<'_>) -> Result<LeakReport> {
     let rows = market.iter().map(Bars::len).sum();
     let whole = (suspect.seen)(market)?;
     whole.check(rows);
@@ -230,10 +230,10 @@ pub fn hunt(market: &[Bars], suspect: &Suspect<'_>, how: &Hunt<'_>) -> Result<Le
     drop(whole);
     tests.extend(ask::warm_up(market, suspect.exact.unwrap_or(suspect.seen), how)?);
     tests.sort_by_key(|t| t.test);
-    Ok(Leaks { tests, rows })
+    Ok(LeakReport { tests, rows })
 }
 
-impl Seen {
+impl PipelineOutput {
     fn check(&self, rows: usize) {
         for column in &self.columns {
             assert_eq!(column.values.len(), rows, "rows of {}", column.name);
@@ -247,6 +247,6 @@ impl Seen {
     }
 }
 
-fn check_stop(how: &Hunt<'_>) -> Result<()> {
+fn check_stop(how: &LeakTests<'_>) -> Result<()> {
     if (how.stop)() { Err(Error::new(Kind::Interrupted, "interrupted before all was looked at")) } else { Ok(()) }
 }

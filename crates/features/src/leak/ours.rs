@@ -1,6 +1,6 @@
 //! Our own pipeline as the hunt sees it: in batch, bar by bar, and in full precision.
 
-use super::{Column, Seen, Warm};
+use super::{Column, PipelineOutput, WarmUp};
 use crate::batch;
 use crate::columns::Column as Input;
 use crate::dataset::{Dataset, Options, precise};
@@ -18,7 +18,7 @@ use std::ops::Range;
 
 /// A plan and its labels.
 #[derive(Debug, Clone)]
-pub struct Ours {
+pub struct PlanPipeline {
     plan: Plan,
     /// The plan without what looks at other symbols, and the names of that.
     own: (Plan, Vec<String>),
@@ -37,7 +37,7 @@ const SETTLED: &str = "row settled";
 /// The name of the column that says which slow row is seen.
 const ROW: &str = "row";
 
-impl Ours {
+impl PlanPipeline {
     /// The pipeline for a market. A label that chooses its horizon chooses it here, on the whole market: it reads the
     /// first training span, which a market that is cut short does not have.
     pub fn new(
@@ -46,7 +46,7 @@ impl Ours {
         labels: Option<Labeling>,
         max_hole: Option<usize>,
         threads: usize,
-    ) -> Result<Ours> {
+    ) -> Result<PlanPipeline> {
         let volume = market.iter().any(|b| !b.volume.is_empty());
         let Fitted { plan, left, alone } = plan.fit(volume, market.len())?;
         let labels = match labels {
@@ -57,7 +57,7 @@ impl Ours {
             labels => labels,
         };
         let own = plan.with_symbols(0);
-        Ok(Ours { plan, own, labels, max_hole, threads, volume, left, alone })
+        Ok(PlanPipeline { plan, own, labels, max_hole, threads, volume, left, alone })
     }
 
     /// Features that are not looked at because there is no volume.
@@ -77,7 +77,7 @@ impl Ours {
 
     /// All rows at once, as learners get them. What is seen of a slower table is a column `name@1h`; so is which of its
     /// rows is seen.
-    pub fn batch(&self, market: &[Bars]) -> Result<Seen> {
+    pub fn batch(&self, market: &[Bars]) -> Result<PipelineOutput> {
         let options = Options {
             threads: self.threads,
             max_hole: self.max_hole,
@@ -88,7 +88,7 @@ impl Ours {
         // The plan has lost what the whole market is too small for; a part of it loses no more.
         let data = Dataset::part_of(usize::MAX, None, market.to_vec(), &self.plan, &options)?;
         let base = &data.base;
-        let mut seen = Seen { ages: vec![ages(base.runs.iter().flatten())], ..Seen::default() };
+        let mut seen = PipelineOutput { ages: vec![ages(base.runs.iter().flatten())], ..PipelineOutput::default() };
         let all: Vec<Option<usize>> = (0..base.rows()).map(Some).collect();
         table(&mut seen, base, &all, "");
         for slow in &data.slow {
@@ -104,8 +104,8 @@ impl Ours {
 
     /// The same rows from a stream that is saved and restored now and then. What looks at other symbols is left out,
     /// and so is whether the whole row has settled where there is such a column.
-    pub fn stream(&self, market: &[Bars]) -> Result<Seen> {
-        let mut seen = Seen { unstreamed: self.own.1.clone(), ..Seen::default() };
+    pub fn stream(&self, market: &[Bars]) -> Result<PipelineOutput> {
+        let mut seen = PipelineOutput { unstreamed: self.own.1.clone(), ..PipelineOutput::default() };
         if !seen.unstreamed.is_empty() {
             seen.unstreamed.push(SETTLED.to_string());
         }
@@ -170,7 +170,7 @@ impl Ours {
     }
 
     /// The same features in f64, with what they say about their beginning; those of the market say nothing about it.
-    pub fn exact(&self, market: &[Bars]) -> Result<Seen> {
+    pub fn exact(&self, market: &[Bars]) -> Result<PipelineOutput> {
         let layers: Vec<&Layer> = self
             .own
             .0
@@ -180,7 +180,7 @@ impl Ours {
             .filter(|(i, l)| *i == 0 || !l.outputs.is_empty())
             .map(|l| l.1)
             .collect();
-        let mut seen = Seen { ages: vec![Vec::new(); layers.len()], ..Seen::default() };
+        let mut seen = PipelineOutput { ages: vec![Vec::new(); layers.len()], ..PipelineOutput::default() };
         let base = market.first().map(|bars| bars.timeframe);
         for (clock, layer) in layers.iter().enumerate() {
             for output in &layer.outputs {
@@ -189,7 +189,7 @@ impl Ours {
                 let (part, _) = layer.graph.part(&[output.id]);
                 let day = part.nodes().iter().any(|node| matches!(node.op, Op::Session(_)));
                 let Feature { first_valid, settled, .. } = feature;
-                let warm = Warm { first_valid, settled, waits: day || layer.reads(output.id, &late), clock };
+                let warm = WarmUp { first_valid, settled, waits: day || layer.reads(output.id, &late), clock };
                 let name = layer.timeframe.map_or(feature.name.clone(), |t| format!("{}@{t}", feature.name));
                 seen.columns.push(Column { name, values: Vec::new(), warm: Some(warm) });
             }
@@ -220,7 +220,7 @@ impl Ours {
 }
 
 /// The columns of a table, as rows of the base see them.
-fn table(seen: &mut Seen, table: &Table, rows: &[Option<usize>], at: &str) {
+fn table(seen: &mut PipelineOutput, table: &Table, rows: &[Option<usize>], at: &str) {
     for (f, column) in table.columns.iter().enumerate() {
         let value = |row: usize| if table.is_valid(row, f) { f64::from(table.row(row)[f]) } else { f64::NAN };
         let values = rows.iter().map(|row| row.map_or(f64::NAN, value)).collect();

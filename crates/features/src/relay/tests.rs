@@ -104,7 +104,7 @@ fn a_long_run_gives_the_bits_of_one_lane() {
             let bars = if holes { symbol(bars, 5) } else { whole(bars, 6) };
             let expected = one_lane(&bars, &plan);
             for threads in [1, 2, 16] {
-                assert!(with_job(&plan, |job| Relay::new(job, bars.len(), threads)).is_some(), "it is cut");
+                assert!(with_job(&plan, |job| SegmentedRun::new(job, bars.len(), threads)).is_some(), "it is cut");
                 same(&table(&bars, &plan, threads), &expected, &format!("{} bars, {threads} threads", bars.len()));
             }
         }
@@ -137,7 +137,7 @@ fn a_stretch_that_began_wrong_is_done_again() {
             made.settled.fill(false);
             let mut wrong = 0;
             with_job(&plan, |job| {
-                let mut relay = Relay::new(job, 1 << 24, 1).expect("a cut");
+                let mut relay = SegmentedRun::new(job, 1 << 24, 1).expect("a cut");
                 (relay.warm, relay.step, relay.early, relay.late) = (warm, step, LANES * step, 840);
                 let out = Out { values: &mut made.values, valid: &mut made.valid, settled: &mut made.settled };
                 let lane = Lane::new(&inputs, 0, bars.len(), out);
@@ -178,7 +178,7 @@ fn stretches_meet() {
     (made.values, made.valid, made.settled) =
         (Values::zeros(rows * made.stride), vec![0; rows * made.words()], vec![false; rows]);
     with_job(&plan, |job| {
-        let relay = Relay::new(job, rows, 4).expect("a cut");
+        let relay = SegmentedRun::new(job, rows, 4).expect("a cut");
         let out = Out { values: &mut made.values, valid: &mut made.valid, settled: &mut made.settled };
         let again = relay.run(job, Lane::new(&inputs, 0, rows, out), &PACE).expect("rows").1;
         assert_eq!(again, 0, "warm-up of {} bars", relay.warm);

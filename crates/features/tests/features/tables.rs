@@ -451,9 +451,10 @@ fn what_is_left_of_a_set_is_said() {
     // The hunt keeps what it left out.
     let market: Vec<Bars> =
         (0..3).map(|s| Bars { volume: Vec::new(), ..clean(&format!("COIN{s}USDT"), "5m", 300, s) }).collect();
-    let ours = features::leak::Ours::new(&market, &plan("rsi(14), obv, m = market_return(1)"), None, None, 1).unwrap();
+    let ours =
+        features::leak::PlanPipeline::new(&market, &plan("rsi(14), obv, m = market_return(1)"), None, None, 1).unwrap();
     assert_eq!((ours.left(), ours.alone()), (&["obv".to_string()][..], &["m".to_string()][..]));
-    let none = features::leak::Ours::new(&market, &plan("m = market_return(1)"), None, None, 1).unwrap_err();
+    let none = features::leak::PlanPipeline::new(&market, &plan("m = market_return(1)"), None, None, 1).unwrap_err();
     assert!(none.message.contains("3 symbols"), "{none}");
 }
 

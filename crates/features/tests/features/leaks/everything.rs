@@ -31,8 +31,8 @@ fn all(variant: &str) -> String {
     text
 }
 
-fn how(cuts: usize, starts: usize) -> Hunt<'static> {
-    Hunt { cuts, starts, ..Hunt::default() }
+fn how(cuts: usize, starts: usize) -> LeakTests<'static> {
+    LeakTests { cuts, starts, ..LeakTests::default() }
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn the_market_around_a_symbol() {
     let plan = plan(&text);
     for (name, market) in [("days", days), ("minutes", minutes)] {
         // There is much to be compared.
-        let seen = Ours::new(&market, &plan, None, None, 2).unwrap().batch(&market).unwrap();
+        let seen = PlanPipeline::new(&market, &plan, None, None, 2).unwrap().batch(&market).unwrap();
         for column in &seen.columns {
             let there = column.values.iter().filter(|x| !x.is_nan()).count();
             assert!(there * 5 > column.values.len(), "{name}, {}: {there} of {}", column.name, column.values.len());

@@ -10,7 +10,7 @@ use bars::{Bars, Timeframe};
 use features::Plan;
 use features::labels::{Labeling, Rule};
 use features::language::parse;
-use features::leak::{Hunt, Leaks, Ours, Suspect, Test, Verdict, hunt};
+use features::leak::{LeakReport, LeakTests, PlanPipeline, Test, TestedPipeline, Verdict, run_leak_tests};
 
 /// Some symbols that live all the time.
 fn market(kind: MarketKind, timeframe: Timeframe, symbols: usize, bars: usize) -> Vec<Bars> {
@@ -58,15 +58,15 @@ fn labeling(rule: &str) -> Option<Labeling> {
 }
 
 /// Hunts in our own pipeline.
-fn ours(market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &Hunt<'_>) -> Leaks {
-    let ours = Ours::new(market, plan, labels, None, 1).unwrap();
+fn ours(market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &LeakTests<'_>) -> LeakReport {
+    let ours = PlanPipeline::new(market, plan, labels, None, 1).unwrap();
     let (seen, stream, exact) = (|m: &[Bars]| ours.batch(m), |m: &[Bars]| ours.stream(m), |m: &[Bars]| ours.exact(m));
-    hunt(market, &Suspect { seen: &seen, stream: Some(&stream), exact: Some(&exact) }, how).unwrap()
+    run_leak_tests(market, &TestedPipeline { seen: &seen, stream: Some(&stream), exact: Some(&exact) }, how).unwrap()
 }
 
 /// Our own pipeline has no leak, also where some columns look at other symbols: those have no stream and say nothing of
 /// their warm-up.
-fn check_seen(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &Hunt<'_>) -> Leaks {
+fn check_seen(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &LeakTests<'_>) -> LeakReport {
     let leaks = ours(market, plan, labels, how);
     let bad: Vec<String> = leaks
         .tests
@@ -82,7 +82,7 @@ fn check_seen(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>
 }
 
 /// Our own pipeline has no leak.
-fn check(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &Hunt<'_>) -> Leaks {
+fn check(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &LeakTests<'_>) -> LeakReport {
     let leaks = check_seen(name, market, plan, labels, how);
     assert!(leaks.tests.len() >= 4 * plan.width(), "{name}: {} answers", leaks.tests.len());
     leaks

@@ -1,13 +1,13 @@
 //! Planted leaks (docs/method.md, Leak tests: sabotage): each must be caught, and its honest neighbours must not be.
 
 use super::*;
-use features::leak::{Column, Seen};
+use features::leak::{Column, PipelineOutput};
 use features::{Bar, Stream, resample, runs};
 use files::Result;
 use std::ops::Range;
 
 /// Does something to a column of our pipeline.
-type Spoil = fn(&[Bars], &mut Seen);
+type Spoil = fn(&[Bars], &mut PipelineOutput);
 
 fn shares() -> Vec<Bars> {
     market(MarketKind::Stocks, Timeframe::M5, 2, 1200)
@@ -17,19 +17,19 @@ fn honest() -> Plan {
     plan("rsi(14), sma(20), log_return(1), volume_ratio(20)\n[slow @1h]\nrsi(5)")
 }
 
-const HOW: Hunt<'static> =
-    Hunt { cuts: 24, starts: 6, seed: 7, budget: None, progress: &|_, _, _| {}, stop: &|| false };
+const HOW: LeakTests<'static> =
+    LeakTests { cuts: 24, starts: 6, seed: 7, budget: None, progress: &|_, _, _| {}, stop: &|| false };
 
 /// Hunts in a pipeline that was spoiled: `spoil` adds or changes the column `planted`.
-fn hunted(market: &[Bars], labels: Option<Labeling>, spoil: Spoil) -> Leaks {
-    let ours = Ours::new(market, &honest(), labels, None, 1).unwrap();
-    let seen = |m: &[Bars]| -> Result<Seen> {
+fn hunted(market: &[Bars], labels: Option<Labeling>, spoil: Spoil) -> LeakReport {
+    let ours = PlanPipeline::new(market, &honest(), labels, None, 1).unwrap();
+    let seen = |m: &[Bars]| -> Result<PipelineOutput> {
         let mut seen = ours.batch(m)?;
         spoil(m, &mut seen);
         Ok(seen)
     };
     let exact = |m: &[Bars]| ours.exact(m);
-    hunt(market, &Suspect { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap()
+    run_leak_tests(market, &TestedPipeline { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap()
 }
 
 /// Rows of each symbol.
@@ -45,26 +45,26 @@ fn symbols(market: &[Bars]) -> Vec<Range<usize>> {
 }
 
 /// A copy of a column under another name.
-fn copy(seen: &mut Seen, of: &str) -> Vec<f64> {
+fn copy(seen: &mut PipelineOutput, of: &str) -> Vec<f64> {
     seen.columns.iter().find(|c| c.name == of).unwrap().values.clone()
 }
 
-fn plant(seen: &mut Seen, values: Vec<f64>) {
+fn plant(seen: &mut PipelineOutput, values: Vec<f64>) {
     seen.columns.push(Column { name: "planted".into(), values, warm: None });
 }
 
 /// Something of a column, symbol by symbol.
-fn each(market: &[Bars], seen: &mut Seen, of: &str, spoil: impl Fn(&Bars, &[f64]) -> Vec<f64>) {
+fn each(market: &[Bars], seen: &mut PipelineOutput, of: &str, spoil: impl Fn(&Bars, &[f64]) -> Vec<f64>) {
     let column = copy(seen, of);
     let values = market.iter().zip(symbols(market)).flat_map(|(bars, rows)| spoil(bars, &column[rows])).collect();
     plant(seen, values);
 }
 
-fn shift(market: &[Bars], seen: &mut Seen) {
+fn shift(market: &[Bars], seen: &mut PipelineOutput) {
     each(market, seen, "log_return(1)", |_, x| x.iter().skip(1).chain([&f64::NAN]).copied().collect());
 }
 
-fn backward_fill(market: &[Bars], seen: &mut Seen) {
+fn backward_fill(market: &[Bars], seen: &mut PipelineOutput) {
     each(market, seen, "rsi(14)", |_, x| {
         let mut x = x.to_vec();
         for t in (0..x.len().saturating_sub(1)).rev() {
@@ -76,7 +76,7 @@ fn backward_fill(market: &[Bars], seen: &mut Seen) {
     });
 }
 
-fn global_scaler(_: &[Bars], seen: &mut Seen) {
+fn global_scaler(_: &[Bars], seen: &mut PipelineOutput) {
     let x = copy(seen, "rsi(14)");
     let fine: Vec<f64> = x.iter().copied().filter(|v| v.is_finite()).collect();
     let mean = fine.iter().sum::<f64>() / fine.len() as f64;
@@ -84,7 +84,7 @@ fn global_scaler(_: &[Bars], seen: &mut Seen) {
     plant(seen, x.iter().map(|v| (v - mean) / sigma).collect());
 }
 
-fn centred_average(market: &[Bars], seen: &mut Seen) {
+fn centred_average(market: &[Bars], seen: &mut PipelineOutput) {
     each(market, seen, "sma(20)", |bars, _| {
         let close = &bars.close;
         (0..close.len())
@@ -96,14 +96,14 @@ fn centred_average(market: &[Bars], seen: &mut Seen) {
     });
 }
 
-fn label_as_feature(_: &[Bars], seen: &mut Seen) {
+fn label_as_feature(_: &[Bars], seen: &mut PipelineOutput) {
     let class = seen.labels.as_ref().unwrap().class.iter();
     let values = class.map(|c| if *c == features::labels::NONE { f64::NAN } else { f64::from(*c) }).collect();
     plant(seen, values);
 }
 
 /// The close of the hour, while it is still going on.
-fn unfinished_hour(market: &[Bars], seen: &mut Seen) {
+fn unfinished_hour(market: &[Bars], seen: &mut PipelineOutput) {
     each(market, seen, "sma(20)", |bars, _| {
         let mut buckets = bars.instrument.session.buckets(Timeframe::H1).unwrap();
         let hour: Vec<i64> = bars.start.iter().map(|s| buckets.bucket_at(*s).end).collect();
@@ -111,7 +111,7 @@ fn unfinished_hour(market: &[Bars], seen: &mut Seen) {
     });
 }
 
-fn high_of_the_whole_day(market: &[Bars], seen: &mut Seen) {
+fn high_of_the_whole_day(market: &[Bars], seen: &mut PipelineOutput) {
     each(market, seen, "sma(20)", |bars, _| {
         let day = bars.instrument.session.trading_days(&bars.start);
         let top = |d: &i32| day.iter().zip(&bars.high).filter(|x| x.0 == d).map(|x| *x.1).fold(0.0, f64::max);
@@ -119,12 +119,12 @@ fn high_of_the_whole_day(market: &[Bars], seen: &mut Seen) {
     });
 }
 
-fn by_the_last_row(market: &[Bars], seen: &mut Seen) {
+fn by_the_last_row(market: &[Bars], seen: &mut PipelineOutput) {
     each(market, seen, "sma(20)", |_, x| x.iter().map(|v| v / x[x.len() - 1]).collect());
 }
 
 /// A slow bar is seen from its start on.
-fn start_as_availability(market: &[Bars], seen: &mut Seen) {
+fn start_as_availability(market: &[Bars], seen: &mut PipelineOutput) {
     each(market, seen, "sma(20)", |bars, _| {
         let (slow, _) = resample(bars, Timeframe::H1).unwrap();
         let of = |end: &i64| slow.start.partition_point(|s| s < end).checked_sub(1);
@@ -133,7 +133,7 @@ fn start_as_availability(market: &[Bars], seen: &mut Seen) {
 }
 
 /// Only the open of the next bar, which is when a decision made now is filled.
-fn next_open(market: &[Bars], seen: &mut Seen) {
+fn next_open(market: &[Bars], seen: &mut PipelineOutput) {
     each(market, seen, "sma(20)", |bars, _| bars.open.iter().skip(1).chain([&f64::NAN]).copied().collect());
 }
 
@@ -170,8 +170,8 @@ fn planted_leaks_are_caught() {
 #[test]
 fn a_rare_leak_is_caught_by_the_stream() {
     let market = shares();
-    let ours = Ours::new(&market, &honest(), None, None, 1).unwrap();
-    let seen = |m: &[Bars]| -> Result<Seen> {
+    let ours = PlanPipeline::new(&market, &honest(), None, None, 1).unwrap();
+    let seen = |m: &[Bars]| -> Result<PipelineOutput> {
         let mut seen = ours.batch(m)?;
         let column = seen.columns.iter_mut().find(|c| c.name == "sma(20)").unwrap();
         for row in (20..column.values.len() - 1).step_by(50) {
@@ -180,14 +180,15 @@ fn a_rare_leak_is_caught_by_the_stream() {
         Ok(seen)
     };
     let stream = |m: &[Bars]| ours.stream(m);
-    let leaks = hunt(&market, &Suspect { seen: &seen, stream: Some(&stream), exact: None }, &HOW).unwrap();
+    let leaks =
+        run_leak_tests(&market, &TestedPipeline { seen: &seen, stream: Some(&stream), exact: None }, &HOW).unwrap();
     assert_eq!(leaks.caught(Test::Stream), ["sma(20)"]);
 }
 
 /// No false alarm: the same pipeline with columns that only look like leaks.
 #[test]
 fn honest_pipelines_pass() {
-    fn fill_forward(market: &[Bars], seen: &mut Seen) {
+    fn fill_forward(market: &[Bars], seen: &mut PipelineOutput) {
         each(market, seen, "rsi(14)", |_, x| {
             let mut last = f64::NAN;
             x.iter()
@@ -200,7 +201,7 @@ fn honest_pipelines_pass() {
                 .collect()
         });
     }
-    fn expanding_scaler(market: &[Bars], seen: &mut Seen) {
+    fn expanding_scaler(market: &[Bars], seen: &mut PipelineOutput) {
         each(market, seen, "log_return(1)", |_, x| {
             let (mut n, mut sum) = (0.0, 0.0);
             x.iter()
@@ -214,7 +215,7 @@ fn honest_pipelines_pass() {
                 .collect()
         });
     }
-    fn high_of_the_day_so_far(market: &[Bars], seen: &mut Seen) {
+    fn high_of_the_day_so_far(market: &[Bars], seen: &mut PipelineOutput) {
         each(market, seen, "sma(20)", |bars, _| {
             let day = bars.instrument.session.trading_days(&bars.start);
             let mut top = 0.0f64;
@@ -259,15 +260,15 @@ fn an_answer_among_the_users_columns_is_seen() {
     }
 }
 
-/// Warm-ups that are declared too short, or begin elsewhere.
+/// WarmUp-ups that are declared too short, or begin elsewhere.
 #[test]
 fn false_declarations_are_caught() {
     let market = market(MarketKind::Crypto, Timeframe::M5, 2, 1500);
     let plan = plan("ema(20), sma(20), rsi(14), open\n[slow @1h]\nsma(5)");
-    let ours = Ours::new(&market, &plan, None, None, 1).unwrap();
+    let ours = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
     let seen = |m: &[Bars]| ours.batch(m);
     let caught = |column: &'static str, first: isize, settled: fn(usize) -> usize| {
-        let exact = |m: &[Bars]| -> Result<Seen> {
+        let exact = |m: &[Bars]| -> Result<PipelineOutput> {
             let mut seen = ours.exact(m)?;
             for column in seen.columns.iter_mut().filter(|c| c.name == column) {
                 let warm = column.warm.as_mut().unwrap();
@@ -276,7 +277,8 @@ fn false_declarations_are_caught() {
             }
             Ok(seen)
         };
-        let leaks = hunt(&market, &Suspect { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap();
+        let leaks =
+            run_leak_tests(&market, &TestedPipeline { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap();
         leaks.caught(Test::WarmUp).iter().map(|c| c.to_string()).collect::<Vec<_>>()
     };
     for column in ["ema(20)", "sma(20)", "rsi(14)", "sma(5)@1h"] {
@@ -292,13 +294,13 @@ fn false_declarations_are_caught() {
 /// A label that says it was known before it was, and one that looks further than it says.
 #[test]
 fn labels_that_know_too_early_are_caught() {
-    fn early(_: &[Bars], seen: &mut Seen) {
+    fn early(_: &[Bars], seen: &mut PipelineOutput) {
         let labels = seen.labels.as_mut().unwrap();
         labels.t1.iter_mut().filter(|t| **t != features::labels::NEVER).for_each(|t| *t -= 40 * 60_000_000_000);
     }
     let leaks = hunted(&shares(), labeling("fixed(12)"), early);
     assert_eq!(leaks.caught(Test::Poison), ["label"]);
-    fn flipped(_: &[Bars], seen: &mut Seen) {
+    fn flipped(_: &[Bars], seen: &mut PipelineOutput) {
         let labels = seen.labels.as_mut().unwrap();
         let ups = labels.class.iter().filter(|c| **c == 1).count();
         let downs = labels.class.iter().filter(|c| **c == -1).count();
@@ -316,9 +318,9 @@ fn labels_that_know_too_early_are_caught() {
 fn a_stream_that_is_not_the_batch_is_caught() {
     let market = shares();
     let plan = plan("ema(20), log_return(1)");
-    let ours = Ours::new(&market, &plan, None, None, 1).unwrap();
+    let ours = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
     let seen = |m: &[Bars]| ours.batch(m);
-    let forgetful = |m: &[Bars]| -> Result<Seen> {
+    let forgetful = |m: &[Bars]| -> Result<PipelineOutput> {
         let mut all = ours.stream(m)?;
         for (bars, rows) in m.iter().zip(symbols(m)) {
             let mut stream = Stream::new(&plan, &bars.instrument, bars.timeframe, &[], true, None)?;
@@ -345,7 +347,8 @@ fn a_stream_that_is_not_the_batch_is_caught() {
         }
         Ok(all)
     };
-    let leaks = hunt(&market, &Suspect { seen: &seen, stream: Some(&forgetful), exact: None }, &HOW).unwrap();
+    let leaks =
+        run_leak_tests(&market, &TestedPipeline { seen: &seen, stream: Some(&forgetful), exact: None }, &HOW).unwrap();
     assert_eq!(leaks.caught(Test::Stream), ["ema(20)"]);
     assert_eq!(leaks.caught(Test::Prefix), [""; 0]);
 }
@@ -356,9 +359,9 @@ fn a_market_that_knows_tomorrow() {
     let market = market(MarketKind::Stocks, Timeframe::D1, 6, 300);
     let plan =
         plan("log_return(1), market_return(1), market_volatility(5), relative_strength(5), cluster_return(1, 20, 3)");
-    let ours = Ours::new(&market, &plan, None, None, 1).unwrap();
+    let ours = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
     let early = market[2].symbol.clone();
-    let seen = |m: &[Bars]| -> Result<Seen> {
+    let seen = |m: &[Bars]| -> Result<PipelineOutput> {
         let mut m = m.to_vec();
         for bars in m.iter_mut().filter(|b| b.symbol == early && !b.is_empty()) {
             bars.close.rotate_left(1);
@@ -366,7 +369,8 @@ fn a_market_that_knows_tomorrow() {
         ours.batch(&m)
     };
     let exact = |m: &[Bars]| ours.exact(m);
-    let leaks = hunt(&market, &Suspect { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap();
+    let leaks =
+        run_leak_tests(&market, &TestedPipeline { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap();
     for test in [Test::Prefix, Test::Poison] {
         let caught = leaks.caught(test);
         for name in ["market_return(1)", "market_volatility(5)", "relative_strength(5)", "cluster_return(1, 20, 3)"] {
