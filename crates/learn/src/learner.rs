@@ -131,6 +131,10 @@ pub trait Training {
     /// Puts a member back to where its snapshot was taken; it goes on with the same bits.
     fn restore(&mut self, snapshot: &Snapshot) -> Result<()>;
 
+    /// One member's weights and optimiser become another's, which stays who it is: its rows and random numbers are its
+    /// own.
+    fn adopt(&mut self, from: u32, to: u32) -> Result<()>;
+
     /// Ends a member; its weights stay.
     fn stop(&mut self, id: u32) -> Result<()>;
 }

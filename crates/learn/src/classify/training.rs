@@ -89,6 +89,12 @@ impl Training for ClassTraining {
         self.population.restore(&population::Snapshot::from_bytes(&snapshot.bytes)?)
     }
 
+    fn adopt(&mut self, from: u32, to: u32) -> Result<()> {
+        let own = self.population.snapshot(to)?;
+        let of = self.population.snapshot(from)?;
+        self.population.restore(&population::Snapshot { state: own.state, gradient: own.gradient, ..of })
+    }
+
     fn stop(&mut self, id: u32) -> Result<()> {
         self.population.stop(id)
     }

@@ -2,7 +2,7 @@
 //! ends with the same bits.
 
 use crate::made::{self, Made};
-use compute::population::{Pace, Recipe};
+use compute::population::{Pace, Pins, Recipe};
 use compute::{Budget, Choice, Opened};
 use learn::classify::{Classify, Spec};
 use learn::{Config, DeviceBudget, Hooks, Learner, Outcome, Plan, RunEvent, Stopped, TrainState, Trained, train};
@@ -184,6 +184,25 @@ fn configs_are_members_and_change_nothing_for_one_another() {
     }
     assert!(cuts > 3);
     assert_eq!(outcome.members, whole.members);
+}
+
+#[test]
+fn a_member_adopts_another_and_stays_who_it_is() {
+    let made = made::rows(14, 600, 0.5);
+    let spec = Spec { seeds: 2, ..made::spec("8-16-3") };
+    let (learner, at) = (learner(&made, &spec), cpu(1, Budget::default()));
+    let members = &Plan::new(&learner, &at).unwrap().members[..2];
+    let tables = made.problem.tables(&at.device, at.budget).unwrap();
+    let mut training = learner.begin(&at, &tables, members, Pace::default(), &Pins::default()).unwrap();
+    training.advance(2).unwrap();
+    let [first, second] = [members[0].id(), members[1].id()];
+    let before = training.progress();
+    training.adopt(first, second).unwrap();
+    assert_eq!(training.progress(), before);
+    assert_eq!(training.weights(first).unwrap(), training.weights(second).unwrap());
+    // Its own order of the rows makes another net of it.
+    training.advance(1).unwrap();
+    assert_ne!(training.weights(first).unwrap(), training.weights(second).unwrap());
 }
 
 #[test]
