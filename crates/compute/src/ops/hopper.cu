@@ -1,20 +1,25 @@
-// Gradients of activations on units that Hopper alone has: the product, the derivative of the layer before, and its bias sums, in one kernel.
+// Gradients of activations on units that Hopper alone has: the product, the derivative of the layer before, and its
+// bias sums, in one kernel.
 //
-//   dX[b, i] = round(sum over o of dY[b, o] W[o, i]) × act'(y[b, i]),  partial[block, i] = sum over the block's 64 rows of dX[b, i]
+//   dX[b, i] = round(sum over o of dY[b, o] W[o, i]) × act'(y[b, i]), partial[block, i] = sum over the block's 64 rows
+//   of dX[b, i]
 //
-// Same rules as population.cu: a slot axis, `mode` says who takes part, no float atomics, every sum in an order that depends on shapes alone. A block
-// stays and takes tile after tile of 128 × 256; which block does a tile changes nothing in it. In `back_pairs` two blocks, a cluster, take tiles one above the
-// other: both need the same of W, so each fetches half of it for both. Less from the second-level cache is less power, and that is what large products run into.
-// The bits are the same.
+// Same rules as population.cu: a slot axis, `mode` says who takes part, no float atomics, every sum in an order that
+// depends on shapes alone. A block stays and takes tile after tile of 128 × 256; which block does a tile changes
+// nothing in it. In `back_pairs` two blocks, a cluster, take tiles one above the other: both need the same of W, so
+// each fetches half of it for both. Less from the second-level cache is less power, and that is what large products run
+// into. The bits are the same.
 //
 //   warp 0            one thread keeps the copy engine busy, six stages of 32 columns of dY and rows of W ahead
-//   warps 1 and 2     each takes a finished half of a tile from shared memory: out by the copy engine, and into the bias sums
-//   warps 4 to 11     two groups that multiply, 64 rows of the tile each, and leave their half, rounded, in shared memory
+//   warps 1 and 2 each takes a finished half of a tile from shared memory: out by the copy engine, and into the bias
+//   sums warps 4 to 11 two groups that multiply, 64 rows of the tile each, and leave their half, rounded, in shared
+//   memory
 //
-// So the tensor cores stand still only while a half is rounded. They read both sides from shared memory, swizzled by the copy engine; dY as it lies, W turned
-// by the descriptor. Rows, columns and depth behind the end come as zeros. Of y only the sign matters, one bit each: it is read beside the
-// products, three steps ahead, the first of it before the last tile is rounded; in pairs, warps 1 and 2 have it brought into the
-// second-level cache a tile before (blocks alone gain nothing by that).
+// So the tensor cores stand still only while a half is rounded. They read both sides from shared memory, swizzled by
+// the copy engine; dY as it lies, W turned by the descriptor. Rows, columns and depth behind the end come as zeros. Of
+// y only the sign matters, one bit each: it is read beside the products, three steps ahead, the first of it before the
+// last tile is rounded; in pairs, warps 1 and 2 have it brought into the second-level cache a tile before (blocks alone
+// gain nothing by that).
 //
 // | kernel     | block | grid                             | dynamic shared | needs                                                   |
 // |------------|-------|----------------------------------|----------------|---------------------------------------------------------|
@@ -75,8 +80,9 @@ __device__ __forceinline__ void copy_to_both(u32 to, const Map* map, u32 barrier
 // All threads of a cluster.
 __device__ __forceinline__ void meet() { asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::: "memory"); }
 
-// This warp is done with a stage: every block that writes into it is told. Only the tensor cores have read there, so nothing is to be made visible; with a release
-// to the cluster, a fence over all of memory, the products took twice as long.
+// This warp is done with a stage: every block that writes into it is told. Only the tensor cores have read there, so
+// nothing is to be made visible; with a release to the cluster, a fence over all of memory, the products took twice as
+// long.
 template <u32 PAIR> __device__ __forceinline__ void free_stage(u32 barrier, u32 lane) {
     if (PAIR == 1) {
         if (lane == 0) arrive(barrier);
@@ -91,8 +97,8 @@ __device__ __forceinline__ void copy_back(const Map* map, u32 from, u32 x, u32 y
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];\n" ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
-// A matrix in shared memory. dY is swizzled by 64 bytes, and `stride` is from 8 rows to the next 8. W, which lies turned, is swizzled by 128: `leading` is from
-// 64 columns to the next 64, `stride` from 8 rows to the next 8.
+// A matrix in shared memory. dY is swizzled by 64 bytes, and `stride` is from 8 rows to the next 8. W, which lies
+// turned, is swizzled by 128: `leading` is from 64 columns to the next 64, `stride` from 8 rows to the next 8.
 constexpr u64 BY_128 = 1ull << 62, BY_64 = 2ull << 62;
 __device__ __forceinline__ u64 described(u32 address, u32 leading, u32 stride, u64 swizzle) {
     return (u64)((address & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | swizzle;
@@ -275,7 +281,8 @@ template <u32 PAIR> __device__ __forceinline__ void tiles(const Map& dy, const M
     u32 now = busy(first);
     aim(now), look(0), look(1), look(2);
     while (now < total) {
-        // Bit 7 - q of a byte: part q; bytes 0 and 2: the two columns of a pair in the upper row; 1 and 3: in the lower. Word p: pair p of the eight.
+        // Bit 7 - q of a byte: part q; bytes 0 and 2: the two columns of a pair in the upper row; 1 and 3: in the
+        // lower. Word p: pair p of the eight.
         u32 keep[4];
 #pragma unroll
         for (int p = 0; p < 4; p++) keep[p] = masked ? 0u : 0xffffffffu;

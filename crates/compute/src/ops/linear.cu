@@ -1,4 +1,5 @@
-// Products with a member axis, for machines without cuBLASLt: Y = act(X Wᵀ + bias), dX = (dZ W + add) × act'(y), dW = dZᵀ X.
+// Products with a member axis, for machines without cuBLASLt: Y = act(X Wᵀ + bias), dX = (dZ W + add) × act'(y), dW =
+// dZᵀ X.
 //
 // All matrices are row-major with a row stride and a member stride in elements. m, n, k are those of C[m, n] = A B:
 //
@@ -17,14 +18,16 @@
 // | nt_128_f32, nn_128_f32, tn_128_f32            | f32  | f32  | 128 × 128 | 256   | 16896         |
 // | nt_64_f32, nn_64_f32, tn_64_f32               | f32  | f32  | 64 × 64   | 256   | 17408         |
 //
-// Grid of nt and nn: [ceil(n / tile), ceil(m / tile), S]. Grid of tn: [ceil(n / tile), ceil(m / tile), S × splits]. Dynamic shared memory 0.
-// One argument, a `Product` by value. Logits: nt_float_* (bf16) or nt_*_f32, with bias null and act 0. Several heads into one dX: all but
-// the last with nn_float_* (or nn_*_f32) and act 0 into f32 scratch, adding it from the second on; the last adds it and writes T.
-// Both tiles give the same bits, so the clock may choose: 64 × 64 for widths up to 64, or where tiles of 128 × 128 do not fill the machine.
-// tn: split k covers rows slice × k .. slice × (k + 1), slice a multiple of 32, splits = ceil(B / slice). With splits = 1 c is the place in
-// the arena of gradients; else c is scratch [S, splits, out × in] (c_stride = in, c_split = out × in, c_member = splits × out × in) and
-// sum_partials (n = out × in, blocks = splits) follows. Needs: widths and strides multiples of 8, places on 16 bytes, any number of rows B.
-// No atomics: the sum of an element runs along k in order, 16 at a time in bf16 (as the tensor core adds them), one by one in f32.
+// Grid of nt and nn: [ceil(n / tile), ceil(m / tile), S]. Grid of tn: [ceil(n / tile), ceil(m / tile), S × splits].
+// Dynamic shared memory 0. One argument, a `Product` by value. Logits: nt_float_* (bf16) or nt_*_f32, with bias null
+// and act 0. Several heads into one dX: all but the last with nn_float_* (or nn_*_f32) and act 0 into f32 scratch,
+// adding it from the second on; the last adds it and writes T. Both tiles give the same bits, so the clock may choose:
+// 64 × 64 for widths up to 64, or where tiles of 128 × 128 do not fill the machine. tn: split k covers rows slice × k
+// .. slice × (k + 1), slice a multiple of 32, splits = ceil(B / slice). With splits = 1 c is the place in the arena of
+// gradients; else c is scratch [S, splits, out × in] (c_stride = in, c_split = out × in, c_member = splits × out × in)
+// and sum_partials (n = out × in, blocks = splits) follows. Needs: widths and strides multiples of 8, places on 16
+// bytes, any number of rows B. No atomics: the sum of an element runs along k in order, 16 at a time in bf16 (as the
+// tensor core adds them), one by one in f32.
 // registers: 240
 
 #include "../population/population.cuh"
@@ -89,8 +92,9 @@ __device__ __forceinline__ void finish(const Product& p, u32 slot, Out* c, u32 r
 // ---------------------------------------------------------------------------------------------------------------------------------
 // bf16: tensor cores, 4 warps as 2 × 2, tiles of 32 along k in a ring of STAGES in shared memory.
 //
-// An operand lies in shared memory as it lies in global memory: with k along the row, [SIZE][32], or with k down, [32][SIZE]. Pieces of
-// 16 bytes are exchanged inside a row so that the eight rows of a matrix lie in eight different bank groups.
+// An operand lies in shared memory as it lies in global memory: with k along the row, [SIZE][32], or with k down,
+// [32][SIZE]. Pieces of 16 bytes are exchanged inside a row so that the eight rows of a matrix lie in eight different
+// bank groups.
 // ---------------------------------------------------------------------------------------------------------------------------------
 constexpr u32 DEPTH = 32;
 
@@ -112,7 +116,8 @@ template <u32 SIZE, bool DOWN> struct Feed {
     u32 row, column; // of this thread's first piece: DOWN: (k, size), else (size, k)
     u32 size, depth; // how much there is, from the tile's corner on
 
-    // `corner` is element (first of size, first of k) of the tile column; `size` and `depth` are what is left of both from there.
+    // `corner` is element (first of size, first of k) of the tile column; `size` and `depth` are what is left of both
+    // from there.
     __device__ __forceinline__ Feed(const bf16* corner, u64 stride, u32 size, u32 depth) : stride(stride), size(size), depth(depth) {
         row = threadIdx.x / PIECES;
         column = threadIdx.x % PIECES * 8;
@@ -178,7 +183,8 @@ template <Form FORM, typename Out, u32 TILE, u32 STAGES> __device__ __forceinlin
     u32 stage = 0;
     for (u32 tile = 0; tile < tiles; tile++) {
         copy_wait<STAGES - 2>();
-        // Now tile `tile` is there for all, and nobody reads the stage before it any more, which is the one to be filled next.
+        // Now tile `tile` is there for all, and nobody reads the stage before it any more, which is the one to be
+        // filled next.
         __syncthreads();
         const u32 next = tile + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
         if (next < tiles) {
@@ -215,8 +221,8 @@ template <Form FORM, typename Out, u32 TILE, u32 STAGES> __device__ __forceinlin
     }
     copy_wait<0>();
 
-    // A lane has two neighbours of each 8 columns. Lanes 2i and 2i + 1 exchange, so that the even one has four neighbours of the first 8
-    // columns and the odd one four of the second 8, and rows are written in whole sectors.
+    // A lane has two neighbours of each 8 columns. Lanes 2i and 2i + 1 exchange, so that the even one has four
+    // neighbours of the first 8 columns and the odd one four of the second 8, and rows are written in whole sectors.
     Out* c = (Out*)p.c + slot * p.c_member + split * p.c_split;
     const bool odd = lane % 2;
 #pragma unroll
@@ -237,7 +243,8 @@ template <Form FORM, typename Out, u32 TILE, u32 STAGES> __device__ __forceinlin
 }
 
 // ---------------------------------------------------------------------------------------------------------------------------------
-// f32: 16 × 16 threads with EACH × EACH of C each, in quarters of 4 × 4. Both operands lie in shared memory with k down; two stages.
+// f32: 16 × 16 threads with EACH × EACH of C each, in quarters of 4 × 4. Both operands lie in shared memory with k
+// down; two stages.
 // ---------------------------------------------------------------------------------------------------------------------------------
 
 // One operand's way: TILE × STEP elements, one float4 for each of 256 threads, through registers.

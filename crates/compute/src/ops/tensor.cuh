@@ -4,7 +4,8 @@
 //   a[0] = A[g][2t, 2t+1]      a[1] = A[g+8][2t, 2t+1]      a[2] = A[g][2t+8, 2t+9]      a[3] = A[g+8][2t+8, 2t+9]
 //   b[0] = B[2t, 2t+1][g]      b[1] = B[2t+8, 2t+9][g]
 //   c[0], c[1] = C[g][2t, 2t+1]      c[2], c[3] = C[g+8][2t, 2t+1]
-// `load_matrices` reads four 8×8 matrices; lanes 8i .. 8i+7 give the rows of matrix i; r[i] = M_i[g][2t, 2t+1], transposed M_i[2t, 2t+1][g].
+// `load_matrices` reads four 8×8 matrices; lanes 8i .. 8i+7 give the rows of matrix i; r[i] = M_i[g][2t, 2t+1],
+// transposed M_i[2t, 2t+1][g].
 #pragma once
 
 #include "../cuda/types.cuh"

@@ -132,8 +132,8 @@ struct Known {
     }
 };
 
-// One row's softmax: logits in `own` become their exponentials, whose sum is returned; `taken` is the logit that the loss
-// takes from the sum's logarithm, `guess` the class with the largest.
+// One row's softmax: logits in `own` become their exponentials, whose sum is returned; `taken` is the logit that the
+// loss takes from the sum's logarithm, `guess` the class with the largest.
 template <int CLASSES>
 __device__ __forceinline__ float softmax(float (&own)[CLASSES], const float (&offset)[CLASSES], u32 classes, u32 label,
                                          float smoothing, float even, float& taken, u32& guess) {
@@ -242,9 +242,9 @@ __device__ __forceinline__ void sum_columns(const HeadArgs<T>& given, const floa
 }
 
 // A warp takes an eighth of the block's rows, ROWS at once, a lane 16 bytes of every chunk of columns and of the head's
-// weights, which it has in registers where there is room, else in shared memory. What follows the logits is one row's work
-// for one lane: lane r has row r of the ROWS, then tells all others. Nothing that is read waits for something else at the
-// place where it is needed: rows come one turn ahead, labels and weights of 32 rows at once.
+// weights, which it has in registers where there is room, else in shared memory. What follows the logits is one row's
+// work for one lane: lane r has row r of the ROWS, then tells all others. Nothing that is read waits for something else
+// at the place where it is needed: rows come one turn ahead, labels and weights of 32 rows at once.
 template <typename T, int CHUNKS, int CLASSES, int ROWS>
 __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
     const State* __restrict__ states = given.states;

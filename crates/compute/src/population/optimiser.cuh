@@ -1,4 +1,5 @@
-// The optimiser of a member: its schedule, what a step decides from norm and loss, and Adam or AdamW over four neighbours of the arena.
+// The optimiser of a member: its schedule, what a step decides from norm and loss, and Adam or AdamW over four
+// neighbours of the arena.
 //
 // Every kernel that changes parameters calls these, so that a member's bits are the same whichever does.
 #pragma once
@@ -20,7 +21,8 @@ struct Optimiser {
 };
 static_assert(sizeof(Optimiser) == 40, "Optimiser must lie as the launch packs it");
 
-// The weight sum of a batch, and the global norm of the gradient of the weighted mean loss; `optimise` and `advance` see the same bits.
+// The weight sum of a batch, and the global norm of the gradient of the weighted mean loss; `optimise` and `advance`
+// see the same bits.
 struct Measure {
     double weight;
     double norm;
@@ -103,8 +105,8 @@ __device__ __forceinline__ double squares(float4 v) {
     return ((double)v.x * (double)v.x + (double)v.y * (double)v.y) + ((double)v.z * (double)v.z + (double)v.w * (double)v.w);
 }
 
-// The root of x and its reciprocal, each at most two units in the last place off: what they scale is a step that batches decide to three digits.
-// Rounded to the last bit they took a tenth of a small net's whole step.
+// The root of x and its reciprocal, each at most two units in the last place off: what they scale is a step that
+// batches decide to three digits. Rounded to the last bit they took a tenth of a small net's whole step.
 __device__ __forceinline__ float root_of(float x) {
     float near;
     asm("sqrt.approx.f32 %0, %1;\n" : "=f"(near) : "f"(x));

@@ -1,6 +1,8 @@
-// What all kernels of a population share: a member's state, who takes part in a launch, bf16, and sums in a fixed order.
+// What all kernels of a population share: a member's state, who takes part in a launch, bf16, and sums in a fixed
+// order.
 //
-// `State` has the fields and the order of `describe.rs`. Nothing here depends on how many slots there are, so a member's bits do not either.
+// `State` has the fields and the order of `describe.rs`. Nothing here depends on how many slots there are, so a
+// member's bits do not either.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -108,7 +110,8 @@ __device__ __forceinline__ double block_sum(double mine, double* scratch) {
     return all;
 }
 
-// Sum of `values[i * stride]`, i < n, by a block of 256 threads, in an order that depends on n alone; every thread gets it.
+// Sum of `values[i * stride]`, i < n, by a block of 256 threads, in an order that depends on n alone; every thread gets
+// it.
 __device__ __forceinline__ double block_sum(const double* values, u32 n, u32 stride, double* scratch) {
     double mine = 0.0;
     for (u32 i = threadIdx.x; i < n; i += 256) mine += values[(u64)i * stride];

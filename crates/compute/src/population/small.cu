@@ -1,11 +1,14 @@
-// A whole small net in one kernel: gather, forward, loss, backward and weight gradients of a slice of a member's batch; and logits alone.
+// A whole small net in one kernel: gather, forward, loss, backward and weight gradients of a slice of a member's batch;
+// and logits alone.
 //
-// For nets with one input, up to 4 layers with their head, widths up to 256, in bf16. Same rules as population.cu: a slot axis, `mode` says
-// who takes part, no float atomics, every sum in an order that depends on shapes and the batch alone.
+// For nets with one input, up to 4 layers with their head, widths up to 256, in bf16. Same rules as population.cu: a
+// slot axis, `mode` says who takes part, no float atomics, every sum in an order that depends on shapes and the batch
+// alone.
 //
-// A block of `small_*` has a slice of a member's rows and walks it in tiles of R rows; its gradient goes to its own part of `partial`, laid
-// out like a row of the arena, and `add_parts` adds the parts in order. How many rows a tile has changes no bit, so it is chosen by the
-// shared memory there is. Gaps of the arena and padding are zero in `partial` and stay so.
+// A block of `small_*` has a slice of a member's rows and walks it in tiles of R rows; its gradient goes to its own
+// part of `partial`, laid out like a row of the arena, and `add_parts` adds the parts in order. How many rows a tile
+// has changes no bit, so it is chosen by the shared memory there is. Gaps of the arena and padding are zero in
+// `partial` and stay so.
 //
 // | kernel          | block | grid                                | dynamic shared                                              |
 // |-----------------|-------|-------------------------------------|-------------------------------------------------------------|

@@ -1,17 +1,20 @@
-// A small MLP of one member on tensor cores: rows of activations in shared memory, weights read where they lie. For kernels to compose.
+// A small MLP of one member on tensor cores: rows of activations in shared memory, weights read where they lie. For
+// kernels to compose.
 //
-// A `Tile` is rows of bf16 in shared memory, [rows][width], the width padded with zeros to 32. Pieces of 16 bytes are exchanged inside a row, so
-// that neither the rows of a matrix nor the lanes of a load meet in a bank. Weights are [outputs, inputs] as the arena has them, either in
-// global memory (`Weights`: through L1, each piece is fetched by the warp that multiplies with it) or copied into a tile (`Resident`: for
-// kernels that use them many times).
+// A `Tile` is rows of bf16 in shared memory, [rows][width], the width padded with zeros to 32. Pieces of 16 bytes are
+// exchanged inside a row, so that neither the rows of a matrix nor the lanes of a load meet in a bank. Weights are
+// [outputs, inputs] as the arena has them, either in global memory (`Weights`: through L1, each piece is fetched by the
+// warp that multiplies with it) or copied into a tile (`Resident`: for kernels that use them many times).
 //
-// Rows are the first operand of `mma`, 16 at a time, weights the second. Lane l has g = l / 4 and t = l % 4. The order of k inside a sum is free
-// as long as both operands agree. So a lane fetches 8 neighbours 8t .. 8t+7 of every 32 weights along k, 16 bytes at once, which serve two
-// `mma` as they come; and in a tile the 16 words (pairs of columns) of every 32 columns are exchanged likewise: word 4t + j lies at 4j + t, where
-// `ldmatrix` finds it for that lane. The four n8 tiles of a product then leave each lane with the four words of one piece.
+// Rows are the first operand of `mma`, 16 at a time, weights the second. Lane l has g = l / 4 and t = l % 4. The order
+// of k inside a sum is free as long as both operands agree. So a lane fetches 8 neighbours 8t .. 8t+7 of every 32
+// weights along k, 16 bytes at once, which serve two `mma` as they come; and in a tile the 16 words (pairs of columns)
+// of every 32 columns are exchanged likewise: word 4t + j lies at 4j + t, where `ldmatrix` finds it for that lane. The
+// four n8 tiles of a product then leave each lane with the four words of one piece.
 //
-// What is the same whatever the number of rows, warps and blocks: every bit of an output row, and every bit of a gradient that is summed over the
-// same rows, because its sum walks rows in order, 16 at a time, and can be put down and taken up again as f32.
+// What is the same whatever the number of rows, warps and blocks: every bit of an output row, and every bit of a
+// gradient that is summed over the same rows, because its sum walks rows in order, 16 at a time, and can be put down
+// and taken up again as f32.
 #pragma once
 
 #include "../ops/tensor.cuh"
@@ -19,7 +22,8 @@
 
 constexpr u32 WHOLE = 0xffffffffu; // all lanes
 
-// The same number, of which the compiler knows nothing: what depends on it is computed where it is used, not kept in registers all along.
+// The same number, of which the compiler knows nothing: what depends on it is computed where it is used, not kept in
+// registers all along.
 __device__ __forceinline__ u32 fresh(u32 x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -57,8 +61,8 @@ __device__ __forceinline__ u32 own_warp() { return __shfl_sync(WHOLE, threadIdx.
 // Where the tile behind this one begins.
 __device__ __forceinline__ u32 behind(const Tile& tile, u32 rows) { return tile.at + rows * tile.pieces * 16; }
 
-// Weights in global memory: `rows` and `pieces` are what there is. What is asked for behind the last reads as the last: along k it meets zeros
-// of the other operand, and columns of a product that are not there are written as zeros.
+// Weights in global memory: `rows` and `pieces` are what there is. What is asked for behind the last reads as the last:
+// along k it meets zeros of the other operand, and columns of a product that are not there are written as zeros.
 struct Weights {
     const bf16* at;
     u32 rows;   // outputs, padded to 8
@@ -103,8 +107,8 @@ __device__ __forceinline__ u32 transposed(u32 pair) {
 
 // The weights of DEPTH blocks of 32 along k, on their way, TILES × 8 columns of what is computed.
 //
-// BACK: dz W, k down the rows of W; column 2t + e of tile j is 8t + 2j + e of the 32, so that a lane has 8 neighbours. Else x Wᵀ, columns in
-// their order.
+// BACK: dz W, k down the rows of W; column 2t + e of tile j is 8t + 2j + e of the 32, so that a lane has 8 neighbours.
+// Else x Wᵀ, columns in their order.
 template <bool BACK, u32 TILES, u32 DEPTH> struct Ahead {
     static_assert(!BACK || TILES == 4, "a lane's 16 bytes are columns of four tiles");
     uint4 held[DEPTH][TILES];
@@ -142,7 +146,8 @@ template <bool BACK, u32 TILES, u32 DEPTH> struct Ahead {
         for (u32 d = 0; d < DEPTH; d++) fetch(w, column, min(d, blocks - 1), d);
     }
 
-    // sum += 16 × ROWS rows of `x` from `row` on, times the columns from `column` on. `start` was called for the same column.
+    // sum += 16 × ROWS rows of `x` from `row` on, times the columns from `column` on. `start` was called for the same
+    // column.
     template <u32 ROWS, typename From>
     __device__ __forceinline__ void multiply(float (&sum)[ROWS][TILES][4], const Tile& x, u32 row, const From& w, u32 column, u32 blocks) {
         const u32 matrix = threadIdx.x % 32 / 8, in_matrix = threadIdx.x % 8;
@@ -198,8 +203,8 @@ __device__ __forceinline__ u32 where_above(u32 pair, u32 other) {
     return pair & ((low_half(other) > 0.0f ? 0x0000ffffu : 0u) | (high_half(other) > 0.0f ? 0xffff0000u : 0u));
 }
 
-// One hidden layer, 16 × ROWS rows and 32 columns for a warp at a time: out = act(x Wᵀ + bias), rounded. All warps of the block call it;
-// it begins with a barrier.
+// One hidden layer, 16 × ROWS rows and 32 columns for a warp at a time: out = act(x Wᵀ + bias), rounded. All warps of
+// the block call it; it begins with a barrier.
 //
 //   rows     of the tile, a multiple of 16 × ROWS
 //   bias     [outputs] in bf16, in global memory
@@ -244,7 +249,8 @@ __device__ __forceinline__ void forward_layer(const From& w, const bf16* bias, u
     }
 }
 
-// The gradient before a layer, in place: y becomes (dz W) × act'(y), rounded. All warps of the block call it; it begins with a barrier.
+// The gradient before a layer, in place: y becomes (dz W) × act'(y), rounded. All warps of the block call it; it begins
+// with a barrier.
 template <u32 ROWS, u32 DEPTH, u32 WARPS, typename From>
 __device__ __forceinline__ void backward_layer(const From& w, u32 inputs, u32 outputs, u32 act, const Tile& dz, const Tile& y, u32 rows) {
     const u32 warp = own_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -277,8 +283,8 @@ __device__ __forceinline__ void backward_layer(const From& w, u32 inputs, u32 ou
     }
 }
 
-// dW = dzᵀ x and dbias = Σ dz over the rows of both tiles, 16 × TALL rows and 32 columns of dW for a warp at a time. With `more` they are added to
-// what is there.
+// dW = dzᵀ x and dbias = Σ dz over the rows of both tiles, 16 × TALL rows and 32 columns of dW for a warp at a time.
+// With `more` they are added to what is there.
 template <u32 WARPS, u32 TALL>
 __device__ __forceinline__ void weight_gradient(const Tile& dz, const Tile& x, u32 inputs, u32 outputs, u32 rows, float* __restrict__ dw,
                                                 float* __restrict__ dbias, bool more) {
@@ -307,7 +313,8 @@ __device__ __forceinline__ void weight_gradient(const Tile& dz, const Tile& x, u
                 if (left == 0) column[i / 2][i % 2 * 2] = dbias[out + i * 2];
             }
         }
-        // The rows of a matrix of 8 lie where those of the first one do, only further on: their pieces are exchanged in the same way.
+        // The rows of a matrix of 8 lie where those of the first one do, only further on: their pieces are exchanged in
+        // the same way.
         const u32 shared = shared_address(shared_memory);
         u32 from_a[TALL], from_b[2];
 #pragma unroll
@@ -330,7 +337,8 @@ __device__ __forceinline__ void weight_gradient(const Tile& dz, const Tile& x, u
                 if (left == 0) mma(column[i], a[i], ONES, ONES);
             }
         }
-        // A lane has 8 neighbours of a row; two lanes exchange halves, so that each store fills whole sectors of 32 bytes.
+        // A lane has 8 neighbours of a row; two lanes exchange halves, so that each store fills whole sectors of 32
+        // bytes.
         const bool odd = t % 2;
         float* both = to + (odd ? -4 : 0);
 #pragma unroll

@@ -1,5 +1,5 @@
-// Blocks that form a cluster: who they are, how they wait for each other, and how one writes into another's shared memory. From compute
-// capability 9.0 on.
+// Blocks that form a cluster: who they are, how they wait for each other, and how one writes into another's shared
+// memory. From compute capability 9.0 on.
 #pragma once
 
 #include "small.cuh"

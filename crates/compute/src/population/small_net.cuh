@@ -1,5 +1,5 @@
-// What the kernels of whole small nets share: how a net and its data are described, which rows a batch has, their gather into a tile, and the
-// head with its loss. `small.cu` and `small_step.cu` say what is done with it.
+// What the kernels of whole small nets share: how a net and its data are described, which rows a batch has, their
+// gather into a tile, and the head with its loss. `small.cu` and `small_step.cu` say what is done with it.
 #pragma once
 
 #include "../random/random.cuh"
@@ -131,8 +131,8 @@ struct Known {
     u32* counts;   // [8 × 8] of small heads
 };
 
-// The head and its loss: dz = w × (softmax - onehot), rounded, TILES × 8 classes, 16 rows for a warp at a time. Lane t has classes 8j + 2t and
-// 8j + 2t + 1 of rows g and g + 8.
+// The head and its loss: dz = w × (softmax - onehot), rounded, TILES × 8 classes, 16 rows for a warp at a time. Lane t
+// has classes 8j + 2t and 8j + 2t + 1 of rows g and g + 8.
 template <u32 TILES, u32 WARPS, typename From>
 __device__ __forceinline__ void head(const Small& p, u32 slot, const SmallLayer& layer, const From& w, const float* bias_at, const Tile& h,
                                      const Tile& dz, const Known& known, u32 rows) {

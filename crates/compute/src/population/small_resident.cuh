@@ -1,8 +1,9 @@
-// Layers of a small net whose weights and biases are in shared memory: what `small.cuh` does for weights in global memory, to the same bits.
+// Layers of a small net whose weights and biases are in shared memory: what `small.cuh` does for weights in global
+// memory, to the same bits.
 //
-// Rows of weights lie as in the arena, but for pieces of 16 bytes that are exchanged inside a row so that neither the lanes of a load nor the
-// rows of a matrix meet in a bank. The gradient of activations takes weights as transposed matrices: a matrix has the rows k that one register
-// of all lanes wants, see `small.cuh` for their order.
+// Rows of weights lie as in the arena, but for pieces of 16 bytes that are exchanged inside a row so that neither the
+// lanes of a load nor the rows of a matrix meet in a bank. The gradient of activations takes weights as transposed
+// matrices: a matrix has the rows k that one register of all lanes wants, see `small.cuh` for their order.
 #pragma once
 
 #include "small.cuh"

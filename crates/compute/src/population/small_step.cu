@@ -1,14 +1,15 @@
-// Whole training steps of a small net in one kernel, for cards whose blocks form clusters: gather, forward, loss, backward, norm, optimiser and the
-// state after it, step after step until the member is due. `small.cu` with `add_parts` and `optimise` does the same in three kernels a
-// step on every card, to the same bits.
+// Whole training steps of a small net in one kernel, for cards whose blocks form clusters: gather, forward, loss,
+// backward, norm, optimiser and the state after it, step after step until the member is due. `small.cu` with
+// `add_parts` and `optimise` does the same in three kernels a step on every card, to the same bits.
 //
-// A cluster is a member, a block of it 128 rows of the batch. At the beginning of a step weights are copied into shared memory while rows are
-// gathered. Each block leaves its part of the gradient in `partial` (it stays in the second-level cache). Then every block takes its share
-// of the arena, pieces of 1024 elements in turn: it adds the parts in order, and their squares; blocks tell each other the sums of their pieces
-// through shared memory, every one of them adds all in the same order, and decides and adapts by itself. The first `resident` pieces of
-// a block stay in shared memory from step to step; of the others, what the optimiser needs comes into the memory that the net no longer uses
-// while blocks wait for each other. The rows of the next step are looked up, and asked for, by warps that have no rows at the head.
-// All sums are in the order of `add_parts` and `conclude`.
+// A cluster is a member, a block of it 128 rows of the batch. At the beginning of a step weights are copied into shared
+// memory while rows are gathered. Each block leaves its part of the gradient in `partial` (it stays in the second-level
+// cache). Then every block takes its share of the arena, pieces of 1024 elements in turn: it adds the parts in order,
+// and their squares; blocks tell each other the sums of their pieces through shared memory, every one of them adds all
+// in the same order, and decides and adapts by itself. The first `resident` pieces of a block stay in shared memory
+// from step to step; of the others, what the optimiser needs comes into the memory that the net no longer uses while
+// blocks wait for each other. The rows of the next step are looked up, and asked for, by warps that have no rows at the
+// head. All sums are in the order of `add_parts` and `conclude`.
 //
 // | kernel     | block | cluster   | grid                                 | dynamic shared                    |
 // |------------|-------|-----------|--------------------------------------|-----------------------------------|
@@ -43,8 +44,8 @@ constexpr u32 R = 128, WARPS = 16, THREADS = WARPS * 32, SIDES = THREADS / 256;
 constexpr u32 PIECE = 1024;           // elements of the arena, four for each of 256 threads
 constexpr u32 ONE = PIECE * 4;        // bytes of a piece of one array
 constexpr u32 LOOKED = R * 12;        // bytes of what is known of rows before they are gathered
-// Bytes in shared memory: [256] sums of squares of pieces, [8, 2] loss and weight of blocks, the order, the state, twice what is known of rows,
-// and [own pieces, 8] sums of warps.
+// Bytes in shared memory: [256] sums of squares of pieces, [8, 2] loss and weight of blocks, the order, the state,
+// twice what is known of rows, and [own pieces, 8] sums of warps.
 constexpr u32 AT_LOSSES = 2048, AT_ORDER = AT_LOSSES + 128, AT_STATE = AT_ORDER + 32, AT_LOOKED = AT_STATE + 80, AT_PARTS = AT_LOOKED + 2 * LOOKED;
 
 // 16 bytes that another block may have written, past the first-level cache.
@@ -63,8 +64,8 @@ __device__ __forceinline__ double sum_in_order(const double* values, u32 n, u32 
     return all;
 }
 
-// Eight of `warp_sum` at once, to the same bits: lanes 4r to 4r + 3 get the sum of the r-th. At first a lane hands half of what it has to another one
-// and takes the other half, so that there is a quarter of the exchanges.
+// Eight of `warp_sum` at once, to the same bits: lanes 4r to 4r + 3 get the sum of the r-th. At first a lane hands half
+// of what it has to another one and takes the other half, so that there is a quarter of the exchanges.
 __device__ __forceinline__ double warp_sums(const double (&values)[8]) {
     const u32 lane = threadIdx.x % 32;
     double four[4], two[2];
@@ -138,14 +139,16 @@ __device__ __forceinline__ void settle_all(const Small& net, u32 slot, u32 at) {
     copy_commit();
 }
 
-// The rows that were looked up, into their tile; and the gradient at the logits, of which only real columns are written, is cleared.
+// The rows that were looked up, into their tile; and the gradient at the logits, of which only real columns are
+// written, is cleared.
 __device__ __forceinline__ void gather_looked(const Small& net, const Places& places, u32 turn) {
     const Tile x = {places.tiles, pieces_of(net.layer[0].inputs)};
     for (u32 i = threadIdx.x; i < R * 4; i += THREADS) reinterpret_cast<uint4*>(shared_memory + places.dlogits)[i] = make_uint4(0, 0, 0, 0);
     gather_tile<THREADS>(net, fresh(state_here().index), known_of(turn, places.lost).start, x, R);
 }
 
-// Forward, loss and backward of this block's rows; its part of the gradient goes to `partial`, its loss to every block of the cluster.
+// Forward, loss and backward of this block's rows; its part of the gradient goes to `partial`, its loss to every block
+// of the cluster.
 __device__ __forceinline__ void gradient(const Training& p, const Places& places, u32 slot, u32 rank, u32 size, u32 turn, bool first) {
     constexpr u32 ROWS = 2, DEPTH = 2;
     const Small& net = p.net;
@@ -303,7 +306,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
             tell(place_at(to, (rank + size * piece) * 8), all);
         }
         cluster_arrive();
-        // Losses and weights of all blocks have been here since the barrier before: they are added up while this one is waited for.
+        // Losses and weights of all blocks have been here since the barrier before: they are added up while this one is
+        // waited for.
         double loss = 0.0, weight_sum = 0.0;
         if (threadIdx.x < 32) {
             const double* losses = reinterpret_cast<const double*>(shared_memory + AT_LOSSES);

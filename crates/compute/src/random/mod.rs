@@ -50,6 +50,14 @@ streams! {
     /// Which values a step leaves out; the step is the training step. The number of the layer stands above the stream
     /// (see [`Dropout`]).
     Dropout = 3,
+    /// Which action a policy takes; the step is that of the rollout.
+    Action = 4,
+    /// Where an episode starts; the step is the number of the episode.
+    Start = 5,
+    /// How an individual differs from its parents; the step is the generation.
+    Perturbation = 6,
+    /// Which outcome a search draws at a chance node; the step is the simulation.
+    Chance = 7,
 }
 
 /// The words of one sequence, in order.

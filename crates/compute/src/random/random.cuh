@@ -1,11 +1,20 @@
 // Random numbers without state: the device twin of random/mod.rs, normal.rs and permutation.rs, bit for bit.
 //
-// The counter is {index, step, stream, member}. Arithmetic is spelled with its rounding (__fmul_rn and so on), so that the compiler fuses
-// nothing on its own and the bits are those of the Rust twin under any flags.
+// The counter is {index, step, stream, member}. Arithmetic is spelled with its rounding (__fmul_rn and so on), so that
+// the compiler fuses nothing on its own and the bits are those of the Rust twin under any flags.
 #pragma once
 #include "../cuda/types.cuh"
 
-enum Stream : u32 { STREAM_INIT = 0, STREAM_SHUFFLE = 1, STREAM_NOISE = 2, STREAM_DROPOUT = 3 };
+enum Stream : u32 {
+    STREAM_INIT = 0,
+    STREAM_SHUFFLE = 1,
+    STREAM_NOISE = 2,
+    STREAM_DROPOUT = 3,
+    STREAM_ACTION = 4,
+    STREAM_START = 5,
+    STREAM_PERTURBATION = 6,
+    STREAM_CHANCE = 7,
+};
 
 // Philox4x32-10: four words for a key and a counter.
 __device__ __forceinline__ uint4 philox(u64 key, uint4 counter) {
