@@ -229,7 +229,7 @@ fn closures_are_told_from_holes() {
     moved[0][13 * 20..].iter_mut().for_each(|row| row.0 += HOUR);
     let (_, audit) = read(&moved, &Options::default()).unwrap();
     assert_eq!(audit.symbols[0].zone_jumps, 1);
-    assert!(audit.warnings.iter().any(|w| w.contains("opening hour moves 1 times")), "{:?}", audit.warnings);
+    assert!(audit.warnings.iter().any(|w| w.contains("opening hour moves 1 time ")), "{:?}", audit.warnings);
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn best_and_last_weights_lie_beside_the_generations() {
         [4, 4]
     );
     let words = text(&place.run(&["runs", "show", "run"]).stdout);
-    assert!(words.contains("end, the last") && words.contains("best weights of 4 members"), "{words}");
+    assert!(words.contains("end, latest") && words.contains("best weights of 4 members"), "{words}");
     // What is damaged is shown as such.
     let newest = generations(&place, "run").pop().unwrap();
     std::fs::write(place.path().join(format!("run/checkpoints/generations/{newest}/best.bin")), b"").unwrap();

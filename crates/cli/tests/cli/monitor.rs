@@ -185,7 +185,7 @@ fn in_a_real_terminal_epochs_move_keys_work_and_the_terminal_comes_back() {
     assert_eq!(tmux.flags(), "1 0 0", "the other screen, no cursor, no wrapping");
     tmux.sees("CPU recent");
     let pane = tmux.pane();
-    for part in ["coin", "running", "mcc", "loss", "4 members", "machine", "core", "RAM process", "q leaves"] {
+    for part in ["coin", "running", "mcc", "loss", "4 members", "machine", "core", "RAM process", "q quits"] {
         assert!(pane.contains(part), "{part} is missing in\n{pane}");
     }
     assert!(pane.lines().all(|l| l.chars().count() <= 100), "{pane}");

@@ -49,7 +49,7 @@ fn probe_says_it_in_words_and_names_what_would_mislead() {
     let said = text(&output.stdout);
     assert_eq!(code(&output), 0, "{said}{}", text(&output.stderr));
     for part in
-        ["cores", "memory", "CUDA", "f32 matrix product", "GFLOP/s", "OMP_NUM_THREADS=1: ", "Tuning begins", "Kept in"]
+        ["cores", "memory", "CUDA", "f32 matrix product", "GFLOP/s", "OMP_NUM_THREADS=1: ", "Tuning begins", "Saved in"]
     {
         assert!(said.contains(part), "{part} is missing in\n{said}");
     }

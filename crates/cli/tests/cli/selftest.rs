@@ -72,5 +72,5 @@ fn a_learner_that_does_not_learn_is_told() {
     ];
     let output = place.run(&args);
     assert_eq!(code(&output), 1, "{}", text(&output.stdout));
-    assert!(text(&output.stdout).contains("do not believe"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("do not trust"), "{}", text(&output.stdout));
 }

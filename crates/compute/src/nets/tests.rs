@@ -413,8 +413,11 @@ fn a_population_by_hand() {
                 nets.optimise(&[Hyper { rate: 0.01, weight: rows as f64, ..Hyper::default() }; 2], None).unwrap();
             }
             for (m, seat) in world.seats.iter().enumerate() {
-                // The powers of e differ in their last bit between the plain softmax and the fast one.
-                near(&format!("{name} {net}"), &nets.params(m).unwrap(), &population.params(seat.id).unwrap(), 3e-4);
+                // The powers of e differ in their last bit between the plain softmax and the fast one, and on a card the
+                // population's head is fused with its loss; AdamW makes a whole step of the smallest gradient.
+                let tolerance = if name.starts_with("cpu") { 3e-4 } else { 1e-3 };
+                let (got, wanted) = (nets.params(m).unwrap(), population.params(seat.id).unwrap());
+                near(&format!("{name} {net}"), &got, &wanted, tolerance);
             }
         }
     }

@@ -329,7 +329,7 @@ fn another_learner_is_trained_by_the_same_loop() {
     }
     // Cut again and again, with other threads and in groups of fewer members, it ends with the same bits.
     let all = Plan::new(&bandit, &cpu(1, Budget::default())).unwrap();
-    let few = Budget::Bytes(all.groups[0].bytes * 2 / 3);
+    let few = Budget::Bytes(all.groups[0].bytes * 5 / 6);
     assert!(Plan::new(&bandit, &cpu(1, few)).unwrap().groups.len() > 1);
     let (mut outcome, mut state) = run(&bandit, &cpu(2, Budget::default()), None, 9);
     let mut cuts = 0;
