@@ -359,13 +359,18 @@ impl Nets {
 
     /// [`forward`](Nets::forward) of all members on a card, put on a stream and part of its graph where that is
     /// captured: ids `[P, rows]`, extras `[P, rows, extras]` and outputs `[heads]` `[P, rows, outputs]` lie on the
-    /// card, with as many rows as [`Setup::rows`] says. Whoever writes the ids answers for them: they are not checked.
-    /// What is to be captured has to run once before, which loads it.
+    /// card, with as many rows as [`Setup::rows`] says. What is to be captured has to run once before, which loads it.
+    ///
+    /// # Safety
+    ///
+    /// The slabs of all slices stay until the stream, and every graph that was captured, is done with them. Each id has
+    /// whole windows in every table: what lies on the card is not checked.
     ///
     /// # Errors
     ///
     /// On a processor, or where the lengths do not fit.
-    pub fn forward_on(
+    #[expect(unsafe_code, reason = "memory of a card that the caller answers for")]
+    pub unsafe fn forward_on(
         &mut self,
         stream: &Stream,
         ids: Option<&Slice<u32>>,
@@ -378,10 +383,15 @@ impl Nets {
 
     /// [`backward`](Nets::backward) in the same way, after [`forward_on`](Nets::forward_on).
     ///
+    /// # Safety
+    ///
+    /// As there, of the slices.
+    ///
     /// # Errors
     ///
     /// As there, and where the nets are only asked.
-    pub fn backward_on(&mut self, stream: &Stream, d_out: &[Slice<f32>]) -> Result<()> {
+    #[expect(unsafe_code, reason = "memory of a card that the caller answers for")]
+    pub unsafe fn backward_on(&mut self, stream: &Stream, d_out: &[Slice<f32>]) -> Result<()> {
         self.learns()?;
         self.card()?.backward_on(stream, d_out)
     }
@@ -390,10 +400,15 @@ impl Nets {
     /// is left out, and parts `[P, count, params]` lie on the card; the other hyper-parameters are those of this call,
     /// also where it is captured.
     ///
+    /// # Safety
+    ///
+    /// As for [`forward_on`](Nets::forward_on), of the slices.
+    ///
     /// # Errors
     ///
     /// As there.
-    pub fn optimise_on(
+    #[expect(unsafe_code, reason = "memory of a card that the caller answers for")]
+    pub unsafe fn optimise_on(
         &mut self,
         stream: &Stream,
         hypers: &[Hyper],

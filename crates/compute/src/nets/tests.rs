@@ -272,6 +272,7 @@ fn whole_nets_are_pytorchs() {
 }
 
 #[test]
+#[expect(unsafe_code, reason = "memory of a card that the test answers for")]
 fn a_card_works_on_a_stream_and_in_a_graph() {
     for context in cards() {
         let device = Opened::Cuda(context.clone());
@@ -298,7 +299,8 @@ fn a_card_works_on_a_stream_and_in_a_graph() {
             stream.put(&mask, &[1, 0, 1]).unwrap();
             let hypers =
                 [0.01, 0.02, 0.03].map(|rate| Hyper { rate, beta1: 0.9 - rate, decay: rate, ..Hyper::default() });
-            let work = |card: &mut Nets| {
+            // SAFETY: the slab outlives stream and graph, and the ids are those of the world.
+            let work = |card: &mut Nets| unsafe {
                 card.forward_on(&stream, Some(&ids), Some(&extras), &out)?;
                 card.backward_on(&stream, &given)?;
                 card.optimise_on(&stream, &hypers, &rates, Some(&mask), None)?;
@@ -324,8 +326,11 @@ fn a_card_works_on_a_stream_and_in_a_graph() {
                 assert_eq!(card.optimiser(m).unwrap(), host.optimiser(m).unwrap());
                 assert_eq!(card.optimiser(m).unwrap().2, if m == 1 { 3 } else { 6 });
             }
-            assert!(card.forward_on(&stream, None, Some(&extras), &out).is_err());
-            assert!(card.optimise_on(&stream, &hypers, &extras, None, None).is_err());
+            // SAFETY: as above; both are refused before anything is put on the stream.
+            unsafe {
+                assert!(card.forward_on(&stream, None, Some(&extras), &out).is_err());
+                assert!(card.optimise_on(&stream, &hypers, &extras, None, None).is_err());
+            }
         }
         // Towers that read some inputs, before which something learns, are for processors.
         let world = World::new(TWO, 1, 4);
