@@ -252,7 +252,7 @@ template <u32 TILE, u32 STEP, bool DOWN> struct Carry {
     static constexpr u32 LINE = TILE + 4; // of shared memory
     const float* from; // this thread's next piece
     u32 row, column;   // of its place in a tile: DOWN: (k, size), else (size, k)
-    u32 left;          // how much of k is left from this thread's first piece on; 0 where its row or column of the size does not exist
+    u32 left;          // what remains of k from this thread's first piece on; 0 without a row or column of the size
     float4 held;
 
     __device__ __forceinline__ Carry(const float* corner, u64 stride, u32 size, u32 depth) {

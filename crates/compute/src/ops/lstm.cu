@@ -49,7 +49,7 @@ struct Args {
     const float* master;      // the same in f32, for the bias
     u64 params;
     u32* saved;               // [S, blocks, T, 2 (h, c), NT, threads] words; null if nothing is to be kept
-    bf16* out;                // row b of slot s at out + s × out_member + b × out_stride: the last h; null for a layer below another
+    bf16* out;                // the last h: slot s, row b at s × out_member + b × out_stride; null below a layer
     u64 out_stride;
     u64 out_member;
     const float* h0;          // [S, B, units] what the window begins with, or null both for zeros
@@ -79,9 +79,12 @@ template <int KX_, int U_, int NT_> struct Shape {
     static constexpr int KS = KX + U;              // products of depth 16
     static constexpr u32 XS = NT == 4 ? 40 : 24;   // elements of a tile's row: 8 rows fall on different banks
     static constexpr int PIECES = (R / 2 * F + THREADS - 1) / THREADS; // pieces of 2 rows a thread gathers
-    static constexpr int OWN = KX == 4 ? 2 * U : KX == 2 && U == 4 ? 4 : 0; // tiles of 8 columns whose gradients the recurrence's warps add up
-    static constexpr bool SUMS = KX == 1 && U == 4; // the recurrence's warps add up the bias too, where helpers want registers
-    static constexpr bool HELD = U < 4; // weights that take gradients back to h in registers, otherwise in shared memory
+    // Tiles of 8 columns whose gradients the recurrence's warps add up.
+    static constexpr int OWN = KX == 4 ? 2 * U : KX == 2 && U == 4 ? 4 : 0;
+    // The recurrence's warps add up the bias too, where helpers want registers.
+    static constexpr bool SUMS = KX == 1 && U == 4;
+    // Weights that take gradients back to h lie in registers, otherwise in shared memory.
+    static constexpr bool HELD = U < 4;
     static constexpr u32 WS = K + 8;               // elements of a row of weights in shared memory
 };
 

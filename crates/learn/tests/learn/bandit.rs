@@ -1,5 +1,5 @@
-//! A learner that is none of ours: REINFORCE on a bandit whose context is a row of the table. It trains, is cut, goes on
-//! and is timed by what trains classifiers, which knows nothing of it.
+//! A learner that is none of ours: REINFORCE on a bandit whose context is a row of the table. It trains, is cut, goes
+//! on and is timed by what trains classifiers, which knows nothing of it.
 //!
 //! An action is one of three; its reward is 1 where it is the row's class. The gradient at the outputs is
 //! `(p - a) (r - b) / rows` with `b` a running mean of rewards, and a unit of work is an update of [`STEPS`] steps.
