@@ -59,7 +59,7 @@ fn best_and_last_weights_lie_beside_the_generations() {
     let newest = generations(&place, "run").pop().unwrap();
     std::fs::write(place.path().join(format!("run/checkpoints/generations/{newest}/best.bin")), b"").unwrap();
     let words = text(&place.run(&["runs", "show", "run"]).stdout);
-    assert!(words.contains("not used: best.bin has 0 bytes") && words.contains("periodic, the last"), "{words}");
+    assert!(words.contains("unusable: best.bin has 0 bytes") && words.contains("periodic, latest"), "{words}");
 }
 
 #[test]

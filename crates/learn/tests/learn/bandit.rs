@@ -328,15 +328,18 @@ fn another_learner_is_trained_by_the_same_loop() {
         assert!(member.history[5].metrics.get("train_reward").is_some_and(|mean| mean > 0.4), "{member:?}");
     }
     // Cut again and again, with other threads and in groups of fewer members, it ends with the same bits.
-    let all = Plan::new(&bandit, &cpu(1, Budget::default())).unwrap();
-    let few = Budget::Bytes(all.groups[0].bytes * 5 / 6);
-    assert!(Plan::new(&bandit, &cpu(1, few)).unwrap().groups.len() > 1);
+    let few = |threads: usize| {
+        let whole = Plan::new(&bandit, &cpu(threads, Budget::default())).unwrap();
+        let at = cpu(threads, Budget::Bytes(whole.groups[0].bytes - 1));
+        assert!(Plan::new(&bandit, &at).unwrap().groups.len() > 1);
+        at
+    };
     let (mut outcome, mut state) = run(&bandit, &cpu(2, Budget::default()), None, 9);
     let mut cuts = 0;
     while outcome.interrupted {
         cuts += 1;
         assert!(cuts < 500, "it goes on");
-        (outcome, state) = run(&bandit, &cpu(1 + cuts % 2, few), Some(state), 9);
+        (outcome, state) = run(&bandit, &few(1 + cuts % 2), Some(state), 9);
     }
     assert!(cuts > 3);
     assert_eq!(outcome.members, whole.members);
