@@ -332,7 +332,7 @@ const fn blank(text: &[u8], mut at: usize) -> usize {
 
 /// Declares the struct that a kernel takes, whose twin is in a C file beside it.
 ///
-/// ```ignore
+/// ```text
 /// compute::arguments! {
 ///     /// `y = a x + y`.
 ///     pub struct Saxpy in "saxpy.cu" {
