@@ -334,12 +334,12 @@ fn another_learner_is_trained_by_the_same_loop() {
         assert!(Plan::new(&bandit, &at).unwrap().groups.len() > 1);
         at
     };
-    let (mut outcome, mut state) = run(&bandit, &cpu(2, Budget::default()), None, 9);
+    let (mut outcome, mut state) = run(&bandit, &cpu(2, Budget::default()), None, 2);
     let mut cuts = 0;
     while outcome.interrupted {
         cuts += 1;
         assert!(cuts < 500, "it goes on");
-        (outcome, state) = run(&bandit, &few(1 + cuts % 2), Some(state), 9);
+        (outcome, state) = run(&bandit, &few(1 + cuts % 2), Some(state), 2);
     }
     assert!(cuts > 3);
     assert_eq!(outcome.members, whole.members);
