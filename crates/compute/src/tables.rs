@@ -4,7 +4,7 @@
 //! copy. An id without a map is the row itself; with a map the map names the row. There are as many ids as the first
 //! map has, or the first table rows.
 
-use crate::cuda::{Slab, Slice, Stream, turn};
+use crate::cuda::{Memory, Slab, Slice, Stream, turn};
 use crate::device::{Budget, Device, Opened};
 use crate::error::{Error, Result};
 use crate::net::Net;
@@ -50,7 +50,13 @@ enum Store {
 pub(crate) struct Resident {
     pub(crate) tables: Vec<Slice<f32>>,       // [inputs] [rows, stride]
     pub(crate) maps: Vec<Option<Slice<u32>>>, // [inputs] [ids]
-    _slab: Slab,
+    slab: Slab,
+}
+
+impl Resident {
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        self.slab.memory()
+    }
 }
 
 impl std::fmt::Debug for Tables {
@@ -93,7 +99,7 @@ impl Tables {
                     stream.put(&to, map).map(|()| to)
                 };
                 let maps = maps.iter().map(|m| m.map(|m| put(&mut slab, m)).transpose()).collect::<Result<_>>()?;
-                Store::Cuda(Resident { tables: on, maps, _slab: slab })
+                Store::Cuda(Resident { tables: on, maps, slab })
             }
         };
         Ok(Arc::new(Tables {
@@ -190,6 +196,18 @@ impl Tables {
         }
     }
 
+    /// Whether the window that ends at an id's row begins in the table.
+    fn is_whole(&self, input: usize, id: u32, window: usize) -> bool {
+        self.row(input, id) as usize + 1 >= window
+    }
+
+    /// The first id that can be gathered for a net.
+    pub(crate) fn first_whole(&self, net: &Net) -> Option<u32> {
+        let windows: Vec<usize> = net.inputs.iter().filter(|i| !i.dense).map(|i| i.window).collect();
+        let whole = |id: &u32| windows.iter().enumerate().all(|(i, window)| self.is_whole(i, *id, *window));
+        (0..self.ids() as u32).find(whole)
+    }
+
     /// Whether these ids can be gathered for a net: ids that exist, with windows that are whole.
     pub(crate) fn check(&self, net: &Net, ids: &[u32], what: &str) -> Result<()> {
         if self.is_empty() {
@@ -200,8 +218,7 @@ impl Tables {
             return Err(Error::Asked(format!("{what}: {id} is none of the {all} ids there are; leave it out")));
         }
         for (i, input) in net.inputs.iter().filter(|i| !i.dense).enumerate() {
-            let early = ids.iter().find(|id| (self.row(i, **id) as usize) + 1 < input.window);
-            if let Some(id) = early {
+            if let Some(id) = ids.iter().find(|id| !self.is_whole(i, **id, input.window)) {
                 return Err(Error::Asked(format!(
                     "{what}: the window of {} rows that ends at row {} of input {} reaches before the table; leave out {id}",
                     input.window,

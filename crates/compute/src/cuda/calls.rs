@@ -72,7 +72,6 @@ pub(super) struct Calls {
     loss: Kernel<LossArgs>,
     sum_partials: Kernel<SumArgs>,
     activate: Kernel<ActivateArgs>,
-    biased: Kernel<ActivateArgs>,
     derive_sum: Kernel<DeriveSumArgs>,
     derive_wide: Kernel<DeriveArgs>,
     heads: Vec<Kernel<HeadArgs>>,
@@ -232,10 +231,7 @@ pub(super) struct Arenas {
 pub(super) fn optimiser(recipe: &Recipe) -> Optimiser {
     let (o, s) = (&recipe.optimiser, &recipe.schedule);
     Optimiser {
-        rule: match o.rule {
-            Rule::Adam => 0,
-            Rule::AdamW => 1,
-        },
+        rule: rule_code(o.rule),
         beta1: o.beta1,
         beta2: o.beta2,
         eps: o.eps,
@@ -249,6 +245,14 @@ pub(super) fn optimiser(recipe: &Recipe) -> Optimiser {
         warmup: s.warmup,
         floor: s.floor,
         memory: recipe.average.unwrap_or(0.0),
+    }
+}
+
+/// The kernels' number of an optimiser.
+pub(super) fn rule_code(rule: Rule) -> u32 {
+    match rule {
+        Rule::Adam => 0,
+        Rule::AdamW => 1,
     }
 }
 
@@ -276,7 +280,6 @@ impl Calls {
             loss: module.typed(&typed("loss"))?,
             sum_partials: module.typed("sum_partials")?,
             activate: module.typed(&typed("activate"))?,
-            biased: module.typed("activate_f32")?,
             derive_sum: backward.typed(&typed("derive_sum"))?,
             derive_wide: module.typed("derive_float_bf16")?,
             heads: HEADS
@@ -443,32 +446,6 @@ impl Calls {
         y: Rows,
         activation: Activation,
     ) -> Result<()> {
-        self.in_place(stream, &self.activate, states, mode, y, (0, 0), activation)
-    }
-
-    /// The bias of a head, `[S, params]` from its address on, added to outputs in f32, in place.
-    pub(super) fn add_bias(
-        &self,
-        stream: &Stream,
-        states: &Slice<State>,
-        mode: Mode,
-        y: Rows,
-        bias: (u64, usize),
-    ) -> Result<()> {
-        self.in_place(stream, &self.biased, states, mode, y, bias, Activation::Identity)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "what both have")]
-    fn in_place(
-        &self,
-        stream: &Stream,
-        kernel: &Kernel<ActivateArgs>,
-        states: &Slice<State>,
-        mode: Mode,
-        y: Rows,
-        (bias, params): (u64, usize),
-        activation: Activation,
-    ) -> Result<()> {
         let grid = [n((y.batch * y.width).div_ceil(1024)), n(states.len()), 1];
         let (stride, member) = (y.stride as u64, (y.batch * y.stride) as u64);
         let args = ActivateArgs {
@@ -476,8 +453,8 @@ impl Calls {
             z: Address(y.at),
             z_stride: stride,
             z_member: member,
-            bias: Address(bias),
-            bias_member: params as u64,
+            bias: Address(0),
+            bias_member: 0,
             y: Address(y.at),
             y_stride: stride,
             y_member: member,
@@ -487,7 +464,7 @@ impl Calls {
             width: n(y.width),
         };
         // SAFETY: as above; in place is allowed.
-        unsafe { kernel.send(stream, grid, 256, 0, &args) }
+        unsafe { self.activate.send(stream, grid, 256, 0, &args) }
     }
 
     /// A gradient times the derivative, in place, with the column sums of what it became.

@@ -29,6 +29,7 @@ use small::Fits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use nets::Hypers;
 pub(crate) use nets::{Nets, need as nets_need};
 pub(crate) use setup::need;
 pub(crate) use small::Road;
@@ -66,7 +67,7 @@ pub(crate) struct Engine {
     /// Longest validation list.
     longest: usize,
     members: usize,
-    _slab: Slab,
+    slab: Slab,
     context: Arc<Context>,
 }
 
@@ -223,7 +224,7 @@ impl Engine {
             batch,
             longest,
             members: members.len(),
-            _slab: slab,
+            slab,
             context: context.clone(),
         })
     }
@@ -405,25 +406,9 @@ impl Backend for Engine {
         self.tables.check(&self.net, rows, "these samples")?;
         let _turn = turn();
         self.averaged(slot..slot + 1)?;
-        let batch = self.recipe.batch;
-        let mut made: Vec<Vec<f32>> = vec![Vec::new(); self.layout.heads];
-        for chunk in rows.chunks(batch) {
-            let mut padded = chunk.to_vec();
-            padded.resize(batch, chunk[0]);
-            self.main.put(&self.at.rows.part(slot * batch, batch), &padded)?;
-            self.logits_only(slot, 1)?;
-            let heads = self.layout.linears.len() - self.layout.heads;
-            for (made, (linear, logits)) in
-                made.iter_mut().zip(self.layout.linears[heads..].iter().zip(&self.at.logits))
-            {
-                let width = linear.output.width;
-                let all = self.main.get(&logits.part(slot * batch * width, chunk.len() * width))?;
-                let bias = self.main.get(&self.arena(slot, Arena::Params)?.part(linear.bias, linear.outputs))?;
-                for row in all.chunks_exact(width) {
-                    made.extend(row.iter().zip(&bias).map(|(z, b)| z + b));
-                }
-            }
-        }
+        let heads = &self.layout.linears[self.layout.linears.len() - self.layout.heads..];
+        let mut made: Vec<Vec<f32>> = heads.iter().map(|head| vec![0.0; rows.len() * head.outputs]).collect();
+        self.outputs(slot..slot + 1, rows.len(), (rows, &[]), &mut made)?;
         self.averaged(slot..slot + 1)?;
         Ok(made)
     }

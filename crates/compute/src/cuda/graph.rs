@@ -100,24 +100,28 @@ thread_local! {
 
 /// Notes memory that work on a stream will reach, for the graph that is being captured, if one is.
 pub(super) fn hold<'a>(stream: &Stream, memory: impl IntoIterator<Item = &'a Arc<Memory>>) -> Result<()> {
-    hold_all(stream, memory, None)
-}
-
-/// The same with the module of a kernel.
-pub(super) fn hold_all<'a>(
-    stream: &Stream,
-    memory: impl IntoIterator<Item = &'a Arc<Memory>>,
-    module: Option<&Arc<Module>>,
-) -> Result<()> {
     if !stream.is_capturing()? {
         return Ok(());
     }
     HELD.with_borrow_mut(|held| {
         let held = held.as_mut().ok_or_else(|| Error::Asked("work on a stream that another thread captures".into()))?;
-        held.memory.extend(memory.into_iter().cloned());
-        held.modules.extend(module.cloned());
+        for memory in memory.into_iter() {
+            if !held.memory.iter().any(|other| Arc::ptr_eq(other, memory)) {
+                held.memory.push(memory.clone());
+            }
+        }
         Ok(())
     })
+}
+
+/// Notes a module whose kernel is launched, for the graph that this thread is capturing, if it is.
+pub(super) fn hold_module(module: &Arc<Module>) {
+    HELD.with_borrow_mut(|held| {
+        let Some(held) = held else { return };
+        if !held.modules.iter().any(|other| Arc::ptr_eq(other, module)) {
+            held.modules.push(module.clone());
+        }
+    });
 }
 
 impl Drop for Stream {

@@ -12,6 +12,9 @@ pub(crate) static BACKWARD: Image = image!("backward");
 /// `population/between.cu`: norms, and values left out.
 pub(crate) static BETWEEN: Image = image!("between");
 
+/// `population/nets.cu`: nets without a loss.
+pub(crate) static NETS: Image = image!("nets");
+
 /// `population/small.cu`: whole small nets.
 pub(crate) static SMALL: Image = image!("small");
 
@@ -39,8 +42,20 @@ pub(crate) static RANDOM: Image = image!("random");
 
 /// Every image of this room.
 #[cfg(test)]
-pub(crate) static ALL: [&Image; 11] =
-    [&POPULATION, &BACKWARD, &BETWEEN, &SMALL, &SMALL_STEP, &LINEAR, &LSTM, &LSTM_STEPS, &RECURRENT, &HOPPER, &RANDOM];
+pub(crate) static ALL: [&Image; 12] = [
+    &POPULATION,
+    &BACKWARD,
+    &BETWEEN,
+    &NETS,
+    &SMALL,
+    &SMALL_STEP,
+    &LINEAR,
+    &LSTM,
+    &LSTM_STEPS,
+    &RECURRENT,
+    &HOPPER,
+    &RANDOM,
+];
 
 #[cfg(test)]
 mod tests {

@@ -110,6 +110,15 @@ impl Slab {
         Ok(Array::new(&self.memory, slice))
     }
 
+    /// A slice of it as an array.
+    pub(super) fn share<T: Plain>(&self, slice: &Slice<T>) -> Array<T> {
+        Array::new(&self.memory, *slice)
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// Bytes it has.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()

@@ -7,7 +7,7 @@
 
 use super::arguments::{Argument, Arguments, Packer};
 use super::context::{Context, turn};
-use super::graph::{Stream, hold_all};
+use super::graph::{Stream, hold, hold_module};
 use super::image::{Image, Pick, inflate};
 use super::memory::Slice;
 use crate::error::{Error, Result};
@@ -143,7 +143,7 @@ impl<A: Arguments> Kernel<A> {
         let module = &self.function.module;
         module.context.same(stream.context())?;
         packed.memory().iter().try_for_each(|memory| memory.context().same(stream.context()))?;
-        hold_all(stream, packed.memory(), Some(module))?;
+        hold(stream, packed.memory())?;
         // SAFETY: the struct has the kernel's name for it, its fields and its size; every address in it is of memory
         // that is held and comes with its length, which the kernel's `View` keeps to.
         unsafe { self.function.launch(stream, grid.blocks, grid.threads, grid.shared, &[Arg::Bytes(packed.bytes())]) }
@@ -272,6 +272,7 @@ impl Function {
             }
         };
         let mut pointers: Vec<*mut c_void> = args.iter().map(pointer).collect();
+        hold_module(&self.module);
         self.module.context.bind()?;
         let launched = if cluster == 1 {
             let (grid, block) = ((grid[0], grid[1], grid[2]), (block[0], block[1], block[2]));

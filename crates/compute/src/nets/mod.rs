@@ -12,9 +12,10 @@
 mod tests;
 
 pub use crate::cpu::{Forward, Ready, Rows};
+pub use crate::cuda::Hypers;
 
 use crate::cpu::{Given, Plan, Source, Update};
-use crate::cuda::{Slice, Stream};
+use crate::cuda::{Array, Stream};
 use crate::device::{Budget, Opened};
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net, Start, init_by};
@@ -102,7 +103,7 @@ impl Hyper {
         Optimiser { rule, beta1, beta2, eps, decay, clip }
     }
 
-    fn check(&self, member: usize) -> Result<()> {
+    pub(crate) fn check(&self, member: usize) -> Result<()> {
         let shares = [("beta1", self.beta1), ("beta2", self.beta2)];
         if let Some((name, beta)) = shares.into_iter().find(|(_, beta)| !(0.0..1.0).contains(beta)) {
             return Err(Error::Asked(format!("member {member}: {name} is {beta}; at least 0 and below 1 is possible")));
@@ -129,6 +130,30 @@ pub struct Batch<'a> {
     pub ids: &'a [u32],
     /// `[n, rows, extras]` the numbers of dense inputs, in the net's order; empty where there is none.
     pub extras: &'a [f32],
+}
+
+/// Rows of all members that lie on a card.
+#[derive(Clone, Copy)]
+pub struct OnCard<'a> {
+    /// Rows of each member.
+    pub rows: usize,
+    /// `[P, rows]` ids of the tables; none where no input reads one.
+    pub ids: Option<&'a Array<u32>>,
+    /// `[P, rows, extras]` the numbers of dense inputs, in the net's order; none where there is none.
+    pub extras: Option<&'a Array<f32>>,
+}
+
+/// What a step of the optimiser on a card may be given.
+#[derive(Clone, Copy, Default)]
+pub struct StepOptions<'a> {
+    /// `[P]` words that are 0 for members who are left out.
+    pub mask: Option<&'a Array<u32>>,
+    /// `[P, parts, params]` gradients that somebody else wrote: they are added in order, and stand for that of a way
+    /// back.
+    pub parts: Option<&'a Array<f32>>,
+    /// `[P]` is given the global norms of the gradients, before clipping; not finite where a member stays as it was, 0
+    /// where it was left out.
+    pub norms: Option<&'a Array<f32>>,
 }
 
 /// Nets of one architecture on one device.
@@ -225,6 +250,7 @@ impl Nets {
     /// Where the rows are not there, or the lengths do not fit.
     pub fn forward(&mut self, members: Range<usize>, batch: Batch<'_>, out: &mut [Vec<f32>]) -> Result<()> {
         self.last = None;
+        self.settle()?;
         let ids = self.fitting(&members, batch)?;
         let (n, heads) = (members.len(), &self.net.heads);
         if out.len() != heads.len() {
@@ -321,6 +347,7 @@ impl Nets {
     pub fn optimise_parts(&mut self, parts: &[f32], hypers: &[Hyper], mask: Option<&[bool]>) -> Result<Vec<f32>> {
         let (p, params) = (self.seats.len(), self.layout.params);
         let rule = self.learns()?;
+        self.settle()?;
         if hypers.len() != p || mask.is_some_and(|mask| mask.len() != p) || !parts.len().is_multiple_of(p * params) {
             return Err(Error::Asked(format!(
                 "{} hyper-parameters, a mask of {} and {} numbers of gradients for {p} members of {params}; give one for each",
@@ -358,67 +385,101 @@ impl Nets {
     }
 
     /// [`forward`](Nets::forward) of all members on a card, put on a stream and part of its graph where that is
-    /// captured: ids `[P, rows]`, extras `[P, rows, extras]` and outputs `[heads]` `[P, rows, outputs]` lie on the
-    /// card, with as many rows as [`Setup::rows`] says. What is to be captured has to run once before, which loads it.
+    /// captured: outputs `[heads]` `[P, rows, outputs]`. More rows than [`Setup::rows`] go in chunks of as many; a way
+    /// back can follow where they are no more. What is to be captured has to run once before, which loads it. A graph
+    /// keeps all that it reaches.
     ///
-    /// # Safety
-    ///
-    /// The slabs of all slices stay until the stream, and every graph that was captured, is done with them. Each id has
-    /// whole windows in every table: what lies on the card is not checked.
+    /// An id that is none of the tables', or has no whole window in one, is replaced on the card by one that has:
+    /// [`settle`](Nets::settle), and every call that waits, then fails once and names it.
     ///
     /// # Errors
     ///
     /// On a processor, or where the lengths do not fit.
-    #[expect(unsafe_code, reason = "memory of a card that the caller answers for")]
-    pub unsafe fn forward_on(
-        &mut self,
-        stream: &Stream,
-        ids: Option<&Slice<u32>>,
-        extras: Option<&Slice<f32>>,
-        out: &[Slice<f32>],
-    ) -> Result<()> {
+    pub fn forward_on(&mut self, stream: &Stream, batch: OnCard<'_>, out: &[Array<f32>]) -> Result<()> {
         self.last = None;
-        self.card()?.forward_on(stream, ids, extras, out)
+        self.card()?.forward_on(stream, batch, out)
     }
 
-    /// [`backward`](Nets::backward) in the same way, after [`forward_on`](Nets::forward_on).
-    ///
-    /// # Safety
-    ///
-    /// As there, of the slices.
+    /// [`backward`](Nets::backward) in the same way, from the gradient at the outputs of the last
+    /// [`forward_on`](Nets::forward_on), `[heads]` `[P, rows, outputs]`.
     ///
     /// # Errors
     ///
-    /// As there, and where the nets are only asked.
-    #[expect(unsafe_code, reason = "memory of a card that the caller answers for")]
-    pub unsafe fn backward_on(&mut self, stream: &Stream, d_out: &[Slice<f32>]) -> Result<()> {
+    /// As there, and where no such pass came before it.
+    pub fn backward_on(&mut self, stream: &Stream, d_out: &[Array<f32>]) -> Result<()> {
         self.learns()?;
         self.card()?.backward_on(stream, d_out)
     }
 
-    /// [`optimise_parts`](Nets::optimise_parts) in the same way: rates `[P]`, a mask `[P]` of words that are 0 for who
-    /// is left out, and parts `[P, count, params]` lie on the card; the other hyper-parameters are those of this call,
-    /// also where it is captured.
-    ///
-    /// # Safety
-    ///
-    /// As for [`forward_on`](Nets::forward_on), of the slices.
+    /// [`optimise`](Nets::optimise) in the same way. Hyper-parameters are read when the work runs, so that they may be
+    /// changed between two launches of a graph.
     ///
     /// # Errors
     ///
     /// As there.
-    #[expect(unsafe_code, reason = "memory of a card that the caller answers for")]
-    pub unsafe fn optimise_on(
-        &mut self,
-        stream: &Stream,
-        hypers: &[Hyper],
-        rates: &Slice<f32>,
-        mask: Option<&Slice<u32>>,
-        parts: Option<(Slice<f32>, usize)>,
-    ) -> Result<()> {
+    pub fn optimise_on(&mut self, stream: &Stream, hypers: &Hypers, options: StepOptions<'_>) -> Result<()> {
         self.learns()?;
-        hypers.iter().enumerate().try_for_each(|(i, hyper)| hyper.check(i))?;
-        self.card()?.optimise_on(stream, hypers, rates, mask, parts)
+        self.card()?.optimise_on(stream, hypers, options)
+    }
+
+    /// [`adopt`](Nets::adopt) in the same way: one copy.
+    ///
+    /// # Errors
+    ///
+    /// On a processor, or where there is no such member.
+    pub fn adopt_on(&mut self, stream: &Stream, from: usize, to: usize) -> Result<()> {
+        self.seat(from)?;
+        self.seat(to)?;
+        self.card()?.adopt_on(stream, from, to)
+    }
+
+    /// Hyper-parameters of all members in the card's memory, for [`optimise_on`](Nets::optimise_on).
+    ///
+    /// # Errors
+    ///
+    /// On a processor, where there are not as many as members, or where one makes no sense.
+    pub fn hypers(&mut self, each: &[Hyper]) -> Result<Hypers> {
+        self.card()?.hypers(each)
+    }
+
+    /// `[heads]` new arrays `[P, rows, outputs]` of zeros on the card, for outputs or for the gradients at them.
+    ///
+    /// # Errors
+    ///
+    /// On a processor, or where the memory is not enough.
+    pub fn head_arrays(&mut self, rows: usize) -> Result<Vec<Array<f32>>> {
+        self.card()?.head_arrays(rows)
+    }
+
+    /// `[P, params]` the parameters on the card, for kernels of other rooms. Whoever changes them calls
+    /// [`params_changed_on`](Nets::params_changed_on) next.
+    ///
+    /// # Errors
+    ///
+    /// On a processor.
+    pub fn params_on_card(&mut self) -> Result<Array<f32>> {
+        Ok(self.card()?.params())
+    }
+
+    /// Follows a change of the parameters on the card, on a stream.
+    ///
+    /// # Errors
+    ///
+    /// On a processor.
+    pub fn params_changed_on(&mut self, stream: &Stream) -> Result<()> {
+        self.card()?.params_changed_on(stream)
+    }
+
+    /// Waits for what was put on streams; every call without a stream does so first.
+    ///
+    /// # Errors
+    ///
+    /// Where an id that lay on the card was none of the tables', or had no whole window. It says so once.
+    pub fn settle(&mut self) -> Result<()> {
+        match &mut self.twin {
+            Twin::Cuda(nets) => nets.settle(),
+            Twin::Cpu(_) => Ok(()),
+        }
     }
 
     fn card(&mut self) -> Result<&mut crate::cuda::Nets> {
@@ -441,6 +502,7 @@ impl Nets {
     pub fn adopt(&mut self, from: usize, to: usize) -> Result<()> {
         self.seat(from)?;
         self.seat(to)?;
+        self.settle()?;
         match &mut self.twin {
             Twin::Cpu(nets) => nets.adopt(from, to)?,
             Twin::Cuda(nets) => nets.adopt(from, to)?,
@@ -528,7 +590,8 @@ impl Nets {
     }
 
     /// Nets that are only asked have parameters alone.
-    fn there(&self, member: usize, arena: Arena) -> Result<()> {
+    fn there(&mut self, member: usize, arena: Arena) -> Result<()> {
+        self.settle()?;
         self.seat(member)?;
         if arena == Arena::Params { Ok(()) } else { self.learns().map(drop) }
     }

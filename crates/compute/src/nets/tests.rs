@@ -1,8 +1,8 @@
 //! Nets without a loss: against the plain operations, against a population, against differences, on every device there
 //! is.
 
-use super::{Batch, Forward, Hyper, Nets, Rows, Seat, Setup};
-use crate::cuda::Stream;
+use super::{Batch, Forward, Hyper, Nets, OnCard, Rows, Seat, Setup, StepOptions};
+use crate::cuda::{Array, Context, Plain, Slab, Stream};
 use crate::device::{Budget, Opened};
 use crate::net::{Layout, Net, Start};
 use crate::ops::{loss, optimise, step, whole};
@@ -271,75 +271,227 @@ fn whole_nets_are_pytorchs() {
     }
 }
 
+/// A stream of a card, and memory on it.
+struct Card {
+    stream: Stream,
+    slab: Slab,
+}
+
+impl Card {
+    fn new(context: &Arc<Context>, bytes: u64) -> Card {
+        Card { stream: Stream::new(context).unwrap(), slab: context.slab(bytes).unwrap() }
+    }
+
+    fn put<T: Plain>(&mut self, values: &[T]) -> Array<T> {
+        let to = self.slab.array(values.len()).unwrap();
+        to.put(&self.stream, values).unwrap();
+        to
+    }
+}
+
+const RECURRENT: &str = "fast:6x5-lstm12 + account:dense2 / 16 / policy:4 + value:1";
+
 #[test]
-#[expect(unsafe_code, reason = "memory of a card that the test answers for")]
 fn a_card_works_on_a_stream_and_in_a_graph() {
     for context in cards() {
         let device = Opened::Cuda(context.clone());
-        for (net, precision) in [SHARED, "fast:6x5-lstm12 + account:dense2 / 16 / policy:4 + value:1"]
-            .into_iter()
-            .flat_map(|net| [(net, Precision::F32), (net, Precision::Bf16)])
+        for (net, precision) in
+            [SHARED, RECURRENT].into_iter().flat_map(|net| [(net, Precision::F32), (net, Precision::Bf16)])
         {
             let world = World::new(net, 3, 40);
             let (heads, params) = (&world.net.heads, world.layout.params);
-            let (mut host, mut card) = (world.nets(&device, precision), world.nets(&device, precision));
-            let stream = Stream::new(&context).unwrap();
-            let mut slab = context.slab((4 << 20) + 24 * params as u64).unwrap();
-            let mut put = |values: &[f32]| {
-                let to = slab.cut(values.len()).unwrap();
-                stream.put(&to, values).unwrap();
-                to
-            };
+            let (mut host, mut nets) = (world.nets(&device, precision), world.nets(&device, precision));
+            let mut card = Card::new(&context, (4 << 20) + 32 * params as u64);
             let d_out: Vec<Vec<f32>> = heads.iter().map(|head| numbers(40, 3 * 40 * head.classes)).collect();
-            let (extras, rates) = (put(&world.extras), put(&[0.01, 0.02, 0.03]));
-            let (given, parts) = (d_out.iter().map(|d| put(d)).collect::<Vec<_>>(), put(&numbers(9, 6 * params)));
-            let out: Vec<_> = d_out.iter().map(|d| put(d)).collect();
-            let (ids, mask) = (slab.cut(3 * 40).unwrap(), slab.cut(3).unwrap());
-            stream.put(&ids, &world.ids).unwrap();
-            stream.put(&mask, &[1, 0, 1]).unwrap();
-            let hypers =
-                [0.01, 0.02, 0.03].map(|rate| Hyper { rate, beta1: 0.9 - rate, decay: rate, ..Hyper::default() });
-            // SAFETY: the slab outlives stream and graph, and the ids are those of the world.
-            let work = |card: &mut Nets| unsafe {
-                card.forward_on(&stream, Some(&ids), Some(&extras), &out)?;
-                card.backward_on(&stream, &given)?;
-                card.optimise_on(&stream, &hypers, &rates, Some(&mask), None)?;
-                card.optimise_on(&stream, &hypers, &rates, None, Some((parts, 2)))
+            let (ids, extras) = (card.put(&world.ids), card.put(&world.extras));
+            let given: Vec<Array<f32>> = d_out.iter().map(|d| card.put(d)).collect();
+            let (parts, mask) = (card.put(&numbers(9, 6 * params)), card.put(&[1u32, 0, 1]));
+            let (norms, out) = (card.put(&[7.0f32; 3]), nets.head_arrays(40).unwrap());
+            let hypers = |times: f32| {
+                [0.01, 0.02, 0.03].map(|rate| Hyper {
+                    rate: times * rate,
+                    beta1: 0.9 - rate * times,
+                    decay: rate,
+                    clip: (rate > 0.01).then_some(0.1),
+                    weight: f64::from(times),
+                    ..Hyper::default()
+                })
             };
-            // Once as it is, which loads everything, then twice from a graph.
-            work(&mut card).unwrap();
+            let told = nets.hypers(&hypers(1.0)).unwrap();
+            let stream = &card.stream;
+            let work = |nets: &mut Nets| {
+                nets.forward_on(stream, OnCard { rows: 40, ids: Some(&ids), extras: Some(&extras) }, &out)?;
+                nets.backward_on(stream, &given)?;
+                let masked = StepOptions { mask: Some(&mask), norms: Some(&norms), ..StepOptions::default() };
+                nets.optimise_on(stream, &told, masked)?;
+                nets.optimise_on(stream, &told, StepOptions { parts: Some(&parts), ..StepOptions::default() })?;
+                nets.adopt_on(stream, 0, 2)
+            };
+            // Once as it is, which loads everything, then from a graph, with other hyper-parameters each time.
+            work(&mut nets).unwrap();
             stream.wait().unwrap();
-            let graph = stream.capture(|| work(&mut card)).unwrap();
-            (0..2).for_each(|_| graph.launch(&stream).unwrap());
+            let graph = stream.capture(|| work(&mut nets)).unwrap();
             let (mut made, refs) = (vec![vec![]; heads.len()], d_out.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            for _ in 0..3 {
+            let mut seen = vec![];
+            for step in 1..=3u8 {
+                let hypers = hypers(f32::from(step));
+                if step > 1 {
+                    told.put(stream, &hypers).unwrap();
+                    graph.launch(stream).unwrap();
+                }
                 host.forward(0..3, world.batch(), &mut made).unwrap();
                 host.backward(&refs).unwrap();
-                host.optimise(&hypers, Some(&[true, false, true])).unwrap();
+                seen = host.optimise(&hypers, Some(&[true, false, true])).unwrap();
                 host.optimise_parts(&numbers(9, 6 * params), &hypers, None).unwrap();
+                host.adopt(0, 2).unwrap();
             }
+            let said = format!("{net} {precision:?}");
             for (made, out) in made.iter().zip(&out) {
-                assert_eq!(bits(&stream.get(out).unwrap()), bits(made), "{net} {precision:?}");
+                assert_eq!(bits(&out.get(stream).unwrap()), bits(made), "{said}");
             }
+            assert_eq!(bits(&norms.get(stream).unwrap()), bits(&seen), "{said}");
+            assert!(seen[0] > 0.0 && seen[1] == 0.0, "{seen:?}");
+            let whole = nets.params_on_card().unwrap().get(stream).unwrap();
             for m in 0..3 {
-                assert_eq!(bits(&card.params(m).unwrap()), bits(&host.params(m).unwrap()), "{net} {precision:?}");
-                assert_eq!(card.optimiser(m).unwrap(), host.optimiser(m).unwrap());
-                assert_eq!(card.optimiser(m).unwrap().2, if m == 1 { 3 } else { 6 });
+                let params = nets.params(m).unwrap();
+                assert_eq!(bits(&params), bits(&host.params(m).unwrap()), "{said}");
+                assert_eq!(bits(&params), bits(&whole[m * params.len()..(m + 1) * params.len()]));
+                assert_eq!(nets.optimiser(m).unwrap(), host.optimiser(m).unwrap());
+                assert_eq!(nets.optimiser(m).unwrap().2, if m == 1 { 3 } else { 6 });
             }
-            // SAFETY: as above; both are refused before anything is put on the stream.
-            unsafe {
-                assert!(card.forward_on(&stream, None, Some(&extras), &out).is_err());
-                assert!(card.optimise_on(&stream, &hypers, &extras, None, None).is_err());
-            }
+            // The graph keeps what it needs when the nets are gone.
+            let before = norms.get(stream).unwrap();
+            drop(nets);
+            graph.launch(stream).unwrap();
+            assert_ne!(norms.get(stream).unwrap(), before);
         }
-        // Towers that read some inputs, before which something learns, are for processors.
-        let world = World::new(TWO, 1, 4);
-        let said = world.made(&device, Precision::F32, &world.seats).err().unwrap().to_string();
-        assert!(said.contains("each tower of such a net reads"), "{said}");
     }
     let world = World::new(SHARED, 1, 4);
     let device = Opened::Cpu { threads: 1 };
-    assert!(world.nets(&device, Precision::F32).card().is_err());
+    let mut nets = world.nets(&device, Precision::F32);
+    assert!(nets.card().is_err() && nets.head_arrays(4).is_err() && nets.settle().is_ok());
+}
+
+#[test]
+fn a_card_takes_any_number_of_rows() {
+    for context in cards() {
+        let device = Opened::Cuda(context.clone());
+        for precision in [Precision::F32, Precision::Bf16] {
+            // As many as it was set up for, fewer, more than twice as many, and of nets that are only asked.
+            for (rows, asked) in [(40, false), (17, false), (93, false), (93, true), (1, true)] {
+                let world = World::new(SHARED, 2, rows);
+                let setup = Setup { seed: 4, ..Setup::asked(40, precision) };
+                let setup = if asked { setup } else { Setup { rule: Some(Rule::AdamW), ..setup } };
+                let (tables, pins) = (world.tables(&device), Pins::default());
+                let make =
+                    || Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.seats, &pins).unwrap();
+                let (mut host, mut nets) = (make(), make());
+                let mut card = Card::new(&context, 4 << 20);
+                let (ids, extras) = (card.put(&world.ids), card.put(&world.extras));
+                let out = nets.head_arrays(rows).unwrap();
+                let given = OnCard { rows, ids: Some(&ids), extras: Some(&extras) };
+                nets.forward_on(&card.stream, given, &out).unwrap();
+                let mut made = vec![vec![]; 3];
+                host.forward(0..2, world.batch(), &mut made).unwrap();
+                for (made, out) in made.iter().zip(&out) {
+                    assert_eq!(bits(&out.get(&card.stream).unwrap()), bits(made), "{rows} {asked} {precision:?}");
+                }
+                // The outputs themselves as a gradient.
+                let back = nets.backward_on(&card.stream, &out);
+                assert_eq!(back.is_ok(), !asked && rows <= 40, "{rows} {asked}");
+                if back.is_ok() {
+                    host.backward(&made.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+                    assert_eq!(bits(&nets.gradient(1).unwrap()), bits(&host.gradient(1).unwrap()), "{rows}");
+                }
+                // Parameters that somebody else wrote.
+                let all = nets.params_on_card().unwrap();
+                let twice: Vec<f32> = all.get(&card.stream).unwrap().iter().map(|x| 2.0 * x).collect();
+                all.put(&card.stream, &twice).unwrap();
+                nets.params_changed_on(&card.stream).unwrap();
+                nets.forward_on(&card.stream, given, &out).unwrap();
+                for (m, row) in twice.chunks_exact(world.layout.params).enumerate() {
+                    host.set_params(m, row).unwrap();
+                }
+                host.forward(0..2, world.batch(), &mut made).unwrap();
+                assert_eq!(bits(&out[2].get(&card.stream).unwrap()), bits(&made[2]), "{rows} {asked} {precision:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_id_that_is_none_does_no_harm_on_a_card_and_is_reported() {
+    for context in cards() {
+        let device = Opened::Cuda(context.clone());
+        let world = World::new(SHARED, 2, 16);
+        let mut card = Card::new(&context, 1 << 20);
+        let extras = card.put(&world.extras);
+        let stream = &card.stream;
+        // With a map of which the first row has no window of three.
+        let read = |i: usize, stride: usize| Table { values: &world.values[i], stride };
+        let map: Vec<u32> = (0..TABLE_ROWS as u32).map(|i| if i == 20 { 1 } else { i }).collect();
+        let tables = [read(0, 8), read(1, 8)];
+        let tables = Tables::new(&device, Budget::default(), &tables, &[Some(&map), None]).unwrap();
+        let setup = Setup { rule: Some(Rule::AdamW), ..Setup::asked(16, Precision::F32) };
+        let mut nets =
+            Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.seats, &Pins::default()).unwrap();
+        let (out, clean) = (nets.head_arrays(16).unwrap(), nets.head_arrays(16).unwrap());
+        let ids = card.slab.array(32).unwrap();
+        let given = OnCard { rows: 16, ids: Some(&ids), extras: Some(&extras) };
+        for (bad, words) in [
+            (300, "300 is none of the 300 ids"),
+            (u32::MAX, "4294967295 is none of the 300 ids"),
+            (0, "reaches before the table; leave out 0"),
+            (1, "reaches before the table"),
+            (20, "ends at row 1 of input fast reaches before the table; leave out 20"),
+        ] {
+            // What is asked for in its place is the first id that has whole windows.
+            let asked = |at: u32| world.ids.iter().enumerate().map(|(i, id)| if i == 21 { at } else { *id }).collect();
+            let with = |at: u32| -> Vec<u32> { asked(at) };
+            ids.put(stream, &with(2)).unwrap();
+            nets.forward_on(stream, given, &clean).unwrap();
+            nets.settle().unwrap();
+            ids.put(stream, &with(bad)).unwrap();
+            nets.forward_on(stream, given, &out).unwrap();
+            for (out, clean) in out.iter().zip(&clean) {
+                assert_eq!(bits(&out.get(stream).unwrap()), bits(&clean.get(stream).unwrap()), "{bad}");
+            }
+            let said = nets.params(0).unwrap_err().to_string();
+            assert!(said.contains("rows on the card") && said.contains(words), "`{said}` does not say `{words}`");
+            nets.params(0).unwrap();
+        }
+        // What does not fit is refused before anything is put on the stream.
+        let short = ids.part(0, 31).unwrap();
+        let refused = |said: crate::Result<()>, words: &str| {
+            let said = said.unwrap_err().to_string();
+            assert!(said.contains(words), "`{said}` does not say `{words}`");
+        };
+        refused(nets.forward_on(stream, OnCard { ids: Some(&short), ..given }, &out), "31 ids; 32 are wanted");
+        refused(nets.forward_on(stream, OnCard { ids: None, ..given }, &out), "0 ids; 32 are wanted");
+        refused(nets.forward_on(stream, OnCard { extras: None, ..given }, &out), "0 extras; 96 are wanted");
+        refused(nets.forward_on(stream, given, &out[..2]), "2 arrays of outputs; 3 are wanted");
+        nets.forward_on(stream, given, &out).unwrap();
+        let swapped = [out[1].clone(), out[0].clone(), out[2].clone()];
+        refused(nets.backward_on(stream, &swapped), "gradients of head.policy; 160 are wanted");
+        let told = nets.hypers(&[Hyper::default(); 2]).unwrap();
+        refused(told.put(stream, &[Hyper::default()]), "1 hyper-parameters for 2 members");
+        refused(told.put(stream, &[Hyper { beta2: 1.0, ..Hyper::default() }; 2]), "beta2 is 1");
+        let step = |parts| StepOptions { parts: Some(parts), ..StepOptions::default() };
+        refused(nets.optimise_on(stream, &told, step(&extras)), "parts of 96 numbers");
+        let mask = StepOptions { mask: Some(&ids), ..StepOptions::default() };
+        refused(nets.optimise_on(stream, &told, mask), "32 words of a mask; 2 are wanted");
+        refused(nets.adopt_on(stream, 0, 2), "no member 2");
+    }
+}
+
+#[test]
+fn what_a_card_does_not_do_is_refused() {
+    for context in cards() {
+        // Towers that read some inputs, before which something learns, are for processors.
+        let world = World::new(TWO, 1, 4);
+        let said = world.made(&Opened::Cuda(context), Precision::F32, &world.seats).err().unwrap().to_string();
+        assert!(said.contains("each tower of such a net reads"), "{said}");
+    }
 }
 
 #[test]

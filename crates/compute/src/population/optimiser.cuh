@@ -21,8 +21,7 @@ struct Optimiser {
 };
 static_assert(sizeof(Optimiser) == 40, "Optimiser must lie as the launch packs it");
 
-// The weight sum of a batch, and the global norm of the gradient of the weighted mean loss; `optimise` and `advance`
-// see the same bits.
+// The weight sum of a batch, and the global norm of the gradient of the weighted mean loss.
 struct Measure {
     double weight;
     double norm;
@@ -161,4 +160,65 @@ __device__ __forceinline__ float4 averaged(float4 a, float4 p, float memory) {
     const float fresh = (float)(1.0 - (double)memory);
     auto one = [&](float a, float p) { return __fadd_rn(__fmul_rn(memory, a), __fmul_rn(fresh, p)); };
     return make_float4(one(a.x, p.x), one(a.y, p.y), one(a.z, p.z), one(a.w, p.w));
+}
+
+// The sum of `count` parts of a gradient in order, four neighbours of each; what lies there where none is counted.
+__device__ __forceinline__ float4 added(const float* from, u64 params, u32 count) {
+    float4 v = load4(from);
+#pragma unroll 8
+    for (u32 k = 1; k < count; k++) {
+        const float4 more = load4(from + k * params);
+        v = make_float4(v.x + more.x, v.y + more.y, v.z + more.z, v.w + more.w);
+    }
+    return v;
+}
+
+// Leaves this block's squares beside those of the slot's other blocks, `gridDim.x` in all; true in the block that comes
+// last, which sees them all. Sums over them are in order, so which block that is changes nothing.
+__device__ __forceinline__ bool comes_last(u32 slot, double sum, double* norm_partial, u32* arrived, double* scratch) {
+    __shared__ u32 turn;
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0) {
+        norm_partial[(u64)slot * gridDim.x + blockIdx.x] = sum;
+        __threadfence();
+        turn = atomicAdd(&arrived[slot], 1u);
+    }
+    __syncthreads();
+    if (turn != gridDim.x - 1) return false;
+    __threadfence();
+    if (threadIdx.x == 0) arrived[slot] = 0;
+    return true;
+}
+
+// The root of all squares of a slot. Other blocks of this launch wrote them: no cached copy will do.
+__device__ __forceinline__ double norm_of(u32 slot, const volatile double* norm_partial, double* scratch) {
+    double mine = 0.0;
+    for (u32 i = threadIdx.x; i < gridDim.x; i += 256) mine += norm_partial[(u64)slot * gridDim.x + i];
+    return sqrt(block_sum(mine, scratch));
+}
+
+// Adam or AdamW over the row of a slot, as it was ordered; `A` names the arenas.
+template <typename A> __device__ __forceinline__ void optimise_row(const A& given, const Optimiser& o) {
+    const float* __restrict__ grads = given.grads;
+    float* __restrict__ master = given.master;
+    float* __restrict__ mean = given.mean;
+    float* __restrict__ square = given.square;
+    bf16* __restrict__ copy = given.copy;
+    float* __restrict__ average = given.average;
+    const u32 slot = blockIdx.y;
+    const Order order = given.orders[slot];
+    if (order.go == 0) return;
+    const Divisor weight(order.weight), root(order.root);
+
+#pragma unroll 4
+    for (u64 in_row = (u64)blockIdx.x * 1024 + threadIdx.x * 4; in_row < given.params; in_row += (u64)gridDim.x * 1024) {
+        const u64 at = slot * given.params + in_row;
+        Four four = {load4(master + at), load4(mean + at), load4(square + at)};
+        adapt(four, load4(grads + at), order, weight, root, o);
+        store4(master + at, four.param);
+        store4(mean + at, four.mean);
+        store4(square + at, four.square);
+        if (copy) store4(copy + at, four.param);
+        if (average) store4(average + at, order.go == 1 ? four.param : averaged(load4(average + at), four.param, o.memory));
+    }
 }

@@ -506,36 +506,15 @@ __device__ __forceinline__ void column_sum(const ColumnArgs<T>& given) {
     }
 }
 
-__device__ __forceinline__ Measure measure(u32 slot, const volatile double* norm_partial, u32 norm_blocks, const double* loss_partial,
-                                           u32 loss_blocks, double* scratch) {
-    Measure made;
-    made.weight = block_sum(loss_partial + (u64)slot * loss_blocks * 2 + 1, loss_blocks, 2, scratch);
-    // Other blocks of this launch wrote these: no cached copy will do.
-    double mine = 0.0;
-    for (u32 i = threadIdx.x; i < norm_blocks; i += 256) mine += norm_partial[(u64)slot * norm_blocks + i];
-    made.norm = sqrt(block_sum(mine, scratch)) / made.weight;
-    return made;
-}
-
-// The end of `advance` and `add_parts`: this block's squares; and by the block of a slot that comes last the rest. Its
-// sums are in order, so which block that is changes nothing.
+// The end of `advance` and `add_parts`: this block's squares; and by the block of a slot that comes last the rest.
 __device__ __forceinline__ void conclude(State* states, u32 slot, u32 batch, double sum, double* norm_partial,
                                          const double* __restrict__ loss_partial, u32 loss_blocks, u32* arrived, const Optimiser& o,
                                          Order* __restrict__ orders) {
     __shared__ double scratch[8];
-    __shared__ u32 turn;
-    const u32 norm_blocks = gridDim.x;
-    sum = block_sum(sum, scratch);
-    if (threadIdx.x == 0) {
-        norm_partial[(u64)slot * norm_blocks + blockIdx.x] = sum;
-        __threadfence();
-        turn = atomicAdd(&arrived[slot], 1u);
-    }
-    __syncthreads();
-    if (turn != norm_blocks - 1) return;
-    __threadfence();
-    if (threadIdx.x == 0) arrived[slot] = 0;
-    const Measure made = measure(slot, norm_partial, norm_blocks, loss_partial, loss_blocks, scratch);
+    if (!comes_last(slot, sum, norm_partial, arrived, scratch)) return;
+    Measure made;
+    made.weight = block_sum(loss_partial + (u64)slot * loss_blocks * 2 + 1, loss_blocks, 2, scratch);
+    made.norm = norm_of(slot, norm_partial, scratch) / made.weight;
     const double loss = block_sum(loss_partial + (u64)slot * loss_blocks * 2, loss_blocks, 2, scratch);
     if (threadIdx.x != 0) return;
 
@@ -617,13 +596,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) add_parts(const AddPartsArg
     const u64 at = (u64)blockIdx.x * 1024 + threadIdx.x * 4;
     double sum = 0.0;
     if (at < given.params) {
-        const float* from = parts + (u64)slot * given.count * given.params + at;
-        float4 v = load4(from);
-#pragma unroll 8
-        for (u32 k = 1; k < given.count; k++) {
-            const float4 more = load4(from + k * given.params);
-            v = make_float4(v.x + more.x, v.y + more.y, v.z + more.z, v.w + more.w);
-        }
+        const float4 v = added(parts + (u64)slot * given.count * given.params + at, given.params, given.count);
         store4(grads + slot * given.params + at, v);
         sum = squares(v);
     }
@@ -741,31 +714,7 @@ struct OptimiseArgs {
     Optimiser o;
 };
 
-extern "C" __global__ void __launch_bounds__(256) optimise(const OptimiseArgs given) {
-    const Order* __restrict__ orders = given.orders;
-    const float* __restrict__ grads = given.grads;
-    float* __restrict__ master = given.master;
-    float* __restrict__ mean = given.mean;
-    float* __restrict__ square = given.square;
-    bf16* __restrict__ copy = given.copy;
-    float* __restrict__ average = given.average;
-    const u32 slot = blockIdx.y;
-    const Order order = orders[slot];
-    if (order.go == 0) return;
-    const Divisor weight(order.weight), root(order.root);
-
-#pragma unroll 4
-    for (u64 in_row = (u64)blockIdx.x * 1024 + threadIdx.x * 4; in_row < given.params; in_row += (u64)gridDim.x * 1024) {
-        const u64 at = slot * given.params + in_row;
-        Four four = {load4(master + at), load4(mean + at), load4(square + at)};
-        adapt(four, load4(grads + at), order, weight, root, given.o);
-        store4(master + at, four.param);
-        store4(mean + at, four.mean);
-        store4(square + at, four.square);
-        if (copy) store4(copy + at, four.param);
-        if (average) store4(average + at, order.go == 1 ? four.param : averaged(load4(average + at), four.param, given.o.memory));
-    }
-}
+extern "C" __global__ void __launch_bounds__(256) optimise(const OptimiseArgs given) { optimise_row(given, given.o); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // score_sum: adds the loss and the weight of a chunk to its sums, for slots that are due, and turns to the next chunk

@@ -2,25 +2,30 @@
 //! optimiser come from elsewhere.
 //!
 //! Everything is put on a stream that is given, or on the engine's own, and can be captured in a graph: nothing is
-//! allocated, and nothing waits. Outputs lie as `[P, rows, padded]` f32 while a pass runs and are copied to where they
-//! are wanted without their padding. A row's numbers of a dense input are one more table, with a row for every row of
-//! the batch.
+//! allocated, and nothing waits. Outputs lie as `[P, B, padded]` f32 while a pass runs and are copied to where they are
+//! wanted without their padding. A row's numbers of a dense input are one more table, with a row for every row of the
+//! batch. Ids that others wrote on the card go through `take_ids`, so that every id that a gather reads is one of the
+//! tables'.
+
+mod calls;
 
 use super::setup::{self, Cutter, Roads};
 use super::small::Road;
 use super::{Engine, Mode, Rows};
-use crate::cuda::calls::{self, Arenas};
+use crate::cuda::arguments::Address;
+use crate::cuda::array::Array;
+use crate::cuda::calls::{ORDER, part_blocks, rule_code};
 use crate::cuda::context::{Context, turn};
-use crate::cuda::graph::{Event, Stream};
-use crate::cuda::memory::Slice;
+use crate::cuda::graph::{self, Event, Stream};
+use crate::cuda::memory::{Slice, aligned};
 use crate::error::{Error, Result};
-use crate::net::{Layout, Net};
-use crate::nets::{Hyper, Seat, Setup};
+use crate::net::{Layout, Linear, Net};
+use crate::nets::{Hyper, OnCard, Seat, Setup, StepOptions};
 use crate::population::backend::{Arena, Backend};
-use crate::population::{Data, Member, Pace, Pins, Recipe, State};
+use crate::population::{Data, Member, Pace, Pins, Precision, Recipe};
 use crate::tables::Tables;
-use cudarc::driver::{result, sys};
-use std::mem::offset_of;
+pub use calls::Hypers;
+use calls::each;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,10 +33,8 @@ use std::sync::Arc;
 pub(in crate::cuda) struct Arrays {
     extras: Vec<Option<Slice<f32>>>, // [inputs] [P, B, stride] numbers of dense inputs
     own: Slice<u32>,                 // [P, B] each row's own place, where there is a dense input
-    rates: Slice<f32>,               // [P]
-    mask: Slice<u32>,                // [P]
-    ones: Slice<u32>,                // [P]
-    weights: Slice<f64>,             // [P, 2] nothing lost, and what a gradient is divided by
+    windows: Slice<u64>,             // [tables, 2] the address of a map, or 0, and the rows of a window
+    wrong: Slice<u64>,               // [1] 2^32 + an id that was none
 }
 
 impl Arrays {
@@ -39,8 +42,8 @@ impl Arrays {
         for extras in self.extras.iter().flatten() {
             stream.fill(extras, 0)?;
         }
-        stream.put(&self.own, &(0..self.own.len() as u32).collect::<Vec<u32>>())?;
-        stream.put(&self.ones, &vec![1; self.ones.len()])
+        stream.fill(&self.wrong, 0)?;
+        stream.put(&self.own, &(0..self.own.len() as u32).collect::<Vec<u32>>())
     }
 }
 
@@ -54,10 +57,8 @@ pub(super) fn arrays(cut: &mut Cutter<'_>, net: &Net, members: usize, rows: usiz
     Ok(Arrays {
         extras: net.inputs.iter().map(|i| extra(i).map(|n| cut.cut(n)).transpose()).collect::<Result<_>>()?,
         own: cut.cut(if net.extras() > 0 { members * rows } else { 0 })?,
-        rates: cut.cut(members)?,
-        mask: cut.cut(members)?,
-        ones: cut.cut(members)?,
-        weights: cut.cut(2 * members)?,
+        windows: cut.cut(2 * net.inputs.len())?,
+        wrong: cut.cut(1)?,
     })
 }
 
@@ -91,8 +92,17 @@ pub(super) fn check(net: &Net, layout: &Layout) -> Result<()> {
 /// Nets of one shape on a card.
 pub(crate) struct Nets {
     engine: Engine,
+    calls: calls::Calls,
+    /// What a step is told by host calls, where there is an optimiser.
+    told: Option<(Hypers, Array<u32>)>,
     begun: Event,
     done: Event,
+    /// Rows of the last pass on a stream, where a way back can follow it.
+    rows: Option<usize>,
+    /// Whether work was put on a stream of somebody else's: it may be under way whenever a host call comes.
+    streamed: bool,
+    /// An id whose windows are whole in every table.
+    whole: Option<u32>,
 }
 
 impl Engine {
@@ -103,6 +113,70 @@ impl Engine {
             Some(lossless) if self.net.inputs[input].dense => lossless.own.part(from, n),
             _ => self.at.rows.part(from, n),
         }
+    }
+
+    /// The heads, each with where its outputs lie.
+    fn heads(&self) -> impl Iterator<Item = (&Linear, &Slice<f32>)> {
+        self.layout.linears.iter().skip(self.layout.linears.len() - self.layout.heads).zip(&self.at.logits)
+    }
+
+    /// Rows that lie in place, through the net; outputs without their bias.
+    fn outputs_of_rows(&self, first: usize, slots: usize) -> Result<()> {
+        match self.road {
+            Road::Open => self.forward(first, slots, Mode::Step, false),
+            _ => self.logits_only(first, slots),
+        }
+    }
+
+    /// The outputs of any rows of some slots, `[heads][n, rows, outputs]`, in chunks of the batch; the last one is
+    /// filled up. Ids are the tables'.
+    pub(super) fn outputs(
+        &self,
+        slots: Range<usize>,
+        rows: usize,
+        (ids, extras): (&[u32], &[f32]),
+        out: &mut [Vec<f32>],
+    ) -> Result<()> {
+        let (batch, n, main) = (self.recipe.batch, slots.len(), &self.main);
+        let from = slots.start * batch;
+        let mut biases = Vec::new();
+        for slot in slots.clone() {
+            let params = self.arena(slot, Arena::Params)?;
+            let bias = |(head, _): (&Linear, _)| main.get(&params.part(head.bias, head.outputs));
+            biases.push(self.heads().map(bias).collect::<Result<Vec<_>>>()?);
+        }
+        for begin in (0..rows).step_by(batch) {
+            let live = batch.min(rows - begin);
+            let row = |m: usize, b: usize| m * rows + begin + if b < live { b } else { 0 };
+            let places: Vec<usize> = (0..n).flat_map(|m| (0..batch).map(move |b| row(m, b))).collect();
+            main.put(&self.at.rows.part(from, n * batch), &places.iter().map(|at| ids[*at]).collect::<Vec<u32>>())?;
+            if self.road == Road::Open {
+                let alive: Vec<f32> = (0..n * batch).map(|i| if i % batch < live { 1.0 } else { 0.0 }).collect();
+                main.put(&self.at.live.part(from, n * batch), &alive)?;
+            }
+            for (i, input) in self.net.inputs.iter().enumerate() {
+                let Some(to) = self.at.lossless.as_ref().and_then(|l| l.extras[i]) else { continue };
+                let (wide, all, at) = (stride(input.features), self.net.extras(), self.net.extra_of(i));
+                let mut padded = vec![0.0; n * batch * wide];
+                for (to, place) in padded.chunks_exact_mut(wide).zip(&places) {
+                    to[..input.features].copy_from_slice(&extras[place * all + at..][..input.features]);
+                }
+                main.put(&to.part(from * wide, n * batch * wide), &padded)?;
+            }
+            self.outputs_of_rows(slots.start, n)?;
+            for (h, (out, (head, made))) in out.iter_mut().zip(self.heads()).enumerate() {
+                let (width, outputs) = (head.output.width, head.outputs);
+                let made = main.get(&made.part(from * width, n * batch * width))?;
+                for (m, made) in made.chunks_exact(batch * width).enumerate() {
+                    let to = out[(m * rows + begin) * outputs..].chunks_exact_mut(outputs);
+                    for (to, made) in to.zip(made.chunks_exact(width)).take(live) {
+                        let each = to.iter_mut().zip(made).zip(&biases[m][h]);
+                        each.for_each(|((to, z), bias)| *to = z + bias);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -147,65 +221,54 @@ impl Nets {
         pins: &Pins,
         first: &[Vec<f32>],
     ) -> Result<Nets> {
-        let members = members(net, seats);
-        let (pace, data) = (Pace::default(), nothing());
+        let (members, data) = (members(net, seats), nothing());
+        let (pace, p) = (Pace::default(), members.len());
         let engine =
             Engine::begun(road(setup), pace, context, net, layout, tables, &data, recipe, &members, pins, Some(first))?;
-        Ok(Nets { engine, begun: Event::new(context, false)?, done: Event::new(context, false)? })
+        let on = tables.on_card()?;
+        let table = |(i, input): (usize, &crate::net::Input)| {
+            let map = net.table_of(i).and_then(|t| on.maps[t]);
+            // An input that reads no table asks nothing of an id.
+            [map.map_or(0, |m| m.address()), if input.dense { 0 } else { input.window as u64 }]
+        };
+        if let Some(lossless) = &engine.at.lossless {
+            let windows: Vec<u64> = net.inputs.iter().enumerate().flat_map(table).collect();
+            engine.main.put(&lossless.windows, &windows)?;
+        }
+        let told = |_| -> Result<(Hypers, Array<u32>)> {
+            Ok((Hypers::new(context, p)?, context.slab(aligned::<u32>(p))?.array(p)?))
+        };
+        Ok(Nets {
+            calls: calls::Calls::load(context, recipe.precision == Precision::Bf16)?,
+            told: setup.rule.map(told).transpose()?,
+            begun: Event::new(context, false)?,
+            done: Event::new(context, false)?,
+            rows: None,
+            streamed: false,
+            whole: tables.first_whole(net),
+            engine,
+        })
     }
 
-    /// The outputs of any rows, `[heads][n, rows, outputs]`, in chunks of as many as the nets were set up for; the last
-    /// one is filled up.
+    /// The outputs of any rows, `[heads][n, rows, outputs]`.
     pub(crate) fn forward(
         &mut self,
         members: Range<usize>,
         rows: usize,
-        (ids, extras): (&[u32], &[f32]),
+        given: (&[u32], &[f32]),
         out: &mut [Vec<f32>],
     ) -> Result<()> {
         let _turn = turn();
-        let e = &self.engine;
-        let (batch, n, main) = (e.recipe.batch, members.len(), &e.main);
-        let from = members.start * batch;
-        for begin in (0..rows).step_by(batch) {
-            let live = batch.min(rows - begin);
-            let row = |m: usize, b: usize| m * rows + begin + if b < live { b } else { 0 };
-            let places: Vec<usize> = (0..n).flat_map(|m| (0..batch).map(move |b| row(m, b))).collect();
-            main.put(&e.at.rows.part(from, n * batch), &places.iter().map(|at| ids[*at]).collect::<Vec<u32>>())?;
-            let alive: Vec<f32> = (0..n * batch).map(|i| if i % batch < live { 1.0 } else { 0.0 }).collect();
-            main.put(&e.at.live.part(from, n * batch), &alive)?;
-            for (i, input) in e.net.inputs.iter().enumerate() {
-                let Some(to) = e.at.lossless.as_ref().and_then(|l| l.extras[i]) else { continue };
-                let (wide, all, at) = (stride(input.features), e.net.extras(), e.net.extra_of(i));
-                let mut padded = vec![0.0; n * batch * wide];
-                for (to, place) in padded.chunks_exact_mut(wide).zip(&places) {
-                    to[..input.features].copy_from_slice(&extras[place * all + at..][..input.features]);
-                }
-                main.put(&to.part(from * wide, n * batch * wide), &padded)?;
-            }
-            self.outputs(members.start, n)?;
-            let heads = e.layout.linears.iter().skip(e.layout.linears.len() - e.layout.heads);
-            for ((out, head), made) in out.iter_mut().zip(heads).zip(&e.at.logits) {
-                let (width, outputs) = (head.output.width, head.outputs);
-                let made = main.get(&made.part(from * width, n * batch * width))?;
-                for (m, made) in made.chunks_exact(batch * width).enumerate() {
-                    let to = out[(m * rows + begin) * outputs..].chunks_exact_mut(outputs);
-                    for (to, from) in to.zip(made.chunks_exact(width)).take(live) {
-                        to.copy_from_slice(&from[..outputs]);
-                    }
-                }
-            }
-        }
-        Ok(())
+        self.rows = None;
+        self.engine.outputs(members, rows, given, out)
     }
 
     /// The gradient from that at the outputs, `[heads][P, rows, outputs]`, of the rows that the last pass was of.
     pub(crate) fn backward(&mut self, rows: usize, d_out: &[&[f32]]) -> Result<()> {
         let _turn = turn();
         let e = &self.engine;
-        let (batch, heads) = (e.recipe.batch, e.layout.linears.len() - e.layout.heads);
-        for ((head, given), to) in e.layout.linears[heads..].iter().zip(d_out).zip(&e.at.logits) {
-            let (width, outputs) = (head.output.width, head.outputs);
+        for (given, (head, to)) in d_out.iter().zip(e.heads()) {
+            let (batch, width, outputs) = (e.recipe.batch, head.output.width, head.outputs);
             let mut padded = vec![0.0; to.len()];
             for (to, given) in padded.chunks_exact_mut(batch * width).zip(given.chunks_exact((rows * outputs).max(1))) {
                 for (to, given) in to.chunks_exact_mut(width).zip(given.chunks_exact(outputs)) {
@@ -214,51 +277,31 @@ impl Nets {
             }
             e.main.put(to, &padded)?;
         }
-        self.back()?;
+        let padded: Vec<Array<f32>> = e.at.logits.iter().map(|to| e.slab.share(to)).collect();
+        self.back(e.recipe.batch, true, &padded)?;
         e.main.wait()
     }
 
-    /// One step of the optimiser; the norms of the gradients, NaN where one was not finite.
+    /// One step of the optimiser; the norms of the gradients, not finite where one was bad.
     pub(crate) fn optimise(&mut self, hypers: &[Hyper], go: &[bool], parts: &[f32]) -> Result<Vec<f32>> {
         let _turn = turn();
-        let (params, p) = (self.engine.layout.params, hypers.len());
         let (main, context) = (&self.engine.main, &self.engine.context);
-        let mut slab = (!parts.is_empty()).then(|| context.slab(4 * parts.len() as u64)).transpose()?;
-        let given = slab.as_mut().map(|slab| slab.cut::<f32>(parts.len())).transpose()?;
-        if let Some(given) = &given {
-            main.put(given, parts)?;
-        }
-        let (Some(lossless), count) = (&self.engine.at.lossless, parts.len() / (p * params)) else {
-            return Err(Error::Asked("these nets have a loss of their own".into()));
+        let Some((told, mask)) = &self.told else { return Err(only_asked()) };
+        let given = match parts.is_empty() {
+            true => None,
+            false => Some(context.slab(4 * parts.len() as u64)?.array(parts.len())?),
         };
-        main.put(&lossless.rates, &hypers.iter().map(|h| h.rate).collect::<Vec<f32>>())?;
-        main.put(&lossless.mask, &go.iter().map(|go| u32::from(*go)).collect::<Vec<u32>>())?;
-        self.update(hypers, Some(&lossless.mask), &lossless.rates, given.map(|g| (g, count)))?;
-        let mut states = self.engine.states()?;
-        let norms = states.iter().zip(go).map(|(s, go)| match (go, s.fault) {
-            (true, 0) => s.norm,
-            (true, _) => f32::NAN,
-            (false, _) => 0.0,
-        });
-        let norms = norms.collect();
-        if states.iter().any(|s| s.fault == 1) {
-            states.iter_mut().for_each(|s| s.fault = 0);
-            self.engine.set_states(&states)?;
-        }
-        Ok(norms)
+        given.iter().try_for_each(|given| given.put(main, parts))?;
+        told.put(main, hypers)?;
+        mask.put(main, &go.iter().map(|go| u32::from(*go)).collect::<Vec<u32>>())?;
+        self.update(told, StepOptions { mask: Some(mask), parts: given.as_ref(), norms: None })?;
+        Ok(self.engine.states()?.iter().map(|s| s.norm).collect())
     }
 
     /// A member's parameters and optimiser become another's, its step too.
     pub(crate) fn adopt(&mut self, from: usize, to: usize) -> Result<()> {
-        let _turn = turn();
-        let e = &mut self.engine;
-        for arena in [Arena::Params, Arena::Mean, Arena::Square] {
-            e.main.copy(&e.arena(to, arena)?, &e.arena(from, arena)?)?;
-        }
-        e.shadow(to)?;
-        let mut states = e.states()?;
-        states[to].step = states[from].step;
-        e.set_states(&states)
+        self.copy(from, to)?;
+        self.engine.main.wait()
     }
 
     pub(crate) fn read(&mut self, member: usize, arena: Arena) -> Result<Vec<f32>> {
@@ -284,230 +327,262 @@ impl Nets {
         self.engine.pins()
     }
 
+    /// Waits for what others put on their streams; an error where an id was none of the tables'.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let (true, Some(lossless)) = (self.streamed, &self.engine.at.lossless) else { return Ok(()) };
+        let e = &self.engine;
+        let _turn = turn();
+        e.context.wait()?;
+        match e.main.get(&lossless.wrong)?[0] {
+            0 => Ok(()),
+            wrong => {
+                e.main.fill(&lossless.wrong, 0)?;
+                e.tables.check(&e.net, &[wrong as u32], "rows on the card")
+            }
+        }
+    }
+
+    /// `[heads]` new arrays `[P, rows, outputs]`.
+    pub(crate) fn head_arrays(&self, rows: usize) -> Result<Vec<Array<f32>>> {
+        let e = &self.engine;
+        let elements: Vec<usize> = e.heads().map(|(head, _)| e.members * rows * head.outputs).collect();
+        let mut slab = e.context.slab(elements.iter().map(|n| aligned::<f32>(*n)).sum())?;
+        let made: Vec<Array<f32>> = elements.iter().map(|n| slab.array(*n)).collect::<Result<_>>()?;
+        made.iter().try_for_each(|array| array.fill(&e.main, 0))?;
+        e.main.wait()?;
+        Ok(made)
+    }
+
+    /// Hyper-parameters of all members in the card's memory.
+    pub(crate) fn hypers(&self, each: &[Hyper]) -> Result<Hypers> {
+        let made = Hypers::new(&self.engine.context, self.engine.members)?;
+        made.put(&self.engine.main, each)?;
+        Ok(made)
+    }
+
+    /// `[P, params]`.
+    pub(crate) fn params(&self) -> Array<f32> {
+        self.engine.slab.share(&self.engine.at.params)
+    }
+
     /// What `work` puts on the engine's streams, in order with what is on another stream, and part of its graph where
-    /// that is captured.
-    fn on(&self, stream: &Stream, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// that is captured; the graph then keeps all memory of it.
+    fn on(&mut self, stream: &Stream, work: impl FnOnce(&Nets) -> Result<()>) -> Result<()> {
+        let _turn = turn();
+        let e = &self.engine;
+        e.context.same(stream.context())?;
+        graph::hold(stream, [e.slab.memory(), e.tables.on_card()?.memory()])?;
+        self.streamed = true;
         self.begun.record(stream)?;
-        self.engine.main.after(&self.begun)?;
-        work()?;
+        e.main.after(&self.begun)?;
+        work(self)?;
         self.done.record(&self.engine.main)?;
         stream.after(&self.done)
     }
 
-    /// The outputs of all members, `[heads]` `[P, rows, outputs]`, for ids `[P, rows]` and the numbers of all dense
-    /// inputs `[P, rows, extras]`, with as many rows as the nets were set up for. A way back can follow.
-    pub(crate) fn forward_on(
-        &self,
-        stream: &Stream,
-        ids: Option<&Slice<u32>>,
-        extras: Option<&Slice<f32>>,
-        out: &[Slice<f32>],
-    ) -> Result<()> {
+    /// The outputs of all members, `[heads]` `[P, rows, outputs]`. A way back can follow where all rows go at once.
+    pub(crate) fn forward_on(&mut self, stream: &Stream, given: OnCard<'_>, out: &[Array<f32>]) -> Result<()> {
         let e = &self.engine;
-        let rows = e.members * e.recipe.batch;
-        fits("ids", ids.map_or(0, Slice::len), if e.tables.is_empty() { 0 } else { rows })?;
-        fits("extras", extras.map_or(0, Slice::len), rows * e.net.extras())?;
-        fits("outputs", out.len(), e.layout.heads)?;
-        let heads = e.layout.linears.len() - e.layout.heads;
-        for (out, head) in out.iter().zip(&e.layout.linears[heads..]) {
-            fits("outputs of a head", out.len(), rows * head.outputs)?;
+        let (rows, batch) = (e.members * given.rows, e.recipe.batch);
+        let reads = !e.tables.is_empty();
+        fits("ids", given.ids.map_or(0, Array::len), if reads { rows } else { 0 })?;
+        fits("extras", given.extras.map_or(0, Array::len), rows * e.net.extras())?;
+        self.fit_heads("outputs", given.rows, out)?;
+        if u32::try_from(given.rows + batch).is_err() {
+            return Err(Error::Asked(format!("{} rows at once; at most 4 G are possible", given.rows)));
         }
-        let _turn = turn();
-        self.on(stream, || {
-            if let Some(ids) = ids {
-                e.main.copy(&e.at.rows, ids)?;
+        let whole = match self.whole {
+            None if reads => {
+                return Err(Error::Asked("no id has whole windows in every table; give longer tables".into()));
             }
-            // Every row counts: any word that is not 0 says so.
-            e.main.fill(&e.at.live, 1)?;
-            for (i, input) in e.net.inputs.iter().enumerate() {
-                let (Some(to), Some(from)) = (e.at.lossless.as_ref().and_then(|l| l.extras[i]), extras) else {
-                    continue;
-                };
-                let (all, at) = (e.net.extras(), e.net.extra_of(i));
-                let from = (from.address() + 4 * at as u64, 4 * all);
-                copy_rows(&e.main, (to.address(), 4 * stride(input.features)), from, 4 * input.features, rows)?;
-            }
-            self.outputs(0, e.members)?;
-            for ((out, made), head) in out.iter().zip(&e.at.logits).zip(&e.layout.linears[heads..]) {
-                let (to, from) = ((out.address(), 4 * head.outputs), (made.address(), 4 * head.output.width));
-                copy_rows(&e.main, to, from, 4 * head.outputs, rows)?;
-            }
-            Ok(())
+            whole => whole.unwrap_or(0),
+        };
+        self.rows = (given.rows <= batch && e.road == Road::Open).then_some(given.rows);
+        self.on(stream, |nets| {
+            (0..given.rows).step_by(batch).try_for_each(|begin| nets.chunk(given, begin, whole, out))
         })
     }
 
-    /// The gradient of all members from that at the outputs of the last pass, `[heads]` `[P, rows, outputs]`.
-    pub(crate) fn backward_on(&self, stream: &Stream, d_out: &[Slice<f32>]) -> Result<()> {
+    /// The rows of all members from `begin` on, as many as go at once.
+    fn chunk(&self, given: OnCard<'_>, begin: usize, whole: u32, out: &[Array<f32>]) -> Result<()> {
         let e = &self.engine;
-        let (rows, heads) = (e.members * e.recipe.batch, e.layout.linears.len() - e.layout.heads);
-        fits("gradients at outputs", d_out.len(), e.layout.heads)?;
-        for (given, head) in d_out.iter().zip(&e.layout.linears[heads..]) {
-            fits("gradients at the outputs of a head", given.len(), rows * head.outputs)?;
+        let Some(lossless) = &e.at.lossless else { return Err(only_asked()) };
+        let (p, all, begin, batch) = (e.members, n(given.rows), n(begin), n(e.recipe.batch));
+        let ids = calls::TakeIdsArgs {
+            ids: given.ids.cloned(),
+            windows: lossless.windows,
+            rows: e.at.rows,
+            live: e.at.live,
+            wrong: lossless.wrong,
+            tables: n(e.net.inputs.len()),
+            count: n(e.tables.ids()),
+            instead: whole,
+            all,
+            begin,
+            batch,
+        };
+        each(&self.calls.take_ids, &e.main, (e.recipe.batch, 256), p, &ids)?;
+        for (i, input) in e.net.inputs.iter().enumerate() {
+            let (Some(to), Some(extras)) = (lossless.extras[i], given.extras) else { continue };
+            let numbers = calls::TakeExtrasArgs {
+                extras: extras.clone(),
+                to,
+                wide: n(e.net.extras()),
+                column: n(e.net.extra_of(i)),
+                features: n(input.features),
+                stride: n(stride(input.features)),
+                all,
+                begin,
+                batch,
+            };
+            each(&self.calls.take_extras, &e.main, (e.recipe.batch * input.features, 256), p, &numbers)?;
         }
-        let _turn = turn();
-        self.on(stream, || {
-            for ((to, given), head) in e.at.logits.iter().zip(d_out).zip(&e.layout.linears[heads..]) {
-                e.main.fill(to, 0)?;
-                let (to, from) = ((to.address(), 4 * head.output.width), (given.address(), 4 * head.outputs));
-                copy_rows(&e.main, to, from, 4 * head.outputs, rows)?;
-            }
-            self.back()
-        })
-    }
-
-    /// One step of the optimiser at rates `[P]`, with the other hyper-parameters as they are now. Members whose word of
-    /// the mask `[P]` is 0 are left out. Parts `[P, count, params]` that a kernel wrote are added in order first.
-    pub(crate) fn optimise_on(
-        &self,
-        stream: &Stream,
-        hypers: &[Hyper],
-        rates: &Slice<f32>,
-        mask: Option<&Slice<u32>>,
-        parts: Option<(Slice<f32>, usize)>,
-    ) -> Result<()> {
-        let e = &self.engine;
-        fits("hyper-parameters", hypers.len(), e.members)?;
-        fits("rates", rates.len(), e.members)?;
-        fits("a mask", mask.map_or(e.members, Slice::len), e.members)?;
-        if let Some((parts, count)) = &parts {
-            fits("parts of gradients", parts.len(), e.members * count * e.layout.params)?;
-        }
-        let _turn = turn();
-        self.on(stream, || self.update(hypers, mask, rates, parts))
-    }
-
-    /// Rows that lie in place, through the net; outputs with their bias.
-    fn outputs(&self, first: usize, slots: usize) -> Result<()> {
-        let e = &self.engine;
-        let mode = if e.road == Road::Open { Mode::Step } else { Mode::Always };
-        if e.road == Road::Open {
-            e.forward(first, slots, mode, false)?;
-        } else {
-            e.logits_only(first, slots)?;
-        }
-        let (batch, heads) = (e.recipe.batch, e.layout.linears.len() - e.layout.heads);
-        for (head, made) in e.layout.linears[heads..].iter().zip(&e.at.logits) {
-            let width = head.output.width;
-            let at = made.address() + 4 * (first * batch * width) as u64;
-            let y = calls::Rows { at, batch, width, stride: width };
-            let bias = e.at.params.address() + 4 * (first * e.layout.params + head.bias) as u64;
-            e.calls.add_bias(&e.main, &e.states_of(first, slots), mode, y, (bias, e.layout.params))?;
+        e.outputs_of_rows(0, p)?;
+        for (out, (head, z)) in out.iter().zip(e.heads()) {
+            let made = calls::GiveOutputsArgs {
+                z: *z,
+                bias: Address(e.at.params.address() + 4 * head.bias as u64),
+                bias_member: e.layout.params as u64,
+                out: out.clone(),
+                outputs: n(head.outputs),
+                width: n(head.output.width),
+                all,
+                begin,
+                batch,
+            };
+            each(&self.calls.give_outputs, &e.main, (e.recipe.batch * head.outputs, 256), p, &made)?;
         }
         Ok(())
     }
 
-    /// From what lies in the place of the outputs back to the weights.
-    fn back(&self) -> Result<()> {
+    /// The gradient of all members from that at the outputs of the last pass, `[heads]` `[P, rows, outputs]`.
+    pub(crate) fn backward_on(&mut self, stream: &Stream, d_out: &[Array<f32>]) -> Result<()> {
+        let Some(rows) = self.rows else {
+            let most = self.engine.recipe.batch;
+            return Err(Error::Asked(format!(
+                "a way back on a stream needs a forward pass on it, of at most {most} rows"
+            )));
+        };
+        self.fit_heads("gradients", rows, d_out)?;
+        self.on(stream, |nets| nets.back(rows, false, d_out))
+    }
+
+    /// One step of the optimiser.
+    pub(crate) fn optimise_on(&mut self, stream: &Stream, hypers: &Hypers, given: StepOptions<'_>) -> Result<()> {
+        let (p, params) = (self.engine.members, self.engine.layout.params);
+        fits("hyper-parameters", hypers.members(), p)?;
+        fits("words of a mask", given.mask.map_or(p, Array::len), p)?;
+        fits("places for norms", given.norms.map_or(p, Array::len), p)?;
+        let parts = given.parts.map_or(p * params, Array::len);
+        if parts == 0 || !parts.is_multiple_of(p * params) {
+            return Err(Error::Asked(format!("parts of {parts} numbers; give whole rows of {params} for {p} members")));
+        }
+        self.on(stream, |nets| nets.update(hypers, given))
+    }
+
+    /// A member becomes another.
+    pub(crate) fn adopt_on(&mut self, stream: &Stream, from: usize, to: usize) -> Result<()> {
+        self.on(stream, |nets| nets.copy(from, to))
+    }
+
+    /// What follows parameters that somebody else wrote.
+    pub(crate) fn params_changed_on(&mut self, stream: &Stream) -> Result<()> {
+        self.on(stream, |nets| match &nets.engine.at.shadow {
+            Some(shadow) => nets.engine.calls.to_bf16(&nets.engine.main, &nets.engine.at.params, shadow),
+            None => Ok(()),
+        })
+    }
+
+    /// From a gradient at the outputs, padded or not, back to the weights.
+    fn back(&self, rows: usize, padded: bool, d_out: &[Array<f32>]) -> Result<()> {
         let e = &self.engine;
-        let heads = e.layout.linears.len() - e.layout.heads;
-        for (head, given) in e.layout.linears[heads..].iter().zip(&e.at.logits) {
-            let (width, delta) = (head.output.width, &e.at.deltas[head.output.buffer]);
-            if e.size() == 2 {
-                let y = calls::Rows { at: delta.address(), batch: e.recipe.batch, width, stride: width };
-                let (states, plain) = (e.states_of(0, e.members), crate::net::Activation::Identity);
-                e.calls.derive_wide(&e.main, &states, y, given.address(), delta.address(), plain)?;
-            } else {
-                copy_rows(&e.main, (delta.address(), 4), (given.address(), 4), 4, given.len())?;
-            }
+        for (from, (head, _)) in d_out.iter().zip(e.heads()) {
+            let given = calls::TakeGradientsArgs {
+                from: from.clone(),
+                to: Address(e.at.deltas[head.output.buffer].address()),
+                outputs: n(if padded { head.output.width } else { head.outputs }),
+                width: n(head.output.width),
+                all: n(rows),
+                batch: n(e.recipe.batch),
+            };
+            let elements = e.recipe.batch * head.output.width;
+            each(&self.calls.take_gradients, &e.main, (elements, 256), e.members, &given)?;
         }
         e.backward(0, e.members)
     }
 
-    /// The optimiser of every member, each with its own constants; the weights of the gradients are put in place first.
-    fn update(
-        &self,
-        hypers: &[Hyper],
-        mask: Option<&Slice<u32>>,
-        rates: &Slice<f32>,
-        parts: Option<(Slice<f32>, usize)>,
-    ) -> Result<()> {
+    /// The optimiser of every member.
+    fn update(&self, hypers: &Hypers, given: StepOptions<'_>) -> Result<()> {
         let e = &self.engine;
-        let Some(lossless) = &e.at.lossless else { return Ok(()) };
-        let (params, p, main) = (e.layout.params, e.members, &e.main);
-        let field = |offset: usize| (e.at.states.address() + offset as u64, size_of::<State>());
-        copy_rows(main, field(offset_of!(State, rate)), (rates.address(), 4), 4, p)?;
-        if let Some(mask) = mask {
-            copy_rows(main, field(offset_of!(State, active)), (mask.address(), 4), 4, p)?;
-        }
-        for (m, hyper) in hypers.iter().enumerate() {
-            // A batch of no rows: the state goes one step on, and no epoch ends.
-            let recipe = Recipe { batch: 0, optimiser: hyper.optimiser(e.recipe.optimiser.rule), ..e.recipe };
-            let row = |arena: &Slice<f32>| arena.part(m * params, params);
-            let states = e.at.states.part(m, 1);
-            let mut sums = e.partials(m, 1, Mode::Step);
-            sums.loss = lossless.weights.part(2 * m, 2);
-            // Eight bytes at once, the halves of a number: what a gradient is divided by.
-            let [low, high] = [hyper.weight.to_bits() as u32, (hyper.weight.to_bits() >> 32) as u32];
-            words(main, sums.loss.address(), 0, 2)?;
-            words(main, sums.loss.address() + 8, low, 1)?;
-            words(main, sums.loss.address() + 12, high, 1)?;
-            let orders = e.at.orders.part(m * calls::ORDER, calls::ORDER);
-            let (arrived, gradient) = (e.at.arrived.part(m, 1), row(&e.at.gradient));
-            match &parts {
-                Some((parts, count)) => {
-                    let own = parts.part(m * count * params, count * params);
-                    let (own, told) = ((&own, *count), (&arrived, &orders));
-                    e.calls.add_parts(main, &states, &recipe, (&gradient, params), own, &sums, told)?;
-                }
-                None => e.calls.advance(main, &states, &recipe, (&gradient, params), &sums, (&arrived, &orders))?,
-            }
-            let arenas = Arenas {
-                gradient,
-                params: row(&e.at.params),
-                mean: row(&e.at.mean),
-                square: row(&e.at.square),
-                shadow: e.at.shadow.as_ref().map(|s| s.part(m * params, params)),
-                average: None,
-            };
-            e.calls.optimise(main, &recipe, params, &orders, &arenas)?;
-        }
-        // Whoever was left out, or had a bad gradient, takes part in the next pass.
-        copy_rows(main, field(offset_of!(State, active)), (lossless.ones.address(), 4), 4, p)
+        let (at, params, p) = (&e.at, e.layout.params, e.members);
+        let orders = Address(at.orders.part(0, p * ORDER).address());
+        let rule = rule_code(e.recipe.optimiser.rule);
+        let end = calls::EndStepArgs {
+            states: at.states,
+            grads: at.gradient,
+            params: params as u64,
+            parts: given.parts.cloned(),
+            mask: given.mask.cloned(),
+            norms: given.norms.cloned(),
+            each: hypers.clone(),
+            norm_partial: at.norm_partial.part(0, p * part_blocks(params)),
+            arrived: at.arrived,
+            orders,
+            count: n(given.parts.map_or(0, |parts| parts.len() / (p * params))),
+            rule,
+        };
+        each(&self.calls.end_step, &e.main, (params, 1024), p, &end)?;
+        let step = calls::OptimiseEachArgs {
+            params: params as u64,
+            orders,
+            grads: at.gradient,
+            master: at.params,
+            mean: at.mean,
+            square: at.square,
+            copy: at.shadow,
+            average: None,
+            each: hypers.clone(),
+            rule,
+        };
+        each(&self.calls.optimise_each, &e.main, (params, 4096), p, &step)
     }
+
+    /// One copy of everything that a member has learned.
+    fn copy(&self, from: usize, to: usize) -> Result<()> {
+        let (e, at) = (&self.engine, &self.engine.at);
+        let learned = |arena: Slice<f32>| (!arena.is_empty()).then_some(arena);
+        let copy = calls::AdoptArgs {
+            states: at.states,
+            master: at.params,
+            mean: learned(at.mean),
+            square: learned(at.square),
+            copy: at.shadow,
+            params: e.layout.params as u64,
+            from: n(from),
+            to: n(to),
+        };
+        each(&self.calls.adopt, &e.main, (e.layout.params, 1024), 1, &copy)
+    }
+
+    /// Whether there is an array for each head, as long as all rows have outputs.
+    fn fit_heads(&self, what: &str, rows: usize, given: &[Array<f32>]) -> Result<()> {
+        let e = &self.engine;
+        fits(&format!("arrays of {what}"), given.len(), e.layout.heads)?;
+        let mut each = given.iter().zip(e.heads());
+        each.try_for_each(|(given, (head, _))| {
+            fits(&format!("{what} of {}", head.name), given.len(), e.members * rows * head.outputs)
+        })
+    }
+}
+
+fn n(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn only_asked() -> Error {
+    Error::Asked("these nets have no optimiser".into())
 }
 
 fn fits(what: &str, got: usize, wanted: usize) -> Result<()> {
     if got == wanted { Ok(()) } else { Err(Error::Asked(format!("{got} {what}; {wanted} are wanted"))) }
-}
-
-/// Copies rows of `width` bytes, given each side's first address and the bytes from a row to the next.
-fn copy_rows(stream: &Stream, to: (u64, usize), from: (u64, usize), width: usize, rows: usize) -> Result<()> {
-    if rows == 0 {
-        return Ok(());
-    }
-    stream.context().bind()?;
-    if to.1 == width && from.1 == width {
-        // SAFETY: both sides were cut for these rows, and the stream is alive.
-        let answer = unsafe { result::memcpy_dtod_async(to.0, from.0, width * rows, stream.raw()) };
-        return stream.context().call("cuMemcpyDtoDAsync", answer);
-    }
-    let copy = sys::CUDA_MEMCPY2D {
-        srcXInBytes: 0,
-        srcY: 0,
-        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-        srcHost: std::ptr::null(),
-        srcDevice: from.0,
-        srcArray: std::ptr::null_mut(),
-        srcPitch: from.1,
-        dstXInBytes: 0,
-        dstY: 0,
-        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-        dstHost: std::ptr::null_mut(),
-        dstDevice: to.0,
-        dstArray: std::ptr::null_mut(),
-        dstPitch: to.1,
-        WidthInBytes: width,
-        Height: rows,
-    };
-    // SAFETY: as above.
-    let answer = unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.raw()).result() };
-    stream.context().call("cuMemcpy2DAsync", answer)
-}
-
-/// Sets words.
-fn words(stream: &Stream, at: u64, word: u32, n: usize) -> Result<()> {
-    stream.context().bind()?;
-    // SAFETY: inside of what the caller cut, and the stream is alive.
-    let answer = unsafe { sys::cuMemsetD32Async(at, word, n, stream.raw()).result() };
-    stream.context().call("cuMemsetD32Async", answer)
 }
