@@ -407,7 +407,7 @@ impl Batch<'_> {
                 *fate = if keep { RowFate::BadPriceKept } else { RowFate::BadPrice };
             } else if h[i] < o[i].max(c[i]) || l[i] > o[i].min(c[i]) {
                 examples.range.get_or_insert_with(|| self.example(i, &format_prices(&prices)));
-                let what = || format!("high or low inside open and close: {}", format_prices(&prices));
+                let what = || format!("high or low between open and close: {}", format_prices(&prices));
                 self.apply_policy(self.options.repairs.range, i, what, "repair.range")?;
                 *fate = if self.options.repairs.range == BadBars::Keep { RowFate::RangeKept } else { RowFate::Range };
             }
@@ -419,7 +419,8 @@ impl Batch<'_> {
         if policy != BadBars::Refuse {
             return Ok(());
         }
-        let mut error = Error::input(message()).at(self.path).remedy(format!("mend the row, or set {key} = \"drop\""));
+        let mut error =
+            Error::input(message()).at(self.path).remedy(format!("correct the row, or set {key} = \"drop\""));
         error.line = (self.line)(row);
         Err(error)
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// How to read; the default asks nothing and looks at the file.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Zone of stamps that carry none (`America/New_York`, `UTC`, `-05:00`); `None` infers it or takes UTC, and says
+    /// Time zone of stamps without one (`America/New_York`, `UTC`, `-05:00`); `None` infers it or takes UTC, and says
     /// so.
     pub timezone: Option<String>,
     /// Which end of the bar a stamp marks.

@@ -161,7 +161,9 @@ fn drop_refused_symbols(
                 Column { data: Data::Time { ns: end, .. }, .. },
             ] = &mut table.columns[..]
             else {
-                return Err(Error::new(Kind::State, "a file just written reads back otherwise").at(source.path()));
+                return Err(
+                    Error::new(Kind::State, "a file just written reads back with other content").at(source.path())
+                );
             };
             let rows = Rows { stamp: std::mem::take(label), end: std::mem::take(end), values, extras: rest };
             let mut from = 0;

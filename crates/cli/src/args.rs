@@ -16,16 +16,16 @@ use std::path::PathBuf;
 )]
 #[command(after_help = "\
 Examples:
-  fullbore demo                          a market made, read, audited, trained on, on one page
-  fullbore probe                         what this machine is, and how fast
+  fullbore demo                          a synthetic market, audited and trained on, on one page
+  fullbore probe                         this machine: hardware and speed
   fullbore bench net                     how fast a net trains here
-  fullbore data audit prices.csv         what is in this file, and may it be used?
-  fullbore data add ~/bars --name mine   any folder of bars into the catalogue
+  fullbore data audit prices.csv         what a file holds, and whether it is usable
+  fullbore data add ~/bars --name mine   a folder of bars, added to the catalogue
   fullbore data list                     what is in the catalogue
   fullbore features prices.csv           indicators and labels as a table
-  fullbore train prices.csv              classifiers, walked forward and judged
-  fullbore tune prices.csv               the batch that learns fastest here, for later runs
-  fullbore monitor                       how the newest run is getting on
+  fullbore train prices.csv              classifiers, judged on unseen data (walk forward)
+  fullbore tune prices.csv               the batch size that learns fastest here
+  fullbore monitor                       progress of the newest run
 
 Exit codes: 0 done, 1 the answer is no, 2 usage, 3 bad input, 4 machine, 5 run state, 70 a bug, 130 interrupted.")]
 pub(crate) struct Cli {
@@ -37,7 +37,7 @@ pub(crate) struct Cli {
 
 /// Flags that mean the same on every verb.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Everywhere")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Print one JSON object on standard output, also on failure
     #[arg(long, global = true)]
@@ -55,14 +55,14 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Make a synthetic market, read it, audit it, train on it, and show it on one page
+    /// Make a synthetic market, audit it, train on it, and write a report page
     Demo(Demo),
-    /// Say what this machine is, how fast, and how full
+    /// Show the hardware, speed and load of this machine
     Probe(Probe),
-    /// Time work on this machine
+    /// Measure how fast this machine works
     #[command(subcommand, arg_required_else_help = true)]
     Bench(Box<Bench>),
-    /// Bars: look at them, take them in, make them, list them
+    /// Audit, add, generate and list bars
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -76,13 +76,13 @@ Examples:
     Data(Box<Data>),
     /// Compute indicators and labels, and write them as a table
     Features(Box<Features>),
-    /// Train classifiers: every fold and seed side by side, judged on what they never saw
+    /// Train classifiers, all folds and seeds side by side, and judge them on unseen data
     Train(Box<Train>),
-    /// Choose batch, precision, threads and members at once for a training, without training
+    /// Measure which batch size, precision, threads and members at once train fastest
     Tune(Box<Tune>),
-    /// Ask a trained model for the probabilities of down, flat and up
+    /// Predict the probabilities of down, flat and up with a trained model
     Predict(Box<Predict>),
-    /// Runs: list them, show one, go on with one
+    /// List, show and resume runs
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -93,9 +93,9 @@ Examples:
   fullbore runs resume runs/gold-lstm-2026-11-15"
     )]
     Runs(Box<Runs>),
-    /// Watch a run: metrics, machine, time left; the run does not notice
+    /// Watch a run: metrics, machine load and time left; the run is not affected
     Monitor(Monitor),
-    /// Hunt for mistakes that make results too good to be true
+    /// Find mistakes that make results too good to be true
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -109,9 +109,9 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Check {
-    /// Say whether any feature or label knows what was not known yet
+    /// Check that no feature or label uses future data
     Lookahead(Lookahead),
-    /// Say whether training finds a signal that was planted, and nothing where there is nothing
+    /// Check that training finds a planted signal, and finds nothing where there is none
     Selftest(Selftest),
 }
 
@@ -119,9 +119,9 @@ pub(crate) enum Check {
 pub(crate) enum Runs {
     /// List the runs in a folder
     List(RunsList),
-    /// Say what a run is, how far it came and what it found
+    /// Show the state, progress and results of a run
     Show(RunsShow),
-    /// Go on with a run that was cut, to the same end
+    /// Continue an interrupted run; the result is as if it had never stopped
     Resume(RunsResume),
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct RunsShow {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A run goes on with its own settings: only --threads and --memory may change, --set and --settings are refused."
+    after_help = "A run continues with its own settings: only --threads and --memory can be changed, --set and --settings are refused."
 )]
 pub(crate) struct RunsResume {
     /// The run's folder
@@ -153,20 +153,20 @@ pub(crate) struct RunsResume {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-RUN is a run's folder, its name under runs/, or a folder of runs, of which the newest is taken.
-Keys: q leaves (the run goes on), tab and arrows pick metric and member, space pauses, ? helps.
-Plain lines come with --once, and where standard output is not a terminal.
+RUN is a run's folder, its name under runs/, or a folder of runs (the newest is shown).
+Keys: q quits (the run continues), tab and arrows select metric and member, space pauses, ? shows help.
+With --once, or when standard output is not a terminal, the state is printed as plain lines.
 
 Examples:
   fullbore monitor                               the newest run under runs/
   fullbore monitor gold-lstm-2026-11-15
-  fullbore monitor --once                        how far it is, in a few lines
+  fullbore monitor --once                        the current state, in a few lines
   watch -n 60 fullbore monitor --json            for programs")]
 pub(crate) struct Monitor {
     /// The run [default: the newest under runs/]
     #[arg(value_name = "RUN")]
     pub(crate) run: Option<PathBuf>,
-    /// Say how it stands in plain lines, and end
+    /// Print the current state as plain lines, and exit
     #[arg(long)]
     pub(crate) once: bool,
 }
@@ -174,34 +174,35 @@ pub(crate) struct Monitor {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x_fast [N,T,F],
-x_slow, x_strategy and labels. The learner lstm reads two windows and a row (features
-two_timeframe); mlp reads one row of indicators (features full, or universe where there are 20
-symbols or more). Of ready arrays --symbols, --from and --to take samples by symbol, t0 and t1.
-On a card --memory is of the card's own: auto is 80 % of what is free there.
+x_slow, x_strategy and labels. The learner lstm reads two windows and a row (feature set
+two_timeframe); mlp reads one row of indicators (feature set full, or universe for 20 symbols or
+more). With ready arrays --symbols, --from and --to select samples by symbol, t0 and t1.
+On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:
   fullbore train XAUUSD.csv                                 the two-timeframe LSTM, 8 folds, 2 seeds
   fullbore train mine --learner mlp --seeds 4               the indicator net over all symbols
-  fullbore train mine --dry-run                             split, plan, memory and time; nothing is done
+  fullbore train mine --dry-run                             show split, plan, memory and time only
   fullbore train mine --budget 10m                          as much as ten minutes allow
   fullbore train mine --try rate=1e-3,3e-4 --try decay=0,0.1    four configs, chosen by validation
   fullbore train windows.npz --label-horizon 12 --batch-size 3072 --epochs 500
-  fullbore train mine --net \"fast:16x50-lstm64d10 + slow:12x24-lstm24 + strategy:9 / 32 / way:3\"
+  fullbore train mine --net \"fast:16x50-lstm64d10 + slow:12x24-lstm24 + strategy:9 / 32 / direction:3\"
 
-Of several configs the one with the best validation up to a fold is taken for that fold, and every
-config is a trial. Every trial is written to the ledger when it starts. Ctrl-C saves; `fullbore runs resume RUN` goes on.")]
+Of several configs, each fold uses the one with the best validation score up to that fold, and every
+config counts as a trial. Every trial is written to the ledger when it starts. Ctrl-C saves the run;
+`fullbore runs resume RUN` continues it.")]
 pub(crate) struct Train {
     #[command(flatten)]
     pub(crate) what: Learned,
     #[command(flatten)]
     _flags: Flags<flags::Train>,
-    /// Fit folds, seeds and epochs into a time: 90s, 10m, 2h
+    /// Reduce folds, seeds and epochs to fit into this time: 90s, 10m, 2h
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,
     /// Run folder [default: runs/NAME-LEARNER-DATE]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Say what would be done, with memory and time, and do nothing
+    /// Show the plan with its memory and time, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -213,7 +214,7 @@ pub(crate) struct Learned {
     pub(crate) source: Source,
     #[command(flatten)]
     _flags: Flags<flags::Learn>,
-    /// auto, cpu, cuda or cuda:1
+    /// Device to run on: auto, cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
     #[command(flatten)]
@@ -222,37 +223,37 @@ pub(crate) struct Learned {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Real steps of the real net on the real data are timed, batch by batch, within the memory budget; the
-gradient noise scale says how large a batch still helps learning. What is chosen is kept in
-tuned.json at home, and `fullbore train` of the same workload (net, size of the data, labels, device,
-version) with --batch-size auto takes it, says so, and writes it into its run folder.
-On a card --memory is of the card's own: auto is 80 % of what is free there.
+Training steps on the real data are timed for each batch size within the memory budget; the gradient
+noise scale shows how large a batch still helps learning. The choice is saved in tuned.json in
+FULLBORE_HOME. `fullbore train` with --batch-size auto uses it for the same workload (net, size of
+the data, labels, device, version), reports it, and records it in the run folder.
+On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:
   fullbore tune XAUUSD.csv                                  for the two-timeframe LSTM
   fullbore tune mine --learner mlp --seeds 4                for the indicator net
-  fullbore tune mine --budget 2m                            look longer
+  fullbore tune mine --budget 2m                            measure longer
   fullbore tune mine --json | jq .chosen
-  fullbore train mine --no-tuned                            train by the fixed rule all the same
+  fullbore train mine --no-tuned                            train by the fixed rule instead
 
-The weights it trains for a moment are thrown away. Nothing is written but tuned.json.")]
-#[command(mut_arg("train.precision", |arg| arg.help("f32, tf32, bf16, or auto for what is fastest here")))]
+The weights trained on the way are discarded. Only tuned.json is written.")]
+#[command(mut_arg("train.precision", |arg| arg.help("Number format: f32, tf32, bf16, or auto for the fastest here")))]
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) what: Learned,
     #[command(flatten)]
     _flags: Flags<flags::Tune>,
-    /// About so long at most, reading apart: 10s, 2m [default: 20s]
+    /// Time to spend, apart from reading the data: 10s, 2m [default: 20s]
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each bar is judged by the newest fold whose test had begun when the bar became known; members are
-averaged. Bars are read as they were for the training: zone, stamps, repairs, factors, membership
-and sessions come with the model. What is said here wins over that, and is named in the notes.
-On a card --memory is of the card's own: auto is 80 % of what is free there.
+Each bar is predicted by the newest fold whose test span had begun when the bar became known; members
+are averaged. Bars are read as in training: time zone, stamps, repairs, factors, membership and
+sessions come with the model. Flags given here override that, which the notes report.
+On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:
   fullbore predict runs/gold-lstm-2026-11-15 XAUUSD.csv
@@ -261,15 +262,15 @@ pub(crate) struct Predict {
     /// The run's folder, or the model in it
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// A file, a folder, or a name in the catalogue
+    /// File, folder, or name in the catalogue
     pub(crate) data: String,
-    /// The probabilities, as Parquet [default: NAME-predictions.parquet]
+    /// Parquet file for the probabilities [default: NAME-predictions.parquet]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// A row for each member instead of their mean
+    /// Write one row per member instead of their mean
     #[arg(long)]
     pub(crate) members: bool,
-    /// auto, cpu, cuda or cuda:1
+    /// Device to run on: auto, cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
     #[command(flatten)]
@@ -280,9 +281,9 @@ pub(crate) struct Predict {
 pub(crate) enum Data {
     /// Convert bars to Parquet in the catalogue
     Add(Add),
-    /// Say what is in a file or folder, and whether it may be used
+    /// Check what a file or folder holds, and whether it is usable
     Audit(Audit),
-    /// Make a market of known properties from a seed
+    /// Generate a synthetic market from a seed
     Synth(Synth),
     /// List the catalogue
     List(List),
@@ -302,7 +303,7 @@ pub(crate) struct Demo {
     /// Train a smaller net for a few seconds instead of a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Where the training runs: auto, cpu, cuda, cuda:1
+    /// Device to run on: auto, cpu, cuda, cuda:1
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub(crate) device: String,
     #[command(flatten)]
@@ -314,35 +315,35 @@ pub(crate) struct Demo {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  fullbore probe                look and measure, a second or two; keeps the machine's profile
-  fullbore probe --quick        does the accelerator work? within 5 seconds, and nothing is written
-  fullbore probe --watch 60     cores, memory and GPUs, a line a second
+  fullbore probe                inspect and measure (a second or two), and save the profile
+  fullbore probe --quick        check the accelerator within 5 seconds; nothing is written
+  fullbore probe --watch 60     load of cores, memory and GPUs, one line per second
   fullbore probe --json | jq .cpu_rates
 
---quick exits with 0 where the accelerator works or there is none, with 4 where there is one that cannot be used.")]
+--quick exits with 0 if the accelerator works or there is none, and with 4 if it cannot be used.")]
 pub(crate) struct Probe {
-    /// Only say whether the accelerator works
+    /// Only check whether the accelerator works
     #[arg(long, conflicts_with = "watch")]
     pub(crate) quick: bool,
-    /// Show how full the machine is, once a second
+    /// Show the load of the machine once per second
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) watch: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// How fast a net trains and infers here, batch by batch
+    /// Measure training and inference speed of a net for several batch sizes
     Net(BenchNet),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A net in words: 64-128-128-3 reads 64 features, has two layers of 128 (ReLU) and 3 classes; t
-behind a width is tanh; fast:16x50-64t + slow:12-32 / 128 / direction:3 has two inputs (one of
-them 50 rows of 16), a layer each, a common one, and a head; 16x50-lstm64-3 walks through its
-50 rows with an LSTM of 64 units.
+How a net is written: 64-128-128-3 reads 64 features, has two layers of 128 (ReLU) and 3 classes; t
+after a width means tanh; fast:16x50-64t + slow:12-32 / 128 / direction:3 has two inputs (one of
+them 50 rows of 16) with a layer each, a shared layer, and a head; 16x50-lstm64-3 reads its 50 rows
+with an LSTM of 64 units.
 
-On a card --memory is of the card's own: auto is 80 % of what is free there.
+On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:
   fullbore bench net                                          a small classifier
@@ -353,23 +354,23 @@ pub(crate) struct BenchNet {
     /// The net
     #[arg(default_value = "64-128-128-3")]
     pub(crate) net: String,
-    /// Rows of a batch, for each member
+    /// Batch sizes, in rows per member
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "16,64,512,1024,3072,4096,16384,65536",
         value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) batch: Vec<u32>,
-    /// Members side by side, each with weights of its own
+    /// Members trained side by side, each with its own weights
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4095))]
     pub(crate) members: u32,
-    /// auto (bf16 on a card, f32 on a processor), f32, tf32 or bf16
+    /// Number format: auto (bf16 on a GPU, f32 on a CPU), f32, tf32 or bf16
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) precision: String,
-    /// auto, cpu, cuda or cuda:1
+    /// Device to run on: auto, cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
-    /// Seconds for each cell of the table
+    /// Seconds per measurement
     #[arg(long, value_name = "S", default_value_t = 0.5)]
     pub(crate) seconds: f64,
-    /// Choose the algorithms of matrix products by the clock first; for NVIDIA cards
+    /// First choose the fastest matrix product algorithms (NVIDIA GPUs only)
     #[arg(long)]
     pub(crate) tune: bool,
     #[command(flatten)]
@@ -379,7 +380,7 @@ pub(crate) struct BenchNet {
 /// What to read, and how.
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// A file, a folder, or a name in the catalogue
+    /// File, folder, or name in the catalogue
     pub(crate) data: String,
     #[command(flatten)]
     pub(crate) how: How,
@@ -411,7 +412,7 @@ Examples:
   fullbore data add ES.csv --timezone America/Chicago --stamp end --name es-5m
   fullbore data add ~/bars --dry-run
 
-Data that the audit refuses are not added, and the exit code is 1.")]
+Data that the audit refuses are not added; the exit code is then 1.")]
 pub(crate) struct Add {
     #[command(flatten)]
     pub(crate) source: Source,
@@ -424,7 +425,7 @@ pub(crate) struct Add {
     /// Replace an entry of that name
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Say what would be done, and do nothing
+    /// Show the plan, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -449,30 +450,30 @@ pub(crate) struct Audit {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  fullbore features prices.csv                                 the preset `full`, labels by auto
+  fullbore features prices.csv                                 the preset `full`, labels chosen by auto
   fullbore features mine --features basic --out basic.parquet
   fullbore features mine --features \"rsi(14), close/ema(50) - 1\" --labels \"triple(24, 1.5)\"
   fullbore features mine --features my-set.txt --symbols BTCUSDT,ETHUSDT --from 2023-01-01
   fullbore features --list
   fullbore features --show basic
 
-Values that do not exist are null; nothing is filled. What was computed before comes from the cache.")]
+Missing values are null; nothing is filled in. Results of earlier runs are taken from the cache.")]
 pub(crate) struct Features {
-    /// A file, a folder, or a name in the catalogue
+    /// File, folder, or name in the catalogue
     #[arg(required_unless_present_any = ["list", "show"], conflicts_with_all = ["list", "show"])]
     pub(crate) data: Option<String>,
     #[command(flatten)]
     _flags: Flags<flags::Table>,
-    /// The table, as Parquet [default: NAME-features.parquet]
+    /// Parquet file for the table [default: NAME-features.parquet]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Compute even what is in the cache
+    /// Compute again, even if the result is in the cache
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Show every indicator and preset, and do nothing
+    /// List every indicator and preset, and do nothing
     #[arg(long, conflicts_with = "show")]
     pub(crate) list: bool,
-    /// Show what a set computes and how long its columns take to warm up, and do nothing
+    /// Show the columns of a feature set and their warm-up, and do nothing
     #[arg(long, value_name = "SET")]
     pub(crate) show: Option<String>,
     #[command(flatten)]
@@ -487,17 +488,18 @@ Examples:
   fullbore check lookahead mine --features my-set.txt --all --cuts 1000
   fullbore check lookahead mine --json | jq .verdict
 
-The data are cut, poisoned after a moment, streamed and begun later, and no row may change; a column that goes with the return
-of the next bar is suspicious. The exit code is 1 when a leak is found. Nothing is written.")]
+The features are computed again on data that are cut off, poisoned after some bar, streamed bar by
+bar, or started later: no row may change. A column that correlates strongly with the return of the
+next bar is suspicious. The exit code is 1 when a leak is found. Nothing is written.")]
 pub(crate) struct Lookahead {
     #[command(flatten)]
     pub(crate) source: Source,
     #[command(flatten)]
     _flags: Flags<flags::Table>,
-    /// Cut and poison so often, however long it takes [default: what 20 seconds allow, 1000 at most]
+    /// Number of cuts and poisonings [default: as many as 20 seconds allow, at most 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) cuts: Option<u32>,
-    /// Every symbol and every bar, not a sample
+    /// Check every symbol and every bar, not a sample
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -506,22 +508,22 @@ pub(crate) struct Lookahead {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Four small trainings: one on a market with a planted signal, of which nine tenths must be found, and
-three on markets with nothing in them, made of DATA or of a synthetic market: labels dealt out anew,
-prices walked without drift, bars turned upside down. There a correlation beyond 3/\u{221a}n is a
-mistake somewhere: in the features, in the labels, or here.
+Four small trainings: one on a market with a planted signal, of which 90 % must be found, and three on
+markets without a signal, made from DATA or a synthetic market: labels shuffled, prices replaced by a
+random walk without drift, bars turned upside down. On those three a correlation beyond 3/\u{221a}n
+means a mistake in the features, in the labels or in Fullbore.
 
 Examples:
   fullbore check selftest
   fullbore check selftest prices.csv --features my-set.txt --learner mlp")]
 pub(crate) struct Selftest {
-    /// A file, a folder, or a name in the catalogue [default: a synthetic market]
+    /// File, folder, or name in the catalogue [default: a synthetic market]
     pub(crate) data: Option<String>,
     #[command(flatten)]
     pub(crate) how: How,
     #[command(flatten)]
     _flags: Flags<flags::Tested>,
-    /// Where it runs: auto, cpu, cuda, cuda:1
+    /// Device to run on: auto, cpu, cuda, cuda:1
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub(crate) device: String,
     #[command(flatten)]
@@ -531,9 +533,9 @@ pub(crate) struct Selftest {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  fullbore data synth                                           655 shares, 1,250 daily bars each
+  fullbore data synth                                           655 stocks, 1,250 daily bars each
   fullbore data synth --kind crypto --count 1 --timeframe 5m --years 6
-  fullbore data synth --plant --accuracy 0.7 --name planted     a signal of known worth
+  fullbore data synth --plant --accuracy 0.7 --name planted     with a signal of known value
   fullbore data synth --seed 2 --out ./market
 
 The same seed and settings make the same bars on every machine.")]

@@ -34,7 +34,7 @@ impl std::str::FromStr for Choice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Choice> {
-        let wrong = || Error::Asked(format!("`{text}` is no device: auto, cpu, cuda and cuda:1 are"));
+        let wrong = || Error::Asked(format!("`{text}` is not a device; write auto, cpu, cuda or cuda:1"));
         match text.trim().to_ascii_lowercase().as_str() {
             "auto" => Ok(Choice::Auto),
             "cpu" => Ok(Choice::Cpu),
@@ -161,7 +161,7 @@ impl std::str::FromStr for Budget {
 
     /// `80%`, `8GiB`, `500MB`.
     fn from_str(text: &str) -> Result<Budget> {
-        let wrong = || Error::Asked(format!("`{text}` is no amount of memory: 80%, 8GiB and 500MB are"));
+        let wrong = || Error::Asked(format!("`{text}` is not an amount of memory; write 80%, 8GiB or 500MB"));
         let text_ = text.trim();
         if let Some(percent) = text_.strip_suffix('%') {
             let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;

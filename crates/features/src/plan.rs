@@ -148,7 +148,7 @@ impl Plan {
             let message =
                 format!("every feature of the set looks at the market around a symbol, and the data have {many}{but}");
             return Err(Error::new(Kind::Input, message)
-                .remedy("give more symbols; the last number of market_return(1, 5) is how many it takes"));
+                .remedy("give more symbols; the last number of market_return(1, 5) is how many it needs"));
         }
         Ok(Fitted { plan, left, alone })
     }

@@ -11,8 +11,12 @@ use std::path::Path;
 /// Name, what it is for, and its text.
 pub const PRESETS: &[(&str, &str, &str)] = &[
     ("basic", "about twenty features for a first model", include_str!("presets/basic.txt")),
-    ("full", "more than eighty features over every chapter", include_str!("presets/full.txt")),
-    ("universe", "basic and the market around it, for many symbols at once", include_str!("presets/universe.txt")),
+    ("full", "more than eighty features from every group of indicators", include_str!("presets/full.txt")),
+    (
+        "universe",
+        "basic, and features of the whole market, for many symbols at once",
+        include_str!("presets/universe.txt"),
+    ),
     (
         "two_timeframe",
         "a fast, a slow and a strategy group for a network that reads two windows",

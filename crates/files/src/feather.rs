@@ -168,7 +168,7 @@ fn read_block(pieces: &mut Pieces, block: &Block, caps: &Caps) -> Result<Bytes> 
         _ => None,
     };
     let Some(batch) = batch else { return Err(damaged("a block is not a batch")) };
-    caps.check_rows(u64::try_from(batch.length()).map_err(|_| damaged("a batch has less than no rows"))?)?;
+    caps.check_rows(u64::try_from(batch.length()).map_err(|_| damaged("a batch has a negative number of rows"))?)?;
     let mut inflated = 0u64;
     for buffer in batch.buffers().into_iter().flatten() {
         let range = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());

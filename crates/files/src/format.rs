@@ -14,6 +14,15 @@ pub fn format_plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{end}", format_count(n))
 }
 
+/// `50, 24 and 1`, with the last word joined by `and`, `or` and the like.
+pub fn format_list(words: &[impl AsRef<str>], join: &str) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.split_last() {
+        Some((last, rest @ [_, ..])) => format!("{} {join} {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}
+
 /// A large number with a prefix, three digits: `3.42 M`, `12.5 k`, `950`.
 pub fn format_short(value: f64) -> String {
     let (unit, name) = match value.abs() {
@@ -119,6 +128,8 @@ mod tests {
         let nouns = [(0, "fold"), (1, "fold"), (2000, "fold"), (2, "series"), (1, "time series")];
         let texts = ["0 folds", "1 fold", "2,000 folds", "2 series", "1 time series"];
         assert_eq!(nouns.map(|(n, noun)| format_plural(n, noun)), texts);
+        let lists: [&[&str]; 4] = [&[], &["a"], &["a", "b"], &["a", "b", "c"]];
+        assert_eq!(lists.map(|words| format_list(words, "or")), ["", "a", "a or b", "a, b or c"]);
         assert_eq!([3_420_000.0, 12.0, 12_500.0, 7.5].map(format_short), ["3.42 M", "12", "12.5 k", "7.50"]);
     }
 

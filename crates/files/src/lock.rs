@@ -112,7 +112,7 @@ impl Lock {
                 let words = format!("if that process is gone, remove {}", path.display());
                 let mut error = refused(folder, holder).remedy(words);
                 if gone {
-                    error.message.push_str("; it seems to be gone, but this file system knows no locks");
+                    error.message.push_str("; it seems to be gone, but this file system does not support locks");
                 }
                 Err(error)
             }

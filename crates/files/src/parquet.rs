@@ -108,15 +108,15 @@ impl Opened {
     /// Counts and places, before anything is decoded.
     fn check(&self, caps: &Caps) -> Result<()> {
         let file = self.file();
-        let rows =
-            u64::try_from(file.file_metadata().num_rows()).map_err(|_| damaged("it declares less than no rows"))?;
+        let rows = u64::try_from(file.file_metadata().num_rows())
+            .map_err(|_| damaged("it declares a negative number of rows"))?;
         caps.check_rows(rows)?;
         caps.check_columns(self.meta.schema().fields().len())?;
         caps.check_columns(self.meta.parquet_schema().num_columns())?;
         let (mut total, mut stored) = (0u64, 0u64);
         for group in file.row_groups() {
             total = total.saturating_add(
-                u64::try_from(group.num_rows()).map_err(|_| damaged("a row group has less than no rows"))?,
+                u64::try_from(group.num_rows()).map_err(|_| damaged("a row group has a negative number of rows"))?,
             );
             for chunk in group.columns() {
                 let (start, len) = place(chunk)?;

@@ -35,7 +35,7 @@ impl Replace {
             return Err(Error::input("this is not the name of a file").at(path).remedy("name a file, not a folder"));
         }
         if path.is_dir() {
-            return Err(Error::input("a folder stands where the file should go")
+            return Err(Error::input("there is a folder where the file should go")
                 .at(path)
                 .remedy("choose another name, or remove the folder"));
         }

@@ -300,7 +300,7 @@ impl Pieces {
         if at.checked_add(len).is_none_or(|end| end > size) {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                format!("it speaks of bytes {at} to {}, but has only {size}", at.saturating_add(len)),
+                format!("it refers to bytes {at} to {}, but has only {size}", at.saturating_add(len)),
             ));
         }
         match self {

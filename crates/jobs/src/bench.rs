@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct BenchNet {
     /// A net in its own words: `64-128-128-3`.
     pub net: String,
-    /// Rows of a batch, for each member.
+    /// Batch sizes, in rows per member.
     pub batches: Vec<usize>,
     /// Members side by side.
     pub members: usize,
@@ -24,7 +24,7 @@ pub struct BenchNet {
     pub precision: String,
     /// `auto`, `cpu`, `cuda`, `cuda:1`.
     pub device: String,
-    /// Seconds for each cell of the table.
+    /// Seconds per measurement.
     pub seconds: f64,
     /// Choose the products' algorithms by the clock first.
     pub tune: bool,

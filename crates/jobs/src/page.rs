@@ -140,7 +140,7 @@ fn signal(shown: &Shown<'_>) -> Section {
     Section {
         heading: "A planted signal".into(),
         prose: "One series carries a signal of known strength, so the best that any trader can expect from it is known in closed form. Whoever earns \
-                clearly more than this, seed after seed, has looked into the future."
+                clearly more than this, seed after seed, uses future data."
             .into(),
         blocks: vec![
             Block::Tiles(vec![

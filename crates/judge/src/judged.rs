@@ -160,7 +160,7 @@ impl Truth<'_> {
             (Some(mcc_interval(&groups, &Bootstrap { block, seed, ..Bootstrap::default() })?), None)
         } else {
             let why = format!(
-                "{} days of test are fewer than {BLOCKS} blocks of {block}: labels that overlap are drawn together",
+                "{} test days are too few; it needs {BLOCKS} blocks of {block} days (overlapping labels stay together)",
                 groups.len()
             );
             (None, Some(why))

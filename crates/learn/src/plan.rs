@@ -74,7 +74,7 @@ impl Plan {
                         files::format_bytes(most)
                     ),
                 )
-                .remedy("a smaller net, fewer rows or a larger <memory>"));
+                .remedy("use a smaller net, fewer rows or a larger <memory>"));
             };
             pace = smaller;
             bytes = one(pace)?;
@@ -231,7 +231,7 @@ fn check(learner: &dyn Learner) -> Result<()> {
                 extent.units,
                 learner.unit()
             ),
-            "at least one of each, and fewer than 4096 seeds",
+            "give at least one of each, and fewer than 4096 seeds",
         );
     }
     if extent.folds > FOLDS as usize || configs > CONFIGS as usize {

@@ -62,7 +62,7 @@ impl TrainState {
     pub fn from_parts(read: &dyn Fn(&str) -> Result<Vec<u8>>, learner: &dyn Learner) -> Result<TrainState> {
         let damaged = |what: String| {
             Error::new(Kind::State, format!("the checkpoint cannot be used: {what}"))
-                .remedy("begin afresh, with another <out>")
+                .remedy("start a new run with another <out>")
         };
         let mut json: StateJson =
             serde_json::from_slice(&read("state.json")?).map_err(|e| damaged(format!("state.json: {e}")))?;

@@ -26,7 +26,7 @@ pub enum StepKind {
 pub struct NetLoad {
     /// The net.
     pub net: Net,
-    /// Rows of a batch, for each member.
+    /// Batch sizes, in rows per member.
     pub batch: usize,
     /// Members side by side.
     pub members: usize,

@@ -267,7 +267,7 @@ impl Tuner<'_> {
             choice: serde_json::Value::Null,
         };
         if let Err(error) = tuned_store::save_entry(path, entry, warnings) {
-            warnings.push(format!("what was tuned is not remembered: {error}"));
+            warnings.push(format!("the tuned values could not be saved: {error}"));
         }
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn load(path: &Path, warnings: &mut Vec<String>) -> Vec<TunedEntry> {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
         Err(e) => {
-            warnings.push(format!("{}: what was tuned before cannot be read: {e}", path.display()));
+            warnings.push(format!("{}: the saved tuning results cannot be read: {e}", path.display()));
             return Vec::new();
         }
     };

@@ -49,7 +49,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("XLA_FLAGS", "has no effect here: Fullbore does not use XLA (a JAX program on this machine does)"),
     (
         "XLA_PYTHON_CLIENT_MEM_FRACTION",
-        "changes nothing here, but a JAX program on the same GPU takes that part of its memory at start, and our budget is what it leaves",
+        "changes nothing here, but a JAX program on the same GPU takes that part of its memory at start, and Fullbore can use only the rest",
     ),
     (
         "XLA_PYTHON_CLIENT_PREALLOCATE",
@@ -59,7 +59,10 @@ const VARIABLES: &[(&str, &str)] = &[
         "PYTORCH_CUDA_ALLOC_CONF",
         "has no effect here: Fullbore reserves GPU memory as one block (PyTorch on this machine uses it)",
     ),
-    ("CUDA_LAUNCH_BLOCKING", "makes every launch wait for its end unless it is 0: GPU rates measured so are too low"),
+    (
+        "CUDA_LAUNCH_BLOCKING",
+        "makes every launch wait for its end unless it is 0: GPU rates measured this way are too low",
+    ),
     (
         "NVIDIA_TF32_OVERRIDE",
         "overrules which precision cuBLASLt uses for f32 products: rates and bits differ from a run without it",

@@ -60,7 +60,7 @@ pub use lines::{Line, Lines};
 pub use log::{Log, Row, log_path, read_log};
 pub use monitor::{
     BestSummary, LogFollower, Member, MemberSummary, Metric, MetricSummary, MonitorState, MonitorSummary, NewRows,
-    PhaseSummary, Point, Selection, Series, View, draw_monitor, summarise,
+    PhaseSummary, Point, Selection, Series, View, draw_monitor, field_label, judged_fields, summarise,
 };
 pub use runs::{BestMember, Run, RunState, RunStatus, RunSummary, list_runs};
 pub use screen::{Ink, Screen};

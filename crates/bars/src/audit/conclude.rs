@@ -43,7 +43,6 @@ pub(crate) fn conclude(seen: Vec<SeriesFacts>, intake: &Intake, options: &Option
     }
     if audit.bars == 0 {
         audit.verdict = Verdict::Refuse;
-        audit.reasons.push("no bar is left".into());
     }
     if !audit.repairs.is_empty() && audit.verdict == Verdict::Fine {
         audit.verdict = Verdict::Usable;
@@ -119,20 +118,20 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String
     let mut usable = Vec::new();
     let share = |n: u64, of: f64| format!("{:.1} %", 100.0 * n as f64 / of);
     if audit.bars == 0 {
-        refuse.push("no bar is left".to_string());
+        refuse.push("no bar is left after the choice of time and the repairs".to_string());
     }
     if let Some(other) = twin {
         refuse.push(format!("holds the same closes as {other}: one of the two is mislabelled"));
     }
     for (n, what, most) in [
-        (audit.bad_prices, "rows have a missing, zero, negative or absurd price", 0.05),
-        (audit.range_violations, "rows have a high or low inside open and close", 0.05),
-        (audit.conflicts, "rows contradict another row of the same time", 0.02),
+        (audit.bad_prices, "with a missing, zero, negative or absurd price", 0.05),
+        (audit.range_violations, "with a high or low between open and close", 0.05),
+        (audit.conflicts, "in conflict with another row of the same time", 0.02),
     ] {
         if n == 0 {
             continue;
         }
-        let text = format!("{n} {what} ({})", share(n, rows));
+        let text = format!("{} {what} ({})", format_plural(n, "row"), share(n, rows));
         if n as f64 > most * rows && n > 3 { refuse.push(text) } else { usable.push(text) }
     }
     if audit.stuck_bars as f64 > 0.5 * bars && audit.bars > 50 {
@@ -166,7 +165,7 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String
     let open = audit.suspected_splits.iter().filter(|s| !s.factored).count();
     if open > 0 {
         let first = audit.suspected_splits.iter().find(|s| !s.factored);
-        let shown = first.map(|s| format!("{} by {:.3}", &s.at[..10], s.ratio)).unwrap_or_default();
+        let shown = first.map(|s| format!("{}, price times {:.3}", &s.at[..10], s.ratio)).unwrap_or_default();
         let then =
             if options.repairs.splits == Splits::Segment { "each begins a new segment" } else { "kept as moves" };
         usable.push(format!("{} (first {shown}); {then}", format_plural(open as u64, "suspected unadjusted split")));
@@ -180,7 +179,7 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String
         ));
     }
     if seen.one_sided > 0 {
-        usable.push(format!("{} times had only a bid or only an ask", seen.one_sided));
+        usable.push(format!("{} with only a bid or only an ask", format_plural(seen.one_sided, "time")));
     }
     if audit.unfinished_last {
         usable.push("the last bar ends after the file was written: it may be unfinished".into());
@@ -333,7 +332,7 @@ fn count_repairs(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
     let splits = sum(&|s| s.observer.splits.len() as u64);
     if policy.splits == Splits::Segment {
         let example = first(&|s| {
-            s.observer.splits.first().map(|j| format!("{} at {} by {:.3}", s.symbol, rfc3339(j.at), j.ratio))
+            s.observer.splits.first().map(|j| format!("{} at {}, price times {:.3}", s.symbol, rfc3339(j.at), j.ratio))
         });
         add("segmented", splits, "repair.splits = \"segment\"".into(), example);
     }
@@ -398,7 +397,8 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
     let absent: u64 = seen.iter().map(|s| s.tally.absent).sum();
     if absent > 0 {
         list.push(format!(
-            "{absent} empty cells of the wide table are times before a symbol was listed or after it was gone"
+            "{} of the wide table, before a symbol was listed or after it was delisted",
+            format_plural(absent, "empty cell")
         ));
     }
     let text: u64 = seen.iter().map(|s| s.tally.bad_extras).sum::<u64>()
@@ -429,7 +429,12 @@ fn summarise(symbols: &[SymbolAudit]) -> Vec<String> {
         let mine: Vec<&SymbolAudit> = symbols.iter().filter(|s| s.verdict == verdict).collect();
         if let Some(first) = mine.first() {
             let why = first.reasons.first().cloned().unwrap_or_default();
-            list.push(format!("{} of {} series {words}, first {}: {why}", mine.len(), symbols.len(), first.symbol));
+            list.push(format!(
+                "{} of {} series {words}, for example {}: {why}",
+                mine.len(),
+                symbols.len(),
+                first.symbol
+            ));
         }
     }
     list

@@ -147,7 +147,7 @@ impl DayGroup {
             Timeframe::Fixed(ns) if ns > 0 && ns % (7 * DAY) == 0 => Ok(Some(DayGroup::Weeks(ns / (7 * DAY)))),
             Timeframe::Fixed(ns) if ns > 0 && ns % DAY == 0 => Ok(Some(DayGroup::Days(ns / DAY))),
             Timeframe::Fixed(ns) if ns > 0 => Err(format!("{timeframe} is longer than a day and not whole days")),
-            _ => Err("a timeframe must be longer than nothing and at most 100000 months".to_string()),
+            _ => Err("a timeframe must be above zero and at most 100000 months".to_string()),
         }
     }
 

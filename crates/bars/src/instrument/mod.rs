@@ -130,8 +130,8 @@ macro_rules! named {
                 }
                 let names: Vec<&str> = Self::NAMES.iter().map(|(name, _)| *name).collect();
                 Err(match nearest(&wanted, names.iter().copied()) {
-                    Some(near) => format!(concat!("`{}` is no ", $what, "; did you mean `{}`?"), s, near),
-                    None => format!(concat!("`{}` is no ", $what, " (one of {})"), s, names.join(", ")),
+                    Some(near) => format!(concat!("`{}` is not a ", $what, "; did you mean `{}`?"), s, near),
+                    None => format!(concat!("`{}` is not a ", $what, " (one of {})"), s, names.join(", ")),
                 })
             }
         }

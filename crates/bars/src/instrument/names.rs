@@ -160,7 +160,7 @@ fn read_future(venue: &str, name: &str, stated: bool, at_venue: bool) -> Option<
     let mut instrument = Instrument::preset(Class::Future, "USD");
     let why = if let Some(&(_, multiplier, tick)) = known(root) {
         (instrument.multiplier, instrument.tick) = (multiplier, tick);
-        format!("{name} is the contract {root}: future, USD, {multiplier} a point")
+        format!("{name} is the contract {root}: future, USD, {multiplier} per point")
     } else {
         format!("{name} looks like a future; its multiplier is unknown and assumed to be 1")
     };

@@ -3,7 +3,7 @@
 use super::names::{self, FileName, Role};
 use super::values::{count_violations, is_epoch, is_time_like, read_value};
 use super::{Evidence, PriceColumns, Prices};
-use files::{Data, Error, Result, Table};
+use files::{Data, Error, Result, Table, format_plural};
 
 pub(super) struct ColumnHeader {
     pub names: Vec<String>,
@@ -33,7 +33,10 @@ pub(super) fn find_header(given: &Evidence<'_>, why: &mut Vec<String>) -> Column
     let best = given.header.iter().enumerate().max_by_key(|(at, line)| (score(line), std::cmp::Reverse(*at)));
     let Some((at, line)) = best.filter(|(_, line)| score(line) >= 2) else {
         if !given.header.is_empty() {
-            why.push(format!("{} line(s) above the data hold no known column names", given.header.len()));
+            why.push(format!(
+                "no known column names in {} above the data",
+                format_plural(given.header.len() as u64, "line")
+            ));
         }
         return without_header(given);
     };
@@ -66,7 +69,11 @@ pub(super) fn find_header(given: &Evidence<'_>, why: &mut Vec<String>) -> Column
             let mut distinct: Vec<&String> = line.iter().filter(|c| !c.is_empty()).collect();
             distinct.sort();
             distinct.dedup();
-            why.push(format!("line {} of the header names {} ticker(s)", other_line(given, other), distinct.len()));
+            why.push(format!(
+                "line {} of the header names {}",
+                other_line(given, other),
+                format_plural(distinct.len() as u64, "ticker")
+            ));
             format = Some(match given.header.len() {
                 3 => "yfinance CSV, three-line header".to_string(),
                 _ => "yfinance CSV, two-line header".to_string(),
@@ -86,7 +93,11 @@ pub(super) fn find_header(given: &Evidence<'_>, why: &mut Vec<String>) -> Column
         format = name_csv_format(&names, given);
     }
     if at > 0 && tickers.is_none() {
-        why.push(format!("{at} line(s) above the header were passed over: `{}`", shorten(&given.header[0].join(","))));
+        why.push(format!(
+            "{} above the header skipped: `{}`",
+            format_plural(at as u64, "line"),
+            shorten(&given.header[0].join(","))
+        ));
     }
     ColumnHeader { names, named: true, tickers, format }
 }
@@ -194,7 +205,7 @@ pub(super) fn group_by_name(
     let volume = coin.or(volume);
     let quad = |side: fn(usize) -> Role| Some([at(side(0))?, at(side(1))?, at(side(2))?, at(side(3))?]);
     if let (Some(bid), Some(ask)) = (quad(Role::Bid), quad(Role::Ask)) {
-        why.push("bid and ask columns: prices are their middle, `spread` travels along".into());
+        why.push("bid and ask columns: prices are their middle, `spread` is an extra column".into());
         return Some(PriceColumns { symbol: None, prices: Prices::Quote { bid, ask }, volume });
     }
     let late = || {

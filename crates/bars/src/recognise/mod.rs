@@ -177,10 +177,10 @@ impl Layout {
         }
         if !extras.kept.is_empty() {
             let list: Vec<&str> = extras.kept.iter().map(|(_, n)| n.as_str()).collect();
-            why.push(format!("travelling along: {}", list.join(", ")));
+            why.push(format!("extra columns: {}", list.join(", ")));
         }
         if !extras.dropped.is_empty() {
-            why.push(format!("left out (no numbers): {}", extras.dropped.join(", ")));
+            why.push(format!("left out (not numeric): {}", extras.dropped.join(", ")));
         }
 
         check_ranges(given, &groups, named, &mut warnings)?;
@@ -339,7 +339,8 @@ fn check_ranges(given: &Evidence<'_>, groups: &[PriceColumns], named: bool, warn
         .remedy("check the header: the names do not fit the values"));
     }
     if wrong * 20 > given.sample.rows {
-        warnings.push(format!("{wrong} of {} sample rows have a high or low inside open and close", given.sample.rows));
+        warnings
+            .push(format!("{wrong} of {} sample rows have a high or low between open and close", given.sample.rows));
     }
     Ok(())
 }
@@ -367,7 +368,7 @@ fn missing_prices_error(given: &Evidence<'_>, names: &[String], named: bool) -> 
     let shown: Vec<&str> = names.iter().filter(|n| !n.is_empty()).take(12).map(String::as_str).collect();
     let seen = if named { format!("; columns are {}", shown.join(", ")) } else { String::new() };
     if has(&["ltp", "bid", "ask", "lasttradeprice", "tradeprice"]) || (has(&["price"]) && !has(&["open"])) {
-        return Error::input(format!("these are ticks, not bars: one price a row{seen}"))
+        return Error::input(format!("these are ticks, not bars: one price per row{seen}"))
             .at(given.path)
             .remedy("make bars of them first (pandas: df.resample('1min')['ltp'].ohlc())");
     }

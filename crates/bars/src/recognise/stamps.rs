@@ -153,7 +153,7 @@ fn zone_from_evidence(layout: &mut Layout, given: &Evidence<'_>) {
     if let Some(text) = &given.options.timezone {
         if let Some(zone) = Zone::parse(text) {
             layout.zone = zone;
-            layout.why.push(format!("stamps without a zone are {text}, as set"));
+            layout.why.push(format!("stamps without a time zone are {text}, as set"));
         }
         return;
     }
@@ -315,7 +315,7 @@ fn guess_zone(
         } else if matches!(class, Class::Equity | Class::Index) && fits(9 * HOUR + 30 * MINUTE, 16 * HOUR) {
             Some(("America/New_York", "09:30 to 16:00 are the hours of New York's exchanges"))
         } else if class == Class::Equity && traded.currency == "USD" && fits(4 * HOUR, 20 * HOUR) {
-            Some(("America/New_York", "04:00 to 20:00 are New York's hours with those before and after the session"))
+            Some(("America/New_York", "04:00 to 20:00 are New York's hours with pre-market and after-hours trading"))
         } else {
             None
         };
@@ -348,7 +348,7 @@ fn guess_zone(
         return;
     }
     if matches!(class, Class::CryptoSpot | Class::CryptoPerp) {
-        layout.why.push("no zone is given; crypto venues stamp in UTC".into());
+        layout.why.push("no time zone is given; crypto venues use UTC".into());
         return;
     }
     layout.warnings.push("stamps have no time zone and are read as UTC; set bars.timezone if they are not".into());

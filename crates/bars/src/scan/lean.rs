@@ -89,7 +89,7 @@ impl Lean {
             why.push(format!("the path says {} of market {}", self.kind, self.market));
         }
         if self.quote {
-            why.push("bid and ask bars: prices are their middle, `spread` travels along".into());
+            why.push("bid and ask bars: prices are their middle, `spread` is an extra column".into());
         }
         why
     }

@@ -47,7 +47,7 @@ pub(crate) fn read_calendars(folder: &Path) -> Result<Vec<Calendar>> {
                 Error::input("a calendar line is not a date")
                     .at(&path)
                     .line(at as u64 + 1)
-                    .remedy("write one date or time a line")
+                    .remedy("write one date or time per line")
             })?;
             stamps.push(stamp.ns);
         }

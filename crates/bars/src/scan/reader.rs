@@ -256,7 +256,7 @@ impl Reader<'_> {
             .at(source.path())
             .line(first.line)
             .column(first.field)
-            .remedy("mend the rows, or raise repair.unreadable (the share of rows that may be dropped)"));
+            .remedy("correct the rows, or raise repair.unreadable (the share of rows that may be dropped)"));
         }
         Ok(())
     }

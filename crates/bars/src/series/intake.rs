@@ -234,7 +234,7 @@ impl Intake {
                 Kind::Usage,
                 format!("none of the symbols {} is in the data", self.options.symbols.join(", ")),
             )
-            .remedy(format!("there are {there}{}", if self.unselected.len() == 12 { ", …" } else { "" })));
+            .remedy(format!("the data hold {there}{}", if self.unselected.len() == 12 { ", …" } else { "" })));
         }
         let mut by_key: BTreeMap<(String, Timeframe), Vec<FileRows>> = BTreeMap::new();
         let mut odd = Vec::new();

@@ -267,7 +267,7 @@ impl Series {
                 .file_name()
                 .map(|n| n.to_string_lossy().into_owned())
                 .unwrap_or_default();
-            let shown = at.filter(|_| n > 0).map(|at| format!("{file}: {} comes out of turn", rfc3339(at)));
+            let shown = at.filter(|_| n > 0).map(|at| format!("{file}: {} is out of order", rfc3339(at)));
             seen.order_example = seen.order_example.take().or(shown);
         }
         if seen.out_of_order > 0 && options.repairs.order == RowOrder::Refuse {

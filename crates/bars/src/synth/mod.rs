@@ -200,7 +200,7 @@ impl fmt::Display for Truth {
         };
         write!(
             f,
-            "no signal but volatility; calm {:.0} % of bars, trend {:.0} %, crisis {:.0} %",
+            "no signal except volatility; calm {:.0} % of bars, trend {:.0} %, crisis {:.0} %",
             share(Regime::Calm),
             share(Regime::Trend),
             share(Regime::Crisis)

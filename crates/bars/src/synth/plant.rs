@@ -137,16 +137,16 @@ impl fmt::Display for Optimum {
         let bp = |x: f64| x * 1e4;
         writeln!(
             f,
-            "mu {:.3} bp, sigma {:.3} bp a bar; the signal stays with {:.3}",
+            "mu {:.3} bp, sigma {:.3} bp per bar; the signal persists with probability {:.3}",
             bp(self.mu),
             bp(self.sigma),
             self.stay
         )?;
-        writeln!(f, "cost {:.3} bp a side", bp(self.cost))?;
-        writeln!(f, "best net value {:.3} bp a bar of fixed notional", bp(self.value))?;
+        writeln!(f, "cost {:.3} bp per side", bp(self.cost))?;
+        writeln!(f, "best net value {:.3} bp per bar of fixed notional", bp(self.value))?;
         writeln!(
             f,
-            "always in the market {:.3} bp a bar, log growth {:.3} bp",
+            "always in the market {:.3} bp per bar, log growth {:.3} bp",
             bp(self.always_in),
             bp(self.log_growth)
         )?;

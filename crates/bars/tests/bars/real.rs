@@ -319,7 +319,7 @@ fn folders_of_real_files() {
     // 687 closes were rewritten, and with the second vintage as many rows again; every row but the newest vintage's
     // repeats a time.
     assert_eq!(audit.symbols[0].conflicts + audit.symbols[0].duplicates, 1884 + 1851);
-    assert!(audit.symbols[0].conflicts > 687 && audit.symbols[0].reasons[0].contains("contradict"));
+    assert!(audit.symbols[0].conflicts > 687 && audit.symbols[0].reasons[0].contains("in conflict"));
     let (market, audit) = raw(&data, "iso_blocks");
     assert_eq!(
         (market.bars.len(), market.bars[0].len(), audit.verdict),

@@ -4,8 +4,8 @@ use super::{Context, Outcome, select};
 use crate::args::Audit as Args;
 use crate::out::Paint;
 use crate::show::{date, fit, table, wrap};
-use bars::Instrument;
 use bars::audit::{Audit, SymbolAudit, Verdict};
+use bars::{Instrument, VolumeKind};
 use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
 use jobs::Audited;
 use std::fmt::Write;
@@ -170,14 +170,21 @@ fn findings(s: &SymbolAudit) -> String {
         (s.outside_membership.unwrap_or(0), "bar outside membership"),
         (u64::from(s.unfinished_last), "unfinished last bar"),
     ];
-    let plural = |n: u64, noun: &str| match noun.split_once(' ') {
-        Some((first, rest)) if matches!(first, "row" | "stamp" | "bar") => {
-            format!("{} {rest}", format_plural(n, first))
-        }
-        _ => format_plural(n, noun),
-    };
     let found: Vec<String> = nouns.iter().filter(|f| f.0 > 0).map(|(n, noun)| plural(*n, noun)).collect();
     found.join(", ")
+}
+
+/// A count with its noun, where words may follow the noun: `2 rows out of order`.
+fn plural(n: u64, what: &str) -> String {
+    let nouns = ["unreadable row", "duplicate row", "conflicting row", "suspected split"];
+    let first = nouns.iter().find(|noun| what.starts_with(**noun)).map_or_else(
+        || what.split(' ').next().filter(|word| matches!(*word, "row" | "stamp" | "bar" | "time" | "symbol")),
+        |noun| Some(*noun),
+    );
+    match first {
+        Some(noun) => format!("{}{}", format_plural(n, noun), &what[noun.len()..]),
+        None => format_plural(n, what),
+    }
 }
 
 fn gaps(text: &mut String, audit: &Audit, paint: Paint) {
@@ -212,7 +219,22 @@ fn repairs(text: &mut String, audit: &Audit, paint: Paint) {
     }
     heading(text, "Repairs (policies under [repair] in the settings)", paint);
     for repair in &audit.repairs {
-        let line = format!("{} {}, by {}", format_count(repair.count), repair.what.replace('_', " "), repair.policy);
+        let what = match repair.what {
+            "sorted" => "row sorted by time",
+            "dropped_unreadable" => "unreadable row dropped",
+            "dropped_duplicate" => "duplicate row dropped",
+            "dropped_conflicting" => "conflicting row dropped",
+            "dropped_bad_price" => "row with a bad price dropped",
+            "kept_bad_price" => "row with a bad price kept",
+            "dropped_range" => "row with an impossible range dropped",
+            "kept_range" => "row with an impossible range kept",
+            "rescaled_time" => "stamp converted to another unit",
+            "dropped_one_sided" => "time with only one side dropped",
+            "segmented" => "suspected split, where a new segment begins",
+            "dropped_symbol" => "symbol left out",
+            other => other,
+        };
+        let line = format!("{} ({})", plural(repair.count, what), repair.policy);
         text.push_str(&wrap(&line, "  ", "    "));
         if !repair.example.is_empty() {
             text.push_str(&wrap(&format!("for example {}", repair.example), "    ", "    "));
@@ -250,12 +272,13 @@ fn instruments(text: &mut String, audit: &Audit, paint: Paint) {
         part(i.tick > 0.0, format!("tick {}", i.tick));
         part(true, format!("lot {}", i.lot));
         part(i.min_notional > 0.0, format!("at least {} {}", i.min_notional, i.currency));
-        part(true, format!("fee {} bp a side, spread {} bp", i.costs.fee_bp, i.costs.spread_bp));
-        part(i.costs.borrow_bp_per_year > 0.0, format!("borrow {} bp a year", i.costs.borrow_bp_per_year));
+        part(true, format!("fee {} bp per side, spread {} bp", i.costs.fee_bp, i.costs.spread_bp));
+        part(i.costs.borrow_bp_per_year > 0.0, format!("borrow {} bp per year", i.costs.borrow_bp_per_year));
         part(i.costs.funding, "funding".into());
         part(true, if i.shortable { "can be shorted".into() } else { "long only".into() });
         part(true, format!("{hours} {} {}, trading day rolls over {}", s.days, s.timezone, s.trading_day));
-        part(true, format!("volume in {}", i.volume));
+        let volume = if i.volume == VolumeKind::None { "no volume".into() } else { format!("volume in {}", i.volume) };
+        part(true, volume);
         text.push_str(&wrap(&format!("{who}: {}", parts.join(", ")), "  ", "    "));
     }
     if alike.len() > 8 {

@@ -29,10 +29,11 @@ fn render(checked: &Checked, paint: Paint) -> String {
     };
     let _ = writeln!(
         text,
-        "  bars of {}: {}; symbols: {}; label {}; took {}",
-        checked.timeframe,
+        "  {} bars of {}, {} {}, labels {}; took {}",
         part(checked.rows, checked.all_rows),
+        checked.timeframe,
         part(checked.symbols, checked.all_symbols),
+        if checked.all_symbols == 1 { "symbol" } else { "symbols" },
         checked.label.as_deref().unwrap_or("none"),
         format_seconds(checked.seconds)
     );

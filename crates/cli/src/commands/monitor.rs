@@ -8,7 +8,7 @@ use crate::show::{table, wrap};
 use crate::terminal::{Press, Terminal};
 use files::{Error, Kind, format_bytes, format_count, format_number, format_plural, format_seconds, format_short};
 use jobs::Monitor;
-use report::{MonitorSummary, View, draw_monitor, summarise};
+use report::{MonitorSummary, View, draw_monitor, field_label, judged_fields, summarise};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -110,14 +110,14 @@ fn render(summary: &MonitorSummary, paint: Paint) -> String {
     let rates: String = summary
         .rates
         .iter()
-        .filter_map(|(name, v)| Some(format!(", {} {}", format_short(v.as_f64()?), per(name))))
+        .filter_map(|(name, v)| Some(format!(", {} {}", format_short(v.as_f64()?), field_label(name))))
         .collect();
     let _ = writeln!(text, "  {}{ended}{rates}", format_plural(summary.members, "member"));
     if let Some(best) = &summary.best {
         let _ = writeln!(
             text,
             "  best so far: {} {:.4}, {}, {} {}",
-            per(&best.metric),
+            field_label(&best.metric),
             best.value,
             best.member,
             summary.axis,
@@ -131,11 +131,11 @@ fn render(summary: &MonitorSummary, paint: Paint) -> String {
         text.push_str(&wrap(&summary.phases.iter().map(phase).collect::<Vec<_>>().join(", "), "  phases: ", "    "));
     }
     metrics(&mut text, summary, paint);
-    if let Some(judged) = summary.judged.as_ref().and_then(|j| j.as_object()) {
+    let judged = judged_fields(summary.judged.as_ref());
+    if !judged.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Judged on test samples"));
-        let all =
-            judged.iter().filter_map(|(name, v)| Some(format!("{} {}", per(name), format_number(v.as_f64()?, 4))));
-        text.push_str(&wrap(&all.collect::<Vec<_>>().join(", "), "  ", "  "));
+        let all: Vec<String> = judged.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        text.push_str(&wrap(&all.join(", "), "  ", "  "));
     }
     machine(&mut text, summary, paint);
     for line in
@@ -164,7 +164,7 @@ fn metrics(text: &mut String, summary: &MonitorSummary, paint: Paint) {
         let over = |of: fn(f64, f64) -> f64, at: usize| {
             m.points.iter().map(|p| p[at]).reduce(of).map_or("-".into(), four_digits)
         };
-        vec![per(&m.name), m.last.map_or("-".into(), four_digits), over(f64::min, 2), over(f64::max, 3)]
+        vec![field_label(&m.name), m.last.map_or("-".into(), four_digits), over(f64::min, 2), over(f64::max, 3)]
     };
     let rows: Vec<Vec<String>> = summary.metrics.iter().map(row).collect();
     let _ = write!(text, "\n{}\n", paint.bold("Metrics, mean over members"));
@@ -204,11 +204,6 @@ fn machine(text: &mut String, summary: &MonitorSummary, paint: Paint) {
     if sample.gpus.is_empty() {
         text.push_str("  GPU: none found (no NVIDIA card, or no NVML)\n");
     }
-}
-
-/// `samples/s` for `samples_per_s`, `valid mcc` for `valid_mcc`.
-fn per(name: &str) -> String {
-    name.replace("_per_s", "/s").replace('_', " ")
 }
 
 /// A place on the axis: counted, not rounded.

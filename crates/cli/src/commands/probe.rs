@@ -80,12 +80,8 @@ fn lines(sample: &Sample) -> String {
 }
 
 fn passed(quick: &QuickProbe, paint: Paint) -> String {
-    let mut text = format!(
-        "{}  the accelerator works: {} ({})\n\n",
-        paint.green("pass"),
-        quick.device,
-        format_seconds(quick.seconds)
-    );
+    let mut text =
+        format!("{}  device works: {} ({})\n\n", paint.green("pass"), quick.device, format_seconds(quick.seconds));
     quick.says.iter().for_each(|line| text.push_str(&wrap(line, "  - ", "    ")));
     text
 }

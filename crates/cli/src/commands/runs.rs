@@ -32,7 +32,10 @@ pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
 }
 
 fn list(listed: &RunsListed, paint: Paint) -> String {
-    let mut text = format!("{}  {}\n\n", paint.bold(&listed.folder), format_plural(listed.runs.len() as u64, "run"));
+    if listed.runs.is_empty() {
+        return format!("There are no runs in {}. `fullbore train DATA` starts one.\n", listed.folder);
+    }
+    let mut text = format!("{} in {}\n\n", format_plural(listed.runs.len() as u64, "run"), paint.bold(&listed.folder));
     let rows: Vec<Vec<String>> = listed
         .runs
         .iter()

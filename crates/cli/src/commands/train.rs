@@ -132,15 +132,18 @@ fn render(run: &TrainRun, paint: Paint) -> String {
             j.mcc_interval.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4})", i.low, i.high));
         let _ = writeln!(text, "  MCC {:.4}{interval} over {}", j.mcc, format_plural(j.samples, "sample"));
         if let Some(why) = &j.no_interval {
-            text.push_str(&wrap(&format!("no interval: {why}"), "  ", "  "));
+            text.push_str(&wrap(&format!("no confidence interval: {why}"), "  ", "  "));
         }
         let direction = j.directional_mcc.map_or("-".into(), |m| format!("{m:.4}"));
         let again = j.persistence_mcc.map_or("-".into(), |m| format!("{m:.4}"));
-        let _ = writeln!(text, "  MCC of direction alone {direction}; repeating the last label gives {again}");
+        let _ = writeln!(text, "  direction alone: MCC {direction} (repeating the last label: {again})");
         if let Some(baseline) = j.volatility_mcc {
             let some = j.volatility_samples.filter(|n| *n != j.samples);
             let some = some.map_or(String::new(), |n| format!(" (of {})", format_plural(n, "sample")));
-            let _ = writeln!(text, "  volatility alone gives {baseline:.4} over all classes{some}, and no direction");
+            let _ = writeln!(
+                text,
+                "  volatility alone: MCC {baseline:.4} over all classes{some}; it says nothing about direction"
+            );
         }
         let _ = writeln!(
             text,
@@ -248,7 +251,7 @@ fn phases(text: &mut String, run: &TrainRun, paint: Paint) {
     let rows: Vec<Vec<String>> = run.phases.iter().map(row).collect();
     text.push_str(&table(&["phase", ">time", ">CPU", ">GPU", ">memory", ">on the card"], &rows, "  "));
     if let Some(rate) = run.samples_per_s {
-        let _ = writeln!(text, "  {} samples a second in training", format_short(rate));
+        let _ = writeln!(text, "  {} samples/s in training", format_short(rate));
     }
     if !run.verdict.is_empty() {
         text.push_str(&wrap(&run.verdict, "  ", "  "));

@@ -132,9 +132,9 @@ fn a_model_that_was_cut_or_damaged_is_refused_and_some_of_its_folds_are_a_model(
     let asked = || place.json(&["predict", "run", "PX.csv", "--members", "--device", "cpu", "--out", "p.parquet"]);
     type Change = fn(&mut Value);
     let wrong: [(Change, &str); 16] = [
-        (|m| m["classes"] = 2.into(), "tells 2 classes apart"),
+        (|m| m["classes"] = 2.into(), "the model has 2 classes"),
         (|m| m["classes"] = 300.into(), "300 classes"),
-        (|m| m["folds"] = serde_json::json!([]), "nobody to ask"),
+        (|m| m["folds"] = serde_json::json!([]), "it cannot predict"),
         (|m| m["folds"].as_array_mut().unwrap().reverse(), "order of time"),
         (|m| m["folds"][1]["number"] = 5000.into(), "cannot be a member"),
         (|m| m["folds"][0]["seeds"] = serde_json::json!([99999]), "cannot be a member"),
@@ -146,8 +146,8 @@ fn a_model_that_was_cut_or_damaged_is_refused_and_some_of_its_folds_are_a_model(
         (|m| m["inputs"] = serde_json::json!([]), "the inputs of the model"),
         (|m| m["holdout"] = serde_json::json!([5, 1]), "locked"),
         (|m| m["max_hole"] = u64::MAX.into(), "max_hole cannot be"),
-        (|m| m["net"] = "row:2 / 128-64 / a:3 + b:3".into(), "classes apart"),
-        (|m| m["reading"]["keys"]["bars.stamp"] = "middle".into(), "how its bars were read"),
+        (|m| m["net"] = "row:2 / 128-64 / a:3 + b:3".into(), "has another number"),
+        (|m| m["reading"]["keys"]["bars.stamp"] = "middle".into(), "its bars were read with"),
     ];
     for (with, part) in wrong {
         change(&place, "run", &with);
@@ -252,7 +252,7 @@ fn ready_arrays_take_what_was_asked_for_and_refuse_what_does_nothing() {
         assert!(exit == 2 && value.to_string().contains(part), "{value}");
     }
     let (kept, exit) = place.json(&args("a.npz", &["--set", "repair.order=refuse", "--dry-run"]));
-    assert!(exit == 0 && kept["notes"].to_string().contains("not used"), "{kept}");
+    assert!(exit == 0 && kept["notes"].to_string().contains("ignored"), "{kept}");
     assert!(kept["notes"].to_string().contains("repair.order"), "{kept}");
 }
 

@@ -55,7 +55,7 @@ fn bench_net_refuses_what_makes_no_sense() {
     };
     check(&["8-x-3"], 2, "column");
     check(&["8-9999-3"], 2, "4096");
-    check(&["--device", "tpu"], 2, "`tpu` is no device");
+    check(&["--device", "tpu"], 2, "`tpu` is not a device");
     check(&["--device", "cpu", "--precision", "f16"], 2, "f16");
     check(&["--device", "cpu", "--seconds", "0"], 2, "not a usable time");
     check(&["--device", "cpu", "--tune"], 2, "--tune");

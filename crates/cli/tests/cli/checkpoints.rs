@@ -104,7 +104,7 @@ fn after_a_bit_fell_over_the_generation_before_is_taken_and_the_end_is_the_same(
     let resumed = place.run(&["runs", "resume", "cut"]);
     assert_eq!(code(&resumed), 0, "{}", text(&resumed.stderr));
     let said = text(&resumed.stderr);
-    assert!(said.contains(&format!("checkpoint {newest} was passed over")) && said.contains("members.bin"), "{said}");
+    assert!(said.contains(&format!("checkpoint {newest} was skipped")) && said.contains("members.bin"), "{said}");
     for member in MEMBERS {
         for folder in ["model", "checkpoints/best", "checkpoints/last"] {
             let file = format!("{folder}/{member}.safetensors");

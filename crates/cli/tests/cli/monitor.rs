@@ -38,7 +38,7 @@ fn a_finished_run_in_lines_and_as_an_object() {
     let lines = text(&place.run(&["monitor", "coin", "--once"]).stdout);
     assert_eq!(lines, text(&place.run(&["monitor", "coin"]).stdout));
     assert!(lines.lines().all(|l| l.chars().count() <= 100) && !lines.contains('\u{1b}'), "{lines}");
-    for part in ["finished", "epoch 6 of 6, 100 %", "best so far: valid mcc", "Judged on test samples", "train loss"] {
+    for part in ["finished", "epoch 6 of 6, 100 %", "best so far: valid MCC", "Judged on test samples", "train loss"] {
         assert!(lines.contains(part), "{part} is missing in\n{lines}");
     }
 
@@ -185,13 +185,13 @@ fn in_a_real_terminal_epochs_move_keys_work_and_the_terminal_comes_back() {
     assert_eq!(tmux.flags(), "1 0 0", "the other screen, no cursor, no wrapping");
     tmux.sees("CPU recent");
     let pane = tmux.pane();
-    for part in ["coin", "running", "mcc", "loss", "4 members", "machine", "core", "RAM process", "q quits"] {
+    for part in ["coin", "running", "MCC", "loss", "4 members", "machine", "core", "RAM process", "q quits"] {
         assert!(pane.contains(part), "{part} is missing in\n{pane}");
     }
     assert!(pane.lines().all(|l| l.chars().count() <= 100), "{pane}");
     tmux.press("Down");
     tmux.press("Down");
-    tmux.sees("mcc · fold 1 seed 1");
+    tmux.sees("MCC · fold 1 seed 1");
     tmux.press("Tab");
     tmux.press("?");
     tmux.sees("this page, and back");
@@ -200,7 +200,7 @@ fn in_a_real_terminal_epochs_move_keys_work_and_the_terminal_comes_back() {
     tmux.sees("paused");
     tmux.press("Space");
     tmux.run(&["resize-window", "-x", "44", "-y", "12"]);
-    tmux.sees("valid mcc");
+    tmux.sees("valid MCC");
     tmux.run(&["resize-window", "-x", "100", "-y", "30"]);
     tmux.sees("CPU recent");
     tmux.press("q");

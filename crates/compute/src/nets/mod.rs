@@ -490,7 +490,7 @@ impl Nets {
     }
 
     fn learns(&self) -> Result<Rule> {
-        let asked = || Error::Asked("these nets are only asked; set them up with an optimiser".into());
+        let asked = || Error::Asked("these nets only predict; set them up with an optimiser".into());
         self.setup.rule.ok_or_else(asked)
     }
 

@@ -157,7 +157,7 @@ impl Schedule {
 /// How a population is trained: what changes bits, and is part of a run's settings.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Recipe {
-    /// Rows of a batch, for each member.
+    /// Batch sizes, in rows per member.
     pub batch: usize,
     /// How numbers are held.
     pub precision: Precision,

@@ -46,7 +46,7 @@ use std::ops::Range;
 /// What is asked of the market.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
-    /// Mean return over so many bars, from at least so many symbols.
+    /// Mean return over so many bars, needs at least m symbols.
     Return { bars: usize, least: usize },
     /// Share of closes above their own mean.
     Breadth { bars: usize, least: usize },

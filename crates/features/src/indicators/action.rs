@@ -22,7 +22,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "What is above the body as a share of the bar's range; 0 where there is no range.",
+        about: "Part above the body as a share of the bar's range; 0 where there is no range.",
         build: |b| {
             let (open, (high, low, close)) = (b.open(), b.hlc());
             b.map(Map::UpperShare, &[open, high, low, close])
@@ -34,7 +34,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "What is below the body as a share of the bar's range; 0 where there is no range.",
+        about: "Part below the body as a share of the bar's range; 0 where there is no range.",
         build: |b| {
             let (open, (high, low, close)) = (b.open(), b.hlc());
             b.map(Map::LowerShare, &[open, high, low, close])
@@ -46,7 +46,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "Where the close stands in its bar, 0 at the low to 1 at the high, 0.5 where there is no range.",
+        about: "Position of the close in its bar, 0 at the low to 1 at the high, 0.5 where there is no range.",
         build: |b| {
             let (high, low, close) = b.hlc();
             let place = b.map(Map::Place, &[close, low, high]);
@@ -72,7 +72,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "The open over the close before, less 1.",
+        about: "The open over the previous close, less 1.",
         build: |b| {
             let (open, close) = (b.open(), b.close());
             let before = b.lag(close, 1);
@@ -85,7 +85,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "1 where the bar lies within the one before, without touching its ends, else 0.",
+        about: "1 where the bar lies inside the previous bar, without touching its ends, else 0.",
         build: |b| {
             let (high, low, _) = b.hlc();
             let (high_before, low_before) = (b.lag(high, 1), b.lag(low, 1));
@@ -98,7 +98,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "1 where the bar reaches beyond the one before on both sides, else 0.",
+        about: "1 where the bar extends beyond the previous bar on both sides, else 0.",
         build: |b| {
             let (high, low, _) = b.hlc();
             let (high_before, low_before) = (b.lag(high, 1), b.lag(low, 1));
@@ -159,7 +159,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period("n", 20)],
         outputs: &[],
-        about: "Bars since the highest high of the last n, over n: 0 at the high, below 1; of equals the latest counts.",
+        about: "Bars since the highest high of the last n, over n: 0 at the high, below 1; the latest of equals counts.",
         build: |b| {
             let high = b.high();
             let since = b.graph.add(Op::SinceMax(b.period(0)), &[high]);
@@ -172,7 +172,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period("n", 20)],
         outputs: &[],
-        about: "Bars since the lowest low of the last n, over n: 0 at the low, below 1; of equals the latest counts.",
+        about: "Bars since the lowest low of the last n, over n: 0 at the low, below 1; the latest of equals counts.",
         build: |b| {
             let low = b.low();
             let since = b.graph.add(Op::SinceMin(b.period(0)), &[low]);

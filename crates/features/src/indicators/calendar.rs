@@ -29,7 +29,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "The trading day's place in the week, on a circle of seven days: sine.",
+        about: "The trading day's position in the week, on a circle of seven days: sine.",
         build: |b| b.column(Column::WeekdaySin),
     },
     Indicator {
@@ -38,7 +38,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "The trading day's place in the week, on a circle of seven days: cosine.",
+        about: "The trading day's position in the week, on a circle of seven days: cosine.",
         build: |b| b.column(Column::WeekdayCos),
     },
     Indicator {
@@ -47,7 +47,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "The day's place in the year, on a circle: sine.",
+        about: "The day's position in the year, on a circle: sine.",
         build: |b| b.column(Column::YearSin),
     },
     Indicator {
@@ -56,7 +56,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "The day's place in the year, on a circle: cosine.",
+        about: "The day's position in the year, on a circle: cosine.",
         build: |b| b.column(Column::YearCos),
     },
     Indicator {
@@ -78,7 +78,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "Where the close stands in the trading day so far, 0 at its low to 1 at its high, 0.5 where there is no range; the run's first day has none.",
+        about: "Position of the close in the trading day so far, 0 at its low to 1 at its high, 0.5 where there is no range; the run's first day has none.",
         build: |b| {
             let (high, low, close) = b.hlc();
             let (high, low) = (b.session(Since::Max, high), b.session(Since::Min, low));

@@ -11,7 +11,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period("n", 1), period_from("symbols", 2, 5)],
         outputs: &[],
-        about: "Mean of all symbols' logarithmic returns over n bars, each counting the same, from at least so many symbols.",
+        about: "Mean of all symbols' logarithmic returns over n bars, equally weighted; needs at least m symbols.",
         build: |b| b.column(Column::Context(Context::Return { bars: b.period(0), least: b.period(1) })),
     },
     Indicator {
@@ -20,7 +20,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period_from("n", 2, 20), period_from("symbols", 2, 5)],
         outputs: &[],
-        about: "Share of all symbols that close above their own mean of n bars, 0 to 1, from at least so many symbols.",
+        about: "Share of all symbols that close above their own mean of n bars, 0 to 1; needs at least m symbols.",
         build: |b| b.column(Column::Context(Context::Breadth { bars: b.period(0), least: b.period(1) })),
     },
     Indicator {
@@ -29,7 +29,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period("n", 1), period_from("symbols", 2, 5)],
         outputs: &[],
-        about: "Share of all symbols that close higher than n bars ago, 0 to 1, from at least so many symbols.",
+        about: "Share of all symbols that close higher than n bars ago, 0 to 1; needs at least m symbols.",
         build: |b| b.column(Column::Context(Context::Rising { bars: b.period(0), least: b.period(1) })),
     },
     Indicator {
@@ -38,7 +38,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period_from("n", 2, 20), period_from("symbols", 2, 5)],
         outputs: &[],
-        about: "Mean of all symbols' realised volatility over n bars, from at least so many symbols; per bar, not annualised.",
+        about: "Mean of all symbols' realised volatility over n bars, per bar, not annualised; needs at least m symbols.",
         build: |b| b.column(Column::Context(Context::Volatility { bars: b.period(0), least: b.period(1) })),
     },
     Indicator {
@@ -47,7 +47,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period_from("n", 2, 20), period_from("long", 2, 250), period_from("symbols", 2, 5)],
         outputs: &[],
-        about: "Volatility of the market over n bars against its mean at so many moments before, less 1, from at least so many symbols.",
+        about: "Volatility of the market over n bars divided by its mean over the window before, less 1; needs at least m symbols.",
         build: |b| {
             let (bars, long, least) = (b.period(0), b.period(1), b.period(2));
             b.column(Column::Context(Context::Regime { bars, long, least }))
@@ -59,7 +59,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period("n", 1), period_from("window", 10, 250), period_from("symbols", 2, 5)],
         outputs: &[],
-        about: "Mean logarithmic return over n bars of the symbols that went with this one over the window: the smallest branch of Ward's tree over past correlations that has at least so many.",
+        about: "Mean logarithmic return over n bars of the symbols most correlated with this one over the window: the smallest branch of Ward's tree over past correlations with at least m symbols.",
         build: |b| {
             let (bars, window, size) = (b.period(0), b.period(1), b.period(2));
             b.column(Column::Context(Context::Cluster { bars, window, size }))
@@ -71,7 +71,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period("n", 20), period_from("symbols", 2, 5)],
         outputs: &[],
-        about: "Own logarithmic return over n bars less the mean of all symbols, from at least so many symbols.",
+        about: "Own logarithmic return over n bars less the mean of all symbols; needs at least m symbols.",
         build: |b| {
             let (bars, least) = (b.period(0), b.period(1));
             let close = b.close();

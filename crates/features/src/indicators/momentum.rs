@@ -20,7 +20,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period_from("n", 2, 14), period_from("window", 2, 5), period("smooth", 3)],
         outputs: &["k", "d"],
-        about: "Where the RSI stands between its extremes, 0 to 100, not smoothed, and its simple average (as TA-Lib; others smooth k first); 50 where the RSI does not move.",
+        about: "Position of the RSI between its extremes, 0 to 100, not smoothed, and its simple average (as TA-Lib; others smooth k first); 50 where the RSI does not move.",
         build: |b| stochrsi(b),
     },
     Indicator {
@@ -29,7 +29,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period("n", 14), period("smooth", 3), period("signal", 3)],
         outputs: &["k", "d", "raw"],
-        about: "Stochastic: where the close stands between the extremes, 0 to 100 (raw), its simple average (k), the average of that (d); 50 where there is no range (TA-Lib: 0).",
+        about: "Stochastic: position of the close between the extremes, 0 to 100 (raw), its simple average (k), the average of that (d); 50 where there is no range (TA-Lib: 0).",
         build: |b| stoch(b),
     },
     Indicator {
@@ -159,7 +159,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period_from("n", 2, 14)],
         outputs: &[],
-        about: "Directional index, 0 to 100; 0 where there is no directional movement (TA-Lib: the value before).",
+        about: "Directional index, 0 to 100; 0 where there is no directional movement (TA-Lib: the previous value).",
         build: |b| dx(b),
     },
     Indicator {
@@ -186,7 +186,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period_from("n", 2, 14)],
         outputs: &["up", "down", "osc"],
-        about: "Aroon over n + 1 bars: 100 at the bar of the highest high (lowest low), 0 n bars after it; of equals the latest counts (as TA-Lib).",
+        about: "Aroon over n + 1 bars: 100 at the bar of the highest high (lowest low), 0 n bars after it; the latest of equals counts (as TA-Lib).",
         build: |b| aroon(b),
     },
     Indicator {

@@ -97,7 +97,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[""],
         params: &[],
         outputs: &[],
-        about: "Natural logarithm; nothing at zero and below.",
+        about: "Natural logarithm; no value at zero and below.",
         build: |b| b.ln(b.source(0)),
     },
     Indicator {
@@ -106,7 +106,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[""],
         params: &[],
         outputs: &[],
-        about: "Square root; nothing below zero.",
+        about: "Square root; no value below zero.",
         build: |b| b.map(Map::Root, &[b.source(0)]),
     },
     Indicator {

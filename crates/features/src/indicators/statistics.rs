@@ -11,7 +11,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period_from("n", 2, 20)],
         outputs: &[],
-        about: "Deviations of x from the mean of the last n, divided by n; nothing where they are all equal.",
+        about: "Deviations of x from the mean of the last n, divided by n; no value where they are all equal.",
         build: |b| zscore(b),
     },
     Indicator {
@@ -20,7 +20,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period_from("n", 3, 20)],
         outputs: &[],
-        about: "Skewness of the last n, of the population (no correction for small n); nothing where they are all equal.",
+        about: "Skewness of the last n, of the population (no correction for small n); no value where they are all equal.",
         build: |b| b.graph.add(Op::Skew(b.period(0)), &[b.source(0)]),
     },
     Indicator {
@@ -29,7 +29,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period_from("n", 4, 20)],
         outputs: &[],
-        about: "Excess kurtosis of the last n, of the population (no correction for small n); nothing where they are all equal.",
+        about: "Excess kurtosis of the last n, of the population (no correction for small n); no value where they are all equal.",
         build: |b| b.graph.add(Op::Kurtosis(b.period(0)), &[b.source(0)]),
     },
     Indicator {
@@ -47,7 +47,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period_from("n", 3, 60), period_from("bars", 2, 5)],
         outputs: &[],
-        about: "Variance, over n bars, of the returns over several bars to that many times the variance of the return over one (Lo and MacKinlay, without correction): above 1 moves go on, below 1 they turn; nothing where nothing moved.",
+        about: "Variance, over n bars, of the returns over several bars to that many times the variance of the return over one (Lo and MacKinlay, without correction): above 1 moves continue, below 1 they reverse; no value where nothing moved.",
         build: |b| variance_ratio(b),
     },
     Indicator {
@@ -56,7 +56,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period_from("n", 3, 20)],
         outputs: &[],
-        about: "Share of the variance of the last n that the line of least squares explains, 0 to 1; 0 where they are all equal.",
+        about: "Share of the variance of the last n that the least-squares line explains, 0 to 1; 0 where they are all equal.",
         build: |b| linreg_r2(b),
     },
 ];

@@ -74,7 +74,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period_from("n", 2, 10)],
         outputs: &[],
-        about: "Kaufman's adaptive average, 2 to 30 bars, seeded with the price before; without any move it is the fastest (as TA-Lib).",
+        about: "Kaufman's adaptive average, 2 to 30 bars, seeded with the previous price; without any move it is the fastest (as TA-Lib).",
         build: |b| kama(b),
     },
     Indicator {
@@ -92,7 +92,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period("n", 20)],
         outputs: &[],
-        about: "Average weighted by volume; nothing where there was none.",
+        about: "Average weighted by volume; no value where there was none.",
         build: |b| {
             let volume = b.volume();
             b.weighted_by(b.source(0), volume, b.period(0))
@@ -104,7 +104,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period_from("n", 2, 20)],
         outputs: &[],
-        about: "Where the line of least squares through the last n stands at this bar.",
+        about: "Value at this bar of the least-squares line through the last n.",
         build: |b| linreg(b),
     },
     Indicator {
@@ -113,7 +113,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &["close"],
         params: &[period_from("n", 2, 20)],
         outputs: &[],
-        about: "Slope a bar of the line of least squares through the last n.",
+        about: "Slope per bar of the least-squares line through the last n.",
         build: |b| b.graph.add(Op::Slope(b.period(0)), &[b.source(0)]),
     },
     Indicator {

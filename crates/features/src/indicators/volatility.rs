@@ -11,7 +11,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[],
         outputs: &[],
-        about: "True range: the bar's range, widened to the close before; the first bar has none (as TA-Lib).",
+        about: "True range: the bar's range, extended to the previous close; the first bar has none (as TA-Lib).",
         build: |b| b.true_range(),
     },
     Indicator {
@@ -77,7 +77,7 @@ pub(super) const LIST: &[Indicator] = &[
         sources: &[],
         params: &[period("n", 20)],
         outputs: &["upper", "lower", "middle", "place"],
-        about: "Donchian's channel: highest high and lowest low of the last n bars with this one (some leave it out); place is where the close stands, 0 to 1, 0.5 where there is no range.",
+        about: "Donchian's channel: highest high and lowest low of the last n bars with this one (some leave it out); place is the position of the close, 0 to 1, 0.5 where there is no range.",
         build: |b| donchian(b),
     },
     Indicator {

@@ -185,12 +185,12 @@ impl Labeling {
             && !(share > 0.0 && share < 1.0)
         {
             return usage(
-                format!("a first training span of {share} of the time is none"),
+                format!("a first training span of {share} of the time is not possible"),
                 "give a share between 0 and 1",
             );
         }
         if !(self.span >= 1.0 && self.span.is_finite()) {
-            return usage(format!("a span of {} bars is none", self.span), "give 1 or more; 100 is usual");
+            return usage(format!("a span of {} bars is not possible", self.span), "give 1 or more; 100 is usual");
         }
         Ok(())
     }

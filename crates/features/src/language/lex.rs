@@ -121,7 +121,12 @@ impl<'a> Lexer<'a> {
         }
         self.from += 1;
         if text.is_empty() {
-            return Err(self.problem(start, 2, "nothing stands between the quotes", "write the column's name in them"));
+            return Err(self.problem(
+                start,
+                2,
+                "there is nothing between the quotes",
+                "write the column's name in them",
+            ));
         }
         Ok(Kind::Text(text))
     }

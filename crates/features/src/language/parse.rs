@@ -75,7 +75,7 @@ impl<'a> Parser<'a> {
                     fresh = true;
                 }
                 Kind::Sign(',') => {
-                    return Err(Problem::new(here, "nothing stands before this comma", "remove it"));
+                    return Err(Problem::new(here, "there is nothing before this comma", "remove it"));
                 }
                 Kind::Sign('[') if fresh => {
                     let new = self.header()?;
@@ -390,7 +390,7 @@ impl<'a> Parser<'a> {
             (Kind::Sign(')' | ']'), None) => closes_nothing(here, &shown),
             (Kind::Sign('+' | '*' | '/'), _) => Problem::new(
                 here,
-                format!("nothing stands to the left of {shown}"),
+                format!("there is nothing to the left of {shown}"),
                 "to continue a line, end it with the operator",
             ),
             (Kind::Sign('['), _) => Problem::new(
@@ -479,7 +479,7 @@ fn not_empty(group: &Group, header: At) -> Result<()> {
 }
 
 fn too_deep(at: At) -> Problem {
-    let message = format!("this is nested deeper than {DEEPEST} levels, each operator of a chain being one");
+    let message = format!("this is nested deeper than {DEEPEST} levels, each operator of a chain counts as one");
     Problem::new(at, message, "remove parentheses, or put halves of a long chain in them: (a + b) + (c + d)")
 }
 
@@ -492,7 +492,7 @@ fn wrong_bracket<T>(opened: At) -> Result<T> {
 }
 
 fn closes_nothing(at: At, shown: &str) -> Problem {
-    Problem::new(at, format!("{shown} closes nothing"), "remove it, or open it before")
+    Problem::new(at, format!("{shown} closes nothing"), "remove it, or add the opening one before it")
 }
 
 /// As much of it as an error quotes.

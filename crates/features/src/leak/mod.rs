@@ -248,5 +248,5 @@ impl PipelineOutput {
 }
 
 fn check_stop(how: &LeakTests<'_>) -> Result<()> {
-    if (how.stop)() { Err(Error::new(Kind::Interrupted, "interrupted before all was looked at")) } else { Ok(()) }
+    if (how.stop)() { Err(Error::new(Kind::Interrupted, "interrupted before everything was checked")) } else { Ok(()) }
 }

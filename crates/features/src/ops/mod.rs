@@ -53,7 +53,7 @@ pub(crate) enum Op {
     Kurtosis(usize),
     /// Mean of the last n with weights 1 to n.
     Weighted(usize),
-    /// Slope a bar of the line of least squares through the last n.
+    /// Slope per bar of the least-squares line through the last n.
     Slope(usize),
     /// Mean absolute deviation of the last n from their mean; the mean is the second argument.
     MeanDeviation(usize),

@@ -356,7 +356,7 @@ impl<const LARGEST: bool> Gather<1> for Extreme<LARGEST> {
     }
 }
 
-/// Bars since the largest, or the smallest; of equals the latest counts.
+/// Bars since the largest, or the smallest; the latest of equals counts.
 #[derive(Clone, Copy)]
 pub(crate) struct Since<const LARGEST: bool>;
 

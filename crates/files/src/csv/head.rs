@@ -66,7 +66,7 @@ impl CsvHead {
         let tail = &filled[filled.len().saturating_sub(filled.len().max(2) / 2)..];
         let Some((delimiter, fields)) = delimiter(&tail[..tail.len().min(400)], caps) else {
             return Err(wrong("no delimiter cuts the lines into columns").remedy(
-                "bars need at least a time and four prices a line, separated by commas, semicolons, tabs or bars",
+                "bars need at least a time and four prices per line, separated by commas, semicolons, tabs or bars",
             ));
         };
         let split: Vec<Option<Vec<Cow<'_, [u8]>>>> =
@@ -74,7 +74,7 @@ impl CsvHead {
         let decimal = decimal(split.iter().flatten(), delimiter);
         let first = split.iter().position(|row| row.as_ref().is_some_and(|row| is_data(row, fields, decimal)));
         let Some(first) = first else {
-            return Err(wrong("no line holds numbers").remedy("bars need at least a time and four prices a line"));
+            return Err(wrong("no line holds numbers").remedy("bars need at least a time and four prices per line"));
         };
         let strings =
             |row: &Vec<Cow<'_, [u8]>>| row.iter().map(|c| String::from_utf8_lossy(c).trim().to_string()).collect();

@@ -196,7 +196,7 @@ pub(crate) fn about(path: &Path) -> Result<(PathBuf, Model)> {
     let folder: PathBuf = if path.join("model.json").is_file() { path.to_path_buf() } else { path.join("model") };
     let json = folder.join("model.json");
     let bad = |what: String| {
-        let remedy = "give the folder of a run as it was written; `fullbore train` makes it anew";
+        let remedy = "give the folder of a run as it was written; train again with `fullbore train`";
         Error::new(Kind::State, what).at(&json).remedy(remedy)
     };
     let text = std::fs::read(&json).map_err(|e| {
@@ -216,16 +216,16 @@ pub(crate) fn about(path: &Path) -> Result<(PathBuf, Model)> {
 /// model too, in their order.
 fn check(model: &Model) -> Result<(), String> {
     if !(2..=3).contains(&model.classes) {
-        return Err(format!("{} classes; a model tells 2 or 3 apart", model.classes));
+        return Err(format!("{} classes; a model has 2 or 3", model.classes));
     }
     if model.holdout.is_some_and(|(from, to)| from >= to) || (model.set.is_some() && model.symbols.is_empty()) {
-        return Err("what of its data is locked cannot be told: its holdout or its symbols are missing".into());
+        return Err("the locked part of its data is not known: its holdout or its symbols are missing".into());
     }
     if let Some(hole) = model.max_hole.filter(|hole| i64::try_from(*hole).is_err()) {
         return Err(format!("max_hole cannot be {hole}"));
     }
     if model.folds.iter().all(|fold| fold.seeds.is_empty()) {
-        return Err("none of its folds has a member: there is nobody to ask".into());
+        return Err("none of its folds has a member, so it cannot predict".into());
     }
     for pair in model.folds.windows(2) {
         let [a, b] = [&pair[0], &pair[1]];
@@ -270,7 +270,7 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
         if heads != [model.classes] {
             let classes = model.classes;
             return Err(bad(format!(
-                "the model tells {classes} classes apart, and the net `{net}` of fold {number} not"
+                "the model has {classes} classes, and the net `{net}` of fold {number} has another number"
             )));
         }
         let columns = |(input, of): (&ModelInput, &compute::net::Input)| input.columns.len() == of.features;
@@ -299,7 +299,7 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
 /// A fold's scaler; one that is of another run, or has seen its fold's test, is refused. Models of older versions do
 /// not say.
 fn scaler(model: &Model, fold: &ModelFold, scales: Vec<Scale>) -> Result<Scaler> {
-    let bad = |text: &str| Error::new(Kind::State, format!("`{text}` names no split"));
+    let bad = |text: &str| Error::new(Kind::State, format!("`{text}` is not a split"));
     let split = |text: &str| u64::from_str_radix(text, 16).map_err(|_| bad(text));
     let own = model.split.as_deref().map_or(Ok(0), split)?;
     let Some(fitted) = &fold.fitted else {

@@ -8,7 +8,7 @@ section! {
     /// How the stamps of bars are read.
     BarSettings at bars, "bars.";
 
-    /// Zone of stamps that carry none; auto looks at the file and says what it took.
+    /// Time zone of stamps without one; auto is found from the file and reported.
     timezone: Option<String> = None, zone().or_auto().flag("timezone", "ZONE");
     /// Which end of the bar a stamp marks; auto takes the start unless the file shows otherwise.
     stamp: StampOption = StampOption::Auto, choice(ENDS).flag("stamp", "END");

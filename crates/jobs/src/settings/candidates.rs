@@ -40,7 +40,7 @@ pub(super) fn candidates() -> Form<Vec<Candidates>> {
     let legal = format!("a list, as in [\"rate = 0.001, 0.0003\", \"decay = 0, 0.1\"], of {keys}");
     let show =
         |all: &Vec<Candidates>| all.iter().map(|one| Value::from(one.to_string())).collect::<Vec<Value>>().into();
-    Form::new(legal, read_all, show).flags("try", "KEY=V,V", format!("of {keys}, one KEY for each --try"))
+    Form::new(legal, read_all, show).flags("try", "KEY=V,V", format!("for {keys}; repeat --try for more keys"))
 }
 
 fn read_all(value: &Value) -> Result<Vec<Candidates>, Wrong> {
@@ -74,7 +74,7 @@ fn read_one(text: &str) -> Result<Candidates, Wrong> {
     if !keys.contains(&key.as_str()) {
         let near = nearest(&key, keys.iter().copied());
         let remedy =
-            near.map_or_else(|| format!("choose of {}", keys.join(", ")), |near| format!("did you mean `{near}`?"));
+            near.map_or_else(|| format!("choose one of {}", keys.join(", ")), |near| format!("did you mean `{near}`?"));
         return Err(Some((format!("`{key}` cannot be tried"), remedy)));
     }
     let values: Vec<String> = values.split(',').map(|v| v.trim().to_string()).collect();

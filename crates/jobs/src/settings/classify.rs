@@ -12,7 +12,7 @@ section! {
     net: Option<String> = None,
         text("text as in fast:16x50-lstm64 + slow:12x24-lstm24 / 16 / direction:3")
             .or_auto().flag("net", "NET").tried();
-    /// Rows of a batch; auto takes what `fullbore tune` saved, else about 250 steps an epoch.
+    /// Batch size in rows; auto is what `fullbore tune` saved, else about 250 steps per epoch.
     batch: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("batch-size", "N").tried();
     /// The learning rate before the schedule; auto is 0.001 at batches of 512, and grows with the root of the batch.
     rate: Option<f64> = None, positive(1.0).or_auto().tried();

@@ -117,10 +117,7 @@ pub(super) fn truth() -> Form<bool> {
 /// One of these words.
 pub(super) fn choice<T: Copy + PartialEq + Send + Sync + 'static>(names: &'static [(&'static str, T)]) -> Form<T> {
     let words: Vec<&str> = names.iter().map(|n| n.0).collect();
-    let legal = match words.split_last() {
-        Some((last, [_, ..])) => format!("{} or {last}", words[..words.len() - 1].join(", ")),
-        _ => words.concat(),
-    };
+    let legal = files::format_list(&words, "or");
     let read = |value: &Value| names.iter().find(|n| Some(n.0) == value.as_str()).map(|n| n.1).ok_or(None);
     Form::new(legal, read, |value| names.iter().find(|n| n.1 == *value).map_or("auto", |n| n.0).into())
 }

@@ -8,11 +8,11 @@ section! {
     /// What every verb that works for a while takes.
     GeneralSettings at general, "";
 
-    /// Memory a job may take; auto is half of what is available, on a card 80 % of what is free there.
+    /// Memory limit; auto is half of what is available, or 80 % of what is free on a GPU.
     memory: Memory = Memory::Auto, parsed("8GiB, 512MiB (64MiB at least), 80% or auto").flag("memory", "SIZE");
-    /// Threads; auto is every core.
+    /// Number of threads; auto is every core.
     threads: Option<usize> = None, whole(1..=4096).or_auto().flag("threads", "N");
-    /// The root of all randomness: one seed, one result.
+    /// Random seed: the same seed gives the same result.
     seed: u64 = 1, whole_u64().flag("seed", "N");
 }
 

@@ -54,7 +54,8 @@ impl Settings {
         let mut settings = Settings::default();
         let wrong = |refusal: Refusal| {
             let (Refusal::Key(what, remedy) | Refusal::Value(what, remedy)) = refusal;
-            Error::new(Kind::State, format!("how its bars were read cannot be told: {what}")).remedy(remedy)
+            Error::new(Kind::State, format!("the settings its bars were read with are missing or damaged: {what}"))
+                .remedy(remedy)
         };
         for (name, value) in &reading.keys {
             let path: Vec<&str> = name.split('.').collect();

@@ -18,16 +18,16 @@ section! {
     /// Years of each symbol, instead of bars.
     years: Option<f64> = None, positive(200.0).or_auto().flag("years", "Y");
     /// Length of a bar.
-    timeframe: Timeframe = Synth::default().timeframe, parsed("5m, 1h, 1d and the like").flag("timeframe", "T");
-    /// Whether a signal of known worth is planted.
-    plant: bool = false, truth().switch("plant", "true", "Plant a signal whose best attainable value is known");
+    timeframe: Timeframe = Synth::default().timeframe, parsed("5m, 1h, 1d and so on").flag("timeframe", "T");
+    /// Whether a signal of known value is planted.
+    plant: bool = false, truth().switch("plant", "true", "Plant a signal whose best possible result is known");
     /// How often the planted signal is right.
     accuracy: f64 = Plant::default().accuracy, number(0.5..=0.9999).flag("accuracy", "P");
-    /// How likely the planted state stays from one bar to the next.
+    /// Probability that the planted state stays the same from one bar to the next.
     stay: f64 = Plant::default().stay, number(0.0..=1.0).flag("stay", "P");
-    /// What one side of a trade costs, in hundredths of a percent.
+    /// Cost of one side of a trade, in basis points (0.01 %).
     cost_bp: f64 = Plant::default().cost_bp, number(0.0..=10_000.0).flag("cost-bp", "BP");
-    /// Noise of one bar's return under the planted signal, in hundredths of a percent.
+    /// Noise of one bar's return under the planted signal, in basis points (0.01 %).
     sigma_bp: f64 = Plant::default().sigma_bp, number(0.001..=800.0);
     /// Whether some symbols are listed late and some delisted.
     ragged: bool = Synth::default().ragged, truth();

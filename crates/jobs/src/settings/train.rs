@@ -14,20 +14,20 @@ section! {
     learner: LearnerKind = LEARNERS[0].1, choice(LEARNERS).flag("learner", "KIND");
     /// Whether a batch of auto is what `fullbore tune` saved for this workload on this machine, if it did.
     tuned: bool = true,
-        truth().switch("no-tuned", "false", "Leave aside what `fullbore tune` saved for this workload");
-    /// Epochs at most.
+        truth().switch("no-tuned", "false", "Ignore what `fullbore tune` saved for this workload");
+    /// Maximum number of epochs.
     epochs: usize = 500, whole(1..=1_000_000).flag("epochs", "N");
-    /// Epochs without a better validation score after which a member ends.
+    /// Epochs without a better validation score before a member stops.
     patience: usize = 50, whole(1..=1_000_000).flag("patience", "N");
-    /// Members of each fold, each with a seed of its own.
+    /// Members per fold, each with its own seed.
     seeds: usize = 2, whole(1..=4095).flag("seeds", "N");
-    /// How numbers are held; auto is bf16 on a card and f32 on a processor.
+    /// Number format; auto is bf16 on a GPU and f32 on a CPU.
     precision: Option<Precision> = None, choice(PRECISIONS).or_auto().flag("precision", "KIND");
     /// Epochs between checkpoints; a long run is also saved every two minutes.
     checkpoint: usize = 50, whole(1..=1_000_000);
     /// Rows after which a label is known, for ready arrays without t1.
     label_horizon: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("label-horizon", "ROWS");
-    /// Values to try; every combination is a config with members of its own, and validation chooses one for each fold.
+    /// Values to try; every combination is a config with its own members, and validation chooses one per fold.
     candidates as "try": Vec<Candidates> = Vec::new(), candidates();
 }
 

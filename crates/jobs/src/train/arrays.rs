@@ -59,8 +59,8 @@ fn refuse(set: Option<&str>, settings: &Settings) -> Result<()> {
     const FEATURES: &str = "their features are made";
     const LABELS: &str = "their labels are made";
     const TIMES: &str = "t0 and t1 are taken as they are, in UTC";
-    const UNIVERSE: &str = "which samples are in them was decided when they were made";
-    const PRICES: &str = "their features are made of prices that nothing can be done to any more";
+    const UNIVERSE: &str = "their samples were chosen when they were made";
+    const PRICES: &str = "their features were already computed from prices";
     let asked = [
         (set.is_some() || settings.features.set != "auto", "features.set", FEATURES),
         (settings.labels.rule != Some(Rule::Auto), "label.rule", LABELS),
@@ -71,7 +71,7 @@ fn refuse(set: Option<&str>, settings: &Settings) -> Result<()> {
     ];
     match asked.into_iter().find(|(asked, ..)| *asked) {
         None => Ok(()),
-        Some((_, key, why)) => Err(Error::new(Kind::Usage, format!("`{key}` does nothing with ready arrays: {why}"))
+        Some((_, key, why)) => Err(Error::new(Kind::Usage, format!("`{key}` has no effect on ready arrays: {why}"))
             .remedy(format!("leave <{key}> out, or give the bars that the arrays were made of"))),
     }
 }
@@ -79,5 +79,5 @@ fn refuse(set: Option<&str>, settings: &Settings) -> Result<()> {
 /// Names the settings that only bars have a use for.
 fn unused(settings: &Settings) -> Option<String> {
     let names = settings.read_settings().differing_names(&Settings::default().read_settings());
-    (!names.is_empty()).then(|| format!("not used, since only bars have a use for it: {}", names.join(", ")))
+    (!names.is_empty()).then(|| format!("ignored, because it applies only to bars: {}", names.join(", ")))
 }

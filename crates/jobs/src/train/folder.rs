@@ -257,7 +257,7 @@ impl Folder {
             packed(run, plan);
             run.notes.extend(plan.parts_message(&**learner));
         } else if from.is_some() && plan.pace.parts > before.parts {
-            let note = "the memory asks for more parts than the run began with: the order of sums changes here";
+            let note = "this memory needs more parts per batch than the run started with: the order of sums changes";
             run.notes.push(note.into());
         }
         if let Some(message) = plan.parts_message(&**learner) {
@@ -271,7 +271,7 @@ impl Folder {
             return Ok(None);
         }
         let Some(generation) = newest(&self.path.join("checkpoints"))? else {
-            say("no checkpoint was written yet: it begins afresh");
+            say("no checkpoint was written yet: training starts from the beginning");
             self.log.afresh(&self.path)?;
             return Ok(None);
         };
@@ -281,7 +281,7 @@ impl Folder {
         let state = TrainState::from_parts(&|name| generation.read(name), learner)?;
         copy_out(&self.path.join("checkpoints"), &weights(&state, learner.configs()));
         let (number, unit) = (generation.number, learner.unit());
-        say(&format!("going on from checkpoint {number} ({unit} {})", generation.about.epoch));
+        say(&format!("resuming from checkpoint {number} ({unit} {})", generation.about.epoch));
         // What was logged after the checkpoint will happen again.
         self.log.cut(&self.path, &state.members)?;
         Ok(Some(state))
@@ -373,10 +373,10 @@ pub(crate) fn request_of(folder: &Path) -> Result<(Train, Settings)> {
     let run = Run::read(folder)?;
     let bad = |why: String| Error::new(Kind::State, why).at(&folder.join("run.json"));
     if run.state == RunState::Finished {
-        return Err(bad("the run is finished".into()).remedy("`fullbore runs show` tells what came out"));
+        return Err(bad("the run is finished".into()).remedy("`fullbore runs show` shows its results"));
     }
     let asked: Request = serde_json::from_value(run.more.get("asked").cloned().unwrap_or(Value::Null))
-        .map_err(|e| bad(format!("it does not say what was asked: {e}")))?;
+        .map_err(|e| bad(format!("it does not hold the settings of the run: {e}")))?;
     let mut settings = Settings::default();
     settings.read(folder)?;
     let select = Select { data: asked.data, symbols: asked.symbols, from: asked.from, to: asked.to };

@@ -128,7 +128,7 @@ impl RunLog {
             }
             RunEvent::LessMemory(what) => {
                 self.log.add_row("less_memory", fields(json!({"what": what})))?;
-                let line = format!("less memory than was planned with: {what}");
+                let line = format!("less memory than planned: {what}");
                 self.log.add_message(&line)?;
                 Ok(Some(line))
             }

@@ -86,10 +86,10 @@ fn verdict(rows: &[Phase], cuda: bool) -> String {
     let Some(longest) = rows.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds)) else { return String::new() };
     let share = 100.0 * longest.seconds / total.max(1e-9);
     let full = match (cuda, longest.gpu_percent, longest.cpu_percent) {
-        (true, Some(gpu), _) => format!("; GPU {gpu:.0} % busy meanwhile"),
+        (true, Some(gpu), _) => format!("; GPU {gpu:.0} % busy"),
         (_, _, Some(cpu)) => {
             let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-            format!("; {:.1} of {cores} cores busy meanwhile", cpu / 100.0 * cores as f64)
+            format!("; {:.1} of {cores} cores busy", cpu / 100.0 * cores as f64)
         }
         _ => String::new(),
     };
@@ -111,7 +111,7 @@ mod tests {
             gpu_memory_bytes: None,
         };
         let rows = [row("read", 1.0, Some(50.0), None), row("train", 9.0, Some(20.0), Some(93.0))];
-        assert_eq!(verdict(&rows, true), "90 % of the time went into `train`; GPU 93 % busy meanwhile");
+        assert_eq!(verdict(&rows, true), "90 % of the time went into `train`; GPU 93 % busy");
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let busy = format!("{:.1} of {cores} cores", 0.2 * cores as f64);
         assert_eq!(verdict(&rows, false), format!("90 % of the time went into `train`; {busy} busy meanwhile"));

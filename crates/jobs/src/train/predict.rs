@@ -31,7 +31,7 @@ pub struct Predict {
     pub out: Option<PathBuf>,
     /// `auto`, `cpu`, `cuda`, `cuda:1`.
     pub device: String,
-    /// A row for each member instead of their mean.
+    /// Write one row per member instead of their mean.
     pub members: bool,
 }
 
@@ -98,9 +98,9 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     let Market { bars: market, timeframe, .. } = load_market(&path, &request.select, settings, sink)?;
     if model.timeframe.as_deref() != Some(timeframe.to_string().as_str()) {
         let was = model.timeframe.clone().unwrap_or_default();
-        return Err(
-            Error::input(format!("the model was trained on bars of {was}, and these are of {timeframe}")).at(&path)
-        );
+        return Err(Error::input(format!("the model was trained on bars of {was}, and these are of {timeframe}"))
+            .at(&path)
+            .remedy(format!("give bars of {was}, or train a model on these")));
     }
     let plan = Plan::new(&read_set(set)?)?;
     let mut notes = read_otherwise(model, settings, fingerprint(&market) == model.data);
@@ -161,10 +161,10 @@ fn moved(model: &Model, settings: &Settings) -> Result<()> {
     ];
     for (name, here, then) in files {
         if let Some(path) = here.as_ref().filter(|path| Some(*path) == then.as_ref() && !path.exists()) {
-            return Err(Error::input(format!("the training read its {name} here, and nothing is there any more"))
+            return Err(Error::input(format!("the training read its {name} here, and it is no longer there"))
                 .at(path)
                 .remedy(format!(
-                    "say where they are with <universe.{name}>, or do without them: --set universe.{name}=auto"
+                    "give the new place with <universe.{name}>, or go without: --set universe.{name}=auto"
                 )));
         }
     }

@@ -3,7 +3,7 @@
 use crate::Settings;
 use features::labels::{First, Labeling, label};
 use features::{Dataset, Input, Samples};
-use files::{Error, Kind, Result};
+use files::{Error, Kind, Result, format_list};
 use judge::split::{Embargo, WalkForward, walk_forward};
 use learn::Problem;
 
@@ -30,18 +30,18 @@ pub(crate) fn problem(
     }
     if samples.is_empty() {
         return Err(Error::input(format!(
-            "no row has a label and whole windows of {} rows",
-            windows.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ")
+            "no row has a label and complete windows of {} rows",
+            format_list(&windows.iter().map(usize::to_string).collect::<Vec<_>>(), "and")
         ))
         .remedy(
-            "more bars, shorter windows in <train.net>, or features that need less warm-up (`fullbore features <show>`)",
+            "give more bars, shorter windows in <train.net>, or features that need less warm-up (`fullbore features <show>`)",
         ));
     }
     Ok(Problem { inputs, ids: data.base.rows(), classes: 3, samples, ..Problem::default() })
 }
 
 fn no_labels() -> Error {
-    Error::new(Kind::Usage, "nothing is to be learned: label.rule is none").remedy("leave out <label.rule=none>")
+    Error::new(Kind::Usage, "there is nothing to learn: label.rule is none").remedy("leave out <label.rule=none>")
 }
 
 /// When the last label of the first fold's training was known, if the choice of the horizon looked further. Samples

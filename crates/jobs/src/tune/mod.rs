@@ -120,11 +120,11 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     let mut notes = Vec::new();
     if !settings.train.candidates.is_empty() {
         let (words, first) = settings.configs().swap_remove(0);
-        notes.push(format!("of what is tried, the first config is tuned for: {words}"));
+        notes.push(format!("of the configs to try, the first is tuned: {words}"));
         settings = first;
     }
     if let Some(batch) = settings.classify.batch.take() {
-        notes.push(format!("train.batch = {batch} of the settings was left aside: the batch is what is tuned"));
+        notes.push(format!("train.batch = {batch} of the settings is ignored: tuning chooses the batch"));
     }
     let source = load(&request.select, None, &settings, sink)?;
     notes.extend(source.notes.iter().cloned());
@@ -226,8 +226,10 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         chosen: tuned.recipe,
         rate: f64::from(bench.config().rate),
         rate_rule: match settings.classify.rate {
-            Some(_) => "as the settings say, whatever the batch",
-            None => "1e-3 at batches of 512, with the root of the batch, between a quarter and four times that",
+            Some(_) => "as set, whatever the batch",
+            None => {
+                "1e-3 at batches of 512, scaled with the square root of the batch, between a quarter and four times that"
+            }
         },
         rule_batch: defaults::batch(bench.learner.smallest_fold()),
         file: file.display().to_string(),
@@ -268,7 +270,7 @@ impl Bench<'_> {
     }
 
     fn noise(&self, sink: Sink<'_>) -> Result<Noise> {
-        sink(Update { phase: "looking at gradients", done: 0, total: 0, unit: "" });
+        sink(Update { phase: "measuring gradients", done: 0, total: 0, unit: "" });
         let rate = defaults::rate(&self.settings.classify, ROWS);
         let look = Look { warm_up: WARM_UP, batch: ROWS, batches: GRADIENTS, rate };
         let enough = |looking: Looking| match looking {
@@ -471,14 +473,14 @@ fn limit(machine: &str, device: &Opened, precision: Precision) -> Option<f64> {
 
 /// Said of what there was no time for.
 fn late() -> Error {
-    Error::new(Kind::Machine, "not timed: the time was over; a larger --budget allows it")
+    Error::new(Kind::Machine, "not timed: the budget was used up; a larger --budget allows it")
 }
 
 /// No batch could be timed.
 fn nothing(rows: &[TuneRow]) -> Error {
     let why = rows.iter().find_map(|r| r.note.clone()).unwrap_or_else(|| "there was none to try".into());
     Error::new(Kind::Machine, format!("no batch could be timed: {why}"))
-        .remedy("a larger <memory> or <budget>, or a smaller net")
+        .remedy("use a larger <memory> or <budget>, or a smaller net")
 }
 
 /// Why this batch, in a sentence.
@@ -490,19 +492,22 @@ fn why(rows: &[TuneRow], noise: &Noise) -> String {
     let against = next.map_or(String::new(), |(batch, time)| format!("; {batch} would take {time:.2} times as long"));
     match noise.scale() {
         Some(scale) if scale < batch as f64 => format!(
-            "the gradient noise scale is about {scale:.0} rows, less than the smallest batch that is tried, so {batch} it is"
+            "the gradient noise scale is about {scale:.0} rows, less than the smallest batch that is tried, so {batch} is chosen"
         ),
         Some(scale) => format!(
-            "the gradient noise scale is about {scale:.0} rows, beyond which a batch hardly helps, and of those up to it {batch} is the \
-             smallest that is predicted to reach the same loss within 3 % of the soonest{against}"
+            "the gradient noise scale is about {scale:.0} rows; larger batches hardly help. Of the smaller ones, {batch} is the \
+             smallest that is predicted to reach the same loss within 3 % of the fastest{against}"
         ),
         None => {
-            let told =
-                if noise.gradient_squared <= 0.0 { "|G|² came out below zero" } else { "|G|² lies within its error" };
+            let told = if noise.gradient_squared <= 0.0 {
+                "the estimate of |G|² is negative"
+            } else {
+                "the estimate of |G|² lies within its error"
+            };
             let least = noise.at_least().map_or(String::new(), |n| format!(" (it is at least about {n:.0} rows)"));
             format!(
-                "the gradient cannot be told from noise ({told}), so there is no noise scale{least}: {batch} is the smallest batch of those up \
-                 to a cap of 3072 rows and 32 steps an epoch that has the best rate"
+                "the gradient cannot be distinguished from noise ({told}), so the noise scale is unknown{least}: {batch} is the \
+                 smallest batch with the best throughput, of those with at most 3072 rows and at least 32 steps per epoch"
             )
         }
     }

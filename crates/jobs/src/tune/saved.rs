@@ -67,8 +67,7 @@ pub(crate) fn find(source: &Source, settings: &Settings, device: &Opened, notes:
     match serde_json::from_value(entry.choice) {
         Ok(recipe) => Some(Tuned { at: entry.at.unwrap_or_default(), recipe }),
         Err(why) => {
-            notes
-                .push(format!("what was tuned for this workload cannot be used: {why}; `fullbore tune` makes it anew"));
+            notes.push(format!("what was tuned for this workload cannot be used: {why}; run `fullbore tune` again"));
             None
         }
     }

@@ -144,13 +144,13 @@ pub(super) fn table<E: std::fmt::Display>(
 fn beyond(worth: Worth) -> String {
     match worth.scale {
         Some(_) => "larger than the noise scale: more rows would hardly help".into(),
-        None => format!("larger than {}, the most where the noise scale is not known", worth.cap),
+        None => format!("larger than {}, the maximum when the noise scale is not known", worth.cap),
     }
 }
 
 fn why(row: &CandidateRow) -> Option<String> {
     match row.verdict {
-        CandidateVerdict::Plateau => Some("not timed: those beside it were worse and worse".into()),
+        CandidateVerdict::Plateau => Some("not timed: its neighbours were ever slower".into()),
         _ => row.why.clone(),
     }
 }

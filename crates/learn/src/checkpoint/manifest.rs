@@ -98,7 +98,7 @@ impl Manifest {
         }
         let manifest: Manifest = serde_json::from_slice(text).map_err(|e| damaged(&format!("cannot be read: {e}")))?;
         if manifest.format != FORMAT {
-            return Err(damaged(&format!("has format {}, which never was", manifest.format)));
+            return Err(damaged(&format!("has format {}, which does not exist", manifest.format)));
         }
         check(&manifest.parts).map_err(|why| damaged(&format!("is not one of ours: {why}")))?;
         Ok(manifest)

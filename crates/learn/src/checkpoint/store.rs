@@ -173,7 +173,7 @@ pub fn newest(folder: &Path) -> Result<Option<Generation>> {
                 generation.passed = passed;
                 return Ok(Some(generation));
             }
-            Err(Fault::Damaged(why)) => passed.push(format!("checkpoint {number:06} was passed over: {why}")),
+            Err(Fault::Damaged(why)) => passed.push(format!("checkpoint {number:06} was skipped: {why}")),
             Err(Fault::Newer(why)) => {
                 return Err(Error::new(Kind::State, format!("checkpoint {number:06} is of a newer program: {why}"))
                     .at(&folder)

@@ -22,7 +22,7 @@ use training::ClassTraining;
 pub struct Spec {
     /// Sets of hyper-parameters, each with members of its own; at least one.
     pub configs: Vec<Config>,
-    /// Epochs at most.
+    /// Maximum number of epochs.
     pub epochs: u32,
     /// A member ends after so many epochs without a better score.
     pub patience: u32,
@@ -212,7 +212,7 @@ fn check(problem: &Problem, folds: &[Fold], spec: &Spec) -> Result<()> {
                 fold.valid.len()
             ),
         )
-        .remedy("fewer <split.folds>, or more data")),
+        .remedy("use fewer <split.folds>, or give more data")),
     }
 }
 
@@ -241,7 +241,7 @@ fn check_net(problem: &Problem, net: &Net) -> Result<()> {
     if net.heads.len() != 1 || net.heads[0].classes != problem.classes {
         return wrong(
             format!("the net `{}` does not end in one head of {} classes", net, problem.classes),
-            "let it end so, as in 16x50-lstm64-3",
+            "end it with the number of classes, as in 16x50-lstm64-3",
         );
     }
     Ok(())

@@ -39,7 +39,7 @@ pub(super) fn classes(array: &Array, notes: &mut Vec<String>) -> Result<Classes>
     };
     if there.iter().filter(|t| **t).count() < 2 {
         let one = values.iter().find(|v| **v != NONE).map_or("NaN".to_string(), i8::to_string);
-        return Err(Error::input(format!("every label in {name} is {one}: there is nothing to tell apart"))
+        return Err(Error::input(format!("every label in {name} is {one}: there is nothing to learn"))
             .remedy("labels are -1/0/1, 0/1/2 or 0/1"));
     }
     if down == 0 {
@@ -74,7 +74,7 @@ pub(super) fn check(samples: &Samples, classes: usize, notes: &mut Vec<String>) 
     let count = [-1, 0, 1].map(|class| samples.class.iter().filter(|c| **c == class).count());
     if count.iter().filter(|n| **n > 0).count() < 2 {
         return Err(Error::input(format!(
-            "{} samples are left, {} down, {} flat and {} up: there is nothing to tell apart",
+            "{} samples are left, {} down, {} flat and {} up: there is nothing to learn",
             samples.len(),
             count[0],
             count[1],

@@ -195,7 +195,7 @@ fn check_n(head: &ArrayHead, n: usize, inputs: &[Branch]) -> Result<()> {
             "{} has {} samples, {} has {n}: shapes {:?} and [{n}, ...]",
             head.name, head.shape[0], first.array, head.shape
         ))
-        .remedy("every array must have one entry a sample, in the same order")),
+        .remedy("every array must have one entry per sample, in the same order")),
         _ => Ok(()),
     }
 }

@@ -36,13 +36,13 @@ pub(super) fn check_horizon(spec: &ReadSpec, has_t1: bool) -> Result<()> {
     let usage = |message: &str, remedy: &str| Err(Error::new(Kind::Usage, message).remedy(remedy));
     match (spec.label_horizon, has_t1) {
         (None, false) => usage(
-            "there is no t1, so when a label was known cannot be told, and a split could not purge",
+            "there is no t1, so it is not known when a label became known, and a split could not purge",
             "say after how many rows the label is known, as in <train.label_horizon=12>, or save t1 with the arrays",
         ),
         (Some(_), true) => {
             usage("the file has t1, which already says when labels are known", "leave out <train.label_horizon>")
         }
-        (Some(0), false) => usage("a label horizon of 0 rows is none", "give <train.label_horizon=1> or more"),
+        (Some(0), false) => usage("a label horizon of 0 rows is not possible", "give <train.label_horizon=1> or more"),
         _ => Ok(()),
     }
 }
@@ -253,7 +253,7 @@ impl Times {
 fn in_blocks(symbol: Option<&[u32]>, symbols: usize) -> Result<()> {
     let changes = symbol.map_or(0, |s| s.windows(2).filter(|w| w[0] != w[1]).count());
     if symbols > 1 && changes + 1 == symbols {
-        return Err(Error::input(format!("its {symbols} symbols stand one behind the other and there is no t0: which rows are of the same time cannot be told"))
+        return Err(Error::input(format!("its {symbols} symbols stand one behind the other and there is no t0: which rows are of the same time is not known"))
             .remedy("save t0, when each sample was known"));
     }
     Ok(())

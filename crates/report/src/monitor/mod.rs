@@ -21,6 +21,8 @@ mod summary;
 
 pub use draw::draw_monitor;
 pub use follow::{LogFollower, NewRows};
+pub use labels::field_label;
+pub use panels::judged_fields;
 pub use selection::{Selection, View};
 pub use series::{Point, Series};
 pub use summary::{BestSummary, MemberSummary, MetricSummary, MonitorSummary, PhaseSummary, summarise};

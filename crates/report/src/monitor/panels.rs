@@ -190,13 +190,16 @@ pub(super) fn machine_lines(monitor: &MonitorState) -> Vec<String> {
             let cards: Vec<String> = if sample.gpus.is_empty() { vec![NO_GPU.into()] } else { cards.collect() };
             [vec![cpu(sample), memory(sample)], cards].concat()
         }
-        None => judged_fields(monitor).into_iter().map(|(name, value)| format!("{name} {value}")).collect(),
+        None => judged_fields(monitor.result.as_ref().and_then(|r| r.get("judged")))
+            .into_iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect(),
     }
 }
 
 fn result(screen: &mut Screen, monitor: &MonitorState, area: Area) {
     let inside = screen.frame(area, "judged on test samples");
-    let mut all = judged_fields(monitor);
+    let mut all = judged_fields(monitor.result.as_ref().and_then(|r| r.get("judged")));
     if all.is_empty() {
         screen.write(inside.x + 1, inside.y, inside.width, "the folder has no result", Ink::Dim);
     }
@@ -204,9 +207,9 @@ fn result(screen: &mut Screen, monitor: &MonitorState, area: Area) {
     pairs(screen, inside, &all);
 }
 
-/// Every number that was judged, whatever it is name, an interval behind it where there is one.
-pub(super) fn judged_fields(monitor: &MonitorState) -> Vec<(String, String)> {
-    let Some(judged) = monitor.result.as_ref().and_then(|r| r.get("judged")).and_then(Value::as_object) else {
+/// Every number of a judged result with its name, and its interval where there is one.
+pub fn judged_fields(judged: Option<&Value>) -> Vec<(String, String)> {
+    let Some(judged) = judged.and_then(Value::as_object) else {
         return Vec::new();
     };
     let interval = |name: &str| {
@@ -219,8 +222,7 @@ pub(super) fn judged_fields(monitor: &MonitorState) -> Vec<(String, String)> {
     };
     let number = |(name, value): (&String, &Value)| {
         let value = value.as_f64()?;
-        let text =
-            if value.fract() == 0.0 && value.abs() > 100.0 { format_place(value) } else { format_number(value, 4) };
+        let text = if value.fract() == 0.0 && value > 1.0 { format_place(value) } else { format_number(value, 4) };
         Some((field_label(name), format!("{text}{}", interval(name).unwrap_or_default())))
     };
     judged.iter().filter_map(number).collect()

@@ -115,7 +115,7 @@ fn finished() -> MonitorState {
     let phases = json!([{"name": "read", "seconds": 1.0}, {"name": "features", "seconds": 2.0}, {"name": "setup", "seconds": 0.5},
         {"name": "train", "seconds": 100.0}, {"name": "validate", "seconds": 20.0}, {"name": "save", "seconds": 0.1},
         {"name": "judge", "seconds": 6.4}]);
-    let end = json!({"test_mcc": 0.2131, "seconds": 130.0, "verdict": "77 % of the time went into `train`; 1.9 of 2 cores busy meanwhile",
+    let end = json!({"test_mcc": 0.2131, "seconds": 130.0, "verdict": "77 % of the time went into `train`; 1.9 of 2 cores busy",
         "phases": phases});
     monitor.add_row(Some(&row(130.0, "finished", end)));
     monitor.result = Some(
