@@ -113,6 +113,25 @@ impl Opened {
         }
     }
 
+    /// Bytes that populations and nets on it share, however many there are. The need of each one counts them; whoever
+    /// adds up several subtracts them.
+    pub fn shared_bytes(&self) -> u64 {
+        match self {
+            Opened::Cpu { .. } => 0,
+            Opened::Cuda(_) => crate::cuda::SHARED,
+        }
+    }
+
+    /// Bytes that one more population or net may take beside its tables, which are there already, as are perhaps those
+    /// that all share.
+    pub(crate) fn room(&self, budget: Budget, tables: u64) -> Result<u64> {
+        let there = match self {
+            Opened::Cpu { .. } => 0,
+            Opened::Cuda(context) => context.shared_bytes(),
+        };
+        Ok(budget.bytes(self.free()? + tables + there).saturating_sub(tables))
+    }
+
     /// Bytes of its memory that are free now.
     pub fn free(&self) -> Result<u64> {
         match self {

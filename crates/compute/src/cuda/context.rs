@@ -3,11 +3,13 @@
 use super::blaslt::Blaslt;
 use super::driver::NoDriver;
 use super::memory::Slab;
+use super::module::Module;
+use super::workspace::{PAIR, Workspace};
 use crate::error::{Error, Result};
 use cudarc::driver::{result, sys};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// A card, as the driver describes it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -103,6 +105,9 @@ pub struct Context {
     device: String,
     raw: sys::CUcontext,
     blaslt: std::result::Result<Blaslt, String>,
+    /// Modules that are loaded, by their images, and the scratch memory of all engines: as long as somebody has them.
+    modules: Mutex<BTreeMap<usize, Weak<Module>>>,
+    workspace: Mutex<Weak<Workspace>>,
 }
 
 // SAFETY: a context may be used from any thread that makes it current, which every entry does.
@@ -143,7 +148,14 @@ impl Context {
             what: format!("{} cannot be opened: {}", gpu.name, words(e)),
             remedy: "see whether another program holds it (`nvidia-smi`), or use <device=cpu>".into(),
         })?;
-        let mut context = Context { gpu: gpu.clone(), device, raw, blaslt: Err(String::new()) };
+        let mut context = Context {
+            gpu: gpu.clone(),
+            device,
+            raw,
+            blaslt: Err(String::new()),
+            modules: Mutex::default(),
+            workspace: Mutex::default(),
+        };
         context.bind()?;
         context.blaslt = if library { Blaslt::find() } else { Err("not asked for".into()) };
         Ok(Arc::new(context))
@@ -185,6 +197,34 @@ impl Context {
     /// One piece of memory, to be cut up.
     pub fn slab(self: &Arc<Context>, bytes: u64) -> Result<Slab> {
         Slab::new(self, bytes)
+    }
+
+    /// Scratch memory that all engines share.
+    pub(super) fn workspace(self: &Arc<Context>) -> Result<Arc<Workspace>> {
+        let mut shared = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = shared.upgrade() {
+            return Ok(there);
+        }
+        let made = Workspace::new(self)?;
+        *shared = Arc::downgrade(&made);
+        Ok(made)
+    }
+
+    /// Bytes of what engines share that some engine has taken already.
+    pub(crate) fn shared_bytes(&self) -> u64 {
+        let shared = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.strong_count() > 0 { PAIR } else { 0 }
+    }
+
+    /// A module by its image: the one that is loaded, or what `load` gives.
+    pub(super) fn module(&self, image: usize, load: impl FnOnce() -> Result<Arc<Module>>) -> Result<Arc<Module>> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = modules.get(&image).and_then(Weak::upgrade) {
+            return Ok(there);
+        }
+        let made = load()?;
+        modules.insert(image, Arc::downgrade(&made));
+        Ok(made)
     }
 
     /// Waits until everything on the card is done.

@@ -39,7 +39,7 @@ const OLDEST: i32 = 12_040;
 
 /// Every function of the driver that we call, by the names under which they are looked up. One that is missing would be
 /// found out in the middle of a run; here it is found out at the start.
-const CALLED: [&str; 42] = [
+const CALLED: [&str; 43] = [
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
     "cuDeviceGet",
@@ -53,6 +53,7 @@ const CALLED: [&str; 42] = [
     "cuEventRecord",
     "cuEventSynchronize",
     "cuFuncGetParamInfo",
+    "cuFuncGetAttribute",
     "cuFuncSetAttribute",
     "cuGetErrorName",
     "cuGetErrorString",

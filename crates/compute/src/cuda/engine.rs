@@ -19,6 +19,7 @@ mod steps;
 use super::context::{Context, turn};
 use super::graph::{Event, Graph, Stream};
 use super::memory::{Slab, Slice};
+use super::workspace::Workspace;
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
 use crate::population::backend::{Arena, Backend, Sums, no_average};
@@ -31,7 +32,7 @@ use std::sync::Arc;
 
 pub use nets::Hypers;
 pub(crate) use nets::{Nets, need as nets_need};
-pub(crate) use setup::need;
+pub(crate) use setup::{SHARED, need};
 pub(crate) use small::Road;
 pub use stack::Stack;
 
@@ -50,6 +51,9 @@ pub(crate) struct Engine {
     fits: Fits,
     calls: super::calls::Calls,
     at: setup::Arrays,
+    /// Scratch memory of the two streams; of somebody else's stream while work is put there.
+    spaces: [u64; 2],
+    workspace: Arc<Workspace>,
     main: Stream,
     side: Stream,
     /// Forks and joins: one for each layer, one for the end.
@@ -200,6 +204,7 @@ impl Engine {
         let between = between::any(layout).then(|| super::between::Between::load(context, bf16)).transpose()?;
         let fused = tiles.map(|tiles| fused::Fused::new(context, layout, tiles)).transpose()?;
         let steps = at.steps.is_some().then(|| steps::Steps::new(context, layout, recipe, pins)).transpose()?;
+        let workspace = context.workspace()?;
         let events = (0..=layout.linears.len()).map(|_| Event::new(context, false)).collect::<Result<_>>()?;
         let longest = members.iter().filter_map(|m| m.valid).map(|list| data.lists[list].len()).max().unwrap_or(0);
         Ok(Engine {
@@ -212,6 +217,8 @@ impl Engine {
             fits,
             calls,
             at,
+            spaces: workspace.addresses(),
+            workspace,
             main,
             side,
             events,
@@ -253,6 +260,7 @@ impl Engine {
 
     /// Replays a graph.
     fn replay(&self, work: Work, slots: usize, times: u32) -> Result<()> {
+        let _use = self.workspace.lock(&self.main)?;
         (0..times).try_for_each(|_| self.graphs[&(work, slots)].launch(&self.main))
     }
 
@@ -260,6 +268,7 @@ impl Engine {
     #[cfg(test)]
     pub(super) fn eager(&mut self, slots: usize) -> Result<()> {
         let _turn = turn();
+        let _use = self.workspace.lock(&self.main)?;
         self.step(0, slots)?;
         self.main.wait()
     }
@@ -276,8 +285,10 @@ impl Engine {
         let states = self.states()?;
         let asleep: Vec<State> = states.iter().map(|s| State { active: 0, due: 0, ..*s }).collect();
         self.set_states(&asleep)?;
+        let used = self.workspace.lock(&self.main)?;
         self.step(0, slots)?;
         self.score_chunk(0, slots)?;
+        drop(used);
         self.main.wait()?;
         self.set_states(&states)
     }
@@ -431,11 +442,16 @@ impl Backend for Engine {
     fn tune(&mut self) -> Result<()> {
         let _turn = turn();
         self.main.wait()?;
+        let workspace = self.workspace.clone();
         let mut products = self.products.clone();
+        let used = workspace.lock(&self.main)?;
         products.tune(self)?;
+        drop(used);
         self.products = products;
         if let Some(mut plans) = self.steps.as_ref().map(|s| s.plans.clone()) {
+            let used = workspace.lock(&self.main)?;
             plans.tune(self)?;
+            drop(used);
             self.steps.iter_mut().for_each(|s| s.plans = plans.clone());
         }
         // Graphs hold the old plans.

@@ -3,15 +3,18 @@
 use super::array::Memory;
 use super::context::{Context, turn};
 use super::module::Module;
+use super::workspace::Workspace;
 use crate::error::{Error, Result};
 use cudarc::driver::{result, sys};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 /// Work in order.
 pub struct Stream {
     context: Arc<Context>,
     raw: sys::CUstream,
+    /// Scratch memory of nets that work on it.
+    workspace: OnceCell<Arc<Workspace>>,
 }
 
 // SAFETY: a stream may be used from any thread that has its context, which every entry binds.
@@ -22,7 +25,7 @@ impl Stream {
     pub fn new(context: &Arc<Context>) -> Result<Stream> {
         context.bind()?;
         let raw = context.call("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
-        Ok(Stream { context: context.clone(), raw })
+        Ok(Stream { context: context.clone(), raw, workspace: OnceCell::new() })
     }
 
     /// Its card.
@@ -32,6 +35,18 @@ impl Stream {
 
     pub(super) fn raw(&self) -> sys::CUstream {
         self.raw
+    }
+
+    /// Scratch memory of nets that work on it.
+    pub(super) fn workspace(&self) -> Result<&Arc<Workspace>> {
+        if let Some(there) = self.workspace.get() {
+            return Ok(there);
+        }
+        if self.is_capturing()? {
+            return Err(Error::Asked("nets are captured on a stream that they have not run on; run them once".into()));
+        }
+        let made = Workspace::new(&self.context)?;
+        Ok(self.workspace.get_or_init(|| made))
     }
 
     /// Waits until all of it is done.

@@ -23,6 +23,7 @@ mod own;
 mod rates;
 #[cfg(test)]
 mod tests;
+mod workspace;
 
 pub use crate::{arguments, image};
 pub use arguments::{Argument, Arguments, Field, Kind, Packer, difference};
@@ -39,4 +40,4 @@ pub use memory::{Plain, Slab, Slice};
 pub use module::{Grid, Kernel, Module};
 pub use rates::{Rates, rates};
 
-pub(crate) use engine::{Engine, Nets, Road, need, nets_need};
+pub(crate) use engine::{Engine, Nets, Road, SHARED, need, nets_need};

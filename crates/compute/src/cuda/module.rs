@@ -29,19 +29,22 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads the cubin for this card, or the PTX where there is none.
+    /// The cubin for this card, or the PTX where there is none; loaded once, whoever asks for it.
     pub fn load(context: &Arc<Context>, image: &Image) -> Result<Arc<Module>> {
         let _turn = turn();
-        context.bind()?;
         let Some(Pick::Cubin(gzip) | Pick::Ptx(gzip)) = image.pick(context.gpu().capability) else {
             let (name, (major, minor)) = (image.name(), context.gpu().capability);
             return Err(Error::Asked(format!("kernels of {name}, which have no code for capability {major}.{minor}")));
         };
-        let words = inflate(image.name(), gzip)?;
-        // SAFETY: a cubin carries its own length, PTX ends with a zero.
-        let raw = unsafe { result::module::load_data(words.as_ptr().cast()) };
-        let raw = context.call(&format!("cuModuleLoadData of {}", image.name()), raw)?;
-        Ok(Arc::new(Module { context: context.clone(), name: image.name().into(), raw }))
+        // The bytes are part of the program: where they lie is what they are.
+        context.module(gzip.as_ptr() as usize, || {
+            context.bind()?;
+            let words = inflate(image.name(), gzip)?;
+            // SAFETY: a cubin carries its own length, PTX ends with a zero.
+            let raw = unsafe { result::module::load_data(words.as_ptr().cast()) };
+            let raw = context.call(&format!("cuModuleLoadData of {}", image.name()), raw)?;
+            Ok(Arc::new(Module { context: context.clone(), name: image.name().into(), raw }))
+        })
     }
 
     /// One of its kernels, `void name(const A)`.
@@ -214,11 +217,18 @@ impl<T> From<&Slice<T>> for Arg<'_> {
 }
 
 impl Function {
-    /// Allows more than 48 KiB of dynamic shared memory.
+    /// Allows more than 48 KiB of dynamic shared memory. Others may have the same function and need more: what is
+    /// allowed never shrinks.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<()> {
         use sys::CUfunction_attribute_enum as A;
         self.module.context.bind()?;
         let most = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is valid.
+        let now = unsafe { result::function::get_function_attribute(self.raw, most) };
+        let now = self.module.context.call(&format!("shared memory of {}", self.name), now)?;
+        if u32::try_from(now).is_ok_and(|now| now >= bytes) {
+            return Ok(());
+        }
         // SAFETY: the function is valid.
         let set = unsafe {
             result::function::set_function_attribute(self.raw, most, i32::try_from(bytes).unwrap_or(i32::MAX))

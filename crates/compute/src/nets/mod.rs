@@ -203,7 +203,7 @@ impl Nets {
         let layout = Layout::new(net)?;
         check(net, tables, setup, seats)?;
         let needed = Nets::need(device, net, setup, seats)?;
-        let most = budget.bytes(device.free()? + tables.bytes()).saturating_sub(tables.bytes());
+        let most = device.room(budget, tables.bytes())?;
         if needed > most {
             return Err(Error::Memory {
                 what: format!("{} nets with {} rows each", seats.len(), setup.rows),

@@ -98,8 +98,7 @@ impl Population {
         check::check(net, tables, data, recipe, members)?;
         check::pace(recipe, pace)?;
         let needed = Population::need_paced(device, net, data, recipe, members, pace)?;
-        // The tables are counted too, as if they were still to come.
-        let most = budget.bytes(device.free()? + tables.bytes()).saturating_sub(tables.bytes());
+        let most = device.room(budget, tables.bytes())?;
         if needed > most {
             return Err(Error::Memory {
                 what: format!("a population of {} with batches of {}", members.len(), said(recipe, pace)),

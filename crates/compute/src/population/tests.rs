@@ -275,6 +275,45 @@ fn a_number_that_is_none_stops_its_member_and_is_named() {
 }
 
 #[test]
+fn populations_side_by_side_share_scratch_memory_and_no_bits() {
+    for (name, device) in devices() {
+        for precision in [Precision::F32, Precision::Bf16] {
+            let made = Made::new("16-320-256t-3", 300);
+            let members: Vec<Member> = (0..5).map(|id| made.member(id)).collect();
+            let run = |members: &[Member]| train(&device, &made, members, 64, precision, 5);
+            let alone = [run(&members[..2]), run(&members[2..])];
+            let together = std::thread::scope(|scope| {
+                let one = scope.spawn(|| run(&members[..2]));
+                let other = run(&members[2..]);
+                [one.join().unwrap(), other]
+            });
+            for (got, wanted) in together.iter().zip(&alone) {
+                let equal = got.params == wanted.params && same(&got.scores, &wanted.scores);
+                assert!(equal, "{name} {precision:?}");
+            }
+        }
+        let Opened::Cuda(context) = &device else { continue };
+        assert_eq!(context.shared_bytes(), 0);
+        let (made, recipe) = (Made::new("16-8-3", 90), recipe(32, Precision::F32));
+        let tables = made.tables(&device).unwrap();
+        let make = |id| {
+            let members = [made.member(id)];
+            Population::new(&device, Budget::default(), &made.net, &tables, &made.data(), &recipe, &members).unwrap()
+        };
+        let (one, other) = (make(0), make(1));
+        let shared = [context.shared_bytes(), drop_and(one, context), drop_and(other, context)];
+        assert!(shared[0] > 0 && shared == [shared[0], shared[0], 0], "{name}: {shared:?}");
+        assert!(shared[0] < device.shared_bytes());
+    }
+}
+
+/// What is shared when a population has gone.
+fn drop_and(population: Population, context: &Context) -> u64 {
+    drop(population);
+    context.shared_bytes()
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_figures() {
     for (name, device) in devices() {
         let made = Made::new(NETS[0], 1000);

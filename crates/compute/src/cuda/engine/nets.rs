@@ -139,6 +139,7 @@ impl Engine {
     ) -> Result<()> {
         let (batch, n, main) = (self.recipe.batch, slots.len(), &self.main);
         let from = slots.start * batch;
+        let _use = self.workspace.lock(main)?;
         let mut biases = Vec::new();
         for slot in slots.clone() {
             let params = self.arena(slot, Arena::Params)?;
@@ -278,6 +279,7 @@ impl Nets {
             e.main.put(to, &padded)?;
         }
         let padded: Vec<Array<f32>> = e.at.logits.iter().map(|to| e.slab.share(to)).collect();
+        let _use = e.workspace.lock(&e.main)?;
         self.back(e.recipe.batch, true, &padded)?;
         e.main.wait()
     }
@@ -369,13 +371,17 @@ impl Nets {
     /// that is captured; the graph then keeps all memory of it.
     fn on(&mut self, stream: &Stream, work: impl FnOnce(&Nets) -> Result<()>) -> Result<()> {
         let _turn = turn();
-        let e = &self.engine;
+        let e = &mut self.engine;
         e.context.same(stream.context())?;
-        graph::hold(stream, [e.slab.memory(), e.tables.on_card()?.memory()])?;
+        let own = stream.workspace()?;
+        graph::hold(stream, [e.slab.memory(), e.tables.on_card()?.memory(), own.memory()])?;
         self.streamed = true;
         self.begun.record(stream)?;
         e.main.after(&self.begun)?;
-        work(self)?;
+        e.spaces = own.addresses();
+        let worked = work(self);
+        self.engine.spaces = self.engine.workspace.addresses();
+        worked?;
         self.done.record(&self.engine.main)?;
         stream.after(&self.done)
     }

@@ -4,12 +4,12 @@
 //! Chosen once, for one member, and kept whatever the number of members: a plan that changed with the population would
 //! change bits.
 
-use super::setup::WORKSPACE;
 use crate::cuda::Slice;
 use crate::cuda::blaslt::{Addresses, Algorithm, Epilogue, Matrix, Numbers, Plan, Product};
 use crate::cuda::context::Context;
 use crate::cuda::graph::Event;
 use crate::cuda::hopper;
+use crate::cuda::workspace::WORKSPACE;
 use crate::error::{Error, Result};
 use crate::net::{Activation, Layout, Linear, Place};
 use crate::population::{Pins, Precision, Recipe};
@@ -217,7 +217,7 @@ pub(super) fn tune(engine: &super::Engine, plan: &mut Plan, at: &Addresses) -> R
     let context = stream.context();
     let Ok(library) = context.blaslt() else { return Ok(()) };
     let (start, end) = (Event::new(context, true)?, Event::new(context, true)?);
-    let workspace = (engine.at.workspaces[0].address(), WORKSPACE);
+    let workspace = (engine.spaces[0], WORKSPACE);
     let mut best = f64::INFINITY;
     for guess in library.plans(&plan.product, WORKSPACE, 16)? {
         // Timed with all members at once, where that is possible.

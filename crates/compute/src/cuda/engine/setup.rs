@@ -5,15 +5,17 @@ use crate::cuda::calls::{self, Calls};
 use crate::cuda::context::Context;
 use crate::cuda::graph::Stream;
 use crate::cuda::memory::{Slab, Slice, aligned};
+use crate::cuda::workspace::PAIR;
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net, init};
 use crate::population::{Data, Member, Pace, Precision, Recipe, State};
 use std::sync::Arc;
 
-/// Scratch memory of cuBLASLt for each of the two streams.
-pub(super) const WORKSPACE: usize = 32 << 20;
-/// What modules, graphs and descriptors take beside the slab, with room to spare.
+/// What modules, graphs and descriptors take beside slabs, with room to spare.
 const BESIDE: u64 = 192 << 20;
+
+/// What all engines on a card take once, beside the slab of each: counted in the need of every one.
+pub(crate) const SHARED: u64 = BESIDE + PAIR;
 
 /// Where everything is.
 pub(super) struct Arrays {
@@ -53,7 +55,6 @@ pub(super) struct Arrays {
     pub(super) sums: Slice<f64>,                       // [P, 2]
     pub(super) confusion: Vec<Slice<u64>>,             // [heads] [P, classes, classes]
     pub(super) chunk: Slice<u32>,                      // [1]
-    pub(super) workspaces: [Slice<u8>; 2],
     /// Of recurrent layers in whole windows.
     pub(super) fused: Option<super::fused::Arrays>,
     pub(super) steps: Option<super::steps::Arrays>, // of recurrent layers that go step by step
@@ -96,7 +97,7 @@ pub(super) fn split_elements(layout: &Layout, members: usize, batch: usize) -> u
     members * slices * widest
 }
 
-/// Bytes on a card whose blocks may have so much shared memory, with everything beside the slab.
+/// Bytes on a card whose blocks may have so much shared memory, with [`SHARED`].
 pub(crate) fn need(
     shared: u32,
     net: &Net,
@@ -154,7 +155,7 @@ pub(super) fn need_of(
     // Counting cannot fail.
     let _ = arrays(&mut count, roads, net, layout, data, recipe, members);
     let Cutter::Count(bytes) = count else { return u64::MAX };
-    bytes + BESIDE
+    bytes + SHARED
 }
 
 fn arrays(
@@ -234,11 +235,6 @@ fn arrays(
         sums: cut.cut(p * 2)?,
         confusion: net.heads.iter().map(|h| cut.cut(p * h.classes * h.classes)).collect::<Result<_>>()?,
         chunk: cut.cut(1)?,
-        // The way forward has one stream; a net in one kernel has no products at all.
-        workspaces: [
-            cut.cut(if whole { 0 } else { WORKSPACE })?,
-            cut.cut(if whole || !learns { 0 } else { WORKSPACE })?,
-        ],
         fused: tiles.map(|tiles| super::fused::arrays(cut, layout, b, p, tiles)).transpose()?,
         steps: stepwise.then(|| super::steps::arrays(cut, layout, recipe, p)).transpose()?,
         added: (b < batch)
@@ -274,7 +270,7 @@ pub(super) fn lay_out(
     members: &[Member],
     first: Option<&[Vec<f32>]>,
 ) -> Result<(Slab, Arrays)> {
-    let bytes = need_of(roads, net, layout, data, recipe, members) - BESIDE;
+    let bytes = need_of(roads, net, layout, data, recipe, members) - SHARED;
     let mut slab = context.slab(bytes)?;
     let at = arrays(&mut Cutter::Cut(&mut slab), roads, net, layout, data, recipe, members)?;
     stream.put(&at.lists, &data.lists.concat())?;

@@ -1,7 +1,6 @@
 //! One step, put on the streams: gather, forward, loss, backward, optimise, advance.
 
 use super::products::{Way, Which, hopper_shape, single};
-use super::setup::WORKSPACE;
 use super::small::{self, Fits, Road};
 use super::{Engine, Mode};
 use crate::cuda::calls::{self, Arenas, Gather, Head, Loss, Part, Partials, Rows, Sums, Window};
@@ -9,6 +8,7 @@ use crate::cuda::graph::Stream;
 use crate::cuda::hopper;
 use crate::cuda::memory::Slice;
 use crate::cuda::own::Linear;
+use crate::cuda::workspace::WORKSPACE;
 use crate::error::Result;
 use crate::net::Activation;
 use crate::population::{Recipe, State};
@@ -418,7 +418,7 @@ impl Engine {
     ) -> Result<()> {
         let at = self.addresses(i, which, first, accumulate);
         if let (Way::Library(plan), Ok(library)) = (way, self.context.blaslt()) {
-            let space = (self.at.workspaces[workspace].address(), WORKSPACE);
+            let space = (self.spaces[workspace], WORKSPACE);
             // As many members at once as the plan's scratch memory allows; the plan stays, and with it every bit.
             let most = library.most(plan, slots, WORKSPACE)?.max(1);
             for from in (0..slots).step_by(most) {

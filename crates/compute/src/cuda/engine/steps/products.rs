@@ -5,10 +5,10 @@ use crate::cuda::blaslt::{Addresses, Epilogue, Matrix, Numbers, Product};
 use crate::cuda::calls::Calls;
 use crate::cuda::context::Context;
 use crate::cuda::engine::products::{Way, Which, find, key, tune};
-use crate::cuda::engine::setup::WORKSPACE;
 use crate::cuda::engine::{Engine, Mode};
 use crate::cuda::graph::Stream;
 use crate::cuda::memory::Slice;
+use crate::cuda::workspace::WORKSPACE;
 use crate::error::Result;
 use crate::net::{GATES, Layout, Recurrent};
 use crate::population::{Pins, Precision, Recipe, State};
@@ -207,7 +207,7 @@ impl Engine {
             recipe: &self.recipe,
             calls: &self.calls,
             split: &arrays.split,
-            workspace: self.at.workspaces[workspace].address(),
+            workspace: self.spaces[workspace],
         };
         let at = |from: usize| self.steps_addresses(l, t, part, first + from);
         doer.run(stream, l, part, at, &self.states_of(first, slots), mode)
