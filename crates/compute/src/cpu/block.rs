@@ -28,6 +28,8 @@ pub(super) struct Pass {
     pub(super) turn: Turn,
     /// The place of the first row.
     pub(super) first: u32,
+    /// Whether [`backward`] follows.
+    pub(super) keep: bool,
 }
 
 impl Pass {
@@ -38,7 +40,7 @@ impl Pass {
     }
 }
 
-/// Gathers the samples' inputs and goes through every layer; in a pass of training [`backward`] can follow.
+/// Gathers the samples' inputs and goes through every layer.
 pub(super) fn forward(
     plan: &Plan,
     source: Source<'_>,
@@ -48,7 +50,7 @@ pub(super) fn forward(
     sequences: &mut [Sequence],
     pass: Option<Pass>,
 ) {
-    let (params, keep) = (weights.params, pass.is_some());
+    let (params, keep) = (weights.params, pass.is_some_and(|pass| pass.keep));
     for (i, place) in plan.gathered.iter().enumerate() {
         let Some(place) = place else { continue };
         let to = (values.write(plan, place.buffer), plan.stride(place.buffer), *place);

@@ -204,7 +204,7 @@ impl Backend for Engine {
         let Engine { nets, states, data, members } = self;
         nets.slots[slot].exchange(&nets.core.plan);
         let source = data.source(&members[states[slot].index as usize]);
-        nets.forward(&[(slot, source, rows)], &mut [out.iter_mut().map(Vec::as_mut_slice).collect()]);
+        nets.forward(&[(slot, source, rows)], None, &mut [out.iter_mut().map(Vec::as_mut_slice).collect()]);
         nets.slots[slot].exchange(&nets.core.plan);
         Ok(out)
     }

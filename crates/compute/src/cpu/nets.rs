@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "threads write disjoint rows of the outputs")]
 
-use super::block;
+use super::block::{self, Pass};
 use super::buffers::Rows;
 use super::data::Source;
 use super::loops;
@@ -47,12 +47,13 @@ impl Core {
     }
 
     /// Hands the outputs of each head and row of at most [`BLOCK`] rows to `f(head, row, outputs)`, heads in order,
-    /// rows in order.
+    /// rows in order. In a pass of training some values are left out.
     pub(super) fn evaluate(
         &self,
         slot: &Slot,
         source: Source<'_>,
         ids: &[u32],
+        pass: Option<Pass>,
         mut f: impl FnMut(usize, usize, &[f32]),
     ) {
         let plan = &self.plan;
@@ -60,7 +61,7 @@ impl Core {
             full.fill(ids[0]);
             full[..ids.len()].copy_from_slice(ids);
             let mut values = values.first(BLOCK);
-            block::forward(plan, source, slot.weights(), full, &mut values, sequences, None);
+            block::forward(plan, source, slot.weights(), full, &mut values, sequences, pass);
             for (h, head) in plan.layout.linears[plan.first_head()..].iter().enumerate() {
                 let stride = plan.stride(head.output.buffer);
                 let rows = values.read(plan, head.output.buffer).chunks_exact(stride).take(ids.len());
@@ -129,8 +130,13 @@ impl Nets {
     }
 
     /// The outputs of some rows, for each of `tasks` `(slot, source of its first row, ids)`, into
-    /// `out[task][head][rows, outputs]`.
-    pub(crate) fn forward(&self, tasks: &[(usize, Source<'_>, &[u32])], out: &mut [Vec<&mut [f32]>]) {
+    /// `out[task][head][rows, outputs]`; `turns` `[tasks]` where values are left out as a step does.
+    pub(crate) fn forward(
+        &self,
+        tasks: &[(usize, Source<'_>, &[u32])],
+        turns: Option<&[Turn]>,
+        out: &mut [Vec<&mut [f32]>],
+    ) {
         let extras = self.core.plan.net.extras();
         let mut work = Vec::new(); // (task, first row)
         for (t, (_, _, ids)) in tasks.iter().enumerate() {
@@ -144,7 +150,8 @@ impl Nets {
                 let (slot, source, ids) = tasks[t];
                 let ids = &ids[first..ids.len().min(first + BLOCK)];
                 let source = Source { extras: source.extras.get(first * extras..).unwrap_or_default(), ..source };
-                self.core.evaluate(&self.slots[slot], source, ids, |h, i, z| {
+                let pass = turns.map(|turns| Pass { turn: turns[t], first: first as u32, keep: false });
+                self.core.evaluate(&self.slots[slot], source, ids, pass, |h, i, z| {
                     let to = (first + i) * z.len();
                     // SAFETY: every row of every head is written by one chunk.
                     unsafe { out[t][h].part(to..to + z.len()) }.copy_from_slice(z);

@@ -64,7 +64,7 @@ fn chunk(
 ) -> (f64, f64) {
     let (mut loss, mut weight) = (0.0, 0.0);
     let mut spare = [0f32; 256];
-    core.evaluate(slot, data.source(member), samples, |h, i, z| {
+    core.evaluate(slot, data.source(member), samples, None, |h, i, z| {
         let label = data.labels[h][samples[i] as usize];
         let w = head_weight(data, member, h, samples[i], label);
         loss += loops::softmax_cross_entropy(z, label, w, 0.0, &mut spare[..z.len()]);

@@ -228,7 +228,7 @@ impl Slot {
                     let samples = &mut samples[..n];
                     task.ids(at, samples);
                     let (mut values, mut back) = (values.first(n), back.first(n));
-                    let pass = Pass { turn, first: at as u32 };
+                    let pass = Pass { turn, first: at as u32, keep: true };
                     block::forward(plan, task.source(at), weights, samples, &mut values, sequences, Some(pass));
                     let (loss, weight) = task.loss(plan, at, samples, &values, &mut back);
                     let add = at > begin;
@@ -273,7 +273,7 @@ impl Slot {
                     (samples, losses.part(block..block + 1), values.rows(at, n), back.rows(at, n))
                 };
                 task.ids(piece + at, samples);
-                let pass = Pass { turn, first: (piece + at) as u32 };
+                let pass = Pass { turn, first: (piece + at) as u32, keep: true };
                 let source = task.source(piece + at);
                 block::forward(plan, source, weights, samples, &mut values, &mut [], Some(pass));
                 loss[0] = task.loss(plan, piece + at, samples, &values, &mut back);

@@ -171,7 +171,6 @@ impl Engine {
         pins: &Pins,
         first: Option<&[Vec<f32>]>,
     ) -> Result<Engine> {
-        nets::check(net, layout)?;
         let batch = recipe.batch;
         let (roads, recipe) = setup::Roads::new(road, context.gpu().shared, net, layout, recipe, pace);
         let (fits, recipe) = (roads.fits, &recipe);
@@ -419,7 +418,7 @@ impl Backend for Engine {
         self.averaged(slot..slot + 1)?;
         let heads = &self.layout.linears[self.layout.linears.len() - self.layout.heads..];
         let mut made: Vec<Vec<f32>> = heads.iter().map(|head| vec![0.0; rows.len() * head.outputs]).collect();
-        self.outputs(slot..slot + 1, rows.len(), (rows, &[]), &mut made)?;
+        self.outputs(slot..slot + 1, rows.len(), (rows, &[]), false, &mut made)?;
         self.averaged(slot..slot + 1)?;
         Ok(made)
     }

@@ -230,6 +230,18 @@ impl Layout {
         linears + self.recurrents.iter().map(Recurrent::parameters).sum::<usize>()
     }
 
+    /// The concatenation, where some tower reads columns of it alone.
+    pub fn read_in_columns(&self) -> Option<usize> {
+        let concat = self.zeroed?;
+        let some = |l: &Linear| l.input.buffer == concat && l.input.width < self.buffers[concat].stride;
+        self.linears.iter().any(some).then_some(concat)
+    }
+
+    /// Whether a training step leaves values out.
+    pub fn drops(&self) -> bool {
+        self.linears.iter().any(|l| l.dropout > 0) || self.recurrents.iter().any(|r| r.dropout > 0)
+    }
+
     /// `[inputs]` where each input is gathered: its own buffer, or its columns of the concatenation if its branch has
     /// no layers. None for a recurrent branch, which reads the table row by row.
     pub fn gathered(&self, net: &Net) -> Vec<Option<Place>> {

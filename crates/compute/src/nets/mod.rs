@@ -168,6 +168,8 @@ pub struct Nets {
     /// What the last forward pass of all members was of, where a way back is possible.
     last: Option<Last>,
     needed: u64,
+    /// Whether passes leave values out where the net has a dropout.
+    training: bool,
     twin: Twin,
 }
 
@@ -228,7 +230,7 @@ impl Nets {
         };
         let (net, setup, tables) = (net.clone(), setup.clone(), tables.clone());
         let steps = vec![0; seats.len()];
-        Ok(Nets { net, layout, setup, seats: seats.to_vec(), tables, steps, last: None, needed, twin })
+        Ok(Nets { net, layout, setup, seats: seats.to_vec(), tables, steps, last: None, needed, training: false, twin })
     }
 
     /// Bytes that such nets take on the device beside their tables.
@@ -240,6 +242,13 @@ impl Nets {
                 Ok(crate::cuda::nets_need(context.gpu().shared, net, &layout, setup, &setup.recipe(), seats))
             }
         }
+    }
+
+    /// Whether passes from here on leave values out where the net has a dropout, as the steps of a training do; at first
+    /// they do not. A way back of such a net follows a pass that does.
+    pub fn set_training(&mut self, training: bool) {
+        self.last = None;
+        self.training = training;
     }
 
     /// The outputs of any rows of some members: `[heads][n, rows, outputs]`. Where it is of all members and of no more
@@ -275,10 +284,12 @@ impl Nets {
                     let rows = out.chunks_exact_mut(batch.rows * head.classes);
                     parts.iter_mut().zip(rows).for_each(|(part, rows)| part.push(rows));
                 }
-                nets.forward(&tasks, &mut parts);
+                let turn = |i: usize| Turn { seed: self.setup.seed, member: self.seats[i].id, step: self.steps[i] };
+                let turns: Option<Vec<Turn>> = self.training.then(|| members.clone().map(turn).collect());
+                nets.forward(&tasks, turns.as_deref(), &mut parts);
             }
             Twin::Cpu(_) => {}
-            Twin::Cuda(nets) => nets.forward(members.clone(), batch.rows, (&ids, batch.extras), out)?,
+            Twin::Cuda(nets) => nets.forward(members.clone(), batch.rows, (&ids, batch.extras), self.training, out)?,
         }
         if self.setup.rule.is_some() && members == (0..self.seats.len()) && batch.rows <= self.setup.rows {
             self.last = Some(Last { rows: batch.rows, ids, extras: batch.extras.to_vec() });
@@ -293,6 +304,7 @@ impl Nets {
     ///
     /// Where no forward pass of all members came before it, or the lengths do not fit.
     pub fn backward(&mut self, d_out: &[&[f32]]) -> Result<()> {
+        self.follows()?;
         let Some(last) = &self.last else {
             return Err(Error::Asked(format!(
                 "a way back needs a forward pass of all members, of at most {} rows, by nets that have an optimiser",
@@ -397,7 +409,8 @@ impl Nets {
     /// On a processor, or where the lengths do not fit.
     pub fn forward_on(&mut self, stream: &Stream, batch: OnCard<'_>, out: &[Array<f32>]) -> Result<()> {
         self.last = None;
-        self.card()?.forward_on(stream, batch, out)
+        let training = self.training;
+        self.card()?.forward_on(stream, batch, training, out)
     }
 
     /// [`backward`](Nets::backward) in the same way, from the gradient at the outputs of the last
@@ -408,6 +421,7 @@ impl Nets {
     /// As there, and where no such pass came before it.
     pub fn backward_on(&mut self, stream: &Stream, d_out: &[Array<f32>]) -> Result<()> {
         self.learns()?;
+        self.follows()?;
         self.card()?.backward_on(stream, d_out)
     }
 
@@ -486,6 +500,17 @@ impl Nets {
         match &mut self.twin {
             Twin::Cuda(nets) => Ok(nets),
             Twin::Cpu(_) => Err(Error::Asked("nets on a processor have no stream; call them without one".into())),
+        }
+    }
+
+    /// Whether a way back can follow what passes do now.
+    fn follows(&self) -> Result<()> {
+        match self.layout.drops() && !self.training {
+            true => Err(Error::Asked(format!(
+                "`{}` has a dropout, and its passes left nothing out; a way back needs `set_training(true)` first",
+                self.net
+            ))),
+            false => Ok(()),
         }
     }
 
@@ -637,13 +662,6 @@ fn check(net: &Net, tables: &Tables, setup: &Setup, seats: &[Seat]) -> Result<()
             seats.len(),
             setup.rows,
             1 << 24
-        )));
-    }
-    let layers = net.branches.iter().flat_map(|b| &b.layers).chain(&net.trunk);
-    let dropped = layers.chain(net.towers.iter().flat_map(|t| &t.layers)).any(|l| l.dropout > 0);
-    if setup.rule.is_some() && (dropped || net.branches.iter().any(|b| b.dropout > 0)) {
-        return Err(Error::Asked(format!(
-            "`{net}` has a dropout, and only a population leaves values out; leave it away"
         )));
     }
     for (i, seat) in seats.iter().enumerate() {

@@ -9,7 +9,7 @@ use crate::ops::{loss, optimise, step, whole};
 use crate::population::fixtures::{self, Fixture, Trainee};
 use crate::population::tests::{cards, devices};
 use crate::population::{Data, Member, Optimiser, Pins, Population, Precision, Recipe, Rule, Scale, State};
-use crate::random::{philox, uniform};
+use crate::random::{Turn, philox, uniform};
 use crate::tables::{Table, Tables};
 use std::sync::Arc;
 
@@ -140,6 +140,7 @@ fn check(name: &str, device: &Opened, net: &str, rows: usize, precision: Precisi
     let near_by = if precision == Precision::Bf16 { 1e-2 } else { 2e-5 };
     let mut nets = world.nets(device, precision);
     let mut out = vec![vec![]; world.net.heads.len()];
+    nets.set_training(true);
     nets.forward(0..3, world.batch(), &mut out).unwrap();
     let d_out: Vec<Vec<f32>> = out.iter().enumerate().map(|(h, out)| numbers(40 + h as u64, out.len())).collect();
     let refs: Vec<&[f32]> = d_out.iter().map(Vec::as_slice).collect();
@@ -157,7 +158,8 @@ fn check(name: &str, device: &Opened, net: &str, rows: usize, precision: Precisi
     let norms = nets.optimise(&[0, 1, 2].map(hyper), None).unwrap();
     for m in 0..3 {
         let inputs = world.inputs::<f32>(m, precision);
-        let values = whole::forward(&world.net, &world.layout, &before[m], &inputs, rows, None, precision);
+        let turn = Some(Turn { seed: 4, member: world.seats[m].id, step: 0 });
+        let values = whole::forward(&world.net, &world.layout, &before[m], &inputs, rows, turn, precision);
         for (h, (head, wanted)) in world.net.heads.iter().zip(whole::logits(&world.layout, &values, rows)).enumerate() {
             let got = &out[h][m * rows * head.classes..(m + 1) * rows * head.classes];
             near(&format!("{said}: output {h} of member {m}"), got, &wanted, near_by);
@@ -167,7 +169,7 @@ fn check(name: &str, device: &Opened, net: &str, rows: usize, precision: Precisi
             own.iter().map(|x| crate::ops::Real::held(*x, precision)).collect()
         };
         let given: Vec<Vec<f32>> = d_out.iter().zip(&world.net.heads).map(given).collect();
-        let gradient = whole::backward(&world.layout, &before[m], &values, &given, rows, None, precision);
+        let gradient = whole::backward(&world.layout, &before[m], &values, &given, rows, turn, precision);
         near(&format!("{said}: gradient of member {m}"), &nets.gradient(m).unwrap(), &gradient, near_by);
         // From here on with the gradient that was made, so that an eps or a square does not enlarge a last bit.
         let (gradient, hyper) = (nets.gradient(m).unwrap(), hyper(m));
@@ -200,9 +202,18 @@ fn every_pass_is_the_plain_one() {
             ] {
                 check(&name, &device, net, rows, precision);
             }
+            for net in [
+                TWO,
+                // Towers with norms add up beside the gradient of what all towers read.
+                "fast:5x3-12n + b:4 + c:dense3 / 16n-8n | (b c) 12n-9 | (fast) 20 / up:3 + size:1 | v:2 | w:1",
+                "fast:6x5-lstm12 + b:4-8t + c:dense3 / 16t | (b c) 9 | (c) 12-8 / p:3 | v:1 + w:1 | u:2",
+                "fast:5x3-12d20 + b:4 / 16nd25-24d10 / up:3 + size:1",
+                "fast:6x5-lstm12d30 + account:dense2 / 16d20 | (account) 12d50 / policy:4 | value:1",
+            ] {
+                check(&name, &device, net, 70, precision);
+            }
             if matches!(device, Opened::Cpu { .. }) {
-                check(&name, &device, TWO, 70, precision);
-                check(&name, &device, "a:300-600 + b:dense4 / 512 | 300-8 / policy:3 | value:1", 70, precision);
+                check(&name, &device, "a:300-600d10 + b:dense4 / 512 | 300-8 / policy:3 | value:1", 70, precision);
             }
         }
     }
@@ -485,12 +496,30 @@ fn an_id_that_is_none_does_no_harm_on_a_card_and_is_reported() {
 }
 
 #[test]
-fn what_a_card_does_not_do_is_refused() {
-    for context in cards() {
-        // Towers that read some inputs, before which something learns, are for processors.
-        let world = World::new(TWO, 1, 4);
-        let said = world.made(&Opened::Cuda(context), Precision::F32, &world.seats).err().unwrap().to_string();
-        assert!(said.contains("each tower of such a net reads"), "{said}");
+fn values_are_left_out_in_training_alone() {
+    for (name, device) in devices() {
+        let world = World::new("fast:5x3-12d50 + b:4 / 16d50 / up:3", 2, 40);
+        let plain = World::new("fast:5x3-12 + b:4 / 16 / up:3", 2, 40);
+        let (mut nets, mut without) = (world.nets(&device, Precision::F32), plain.nets(&device, Precision::F32));
+        let pass = |nets: &mut Nets| {
+            let mut out = vec![vec![]];
+            nets.forward(0..2, world.batch(), &mut out).unwrap();
+            out.remove(0)
+        };
+        let (asked, wanted) = (pass(&mut nets), pass(&mut without));
+        near(&name, &asked, &wanted, 2e-6);
+        let d_out = vec![1.0; asked.len()];
+        let said = nets.backward(&[&d_out]).unwrap_err().to_string();
+        assert!(said.contains("set_training"), "{said}");
+        nets.set_training(true);
+        let trained = pass(&mut nets);
+        assert_ne!(bits(&trained), bits(&asked), "{name}");
+        assert_eq!(bits(&pass(&mut nets)), bits(&trained), "{name}: one step leaves out the same");
+        nets.backward(&[&d_out]).unwrap();
+        nets.optimise(&[Hyper { rate: 0.0, decay: 0.0, ..Hyper::default() }; 2], None).unwrap();
+        assert_ne!(bits(&pass(&mut nets)), bits(&trained), "{name}: the next one others");
+        nets.set_training(false);
+        assert_eq!(bits(&pass(&mut nets)), bits(&asked), "{name}");
     }
 }
 

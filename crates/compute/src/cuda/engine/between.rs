@@ -91,7 +91,7 @@ impl Engine {
         let stride = self.layout.buffers[place.buffer].stride;
         let offset = (first * self.recipe.batch * stride + place.column) as u64;
         let to = self.at.deltas[place.buffer].address() + offset * self.size();
-        (if wide { self.at.wide.address() + 4 * offset } else { to }, to)
+        (if wide { self.wide(place.buffer) + 4 * offset } else { to }, to)
     }
 
     fn norm(&self, i: usize, first: usize) -> Option<Norm> {

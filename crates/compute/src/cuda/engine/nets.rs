@@ -77,18 +77,6 @@ pub(super) fn rows(net: &Net, tables: &Tables, at: &setup::Arrays) -> Result<Vec
     each.collect()
 }
 
-/// What of the grammar a card does not do.
-pub(super) fn check(net: &Net, layout: &Layout) -> Result<()> {
-    let some = net.towers.iter().any(|t| !t.reads.is_empty() && t.reads.len() < net.inputs.len());
-    match layout.zeroed {
-        Some(_) if some => Err(Error::Asked(format!(
-            "`{net}` has towers that read some inputs, and branches that learn; on a card each tower of such a net reads \
-             all inputs"
-        ))),
-        _ => Ok(()),
-    }
-}
-
 /// Nets of one shape on a card.
 pub(crate) struct Nets {
     engine: Engine,
@@ -120,10 +108,12 @@ impl Engine {
         self.layout.linears.iter().skip(self.layout.linears.len() - self.layout.heads).zip(&self.at.logits)
     }
 
-    /// Rows that lie in place, through the net; outputs without their bias.
-    fn outputs_of_rows(&self, first: usize, slots: usize) -> Result<()> {
+    /// Rows that lie in place, through the net; outputs without their bias. What has a dropout leaves values out in
+    /// training alone.
+    fn outputs_of_rows(&self, first: usize, slots: usize, training: bool) -> Result<()> {
         match self.road {
-            Road::Open => self.forward(first, slots, Mode::Step, false),
+            Road::Open if training || !self.layout.drops() => self.forward(first, slots, Mode::Step, false),
+            Road::Open => self.forward(first, slots, Mode::Always, false),
             _ => self.logits_only(first, slots),
         }
     }
@@ -135,6 +125,7 @@ impl Engine {
         slots: Range<usize>,
         rows: usize,
         (ids, extras): (&[u32], &[f32]),
+        training: bool,
         out: &mut [Vec<f32>],
     ) -> Result<()> {
         let (batch, n, main) = (self.recipe.batch, slots.len(), &self.main);
@@ -164,7 +155,7 @@ impl Engine {
                 }
                 main.put(&to.part(from * wide, n * batch * wide), &padded)?;
             }
-            self.outputs_of_rows(slots.start, n)?;
+            self.outputs_of_rows(slots.start, n, training)?;
             for (h, (out, (head, made))) in out.iter_mut().zip(self.heads()).enumerate() {
                 let (width, outputs) = (head.output.width, head.outputs);
                 let made = main.get(&made.part(from * width, n * batch * width))?;
@@ -257,11 +248,12 @@ impl Nets {
         members: Range<usize>,
         rows: usize,
         given: (&[u32], &[f32]),
+        training: bool,
         out: &mut [Vec<f32>],
     ) -> Result<()> {
         let _turn = turn();
         self.rows = None;
-        self.engine.outputs(members, rows, given, out)
+        self.engine.outputs(members, rows, given, training, out)
     }
 
     /// The gradient from that at the outputs, `[heads][P, rows, outputs]`, of the rows that the last pass was of.
@@ -387,7 +379,13 @@ impl Nets {
     }
 
     /// The outputs of all members, `[heads]` `[P, rows, outputs]`. A way back can follow where all rows go at once.
-    pub(crate) fn forward_on(&mut self, stream: &Stream, given: OnCard<'_>, out: &[Array<f32>]) -> Result<()> {
+    pub(crate) fn forward_on(
+        &mut self,
+        stream: &Stream,
+        given: OnCard<'_>,
+        training: bool,
+        out: &[Array<f32>],
+    ) -> Result<()> {
         let e = &self.engine;
         let (rows, batch) = (e.members * given.rows, e.recipe.batch);
         let reads = !e.tables.is_empty();
@@ -405,12 +403,12 @@ impl Nets {
         };
         self.rows = (given.rows <= batch && e.road == Road::Open).then_some(given.rows);
         self.on(stream, |nets| {
-            (0..given.rows).step_by(batch).try_for_each(|begin| nets.chunk(given, begin, whole, out))
+            (0..given.rows).step_by(batch).try_for_each(|begin| nets.chunk(given, begin, whole, training, out))
         })
     }
 
     /// The rows of all members from `begin` on, as many as go at once.
-    fn chunk(&self, given: OnCard<'_>, begin: usize, whole: u32, out: &[Array<f32>]) -> Result<()> {
+    fn chunk(&self, given: OnCard<'_>, begin: usize, whole: u32, training: bool, out: &[Array<f32>]) -> Result<()> {
         let e = &self.engine;
         let Some(lossless) = &e.at.lossless else { return Err(only_asked()) };
         let (p, all, begin, batch) = (e.members, n(given.rows), n(begin), n(e.recipe.batch));
@@ -443,7 +441,7 @@ impl Nets {
             };
             each(&self.calls.take_extras, &e.main, (e.recipe.batch * input.features, 256), p, &numbers)?;
         }
-        e.outputs_of_rows(0, p)?;
+        e.outputs_of_rows(0, p, training)?;
         for (out, (head, z)) in out.iter().zip(e.heads()) {
             let made = calls::GiveOutputsArgs {
                 z: *z,

@@ -396,7 +396,7 @@ impl super::Engine {
                 let left = row(&at.deltas, &linear.output);
                 let out = if self.products.layers.get(i).is_some_and(|l| l.wide) {
                     let stride = layout.buffers[linear.input.buffer].stride;
-                    at.wide.address() + 4 * (first * batch * stride + linear.input.column) as u64
+                    self.wide(linear.input.buffer) + 4 * (first * batch * stride + linear.input.column) as u64
                 } else {
                     row(&at.deltas, &linear.input)
                 };
@@ -407,6 +407,11 @@ impl super::Engine {
                 Addresses { left, right, out: self.gradient(first, linear.weight), bias: 0, accumulate }
             }
         }
+    }
+
+    /// Where the gradient of a buffer is added up in f32.
+    pub(super) fn wide(&self, buffer: usize) -> u64 {
+        if self.layout.zeroed == Some(buffer) { self.at.wide_concat.address() } else { self.at.wide.address() }
     }
 
     /// Bytes of a number in an activation.

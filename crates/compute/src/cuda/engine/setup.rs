@@ -40,21 +40,22 @@ pub(super) struct Arrays {
     pub(super) values: Vec<Slice<u8>>,                 // [buffers] [P, B, stride] f32 or bf16
     pub(super) deltas: Vec<Slice<u8>>,                 // [buffers] the gradients there
     pub(super) wide: Slice<f32>,                       // [P, B, widest] gradients that are added up in f32
-    pub(super) logits: Vec<Slice<f32>>,                // [heads] [P, B, width]
-    pub(super) z: Slice<f32>,                          // [P, B, widest] sums that are to be normalised
-    pub(super) deviations: Vec<Slice<f32>>,            // [linears] [P, B] one over them, of layers with a norm
-    pub(super) norm_sums: Slice<f32>,                  // [P, blocks, 2, widest] parts of norms' gradients
-    pub(super) loss_partial: Slice<f64>,               // [P, heads, blocks, 2]
-    pub(super) bias_partial: Vec<Slice<f32>>,          // [linears] [P, blocks, width]
-    pub(super) head_partial: Slice<f32>,               // [P, blocks, width of the last layer before a head]
-    pub(super) norm_partial: Slice<f64>,               // [P, blocks]
-    pub(super) parts: Slice<f32>,                      // [P, slices, params] parts of a small net's gradient
-    pub(super) split: Slice<f32>,                      // scratch of our own products
-    pub(super) arrived: Slice<u32>,                    // [P] blocks of `advance` that are done; 0 between steps
-    pub(super) orders: Slice<u32>,                     // [P, 6] what `advance` tells `optimise`
-    pub(super) sums: Slice<f64>,                       // [P, 2]
-    pub(super) confusion: Vec<Slice<u64>>,             // [heads] [P, classes, classes]
-    pub(super) chunk: Slice<u32>,                      // [1]
+    pub(super) wide_concat: Slice<f32>, // [P, B, stride] the same of what towers read, which waits longer
+    pub(super) logits: Vec<Slice<f32>>, // [heads] [P, B, width]
+    pub(super) z: Slice<f32>,           // [P, B, widest] sums that are to be normalised
+    pub(super) deviations: Vec<Slice<f32>>, // [linears] [P, B] one over them, of layers with a norm
+    pub(super) norm_sums: Slice<f32>,   // [P, blocks, 2, widest] parts of norms' gradients
+    pub(super) loss_partial: Slice<f64>, // [P, heads, blocks, 2]
+    pub(super) bias_partial: Vec<Slice<f32>>, // [linears] [P, blocks, width]
+    pub(super) head_partial: Slice<f32>, // [P, blocks, width of the last layer before a head]
+    pub(super) norm_partial: Slice<f64>, // [P, blocks]
+    pub(super) parts: Slice<f32>,       // [P, slices, params] parts of a small net's gradient
+    pub(super) split: Slice<f32>,       // scratch of our own products
+    pub(super) arrived: Slice<u32>,     // [P] blocks of `advance` that are done; 0 between steps
+    pub(super) orders: Slice<u32>,      // [P, 6] what `advance` tells `optimise`
+    pub(super) sums: Slice<f64>,        // [P, 2]
+    pub(super) confusion: Vec<Slice<u64>>, // [heads] [P, classes, classes]
+    pub(super) chunk: Slice<u32>,       // [1]
     /// Of recurrent layers in whole windows.
     pub(super) fused: Option<super::fused::Arrays>,
     pub(super) steps: Option<super::steps::Arrays>, // of recurrent layers that go step by step
@@ -216,6 +217,10 @@ fn arrays(
             .map(|i| buffer(cut, i, learns && i >= layout.inputs && !is_norm(i)))
             .collect::<Result<_>>()?,
         wide: cut.cut(if size == 2 { p * b_kept * widest(layout) } else { 0 })?,
+        wide_concat: cut.cut(match layout.zeroed {
+            Some(concat) if size == 2 => p * b_kept * layout.buffers[concat].stride,
+            _ => 0,
+        })?,
         z: cut.cut(p * b * super::between::widest(layout))?,
         deviations: (layout.linears.iter())
             .map(|l| cut.cut(if l.norm.is_some() { p * b } else { 0 }))
@@ -248,7 +253,8 @@ fn arrays(
 
 /// The widest buffer whose gradient has several sources or several makers.
 fn widest(layout: &Layout) -> usize {
-    let shared = layout.linears.iter().filter(|l| l.passes_back && super::products::single(layout, l).is_none());
+    let others = layout.linears.iter().filter(|l| layout.zeroed != Some(l.input.buffer));
+    let shared = others.filter(|l| l.passes_back && super::products::single(layout, l).is_none());
     shared.map(|l| layout.buffers[l.input.buffer].stride).max().unwrap_or(0)
 }
 
@@ -317,7 +323,7 @@ pub(super) fn lay_out(
         stream.fill(slice, 0)?;
     }
     // Padding of the gradient's parts is never written either.
-    for slice in at.logits.iter().chain([&at.wide, &at.parts, &at.z]) {
+    for slice in at.logits.iter().chain([&at.wide, &at.wide_concat, &at.parts, &at.z]) {
         stream.fill(slice, 0)?;
     }
     if let Some(steps) = &at.steps {

@@ -304,6 +304,10 @@ impl Engine {
         // Which gradient buffers have something in them, and whose bias sums were made on the way.
         let mut written = vec![false; layout.buffers.len()];
         let mut summed: Vec<Option<(Slice<f32>, usize)>> = vec![None; last];
+        if let Some(concat) = layout.read_in_columns() {
+            self.clear_gradient(concat, first, slots)?;
+            written[concat] = true;
+        }
         // Products that fill the card for long only get in each other's way side by side.
         let (stream, space) = if self.products.fill(layout, batch) { (&self.main, 0) } else { (&self.side, 1) };
         // Our own losses add up the gradients of the heads' biases; a gradient that was given has nobody who did.
@@ -346,7 +350,7 @@ impl Engine {
                 }
             }
             // The derivative of whatever made the input, once everyone who read it has added his share.
-            let more = layout.linears[..i].iter().any(|l| l.input.buffer == buffer);
+            let more = layout.linears[..i].iter().any(|l| l.input.buffer == buffer && l.passes_back);
             let done = if whole { single(layout, linear).is_some() } else { layer.derived };
             if done || more {
                 continue;
@@ -359,7 +363,7 @@ impl Engine {
                     let offset = (first * batch * stride + place.column) as u64;
                     let here = |arrays: &[Slice<u8>]| arrays[buffer].address() + offset * self.size();
                     let y = Rows { at: here(&at.values), batch, width: place.width, stride };
-                    let from = at.wide.address() + 4 * offset;
+                    let from = self.wide(buffer) + 4 * offset;
                     self.calls.derive_wide(&self.main, &states, y, from, here(&at.deltas), Activation::Identity)?;
                 }
             }
@@ -373,7 +377,7 @@ impl Engine {
                     self.before(m, first, slots, layer.wide)?;
                 } else if layer.wide && !whole {
                     let y = self.rows(m, self.addresses(m, Which::Forward, first, false).out);
-                    let from = at.wide.address() + 4 * (first * batch * y.stride + made.output.column) as u64;
+                    let from = self.wide(buffer) + 4 * (first * batch * y.stride + made.output.column) as u64;
                     let delta = self.addresses(m, Which::Weight, first, false).left;
                     self.calls.derive_wide(&self.main, &states, y, from, delta, made.activation)?;
                 } else if made.activation != Activation::Identity {
@@ -388,6 +392,16 @@ impl Engine {
         self.recurrent_backward(first, slots)?;
         self.events[last].record(&self.side)?;
         self.main.after(&self.events[last])
+    }
+
+    /// Zeros for the gradient of a buffer that several layers add to.
+    fn clear_gradient(&self, buffer: usize, first: usize, slots: usize) -> Result<()> {
+        let row = self.recipe.batch * self.layout.buffers[buffer].stride;
+        if self.size() == 2 {
+            return self.main.fill(&self.at.wide_concat.part(first * row, slots * row), 0);
+        }
+        let bytes = row * self.size() as usize;
+        self.main.fill(&self.at.deltas[buffer].part(first * bytes, slots * bytes), 0)
     }
 
     /// The gradients of all recurrent layers; those at their outputs are complete.
