@@ -8,7 +8,11 @@
 //! * columns as arrays of equal length (`{"t": [..], "o": [..]}`), or as pandas writes them (`{"o": {"0": .., "1":
 //!   ..}}`);
 //! * rows under keys that start with a digit (`{"2024-01-02": {"o": ..}}`), the key in a column `index`;
-//! * one row per line.
+//! * one row per line;
+//! * a list of one object that holds any of these, as Yahoo's chart and Tiingo's coins do; columns of such objects one
+//!   inside another join where they are equally long;
+//! * several lists of rows of one kind under names in capitals (`{"AAPL": [..], "MSFT": [..]}`), the name in a column
+//!   `symbol`.
 //!
 //! Scalars beside the table are handed out as text. Lists inside a row of objects are left out and named. The caller
 //! decides what a string means: nothing is guessed here.
@@ -18,7 +22,7 @@ use std::fmt;
 use std::io::{BufReader, Read};
 
 use serde::Deserializer as _;
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use crate::error::{Error, Result};
 use crate::source::{Caps, Source};
@@ -109,6 +113,9 @@ const DEPTH: usize = 2;
 /// Objects inside a row may be nested this deep.
 const ROW_DEPTH: usize = 8;
 
+/// The names and the index that stand beside rows.
+type SplitNames = (Option<Vec<String>>, Option<Cells>);
+
 /// An object around the table, or the top of the file.
 #[derive(Default)]
 struct Node {
@@ -118,6 +125,7 @@ struct Node {
     columns: Vec<(String, Cells)>,
     rows: Vec<(String, Rows)>, // with their paths
     children: Vec<Node>,
+    unwrapped: bool, // the only object of a list
 }
 
 impl Node {
@@ -125,31 +133,40 @@ impl Node {
     fn choose(mut self) -> Result<Json> {
         let mut scalars = Vec::new();
         self.collect_scalars(&mut scalars);
-        for level in 0..=DEPTH {
+        let deepest = self.height();
+        for level in 0..=deepest {
             let mut found = Vec::new();
-            self.at_level(level, &mut |node| found.append(&mut node.rows));
+            self.at_level(level, &mut |node| {
+                for (path, rows) in std::mem::take(&mut node.rows) {
+                    let names = node.split_names(&rows);
+                    found.push((path, rows, names));
+                }
+            });
             let any = found.len();
-            found.retain(|(_, rows)| rows.count > 0 || any == 1);
-            if let [(one, _), (two, _), ..] = &found[..] {
-                return Err(Error::input(format!("it has two lists of rows, {one} and {two}"))
-                    .remedy("keep one table per file"));
+            found.retain(|(_, rows, _)| rows.count > 0 || any == 1);
+            if found.len() > 1 {
+                let two = (found[0].0.clone(), found[1].0.clone());
+                let Some(rows) = join_symbols(found) else {
+                    return Err(Error::input(format!("it has two lists of rows, {} and {}", two.0, two.1))
+                        .remedy("keep one table per file"));
+                };
+                return finish_rows(rows, "", scalars);
             }
             // An empty list at the top may be an "errors" beside the real rows further down.
-            let last = level == DEPTH || self.children.is_empty();
-            if let Some((path, rows)) = found.pop()
+            let last = level == deepest || self.children.is_empty();
+            if let Some((path, rows, (names, index))) = found.pop()
                 && (rows.count > 0 || (last && !self.has_columns()))
             {
-                let (names, index) = self.split_names(&rows);
                 let mut json = finish_rows(rows, &path, scalars)?;
                 rename(&mut json, names, index);
                 return Ok(json);
             }
         }
-        for level in 0..=DEPTH {
+        for level in 0..=deepest {
             let mut found = Vec::new();
             self.at_level(level, &mut |node| {
                 if node.columns.iter().any(|(_, cells)| cells.len() > 0) {
-                    found.push((node.path.clone(), std::mem::take(&mut node.columns)));
+                    found.push((node.path.clone(), node.take_columns()));
                 }
             });
             if let Some((path, columns)) = found.pop() {
@@ -174,6 +191,27 @@ impl Node {
         }
     }
 
+    /// Levels of objects below this one.
+    fn height(&self) -> usize {
+        self.children.iter().map(|child| child.height() + 1).max().unwrap_or(0)
+    }
+
+    /// Its columns; those of an object that was the only one of its list join the equally long ones of such objects
+    /// inside it, and whatever is shorter is left.
+    fn take_columns(&mut self) -> Vec<(String, Cells)> {
+        let mut columns = std::mem::take(&mut self.columns);
+        if !self.unwrapped {
+            return columns;
+        }
+        for child in self.children.iter_mut().filter(|child| child.unwrapped) {
+            columns.append(&mut child.take_columns());
+        }
+        let count = |len: usize| columns.iter().filter(|(_, cells)| cells.len() == len).count();
+        let most = columns.iter().map(|(_, cells)| cells.len()).max_by_key(|len| (count(*len), *len)).unwrap_or(0);
+        columns.retain(|(_, cells)| cells.len() == most);
+        columns
+    }
+
     fn has_columns(&self) -> bool {
         self.columns.iter().any(|(_, c)| c.len() > 0) || self.children.iter().any(Node::has_columns)
     }
@@ -189,7 +227,7 @@ impl Node {
     }
 
     /// The names and the index that pandas' orient "split" keeps beside its rows.
-    fn split_names(&mut self, rows: &Rows) -> (Option<Vec<String>>, Option<Cells>) {
+    fn split_names(&mut self, rows: &Rows) -> SplitNames {
         let mut take = |name: &str, len: usize| {
             let at = self.columns.iter().position(|(n, cells)| n == name && cells.len() == len)?;
             Some(self.columns.swap_remove(at).1)
@@ -230,6 +268,44 @@ impl Node {
 
 fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
+}
+
+/// Lists of like rows under the names of their symbols become one, with the names in a column.
+fn join_symbols(found: Vec<(String, Rows, SplitNames)>) -> Option<Rows> {
+    let parent = |path: &str| path.rsplit_once('.').map_or("", |(parent, _)| parent).to_string();
+    let ticker = |key: &str| {
+        key.len() >= 2
+            && key.bytes().any(|b| b.is_ascii_uppercase())
+            && key.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b"-_/:^=".contains(&b))
+    };
+    let (path, first, _) = &found[0];
+    let alike = |(other, rows, (names, _)): &(String, Rows, SplitNames)| {
+        parent(other) == parent(path)
+            && ticker(other.rsplit('.').next().unwrap_or_default())
+            && names.is_none()
+            && rows.shape == first.shape
+            && rows.names.iter().all(|name| first.by_name.contains_key(name))
+    };
+    if !found.iter().all(alike) || first.by_name.contains_key("symbol") {
+        return None;
+    }
+    let mut all = Rows { shape: first.shape, names: first.names.clone(), ..Rows::default() };
+    all.columns = first.names.iter().map(|_| Cells::default()).collect();
+    let mut symbols = Cells::default();
+    for (path, mut rows, _) in found {
+        let key = path.rsplit('.').next().unwrap_or_default();
+        (0..rows.count).for_each(|_| symbols.push(Cell::Str(key)));
+        all.count += rows.count;
+        for (name, column) in all.names.iter().zip(&mut all.columns) {
+            if let Some(at) = rows.by_name.get(name) {
+                column.append(std::mem::take(&mut rows.columns[*at]));
+            }
+            column.fill(all.count);
+        }
+    }
+    all.names.push("symbol".to_string());
+    all.columns.push(symbols);
+    Some(all)
 }
 
 fn rename(json: &mut Json, names: Option<Vec<String>>, index: Option<Cells>) {
@@ -308,7 +384,7 @@ impl<'de> Visitor<'de> for Top<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
-        List { node: self.node, key: "", caps: self.caps, top: true }.visit_seq(seq)
+        List { node: self.node, key: "", caps: self.caps, top: true, loose: false }.visit_seq(seq)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
@@ -388,7 +464,7 @@ impl<'de> Visitor<'de> for Held<'_> {
     scalars!(());
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
-        List { node: self.node, key: self.key, caps: self.caps, top: false }.visit_seq(seq)
+        List { node: self.node, key: self.key, caps: self.caps, top: false, loose: false }.visit_seq(seq)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -426,13 +502,15 @@ struct List<'a> {
     key: &'a str,
     caps: &'a Caps,
     top: bool,
+    loose: bool, // whatever is no table is passed over
 }
 
 impl List<'_> {
     fn visit_seq<'de, A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let List { node, key, caps, top } = self;
-        let mut rows = Rows::default();
+        let List { node, key, caps, top, loose } = self;
+        let mut rows = Rows { path: join(&node.path, key), loose, ..Rows::default() };
         let mut column = Cells::default();
+        let mut broken = false;
         let mut scalars = false;
         // The first element decides; a scalar among rows, or a row among scalars, is an error of its seed.
         match seq.next_element_seed(Element { rows: &mut rows, column: &mut column, caps })? {
@@ -442,17 +520,28 @@ impl List<'_> {
             }
             Some(Kind::Scalar) => {
                 scalars = true;
-                while seq.next_element_seed(ColumnCell { column: &mut column, caps })?.is_some() {}
+                loop {
+                    let broken = loose.then_some(&mut broken);
+                    if seq.next_element_seed(ColumnCell { column: &mut column, caps, broken })?.is_none() {
+                        break;
+                    }
+                }
             }
             Some(Kind::Row) => while seq.next_element_seed(Row { rows: &mut rows, caps })?.is_some() {},
+        }
+        if broken || rows.broken {
+            return Ok(());
         }
         if scalars || (column.len() == 0 && rows.count == 0 && !top && !key.is_empty() && key != "data") {
             if node.columns.len() >= caps.columns {
                 return Err(A::Error::custom(format_args!("more than {} columns", caps.columns)));
             }
+            let key = key.rsplit('.').next().filter(|_| loose).unwrap_or(key);
             node.columns.push((key.to_string(), column));
+        } else if let Some(inner) = rows.take_inner() {
+            node.children.push(inner);
         } else {
-            node.rows.push((join(&node.path, key), rows));
+            node.rows.push((rows.path.clone(), rows));
         }
         Ok(())
     }
@@ -480,7 +569,7 @@ impl<'de> DeserializeSeed<'de> for Element<'_> {
 
 impl Element<'_> {
     fn scalar<E: serde::de::Error>(self, cell: Cell<'_>) -> Result<Kind, E> {
-        ColumnCell { column: self.column, caps: self.caps }.scalar(cell)?;
+        ColumnCell { column: self.column, caps: self.caps, broken: None }.scalar(cell)?;
         Ok(Kind::Scalar)
     }
 }
@@ -516,6 +605,10 @@ struct Rows {
     count: usize,
     values: usize, // put into any column
     ignored: Vec<String>,
+    path: String,             // of the list
+    inner: Option<Box<Node>>, // lists of the first row, while it is the only one
+    loose: bool,              // what is no row marks it as broken, and is no error
+    broken: bool,
 }
 
 impl Rows {
@@ -532,10 +625,34 @@ impl Rows {
             return Err(E::custom(format_args!("it has more than {} rows", caps.rows)));
         }
         if *self.shape.get_or_insert(shape) != shape {
-            return Err(E::custom(format_args!("row {} is not of the kind of the rows before", self.count + 1)));
+            self.fail(format_args!("row {} is not of the kind of the rows before", self.count + 1))?;
+        }
+        if self.count > 0 {
+            self.inner = None;
         }
         self.next = 0;
         Ok(())
+    }
+
+    /// What is no table is an error, except where a list is only looked at.
+    fn fail<E: serde::de::Error>(&mut self, message: fmt::Arguments<'_>) -> Result<(), E> {
+        self.broken = true;
+        if self.loose { Ok(()) } else { Err(E::custom(message)) }
+    }
+
+    /// The table inside a list of one object, with the object's own values as scalars.
+    fn take_inner(&mut self) -> Option<Node> {
+        let mut node = *self.inner.take()?;
+        let rows = node.rows.iter().map(|(_, rows)| rows.count);
+        let longest = rows.chain(node.columns.iter().map(|(_, cells)| cells.len())).max().unwrap_or(0);
+        if self.count != 1 || (longest < 2 && node.children.is_empty()) {
+            return None;
+        }
+        for (name, cells) in self.names.iter().zip(&self.columns) {
+            node.keys.push(name.clone());
+            node.scalars.push(Cell::Str(&cells.text(0)));
+        }
+        Some(node)
     }
 
     /// Puts a value into the column of that name, which is made when it is new.
@@ -553,7 +670,7 @@ impl Rows {
         self.next = at + 1;
         let column = &mut self.columns[at];
         if column.len() > self.count {
-            return Err(E::custom(format_args!("row {} has {name:?} twice", self.count + 1)));
+            return self.fail(format_args!("row {} has {name:?} twice", self.count + 1));
         }
         column.fill(self.count);
         column.push(cell);
@@ -605,6 +722,13 @@ struct Row<'a> {
     caps: &'a Caps,
 }
 
+impl Row<'_> {
+    fn scalar<E: serde::de::Error>(self, cell: Cell<'_>) -> Result<(), E> {
+        self.rows.broken = true;
+        if self.rows.loose { Ok(()) } else { Err(E::invalid_type(cell.unexpected(), &self)) }
+    }
+}
+
 impl<'de> DeserializeSeed<'de> for Row<'_> {
     type Value = ();
 
@@ -620,21 +744,24 @@ impl<'de> Visitor<'de> for Row<'_> {
         write!(f, "row {} as a list or an object", self.rows.count + 1)
     }
 
+    scalars!(());
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let Row { rows, caps } = self;
         rows.start_row(JsonShape::Arrays, caps)?;
         let mut at = 0;
         loop {
+            let broken = rows.loose.then_some(&mut rows.broken);
             if rows.count == 0 {
                 // The first row says how many columns there are.
                 let mut cells = Cells::default();
-                if seq.next_element_seed(ColumnCell { column: &mut cells, caps })?.is_none() {
+                if seq.next_element_seed(ColumnCell { column: &mut cells, caps, broken })?.is_none() {
                     break;
                 }
                 rows.add_column(&at.to_string(), caps)?;
                 rows.columns[at] = cells;
             } else if let Some(column) = rows.columns.get_mut(at) {
-                if seq.next_element_seed(ColumnCell { column, caps })?.is_none() {
+                if seq.next_element_seed(ColumnCell { column, caps, broken })?.is_none() {
                     break;
                 }
             } else if seq.next_element::<IgnoredAny>()?.is_none() {
@@ -643,11 +770,8 @@ impl<'de> Visitor<'de> for Row<'_> {
             at += 1;
         }
         if at != rows.columns.len() {
-            return Err(A::Error::custom(format_args!(
-                "row {} has {at} values, the first has {}",
-                rows.count + 1,
-                rows.columns.len()
-            )));
+            let (row, first) = (rows.count + 1, rows.columns.len());
+            rows.fail(format_args!("row {row} has {at} values, the first has {first}"))?;
         }
         rows.count += 1;
         Ok(())
@@ -720,8 +844,16 @@ impl<'de> Visitor<'de> for Value<'_> {
     scalars!(());
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if self.rows.ignored.len() < 64 && !self.rows.ignored.contains(self.name) {
-            self.rows.ignored.push(self.name.clone());
+        let Value { rows, name, caps, .. } = self;
+        if rows.ignored.len() < 64 && !rows.ignored.contains(name) {
+            rows.ignored.push(name.clone());
+        }
+        if rows.count == 0 {
+            let path = &rows.path;
+            let inner = rows
+                .inner
+                .get_or_insert_with(|| Box::new(Node { path: path.clone(), unwrapped: true, ..Node::default() }));
+            return List { node: inner, key: name, caps, top: false, loose: true }.visit_seq(seq);
         }
         while seq.next_element::<IgnoredAny>()?.is_some() {}
         Ok(())
@@ -739,6 +871,7 @@ impl<'de> Visitor<'de> for Value<'_> {
 struct ColumnCell<'a> {
     column: &'a mut Cells,
     caps: &'a Caps,
+    broken: Option<&'a mut bool>, // where anything else is no error
 }
 
 impl ColumnCell<'_> {
@@ -770,6 +903,20 @@ impl<'de> Visitor<'de> for ColumnCell<'_> {
     }
 
     scalars!(());
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let Some(broken) = self.broken else { return Err(A::Error::invalid_type(Unexpected::Seq, &self)) };
+        *broken = true;
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Some(broken) = self.broken else { return Err(A::Error::invalid_type(Unexpected::Map, &self)) };
+        *broken = true;
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
 }
 
 fn check_string<E: serde::de::Error>(text: &str, caps: &Caps) -> Result<(), E> {
@@ -786,6 +933,17 @@ enum Cell<'a> {
     Int(i64),
     Float(f64),
     Str(&'a str),
+}
+
+impl<'a> Cell<'a> {
+    fn unexpected(self) -> Unexpected<'a> {
+        match self {
+            Cell::Missing => Unexpected::Unit,
+            Cell::Int(x) => Unexpected::Signed(x),
+            Cell::Float(x) => Unexpected::Float(x),
+            Cell::Str(x) => Unexpected::Str(x),
+        }
+    }
 }
 
 /// A column that widens as values come: whole numbers, numbers, text.
@@ -832,6 +990,22 @@ impl Cells {
                 *self = self.to_float();
                 self.push(cell);
             }
+        }
+    }
+
+    /// Another column's values behind.
+    fn append(&mut self, other: Cells) {
+        if self.len() == 0 {
+            *self = other;
+            return;
+        }
+        match other {
+            Cells::Missing(n) => self.fill(self.len() + n),
+            Cells::Int(v) => v.into_iter().for_each(|x| self.push(Cell::Int(x))),
+            Cells::Float(v) => {
+                v.into_iter().for_each(|x| self.push(if x.is_nan() { Cell::Missing } else { Cell::Float(x) }));
+            }
+            Cells::Text(t) => t.iter().for_each(|x| self.push(Cell::Str(x))),
         }
     }
 

@@ -1,9 +1,9 @@
-//! Open, high, low, close and volume: by the names above them, by their place, or by their values.
+//! Open, high, low, close and volume by the names above them; `positions` has columns without names.
 
 use super::names::{self, FileName, Role};
-use super::values::{count_violations, is_epoch, is_time_like, read_value};
+use super::values::is_epoch;
 use super::{Evidence, PriceColumns, Prices};
-use files::{Data, Error, Result, Table, format_plural};
+use files::{Data, format_plural};
 
 pub(super) struct ColumnHeader {
     pub names: Vec<String>,
@@ -208,6 +208,12 @@ pub(super) fn group_by_name(
         why.push("bid and ask columns: prices are their middle, `spread` is an extra column".into());
         return Some(PriceColumns { symbol: None, prices: Prices::Quote { bid, ask }, volume });
     }
+    let mid = [Role::Open, Role::High, Role::Low].iter().all(|role| at(*role).is_some());
+    if let Some(prices) = quad(Role::Bid).or_else(|| quad(Role::Ask)).filter(|_| !mid) {
+        let side = if quad(Role::Bid).is_some() { "bid" } else { "ask" };
+        why.push(format!("there are {side} prices only: they are used as they are"));
+        return Some(PriceColumns { symbol: None, prices: Prices::Ohlc(prices), volume });
+    }
     let late = || {
         let late = (0..roles.len()).filter(|i| roles[*i] == Some(Role::LateClose));
         late.min_by_key(|i| names::normalise_name(&names[*i]).contains("adj"))
@@ -257,71 +263,6 @@ pub(super) fn group_wide_table(names: &[String], why: &mut Vec<String>) -> Vec<P
         ));
     }
     groups
-}
-
-pub(super) struct Positional {
-    pub format: String,
-    pub words: String,
-}
-
-/// Columns without names: a time, four prices whose order the values tell, perhaps a volume.
-pub(super) fn columns_by_position(sample: &Table, given: &Evidence<'_>) -> Result<(PriceColumns, Positional)> {
-    let fail = |m: String| {
-        Error::input(m).at(given.path).remedy("add a header line such as time,open,high,low,close,volume to the file")
-    };
-    let width = sample.columns.len();
-    let clock = matches!(sample.columns.get(1).map(|c| &c.data), Some(Data::Clock(_)));
-    // A leading row number is no time.
-    let first = if clock { 2 } else { 1 };
-    if width < first + 4 {
-        return Err(fail(format!("{width} columns without names; a time and four prices are needed")));
-    }
-    let number = |at: usize| matches!(sample.columns[at].data, Data::F64(_) | Data::I64(_));
-    if !(first..first + 4).all(number) || !is_time_like(&sample.columns[0].data) {
-        return Err(fail("columns without names that do not read as time, open, high, low, close".into()));
-    }
-    let orders: [([usize; 4], &str, &str); 3] = [
-        ([0, 1, 2, 3], "open, high, low, close", ""),
-        ([0, 2, 3, 1], "open, close, high, low", " (Jesse and Bitfinex order)"),
-        ([2, 1, 0, 3], "low, high, open, close", " (Coinbase order)"),
-    ];
-    let wrong = |order: &[usize; 4]| count_violations(sample, &order.map(|i| i + first));
-    let counts: Vec<usize> = orders.iter().map(|(order, _, _)| wrong(order)).collect();
-    let best = (0..orders.len()).min_by_key(|i| counts[*i]).unwrap_or(0);
-    if counts[best] * 5 > sample.rows {
-        return Err(fail(format!(
-            "columns without names, and no order of open, high, low, close fits: {} of {} rows would break high ≥ low",
-            counts[best], sample.rows
-        )));
-    }
-    let (order, words, known) = orders[best];
-    let rival = (0..orders.len()).filter(|i| *i != best).map(|i| counts[i]).min().unwrap_or(0);
-    // Kraken puts the average price between close and volume; a volume does not lie between low and high.
-    let average = width >= first + 6 && number(first + 5) && {
-        let [low, high, at] = [order[2], order[1], 4].map(|i| &sample.columns[first + i].data);
-        let inside = |row: &usize| (read_value(low, *row)..=read_value(high, *row)).contains(&read_value(at, *row));
-        (0..sample.rows).filter(inside).count() * 10 >= sample.rows * 9
-    };
-    let volume = first + 4 + usize::from(average);
-    let volume = (width > volume && number(volume)).then_some(volume);
-    let group = PriceColumns { symbol: None, prices: Prices::Ohlc(order.map(|i| i + first)), volume };
-    let format = match () {
-        // freqtrade and ccxt write [ms, open, high, low, close, volume]; freqtrade's names carry the pair.
-        () if known.is_empty() && given.container == "JSON" && given.file.symbol.contains('/') => {
-            "freqtrade JSON".to_string()
-        }
-        () if known.is_empty() && given.container == "JSON" => "ccxt arrays (JSON)".to_string(),
-        () if known.is_empty() => format!("{} without column names", given.container),
-        () => format!("{} arrays{known}", given.container),
-    };
-    let doubt = if rival == counts[best] { "; the values fit other orders too" } else { "" };
-    let words = format!(
-        "time, {words}{}{known}; {} of {} sample rows break it, the next best order {rival}{doubt}",
-        if volume.is_some() { ", volume" } else { "" },
-        counts[best],
-        sample.rows
-    );
-    Ok((group, Positional { format, words }))
 }
 
 pub(super) fn lean_columns_by_position(lean: &crate::scan::lean::Lean, width: usize) -> Option<PriceColumns> {

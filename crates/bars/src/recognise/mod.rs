@@ -6,13 +6,12 @@
 
 mod columns;
 pub(crate) mod names;
+mod positions;
 mod stamps;
 mod values;
 
 use crate::{Class, Options, StampOption, Timeframe, VolumeKind};
-use columns::{
-    columns_by_position, find_header, group_by_name, group_by_ticker, group_wide_table, lean_columns_by_position,
-};
+use columns::{find_header, group_by_name, group_by_ticker, group_wide_table, lean_columns_by_position};
 use files::{Data, Error, Result, Table};
 use names::{FileName, Role};
 use std::path::Path;
@@ -124,6 +123,7 @@ impl Layout {
         let mut groups = Vec::new();
         let mut format = head.format;
         let mut lean_format = false;
+        let mut finished = roles.iter().position(|r| *r == Some(Role::Finished));
         if let Some(lean) = given.lean {
             lean_format = true;
             format = Some(lean.format());
@@ -143,10 +143,12 @@ impl Layout {
                 }
             }
         } else {
-            let (found, name) = columns_by_position(sample, given)?;
-            why.push(format!("no column names; by position and values: {}", name.words));
-            format = Some(name.format);
-            groups.push(found);
+            let found = positions::columns_by_position(sample, given)?;
+            why.push(format!("no column names; by position and values: {}", found.words));
+            why.extend(Some(found.rest).filter(|rest| !rest.is_empty()));
+            format = Some(found.format);
+            finished = found.finished;
+            groups.push(found.group);
         }
         if groups.is_empty() {
             return Err(missing_prices_error(given, &names, named));
@@ -184,6 +186,7 @@ impl Layout {
         }
 
         check_ranges(given, &groups, named, &mut warnings)?;
+        warnings.extend(finished.and_then(|at| warn_of_unfinished(sample, at)));
         let class = given.lean.and_then(|l| l.class());
         let mut layout = Layout {
             format: format.unwrap_or_else(|| match given.container {
@@ -311,6 +314,19 @@ fn describe_columns(groups: &[PriceColumns], names: &[String], time: TimeColumns
         None => text.push("no volume".into()),
     }
     text.join(", ")
+}
+
+/// Rows that the file itself marks as unfinished: OKX's `confirm`, OANDA's `complete`, Gate's last column.
+fn warn_of_unfinished(sample: &Table, at: usize) -> Option<String> {
+    let open = |row: &usize| match sample.columns[at].data.text(*row) {
+        Some(text) => text.eq_ignore_ascii_case("false") || text == "0",
+        None => read_value(&sample.columns[at].data, *row) == 0.0,
+    };
+    let n = (0..sample.rows).filter(open).count();
+    (n > 0 && n < sample.rows).then(|| {
+        let are = if n == 1 { "bar is" } else { "bars are" };
+        format!("{n} {are} marked as unfinished: still open when the file was written")
+    })
 }
 
 /// Names are believed only as far as the values agree.

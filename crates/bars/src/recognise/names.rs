@@ -18,6 +18,8 @@ pub(crate) enum Role {
     /// Lower is better.
     Volume(u8),
     Symbol,
+    /// Whether the bar is finished.
+    Finished,
     Bid(usize), // open, high, low, close
     Ask(usize),
 }
@@ -28,7 +30,7 @@ pub(crate) fn column_role(name: &str) -> Option<Role> {
     let key = normalise_name(name);
     Some(match key.as_str() {
         "opentime" | "timeopen" | "opentimestamp" | "timeperiodstart" | "starttime" | "start" | "startat" | "begin"
-        | "begins" => Time(0),
+        | "begins" | "windowstart" => Time(0),
         "unix" | "unixtimestamp" | "unixtime" | "epoch" | "timestampms" | "openms" => Time(1),
         "timestamp" | "datetime" | "datetimeutc" | "timestamputc" | "timeutc" | "dateutc" | "gmttime" | "utc"
         | "utctime" | "ts" | "tsevent" => Time(2),
@@ -50,6 +52,7 @@ pub(crate) fn column_role(name: &str) -> Option<Role> {
         "symbol" | "tic" | "ticker" | "instrument" | "asset" | "code" | "pair" | "name" | "security" | "contract"
         | "stock" | "sym" | "tradingsymbol" | "instrumentid" | "symbolid" | "coin" | "market" | "tscode"
         | "stockcode" | "secid" => Symbol,
+        "complete" | "confirm" | "confirmed" | "isclosed" | "iscomplete" | "isfinal" => Finished,
         "bidopen" | "openbid" | "bido" => Bid(0),
         "bidhigh" | "highbid" | "bidh" => Bid(1),
         "bidlow" | "lowbid" | "bidl" => Bid(2),

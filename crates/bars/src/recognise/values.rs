@@ -45,6 +45,16 @@ fn is_steady(values: &[f64]) -> bool {
     up.max(down) * 10 >= n * 8
 }
 
+/// Epochs that always rise or always fall, most of them by one and the same step.
+fn is_regular_clock(data: &Data) -> bool {
+    let Data::I64(v) = data else { return false };
+    let mut steps: Vec<i64> = v.windows(2).map(|w| w[1].saturating_sub(w[0])).collect();
+    let one_way = steps.iter().all(|s| *s > 0) || steps.iter().all(|s| *s < 0);
+    steps.sort_unstable();
+    let usual = steps.get(steps.len() / 2).copied().unwrap_or(0);
+    is_epoch(data) && v.len() >= 3 && one_way && steps.iter().filter(|s| **s == usual).count() * 2 > steps.len()
+}
+
 fn is_date_number(data: &Data) -> bool {
     let date = |x: i64| crate::ingest::date_number(x) != files::MISSING_TIME;
     match data {
@@ -105,7 +115,14 @@ pub(super) fn find_time_column(
             best = Some(key);
         }
     }
-    let Some((_, _, at, time)) = best else { return Ok(None) };
+    let Some((_, _, at, time)) = best else {
+        // Huobi calls it `id`, Deribit `ticks`: whole numbers that go on like a clock.
+        let free = (0..names.len()).filter(|at| !taken.contains(at));
+        return Ok(free
+            .filter(|at| matches!(roles[*at], None | Some(Role::Volume(3))))
+            .find(|at| is_regular_clock(&sample.columns[*at].data))
+            .map(TimeColumns::Epoch));
+    };
     let clock = (0..names.len())
         .find(|i| matches!(sample.columns[*i].data, Data::Clock(_)) && names::normalise_name(&names[*i]) == "time")
         .or_else(|| (0..names.len()).find(|i| matches!(sample.columns[*i].data, Data::Clock(_))));

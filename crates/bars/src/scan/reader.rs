@@ -98,11 +98,8 @@ impl Reader<'_> {
                 let json = files::read_json(source, &self.caps)?;
                 let mut table = json.table;
                 coerce::coerce_text_columns(&mut table);
-                let name = json.scalars.iter().find(|(k, _)| {
-                    ["name", "symbol", "pair", "instrument", "ticker"].contains(&k.to_lowercase().as_str())
-                });
-                let file = match name {
-                    Some((_, name)) => FileName { symbol: clean_name(name), ..file },
+                let file = match json_symbol(&json.scalars) {
+                    Some(symbol) => FileName { symbol, ..file },
                     None => file,
                 };
                 self.read_table(source.path(), "JSON", &file, None, table, None, emit)
@@ -569,6 +566,26 @@ fn column_kinds(head: &CsvHead, layout: &Layout) -> Vec<CsvKind> {
 
 fn file_name_of(path: &Path) -> FileName {
     parse_file_name(&path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default())
+}
+
+/// What a JSON answer says of its symbol: a value beside the rows, or the name in capitals that they stand under.
+fn json_symbol(scalars: &[(String, String)]) -> Option<String> {
+    let beside = ["name", "symbol", "pair", "instrument", "ticker"];
+    let outside = scalars.iter().find(|(key, _)| beside.contains(&key.to_lowercase().as_str()));
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().trim().to_lowercase();
+    let inside = || scalars.iter().find(|(key, _)| beside[1..].contains(&last(key).as_str()));
+    if let Some((_, name)) = outside.or_else(inside).filter(|(_, name)| !name.trim().is_empty()) {
+        let name = clean_name(name.trim());
+        return Some(if name.bytes().any(|b| b.is_ascii_uppercase()) { name } else { name.to_uppercase() });
+    }
+    let (_, path) = scalars.iter().find(|(key, _)| key == "rows")?;
+    let key = path.rsplit('.').next().unwrap_or_default();
+    let ticker = key.len() >= 3
+        && key.bytes().any(|b| b.is_ascii_uppercase())
+        && key.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b"-_/:^=".contains(&b));
+    // Kraken marks coins with X and money with Z: XXBTZUSD is XBTUSD.
+    let plain = key.strip_prefix('X').filter(|rest| rest.len() == 7 && rest[3..].starts_with('Z'));
+    ticker.then(|| plain.map_or_else(|| key.to_string(), |rest| format!("{}{}", &rest[..3], &rest[4..])))
 }
 
 /// `ETH/USD_PT5M@BinanceUS` is `ETH/USD`.

@@ -122,3 +122,35 @@ fn errors_say_where() {
     check(r#"{"a": 1}"#, "no table", None);
     check("{\"a\":1}\n{\"a\":2}\n{\"a\"", "too early", Some(3));
 }
+
+#[test]
+fn a_table_inside_the_only_object_of_a_list() {
+    use Data::I64;
+    use JsonShape::*;
+    // What is no table beside it is passed over; columns of such objects join where they are equally long.
+    check(
+        r#"{"c": {"r": [{"m": {"s": "A", "p": [[{"x": 1}]], "v": ["a", 1, [2]], "w": [1, 2, 3]}, "t": [1, 2],
+            "i": {"q": [{"o": [3, 4]}], "z": [[1, 2], [3]]}}], "e": null}}"#,
+        Columns,
+        &[("t", I64(vec![1, 2])), ("o", I64(vec![3, 4]))],
+        &[("c.e", ""), ("c.r.m.s", "A"), ("rows", "c.r")],
+    );
+    check(
+        r#"[{"ticker": "x", "rows": [{"a": 1}, {"a": 2}]}]"#,
+        Objects,
+        &[("a", I64(vec![1, 2]))],
+        &[("ticker", "x"), ("rows", "rows")],
+    );
+    // Two such objects are two rows, and their lists are left out as ever.
+    check(r#"[{"a": 1, "l": [1, 2]}, {"a": 2, "l": [3]}]"#, Objects, &[("a", I64(vec![1, 2]))], &[("ignored", "l")]);
+    check(
+        r#"{"bars": {"AA": [{"a": 1}], "BB": [{"a": 2}, {"a": 3}]}}"#,
+        Objects,
+        &[("a", I64(vec![1, 2, 3])), ("symbol", text(&["AA", "BB", "BB"]))],
+        &[],
+    );
+    check_error(
+        read_json(&bytes("a.json", r#"{"bids": [[1, 2]], "asks": [[3, 4]]}"#), &caps()).unwrap_err(),
+        "it has two lists of rows, bids and asks",
+    );
+}

@@ -3,6 +3,7 @@
 //! What is compared is one line for the file (format and verdict) and one for each series: symbol, timeframe, class,
 //! number of bars, first and last bar as `start..end`, then open, high, low, close, volume and extras of the last bar.
 
+mod answers;
 mod containers;
 mod text;
 mod venues;
