@@ -349,6 +349,7 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
     }
     let mut list: Vec<String> =
         warnings.into_iter().map(|(w, n)| if n > 1 { format!("{w} ({n} files)") } else { w }).collect();
+    list.extend(instrument_notes(seen));
     let last = seen.iter().map(|s| s.observer.last).max().unwrap_or(0);
     let alive = |s: &SeriesFacts| last - s.observer.last <= (10 * s.timeframe.ns()).max(7 * DAY);
     if seen.len() >= 10 && options.membership.is_none() && seen.iter().all(alive) {
@@ -370,7 +371,11 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
         ),
     ] {
         if !names.is_empty() {
-            list.push(format!("{what}: {}", names.join(", ")));
+            let known: Vec<&str> = seen.iter().take(12).map(|s| s.symbol.as_str()).collect();
+            let more = if seen.len() > 12 { ", …" } else { "" };
+            let near = crate::nearest(&names[0], seen.iter().map(|s| s.symbol.as_str()));
+            let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+            list.push(format!("{what}: {}{near}; there are {}{more}", names.join(", "), known.join(", ")));
         }
     }
     let paired = seen.iter().filter(|s| s.paired).count();
@@ -420,6 +425,27 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
         }
     }
     list
+}
+
+/// What the bars changed about the instruments that the names gave, like changes in one sentence.
+fn instrument_notes(seen: &[SeriesFacts]) -> Vec<String> {
+    let mut notes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (symbol, note) in seen.iter().filter_map(|s| Some((s.symbol.as_str(), s.instrument_note.as_deref()?))) {
+        match notes.iter_mut().find(|(n, _)| *n == note) {
+            Some((_, symbols)) => symbols.push(symbol),
+            None => notes.push((note, vec![symbol])),
+        }
+    }
+    let shown = |symbols: &[&str]| match symbols {
+        [one] => one.to_string(),
+        more => format!(
+            "{} symbols ({}{})",
+            more.len(),
+            more[..more.len().min(3)].join(", "),
+            if more.len() > 3 { ", …" } else { "" }
+        ),
+    };
+    notes.iter().map(|(note, symbols)| format!("{}: {note}", shown(symbols))).collect()
 }
 
 /// One line for each verdict that is not fine.

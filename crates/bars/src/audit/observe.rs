@@ -3,7 +3,7 @@
 
 use super::{Hole, Split};
 use crate::ingest::Rows;
-use crate::{Class, Timeframe};
+use crate::{Class, Instrument, Timeframe, Weekdays};
 use files::time::{civil, days, rfc3339};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -17,6 +17,7 @@ pub(crate) struct BarObserver {
     timeframe: Timeframe,
     step: i64,
     class: Class,
+    all_week: bool,
     pub bars: u64,
     pub first: i64,
     pub last: i64,
@@ -100,13 +101,14 @@ fn sunday(year: i64, month: i64, day: i64) -> i64 {
 }
 
 impl BarObserver {
-    pub(crate) fn new(timeframe: Timeframe, class: Class) -> BarObserver {
+    pub(crate) fn new(timeframe: Timeframe, instrument: &Instrument) -> BarObserver {
         let step = timeframe.ns();
         let slots = if step >= DAY { 7 } else { usize::try_from(WEEK / step.max(MINUTE)).unwrap_or(1).max(1) };
         BarObserver {
             timeframe,
             step,
-            class,
+            class: instrument.class,
+            all_week: instrument.session.round_the_clock && instrument.session.days == Weekdays::ALL,
             bars: 0,
             first: 0,
             last: 0,
@@ -343,7 +345,7 @@ impl BarObserver {
     pub(crate) fn gaps(&self, market: &dyn Fn(i32) -> Option<bool>) -> Gaps {
         let mut found = Gaps::default();
         let open = Occupancy::from_observer(self);
-        let round = matches!(self.class, Class::CryptoSpot | Class::CryptoPerp);
+        let round = self.all_week;
         let mut season = Season::default();
         for (from, to) in &self.gaps {
             let mut missing = 0u64;
@@ -451,7 +453,7 @@ struct Occupancy {
 impl Occupancy {
     fn from_observer(watch: &BarObserver) -> Occupancy {
         let slots = watch.slots[0].len();
-        if matches!(watch.class, Class::CryptoSpot | Class::CryptoPerp) {
+        if watch.all_week {
             // Coins never close, however few days show it.
             return Occupancy { usual: [vec![true; slots], vec![true; slots]] };
         }

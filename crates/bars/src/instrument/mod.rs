@@ -6,12 +6,14 @@
 //! on a cost they have not seen.
 
 mod buckets;
+mod evidence;
 mod hours;
 mod names;
 mod patch;
 mod session;
 
 pub use buckets::{Bucket, Buckets};
+pub(crate) use evidence::{SeenBars, reconcile};
 pub use hours::{SessionClock, SessionHours, TradingDates};
 pub use patch::{InstrumentPatch, PATCH_KEYS};
 pub use session::{ClockTime, Rollover, Session, Weekdays};
@@ -55,6 +57,8 @@ pub enum Class {
     Fx,
     /// Spot gold, silver, platinum, palladium.
     Metal,
+    /// Oil, gas, copper and the like, traded as a contract for difference.
+    Commodity,
     /// Shares and funds on an exchange.
     Equity,
     /// A stock index, traded as a contract for difference.
@@ -137,7 +141,8 @@ macro_rules! named {
         }
     };
 }
-named!(Class, "class of instruments", "fx" => Class::Fx, "metal" => Class::Metal, "equity" => Class::Equity, "index" => Class::Index,
+named!(Class, "class of instruments", "fx" => Class::Fx, "metal" => Class::Metal,
+    "commodity" => Class::Commodity, "equity" => Class::Equity, "index" => Class::Index,
     "future" => Class::Future, "crypto_spot" => Class::CryptoSpot, "crypto_perp" => Class::CryptoPerp);
 named!(VolumeKind, "kind of volume", "units" => VolumeKind::Units, "quote" => VolumeKind::Quote, "ticks" => VolumeKind::Ticks,
     "none" => VolumeKind::None);
@@ -161,6 +166,7 @@ impl Instrument {
         let (fee_bp, maker_bp, spread_bp, borrow_bp_per_year) = match class {
             C::Fx => (0.0, 0.0, 1.0, 0.0),
             C::Metal => (0.0, 0.0, 2.0, 0.0),
+            C::Commodity => (0.0, 0.0, 5.0, 0.0),
             C::Equity => (0.0, 0.0, 3.0, 50.0),
             C::Index => (0.0, 0.0, 2.0, 0.0),
             C::Future => (0.5, 0.5, 1.0, 0.0),
@@ -171,6 +177,7 @@ impl Instrument {
             C::Fx if currency == "JPY" => (1e-3, 1.0, 0.0),
             C::Fx => (1e-5, 1.0, 0.0),
             C::Metal => (0.01, 1.0, 0.0),
+            C::Commodity => (0.0, 1.0, 0.0),
             C::Equity => (0.01, 1.0, 0.0),
             C::Index => (0.01, 0.1, 0.0),
             C::Future => (0.0, 1.0, 0.0),
@@ -179,7 +186,7 @@ impl Instrument {
             C::CryptoPerp => (0.0, 1e-3, 5.0),
         };
         let session = match class {
-            C::Fx | C::Metal => make_session("America/New_York", "17:00", "17:00", "17:00", true),
+            C::Fx | C::Metal | C::Commodity => make_session("America/New_York", "17:00", "17:00", "17:00", true),
             C::Equity | C::Index => make_session("America/New_York", "09:30", "16:00", "00:00", false),
             C::Future => make_session("America/Chicago", "17:00", "16:00", "17:00", true),
             C::CryptoSpot | C::CryptoPerp => {
@@ -196,7 +203,7 @@ impl Instrument {
             shortable: class != C::CryptoSpot,
             session,
             volume: match class {
-                C::Fx | C::Metal => VolumeKind::Ticks,
+                C::Fx | C::Metal | C::Commodity => VolumeKind::Ticks,
                 C::Index => VolumeKind::None,
                 _ => VolumeKind::Units,
             },

@@ -47,7 +47,7 @@ pub(super) fn read_symbol(symbol: &str, hints: &Hints) -> (Instrument, String) {
     ];
     if let Some(found) = read_pair(name, word(&perp_words)) {
         let fits = match hints.class {
-            None | Some(Class::CryptoPerp | Class::CryptoSpot | Class::Fx | Class::Metal) => true,
+            None | Some(Class::CryptoPerp | Class::CryptoSpot | Class::Fx | Class::Metal | Class::Commodity) => true,
             Some(_) => false,
         };
         if fits {
@@ -175,6 +175,27 @@ const FIATS: &[&str] = &[
 const MAJORS: &[&str] = &["USD", "EUR", "JPY", "GBP", "CHF", "AUD", "CAD", "NZD"];
 const METALS: &[(&str, f64, f64)] =
     &[("XAU", 0.01, 2.0), ("XAG", 0.001, 6.0), ("XPT", 0.01, 15.0), ("XPD", 0.01, 30.0)];
+/// Commodities that brokers quote: code, tick, spread in bp.
+const COMMODITIES: &[(&str, f64, f64)] = &[
+    ("XBR", 0.01, 5.0),
+    ("XTI", 0.01, 5.0),
+    ("WTI", 0.01, 5.0),
+    ("BCO", 0.01, 5.0),
+    ("XNG", 0.001, 30.0),
+    ("XCU", 0.0001, 10.0),
+    ("XAL", 0.01, 10.0),
+    ("XZN", 0.01, 10.0),
+    ("XNI", 0.1, 15.0),
+    ("XPB", 0.01, 15.0),
+];
+/// The other names they have.
+#[rustfmt::skip]
+const COMMODITY_NAMES: &[(&[&str], &str)] = &[
+    (&["USOIL", "OIL", "WTI", "WTICO", "USOUSD", "CRUDEOIL", "CRUDE", "OILUSD", "SPOTCRUDE", "USCRUDE", "USOILROLL", "XTI"], "XTI"),
+    (&["UKOIL", "BRENT", "BRENTUSD", "UKOUSD", "BRENTCASH", "SPOTBRENT", "UKBRENT", "UKOILROLL", "XBR"], "XBR"),
+    (&["NATGAS", "NGAS", "NATURALGAS", "NATGASUSD", "NGASUSD", "XNG"], "XNG"),
+    (&["COPPER", "XCU"], "XCU"),
+];
 const STABLES: &[&str] = &["USDT", "USDC", "BUSD", "FDUSD", "TUSD", "USDP", "DAI", "UST", "PAX", "EURT", "USDE"];
 #[rustfmt::skip]
 const COINS: &[&str] = &[
@@ -204,6 +225,13 @@ fn read_pair(name: &str, perp_words: bool) -> Option<(Instrument, String)> {
         let mut instrument = Instrument::preset(Class::Metal, &quote);
         (instrument.tick, instrument.costs.spread_bp) = (tick, spread_bp);
         return Some((instrument, format!("{shown} is {base} in {quote}: metal")));
+    }
+    if let Some(&(_, tick, spread_bp)) = COMMODITIES.iter().find(|(code, ..)| *code == base)
+        && fiat(&quote)
+    {
+        let mut instrument = Instrument::preset(Class::Commodity, &quote);
+        (instrument.tick, instrument.costs.spread_bp) = (tick, spread_bp);
+        return Some((instrument, format!("{shown} is {base} in {quote}: commodity")));
     }
     if fiat(&base) && fiat(&quote) && !perp {
         let mut instrument = Instrument::preset(Class::Fx, &quote);
@@ -275,10 +303,20 @@ fn split_pair(name: &str, perp: bool) -> Option<(String, String)> {
         "SILVER" => return both("XAG", "USD"),
         _ => {}
     }
+    let goods = |s: &str| {
+        let bare = s.split(['.', '#', '+']).next().unwrap_or(s);
+        COMMODITY_NAMES.iter().find(|(names, _)| names.contains(&bare)).map(|(_, code)| *code)
+    };
+    if let Some(code) = goods(name) {
+        return both(code, "USD");
+    }
     if let Some((base, quote)) = name.split_once(['/', '-', '_'])
         && word(base)
         && word(quote)
     {
+        if let Some(code) = goods(base).filter(|_| fiat(quote)) {
+            return both(code, quote);
+        }
         // Any coin may stand before dollars; BRK-B and BF-A stand before nothing known.
         let money = stable(quote) || quote == "USD" || (coin(quote) && (coin(base) || name.contains('/')));
         let known = (fiat(base) || metal(base) || coin(base) || stable(base)) && (fiat(quote) || coin(quote));
@@ -291,21 +329,24 @@ fn split_pair(name: &str, perp: bool) -> Option<(String, String)> {
     if let (Some(base), Some(quote)) = (name.get(..3), name.get(3..6)) {
         let tail = &name[6..];
         let broker = tail.is_empty() || tail.starts_with(['.', '#', '+', '-', '_']) || tail == "M";
-        if (fiat(base) || metal(base)) && fiat(quote) && broker {
+        let traded = fiat(base) || metal(base) || COMMODITIES.iter().any(|(code, ..)| *code == base);
+        if traded && fiat(quote) && broker {
             return both(base, quote);
         }
     }
-    for quote in STABLES {
+    // A known coin decides where its name ends: BATUSD is BAT in USD, BTCTUSD is BTC in TUSD.
+    for quote in STABLES.iter().chain(FIATS).chain(&["BTC", "ETH", "BNB"]) {
         if let Some(base) = name.strip_suffix(quote)
-            && word(base)
-            && base.len() >= 2
+            && (coin(base) || stable(base))
         {
             return both(base, quote);
         }
     }
-    for quote in FIATS.iter().chain(&["BTC", "ETH", "BNB"]) {
+    // Of coins that are not known more end in T than are quoted in TUSD.
+    for quote in STABLES.iter().filter(|quote| **quote != "TUSD") {
         if let Some(base) = name.strip_suffix(quote)
-            && (coin(base) || stable(base))
+            && word(base)
+            && base.len() >= 2
         {
             return both(base, quote);
         }
@@ -315,11 +356,18 @@ fn split_pair(name: &str, perp: bool) -> Option<(String, String)> {
     both(base, "USD")
 }
 
+/// Whether a name is that of a coin people know, in anything.
+pub(super) fn is_coin(symbol: &str) -> bool {
+    let (name, perp) = strip_perp(&symbol.trim().to_ascii_uppercase());
+    split_pair(&name, perp).is_some_and(|(base, _)| COINS.contains(&base.as_str()) || STABLES.contains(&base.as_str()))
+}
+
+type Exchange = (&'static [&'static str], &'static str, &'static str, &'static str, &'static str, f64, f64, f64);
+
 /// Exchanges of listed shares: suffixes, currency, zone, hours, tick, fee of a side in bp (taxes included), spread in
 /// bp.
 #[rustfmt::skip]
-#[expect(clippy::type_complexity, reason = "a table, one line an exchange")]
-const EXCHANGES: &[(&[&str], &str, &str, &str, &str, f64, f64, f64)] = &[
+pub(super) const EXCHANGES: &[Exchange] = &[
     // Delivery: 10 bp transaction tax on each side and about 1 bp of charges.
     (&["NS", "BO", "NSE", "BSE"], "INR", "Asia/Kolkata", "09:15", "15:30", 0.05, 11.0, 4.0),
     // Half a percent of stamp duty on purchases, half of it on each side.
@@ -356,10 +404,23 @@ fn read_equity(name: &str, india: bool) -> (Instrument, String) {
     let suffix = suffix.filter(listed).or(india.then_some("NS"));
     let found =
         suffix.and_then(|suffix| EXCHANGES.iter().find(|(names, ..)| names.contains(&suffix)).map(|e| (suffix, e)));
-    let Some((suffix, &(_, currency, zone, open, close, tick, fee_bp, spread_bp))) = found else {
+    let Some((suffix, exchange)) = found else {
         let why = format!("{name} matches no other rule: share, USD, New York hours");
         return (Instrument::preset(Class::Equity, "USD"), why);
     };
+    let instrument = share_of(exchange);
+    let (currency, zone) = (&instrument.currency, &instrument.session.timezone);
+    let short = if instrument.shortable { "" } else { ", not to be sold short overnight" };
+    let why = format!("{name} is listed as .{suffix}: share, {currency}, hours of {zone}{short}");
+    (instrument, why)
+}
+
+/// A share of the first exchange in that time zone.
+pub(super) fn equity_on(zone: &str) -> Option<Instrument> {
+    EXCHANGES.iter().find(|e| e.2 == zone).map(share_of)
+}
+
+fn share_of(&(_, currency, zone, open, close, tick, fee_bp, spread_bp): &Exchange) -> Instrument {
     let mut instrument = Instrument::preset(Class::Equity, currency);
     instrument.tick = tick;
     instrument.session = make_session(zone, open, close, "00:00", false);
@@ -369,8 +430,7 @@ fn read_equity(name: &str, india: bool) -> (Instrument, String) {
     if currency == "ILS" {
         instrument.session.days = Weekdays(0b100_1111);
     }
-    let short = if instrument.shortable { "" } else { ", not to be sold short overnight" };
-    (instrument, format!("{name} is listed as .{suffix}: share, {currency}, hours of {zone}{short}"))
+    instrument
 }
 
 #[cfg(test)]
@@ -384,6 +444,10 @@ mod tests {
         for (symbol, class, currency) in [
             ("EURUSD", Fx, "USD"), ("EUR/USD", Fx, "USD"), ("EUR_USD", Fx, "USD"), ("EURUSD=X", Fx, "USD"), ("eurusd", Fx, "USD"),
             ("USDJPY", Fx, "JPY"), ("JPY=X", Fx, "JPY"), ("EURUSDm", Fx, "USD"), ("GBPUSD.a", Fx, "USD"), ("OANDA:EURUSD", Fx, "USD"),
+            ("XBRUSD", Commodity, "USD"), ("XTIUSD", Commodity, "USD"), ("WTIUSD", Commodity, "USD"), ("XNGUSD", Commodity, "USD"), ("XCUUSD", Commodity, "USD"),
+            ("USOIL", Commodity, "USD"), ("UKOIL", Commodity, "USD"), ("NATGAS", Commodity, "USD"), ("UKOIL.cash", Commodity, "USD"), ("WTICO_USD", Commodity, "USD"),
+            ("BCO_USD", Commodity, "USD"), ("BRENT", Commodity, "USD"), ("OANDA:NATGAS_USD", Commodity, "USD"), ("BATUSD", CryptoSpot, "USD"), ("DOTUSD", CryptoSpot, "USD"),
+            ("BTCTUSD", CryptoSpot, "TUSD"), ("ANTUSD", CryptoSpot, "USD"), ("GRTBUSD", CryptoSpot, "BUSD"),
             ("JPYUSD", Fx, "USD"), ("XAUUSD", Metal, "USD"), ("XAU_USD", Metal, "USD"), ("XAGEUR", Metal, "EUR"), ("GOLD", Metal, "USD"),
             ("GC=F", Future, "USD"), ("ES=F", Future, "USD"), ("CME:6E1!", Future, "USD"), ("CME_MINI:RTY1!", Future, "USD"),
             ("6EH4", Future, "USD"), ("ESZ2024", Future, "USD"), ("6EH4.XCME", Future, "USD"), ("CZCE_CF", Future, "CNY"), ("CBOT:ZC1!", Future, "USD"),

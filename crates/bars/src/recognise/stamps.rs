@@ -45,6 +45,11 @@ impl Zone {
         TimeZone::get(text).ok().map(Zone::Named)
     }
 
+    /// The IANA name of an exchange's or a place's own clock.
+    pub(crate) fn name(&self) -> Option<&str> {
+        if let Zone::Named(zone) = self { zone.iana_name() } else { None }
+    }
+
     /// Turns wall clocks into instants. In the hour that a zone repeats in autumn, the second pass is told from the
     /// first by the stamps going back; stamps inside the hour that spring skips are shifted forward.
     pub(crate) fn to_utc(&self, wall: &mut [i64]) {
@@ -337,7 +342,11 @@ fn guess_zone(
         .filter(|((day, at), _)| *day == 0 && *at - shift < 10 * MINUTE)
         .map(|(_, n)| n)
         .sum::<usize>();
-    if matches!(class, Class::Fx | Class::Metal) && weeks >= 2 && monday * 10 >= weeks * 8 && labels.len() > 100 {
+    if matches!(class, Class::Fx | Class::Metal | Class::Commodity)
+        && weeks >= 2
+        && monday * 10 >= weeks * 8
+        && labels.len() > 100
+    {
         if let Some(zone) = Zone::parse("New_York+7") {
             layout.zone = zone;
             layout.why.push(

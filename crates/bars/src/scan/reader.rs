@@ -40,6 +40,8 @@ pub(crate) struct FileMeta {
     pub words: Vec<String>,
     /// Bars stand on Saturdays.
     pub saturdays: bool,
+    /// The IANA zone of stamps that do not state one.
+    pub zone: Option<String>,
     /// The timeframe the sample or the path told.
     pub timeframe: Option<Timeframe>,
     /// The path states it beyond doubt.
@@ -374,6 +376,7 @@ impl Reader<'_> {
             class: layout.class.or_else(|| perpetual(file)),
             words,
             saturdays: layout.saturdays,
+            zone: layout.zone.name().map(str::to_string),
             timeframe: layout.timeframe,
             timeframe_stated: lean.is_some() || file.stated,
             modified: self.modified,

@@ -51,10 +51,18 @@ pub(crate) struct StampOrder {
     step: i64,
     count: u64,
     steps: HashMap<i64, u64>,
+    /// Every `stride`-th stamp, at most [`SAMPLED`].
+    pub sampled: Vec<i64>,
+    stride: usize,
+    skip: usize, // stamps until the next one is taken
 }
+
+/// Stamps kept of a file's symbol, spread over all of it.
+const SAMPLED: usize = 4096;
 
 impl StampOrder {
     fn add_stamps(&mut self, labels: &[i64]) {
+        self.sample(labels);
         let mut last = match self.last {
             Some(last) => last,
             None => match labels.first() {
@@ -82,6 +90,23 @@ impl StampOrder {
             }
         }
         self.last = Some(last);
+    }
+
+    fn sample(&mut self, labels: &[i64]) {
+        let mut at = self.skip;
+        while at < labels.len() {
+            self.sampled.push(labels[at]);
+            if self.sampled.len() == SAMPLED {
+                let mut odd = false;
+                self.sampled.retain(|_| {
+                    odd = !odd;
+                    odd
+                });
+                self.stride = 2 * self.stride.max(1);
+            }
+            at += self.stride.max(1);
+        }
+        self.skip = at - labels.len();
     }
 
     fn flush(&mut self) {

@@ -11,7 +11,7 @@ mod order;
 use crate::audit::observe::BarObserver;
 use crate::audit::{Audit, Verdict, conclude};
 use crate::ingest::{Rows, Tally};
-use crate::instrument::Hints;
+use crate::instrument::{Hints, SeenBars, reconcile};
 use crate::recognise::names::Side;
 use crate::scan::{FileMeta, Progress};
 use crate::{Bars, Class, Instrument, Market, Options, RowOrder, Splits, Timeframe};
@@ -37,6 +37,8 @@ pub(crate) struct SeriesFacts {
     pub symbol: String,
     pub timeframe: Timeframe,
     pub instrument: Instrument,
+    /// What the bars changed about the instrument that its name gave.
+    pub instrument_note: Option<String>,
     pub observer: BarObserver,
     pub files: Vec<usize>,
     pub tally: Tally,
@@ -143,7 +145,7 @@ pub(crate) fn stream(
     for one in series {
         let (symbol, timeframe) = (one.symbol.clone(), one.timeframe);
         let mine = one.extras(&intake.metas);
-        let traded = resolve_instrument(&symbol, &one.parts, &intake.metas, options)?;
+        let (traded, _) = resolve_instrument(&symbol, timeframe, &one.parts, &intake.metas, options)?;
         let union = &extras[&timeframe];
         let seen = one.run(&intake.metas, options, scratch.as_mut(), &mut |mut rows| {
             options.check_stop()?;
@@ -233,10 +235,11 @@ impl Series {
         let extras = self.extras(metas);
         let pairs = self.has_bid_and_ask(metas);
         let first = &metas[self.parts[0].file];
-        let instrument = resolve_instrument(&self.symbol, &self.parts, metas, options)?;
+        let (instrument, note) = resolve_instrument(&self.symbol, self.timeframe, &self.parts, metas, options)?;
         let mut seen = SeriesFacts {
-            observer: BarObserver::new(self.timeframe, instrument.class),
+            observer: BarObserver::new(self.timeframe, &instrument),
             instrument,
+            instrument_note: note,
             timeframe: self.timeframe,
             files: self.parts.iter().map(|l| l.file).collect(),
             tally: Tally::default(),
@@ -303,7 +306,15 @@ impl Series {
     }
 }
 
-fn resolve_instrument(symbol: &str, lots: &[FileRows], metas: &[FileMeta], options: &Options) -> Result<Instrument> {
+/// The instrument by name, by what the bars show, by what the file and the user state, in this order; and what the bars
+/// changed.
+fn resolve_instrument(
+    symbol: &str,
+    timeframe: Timeframe,
+    lots: &[FileRows],
+    metas: &[FileMeta],
+    options: &Options,
+) -> Result<(Instrument, Option<String>)> {
     let meta = &metas[lots[0].file];
     let mut words = meta.words.clone();
     words.extend(
@@ -321,7 +332,17 @@ fn resolve_instrument(symbol: &str, lots: &[FileRows], metas: &[FileMeta], optio
         // No exchange for shares is open on Saturdays.
         instrument = Instrument::guess(name, &Hints { class: Some(Class::CryptoSpot), ..hints }).0;
     }
-    if let Some(stored) = meta.stored.as_ref().and_then(|s| s.get(symbol)) {
+    let stored = meta.stored.as_ref().and_then(|s| s.get(symbol));
+    let mut note = None;
+    if meta.class.is_none() && stored.is_none() {
+        let stamps: Vec<i64> = lots.iter().flat_map(|lot| &lot.stamp_order.sampled).copied().collect();
+        let seen = SeenBars { stamps: &stamps, step: timeframe.ns(), zone: meta.zone.as_deref() };
+        note = reconcile(name, &mut instrument, &seen);
+        if let Some(volume) = meta.volume.filter(|_| note.is_some()) {
+            instrument.volume = volume;
+        }
+    }
+    if let Some(stored) = stored {
         let damaged =
             |m: String| Error::input(format!("the stored instrument of {symbol}: {m}")).at(Path::new(&meta.note.file));
         stored.apply(&mut instrument).map_err(damaged)?;
@@ -330,7 +351,7 @@ fn resolve_instrument(symbol: &str, lots: &[FileRows], metas: &[FileMeta], optio
     if let Some(patch) = patch {
         patch.apply(&mut instrument).map_err(|m| Error::new(Kind::Usage, format!("[instrument.{symbol}]: {m}")))?;
     }
-    Ok(instrument)
+    Ok((instrument, note))
 }
 
 /// Bid and ask files become one series of middle prices; times that only one side has are dropped and counted.

@@ -1,0 +1,159 @@
+//! Data that are wrong in a way their owner does not see, each with the sentence that the audit must say.
+
+use crate::at;
+use bars::audit::Audit;
+use bars::{Class, InstrumentPatch, Market, Options};
+use std::fmt::Write as _;
+
+const MINUTE: i64 = 60_000_000_000;
+const DAY: i64 = 1440 * MINUTE;
+
+/// Prices that wander by about `step` a bar, the same for the same seed: `[n]` closes.
+fn wander(n: usize, seed: u64, step: f64) -> Vec<f64> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut draw = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / (1u64 << 31) as f64 - 0.5
+    };
+    let mut price = 100.0f64;
+    (0..n)
+        .map(|_| {
+            price *= 1.0 + 2.0 * step * (draw() + draw());
+            price
+        })
+        .collect()
+}
+
+/// Rows `stamp,open,high,low,close,volume` of closes at these instants; the open follows the close before.
+fn rows(out: &mut String, symbol: &str, stamps: &[i64], closes: &[f64]) {
+    let mut open = closes[0];
+    for (ns, close) in stamps.iter().zip(closes) {
+        let (high, low) = (open.max(*close) * 1.0004, open.min(*close) * 0.9996);
+        let time = files::time::rfc3339(*ns);
+        writeln!(out, "{symbol},{time},{open:.6},{high:.6},{low:.6},{close:.6},{}", 100 + ns / MINUTE % 7).unwrap();
+        open = *close;
+    }
+}
+
+fn csv(series: &[(&str, Vec<i64>, Vec<f64>)]) -> Vec<u8> {
+    let mut out = String::from("symbol,time,open,high,low,close,volume\n");
+    series.iter().for_each(|(symbol, stamps, closes)| rows(&mut out, symbol, stamps, closes));
+    out.into_bytes()
+}
+
+fn read(series: &[(&str, Vec<i64>, Vec<f64>)]) -> (Market, Audit) {
+    bars::read_bytes("market.csv", &csv(series), &Options::default()).unwrap()
+}
+
+/// Every `step` of the days from `from` on, `[open, close)` in minutes after midnight UTC, on the weekdays wanted
+/// (0 is Monday).
+fn stamps(from: &str, days: i64, step: i64, hours: std::ops::Range<i64>, wanted: impl Fn(i64) -> bool) -> Vec<i64> {
+    let first = at(from);
+    (0..days)
+        .map(|day| first + day * DAY)
+        .filter(|day| wanted((day / DAY + 3).rem_euclid(7)))
+        .flat_map(|day| (hours.start..hours.end).step_by((step / MINUTE) as usize).map(move |m| day + m * MINUTE))
+        .collect()
+}
+
+/// Class, currency, days, hours and zone of the only series, its missing bars, and the note about it.
+fn instrument(symbol: &str, stamps: Vec<i64>) -> String {
+    let closes = wander(stamps.len(), 3, 0.001);
+    let (_, audit) = read(&[(symbol, stamps, closes)]);
+    let s = &audit.symbols[0];
+    let i = &s.instrument;
+    let note = audit.warnings.iter().find_map(|w| w.strip_prefix(&format!("{symbol}: "))).unwrap_or("");
+    let hours = if i.session.round_the_clock {
+        "round the clock".to_string()
+    } else {
+        format!("{}-{}", i.session.open, i.session.close)
+    };
+    let zone = &i.session.timezone;
+    format!("{} {} {} {hours} {zone}, {} missing: {note}", i.class, i.currency, i.session.days, s.missing_bars)
+}
+
+#[test]
+fn the_class_agrees_with_what_the_bars_show() {
+    let working = |d: i64| d < 5;
+    let all = |_: i64| true;
+    // Oil is no coin, by its name and by its weekends.
+    let week = || stamps("2024-01-08 00:00:00", 28, 15 * MINUTE, 0..1440, working);
+    assert_eq!(instrument("XBRUSD", week()), "commodity USD Mon-Fri round the clock America/New_York, 0 missing: ");
+    assert_eq!(
+        instrument("FOOUSD", week()),
+        "commodity USD Mon-Fri round the clock America/New_York, 0 missing: \
+         no bar on a Saturday, so it is not crypto_spot: read as a commodity in USD"
+    );
+    assert_eq!(
+        instrument("BTCUSD", week()),
+        "crypto_spot USD Mon-Fri round the clock America/New_York, 0 missing: \
+         no bar on a Saturday: a coin traded from Monday to Friday"
+    );
+    let always = || stamps("2024-01-08 00:00:00", 28, 15 * MINUTE, 0..1440, all);
+    assert_eq!(instrument("BTCUSD", always()), "crypto_spot USD Mon-Sun round the clock UTC, 0 missing: ");
+    assert_eq!(
+        instrument("XAUUSD", always()),
+        "metal USD Mon-Sun round the clock UTC, 0 missing: \
+         bars on all seven days, which metal does not trade: the session is all week"
+    );
+    assert_eq!(
+        instrument("THING", week()),
+        "commodity USD Mon-Fri round the clock America/New_York, 0 missing: \
+         bars at nearly every hour from Monday to Friday, so it is not a share: read as a commodity"
+    );
+    assert_eq!(
+        instrument("NAS100", week()),
+        "index USD Mon-Fri round the clock America/New_York, 0 missing: \
+         bars at nearly every hour from Monday to Friday: the session is round the clock"
+    );
+    // 03:45 to 10:00 UTC are the hours of Mumbai.
+    let mumbai = stamps("2024-01-08 00:00:00", 28, 5 * MINUTE, 225..600, working);
+    assert_eq!(
+        instrument("NMDC", mumbai),
+        "equity INR Mon-Fri 09:15-15:30 Asia/Kolkata, 0 missing: \
+         bars in the hours of Asia/Kolkata, not of America/New_York: read as a share in INR"
+    );
+    // New York's hours in winter, alone and with those before and after the session.
+    let share = "equity USD Mon-Fri 09:30-16:00 America/New_York, 0 missing: ";
+    assert_eq!(instrument("NMDC", stamps("2024-01-08 00:00:00", 28, 5 * MINUTE, 870..1260, working)), share);
+    assert_eq!(instrument("NMDC", stamps("2024-01-08 00:00:00", 28, 5 * MINUTE, 540..1435, working)), share);
+    // Half of Europe opens at 08:00 UTC: the hours are known, the currency is not.
+    let europe = instrument("SAPX", stamps("2024-01-08 00:00:00", 28, 5 * MINUTE, 480..990, working));
+    assert!(europe.contains("check its class, currency and time zone"), "{europe}");
+    assert!(europe.starts_with("equity USD Mon-Fri 03:00-11:30 America/New_York"), "{europe}");
+}
+
+#[test]
+fn a_clock_in_indian_time_makes_an_indian_share() {
+    let mut text = String::from("Date,Open,High,Low,Close,Volume\n");
+    let closes = wander(20 * 75, 5, 0.001);
+    let wall = stamps("2024-01-08 00:00:00", 28, 5 * MINUTE, 555..930, |d| d < 5);
+    for (ns, c) in wall.iter().zip(&closes) {
+        let time = files::time::rfc3339(*ns).replace('T', " ").replace('Z', "");
+        writeln!(text, "{time},{c},{},{},{c},10", c * 1.001, c * 0.999).unwrap();
+    }
+    let (market, audit) = bars::read_bytes("MGLX.csv", text.as_bytes(), &Options::default()).unwrap();
+    let i = &market.bars[0].instrument;
+    assert_eq!((i.class, i.currency.as_str(), i.session.timezone.as_str()), (Class::Equity, "INR", "Asia/Kolkata"));
+    assert!(
+        audit.warnings.iter().any(|w| w.contains("the file's clock is that of Asia/Kolkata")),
+        "{:?}",
+        audit.warnings
+    );
+    assert_eq!(audit.symbols[0].missing_bars, 0);
+}
+
+#[test]
+fn what_the_user_sets_outlives_what_the_bars_show() {
+    let week = stamps("2024-01-08 00:00:00", 28, 15 * MINUTE, 0..1440, |d| d < 5);
+    let series = [("FOOUSD", week.clone(), wander(week.len(), 3, 0.001))];
+    let set = |name: &str, class: &str| {
+        let patch = InstrumentPatch { class: Some(class.into()), ..InstrumentPatch::default() };
+        Options { instruments: [(name.to_string(), patch)].into(), ..Options::default() }
+    };
+    let (market, _) = bars::read_bytes("m.csv", &csv(&series), &set("FOOUSD", "metal")).unwrap();
+    assert_eq!(market.bars[0].instrument.class, Class::Metal);
+    let (_, audit) = bars::read_bytes("m.csv", &csv(&series), &set("FOUSD", "metal")).unwrap();
+    let said = "set under [instrument] but not in the data: FOUSD (did you mean FOOUSD?); there are FOOUSD";
+    assert!(audit.warnings.iter().any(|w| w == said), "{:?}", audit.warnings);
+}
