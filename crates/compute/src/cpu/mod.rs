@@ -180,6 +180,10 @@ impl Backend for Engine {
         Ok(())
     }
 
+    fn adopt(&mut self, from: usize, to: usize) -> Result<()> {
+        self.nets.adopt(from, to)
+    }
+
     fn score(&mut self, slots: usize) -> Result<Vec<Sums>> {
         self.enough(slots)?;
         let Engine { nets: Nets { pool, core, slots: all, .. }, states, data, members } = self;

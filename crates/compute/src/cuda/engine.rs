@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use nets::Hypers;
-pub(crate) use nets::{Nets, need as nets_need};
+pub(crate) use nets::{Nets, need as nets_need, pins as nets_pins};
 pub(crate) use setup::{SHARED, need};
 pub(crate) use small::Road;
 pub use stack::Stack;
@@ -191,6 +191,10 @@ impl Engine {
         let calls = super::calls::Calls::load(context, recipe.precision == Precision::Bf16)?;
         let (slab, at) = setup::lay_out(context, &main, &calls, roads, net, layout, data, recipe, members, first)?;
         let rows = nets::rows(net, tables, &at)?;
+        // A model may be asked on another card, or with another library, than it was trained with.
+        let none = Pins::default();
+        let stale = road == Road::Asked && nets::plans(context, roads, layout, recipe, pins).is_err();
+        let pins = if stale { &none } else { pins };
         let products = match fits {
             Fits::Everything => Products::default(),
             _ => Products::choose(context, layout, recipe, pins)?,
@@ -383,6 +387,14 @@ impl Backend for Engine {
         let mut states = self.states()?;
         states.swap(a, b);
         self.set_states(&states)
+    }
+
+    fn adopt(&mut self, from: usize, to: usize) -> Result<()> {
+        let average = self.at.average.is_some().then_some(Arena::Average);
+        for arena in [Arena::Params, Arena::Mean, Arena::Square].into_iter().chain(average) {
+            self.main.copy(&self.arena(to, arena)?, &self.arena(from, arena)?)?;
+        }
+        self.shadow(to)
     }
 
     fn score(&mut self, slots: usize) -> Result<Vec<Sums>> {

@@ -55,7 +55,7 @@ impl Setup {
     }
 
     /// The plan's words for it.
-    fn recipe(&self) -> Recipe {
+    pub(crate) fn recipe(&self) -> Recipe {
         let mut recipe = Recipe::new(self.rows, self.precision, self.seed);
         recipe.optimiser.rule = self.rule.unwrap_or(Rule::AdamW);
         recipe
@@ -249,6 +249,20 @@ impl Nets {
     pub fn set_training(&mut self, training: bool) {
         self.last = None;
         self.training = training;
+    }
+
+    /// Which algorithms the products of such nets take, to be stored with a run: those of `pins`, and for shapes that are
+    /// not named there those that are chosen now.
+    ///
+    /// # Errors
+    ///
+    /// Where the net is none, or an algorithm of `pins` is unknown here.
+    pub fn plan_pins(device: &Opened, net: &Net, setup: &Setup, pins: &Pins) -> Result<Pins> {
+        let layout = Layout::new(net)?;
+        match device {
+            Opened::Cpu { .. } => Ok(Pins::default()),
+            Opened::Cuda(context) => crate::cuda::nets_pins(context, net, &layout, setup, pins),
+        }
     }
 
     /// The outputs of any rows of some members: `[heads][n, rows, outputs]`. Where it is of all members and of no more

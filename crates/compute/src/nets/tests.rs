@@ -524,6 +524,31 @@ fn values_are_left_out_in_training_alone() {
 }
 
 #[test]
+fn nets_that_are_asked_keep_to_their_algorithms() {
+    for (name, device) in devices() {
+        for net in ["16-320-256t-3", "6x5-lstm96-64-3", "16-64-3"] {
+            let world = World::new(net, 1, 100);
+            let setup = Setup::asked(64, Precision::Bf16);
+            let pins = Nets::plan_pins(&device, &world.net, &setup, &Pins::default()).unwrap();
+            assert_eq!(Nets::plan_pins(&device, &world.net, &setup, &pins).unwrap(), pins, "{name} {net}");
+            // Small nets, cards without the library and processors have none.
+            assert_eq!(pins.0.is_empty(), name != "cuda" || net == "16-64-3", "{name} {net}: {pins:?}");
+            // What is not known here is chosen anew: a model may be asked anywhere.
+            let strange = Pins(pins.0.keys().map(|key| (key.clone(), "9 9 9".into())).collect());
+            let pass = |pins: &Pins| {
+                let tables = world.tables(&device);
+                let mut nets =
+                    Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.seats, pins).unwrap();
+                let mut out = vec![vec![]];
+                nets.forward(0..1, world.batch(), &mut out).unwrap();
+                bits(&out[0])
+            };
+            assert!(pass(&pins) == pass(&Pins::default()) && pass(&pins) == pass(&strange), "{name} {net}");
+        }
+    }
+}
+
+#[test]
 fn gradients_are_those_of_differences() {
     // In f64, by the plain operations; what the devices do is held against these.
     let world = World::new(TWO, 1, 6);

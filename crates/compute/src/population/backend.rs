@@ -91,6 +91,9 @@ pub(crate) trait Backend: Send {
     /// Exchanges two slots: all arenas and [`State`].
     fn swap(&mut self, a: usize, b: usize) -> Result<()>;
 
+    /// One slot's parameters, their average and what the optimiser knows of them become another's; its [`State`] stays.
+    fn adopt(&mut self, from: usize, to: usize) -> Result<()>;
+
     /// Sums over the validation list of every slot among the first `slots` that is due; the others' are empty. Rows in
     /// fixed chunks.
     fn score(&mut self, slots: usize) -> Result<Vec<Sums>>;

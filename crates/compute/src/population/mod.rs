@@ -213,6 +213,13 @@ impl Population {
         self.backend.set_states(&self.states)
     }
 
+    /// A member's parameters and what the optimiser knows of them become another's, without a way over the host; its
+    /// data, rate and place in its epoch stay its own.
+    pub fn adopt(&mut self, from: u32, to: u32) -> Result<()> {
+        let (from, to) = (self.slot(from)?, self.slot(to)?);
+        self.backend.adopt(from, to)
+    }
+
     /// What all members say now, in the order in which they were given.
     pub fn statuses(&self) -> Vec<Status> {
         slots::statuses(&self.states)

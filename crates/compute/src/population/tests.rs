@@ -314,6 +314,34 @@ fn drop_and(population: Population, context: &Context) -> u64 {
 }
 
 #[test]
+fn a_member_that_adopts_another_keeps_its_place() {
+    for (name, device) in devices() {
+        for precision in [Precision::F32, Precision::Bf16] {
+            let made = Made::new(NETS[2], 200);
+            let members = [made.member(0), made.member(1)];
+            let recipe = Recipe { average: Some(0.9), ..recipe(32, precision) };
+            let tables = made.tables(&device).unwrap();
+            let make = || {
+                let mut population =
+                    Population::new(&device, Budget::default(), &made.net, &tables, &made.data(), &recipe, &members)
+                        .unwrap();
+                population.steps(2).unwrap();
+                population
+            };
+            let (mut one, mut other) = (make(), make());
+            one.adopt(0, 1).unwrap();
+            let (own, of) = (other.snapshot(1).unwrap(), other.snapshot(0).unwrap());
+            other.restore(&Snapshot { state: own.state, gradient: own.gradient, ..of }).unwrap();
+            assert_eq!(one.snapshot(1).unwrap().to_bytes(), other.snapshot(1).unwrap().to_bytes(), "{name}");
+            one.steps(2).unwrap();
+            other.steps(2).unwrap();
+            assert_eq!(bits(&one.params(1).unwrap()), bits(&other.params(1).unwrap()), "{name} {precision:?}");
+            assert!(one.adopt(0, 9).is_err());
+        }
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_figures() {
     for (name, device) in devices() {
         let made = Made::new(NETS[0], 1000);

@@ -9,8 +9,9 @@
 
 mod calls;
 
+use super::products::Products;
 use super::setup::{self, Cutter, Roads};
-use super::small::Road;
+use super::small::{Fits, Road};
 use super::{Engine, Mode, Rows};
 use crate::cuda::arguments::Address;
 use crate::cuda::array::Array;
@@ -75,6 +76,36 @@ pub(super) fn rows(net: &Net, tables: &Tables, at: &setup::Arrays) -> Result<Vec
         Ok(Rows { table: on.tables[table], stride: tables.stride(table), map: on.maps[table] })
     });
     each.collect()
+}
+
+/// The algorithms of a net's products, where a library does them.
+pub(super) fn plans(
+    context: &Arc<Context>,
+    roads: Roads,
+    layout: &Layout,
+    recipe: &Recipe,
+    pins: &Pins,
+) -> Result<Pins> {
+    // Outputs of a net that fits into one kernel are no products.
+    if roads.fits != Fits::Nothing {
+        return Ok(Pins::default());
+    }
+    let mut made = Products::choose(context, layout, recipe, pins)?.pins();
+    if super::fused::tiles(layout, recipe, roads.shared).is_none() {
+        made.0.extend(super::steps::Plans::choose(context, layout, recipe, pins)?.pins().0);
+    }
+    Ok(made)
+}
+
+/// The algorithms that nets so set up take: those of `pins` where they are named there. Nets that are only asked have
+/// the way forward alone.
+pub(crate) fn pins(context: &Arc<Context>, net: &Net, layout: &Layout, setup: &Setup, pins: &Pins) -> Result<Pins> {
+    let (roads, recipe) = Roads::new(road(setup), context.gpu().shared, net, layout, &setup.recipe(), Pace::default());
+    let mut made = plans(context, roads, layout, &recipe, pins)?;
+    if setup.rule.is_none() {
+        made.0.retain(|key, _| key.contains(" Forward: "));
+    }
+    Ok(made)
 }
 
 /// Nets of one shape on a card.

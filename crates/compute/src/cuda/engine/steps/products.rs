@@ -51,7 +51,12 @@ impl Part {
 }
 
 impl Plans {
-    pub(super) fn choose(context: &Arc<Context>, layout: &Layout, recipe: &Recipe, pins: &Pins) -> Result<Plans> {
+    pub(in crate::cuda::engine) fn choose(
+        context: &Arc<Context>,
+        layout: &Layout,
+        recipe: &Recipe,
+        pins: &Pins,
+    ) -> Result<Plans> {
         let layer = |r: &Recurrent| -> Result<(String, [Option<Way>; 4])> {
             let mut ways = [None, None, None, None];
             for (way, part) in ways.iter_mut().zip(PARTS).filter(|(_, p)| *p != Part::Below || r.below.is_some()) {
