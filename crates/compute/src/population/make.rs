@@ -1,6 +1,6 @@
 //! Data for tests: random tables with something to learn in them, and populations of members that differ in everything.
 
-use super::{Data, Member, Precision, Recipe, Scale, Schedule};
+use super::{Data, Member, Population, Precision, Recipe, Scale, Schedule};
 use crate::cuda::Context;
 use crate::device::{Budget, Opened};
 use crate::error::Result;
@@ -66,6 +66,12 @@ impl Made {
     /// Its tables on a card.
     pub(crate) fn card(&self, context: &Arc<Context>) -> Arc<Tables> {
         self.tables(&Opened::Cuda(context.clone())).unwrap()
+    }
+
+    /// A population of it, with all the memory there is.
+    pub(crate) fn population(&self, device: &Opened, recipe: &Recipe, members: &[Member]) -> Population {
+        let tables = self.tables(device).unwrap();
+        Population::new(device, Budget::default(), &self.net, &tables, &self.data(), recipe, members).unwrap()
     }
 
     pub(crate) fn data(&self) -> Data<'_> {

@@ -75,16 +75,7 @@ fn bits(row: &[f32]) -> Vec<u32> {
 /// Trains to the end, in chunks of at most `most`.
 fn train(device: &Opened, made: &Made, members: &[Member], batch: usize, precision: Precision, most: u32) -> Became {
     let recipe = recipe(batch, precision);
-    let mut population = Population::new(
-        device,
-        Budget::default(),
-        &made.net,
-        &made.tables(device).unwrap(),
-        &made.data(),
-        &recipe,
-        members,
-    )
-    .unwrap();
+    let mut population = made.population(device, &recipe, members);
     let mut scores = Vec::new();
     for _ in 0..10_000 {
         let statuses = population.steps(most).unwrap();
@@ -209,16 +200,7 @@ fn it_learns_with_everything() {
             let member = Member { epochs: 30, rate: 0.01, train: 1, valid: Some(3), ..made.member(3) };
             let schedule = Schedule::one_cycle(0.3, 0.01);
             let recipe = Recipe { schedule, smoothing: 0.05, average: Some(0.98), ..recipe(128, precision) };
-            let mut p = Population::new(
-                &device,
-                Budget::default(),
-                &made.net,
-                &made.tables(&device).unwrap(),
-                &made.data(),
-                &recipe,
-                &[member],
-            )
-            .unwrap();
+            let mut p = made.population(&device, &recipe, &[member]);
             let mut last = None;
             while p.steps(32).unwrap()[0].active {
                 last = p.validate().unwrap().pop().or(last);
@@ -241,16 +223,7 @@ fn a_number_that_is_none_stops_its_member_and_is_named() {
         // them.
         let members = [made.member(1), made.member(3)];
         let recipe = recipe(16, Precision::F32);
-        let mut population = Population::new(
-            &device,
-            Budget::default(),
-            &made.net,
-            &made.tables(&device).unwrap(),
-            &made.data(),
-            &recipe,
-            &members,
-        )
-        .unwrap();
+        let mut population = made.population(&device, &recipe, &members);
         let mut before = population.params(1).unwrap();
         for _ in 0..200 {
             let statuses = population.steps(1).unwrap();
@@ -295,11 +268,7 @@ fn populations_side_by_side_share_scratch_memory_and_no_bits() {
         let Opened::Cuda(context) = &device else { continue };
         assert_eq!(context.shared_bytes(), 0);
         let (made, recipe) = (Made::new("16-8-3", 90), recipe(32, Precision::F32));
-        let tables = made.tables(&device).unwrap();
-        let make = |id| {
-            let members = [made.member(id)];
-            Population::new(&device, Budget::default(), &made.net, &tables, &made.data(), &recipe, &members).unwrap()
-        };
+        let make = |id| made.population(&device, &recipe, &[made.member(id)]);
         let (one, other) = (make(0), make(1));
         let shared = [context.shared_bytes(), drop_and(one, context), drop_and(other, context)];
         assert!(shared[0] > 0 && shared == [shared[0], shared[0], 0], "{name}: {shared:?}");
@@ -320,11 +289,8 @@ fn a_member_that_adopts_another_keeps_its_place() {
             let made = Made::new(NETS[2], 200);
             let members = [made.member(0), made.member(1)];
             let recipe = Recipe { average: Some(0.9), ..recipe(32, precision) };
-            let tables = made.tables(&device).unwrap();
             let make = || {
-                let mut population =
-                    Population::new(&device, Budget::default(), &made.net, &tables, &made.data(), &recipe, &members)
-                        .unwrap();
+                let mut population = made.population(&device, &recipe, &members);
                 population.steps(2).unwrap();
                 population
             };
@@ -371,18 +337,7 @@ fn parameters_go_out_and_in_and_logits_follow_them() {
             let made = Made::new(net, 90);
             let members = [made.member(0), made.member(2)];
             let recipe = recipe(32, precision);
-            let make = || {
-                Population::new(
-                    &device,
-                    Budget::default(),
-                    &made.net,
-                    &made.tables(&device).unwrap(),
-                    &made.data(),
-                    &recipe,
-                    &members,
-                )
-                .unwrap()
-            };
+            let make = || made.population(&device, &recipe, &members);
             let (mut one, mut other) = (make(), make());
             one.steps(3).unwrap();
             let row = one.params(2).unwrap();
@@ -408,16 +363,7 @@ fn stopped_members_make_room_and_the_others_go_on() {
         let made = Made::new(NETS[1], 80);
         let members: Vec<Member> = (0..9).map(|id| Member { epochs: 4, ..made.member(id) }).collect();
         let recipe = recipe(16, Precision::F32);
-        let mut population = Population::new(
-            &device,
-            Budget::default(),
-            &made.net,
-            &made.tables(&device).unwrap(),
-            &made.data(),
-            &recipe,
-            &members,
-        )
-        .unwrap();
+        let mut population = made.population(&device, &recipe, &members);
         population.steps(2).unwrap();
         for id in [0, 1, 2, 3, 5, 7] {
             population.stop(id).unwrap();
@@ -446,18 +392,7 @@ fn a_member_restored_anew_becomes_what_it_would_have_become() {
             let made = Made::new(net, 100);
             let members: Vec<Member> = (0..5).map(|id| made.member(id)).collect();
             let recipe = Recipe { average, ..recipe(16, precision) };
-            let make = |members: &[Member]| {
-                Population::new(
-                    &device,
-                    Budget::default(),
-                    &made.net,
-                    &made.tables(&device).unwrap(),
-                    &made.data(),
-                    &recipe,
-                    members,
-                )
-                .unwrap()
-            };
+            let make = |members: &[Member]| made.population(&device, &recipe, members);
             // Trains on, and is cut where `cuts` says, by the number of chunks; members turn round each time.
             let run = |cuts: &[u32]| {
                 let (mut order, mut population) = (members.clone(), make(&members));
@@ -503,18 +438,7 @@ fn a_snapshot_keeps_the_reason_of_a_fault() {
         let mut made = Made::new(NETS[0], 100);
         made.spoil(50);
         let (members, recipe) = ([made.member(1)], recipe(16, Precision::F32));
-        let make = || {
-            Population::new(
-                &device,
-                Budget::default(),
-                &made.net,
-                &made.tables(&device).unwrap(),
-                &made.data(),
-                &recipe,
-                &members,
-            )
-            .unwrap()
-        };
+        let make = || made.population(&device, &recipe, &members);
         let (mut one, mut other) = (make(), make());
         while one.steps(1).unwrap()[0].active {
             one.validate().unwrap();
@@ -532,16 +456,7 @@ fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
     let made = Made::new(NETS[0], 100);
     let make = |made: &Made, recipe: &Recipe, member: Member| {
         let device = Opened::Cpu { threads: 1 };
-        Population::new(
-            &device,
-            Budget::default(),
-            &made.net,
-            &made.tables(&device).unwrap(),
-            &made.data(),
-            recipe,
-            &[member],
-        )
-        .unwrap()
+        made.population(&device, recipe, &[member])
     };
     let plain = recipe(16, Precision::F32);
     let mut population = make(&made, &plain, made.member(1));
@@ -618,17 +533,7 @@ fn a_table_behind_a_map_gives_the_bits_of_its_rows_laid_out() {
             let mapped = made.behind_a_map();
             let (members, recipe) = ([made.member(0), made.member(1)], recipe(32, precision));
             let run = |made: &Made| {
-                let data = made.data();
-                let mut p = Population::new(
-                    &device,
-                    Budget::default(),
-                    &made.net,
-                    &made.tables(&device).unwrap(),
-                    &data,
-                    &recipe,
-                    &members,
-                )
-                .unwrap();
+                let mut p = made.population(&device, &recipe, &members);
                 p.steps(3).unwrap();
                 let logits = p.logits(1, &made.lists[3]).unwrap();
                 (bits(&p.params(0).unwrap()), bits(&logits[0]))
