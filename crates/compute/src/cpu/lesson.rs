@@ -21,16 +21,16 @@ pub(super) struct Lesson<'a> {
 impl<'a> Lesson<'a> {
     pub(super) fn new(plan: &Plan, data: &'a Owned, member: &'a Member, state: State) -> Lesson<'a> {
         let seed = plan.recipe.seed;
-        let order = Permutation::new(state.samples, seed, state.id, state.epoch);
-        Lesson { data, member, state, order, turn: Turn { seed, member: state.id, step: state.step } }
+        let order = Permutation::new(state.epoch.samples, seed, state.slot.id, state.epoch.done);
+        Lesson { data, member, state, order, turn: Turn { seed, member: state.slot.id, step: state.slot.step } }
     }
 }
 
 impl Task for Lesson<'_> {
     fn ids(&self, at: usize, ids: &mut [u32]) {
         for (i, id) in ids.iter_mut().enumerate() {
-            let place = self.state.list + self.order.at(self.state.cursor + (at + i) as u32);
-            *id = self.data.lists[place as usize];
+            let place = self.order.at(self.state.epoch.cursor + (at + i) as u32);
+            *id = self.data.lists[self.state.epoch.list as usize + place as usize];
         }
     }
 

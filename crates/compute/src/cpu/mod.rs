@@ -119,21 +119,21 @@ impl Engine {
 
 /// One batch of one member, unless it is not its turn.
 fn step(core: &Core, data: &Owned, members: &[Member], slot: &mut Slot, lane: &mut Lane, state: &mut State) {
-    if state.active == 0 || state.due == 1 {
+    if state.slot.active == 0 || state.slot.due == 1 {
         return;
     }
     let plan = &core.plan;
-    let left = state.samples.saturating_sub(state.cursor) as usize;
-    let lesson = Lesson::new(plan, data, &members[state.index as usize], *state);
+    let left = state.epoch.samples.saturating_sub(state.epoch.cursor) as usize;
+    let lesson = Lesson::new(plan, data, &members[state.slot.index as usize], *state);
     let (loss, weight) = slot.gradient(core, lane, &lesson, left.min(plan.recipe.batch));
     let norm = if weight == 0.0 { 0.0 } else { Slot::squares(lane).sqrt() / weight };
     if !norm.is_finite() {
-        (state.fault, state.active) = (1, 0);
+        (state.slot.fault, state.slot.active) = (1, 0);
         return;
     }
     if weight != 0.0 {
-        let t = state.step + 1;
-        let rate = f64::from(state.rate) * plan.recipe.schedule.factor(t, state.total);
+        let t = state.slot.step + 1;
+        let rate = f64::from(state.slot.rate) * plan.recipe.schedule.factor(t, state.slot.total);
         let memory = plan.recipe.average.filter(|_| t > 1).unwrap_or(0.0);
         slot.optimise(core, lane, &Step::new(&plan.recipe.optimiser, rate, t, norm, weight), memory);
     }
@@ -163,9 +163,12 @@ impl Backend for Engine {
             )));
         }
         for state in states {
-            let end = u64::from(state.list) + u64::from(state.samples);
-            if state.index as usize >= self.members.len() || end > self.data.lists.len() as u64 {
-                return Err(Error::Asked(format!("the state of member {} names data that is not there", state.id)));
+            let end = state.epoch.list.saturating_add(u64::from(state.epoch.samples));
+            if state.slot.index as usize >= self.members.len() || end > self.data.lists.len() as u64 {
+                return Err(Error::Asked(format!(
+                    "the state of member {} names data that is not there",
+                    state.slot.id
+                )));
             }
         }
         self.states.copy_from_slice(states);
@@ -189,7 +192,7 @@ impl Backend for Engine {
         let Engine { nets: Nets { pool, core, slots: all, .. }, states, data, members } = self;
         let states = &states[..slots];
         let exchange = |slots: &mut [Slot]| {
-            let due = slots.par_iter_mut().zip(states).filter(|(_, state)| state.due == 1);
+            let due = slots.par_iter_mut().zip(states).filter(|(_, state)| state.slot.due == 1);
             due.for_each(|(slot, _)| slot.exchange(&core.plan));
         };
         Ok(pool.install(|| {
@@ -207,7 +210,7 @@ impl Backend for Engine {
         let mut out: Vec<Vec<f32>> = net.heads.iter().map(|h| vec![0.0; rows.len() * h.classes]).collect();
         let Engine { nets, states, data, members } = self;
         nets.slots[slot].exchange(&nets.core.plan);
-        let source = data.source(&members[states[slot].index as usize]);
+        let source = data.source(&members[states[slot].slot.index as usize]);
         nets.forward(&[(slot, source, rows)], None, &mut [out.iter_mut().map(Vec::as_mut_slice).collect()]);
         nets.slots[slot].exchange(&nets.core.plan);
         Ok(out)

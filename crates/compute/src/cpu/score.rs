@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Sums over the validation list of every slot that is due.
 pub(super) fn score(core: &Core, data: &Owned, members: &[Member], slots: &[Slot], states: &[State]) -> Vec<Sums> {
     let mut work = Vec::new(); // (slot, the samples of a chunk)
-    for (i, state) in states.iter().enumerate().filter(|(_, state)| state.due == 1) {
-        if let Some(list) = members[state.index as usize].valid {
+    for (i, state) in states.iter().enumerate().filter(|(_, state)| state.slot.due == 1) {
+        if let Some(list) = members[state.slot.index as usize].valid {
             let samples = &data.lists[data.list(list)];
             work.extend(samples.chunks(BLOCK).map(|chunk| (i, chunk)));
         }
@@ -27,7 +27,7 @@ pub(super) fn score(core: &Core, data: &Owned, members: &[Member], slots: &[Slot
     let counts: Vec<Vec<Vec<AtomicU64>>> = states
         .iter()
         .map(|state| {
-            let wanted = state.due == 1 && members[state.index as usize].valid.is_some();
+            let wanted = state.slot.due == 1 && members[state.slot.index as usize].valid.is_some();
             let empty = |n: &usize| (0..n * n).map(|_| AtomicU64::new(0)).collect();
             if wanted { classes.iter().map(empty).collect() } else { vec![] }
         })
@@ -38,7 +38,7 @@ pub(super) fn score(core: &Core, data: &Owned, members: &[Member], slots: &[Slot
         let (slot, samples) = work[i];
         // SAFETY: every chunk has its own sum.
         let sum = unsafe { shares.part(i..i + 1) };
-        let member = &members[states[slot].index as usize];
+        let member = &members[states[slot].slot.index as usize];
         sum[0] = chunk(core, data, member, &slots[slot], samples, &counts[slot]);
     });
     let whole = |confusion: Vec<Vec<AtomicU64>>| {

@@ -12,7 +12,7 @@ use super::module::{Kernel, Module};
 use crate::arguments;
 use crate::error::Result;
 use crate::net::Activation;
-use crate::population::State;
+use crate::population::SlotState;
 use crate::random::{self, Stream as Draws};
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Between {
     }
 
     /// Leaves out some of a step's outputs.
-    pub(super) fn leave_out(&self, stream: &Stream, states: &Slice<State>, left: LeftOut, y: Rows) -> Result<()> {
+    pub(super) fn leave_out(&self, stream: &Stream, states: &Slice<SlotState>, left: LeftOut, y: Rows) -> Result<()> {
         let args = LeaveOutArgs {
             states: *states,
             y: Address(y.at),
@@ -102,7 +102,7 @@ impl Between {
     pub(super) fn put_back(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         left: LeftOut,
         y: Rows,
         (from, to): (u64, u64),
@@ -134,7 +134,7 @@ impl Between {
     pub(super) fn normalise(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         mode: Mode,
         left: LeftOut,
         norm: &Norm,
@@ -170,7 +170,7 @@ impl Between {
     pub(super) fn denormalise(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         left: LeftOut,
         norm: &Norm,
         y: Rows,
@@ -233,12 +233,12 @@ fn n(number: usize) -> u32 {
 }
 
 /// A grid with a thread for four numbers.
-fn elements(y: &Rows, states: &Slice<State>) -> [u32; 3] {
+fn elements(y: &Rows, states: &Slice<SlotState>) -> [u32; 3] {
     [n((y.batch * y.width).div_ceil(1024)), n(states.len()), 1]
 }
 
 /// A grid with a warp for a row.
-fn rows(y: &Rows, states: &Slice<State>) -> [u32; 3] {
+fn rows(y: &Rows, states: &Slice<SlotState>) -> [u32; 3] {
     [n(y.batch.div_ceil(8)), n(states.len()), 1]
 }
 
@@ -257,7 +257,7 @@ arguments! {
 arguments! {
     /// Of `leave_out`.
     struct LeaveOutArgs in "../population/between.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         y: Address,
         y_stride: u64,
         y_member: u64,
@@ -271,7 +271,7 @@ arguments! {
 arguments! {
     /// Of `put_back`.
     struct PutBackArgs in "../population/between.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         dy: Address,
         dy_stride: u64,
         dy_member: u64,
@@ -292,7 +292,7 @@ arguments! {
 arguments! {
     /// Of `normalise`.
     struct NormaliseArgs in "../population/between.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         z: Address,
         bias: Address,
         learned: Address,
@@ -315,7 +315,7 @@ arguments! {
 arguments! {
     /// Of `denormalise`.
     struct DenormaliseArgs in "../population/between.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         dy: Address,
         dy_stride: u64,
         dy_member: u64,
@@ -343,7 +343,7 @@ arguments! {
 arguments! {
     /// Of `norm_sums`.
     struct NormSumsArgs in "../population/between.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         kept_dn: Address,
         normed: Address,
         normed_stride: u64,

@@ -12,7 +12,7 @@ use super::memory::Slice;
 use super::module::{Kernel, Module};
 use crate::error::{Error, Result};
 use crate::net::Activation;
-use crate::population::{Recipe, Rule, Shape, State};
+use crate::population::{EpochState, Recipe, Rule, Shape, SlotState};
 use std::sync::Arc;
 use structs::{
     ActivateArgs, AddPartArgs, AddPartsArgs, AdvanceArgs, ChoosePartArgs, ColumnArgs, DeriveArgs, DeriveSumArgs,
@@ -91,7 +91,8 @@ pub(super) struct Calls {
 
 /// What a gather is told.
 pub(super) struct Gather {
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
+    pub(super) epochs: Option<Slice<EpochState>>,
     pub(super) seed: u64,
     pub(super) batch: usize,
     pub(super) mode: Mode,
@@ -119,7 +120,7 @@ pub(super) struct Window {
 
 /// What a loss is told.
 pub(super) struct Loss {
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
     pub(super) batch: usize,
     pub(super) mode: Mode,
     pub(super) head: usize,
@@ -143,7 +144,7 @@ pub(super) struct Loss {
 
 /// What a head with its loss is told.
 pub(super) struct Head {
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
     pub(super) batch: usize,
     pub(super) mode: Mode,
     pub(super) rows: Slice<u32>,
@@ -208,7 +209,8 @@ pub(super) struct Partials {
 
 /// A part of a batch.
 pub(super) struct Part {
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
+    pub(super) epochs: Option<Slice<EpochState>>,
     /// Rows of the whole batch.
     pub(super) batch: usize,
     /// Rows of a part.
@@ -315,6 +317,7 @@ impl Calls {
         let grid = [n(g.batch.div_ceil(32)), n(g.states.len()), 1];
         let args = GatherArgs {
             states: g.states,
+            epochs: g.epochs,
             seed: g.seed,
             lists: g.lists,
             rows: g.rows,
@@ -418,7 +421,7 @@ impl Calls {
     pub(super) fn sum_partials(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         sums: &Sums,
         to: u64,
         params: usize,
@@ -441,7 +444,7 @@ impl Calls {
     pub(super) fn activate(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         mode: Mode,
         y: Rows,
         activation: Activation,
@@ -471,7 +474,7 @@ impl Calls {
     pub(super) fn derive_sum(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         (y, delta): (Rows, u64),
         activation: Activation,
         partial: &Slice<f32>,
@@ -499,7 +502,7 @@ impl Calls {
     pub(super) fn derive_wide(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         y: Rows,
         from: u64,
         to: u64,
@@ -530,7 +533,7 @@ impl Calls {
     pub(super) fn column_sum(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         delta: Rows,
         partial: &Slice<f32>,
     ) -> Result<()> {
@@ -554,7 +557,7 @@ impl Calls {
     pub(super) fn advance(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        (states, epochs): (&Slice<SlotState>, Option<&Slice<EpochState>>),
         recipe: &Recipe,
         (gradient, params): (&Slice<f32>, usize),
         sums: &Partials,
@@ -562,6 +565,7 @@ impl Calls {
     ) -> Result<()> {
         let args = AdvanceArgs {
             states: *states,
+            epochs: epochs.copied(),
             grads: *gradient,
             params: params as u64,
             norm_partial: sums.norm,
@@ -581,7 +585,7 @@ impl Calls {
     pub(super) fn add_parts(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        (states, epochs): (&Slice<SlotState>, Option<&Slice<EpochState>>),
         recipe: &Recipe,
         (gradient, params): (&Slice<f32>, usize),
         (parts, count): (&Slice<f32>, usize),
@@ -590,6 +594,7 @@ impl Calls {
     ) -> Result<()> {
         let args = AddPartsArgs {
             states: *states,
+            epochs: epochs.copied(),
             grads: *gradient,
             params: params as u64,
             parts: *parts,
@@ -617,6 +622,7 @@ impl Calls {
     ) -> Result<()> {
         let args = ChoosePartArgs {
             states: part.states,
+            epochs: part.epochs,
             seed,
             begin: part.begin,
             lists: *lists,
@@ -693,7 +699,7 @@ impl Calls {
     pub(super) fn score_sum(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         sums: &Partials,
         to: &Slice<f64>,
         chunk: &Slice<u32>,

@@ -23,7 +23,7 @@ use super::workspace::Workspace;
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
 use crate::population::backend::{Arena, Backend, Sums, no_average};
-use crate::population::{Data, Member, Pace, Pins, Precision, Recipe, State};
+use crate::population::{Data, EpochState, Member, Pace, Pins, Precision, Recipe, SlotState, State};
 use crate::tables::Tables;
 use products::Products;
 use small::Fits;
@@ -285,15 +285,15 @@ impl Engine {
 
     /// Everything once with nobody active, so that every kernel and plan is loaded before it is captured.
     fn rehearse(&mut self, slots: usize) -> Result<()> {
-        let states = self.states()?;
-        let asleep: Vec<State> = states.iter().map(|s| State { active: 0, due: 0, ..*s }).collect();
-        self.set_states(&asleep)?;
+        let states = self.main.get(&self.at.states)?;
+        let asleep: Vec<SlotState> = states.iter().map(|s| SlotState { active: 0, due: 0, ..*s }).collect();
+        self.main.put(&self.at.states, &asleep)?;
         let used = self.workspace.lock(&self.main)?;
         self.step(0, slots)?;
         self.score_chunk(0, slots)?;
         drop(used);
         self.main.wait()?;
-        self.set_states(&states)
+        self.main.put(&self.at.states, &states)
     }
 
     fn arena(&self, slot: usize, arena: Arena) -> Result<Slice<f32>> {
@@ -339,6 +339,10 @@ impl Engine {
     }
 }
 
+fn no_epochs() -> Error {
+    Error::Asked("these nets have no lists of samples, so no epochs either".into())
+}
+
 impl Backend for Engine {
     fn steps(&mut self, slots: usize, steps: u32) -> Result<()> {
         if let Some((small, most)) = self.small.as_ref().and_then(|small| Some((small, small.at_once()?))) {
@@ -367,11 +371,15 @@ impl Backend for Engine {
     }
 
     fn states(&mut self) -> Result<Vec<State>> {
-        self.main.get(&self.at.states)
+        let epochs = self.at.epochs.as_ref().ok_or_else(no_epochs)?;
+        let (slots, epochs) = (self.main.get(&self.at.states)?, self.main.get(epochs)?);
+        Ok(slots.into_iter().zip(epochs).map(|(slot, epoch)| State { slot, epoch }).collect())
     }
 
     fn set_states(&mut self, states: &[State]) -> Result<()> {
-        self.main.put(&self.at.states, states)
+        let epochs = self.at.epochs.as_ref().ok_or_else(no_epochs)?;
+        self.main.put(&self.at.states, &states.iter().map(|s| s.slot).collect::<Vec<SlotState>>())?;
+        self.main.put(epochs, &states.iter().map(|s| s.epoch).collect::<Vec<EpochState>>())
     }
 
     fn swap(&mut self, a: usize, b: usize) -> Result<()> {
@@ -412,7 +420,7 @@ impl Backend for Engine {
         let confusion: Vec<Vec<u64>> = self.at.confusion.iter().map(|c| self.main.get(c)).collect::<Result<_>>()?;
         let states = self.states()?;
         let each = (0..self.members).map(|slot| {
-            if slot >= slots || states[slot].due == 0 {
+            if slot >= slots || states[slot].slot.due == 0 {
                 return Sums::default();
             }
             let cut = |counts: &Vec<u64>| {

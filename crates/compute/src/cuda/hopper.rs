@@ -13,7 +13,7 @@ use super::memory::Slice;
 use super::module::{Arg, Function, Module};
 use crate::error::Result;
 use crate::net::Activation;
-use crate::population::State;
+use crate::population::SlotState;
 use cudarc::driver::sys;
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub(super) struct Back {
     /// The output of the layer before, whose derivative is applied.
     pub(super) y: u64,
     pub(super) derivative: Activation,
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
     pub(super) mode: Mode,
     /// `[S, blocks, inputs]` column sums of what is written.
     pub(super) partial: Slice<f32>,
@@ -220,9 +220,9 @@ mod tests {
                 let y = random(3, slots * batch * inputs);
                 let dx = slab.cut::<u16>(slots * batch * inputs).unwrap();
                 let partial = slab.cut::<f32>(slots * blocks(batch) * inputs).unwrap();
-                let states = slab.cut::<State>(slots).unwrap();
-                let state = |slot| State { active: u32::from(slot != 1), ..State::default() };
-                stream.put(&states, &(0..slots).map(state).collect::<Vec<State>>()).unwrap();
+                let states = slab.cut::<SlotState>(slots).unwrap();
+                let state = |slot| SlotState { active: u32::from(slot != 1), ..SlotState::default() };
+                stream.put(&states, &(0..slots).map(state).collect::<Vec<SlotState>>()).unwrap();
                 let at = |slice: &Slice<u16>| slice.address();
                 let params = inputs * outputs;
                 let back = Back {

@@ -35,8 +35,10 @@ unsafe impl Plain for u64 {}
 unsafe impl Plain for f32 {}
 // SAFETY: plain numbers.
 unsafe impl Plain for f64 {}
-// SAFETY: `repr(C)`, 14 numbers of 4 bytes and two of 8 on their borders, no padding (tested).
-unsafe impl Plain for crate::population::State {}
+// SAFETY: `repr(C)`, numbers of 4 bytes, no padding (tested).
+unsafe impl Plain for crate::population::SlotState {}
+// SAFETY: `repr(C)`, 4 numbers of 4 bytes and 3 of 8 on their borders, no padding (tested).
+unsafe impl Plain for crate::population::EpochState {}
 
 /// Some of a slab. It does not keep the slab alive: whoever cuts it keeps both.
 #[derive(Debug, Clone, Copy)]

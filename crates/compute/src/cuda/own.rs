@@ -14,7 +14,7 @@ use super::memory::Slice;
 use super::module::{Arg, Function, Module};
 use crate::error::Result;
 use crate::net::Activation;
-use crate::population::State;
+use crate::population::SlotState;
 use std::sync::Arc;
 
 /// A form of product in its two tiles.
@@ -51,7 +51,7 @@ pub(super) struct Linear {
     pub(super) input_stride: usize,
     pub(super) output_stride: usize,
     pub(super) params: usize,
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
     pub(super) mode: Mode,
     pub(super) split: Slice<f32>,
 }
@@ -182,7 +182,7 @@ impl Own {
         stream: &Stream,
         p: &super::blaslt::Product,
         at: &Addresses,
-        (states, mode): (&Slice<State>, Mode),
+        (states, mode): (&Slice<SlotState>, Mode),
         split: &Slice<f32>,
         calls: &Calls,
     ) -> Result<()> {

@@ -8,13 +8,14 @@ use crate::net::{Activation, Layout};
 use crate::population::backend::{Arena, Backend};
 use crate::population::make::{Made, recipe};
 use crate::population::tests::{cards, say};
-use crate::population::{Member, Pins, Population, Precision, Recipe, Schedule, State};
+use crate::population::{EpochState, Member, Pins, Population, Precision, Recipe, Schedule, SlotState, State};
 use crate::random::{Permutation, below, normals, philox, uniform};
 use std::sync::Arc;
 
 #[test]
-fn a_state_has_no_padding() {
-    assert_eq!((size_of::<State>(), align_of::<State>()), (72, 8));
+fn states_have_no_padding() {
+    assert_eq!((size_of::<SlotState>(), align_of::<SlotState>()), (9 * 4, 4));
+    assert_eq!((size_of::<EpochState>(), align_of::<EpochState>()), (4 * 4 + 3 * 8, 8));
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn a_small_net_has_the_same_bits_with_any_number_of_rows_at_once() {
                 )
                 .unwrap();
                 card.steps(3, 2).unwrap();
-                let due: Vec<State> = card.states().unwrap().iter().map(|s| State { due: 1, ..*s }).collect();
+                let due: Vec<State> = card.states().unwrap().iter().map(|s| s.with_due(1)).collect();
                 card.set_states(&due).unwrap();
                 let scores = card.score(3).unwrap();
                 let rows: Vec<Vec<f32>> = (0..3).map(|slot| card.read(slot, Arena::Params).unwrap()).collect();
@@ -212,7 +213,7 @@ fn whole_steps_of_clusters_have_the_bits_of_three_kernels_a_step() {
                 };
                 // One sits out, one comes to grief, all stop at the end of an epoch, however many steps are asked for.
                 let mut states = card.states().unwrap();
-                states[1].active = 0;
+                states[1].slot.active = 0;
                 card.set_states(&states).unwrap();
                 card.steps(4, 1).unwrap();
                 look(&mut card);
@@ -221,14 +222,17 @@ fn whole_steps_of_clusters_have_the_bits_of_three_kernels_a_step() {
                 card.write(2, Arena::Params, &bad).unwrap();
                 card.steps(4, 100).unwrap();
                 look(&mut card);
-                let states: Vec<State> = card.states().unwrap().iter().map(|s| State { due: 0, ..*s }).collect();
-                assert!(states[0].epoch == 1 && states[1].step == 0 && states[2].fault == 1, "{net}: {states:?}");
+                let states: Vec<State> = card.states().unwrap().iter().map(|s| s.with_due(0)).collect();
+                assert!(
+                    states[0].epoch.done == 1 && states[1].slot.step == 0 && states[2].slot.fault == 1,
+                    "{net}: {states:?}"
+                );
                 card.set_states(&states).unwrap();
                 card.steps(4, 2).unwrap();
                 look(&mut card);
                 card.steps(4, 100).unwrap();
                 look(&mut card);
-                assert!(card.states().unwrap()[0].active == 0);
+                assert!(card.states().unwrap()[0].slot.active == 0);
                 seen
             };
             assert!(run(Road::Rule) == run(Road::Rows(128)), "{net}, batch {batch}");
@@ -284,7 +288,7 @@ fn on_hoppers_units_a_member_has_its_bits_whoever_else_is_there() {
         all.steps(4, 2).unwrap();
         // One sits out: it stays as it is, and nobody notices.
         let (mut states, still) = (all.states().unwrap(), all.read(1, Arena::Params).unwrap());
-        states[1].active = 0;
+        states[1].slot.active = 0;
         all.set_states(&states).unwrap();
         all.steps(4, 3).unwrap();
         assert!(all.read(1, Arena::Params).unwrap() == still);
@@ -404,9 +408,13 @@ fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prep
         let (mut a, mut b) = (card.states().unwrap(), cpu.states().unwrap());
         for (a, b) in a.iter_mut().zip(&mut b) {
             let near = |x: f64, y: f64| (x - y).abs() <= (later * 5.0) * y.abs() + 1e-9;
-            assert!(near(a.loss, b.loss) && near(a.norm.into(), b.norm.into()), "{place}: {a:?} {b:?}");
-            assert!((a.weight - b.weight).abs() <= 1e-12 * b.weight, "{place}: {a:?} {b:?}");
-            (a.loss, a.norm, a.weight) = (b.loss, b.norm, b.weight);
+            assert!(
+                near(a.epoch.loss, b.epoch.loss) && near(a.slot.norm.into(), b.slot.norm.into()),
+                "{place}: {a:?} {b:?}"
+            );
+            let (ours, wanted) = (a.epoch.weight, b.epoch.weight);
+            assert!((ours - wanted).abs() <= 1e-12 * wanted, "{place}: {a:?} {b:?}");
+            (a.epoch.loss, a.slot.norm, a.epoch.weight) = (b.epoch.loss, b.slot.norm, wanted);
         }
         assert_eq!(a, b, "{place}: states after step {step}");
         // Validation as if it were time, from the same weights.
@@ -421,7 +429,7 @@ fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prep
                 card.write(slot, arena, &row).unwrap();
             }
         }
-        let due: Vec<State> = b.iter().map(|s| State { due: 1, ..*s }).collect();
+        let due: Vec<State> = b.iter().map(|s| s.with_due(1)).collect();
         cpu.set_states(&due).unwrap();
         card.set_states(&due).unwrap();
         for (a, b) in card.score(3).unwrap().iter().zip(&cpu.score(3).unwrap()) {
@@ -432,7 +440,7 @@ fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prep
                 assert!(moved <= 2 + b.iter().sum::<u64>() / 50, "{place}: {a:?} {b:?}");
             }
         }
-        let ready: Vec<State> = b.iter().map(|s| State { due: 0, ..*s }).collect();
+        let ready: Vec<State> = b.iter().map(|s| s.with_due(0)).collect();
         cpu.set_states(&ready).unwrap();
         card.set_states(&ready).unwrap();
     }

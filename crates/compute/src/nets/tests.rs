@@ -8,7 +8,9 @@ use crate::net::{Layout, Net, Start};
 use crate::ops::{loss, optimise, step, whole};
 use crate::population::fixtures::{self, Fixture, Trainee};
 use crate::population::tests::{cards, devices};
-use crate::population::{Data, Member, Optimiser, Pins, Population, Precision, Recipe, Rule, Scale, State};
+use crate::population::{
+    Data, EpochState, Member, Optimiser, Pins, Population, Precision, Recipe, Rule, Scale, SlotState, State,
+};
 use crate::random::{Turn, philox, uniform};
 use crate::tables::{Table, Tables};
 use std::sync::Arc;
@@ -250,7 +252,10 @@ impl Trainee for ByHand<'_> {
         let Optimiser { beta1, beta2, eps, decay, clip, .. } = recipe.optimiser;
         let rate = (f64::from(member.rate) * recipe.schedule.factor(self.step, member.epochs)) as f32;
         let norm = self.nets.optimise(&[Hyper { rate, beta1, beta2, eps, decay, clip, weight }], None)?[0];
-        Ok(State { step: self.step, epoch: self.step, due: 1, loss, weight, norm, ..State::default() })
+        Ok(State {
+            slot: SlotState { step: self.step, due: 1, norm, ..SlotState::default() },
+            epoch: EpochState { done: self.step, loss, weight, ..EpochState::default() },
+        })
     }
 
     fn params(&mut self) -> crate::Result<Vec<f32>> {

@@ -41,13 +41,18 @@ struct alignas(64) Map {
 };
 
 struct Work {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     const bf16* y;       // outputs of the layer before, at their first column
     float* partial;      // [S, blocks, inputs]
-    u64 stride, member;  // of y: from row to row, from slot to slot
-    u32 batch, inputs, outputs;
-    u32 slots, mode, act;
-    u32 blocks; // ceil(batch / 64)
+    u64 stride;          // of y: from row to row
+    u64 member;          // and from slot to slot
+    u32 batch;
+    u32 inputs;
+    u32 outputs;
+    u32 slots;
+    u32 mode;
+    u32 act;
+    u32 blocks;          // ceil(batch / 64)
     u32 spare;
 };
 

@@ -35,7 +35,7 @@
 
 // What a product is: 184 bytes, passed by value.
 struct Product {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     const void* a;
     u64 a_stride;
     u64 a_member;

@@ -31,7 +31,8 @@
 
 // What both passes are given; what a pass does not need is null. `blocks` is gridDim.x.
 struct Args {
-    const State* states;      // [S]
+    const SlotState* states;  // [S]
+    const EpochState* epochs; // [S] read with choose = 1 only
     u64 seed;
     const u32* lists;         // all lists of samples, one behind the other
     u32* rows;                // [S, B] ids of rows of the first table
@@ -158,7 +159,7 @@ template <typename S, int STEP_> struct Inputs {
     float raw[2 * S::PIECES];
 
     // `start` and `alive` are in shared memory and complete; `t` is the first step that is asked for.
-    __device__ __forceinline__ Inputs(const Args& a, const State& state, const u32* start, const u8* alive, u32 thread, u32 t)
+    __device__ __forceinline__ Inputs(const Args& a, const SlotState& state, const u32* start, const u8* alive, u32 thread, u32 t)
         : a(a), below(nullptr), thread(thread), dead(0), mean(0.0f), inverse(1.0f) {
         const u32 column = thread % S::F;
         if (a.below) {
@@ -216,7 +217,7 @@ template <typename S, int STEP_> struct Inputs {
 
 // Which rows this block has; all threads call it, and it ends with nobody waited for.
 template <typename S>
-__device__ __forceinline__ void find_rows(const Args& a, const State& state, u32* start, u8* alive) {
+__device__ __forceinline__ void find_rows(const Args& a, const SlotState& state, u32* start, u8* alive) {
     if (threadIdx.x >= S::R) return;
     const u32 own = blockIdx.x * S::R + threadIdx.x;
     const u64 place = (u64)blockIdx.y * a.batch + own;
@@ -230,10 +231,11 @@ __device__ __forceinline__ void find_rows(const Args& a, const State& state, u32
             inside = inside && sample < a.valid_count[state.index];
             from = (u64)a.valid_list[state.index] + (inside ? sample : 0);
         } else {
-            const u64 sample = (u64)state.cursor + own;
-            inside = inside && sample < state.samples;
-            from = state.list;
-            if (inside) from += Permutation(state.samples, a.seed, state.id, state.epoch).at((u32)sample);
+            const EpochState& epoch = a.epochs[blockIdx.y];
+            const u64 sample = (u64)epoch.cursor + own;
+            inside = inside && sample < epoch.samples;
+            from = epoch.list;
+            if (inside) from += Permutation(epoch.samples, a.seed, state.id, epoch.done).at((u32)sample);
         }
         row = a.lists[from];
         if (own < a.batch) {
@@ -323,7 +325,7 @@ template <typename S> __device__ __forceinline__ void forward(const Args& a) {
     __shared__ __align__(16) bf16 tiles[2][S::K * S::XS];
     __shared__ u32 start[S::R];
     __shared__ u8 alive[S::R];
-    const State& state = a.states[blockIdx.y];
+    const SlotState& state = a.states[blockIdx.y];
     if (idle(state, a.mode)) return;
     const u32 lane = threadIdx.x % 32, t4 = lane % 4, unit = threadIdx.x / 32 * 8 + lane / 4;
     find_rows<S>(a, state, start, alive);
@@ -448,12 +450,22 @@ __device__ __forceinline__ float* partial_of(const Args& a) {
     return a.partial + block * ((u64)(a.wide + a.units + 1) * a.units * 4);
 }
 
-// the step before.
+// Where a thread is among those of its half of the block.
+struct Lane {
+    u32 thread;
+    u32 warp;
+    u32 lane;
+    u32 t4; // of its rows: 2 t4 and 2 t4 + 1 of every tile of 8
+
+    __device__ __forceinline__ explicit Lane(u32 thread) : thread(thread), warp(thread / 32), lane(thread % 32), t4(lane % 4) {}
+};
+
+// The gradients of the gates at step t, as [i, f, g, o][NT] words and in `grad`; what is left of dc belongs to the step
+// before.
 template <typename S>
-__device__ __forceinline__ void gate_gradients(const Args& a, bf16* grad, u32 t, u32 first, const float (&z)[2][S::NT][4], const float (&dh)[S::NT][2],
+__device__ __forceinline__ void gate_gradients(const Args& a, const Lane& own, bf16* grad, u32 t, u32 first, const float (&z)[2][S::NT][4], const float (&dh)[S::NT][2],
                                                float (&dc)[S::NT][2], u32 (&c_now)[S::NT], const u32 (&c_before)[S::NT],
                                                u32 (&d)[4][S::NT], float (&db)[4]) {
-    const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32, t4 = lane % 4;
 #pragma unroll
     for (int j = 0; j < S::NT; j++) {
         u32 before_word = c_before[j];
@@ -481,28 +493,27 @@ __device__ __forceinline__ void gate_gradients(const Args& a, bf16* grad, u32 t,
         }
 #pragma unroll
         for (int q = 0; q < 4; q++)
-            reinterpret_cast<u32*>(grad + (warp * 32 + q * 8 + lane / 4) * S::XS)[4 * j + t4] = d[q][j];
+            reinterpret_cast<u32*>(grad + (own.warp * 32 + q * 8 + own.lane / 4) * S::XS)[4 * j + own.t4] = d[q][j];
         c_now[j] = c_before[j];
     }
 }
 
 // dh of the step before t: 16 units of two warps, each adding up half of the gates.
 template <typename S>
-__device__ __forceinline__ void hidden_sums(const bf16* grad, const bf16* stored, u32 share, const u32 (&back)[S::HELD ? 2 * S::U : 1][4],
+__device__ __forceinline__ void hidden_sums(const Lane& own, const bf16* grad, const bf16* stored, u32 share, const u32 (&back)[S::HELD ? 2 * S::U : 1][4],
                                             float (&sum)[S::NT][4]) {
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int j = 0; j < S::NT; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++) sum[j][i] = 0.0f;
-    const u32 right = shared_address(grad) + ((lane % 16) * S::XS + lane / 16 * 8) * 2;
+    const u32 right = shared_address(grad) + ((own.lane % 16) * S::XS + own.lane / 16 * 8) * 2;
 #pragma unroll
     for (int ks = 0; ks < 2 * S::U; ks++) {
         const u32 k = 16 * (share * 2 * S::U + ks);
         u32 left[4];
         if constexpr (!S::HELD) {
-            const u32 turned = shared_address(stored) + ((lane / 16 * 8 + lane % 8) * S::WS + lane / 8 % 2 * 8) * 2;
-            load_matrices<true>(left, turned + (k * S::WS + S::F + warp / 2 * 16) * 2);
+            const u32 turned = shared_address(stored) + ((own.lane / 16 * 8 + own.lane % 8) * S::WS + own.lane / 8 % 2 * 8) * 2;
+            load_matrices<true>(left, turned + (k * S::WS + S::F + own.warp / 2 * 16) * 2);
         } else {
 #pragma unroll
             for (int i = 0; i < 4; i++) left[i] = back[ks][i];
@@ -536,11 +547,10 @@ __device__ __forceinline__ void store_weights(const Args& a, const bf16* w, bf16
 
 // Weights that lead back to h, A[unit][gate]: rows 16 × (warp / 2) + g, columns by warp, gate, unit.
 template <typename S>
-__device__ __forceinline__ void hold_back(const Args& a, const bf16* w, u32 share, u32 (&back)[S::HELD ? 2 * S::U : 1][4]) {
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, t4 = lane % 4;
+__device__ __forceinline__ void hold_back(const Args& a, const Lane& own, const bf16* w, u32 share, u32 (&back)[S::HELD ? 2 * S::U : 1][4]) {
 #pragma unroll
     for (int v = 0; v < S::U; v++) {
-        const u32 to = 8 * (share * S::U + v) + 2 * t4, k = S::F + warp / 2 * 16 + lane / 4;
+        const u32 to = 8 * (share * S::U + v) + 2 * own.t4, k = S::F + own.warp / 2 * 16 + own.lane / 4;
         const uint2 a0 = gates<S>(a, w, k, to), a1 = gates<S>(a, w, k, to + 1);
         const uint2 b0 = gates<S>(a, w, k + 8, to), b1 = gates<S>(a, w, k + 8, to + 1);
         back[2 * v][0] = lows(a0.x, a1.x), back[2 * v][1] = lows(b0.x, b1.x);
@@ -552,9 +562,8 @@ __device__ __forceinline__ void hold_back(const Args& a, const bf16* w, u32 shar
 
 // Adds the weight and bias gradients of step t.
 template <typename S, int COLUMNS>
-__device__ __forceinline__ void add_weights(const bf16* gradients, const bf16* tile, float (&dw)[2][COLUMNS][4], float (&db)[2][2]) {
-    const u32 thread = threadIdx.x - S::THREADS, warp = thread / 32, lane = thread % 32;
-    const u32 grad = shared_address(gradients) + ((warp * 32 + lane % 16) * S::XS + lane / 16 * 8) * 2;
+__device__ __forceinline__ void add_weights(const Lane& own, const bf16* gradients, const bf16* tile, float (&dw)[2][COLUMNS][4], float (&db)[2][2]) {
+    const u32 grad = shared_address(gradients) + ((own.warp * 32 + own.lane % 16) * S::XS + own.lane / 16 * 8) * 2;
     u32 left[2][4], more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
 #pragma unroll
     for (int m = 0; m < 2; m++) {
@@ -581,17 +590,15 @@ __device__ __forceinline__ void add_weights(const bf16* gradients, const bf16* t
 
 // The gradient of the inputs of step t, for the layer below, in that layer's order of words.
 template <typename S>
-__device__ __forceinline__ void send_down(const Args& a, const bf16* gradients, u32 turned, u32 t) {
-    const u32 thread = threadIdx.x - S::THREADS, warp = thread / 32, lane = thread % 32;
-    const u64 block = (u64)blockIdx.y * gridDim.x + blockIdx.x;
+__device__ __forceinline__ void send_down(const Args& a, const Lane& own, u64 block, const bf16* gradients, u32 turned, u32 t) {
     u32* to = a.down + (block * a.window + t) * (S::NT * a.below_threads);
-    for (u32 item = warp; item < S::KX * S::NT; item += S::WARPS) {
+    for (u32 item = own.warp; item < S::KX * S::NT; item += S::WARPS) {
         const u32 m = item % S::KX, j = item / S::KX;
         float even[4] = {0.0f, 0.0f, 0.0f, 0.0f}, odd[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 4
         for (int ks = 0; ks < 4 * S::U; ks += 2) {
             u32 left[4], b0, b1;
-            const u32 right = shared_address(gradients) + ((16 * ks + lane % 16) * S::XS + 8 * j) * 2;
+            const u32 right = shared_address(gradients) + ((16 * ks + own.lane % 16) * S::XS + 8 * j) * 2;
             load_matrices<true>(left, turned + (16 * ks * S::WS + m * 16) * 2);
             load_two<true>(b0, b1, right);
             mma(even, left, b0, b1);
@@ -599,7 +606,7 @@ __device__ __forceinline__ void send_down(const Args& a, const bf16* gradients, 
             load_two<true>(b0, b1, right + 16 * S::XS * 2);
             mma(odd, left, b0, b1);
         }
-        const u32 other = m * 64 + lane;
+        const u32 other = m * 64 + own.lane;
         if (other < a.below_threads) {
             to[j * a.below_threads + other] = pair(even[0] + odd[0], even[1] + odd[1]);
             to[j * a.below_threads + other + 32] = pair(even[2] + odd[2], even[3] + odd[3]);
@@ -616,7 +623,7 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
     __shared__ u32 start[S::R];
     __shared__ u8 alive[S::R];
     __shared__ float shares[S::WARPS][2 * S::NT][32];
-    const State& state = a.states[blockIdx.y];
+    const SlotState& state = a.states[blockIdx.y];
     if (idle(state, a.mode)) return;
     bf16* tiles = reinterpret_cast<bf16*>(memory);      // [3][K, XS]
     bf16* grads = tiles + 3 * S::K * S::XS;             // [2][4 H, XS], by warp, gate, unit
@@ -625,8 +632,8 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
     const auto grad_of = [&](u32 t) { return grads + t % 2 * (4 * S::H * S::XS); };
 
     const bool helper = threadIdx.x >= S::THREADS;
-    const u32 thread = helper ? threadIdx.x - S::THREADS : threadIdx.x;
-    const u32 warp = thread / 32, lane = thread % 32, t4 = lane % 4, unit = warp * 8 + lane / 4;
+    const Lane own(helper ? threadIdx.x - S::THREADS : threadIdx.x);
+    const u32 thread = own.thread, warp = own.warp, lane = own.lane, t4 = own.t4, unit = warp * 8 + lane / 4;
     find_rows<S>(a, state, start, alive);
     const bf16* w = a.weights + blockIdx.y * a.params;
     store_weights<S>(a, w, stored);
@@ -699,14 +706,14 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
                 if (t > 1) inputs.ask();
             }
             if (t < last) {
-                add_weights<S>(grad_of(t + 1), tile_of(t + 1), dw, db);
-                if (a.down) send_down<S>(a, grad_of(t + 1), turned, t + 1);
+                add_weights<S>(own, grad_of(t + 1), tile_of(t + 1), dw, db);
+                if (a.down) send_down<S>(a, own, block, grad_of(t + 1), turned, t + 1);
             }
             copy_wait<0>();
             __syncthreads();
         }
-        add_weights<S>(grad_of(0), tile_of(0), dw, db);
-        if (a.down) send_down<S>(a, grad_of(0), turned, 0);
+        add_weights<S>(own, grad_of(0), tile_of(0), dw, db);
+        if (a.down) send_down<S>(a, own, block, grad_of(0), turned, 0);
 #pragma unroll
         for (int n = 0; n < COLUMNS; n++) write(n, dw[0][n], dw[1][n]);
         if constexpr (!S::SUMS) {
@@ -718,7 +725,7 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
 
     const u32 share = warp % 2; // which half of the gates this warp adds up for its pair's 16 units
     u32 back[S::HELD ? 2 * S::U : 1][4];
-    if constexpr (S::HELD) hold_back<S>(a, w, share, back);
+    if constexpr (S::HELD) hold_back<S>(a, own, w, share, back);
     float4 bias = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (unit < a.units) bias = load4(a.master + blockIdx.y * a.params + ((u64)(a.wide + a.units) * a.units + unit) * 4);
     const u32 plain = shared_address(stored) + ((warp * 32 + lane % 16) * S::WS + lane / 16 * 8) * 2;
@@ -777,7 +784,7 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
         const u32 t = last - step;
         bf16* grad = grad_of(t);
         u32 d[4][S::NT];
-        gate_gradients<S>(a, grad, t, first, z, dh, dc, c_now, c_before, d, db);
+        gate_gradients<S>(a, own, grad, t, first, z, dh, dc, c_now, c_before, d, db);
         ask_c((i32)t - 2, c_before);
         __syncthreads();
         if constexpr (S::OWN > 0) {
@@ -787,9 +794,8 @@ template <typename S> __device__ __forceinline__ void backward(const Args& a) {
         }
         if (t == 0) break;
         float sum[S::NT][4];
-        hidden_sums<S>(grad, stored, share, back, sum);
-        // Each gives the other its half.
-        // Rows 0 to 7 belong to the even warp, 8 to 15 to the odd one.
+        hidden_sums<S>(own, grad, stored, share, back, sum);
+        // Each gives the other its half: rows 0 to 7 belong to the even warp, 8 to 15 to the odd one.
 #pragma unroll
         for (int j = 0; j < S::NT; j++)
 #pragma unroll

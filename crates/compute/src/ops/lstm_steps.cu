@@ -25,7 +25,7 @@ __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-
 // sequence: x of every step. The tail of a batch is zeros, as in `gather`, whose rows are read.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct SequenceArgs {
-    const State* states;  // [S]
+    const SlotState* states;  // [S]
     const u32* rows;      // [S, B] what `gather` chose
     const float* live;    // [S, B]; not read in mode 2
     const float* table;   // [rows, stride] f32
@@ -44,7 +44,7 @@ template <typename T> struct SequenceArgs {
 
 template <typename T>
 __device__ __forceinline__ void sequence(const SequenceArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const u32* __restrict__ rows = given.rows;
     const float* __restrict__ live = given.live;
     const float* __restrict__ table = given.table;
@@ -53,7 +53,7 @@ __device__ __forceinline__ void sequence(const SequenceArgs<T>& given) {
     const float* __restrict__ inverse = given.inverse;
     T* __restrict__ out = given.out;
     const u32 slot = blockIdx.z, t = blockIdx.y, window = gridDim.y;
-    const State& state = states[slot];
+    const SlotState& state = states[slot];
     if (idle(state, given.mode)) return;
     const u32 pieces = given.wide / 4;
     const u32 at = blockIdx.x * 256 + threadIdx.x;
@@ -83,7 +83,7 @@ __device__ __forceinline__ void sequence(const SequenceArgs<T>& given) {
 // cell: the gates, the cell and h of one step.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct CellArgs {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     float* z;            // [S, B, U, 4] f32 at this step: products without bias; with `cells` the gates take its place
     u64 z_member;
     const float* bias;   // the f32 master [U, 4]
@@ -111,7 +111,7 @@ template <typename T> struct CellArgs {
 
 template <typename T>
 __device__ __forceinline__ void cell(const CellArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     float* __restrict__ z = given.z;
     const float* __restrict__ bias = given.bias;
     float* __restrict__ carry = given.carry;
@@ -144,7 +144,7 @@ __device__ __forceinline__ void cell(const CellArgs<T>& given) {
 // back: from the gradient at h of one step to that of its four sums, for slots that step.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct BackArgs {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     const float* gates;  // [S, B, U, 4] f32 at this step
     u64 gates_member;
     const T* cells;      // [S, B, U] at this step
@@ -166,7 +166,7 @@ template <typename T> struct BackArgs {
 
 template <typename T>
 __device__ __forceinline__ void back(const BackArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const T* __restrict__ cells = given.cells;
     const T* __restrict__ before = given.before;
     const T* __restrict__ outer = given.outer;

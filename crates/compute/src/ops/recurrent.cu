@@ -62,7 +62,7 @@ __device__ __forceinline__ float input(const Read& r, u32 slot, u32 t, u32 b, u3
 // read: inputs of all steps. An element is a number of [B, wide].
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct ReadArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     T* out;              // [P, T, B, out_stride]
     u64 out_stride;
     u64 out_member;      // from slot to slot
@@ -72,7 +72,7 @@ template <typename T> struct ReadArgs {
 
 template <typename T>
 __device__ __forceinline__ void read(const ReadArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     T* __restrict__ out = given.out;
     const u32 slot = blockIdx.y;
     if (idle(states[slot], STEP)) return;
@@ -97,7 +97,7 @@ struct Word {
 // read_words: the same as words that a layer below would have left. An element is a word.
 // ---------------------------------------------------------------------------------------------------------------------
 struct ReadWordsArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     u32* words;          // [P, blocks, T, 2, NT, 4 × wide], of which the first of each 2 is written
     Read r;
     u32 window;
@@ -121,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(256) read_words(const ReadWordsArgs
 // show: h of some steps, or of one. An element is a number of [B, width].
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct ShowArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     const T* from;       // [P, T, B, from_stride]
     u64 from_stride;
     u64 from_member;     // from slot to slot
@@ -134,7 +134,7 @@ template <typename T> struct ShowArgs {
 
 template <typename T>
 __device__ __forceinline__ void show(const ShowArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const T* __restrict__ from = given.from;
     float* __restrict__ to = given.to;
     const u8* __restrict__ clear = given.clear;
@@ -151,7 +151,7 @@ __device__ __forceinline__ void show(const ShowArgs<T>& given) {
 // show_words: the same from words. An element is a word.
 // ---------------------------------------------------------------------------------------------------------------------
 struct ShowWordsArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     const u32* words;    // [P, blocks, window, 2, NT, threads]
     float* to;           // [T, P, B, width] f32
     u32 first;           // the step that goes first
@@ -190,7 +190,7 @@ __device__ __forceinline__ float gradient(const float* every, const float* last,
 // of [B, units].
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct BringArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     const float* every;  // [T, P, B, width] f32, or null
     const float* last;   // [P, B, width] f32, or null
     T* to;               // [P, T, B, units]
@@ -202,7 +202,7 @@ template <typename T> struct BringArgs {
 
 template <typename T>
 __device__ __forceinline__ void bring(const BringArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     T* __restrict__ to = given.to;
     const u32 slot = blockIdx.y;
     if (idle(states[slot], STEP)) return;
@@ -215,7 +215,7 @@ __device__ __forceinline__ void bring(const BringArgs<T>& given) {
 // bring_words: the same as words. An element is a word.
 // ---------------------------------------------------------------------------------------------------------------------
 struct BringWordsArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     const float* every;  // as in `bring`
     const float* last;
     u32* words;          // [P, blocks, T, NT, threads]
@@ -242,7 +242,7 @@ extern "C" __global__ void __launch_bounds__(256) bring_words(const BringWordsAr
 // begin: what a window begins with, for the way step by step. An element is a number of [B, units].
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct BeginArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     const float* h;      // [P, B, units] f32, or null both for zeros
     const float* c;
     const u8* clear;     // [P, B] not 0 where the first step begins anew, or null
@@ -258,7 +258,7 @@ template <typename T> struct BeginArgs {
 
 template <typename T>
 __device__ __forceinline__ void begin(const BeginArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const u8* __restrict__ clear = given.clear;
     T* __restrict__ to_h = given.to_h;
     float* __restrict__ carry = given.carry;
@@ -279,7 +279,7 @@ __device__ __forceinline__ void begin(const BeginArgs<T>& given) {
 // resets: member by member. An element is one of [B].
 // ---------------------------------------------------------------------------------------------------------------------
 struct ResetsArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     const u8* from;      // [T, P, B]
     u8* to;              // [P, T, B]
     u32 window;
@@ -298,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(256) resets(const ResetsArgs given)
 // rows: a row of each member to another place, or added to what is there. An element is one of n.
 // ---------------------------------------------------------------------------------------------------------------------
 struct RowsArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     u64 n;
     const float* from;
     u64 from_stride;
@@ -321,7 +321,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(const RowsArgs given) {
 // take: the weights as products read them. An element is one of a member's row.
 // ---------------------------------------------------------------------------------------------------------------------
 struct TakeArgs {
-    const State* states; // [P]
+    const SlotState* states; // [P]
     u64 params;
     const float* from;
     u64 from_stride;

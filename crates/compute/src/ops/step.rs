@@ -39,29 +39,29 @@ impl Plain<'_> {
     /// One step, tail rows included; the epoch's end leaves the member due.
     pub fn step(&mut self) {
         let (s, batch) = (self.state, self.recipe.batch);
-        if s.active == 0 || s.due == 1 {
+        if s.slot.active == 0 || s.slot.due == 1 {
             return;
         }
         let list = self.data.lists[self.member.train];
-        let order = Permutation::new(s.samples, self.recipe.seed, s.id, s.epoch);
+        let order = Permutation::new(s.epoch.samples, self.recipe.seed, s.slot.id, s.epoch.done);
         let (mut rows, mut live) = (vec![], vec![]);
-        for i in s.cursor..s.cursor + batch as u32 {
-            rows.push(if i < s.samples { list[order.at(i) as usize] } else { list[0] });
-            live.push(if i < s.samples { 1.0 } else { 0.0 });
+        for i in s.epoch.cursor..s.epoch.cursor + batch as u32 {
+            rows.push(if i < s.epoch.samples { list[order.at(i) as usize] } else { list[0] });
+            live.push(if i < s.epoch.samples { 1.0 } else { 0.0 });
         }
         let (loss, weight) = self.gradient_of(&rows, &live);
         let state = &mut self.state;
         let norm = if weight == 0.0 { 0.0 } else { optimise::norm(&self.gradient, weight) };
         if !norm.is_finite() {
-            (state.fault, state.active) = (1, 0);
+            (state.slot.fault, state.slot.active) = (1, 0);
             return;
         }
         if weight != 0.0 {
-            let rate = f64::from(state.rate) * self.recipe.schedule.factor(state.step + 1, state.total);
-            let step = optimise::Step::new(&self.recipe.optimiser, rate, state.step + 1, norm, weight);
+            let rate = f64::from(state.slot.rate) * self.recipe.schedule.factor(state.slot.step + 1, state.slot.total);
+            let step = optimise::Step::new(&self.recipe.optimiser, rate, state.slot.step + 1, norm, weight);
             optimise::optimise(&step, &mut self.params, &mut self.mean, &mut self.square, &self.gradient);
             if let Some(memory) = self.recipe.average {
-                let memory = if state.step == 0 { 0.0 } else { memory };
+                let memory = if state.slot.step == 0 { 0.0 } else { memory };
                 let fresh = (1.0 - f64::from(memory)) as f32;
                 self.average.iter_mut().zip(&self.params).for_each(|(a, p)| *a = memory * *a + fresh * p);
             }
@@ -72,7 +72,7 @@ impl Plain<'_> {
     fn gradient_of(&mut self, rows: &[u32], live: &[f32]) -> (f64, f64) {
         let precision = self.recipe.precision;
         let (net, layout) = (self.net, self.layout);
-        let turn = Some(Turn { seed: self.recipe.seed, member: self.state.id, step: self.state.step });
+        let turn = Some(Turn { seed: self.recipe.seed, member: self.state.slot.id, step: self.state.slot.step });
         let buffers = whole::forward(
             net,
             layout,
@@ -92,20 +92,20 @@ impl Plain<'_> {
 
 /// What a step does to a member's state once its parameters are changed.
 pub fn advance(state: &mut State, batch: usize, loss: f64, weight: f64, norm: f64) {
-    if state.cursor == 0 {
-        (state.loss, state.weight) = (0.0, 0.0);
+    if state.epoch.cursor == 0 {
+        (state.epoch.loss, state.epoch.weight) = (0.0, 0.0);
     }
-    state.loss += loss;
-    state.weight += weight;
-    state.norm = norm as f32;
-    state.step += 1;
-    state.cursor = state.cursor.saturating_add(batch as u32);
-    if state.cursor >= state.samples {
-        state.cursor = 0;
-        state.epoch += 1;
-        state.due = 1;
-        if state.epoch >= state.epochs {
-            state.active = 0;
+    state.epoch.loss += loss;
+    state.epoch.weight += weight;
+    state.slot.norm = norm as f32;
+    state.slot.step += 1;
+    state.epoch.cursor = state.epoch.cursor.saturating_add(batch as u32);
+    if state.epoch.cursor >= state.epoch.samples {
+        state.epoch.cursor = 0;
+        state.epoch.done += 1;
+        state.slot.due = 1;
+        if state.epoch.done >= state.epoch.epochs {
+            state.slot.active = 0;
         }
     }
 }

@@ -33,7 +33,7 @@ __device__ __forceinline__ uint4 gathered(const float (&x)[4], const float*) {
 // head: logits, softmax cross-entropy, its gradient, and the gradient at the layer before, in one pass over the rows.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct HeadArgs {
-    const State* states;        // [S]
+    const SlotState* states;        // [S]
     const u32* rows;            // [S, B], as live
     const float* live;
     const u8* labels;           // [ids]
@@ -117,17 +117,15 @@ struct Known {
     u32 label = 0; // 256 and more: not alive
     float weight = 0.0f;
 
-    template <typename T> __device__ __forceinline__ void load(const HeadArgs<T>& given, const State& state, u32 base, u32 end) {
-        const u32* __restrict__ rows = given.rows;
-        const float* __restrict__ live = given.live;
+    template <typename T> __device__ __forceinline__ void load(const HeadArgs<T>& given, const SlotState& state, u32 base, u32 end) {
         const u32 lane = threadIdx.x % 32, b = base + lane < end ? base + lane : end - 1;
         const u64 place = (u64)blockIdx.y * given.batch + b;
-        const u32 row = rows[place];
-        label = given.labels[row];
-        weight = given.weights ? given.weights[row] : 1.0f;
+        const u32 row = __ldg(given.rows + place);
+        label = __ldg(given.labels + row);
+        weight = given.weights ? __ldg(given.weights + row) : 1.0f;
         if (given.class_weights && label < given.classes)
-            weight = __fmul_rn(weight, given.class_weights[(u64)state.index * given.classes + label]);
-        const bool alive = live[place] != 0.0f && base + lane < end;
+            weight = __fmul_rn(weight, __ldg(given.class_weights + (u64)state.index * given.classes + label));
+        const bool alive = __ldg(given.live + place) != 0.0f && base + lane < end;
         if (!alive) weight = 0.0f, label |= 256u;
     }
 };
@@ -158,9 +156,11 @@ __device__ __forceinline__ float softmax(float (&own)[CLASSES], const float (&of
 }
 
 // The gradient at h of ROWS rows from that at their logits `z`, rounded and stored; `column_sum` gets what was stored.
-template <typename T, int CHUNKS, int CLASSES, int ROWS, typename W>
-__device__ __forceinline__ void head_backward(const W& weights, const uint4 (&rows)[ROWS][CHUNKS], const float (&z)[ROWS][CLASSES], u32 act, T* __restrict__ dh, u64 h_stride,
-                                              u64 h_member, u32 width, u32 base, u32 end, float (&column_sum)[CHUNKS][16 / sizeof(T)]) {
+// One copy for each activation: asked for every element, it would take a branch each.
+template <u32 ACT, typename T, int CHUNKS, int CLASSES, int ROWS, typename W>
+__device__ __forceinline__ void head_backward(const W& weights, const uint4 (&rows)[ROWS][CHUNKS], const float (&z)[ROWS][CLASSES],
+                                              T* __restrict__ dh, u64 h_stride, u64 h_member, u32 width, u32 base, u32 end,
+                                              float (&column_sum)[CHUNKS][16 / sizeof(T)]) {
     constexpr int PER = 16 / sizeof(T);
     const u32 lane = threadIdx.x % 32;
 #pragma unroll
@@ -185,7 +185,7 @@ __device__ __forceinline__ void head_backward(const W& weights, const uint4 (&ro
             float x[PER];
             spread(rows[r][k], x, (const T*)0);
 #pragma unroll
-            for (int e = 0; e < PER; e++) made[r][e] *= slope(x[e], act);
+            for (int e = 0; e < PER; e++) made[r][e] *= slope(x[e], ACT);
             const uint4 rounded = gathered(made[r], (const T*)0);
             spread(rounded, made[r], (const T*)0);
             if (base + r < end) {
@@ -247,7 +247,7 @@ __device__ __forceinline__ void sum_columns(const HeadArgs<T>& given, const floa
 // at the place where it is needed: rows come one turn ahead, labels and weights of 32 rows at once.
 template <typename T, int CHUNKS, int CLASSES, int ROWS>
 __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const u32 batch = given.batch;
     const u32 mode = given.mode;
     const u32 slice = given.slice;
@@ -274,7 +274,7 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
     constexpr int PER = 16 / sizeof(T);
     constexpr bool HELD = CHUNKS * CLASSES <= 6;
     const u32 slot = blockIdx.y;
-    const State& state = states[slot];
+    const SlotState& state = states[slot];
     if (idle(state, mode)) return;
     __shared__ double losses[8], sums[8];
     __shared__ float heads[8][CLASSES];
@@ -304,7 +304,7 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
     const float even = smoothing / (float)classes, hot = 1.0f - smoothing + even;
     float offset[CLASSES], head_sum[CLASSES], column_sum[CHUNKS][PER];
 #pragma unroll
-    for (int c = 0; c < CLASSES; c++) offset[c] = c < classes ? bias[slot * bias_member + c] : 0.0f, head_sum[c] = 0.0f;
+    for (int c = 0; c < CLASSES; c++) offset[c] = c < classes ? __ldg(bias + slot * bias_member + c) : 0.0f, head_sum[c] = 0.0f;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++)
 #pragma unroll
@@ -371,7 +371,9 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
         for (int r = 0; r < ROWS; r++)
 #pragma unroll
             for (int c = 0; c < CLASSES; c++) z[r][c] = __shfl_sync(0xffffffffu, own[c], r);
-        head_backward(weights_of, kept, z, act, dh, h_stride, h_member, width, base, end, column_sum);
+        if (act == RELU) head_backward<RELU>(weights_of, kept, z, dh, h_stride, h_member, width, base, end, column_sum);
+        else if (act == TANH) head_backward<TANH>(weights_of, kept, z, dh, h_stride, h_member, width, base, end, column_sum);
+        else head_backward<IDENTITY>(weights_of, kept, z, dh, h_stride, h_member, width, base, end, column_sum);
     }
     if (!partial) return;
 
@@ -411,7 +413,7 @@ __device__ __forceinline__ void head(const HeadArgs<T>& given, float* shared) {
 // derive_sum: dz = dz × act'(y) in place, rounded, and the column sums of what it became.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct DeriveSumArgs {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     T* dz;               // at its first column, as y
     const T* y;
     u64 stride;
@@ -426,7 +428,7 @@ template <typename T> struct DeriveSumArgs {
 
 template <typename T>
 __device__ __forceinline__ void derive_sum(const DeriveSumArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     T* __restrict__ dz = given.dz;
     const T* __restrict__ y = given.y;
     float* __restrict__ partial = given.partial;

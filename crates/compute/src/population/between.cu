@@ -28,7 +28,7 @@ struct Left {
 static_assert(sizeof(Left) == 32, "Left must lie as the launch packs it");
 
 // Factors of four neighbouring units of a row of the batch, or of its part.
-__device__ __forceinline__ float4 kept(const Left& left, const State& state, u32 row, u32 unit) {
+__device__ __forceinline__ float4 kept(const Left& left, const SlotState& state, u32 row, u32 unit) {
     if (left.threshold == 0) return make_float4(1.0f, 1.0f, 1.0f, 1.0f);
     if (left.begin) row += *left.begin;
     const uint4 w = philox(left.seed, make_uint4(row, state.step, left.stream | (unit / 4) << 22, state.id));
@@ -55,7 +55,7 @@ __device__ __forceinline__ float warp_total(float x) {
 // leave_out: y = y × factor or 0, in place, rounded.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct LeaveOutArgs {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     T* y;                // [S, B, y_stride] at its first column
     u64 y_stride;
     u64 y_member;        // from slot to slot
@@ -67,9 +67,9 @@ template <typename T> struct LeaveOutArgs {
 
 template <typename T>
 __device__ __forceinline__ void leave_out(const LeaveOutArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const u32 slot = blockIdx.y;
-    const State& state = states[slot];
+    const SlotState& state = states[slot];
     if (idle(state, given.mode)) return;
     const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
     const u64 b = i / (given.width / 4);
@@ -82,7 +82,7 @@ __device__ __forceinline__ void leave_out(const LeaveOutArgs<T>& given) {
 // put_back: dz = dy × factor × act'(y × share) or 0, rounded.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct PutBackArgs {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     const float* dy;     // [S, B, dy_stride] at its first column, as y and dz
     u64 dy_stride;
     u64 dy_member;
@@ -101,10 +101,10 @@ template <typename T> struct PutBackArgs {
 
 template <typename T>
 __device__ __forceinline__ void put_back(const PutBackArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const T* __restrict__ y = given.y;
     const u32 slot = blockIdx.y;
-    const State& state = states[slot];
+    const SlotState& state = states[slot];
     if (idle(state, given.mode)) return;
     const u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
     const u64 b = i / (given.width / 4);
@@ -120,7 +120,7 @@ __device__ __forceinline__ void put_back(const PutBackArgs<T>& given) {
 // `leave_out`.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct NormaliseArgs {
-    const State* states;  // [S]
+    const SlotState* states;  // [S]
     const float* z;       // [S, B, width] f32 without bias
     const T* bias;
     const float* learned; // gain [width] and shift [width], f32 masters
@@ -141,7 +141,7 @@ template <typename T> struct NormaliseArgs {
 
 template <typename T>
 __device__ __forceinline__ void normalise(const NormaliseArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const u32 mode = given.mode;
     Left left = given.left;
     const u32 act = given.act;
@@ -159,7 +159,7 @@ __device__ __forceinline__ void normalise(const NormaliseArgs<T>& given) {
     const u64 y_stride = given.y_stride;
     const u64 y_member = given.y_member;
     const u32 slot = blockIdx.y;
-    const State& state = states[slot];
+    const SlotState& state = states[slot];
     if (idle(state, mode)) return;
     const u32 lane = threadIdx.x % 32, b = blockIdx.x * 8 + threadIdx.x / 32;
     if (b >= batch) return;
@@ -200,7 +200,7 @@ __device__ __forceinline__ void normalise(const NormaliseArgs<T>& given) {
 // denormalise: the way back through `leave_out`, the activation and the norm.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct DenormaliseArgs {
-    const State* states;     // [S]
+    const SlotState* states;     // [S]
     const float* dy;         // at its first column, as y and dz
     u64 dy_stride;
     u64 dy_member;
@@ -226,14 +226,14 @@ template <typename T> struct DenormaliseArgs {
 
 template <typename T>
 __device__ __forceinline__ void denormalise(const DenormaliseArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const T* __restrict__ y = given.y;
     const T* __restrict__ normed = given.normed;
     const float* __restrict__ deviations = given.deviations;
     const float* __restrict__ gain = given.gain;
     float* __restrict__ kept_dn = given.kept_dn;
     const u32 slot = blockIdx.y;
-    const State& state = states[slot];
+    const SlotState& state = states[slot];
     if (idle(state, given.mode)) return;
     const u32 lane = threadIdx.x % 32, b = blockIdx.x * 8 + threadIdx.x / 32;
     if (b >= given.batch) return;
@@ -266,7 +266,7 @@ __device__ __forceinline__ void denormalise(const DenormaliseArgs<T>& given) {
 // norm_sums: gradients of gain and shift from what `denormalise` kept.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct NormSumsArgs {
-    const State* states;  // [S]
+    const SlotState* states;  // [S]
     const float* kept_dn; // [S, B, width]
     const T* normed;      // [S, B, normed_stride]
     u64 normed_stride;
@@ -279,7 +279,7 @@ template <typename T> struct NormSumsArgs {
 
 template <typename T>
 __device__ __forceinline__ void norm_sums(const NormSumsArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const float* __restrict__ kept_dn = given.kept_dn;
     const T* __restrict__ normed = given.normed;
     float* __restrict__ partial = given.partial;

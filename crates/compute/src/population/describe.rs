@@ -221,59 +221,86 @@ impl Pace {
 pub struct Pins(pub std::collections::BTreeMap<String, String>);
 
 crate::arguments! {
-    /// A member's state as it lies on the device, 72 bytes.
+    /// Who is in a slot and how far its parameters are, as it lies on the device: what every kernel knows of a member.
     #[repr(C)]
     #[derive(Debug, Clone, Copy, Default, PartialEq)]
-    pub struct State in "population.cuh" {
+    pub struct SlotState in "population.cuh" {
         /// The member's id.
         pub id: u32,
         /// Its place in the list of members: its scales, class weights and lists lie there, whatever its slot.
         pub index: u32,
         /// 1 while it trains.
         pub active: u32,
-        /// 1 when an epoch has ended and its validation is wanted; it waits.
+        /// 1 while it waits for its validation and takes no steps.
         pub due: u32,
         /// 1 when a gradient was not finite; its parameters are as before that step, and it is no longer active.
         pub fault: u32,
-        /// Samples of this epoch that are done.
-        pub cursor: u32,
-        /// Epochs that are done.
-        pub epoch: u32,
         /// Steps that are done.
         pub step: u32,
-        /// Samples of an epoch.
-        pub samples: u32,
-        /// Where its training list begins in all lists, one behind the other.
-        pub list: u32,
-        /// Epochs it is to do.
-        pub epochs: u32,
+        /// Steps of its whole training, which its schedule is laid over.
+        pub total: u32,
         /// Its learning rate before the schedule.
         pub rate: f32,
         /// The global norm of the last gradient (of the weighted mean loss), before clipping.
         pub norm: f32,
-        /// Steps of its whole training, which its schedule is laid over.
-        pub total: u32,
-        /// Sum of weighted losses of this epoch so far; of the whole epoch while `due`.
+    }
+}
+
+crate::arguments! {
+    /// How far a member of a population is in its list of samples, as it lies on the device.
+    #[repr(C)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq)]
+    pub struct EpochState in "population.cuh" {
+        /// Samples of this epoch that are done.
+        pub cursor: u32,
+        /// Epochs that are done.
+        pub done: u32,
+        /// Samples of an epoch.
+        pub samples: u32,
+        /// Epochs it is to do.
+        pub epochs: u32,
+        /// Where its training list begins in all lists, one behind the other.
+        pub list: u64,
+        /// Sum of weighted losses of this epoch so far; of the whole epoch while the slot is due.
         pub loss: f64,
         /// Sum of weights of this epoch so far.
         pub weight: f64,
     }
 }
 
+/// The state of a member of a population.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct State {
+    /// Its slot.
+    pub slot: SlotState,
+    /// Its epoch.
+    pub epoch: EpochState,
+}
+
 impl State {
+    /// The same, waiting for its validation or not.
+    pub(crate) fn with_due(self, due: u32) -> State {
+        State { slot: SlotState { due, ..self.slot }, ..self }
+    }
+
     /// Before the first step of a member whose list of `samples` begins at `list`.
     pub(crate) fn first(member: &Member, index: usize, list: usize, samples: usize, batch: usize) -> State {
         let total = u64::from(member.epochs) * samples.div_ceil(batch.max(1)) as u64;
         State {
-            id: member.id,
-            index: index as u32,
-            active: u32::from(member.epochs > 0 && samples > 0),
-            samples: samples as u32,
-            list: list as u32,
-            epochs: member.epochs,
-            rate: member.rate,
-            total: u32::try_from(total).unwrap_or(u32::MAX),
-            ..State::default()
+            slot: SlotState {
+                id: member.id,
+                index: index as u32,
+                active: u32::from(member.epochs > 0 && samples > 0),
+                rate: member.rate,
+                total: u32::try_from(total).unwrap_or(u32::MAX),
+                ..SlotState::default()
+            },
+            epoch: EpochState {
+                samples: samples as u32,
+                list: list as u64,
+                epochs: member.epochs,
+                ..EpochState::default()
+            },
         }
     }
 }

@@ -201,7 +201,7 @@ impl Trainee for Box<dyn Backend + '_> {
         self.steps(1, 1)?;
         let mut states = self.states()?;
         let state = states[0];
-        states[0].due = 0;
+        states[0].slot.due = 0;
         self.set_states(&states)?;
         Ok(state)
     }
@@ -259,14 +259,19 @@ fn run(fixture: &Fixture, trainee: &mut impl Trainee) -> Result<Trace> {
     for step in 1..=STEPS as u32 {
         // Every step ends an epoch, and there is no list to validate on.
         let state = trainee.step()?;
-        assert_eq!((state.step, state.epoch, state.fault, state.due), (step, step, 0, 1), "{}", fixture.name);
+        assert_eq!(
+            (state.slot.step, state.epoch.done, state.slot.fault, state.slot.due),
+            (step, step, 0, 1),
+            "{}",
+            fixture.name
+        );
         if step == 1 {
             let sums = trainee.gradient()?;
-            let mean: Vec<f32> = sums.iter().map(|g| (f64::from(*g) / state.weight) as f32).collect();
+            let mean: Vec<f32> = sums.iter().map(|g| (f64::from(*g) / state.epoch.weight) as f32).collect();
             trace.gradient = flatten(layout, &mean);
         }
-        trace.losses.push(state.loss / state.weight);
-        trace.norms.push(f64::from(state.norm));
+        trace.losses.push(state.epoch.loss / state.epoch.weight);
+        trace.norms.push(f64::from(state.slot.norm));
         let row = trainee.params()?;
         assert_eq!(load(net, layout, &save(net, layout, &row))?, row, "{}: padding stays zero", fixture.name);
         trace.params.push(flatten(layout, &row));

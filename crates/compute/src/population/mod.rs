@@ -25,7 +25,8 @@ pub(crate) mod tests;
 pub(crate) mod world;
 
 pub use describe::{
-    Data, Member, Optimiser, Pace, Pins, Precision, Recipe, Rule, Scale, Schedule, Score, Shape, State, Status,
+    Data, EpochState, Member, Optimiser, Pace, Pins, Precision, Recipe, Rule, Scale, Schedule, Score, Shape, SlotState,
+    State, Status,
 };
 pub use snapshot::Snapshot;
 
@@ -155,9 +156,9 @@ impl Population {
     /// due; then what they say, in the order in which they were given. Members that are due wait.
     pub fn steps(&mut self, most: u32) -> Result<Vec<Status>> {
         // No further than the first that will be due: a longer chunk would only let the others run ahead of it.
-        let running = self.states.iter().filter(|s| s.active == 1 && s.due == 0);
+        let running = self.states.iter().filter(|s| s.slot.active == 1 && s.slot.due == 0);
         let batch = u32::try_from(self.recipe.batch).unwrap_or(u32::MAX);
-        let next = running.map(|s| (s.samples - s.cursor).div_ceil(batch)).min().unwrap_or(0);
+        let next = running.map(|s| (s.epoch.samples - s.epoch.cursor).div_ceil(batch)).min().unwrap_or(0);
         let steps = next.min(most).min(CHUNK);
         if steps > 0 {
             let used = slots::compact(&mut self.states, &mut *self.backend)?;
@@ -169,23 +170,23 @@ impl Population {
 
     /// Validates every member that is due on its list, and lets them go on.
     pub fn validate(&mut self) -> Result<Vec<Score>> {
-        let due = self.states.iter().rposition(|s| s.due == 1);
+        let due = self.states.iter().rposition(|s| s.slot.due == 1);
         let Some(last) = due else { return Ok(Vec::new()) };
         let scores = self.score(last + 1)?;
-        self.states.iter_mut().for_each(|s| s.due = 0);
+        self.states.iter_mut().for_each(|s| s.slot.due = 0);
         self.backend.set_states(&self.states)?;
         Ok(scores)
     }
 
     /// Lets every member that is due go on without its validation.
     pub fn stop_waiting(&mut self) -> Result<()> {
-        self.states.iter_mut().for_each(|s| s.due = 0);
+        self.states.iter_mut().for_each(|s| s.slot.due = 0);
         self.backend.set_states(&self.states)
     }
 
     /// Scores every member on its validation list now, due or not, and leaves them as they are.
     pub fn score_all(&mut self) -> Result<Vec<Score>> {
-        let all: Vec<State> = self.states.iter().map(|s| State { due: 1, ..*s }).collect();
+        let all: Vec<State> = self.states.iter().map(|s| s.with_due(1)).collect();
         let before = std::mem::replace(&mut self.states, all);
         let scored = self.backend.set_states(&self.states).and_then(|()| self.score(self.states.len()));
         self.states = before;
@@ -196,10 +197,10 @@ impl Population {
     /// Scores of those among the first slots that are due, in the order in which the members were given.
     fn score(&mut self, used: usize) -> Result<Vec<Score>> {
         let sums = self.backend.score(slots::rounded(used, self.states.len()))?;
-        let due = self.states.iter().zip(sums).filter(|(state, _)| state.due == 1);
+        let due = self.states.iter().zip(sums).filter(|(state, _)| state.slot.due == 1);
         let score = |(state, sums): (&State, backend::Sums)| {
             let loss = if sums.weight > 0.0 { sums.loss / sums.weight } else { f64::NAN };
-            (state.index, Score { id: state.id, epoch: state.epoch, loss, confusion: sums.confusion })
+            (state.slot.index, Score { id: state.slot.id, epoch: state.epoch.done, loss, confusion: sums.confusion })
         };
         let mut scores: Vec<(u32, Score)> = due.map(score).collect();
         scores.sort_by_key(|s| s.0);
@@ -208,8 +209,8 @@ impl Population {
 
     /// Ends a member's training; its parameters stay.
     pub fn stop(&mut self, id: u32) -> Result<()> {
-        let state = self.states.iter_mut().find(|s| s.id == id).ok_or_else(|| unknown(id))?;
-        (state.active, state.due) = (0, 0);
+        let state = self.states.iter_mut().find(|s| s.slot.id == id).ok_or_else(|| unknown(id))?;
+        (state.slot.active, state.slot.due) = (0, 0);
         self.backend.set_states(&self.states)
     }
 
@@ -241,7 +242,7 @@ impl Population {
     /// the norm of its [`Status`]. Zeros before the first step.
     pub fn gradient(&mut self, id: u32) -> Result<Vec<f32>> {
         let slot = self.slot(id)?;
-        let norm = f64::from(self.states[slot].norm);
+        let norm = f64::from(self.states[slot].slot.norm);
         let mut row = self.backend.read(slot, Arena::Gradient)?;
         // The arena has sums, and the norm is of what they were divided by the batch's weight.
         let length = row.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
@@ -306,7 +307,7 @@ impl Population {
     }
 
     fn slot(&self, id: u32) -> Result<usize> {
-        self.states.iter().position(|s| s.id == id).ok_or_else(|| unknown(id))
+        self.states.iter().position(|s| s.slot.id == id).ok_or_else(|| unknown(id))
     }
 
     /// Why a member stopped by itself: the first tensor that is not finite, by name. Its parameters are as before that
@@ -314,7 +315,7 @@ impl Population {
     pub fn fault(&mut self, id: u32) -> Result<Option<Error>> {
         let slot = self.slot(id)?;
         let state = self.states[slot];
-        if state.fault == 0 {
+        if state.slot.fault == 0 {
             return Ok(None);
         }
         let mut tensor = None;
@@ -325,7 +326,7 @@ impl Population {
         }
         // Every tensor alone may be finite while the square of their norm is not.
         let tensor = tensor.unwrap_or_else(|| "the norm of the gradient".into());
-        Ok(Some(Error::NotFinite { member: state.id, step: state.step + 1, tensor }))
+        Ok(Some(Error::NotFinite { member: state.slot.id, step: state.slot.step + 1, tensor }))
     }
 }
 

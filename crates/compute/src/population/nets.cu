@@ -152,7 +152,7 @@ __device__ __forceinline__ Optimiser optimiser_of(const Hypers& each, u32 slot, 
 // member that is left out, or whose norm is not finite, stays as it is.
 // ---------------------------------------------------------------------------------------------------------------------
 struct EndStepArgs {
-    State* states;           // [P]
+    SlotState* states;           // [P]
     float* grads;            // [P, params] written where there are parts
     u64 params;
     View<const float> parts; // [P, count, params], or none
@@ -190,10 +190,10 @@ extern "C" __global__ void __launch_bounds__(256) end_step(const EndStepArgs giv
     made.weight = given.each.weight[slot];
     made.norm = norm_of(slot, given.norm_partial, scratch) / made.weight;
     if (threadIdx.x != 0) return;
-    State state = given.states[slot];
+    SlotState state = given.states[slot];
     const Optimiser o = optimiser_of(given.each, slot, given.rule);
     state.rate = given.each.rate[slot];
-    given.orders[slot] = decide(state, 0, plan(state, o), made, 0.0, o);
+    given.orders[slot] = decide(state, plan(state, o), made, o);
     // A bad gradient is told by its norm alone, and the member takes part again.
     state.norm = (float)made.norm, state.fault = 0, state.active = 1;
     given.states[slot] = state;
@@ -224,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(256) optimise_each(const OptimiseEa
 // adopt: one member's parameters, optimiser and step become another's.
 // ---------------------------------------------------------------------------------------------------------------------
 struct AdoptArgs {
-    State* states; // [P]
+    SlotState* states; // [P]
     float* master; // [P, params]
     float* mean;   // [P, params] or null
     float* square; // [P, params] or null

@@ -60,7 +60,7 @@ struct Order {
 static_assert(sizeof(Order) == 24, "Order must lie as the engine lays it out");
 
 // What of an order is known before the gradient is: the next step's rate and corrections.
-__device__ __forceinline__ Order plan(const State& state, const Optimiser& o) {
+__device__ __forceinline__ Order plan(const SlotState& state, const Optimiser& o) {
     const u32 t = state.step + 1;
     const double rate = (double)state.rate * factor(o, t, state.total);
     Order order = {};
@@ -70,8 +70,8 @@ __device__ __forceinline__ Order plan(const State& state, const Optimiser& o) {
     return order;
 }
 
-// The state after a step, and what the optimiser is to do.
-__device__ __forceinline__ Order decide(State& state, u32 batch, Order order, const Measure& made, double loss, const Optimiser& o) {
+// The slot after a step, and what the optimiser is to do.
+__device__ __forceinline__ Order decide(SlotState& state, Order order, const Measure& made, const Optimiser& o) {
     const bool weighed = made.weight != 0.0;
     if (weighed && !isfinite(made.norm)) {
         state.fault = 1;
@@ -84,19 +84,24 @@ __device__ __forceinline__ Order decide(State& state, u32 batch, Order order, co
         order.clip = o.clip > 0.0f && least < 1.0 ? (float)least : 1.0f;
         order.weight = (float)made.weight;
     }
-    if (state.cursor == 0) state.loss = state.weight = 0.0;
-    state.loss += loss;
-    state.weight += made.weight;
     state.norm = weighed ? (float)made.norm : 0.0f;
     state.step += 1;
-    state.cursor += batch;
-    if (state.cursor >= state.samples) {
-        state.cursor = 0;
-        state.epoch += 1;
-        state.due = 1;
-        if (state.epoch >= state.epochs) state.active = 0;
-    }
     return order;
+}
+
+// The epoch after a step that was done; at its end the slot waits for its validation.
+__device__ __forceinline__ void count_step(EpochState& epoch, SlotState& state, u32 batch, double weight, double loss) {
+    if (state.fault) return;
+    if (epoch.cursor == 0) epoch.loss = epoch.weight = 0.0;
+    epoch.loss += loss;
+    epoch.weight += weight;
+    epoch.cursor += batch;
+    if (epoch.cursor >= epoch.samples) {
+        epoch.cursor = 0;
+        epoch.done += 1;
+        state.due = 1;
+        if (epoch.done >= epoch.epochs) state.active = 0;
+    }
 }
 
 // The sum of four squares; products of f32 are whole in f64, so no fma changes it.
@@ -162,12 +167,13 @@ __device__ __forceinline__ float4 averaged(float4 a, float4 p, float memory) {
     return make_float4(one(a.x, p.x), one(a.y, p.y), one(a.z, p.z), one(a.w, p.w));
 }
 
-// The sum of `count` parts of a gradient in order, four neighbours of each; what lies there where none is counted.
+// The sum of `count` parts of a gradient in order, four neighbours of each; what lies there where none is counted. What
+// is read is not written in this launch.
 __device__ __forceinline__ float4 added(const float* from, u64 params, u32 count) {
-    float4 v = load4(from);
+    float4 v = fetch4(from);
 #pragma unroll 8
     for (u32 k = 1; k < count; k++) {
-        const float4 more = load4(from + k * params);
+        const float4 more = fetch4(from + k * params);
         v = make_float4(v.x + more.x, v.y + more.y, v.z + more.z, v.w + more.w);
     }
     return v;

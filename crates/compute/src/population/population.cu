@@ -44,7 +44,8 @@
 // gather: the rows of a batch, scaled, into an activation buffer.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct GatherArgs {
-    const State* states;    // [S]
+    const SlotState* states; // [S]
+    const EpochState* epochs; // [S] read with choose = 1 only
     u64 seed;
     const u32* lists;       // all lists of samples, one behind the other
     u32* rows;              // [S, B] ids of samples
@@ -72,7 +73,8 @@ template <typename T> struct GatherArgs {
 // walk columns.
 template <typename T>
 __device__ __forceinline__ void gather(const GatherArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
+    const EpochState* __restrict__ epochs = given.epochs;
     const u64 seed = given.seed;
     const u32 batch = given.batch;
     const u32 mode = given.mode;
@@ -95,7 +97,7 @@ __device__ __forceinline__ void gather(const GatherArgs<T>& given) {
     const u32* __restrict__ valid_count = given.valid_count;
     const u32* __restrict__ chunk = given.chunk;
     const u32 slot = blockIdx.y;
-    const State& state = states[slot];
+    const SlotState& state = states[slot];
     if (idle(state, mode)) return;
 
     // `lanes` lanes side by side walk a row, 4 columns each; a warp has `abreast` rows at once and `per` in all.
@@ -118,11 +120,12 @@ __device__ __forceinline__ void gather(const GatherArgs<T>& given) {
                 inside = sample < valid_count[state.index];
                 row = lists[(u64)valid_list[state.index] + (inside ? sample : 0)];
             } else {
-                const u64 sample = (u64)state.cursor + own;
-                inside = sample < state.samples;
+                const EpochState& epoch = epochs[slot];
+                const u64 sample = (u64)epoch.cursor + own;
+                inside = sample < epoch.samples;
                 u32 at = 0;
-                if (inside) at = Permutation(state.samples, seed, state.id, state.epoch).at((u32)sample);
-                row = lists[(u64)state.list + at];
+                if (inside) at = Permutation(epoch.samples, seed, state.id, epoch.done).at((u32)sample);
+                row = lists[epoch.list + at];
             }
             if (lane < per) {
                 rows[place] = row;
@@ -186,7 +189,7 @@ __device__ __forceinline__ void gather(const GatherArgs<T>& given) {
 // loss: softmax cross-entropy of one head, its gradient, and who was taken for what.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct LossArgs {
-    const State* states;        // [S]
+    const SlotState* states;        // [S]
     const u32* rows;            // [S, B]
     const float* live;          // [S, B]
     const u8* labels;           // [ids] of this head
@@ -212,7 +215,7 @@ template <typename T> struct LossArgs {
 // Eight lanes take a row, so that any number of classes up to 256 reads side by side; 32 rows at once.
 template <typename T>
 __device__ __forceinline__ void loss(const LossArgs<T>& given, float* columns) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const u32 batch = given.batch;
     const u32 mode = given.mode;
     const u32 slice = given.slice;
@@ -234,7 +237,7 @@ __device__ __forceinline__ void loss(const LossArgs<T>& given, float* columns) {
     float* __restrict__ bias_partial = given.bias_partial;
     u64* __restrict__ confusion = given.confusion;
     const u32 slot = blockIdx.y;
-    const State& state = states[slot];
+    const SlotState& state = states[slot];
     if (idle(state, mode)) return;
 
     __shared__ double losses[32], sums[32];
@@ -278,10 +281,10 @@ __device__ __forceinline__ void loss(const LossArgs<T>& given, float* columns) {
             for (u32 step = 4; step > 0; step /= 2) apart += __shfl_xor_sync(0xffffffffu, apart, step);
         }
 
-        const u32 row = rows[place], label = labels[row];
-        const bool known = label < classes, alive = live[place] != 0.0f;
-        float weight = weights ? weights[row] : 1.0f;
-        if (class_weights && known) weight = __fmul_rn(weight, class_weights[(u64)state.index * classes + label]);
+        const u32 row = __ldg(rows + place), label = __ldg(labels + row);
+        const bool known = label < classes, alive = __ldg(live + place) != 0.0f;
+        float weight = weights ? __ldg(weights + row) : 1.0f;
+        if (class_weights && known) weight = __fmul_rn(weight, __ldg(class_weights + (u64)state.index * classes + label));
         if (!alive) weight = 0.0f;
         if (inside && alive && lane == 0) {
             double own = known ? (double)(__fadd_rn(z[label], bias[label]) - top) : 0.0;
@@ -331,7 +334,7 @@ __device__ __forceinline__ void loss(const LossArgs<T>& given, float* columns) {
 // sum_partials: out[s × out_member + i] = sum over k of partial[s, k, i], in f64 in a fixed order, then f32.
 // ---------------------------------------------------------------------------------------------------------------------
 struct SumArgs {
-    const State* states;  // [S]
+    const SlotState* states; // [S]
     const float* partial; // [S, blocks, n]
     u64 n;
     float* out;
@@ -342,7 +345,7 @@ struct SumArgs {
 
 // Eight lanes take 32 columns; group g of 32 adds the blocks g, g + 32, ...; then the 32 sums are added in order.
 extern "C" __global__ void __launch_bounds__(256) sum_partials(const SumArgs given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const float* __restrict__ partial = given.partial;
     float* __restrict__ out = given.out;
     const u32 slot = blockIdx.y;
@@ -371,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(256) sum_partials(const SumArgs giv
 }
 
 // sum_partials_f64: the same for f64 partials and an f64 result, block after block.
-extern "C" __global__ void __launch_bounds__(256) sum_partials_f64(const State* __restrict__ states, u32 mode,
+extern "C" __global__ void __launch_bounds__(256) sum_partials_f64(const SlotState* __restrict__ states, u32 mode,
                                                                    const double* __restrict__ partial, u32 blocks, u64 n,
                                                                    double* __restrict__ out, u64 out_member) {
     const u32 slot = blockIdx.y;
@@ -387,7 +390,7 @@ extern "C" __global__ void __launch_bounds__(256) sum_partials_f64(const State* 
 // activate: y = act(z + bias), rounded once.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename From, typename T> struct ActivateArgs {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     const From* z;       // at the first column of its place, as y
     u64 z_stride;
     u64 z_member;
@@ -406,7 +409,7 @@ template <typename From, typename T> struct ActivateArgs {
 // that cannot fuse tanh is still rounded only once.
 template <typename From, typename T>
 __device__ __forceinline__ void activate(const ActivateArgs<From, T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const T* __restrict__ bias = given.bias;
     const u32 slot = blockIdx.y;
     if (idle(states[slot], given.mode)) return;
@@ -426,7 +429,7 @@ __device__ __forceinline__ void activate(const ActivateArgs<From, T>& given) {
 // derive: dz = dy × act'(y), rounded once; in place as `activate`.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename From, typename T> struct DeriveArgs {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     const From* dy;      // at the first column of its place, as y and dz
     u64 dy_stride;
     u64 dy_member;
@@ -444,7 +447,7 @@ template <typename From, typename T> struct DeriveArgs {
 
 template <typename From, typename T>
 __device__ __forceinline__ void derive(const DeriveArgs<From, T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const T* __restrict__ y = given.y;
     const u32 slot = blockIdx.y;
     if (idle(states[slot], given.mode)) return;
@@ -462,7 +465,7 @@ __device__ __forceinline__ void derive(const DeriveArgs<From, T>& given) {
 // column_sum: partial[s, k, c] = sum of dz[s, b, c] over the rows b of slice k. Then sum_partials with n = width.
 // ---------------------------------------------------------------------------------------------------------------------
 template <typename T> struct ColumnArgs {
-    const State* states; // [S]
+    const SlotState* states; // [S]
     const T* dz;         // at its first column
     u64 stride;
     u64 member;
@@ -475,7 +478,7 @@ template <typename T> struct ColumnArgs {
 
 template <typename T>
 __device__ __forceinline__ void column_sum(const ColumnArgs<T>& given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const T* __restrict__ dz = given.dz;
     float* __restrict__ partial = given.partial;
     const u32 slot = blockIdx.z;
@@ -507,7 +510,7 @@ __device__ __forceinline__ void column_sum(const ColumnArgs<T>& given) {
 }
 
 // The end of `advance` and `add_parts`: this block's squares; and by the block of a slot that comes last the rest.
-__device__ __forceinline__ void conclude(State* states, u32 slot, u32 batch, double sum, double* norm_partial,
+__device__ __forceinline__ void conclude(SlotState* states, EpochState* epochs, u32 slot, u32 batch, double sum, double* norm_partial,
                                          const double* __restrict__ loss_partial, u32 loss_blocks, u32* arrived, const Optimiser& o,
                                          Order* __restrict__ orders) {
     __shared__ double scratch[8];
@@ -518,8 +521,13 @@ __device__ __forceinline__ void conclude(State* states, u32 slot, u32 batch, dou
     const double loss = block_sum(loss_partial + (u64)slot * loss_blocks * 2, loss_blocks, 2, scratch);
     if (threadIdx.x != 0) return;
 
-    State state = states[slot];
-    orders[slot] = decide(state, batch, plan(state, o), made, loss, o);
+    SlotState state = states[slot];
+    orders[slot] = decide(state, plan(state, o), made, o);
+    if (epochs) {
+        EpochState epoch = epochs[slot];
+        count_step(epoch, state, batch, made.weight, loss);
+        epochs[slot] = epoch;
+    }
     states[slot] = state;
 }
 
@@ -528,7 +536,8 @@ __device__ __forceinline__ void conclude(State* states, u32 slot, u32 batch, dou
 // writes states.
 // ---------------------------------------------------------------------------------------------------------------------
 struct AdvanceArgs {
-    State* states;              // [S]
+    SlotState* states;          // [S]
+    EpochState* epochs;         // [S], or null where nobody counts epochs
     const float* grads;         // [S, params]
     u64 params;
     double* norm_partial;       // [S, blocks] sums of squares of 8192 elements each
@@ -557,19 +566,20 @@ extern "C" __global__ void __launch_bounds__(256) advance(const AdvanceArgs give
     for (u32 i = 0; i < 8; i++) {
         const u64 at = (u64)blockIdx.x * 8192 + i * 1024 + threadIdx.x * 4;
         if (at < given.params) {
-            const float4 v = load4(grads + slot * given.params + at);
+            const float4 v = fetch4(grads + slot * given.params + at);
             sum += (double)v.x * (double)v.x + (double)v.y * (double)v.y;
             sum += (double)v.z * (double)v.z + (double)v.w * (double)v.w;
         }
     }
-    conclude(given.states, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, orders);
+    conclude(given.states, given.epochs, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, orders);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // add_parts: `advance` for a gradient that is in parts: they are added in order and written to `grads`.
 // ---------------------------------------------------------------------------------------------------------------------
 struct AddPartsArgs {
-    State* states;              // [S]
+    SlotState* states;          // [S]
+    EpochState* epochs;         // [S] or null
     float* grads;               // [S, params] written
     u64 params;
     const float* parts;         // [S, count, params]
@@ -600,7 +610,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) add_parts(const AddPartsArg
         store4(grads + slot * given.params + at, v);
         sum = squares(v);
     }
-    conclude(given.states, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, orders);
+    conclude(given.states, given.epochs, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, orders);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -611,7 +621,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) add_parts(const AddPartsArg
 // and of the list.
 // ---------------------------------------------------------------------------------------------------------------------
 struct ChoosePartArgs {
-    const State* states; // [S]
+    const SlotState* states; // [S]
+    const EpochState* epochs; // [S]
     u64 seed;
     const u32* begin;
     const u32* lists;
@@ -622,19 +633,21 @@ struct ChoosePartArgs {
 };
 
 extern "C" __global__ void __launch_bounds__(256) choose_part(const ChoosePartArgs given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
+    const EpochState* __restrict__ epochs = given.epochs;
     const u32* __restrict__ begin = given.begin;
     const u32* __restrict__ lists = given.lists;
     u32* __restrict__ rows = given.rows;
     float* __restrict__ live = given.live;
     const u32 slot = blockIdx.y, own = blockIdx.x * 256 + threadIdx.x;
-    const State& state = states[slot];
+    const SlotState& state = states[slot];
     if (idle(state, STEP) || own >= given.part) return;
-    const u64 row = (u64)*begin + own, sample = (u64)state.cursor + row;
-    const bool inside = row < given.batch && sample < state.samples;
+    const EpochState& epoch = epochs[slot];
+    const u64 row = (u64)*begin + own, sample = (u64)epoch.cursor + row;
+    const bool inside = row < given.batch && sample < epoch.samples;
     u32 at = 0;
-    if (inside) at = Permutation(state.samples, given.seed, state.id, state.epoch).at((u32)sample);
-    rows[(u64)slot * given.part + own] = lists[(u64)state.list + at];
+    if (inside) at = Permutation(epoch.samples, given.seed, state.id, epoch.done).at((u32)sample);
+    rows[(u64)slot * given.part + own] = lists[epoch.list + at];
     live[(u64)slot * given.part + own] = inside ? 1.0f : 0.0f;
 }
 
@@ -643,7 +656,7 @@ extern "C" __global__ void __launch_bounds__(256) choose_part(const ChoosePartAr
 // in `grads`.
 // ---------------------------------------------------------------------------------------------------------------------
 struct AddPartArgs {
-    const State* states;        // [S]
+    const SlotState* states;        // [S]
     const u32* begin;
     float* sum;                 // [S, params]
     float* grads;               // [S, params]
@@ -656,7 +669,7 @@ struct AddPartArgs {
 };
 
 extern "C" __global__ void __launch_bounds__(256) add_part(const AddPartArgs given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const u32* __restrict__ begin = given.begin;
     float* __restrict__ sum = given.sum;
     float* __restrict__ grads = given.grads;
@@ -721,7 +734,7 @@ extern "C" __global__ void __launch_bounds__(256) optimise(const OptimiseArgs gi
 // of validation.
 // ---------------------------------------------------------------------------------------------------------------------
 struct ScoreSumArgs {
-    const State* states;        // [S]
+    const SlotState* states;        // [S]
     const double* loss_partial; // [S, loss_blocks, 2]
     double* sums;               // [S, 2]
     u32* chunk;                 // [1]
@@ -729,7 +742,7 @@ struct ScoreSumArgs {
 };
 
 extern "C" __global__ void __launch_bounds__(256) score_sum(const ScoreSumArgs given) {
-    const State* __restrict__ states = given.states;
+    const SlotState* __restrict__ states = given.states;
     const double* __restrict__ loss_partial = given.loss_partial;
     double* __restrict__ sums = given.sums;
     u32* __restrict__ chunk = given.chunk;

@@ -1,7 +1,7 @@
-// What all kernels of a population share: a member's state, who takes part in a launch, bf16, and sums in a fixed
-// order.
+// What all kernels share: the state of a slot, who takes part in a launch, bf16, and sums in a fixed order; and what a
+// population adds to a slot, the state of its epoch.
 //
-// `State` has the fields and the order of `describe.rs`. Nothing here depends on how many slots there are, so a
+// Both states have the fields and the order of `describe.rs`. Nothing here depends on how many slots there are, so a
 // member's bits do not either.
 #pragma once
 
@@ -11,26 +11,29 @@
 
 typedef __nv_bfloat16 bf16;
 
-// A member's state as it lies on the device, 72 bytes; what the fields mean is said in `describe.rs`.
-struct State {
+// Who is in a slot and how far its parameters are; what the fields mean is said in `describe.rs`.
+struct SlotState {
     u32 id;
     u32 index;
     u32 active;
     u32 due;
     u32 fault;
-    u32 cursor;
-    u32 epoch;
     u32 step;
-    u32 samples;
-    u32 list;
-    u32 epochs;
+    u32 total;
     float rate;
     float norm;
-    u32 total;
+};
+
+// How far a slot's member is in its list of samples.
+struct EpochState {
+    u32 cursor;
+    u32 done;
+    u32 samples;
+    u32 epochs;
+    u64 list;
     double loss;
     double weight;
 };
-static_assert(sizeof(State) == 72, "State must lie as in describe.rs");
 
 // Who takes part in a launch.
 constexpr u32 STEP = 0;   // slots that are active and not due
@@ -43,7 +46,7 @@ constexpr u32 RELU = 1;
 constexpr u32 TANH = 2;
 
 // Whether a slot sits this launch out.
-__device__ __forceinline__ bool idle(const State& state, u32 mode) {
+__device__ __forceinline__ bool idle(const SlotState& state, u32 mode) {
     if (mode == STEP) return state.active == 0 || state.due != 0;
     if (mode == SCORE) return state.due == 0;
     return false;
@@ -72,6 +75,8 @@ __device__ __forceinline__ float4 load4(const bf16* at) {
     uint2 v = *reinterpret_cast<const uint2*>(at);
     return make_float4(low_half(v.x), high_half(v.x), low_half(v.y), high_half(v.y));
 }
+// The same of what nobody writes in this launch, through the read-only cache.
+__device__ __forceinline__ float4 fetch4(const float* at) { return __ldg(reinterpret_cast<const float4*>(at)); }
 __device__ __forceinline__ void store4(float* at, float4 v) { *reinterpret_cast<float4*>(at) = v; }
 __device__ __forceinline__ void store4(bf16* at, float4 v) {
     *reinterpret_cast<uint2*>(at) = make_uint2(pack(v.x, v.y), pack(v.z, v.w));
@@ -111,9 +116,9 @@ __device__ __forceinline__ double block_sum(double mine, double* scratch) {
 }
 
 // Sum of `values[i * stride]`, i < n, by a block of 256 threads, in an order that depends on n alone; every thread gets
-// it.
+// it. Nobody may write the values in this launch.
 __device__ __forceinline__ double block_sum(const double* values, u32 n, u32 stride, double* scratch) {
     double mine = 0.0;
-    for (u32 i = threadIdx.x; i < n; i += 256) mine += values[(u64)i * stride];
+    for (u32 i = threadIdx.x; i < n; i += 256) mine += __ldg(values + (u64)i * stride);
     return block_sum(mine, scratch);
 }

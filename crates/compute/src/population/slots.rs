@@ -10,15 +10,15 @@ use crate::error::Result;
 
 /// Moves members that stopped behind those that train; how many slots a step has to do.
 pub(super) fn compact(states: &mut [State], backend: &mut dyn Backend) -> Result<usize> {
-    let running = states.iter().filter(|s| s.active == 1).count();
+    let running = states.iter().filter(|s| s.slot.active == 1).count();
     let used = rounded(running, states.len());
     // As long as everyone fits into the rounded number, nobody has to move.
     let mut free = 0;
     for late in used..states.len() {
-        if states[late].active == 0 {
+        if states[late].slot.active == 0 {
             continue;
         }
-        while states[free].active == 1 {
+        while states[free].slot.active == 1 {
             free += 1;
         }
         backend.swap(free, late)?;
@@ -35,16 +35,16 @@ pub(super) fn rounded(slots: usize, all: usize) -> usize {
 /// What the members say, in the order in which they were given.
 pub(super) fn statuses(states: &[State]) -> Vec<Status> {
     let mut sorted: Vec<&State> = states.iter().collect();
-    sorted.sort_by_key(|s| s.index);
+    sorted.sort_by_key(|s| s.slot.index);
     let each = sorted.into_iter().map(|s| Status {
-        id: s.id,
-        active: s.active == 1,
-        due: s.due == 1,
-        fault: s.fault == 1,
-        epoch: s.epoch,
-        step: s.step,
-        loss: if s.weight > 0.0 { s.loss / s.weight } else { f64::NAN },
-        norm: s.norm,
+        id: s.slot.id,
+        active: s.slot.active == 1,
+        due: s.slot.due == 1,
+        fault: s.slot.fault == 1,
+        epoch: s.epoch.done,
+        step: s.slot.step,
+        loss: if s.epoch.weight > 0.0 { s.epoch.loss / s.epoch.weight } else { f64::NAN },
+        norm: s.slot.norm,
     });
     each.collect()
 }

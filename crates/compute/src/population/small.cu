@@ -25,7 +25,7 @@
 template <u32 R, u32 ROWS, u32 DEPTH, u32 WARPS> __device__ __forceinline__ void whole(const Small& p) {
     constexpr u32 THREADS = WARPS * 32;
     const u32 slot = blockIdx.y, warp = own_warp(), lane = threadIdx.x % 32;
-    const State& state = p.states[slot];
+    const SlotState& state = p.states[slot];
     if (idle(state, p.mode)) return;
     const bool step = p.mode == STEP;
     const u32 last = p.layers - 1;
@@ -56,7 +56,7 @@ template <u32 R, u32 ROWS, u32 DEPTH, u32 WARPS> __device__ __forceinline__ void
         u32 label = 0x80000000u;
         float weight = 0.0f;
         if (threadIdx.x < R) {
-            const Found found = find(p, state, slot, base + threadIdx.x, end);
+            const Found found = find(p, state, p.epochs + slot, slot, base + threadIdx.x, end);
             known.start[threadIdx.x] = found.start;
             if (found.start != NOBODY) {
                 label = p.labels[found.row];
@@ -147,7 +147,7 @@ __device__ __forceinline__ void logits_layer(const Weights& w, const SmallLayer&
 
 template <u32 R, u32 DEPTH, u32 WARPS> __device__ __forceinline__ void only_logits(const Small& p) {
     const u32 slot = blockIdx.y, begin = blockIdx.x * R;
-    const State& state = p.states[slot];
+    const SlotState& state = p.states[slot];
     if (idle(state, p.mode)) return;
     u32 widest = 0;
 #pragma unroll 1
@@ -158,7 +158,7 @@ template <u32 R, u32 DEPTH, u32 WARPS> __device__ __forceinline__ void only_logi
     const u32 other = R * widest * 16;
     u32* starts = reinterpret_cast<u32*>(shared_memory + 2 * other);
     Tile h = {0, pieces_of(p.layer[0].inputs)};
-    if (threadIdx.x < R) starts[threadIdx.x] = find(p, state, slot, begin + threadIdx.x, p.batch).start;
+    if (threadIdx.x < R) starts[threadIdx.x] = find(p, state, p.epochs + slot, slot, begin + threadIdx.x, p.batch).start;
     __syncthreads();
     gather_tile<WARPS * 32>(p, state.index, starts, h, R);
     const bf16* copy = p.copy + slot * p.params;

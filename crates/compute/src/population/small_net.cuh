@@ -13,9 +13,10 @@ struct SmallLayer {
     u32 act;
 };
 
-// What a net and its data are: 288 bytes, passed by value. What the pointers mean is said in population.cu.
+// What a net and its data are, passed by value. What the pointers mean is said in population.cu.
 struct Small {
-    const State* states;
+    const SlotState* states;
+    const EpochState* epochs; // read in mode 0 only
     const float* master; // [S, params]
     const bf16* copy;    // [S, params]
     u64 params;
@@ -47,7 +48,6 @@ struct Small {
     u32 spare;
     SmallLayer layer[4];
 };
-static_assert(sizeof(Small) == 288, "Small must lie as the launch packs it");
 
 // A row of the batch: where its window begins, or NOBODY for the tail.
 constexpr u32 NOBODY = 0xffffffffu;
@@ -57,7 +57,7 @@ struct Found {
     u32 row;   // of the first table
 };
 
-__device__ __forceinline__ Found find(const Small& p, const State& state, u32 slot, u32 b, u32 end) {
+__device__ __forceinline__ Found find(const Small& p, const SlotState& state, const EpochState* epoch, u32 slot, u32 b, u32 end) {
     Found made = {NOBODY, 0};
     if (b >= end) return made;
     if (p.mode == ALWAYS) {
@@ -67,9 +67,9 @@ __device__ __forceinline__ Found find(const Small& p, const State& state, u32 sl
         if (sample >= p.valid_count[state.index]) return made;
         made.row = p.lists[(u64)p.valid_list[state.index] + sample];
     } else {
-        const u64 sample = (u64)state.cursor + b;
-        if (sample >= state.samples) return made;
-        made.row = p.lists[(u64)state.list + Permutation(state.samples, p.seed, state.id, state.epoch).at((u32)sample)];
+        const u64 sample = (u64)epoch->cursor + b;
+        if (sample >= epoch->samples) return made;
+        made.row = p.lists[epoch->list + Permutation(epoch->samples, p.seed, state.id, epoch->done).at((u32)sample)];
     }
     made.start = (p.map ? p.map[made.row] : made.row) - (p.window - 1);
     return made;

@@ -26,7 +26,8 @@
 
 struct Training {
     Small net;
-    State* states;
+    SlotState* states;
+    EpochState* epochs;
     float* master;
     float* mean;
     float* square;
@@ -38,21 +39,27 @@ struct Training {
     u32 resident_at; // byte where the first begin
     Optimiser o;
 };
-static_assert(sizeof(Training) == 392, "Training must lie as the launch packs it");
 
 constexpr u32 R = 128, WARPS = 16, THREADS = WARPS * 32, SIDES = THREADS / 256;
 constexpr u32 PIECE = 1024;           // elements of the arena, four for each of 256 threads
 constexpr u32 ONE = PIECE * 4;        // bytes of a piece of one array
 constexpr u32 LOOKED = R * 12;        // bytes of what is known of rows before they are gathered
-// Bytes in shared memory: [256] sums of squares of pieces, [8, 2] loss and weight of blocks, the order, the state,
-// twice what is known of rows, and [own pieces, 8] sums of warps.
-constexpr u32 AT_LOSSES = 2048, AT_ORDER = AT_LOSSES + 128, AT_STATE = AT_ORDER + 32, AT_LOOKED = AT_STATE + 80, AT_PARTS = AT_LOOKED + 2 * LOOKED;
+// Bytes in shared memory: [256] sums of squares of pieces, [8, 2] loss and weight of blocks, the order, the states
+// of slot and epoch, twice what is known of rows, and [own pieces, 8] sums of warps.
+constexpr u32 AT_LOSSES = 2048, AT_ORDER = AT_LOSSES + 128, AT_STATE = AT_ORDER + 32, AT_EPOCH = AT_STATE + 40, AT_LOOKED = AT_EPOCH + 40,
+              AT_PARTS = AT_LOOKED + 2 * LOOKED;
 
 // 16 bytes that another block may have written, past the first-level cache.
 __device__ __forceinline__ float4 load_new(const float* at) { return __ldcg(reinterpret_cast<const float4*>(at)); }
 __device__ __forceinline__ float4& four_at(u32 place) { return *reinterpret_cast<float4*>(shared_memory + place); }
-__device__ __forceinline__ State& state_here() { return *reinterpret_cast<State*>(shared_memory + AT_STATE); }
+__device__ __forceinline__ SlotState& state_here() { return *reinterpret_cast<SlotState*>(shared_memory + AT_STATE); }
+__device__ __forceinline__ EpochState& epoch_here() { return *reinterpret_cast<EpochState*>(shared_memory + AT_EPOCH); }
 __device__ __forceinline__ Order& order_here() { return *reinterpret_cast<Order*>(shared_memory + AT_ORDER); }
+
+// Copies a struct, a word for each thread.
+template <typename T> __device__ __forceinline__ void copy_words(T* to, const T* from, u32 thread) {
+    if (thread < sizeof(T) / 4) reinterpret_cast<u32*>(to)[thread] = reinterpret_cast<const u32*>(from)[thread];
+}
 
 // The sum of `values[i]`, i < n, in the order of `block_sum`; right in lane 0. One warp calls it.
 __device__ __forceinline__ double sum_in_order(const double* values, u32 n, u32 stride) {
@@ -97,10 +104,10 @@ __device__ __forceinline__ Known known_of(u32 turn, u32 lost_at) {
     return known;
 }
 
-// Looks up a row of this block, `later` behind the state's place in the list, and asks for it.
-__device__ __forceinline__ void look(const Small& net, const State& state, u32 slot, u32 rank, u32 row, u32 later, const Known& known) {
+// Looks up a row of this block, `later` behind the epoch's place in the list, and asks for it.
+__device__ __forceinline__ void look(const Small& net, const SlotState& state, const EpochState& epoch, u32 slot, u32 rank, u32 row, u32 later, const Known& known) {
     const u32 begin = rank * R, end = min(begin + R, net.batch);
-    const Found found = find(net, state, slot, begin + row + later, end + later);
+    const Found found = find(net, state, &epoch, slot, begin + row + later, end + later);
     u32 label = 0x80000000u;
     float weight = 0.0f;
     if (found.start != NOBODY) {
@@ -153,7 +160,7 @@ __device__ __forceinline__ void gradient(const Training& p, const Places& places
     constexpr u32 ROWS = 2, DEPTH = 2;
     const Small& net = p.net;
     const u32 warp = own_warp(), lane = threadIdx.x % 32, last = net.layers - 1;
-    const State& state = state_here();
+    const SlotState& state = state_here();
     const Tile dlogits = {places.dlogits, 4}, x = {places.tiles, pieces_of(net.layer[0].inputs)};
     const Known known = known_of(turn, places.lost);
     if (threadIdx.x == THREADS - 1) order_here() = plan(state, p.o);
@@ -179,7 +186,7 @@ __device__ __forceinline__ void gradient(const Training& p, const Places& places
     const float* bias = reinterpret_cast<const float*>(shared_memory + w.bias());
     if (net.classes <= 8) head<1, WARPS>(net, slot, top, w, bias, h, dlogits, known, R);
     else head<4, WARPS>(net, slot, top, w, bias, h, dlogits, known, R);
-    if (warp >= 8 && warp < 12) look(net, state, slot, rank, threadIdx.x - 256, net.batch, known_of(1 - turn, places.lost));
+    if (warp >= 8 && warp < 12) look(net, state, epoch_here(), slot, rank, threadIdx.x - 256, net.batch, known_of(1 - turn, places.lost));
     __syncthreads();
     if (warp == WARPS - 1) {
         double lost = 0.0, weighed = 0.0;
@@ -229,8 +236,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
     places.weights = places.lost + R * 8;
 
     settle_all(net, slot, places.weights);
-    if (threadIdx.x == 0) state_here() = p.states[slot];
-    if (threadIdx.x < R) look(net, p.states[slot], slot, rank, threadIdx.x, 0, known_of(0, places.lost));
+    copy_words(&state_here(), p.states + slot, threadIdx.x);
+    copy_words(&epoch_here(), p.epochs + slot, threadIdx.x);
+    if (threadIdx.x < R) look(net, p.states[slot], p.epochs[slot], slot, rank, threadIdx.x, 0, known_of(0, places.lost));
     __syncthreads();
     gather_looked(net, places, 0);
 
@@ -316,7 +324,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
         cluster_wait();
         if (threadIdx.x < 32) {
             const double norm = sum_in_order(sums, pieces, 1);
-            if (threadIdx.x == 0) order_here() = decide(state_here(), net.batch, order_here(), {weight_sum, sqrt(norm) / weight_sum}, loss, p.o);
+            if (threadIdx.x == 0) {
+                order_here() = decide(state_here(), order_here(), {weight_sum, sqrt(norm) / weight_sum}, p.o);
+                count_step(epoch_here(), state_here(), net.batch, weight_sum, loss);
+            }
         }
         copy_wait<0>();
         __syncthreads();
@@ -358,5 +369,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
         cluster_wait();
         settle_all(net, slot, places.weights);
     }
-    if (rank == 0 && threadIdx.x == 0) p.states[slot] = state_here();
+    if (rank == 0) {
+        copy_words(p.states + slot, &state_here(), threadIdx.x);
+        copy_words(p.epochs + slot, &epoch_here(), threadIdx.x);
+    }
 }

@@ -8,13 +8,13 @@
 //! | 8 | `FBmember` |
 //! | 4, 4 | the version of this format, 1; flags: 1 there is an average of the weights, 2 there is a gradient |
 //! | 8, n | the length of the net's text, and the text |
-//! | 72 | the state, field after field |
+//! | 72 | the state: 11 words of slot and epoch, rate, norm, `total`, loss and weight |
 //! | 4 × params each | parameters, mean, square, then the average and the gradient where there are any |
 //!
 //! The length follows from the net, so that nothing is taken before it is known to be there.
 
 use super::backend::Arena;
-use super::{Population, State};
+use super::{EpochState, Population, SlotState, State};
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
 
@@ -57,14 +57,14 @@ impl Population {
             mean: backend.read(slot, Arena::Mean)?,
             square: backend.read(slot, Arena::Square)?,
             average: self.recipe.average.map(|_| backend.read(slot, Arena::Average)).transpose()?,
-            gradient: (state.fault == 1).then(|| backend.read(slot, Arena::Gradient)).transpose()?,
+            gradient: (state.slot.fault == 1).then(|| backend.read(slot, Arena::Gradient)).transpose()?,
         })
     }
 
     /// Puts a member back to where a snapshot of it was taken, in this population or in another of the same net, data,
     /// recipe and pins that has this member. It continues with the same bits.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
-        let slot = self.slot(snapshot.state.id)?;
+        let slot = self.slot(snapshot.state.slot.id)?;
         let state = self.fitting(snapshot, &self.states[slot])?;
         let rows = [
             (Arena::Mean, Some(&snapshot.mean)),
@@ -84,7 +84,7 @@ impl Population {
 
     /// The state a member has after a restore, or why it cannot be restored.
     fn fitting(&self, snapshot: &Snapshot, now: &State) -> Result<State> {
-        let (was, id) = (&snapshot.state, snapshot.state.id);
+        let (was, id) = (&snapshot.state, snapshot.state.slot.id);
         let refuse = |what: String| Err(Error::Asked(format!("the snapshot of member {id} {what}")));
         let net = self.net.to_string();
         if snapshot.net != net {
@@ -99,30 +99,36 @@ impl Population {
             let (has, other) = if snapshot.average.is_some() { ("has an", "none") } else { ("has no", "one") };
             return refuse(format!("{has} average of the weights, and this recipe asks for {other}"));
         }
-        for (what, was, now) in [("samples", was.samples, now.samples), ("epochs", was.epochs, now.epochs)] {
+        for (what, was, now) in
+            [("samples", was.epoch.samples, now.epoch.samples), ("epochs", was.epoch.epochs, now.epoch.epochs)]
+        {
             if was != now {
                 return refuse(format!("is of a training of {was} {what}, and here it has {now}"));
             }
         }
-        if was.rate.to_bits() != now.rate.to_bits() {
-            return refuse(format!("is of a rate of {}, and here it is {}", was.rate, now.rate));
+        if was.slot.rate.to_bits() != now.slot.rate.to_bits() {
+            return refuse(format!("is of a rate of {}, and here it is {}", was.slot.rate, now.slot.rate));
         }
         // What a member can be between two steps; anything else was not written by a population.
         let batch = self.recipe.batch as u64;
-        let steps = u64::from(was.epoch) * u64::from(was.samples).div_ceil(batch) + u64::from(was.cursor) / batch;
-        let known = [was.active, was.due, was.fault].iter().all(|flag| *flag <= 1)
-            && was.cursor < was.samples.max(1)
-            && u64::from(was.cursor) % batch == 0
-            && u64::from(was.step) == steps
-            && (was.active == 0 || was.epoch < was.epochs);
-        if was.total != now.total || !known {
+        let steps = u64::from(was.epoch.done) * u64::from(was.epoch.samples).div_ceil(batch)
+            + u64::from(was.epoch.cursor) / batch;
+        let known = [was.slot.active, was.slot.due, was.slot.fault].iter().all(|flag| *flag <= 1)
+            && was.epoch.cursor < was.epoch.samples.max(1)
+            && u64::from(was.epoch.cursor) % batch == 0
+            && u64::from(was.slot.step) == steps
+            && (was.slot.active == 0 || was.epoch.done < was.epoch.epochs);
+        if was.slot.total != now.slot.total || !known {
             return refuse(format!(
                 "stands at step {} of {}, epoch {}, sample {}: no place between two batches of {batch}; it is of another recipe",
-                was.step, was.total, was.epoch, was.cursor
+                was.slot.step, was.slot.total, was.epoch.done, was.epoch.cursor
             ));
         }
         // Where its data lies is this population's affair.
-        Ok(State { index: now.index, list: now.list, ..*was })
+        Ok(State {
+            slot: SlotState { index: now.slot.index, ..was.slot },
+            epoch: EpochState { list: now.epoch.list, ..was.epoch },
+        })
     }
 }
 
@@ -141,14 +147,16 @@ impl Snapshot {
         bytes.extend((average | gradient).to_le_bytes());
         bytes.extend((self.net.len() as u64).to_le_bytes());
         bytes.extend(self.net.as_bytes());
-        let s = &self.state;
-        let words = [s.id, s.index, s.active, s.due, s.fault, s.cursor, s.epoch, s.step, s.samples, s.list, s.epochs];
-        bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()));
-        bytes.extend(s.rate.to_le_bytes());
-        bytes.extend(s.norm.to_le_bytes());
-        bytes.extend(s.total.to_le_bytes());
-        bytes.extend(s.loss.to_le_bytes());
-        bytes.extend(s.weight.to_le_bytes());
+        let State { slot, epoch } = &self.state;
+        let flags = [slot.id, slot.index, slot.active, slot.due, slot.fault];
+        // All lists together are short enough for 32 bits.
+        let numbers = [epoch.cursor, epoch.done, slot.step, epoch.samples, epoch.list as u32, epoch.epochs];
+        bytes.extend(flags.into_iter().chain(numbers).flat_map(u32::to_le_bytes));
+        bytes.extend(slot.rate.to_le_bytes());
+        bytes.extend(slot.norm.to_le_bytes());
+        bytes.extend(slot.total.to_le_bytes());
+        bytes.extend(epoch.loss.to_le_bytes());
+        bytes.extend(epoch.weight.to_le_bytes());
         for row in rows {
             bytes.extend(row.iter().flat_map(|x| x.to_le_bytes()));
         }
@@ -161,11 +169,11 @@ impl Snapshot {
         if from.take::<8>()? != *MAGIC {
             return Err(no("it does not begin as one does"));
         }
-        let version = from.word()?;
+        let [version] = from.words()?;
         if version != VERSION {
             return Err(no(&format!("it is of version {version}, and this program reads version {VERSION}")));
         }
-        let flags = from.word()?;
+        let [flags] = from.words()?;
         if flags > AVERAGE + GRADIENT {
             return Err(no(&format!("its flags {flags:#x} are not known")));
         }
@@ -175,26 +183,14 @@ impl Snapshot {
         let text = std::str::from_utf8(text).map_err(|_| no("its net is no text"))?;
         let net: Net = text.parse().map_err(|e| no(&format!("its net cannot be read: {e}")))?;
         let params = Layout::new(&net)?.params;
-        let mut state = State::default();
-        let s = &mut state;
-        for word in [
-            &mut s.id,
-            &mut s.index,
-            &mut s.active,
-            &mut s.due,
-            &mut s.fault,
-            &mut s.cursor,
-            &mut s.epoch,
-            &mut s.step,
-            &mut s.samples,
-            &mut s.list,
-            &mut s.epochs,
-        ] {
-            *word = from.word()?;
-        }
-        (s.rate, s.norm) = (f32::from_le_bytes(from.take()?), f32::from_le_bytes(from.take()?));
-        s.total = from.word()?;
-        (s.loss, s.weight) = (f64::from_le_bytes(from.take()?), f64::from_le_bytes(from.take()?));
+        let [id, index, active, due, fault, cursor, done, step, samples, list, epochs] = from.words()?;
+        let (rate, norm) = (f32::from_le_bytes(from.take()?), f32::from_le_bytes(from.take()?));
+        let [total] = from.words()?;
+        let (loss, weight) = (f64::from_le_bytes(from.take()?), f64::from_le_bytes(from.take()?));
+        let state = State {
+            slot: SlotState { id, index, active, due, fault, step, total, rate, norm },
+            epoch: EpochState { cursor, done, samples, epochs, list: list.into(), loss, weight },
+        };
         let rows = 3 + u64::from(flags.count_ones());
         let wanted = 4 * rows * params as u64;
         if from.left.len() as u64 != wanted {
@@ -230,8 +226,12 @@ impl Reader<'_> {
         Ok(*first)
     }
 
-    fn word(&mut self) -> Result<u32> {
-        Ok(u32::from_le_bytes(self.take()?))
+    fn words<const N: usize>(&mut self) -> Result<[u32; N]> {
+        let mut words = [0; N];
+        for word in &mut words {
+            *word = u32::from_le_bytes(self.take()?);
+        }
+        Ok(words)
     }
 }
 
@@ -242,4 +242,42 @@ fn no(why: &str) -> Error {
 /// A stranger's words, short and without control characters.
 fn short(text: &str) -> String {
     text.chars().take(80).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_the_first_version_are_read_and_written_as_ever() {
+        let mut bytes = b"FBmember".to_vec();
+        let net = "2-3";
+        bytes.extend([1u32, 0].iter().flat_map(|w| w.to_le_bytes()));
+        bytes.extend((net.len() as u64).to_le_bytes());
+        bytes.extend(net.as_bytes());
+        // id, index, active, due, fault, cursor, epoch, step, samples, list, epochs
+        bytes.extend((101u32..=111).flat_map(|w| w.to_le_bytes()));
+        bytes.extend([0.5f32, 0.25].iter().flat_map(|x| x.to_le_bytes()));
+        bytes.extend(114u32.to_le_bytes());
+        bytes.extend([1.5f64, 2.5].iter().flat_map(|x| x.to_le_bytes()));
+        let params = Layout::new(&net.parse().unwrap()).unwrap().params;
+        bytes.extend((0..3 * params).flat_map(|i| (i as f32).to_le_bytes()));
+
+        let snapshot = Snapshot::from_bytes(&bytes).unwrap();
+        let slot = SlotState {
+            id: 101,
+            index: 102,
+            active: 103,
+            due: 104,
+            fault: 105,
+            step: 108,
+            total: 114,
+            rate: 0.5,
+            norm: 0.25,
+        };
+        let epoch = EpochState { cursor: 106, done: 107, samples: 109, epochs: 111, list: 110, loss: 1.5, weight: 2.5 };
+        assert_eq!(snapshot.state, State { slot, epoch });
+        assert_eq!(snapshot.square[params - 1], (3 * params - 1) as f32);
+        assert_eq!(snapshot.to_bytes(), bytes);
+    }
 }

@@ -482,11 +482,11 @@ fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
         snapshot
     };
     for wrong in [
-        with(&|s| s.cursor = s.samples + 16),
-        with(&|s| s.cursor += 1),
-        with(&|s| s.step += 1),
-        with(&|s| s.due = 2),
-        with(&|s| s.epoch = u32::MAX),
+        with(&|s| s.epoch.cursor = s.epoch.samples + 16),
+        with(&|s| s.epoch.cursor += 1),
+        with(&|s| s.slot.step += 1),
+        with(&|s| s.slot.due = 2),
+        with(&|s| s.epoch.done = u32::MAX),
     ] {
         refused(fresh(), &wrong, "no place between two batches");
     }

@@ -38,7 +38,7 @@ pub use crate::cuda::Stack as Card;
 use crate::cuda::Slice;
 use crate::error::Result;
 use crate::net::{Layout, Recurrent, UNITS};
-use crate::population::{Precision, State};
+use crate::population::{Precision, SlotState};
 use std::ops::Range;
 
 /// How large a stack is, and what is asked of it.
@@ -236,7 +236,7 @@ pub struct Forward<M: Held> {
     pub reset: Option<M::Read<u8>>,
     /// `[P]` who takes part: members that are active and not due. Nothing of the others is read or written. None is
     /// everybody.
-    pub members: Option<M::Read<State>>,
+    pub members: Option<M::Read<SlotState>>,
     /// Every h goes here.
     pub every: Option<M::Write<f32>>,
     /// The last h goes here.
@@ -272,7 +272,7 @@ pub struct Backward<M: Held> {
     /// The gradient at the last h, which is added to that of `every` where both are given.
     pub last: Option<M::Read<f32>>,
     /// As in [`Forward::members`].
-    pub members: Option<M::Read<State>>,
+    pub members: Option<M::Read<SlotState>>,
     /// The gradient of the weights goes here.
     pub gradient: M::Write<f32>,
     /// Elements from one member's row of it to the next.

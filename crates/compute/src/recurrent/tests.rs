@@ -8,7 +8,7 @@ use crate::bf16;
 use crate::net::init;
 use crate::ops::recurrent as plain;
 use crate::population::make::noise;
-use crate::population::{Precision, State};
+use crate::population::{Precision, SlotState};
 
 /// Rows of the table.
 const TABLE: usize = 50;
@@ -371,8 +371,8 @@ fn a_window_is_its_steps_to_the_bit() {
 fn members_that_sleep_are_left_alone_and_gradients_add_up() {
     let case = Case::new(shape([3, 5, 4, 4, 2], &[18], Precision::F32, Gradients::Weights));
     let (whole, params) = (on_cpu(&case, ALL, 2), case.stack.params());
-    let awake = State { active: 1, ..State::default() };
-    let states = [awake, State { due: 1, ..awake }, awake];
+    let awake = SlotState { active: 1, ..SlotState::default() };
+    let states = [awake, SlotState { due: 1, ..awake }, awake];
     let mut cpu = Cpu::new(&case.stack, 2).unwrap();
     cpu.take(&case.weights, params).unwrap();
     let mut made = case.blank();

@@ -103,7 +103,7 @@ impl Training for ClassTraining {
 /// A member's snapshot as plain bytes beside its weights.
 pub(super) fn snapshot(of: population::Snapshot) -> Snapshot {
     let bytes = of.to_bytes();
-    Snapshot { id: of.state.id, weights: of.average.unwrap_or(of.params), bytes }
+    Snapshot { id: of.state.slot.id, weights: of.average.unwrap_or(of.params), bytes }
 }
 
 /// Samples that a member has trained on; the last batch of an epoch has fewer than the others.

@@ -12,7 +12,7 @@ use crate::cpu::loops;
 use crate::cpu::memory::{Floats, Split};
 use crate::error::{Error, Result};
 use crate::net::Recurrent;
-use crate::population::{Precision, State};
+use crate::population::{Precision, SlotState};
 use crate::recurrent::{self, Backward, Carried, Forward, Gradients, Host, Shape, check};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -47,7 +47,7 @@ struct Outputs<'a> {
 }
 
 /// Who takes part.
-fn active(members: Option<&[State]>, member: usize) -> bool {
+fn active(members: Option<&[SlotState]>, member: usize) -> bool {
     members.is_none_or(|states| states[member].active != 0 && states[member].due == 0)
 }
 

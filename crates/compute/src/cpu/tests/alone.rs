@@ -82,8 +82,8 @@ fn company_and_slot_change_nothing() {
             let mut alone = crowd.clone();
             alone.members = vec![crowd.members[at].clone()];
             let (arenas, mut state, said) = train(crowd, 2, &[2, 1, 3], at);
-            assert_eq!(state.index, at as u32);
-            state.index = 0;
+            assert_eq!(state.slot.index, at as u32);
+            state.slot.index = 0;
             assert!((arenas, state, said) == train(&alone, 2, &[2, 1, 3], 0), "{net}: member {at}");
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn engine(world: &World, threads: usize) -> Engine {
 /// Clears `due` everywhere, as the host does after a validation.
 pub(super) fn go_on(engine: &mut Engine) {
     let mut states = engine.states().expect("states");
-    states.iter_mut().for_each(|state| state.due = 0);
+    states.iter_mut().for_each(|state| state.slot.due = 0);
     engine.set_states(&states).expect("the same states");
 }
 

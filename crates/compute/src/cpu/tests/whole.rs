@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::ops::{finite, loss, step, whole};
 use crate::population::backend::{Arena, Backend};
 use crate::population::world::World;
-use crate::population::{Pace, Precision, Schedule, State, fixtures};
+use crate::population::{Pace, Precision, Schedule, fixtures};
 
 const TWO_HEADS: &str = "a:3x2-5t-9 + b:4 + c:5x3-16 / 24-8t / up:3 + size:4";
 
@@ -16,19 +16,20 @@ fn check(world: &World, tolerance: f32) {
     let mut fast = engine(world, 2);
     let mut plain: Vec<_> = (0..world.members.len()).map(|i| world.plain(&tables, &data, i)).collect();
     let mut steps = 0;
-    while plain.iter().any(|p| p.state.active == 1) {
+    while plain.iter().any(|p| p.state.slot.active == 1) {
         fast.steps(plain.len(), 1).unwrap();
         for (slot, plain) in plain.iter_mut().enumerate() {
             plain.step();
             let got = fast.states().unwrap()[slot];
-            let what = format!("{}, batch {}, member {slot}, step {}", world.net, world.recipe.batch, got.step);
-            let counters =
-                |s: &crate::population::State| (s.active, s.due, s.fault, s.cursor, s.epoch, s.step, s.samples);
+            let what = format!("{}, batch {}, member {slot}, step {}", world.net, world.recipe.batch, got.slot.step);
+            let counters = |s: &crate::population::State| {
+                (s.slot.active, s.slot.due, s.slot.fault, s.epoch.cursor, s.epoch.done, s.slot.step, s.epoch.samples)
+            };
             assert_eq!(counters(&got), counters(&plain.state), "{what}");
             let sums = [
-                (got.loss, plain.state.loss),
-                (got.weight, plain.state.weight),
-                (got.norm.into(), plain.state.norm.into()),
+                (got.epoch.loss, plain.state.epoch.loss),
+                (got.epoch.weight, plain.state.epoch.weight),
+                (got.slot.norm.into(), plain.state.slot.norm.into()),
             ];
             for (got, wanted) in sums {
                 assert!((got - wanted).abs() <= f64::from(tolerance) * wanted.abs(), "{what}: {got} is not {wanted}");
@@ -44,7 +45,7 @@ fn check(world: &World, tolerance: f32) {
             {
                 fast.write(slot, arena, values).unwrap();
             }
-            plain.state.due = 0;
+            plain.state.slot.due = 0;
         }
         go_on(&mut fast);
         steps += 1;
@@ -99,7 +100,7 @@ fn scores_and_logits_are_of_the_average() {
         let rows = world.lists[1].clone();
         let score = |engine: &mut Engine| {
             let before = engine.states().unwrap();
-            let due: Vec<_> = before.iter().map(|s| State { due: 1, ..*s }).collect();
+            let due: Vec<_> = before.iter().map(|s| s.with_due(1)).collect();
             engine.set_states(&due).unwrap();
             let scores = engine.score(1).unwrap();
             engine.set_states(&before).unwrap();
@@ -149,15 +150,16 @@ fn wide_nets_sum_over_pieces() {
         world.members[0].rate = 0.0;
         let mut fast = engine(&world, 2);
         let mut sum = vec![0.0; world.layout.params];
-        while fast.states().unwrap()[0].epoch == 0 {
+        while fast.states().unwrap()[0].epoch.done == 0 {
             fast.steps(1, 1).unwrap();
             crate::ops::sums::add(&mut sum, &fast.read(0, Arena::Gradient).unwrap());
         }
         (sum, fast.states().unwrap()[0])
     };
     let ((whole, one), (parts, four)) = (sum_of(4196), sum_of(1049));
-    assert_eq!((one.step, four.step), (1, 4));
+    assert_eq!((one.slot.step, four.slot.step), (1, 4));
     near("gradient", &whole, &parts, 1e-4);
+    let (one, four) = (one.epoch, four.epoch);
     assert!((one.loss - four.loss).abs() < 1e-6 * four.loss && (one.weight - four.weight).abs() < 1e-6 * four.weight);
 }
 
@@ -194,7 +196,8 @@ fn members_wait_and_stop_on_their_own() {
     let mut fast = engine(&world, 2);
     // More steps than any epoch has: everyone stops at its first epoch's end and waits.
     fast.steps(6, 100).unwrap();
-    let first: Vec<_> = fast.states().unwrap().iter().map(|s| (s.epoch, s.step, s.due, s.cursor)).collect();
+    let first: Vec<_> =
+        fast.states().unwrap().iter().map(|s| (s.epoch.done, s.slot.step, s.slot.due, s.epoch.cursor)).collect();
     let steps = |i: u32| if i % 3 == 2 { 2 } else { 4 }; // 17 or 50 samples in batches of 16
     assert_eq!(first, (0..6).map(|i| (1, steps(i), 1, 0)).collect::<Vec<_>>());
     for _ in 0..10 {
@@ -202,7 +205,11 @@ fn members_wait_and_stop_on_their_own() {
         fast.steps(6, 3).unwrap();
     }
     for (i, state) in (0..).zip(fast.states().unwrap()) {
-        assert_eq!((state.active, state.epoch, state.step), (0, 2 + i % 3, steps(i) * (2 + i % 3)), "member {i}");
+        assert_eq!(
+            (state.slot.active, state.epoch.done, state.slot.step),
+            (0, 2 + i % 3, steps(i) * (2 + i % 3)),
+            "member {i}"
+        );
     }
 }
 
@@ -213,7 +220,7 @@ fn a_slot_outside_of_the_first_is_left_alone() {
     let before = fast.read(2, Arena::Params).unwrap();
     fast.steps(2, 2).unwrap();
     assert_eq!(fast.read(2, Arena::Params).unwrap(), before);
-    assert_eq!(fast.states().unwrap().iter().map(|s| s.step).collect::<Vec<_>>(), [2, 2, 0]);
+    assert_eq!(fast.states().unwrap().iter().map(|s| s.slot.step).collect::<Vec<_>>(), [2, 2, 0]);
     assert!(fast.steps(4, 1).is_err() && fast.score(4).is_err() && fast.logits(3, &[]).is_err());
 }
 
@@ -233,20 +240,24 @@ fn a_fault_changes_nothing_and_stops() {
         loop {
             let kept: Vec<_> = ARENAS[..3].iter().map(|a| bits(&fast.read(0, *a).unwrap())).collect();
             let state = fast.states().unwrap()[0];
-            if state.active == 0 {
+            if state.slot.active == 0 {
                 break;
             }
-            before.push((kept, state.step, state.cursor));
+            before.push((kept, state.slot.step, state.epoch.cursor));
             fast.steps(2, 1).unwrap();
         }
         let (kept, step, cursor) = before.pop().unwrap();
         let state = fast.states().unwrap()[0];
-        assert_eq!((state.fault, state.active, state.due, state.step, state.cursor), (1, 0, 0, step, cursor), "{net}");
+        assert_eq!(
+            (state.slot.fault, state.slot.active, state.slot.due, state.slot.step, state.epoch.cursor),
+            (1, 0, 0, step, cursor),
+            "{net}"
+        );
         assert_eq!(ARENAS[..3].iter().map(|a| bits(&fast.read(0, *a).unwrap())).collect::<Vec<_>>(), kept, "{net}");
         let tensor = finite::tensor_not_finite(&world.layout, &fast.read(0, Arena::Gradient).unwrap());
         assert!(tensor.is_some(), "{net}: the gradient says where");
         let other = fast.states().unwrap()[1];
-        assert!(other.fault == 0 && other.step == step + 1, "{net}: its neighbour goes on");
+        assert!(other.slot.fault == 0 && other.slot.step == step + 1, "{net}: its neighbour goes on");
     }
 }
 
@@ -258,7 +269,7 @@ fn weights_of_nothing_change_nothing() {
     let before = ARENAS.map(|a| bits(&fast.read(0, a).unwrap()));
     fast.steps(1, 1).unwrap();
     let state = fast.states().unwrap()[0];
-    assert_eq!((state.step, state.cursor, state.fault, state.weight), (1, 16, 0, 0.0));
+    assert_eq!((state.slot.step, state.epoch.cursor, state.slot.fault, state.epoch.weight), (1, 16, 0, 0.0));
     assert_eq!(ARENAS[..3].iter().map(|a| bits(&fast.read(0, *a).unwrap())).collect::<Vec<_>>(), before[..3]);
 }
 
@@ -270,7 +281,7 @@ fn scores_and_logits_are_the_plain_forward() {
         let (tables, data) = (world.tables().unwrap(), world.data());
         let mut fast = engine(&world, threads);
         let mut states = fast.states().unwrap();
-        states[1].due = 1;
+        states[1].slot.due = 1;
         fast.set_states(&states).unwrap();
         let scores = fast.score(2).unwrap();
         assert_eq!(scores[0], Default::default(), "not due");

@@ -4,7 +4,7 @@
 use crate::arguments;
 use crate::cuda::arguments::Address;
 use crate::cuda::memory::Slice;
-use crate::population::State;
+use crate::population::{EpochState, SlotState};
 
 arguments! {
     /// The optimiser and the schedule.
@@ -25,7 +25,8 @@ arguments! {
 arguments! {
     /// Of `gather`.
     pub(super) struct GatherArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
+        pub(super) epochs: Option<Slice<EpochState>>,
         pub(super) seed: u64,
         pub(super) lists: Slice<u32>,
         pub(super) rows: Slice<u32>,
@@ -53,7 +54,7 @@ arguments! {
 arguments! {
     /// Of `loss`.
     pub(super) struct LossArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) rows: Slice<u32>,
         pub(super) live: Slice<f32>,
         pub(super) labels: Slice<u8>,
@@ -80,7 +81,7 @@ arguments! {
 arguments! {
     /// Of `head`.
     pub(super) struct HeadArgs in "../../population/backward.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) rows: Slice<u32>,
         pub(super) live: Slice<f32>,
         pub(super) labels: Slice<u8>,
@@ -115,7 +116,7 @@ arguments! {
 arguments! {
     /// Of `sum_partials`.
     pub(super) struct SumArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) partial: Address,
         pub(super) n: u64,
         pub(super) out: Address,
@@ -128,7 +129,7 @@ arguments! {
 arguments! {
     /// Of `activate`.
     pub(super) struct ActivateArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) z: Address,
         pub(super) z_stride: u64,
         pub(super) z_member: u64,
@@ -147,7 +148,7 @@ arguments! {
 arguments! {
     /// Of `derive`.
     pub(super) struct DeriveArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) dy: Address,
         pub(super) dy_stride: u64,
         pub(super) dy_member: u64,
@@ -167,7 +168,7 @@ arguments! {
 arguments! {
     /// Of `derive_sum`.
     pub(super) struct DeriveSumArgs in "../../population/backward.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) dz: Address,
         pub(super) y: Address,
         pub(super) stride: u64,
@@ -184,7 +185,7 @@ arguments! {
 arguments! {
     /// Of `column_sum`.
     pub(super) struct ColumnArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) dz: Address,
         pub(super) stride: u64,
         pub(super) member: u64,
@@ -199,7 +200,8 @@ arguments! {
 arguments! {
     /// Of `advance`.
     pub(super) struct AdvanceArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
+        pub(super) epochs: Option<Slice<EpochState>>,
         pub(super) grads: Slice<f32>,
         pub(super) params: u64,
         pub(super) norm_partial: Slice<f64>,
@@ -215,7 +217,8 @@ arguments! {
 arguments! {
     /// Of `add_parts`.
     pub(super) struct AddPartsArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
+        pub(super) epochs: Option<Slice<EpochState>>,
         pub(super) grads: Slice<f32>,
         pub(super) params: u64,
         pub(super) parts: Slice<f32>,
@@ -233,7 +236,8 @@ arguments! {
 arguments! {
     /// Of `choose_part`.
     pub(super) struct ChoosePartArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
+        pub(super) epochs: Option<Slice<EpochState>>,
         pub(super) seed: u64,
         pub(super) begin: Slice<u32>,
         pub(super) lists: Slice<u32>,
@@ -247,7 +251,7 @@ arguments! {
 arguments! {
     /// Of `add_part`.
     pub(super) struct AddPartArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) begin: Slice<u32>,
         pub(super) sum: Slice<f32>,
         pub(super) grads: Slice<f32>,
@@ -287,7 +291,7 @@ arguments! {
 arguments! {
     /// Of `score_sum`.
     pub(super) struct ScoreSumArgs in "../../population/population.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) loss_partial: Slice<f64>,
         pub(super) sums: Slice<f64>,
         pub(super) chunk: Slice<u32>,

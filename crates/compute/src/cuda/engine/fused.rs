@@ -221,6 +221,7 @@ impl Engine {
         // Windows begin with nothing and are never cleared here.
         Args {
             states: Address(at.states.part(first, slots).address()),
+            epochs: Address(self.epochs_of(first, slots).map_or(0, |e| e.address())),
             seed: self.recipe.seed,
             lists: Address(at.lists.address()),
             rows: Address(rows),
@@ -272,6 +273,7 @@ arguments! {
     /// What both passes of `lstm.cu` take.
     struct Args in "../../ops/lstm.cu" {
         states: Address,
+        epochs: Address,
         seed: u64,
         lists: Address,
         rows: Address,

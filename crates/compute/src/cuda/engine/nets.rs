@@ -320,7 +320,7 @@ impl Nets {
         told.put(main, hypers)?;
         mask.put(main, &go.iter().map(|go| u32::from(*go)).collect::<Vec<u32>>())?;
         self.update(told, StepOptions { mask: Some(mask), parts: given.as_ref(), norms: None })?;
-        Ok(self.engine.states()?.iter().map(|s| s.norm).collect())
+        Ok(main.get(&self.engine.at.states)?.iter().map(|s| s.norm).collect())
     }
 
     /// A member's parameters and optimiser become another's, its step too.
@@ -339,13 +339,14 @@ impl Nets {
 
     /// Steps of the optimiser that a member has done.
     pub(crate) fn step(&mut self, member: usize) -> Result<u32> {
-        Ok(self.engine.states()?[member].step)
+        Ok(self.engine.main.get(&self.engine.at.states)?[member].step)
     }
 
     pub(crate) fn set_step(&mut self, member: usize, step: u32) -> Result<()> {
-        let mut states = self.engine.states()?;
+        let Engine { main, at, .. } = &self.engine;
+        let mut states = main.get(&at.states)?;
         states[member].step = step;
-        self.engine.set_states(&states)
+        main.put(&at.states, &states)
     }
 
     pub(crate) fn pins(&self) -> Pins {

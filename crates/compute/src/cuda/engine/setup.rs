@@ -8,7 +8,7 @@ use crate::cuda::memory::{Slab, Slice, aligned};
 use crate::cuda::workspace::PAIR;
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net, init};
-use crate::population::{Data, Member, Pace, Precision, Recipe, State};
+use crate::population::{Data, EpochState, Member, Pace, Precision, Recipe, SlotState, State};
 use std::sync::Arc;
 
 /// What modules, graphs and descriptors take beside slabs, with room to spare.
@@ -19,7 +19,8 @@ pub(crate) const SHARED: u64 = BESIDE + PAIR;
 
 /// Where everything is.
 pub(super) struct Arrays {
-    pub(super) states: Slice<State>,                   // [P]
+    pub(super) states: Slice<SlotState>,               // [P]
+    pub(super) epochs: Option<Slice<EpochState>>,      // [P] where there are lists of samples
     pub(super) lists: Slice<u32>,                      // all lists, one behind the other
     pub(super) means: Vec<Option<Slice<f32>>>,         // [inputs] [P, features]
     pub(super) inverses: Vec<Option<Slice<f32>>>,      // [inputs] [P, features]
@@ -193,6 +194,7 @@ fn arrays(
     let stepwise = tiles.is_none() && !layout.recurrents.is_empty();
     Ok(Arrays {
         states: cut.cut(p)?,
+        epochs: (!road.lossless()).then(|| cut.cut(p)).transpose()?,
         lists: cut.cut(data.lists.iter().map(|l| l.len()).sum())?,
         means: optional(net.inputs.len(), |i| scaled(i).then(|| cut.cut(p * net.inputs[i].features)).transpose())?,
         inverses: optional(net.inputs.len(), |i| scaled(i).then(|| cut.cut(p * net.inputs[i].features)).transpose())?,
@@ -339,7 +341,11 @@ pub(super) fn lay_out(
     if let Some(lossless) = &at.lossless {
         lossless.begin(stream)?;
     }
-    stream.put(&at.states, &first_states(members, data, &starts, roads.batch))?;
+    let states = first_states(members, data, &starts, roads.batch);
+    stream.put(&at.states, &states.iter().map(|s| s.slot).collect::<Vec<SlotState>>())?;
+    if let Some(epochs) = &at.epochs {
+        stream.put(epochs, &states.iter().map(|s| s.epoch).collect::<Vec<EpochState>>())?;
+    }
     for (slot, member) in members.iter().enumerate() {
         let row = at.params.part(slot * layout.params, layout.params);
         let first = first.map_or_else(|| init(layout, recipe.seed, member.id), |first| first[slot].clone());
@@ -368,12 +374,13 @@ fn starts(data: &Data<'_>) -> Result<Vec<u32>> {
 }
 
 fn first_states(members: &[Member], data: &Data<'_>, starts: &[u32], batch: usize) -> Vec<State> {
-    // Without a list a member is always at its first step of an epoch that never ends.
-    let endless =
-        |i: usize, m: &Member| State { id: m.id, index: i as u32, active: 1, samples: u32::MAX, ..State::default() };
     let first = |(i, m): (usize, &Member)| match data.lists.get(m.train) {
         Some(list) => State::first(m, i, starts[m.train] as usize, list.len(), batch),
-        None => endless(i, m),
+        // Without a list there are no epochs.
+        None => State {
+            slot: SlotState { id: m.id, index: i as u32, active: 1, ..SlotState::default() },
+            ..State::default()
+        },
     };
     members.iter().enumerate().map(first).collect()
 }

@@ -16,7 +16,7 @@ use crate::cuda::memory::Slice;
 use crate::cuda::module::{Arg, Function, Module};
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
-use crate::population::{Precision, Recipe};
+use crate::population::{EpochState, Precision, Recipe, SlotState};
 use std::sync::Arc;
 
 /// Layers with the head, and their widths.
@@ -287,7 +287,8 @@ impl Engine {
         let at = &self.at;
         let row = |address: u64, size: usize| address + (first * self.layout.params * size) as u64;
         let mut p = Packed(self.packed(first, Mode::Step));
-        p.wide(at.states.address() + (first * 72) as u64);
+        p.wide(at.states.part(first, slots).address());
+        p.wide(self.epochs_of(first, slots).map_or(0, |e| e.address()));
         for arena in [&at.params, &at.mean, &at.square, &at.gradient] {
             p.wide(row(arena.address(), 4));
         }
@@ -323,7 +324,8 @@ impl Engine {
         let (input, classes) = (&self.net.inputs[0], head.outputs);
         let place = |address: u64, elements: usize, size: usize| address + (elements * size) as u64;
         let mut p = Packed::default();
-        p.wide(place(at.states.address(), first, 72));
+        p.wide(place(at.states.address(), first, size_of::<SlotState>()));
+        p.wide(at.epochs.as_ref().map_or(0, |e| place(e.address(), first, size_of::<EpochState>())));
         p.wide(place(at.params.address(), first * params, 4));
         p.wide(at.shadow.as_ref().map_or(0, |s| place(s.address(), first * params, 2)));
         p.wide(params as u64);

@@ -16,7 +16,7 @@ use crate::cuda::graph::Stream;
 use crate::cuda::memory::{Slab, Slice};
 use crate::device::Budget;
 use crate::error::{Error, Result};
-use crate::population::{Precision, Recipe, State};
+use crate::population::{Precision, Recipe, SlotState};
 use crate::recurrent::{self, Backward, Carried, Forward, Gradients, OnCard, Shape, check};
 use launch::Kernels;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub struct Stack {
 
 /// What all ways need.
 pub(super) struct Arrays {
-    awake: Slice<State>,                   // [P] everybody takes part
-    asleep: Slice<State>,                  // [P] nobody does
+    awake: Slice<SlotState>,               // [P] everybody takes part
+    asleep: Slice<SlotState>,              // [P] nobody does
     pub(super) master: Slice<f32>,         // [P, params]
     pub(super) shadow: Option<Slice<u16>>, // [P, params] bf16
     pub(super) gradient: Slice<f32>,       // [P, params]; nothing without a way back
@@ -65,7 +65,7 @@ pub(super) struct Work<'a> {
     pub(super) kernels: &'a Kernels,
     pub(super) calls: &'a Calls,
     pub(super) at: &'a Arrays,
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
     pub(super) given: Given,
 }
 
@@ -164,7 +164,7 @@ impl Stack {
         let bf16 = shape.precision == Precision::Bf16;
         let mut slab = context.slab(needed)?;
         let (at, parts) = arrays(&mut Cutter::Cut(&mut slab), stack, shared)?;
-        stream.put(&at.awake, &vec![State { active: 1, ..State::default() }; shape.members])?;
+        stream.put(&at.awake, &vec![SlotState { active: 1, ..SlotState::default() }; shape.members])?;
         stream.fill(&at.asleep, 0)?;
         stream.fill(&at.master, 0)?;
         stream.fill(&at.gradient, 0)?;
@@ -287,7 +287,7 @@ impl Stack {
         self.kernels.rows(stream, &work.states, params, (own, params), (&call.gradient, call.stride), call.add)
     }
 
-    fn work<'a>(&'a self, stream: &'a Stream, members: Option<Slice<State>>, given: Given) -> Work<'a> {
+    fn work<'a>(&'a self, stream: &'a Stream, members: Option<Slice<SlotState>>, given: Given) -> Work<'a> {
         Work {
             stream,
             stack: &self.stack,

@@ -11,7 +11,7 @@ use crate::cuda::own::Linear;
 use crate::cuda::workspace::WORKSPACE;
 use crate::error::Result;
 use crate::net::Activation;
-use crate::population::{Recipe, State};
+use crate::population::{EpochState, Recipe, SlotState};
 
 impl Engine {
     /// One step of the slots from `first` on.
@@ -40,7 +40,8 @@ impl Engine {
     pub(super) fn part(&self, first: usize, slots: usize) -> Result<()> {
         let (at, params, rows) = (&self.at, self.layout.params, self.recipe.batch);
         let Some(added) = &at.added else { return Ok(()) };
-        let part = Part { states: self.states_of(first, slots), batch: self.batch, rows, begin: added.begin };
+        let (states, epochs) = (self.states_of(first, slots), self.epochs_of(first, slots));
+        let part = Part { states, epochs, batch: self.batch, rows, begin: added.begin };
         let places = (at.rows.part(first * rows, slots * rows), at.live.part(first * rows, slots * rows));
         self.calls.choose_part(&self.main, &part, self.recipe.seed, &at.lists, (&places.0, &places.1))?;
         self.forward(first, slots, Mode::Step, false)?;
@@ -56,7 +57,8 @@ impl Engine {
     /// What follows the gradient: the state after the step, and the optimiser.
     pub(super) fn end(&self, first: usize, slots: usize) -> Result<()> {
         let (at, params) = (&self.at, self.layout.params);
-        let states = at.states.part(first, slots);
+        let epochs = self.epochs_of(first, slots);
+        let states = (&self.states_of(first, slots), epochs.as_ref());
         let mut sums = self.partials(first, slots, Mode::Step);
         let row = |arena: &Slice<f32>| arena.part(first * params, slots * params);
         let arenas = Arenas {
@@ -74,14 +76,14 @@ impl Engine {
             let count = small::slices(self.recipe.batch);
             let parts = at.parts.part(first * count * params, slots * count * params);
             let (parts, words) = ((&parts, count), (&arrived, &orders));
-            self.calls.add_parts(&self.main, &states, &self.recipe, gradient, parts, &sums, words)?;
+            self.calls.add_parts(&self.main, states, &self.recipe, gradient, parts, &sums, words)?;
         } else {
             // The parts have added up what they lost and weighed.
             if let Some(added) = &at.added {
                 (sums.loss, sums.loss_blocks) = (added.loss.part(2 * first, 2 * slots), 1);
             }
             let whole = Recipe { batch: self.batch, ..self.recipe };
-            self.calls.advance(&self.main, &states, &whole, gradient, &sums, (&arrived, &orders))?;
+            self.calls.advance(&self.main, states, &whole, gradient, &sums, (&arrived, &orders))?;
         }
         self.calls.optimise(&self.main, &self.recipe, params, &orders, &arenas)
     }
@@ -108,8 +110,13 @@ impl Engine {
         if self.fused_head() { self.head(first, slots, Mode::Always) } else { Ok(()) }
     }
 
-    pub(super) fn states_of(&self, first: usize, slots: usize) -> Slice<State> {
+    pub(super) fn states_of(&self, first: usize, slots: usize) -> Slice<SlotState> {
         self.at.states.part(first, slots)
+    }
+
+    /// The epochs of some slots, where there are lists of samples.
+    pub(super) fn epochs_of(&self, first: usize, slots: usize) -> Option<Slice<EpochState>> {
+        self.at.epochs.as_ref().map(|epochs| epochs.part(first, slots))
     }
 
     /// The partial sums of norms, losses and weights.
@@ -169,6 +176,7 @@ impl Engine {
                 &self.main,
                 &Gather {
                     states: self.states_of(first, slots),
+                    epochs: self.epochs_of(first, slots),
                     seed: self.recipe.seed,
                     batch,
                     mode,

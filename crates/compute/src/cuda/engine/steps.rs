@@ -181,6 +181,7 @@ impl Engine {
             &self.main,
             &Gather {
                 states: self.states_of(first, slots),
+                epochs: self.epochs_of(first, slots),
                 seed: self.recipe.seed,
                 batch,
                 mode,

@@ -4,7 +4,7 @@ use super::{ALL, Case, Made, TABLE, With, each, near, on_cpu, same_in_steps, sha
 use crate::cuda::{Context, Plain, Slab, Slice, Stream};
 use crate::device::Budget;
 use crate::population::tests::cards;
-use crate::population::{Precision, State};
+use crate::population::{Precision, SlotState};
 use crate::recurrent::{Backward, Card, Carried, Forward, Gradients, OnCard};
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ fn a_row_that_is_not_there_is_nan_on_a_card_and_sleepers_are_left_alone() {
         let mut there = There { slab: context.slab(8 << 20).unwrap(), stream: Stream::new(&context).unwrap() };
         let weights = there.put(&case.weights);
         let every = there.put(&vec![7.0f32; 2 * 2 * 3 * 17]);
-        let states = there.put(&[State { active: 1, ..State::default() }, State::default()]);
+        let states = there.put(&[SlotState { active: 1, ..SlotState::default() }, SlotState::default()]);
         let call = Forward::<OnCard> {
             extras: Some(there.put(&case.extras)),
             members: Some(states),

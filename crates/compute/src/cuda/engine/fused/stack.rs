@@ -180,6 +180,7 @@ impl Whole {
         // No table, and nothing that goes with one; strides are those of the gradient at the last h.
         Args {
             states: Address(work.states.address()),
+            epochs: Address(0),
             seed: 0,
             lists: Address(0),
             rows: Address(arrays.rows.address()),

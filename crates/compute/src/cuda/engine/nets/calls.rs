@@ -11,7 +11,7 @@ use crate::cuda::memory::{Slice, aligned};
 use crate::cuda::module::{Grid, Kernel, Module};
 use crate::error::{Error, Result};
 use crate::nets::Hyper;
-use crate::population::State;
+use crate::population::SlotState;
 use std::sync::Arc;
 
 arguments! {
@@ -135,7 +135,7 @@ arguments! {
 
 arguments! {
     pub(super) struct EndStepArgs in "../../../population/nets.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) grads: Slice<f32>,
         pub(super) params: u64,
         pub(super) parts: Option<Array<f32>>,
@@ -167,7 +167,7 @@ arguments! {
 
 arguments! {
     pub(super) struct AdoptArgs in "../../../population/nets.cu" {
-        pub(super) states: Slice<State>,
+        pub(super) states: Slice<SlotState>,
         pub(super) master: Slice<f32>,
         pub(super) mean: Option<Slice<f32>>,
         pub(super) square: Option<Slice<f32>>,

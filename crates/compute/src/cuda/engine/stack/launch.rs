@@ -9,7 +9,7 @@ use crate::cuda::kernels;
 use crate::cuda::memory::Slice;
 use crate::cuda::module::{Kernel, Module};
 use crate::error::Result;
-use crate::population::State;
+use crate::population::SlotState;
 use crate::recurrent::{Forward, OnCard, Shape};
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn read(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         shape: &Shape,
         call: &Forward<OnCard>,
         to: Spread,
@@ -133,7 +133,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn read_words(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         shape: &Shape,
         call: &Forward<OnCard>,
         to: Words,
@@ -155,7 +155,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn show(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         (steps, batch): (usize, usize),
         from: Spread,
         f32: bool,
@@ -182,7 +182,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn show_words(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         (first, steps): (usize, usize),
         (batch, width): (usize, usize),
         from: Words,
@@ -208,7 +208,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn bring(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         (steps, batch, units): (usize, usize, usize),
         from: AtH,
         to: u64,
@@ -230,7 +230,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn bring_words(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         batch: usize,
         from: AtH,
         to: Words,
@@ -255,7 +255,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn begin(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         (batch, units): (usize, usize),
         given: Option<(Slice<f32>, Slice<f32>)>,
         clear: Option<Clear>,
@@ -284,7 +284,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn resets(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         (window, batch): (usize, usize),
         from: &Slice<u8>,
         to: &Slice<u8>,
@@ -297,7 +297,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn rows(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         numbers: usize,
         (from, from_stride): (&Slice<f32>, usize),
         (to, to_stride): (&Slice<f32>, usize),
@@ -319,7 +319,7 @@ impl Kernels {
     pub(in crate::cuda::engine) fn take(
         &self,
         stream: &Stream,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         params: usize,
         (from, stride): (&Slice<f32>, usize),
         master: &Slice<f32>,
@@ -357,7 +357,7 @@ arguments! {
 arguments! {
     /// Of `read`.
     struct ReadArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         out: Address,
         out_stride: u64,
         out_member: u64,
@@ -369,7 +369,7 @@ arguments! {
 arguments! {
     /// Of `read_words`.
     struct ReadWordsArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         words: Address,
         r: Read,
         window: u32,
@@ -382,7 +382,7 @@ arguments! {
 arguments! {
     /// Of `show`.
     struct ShowArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         from: Address,
         from_stride: u64,
         from_member: u64,
@@ -397,7 +397,7 @@ arguments! {
 arguments! {
     /// Of `show_words`.
     struct ShowWordsArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         words: Address,
         to: Slice<f32>,
         first: u32,
@@ -414,7 +414,7 @@ arguments! {
 arguments! {
     /// Of `bring`.
     struct BringArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         every: Option<Slice<f32>>,
         last: Option<Slice<f32>>,
         to: Address,
@@ -428,7 +428,7 @@ arguments! {
 arguments! {
     /// Of `bring_words`.
     struct BringWordsArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         every: Option<Slice<f32>>,
         last: Option<Slice<f32>>,
         words: Address,
@@ -444,7 +444,7 @@ arguments! {
 arguments! {
     /// Of `begin`.
     struct BeginArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         h: Option<Slice<f32>>,
         c: Option<Slice<f32>>,
         clear: Address,
@@ -462,7 +462,7 @@ arguments! {
 arguments! {
     /// Of `resets`.
     struct ResetsArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         from: Slice<u8>,
         to: Slice<u8>,
         window: u32,
@@ -473,7 +473,7 @@ arguments! {
 arguments! {
     /// Of `rows`.
     struct RowsArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         n: u64,
         from: Slice<f32>,
         from_stride: u64,
@@ -486,7 +486,7 @@ arguments! {
 arguments! {
     /// Of `take`.
     struct TakeArgs in "../../../ops/recurrent.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         params: u64,
         from: Slice<f32>,
         from_stride: u64,

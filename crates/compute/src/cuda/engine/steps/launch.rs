@@ -9,7 +9,7 @@ use crate::cuda::kernels;
 use crate::cuda::memory::Slice;
 use crate::cuda::module::{Kernel, Module};
 use crate::error::Result;
-use crate::population::State;
+use crate::population::SlotState;
 use std::sync::Arc;
 
 const THREADS: usize = 256;
@@ -39,7 +39,7 @@ impl Spread {
 
 /// What `sequence` is told.
 pub(super) struct Sequence {
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
     pub(super) mode: Mode,
     pub(super) batch: usize,
     pub(super) rows: Slice<u32>,
@@ -56,7 +56,7 @@ pub(super) struct Sequence {
 
 /// What `cell` is told.
 pub(super) struct Cell {
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
     pub(super) mode: Mode,
     pub(super) batch: usize,
     pub(super) units: usize,
@@ -90,7 +90,7 @@ impl Clear {
 
 /// What `back` is told.
 pub(super) struct Back {
-    pub(super) states: Slice<State>,
+    pub(super) states: Slice<SlotState>,
     pub(super) batch: usize,
     pub(super) units: usize,
     pub(super) gates: u64,
@@ -220,7 +220,7 @@ impl Kernels {
 arguments! {
     /// Of `sequence`.
     struct SequenceArgs in "../../../ops/lstm_steps.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         rows: Slice<u32>,
         live: Slice<f32>,
         table: Slice<f32>,
@@ -241,7 +241,7 @@ arguments! {
 arguments! {
     /// Of `cell`.
     struct CellArgs in "../../../ops/lstm_steps.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         z: Address,
         z_member: u64,
         bias: Address,
@@ -271,7 +271,7 @@ arguments! {
 arguments! {
     /// Of `back`.
     struct BackArgs in "../../../ops/lstm_steps.cu" {
-        states: Slice<State>,
+        states: Slice<SlotState>,
         gates: Address,
         gates_member: u64,
         cells: Address,

@@ -11,7 +11,7 @@ use crate::cuda::memory::Slice;
 use crate::cuda::workspace::WORKSPACE;
 use crate::error::Result;
 use crate::net::{GATES, Layout, Recurrent};
-use crate::population::{Pins, Precision, Recipe, State};
+use crate::population::{Pins, Precision, Recipe, SlotState};
 use std::sync::Arc;
 
 /// One of a layer's products. All are `[rows, columns]`, with four columns for each unit where gates are.
@@ -237,7 +237,7 @@ impl Doer<'_> {
         l: usize,
         part: Part,
         at: impl Fn(usize) -> Addresses,
-        states: &Slice<State>,
+        states: &Slice<SlotState>,
         mode: Mode,
     ) -> Result<()> {
         if let (Some(Way::Library(plan)), Ok(library)) = (self.plans.way(l, part), stream.context().blaslt()) {

@@ -78,15 +78,15 @@ fn a_member_alone_gives_the_bits_it_gives_in_company() {
                     engine.steps(members.len(), 1).unwrap();
                     let states = engine.states().unwrap();
                     for (slot, sums) in engine.score(members.len()).unwrap().into_iter().enumerate() {
-                        if states[slot].due != 0 {
+                        if states[slot].slot.due != 0 {
                             scores[slot].push(sums);
                         }
                     }
-                    let ready: Vec<State> = states.iter().map(|s| State { due: 0, ..*s }).collect();
+                    let ready: Vec<State> = states.iter().map(|s| s.with_due(0)).collect();
                     engine.set_states(&ready).unwrap();
                 }
                 let states = engine.states().unwrap();
-                assert!(states.iter().all(|s| s.active == 0 && s.fault == 0), "everyone came to an end");
+                assert!(states.iter().all(|s| s.slot.active == 0 && s.slot.fault == 0), "everyone came to an end");
                 let rows: Vec<Vec<u32>> =
                     (0..members.len()).map(|slot| bits(&engine.read(slot, Arena::Params).unwrap())).collect();
                 (rows, scores)
