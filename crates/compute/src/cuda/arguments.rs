@@ -10,6 +10,8 @@
 //! | `u8` `u16` `u32` `u64` `i32` `i64` `f32` `f64` | the same words (`types.cuh`), or `float` and `double` |
 //! | `Array<T>`, `Option<Array<T>>` | `View<T>` (`view.cuh`): address and length; none is null and 0 |
 //! | a struct made by `arguments!` | the struct of that name |
+//! | `[T; N]` of one of these | `T name[N]` |
+//! | `T as C`, such as `usize as u32` | `C`: the value is converted when it is packed ([`PackAs`]) |
 
 use super::array::{Array, Memory};
 use super::memory::{Plain, Slice};
@@ -38,6 +40,10 @@ pub struct Kind {
     form: Form,
     /// The C name of the number, of what is pointed at, or of the struct; empty for a pointer to anything.
     c: &'static str,
+    /// Elements of an array; none for what is no array.
+    elements: Option<usize>,
+    /// Of a pointer with its strides: `u64` fields that follow it, by what their names add to its own.
+    strides: &'static [&'static str],
     size: usize,
     align: usize,
 }
@@ -72,7 +78,7 @@ pub trait Argument: sealed::Sealed {
     fn write(&self, to: &mut Packer);
 }
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
 }
 
@@ -115,7 +121,7 @@ macro_rules! number {
         impl sealed::Sealed for $t {}
         impl Argument for $t {
             const KIND: Kind =
-                Kind { form: Form::Value, c: stringify!($t), size: size_of::<$t>(), align: size_of::<$t>() };
+                Kind { form: Form::Value, c: stringify!($t), elements: None, strides: &[], size: size_of::<$t>(), align: size_of::<$t>() };
             fn write(&self, to: &mut Packer) {
                 to.bytes.extend(self.to_ne_bytes());
             }
@@ -128,7 +134,7 @@ impl<A: Arguments> sealed::Sealed for A {}
 impl<A: Arguments> Argument for A {
     const KIND: Kind = {
         let (size, align) = extent(A::FIELDS);
-        Kind { form: Form::Value, c: A::NAME, size, align }
+        Kind { form: Form::Value, c: A::NAME, elements: None, strides: &[], size, align }
     };
     fn write(&self, to: &mut Packer) {
         self.pack(to);
@@ -138,7 +144,7 @@ impl<A: Arguments> Argument for A {
 
 impl<T: Plain + Argument> sealed::Sealed for Array<T> {}
 impl<T: Plain + Argument> Argument for Array<T> {
-    const KIND: Kind = Kind { form: Form::View, c: T::KIND.c, size: 16, align: 8 };
+    const KIND: Kind = Kind { form: Form::View, c: T::KIND.c, elements: None, strides: &[], size: 16, align: 8 };
     fn write(&self, to: &mut Packer) {
         to.put(&self.address());
         to.put(&(self.len() as u64));
@@ -159,7 +165,7 @@ impl<T: Plain + Argument> Argument for Option<Array<T>> {
 
 impl<T: Argument> sealed::Sealed for Slice<T> {}
 impl<T: Argument> Argument for Slice<T> {
-    const KIND: Kind = Kind { form: Form::Pointer, c: T::KIND.c, size: 8, align: 8 };
+    const KIND: Kind = Kind { form: Form::Pointer, c: T::KIND.c, elements: None, strides: &[], size: 8, align: 8 };
     fn write(&self, to: &mut Packer) {
         self.address().write(to);
     }
@@ -173,15 +179,71 @@ impl<T: Argument> Argument for Option<Slice<T>> {
     }
 }
 
+impl<T: Argument, const N: usize> sealed::Sealed for [T; N] {}
+impl<T: Argument, const N: usize> Argument for [T; N] {
+    const KIND: Kind = {
+        let plain = T::KIND.elements.is_none() && T::KIND.strides.is_empty();
+        assert!(plain, "arrays are of numbers, pointers and structs alone");
+        Kind { elements: Some(N), size: N * T::KIND.size, ..T::KIND }
+    };
+    fn write(&self, to: &mut Packer) {
+        self.iter().for_each(|element| to.put(element));
+    }
+}
+
+/// What a field is in Rust, packed as what it is in C: `batch: usize as u32`.
+pub trait PackAs<C: Argument> {
+    /// The value in C's type.
+    fn to_c(&self) -> C;
+}
+
+impl PackAs<u32> for usize {
+    /// Sizes beyond 32 bits are refused where a net is set up; one that was missed fails in the launch.
+    fn to_c(&self) -> u32 {
+        u32::try_from(*self).unwrap_or(u32::MAX)
+    }
+}
+
+impl PackAs<u64> for usize {
+    fn to_c(&self) -> u64 {
+        *self as u64
+    }
+}
+
+impl PackAs<u32> for bool {
+    fn to_c(&self) -> u32 {
+        u32::from(*self)
+    }
+}
+
+impl PackAs<Address> for u64 {
+    fn to_c(&self) -> Address {
+        Address(*self)
+    }
+}
+
+impl PackAs<Address> for Option<u64> {
+    fn to_c(&self) -> Address {
+        Address(self.unwrap_or(0))
+    }
+}
+
 /// An address whose elements are of the type that the kernel was made for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) u64);
 
 impl sealed::Sealed for Address {}
 impl Argument for Address {
-    const KIND: Kind = Kind { form: Form::Pointer, c: "", size: 8, align: 8 };
+    const KIND: Kind = Kind { form: Form::Pointer, c: "", elements: None, strides: &[], size: 8, align: 8 };
     fn write(&self, to: &mut Packer) {
         self.0.write(to);
+    }
+}
+
+impl Kind {
+    /// An address of the kernel's own type with strides behind it, such as `y`, `y_stride` and `y_member`.
+    pub(super) const fn strided(strides: &'static [&'static str]) -> Kind {
+        Kind { strides, size: 8 * (1 + strides.len()), ..Address::KIND }
     }
 }
 
@@ -214,10 +276,19 @@ pub const fn difference(source: &str, name: &str, fields: &[Field]) -> Option<&'
         if field == fields.len() {
             return Some("the C struct has more fields");
         }
-        at = match matches(text, at, &fields[field]) {
+        let Field { name, kind } = fields[field];
+        at = match matches(text, at, name, "", kind) {
             Ok(end) => end,
             Err(why) => return Some(why),
         };
+        let mut stride = 0;
+        while stride < kind.strides.len() {
+            at = match matches(text, blank(text, at), name, kind.strides[stride], u64::KIND) {
+                Ok(end) => end,
+                Err(why) => return Some(why),
+            };
+            stride += 1;
+        }
         field += 1;
     }
 }
@@ -240,11 +311,11 @@ const fn open(text: &[u8], name: &[u8]) -> Option<usize> {
     None
 }
 
-/// Reads `type name;` and says where it ends.
-const fn matches(text: &[u8], start: usize, field: &Field) -> Result<usize, &'static str> {
+/// Reads `type name;`, where the name has two parts, and says where it ends.
+const fn matches(text: &[u8], start: usize, name: &str, rest: &str, kind: Kind) -> Result<usize, &'static str> {
     let mut at = start;
     // The type: words and marks, without `const` and `__restrict__`, up to the last word, which is the name.
-    let c = field.kind.c.as_bytes();
+    let c = kind.c.as_bytes();
     let (mut seen, mut of_type, mut marks) = (0, true, 0);
     loop {
         at = blank(text, at);
@@ -256,10 +327,21 @@ const fn matches(text: &[u8], start: usize, field: &Field) -> Result<usize, &'st
             while end < text.len() && is_word(text[end]) {
                 end += 1;
             }
-            let next = blank(text, end);
+            let mut next = blank(text, end);
+            let mut elements = None;
+            if next < text.len() && text[next] == b'[' {
+                (elements, next) = number(text, next + 1);
+            }
             if next < text.len() && text[next] == b';' {
-                let same = end - at == field.name.len() && starts(text, at, field.name.as_bytes());
-                let right = match field.kind.form {
+                let same = end - at == name.len() + rest.len()
+                    && starts(text, at, name.as_bytes())
+                    && starts(text, at + name.len(), rest.as_bytes());
+                of_type &= match (elements, kind.elements) {
+                    (Some(there), Some(here)) => there == here,
+                    (None, None) => true,
+                    _ => false,
+                };
+                let right = match kind.form {
                     Form::Value => marks == 0 && seen == 1,
                     Form::Pointer => marks == 1 && seen == 1,
                     Form::View => marks == 2 && seen == 2,
@@ -272,19 +354,29 @@ const fn matches(text: &[u8], start: usize, field: &Field) -> Result<usize, &'st
             }
             let ignored = is(text, at, end, b"const") || is(text, at, end, b"__restrict__");
             if !ignored {
-                let view = matches!(field.kind.form, Form::View) && seen == 0;
+                let view = matches!(kind.form, Form::View) && seen == 0;
                 of_type &= if view { is(text, at, end, b"View") } else { c.is_empty() || same_type(text, at, end, c) };
                 seen += 1;
             }
             at = end;
         } else {
-            marks += match (field.kind.form, text[at]) {
+            marks += match (kind.form, text[at]) {
                 (Form::Pointer, b'*') | (Form::View, b'<' | b'>') => 1,
                 _ => return Err("a field of the C struct is of another type"),
             };
             at += 1;
         }
     }
+}
+
+/// The number up to a `]`, and where it goes on behind that.
+const fn number(text: &[u8], mut at: usize) -> (Option<usize>, usize) {
+    let mut number = 0;
+    while at < text.len() && text[at].is_ascii_digit() {
+        number = 10 * number + (text[at] - b'0') as usize;
+        at += 1;
+    }
+    if at < text.len() && text[at] == b']' { (Some(number), blank(text, at + 1)) } else { (None, at) }
 }
 
 /// `float` and `double` are written where C has no better word.
@@ -346,8 +438,12 @@ const fn blank(text: &[u8], mut at: usize) -> usize {
 /// with `struct Saxpy { View<const f32> x; View<f32> y; f32 a; };` in that file, each field with a line of its own.
 #[macro_export]
 macro_rules! arguments {
+    (@c $kind:ty) => { $kind };
+    (@c $kind:ty, $c:ty) => { $c };
+    (@put $to:ident, $value:expr) => { $to.put(&$value) };
+    (@put $to:ident, $value:expr, $c:ty) => { $to.put(&$crate::cuda::PackAs::<$c>::to_c(&$value)) };
     ($(#[$about:meta])* $visible:vis struct $name:ident in $file:literal {
-        $($(#[$of_field:meta])* $field_visible:vis $field:ident: $kind:ty),* $(,)?
+        $($(#[$of_field:meta])* $field_visible:vis $field:ident: $kind:ty $(as $c:ty)?),* $(,)?
     }) => {
         $(#[$about])*
         $visible struct $name {
@@ -356,9 +452,9 @@ macro_rules! arguments {
         impl $crate::cuda::Arguments for $name {
             const NAME: &'static str = stringify!($name);
             const FIELDS: &'static [$crate::cuda::Field] =
-                &[$($crate::cuda::Field::new::<$kind>(stringify!($field)),)*];
+                &[$($crate::cuda::Field::new::<$crate::arguments!(@c $kind $(, $c)?)>(stringify!($field)),)*];
             fn pack(&self, to: &mut $crate::cuda::Packer) {
-                $(to.put(&self.$field);)*
+                $($crate::arguments!(@put to, self.$field $(, $c)?);)*
             }
         }
         const _: () = if let Some(why) = $crate::cuda::difference(
@@ -383,27 +479,56 @@ mod tests {
 
     arguments! {
         #[derive(Default)]
+        struct Pair in "tests/arguments.cuh" { a: u32, b: bool as u32 }
+    }
+
+    arguments! {
+        #[derive(Default)]
         struct Outer in "tests/arguments.cuh" {
             first: u32,
             inner: Inner,
             at: Address,
+            y: Places,
             rows: Option<Slice<f32>>,
             list: Option<Array<u32>>,
+            pairs: [Pair; 2],
+            many: usize as u32,
+            wide: usize as u64,
             last: i32,
+        }
+    }
+
+    #[derive(Default)]
+    struct Places;
+    impl sealed::Sealed for Places {}
+    impl Argument for Places {
+        const KIND: Kind = Kind::strided(&["_stride", "_member"]);
+        fn write(&self, to: &mut Packer) {
+            [11u64, 12, 13].iter().for_each(|word| to.put(word));
         }
     }
 
     #[test]
     fn fields_lie_as_c_lays_them() {
         assert_eq!(extent(Inner::FIELDS), (24, 8));
-        assert_eq!(extent(Outer::FIELDS), (8 + 24 + 8 + 8 + 16 + 8, 8));
-        let outer =
-            Outer { first: 1, inner: Inner { a: 2, b: 1.0, c: 3 }, at: Address(7), last: -1, ..Outer::default() };
+        assert_eq!(extent(Outer::FIELDS), (8 + 24 + 8 + 24 + 8 + 16 + 16 + 8 + 8 + 8, 8));
+        let outer = Outer {
+            first: 1,
+            inner: Inner { a: 2, b: 1.0, c: 3 },
+            at: Address(7),
+            pairs: [Pair { a: 4, b: true }, Pair { a: 5, b: false }],
+            many: 6,
+            wide: 7,
+            last: -1,
+            ..Outer::default()
+        };
         let packed = Packer::of(&outer);
         let mut expected = vec![1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
         expected.extend(1f64.to_ne_bytes());
         expected.extend([3, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend([11u64, 12, 13].iter().flat_map(|word| word.to_ne_bytes()));
         expected.extend([0; 8 + 16]);
+        expected.extend([4u32, 1, 5, 0, 6, 0, 7, 0].iter().flat_map(|word| word.to_ne_bytes()));
         expected.extend([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
         assert_eq!(packed.bytes(), expected);
         assert!(packed.memory().is_empty());
@@ -411,12 +536,12 @@ mod tests {
 
     #[test]
     fn another_struct_is_seen() {
-        let whole =
-            "struct S {\n    // why\n    const float* __restrict__ x; // [n]\n    u32 n;\n    View<const u16> v;\n};";
+        let whole = "struct S {\n    // why\n    const float* __restrict__ x; // [n]\n    u32 n;\n    u8 few[3]; // why\n    View<const u16> v;\n};";
         let x = Field::new::<Slice<f32>>("x");
-        let fields = [x, Field::new::<u32>("n"), Field::new::<Array<u16>>("v")];
+        let few = Field::new::<[u8; 3]>("few");
+        let fields = [x, Field::new::<u32>("n"), few, Field::new::<Array<u16>>("v")];
         assert_eq!(difference(whole, "S", &fields), None);
-        assert_eq!(difference(whole, "S", &[Field::new::<Address>("x"), fields[1], fields[2]]), None);
+        assert_eq!(difference(whole, "S", &[Field::new::<Address>("x"), fields[1], few, fields[3]]), None);
         for (text, part) in [
             (whole.replace("struct S", "struct T"), "no struct"),
             (whole.replace("struct S {", "struct S;"), "no struct"),
@@ -428,6 +553,9 @@ mod tests {
             (whole.replace("float*", "float**"), "another type"),
             (whole.replace("View<const u16>", "u16*"), "another type"),
             (whole.replace("View<const u16>", "View<u32>"), "another type"),
+            (whole.replace("few[3]", "few[4]"), "another type"),
+            (whole.replace("few[3]", "few"), "another type"),
+            (whole.replace("u32 n;", "u32 n[1];"), "another type"),
             (whole.replace("    u32 n;\n", ""), "another"),
             (whole.replace("u32 n;", "u32 n; u32 k;"), "another name"),
             (whole.replace("v;\n};", "v;\n    u32 k;\n};"), "more fields"),
@@ -437,7 +565,19 @@ mod tests {
             let why = difference(&text, "S", &fields);
             assert!(why.is_some_and(|w| w.contains(part)), "{text}: {why:?}");
         }
-        let swapped = [fields[1], x, fields[2]];
+        let places = [Field::new::<Places>("y")];
+        let strided = "struct S { const T* y; u64 y_stride; u64 y_member; };";
+        assert_eq!(difference(strided, "S", &places), None);
+        for (text, part) in [
+            (strided.replace("y_stride", "y_row"), "another name"),
+            (strided.replace("u64 y_member", "u32 y_member"), "another type"),
+            (strided.replace(" u64 y_member;", ""), "another"),
+            (strided.replace("y_member;", "y_member; u64 k;"), "more fields"),
+        ] {
+            let why = difference(&text, "S", &places);
+            assert!(why.is_some_and(|w| w.contains(part)), "{text}: {why:?}");
+        }
+        let swapped = [fields[1], x, few, fields[3]];
         assert!(difference(whole, "S", &swapped).is_some());
     }
 }

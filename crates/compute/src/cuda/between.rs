@@ -1,8 +1,8 @@
 //! What may stand between a layer's product and the next layer, as launches: norms and values left out. The kernels are
 //! in `population/between.cu`.
 
-use super::arguments::Address;
-use super::calls::{Calls, Rows, Sums, blocks, code, slice};
+use super::arguments::{Address, PackAs};
+use super::calls::{Calls, Rows, Sums, blocks, elements, slice};
 use super::context::Context;
 use super::engine::Mode;
 use super::graph::Stream;
@@ -41,7 +41,7 @@ impl LeftOut {
         let percent = if mode == Mode::Step { self.percent } else { 0 };
         Left {
             seed: self.seed,
-            stream: Draws::Dropout as u32 | n(self.layer) << 8,
+            stream: Draws::Dropout as u32 | PackAs::<u32>::to_c(&self.layer) << 8,
             threshold: random::threshold(percent),
             factor: random::factor(percent),
             share: random::share(percent),
@@ -85,13 +85,11 @@ impl Between {
     pub(super) fn leave_out(&self, stream: &Stream, states: &Slice<SlotState>, left: LeftOut, y: Rows) -> Result<()> {
         let args = LeaveOutArgs {
             states: *states,
-            y: Address(y.at),
-            y_stride: y.stride as u64,
-            y_member: member(&y),
+            y,
             left: left.given(Mode::Step),
-            mode: Mode::Step as u32,
-            batch: n(y.batch),
-            width: n(y.width),
+            mode: Mode::Step,
+            batch: y.batch,
+            width: y.width,
         };
         // SAFETY: places of the engine's slab, laid out for this batch.
         unsafe { self.leave_out.send(stream, elements(&y, states), 256, 0, &args) }
@@ -110,20 +108,14 @@ impl Between {
     ) -> Result<()> {
         let args = PutBackArgs {
             states: *states,
-            dy: Address(from),
-            dy_stride: y.stride as u64,
-            dy_member: member(&y),
-            y: Address(y.at),
-            y_stride: y.stride as u64,
-            y_member: member(&y),
-            dz: Address(to),
-            dz_stride: y.stride as u64,
-            dz_member: member(&y),
+            dy: Rows { at: from, ..y },
+            y,
+            dz: Rows { at: to, ..y },
             left: left.given(Mode::Step),
-            mode: Mode::Step as u32,
-            act: code(activation),
-            batch: n(y.batch),
-            width: n(y.width),
+            mode: Mode::Step,
+            act: activation,
+            batch: y.batch,
+            width: y.width,
         };
         // SAFETY: as above.
         unsafe { self.put_back.send(stream, elements(&y, states), 256, 0, &args) }
@@ -143,22 +135,20 @@ impl Between {
     ) -> Result<()> {
         let args = NormaliseArgs {
             states: *states,
-            z: Address(norm.z),
-            bias: Address(norm.bias),
-            learned: Address(norm.learned),
-            params: norm.params as u64,
-            normed: Address(norm.normed.0),
-            normed_stride: norm.normed.1 as u64,
-            deviations: Address(norm.deviations),
-            y: Address(y.at),
-            y_stride: y.stride as u64,
-            y_member: member(&y),
+            z: norm.z,
+            bias: norm.bias,
+            learned: norm.learned,
+            params: norm.params,
+            normed: norm.normed.0,
+            normed_stride: norm.normed.1,
+            deviations: norm.deviations,
+            y,
             left: left.given(mode),
-            mode: mode as u32,
-            act: code(activation),
-            batch: n(y.batch),
-            width: n(y.width),
-            outputs: n(norm.outputs),
+            mode,
+            act: activation,
+            batch: y.batch,
+            width: y.width,
+            outputs: norm.outputs,
         };
         // SAFETY: as above.
         unsafe { self.normalise.send(stream, rows(&y, states), 256, 0, &args) }
@@ -180,42 +170,36 @@ impl Between {
     ) -> Result<()> {
         let args = DenormaliseArgs {
             states: *states,
-            dy: Address(from),
-            dy_stride: y.stride as u64,
-            dy_member: member(&y),
-            y: Address(y.at),
-            y_stride: y.stride as u64,
-            y_member: member(&y),
-            normed: Address(norm.normed.0),
-            normed_stride: norm.normed.1 as u64,
-            deviations: Address(norm.deviations),
-            gain: Address(norm.learned),
-            params: norm.params as u64,
-            kept_dn: Address(norm.z),
-            dz: Address(to),
-            dz_stride: y.stride as u64,
-            dz_member: member(&y),
+            dy: Rows { at: from, ..y },
+            y,
+            normed: norm.normed.0,
+            normed_stride: norm.normed.1,
+            deviations: norm.deviations,
+            gain: norm.learned,
+            params: norm.params,
+            kept_dn: norm.z,
+            dz: Rows { at: to, ..y },
             left: left.given(Mode::Step),
-            mode: Mode::Step as u32,
-            act: code(activation),
-            batch: n(y.batch),
-            width: n(y.width),
-            outputs: n(norm.outputs),
+            mode: Mode::Step,
+            act: activation,
+            batch: y.batch,
+            width: y.width,
+            outputs: norm.outputs,
         };
         // SAFETY: as above.
         unsafe { self.denormalise.send(stream, rows(&y, states), 256, 0, &args)? };
         let args = NormSumsArgs {
             states: *states,
-            kept_dn: Address(norm.z),
-            normed: Address(norm.normed.0),
-            normed_stride: norm.normed.1 as u64,
+            kept_dn: norm.z,
+            normed: norm.normed.0,
+            normed_stride: norm.normed.1,
             partial: *partial,
-            mode: Mode::Step as u32,
-            batch: n(y.batch),
-            slice: n(slice(y.batch)),
-            width: n(y.width),
+            mode: Mode::Step,
+            batch: y.batch,
+            slice: slice(y.batch),
+            width: y.width,
         };
-        let grid = [n(y.width.div_ceil(128)), n(blocks(y.batch)), n(states.len())];
+        let grid = [y.width.div_ceil(128), blocks(y.batch), states.len()];
         // SAFETY: as above.
         unsafe { self.sums.send(stream, grid, 256, 0, &args)? };
         let sums = Sums { partial: partial.address(), blocks: blocks(y.batch), width: 2 * y.width };
@@ -223,23 +207,9 @@ impl Between {
     }
 }
 
-/// From slot to slot.
-fn member(y: &Rows) -> u64 {
-    (y.batch * y.stride) as u64
-}
-
-fn n(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// A grid with a thread for four numbers.
-fn elements(y: &Rows, states: &Slice<SlotState>) -> [u32; 3] {
-    [n((y.batch * y.width).div_ceil(1024)), n(states.len()), 1]
-}
-
 /// A grid with a warp for a row.
-fn rows(y: &Rows, states: &Slice<SlotState>) -> [u32; 3] {
-    [n(y.batch.div_ceil(8)), n(states.len()), 1]
+fn rows(y: &Rows, states: &Slice<SlotState>) -> [usize; 3] {
+    [y.batch.div_ceil(8), states.len(), 1]
 }
 
 arguments! {
@@ -258,13 +228,11 @@ arguments! {
     /// Of `leave_out`.
     struct LeaveOutArgs in "../population/between.cu" {
         states: Slice<SlotState>,
-        y: Address,
-        y_stride: u64,
-        y_member: u64,
+        y: Rows,
         left: Left,
-        mode: u32,
-        batch: u32,
-        width: u32,
+        mode: Mode as u32,
+        batch: usize as u32,
+        width: usize as u32,
     }
 }
 
@@ -272,20 +240,14 @@ arguments! {
     /// Of `put_back`.
     struct PutBackArgs in "../population/between.cu" {
         states: Slice<SlotState>,
-        dy: Address,
-        dy_stride: u64,
-        dy_member: u64,
-        y: Address,
-        y_stride: u64,
-        y_member: u64,
-        dz: Address,
-        dz_stride: u64,
-        dz_member: u64,
+        dy: Rows,
+        y: Rows,
+        dz: Rows,
         left: Left,
-        mode: u32,
-        act: u32,
-        batch: u32,
-        width: u32,
+        mode: Mode as u32,
+        act: Activation as u32,
+        batch: usize as u32,
+        width: usize as u32,
     }
 }
 
@@ -293,22 +255,20 @@ arguments! {
     /// Of `normalise`.
     struct NormaliseArgs in "../population/between.cu" {
         states: Slice<SlotState>,
-        z: Address,
-        bias: Address,
-        learned: Address,
-        params: u64,
-        normed: Address,
-        normed_stride: u64,
-        deviations: Address,
-        y: Address,
-        y_stride: u64,
-        y_member: u64,
+        z: u64 as Address,
+        bias: u64 as Address,
+        learned: u64 as Address,
+        params: usize as u64,
+        normed: u64 as Address,
+        normed_stride: usize as u64,
+        deviations: u64 as Address,
+        y: Rows,
         left: Left,
-        mode: u32,
-        act: u32,
-        batch: u32,
-        width: u32,
-        outputs: u32,
+        mode: Mode as u32,
+        act: Activation as u32,
+        batch: usize as u32,
+        width: usize as u32,
+        outputs: usize as u32,
     }
 }
 
@@ -316,27 +276,21 @@ arguments! {
     /// Of `denormalise`.
     struct DenormaliseArgs in "../population/between.cu" {
         states: Slice<SlotState>,
-        dy: Address,
-        dy_stride: u64,
-        dy_member: u64,
-        y: Address,
-        y_stride: u64,
-        y_member: u64,
-        normed: Address,
-        normed_stride: u64,
-        deviations: Address,
-        gain: Address,
-        params: u64,
-        kept_dn: Address,
-        dz: Address,
-        dz_stride: u64,
-        dz_member: u64,
+        dy: Rows,
+        y: Rows,
+        normed: u64 as Address,
+        normed_stride: usize as u64,
+        deviations: u64 as Address,
+        gain: u64 as Address,
+        params: usize as u64,
+        kept_dn: u64 as Address,
+        dz: Rows,
         left: Left,
-        mode: u32,
-        act: u32,
-        batch: u32,
-        width: u32,
-        outputs: u32,
+        mode: Mode as u32,
+        act: Activation as u32,
+        batch: usize as u32,
+        width: usize as u32,
+        outputs: usize as u32,
     }
 }
 
@@ -344,13 +298,13 @@ arguments! {
     /// Of `norm_sums`.
     struct NormSumsArgs in "../population/between.cu" {
         states: Slice<SlotState>,
-        kept_dn: Address,
-        normed: Address,
-        normed_stride: u64,
+        kept_dn: u64 as Address,
+        normed: u64 as Address,
+        normed_stride: usize as u64,
         partial: Slice<f32>,
-        mode: u32,
-        batch: u32,
-        slice: u32,
-        width: u32,
+        mode: Mode as u32,
+        batch: usize as u32,
+        slice: usize as u32,
+        width: usize as u32,
     }
 }

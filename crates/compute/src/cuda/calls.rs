@@ -1,24 +1,18 @@
 //! The kernels of a population as functions: their grids, and the structs that they take. What they do is said in the
 //! `.cu` files.
 
-mod structs;
-
-use super::arguments::Address;
+use super::arguments::{Address, Argument, Kind, PackAs, Packer, sealed::Sealed};
 use super::context::Context;
 use super::engine::Mode;
 use super::graph::Stream;
 use super::kernels;
 use super::memory::Slice;
 use super::module::{Kernel, Module};
+use crate::arguments;
 use crate::error::{Error, Result};
 use crate::net::Activation;
 use crate::population::{EpochState, Recipe, Rule, Shape, SlotState};
 use std::sync::Arc;
-use structs::{
-    ActivateArgs, AddPartArgs, AddPartsArgs, AdvanceArgs, ChoosePartArgs, ColumnArgs, DeriveArgs, DeriveSumArgs,
-    GatherArgs, HeadArgs, LossArgs, NextPartArgs, OptimiseArgs, RoundArgs, ScoreSumArgs, SumArgs,
-};
-pub(super) use structs::{FillArgs, Optimiser};
 
 /// Elements whose squares one block of `advance` adds up, and that one of `optimise` works on.
 const SQUARES: usize = 8192;
@@ -49,7 +43,7 @@ pub(super) fn blocks(batch: usize) -> usize {
 
 /// Rows of a block of a fused head: few, since each row is work for a whole warp; of large batches so many that one
 /// round of blocks does it.
-fn head_slice(batch: usize) -> usize {
+pub(super) fn head_slice(batch: usize) -> usize {
     if batch <= 8192 { 16 } else { 256 }
 }
 
@@ -89,88 +83,6 @@ pub(super) struct Calls {
     bf16: bool,
 }
 
-/// What a gather is told.
-pub(super) struct Gather {
-    pub(super) states: Slice<SlotState>,
-    pub(super) epochs: Option<Slice<EpochState>>,
-    pub(super) seed: u64,
-    pub(super) batch: usize,
-    pub(super) mode: Mode,
-    pub(super) choose: bool,
-    pub(super) lists: Slice<u32>,
-    pub(super) rows: Slice<u32>,
-    pub(super) live: Slice<f32>,
-    pub(super) table: Slice<f32>,
-    pub(super) stride: usize,
-    pub(super) map: Option<Slice<u32>>,
-    pub(super) window: Window,
-    pub(super) scale: Option<(Slice<f32>, Slice<f32>)>,
-    pub(super) out: u64,
-    pub(super) out_stride: usize,
-    pub(super) valid: (Slice<u32>, Slice<u32>),
-    pub(super) chunk: Slice<u32>,
-}
-
-/// What a gather reads of a sample.
-pub(super) struct Window {
-    pub(super) features: usize,
-    pub(super) rows: usize,
-    pub(super) padded: usize,
-}
-
-/// What a loss is told.
-pub(super) struct Loss {
-    pub(super) states: Slice<SlotState>,
-    pub(super) batch: usize,
-    pub(super) mode: Mode,
-    pub(super) head: usize,
-    pub(super) heads: usize,
-    pub(super) rows: Slice<u32>,
-    pub(super) live: Slice<f32>,
-    pub(super) labels: Slice<u8>,
-    pub(super) weights: Option<Slice<f32>>,
-    pub(super) class_weights: Option<Slice<f32>>,
-    pub(super) logits: Slice<f32>,
-    pub(super) bias: u64,
-    pub(super) params: usize,
-    pub(super) classes: usize,
-    pub(super) padded: usize,
-    pub(super) smoothing: f32,
-    pub(super) delta: Option<u64>,
-    pub(super) partial: Slice<f64>,
-    pub(super) bias_partial: Slice<f32>,
-    pub(super) confusion: Option<Slice<u64>>,
-}
-
-/// What a head with its loss is told.
-pub(super) struct Head {
-    pub(super) states: Slice<SlotState>,
-    pub(super) batch: usize,
-    pub(super) mode: Mode,
-    pub(super) rows: Slice<u32>,
-    pub(super) live: Slice<f32>,
-    pub(super) labels: Slice<u8>,
-    pub(super) weights: Option<Slice<f32>>,
-    pub(super) class_weights: Option<Slice<f32>>,
-    pub(super) h: u64,
-    pub(super) stride: usize,
-    pub(super) width: usize,
-    pub(super) w: u64,
-    pub(super) bias: u64,
-    pub(super) params: usize,
-    pub(super) classes: usize,
-    pub(super) padded: usize,
-    pub(super) activation: Activation,
-    pub(super) smoothing: f32,
-    pub(super) gradient: Option<u64>,
-    pub(super) dh: Option<u64>,
-    pub(super) partial: Option<Slice<f64>>,
-    pub(super) bias_partial: Slice<f32>,
-    pub(super) column_partial: Slice<f32>,
-    pub(super) confusion: Option<Slice<u64>>,
-    pub(super) logits: Option<u64>,
-}
-
 /// The variants of the fused head: chunks of 512 bytes of a row, and classes.
 const HEADS: [(usize, usize); 5] = [(1, 3), (2, 3), (4, 3), (1, 8), (2, 8)];
 
@@ -191,7 +103,8 @@ pub(super) struct Sums {
     pub(super) width: usize,
 }
 
-/// Rows of a place in an activation buffer, of every slot.
+/// Rows of a place in an activation buffer, of every slot. Kernels take its address, and the elements from row to row
+/// and from slot to slot.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     pub(super) at: u64,
@@ -200,23 +113,34 @@ pub(super) struct Rows {
     pub(super) stride: usize,
 }
 
+impl Sealed for Rows {}
+impl Argument for Rows {
+    const KIND: Kind = Kind::strided(&["_stride", "_member"]);
+    fn write(&self, to: &mut Packer) {
+        [self.at, self.stride as u64, (self.batch * self.stride) as u64].iter().for_each(|word| to.put(word));
+    }
+}
+
+/// A place in a row of the arena of every slot. Kernels take its address, and the elements from slot to slot.
+#[derive(Clone, Copy)]
+pub(super) struct InArena {
+    pub(super) at: u64,
+    pub(super) params: usize,
+}
+
+impl Sealed for InArena {}
+impl Argument for InArena {
+    const KIND: Kind = Kind::strided(&["_member"]);
+    fn write(&self, to: &mut Packer) {
+        [self.at, self.params as u64].iter().for_each(|word| to.put(word));
+    }
+}
+
 /// The partial sums that say how long a gradient is and what its batch weighs.
 pub(super) struct Partials {
     pub(super) norm: Slice<f64>,
     pub(super) loss: Slice<f64>,
     pub(super) loss_blocks: usize,
-}
-
-/// A part of a batch.
-pub(super) struct Part {
-    pub(super) states: Slice<SlotState>,
-    pub(super) epochs: Option<Slice<EpochState>>,
-    /// Rows of the whole batch.
-    pub(super) batch: usize,
-    /// Rows of a part.
-    pub(super) rows: usize,
-    /// The first row of the part, on the device.
-    pub(super) begin: Slice<u32>,
 }
 
 /// The arenas an optimiser works on, from its first slot on.
@@ -258,16 +182,19 @@ pub(super) fn rule_code(rule: Rule) -> u32 {
     }
 }
 
-fn n(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
+impl PackAs<u32> for Mode {
+    fn to_c(&self) -> u32 {
+        *self as u32
+    }
 }
 
-/// The kernels' number of an activation.
-pub(super) fn code(activation: Activation) -> u32 {
-    match activation {
-        Activation::Identity => 0,
-        Activation::Relu => 1,
-        Activation::Tanh => 2,
+impl PackAs<u32> for Activation {
+    fn to_c(&self) -> u32 {
+        match self {
+            Activation::Identity => 0,
+            Activation::Relu => 1,
+            Activation::Tanh => 2,
+        }
     }
 }
 
@@ -313,108 +240,31 @@ impl Calls {
         self.hopper.as_ref().ok_or_else(|| Error::Asked("a product of Hopper on another card".into()))
     }
 
-    pub(super) fn gather(&self, stream: &Stream, g: &Gather) -> Result<()> {
-        let grid = [n(g.batch.div_ceil(32)), n(g.states.len()), 1];
-        let args = GatherArgs {
-            states: g.states,
-            epochs: g.epochs,
-            seed: g.seed,
-            lists: g.lists,
-            rows: g.rows,
-            live: g.live,
-            table: g.table,
-            stride: g.stride as u64,
-            map: g.map,
-            mean: g.scale.map(|s| s.0),
-            inverse: g.scale.map(|s| s.1),
-            out: Address(g.out),
-            out_stride: g.out_stride as u64,
-            out_member: (g.batch * g.out_stride) as u64,
-            valid_list: g.valid.0,
-            valid_count: g.valid.1,
-            chunk: g.chunk,
-            batch: n(g.batch),
-            mode: g.mode as u32,
-            choose: u32::from(g.choose),
-            features: n(g.window.features),
-            window: n(g.window.rows),
-            padded: n(g.window.padded),
-        };
+    /// The rows of a batch, scaled, into an activation buffer.
+    pub(super) fn gather(&self, stream: &Stream, args: &GatherArgs) -> Result<()> {
+        let grid = [args.batch.div_ceil(32), args.states.len(), 1];
         // SAFETY: slices of the engine's slab, laid out for this batch; row ids were checked when the population was
         // made.
-        unsafe { self.gather.send(stream, grid, 128, 0, &args) }
+        unsafe { self.gather.send(stream, grid, 128, 0, args) }
     }
 
-    pub(super) fn loss(&self, stream: &Stream, l: &Loss) -> Result<()> {
-        let grid = [n(blocks(l.batch)), n(l.states.len()), 1];
-        let args = LossArgs {
-            states: l.states,
-            rows: l.rows,
-            live: l.live,
-            labels: l.labels,
-            weights: l.weights,
-            class_weights: l.class_weights,
-            logits: l.logits,
-            bias: Address(l.bias),
-            bias_member: l.params as u64,
-            gradient: Address(l.delta.unwrap_or(0)),
-            partial: l.partial,
-            bias_partial: l.bias_partial,
-            confusion: l.confusion,
-            batch: n(l.batch),
-            mode: l.mode as u32,
-            slice: n(slice(l.batch)),
-            head: n(l.head),
-            heads: n(l.heads),
-            classes: n(l.classes),
-            padded: n(l.padded),
-            smoothing: l.smoothing,
-        };
+    /// The loss of one head and its gradient at the logits.
+    pub(super) fn loss(&self, stream: &Stream, args: &LossArgs) -> Result<()> {
+        let grid = [blocks(args.batch), args.states.len(), 1];
         // SAFETY: as above; labels were checked to be classes.
-        unsafe { self.loss.send(stream, grid, 256, n(128 * l.padded), &args) }
+        unsafe { self.loss.send(stream, grid, 256, 128 * args.padded, args) }
     }
 
     /// A head, its loss and the gradient before it.
-    pub(super) fn head(&self, stream: &Stream, h: &Head) -> Result<()> {
+    pub(super) fn head(&self, stream: &Stream, args: &HeadArgs) -> Result<()> {
         let size = if self.bf16 { 2 } else { 4 };
-        let at =
-            variant(h.width, h.classes, size).ok_or_else(|| Error::Asked("a head that is too large to fuse".into()))?;
+        let at = variant(args.width, args.classes, size)
+            .ok_or_else(|| Error::Asked("a head that is too large to fuse".into()))?;
         let (chunks, classes) = HEADS[at];
         let shared = 4 * classes * chunks * 512 / size as usize;
-        let grid = [n(head_blocks(h.batch)), n(h.states.len()), 1];
-        let args = HeadArgs {
-            states: h.states,
-            rows: h.rows,
-            live: h.live,
-            labels: h.labels,
-            weights: h.weights,
-            class_weights: h.class_weights,
-            h: Address(h.h),
-            h_stride: h.stride as u64,
-            h_member: (h.batch * h.stride) as u64,
-            w: Address(h.w),
-            w_stride: h.width as u64,
-            w_member: h.params as u64,
-            bias: Address(h.bias),
-            bias_member: h.params as u64,
-            gradient: Address(h.gradient.unwrap_or(0)),
-            dh: Address(h.dh.unwrap_or(0)),
-            partial: h.partial,
-            bias_partial: h.bias_partial,
-            column_partial: h.column_partial,
-            confusion: h.confusion,
-            logits: Address(h.logits.unwrap_or(0)),
-            batch: n(h.batch),
-            mode: h.mode as u32,
-            slice: n(head_slice(h.batch)),
-            width: n(h.width),
-            classes: n(h.classes),
-            padded: n(h.padded),
-            act: code(h.activation),
-            smoothing: h.smoothing,
-        };
+        let grid = [head_blocks(args.batch), args.states.len(), 1];
         // SAFETY: as above; the width and the classes fit the variant.
-        unsafe { self.heads[at].send(stream, grid, 256, n(shared), &args) }
+        unsafe { self.heads[at].send(stream, grid, 256, shared, args) }
     }
 
     /// Adds partial sums in order, into a place of the gradient arena.
@@ -426,15 +276,14 @@ impl Calls {
         to: u64,
         params: usize,
     ) -> Result<()> {
-        let grid = [n(sums.width.div_ceil(32)), n(states.len()), 1];
+        let grid = [sums.width.div_ceil(32), states.len(), 1];
         let args = SumArgs {
             states: *states,
-            partial: Address(sums.partial),
-            n: sums.width as u64,
-            out: Address(to),
-            out_member: params as u64,
-            mode: Mode::Step as u32,
-            blocks: n(sums.blocks),
+            partial: sums.partial,
+            n: sums.width,
+            out: InArena { at: to, params },
+            mode: Mode::Step,
+            blocks: sums.blocks,
         };
         // SAFETY: as above.
         unsafe { self.sum_partials.send(stream, grid, 256, 0, &args) }
@@ -449,25 +298,11 @@ impl Calls {
         y: Rows,
         activation: Activation,
     ) -> Result<()> {
-        let grid = [n((y.batch * y.width).div_ceil(1024)), n(states.len()), 1];
-        let (stride, member) = (y.stride as u64, (y.batch * y.stride) as u64);
-        let args = ActivateArgs {
-            states: *states,
-            z: Address(y.at),
-            z_stride: stride,
-            z_member: member,
-            bias: Address(0),
-            bias_member: 0,
-            y: Address(y.at),
-            y_stride: stride,
-            y_member: member,
-            mode: mode as u32,
-            act: code(activation),
-            batch: n(y.batch),
-            width: n(y.width),
-        };
+        let bias = InArena { at: 0, params: 0 };
+        let args =
+            ActivateArgs { states: *states, z: y, bias, y, mode, act: activation, batch: y.batch, width: y.width };
         // SAFETY: as above; in place is allowed.
-        unsafe { self.activate.send(stream, grid, 256, 0, &args) }
+        unsafe { self.activate.send(stream, elements(&y, states), 256, 0, &args) }
     }
 
     /// A gradient times the derivative, in place, with the column sums of what it became.
@@ -480,19 +315,19 @@ impl Calls {
         partial: &Slice<f32>,
     ) -> Result<()> {
         let wide = if self.bf16 { 256 } else { 128 };
-        let grid = [n(y.width.div_ceil(wide)), n(blocks(y.batch)), n(states.len())];
+        let grid = [y.width.div_ceil(wide), blocks(y.batch), states.len()];
         let args = DeriveSumArgs {
             states: *states,
-            dz: Address(delta),
-            y: Address(y.at),
-            stride: y.stride as u64,
-            member: (y.batch * y.stride) as u64,
+            dz: delta,
+            y: y.at,
+            stride: y.stride,
+            member: y.batch * y.stride,
             partial: *partial,
-            mode: Mode::Step as u32,
-            act: code(activation),
-            batch: n(y.batch),
-            slice: n(slice(y.batch)),
-            width: n(y.width),
+            mode: Mode::Step,
+            act: activation,
+            batch: y.batch,
+            slice: slice(y.batch),
+            width: y.width,
         };
         // SAFETY: as above.
         unsafe { self.derive_sum.send(stream, grid, 256, 0, &args) }
@@ -506,28 +341,20 @@ impl Calls {
         y: Rows,
         from: u64,
         to: u64,
-        activation: Activation,
+        act: Activation,
     ) -> Result<()> {
-        let grid = [n((y.batch * y.width).div_ceil(1024)), n(states.len()), 1];
-        let (stride, member) = (y.stride as u64, (y.batch * y.stride) as u64);
         let args = DeriveArgs {
             states: *states,
-            dy: Address(from),
-            dy_stride: stride,
-            dy_member: member,
-            y: Address(y.at),
-            y_stride: stride,
-            y_member: member,
-            dz: Address(to),
-            dz_stride: stride,
-            dz_member: member,
-            mode: Mode::Step as u32,
-            act: code(activation),
-            batch: n(y.batch),
-            width: n(y.width),
+            dy: Rows { at: from, ..y },
+            y,
+            dz: Rows { at: to, ..y },
+            mode: Mode::Step,
+            act,
+            batch: y.batch,
+            width: y.width,
         };
         // SAFETY: as above.
-        unsafe { self.derive_wide.send(stream, grid, 256, 0, &args) }
+        unsafe { self.derive_wide.send(stream, elements(&y, states), 256, 0, &args) }
     }
 
     pub(super) fn column_sum(
@@ -537,17 +364,17 @@ impl Calls {
         delta: Rows,
         partial: &Slice<f32>,
     ) -> Result<()> {
-        let grid = [n(delta.width.div_ceil(128)), n(blocks(delta.batch)), n(states.len())];
+        let grid = [delta.width.div_ceil(128), blocks(delta.batch), states.len()];
         let args = ColumnArgs {
             states: *states,
-            dz: Address(delta.at),
-            stride: delta.stride as u64,
-            member: (delta.batch * delta.stride) as u64,
+            dz: delta.at,
+            stride: delta.stride,
+            member: delta.batch * delta.stride,
             partial: *partial,
-            mode: Mode::Step as u32,
-            batch: n(delta.batch),
-            slice: n(slice(delta.batch)),
-            width: n(delta.width),
+            mode: Mode::Step,
+            batch: delta.batch,
+            slice: slice(delta.batch),
+            width: delta.width,
         };
         // SAFETY: as above.
         unsafe { self.column_sum.send(stream, grid, 256, 0, &args) }
@@ -567,17 +394,17 @@ impl Calls {
             states: *states,
             epochs: epochs.copied(),
             grads: *gradient,
-            params: params as u64,
+            params,
             norm_partial: sums.norm,
             loss_partial: sums.loss,
             arrived: *arrived,
-            orders: Address(orders.address()),
+            orders: orders.address(),
             o: optimiser(recipe),
-            batch: n(recipe.batch),
-            loss_blocks: n(sums.loss_blocks),
+            batch: recipe.batch,
+            loss_blocks: sums.loss_blocks,
         };
         // SAFETY: as above.
-        unsafe { self.advance.send(stream, [n(norm_blocks(params)), n(states.len()), 1], 256, 0, &args) }
+        unsafe { self.advance.send(stream, [norm_blocks(params), states.len(), 1], 256, 0, &args) }
     }
 
     /// The same for a gradient that is still in parts `[S, count, params]`, which are added first.
@@ -596,79 +423,40 @@ impl Calls {
             states: *states,
             epochs: epochs.copied(),
             grads: *gradient,
-            params: params as u64,
+            params,
             parts: *parts,
             norm_partial: sums.norm,
             loss_partial: sums.loss,
             arrived: *arrived,
-            orders: Address(orders.address()),
+            orders: orders.address(),
             o: optimiser(recipe),
-            batch: n(recipe.batch),
-            count: n(count),
-            loss_blocks: n(sums.loss_blocks),
+            batch: recipe.batch,
+            count,
+            loss_blocks: sums.loss_blocks,
         };
         // SAFETY: as above.
-        unsafe { self.add_parts.send(stream, [n(part_blocks(params)), n(states.len()), 1], 256, 0, &args) }
+        unsafe { self.add_parts.send(stream, [part_blocks(params), states.len(), 1], 256, 0, &args) }
     }
 
     /// Which rows a part of the batch has.
-    pub(super) fn choose_part(
-        &self,
-        stream: &Stream,
-        part: &Part,
-        seed: u64,
-        lists: &Slice<u32>,
-        (rows, live): (&Slice<u32>, &Slice<f32>),
-    ) -> Result<()> {
-        let args = ChoosePartArgs {
-            states: part.states,
-            epochs: part.epochs,
-            seed,
-            begin: part.begin,
-            lists: *lists,
-            rows: *rows,
-            live: *live,
-            batch: n(part.batch),
-            part: n(part.rows),
-        };
-        let grid = [n(part.rows.div_ceil(256)), n(part.states.len()), 1];
+    pub(super) fn choose_part(&self, stream: &Stream, args: &ChoosePartArgs) -> Result<()> {
         // SAFETY: as above.
-        unsafe { self.choose_part.send(stream, grid, 256, 0, &args) }
+        unsafe { self.choose_part.send(stream, [args.part.div_ceil(256), args.states.len(), 1], 256, 0, args) }
     }
 
     /// Adds a part's gradient, loss and weight to those of the parts before it.
-    pub(super) fn add_part(
-        &self,
-        stream: &Stream,
-        part: &Part,
-        (sum, gradient, params): (&Slice<f32>, &Slice<f32>, usize),
-        sums: &Partials,
-        losses: &Slice<f64>,
-    ) -> Result<()> {
-        let args = AddPartArgs {
-            states: part.states,
-            begin: part.begin,
-            sum: *sum,
-            grads: *gradient,
-            params: params as u64,
-            loss_partial: sums.loss,
-            loss_sum: *losses,
-            batch: n(part.batch),
-            part: n(part.rows),
-            loss_blocks: n(sums.loss_blocks),
-        };
-        let grid = [n(part_blocks(params)), n(part.states.len()), 1];
+    pub(super) fn add_part(&self, stream: &Stream, args: &AddPartArgs) -> Result<()> {
         // SAFETY: as above.
-        unsafe { self.add_part.send(stream, grid, 256, 0, &args) }
+        unsafe { self.add_part.send(stream, [part_blocks(args.params), args.states.len(), 1], 256, 0, args) }
     }
 
     /// On to the next part of a batch.
-    pub(super) fn next_part(&self, stream: &Stream, part: &Part) -> Result<()> {
-        let args = NextPartArgs { begin: part.begin, batch: n(part.batch), part: n(part.rows) };
+    pub(super) fn next_part(&self, stream: &Stream, args: &NextPartArgs) -> Result<()> {
         // SAFETY: as above.
-        unsafe { self.next_part.send(stream, [1, 1, 1], 1, 0, &args) }
+        unsafe { self.next_part.send(stream, [1, 1, 1], 1, 0, args) }
     }
 
+    /// Parameters after a step, as `advance` ordered it.
     pub(super) fn optimise(
         &self,
         stream: &Stream,
@@ -679,10 +467,9 @@ impl Calls {
     ) -> Result<()> {
         // A small net has too few parameters to give a block more.
         let each = if params <= SMALL { ADDED } else { OPTIMISED };
-        let grid = [n(params.div_ceil(each)), n(orders.len() / ORDER), 1];
         let args = OptimiseArgs {
-            params: params as u64,
-            orders: Address(orders.address()),
+            params,
+            orders: orders.address(),
             grads: at.gradient,
             master: at.params,
             mean: at.mean,
@@ -692,33 +479,317 @@ impl Calls {
             o: optimiser(recipe),
         };
         // SAFETY: as above.
-        unsafe { self.optimise.send(stream, grid, 256, 0, &args) }
+        unsafe { self.optimise.send(stream, [params.div_ceil(each), orders.len() / ORDER, 1], 256, 0, &args) }
     }
 
     /// Adds a chunk's sums and turns to the next chunk.
-    pub(super) fn score_sum(
-        &self,
-        stream: &Stream,
-        states: &Slice<SlotState>,
-        sums: &Partials,
-        to: &Slice<f64>,
-        chunk: &Slice<u32>,
-    ) -> Result<()> {
-        let args = ScoreSumArgs {
-            states: *states,
-            loss_partial: sums.loss,
-            sums: *to,
-            chunk: *chunk,
-            loss_blocks: n(sums.loss_blocks),
-        };
+    pub(super) fn score_sum(&self, stream: &Stream, args: &ScoreSumArgs) -> Result<()> {
         // SAFETY: as above.
-        unsafe { self.score_sum.send(stream, [n(states.len()), 1, 1], 256, 0, &args) }
+        unsafe { self.score_sum.send(stream, [args.states.len(), 1, 1], 256, 0, args) }
     }
 
     pub(super) fn to_bf16(&self, stream: &Stream, from: &Slice<f32>, to: &Slice<u16>) -> Result<()> {
-        let grid = [n(from.len().div_ceil(1024).min(1 << 16)), 1, 1];
-        let args = RoundArgs { from: *from, to: *to, n: from.len() as u64 };
+        let grid = [from.len().div_ceil(1024).min(1 << 16), 1, 1];
+        let args = RoundArgs { from: *from, to: *to, n: from.len() };
         // SAFETY: as long as each other.
         unsafe { self.to_bf16.send(stream, grid, 256, 0, &args) }
+    }
+}
+
+/// A grid with a thread for four numbers.
+pub(super) fn elements(y: &Rows, states: &Slice<SlotState>) -> [usize; 3] {
+    [(y.batch * y.width).div_ceil(1024), states.len(), 1]
+}
+
+arguments! {
+    /// The optimiser and the schedule.
+    pub(super) struct Optimiser in "../population/optimiser.cuh" {
+        pub rule: u32,
+        pub beta1: f32,
+        pub beta2: f32,
+        pub eps: f32,
+        pub decay: f32,
+        pub clip: f32,
+        pub shape: u32,
+        pub warmup: f32,
+        pub floor: f32,
+        pub memory: f32,
+    }
+}
+
+arguments! {
+    /// Of `gather`.
+    pub(super) struct GatherArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub epochs: Option<Slice<EpochState>>,
+        pub seed: u64,
+        pub lists: Slice<u32>,
+        pub rows: Slice<u32>,
+        pub live: Slice<f32>,
+        pub table: Slice<f32>,
+        pub stride: usize as u64,
+        pub map: Option<Slice<u32>>,
+        pub mean: Option<Slice<f32>>,
+        pub inverse: Option<Slice<f32>>,
+        pub out: Rows,
+        pub valid_list: Slice<u32>,
+        pub valid_count: Slice<u32>,
+        pub chunk: Slice<u32>,
+        pub batch: usize as u32,
+        pub mode: Mode as u32,
+        pub choose: bool as u32,
+        pub features: usize as u32,
+        pub window: usize as u32,
+        pub padded: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `loss`.
+    pub(super) struct LossArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub rows: Slice<u32>,
+        pub live: Slice<f32>,
+        pub labels: Slice<u8>,
+        pub weights: Option<Slice<f32>>,
+        pub class_weights: Option<Slice<f32>>,
+        pub logits: Slice<f32>,
+        pub bias: InArena,
+        pub gradient: Option<u64> as Address,
+        pub partial: Slice<f64>,
+        pub bias_partial: Slice<f32>,
+        pub confusion: Option<Slice<u64>>,
+        pub batch: usize as u32,
+        pub mode: Mode as u32,
+        pub slice: usize as u32,
+        pub head: usize as u32,
+        pub heads: usize as u32,
+        pub classes: usize as u32,
+        pub padded: usize as u32,
+        pub smoothing: f32,
+    }
+}
+
+arguments! {
+    /// Of `head`.
+    pub(super) struct HeadArgs in "../population/backward.cu" {
+        pub states: Slice<SlotState>,
+        pub rows: Slice<u32>,
+        pub live: Slice<f32>,
+        pub labels: Slice<u8>,
+        pub weights: Option<Slice<f32>>,
+        pub class_weights: Option<Slice<f32>>,
+        pub h: Rows,
+        pub w: u64 as Address,
+        pub w_stride: usize as u64,
+        pub w_member: usize as u64,
+        pub bias: InArena,
+        pub gradient: Option<u64> as Address,
+        pub dh: Option<u64> as Address,
+        pub partial: Option<Slice<f64>>,
+        pub bias_partial: Slice<f32>,
+        pub column_partial: Slice<f32>,
+        pub confusion: Option<Slice<u64>>,
+        pub logits: Option<u64> as Address,
+        pub batch: usize as u32,
+        pub mode: Mode as u32,
+        pub slice: usize as u32,
+        pub width: usize as u32,
+        pub classes: usize as u32,
+        pub padded: usize as u32,
+        pub act: Activation as u32,
+        pub smoothing: f32,
+    }
+}
+
+arguments! {
+    /// Of `sum_partials`.
+    pub(super) struct SumArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub partial: u64 as Address,
+        pub n: usize as u64,
+        pub out: InArena,
+        pub mode: Mode as u32,
+        pub blocks: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `activate`.
+    pub(super) struct ActivateArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub z: Rows,
+        pub bias: InArena,
+        pub y: Rows,
+        pub mode: Mode as u32,
+        pub act: Activation as u32,
+        pub batch: usize as u32,
+        pub width: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `derive`.
+    pub(super) struct DeriveArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub dy: Rows,
+        pub y: Rows,
+        pub dz: Rows,
+        pub mode: Mode as u32,
+        pub act: Activation as u32,
+        pub batch: usize as u32,
+        pub width: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `derive_sum`.
+    pub(super) struct DeriveSumArgs in "../population/backward.cu" {
+        pub states: Slice<SlotState>,
+        pub dz: u64 as Address,
+        pub y: u64 as Address,
+        pub stride: usize as u64,
+        pub member: usize as u64,
+        pub partial: Slice<f32>,
+        pub mode: Mode as u32,
+        pub act: Activation as u32,
+        pub batch: usize as u32,
+        pub slice: usize as u32,
+        pub width: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `column_sum`.
+    pub(super) struct ColumnArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub dz: u64 as Address,
+        pub stride: usize as u64,
+        pub member: usize as u64,
+        pub partial: Slice<f32>,
+        pub mode: Mode as u32,
+        pub batch: usize as u32,
+        pub slice: usize as u32,
+        pub width: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `advance`.
+    pub(super) struct AdvanceArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub epochs: Option<Slice<EpochState>>,
+        pub grads: Slice<f32>,
+        pub params: usize as u64,
+        pub norm_partial: Slice<f64>,
+        pub loss_partial: Slice<f64>,
+        pub arrived: Slice<u32>,
+        pub orders: u64 as Address,
+        pub o: Optimiser,
+        pub batch: usize as u32,
+        pub loss_blocks: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `add_parts`.
+    pub(super) struct AddPartsArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub epochs: Option<Slice<EpochState>>,
+        pub grads: Slice<f32>,
+        pub params: usize as u64,
+        pub parts: Slice<f32>,
+        pub norm_partial: Slice<f64>,
+        pub loss_partial: Slice<f64>,
+        pub arrived: Slice<u32>,
+        pub orders: u64 as Address,
+        pub o: Optimiser,
+        pub batch: usize as u32,
+        pub count: usize as u32,
+        pub loss_blocks: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `choose_part`.
+    pub(super) struct ChoosePartArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub epochs: Option<Slice<EpochState>>,
+        pub seed: u64,
+        pub begin: Slice<u32>,
+        pub lists: Slice<u32>,
+        pub rows: Slice<u32>,
+        pub live: Slice<f32>,
+        pub batch: usize as u32,
+        pub part: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `add_part`.
+    pub(super) struct AddPartArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub begin: Slice<u32>,
+        pub sum: Slice<f32>,
+        pub grads: Slice<f32>,
+        pub params: usize as u64,
+        pub loss_partial: Slice<f64>,
+        pub loss_sum: Slice<f64>,
+        pub batch: usize as u32,
+        pub part: usize as u32,
+        pub loss_blocks: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `next_part`.
+    pub(super) struct NextPartArgs in "../population/population.cu" {
+        pub begin: Slice<u32>,
+        pub batch: usize as u32,
+        pub part: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `optimise`.
+    pub(super) struct OptimiseArgs in "../population/population.cu" {
+        pub params: usize as u64,
+        pub orders: u64 as Address,
+        pub grads: Slice<f32>,
+        pub master: Slice<f32>,
+        pub mean: Slice<f32>,
+        pub square: Slice<f32>,
+        pub copy: Option<Slice<u16>>,
+        pub average: Option<Slice<f32>>,
+        pub o: Optimiser,
+    }
+}
+
+arguments! {
+    /// Of `score_sum`.
+    pub(super) struct ScoreSumArgs in "../population/population.cu" {
+        pub states: Slice<SlotState>,
+        pub loss_partial: Slice<f64>,
+        pub sums: Slice<f64>,
+        pub chunk: Slice<u32>,
+        pub loss_blocks: usize as u32,
+    }
+}
+
+arguments! {
+    /// Of `to_bf16`.
+    pub(super) struct RoundArgs in "../population/population.cu" {
+        pub from: Slice<f32>,
+        pub to: Slice<u16>,
+        pub n: usize as u64,
+    }
+}
+
+arguments! {
+    /// Of `fill_random`.
+    pub(super) struct FillArgs in "../population/population.cu" {
+        pub out: u64 as Address,
+        pub n: usize as u64,
+        pub seed: u64,
     }
 }

@@ -1,7 +1,6 @@
 //! Whether there is a driver, whether it works, and whether a card does what it is told. No context is made to ask the
 //! first two.
 
-use super::arguments::Address;
 use super::calls::FillArgs;
 use super::context::Context;
 use super::graph::Stream;
@@ -160,7 +159,7 @@ pub fn check(index: usize) -> Result<()> {
         return Err(wrong("gave back other bits than it was given"));
     }
     let fill: Kernel<FillArgs> = Module::load(&context, &kernels::POPULATION)?.typed("fill_random_f32")?;
-    let args = FillArgs { out: Address(there.address()), n: there.len() as u64, seed: 11 };
+    let args = FillArgs { out: there.address(), n: there.len(), seed: 11 };
     // SAFETY: as many numbers of four bytes as the slice holds.
     unsafe { fill.send(&stream, [256, 1, 1], 256, 0, &args)? };
     let drawn = stream.get(&there)?;

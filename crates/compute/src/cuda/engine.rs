@@ -45,7 +45,7 @@ pub(crate) struct Engine {
     fused: Option<fused::Fused>,
     /// Recurrent layers that go step by step.
     steps: Option<steps::Steps>,
-    small: Option<small::Small>,
+    small: Option<small::SmallKernels>,
     /// Norms and values left out, where the net has any.
     between: Option<super::between::Between>,
     fits: Fits,
@@ -94,10 +94,11 @@ enum Work {
 }
 
 /// Which slots a kernel works on; the kernels' own numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Mode {
     /// Those that are active and not due.
+    #[default]
     Step = 0,
     /// Those that are due.
     Score = 1,
@@ -201,7 +202,7 @@ impl Engine {
         };
         let small = match fits {
             Fits::Nothing => None,
-            _ => Some(small::Small::load(context, layout, recipe, fits, road)?),
+            _ => Some(small::SmallKernels::load(context, layout, recipe, fits, road)?),
         };
         let bf16 = recipe.precision == Precision::Bf16;
         let between = between::any(layout).then(|| super::between::Between::load(context, bf16)).transpose()?;

@@ -3,14 +3,15 @@
 //! Taken by a fixed rule of shape and card, never by the clock: another way would mean other bits. A pin can ask for it
 //! where it is possible.
 
+use super::arguments::{Address, Packer};
 use super::blaslt::Addresses;
-use super::calls::code;
 use super::context::Context;
 use super::engine::Mode;
 use super::graph::Stream;
 use super::kernels;
 use super::memory::Slice;
 use super::module::{Arg, Function, Module};
+use crate::arguments;
 use crate::error::Result;
 use crate::net::Activation;
 use crate::population::SlotState;
@@ -64,6 +65,25 @@ pub(super) struct Back {
     pub(super) mode: Mode,
     /// `[S, blocks, inputs]` column sums of what is written.
     pub(super) partial: Slice<f32>,
+}
+
+arguments! {
+    /// What the kernels take beside the tensors.
+    struct Work in "../ops/hopper.cu" {
+        states: Slice<SlotState>,
+        y: u64 as Address,
+        partial: Slice<f32>,
+        stride: usize as u64,
+        member: usize as u64,
+        batch: usize as u32,
+        inputs: usize as u32,
+        outputs: usize as u32,
+        slots: usize as u32,
+        mode: Mode as u32,
+        act: Activation as u32,
+        blocks: usize as u32,
+        spare: u32,
+    }
 }
 
 /// Partial sums of a bias gradient.
@@ -136,19 +156,29 @@ impl Hopper {
     /// The same by blocks alone or in pairs.
     fn back_by(&self, stream: &Stream, b: &Back, pair: usize) -> Result<()> {
         let (s, slots) = (&b.shape, b.states.len());
-        let (wide, n) = (|x: usize| x as u64, |x: usize| u32::try_from(x).unwrap_or(u32::MAX));
+        let n = |x: usize| u32::try_from(x).unwrap_or(u32::MAX);
         let (x_member, y_member) = (s.batch * s.input_stride, s.batch * s.output_stride);
         let dy = Rows { at: b.at.left, width: s.outputs, rows: s.batch, stride: s.output_stride, member: y_member };
         let w = Rows { at: b.at.right, width: s.inputs, rows: s.outputs, stride: s.inputs, member: s.params };
         let dx = Rows { at: b.at.out, width: s.inputs, rows: s.batch, stride: s.input_stride, member: x_member };
         let maps =
             [self.map(&dy, slots, [DEPTH, ROWS])?, self.map(&w, slots, [64, DEPTH])?, self.map(&dx, slots, [64, 64])?];
-        let words = [b.states.address(), b.y, b.partial.address(), wide(s.input_stride), wide(x_member)];
-        let numbers = [s.batch, s.inputs, s.outputs, slots].map(n);
-        let numbers = numbers.into_iter().chain([b.mode as u32, code(b.derivative), n(blocks(s.batch)), 0]);
-        let work: Vec<u8> =
-            words.iter().flat_map(|w| w.to_ne_bytes()).chain(numbers.flat_map(|n| n.to_ne_bytes())).collect();
-        let args = [Arg::Bytes(&maps[0]), Arg::Bytes(&maps[1]), Arg::Bytes(&maps[2]), Arg::Bytes(&work)];
+        let work = Packer::of(&Work {
+            states: b.states,
+            y: b.y,
+            partial: b.partial,
+            stride: s.input_stride,
+            member: x_member,
+            batch: s.batch,
+            inputs: s.inputs,
+            outputs: s.outputs,
+            slots,
+            mode: b.mode,
+            act: b.derivative,
+            blocks: blocks(s.batch),
+            spare: 0,
+        });
+        let args = [Arg::Bytes(&maps[0]), Arg::Bytes(&maps[1]), Arg::Bytes(&maps[2]), Arg::Bytes(work.bytes())];
         // Blocks stay and take tile after tile; which block does a tile changes no bit of it.
         let tiles = s.batch.div_ceil(ROWS * pair) * s.inputs.div_ceil(COLUMNS) * slots;
         let blocks = pair * tiles.min(self.context.gpu().multiprocessors as usize / pair).max(1);

@@ -26,7 +26,7 @@ mod tests;
 mod workspace;
 
 pub use crate::{arguments, image};
-pub use arguments::{Argument, Arguments, Field, Kind, Packer, difference};
+pub use arguments::{Argument, Arguments, Field, Kind, PackAs, Packer, difference};
 pub use array::Array;
 pub(crate) use array::Memory;
 pub(crate) use context::turn;

@@ -161,9 +161,9 @@ impl<A: Arguments> Kernel<A> {
     pub(crate) unsafe fn send(
         &self,
         stream: &Stream,
-        grid: [u32; 3],
-        threads: u32,
-        shared: u32,
+        grid: [usize; 3],
+        threads: usize,
+        shared: usize,
         arguments: &A,
     ) -> Result<()> {
         // SAFETY: the caller answers for the addresses.
@@ -177,16 +177,19 @@ impl<A: Arguments> Kernel<A> {
     pub(crate) unsafe fn send_in_clusters(
         &self,
         stream: &Stream,
-        cluster: u32,
-        grid: [u32; 3],
-        threads: u32,
-        shared: u32,
+        cluster: usize,
+        grid: [usize; 3],
+        threads: usize,
+        shared: usize,
         arguments: &A,
     ) -> Result<()> {
         let packed = Packer::of(arguments);
         let args = [Arg::Bytes(packed.bytes())];
+        // Beyond 32 bits the driver refuses the launch.
+        let n = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        let (grid, threads) = (grid.map(n), [n(threads), 1, 1]);
         // SAFETY: the caller answers for the addresses.
-        unsafe { self.function.launch_in_clusters(stream, cluster, grid, [threads, 1, 1], shared, &args) }
+        unsafe { self.function.launch_in_clusters(stream, n(cluster), grid, threads, n(shared), &args) }
     }
 }
 

@@ -4,14 +4,16 @@
 //! The tile and the slices of rows follow from the shape of one member alone, so that its bits do not depend on the
 //! others.
 
+use super::arguments::{Address, Argument, Kind, Packer, sealed::Sealed};
 use super::blaslt::{Addresses, Matrix, Numbers};
-use super::calls::{Calls, Sums, code};
+use super::calls::{Calls, Sums};
 use super::context::Context;
 use super::engine::Mode;
 use super::graph::Stream;
 use super::kernels;
 use super::memory::Slice;
-use super::module::{Arg, Function, Module};
+use super::module::{Kernel, Module};
+use crate::arguments;
 use crate::error::Result;
 use crate::net::Activation;
 use crate::population::SlotState;
@@ -19,8 +21,8 @@ use std::sync::Arc;
 
 /// A form of product in its two tiles.
 struct Form {
-    wide: Function,
-    small: Function,
+    wide: Kernel<Product>,
+    small: Kernel<Product>,
 }
 
 /// The kernels, for bf16 or for f32.
@@ -32,7 +34,7 @@ pub(super) struct Own {
     /// The same into f32.
     back_wide: Form,
     weight: Form,
-    threads: u32,
+    threads: usize,
 }
 
 /// A layer's product, from its first slot on.
@@ -69,17 +71,73 @@ pub(super) fn slices(batch: usize) -> usize {
     batch.div_ceil(slice(batch))
 }
 
-/// `Product` of `linear.cu`, as it is packed.
-#[derive(Default)]
-struct Product {
-    words: Vec<u64>,
-    numbers: [u32; 8],
+/// A matrix of every slot: its address, and the elements from row to row and from slot to slot.
+#[derive(Default, Clone, Copy)]
+struct Place {
+    at: u64,
+    stride: u64,
+    member: u64,
+}
+
+impl Sealed for Place {}
+impl Argument for Place {
+    const KIND: Kind = Kind::strided(&["_stride", "_member"]);
+    fn write(&self, to: &mut Packer) {
+        [self.at, self.stride, self.member].iter().for_each(|word| to.put(word));
+    }
+}
+
+impl Place {
+    fn new(at: u64, stride: usize, member: usize) -> Place {
+        Place { at, stride: stride as u64, member: member as u64 }
+    }
+}
+
+arguments! {
+    /// A product; of all kernels of `linear.cu`.
+    struct Product in "../ops/linear.cu" {
+        states: Slice<SlotState>,
+        a: Place,
+        b: Place,
+        c: Place,
+        c_split: usize as u64,
+        bias: u64 as Address,
+        bias_member: usize as u64,
+        y: Place,
+        add: Place,
+        m: usize as u32,
+        n: usize as u32,
+        k: usize as u32,
+        mode: Mode as u32,
+        act: Activation as u32,
+        adds: u32,
+        splits: usize as u32,
+        slice: usize as u32,
+    }
 }
 
 impl Product {
-    fn bytes(&self) -> Vec<u8> {
-        let words = self.words.iter().flat_map(|w| w.to_ne_bytes());
-        words.chain(self.numbers.iter().flat_map(|n| n.to_ne_bytes())).collect()
+    /// A product of matrices with nothing fused, in one split.
+    fn plain((states, mode): (&Slice<SlotState>, Mode), [a, b, c]: [Place; 3], [m, n, k]: [usize; 3]) -> Product {
+        Product {
+            states: *states,
+            a,
+            b,
+            c,
+            c_split: m * n,
+            bias: 0,
+            bias_member: 0,
+            y: Place::default(),
+            add: Place::default(),
+            m,
+            n,
+            k,
+            mode,
+            act: Activation::Identity,
+            adds: 0,
+            splits: 1,
+            slice: k,
+        }
     }
 }
 
@@ -88,7 +146,7 @@ impl Own {
         let module = Module::load(context, &kernels::LINEAR)?;
         let kind = if bf16 { "bf16" } else { "f32" };
         let form = |name: &str| -> Result<Form> {
-            let get = |tile: u32| module.function(&format!("{name}_{tile}_{kind}"));
+            let get = |tile: u32| module.typed(&format!("{name}_{tile}_{kind}"));
             Ok(Form { wide: get(128)?, small: get(64)? })
         };
         Ok(Own {
@@ -102,78 +160,40 @@ impl Own {
     }
 
     pub(super) fn forward(&self, stream: &Stream, l: &Linear) -> Result<()> {
-        let (x, y) = ((l.input_stride, l.batch * l.input_stride), (l.output_stride, l.batch * l.output_stride));
-        // The loss adds the bias of a head itself.
-        let bias = if l.head { 0 } else { l.at.bias };
-        let act = if l.head { 0 } else { code(l.activation) };
-        let form = if l.head { &self.logits } else { &self.forward };
-        let places = [(l.at.left, x), (l.at.right, (l.inputs, l.params)), (l.at.out, y)];
-        self.launch(stream, form, l, places, (bias, 0, 0), [l.batch, l.outputs, l.inputs], act, 1)
+        let product = l.product([l.input(l.at.left), l.weights(), l.output(l.at.out)], [l.batch, l.outputs, l.inputs]);
+        if l.head {
+            // The loss adds the bias of a head itself.
+            return self.launch(stream, &self.logits, &product);
+        }
+        let product = Product { bias: l.at.bias, bias_member: l.params, act: l.activation, ..product };
+        self.launch(stream, &self.forward, &product)
     }
 
     pub(super) fn back(&self, stream: &Stream, l: &Linear) -> Result<()> {
-        let (x, y) = ((l.input_stride, l.batch * l.input_stride), (l.output_stride, l.batch * l.output_stride));
-        let places = [(l.at.left, y), (l.at.right, (l.inputs, l.params)), (l.at.out, x)];
-        let add = if l.at.accumulate { l.at.out } else { 0 };
+        let product = l.product([l.output(l.at.left), l.weights(), l.input(l.at.out)], [l.batch, l.inputs, l.outputs]);
         let form = if l.wide { &self.back_wide } else { &self.back };
-        self.launch(stream, form, l, places, (0, l.y, add), [l.batch, l.inputs, l.outputs], code(l.derivative), 1)
+        let (add, adds) = match (l.at.accumulate, l.wide) {
+            (false, _) => (0, 0),
+            (true, true) => (l.at.out, 1),
+            (true, false) => (l.at.out, 2),
+        };
+        let product = Product { y: l.input(l.y), add: l.input(add), act: l.derivative, adds, ..product };
+        self.launch(stream, form, &product)
     }
 
     pub(super) fn weight(&self, stream: &Stream, l: &Linear, calls: &Calls) -> Result<()> {
-        let (x, y) = ((l.input_stride, l.batch * l.input_stride), (l.output_stride, l.batch * l.output_stride));
-        let splits = slices(l.batch);
-        let size = l.inputs * l.outputs;
-        let out =
-            if splits == 1 { (l.at.out, (l.inputs, l.params)) } else { (l.split.address(), (l.inputs, splits * size)) };
-        let places = [(l.at.left, y), (l.at.right, x), out];
-        self.launch(stream, &self.weight, l, places, (0, 0, 0), [l.outputs, l.inputs, l.batch], 0, splits)?;
+        let (splits, size) = (slices(l.batch), l.inputs * l.outputs);
+        let out = match splits {
+            1 => Place::new(l.at.out, l.inputs, l.params),
+            _ => Place::new(l.split.address(), l.inputs, splits * size),
+        };
+        let product = l.product([l.output(l.at.left), l.input(l.at.right), out], [l.outputs, l.inputs, l.batch]);
         if splits == 1 {
-            return Ok(());
+            return self.launch(stream, &self.weight, &product);
         }
+        self.launch(stream, &self.weight, &Product { splits, slice: slice(l.batch), ..product })?;
         let sums = Sums { partial: l.split.address(), blocks: splits, width: size };
         calls.sum_partials(stream, &l.states, &sums, l.at.out, l.params)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a product is these things")]
-    fn launch(
-        &self,
-        stream: &Stream,
-        form: &Form,
-        l: &Linear,
-        places: [(u64, (usize, usize)); 3],
-        (bias, y, add): (u64, u64, u64),
-        shape: [usize; 3],
-        act: u32,
-        splits: usize,
-    ) -> Result<()> {
-        let [m, n, k] = shape.map(|x| u32::try_from(x).unwrap_or(u32::MAX));
-        let mut product = Product::default();
-        let wide = |x: usize| x as u64;
-        product.words.push(l.states.address());
-        for (address, (stride, member)) in places {
-            product.words.extend([address, wide(stride), wide(member)]);
-        }
-        let (stride, member) = (wide(l.input_stride), wide(l.batch * l.input_stride));
-        product.words.extend([
-            wide(l.inputs * l.outputs),
-            bias,
-            wide(l.params),
-            y,
-            stride,
-            member,
-            add,
-            stride,
-            member,
-        ]);
-        let rows = if splits == 1 { k } else { u32::try_from(slice(l.batch)).unwrap_or(u32::MAX) };
-        let parts = u32::try_from(splits).unwrap_or(u32::MAX);
-        let adds = match (add, l.wide) {
-            (0, _) => 0,
-            (_, true) => 1,
-            _ => 2,
-        };
-        product.numbers = [m, n, k, l.mode as u32, act, adds, parts, rows];
-        self.send(stream, form, &product, l.states.len())
     }
 
     /// A product of matrices anywhere, with nothing fused.
@@ -193,62 +213,60 @@ impl Own {
             (false, false, Numbers::F32) => &self.back_wide,
             (false, false, Numbers::Bf16) => &self.back,
         };
-        let (m, n) = (p.out.rows, p.out.columns);
-        let k = if p.left_transposed { p.left.rows } else { p.left.columns };
-        let places = |from: u64, out: (u64, u64)| {
-            let row = |m: &Matrix| from * m.stride * m.numbers.size();
-            let (left, to) = if p.left_transposed { (0, 0) } else { (row(&p.left), row(&p.out)) };
-            vec![
-                states.address(),
-                at.left + left,
-                p.left.stride,
-                p.left.member,
-                at.right,
-                p.right.stride,
-                p.right.member,
-                out.0 + to,
-                p.out.stride,
-                out.1,
-            ]
+        let whole = |x: u64| usize::try_from(x).unwrap_or(usize::MAX);
+        let (m, n) = (whole(p.out.rows), whole(p.out.columns));
+        let k = whole(if p.left_transposed { p.left.rows } else { p.left.columns });
+        let place = |matrix: &Matrix, at: u64| Place { at, stride: matrix.stride, member: matrix.member };
+        let product = |from: usize, rows: usize, out: Place| {
+            let row = |matrix: &Matrix| from as u64 * matrix.stride * matrix.numbers.size();
+            let left = place(&p.left, at.left + if p.left_transposed { 0 } else { row(&p.left) });
+            let places = [left, place(&p.right, at.right), Place { at: out.at + row(&p.out), ..out }];
+            Product { c_split: m * n, ..Product::plain((states, mode), places, [rows, n, k]) }
         };
-        let short = |x: u64| u32::try_from(x).unwrap_or(u32::MAX);
-        let product = |words: Vec<u64>, m: u64, splits: usize, rows: u64| {
-            let words = words.into_iter().chain([p.out.rows * p.out.columns]).chain([0; 8]).collect();
-            Product {
-                words,
-                numbers: [short(m), short(n), short(k), mode as u32, 0, 0, short(splits as u64), short(rows)],
-            }
-        };
+        let out = place(&p.out, at.out);
         if !p.left_transposed {
             // The second dimension of a grid ends at 65,535 tiles; rows do not know each other.
-            for from in (0..m).step_by(ROWS) {
-                let rows = (m - from).min(ROWS as u64);
-                let one = product(places(from, (at.out, p.out.member)), rows, 1, k);
-                self.send(stream, form, &one, states.len())?;
-            }
-            return Ok(());
+            return (0..m)
+                .step_by(ROWS)
+                .try_for_each(|from| self.launch(stream, form, &product(from, (m - from).min(ROWS), out)));
         }
-        let rows = usize::try_from(k).unwrap_or(usize::MAX);
-        let splits = slices(rows);
+        let splits = slices(k);
         if splits == 1 {
-            return self.send(stream, form, &product(places(0, (at.out, p.out.member)), m, 1, k), states.len());
+            return self.launch(stream, form, &product(0, m, out));
         }
-        let size = m * n;
-        let scratch = (split.address(), splits as u64 * size);
-        self.send(stream, form, &product(places(0, scratch), m, splits, slice(rows) as u64), states.len())?;
-        let sums =
-            Sums { partial: split.address(), blocks: splits, width: usize::try_from(size).unwrap_or(usize::MAX) };
-        calls.sum_partials(stream, states, &sums, at.out, usize::try_from(p.out.member).unwrap_or(usize::MAX))
+        let scratch = Place { at: split.address(), member: (splits * m * n) as u64, ..out };
+        self.launch(stream, form, &Product { splits, slice: slice(k), ..product(0, m, scratch) })?;
+        let sums = Sums { partial: split.address(), blocks: splits, width: m * n };
+        calls.sum_partials(stream, states, &sums, at.out, whole(p.out.member))
     }
 
-    fn send(&self, stream: &Stream, form: &Form, product: &Product, slots: usize) -> Result<()> {
-        let [m, n, _, _, _, _, parts, _] = product.numbers;
+    fn launch(&self, stream: &Stream, form: &Form, product: &Product) -> Result<()> {
+        let Product { m, n, splits, .. } = *product;
         // Few tiles leave the card idle, and narrow layers leave tiles empty: then the small ones.
-        let tiles = m.div_ceil(128) * n.div_ceil(128) * parts;
-        let (function, tile) = if m.min(n) <= 64 || tiles < 100 { (&form.small, 64) } else { (&form.wide, 128) };
-        let slots = u32::try_from(slots).unwrap_or(u32::MAX);
-        let grid = [n.div_ceil(tile), m.div_ceil(tile), slots * parts];
+        let tiles = m.div_ceil(128) * n.div_ceil(128) * splits;
+        let (kernel, tile) = if m.min(n) <= 64 || tiles < 100 { (&form.small, 64) } else { (&form.wide, 128) };
+        let grid = [n.div_ceil(tile), m.div_ceil(tile), product.states.len() * splits];
         // SAFETY: the addresses are of the engine's slab, laid out for these shapes.
-        unsafe { function.launch(stream, grid, [self.threads, 1, 1], 0, &[Arg::Bytes(&product.bytes())]) }
+        unsafe { kernel.send(stream, grid, self.threads, 0, product) }
+    }
+}
+
+impl Linear {
+    /// Rows of the layer's input, or of the gradient there.
+    fn input(&self, at: u64) -> Place {
+        Place::new(at, self.input_stride, self.batch * self.input_stride)
+    }
+
+    /// Rows of its output, or of the gradient there.
+    fn output(&self, at: u64) -> Place {
+        Place::new(at, self.output_stride, self.batch * self.output_stride)
+    }
+
+    fn weights(&self) -> Place {
+        Place::new(self.at.right, self.inputs, self.params)
+    }
+
+    fn product(&self, places: [Place; 3], shape: [usize; 3]) -> Product {
+        Product::plain((&self.states, self.mode), places, shape)
     }
 }

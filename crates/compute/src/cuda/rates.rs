@@ -1,7 +1,6 @@
 //! How fast a card is, measured: what every share of a limit is divided by. On random numbers; zeros would be faster
 //! than data.
 
-use super::arguments::Address;
 use super::blaslt::{Addresses, Epilogue, Matrix, Numbers, Product};
 use super::calls::FillArgs;
 use super::context::{Context, turn};
@@ -47,7 +46,7 @@ pub fn rates(context: &Arc<Context>, quick: bool) -> Result<Rates> {
     let module = Module::load(context, &kernels::POPULATION)?;
     let (f32s, bf16s) = (module.typed("fill_random_f32")?, module.typed("fill_random_bf16")?);
     let fill = |kernel: &Kernel<FillArgs>, to: &Slice<u8>, size: usize| {
-        let args = FillArgs { out: Address(to.address()), n: (to.len() / size) as u64, seed: 7 };
+        let args = FillArgs { out: to.address(), n: to.len() / size, seed: 7 };
         // SAFETY: as many numbers as the slice holds.
         unsafe { kernel.send(&stream, [1024, 1, 1], 256, 0, &args) }
     };

@@ -581,7 +581,7 @@ fn randomness_is_the_same_on_both() {
         let n = 100_000u32;
         let made: Slice<u32> = slab.cut(4 * n as usize).unwrap();
         let (seed, step, member) = (0x1234_5678_9abc_def0u64, 5, 77);
-        let grid = [n.div_ceil(256), 1, 1];
+        let grid = [n.div_ceil(256) as usize, 1, 1];
         let run = |name: &str, args: RandomArgs| -> Vec<u32> {
             stream.fill(&made, 0xff).unwrap();
             let kernel: Kernel<RandomArgs> = module.typed(name).unwrap();

@@ -15,7 +15,7 @@ use crate::cuda::memory::Slice;
 use crate::cuda::module::{Kernel, Module};
 use crate::error::Result;
 use crate::net::{Layout, Recurrent};
-use crate::population::{Precision, Recipe};
+use crate::population::{EpochState, Precision, Recipe, SlotState};
 use std::sync::Arc;
 
 /// Shared memory of the smallest cards that are supported: 99 KiB.
@@ -152,9 +152,9 @@ impl Engine {
             // The lowest layer of the first input decides which rows; all others follow.
             let choose = choose && input == 0 && self.layout.recurrents[i].below.is_none();
             let args = self.fused_args(fused, i, (first, slots), mode, choose, false);
-            let grid = [layer.shape.blocks(self.recipe.batch) as u32, slots as u32, 1];
+            let grid = [layer.shape.blocks(self.recipe.batch), slots, 1];
             // SAFETY: the addresses are of this engine's slab, laid out for these shapes.
-            unsafe { layer.forward.send(&self.main, grid, layer.shape.threads() as u32, 0, &args)? };
+            unsafe { layer.forward.send(&self.main, grid, layer.shape.threads(), 0, &args)? };
         }
         Ok(())
     }
@@ -166,10 +166,9 @@ impl Engine {
             let layer = &fused.layers[i];
             let args = self.fused_args(fused, i, (first, slots), Mode::Step, false, true);
             let blocks = layer.shape.blocks(batch);
-            let grid = [blocks as u32, slots as u32, 1];
-            let threads = 2 * layer.shape.threads() as u32;
+            let (threads, shared) = (2 * layer.shape.threads(), layer.shape.dynamic() as usize);
             // SAFETY: as above.
-            unsafe { layer.backward.send(&self.main, grid, threads, layer.shape.dynamic(), &args)? };
+            unsafe { layer.backward.send(&self.main, [blocks, slots, 1], threads, shared, &args)? };
             let size = recurrent.size();
             let partial = self.fused_arrays().partial[i].part(first * blocks * size, slots * blocks * size);
             let sums = Sums { partial: partial.address(), blocks, width: size };
@@ -207,111 +206,100 @@ impl Engine {
         };
         let saved = |l: usize| arrays.saved[l].address() + (4 * first * 2 * words(l)) as u64;
         let grads = |l: usize| arrays.back[l].address() + (4 * first * words(l)) as u64;
-        let scale = |s: &Option<Slice<f32>>| s.as_ref().map_or(0, Slice::address);
         let weights = at.shadow.as_ref().map_or(0, Slice::address) + 2 * (first * layout.params + r.weight) as u64;
-        let rows = at.rows.part(first * batch, slots * batch).address();
-        let live = at.live.part(first * batch, slots * batch).address();
         let stride = r.output.map_or(0, |place| layout.buffers[place.buffer].stride);
         let place = |buffers: &[Slice<u8>]| {
-            r.output.map_or(0, |p| buffers[p.buffer].address() + 2 * (first * batch * stride + p.column) as u64)
+            r.output.map(|p| buffers[p.buffer].address() + 2 * (first * batch * stride + p.column) as u64)
         };
         // A layer above reads every h of this one, so it is kept in every pass then.
         let keep = mode == Mode::Step || r.output.is_none();
         let size = r.size() * fused.layers[i].shape.blocks(batch);
         // Windows begin with nothing and are never cleared here.
         Args {
-            states: Address(at.states.part(first, slots).address()),
-            epochs: Address(self.epochs_of(first, slots).map_or(0, |e| e.address())),
+            states: Some(self.states_of(first, slots)),
+            epochs: self.epochs_of(first, slots),
             seed: self.recipe.seed,
-            lists: Address(at.lists.address()),
-            rows: Address(rows),
-            live: Address(live),
-            table: Address(self.rows[r.input].table.address()),
-            stride: self.rows[r.input].stride as u64,
-            map: Address(self.rows[r.input].map.as_ref().map_or(0, Slice::address)),
-            mean: Address(scale(&at.means[r.input])),
-            inverse: Address(scale(&at.inverses[r.input])),
-            valid_list: Address(at.valid_at.address()),
-            valid_count: Address(at.valid_count.address()),
-            chunk: Address(at.chunk.address()),
-            below: Address(r.below.map_or(0, saved)),
-            weights: Address(weights),
-            master: Address(at.params.address() + 4 * (first * layout.params + r.weight) as u64),
-            params: layout.params as u64,
-            saved: Address(if keep { saved(i) } else { 0 }),
-            out: Address(place(&at.values)),
-            out_stride: stride as u64,
-            out_member: (batch * stride) as u64,
-            h0: Address(0),
-            c0: Address(0),
-            reset: Address(0),
-            h_end: Address(0),
-            c_end: Address(0),
-            delta: Address(if back { place(&at.deltas) } else { 0 }),
-            above: Address(if back && r.output.is_none() { grads(i) } else { 0 }),
-            down: Address(if back { r.below.map_or(0, grads) } else { 0 }),
-            partial: Address(arrays.partial[i].address() + (4 * first * size) as u64),
-            batch: n(batch),
-            mode: mode as u32,
-            choose: u32::from(choose),
-            features: n(r.features),
-            window: n(r.window),
-            wide: n(r.wide),
-            units: n(r.units),
-            out_width: n(r.output.map_or(0, |p| p.width)),
-            below_threads: n(r.below.map_or(0, |l| fused.layers[l].shape.threads())),
-            spare: 0,
+            lists: Some(at.lists),
+            rows: Some(at.rows.part(first * batch, slots * batch)),
+            live: Some(at.live.part(first * batch, slots * batch)),
+            table: Some(self.rows[r.input].table),
+            stride: self.rows[r.input].stride,
+            map: self.rows[r.input].map,
+            mean: at.means[r.input],
+            inverse: at.inverses[r.input],
+            valid_list: Some(at.valid_at),
+            valid_count: Some(at.valid_count),
+            chunk: Some(at.chunk),
+            below: r.below.map(saved),
+            weights,
+            master: self.in_params(first, r.weight).at,
+            params: layout.params,
+            saved: keep.then(|| saved(i)),
+            out: place(&at.values),
+            out_stride: stride,
+            out_member: batch * stride,
+            delta: place(&at.deltas).filter(|_| back),
+            above: (back && r.output.is_none()).then(|| grads(i)),
+            down: r.below.filter(|_| back).map(grads),
+            partial: arrays.partial[i].address() + (4 * first * size) as u64,
+            batch,
+            mode,
+            choose,
+            features: r.features,
+            window: r.window,
+            wide: r.wide,
+            units: r.units,
+            out_width: r.output.map_or(0, |p| p.width),
+            below_threads: r.below.map_or(0, |l| fused.layers[l].shape.threads()),
+            ..Args::default()
         }
     }
 }
 
-fn n(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
 arguments! {
     /// What both passes of `lstm.cu` take.
+    #[derive(Default)]
     struct Args in "../../ops/lstm.cu" {
-        states: Address,
-        epochs: Address,
+        states: Option<Slice<SlotState>>,
+        epochs: Option<Slice<EpochState>>,
         seed: u64,
-        lists: Address,
-        rows: Address,
-        live: Address,
-        table: Address,
-        stride: u64,
-        map: Address,
-        mean: Address,
-        inverse: Address,
-        valid_list: Address,
-        valid_count: Address,
-        chunk: Address,
-        below: Address,
-        weights: Address,
-        master: Address,
-        params: u64,
-        saved: Address,
-        out: Address,
-        out_stride: u64,
-        out_member: u64,
-        h0: Address,
-        c0: Address,
-        reset: Address,
-        h_end: Address,
-        c_end: Address,
-        delta: Address,
-        above: Address,
-        down: Address,
-        partial: Address,
-        batch: u32,
-        mode: u32,
-        choose: u32,
-        features: u32,
-        window: u32,
-        wide: u32,
-        units: u32,
-        out_width: u32,
-        below_threads: u32,
+        lists: Option<Slice<u32>>,
+        rows: Option<Slice<u32>>,
+        live: Option<Slice<f32>>,
+        table: Option<Slice<f32>>,
+        stride: usize as u64,
+        map: Option<Slice<u32>>,
+        mean: Option<Slice<f32>>,
+        inverse: Option<Slice<f32>>,
+        valid_list: Option<Slice<u32>>,
+        valid_count: Option<Slice<u32>>,
+        chunk: Option<Slice<u32>>,
+        below: Option<u64> as Address,
+        weights: u64 as Address,
+        master: u64 as Address,
+        params: usize as u64,
+        saved: Option<u64> as Address,
+        out: Option<u64> as Address,
+        out_stride: usize as u64,
+        out_member: usize as u64,
+        h0: Option<u64> as Address,
+        c0: Option<u64> as Address,
+        reset: Option<u64> as Address,
+        h_end: Option<u64> as Address,
+        c_end: Option<u64> as Address,
+        delta: Option<u64> as Address,
+        above: Option<u64> as Address,
+        down: Option<u64> as Address,
+        partial: u64 as Address,
+        batch: usize as u32,
+        mode: Mode as u32,
+        choose: bool as u32,
+        features: usize as u32,
+        window: usize as u32,
+        wide: usize as u32,
+        units: usize as u32,
+        out_width: usize as u32,
+        below_threads: usize as u32,
         spare: u32,
     }
 }
@@ -369,10 +357,10 @@ mod tests {
         let fused = engine.fused.as_ref().unwrap();
         let layer = &fused.layers[0];
         let mut args = engine.fused_args(fused, 0, (0, 1), Mode::Always, false, false);
-        args.window = n(window);
+        args.window = window;
         change(&mut args);
-        let grid = [layer.shape.blocks(engine.recipe.batch) as u32, 1, 1];
-        let threads = layer.shape.threads() as u32;
+        let grid = [layer.shape.blocks(engine.recipe.batch), 1, 1];
+        let threads = layer.shape.threads();
         // SAFETY: as in `fused_forward`; what is replaced are arrays of this batch.
         unsafe { layer.forward.send(&engine.main, grid, threads, 0, &args).unwrap() };
         let place = engine.layout.recurrents[0].output.unwrap();
@@ -413,7 +401,7 @@ mod tests {
             let mut slab = context.slab(1 << 20).unwrap();
             let state: [Slice<f32>; 2] = [slab.cut(batch * 64).unwrap(), slab.cut(batch * 64).unwrap()];
             let mask: Slice<u8> = slab.cut(window * batch).unwrap();
-            let [h, c] = state.map(|s| Address(s.address()));
+            let [h, c] = state.map(|s| Some(s.address()));
             let mut last = Vec::new();
             for t in 0..window {
                 ask((window - 1 - t) as u32);
@@ -431,7 +419,7 @@ mod tests {
             let four = forward_with(&engine, 4, |_| ());
             let cleared: Vec<u8> = (0..window * batch).map(|i| u8::from(i / batch == 2)).collect();
             engine.main.put(&mask, &cleared).unwrap();
-            let masked = forward_with(&engine, window, |args| args.reset = Address(mask.address()));
+            let masked = forward_with(&engine, window, |args| args.reset = Some(mask.address()));
             assert!(masked == four, "a mask");
             assert!(four != whole);
         }

@@ -7,15 +7,16 @@
 //! (`population/small_step.cu`), or a step is three kernels.
 
 use super::{Engine, Mode};
-use crate::cuda::arguments::Packer;
-use crate::cuda::calls;
+use crate::arguments;
+use crate::cuda::arguments::Address;
+use crate::cuda::calls::{self, Optimiser};
 use crate::cuda::context::{Context, Gpu};
 use crate::cuda::image::Image;
 use crate::cuda::kernels;
 use crate::cuda::memory::Slice;
-use crate::cuda::module::{Arg, Function, Module};
+use crate::cuda::module::{Kernel, Module};
 use crate::error::{Error, Result};
-use crate::net::{Layout, Net};
+use crate::net::{Activation, Layout, Linear, Net};
 use crate::population::{EpochState, Precision, Recipe, SlotState};
 use std::sync::Arc;
 
@@ -183,24 +184,24 @@ impl Stepped {
 }
 
 /// The kernels for one net on one card.
-pub(super) struct Small {
-    whole: Function,
+pub(super) struct SmallKernels {
+    whole: Kernel<Small>,
     rows: usize,
     shared: usize,
-    score: Function,
-    logits: Function,
+    score: Kernel<Small>,
+    logits: Kernel<Small>,
     /// Whole steps by clusters.
-    stepped: Option<(Function, Stepped)>,
+    stepped: Option<(Kernel<Training>, Stepped)>,
 }
 
-impl Small {
+impl SmallKernels {
     pub(super) fn load(
         context: &Arc<Context>,
         layout: &Layout,
         recipe: &Recipe,
         fits: Fits,
         road: Road,
-    ) -> Result<Small> {
+    ) -> Result<SmallKernels> {
         let module = Module::load(context, &kernels::SMALL)?;
         let most = context.gpu().shared as usize;
         let rows = match road {
@@ -210,24 +211,24 @@ impl Small {
         };
         // 32 rows of four layers of 256 are within what every card has.
         let rows = rows.ok_or_else(|| Error::Asked("a net too large for one kernel".into()))?;
-        let whole = module.function(&format!("small_{rows}"))?;
+        let whole: Kernel<Small> = module.typed(&format!("small_{rows}"))?;
         let bytes = shared(layout, rows);
         whole.allow_shared(bytes as u32)?;
-        let score = module.function(&format!("small_{LOGIT_ROWS}"))?;
+        let score: Kernel<Small> = module.typed(&format!("small_{LOGIT_ROWS}"))?;
         score.allow_shared(shared(layout, LOGIT_ROWS) as u32)?;
-        let logits = module.function(&format!("small_logits_{LOGIT_ROWS}"))?;
+        let logits: Kernel<Small> = module.typed(&format!("small_logits_{LOGIT_ROWS}"))?;
         logits.allow_shared(shared_of_logits(layout) as u32)?;
         // Clusters keep no average of the weights: with one, a step is three kernels.
         let whole_steps = fits == Fits::Everything && road.clusters() && recipe.average.is_none();
         let stepped = match Stepped::plan(layout, recipe.batch, most) {
             Some(plan) if whole_steps && has(&kernels::SMALL_STEP, context.gpu()) => {
-                let function = Module::load(context, &kernels::SMALL_STEP)?.function("small_step")?;
-                function.allow_shared(plan.shared as u32)?;
-                Some((function, plan))
+                let kernel: Kernel<Training> = Module::load(context, &kernels::SMALL_STEP)?.typed("small_step")?;
+                kernel.allow_shared(plan.shared as u32)?;
+                Some((kernel, plan))
             }
             _ => None,
         };
-        Ok(Small { whole, rows, shared: bytes, score, logits, stepped })
+        Ok(SmallKernels { whole, rows, shared: bytes, score, logits, stepped })
     }
 
     /// Steps that one launch can do, where it can do whole steps.
@@ -252,112 +253,179 @@ fn has(image: &Image, gpu: &Gpu) -> bool {
     image.pick(gpu.capability).is_some()
 }
 
-/// What is behind one another in the kernels' `Small`.
-#[derive(Default)]
-struct Packed(Vec<u8>);
-
-impl Packed {
-    fn wide(&mut self, n: u64) {
-        self.0.extend(n.to_ne_bytes());
-    }
-
-    fn word(&mut self, n: usize) {
-        self.0.extend(u32::try_from(n).unwrap_or(u32::MAX).to_ne_bytes());
-    }
-}
-
 impl Engine {
     /// A step's gradients, or a chunk of validation, of the slots from `first` on.
-    pub(super) fn small_whole(&self, small: &Small, first: usize, slots: usize, mode: Mode) -> Result<()> {
+    pub(super) fn small_whole(&self, small: &SmallKernels, first: usize, slots: usize, mode: Mode) -> Result<()> {
         let batch = self.recipe.batch;
-        let (function, blocks, shared) = match mode {
+        let (kernel, blocks, shared) = match mode {
             Mode::Score => (&small.score, scored(batch), shared(&self.layout, LOGIT_ROWS)),
             _ => (&small.whole, slices(batch), small.shared),
         };
-        let packed = self.packed(first, mode);
-        let grid = [blocks as u32, slots as u32, 1];
+        let args = self.small_net(first, slots, mode);
         // SAFETY: addresses of the engine's slab, laid out for this net and batch; rows and labels were checked.
-        unsafe { function.launch(&self.main, grid, [256, 1, 1], shared as u32, &[Arg::Bytes(&packed)]) }
+        unsafe { kernel.send(&self.main, [blocks, slots, 1], 256, shared, &args) }
     }
 
     /// At most so many whole steps of the slots from `first` on; each stops where it is due. Says whether there was a
     /// kernel for it.
-    pub(super) fn small_steps(&self, small: &Small, first: usize, slots: usize, steps: u32) -> Result<bool> {
-        let Some((function, plan)) = &small.stepped else { return Ok(false) };
-        let at = &self.at;
-        let row = |address: u64, size: usize| address + (first * self.layout.params * size) as u64;
-        let mut p = Packed(self.packed(first, Mode::Step));
-        p.wide(at.states.part(first, slots).address());
-        p.wide(self.epochs_of(first, slots).map_or(0, |e| e.address()));
-        for arena in [&at.params, &at.mean, &at.square, &at.gradient] {
-            p.wide(row(arena.address(), 4));
-        }
-        p.wide(at.shadow.as_ref().map_or(0, |s| row(s.address(), 2)));
-        for n in [steps as usize, plan.resident, plan.kept, plan.resident_at] {
-            p.word(n);
-        }
-        p.0.extend(Packer::of(&calls::optimiser(&self.recipe)).bytes());
-        let (cluster, grid) = (plan.cluster as u32, [plan.cluster as u32, slots as u32, 1]);
-        let args = [Arg::Bytes(&p.0)];
+    pub(super) fn small_steps(&self, small: &SmallKernels, first: usize, slots: usize, steps: u32) -> Result<bool> {
+        let (Some((kernel, plan)), Some(epochs)) = (&small.stepped, self.epochs_of(first, slots)) else {
+            return Ok(false);
+        };
+        let (at, params) = (&self.at, self.layout.params);
+        let row = |arena: &Slice<f32>| arena.part(first * params, slots * params);
+        let args = Training {
+            net: self.small_net(first, slots, Mode::Step),
+            states: self.states_of(first, slots),
+            epochs,
+            master: row(&at.params),
+            mean: row(&at.mean),
+            square: row(&at.square),
+            grads: row(&at.gradient),
+            copy: at.shadow.as_ref().map(|s| s.part(first * params, slots * params)),
+            steps,
+            resident: plan.resident,
+            kept: plan.kept,
+            resident_at: plan.resident_at,
+            o: calls::optimiser(&self.recipe),
+        };
+        let grid = [plan.cluster, slots, 1];
         // SAFETY: as above.
-        unsafe {
-            function.launch_in_clusters(&self.main, cluster, grid, [512, 1, 1], plan.shared as u32, &args)?;
-        }
+        unsafe { kernel.send_in_clusters(&self.main, plan.cluster, grid, 512, plan.shared, &args)? };
         Ok(true)
     }
 
     /// Logits of the rows that lie in `rows`.
-    pub(super) fn small_logits(&self, small: &Small, first: usize, slots: usize) -> Result<()> {
-        let grid = [self.recipe.batch.div_ceil(LOGIT_ROWS) as u32, slots as u32, 1];
-        let packed = self.packed(first, Mode::Always);
-        let shared = shared_of_logits(&self.layout) as u32;
+    pub(super) fn small_logits(&self, small: &SmallKernels, first: usize, slots: usize) -> Result<()> {
+        let grid = [self.recipe.batch.div_ceil(LOGIT_ROWS), slots, 1];
+        let args = self.small_net(first, slots, Mode::Always);
         // SAFETY: as above.
-        unsafe { small.logits.launch(&self.main, grid, [256, 1, 1], shared, &[Arg::Bytes(&packed)]) }
+        unsafe { small.logits.send(&self.main, grid, 256, shared_of_logits(&self.layout), &args) }
     }
 
-    /// `Small` of `small.cu`, for the slots from `first` on.
-    fn packed(&self, first: usize, mode: Mode) -> Vec<u8> {
+    /// The net and its data, for the slots from `first` on.
+    fn small_net(&self, first: usize, slots: usize, mode: Mode) -> Small {
         let (at, layout, batch) = (&self.at, &self.layout, self.recipe.batch);
         let (params, parts) = (layout.params, slices(batch));
         let (losses, slice) = if mode == Mode::Score { (scored(batch), LOGIT_ROWS) } else { (parts, slice(batch)) };
         let head = &layout.linears[layout.linears.len() - 1];
-        let (input, classes) = (&self.net.inputs[0], head.outputs);
-        let place = |address: u64, elements: usize, size: usize| address + (elements * size) as u64;
-        let mut p = Packed::default();
-        p.wide(place(at.states.address(), first, size_of::<SlotState>()));
-        p.wide(at.epochs.as_ref().map_or(0, |e| place(e.address(), first, size_of::<EpochState>())));
-        p.wide(place(at.params.address(), first * params, 4));
-        p.wide(at.shadow.as_ref().map_or(0, |s| place(s.address(), first * params, 2)));
-        p.wide(params as u64);
-        p.wide(self.recipe.seed);
-        p.wide(at.lists.address());
-        p.wide(place(at.rows.address(), first * batch, 4));
-        p.wide(self.rows[0].table.address());
-        p.wide(self.rows[0].stride as u64);
-        p.wide(self.rows[0].map.as_ref().map_or(0, |m| m.address()));
-        p.wide(at.means[0].as_ref().map_or(0, |m| m.address()));
-        p.wide(at.inverses[0].as_ref().map_or(0, |i| i.address()));
-        p.wide(at.labels.first().map_or(0, Slice::address));
-        p.wide(at.weights.as_ref().map_or(0, |w| w.address()));
-        p.wide(at.class_weights[0].as_ref().map_or(0, |w| w.address()));
-        p.wide(at.valid_at.address());
-        p.wide(at.valid_count.address());
-        p.wide(at.chunk.address());
-        p.wide(place(at.parts.address(), first * parts * params, 4));
-        p.wide(place(at.loss_partial.address(), first * losses * 2, 8));
-        p.wide(place(at.confusion[0].address(), first * classes * classes, 8));
-        p.wide(place(at.logits[0].address(), first * batch * head.output.width, 4));
-        for n in [batch, mode as usize, slice, input.features, input.window, layout.linears.len(), classes, 0] {
-            p.word(n);
+        let (input, rows, classes) = (&self.net.inputs[0], &self.rows[0], head.outputs);
+        Small {
+            states: self.states_of(first, slots),
+            epochs: self.epochs_of(first, slots),
+            master: at.params.part(first * params, slots * params),
+            copy: at.shadow.as_ref().map(|s| s.part(first * params, slots * params)),
+            params,
+            seed: self.recipe.seed,
+            lists: at.lists,
+            rows: at.rows.part(first * batch, slots * batch),
+            table: rows.table,
+            stride: rows.stride,
+            map: rows.map,
+            mean: at.means[0],
+            inverse: at.inverses[0],
+            labels: at.labels.first().copied(),
+            weights: at.weights,
+            class_weights: at.class_weights[0],
+            valid_list: at.valid_at,
+            valid_count: at.valid_count,
+            chunk: at.chunk,
+            partial: at.parts.address() + (4 * first * parts * params) as u64,
+            loss_partial: at.loss_partial.part(first * losses * 2, slots * losses * 2),
+            confusion: at.confusion[0].part(first * classes * classes, slots * classes * classes),
+            logits: at.logits[0].part(first * batch * head.output.width, slots * batch * head.output.width),
+            batch,
+            mode,
+            slice,
+            features: input.features,
+            window: input.window,
+            layers: layout.linears.len(),
+            classes,
+            spare: 0,
+            layer: std::array::from_fn(|l| SmallLayer::new(layout.linears.get(l))),
         }
-        for l in 0..LAYERS {
-            let words = layout.linears.get(l).map_or([0; 5], |linear| {
-                let act = crate::cuda::calls::code(linear.activation) as usize;
-                [linear.weight, linear.bias, linear.input.width, linear.output.width, act]
-            });
-            words.into_iter().for_each(|n| p.word(n));
-        }
-        p.0
+    }
+}
+
+impl SmallLayer {
+    /// A layer as the kernels take it; zeros for one that the net does not have.
+    fn new(linear: Option<&Linear>) -> SmallLayer {
+        let none = SmallLayer { weight: 0, bias: 0, inputs: 0, outputs: 0, act: Activation::Identity };
+        linear.map_or(none, |linear| SmallLayer {
+            weight: linear.weight,
+            bias: linear.bias,
+            inputs: linear.input.width,
+            outputs: linear.output.width,
+            act: linear.activation,
+        })
+    }
+}
+
+arguments! {
+    /// A layer of a small net.
+    struct SmallLayer in "../../population/small_net.cuh" {
+        weight: usize as u32,
+        bias: usize as u32,
+        inputs: usize as u32,
+        outputs: usize as u32,
+        act: Activation as u32,
+    }
+}
+
+arguments! {
+    /// A small net and its data; of `small_128` and its like, and of `small_logits`.
+    struct Small in "../../population/small_net.cuh" {
+        states: Slice<SlotState>,
+        epochs: Option<Slice<EpochState>>,
+        master: Slice<f32>,
+        copy: Option<Slice<u16>>,
+        params: usize as u64,
+        seed: u64,
+        lists: Slice<u32>,
+        rows: Slice<u32>,
+        table: Slice<f32>,
+        stride: usize as u64,
+        map: Option<Slice<u32>>,
+        mean: Option<Slice<f32>>,
+        inverse: Option<Slice<f32>>,
+        labels: Option<Slice<u8>>,
+        weights: Option<Slice<f32>>,
+        class_weights: Option<Slice<f32>>,
+        valid_list: Slice<u32>,
+        valid_count: Slice<u32>,
+        chunk: Slice<u32>,
+        partial: u64 as Address,
+        loss_partial: Slice<f64>,
+        confusion: Slice<u64>,
+        logits: Slice<f32>,
+        batch: usize as u32,
+        mode: Mode as u32,
+        slice: usize as u32,
+        features: usize as u32,
+        window: usize as u32,
+        layers: usize as u32,
+        classes: usize as u32,
+        spare: u32,
+        layer: [SmallLayer; LAYERS],
+    }
+}
+
+arguments! {
+    /// Of `small_step`.
+    struct Training in "../../population/small_step.cu" {
+        net: Small,
+        states: Slice<SlotState>,
+        epochs: Slice<EpochState>,
+        master: Slice<f32>,
+        mean: Slice<f32>,
+        square: Slice<f32>,
+        grads: Slice<f32>,
+        copy: Option<Slice<u16>>,
+        steps: u32,
+        resident: usize as u32,
+        kept: usize as u32,
+        resident_at: usize as u32,
+        o: Optimiser,
     }
 }
 

@@ -3,7 +3,10 @@
 use super::products::{Way, Which, hopper_shape, single};
 use super::small::{self, Fits, Road};
 use super::{Engine, Mode};
-use crate::cuda::calls::{self, Arenas, Gather, Head, Loss, Part, Partials, Rows, Sums, Window};
+use crate::cuda::calls::{
+    self, AddPartArgs, Arenas, ChoosePartArgs, GatherArgs, HeadArgs, InArena, LossArgs, NextPartArgs, Partials, Rows,
+    ScoreSumArgs, Sums,
+};
 use crate::cuda::graph::Stream;
 use crate::cuda::hopper;
 use crate::cuda::memory::Slice;
@@ -40,18 +43,38 @@ impl Engine {
     pub(super) fn part(&self, first: usize, slots: usize) -> Result<()> {
         let (at, params, rows) = (&self.at, self.layout.params, self.recipe.batch);
         let Some(added) = &at.added else { return Ok(()) };
-        let (states, epochs) = (self.states_of(first, slots), self.epochs_of(first, slots));
-        let part = Part { states, epochs, batch: self.batch, rows, begin: added.begin };
-        let places = (at.rows.part(first * rows, slots * rows), at.live.part(first * rows, slots * rows));
-        self.calls.choose_part(&self.main, &part, self.recipe.seed, &at.lists, (&places.0, &places.1))?;
+        let (states, begin, batch) = (self.states_of(first, slots), added.begin, self.batch);
+        let rows_of_part = ChoosePartArgs {
+            states,
+            epochs: self.epochs_of(first, slots),
+            seed: self.recipe.seed,
+            begin,
+            lists: at.lists,
+            rows: at.rows.part(first * rows, slots * rows),
+            live: at.live.part(first * rows, slots * rows),
+            batch,
+            part: rows,
+        };
+        self.calls.choose_part(&self.main, &rows_of_part)?;
         self.forward(first, slots, Mode::Step, false)?;
         self.losses(first, slots, Mode::Step)?;
         self.backward(first, slots)?;
         let row = |arena: &Slice<f32>| arena.part(first * params, slots * params);
         let sums = self.partials(first, slots, Mode::Step);
-        let gradients = (&row(&added.gradient), &row(&at.gradient), params);
-        self.calls.add_part(&self.main, &part, gradients, &sums, &added.loss.part(2 * first, 2 * slots))?;
-        self.calls.next_part(&self.main, &part)
+        let sum = AddPartArgs {
+            states,
+            begin,
+            sum: row(&added.gradient),
+            grads: row(&at.gradient),
+            params,
+            loss_partial: sums.loss,
+            loss_sum: added.loss.part(2 * first, 2 * slots),
+            batch,
+            part: rows,
+            loss_blocks: sums.loss_blocks,
+        };
+        self.calls.add_part(&self.main, &sum)?;
+        self.calls.next_part(&self.main, &NextPartArgs { begin, batch, part: rows })
     }
 
     /// What follows the gradient: the state after the step, and the optimiser.
@@ -96,9 +119,15 @@ impl Engine {
             self.forward(first, slots, Mode::Score, true)?;
             self.losses(first, slots, Mode::Score)?;
         }
-        let to = self.at.sums.part(2 * first, 2 * slots);
         let sums = self.partials(first, slots, Mode::Score);
-        self.calls.score_sum(&self.main, &self.states_of(first, slots), &sums, &to, &self.at.chunk)
+        let args = ScoreSumArgs {
+            states: self.states_of(first, slots),
+            loss_partial: sums.loss,
+            sums: self.at.sums.part(2 * first, 2 * slots),
+            chunk: self.at.chunk,
+            loss_blocks: sums.loss_blocks,
+        };
+        self.calls.score_sum(&self.main, &args)
     }
 
     /// Logits of rows that lie in `rows` already.
@@ -112,6 +141,12 @@ impl Engine {
 
     pub(super) fn states_of(&self, first: usize, slots: usize) -> Slice<SlotState> {
         self.at.states.part(first, slots)
+    }
+
+    /// A place in the parameters of the slots from `first` on.
+    pub(super) fn in_params(&self, first: usize, offset: usize) -> InArena {
+        let params = self.layout.params;
+        InArena { at: self.at.params.address() + 4 * (first * params + offset) as u64, params }
     }
 
     /// The epochs of some slots, where there are lists of samples.
@@ -174,26 +209,29 @@ impl Engine {
             let offset = (first * batch * stride + place.column) as u64 * self.size();
             self.calls.gather(
                 &self.main,
-                &Gather {
+                &GatherArgs {
                     states: self.states_of(first, slots),
                     epochs: self.epochs_of(first, slots),
                     seed: self.recipe.seed,
-                    batch,
-                    mode,
-                    // The first input decides which rows; the others follow.
-                    choose: choose && i == 0,
                     lists: at.lists,
                     rows: self.ids(i, first, slots),
                     live: at.live.part(first * batch, slots * batch),
                     table: self.rows[i].table,
                     stride: self.rows[i].stride,
                     map: self.rows[i].map,
-                    window: Window { features: input.features, rows: input.window, padded: place.width },
-                    scale: at.means[i].zip(at.inverses[i]),
-                    out: at.values[place.buffer].address() + offset,
-                    out_stride: stride,
-                    valid: (at.valid_at, at.valid_count),
+                    mean: at.means[i],
+                    inverse: at.inverses[i],
+                    out: Rows { at: at.values[place.buffer].address() + offset, batch, width: place.width, stride },
+                    valid_list: at.valid_at,
+                    valid_count: at.valid_count,
                     chunk: at.chunk,
+                    batch,
+                    mode,
+                    // The first input decides which rows; the others follow.
+                    choose: choose && i == 0,
+                    features: input.features,
+                    window: input.window,
+                    padded: place.width,
                 },
             )?;
         }
@@ -228,27 +266,27 @@ impl Engine {
             let cells = head.classes * head.classes;
             self.calls.loss(
                 &self.main,
-                &Loss {
+                &LossArgs {
                     states: self.states_of(first, slots),
-                    batch,
-                    mode,
-                    head: h,
-                    heads: layout.heads,
                     rows: at.rows.part(first * batch, slots * batch),
                     live: at.live.part(first * batch, slots * batch),
                     labels: at.labels[h],
                     weights: at.weights,
                     class_weights: at.class_weights[h],
                     logits: at.logits[h].part(first * batch * width, slots * batch * width),
-                    bias: at.params.address() + 4 * (first * layout.params + linear.bias) as u64,
-                    params: layout.params,
-                    classes: head.classes,
-                    padded: width,
-                    smoothing: if step { self.recipe.smoothing } else { 0.0 },
-                    delta: step.then_some(delta),
+                    bias: self.in_params(first, linear.bias),
+                    gradient: step.then_some(delta),
                     partial: self.partials(first, slots, mode).loss,
                     bias_partial: at.bias_partial[heads + h],
                     confusion: (!step).then(|| at.confusion[h].part(first * cells, slots * cells)),
+                    batch,
+                    mode,
+                    slice: calls::slice(batch),
+                    head: h,
+                    heads: layout.heads,
+                    classes: head.classes,
+                    padded: width,
+                    smoothing: if step { self.recipe.smoothing } else { 0.0 },
                 },
             )?;
         }
@@ -272,26 +310,18 @@ impl Engine {
         let cells = classes * classes;
         self.calls.head(
             &self.main,
-            &Head {
+            &HeadArgs {
                 states: self.states_of(first, slots),
-                batch,
-                mode,
                 rows: at.rows.part(first * batch, slots * batch),
                 live: at.live.part(first * batch, slots * batch),
                 labels: at.labels.first().copied().unwrap_or_else(|| Slice::none(0)),
                 weights: at.weights,
                 class_weights: at.class_weights[0],
-                h: forward.left,
-                stride,
-                width: linear.input.width,
+                h: Rows { at: forward.left, batch, width: linear.input.width, stride },
                 w: forward.right,
-                bias: at.params.address() + 4 * (first * layout.params + linear.bias) as u64,
-                params: layout.params,
-                classes,
-                padded: width,
-                // Without one layer before it the derivative is applied afterwards.
-                activation: before.map_or(Activation::Identity, |b| layout.linears[b].activation),
-                smoothing: if step { self.recipe.smoothing } else { 0.0 },
+                w_stride: linear.input.width,
+                w_member: layout.params,
+                bias: self.in_params(first, linear.bias),
                 gradient: step.then_some(gradient),
                 dh: (step && linear.passes_back).then_some(dh),
                 partial: scored.then(|| self.partials(first, slots, mode).loss),
@@ -299,6 +329,15 @@ impl Engine {
                 column_partial: at.head_partial,
                 confusion: (mode == Mode::Score).then(|| at.confusion[0].part(first * cells, slots * cells)),
                 logits: (!scored).then_some(forward.out),
+                batch,
+                mode,
+                slice: calls::head_slice(batch),
+                width: linear.input.width,
+                classes,
+                padded: width,
+                // Without one layer before it the derivative is applied afterwards.
+                act: before.map_or(Activation::Identity, |b| layout.linears[b].activation),
+                smoothing: if step { self.recipe.smoothing } else { 0.0 },
             },
         )
     }

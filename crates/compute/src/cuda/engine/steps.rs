@@ -18,14 +18,14 @@ pub(super) use launch::{Clear, Spread};
 
 use super::{Engine, Mode};
 use crate::cuda::blaslt::Numbers;
-use crate::cuda::calls::{self, Gather, Rows, Sums, Window};
+use crate::cuda::calls::{self, GatherArgs, Rows, Sums};
 use crate::cuda::context::Context;
 use crate::cuda::graph::Event;
 use crate::error::{Error, Result};
 use crate::net::{GATES, Layout};
 use crate::population::{Pins, Precision, Recipe};
 use arrays::Layer;
-use launch::{Back, Cell, Kernels, Sequence};
+use launch::{BackArgs, CellArgs, Kernels, SequenceArgs};
 use products::Part;
 pub(super) use products::Plans;
 use std::sync::Arc;
@@ -88,21 +88,24 @@ impl Engine {
                 let output = r.output.as_ref().filter(|_| last).map(|place| self.spread(&self.at.values, place, first));
                 steps.kernels.cell(
                     &self.main,
-                    &Cell {
+                    &CellArgs {
                         states,
-                        mode,
-                        batch,
-                        units: r.units,
-                        first: t == 0,
                         z: own.gates_at(first, t, batch),
                         z_member: own.window * batch * own.gates_width(),
-                        bias: self.at.params.address() + 4 * (first * self.layout.params + r.bias()) as u64,
+                        bias: self.in_params(first, r.bias()).at,
                         params: self.layout.params,
                         carry: own.carry.address() + 4 * (first * batch * r.units) as u64,
                         cells: (mode == Mode::Step).then(|| own.cells_at(first, t, batch, size)),
                         cells_member: own.window * batch * r.units,
-                        to: [next, above, output],
+                        next,
+                        above,
+                        last: output,
                         clear: None,
+                        mode,
+                        batch,
+                        units: r.units,
+                        first: t == 0,
+                        last_width: output.map_or(0, |o| o.width),
                     },
                 )?;
             }
@@ -126,21 +129,22 @@ impl Engine {
                 };
                 steps.kernels.back(
                     &self.main,
-                    &Back {
+                    &BackArgs {
                         states,
-                        batch,
-                        units: r.units,
                         gates: own.gates_at(first, t, batch),
                         gates_member: own.window * batch * own.gates_width(),
                         cells: own.cells_at(first, t, batch, size),
                         cells_member: own.window * batch * r.units,
-                        before: (t > 0)
-                            .then(|| (own.cells_at(first, t - 1, batch, size), own.window * batch * r.units)),
+                        before: (t > 0).then(|| own.cells_at(first, t - 1, batch, size)),
+                        before_member: own.window * batch * r.units,
                         outer,
                         dh: (!last).then(|| own.dh_at(first, batch)),
                         dc: own.carry.address() + 4 * (first * batch * r.units) as u64,
                         dz: own.dz_at(first, t, batch, size),
                         clear: None,
+                        batch,
+                        units: r.units,
+                        outer_width: outer.map_or(0, |o| o.width),
                     },
                 )?;
                 if t > 0 {
@@ -179,25 +183,28 @@ impl Engine {
         let input = &self.net.inputs[0];
         self.calls.gather(
             &self.main,
-            &Gather {
+            &GatherArgs {
                 states: self.states_of(first, slots),
                 epochs: self.epochs_of(first, slots),
                 seed: self.recipe.seed,
-                batch,
-                mode,
-                choose: true,
                 lists: at.lists,
                 rows: at.rows.part(first * batch, slots * batch),
                 live: at.live.part(first * batch, slots * batch),
                 table: self.rows[0].table,
                 stride: self.rows[0].stride,
                 map: self.rows[0].map,
-                window: Window { features: input.features, rows: input.window, padded: 0 },
-                scale: None,
-                out: 0,
-                out_stride: 0,
-                valid: (at.valid_at, at.valid_count),
+                mean: None,
+                inverse: None,
+                out: Rows { at: 0, batch, width: 0, stride: 0 },
+                valid_list: at.valid_at,
+                valid_count: at.valid_count,
                 chunk: at.chunk,
+                batch,
+                mode,
+                choose: true,
+                features: input.features,
+                window: input.window,
+                padded: 0,
             },
         )
     }
@@ -209,20 +216,21 @@ impl Engine {
         let i = r.input;
         steps.kernels.sequence(
             &self.main,
-            &Sequence {
+            r.window,
+            &SequenceArgs {
                 states: self.states_of(first, slots),
-                mode,
-                batch,
                 rows: at.rows.part(first * batch, slots * batch),
                 live: at.live.part(first * batch, slots * batch),
                 table: self.rows[i].table,
                 stride: self.rows[i].stride,
                 map: self.rows[i].map,
-                window: r.window,
+                mean: at.means[i],
+                inverse: at.inverses[i],
+                out: arrays.layers[l].rows(first, 0, batch, size),
+                mode,
+                batch,
                 features: r.features,
                 wide: r.wide,
-                scale: at.means[i].zip(at.inverses[i]),
-                to: arrays.layers[l].rows(first, 0, batch, size),
             },
         )
     }

@@ -2,8 +2,7 @@
 //!
 //! The lowest layer reads words as if another were below it, the top one is given gradients as if another were above.
 
-use super::{Args, Fused, Shape, n};
-use crate::cuda::arguments::Address;
+use super::{Args, Fused, Shape};
 use crate::cuda::calls::Sums;
 use crate::cuda::context::Context;
 use crate::cuda::engine::Mode;
@@ -104,7 +103,7 @@ impl Whole {
             if let Some(begin) = &call.begin {
                 let own = stack.state_of(l);
                 let given = [begin.h.part(own.start, own.len()), begin.c.part(own.start, own.len())];
-                state.begin = given.map(|s| s.address());
+                state.begin = given.map(|s| Some(s.address()));
                 // The way back needs it when the caller may long have another in its place.
                 if stack.trains() {
                     for (from, to) in given.iter().zip(&self.arrays.began[l]) {
@@ -116,11 +115,11 @@ impl Whole {
             if let Some(end) = &call.end {
                 let own = stack.state_of(l);
                 let to = [end.h.part(own.start, own.len()), end.c.part(own.start, own.len())];
-                state.end = to.map(|s| s.address());
+                state.end = to.map(|s| Some(s.address()));
             }
             let args = self.args(work, l, state, At::default());
-            let grid = [layer.shape.blocks(batch) as u32, states.len() as u32, 1];
-            let threads = layer.shape.threads() as u32;
+            let grid = [layer.shape.blocks(batch), states.len(), 1];
+            let threads = layer.shape.threads();
             // SAFETY: the addresses are of this stack's slab, laid out for these shapes, and of the caller's states,
             // whose lengths were checked.
             unsafe { layer.forward.send(stream, grid, threads, 0, &args)? };
@@ -148,20 +147,19 @@ impl Whole {
             let r = &stack.layers()[l];
             let alone = l == top && call.every.is_none();
             let at = At {
-                delta: if alone { self.arrays.last.address() } else { 0 },
-                above: if alone { 0 } else { self.arrays.back[l].address() },
-                down: r.below.map_or(0, |below| self.arrays.back[below].address()),
+                delta: alone.then(|| self.arrays.last.address()),
+                above: (!alone).then(|| self.arrays.back[l].address()),
+                down: r.below.map(|below| self.arrays.back[below].address()),
             };
             let mut state = Carry::default();
             if work.given.begin {
-                state.begin = self.arrays.began[l].map(|s| s.address());
+                state.begin = self.arrays.began[l].map(|s| Some(s.address()));
             }
             let args = self.args(work, l, state, at);
             let blocks = layer.shape.blocks(batch);
-            let grid = [blocks as u32, states.len() as u32, 1];
-            let threads = 2 * layer.shape.threads() as u32;
+            let (grid, threads) = ([blocks, states.len(), 1], 2 * layer.shape.threads());
             // SAFETY: as above.
-            unsafe { layer.backward.send(stream, grid, threads, layer.shape.dynamic(), &args)? };
+            unsafe { layer.backward.send(stream, grid, threads, layer.shape.dynamic() as usize, &args)? };
             let sums = Sums { partial: self.arrays.partial[l].address(), blocks, width: r.size() };
             let to = work.at.gradient.address() + 4 * r.weight as u64;
             work.calls.sum_partials(stream, states, &sums, to, params)?;
@@ -179,47 +177,34 @@ impl Whole {
         };
         // No table, and nothing that goes with one; strides are those of the gradient at the last h.
         Args {
-            states: Address(work.states.address()),
-            epochs: Address(0),
-            seed: 0,
-            lists: Address(0),
-            rows: Address(arrays.rows.address()),
-            live: Address(arrays.live.address()),
-            table: Address(0),
-            stride: 0,
-            map: Address(0),
-            mean: Address(0),
-            inverse: Address(0),
-            valid_list: Address(0),
-            valid_count: Address(0),
-            chunk: Address(0),
-            below: Address(below),
-            weights: Address(work.at.shadow.as_ref().map_or(0, Slice::address) + 2 * r.weight as u64),
-            master: Address(work.at.master.address() + 4 * r.weight as u64),
-            params: stack.params() as u64,
-            saved: Address(arrays.saved[l].address()),
-            out: Address(0),
-            out_stride: r.units as u64,
-            out_member: (batch * r.units) as u64,
-            h0: Address(state.begin[0]),
-            c0: Address(state.begin[1]),
-            reset: Address(work.reset(0).map_or(0, |clear| clear.at)),
-            h_end: Address(state.end[0]),
-            c_end: Address(state.end[1]),
-            delta: Address(at.delta),
-            above: Address(at.above),
-            down: Address(at.down),
-            partial: Address(arrays.partial[l].address()),
-            batch: n(batch),
-            mode: Mode::Step as u32,
-            choose: 0,
-            features: n(r.features),
-            window: n(r.window),
-            wide: n(r.wide),
-            units: n(r.units),
-            out_width: n(r.units),
-            below_threads: n(below_threads),
-            spare: 0,
+            states: Some(work.states),
+            rows: Some(arrays.rows),
+            live: Some(arrays.live),
+            below: Some(below),
+            weights: work.at.shadow.as_ref().map_or(0, Slice::address) + 2 * r.weight as u64,
+            master: work.at.master.address() + 4 * r.weight as u64,
+            params: stack.params(),
+            saved: Some(arrays.saved[l].address()),
+            out_stride: r.units,
+            out_member: batch * r.units,
+            h0: state.begin[0],
+            c0: state.begin[1],
+            reset: work.reset(0).map(|clear| clear.at),
+            h_end: state.end[0],
+            c_end: state.end[1],
+            delta: at.delta,
+            above: at.above,
+            down: at.down,
+            partial: arrays.partial[l].address(),
+            batch,
+            mode: Mode::Step,
+            features: r.features,
+            window: r.window,
+            wide: r.wide,
+            units: r.units,
+            out_width: r.units,
+            below_threads,
+            ..Args::default()
         }
     }
 }
@@ -227,14 +212,14 @@ impl Whole {
 /// Where states come from and go to: h and c.
 #[derive(Debug, Clone, Copy, Default)]
 struct Carry {
-    begin: [u64; 2],
-    end: [u64; 2],
+    begin: [Option<u64>; 2],
+    end: [Option<u64>; 2],
 }
 
 /// Where gradients at h come from and go to.
 #[derive(Debug, Clone, Copy, Default)]
 struct At {
-    delta: u64,
-    above: u64,
-    down: u64,
+    delta: Option<u64>,
+    above: Option<u64>,
+    down: Option<u64>,
 }

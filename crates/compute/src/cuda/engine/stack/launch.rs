@@ -55,25 +55,21 @@ pub(in crate::cuda::engine) struct AtH {
     pub(in crate::cuda::engine) width: usize,
 }
 
-fn n(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
 /// What the lowest layer reads.
 fn inputs(shape: &Shape, call: &Forward<OnCard>) -> Read {
     let rows = if shape.features == 0 { 0 } else { (call.table.len() - shape.features) / call.stride + 1 };
     Read {
         table: call.table,
-        stride: call.stride as u64,
-        table_rows: rows as u64,
+        stride: call.stride,
+        table_rows: rows,
         at: call.at,
         mean: call.scale.as_ref().map(|s| s.0),
         inverse: call.scale.as_ref().map(|s| s.1),
         extras: call.extras,
-        members: n(shape.members),
-        batch: n(shape.rows),
-        features: n(shape.features),
-        extra: n(shape.extras),
+        members: shape.members,
+        batch: shape.rows,
+        features: shape.features,
+        extra: shape.extras,
     }
 }
 
@@ -105,7 +101,7 @@ impl Kernels {
     ) -> Result<()> {
         // SAFETY: lengths of the caller's slices were checked against the shape, others are of the stack's slab, laid
         // out for it. Rows of the table are checked by the kernel itself.
-        unsafe { kernel.send(stream, [n(blocks), n(slots), 1], 256, 0, args) }
+        unsafe { kernel.send(stream, [blocks, slots, 1], THREADS, 0, args) }
     }
 
     /// What the lowest layer reads at all steps, to rows of its own.
@@ -118,14 +114,7 @@ impl Kernels {
         to: Spread,
     ) -> Result<()> {
         let blocks = shape.window * (shape.rows * to.width).div_ceil(THREADS);
-        let args = ReadArgs {
-            states: *states,
-            out: Address(to.at),
-            out_stride: to.stride as u64,
-            out_member: to.member as u64,
-            r: inputs(shape, call),
-            wide: n(to.width),
-        };
+        let args = ReadArgs { states: *states, out: to, r: inputs(shape, call), wide: to.width };
         self.go(stream, &self.read, (blocks, states.len()), &args)
     }
 
@@ -140,12 +129,12 @@ impl Kernels {
     ) -> Result<()> {
         let args = ReadWordsArgs {
             states: *states,
-            words: Address(to.at),
+            words: to.at,
             r: inputs(shape, call),
-            window: n(to.window),
-            blocks: n(to.blocks),
-            tiles: n(to.tiles),
-            threads: n(to.threads),
+            window: to.window,
+            blocks: to.blocks,
+            tiles: to.tiles,
+            threads: to.threads,
         };
         self.go(stream, &self.read_words, (to.grid(to.window), states.len()), &args)
     }
@@ -163,18 +152,7 @@ impl Kernels {
         clear: Option<Clear>,
     ) -> Result<()> {
         let blocks = steps * (batch * from.width).div_ceil(THREADS);
-        let (clear, clear_member) = Clear::given(clear);
-        let args = ShowArgs {
-            states: *states,
-            from: Address(from.at),
-            from_stride: from.stride as u64,
-            from_member: from.member as u64,
-            to: *to,
-            clear,
-            clear_member,
-            batch: n(batch),
-            width: n(from.width),
-        };
+        let args = ShowArgs { states: *states, from, to: *to, clear, batch, width: from.width };
         self.go(stream, if f32 { &self.show_f32 } else { &self.show }, (blocks, states.len()), &args)
     }
 
@@ -190,16 +168,16 @@ impl Kernels {
     ) -> Result<()> {
         let args = ShowWordsArgs {
             states: *states,
-            words: Address(from.at),
+            words: from.at,
             to: *to,
-            first: n(first),
-            steps: n(steps),
-            batch: n(batch),
-            width: n(width),
-            window: n(from.window),
-            blocks: n(from.blocks),
-            tiles: n(from.tiles),
-            threads: n(from.threads),
+            first,
+            steps,
+            batch,
+            width,
+            window: from.window,
+            blocks: from.blocks,
+            tiles: from.tiles,
+            threads: from.threads,
         };
         self.go(stream, &self.show_words, (from.grid(steps), states.len()), &args)
     }
@@ -217,11 +195,11 @@ impl Kernels {
             states: *states,
             every: from.every,
             last: from.last,
-            to: Address(to),
-            steps: n(steps),
-            batch: n(batch),
-            width: n(from.width),
-            units: n(units),
+            to,
+            steps,
+            batch,
+            width: from.width,
+            units,
         };
         self.go(stream, &self.bring, (steps * (batch * units).div_ceil(THREADS), states.len()), &args)
     }
@@ -239,13 +217,13 @@ impl Kernels {
             states: *states,
             every: from.every,
             last: from.last,
-            words: Address(to.at),
-            steps: n(to.window),
-            batch: n(batch),
-            width: n(from.width),
-            blocks: n(to.blocks),
-            tiles: n(to.tiles),
-            threads: n(to.threads),
+            words: to.at,
+            steps: to.window,
+            batch,
+            width: from.width,
+            blocks: to.blocks,
+            tiles: to.tiles,
+            threads: to.threads,
         };
         self.go(stream, &self.bring_words, (to.grid(to.window), states.len()), &args)
     }
@@ -262,20 +240,18 @@ impl Kernels {
         h: Spread,
         (carry, before): (u64, u64),
     ) -> Result<()> {
-        let (clear, clear_member) = Clear::given(clear);
         let args = BeginArgs {
             states: *states,
             h: given.map(|g| g.0),
             c: given.map(|g| g.1),
             clear,
-            clear_member,
-            to_h: Address(h.at),
-            h_stride: h.stride as u64,
-            h_member: h.member as u64,
-            carry: Address(carry),
-            before: Address(before),
-            batch: n(batch),
-            units: n(units),
+            to_h: h.at,
+            h_stride: h.stride,
+            h_member: h.member,
+            carry,
+            before,
+            batch,
+            units,
         };
         self.go(stream, &self.begin, ((batch * units).div_ceil(THREADS), states.len()), &args)
     }
@@ -289,7 +265,7 @@ impl Kernels {
         from: &Slice<u8>,
         to: &Slice<u8>,
     ) -> Result<()> {
-        let args = ResetsArgs { states: *states, from: *from, to: *to, window: n(window), batch: n(batch) };
+        let args = ResetsArgs { states: *states, from: *from, to: *to, window, batch };
         self.go(stream, &self.resets, (window * batch.div_ceil(THREADS), states.len()), &args)
     }
 
@@ -303,15 +279,7 @@ impl Kernels {
         (to, to_stride): (&Slice<f32>, usize),
         add: bool,
     ) -> Result<()> {
-        let args = RowsArgs {
-            states: *states,
-            n: numbers as u64,
-            from: *from,
-            from_stride: from_stride as u64,
-            to: *to,
-            to_stride: to_stride as u64,
-            add: u32::from(add),
-        };
+        let args = RowsArgs { states: *states, n: numbers, from: *from, from_stride, to: *to, to_stride, add };
         self.go(stream, &self.rows, (numbers.div_ceil(THREADS), states.len()), &args)
     }
 
@@ -327,9 +295,9 @@ impl Kernels {
     ) -> Result<()> {
         let args = TakeArgs {
             states: *states,
-            params: params as u64,
+            params,
             from: *from,
-            from_stride: stride as u64,
+            from_stride: stride,
             master: *master,
             shadow: shadow.copied(),
         };
@@ -341,16 +309,16 @@ arguments! {
     /// What the lowest layer reads.
     struct Read in "../../../ops/recurrent.cu" {
         table: Slice<f32>,
-        stride: u64,
-        table_rows: u64,
+        stride: usize as u64,
+        table_rows: usize as u64,
         at: Slice<u32>,
         mean: Option<Slice<f32>>,
         inverse: Option<Slice<f32>>,
         extras: Option<Slice<f32>>,
-        members: u32,
-        batch: u32,
-        features: u32,
-        extra: u32,
+        members: usize as u32,
+        batch: usize as u32,
+        features: usize as u32,
+        extra: usize as u32,
     }
 }
 
@@ -358,11 +326,9 @@ arguments! {
     /// Of `read`.
     struct ReadArgs in "../../../ops/recurrent.cu" {
         states: Slice<SlotState>,
-        out: Address,
-        out_stride: u64,
-        out_member: u64,
+        out: Spread,
         r: Read,
-        wide: u32,
+        wide: usize as u32,
     }
 }
 
@@ -370,12 +336,12 @@ arguments! {
     /// Of `read_words`.
     struct ReadWordsArgs in "../../../ops/recurrent.cu" {
         states: Slice<SlotState>,
-        words: Address,
+        words: u64 as Address,
         r: Read,
-        window: u32,
-        blocks: u32,
-        tiles: u32,
-        threads: u32,
+        window: usize as u32,
+        blocks: usize as u32,
+        tiles: usize as u32,
+        threads: usize as u32,
     }
 }
 
@@ -383,14 +349,11 @@ arguments! {
     /// Of `show`.
     struct ShowArgs in "../../../ops/recurrent.cu" {
         states: Slice<SlotState>,
-        from: Address,
-        from_stride: u64,
-        from_member: u64,
+        from: Spread,
         to: Slice<f32>,
-        clear: Address,
-        clear_member: u64,
-        batch: u32,
-        width: u32,
+        clear: Option<Clear>,
+        batch: usize as u32,
+        width: usize as u32,
     }
 }
 
@@ -398,16 +361,16 @@ arguments! {
     /// Of `show_words`.
     struct ShowWordsArgs in "../../../ops/recurrent.cu" {
         states: Slice<SlotState>,
-        words: Address,
+        words: u64 as Address,
         to: Slice<f32>,
-        first: u32,
-        steps: u32,
-        batch: u32,
-        width: u32,
-        window: u32,
-        blocks: u32,
-        tiles: u32,
-        threads: u32,
+        first: usize as u32,
+        steps: usize as u32,
+        batch: usize as u32,
+        width: usize as u32,
+        window: usize as u32,
+        blocks: usize as u32,
+        tiles: usize as u32,
+        threads: usize as u32,
     }
 }
 
@@ -417,11 +380,11 @@ arguments! {
         states: Slice<SlotState>,
         every: Option<Slice<f32>>,
         last: Option<Slice<f32>>,
-        to: Address,
-        steps: u32,
-        batch: u32,
-        width: u32,
-        units: u32,
+        to: u64 as Address,
+        steps: usize as u32,
+        batch: usize as u32,
+        width: usize as u32,
+        units: usize as u32,
     }
 }
 
@@ -431,13 +394,13 @@ arguments! {
         states: Slice<SlotState>,
         every: Option<Slice<f32>>,
         last: Option<Slice<f32>>,
-        words: Address,
-        steps: u32,
-        batch: u32,
-        width: u32,
-        blocks: u32,
-        tiles: u32,
-        threads: u32,
+        words: u64 as Address,
+        steps: usize as u32,
+        batch: usize as u32,
+        width: usize as u32,
+        blocks: usize as u32,
+        tiles: usize as u32,
+        threads: usize as u32,
     }
 }
 
@@ -447,15 +410,14 @@ arguments! {
         states: Slice<SlotState>,
         h: Option<Slice<f32>>,
         c: Option<Slice<f32>>,
-        clear: Address,
-        clear_member: u64,
-        to_h: Address,
-        h_stride: u64,
-        h_member: u64,
-        carry: Address,
-        before: Address,
-        batch: u32,
-        units: u32,
+        clear: Option<Clear>,
+        to_h: u64 as Address,
+        h_stride: usize as u64,
+        h_member: usize as u64,
+        carry: u64 as Address,
+        before: u64 as Address,
+        batch: usize as u32,
+        units: usize as u32,
     }
 }
 
@@ -465,8 +427,8 @@ arguments! {
         states: Slice<SlotState>,
         from: Slice<u8>,
         to: Slice<u8>,
-        window: u32,
-        batch: u32,
+        window: usize as u32,
+        batch: usize as u32,
     }
 }
 
@@ -474,12 +436,12 @@ arguments! {
     /// Of `rows`.
     struct RowsArgs in "../../../ops/recurrent.cu" {
         states: Slice<SlotState>,
-        n: u64,
+        n: usize as u64,
         from: Slice<f32>,
-        from_stride: u64,
+        from_stride: usize as u64,
         to: Slice<f32>,
-        to_stride: u64,
-        add: u32,
+        to_stride: usize as u64,
+        add: bool as u32,
     }
 }
 
@@ -487,9 +449,9 @@ arguments! {
     /// Of `take`.
     struct TakeArgs in "../../../ops/recurrent.cu" {
         states: Slice<SlotState>,
-        params: u64,
+        params: usize as u64,
         from: Slice<f32>,
-        from_stride: u64,
+        from_stride: usize as u64,
         master: Slice<f32>,
         shadow: Option<Slice<u16>>,
     }

@@ -1,7 +1,7 @@
 //! The kernels of `ops/lstm_steps.cu` as functions.
 
 use crate::arguments;
-use crate::cuda::arguments::Address;
+use crate::cuda::arguments::{Address, Argument, Kind, Packer, sealed::Sealed};
 use crate::cuda::context::Context;
 use crate::cuda::engine::Mode;
 use crate::cuda::graph::Stream;
@@ -37,41 +37,20 @@ impl Spread {
     }
 }
 
-/// What `sequence` is told.
-pub(super) struct Sequence {
-    pub(super) states: Slice<SlotState>,
-    pub(super) mode: Mode,
-    pub(super) batch: usize,
-    pub(super) rows: Slice<u32>,
-    pub(super) live: Slice<f32>,
-    pub(super) table: Slice<f32>,
-    pub(super) stride: usize,
-    pub(super) map: Option<Slice<u32>>,
-    pub(super) window: usize,
-    pub(super) features: usize,
-    pub(super) wide: usize,
-    pub(super) scale: Option<(Slice<f32>, Slice<f32>)>,
-    pub(super) to: Spread,
+impl Sealed for Spread {}
+impl Argument for Spread {
+    const KIND: Kind = Kind::strided(&["_stride", "_member"]);
+    fn write(&self, to: &mut Packer) {
+        [self.at, self.stride as u64, self.member as u64].iter().for_each(|word| to.put(word));
+    }
 }
 
-/// What `cell` is told.
-pub(super) struct Cell {
-    pub(super) states: Slice<SlotState>,
-    pub(super) mode: Mode,
-    pub(super) batch: usize,
-    pub(super) units: usize,
-    pub(super) first: bool,
-    pub(super) z: u64,
-    pub(super) z_member: usize,
-    pub(super) bias: u64,
-    pub(super) params: usize,
-    pub(super) carry: u64,
-    pub(super) cells: Option<u64>,
-    pub(super) cells_member: usize,
-    /// Where h goes: to the next step, to the layer above, to the layers behind.
-    pub(super) to: [Option<Spread>; 3],
-    /// Rows that begin anew at the next step.
-    pub(super) clear: Option<Clear>,
+impl Sealed for Option<Spread> {}
+impl Argument for Option<Spread> {
+    const KIND: Kind = Spread::KIND;
+    fn write(&self, to: &mut Packer) {
+        self.unwrap_or(Spread { at: 0, stride: 0, member: 0, width: 0 }).write(to);
+    }
 }
 
 /// `[S, B]` which rows begin anew, and elements from one slot to the next.
@@ -81,39 +60,12 @@ pub(in crate::cuda::engine) struct Clear {
     pub(in crate::cuda::engine) member: usize,
 }
 
-impl Clear {
-    /// Where it is and how far from slot to slot, as kernels take it; zeros for none.
-    pub(in crate::cuda::engine) fn given(clear: Option<Clear>) -> (Address, u64) {
-        clear.map_or((Address(0), 0), |c| (Address(c.at), c.member as u64))
+impl Sealed for Option<Clear> {}
+impl Argument for Option<Clear> {
+    const KIND: Kind = Kind::strided(&["_member"]);
+    fn write(&self, to: &mut Packer) {
+        self.map_or([0, 0], |c| [c.at, c.member as u64]).iter().for_each(|word| to.put(word));
     }
-}
-
-/// What `back` is told.
-pub(super) struct Back {
-    pub(super) states: Slice<SlotState>,
-    pub(super) batch: usize,
-    pub(super) units: usize,
-    pub(super) gates: u64,
-    pub(super) gates_member: usize,
-    pub(super) cells: u64,
-    pub(super) cells_member: usize,
-    /// The cells before this step, and elements from one slot to the next there.
-    pub(super) before: Option<(u64, usize)>,
-    pub(super) outer: Option<Spread>,
-    pub(super) dh: Option<u64>,
-    pub(super) dc: u64,
-    pub(super) dz: u64,
-    /// Rows that begin anew at this step; behind them those of the step after.
-    pub(super) clear: Option<Clear>,
-}
-
-fn n(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// Address, row stride and member stride; zeros for nowhere.
-fn place(spread: Option<Spread>) -> (Address, u64, u64) {
-    spread.map_or((Address(0), 0, 0), |s| (Address(s.at), s.stride as u64, s.member as u64))
 }
 
 impl Kernels {
@@ -128,166 +80,88 @@ impl Kernels {
         })
     }
 
-    pub(super) fn sequence(&self, stream: &Stream, s: &Sequence) -> Result<()> {
-        let grid = [n((s.batch * s.wide / 4).div_ceil(THREADS)), n(s.window), n(s.states.len())];
-        let args = SequenceArgs {
-            states: s.states,
-            rows: s.rows,
-            live: s.live,
-            table: s.table,
-            stride: s.stride as u64,
-            map: s.map,
-            mean: s.scale.map(|s| s.0),
-            inverse: s.scale.map(|s| s.1),
-            out: Address(s.to.at),
-            out_stride: s.to.stride as u64,
-            out_member: s.to.member as u64,
-            mode: s.mode as u32,
-            batch: n(s.batch),
-            features: n(s.features),
-            wide: n(s.wide),
-        };
+    /// What a layer reads of the table, for all steps of a window.
+    pub(super) fn sequence(&self, stream: &Stream, window: usize, args: &SequenceArgs) -> Result<()> {
+        let grid = [(args.batch * args.wide / 4).div_ceil(THREADS), window, args.states.len()];
         // SAFETY: slices of the engine's slab, laid out for this batch; row ids were checked when the population was
         // made.
-        unsafe { self.sequence.send(stream, grid, n(THREADS), 0, &args) }
+        unsafe { self.sequence.send(stream, grid, THREADS, 0, args) }
     }
 
-    pub(super) fn cell(&self, stream: &Stream, c: &Cell) -> Result<()> {
-        let grid = [n((c.batch * c.units).div_ceil(THREADS)), n(c.states.len()), 1];
-        let [(next, next_stride, next_member), (above, above_stride, above_member), (last, last_stride, last_member)] =
-            c.to.map(place);
-        let (clear, clear_member) = Clear::given(c.clear);
-        let args = CellArgs {
-            states: c.states,
-            z: Address(c.z),
-            z_member: c.z_member as u64,
-            bias: Address(c.bias),
-            params: c.params as u64,
-            carry: Address(c.carry),
-            cells: Address(c.cells.unwrap_or(0)),
-            cells_member: c.cells_member as u64,
-            next,
-            next_stride,
-            next_member,
-            above,
-            above_stride,
-            above_member,
-            last,
-            last_stride,
-            last_member,
-            clear,
-            clear_member,
-            mode: c.mode as u32,
-            batch: n(c.batch),
-            units: n(c.units),
-            first: u32::from(c.first),
-            last_width: n(c.to[2].map_or(0, |l| l.width)),
-        };
+    /// From the sums of a step to h and c.
+    pub(super) fn cell(&self, stream: &Stream, args: &CellArgs) -> Result<()> {
+        let grid = [(args.batch * args.units).div_ceil(THREADS), args.states.len(), 1];
         // SAFETY: as above; every place has the batch's rows and at least so many columns.
-        unsafe { self.cell.send(stream, grid, n(THREADS), 0, &args) }
+        unsafe { self.cell.send(stream, grid, THREADS, 0, args) }
     }
 
-    pub(super) fn back(&self, stream: &Stream, b: &Back) -> Result<()> {
-        let grid = [n((b.batch * b.units).div_ceil(THREADS)), n(b.states.len()), 1];
-        let (outer, outer_stride, outer_member) = place(b.outer);
-        let (clear, clear_member) = Clear::given(b.clear);
-        let (before, before_member) = b.before.unwrap_or((0, 0));
-        let args = BackArgs {
-            states: b.states,
-            gates: Address(b.gates),
-            gates_member: b.gates_member as u64,
-            cells: Address(b.cells),
-            cells_member: b.cells_member as u64,
-            before: Address(before),
-            before_member: before_member as u64,
-            outer,
-            outer_stride,
-            outer_member,
-            dh: Address(b.dh.unwrap_or(0)),
-            dc: Address(b.dc),
-            dz: Address(b.dz),
-            clear,
-            clear_member,
-            batch: n(b.batch),
-            units: n(b.units),
-            outer_width: n(b.outer.map_or(0, |o| o.width)),
-        };
+    /// From the gradients at h and c of a step to those at its sums.
+    pub(super) fn back(&self, stream: &Stream, args: &BackArgs) -> Result<()> {
+        let grid = [(args.batch * args.units).div_ceil(THREADS), args.states.len(), 1];
         // SAFETY: as above.
-        unsafe { self.back.send(stream, grid, n(THREADS), 0, &args) }
+        unsafe { self.back.send(stream, grid, THREADS, 0, args) }
     }
 }
 
 arguments! {
     /// Of `sequence`.
-    struct SequenceArgs in "../../../ops/lstm_steps.cu" {
-        states: Slice<SlotState>,
-        rows: Slice<u32>,
-        live: Slice<f32>,
-        table: Slice<f32>,
-        stride: u64,
-        map: Option<Slice<u32>>,
-        mean: Option<Slice<f32>>,
-        inverse: Option<Slice<f32>>,
-        out: Address,
-        out_stride: u64,
-        out_member: u64,
-        mode: u32,
-        batch: u32,
-        features: u32,
-        wide: u32,
+    pub(super) struct SequenceArgs in "../../../ops/lstm_steps.cu" {
+        pub states: Slice<SlotState>,
+        pub rows: Slice<u32>,
+        pub live: Slice<f32>,
+        pub table: Slice<f32>,
+        pub stride: usize as u64,
+        pub map: Option<Slice<u32>>,
+        pub mean: Option<Slice<f32>>,
+        pub inverse: Option<Slice<f32>>,
+        pub out: Spread,
+        pub mode: Mode as u32,
+        pub batch: usize as u32,
+        pub features: usize as u32,
+        pub wide: usize as u32,
     }
 }
 
 arguments! {
     /// Of `cell`.
-    struct CellArgs in "../../../ops/lstm_steps.cu" {
-        states: Slice<SlotState>,
-        z: Address,
-        z_member: u64,
-        bias: Address,
-        params: u64,
-        carry: Address,
-        cells: Address,
-        cells_member: u64,
-        next: Address,
-        next_stride: u64,
-        next_member: u64,
-        above: Address,
-        above_stride: u64,
-        above_member: u64,
-        last: Address,
-        last_stride: u64,
-        last_member: u64,
-        clear: Address,
-        clear_member: u64,
-        mode: u32,
-        batch: u32,
-        units: u32,
-        first: u32,
-        last_width: u32,
+    pub(super) struct CellArgs in "../../../ops/lstm_steps.cu" {
+        pub states: Slice<SlotState>,
+        pub z: u64 as Address,
+        pub z_member: usize as u64,
+        pub bias: u64 as Address,
+        pub params: usize as u64,
+        pub carry: u64 as Address,
+        pub cells: Option<u64> as Address,
+        pub cells_member: usize as u64,
+        pub next: Option<Spread>,
+        pub above: Option<Spread>,
+        pub last: Option<Spread>,
+        pub clear: Option<Clear>,
+        pub mode: Mode as u32,
+        pub batch: usize as u32,
+        pub units: usize as u32,
+        pub first: bool as u32,
+        pub last_width: usize as u32,
     }
 }
 
 arguments! {
     /// Of `back`.
-    struct BackArgs in "../../../ops/lstm_steps.cu" {
-        states: Slice<SlotState>,
-        gates: Address,
-        gates_member: u64,
-        cells: Address,
-        cells_member: u64,
-        before: Address,
-        before_member: u64,
-        outer: Address,
-        outer_stride: u64,
-        outer_member: u64,
-        dh: Address,
-        dc: Address,
-        dz: Address,
-        clear: Address,
-        clear_member: u64,
-        batch: u32,
-        units: u32,
-        outer_width: u32,
+    pub(super) struct BackArgs in "../../../ops/lstm_steps.cu" {
+        pub states: Slice<SlotState>,
+        pub gates: u64 as Address,
+        pub gates_member: usize as u64,
+        pub cells: u64 as Address,
+        pub cells_member: usize as u64,
+        pub before: Option<u64> as Address,
+        pub before_member: usize as u64,
+        pub outer: Option<Spread>,
+        pub dh: Option<u64> as Address,
+        pub dc: u64 as Address,
+        pub dz: u64 as Address,
+        pub clear: Option<Clear>,
+        pub batch: usize as u32,
+        pub units: usize as u32,
+        pub outer_width: usize as u32,
     }
 }

@@ -1,7 +1,7 @@
 //! A stack of recurrent layers step by step, with the kernels of a population's: for every size and precision.
 
 use super::arrays::Arrays as Layers;
-use super::launch::{Back, Cell, Kernels, Spread};
+use super::launch::{BackArgs, CellArgs, Kernels, Spread};
 use super::products::{Doer, Part, Plans};
 use crate::cuda::blaslt::Addresses;
 use crate::cuda::calls::{self, Rows, Sums};
@@ -138,12 +138,8 @@ impl Walk {
             for t in 0..window {
                 self.product(work, l, t, Part::Gates)?;
                 let next = (t + 1 < window).then(|| own.rows(0, t + 1, batch, size).shift(r.wide, size));
-                let cell = Cell {
+                let cell = CellArgs {
                     states: *states,
-                    mode: Mode::Step,
-                    batch,
-                    units: r.units,
-                    first: false,
                     z: own.gates_at(0, t, batch),
                     z_member: window * batch * own.gates_width(),
                     bias: work.at.master.address() + 4 * r.bias() as u64,
@@ -151,8 +147,15 @@ impl Walk {
                     carry: own.carry.address(),
                     cells: stack.trains().then(|| own.cells_at(0, t, batch, size)),
                     cells_member: window * batch * r.units,
-                    to: [next, Some(self.shown(stack, l, t)), None],
+                    next,
+                    above: Some(self.shown(stack, l, t)),
+                    last: None,
                     clear: work.reset(t + 1).filter(|_| t + 1 < window),
+                    mode: Mode::Step,
+                    batch,
+                    units: r.units,
+                    first: false,
+                    last_width: 0,
                 };
                 self.kernels.cell(stream, &cell)?;
             }
@@ -181,23 +184,27 @@ impl Walk {
         for (l, r) in stack.layers().iter().enumerate().rev() {
             let own = &self.arrays.layers.layers[l];
             for t in (0..window).rev() {
-                let back = Back {
+                let (before, before_member) = match t {
+                    0 => (self.arrays.began[l].address(), batch * r.units),
+                    _ => (own.cells_at(0, t - 1, batch, size), window * batch * r.units),
+                };
+                let outer = own.outer_at(0, t, batch, size);
+                let back = BackArgs {
                     states: *states,
-                    batch,
-                    units: r.units,
                     gates: own.gates_at(0, t, batch),
                     gates_member: window * batch * own.gates_width(),
                     cells: own.cells_at(0, t, batch, size),
                     cells_member: window * batch * r.units,
-                    before: Some(match t {
-                        0 => (self.arrays.began[l].address(), batch * r.units),
-                        _ => (own.cells_at(0, t - 1, batch, size), window * batch * r.units),
-                    }),
-                    outer: Some(own.outer_at(0, t, batch, size)),
+                    before: Some(before),
+                    before_member,
+                    outer: Some(outer),
                     dh: (t + 1 < window).then(|| own.dh_at(0, batch)),
                     dc: own.carry.address(),
                     dz: own.dz_at(0, t, batch, size),
                     clear: work.reset(t),
+                    batch,
+                    units: r.units,
+                    outer_width: outer.width,
                 };
                 self.kernels.back(stream, &back)?;
                 if t > 0 || state {
