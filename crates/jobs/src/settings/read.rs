@@ -171,7 +171,7 @@ mod tests {
         ] {
             let reading: ReadSettings = serde_json::from_str(text).unwrap();
             let error = Settings::from_read_settings(&reading).unwrap_err();
-            assert!(error.kind == Kind::State && error.message.contains("how its bars were read"), "{error}");
+            assert!(error.kind == Kind::State && error.message.contains("its bars were read with"), "{error}");
         }
     }
 }
