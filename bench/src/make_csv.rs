@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_knows_february() {
+    fn clock_handles_leap_years() {
         let mut clock = Clock::new(1996);
         for _ in 0..(31 + 29) * 24 * 60 {
             clock.tick();

@@ -325,7 +325,7 @@ mod tests {
     use super::wrapped;
 
     #[test]
-    fn prose_is_broken_and_tables_are_not() {
+    fn prose_is_wrapped_and_tables_are_not() {
         let (table, prose) = (format!("| {} |", "x ".repeat(80)), "word ".repeat(40));
         let out = wrapped(&format!("{table}\n\n{}", prose.trim_end()));
         let lines: Vec<&str> = out.lines().collect();

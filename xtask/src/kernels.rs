@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_alike_and_other_work_is_not() {
+    fn renamed_symbols_are_alike_and_other_code_is_not() {
         let body = |ops: &[&str]| format!(".visible .entry f(\n)\n{{\n{}\n}}\n", ops.join("\n"));
         let many = |op: &'static str, n: usize| vec![op; n];
         let one = body(&many("\tadd.f32 \t%f1, %f2, %f3;", 400));

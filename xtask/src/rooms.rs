@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_of_the_future_is_refused() {
+    fn unknown_room_is_refused() {
         let table = TABLE.replace("may = [\"low\"]", "may = [\"low\", \"later\"]");
         let packages = [package("f-low", &[]), package("f-high", &[])];
         let bad = differences(&parse(&table).unwrap(), &json!({"packages": packages}));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_include_goes_where_its_room_may_go() {
+    fn includes_follow_the_room_table() {
         let table = parse(TABLE).unwrap();
         let case = |file: &str, name: &str, expected: Option<&str>| {
             let said = forbidden(&table, file, name);

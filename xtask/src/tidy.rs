@@ -99,7 +99,7 @@ mod tests {
     use super::{KEYWORD, broken};
 
     #[test]
-    fn the_keyword_is_found_where_it_acts() {
+    fn unsafe_keyword_is_found_in_code_only() {
         let bad = |path: &str, line: String| !broken(path, &format!("//! A file.\n{line}\n")).is_empty();
         assert!(bad("crates/bars/src/a.rs", format!("let x = {KEYWORD} {{ 1 }};")));
         assert!(bad("crates/bars/src/a.rs", format!("pub {KEYWORD} fn f() {{}}")));

@@ -71,7 +71,7 @@ mod tests {
     use crate::synth::Synth;
 
     #[test]
-    fn the_text_of_an_instrument_outlives_the_names_of_types() {
+    fn instrument_fingerprint_is_stable_across_versions() {
         // Runs, models and trials of older programs hold hashes of it.
         let mut bars = Synth { symbols: 1, bars: 2, ..Synth::default() }.make_market(1).market.remove(0);
         let session = &mut bars.instrument.session;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_counts() {
+    fn any_changed_bit_changes_the_fingerprint() {
         let bars = Synth { symbols: 1, bars: 50, ..Synth::default() }.make_market(1).market.remove(0);
         let of = |change: &dyn Fn(&mut Bars)| {
             let mut changed = bars.clone();

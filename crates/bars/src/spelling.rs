@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_meant() {
+    fn nearest_spelling_is_suggested() {
         let keys = ["repair.order", "repair.duplicates", "bars.timezone", "threads"];
         for (word, found) in [
             ("repair.ordr", Some("repair.order")),

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
+    fn common_spellings_are_read() {
         for (text, shown) in [
             ("5m", "5m"),
             ("M5", "5m"),

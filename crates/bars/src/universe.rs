@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn membership_reads_any_order_and_merges() {
+    fn membership_spans_are_sorted_and_merged() {
         let text = "to,Symbol,From\n2020-12-31,aapl,2020-01-01\n,AAPL,2021-06-01\n2021-02-01,AAPL,2021-01-01\n\n# gone\n2015-06-30,YHOO,\n";
         let m = members(text).unwrap();
         assert_eq!(m.spans("AAPL"), [(at("2020-01-01"), at("2021-02-02")), (at("2021-06-01"), i64::MAX)]);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn membership_errors_say_where() {
+    fn membership_errors_name_the_line() {
         for (text, line, says) in [
             ("symbol,from,to\nA,2020-01-02,2020-01-01\n", 2, "leaves"),
             ("symbol,from,to\nA,2020-01-02,\n,2020-01-01,\n", 3, "symbol is missing"),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn table_factors_multiply_the_past() {
+    fn factors_scale_earlier_prices() {
         let f = Factors::parse(
             Path::new("f.csv"),
             "symbol,date,factor\nabc,2020-06-01,0.5\nABC,2021-06-01,0.25\nX,2020-01-01,2\n",
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn factor_errors_say_where() {
+    fn factor_errors_name_the_line() {
         for (name, text, line, says) in [
             ("aapl.csv", "20200101,1,1,1\n20200201,0,1,1\n", 2, "not a factor"),
             ("aapl.csv", "20200101,1,1,1\nfoo,1,1,1\n", 2, "not a date"),
@@ -537,7 +537,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics_on_text(text in "[a-z0-9,;\\-\n\"# .€]{0,200}") {
+        fn arbitrary_text_does_not_panic(text in "[a-z0-9,;\\-\n\"# .€]{0,200}") {
             let _ = members(&text);
             let _ = Factors::parse(Path::new("x.csv"), &text);
         }

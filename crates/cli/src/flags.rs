@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn remedies_name_the_flags_of_their_verb() {
+    fn remedies_name_flags_of_the_running_verb() {
         for (words, remedy, expected) in [
             ("fullbore train x.csv", "raise <memory>", "raise --memory"),
             ("fullbore train x.csv", "or use <device=cpu>", "or use --device cpu"),
@@ -257,7 +257,7 @@ mod tests {
 
     /// Every key that has a flag, and every key that a verb has a flag for.
     #[test]
-    fn every_flag_is_a_keys_and_every_keys_flag_is_on_a_verb() {
+    fn flags_and_setting_keys_match() {
         fn ids(command: &Command, into: &mut Vec<(String, Option<String>)>) {
             into.extend(command.get_arguments().map(|a| (a.get_id().to_string(), a.get_long().map(str::to_string))));
             command.get_subcommands().for_each(|inner| ids(inner, into));

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_lines_say_how_far_and_how_long() {
+    fn plain_progress_shows_share_and_time_left() {
         let update = Update { phase: "reading", done: 500 << 20, total: 1 << 30, unit: "bytes" };
         assert_eq!(plain(update, Duration::from_secs(5)), "reading: 49 %, 500 MiB of 1.0 GiB, 100 MiB/s, 5.2 s left");
         let update = Update { phase: "timing", done: 3, total: 6, unit: "" };

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_short() {
+    fn dates_are_shortened() {
         assert_eq!(date("2024-03-01T14:30:00Z"), "2024-03-01 14:30");
         assert_eq!(date("2024-03-01T00:00:00Z"), "2024-03-01");
     }

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_locale_that_is_set_counts() {
+    fn first_set_locale_variable_decides() {
         let check = |set: &[(&str, &str)], expected: bool| {
             let find = |name: &str| set.iter().find(|s| s.0 == name).map(|s| s.1.to_string());
             assert_eq!(speaks_unicode(find), expected, "{set:?}");

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_what_is_known() {
+    fn clock_equals_brute_force() {
         check(&[]);
         check(&[ends(&[])]);
         check(&[ends(&[7])]);

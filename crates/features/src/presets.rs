@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_a_preset_a_file_or_a_text() {
+    fn feature_argument_is_a_preset_file_or_text() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("mine.txt");
         std::fs::write(&file, "rsi(14)\nsma(20)\n").expect("written");

@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn closures_are_no_holes() {
+    fn closures_do_not_break_runs() {
         for (symbol, timeframe, from, to, breaks) in [
             ("AAPL", "5m", "2024-01-10T21:00", "2024-01-11T14:30", false), ("AAPL", "5m", "2024-01-12T21:00", "2024-01-16T14:30", false), // a night; a weekend and a holiday
             ("AAPL", "1m", "2024-07-03T17:00", "2024-07-05T13:30", false), // closed at 13:00 for the 4th of July
@@ -203,7 +203,7 @@ mod tests {
 
     /// Many rows at a time, or one: the same runs.
     #[test]
-    fn many_rows_are_looked_at_as_one() {
+    fn vectorised_hole_search_equals_row_by_row() {
         let mut bars = hours(&(0..1000).map(|i| i * HOUR).collect::<Vec<_>>());
         let cuts = [1, 2, MANY - 1, MANY, MANY + 1, 2 * MANY, 2 * MANY + 1, 3 * MANY - 1, 999];
         for (hole, border) in cuts.iter().flat_map(|hole| cuts.map(|border| (*hole, border))) {

@@ -180,7 +180,7 @@ mod tests {
     use crate::labels::{Labeling, Rule, label};
 
     #[test]
-    fn spans_start_before_they_end() {
+    fn spans_must_start_before_they_end() {
         assert_eq!(Span::new(3, 3), None);
         assert_eq!(Span::new(4, 3), None);
         let span = Span::new(3, 5).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_is_labelled_and_usable_in_the_order_of_time() {
+    fn samples_are_labelled_usable_and_in_time_order() {
         let mut draw = random(3);
         for symbols in [0, 1, 2, 5] {
             let market: Vec<Bars> = (0..symbols).map(|_| walk(&mut draw, 60)).collect();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_before_the_row_is_known_is_no_step() {
+    fn step_needs_an_open_after_the_row_is_known() {
         let mut bars = walk(&mut random(7), 10);
         bars.start[4] = bars.end[3] - 1;
         let market = [bars];

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_go_to_windows_and_rows() {
+    fn columns_are_split_into_windows_and_rows() {
         let set = "a = log_return(1), b = body\n[strategy]\nc = rsi(14)\n[slow @1h]\nd = log_return(1)";
         let data = dataset(market(2, 600), set);
         let shape = |layout| -> Vec<(String, usize, bool)> {

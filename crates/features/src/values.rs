@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_begin_a_line_wherever_they_come_from() {
+    fn values_are_cache_line_aligned() {
         let check = |values: &Values, len: usize| {
             assert_eq!((values.len(), values.as_ptr().addr() % 64), (len, 0), "{len} numbers");
         };

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_stands_where_there_are_no_locks() {
+    fn claim_works_without_file_locks() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = Lock::claim(folder.path()).expect("free");
         let second = Lock::claim(folder.path()).expect_err("taken");

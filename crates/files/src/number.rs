@@ -204,7 +204,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn reads_what_files_hold() {
+    fn numbers_of_real_files_are_read() {
         let cases: [(&str, f64); 15] = [
             ("1", 1.0),
             ("-2.5", -2.5),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_people_write() {
+    fn common_spellings_are_read() {
         use Decimal::{Comma, Point};
         for (text, style, expected) in [
             ("4,787,699", Point, Number::Value(4787699.0)),

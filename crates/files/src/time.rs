@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_shapes_people_have() {
+    fn common_date_formats_are_read() {
         use Order::{Dmy, Mdy, Ymd};
         for (text, order, expected) in [
             ("2019-01-02 03:04:05", Ymd, "2019-01-02T03:04:05Z"),
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_tell_their_unit() {
+    fn epoch_unit_is_inferred_from_size() {
         for (value, unit) in [
             (1_502_928_000, Unit::S),
             (1_502_928_000_000, Unit::Ms),

@@ -54,7 +54,7 @@ fn cpuinfo_of_several_machines() {
 }
 
 #[test]
-fn hybrid_cores_are_told_apart() {
+fn performance_and_efficiency_cores_are_counted() {
     let intel = reader(&[("/sys/devices/cpu_core/cpus", "0-15\n"), ("/sys/devices/cpu_atom/cpus", "16-31\n")]);
     assert_eq!(count_core_kinds(&intel), Some((16, 16)));
     let capacity: Vec<(String, &str)> = [("446"), "446", "446", "446", "1024", "1024"]

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_drivers_state_is_said_in_words() {
+    fn driver_state_is_described() {
         let check = |driver: Result<Driver, NoDriver>, usable: bool, part: &str| {
             let cuda = describe_driver(&driver);
             assert_eq!(cuda.usable, usable);

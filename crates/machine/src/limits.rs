@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_counts() {
+    fn tightest_control_group_limit_applies() {
         assert_eq!(meminfo("MemTotal: 9 kB\nMemAvailable:    2048 kB\n", "MemAvailable:"), Some(2 << 20));
         assert_eq!(meminfo("MemAvailable: x kB", "MemAvailable:"), None);
         check("0::/\n", &[], None, None, None);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn version_one_and_containers() {
+    fn cgroup_v1_and_containers_are_read() {
         check(
             "5:cpu,memory:/x\n4:pids:/\n",
             &[

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_are_counted_and_their_sound_is_not() {
+    fn gpus_are_counted_without_audio_devices() {
         let read = |path: &str| {
             let text = match path.strip_prefix("/sys/bus/pci/devices/")? {
                 "0000:01:00.0/vendor" | "0000:01:00.1/vendor" => "0x10de\n",

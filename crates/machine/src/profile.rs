@@ -178,7 +178,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_profile_is_kept_and_damage_is_said() {
+    fn profile_round_trips_and_damage_is_reported() {
         let home = tempfile::tempdir().expect("a folder");
         let made = profile("Ryzen", 16, 64, &[("RTX 3090", 24)]);
         assert_eq!(Profile::load(home.path(), &made.key).expect("none yet"), None);

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_come_in_order_and_the_cost_is_told() {
+    fn samples_are_ordered_and_the_cost_is_measured() {
         let slow = Sampler::start(Duration::from_secs(3600));
         assert_eq!((slow.latest(), slow.cost_seconds()), (None, None), "nothing before the first period");
         let sampler = Sampler::start(Duration::from_millis(200));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_is_watched_until_it_has_gone() {
+    fn other_process_is_followed_until_it_exits() {
         // Windows has no such program.
         let Ok(mut child) = std::process::Command::new("sleep").arg("600").spawn() else { return };
         let sampler = Sampler::start(Duration::from_millis(200));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_it_ends_it_at_once() {
+    fn dropping_the_sampler_stops_it() {
         let (done, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             drop(Sampler::start(Duration::from_secs(3600)));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_people_name() {
+    fn known_machines_have_start_settings() {
         check("Ryzen", 16, 32, &[("NVIDIA GeForce RTX 3070", 8)], "rtx 3070");
         check("Ryzen", 16, 32, &[("NVIDIA GeForce RTX 3070 Laptop GPU", 8)], "rtx 3070");
         check("Ryzen", 16, 32, &[("NVIDIA GeForce RTX 3090", 24)], "rtx 3090");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn others_begin_by_size() {
+    fn unknown_machines_start_by_size() {
         check("Ryzen", 16, 32, &[("NVIDIA GeForce RTX 4090", 24)], "by size, as rtx 3090");
         check("Ryzen", 16, 32, &[("NVIDIA A10", 22)], "by size, as rtx 4080");
         check("Ryzen", 16, 32, &[("NVIDIA GeForce RTX 3050", 4)], "by size, as rtx 3070");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unusable_card_does_not_count() {
+    fn unusable_gpu_is_ignored() {
         let mut broken = profile("Ryzen", 16, 32, &[("NVIDIA GeForce RTX 3090", 24)]);
         broken.cuda.usable = false;
         assert_eq!(start_settings_for(&broken).device, "cpu");

@@ -69,7 +69,7 @@ fn verdicts(tuned: &TuneResult) -> String {
 }
 
 #[test]
-fn it_goes_up_then_down_and_stops_on_a_plateau() {
+fn tuner_searches_both_ways_and_stops_on_a_plateau() {
     let clock = Fake::default();
     let check = |rates: &[f64], begin: usize, winner: Option<usize>, expected: &str| {
         let (tuned, _) = run(&tuner(&clock, None), &clock, rates, begin);
@@ -117,7 +117,7 @@ fn what_does_not_fit_is_refused_with_the_figure_and_never_run() {
 }
 
 #[test]
-fn a_failure_is_a_line_and_not_the_end() {
+fn failed_candidate_does_not_stop_tuning() {
     let clock = Fake::default();
     let (tuned, _) = run(&tuner(&clock, None), &clock, &[-1.0, 20.0, -2.0, 30.0], 0);
     assert_eq!((tuned.winner, &*verdicts(&tuned)), (Some(3), "FsFB"));
@@ -170,7 +170,7 @@ fn the_spread_is_that_of_the_middle_half() {
 }
 
 #[test]
-fn a_winner_is_remembered_for_its_machine_workload_and_version() {
+fn winner_is_saved_per_machine_workload_and_version() {
     let home = tempfile::tempdir().expect("a folder");
     let path = home.path().join("deep/er/tuned.json");
     let clock = Fake::default();
@@ -200,7 +200,7 @@ fn a_winner_is_remembered_for_its_machine_workload_and_version() {
 }
 
 #[test]
-fn the_table_is_remembered_too_and_failures_are_not_winners() {
+fn table_is_saved_and_failures_do_not_win() {
     let home = tempfile::tempdir().expect("a folder");
     let path = home.path().join("tuned.json");
     let clock = Fake::default();
@@ -213,7 +213,7 @@ fn the_table_is_remembered_too_and_failures_are_not_winners() {
 }
 
 #[test]
-fn a_damaged_memory_is_set_aside_and_not_lost() {
+fn damaged_tuned_file_is_set_aside() {
     let home = tempfile::tempdir().expect("a folder");
     let path = home.path().join("tuned.json");
     let clock = Fake::default();
@@ -231,7 +231,7 @@ fn a_damaged_memory_is_set_aside_and_not_lost() {
 }
 
 #[test]
-fn a_memory_that_cannot_be_written_is_a_warning() {
+fn unwritable_tuned_file_is_a_warning() {
     let home = tempfile::tempdir().expect("a folder");
     let file = home.path().join("file");
     std::fs::write(&file, "in the way").expect("written");
@@ -242,7 +242,7 @@ fn a_memory_that_cannot_be_written_is_a_warning() {
 }
 
 #[test]
-fn two_at_once_both_keep_their_winner() {
+fn concurrent_tuners_keep_both_winners() {
     let home = tempfile::tempdir().expect("a folder");
     let path = home.path().join("tuned.json");
     std::thread::scope(|scope| {
@@ -260,7 +260,7 @@ fn two_at_once_both_keep_their_winner() {
 }
 
 #[test]
-fn the_machines_own_clock_runs_forward() {
+fn system_clock_is_monotonic() {
     let clock = SystemClock::default();
     let before = clock.now();
     assert!(clock.now() >= before);

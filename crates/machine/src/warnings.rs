@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_says_what_it_changes() {
+    fn each_environment_variable_is_explained() {
         let none = Limits::default;
         check(none(), &[], &[], false, &[]);
         let tight = Limits { group_cores: Some(2.0), group_memory_bytes: Some(8 << 30), affinity_cores: Some(4) };
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_variable_asked_for_is_told_once() {
+    fn each_variable_is_reported_once() {
         for name in VARIABLES.iter().map(|v| v.0) {
             check(Limits::default(), &[(name, "7")], &[], false, &[&format!("{name}=7: ")]);
         }

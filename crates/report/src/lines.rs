@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_million_points_stay_small_and_keep_their_spike() {
+    fn half_a_million_points_are_thinned_and_keep_the_spike() {
         let n = 500_000;
         let time: Vec<i64> = (0..n).map(|i| i * 60_000_000_000).collect();
         let mut value: Vec<f64> = (0..n).map(|i| 100.0 + (i as f64 * 0.001).sin()).collect();

@@ -22,7 +22,7 @@ fn three(folder: &Path) -> Log {
 }
 
 #[test]
-fn rows_come_back_as_they_went() {
+fn log_rows_round_trip() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut log = three(folder.path());
     let mut odd = fields(4);
@@ -67,7 +67,7 @@ fn cut_at_any_byte_only_the_torn_row_is_lost() {
 }
 
 #[test]
-fn resumed_rows_that_will_come_again_are_gone() {
+fn rows_after_the_checkpoint_are_dropped_on_resume() {
     let folder = tempfile::tempdir().expect("a folder");
     drop(three(folder.path()));
     let path = log_path(folder.path());

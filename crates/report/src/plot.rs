@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn sparks_rise() {
+    fn sparkline_follows_the_values() {
         assert_eq!(sparks([0.0, 50.0, 100.0, 250.0].into_iter()), "▁▅██");
     }
 }

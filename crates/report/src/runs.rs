@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_how_each_run_stands() {
+    fn list_shows_the_state_of_each_run() {
         let runs = tempfile::tempdir().expect("a folder");
         let runs = runs.path();
         assert_eq!(list_runs(&runs.join("none")).expect("none"), []);

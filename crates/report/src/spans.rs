@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stretch_is_drawn_and_told() {
+    fn every_span_is_drawn_and_described() {
         let day = 86_400_000_000_000;
         let row = SpanRow {
             name: "fold <1>".into(),

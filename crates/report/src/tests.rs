@@ -95,7 +95,7 @@ fn the_page_asks_nothing_of_the_network() {
 }
 
 #[test]
-fn every_drawing_is_told_or_hidden() {
+fn every_drawing_has_an_accessible_label() {
     let html = every_block("AAPL").html();
     for (at, _) in html.match_indices("<svg class=") {
         let tag = &html[at..at + html[at..].find('>').unwrap_or(0)];

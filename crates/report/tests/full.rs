@@ -40,7 +40,7 @@ fn child() {
 }
 
 #[test]
-fn a_full_disk_tears_nothing() {
+fn full_disk_tears_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let script = r#"trap '' XFSZ; ulimit -f 64; exec "$0" --exact child --nocapture"#;
     let exe = std::env::current_exe().expect("this binary");

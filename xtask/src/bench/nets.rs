@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_another_question_is_refused() {
+    fn mismatched_answer_is_refused() {
         let check = |said: Value| answered(&case("train"), command("echo").arg(said.to_string())).is_ok();
         let right = json!({ "net": "256-2048t-1024-512-3", "batch": 65536, "precision": "bf16", "mode": "train", "ms_per_step": 2.0 });
         assert!(check(right.clone()));

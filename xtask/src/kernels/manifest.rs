@@ -167,7 +167,7 @@ ptxas info    : Used 101 registers, 49152 bytes smem, 388 bytes cmem[0]
     }
 
     #[test]
-    fn what_ptxas_says_is_read_and_judged() {
+    fn ptxas_figures_are_read_and_checked() {
         let functions = read_ptxas(SAID).unwrap();
         let b = Takes { registers: 16, stack: 8, spill_stores: 4, spill_loads: 12, shared: 0 };
         assert_eq!(functions["b"], b);
@@ -182,7 +182,7 @@ ptxas info    : Used 101 registers, 49152 bytes smem, 388 bytes cmem[0]
     }
 
     #[test]
-    fn the_manifest_comes_back() {
+    fn manifest_round_trips() {
         let figures = BTreeMap::from([("sm_80".to_string(), read_ptxas(SAID).unwrap())]);
         let made = Made { outputs: BTreeMap::from([("k.ptx".to_string(), "1".to_string())]), figures };
         let text = render("c", &[(&source(), &made)]);

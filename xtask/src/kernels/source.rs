@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_brings_its_includes_and_wishes() {
+    fn source_lists_its_includes_and_directives() {
         let folder = std::env::temp_dir().join(format!("fullbore-kernels-{}", std::process::id()));
         let write = |name: &str, text: &str| {
             let path = folder.join(name);

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_diary_is_caught_and_the_market_is_not() {
+    fn words_about_the_work_are_caught() {
         for text in [
             "It was faster in the session before.",
             "The floors of the issue are met.",
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cited_is_there() {
+    fn missing_citations_are_caught() {
         for text in [
             "See [the method](method.md).",
             "See METHOD.md for why.",

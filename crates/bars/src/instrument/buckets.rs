@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn buckets_begin_and_end_where_the_market_says() {
+    fn bucket_bounds_follow_the_session() {
         for (symbol, timeframe, at, start, end) in [
             // US shares: 09:30 is 14:30 UTC in winter, 13:30 in summer; the clocks changed on 2024-03-10 and
             // 2024-11-03.
@@ -242,7 +242,7 @@ mod tests {
 
     /// In order, backwards and from scratch; buckets hold their instant, touch, and agree with the trading day.
     #[test]
-    fn every_instant_has_one_bucket_whatever_was_asked_before() {
+    fn bucket_of_an_instant_is_independent_of_query_order() {
         let mut zones: Vec<Session> = SYMBOLS.iter().map(|s| session(s)).collect();
         // Clocks that change at midnight, and a day that never was (Samoa, 2011-12-30).
         for name in ["America/Sao_Paulo", "America/Havana", "Pacific/Apia"] {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_it_cannot_do() {
+    fn impossible_timeframes_are_refused() {
         let mut it = session("AAPL");
         for bad in [Timeframe::Fixed(0), Timeframe::Fixed(-5), Timeframe::Months(0), Timeframe::Months(i64::MAX)] {
             assert!(it.buckets(bad).is_err());
@@ -306,7 +306,7 @@ mod tests {
 
     /// A daily file's dates are grouped as they stand, wherever the exchange is.
     #[test]
-    fn dates_at_midnight_stay_in_their_week() {
+    fn midnight_dates_stay_in_their_week() {
         let mut monday = session("AAPL").dated_buckets("1w".parse().unwrap()).unwrap();
         let week = Bucket { start: ns("2024-03-04T00:00"), end: ns("2024-03-11T00:00") };
         assert_eq!((monday.bucket_at(week.start), monday.bucket_at(week.end - 1)), (week, week));

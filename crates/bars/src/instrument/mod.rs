@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_decide_what_a_name_leaves_open() {
+    fn hints_resolve_ambiguous_names() {
         let words = |w: &str| Hints { words: vec![w.to_string()], ..Hints::default() };
         assert_eq!(Instrument::guess("BTCUSDT", &words("futures")).0.class, Class::CryptoPerp);
         assert_eq!(Instrument::guess("BPCL", &words("NSE")).0.currency, "INR");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_are_what_a_trader_expects() {
+    fn instrument_presets_match_the_markets() {
         assert_eq!(guess("EURUSD").tick, 1e-5);
         assert_eq!(guess("USDJPY").tick, 1e-3);
         assert_eq!(guess("BTCUSDT").costs.side_bp(), 11.0);

@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn reads_names_people_have() {
+    fn common_symbol_names_are_recognised() {
         use Class::*;
         for (symbol, class, currency) in [
             ("EURUSD", Fx, "USD"), ("EUR/USD", Fx, "USD"), ("EUR_USD", Fx, "USD"), ("EURUSD=X", Fx, "USD"), ("eurusd", Fx, "USD"),
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn nothing_panics_on_odd_names() {
+    fn odd_symbol_names_do_not_panic() {
         for name in ["=X", "=F", "!", "1!", ":", "a:", ":a", "-", "/", "_", "__", "^", ".", "PERP", "-SWAP", "USDT", "USD", "USDTM", "€UR/USD", "ab€cd", "EURUS€", "日本", "/ES", "H4", "F4"] {
             for class in [None, Some(Class::Future), Some(Class::Fx), Some(Class::Index), Some(Class::CryptoPerp)] {
                 Instrument::guess(name, &Hints { class, ..Hints::default() });

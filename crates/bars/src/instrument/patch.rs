@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn patches_change_or_refuse() {
+    fn patches_apply_or_are_refused() {
         let patch = InstrumentPatch {
             class: Some("crypto_perp".into()), fee_bp: Some(4.5), open: Some("01:00".into()), days: Some("Mon-Sat".into()),
             trading_day: Some("17:00 America/New_York".into()), volume: Some("quote".into()), ..InstrumentPatch::default()
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_the_fields() {
+    fn patch_keys_equal_the_fields() {
         use serde::de::value::{Error, MapDeserializer};
         let unknown = MapDeserializer::<_, Error>::new([("zzz", 1.0)].into_iter());
         let error = InstrumentPatch::deserialize(unknown).unwrap_err().to_string();

@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn days_turn_where_the_market_says() {
+    fn trading_days_roll_over_at_the_market_time() {
         for (symbol, at, date) in [
             // Winter: 17:00 New York is 22:00 UTC; summer: 21:00 UTC.
             ("EURUSD", "2024-01-10T21:59:59Z", "2024-01-10"), ("EURUSD", "2024-01-10T22:00:00Z", "2024-01-11"),
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn shows_and_reads_clocks_and_days() {
+    fn clock_times_and_weekdays_round_trip() {
         for (text, shown) in [("Mon-Fri", "Mon-Fri"), ("mon,tue", "Mon,Tue"), ("Sun-Thu", "Mon-Thu,Sun"), ("Monday, Wed , sun", "Mon,Wed,Sun"), ("Mon-Sun", "Mon-Sun")] {
             assert_eq!(text.parse::<Weekdays>().unwrap().to_string(), shown);
         }

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_names_tell() {
+    fn file_names_are_parsed() {
         for (name, symbol, timeframe) in [
             ("BTC_USDT-5m.feather", "BTC/USDT", Some("5m")),
             ("BTC_USDT_USDT-1h-futures.feather", "BTC/USDT:USDT", Some("1h")),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn column_names_tell() {
+    fn column_names_are_recognised() {
         for (name, expected) in [
             ("<OPEN>", Some(Role::Open)),
             ("1. open", Some(Role::Open)),

@@ -453,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wall_clocks_become_instants() {
+    fn local_times_convert_to_utc() {
         let check = |zone: &str, wall: &[&str], utc: &[&str]| {
             let mut ns: Vec<i64> =
                 wall.iter().filter_map(|w| time::parse(w.as_bytes(), time::Order::Ymd)).map(|s| s.ns).collect();
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commonest_step_is_the_timeframe() {
+    fn timeframe_is_the_most_common_step() {
         assert_eq!(most_common_step([DAY, DAY, 3 * DAY, DAY].into_iter()), Some(Timeframe::D1));
         assert_eq!(most_common_step([31 * DAY, 28 * DAY, 31 * DAY, 30 * DAY].into_iter()), Some(Timeframe::Months(1)));
         assert_eq!(
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_zone_is_none() {
+    fn unknown_time_zone_is_rejected() {
         assert_eq!(Zone::parse("Mars/Olympus"), None);
         assert_eq!(Zone::parse("+25:00"), None);
     }

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_tell() {
+    fn lean_paths_are_parsed() {
         let check = |path: &str, member: &str| {
             Lean::from_path(Path::new(path), member).map(|l| (l.symbol.clone(), l.quote, l.zone(), l.kind))
         };

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn normals_have_the_moments_of_normals() {
+    fn normal_draws_have_normal_moments() {
         let stream = Stream::new(7, 3);
         let n = 100_000;
         let (mut m1, mut m2, mut m4, mut lag) = (0.0, 0.0, 0.0, 0.0);

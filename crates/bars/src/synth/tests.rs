@@ -93,7 +93,7 @@ fn golden_checksums() {
 }
 
 #[test]
-fn the_default_is_a_universe_of_shares() {
+fn default_market_is_a_stock_universe() {
     let made = Synth::default().make_market(2);
     assert_eq!(made.market.len(), 655);
     assert_eq!((made.market[0].symbol.as_str(), made.market[654].symbol.as_str()), ("SYN001", "SYN655"));
@@ -116,7 +116,7 @@ fn the_default_is_a_universe_of_shares() {
 }
 
 #[test]
-fn sessions_are_kept() {
+fn bars_stay_inside_sessions() {
     let weekday = |ns: i64| (ns.div_euclid(86_400_000_000_000) + 3).rem_euclid(7);
     let daily = Synth { symbols: 1, ..Synth::default() }.make_market(1);
     let bars = &daily.market[0];
@@ -163,7 +163,7 @@ fn sessions_are_kept() {
 }
 
 #[test]
-fn the_world_is_lifelike() {
+fn synthetic_returns_have_realistic_statistics() {
     let made = Synth { symbols: 40, bars: 2500, ragged: false, seed: 3, ..Synth::default() }.make_market(2);
     let all: Vec<Vec<f64>> = made.market.iter().map(returns).collect();
     let mut pairs = Vec::new();
@@ -197,7 +197,7 @@ fn the_world_is_lifelike() {
 }
 
 #[test]
-fn the_day_has_a_shape() {
+fn intraday_activity_is_u_shaped() {
     let made = Synth { symbols: 1, bars: 78 * 500, timeframe: Timeframe::M5, ..Synth::default() }.make_market(1);
     let bars = &made.market[0];
     let slot = |from: usize, to: usize| {
@@ -243,7 +243,7 @@ fn best_by_dynamic_programming(mu: f64, cost: f64, stay: f64) -> f64 {
 }
 
 #[test]
-fn the_best_value_is_that_of_dynamic_programming() {
+fn planted_optimum_equals_dynamic_programming() {
     for accuracy in [0.55, 0.8, 0.95] {
         for stay in [0.2, 0.5, 0.9, 0.99] {
             for cost_bp in [0.0, 2.0, 10.0, 40.0] {
@@ -260,7 +260,7 @@ fn the_best_value_is_that_of_dynamic_programming() {
 
 #[test]
 #[expect(clippy::needless_range_loop, reason = "t, t+1 and t+2 are the point")]
-fn the_best_policy_earns_what_the_truth_says() {
+fn best_policy_earns_the_stated_optimum() {
     let synth = Synth {
         symbols: 4,
         bars: 100_000,
@@ -316,7 +316,7 @@ fn the_best_policy_earns_what_the_truth_says() {
 }
 
 #[test]
-fn wrong_settings_are_named() {
+fn invalid_settings_are_named() {
     let plant = |change: fn(&mut Plant)| {
         let mut plant = Plant::default();
         change(&mut plant);
@@ -335,7 +335,7 @@ fn wrong_settings_are_named() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn bars_hold_for_any_seed(
+    fn bars_are_valid_for_any_seed(
         seed: u64,
         symbols in 1usize..6,
         bars in 1usize..400,

@@ -185,7 +185,7 @@ fn each_defect_is_found_and_nothing_else() {
 }
 
 #[test]
-fn twins_are_refused_and_left_out_aloud() {
+fn duplicate_series_are_refused_and_reported() {
     let mut rows = daily();
     rows[3] = rows[0].clone();
     let (market, audit) = read(&rows, &Options::default()).unwrap();
@@ -204,7 +204,7 @@ fn twins_are_refused_and_left_out_aloud() {
 }
 
 #[test]
-fn closures_are_told_from_holes() {
+fn closures_are_distinguished_from_holes() {
     // Weekends, and the holidays of New York in 2019, are closures of daily shares.
     let (_, audit) = read(&daily(), &Options::default()).unwrap();
     assert!(audit.symbols.iter().all(|s| s.closures > 75 && s.holes == 0));
@@ -233,7 +233,7 @@ fn closures_are_told_from_holes() {
 }
 
 #[test]
-fn a_universe_of_survivors_is_warned_of() {
+fn survivorship_bias_is_reported() {
     let warned = |rows: &Rows, options: &Options| {
         read(rows, options).unwrap().1.warnings.iter().any(|w| w.contains("survivorship"))
     };
@@ -261,7 +261,7 @@ fn a_universe_of_survivors_is_warned_of() {
 }
 
 #[test]
-fn a_factored_split_is_no_split() {
+fn split_with_a_factor_is_not_suspected() {
     let mut rows = daily();
     rows[0][250..].iter_mut().for_each(|row| row.1[..4].iter_mut().for_each(|p| *p /= 4.0));
     let (market, _) = read(&rows, &Options::default()).unwrap();
@@ -291,7 +291,7 @@ fn repair(audit: &Audit) -> Vec<(&str, u64)> {
 }
 
 #[test]
-fn repairs_do_what_they_say() {
+fn each_repair_policy_is_applied() {
     let usual = Repairs::default;
     let swap = |r: &mut Rows| r[0].swap(100, 101);
     let (market, audit) = policy(usual(), swap).unwrap();
@@ -376,7 +376,7 @@ fn unreadable_rows_are_dropped_up_to_a_share() {
 }
 
 #[test]
-fn ranges_and_symbols_are_chosen() {
+fn time_range_and_symbols_are_selected() {
     let rows = daily();
     let options = Options {
         symbols: vec!["s2".into(), "S4".into()],

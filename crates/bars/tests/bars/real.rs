@@ -48,7 +48,7 @@ fn range(audit: &Audit) -> (String, String) {
 
 /// The manifest counted with pandas; every count of ours must be the same.
 #[test]
-fn joined_sets_are_counted_as_their_manifest_says() {
+fn joined_sets_match_their_manifest() {
     let Some(data) = data() else { return };
     let manifest = manifest(&data);
     for (name, told) in manifest.as_object().unwrap().iter().filter(|(name, _)| name.starts_with("bars/")) {
@@ -90,7 +90,7 @@ fn joined_sets_are_counted_as_their_manifest_says() {
 
 /// Rows, repeated times, broken ranges and zero volumes of every raw file that has bars.
 #[test]
-fn raw_files_are_counted_as_their_manifest_says() {
+fn raw_files_match_their_manifest() {
     let Some(data) = data() else { return };
     let manifest = manifest(&data);
     for (name, told) in manifest.as_object().unwrap().iter().filter(|(name, _)| name.starts_with("raw/")) {
@@ -286,7 +286,7 @@ fn known_defects_are_found() {
 }
 
 #[test]
-fn which_end_a_stamp_marks_is_seen_in_the_sessions() {
+fn stamp_end_is_inferred_from_sessions() {
     let Some(data) = data() else { return };
     // README: 09:01 .. 22:00, 09:05 .. 17:30 and 18:04:59.999 are ends; FTX's ends show no evidence and are read as
     // starts, later.
@@ -306,7 +306,7 @@ fn which_end_a_stamp_marks_is_seen_in_the_sessions() {
 }
 
 #[test]
-fn folders_of_real_files() {
+fn real_folders_are_read() {
     let Some(data) = data() else { return };
     let (market, audit) = raw(&data, "mislabelled");
     assert_eq!((audit.verdict, market.bars.len()), (Refuse, 0));
@@ -384,7 +384,7 @@ fn lean_folder_and_its_factors() {
 /// Through the store and back: the same bars to the bit. (Instruments are guessed anew, and a path that told them is
 /// gone.)
 #[test]
-fn every_raw_file_comes_back_from_the_store() {
+fn raw_files_round_trip_through_the_store() {
     let Some(data) = data() else { return };
     let home = tempfile::tempdir().unwrap();
     for (at, (name, ..)) in RAW.iter().enumerate().filter(|(_, row)| row.7 != Refuse) {

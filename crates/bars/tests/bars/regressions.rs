@@ -37,7 +37,7 @@ fn every(step: i64, from: i64, to: i64) -> Vec<i64> {
 }
 
 #[test]
-fn wall_clocks_of_an_exchange_are_never_taken_for_utc() {
+fn exchange_local_times_are_not_read_as_utc() {
     let (open, close) = (9 * 60 + 30, 16 * 60);
     for (what, minutes, first, end, timeframe) in [
         ("1h start", every(60, open, close - 30), "2024-02-19T14:30:00Z", "2024-02-19T15:30:00Z", "1h"),
@@ -59,7 +59,7 @@ fn wall_clocks_of_an_exchange_are_never_taken_for_utc() {
 }
 
 #[test]
-fn numbers_can_be_symbols() {
+fn numeric_symbols_are_read() {
     let mut text = String::from("date,open,high,low,close,volume,code\n");
     for (code, close) in [("000001", 10), ("600000", 11)] {
         for day in 1..=28 {
@@ -70,7 +70,7 @@ fn numbers_can_be_symbols() {
 }
 
 #[test]
-fn dates_run_into_their_clock() {
+fn date_and_time_without_separator_are_read() {
     for (ending, step) in [("", "1m"), ("00", "1m")] {
         let rows: String = (0..50).map(|m| format!("2024010200{m:02}{ending},10,12,9,11,100\n")).collect();
         let text = format!("date,open,high,low,close,volume\n{rows}");
@@ -79,7 +79,7 @@ fn dates_run_into_their_clock() {
 }
 
 #[test]
-fn quarters_and_years_end_where_the_next_begins() {
+fn quarter_and_year_bars_end_where_the_next_begins() {
     let rows: String = (2000..2020).map(|y| format!("{y}-01-01,10,12,9,11\n")).collect();
     check(
         "Y.csv",
@@ -101,7 +101,7 @@ fn quarters_and_years_end_where_the_next_begins() {
 }
 
 #[test]
-fn a_missing_week_is_no_holiday_and_a_weekend_is_no_hole() {
+fn missing_week_is_a_hole_and_weekend_is_a_closure() {
     let monday = files::time::days(2024, 1, 1).unwrap();
     for (missing, holes, bars) in [(0, 0, 0), (3, 0, 0), (5, 1, 5), (10, 1, 10)] {
         let mut text = String::from("date,open,high,low,close\n");
@@ -124,7 +124,7 @@ fn a_missing_week_is_no_holiday_and_a_weekend_is_no_hole() {
 }
 
 #[test]
-fn a_hundred_thousand_symbols_are_no_trap() {
+fn hundred_thousand_symbols_are_read() {
     let rows: String = (0..100_000).map(|s| format!("2024-01-02,S{s},10,12,9,11,100\n")).collect();
     let text = format!("date,symbol,open,high,low,close,volume\n{rows}");
     let (_, audit) = read_bytes("all.csv", text.as_bytes(), &Options::default()).unwrap();
@@ -132,7 +132,7 @@ fn a_hundred_thousand_symbols_are_no_trap() {
 }
 
 #[test]
-fn what_was_asked_for_and_is_not_there_is_said() {
+fn missing_symbols_are_reported() {
     let mut options = Options { symbols: vec!["X".into(), "NOPE".into()], ..Options::default() };
     options.instruments.insert("GHOST".into(), bars::InstrumentPatch::default());
     let text = "date,open,high,low,close\n2024-01-02,10,12,9,11\n2024-01-03,10,12,9,11\n2024-01-04,10,12,9,11\n";

@@ -54,7 +54,7 @@ fn long_csv(symbols: usize, bars: usize, order: impl Fn(usize) -> usize) -> Vec<
 }
 
 #[test]
-fn what_is_added_reads_back_to_the_bit() {
+fn added_set_reads_back_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("BTCUSDT_1m.csv");
     let line = |i: usize| {
@@ -102,7 +102,7 @@ fn a_market_in_memory_is_written_and_read_back() {
 
 /// A memory limit below the data makes rows go through a scratch file; the outcome is the same to the byte.
 #[test]
-fn streamed_and_held_give_the_same_bytes() {
+fn streamed_and_in_memory_add_write_the_same_bytes() {
     let n = 4 * 3000;
     let mix = |i: usize| (i * 7919) % 12_007;
     let orders: [(&str, &dyn Fn(usize) -> usize); 4] =
@@ -142,7 +142,7 @@ fn streamed_and_held_give_the_same_bytes() {
 }
 
 #[test]
-fn a_conflict_is_settled_the_same_way_when_streamed() {
+fn streaming_resolves_conflicts_the_same_way() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("ETHUSDT.csv");
     let line = |i: usize| {
@@ -166,7 +166,7 @@ fn a_conflict_is_settled_the_same_way_when_streamed() {
 }
 
 #[test]
-fn sets_are_replaced_only_when_asked() {
+fn existing_set_is_replaced_only_with_the_flag() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("data");
     let small = Synth { symbols: 1, bars: 50, ..Synth::default() }.make_market(1).market;
@@ -189,7 +189,7 @@ fn sets_are_replaced_only_when_asked() {
 }
 
 #[test]
-fn several_timeframes_are_a_file_each() {
+fn each_timeframe_has_its_own_file() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("in");
     std::fs::create_dir_all(&source).unwrap();
@@ -211,7 +211,7 @@ fn several_timeframes_are_a_file_each() {
 }
 
 #[test]
-fn refused_data_leave_nothing_behind() {
+fn refused_data_write_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let twin = |i: usize| format!("{},{}", minute(1440 * i), crate::make::ohlcv(i));
     for names in [&["AAPL", "MSFT"][..], &["AAPL", "MSFT", "GOOG", "NVDA", "AMD", "IBM"][..]] {
@@ -277,7 +277,7 @@ fn interrupted_and_failed_runs_leave_nothing_behind() {
 }
 
 #[test]
-fn damage_and_bad_names_are_told() {
+fn damage_and_invalid_names_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let market = Synth { symbols: 1, bars: 50, ..Synth::default() }.make_market(1).market;
     for name in ["", "a/b", "../x", ".hidden", "a b", "ü", &"x".repeat(101), "a\\b", "a~2"] {

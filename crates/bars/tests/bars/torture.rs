@@ -29,7 +29,7 @@ fn refused(name: &str, bytes: &[u8], words: &str) -> Error {
 }
 
 #[test]
-fn none_one_and_flat() {
+fn empty_single_and_flat_series_are_handled() {
     for empty in ["", "\n\n\n", "\u{feff}"] {
         assert!(read("X.csv", empty.as_bytes()).is_err(), "{empty:?}");
     }
@@ -77,7 +77,7 @@ fn absurd_numbers() {
 }
 
 #[test]
-fn times_that_go_wrong() {
+fn irregular_times_are_handled() {
     let gap = minutes(300, |i, line| if (100..110).contains(&i) { String::new() } else { line });
     let (_, audit) = read("BTCUSDT.csv", &gap).unwrap();
     assert_eq!((audit.rows, audit.symbols[0].holes, audit.symbols[0].missing_bars), (290, 1, 10));
@@ -134,7 +134,7 @@ fn daylight_saving_in_new_york() {
 }
 
 #[test]
-fn text_nobody_should_write() {
+fn malformed_text_is_handled() {
     // NUL bytes in a row: that row is unreadable and nothing else; among the first bytes they make the file no text.
     let nul = |n: usize| minutes(3000, |i, line| if i == n { line.replace(",1", ",\u{0}1") } else { line });
     let (_, audit) = read("BTCUSDT.csv", &nul(2500)).unwrap();
@@ -224,7 +224,7 @@ fn hostile_containers() {
 }
 
 #[test]
-fn truncated_and_bent_files_are_errors() {
+fn truncated_and_corrupted_files_are_errors() {
     let table = make::table(files::Column::time("time", (0..500).map(|i| at(&minute(i))).collect()), 500);
     for (name, whole) in [("X.parquet", make::parquet(&table)), ("X.feather", make::feather(&table))] {
         assert_eq!(read(name, &whole).unwrap().1.bars, 500);
@@ -299,7 +299,7 @@ proptest! {
     }
 
     #[test]
-    fn bent_tables_never_panic(at in 0usize..2000, with in any::<u8>(), cut in 0usize..2000) {
+    fn corrupted_tables_never_panic(at in 0usize..2000, with in any::<u8>(), cut in 0usize..2000) {
         let mut bytes = minutes(40, |_, line| line);
         let (at, cut) = (at % bytes.len(), cut % bytes.len());
         bytes[at] = with;

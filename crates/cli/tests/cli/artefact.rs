@@ -63,7 +63,7 @@ fn change(place: &Place, run: &str, with: &dyn Fn(&mut Value)) {
 const CALENDAR: &str = "r = log_return(1), v = volatility(20), h = hour_sin, d = session_open_distance";
 
 #[test]
-fn a_model_is_asked_about_bars_as_it_was_trained_on_them() {
+fn predict_reads_bars_as_in_training() {
     let place = Place::new();
     let mut rows: Vec<String> = csv(2400, 3, true).lines().map(str::to_string).collect();
     // The same moment twice, with another volume.
@@ -122,7 +122,7 @@ fn a_model_is_asked_about_bars_as_it_was_trained_on_them() {
 }
 
 #[test]
-fn a_model_that_was_cut_or_damaged_is_refused_and_some_of_its_folds_are_a_model() {
+fn damaged_model_is_refused_and_a_subset_of_folds_works() {
     let place = Place::new();
     place.write("PX.csv", &csv(2400, 3, true));
     let (run, exit) = place.json(&small("PX.csv", "r = log_return(1), v = volatility(20)", "run"));
@@ -169,7 +169,7 @@ fn a_model_that_was_cut_or_damaged_is_refused_and_some_of_its_folds_are_a_model(
 }
 
 #[test]
-fn memory_binds_the_device_that_is_asked() {
+fn memory_limit_applies_to_the_chosen_device() {
     let place = Place::new();
     place.write("PX.csv", &csv(1500, 3, true));
     let mut args = small("PX.csv", "r = log_return(1), v = volatility(20)", "run");
@@ -203,7 +203,7 @@ fn arrays(more: bool) -> Vec<u8> {
 }
 
 #[test]
-fn ready_arrays_take_what_was_asked_for_and_refuse_what_does_nothing() {
+fn ready_arrays_apply_selection_and_refuse_flags_without_effect() {
     let place = Place::new();
     std::fs::write(place.path().join("a.npz"), arrays(true)).unwrap();
     std::fs::write(place.path().join("bare.npz"), arrays(false)).unwrap();
@@ -257,7 +257,7 @@ fn ready_arrays_take_what_was_asked_for_and_refuse_what_does_nothing() {
 }
 
 #[test]
-fn bars_come_as_arrays_too_and_make_their_own_labels() {
+fn npz_of_bars_is_labelled_like_bars() {
     let place = Place::new();
     let bars = walk(2400, 3);
     let column = |at: usize| f64s(&[bars.len()], bars.iter().map(|b| b.1[at]));
@@ -282,7 +282,7 @@ fn bars_come_as_arrays_too_and_make_their_own_labels() {
 }
 
 #[test]
-fn symbols_that_give_no_sample_are_named_and_not_judged() {
+fn symbols_without_samples_are_reported_and_not_judged() {
     let place = Place::new();
     std::fs::create_dir(place.path().join("many")).unwrap();
     for (at, name) in ["AAA", "BBB", "CCC"].into_iter().enumerate() {

@@ -31,7 +31,7 @@ fn json_of_bench_net() {
 }
 
 #[test]
-fn bench_net_in_words_marks_the_best_and_says_what_does_not_fit() {
+fn bench_net_marks_the_fastest_and_reports_what_does_not_fit() {
     let place = Place::new();
     let output = place.run(&QUICK);
     let said = text(&output.stdout);
@@ -46,7 +46,7 @@ fn bench_net_in_words_marks_the_best_and_says_what_does_not_fit() {
 }
 
 #[test]
-fn bench_net_refuses_what_makes_no_sense() {
+fn bench_net_refuses_invalid_arguments() {
     let place = Place::new();
     let check = |args: &[&str], wanted: u8, part: &str| {
         let (value, code) = place.json(&[&["bench", "net"], args].concat());

@@ -48,7 +48,7 @@ fn json_of_check() {
 }
 
 #[test]
-fn check_says_it_in_words() {
+fn check_text_output() {
     let place = Place::new();
     place.write("BTCUSDT.csv", &with_an_answer());
     for (set, expected, part) in
@@ -64,7 +64,7 @@ fn check_says_it_in_words() {
 }
 
 #[test]
-fn features_of_the_market_are_looked_at_or_named() {
+fn market_features_are_checked_or_reported() {
     let place = Place::new();
     let synth = ["data", "synth", "--count", "24", "--bars", "300", "--name", "many"];
     let (value, code) = place.json(&synth);

@@ -25,7 +25,7 @@ fn generations(place: &Place, run: &str) -> Vec<String> {
 const MEMBERS: [&str; 4] = ["fold-1-seed-1", "fold-1-seed-2", "fold-2-seed-1", "fold-2-seed-2"];
 
 #[test]
-fn best_and_last_weights_lie_beside_the_generations() {
+fn best_and_last_weights_are_saved() {
     let place = Place::new();
     market(&place, true, "4000");
     let mut args = small(ROW, "run", "8");
@@ -63,7 +63,7 @@ fn best_and_last_weights_lie_beside_the_generations() {
 }
 
 #[test]
-fn killed_before_its_very_last_line_a_run_still_finishes() {
+fn run_killed_before_its_last_log_line_finishes_on_resume() {
     let place = Place::new();
     market(&place, true, "4000");
     let (run, exit) = place.json(&small(ROW, "run", "2"));
@@ -81,7 +81,7 @@ fn killed_before_its_very_last_line_a_run_still_finishes() {
 }
 
 #[test]
-fn after_a_bit_fell_over_the_generation_before_is_taken_and_the_end_is_the_same() {
+fn corrupted_checkpoint_falls_back_to_the_previous_with_the_same_result() {
     let place = Place::new();
     market(&place, true, "4000");
     let args = |out: &'static str| {
@@ -132,7 +132,7 @@ impl Drop for Small<'_> {
 }
 
 #[test]
-fn a_full_disk_does_not_end_the_training_and_the_end_is_the_same() {
+fn full_disk_does_not_stop_training_or_change_the_result() {
     let place = Place::new();
     market(&place, true, "4000");
     let args = |out: &'static str| {

@@ -32,7 +32,7 @@ fn with(init: i32, count: Option<[i32; 3]>) -> (Place, std::path::PathBuf) {
 }
 
 #[test]
-fn whatever_the_driver_answers_everything_starts_and_says_so() {
+fn every_verb_starts_with_any_driver_state() {
     let works = Some([12_040, 0, 1]);
     let cases = [
         (803, works, "of different versions"),

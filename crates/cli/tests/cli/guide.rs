@@ -41,7 +41,7 @@ fn missing<'a>(shown: &'a Shown, printed: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn blocks_that_run_print_what_is_shown() {
+fn guide_examples_print_the_documented_output() {
     let all = commands();
     let mut page = None;
     let mut ran = 0;
@@ -65,7 +65,7 @@ fn blocks_that_run_print_what_is_shown() {
 }
 
 #[test]
-fn a_wrong_line_would_be_noticed() {
+fn changed_guide_output_is_detected() {
     let shown = |exact, output: &[&str]| Shown {
         page: String::new(),
         line: 0,

@@ -74,7 +74,7 @@ fn a_run_killed_before_any_rename_leaves_no_stray_and_ends_with_the_same_bits() 
 }
 
 #[test]
-fn so_do_the_files_at_home() {
+fn home_files_killed_before_a_rename_leave_no_stray() {
     let place = Place::new();
     let mut synth = vec!["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "1", "--bars", "3000"];
     synth.extend(["--name", "coin", "--seed", "7"]);

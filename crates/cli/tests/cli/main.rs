@@ -147,7 +147,7 @@ fn sample() -> String {
 }
 
 #[test]
-fn every_help() {
+fn help_of_every_verb() {
     let place = Place::new();
     for verb in [
         &[][..],
@@ -255,7 +255,7 @@ fn json_of_demo_and_its_page() {
 
 #[cfg(unix)]
 #[test]
-fn a_demo_that_is_stopped_goes_on_where_it_was() {
+fn interrupted_demo_resumes() {
     let place = Place::new();
     let args = [
         "demo",
@@ -313,7 +313,7 @@ fn json_of_features() {
 }
 
 #[test]
-fn what_was_computed_before_comes_from_the_cache_to_the_byte() {
+fn cached_features_are_byte_identical() {
     let place = Place::new();
     place.write("AAPL.csv", &sample());
     place.write("set.txt", SET);
@@ -351,7 +351,7 @@ fn what_was_computed_before_comes_from_the_cache_to_the_byte() {
 }
 
 #[test]
-fn features_that_need_volume_leave_aloud() {
+fn dropped_volume_features_are_reported() {
     let place = Place::new();
     let without = |line: &str| line.rsplit_once(',').map_or(String::new(), |l| l.0.to_string());
     place.write("EURUSD.csv", &sample().lines().map(without).collect::<Vec<_>>().join("\n"));
@@ -372,7 +372,7 @@ fn features_that_need_volume_leave_aloud() {
 }
 
 #[test]
-fn words_of_audit_are_for_people() {
+fn audit_text_output() {
     let place = Place::new();
     place.write("AAPL.csv", &sample());
     let output = place.run(&["data", "audit", "AAPL.csv"]);
@@ -386,7 +386,7 @@ fn words_of_audit_are_for_people() {
 
 /// One case of failure: the words, the exit code, the kind, and words the message and remedy must hold.
 #[test]
-fn each_failure_has_its_code_and_its_object() {
+fn each_failure_has_its_exit_code_and_json() {
     let place = Place::new();
     place.write("AAPL.csv", &sample());
     place.write("bad.toml", "seed = 1\n[repair]\nordr = \"sort\"\n");
@@ -461,7 +461,7 @@ fn each_failure_has_its_code_and_its_object() {
 }
 
 #[test]
-fn the_answer_no_is_code_one() {
+fn negative_verdict_exits_with_one() {
     let place = Place::new();
     // A file of which a third cannot be true.
     let absurd = |(i, line): (usize, &str)| if i % 3 == 1 { line.replacen(',', ",-", 1) } else { line.to_string() };
@@ -474,7 +474,7 @@ fn the_answer_no_is_code_one() {
 }
 
 #[test]
-fn help_and_version_are_answers_in_json_too() {
+fn help_and_version_respect_json() {
     let place = Place::new();
     let (value, code) = place.json(&["data", "audit", "--help"]);
     assert_eq!((value["schema"].as_str(), code), (Some("help/1"), 0));
@@ -482,7 +482,7 @@ fn help_and_version_are_answers_in_json_too() {
 }
 
 #[test]
-fn settings_files_and_flags_have_their_order() {
+fn flags_override_set_which_overrides_settings_files() {
     let place = Place::new();
     place.write("s.toml", "seed = 3\n[synth]\ncount = 2\nbars = 30\n");
     let seed = |more: &[&str]| {
@@ -499,7 +499,7 @@ fn settings_files_and_flags_have_their_order() {
 }
 
 #[test]
-fn a_closed_pipe_ends_quietly() {
+fn closed_pipe_exits_quietly() {
     let place = Place::new();
     place.write("AAPL.csv", &sample());
     for args in
@@ -516,7 +516,7 @@ fn a_closed_pipe_ends_quietly() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_under_standard_output_is_the_machines_fault() {
+fn full_disk_on_stdout_is_a_machine_error() {
     let place = Place::new();
     let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
     let status =
@@ -526,7 +526,7 @@ fn a_full_disk_under_standard_output_is_the_machines_fault() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn ctrl_c_stops_long_work_and_leaves_nothing() {
+fn ctrl_c_stops_and_leaves_no_files() {
     // Bit 1 of the signals that are caught is SIGINT.
     let caught = |pid: u32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 #[test]
-fn a_finished_run_in_lines_and_as_an_object() {
+fn finished_run_as_text_and_json() {
     let place = Place::new();
     market(&place, true, "3000");
     let set = format!("p = col(plant), {ROW}");
@@ -55,7 +55,7 @@ fn a_finished_run_in_lines_and_as_an_object() {
 }
 
 #[test]
-fn no_run_at_all_is_said_with_its_remedy() {
+fn missing_run_is_an_error_with_a_remedy() {
     let place = Place::new();
     let output = place.run(&["monitor"]);
     assert_eq!(code(&output), 3);
@@ -159,7 +159,7 @@ fn epoch(pane: &str) -> Option<u64> {
 }
 
 #[test]
-fn in_a_real_terminal_epochs_move_keys_work_and_the_terminal_comes_back() {
+fn monitor_in_a_terminal_updates_and_restores_it() {
     if Command::new("tmux").arg("-V").output().is_err() {
         use std::io::Write;
         // Written past the capture of the test runner, so that it is seen that nothing was tested.

@@ -43,7 +43,7 @@ fn json_of_probe_and_the_profile_it_keeps() {
 }
 
 #[test]
-fn probe_says_it_in_words_and_names_what_would_mislead() {
+fn probe_text_lists_warnings() {
     let place = Place::new();
     let output = place.command(&["probe"]).env("OMP_NUM_THREADS", "1").output().expect("the binary starts");
     let said = text(&output.stdout);
@@ -58,7 +58,7 @@ fn probe_says_it_in_words_and_names_what_would_mislead() {
 }
 
 #[test]
-fn quick_passes_or_is_the_machines_fault_and_writes_nothing() {
+fn quick_probe_writes_nothing() {
     let place = Place::new();
     let (value, code) = place.json(&["probe", "--quick"]);
     match code {
@@ -77,7 +77,7 @@ fn quick_passes_or_is_the_machines_fault_and_writes_nothing() {
 }
 
 #[test]
-fn watch_shows_samples_as_they_come() {
+fn watch_streams_samples() {
     let place = Place::new();
     let (mut value, code) = place.json(&["probe", "--watch", "2"]);
     assert_eq!((value["samples"].as_array().map(Vec::len), code), (Some(2), 0), "{value}");
@@ -90,7 +90,7 @@ fn watch_shows_samples_as_they_come() {
 }
 
 #[test]
-fn probe_takes_no_flag_that_would_change_nothing() {
+fn probe_refuses_flags_without_effect() {
     let place = Place::new();
     for args in [
         &["probe", "--quick", "--watch", "3"][..],

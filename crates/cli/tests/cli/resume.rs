@@ -30,7 +30,7 @@ fn trial(place: &Place, run: &str) -> String {
 }
 
 #[test]
-fn a_result_is_in_the_ledger_before_any_file_shows_it() {
+fn ledger_has_the_result_before_any_file() {
     let place = Place::new();
     market(&place, true, "4000");
     // A folder where the predictions would go: the run ends just behind the ledger.
@@ -47,7 +47,7 @@ fn a_result_is_in_the_ledger_before_any_file_shows_it() {
 }
 
 #[test]
-fn where_the_ledger_cannot_be_written_nobody_sees_a_result() {
+fn unwritable_ledger_shows_no_result() {
     let place = Place::new();
     market(&place, true, "4000");
     let mut args = small(ROW, "run", "300");
@@ -75,7 +75,7 @@ fn where_the_ledger_cannot_be_written_nobody_sees_a_result() {
 }
 
 #[test]
-fn before_its_first_checkpoint_too_a_run_goes_on_only_as_what_it_was() {
+fn run_without_checkpoint_resumes_only_with_its_settings() {
     let place = Place::new();
     market(&place, true, "4000");
     let (run, exit) = place.json(&small(ROW, "run", "3"));
@@ -110,7 +110,7 @@ fn before_its_first_checkpoint_too_a_run_goes_on_only_as_what_it_was() {
 }
 
 #[test]
-fn a_trial_is_its_costs_and_its_universe_and_never_a_seed() {
+fn trial_id_depends_on_costs_and_universe_but_not_seed() {
     let place = Place::new();
     let mut args = vec!["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "3", "--bars", "2500"];
     args.extend(["--name", "coin", "--seed", "7", "--set", "synth.ragged=false"]);
@@ -146,7 +146,7 @@ fn a_trial_is_its_costs_and_its_universe_and_never_a_seed() {
 }
 
 #[test]
-fn from_another_folder_a_run_finds_all_it_began_with() {
+fn run_resumes_from_another_working_directory() {
     let place = Place::new();
     market(&place, true, "4000");
     place.write("mine.txt", ROW);
@@ -175,7 +175,7 @@ fn from_another_folder_a_run_finds_all_it_began_with() {
 }
 
 #[test]
-fn settings_that_would_be_ignored_are_refused() {
+fn resume_refuses_ignored_settings() {
     let place = Place::new();
     market(&place, false, "1500");
     place.write("s.toml", "seed = 3\n");
@@ -201,7 +201,7 @@ fn settings_that_would_be_ignored_are_refused() {
 }
 
 #[test]
-fn a_plan_that_takes_long_says_so_at_once() {
+fn long_plan_is_reported_at_the_start() {
     let place = Place::new();
     market(&place, false, "6000");
     let mut args = small(ROW, "run", "1000000");

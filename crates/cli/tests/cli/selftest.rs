@@ -30,17 +30,17 @@ fn check(place: &Place, args: &[&str]) {
 }
 
 #[test]
-fn an_indicator_net_finds_what_was_planted_and_nothing_in_empty_markets() {
+fn mlp_finds_the_planted_signal_and_no_other() {
     check(&Place::new(), &["--learner", "mlp"]);
 }
 
 #[test]
-fn an_lstm_finds_what_was_planted_and_nothing_in_empty_markets() {
+fn lstm_finds_the_planted_signal_and_no_other() {
     check(&Place::new(), &["--learner", "lstm", "--seed", "3"]);
 }
 
 #[test]
-fn empty_markets_are_made_of_the_users_data_as_well() {
+fn selftest_works_on_user_data() {
     let place = Place::new();
     // The signal of the data themselves is gone from what is made of them.
     let synth = ["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "2", "--bars", "5000", "--plant"];
@@ -56,7 +56,7 @@ fn empty_markets_are_made_of_the_users_data_as_well() {
 }
 
 #[test]
-fn a_learner_that_does_not_learn_is_told() {
+fn selftest_reports_a_learner_that_does_not_learn() {
     let place = Place::new();
     let args = [
         "check",

@@ -61,7 +61,7 @@ pub(crate) fn probabilities(path: &Path) -> BTreeMap<(String, i64, u64, u64), Ve
 }
 
 #[test]
-fn a_planted_signal_is_found_and_the_model_says_it_again() {
+fn planted_signal_is_found_and_predicted_again() {
     let place = Place::new();
     market(&place, true, "6000");
     let set = format!("p = col(plant), {ROW}");
@@ -99,7 +99,7 @@ fn a_planted_signal_is_found_and_the_model_says_it_again() {
 }
 
 #[test]
-fn noise_gives_nothing() {
+fn noise_gives_no_skill() {
     let place = Place::new();
     market(&place, false, "6000");
     let (run, exit) = place.json(&small(ROW, "run", "6"));
@@ -111,7 +111,7 @@ fn noise_gives_nothing() {
 }
 
 #[test]
-fn configs_are_trials_and_each_fold_takes_what_validation_says() {
+fn each_config_is_a_trial_and_validation_chooses_per_fold() {
     let place = Place::new();
     market(&place, true, "6000");
     let set = format!("p = col(plant), {ROW}");
@@ -163,12 +163,12 @@ fn configs_are_trials_and_each_fold_takes_what_validation_says() {
 }
 
 #[test]
-fn a_run_that_is_killed_again_and_again_ends_with_the_same_bits() {
+fn repeatedly_killed_run_ends_with_the_same_bits() {
     killed(&[]);
 }
 
 #[test]
-fn so_does_one_of_several_configs() {
+fn repeatedly_killed_run_of_several_configs_ends_with_the_same_bits() {
     killed(&["--try", "rate=1e-3,3e-3", "--try", "net=auto,row:4-8t / direction:3"]);
 }
 
@@ -227,7 +227,7 @@ fn killed(more: &[&'static str]) {
 }
 
 #[test]
-fn a_batch_that_does_not_fit_the_memory_goes_in_parts_and_learns_the_same() {
+fn batch_split_into_parts_learns_the_same() {
     let place = Place::new();
     market(&place, true, "12000");
     let set = format!("p = col(plant), {ROW}");
@@ -281,7 +281,7 @@ fn a_batch_that_does_not_fit_the_memory_goes_in_parts_and_learns_the_same() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_saves_and_says_how_to_go_on() {
+fn ctrl_c_saves_and_shows_how_to_resume() {
     let place = Place::new();
     market(&place, false, "4000");
     let args = small(ROW, "run", "500000");
@@ -301,7 +301,7 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_done_and_does_nothing() {
+fn dry_run_shows_the_plan_and_writes_nothing() {
     let place = Place::new();
     market(&place, false, "4000");
     let mut args = small(ROW, "run", "50");
@@ -320,7 +320,7 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_remedy() {
+fn errors_name_a_remedy() {
     let place = Place::new();
     market(&place, false, "1500");
     let wrong: [(&[&str], i32, &str); 5] = [

@@ -43,7 +43,7 @@ fn change(place: &Place, batch: u64) {
 }
 
 #[test]
-fn tune_prints_a_table_and_train_takes_what_it_saved() {
+fn tune_saves_a_result_that_train_uses() {
     let place = Place::new();
     market(&place);
     let before = train(&place, "before", &[]);
@@ -94,7 +94,7 @@ fn tune_prints_a_table_and_train_takes_what_it_saved() {
 }
 
 #[test]
-fn a_run_that_goes_on_keeps_its_own_batch() {
+fn resumed_run_keeps_its_batch() {
     let place = Place::new();
     market(&place);
     let long = ["--epochs", "40", "--set", "train.checkpoint=2", "--quiet", "--out"];
@@ -111,7 +111,7 @@ fn a_run_that_goes_on_keeps_its_own_batch() {
 }
 
 #[test]
-fn tune_in_words_says_what_it_chose_and_why() {
+fn tune_text_explains_its_choice() {
     let place = Place::new();
     market(&place);
     let output = place.run(&[same("tune"), vec!["--budget", "2s", "--set", "train.batch=77"]].concat());

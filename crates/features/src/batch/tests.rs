@@ -56,7 +56,7 @@ pub(crate) fn everything() -> String {
 }
 
 #[test]
-fn narrow_instructions_give_the_same_bits() {
+fn scalar_and_simd_give_the_same_bits() {
     let text = everything() + "slow = ema(rsi(5), 3)@1h\n";
     let plan = Plan::new(&crate::language::parse(&text, None).unwrap()).unwrap();
     let make = |market: &[Bars], narrow: bool| {
@@ -79,7 +79,7 @@ fn narrow_instructions_give_the_same_bits() {
 
 /// Many symbols share lanes and what they are worked on with; one alone has both for itself.
 #[test]
-fn neighbours_and_those_before_leave_no_trace() {
+fn lanes_do_not_affect_each_other() {
     let plan = Plan::new(&crate::language::parse(&everything(), None).unwrap()).unwrap();
     let make = |market: &[Bars]| {
         let options = Options { threads: 1, max_hole: None, labels: None, progress: &|_, _, _| {}, stop: &|| false };

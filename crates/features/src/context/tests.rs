@@ -63,7 +63,7 @@ fn volatility(bars: &Bars, row: usize, n: usize) -> Option<f64> {
 }
 
 #[test]
-fn measures_are_what_they_say() {
+fn market_features_equal_brute_force() {
     let market = shares(9, 260);
     let data = data(
         &market,
@@ -108,7 +108,7 @@ fn measures_are_what_they_say() {
 }
 
 #[test]
-fn no_thread_and_no_order_of_symbols_changes_a_bit() {
+fn threads_and_symbol_order_change_no_bit() {
     let market = shares(12, 700);
     let text =
         "log_return(1), market_return(1), market_regime(20, 100), cluster_return(1, 60, 3), relative_strength(20)";
@@ -131,7 +131,7 @@ fn no_thread_and_no_order_of_symbols_changes_a_bit() {
 }
 
 #[test]
-fn members_alone_are_the_market() {
+fn only_universe_members_count() {
     let mut market = shares(7, 200);
     let border = market[0].start[100];
     // Two that leave and one that comes: five members before, five after... and nobody else counts.
@@ -150,7 +150,7 @@ fn members_alone_are_the_market() {
 }
 
 #[test]
-fn where_there_is_no_market() {
+fn single_symbols_have_no_market_features() {
     let one = shares(1, 100);
     let text = "log_return(1), market_return(1), strength = relative_strength(5), cluster_return(1, 20, 2), market_rising(1, 2)";
     let alone = data(&one, text, 1);
@@ -179,7 +179,7 @@ fn where_there_is_no_market() {
 }
 
 #[test]
-fn a_universe_is_its_names() {
+fn universe_equality_depends_on_names() {
     let market = shares(8, 10);
     let universe = Universe::of(&market);
     let turned: Vec<Bars> = market.iter().rev().cloned().collect();
@@ -200,7 +200,7 @@ fn a_universe_is_its_names() {
 
 /// Three groups that share a factor, and one series that is too short.
 #[test]
-fn groups_are_found() {
+fn clusters_find_planted_groups() {
     let mut draw = uniform(5);
     let window = 120;
     let factors: Vec<Vec<f64>> = (0..3).map(|_| (0..window).map(|_| draw() - 0.5).collect()).collect();
@@ -224,7 +224,7 @@ fn groups_are_found() {
 
 /// The chain finds the tree that looking for the nearest pair again and again finds.
 #[test]
-fn the_tree_is_wards() {
+fn cluster_tree_equals_wards_method() {
     let mut draw = uniform(9);
     for n in [2, 3, 7, 24] {
         let moves: Vec<Vec<f64>> = (0..n).map(|_| (0..30).map(|_| draw() - 0.5).collect()).collect();

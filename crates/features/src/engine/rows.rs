@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_begin_a_line() {
+    fn rows_are_cache_line_aligned() {
         for n in [0, 1, 2, 63, 64, 100_000] {
             check::<1>(n);
             check::<4>(n);

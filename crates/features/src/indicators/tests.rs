@@ -49,7 +49,7 @@ fn names_are_unique_and_lower_case() {
 }
 
 #[test]
-fn chapters_come_in_order() {
+fn indicator_groups_are_in_order() {
     let kinds: Vec<Kind> = catalogue().map(|i| i.kind).collect();
     assert!(kinds.is_sorted(), "{kinds:?}");
 }
@@ -78,7 +78,7 @@ fn every_output_builds_at_its_defaults_and_at_its_smallest_numbers() {
 
 /// At the bars at which TA-Lib begins.
 #[test]
-fn values_begin_where_they_should() {
+fn first_values_appear_where_declared() {
     const CASES: &[(&str, &[f64], usize, usize)] = &[
         ("sma", &[20.0], 0, 19),
         ("dema", &[20.0], 0, 38),
@@ -141,7 +141,7 @@ fn presets_settle_and_are_free_of_scale() {
 
 /// Ten times the prices and a hundred times the volume leave every feature where it was.
 #[test]
-fn presets_do_not_see_the_size_of_prices() {
+fn presets_are_independent_of_price_scale() {
     for (name, text, ..) in PRESETS {
         let plan = crate::plan::Plan::new(&crate::language::parse(text, None).unwrap()).unwrap();
         for layer in &plan.layers {

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
+    fn common_spellings_are_read() {
         let triple = |horizon, width| Ok(Rule::Triple { horizon, width });
         for (text, expected) in [
             ("auto", Ok(Rule::Auto)),

@@ -271,7 +271,7 @@ fn twin(bars: &Bars, run: &Range<usize>, t: usize, rule: Rule, cost: f64, span: 
 }
 
 #[test]
-fn twins_agree_on_random_walks() {
+fn labels_equal_the_reference_on_random_walks() {
     let mut draw = random(5);
     let rules =
         ["fixed(1)", "fixed(7)", "triple(1)", "triple(5)", "triple(12, 0.2)", "triple(24)", "trend(5)", "trend(30)"];
@@ -380,7 +380,7 @@ fn prefixes_give_the_same_labels() {
 
 /// L2: bars that start at or after t1 may hold anything, but for the one open at t1 itself.
 #[test]
-fn poison_after_t1_changes_nothing() {
+fn changes_after_t1_do_not_change_labels() {
     let mut draw = random(29);
     for round in 0..300 {
         let how = how(LEAK_RULES[round % LEAK_RULES.len()], [None, Some(0.0)][round % 2]);
@@ -454,7 +454,7 @@ fn auto_balances_a_market_on_any_number_of_threads() {
 
 /// One symbol is shared out in pieces of rows, and none of them shows.
 #[test]
-fn pieces_of_a_symbol_give_the_same_labels() {
+fn labels_are_independent_of_piece_size() {
     let mut market = Synth { symbols: 2, bars: 2000, kind: World::Crypto, ..Synth::default() }.make_market(3).market;
     let mut runs = whole(&market);
     runs[0] = vec![0..700, 701..1500, 1500..1501, 1600..2000];
@@ -491,7 +491,7 @@ fn auto_reads_nothing_after_the_first_span() {
 }
 
 #[test]
-fn auto_takes_the_shortest_that_is_fair_or_the_fairest() {
+fn auto_chooses_the_shortest_balanced_horizon() {
     let check = |tried: &[(usize, [u64; 3])], horizon| {
         assert_eq!(auto::choose(tried), Rule::Triple { horizon, width: 1.0 }, "{tried:?}");
     };

@@ -152,14 +152,14 @@ fn check(text: &str) -> files::Result<Set> {
 }
 
 #[test]
-fn texts_become_sets() {
+fn feature_sets_parse() {
     for (text, shown) in GOOD {
         assert_eq!(check(text).map(|set| set.to_string()).as_deref(), Ok(*shown), "{text:?}");
     }
 }
 
 #[test]
-fn mistakes_are_shown_where_they_are() {
+fn errors_point_at_the_mistake() {
     for (text, says, line, column) in BAD {
         let error = check(text).unwrap_err();
         assert!(error.message.contains(says), "{text:?}: {error}");
@@ -170,7 +170,7 @@ fn mistakes_are_shown_where_they_are() {
 }
 
 #[test]
-fn places_cover_what_was_written() {
+fn positions_cover_the_source_text() {
     let text = "x = -(close + open[1])*macd(12).hist@1h";
     let set = parse(text, None).unwrap();
     let shown = |expr: &Expr| text[expr.at().from..][..expr.at().len].to_string();
@@ -186,7 +186,7 @@ fn places_cover_what_was_written() {
 }
 
 #[test]
-fn one_name_a_timeframe() {
+fn names_are_unique_per_timeframe() {
     let set = check("a\n[slow @1h]\na\n[day @1d]\na").unwrap();
     let frames: Vec<_> = set.groups.iter().map(|group| (group.name.as_str(), group.timeframe)).collect();
     assert_eq!(frames, [("", None), ("slow", Some(Timeframe::H1)), ("day", Some(Timeframe::D1))]);
@@ -237,7 +237,7 @@ fn random(state: &mut u64, below: usize) -> usize {
 }
 
 #[test]
-fn no_text_panics() {
+fn arbitrary_text_does_not_panic() {
     const PIECES: &[&str] = &[
         "(",
         ")",
@@ -354,7 +354,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn trees_come_back_from_their_text(expr in trees()) {
+    fn expressions_round_trip_through_text(expr in trees()) {
         let text = expr.to_string();
         let set = parse(&text, None).unwrap_or_else(|e| panic!("{text}: {e} {:?}", e.column));
         prop_assert_eq!(set.groups.len(), 1);
@@ -364,7 +364,7 @@ proptest! {
 
     /// No pair of parentheses can be left out of the canonical text without changing the tree.
     #[test]
-    fn no_parentheses_are_idle(expr in trees()) {
+    fn printed_text_has_no_redundant_parentheses(expr in trees()) {
         let text = expr.to_string();
         // A quoted name may hold anything.
         prop_assume!(!text.contains(['"', '\'']));

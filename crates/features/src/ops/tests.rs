@@ -442,7 +442,7 @@ fn adaptive_averages_equal_brute_force() {
 }
 
 #[test]
-fn what_the_day_brought_equals_brute_force() {
+fn session_values_equal_brute_force() {
     let mut random = Random::new(7);
     for since in [Since::Sum, Since::Max, Since::Min, Since::First] {
         for kind in 0..KINDS {
@@ -527,7 +527,7 @@ fn sar(high: &[f64], low: &[f64], step: f64, most: f64) -> Vec<f64> {
 }
 
 #[test]
-fn stops_equal_wilders() {
+fn parabolic_stops_equal_wilders() {
     let mut random = Random::new(8);
     for (step, most) in [(0.02, 0.2), (0.0, 0.0), (1.0, 1.0), (0.5, 0.1)] {
         for kind in 0..KINDS {
@@ -552,7 +552,7 @@ fn stops_equal_wilders() {
 
 /// First value and warm-up are those that the operation declares.
 #[test]
-fn first_values_come_when_declared() {
+fn first_values_appear_where_declared() {
     let mut random = Random::new(9);
     let mut ops =
         vec![Op::Cumulate, Op::Sar(0.02, 0.2), Op::Ema(Ema { alpha: 0.1, skip: 3, seed: 4, over: 5, hold: 2 })];
@@ -580,7 +580,7 @@ fn first_values_come_when_declared() {
 
 /// Whatever can be raised to the fourth power goes in, and is forgotten when it leaves.
 #[test]
-fn a_monstrous_value_leaves_no_trace() {
+fn huge_value_is_forgotten() {
     let mut x: Column = (0..300).map(|i| 100.0 + (f64::from(i) * 0.7).sin()).collect();
     (x[150], x[151]) = (1e70, -1e70);
     for op in

@@ -91,7 +91,7 @@ fn whole(bars: usize, seed: u64) -> Bars {
 }
 
 #[test]
-fn a_long_run_gives_the_bits_of_one_lane() {
+fn segmented_run_equals_one_lane() {
     let sets = [
         "sma(20)\nema(20)\nrsi(14)\nadx(14)\nsar(0.02, 0.2)\nobv\nadosc(3, 10)\nstoch(14, 3, 3).d\nstd(20)\nkama(10)",
         include_str!("../presets/basic.txt"),
@@ -112,7 +112,7 @@ fn a_long_run_gives_the_bits_of_one_lane() {
 }
 
 #[test]
-fn every_indicator_can_be_cut() {
+fn every_indicator_can_be_segmented() {
     let plan = plan(&everything());
     for bars in [whole(70_000, 1), symbol(70_007, 2)] {
         let expected = one_lane(&bars, &plan);
@@ -124,7 +124,7 @@ fn every_indicator_can_be_cut() {
 
 /// Cuts with so little warm-up that nothing has forgotten its start: every stretch has to be done again.
 #[test]
-fn a_stretch_that_began_wrong_is_done_again() {
+fn segment_with_wrong_state_is_redone() {
     let plan =
         plan("ema(50)\nadx(14)\nrsi(14)\nsma(30)\nkama(10)\nobv\nsar(0.02, 0.2)\nmfi(14)\nstd(20)\nskew(close, 20)");
     for bars in [whole(9_000, 3), symbol(9_001, 4)] {
@@ -154,7 +154,7 @@ fn a_stretch_that_began_wrong_is_done_again() {
 
 /// A price that never moves again leaves averages a bit apart for ever, each where its past brought it.
 #[test]
-fn a_price_that_stands_still_is_no_trap() {
+fn constant_price_is_segmented_correctly() {
     let plan = plan("ema(20)\nrsi(14)\natr(14)\ntrix(15)\nkama(10)\nsar(0.02, 0.2)");
     let mut bars = whole(40_000, 9);
     let last = bars.close[9_999];
@@ -169,7 +169,7 @@ fn a_price_that_stands_still_is_no_trap() {
 
 /// On an ordinary walk nothing has to be done twice: the guesses of how soon operations forget are good.
 #[test]
-fn stretches_meet() {
+fn segments_cover_the_run() {
     let plan = plan(include_str!("../../../../bench/peers/features.txt"));
     let bars = whole(200_000, 11);
     let inputs = inputs(&plan.layers[0], &bars, &[], &[]).expect("inputs");

@@ -127,7 +127,7 @@ fn a_row_sees_the_last_completed_hour_only() {
 }
 
 #[test]
-fn holds_for_every_market_over_clock_changes_and_borders() {
+fn resampling_equals_brute_force_across_clock_changes() {
     for symbol in ["AAPL", "EURUSD", "XAUUSD", "BTCUSDT", "RELIANCE.NS", "ES=F", "CZCE_CF"] {
         for from in [19_785, 20_025] {
             // Three weeks around a change, with a hole now and then; the last two segments are short.
@@ -146,7 +146,7 @@ fn holds_for_every_market_over_clock_changes_and_borders() {
 }
 
 #[test]
-fn real_shaped_markets_hold_too() {
+fn resampling_equals_brute_force_on_synthetic_markets() {
     for kind in [Market::Stocks, Market::Fx, Market::Crypto] {
         let synth = Synth { symbols: 1, bars: 20_000, timeframe: Timeframe::M5, kind, ..Synth::default() };
         let market = synth.make_market(1).market;
@@ -182,7 +182,7 @@ fn daily_bars_keep_their_week_however_they_are_stamped() {
 }
 
 #[test]
-fn refuses_what_does_not_fit() {
+fn unsuitable_timeframes_are_refused() {
     for (base, slow) in [
         ("1h", "1h"),
         ("1h", "5m"),
@@ -204,7 +204,7 @@ fn refuses_what_does_not_fit() {
 }
 
 #[test]
-fn takes_up_only_what_was_saved() {
+fn restored_resampler_continues_its_own_state() {
     let mut it = Resampler::new(&Instrument::guess("AAPL", &Hints::default()).0.session, Timeframe::H1).unwrap();
     assert!(it.load(&[]).is_none() && it.load(&[2; 12]).is_none() && it.load(&[1; 9]).is_none());
 }
@@ -212,7 +212,7 @@ fn takes_up_only_what_was_saved() {
 proptest! {
     /// What happens after an instant changes no slow bar known by then.
     #[test]
-    fn the_future_changes_nothing_known(cut in 1usize..600, step in 1i64..4, which in 0usize..5) {
+    fn later_bars_change_no_completed_bar(cut in 1usize..600, step in 1i64..4, which in 0usize..5) {
         let symbol = ["AAPL", "XAUUSD", "BTCUSDT", "RELIANCE.NS", "ES=F"][which];
         let mut five = bars(symbol, "5m", (0..600).map(|i| FRIDAY + i * step * 5 * MINUTE), &[0, 200]);
         for timeframe in ["1h", "1d"] {

@@ -13,7 +13,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn errors_tell_the_way_out() {
+fn errors_name_a_remedy() {
     for (text, words) in [
         ("rsl(14)", &["no indicator `rsl`", "did you mean `rsi`?"][..]),
         ("bolinger(20)", &["`bolinger`", "did you mean `bollinger`?"]),
@@ -59,7 +59,7 @@ fn errors_tell_the_way_out() {
 
 /// What looks like those and is right.
 #[test]
-fn these_are_right() {
+fn valid_sets_resolve() {
     for (text, width) in [
         ("rsi, rsi(close, 15), rsi(open), rsi(14 + 2), rsi(2*3)", 5),
         ("RSI(14), Close", 2),
@@ -82,7 +82,7 @@ fn these_are_right() {
 
 /// Numbers at both ends of every range are taken, and those beyond are not.
 #[test]
-fn ranges_of_numbers_have_ends() {
+fn parameters_have_limits() {
     for indicator in catalogue() {
         for (i, param) in indicator.params.iter().enumerate() {
             let with = |value: f64| {
@@ -114,7 +114,7 @@ fn ranges_of_numbers_have_ends() {
 
 /// What only shows when there are bars.
 #[test]
-fn bars_that_do_not_fit() {
+fn unsuitable_bars_are_refused() {
     for (text, timeframe, words) in [
         ("rsi(14)@1h", "1d", &["1h bars cannot be made of 1d bars", "multiple of 1d"][..]),
         ("rsi(14)@5m", "5m", &["5m bars cannot be made of 5m bars"]),
@@ -137,7 +137,7 @@ fn bars_that_do_not_fit() {
 
 /// The plan's own text makes the same plan.
 #[test]
-fn plans_have_a_text() {
+fn plans_round_trip_through_text() {
     for text in ["rsi( 14 ),Close", "a = close\n[g @1h]\nb = macd(12,26,9).hist", "x = col('a b', 2) * 3"] {
         let plan = crate::make::plan(text);
         let again = crate::make::plan(plan.text());

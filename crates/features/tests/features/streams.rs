@@ -86,7 +86,7 @@ fn check(bars: &Bars, plan: &Plan, seed: u64, every: usize) {
 }
 
 #[test]
-fn the_whole_catalogue_streams() {
+fn every_indicator_streams() {
     let plan = plan(&whole(true, &["1h"]));
     for (seed, symbol) in ["BTCUSDT", "AAPL"].into_iter().enumerate() {
         check(&rough(symbol, "5m", 2500, seed as u64, seed == 1), &plan, 3, 150);
@@ -109,7 +109,7 @@ fn plan_of_days() -> Plan {
 
 /// A stop before every bar.
 #[test]
-fn a_stream_stops_anywhere() {
+fn stream_can_be_saved_at_any_bar() {
     let plan = plan(
         "rsi(14), kama(10), sar, obv, session_vwap, std(7), cci(9), macd.hist\nslow = ema(close, 3)@15m\n[h @1h]\nadx(5)",
     );
@@ -128,7 +128,7 @@ fn a_stream_without_volume() {
 
 /// Bars that come twice, or late, are refused and change nothing.
 #[test]
-fn bars_arrive_in_order() {
+fn out_of_order_bars_are_refused() {
     let plan = plan("sma(3)\n[h @1h]\nsma(2)");
     let bars = rough("BTCUSDT", "5m", 100, 40, false);
     let mut live = stream(&bars, &plan);
@@ -180,7 +180,7 @@ fn a_damaged_state_is_refused() {
 
 /// A body with a checksum of its own, as no accident makes it: refused or taken, but nothing panics.
 #[test]
-fn a_forged_state_does_no_harm() {
+fn forged_state_is_harmless() {
     let (bars, plan, mut live) = small();
     let state = live.save();
     let forge = |words: &[u64]| {
@@ -211,7 +211,7 @@ fn a_forged_state_does_no_harm() {
 
 /// A state fits the plan, instrument, timeframe and columns it was made with, and no other.
 #[test]
-fn a_state_fits_no_other_stream() {
+fn state_of_another_stream_is_refused() {
     let (bars, own, mut live) = small();
     let state = live.save();
     let names: Vec<String> = bars.extras.iter().map(|e| e.0.clone()).collect();
@@ -252,7 +252,7 @@ fn a_restored_stream_shows_no_old_row() {
 
 /// Longest holes of all kinds break both at the same bars.
 #[test]
-fn holes_break_both_at_the_same_bars() {
+fn holes_break_stream_and_batch_alike() {
     let bars = rough("BTCUSDT", "5m", 1500, 70, false);
     let plan = plan("sma(5), obv\nslow = sma(2)@1h\n[h @1h]\nsma(2)");
     let names: Vec<String> = bars.extras.iter().map(|e| e.0.clone()).collect();
@@ -271,7 +271,7 @@ fn holes_break_both_at_the_same_bars() {
 
 /// The stream refuses what the table refuses.
 #[test]
-fn slower_means_slower_in_both() {
+fn slower_timeframes_agree_in_stream_and_batch() {
     for (text, timeframe) in [
         ("rsi(14)@1h", "1d"),
         ("rsi(14)@1h", "1h"),

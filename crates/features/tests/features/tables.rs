@@ -47,7 +47,7 @@ fn threads_change_no_bit() {
 }
 
 #[test]
-fn company_changes_no_bit() {
+fn other_symbols_change_no_bit() {
     let plan = whole();
     let market = ragged(31, 10_000);
     let all = dataset(market.clone(), &plan, 2);
@@ -206,7 +206,7 @@ fn a_spike_is_forgotten() {
 
 /// The words of flat prices.
 #[test]
-fn flat_prices_have_their_word() {
+fn flat_prices_have_defined_values() {
     let expected = [
         ("rsi(14)", Some(50.0)),
         ("stochrsi", Some(50.0)),
@@ -315,7 +315,7 @@ fn settled_rows_do_not_know_where_the_data_began() {
 }
 
 #[test]
-fn rows_have_their_places() {
+fn rows_are_in_order() {
     let market: Vec<Bars> = [0, 3, 0, 0, 5, 1, 0].into_iter().map(|n| clean("BTCUSDT", "5m", n, 1)).collect();
     let table = dataset(market, &plan("a = close\nb = open\nc = sma(3)"), 1).base;
     let places: Vec<(usize, usize)> = (0..table.rows()).map(|row| table.place(row)).collect();
@@ -365,7 +365,7 @@ fn slow_rows_equal_brute_force() {
 }
 
 #[test]
-fn features_of_volume_leave_with_it() {
+fn volume_features_are_dropped_without_volume() {
     let text = "rsi(14), obv, ratio = close / vwap(5), sma(volume, 3), col(rate)\nseen = mfi(5)@1h\nother = sma(3)@1h\n[h @1h]\ncmf(5), atr(3)";
     let plan = plan(text);
     let (left, gone) = plan.without_volume();
@@ -388,7 +388,7 @@ fn features_of_volume_leave_with_it() {
 
 /// What the embargo of a split goes by: bars further back than a column says have no part in its value.
 #[test]
-fn values_reach_no_further_back_than_they_say() {
+fn values_look_back_no_further_than_declared() {
     let market: Vec<Bars> = (0..6).map(|s| clean(&format!("COIN{s}USDT"), "5m", 1500, s)).collect();
     let row = 1499;
     let changed = |from: usize| -> Vec<Bars> {
@@ -433,7 +433,7 @@ fn values_reach_no_further_back_than_they_say() {
 }
 
 #[test]
-fn what_is_left_of_a_set_is_said() {
+fn dropped_features_are_reported() {
     let only = plan("market_return(1, 20), relative_strength(5, 10)");
     assert_eq!((only.symbols(), plan("rsi(14)").symbols()), (20, 1));
     let fitted = only.fit(true, 12).unwrap();
@@ -483,7 +483,7 @@ fn progress_adds_up() {
 }
 
 #[test]
-fn work_stops_when_told() {
+fn computation_stops_on_request() {
     let market = vec![clean("BTCUSDT", "5m", 9000, 1)];
     let stop = || true;
     let options = features::Options { threads: 2, max_hole: None, labels: None, progress: &|_, _, _| {}, stop: &stop };

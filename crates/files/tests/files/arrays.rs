@@ -124,7 +124,7 @@ fn rounds_doubles_and_keeps_every_half() {
 }
 
 #[test]
-fn the_small_ones_are_read_whole() {
+fn small_arrays_are_read_in_one_block() {
     let arrays = Arrays::open(&seed("npz", "ready.npz"), &caps()).unwrap();
     let names: Vec<&str> = arrays.heads().iter().map(|h| h.name.as_str()).collect();
     assert_eq!(names, ["x_fast", "x_slow", "x_strategy", "y", "symbol", "t0", "t1", "close", "note"]);
@@ -159,7 +159,7 @@ fn read_all(source: &Source) -> Result<(), Error> {
 }
 
 #[test]
-fn hostile_ones_are_refused() {
+fn hostile_arrays_are_refused() {
     for (name, says) in [
         ("object.npy", "pickles"),
         ("object.npz", "pickles"),

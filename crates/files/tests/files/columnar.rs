@@ -147,7 +147,7 @@ fn check_frame(tables: &[Table]) {
 }
 
 #[test]
-fn what_pyarrow_writes() {
+fn pyarrow_files_are_read() {
     for name in ["none", "snappy", "gzip", "zstd", "lz4"] {
         check_frame(&parquet(&seed("parquet", &format!("{name}.parquet"))).unwrap());
     }
@@ -186,7 +186,7 @@ fn types_and_what_is_left_out() {
 }
 
 #[test]
-fn an_error_of_the_callback_is_handed_on() {
+fn callback_error_is_returned() {
     let stop = || files::Error::new(files::Kind::Interrupted, "stopped");
     let error = read_parquet(&seed("parquet", "zstd.parquet"), &caps(), None, &mut |_| Err(stop())).unwrap_err();
     assert_eq!(error, stop());

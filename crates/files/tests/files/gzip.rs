@@ -70,7 +70,7 @@ fn bombs_are_refused() {
 }
 
 #[test]
-fn folders_and_missing_files_are_told() {
+fn folders_and_missing_files_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     assert!(Source::open(folder.path()).unwrap_err().message.contains("folder"));
     let error = Source::open(&folder.path().join("none.csv")).unwrap_err();

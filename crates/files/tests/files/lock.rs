@@ -36,7 +36,7 @@ fn start(folder: &std::path::Path) -> (Child, String) {
 }
 
 #[test]
-fn the_second_process_is_refused_with_the_first_ones_number() {
+fn second_process_is_refused_and_told_the_first_pid() {
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(Lock::holder(folder.path()), None);
     let lock = Lock::take(folder.path()).expect("free");
@@ -90,7 +90,7 @@ fn a_lock_file_of_another_boot_or_full_of_nonsense_holds_nothing() {
 
 /// All see the stale file at once, and take, let go and look as fast as they can: never are two inside.
 #[test]
-fn many_at_once_are_never_two_inside() {
+fn lock_is_exclusive_under_contention() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join(".lock"), "{\"pid\":1,\"boot\":\"x\",\"start\":7,\"since\":\"\"}")
         .expect("written");

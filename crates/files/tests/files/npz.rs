@@ -70,7 +70,7 @@ fn strings() {
 }
 
 #[test]
-fn fortran_order_is_turned() {
+fn fortran_order_is_transposed() {
     let body: Vec<u8> = [1f64, 4.0, 2.0, 5.0, 3.0, 6.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let array = read_npy(&bytes("a.npy", npy("'<f8'", true, "(2, 3)", &body)), &caps()).unwrap();
     assert_eq!(array.shape, [2, 3]);
@@ -84,7 +84,7 @@ fn fortran_order_is_turned() {
 }
 
 #[test]
-fn what_numpy_writes() {
+fn numpy_files_are_read() {
     let arrays = read_npz(&seed("npz", "plain.npz"), &caps()).unwrap();
     let names: Vec<&str> = arrays.iter().map(|a| a.name.as_str()).collect();
     assert_eq!(names, ["time", "close", "volume", "up", "name"]);

@@ -55,7 +55,7 @@ fn parquet_without_finish_leaves_nothing() {
 
 /// What a killed process left goes; what somebody writes and what is not ours stays.
 #[test]
-fn only_what_the_dead_left_is_swept() {
+fn only_files_of_dead_processes_are_swept() {
     let dir = tempfile::tempdir().unwrap();
     let living = Replace::create(&dir.path().join("live.parquet")).unwrap();
     let filling = Draft::create(&dir.path().join("live")).unwrap();

@@ -44,7 +44,7 @@ fn check_note(ready: &Ready, says: &str) {
 
 /// Written by numpy itself: packed, three inputs of three types and orders, stamps of two units, names.
 #[test]
-fn what_numpy_writes() {
+fn numpy_files_are_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/npz/ready.npz");
     let mut heard = Vec::new();
     let ready = read(&path, &SPEC, &mut |done, all| {

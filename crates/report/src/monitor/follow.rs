@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_replaced_or_removed_begins_anew() {
+    fn replaced_or_removed_log_is_read_from_the_start() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log.jsonl");
         let row = |kind: &str| format!("{{\"time\":\"t\",\"kind\":\"{kind}\"}}\n");

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_points_stay_few_and_keep_their_spike_and_their_mean() {
+    fn million_points_are_thinned_and_keep_spike_and_mean() {
         let mut series = Series::default();
         let value = |x: u32| if x == 123_457 { 1e6 } else { f64::from(x % 7) };
         (1..=1_000_000).for_each(|x| series.add(f64::from(x), value(x)));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_are_kept_as_they_are_and_nonsense_is_none() {
+    fn few_points_are_kept_and_non_finite_ones_dropped() {
         let mut series = Series::default();
         for (x, y) in [(1.0, 5.0), (2.0, f64::NAN), (-3.0, 1.0), (f64::INFINITY, 1.0), (3.0, 7.0), (3.0, 9.0)] {
             series.add(x, y);

@@ -182,7 +182,7 @@ fn finished_crashed_interrupted_gone_and_new() {
 }
 
 #[test]
-fn keys_walk_through_members_and_charts() {
+fn keys_select_members_and_charts() {
     let monitor = running(Vec::new());
     let mut view = view();
     let mut names = Vec::new();
@@ -204,7 +204,7 @@ fn keys_walk_through_members_and_charts() {
 }
 
 #[test]
-fn no_size_and_no_state_is_too_much() {
+fn any_size_and_state_can_be_drawn() {
     let mut many = running(vec![card(); 8]);
     many.samples.back_mut().expect("one").cpu_percent = vec![42.0; 192];
     let states = [running(vec![card()]), finished(), many, MonitorState::default()];
@@ -223,7 +223,7 @@ fn no_size_and_no_state_is_too_much() {
 }
 
 #[test]
-fn what_is_told_of_a_run() {
+fn run_summary_fields() {
     let summary = summarise(&running(vec![card()]));
     assert_eq!(
         (summary.state.as_str(), summary.at, summary.last, summary.members, summary.members_ended),
@@ -244,7 +244,7 @@ fn what_is_told_of_a_run() {
 }
 
 #[test]
-fn rows_of_a_learner_nobody_knows_yet_are_shown() {
+fn rows_of_an_unknown_learner_are_shown() {
     let mut monitor = MonitorState {
         run: Some(summary(RunStatus::Running(Holder::default()), RunState::Running)),
         ..MonitorState::default()
@@ -275,7 +275,7 @@ fn rows_of_a_learner_nobody_knows_yet_are_shown() {
 }
 
 #[test]
-fn what_members_say_now_counts_for_all_of_them_not_only_for_those_with_a_curve() {
+fn current_values_include_members_without_a_curve() {
     let mut monitor = running(Vec::new());
     monitor.add_row(None);
     for epoch in 1..=2u32 {

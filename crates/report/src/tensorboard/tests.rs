@@ -57,7 +57,7 @@ fn events(path: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn checksums_are_those_of_the_standard() {
+fn checksums_match_the_standard() {
     // RFC 3720, B.4, and the usual check word.
     assert_eq!(record::crc32c(b"123456789"), 0xe306_9283);
     assert_eq!(record::crc32c(&[0; 32]), 0x8a91_36aa);
@@ -80,7 +80,7 @@ fn an_event_is_these_bytes() {
 }
 
 #[test]
-fn a_file_comes_back_as_it_went() {
+fn event_file_round_trips() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut file = Events::create(&folder.path().join("tensorboard/fold0"), 0).expect("made");
     let name = file.path().file_name().expect("a name").to_string_lossy().into_owned();

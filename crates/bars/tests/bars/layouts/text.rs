@@ -89,7 +89,7 @@ fn generic_csv() {
 }
 
 #[test]
-fn how_text_is_written() {
+fn text_encodings_and_number_formats_are_read() {
     let plain = text("Date,Open,High,Low,Close,Volume", 6, |i| format!("{},{}", day(i), ohlcv(i)));
     let mut bom = b"\xef\xbb\xbf".to_vec();
     bom.extend(&plain);

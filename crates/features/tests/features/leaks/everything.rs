@@ -108,7 +108,7 @@ fn presets_and_labels() {
 
 /// What happens later to any symbol changes nothing that any symbol saw of the market before.
 #[test]
-fn the_market_around_a_symbol() {
+fn market_features_do_not_leak() {
     let days = market(MarketKind::Stocks, Timeframe::D1, 9, 500);
     let minutes = market(MarketKind::Crypto, Timeframe::M5, 6, 700);
     // What is short enough for clusters to change often; columns of the market inside other features.

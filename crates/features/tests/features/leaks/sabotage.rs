@@ -355,7 +355,7 @@ fn a_stream_that_is_not_the_batch_is_caught() {
 
 /// One symbol of six is a day ahead: the others' view of the market knows it, and is caught.
 #[test]
-fn a_market_that_knows_tomorrow() {
+fn planted_market_leak_is_caught() {
     let market = market(MarketKind::Stocks, Timeframe::D1, 6, 300);
     let plan =
         plan("log_return(1), market_return(1), market_volatility(5), relative_strength(5), cluster_return(1, 20, 3)");
