@@ -6,6 +6,7 @@
 //! library. It starts in 1996 because a gigabyte is 28 years of minutes, and a bar from the future would not pass the
 //! audit.
 
+use random::SplitMix;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -19,19 +20,19 @@ pub(crate) fn make(path: &Path, bytes: u64, rows: u64) -> Result<Value, String> 
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path).map_err(fail)?);
     let head = b"timestamp,open,high,low,close,volume\n";
     out.write_all(head).map_err(fail)?;
-    let (mut random, mut clock) = (Random(0x5EED), Clock::new(1996));
+    let (mut random, mut clock) = (SplitMix::new(0x5EED), Clock::new(1996));
     let (mut close, mut heat) = (MIDDLE, 1.0_f64);
     let (mut written, mut made) = (head.len() as u64, 0);
     let mut line = Vec::with_capacity(128);
     while made < rows {
         // Volatility clusters: heat decays towards one and jumps now and then.
-        heat += 0.002 * (1.0 - heat) + if random.uniform() < 0.0005 { 2.0 * random.uniform() } else { 0.0 };
-        let open = close + 0.02 * random.normal();
-        close = open * (1.0 + 0.0004 * heat * random.normal()) + (MIDDLE - open) * 0.000_02;
+        heat += 0.002 * (1.0 - heat) + if random.unit() < 0.0005 { 2.0 * random.unit() } else { 0.0 };
+        let open = close + 0.02 * normal(&mut random);
+        close = open * (1.0 + 0.0004 * heat * normal(&mut random)) + (MIDDLE - open) * 0.000_02;
         let spread = open * 0.0002 * heat;
-        let high = open.max(close) + spread * random.uniform();
-        let low = open.min(close) - spread * random.uniform();
-        let volume = heat * (0.5 + 20.0 * random.uniform() * random.uniform());
+        let high = open.max(close) + spread * random.unit();
+        let low = open.min(close) - spread * random.unit();
+        let volume = heat * (0.5 + 20.0 * random.unit() * random.unit());
 
         line.clear();
         clock.write(&mut line);
@@ -117,21 +118,10 @@ impl Clock {
     }
 }
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Nearly normal: four uniforms, scaled to variance one.
-    fn normal(&mut self) -> f64 {
-        (self.uniform() + self.uniform() + self.uniform() + self.uniform() - 2.0) * 1.732_050_807_568_877_2
-    }
+/// Nearly normal: four uniforms, scaled to variance one.
+fn normal(random: &mut SplitMix) -> f64 {
+    let sum: f64 = (0..4).map(|_| random.unit()).sum();
+    (sum - 2.0) * 1.732_050_807_568_877_2
 }
 
 #[cfg(test)]

@@ -44,22 +44,22 @@ pub fn run(only: Option<&str>) -> Result<()> {
 
 /// Nets on the GPU; apart from [`run`], because most machines have none.
 pub fn gpu(flags: &[&str]) -> Result<()> {
-    write("gpu", gpu::run(&nets::Told::read(flags)?)?)
+    write("gpu", gpu::run(&nets::BenchFlags::read(flags)?)?)
 }
 
 /// Nets on the CPU; apart from [`run`], because PyTorch is large.
 pub fn cpu_net(flags: &[&str]) -> Result<()> {
-    write("cpu-net", cpu_net::run(&nets::Told::read(flags)?)?)
+    write("cpu-net", cpu_net::run(&nets::BenchFlags::read(flags)?)?)
 }
 
 /// Whole epochs of the two-timeframe classifier; apart from [`run`], because PyTorch is large.
 pub fn classify(flags: &[&str]) -> Result<()> {
-    write("classify", classify::run(&nets::Told::read(flags)?, true)?)
+    write("classify", classify::run(&nets::BenchFlags::read(flags)?, true)?)
 }
 
 /// The same on the CPU.
 pub fn cpu_classify(flags: &[&str]) -> Result<()> {
-    write("cpu-classify", classify::run(&nets::Told::read(flags)?, false)?)
+    write("cpu-classify", classify::run(&nets::BenchFlags::read(flags)?, false)?)
 }
 
 fn write(name: &str, section: String) -> Result<()> {

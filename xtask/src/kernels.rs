@@ -41,7 +41,7 @@ pub fn has(room: &str) -> bool {
 /// Compiles what is stale and writes it.
 pub fn write() -> Result<String> {
     let sources = source::find(&compiler()?)?;
-    let known = known(&sources)?;
+    let known = unchanged(&sources)?;
     let stale: Vec<&Source> = sources.iter().filter(|s| !known.contains_key(&key(s))).collect();
     let draft = Draft::new()?;
     let new = if stale.is_empty() { BTreeMap::new() } else { compile(&stale, &draft.0)? };
@@ -69,28 +69,28 @@ pub fn write() -> Result<String> {
             false => std::fs::write(folder.join(manifest::FILE), text).map_err(|e| format!("{room}: {e}."))?,
         }
     }
-    judge(&sources, &made)?;
-    let bytes = hold_budgets(&sources)?;
+    check_figures(&sources, &made)?;
+    let bytes = check_budgets(&sources)?;
     Ok(format!("{} kernel files, {} compiled anew, {} KiB", sources.len(), stale.len(), bytes / 1024))
 }
 
 /// Whether a file that is not PTX may differ, because the PTX it comes from does while being alike. The manifest holds
-/// digests and registers of every kernel, so it may follow any of them; `judge` still holds the fresh one to its
+/// digests and registers of every kernel, so it may follow any of them; `check_figures` still holds the fresh one to its
 /// budgets.
-fn follows(draft: &Path, folder: &Path, name: &str) -> Result<bool> {
+fn may_differ(draft: &Path, folder: &Path, name: &str) -> Result<bool> {
     let stem = name.split('.').next().unwrap_or(name);
     let mut any = false;
     for ptx in names_in(folder).iter().filter_map(|n| n.strip_suffix(".gz").filter(|n| n.ends_with(".ptx"))) {
         if name == manifest::FILE || ptx == format!("{stem}.ptx") {
             let (fresh, stored) = (read(&draft.join(ptx))?, read_stored(folder, ptx)?);
-            any |= fresh != stored && alike(&fresh, &stored);
+            any |= fresh != stored && same_instructions(&fresh, &stored);
         }
     }
     Ok(any)
 }
 
 /// Whether two PTX files have the same functions with the same instructions, but for one in two hundred.
-fn alike(one: &[u8], other: &[u8]) -> bool {
+fn same_instructions(one: &[u8], other: &[u8]) -> bool {
     let (one, other) = (instructions(one), instructions(other));
     let functions = |of: &BTreeMap<(String, String), usize>| of.keys().map(|k| k.0.clone()).collect::<BTreeSet<_>>();
     let count = |of: &BTreeMap<(String, String), usize>, key: &(String, String)| of.get(key).copied().unwrap_or(0);
@@ -142,8 +142,8 @@ pub fn check() -> Result<String> {
                 // The compiler decides some things by addresses, which differ from machine to machine: nearly the same
                 // instructions will do, and the cubins and the manifest follow the PTX. That the source is the same is
                 // held by its hash.
-                Ok(bytes) if name.ends_with(".ptx") && alike(&bytes, &fresh) => {}
-                Ok(_) if !name.ends_with(".ptx") && follows(&draft.of(&room), &folder, name)? => {}
+                Ok(bytes) if name.ends_with(".ptx") && same_instructions(&bytes, &fresh) => {}
+                Ok(_) if !name.ends_with(".ptx") && may_differ(&draft.of(&room), &folder, name)? => {}
                 Ok(_) => bad.push(format!("{room}/kernels/{name_here} is not what its source gives")),
                 Err(_) => bad.push(format!("{room}/kernels/{name_here} is missing or damaged")),
             }
@@ -152,8 +152,8 @@ pub fn check() -> Result<String> {
     if !bad.is_empty() {
         return Err(format!("kernels are stale; {AGAIN}:\n  {}", bad.join("\n  ")));
     }
-    judge(&sources, &made)?;
-    let bytes = hold_budgets(&sources)?;
+    check_figures(&sources, &made)?;
+    let bytes = check_budgets(&sources)?;
     Ok(format!("{} kernel files are fresh, {} KiB, no spills", sources.len(), bytes / 1024))
 }
 
@@ -172,7 +172,7 @@ fn compiler() -> Result<String> {
 }
 
 /// Sources whose manifest has their hash and whose files are as the manifest says.
-fn known(sources: &[Source]) -> Result<All> {
+fn unchanged(sources: &[Source]) -> Result<All> {
     let mut all = BTreeMap::new();
     for s in sources {
         let folder = folder_of(&s.room);
@@ -264,9 +264,9 @@ fn contents(sources: &[Source], made: &All) -> Result<Vec<(String, String, Vec<S
     Ok(names.into_iter().map(one).collect())
 }
 
-fn judge(sources: &[Source], made: &All) -> Result<()> {
+fn check_figures(sources: &[Source], made: &All) -> Result<()> {
     let bad: Vec<String> =
-        sources.iter().filter_map(|s| Some(manifest::faults(s, &made.get(&key(s))?.figures))).flatten().collect();
+        sources.iter().filter_map(|s| Some(manifest::find_faults(s, &made.get(&key(s))?.figures))).flatten().collect();
     match bad.as_slice() {
         [] => Ok(()),
         _ => Err(format!("kernels take too much:\n  {}", bad.join("\n  "))),
@@ -289,7 +289,7 @@ fn print_figures(made: &Made) {
 }
 
 /// The bytes of every room's `kernels` folder; an error where one has more than `rooms.toml` allows it.
-fn hold_budgets(sources: &[Source]) -> Result<u64> {
+fn check_budgets(sources: &[Source]) -> Result<u64> {
     let mut all = 0;
     let mut bad = Vec::new();
     for room in sources.chunk_by(|a, b| a.room == b.room).map(|group| &group[0].room) {
@@ -377,7 +377,7 @@ impl Drop for Draft {
 
 #[cfg(test)]
 mod tests {
-    use super::{alike, compress, over_budget, read_stored};
+    use super::{compress, over_budget, read_stored, same_instructions};
 
     #[test]
     fn images_are_compressed_to_the_same_bytes_everywhere() {
@@ -421,7 +421,7 @@ mod tests {
             ("elsewhere", &elsewhere, false),
             ("empty", &String::new(), false),
         ] {
-            assert_eq!(alike(one.as_bytes(), text.as_bytes()), wanted, "{name}");
+            assert_eq!(same_instructions(one.as_bytes(), text.as_bytes()), wanted, "{name}");
         }
     }
 }

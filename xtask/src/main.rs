@@ -63,12 +63,12 @@ fn main() -> ExitCode {
         }
         ["test"] => test::all(None),
         ["test", room] if !room.starts_with('-') => test::all(Some(room)),
-        ["rooms"] => rooms::check().map(said),
-        ["rooms", "--write"] => rooms::write().map(said),
-        ["licences"] => licences::check().map(said),
-        ["tidy"] => tidy::check().map(said),
-        ["kernels"] => kernels::write().map(said),
-        ["kernels", "--check"] => kernels::check().map(said),
+        ["rooms"] => rooms::check().map(print_message),
+        ["rooms", "--write"] => rooms::write().map(print_message),
+        ["licences"] => licences::check().map(print_message),
+        ["tidy"] => tidy::check().map(print_message),
+        ["kernels"] => kernels::write().map(print_message),
+        ["kernels", "--check"] => kernels::check().map(print_message),
         ["oracles"] => test::oracles_alone(),
         ["bench"] => bench::run(None).map(|()| true),
         ["bench", "gpu", flags @ ..] => bench::gpu(flags).map(|()| true),
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),
         ["soak", "fuzz", flags @ ..] => soak::fuzz(flags),
         ["soak", "kill", flags @ ..] => soak::kill(flags),
-        ["soak", "kills", flags @ ..] => soak::kills(flags),
+        ["soak", "kills", flags @ ..] => soak::run_kills(flags),
         other => {
             eprintln!("`{}` is not a chore here.\n\n{HELP}", other.join(" "));
             return ExitCode::from(2);
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn said(line: String) -> bool {
+fn print_message(line: String) -> bool {
     println!("{line}");
     true
 }

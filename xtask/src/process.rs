@@ -29,7 +29,7 @@ pub fn cargo() -> Command {
 /// Runs it on our terminal.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().map_err(|e| cannot_start(command, &e))?;
-    if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}.", line(command))) }
+    if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}.", command_line(command))) }
 }
 
 /// Runs it in silence and gives its standard output; the error carries the end of its standard error.
@@ -40,7 +40,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     }
     // Some tell what is wrong on their standard output.
     let said = String::from_utf8_lossy(if out.stderr.is_empty() { &out.stdout } else { &out.stderr });
-    Err(format!("`{}` ended with {}: {}", line(command), out.status, tail(&said, 12)))
+    Err(format!("`{}` ended with {}: {}", command_line(command), out.status, tail(&said, 12)))
 }
 
 /// Runs it, hands each line of its standard output to `each`, and says whether it succeeded. Standard error goes to
@@ -89,7 +89,7 @@ pub fn measure(command: &mut Command) -> Result<Measured> {
     if status.success() {
         Ok(Measured { out, seconds, peak_mib })
     } else {
-        Err(format!("`{}` ended with {status}: {} {}", line(command), tail(&out, 3), tail(&err, 12)))
+        Err(format!("`{}` ended with {status}: {} {}", command_line(command), tail(&out, 3), tail(&err, 12)))
     }
 }
 
@@ -149,7 +149,7 @@ fn cannot_start(command: &Command, e: &std::io::Error) -> String {
     format!("`{program}` could not be started ({e}); install it or put it on the PATH.")
 }
 
-fn line(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }

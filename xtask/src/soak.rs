@@ -6,8 +6,8 @@ mod kill;
 mod train;
 
 pub use fuzz::run_all as fuzz;
-pub use kill::rounds as kill;
-pub use train::kills;
+pub use kill::run_kill_rounds as kill;
+pub use train::run_kills;
 
 use crate::{Result, root};
 use std::fs;

@@ -44,8 +44,8 @@ struct Suite {
 
 /// What one step found.
 #[derive(Default)]
-struct Found {
-    said: String,
+struct StepResult {
+    message: String,
     passed: u64,
     failed: u64,
     skips: Vec<String>,
@@ -55,7 +55,7 @@ struct Found {
 pub fn all(room: Option<&str>) -> Result<bool> {
     let package = room.map(rooms::package).transpose()?;
     let mut suite = Suite::default();
-    suite.step("format", || run(cargo().args(["fmt", "--all", "--check"])).map(|()| Found::default()));
+    suite.step("format", || run(cargo().args(["fmt", "--all", "--check"])).map(|()| StepResult::default()));
     suite.step("clippy", || {
         let mut clippy = cargo();
         clippy.arg("clippy");
@@ -63,11 +63,11 @@ pub fn all(room: Option<&str>) -> Result<bool> {
             Some(package) => clippy.args(["--package", package]),
             None => clippy.arg("--workspace"),
         };
-        run(clippy.args(["--all-targets", "--", "-D", "warnings"])).map(|()| Found::default())
+        run(clippy.args(["--all-targets", "--", "-D", "warnings"])).map(|()| StepResult::default())
     });
-    suite.step("tidy", || tidy::check().map(Found::said));
-    suite.step("rooms", || rooms::check().map(Found::said));
-    suite.step("licences", || licences::check().map(Found::said));
+    suite.step("tidy", || tidy::check().map(StepResult::message));
+    suite.step("rooms", || rooms::check().map(StepResult::message));
+    suite.step("licences", || licences::check().map(StepResult::message));
     if room.is_none_or(kernels::has) {
         suite.step("kernels", fresh_kernels);
     }
@@ -85,7 +85,7 @@ pub fn oracles_alone() -> Result<bool> {
     Ok(suite.close())
 }
 
-fn tests(package: Option<&str>) -> Result<Found> {
+fn tests(package: Option<&str>) -> Result<StepResult> {
     let log = cache::folder()?.join(format!("skips-{}.log", std::process::id()));
     let _ = std::fs::remove_file(&log);
     let mut test = cargo();
@@ -111,21 +111,21 @@ fn tests(package: Option<&str>) -> Result<Found> {
         // It did not compile, or a test program died before it could count.
         found.failed = 1;
     }
-    found.said = format!("{} passed, {} failed", found.passed, found.failed);
+    found.message = format!("{} passed, {} failed", found.passed, found.failed);
     Ok(found)
 }
 
-fn fresh_kernels() -> Result<Found> {
+fn fresh_kernels() -> Result<StepResult> {
     match kernels::python() {
-        Ok(_) => kernels::check().map(Found::said),
-        Err(why) => Ok(Found::without("the compiler of kernels is", &why)),
+        Ok(_) => kernels::check().map(StepResult::message),
+        Err(why) => Ok(StepResult::skipped("the compiler of kernels is", &why)),
     }
 }
 
-fn oracles() -> Result<Found> {
+fn oracles() -> Result<StepResult> {
     let python = match cache::python() {
         Ok(python) => python,
-        Err(why) => return Ok(Found::without("the oracles' Python packages are", &why)),
+        Err(why) => return Ok(StepResult::skipped("the oracles' Python packages are", &why)),
     };
     // The whole workspace, as the tests were built: a package alone would have its dependencies built again, with other
     // features. `features.py` looks for `fullbore-bench` beside `fullbore`.
@@ -137,14 +137,14 @@ fn oracles() -> Result<Found> {
         .filter(|p| p.extension().is_some_and(|e| e == "py"))
         .collect();
     scripts.sort();
-    let mut found = Found::default();
+    let mut found = StepResult::default();
     for program in scripts {
         let mut counted = None;
         let mut oracle = command(&python);
         oracle.arg(&program).arg(&fullbore).env("PYTHONDONTWRITEBYTECODE", "1");
         let done = lines(&mut oracle, |line| {
             // The counts come back in our own closing line; CI reads only one.
-            match closing(line) {
+            match parse_oracle_counts(line) {
                 Some(counts) => counted = Some(counts),
                 None => println!("{line}"),
             }
@@ -160,26 +160,26 @@ fn oracles() -> Result<Found> {
             found.failed += 1;
         }
     }
-    found.said = format!("{} passed, {} failed", found.passed, found.failed);
+    found.message = format!("{} passed, {} failed", found.passed, found.failed);
     Ok(found)
 }
 
 impl Suite {
-    fn step(&mut self, name: &'static str, work: impl FnOnce() -> Result<Found>) {
+    fn step(&mut self, name: &'static str, work: impl FnOnce() -> Result<StepResult>) {
         println!("\n=== {name}");
         let start = Instant::now();
-        let (good, said) = match work() {
+        let (good, message) = match work() {
             Ok(found) => {
                 self.passed += found.passed;
                 self.failed += found.failed;
                 let good = found.failed == 0;
-                let said = match found.skips.len() {
-                    0 => found.said,
-                    n => format!("{}{}{n} skipped", found.said, if found.said.is_empty() { "" } else { ", " }),
+                let message = match found.skips.len() {
+                    0 => found.message,
+                    n => format!("{}{}{n} skipped", found.message, if found.message.is_empty() { "" } else { ", " }),
                 };
                 found.skips.iter().for_each(|why| println!("skipped: {why}"));
                 self.skips.extend(found.skips);
-                (good, said)
+                (good, message)
             }
             Err(why) => {
                 println!("{why}");
@@ -189,14 +189,14 @@ impl Suite {
         };
         let took = start.elapsed();
         println!("=== {name}: {} in {:.1} s", if good { "done" } else { "FAILED" }, took.as_secs_f64());
-        self.steps.push((name, good, took, said));
+        self.steps.push((name, good, took, message));
     }
 
     fn close(mut self) -> bool {
         println!("\n=== summary");
-        for (name, good, took, said) in &self.steps {
+        for (name, good, took, message) in &self.steps {
             let verdict = if *good { "ok" } else { "FAILED" };
-            println!("{name:<10} {verdict:<7} {:>7.1} s  {said}", took.as_secs_f64());
+            println!("{name:<10} {verdict:<7} {:>7.1} s  {message}", took.as_secs_f64());
         }
         let total: Duration = self.steps.iter().map(|s| s.2).sum();
         println!("{:<10} {:<7} {:>7.1} s", "all", "", total.as_secs_f64());
@@ -211,22 +211,22 @@ impl Suite {
     }
 }
 
-impl Found {
-    fn said(said: String) -> Found {
-        Found { said, ..Found::default() }
+impl StepResult {
+    fn message(message: String) -> StepResult {
+        StepResult { message, ..StepResult::default() }
     }
 
     /// Something that comes from elsewhere did not come.
-    fn without(what: &str, why: &str) -> Found {
+    fn skipped(what: &str, why: &str) -> StepResult {
         let why = why.lines().last().unwrap_or_default();
-        Found { skips: vec![format!("{what} not to be had: {why}")], ..Found::default() }
+        StepResult { skips: vec![format!("{what} not to be had: {why}")], ..StepResult::default() }
     }
 }
 
 /// Reads what `cargo test -- --show-output` prints: counts, skips, and which lines are worth showing.
 #[derive(Default)]
 struct Reader {
-    found: Found,
+    found: StepResult,
     /// Inside the output of tests that passed.
     hushed: bool,
 }
@@ -268,7 +268,7 @@ impl Reader {
 }
 
 /// `12 passed, 0 failed, 1 skipped` of an oracle.
-fn closing(line: &str) -> Option<(u64, u64)> {
+fn parse_oracle_counts(line: &str) -> Option<(u64, u64)> {
     let mut parts = line.split(", ");
     let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
     let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
@@ -341,8 +341,8 @@ test result: ok. 40 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
 
     #[test]
     fn closing_lines() {
-        assert_eq!(closing("12 passed, 1 failed, 0 skipped"), Some((12, 1)));
-        assert_eq!(closing("12 passed"), None);
+        assert_eq!(parse_oracle_counts("12 passed, 1 failed, 0 skipped"), Some((12, 1)));
+        assert_eq!(parse_oracle_counts("12 passed"), None);
         let skips = ["no GPU", "x", "x"].map(String::from);
         assert_eq!(skip_line(&skips), "skips: 3 (no GPU; x, 2 times)");
         assert_eq!(skip_line(&[]), "skips: 0");

@@ -193,7 +193,7 @@ config counts as a trial. Every trial is written to the ledger when it starts. C
 `fullbore runs resume RUN` continues it.")]
 pub(crate) struct Train {
     #[command(flatten)]
-    pub(crate) what: Learned,
+    pub(crate) what: LearnArgs,
     #[command(flatten)]
     _flags: Flags<flags::Train>,
     /// Reduce folds, seeds and epochs to fit into this time: 90s, 10m, 2h
@@ -209,7 +209,7 @@ pub(crate) struct Train {
 
 /// What is learned from what, and where: the same for `train` and `tune`.
 #[derive(Debug, Args)]
-pub(crate) struct Learned {
+pub(crate) struct LearnArgs {
     #[command(flatten)]
     pub(crate) source: Source,
     #[command(flatten)]
@@ -240,7 +240,7 @@ The weights trained on the way are discarded. Only tuned.json is written.")]
 #[command(mut_arg("train.precision", |arg| arg.help("Number format: f32, tf32, bf16, or auto for the fastest here")))]
 pub(crate) struct Tune {
     #[command(flatten)]
-    pub(crate) what: Learned,
+    pub(crate) what: LearnArgs,
     #[command(flatten)]
     _flags: Flags<flags::Tune>,
     /// Time to spend, apart from reading the data: 10s, 2m [default: 20s]
@@ -274,7 +274,7 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
     #[command(flatten)]
-    pub(crate) how: How,
+    pub(crate) how: ReadArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -338,7 +338,7 @@ pub(crate) enum Bench {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-How a net is written: 64-128-128-3 reads 64 features, has two layers of 128 (ReLU) and 3 classes; t
+ReadArgs a net is written: 64-128-128-3 reads 64 features, has two layers of 128 (ReLU) and 3 classes; t
 after a width means tanh; fast:16x50-64t + slow:12-32 / 128 / direction:3 has two inputs (one of
 them 50 rows of 16) with a layer each, a shared layer, and a head; 16x50-lstm64-3 reads its 50 rows
 with an LSTM of 64 units.
@@ -383,12 +383,12 @@ pub(crate) struct Source {
     /// File, folder, or name in the catalogue
     pub(crate) data: String,
     #[command(flatten)]
-    pub(crate) how: How,
+    pub(crate) how: ReadArgs,
 }
 
 /// Which part of the data, and how it is read.
 #[derive(Debug, Args)]
-pub(crate) struct How {
+pub(crate) struct ReadArgs {
     /// Only these symbols
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(crate) symbols: Vec<String>,
@@ -477,7 +477,7 @@ pub(crate) struct Features {
     #[arg(long, value_name = "SET")]
     pub(crate) show: Option<String>,
     #[command(flatten)]
-    pub(crate) how: How,
+    pub(crate) how: ReadArgs,
 }
 
 #[derive(Debug, Args)]
@@ -520,7 +520,7 @@ pub(crate) struct Selftest {
     /// File, folder, or name in the catalogue [default: a synthetic market]
     pub(crate) data: Option<String>,
     #[command(flatten)]
-    pub(crate) how: How,
+    pub(crate) how: ReadArgs,
     #[command(flatten)]
     _flags: Flags<flags::Tested>,
     /// Device to run on: auto, cpu, cuda, cuda:1
@@ -571,7 +571,7 @@ pub(crate) struct List {
 
 /// Whether JSON is wanted and which schema it has, read off the words before they are parsed, for the case that they
 /// cannot be.
-pub(crate) fn glance(typed: &[OsString]) -> (bool, &'static str) {
+pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
     let words: Vec<&str> = typed.iter().skip(1).take_while(|w| *w != "--").filter_map(|w| w.to_str()).collect();
     let json = words.contains(&"--json");
     let after = |word: &str| words.iter().position(|w| *w == word);

@@ -44,10 +44,10 @@ pub(crate) fn report(error: &Error, as_json: bool, schema: &str, words: &[OsStri
     } else {
         let paint = Paint::stderr();
         let text = printable(&error.to_string());
-        out::tell(&format!("{} {text}", paint.red("error:")));
+        out::print_stderr_line(&format!("{} {text}", paint.red("error:")));
         let again = (error.kind == Kind::Interrupted).then(|| "run the same command again".to_string());
         if let Some(remedy) = remedy.as_ref().or(again.as_ref()) {
-            out::tell(&format!("  {} {}", paint.cyan("help:"), printable(remedy)));
+            out::print_stderr_line(&format!("  {} {}", paint.cyan("help:"), printable(remedy)));
         }
     }
     code
@@ -68,15 +68,15 @@ pub(crate) fn bug(payload: &(dyn Any + Send), as_json: bool, schema: &str) -> u8
         );
     } else {
         let paint = Paint::stderr();
-        out::tell(&format!("{} {}", paint.red("error:"), printable(&message)));
-        out::tell(&format!("  {} {remedy}", paint.cyan("help:")));
+        out::print_stderr_line(&format!("{} {}", paint.red("error:"), printable(&message)));
+        out::print_stderr_line(&format!("  {} {remedy}", paint.cyan("help:")));
     }
     70
 }
 
 fn print(schema: &str, error: Value) {
     // A reader that is gone cannot be told; the exit code still says it.
-    let _ = out::object(schema, false, &json!({ "error": error }));
+    let _ = out::print_json(schema, false, &json!({ "error": error }));
 }
 
 /// Where the last panic was.

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     fail::quiet_panics();
     interrupt::listen();
     let typed: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let (json, schema) = args::glance(&typed);
+    let (json, schema) = args::peek_json_and_schema(&typed);
     let ended = catch_unwind(AssertUnwindSafe(|| commands::run(&typed, json, schema)));
     let code = match ended {
         Ok(Ok(code)) => code,

@@ -1,6 +1,6 @@
 //! The one door to standard output.
 //!
-//! Everything a verb says goes through [`say`] or [`object`], whole and once. A reader that has gone away (`| head`) is
+//! Everything a verb says goes through [`print_text`] or [`print_json`], whole and once. A reader that has gone away (`| head`) is
 //! no error.
 
 use crate::fail::Failure;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Writes text to standard output.
-pub(crate) fn say(text: &str) -> Result<(), Failure> {
+pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(()),
@@ -20,12 +20,12 @@ pub(crate) fn say(text: &str) -> Result<(), Failure> {
 }
 
 /// Writes one line to standard error; nobody is left to be told if that fails.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn print_stderr_line(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 /// Writes a result as one object: `schema`, `ok`, then its fields.
-pub(crate) fn object(schema: &str, ok: bool, result: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(schema: &str, ok: bool, result: &impl Serialize) -> Result<(), Failure> {
     // Whatever is not finite becomes null on the way.
     let value = serde_json::to_value(result).map_err(|e| Error::new(Kind::State, format!("writing JSON: {e}")))?;
     let mut map = Map::new();
@@ -37,7 +37,7 @@ pub(crate) fn object(schema: &str, ok: bool, result: &impl Serialize) -> Result<
     }
     let mut text = Value::Object(map).to_string();
     text.push('\n');
-    say(&text)
+    print_text(&text)
 }
 
 /// Colours, where they are seen and not unwanted.
@@ -47,12 +47,12 @@ pub(crate) struct Paint(bool);
 impl Paint {
     /// For standard output.
     pub(crate) fn stdout() -> Paint {
-        Paint(std::io::stdout().is_terminal() && wanted())
+        Paint(std::io::stdout().is_terminal() && colours_wanted())
     }
 
     /// For standard error.
     pub(crate) fn stderr() -> Paint {
-        Paint(std::io::stderr().is_terminal() && wanted())
+        Paint(std::io::stderr().is_terminal() && colours_wanted())
     }
 
     pub(crate) fn bold(self, text: &str) -> String {
@@ -85,6 +85,6 @@ impl Paint {
 }
 
 /// See no-color.org.
-pub(crate) fn wanted() -> bool {
+pub(crate) fn colours_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }

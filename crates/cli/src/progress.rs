@@ -1,6 +1,6 @@
-//! How far the work is, on standard error: a bar on a terminal, a plain line every five seconds elsewhere.
+//! ReadArgs far the work is, on standard error: a bar on a terminal, a plain line every five seconds elsewhere.
 
-use crate::out::tell;
+use crate::out::print_stderr_line;
 use files::{format_bytes, format_count, format_seconds};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jobs::Update;
@@ -58,8 +58,8 @@ impl Progress {
     pub(crate) fn print_line(&self, text: &str) {
         match &self.display {
             Display::Silent => {}
-            Display::Bar(bar) => bar.suspend(|| tell(text)),
-            Display::Lines => tell(text),
+            Display::Bar(bar) => bar.suspend(|| print_stderr_line(text)),
+            Display::Lines => print_stderr_line(text),
         }
     }
 
@@ -76,7 +76,7 @@ impl Progress {
             return;
         }
         self.last = Some(Instant::now());
-        tell(&plain(update, spent));
+        print_stderr_line(&plain(update, spent));
     }
 }
 

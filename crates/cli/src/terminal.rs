@@ -3,7 +3,7 @@
 //! [`Terminal`] switches to the other screen, hides the cursor and reads keys as they are pressed; dropping it undoes
 //! all three, a panic included, and [`restore`] does so from anywhere, once. Only rows that changed are written.
 
-use crate::out::wanted;
+use crate::out::colours_wanted;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::style::{Attribute, Color, ResetColor, SetAttribute, SetForegroundColor};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Whether the screen is ours.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// A terminal that shows screens.
 pub(crate) struct Terminal {
@@ -41,15 +41,15 @@ pub(crate) enum Press {
 
 impl Terminal {
     /// Whether there is one that can be taken: both ends are a terminal, and a capable one.
-    pub(crate) fn there_is() -> bool {
+    pub(crate) fn is_available() -> bool {
         let able = std::env::var_os("TERM").is_none_or(|t| t != "dumb" && !t.is_empty());
         able && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
     }
 
     /// Takes it.
-    pub(crate) fn take() -> Result<Terminal> {
-        let terminal = Terminal { shown: None, color: wanted() };
-        TAKEN.store(true, Ordering::SeqCst);
+    pub(crate) fn enter() -> Result<Terminal> {
+        let terminal = Terminal { shown: None, color: colours_wanted() };
+        ACTIVE.store(true, Ordering::SeqCst);
         terminal::enable_raw_mode()?;
         execute!(std::io::stdout(), EnterAlternateScreen, Hide, DisableLineWrap)?;
         Ok(terminal)
@@ -61,7 +61,7 @@ impl Terminal {
     }
 
     /// Whether colours are seen, and more than ASCII.
-    pub(crate) fn skills(&self) -> (bool, bool) {
+    pub(crate) fn capabilities(&self) -> (bool, bool) {
         (self.color, speaks_unicode(|name| std::env::var(name).ok()))
     }
 
@@ -108,7 +108,7 @@ impl Terminal {
             return Ok(None);
         }
         Ok(Some(match event::read()? {
-            Event::Key(key) => pressed(key),
+            Event::Key(key) => key_press(key),
             _ => Press::Other,
         }))
     }
@@ -122,14 +122,14 @@ impl Drop for Terminal {
 
 /// Gives the terminal back, if it was taken.
 pub(crate) fn restore() {
-    if TAKEN.swap(false, Ordering::SeqCst) {
+    if ACTIVE.swap(false, Ordering::SeqCst) {
         // Where the terminal itself has gone there is nothing to give back.
         let _ = execute!(std::io::stdout(), EnableLineWrap, Show, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }
 }
 
-fn pressed(key: KeyEvent) -> Press {
+fn key_press(key: KeyEvent) -> Press {
     if key.kind == KeyEventKind::Release {
         return Press::Other;
     }

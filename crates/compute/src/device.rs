@@ -61,8 +61,9 @@ impl Opened {
     pub fn new(choice: Choice, threads: usize) -> Result<(Opened, String)> {
         let threads = threads.max(1);
         let cpu = Opened::Cpu { threads };
+        let processor = format!("the processor with {threads} thread{}", if threads == 1 { "" } else { "s" });
         match choice {
-            Choice::Cpu => Ok((cpu, format!("the processor with {threads} threads"))),
+            Choice::Cpu => Ok((cpu, processor)),
             Choice::Cuda(index) => {
                 let context = Context::open(index)?;
                 let said = described(&context);
@@ -88,10 +89,8 @@ impl Opened {
                         let said = described(&context);
                         Ok((Opened::Cuda(context), said))
                     }
-                    Err(Error::Device { what, .. }) => {
-                        Ok((cpu, format!("the processor with {threads} threads: {what}")))
-                    }
-                    Err(why) => Ok((cpu, format!("the processor with {threads} threads: {why}"))),
+                    Err(Error::Device { what, .. }) => Ok((cpu, format!("{processor}: {what}"))),
+                    Err(why) => Ok((cpu, format!("{processor}: {why}"))),
                 }
             }
         }

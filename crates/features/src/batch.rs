@@ -1,16 +1,16 @@
 //! A layer over a market: every symbol, all cores, each bar read once.
 //!
-//! Runs of similar length go side by side in lanes; a few long ones are each cut into stretches that do (`relay`). No
+//! Runs of similar length go side by side in lanes; a few long ones are each cut into stretches that do (`segmented_run`). No
 //! choice made here changes a bit.
 
-use crate::context::Around;
-use crate::emit::{Out, RowWriter};
+use crate::context::MarketColumn;
 use crate::engine::{Engine, State};
 use crate::graph::{Graph, Id};
 use crate::inputs::{Slow, inputs};
 use crate::ops::{LARGEST, Sums, all_finite, bounded};
 use crate::plan::Layer;
-use crate::relay::SegmentedRun;
+use crate::row_writer::{RowWriter, RowsOut};
+use crate::segmented_run::SegmentedRun;
 use crate::simd;
 use crate::table::{Feature, Table};
 use crate::values::room;
@@ -63,23 +63,23 @@ pub(crate) struct Lane<'a> {
     pub(crate) warm: usize,
     /// What the sums without end are before its first row, as soon as somebody has added them up that far.
     pub(crate) sums: Option<&'a OnceLock<Vec<u64>>>,
-    pub(crate) out: Out<'a>,
+    pub(crate) out: RowsOut<'a>,
     /// `[F]` values that were missing.
     pub(crate) missing: Vec<u64>,
     /// What it remembers before its first row, and after its last; kept where there are bars without a row.
     pub(crate) seams: [Vec<u64>; 2],
 }
 
-/// The table of a layer, into which the market and its runs are still to be moved. `around` is `[S]`, empty where no
+/// The table of a layer, into which the market and its runs are still to be moved. `market_columns` is `[S]`, empty where no
 /// market is asked for.
 #[expect(clippy::too_many_arguments, reason = "all that a table is made of, once")]
-pub(crate) fn table(
+pub(crate) fn compute_table(
     layer: &Layer,
     timeframe: Timeframe,
     market: &[Bars],
     runs: &[Vec<Range<usize>>],
     slower: &Slower<'_>,
-    around: &[Vec<Around>],
+    market_columns: &[Vec<MarketColumn>],
     pace: &Pace<'_>,
     spare: Option<Table>,
 ) -> Result<Table> {
@@ -106,8 +106,8 @@ pub(crate) fn table(
         settled: room(settled, rows),
     };
     let each = market.par_iter().enumerate().map(|(s, bars)| {
-        let around = around.get(s).map_or(&[][..], Vec::as_slice);
-        inputs(layer, bars, &slower(s), around)
+        let market_columns = market_columns.get(s).map_or(&[][..], Vec::as_slice);
+        inputs(layer, bars, &slower(s), market_columns)
     });
     let all: Vec<Vec<Cow<'_, [f64]>>> = each.collect::<Result<_>>()?;
 
@@ -123,33 +123,33 @@ pub(crate) fn table(
             valid = rest;
             let (s, rest) = std::mem::take(&mut settled).split_at_mut(bars);
             settled = rest;
-            lanes.push(Lane::new(inputs, run.start, bars, Out { values: v, valid: b, settled: s }));
+            lanes.push(Lane::new(inputs, run.start, bars, RowsOut { values: v, valid: b, settled: s }));
         }
     }
     let job = Job { graph: &graph, ids: &ids, columns: &table.columns, stride, given: layer.columns.len(), sums: &[] };
-    let invalid = fill(&job, lanes, pace)?;
+    let invalid = fill_lanes(&job, lanes, pace)?;
     table.columns.iter_mut().zip(invalid).for_each(|(c, n)| c.invalid = n);
     drop(all);
     Ok(table)
 }
 
 /// Fills the rows of all lanes; gives the number of missing values of each column.
-fn fill(job: &Job<'_>, mut lanes: Vec<Lane<'_>>, pace: &Pace<'_>) -> Result<Vec<u64>> {
-    // Runs of similar length side by side, the longest first.
+fn fill_lanes(job: &Job<'_>, mut lanes: Vec<Lane<'_>>, pace: &Pace<'_>) -> Result<Vec<u64>> {
+    // Runs of similar length side by run_side_by_side, the longest first.
     lanes.sort_by_key(|lane| std::cmp::Reverse(lane.bars));
     let mut total = vec![0; job.columns.len()];
-    // The longest may be quicker as stretches that go side by side, one run after another.
+    // The longest may be quicker as stretches that go side by run_side_by_side, one run after another.
     let lengths: Vec<usize> = lanes.iter().map(|lane| lane.bars).collect();
     let mut alone: Vec<SegmentedRun> =
         lengths.iter().take(8 * pace.threads).map_while(|bars| SegmentedRun::new(job, *bars, pace.threads)).collect();
     let time =
-        |n: usize| alone[..n].iter().map(SegmentedRun::time).sum::<f64>() + widths(&lengths[n..], pace.threads).1;
+        |n: usize| alone[..n].iter().map(SegmentedRun::time).sum::<f64>() + choose_width(&lengths[n..], pace.threads).1;
     let best = (0..=alone.len()).min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(0);
     alone.truncate(best);
-    let side_by_side = widths(&lengths[alone.len()..], pace.threads).0;
+    let side_by_side = choose_width(&lengths[alone.len()..], pace.threads).0;
     let together = lanes.split_off(alone.len());
-    for (relay, lane) in alone.iter().zip(lanes) {
-        add(&mut total, &relay.run(job, lane, pace)?.0);
+    for (segmented, lane) in alone.iter().zip(lanes) {
+        add_counts(&mut total, &segmented.run(job, lane, pace)?.0);
     }
     let mut groups: Vec<Vec<Lane<'_>>> = Vec::new();
     let mut together = together.into_iter().peekable();
@@ -157,44 +157,44 @@ fn fill(job: &Job<'_>, mut lanes: Vec<Lane<'_>>, pace: &Pace<'_>) -> Result<Vec<
         groups.push(together.by_ref().take(side_by_side).collect());
     }
     match side_by_side {
-        1 => share::<1>(job, &mut groups, pace)?,
-        4 => share::<4>(job, &mut groups, pace)?,
-        _ => share::<8>(job, &mut groups, pace)?,
+        1 => run_groups::<1>(job, &mut groups, pace)?,
+        4 => run_groups::<4>(job, &mut groups, pace)?,
+        _ => run_groups::<8>(job, &mut groups, pace)?,
     }
-    groups.iter().flatten().for_each(|lane| add(&mut total, &lane.missing));
+    groups.iter().flatten().for_each(|lane| add_counts(&mut total, &lane.missing));
     Ok(total)
 }
 
 /// Shares groups of lanes out over the threads: one at a time from the longest on, so that no core is left with the
 /// longest at the end.
-fn share<const W: usize>(job: &Job<'_>, groups: &mut [Vec<Lane<'_>>], pace: &Pace<'_>) -> Result<()> {
+fn run_groups<const W: usize>(job: &Job<'_>, groups: &mut [Vec<Lane<'_>>], pace: &Pace<'_>) -> Result<()> {
     let workers = pace.threads.min(groups.len());
     let queue = Mutex::new(groups.iter_mut());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     (0..workers).into_par_iter().with_max_len(1).try_for_each(|_| {
         let mut group = next();
-        let mut desk = group.is_some().then(|| LaneWorker::<W>::new(job));
-        let fresh = desk.as_mut().map(LaneWorker::memory).unwrap_or_default();
-        while let (Some(lanes), Some(desk)) = (group, &mut desk) {
-            desk.run(job, lanes, false, pace)?;
+        let mut worker = group.is_some().then(|| LaneWorker::<W>::new(job));
+        let fresh = worker.as_mut().map(LaneWorker::memory).unwrap_or_default();
+        while let (Some(lanes), Some(worker)) = (group, &mut worker) {
+            worker.run(job, lanes, false, pace)?;
             group = next();
             if group.is_some() {
-                desk.clear(&fresh);
+                worker.clear(&fresh);
             }
         }
         Ok(())
     })
 }
 
-pub(crate) fn add(total: &mut [u64], more: &[u64]) {
+pub(crate) fn add_counts(total: &mut [u64], more: &[u64]) {
     total.iter_mut().zip(more).for_each(|(t, m)| *t += m);
 }
 
-/// Lanes side by side, and what a bar of all of them costs, measured: eight lanes cost less than three times one.
+/// Lanes side by run_side_by_side, and what a bar of all of them costs, measured: eight lanes cost less than three times one.
 const PRICE: [(usize, f64); 3] = [(1, 1.0), (4, 1.6), (8, 2.4)];
 
 /// How many lanes side by side take the least time, and that time in bars of one lane: lengths, longest first.
-fn widths(lengths: &[usize], threads: usize) -> (usize, f64) {
+fn choose_width(lengths: &[usize], threads: usize) -> (usize, f64) {
     let cost = |width: usize, price: f64| {
         let groups: Vec<f64> = lengths.chunks(width).map(|g| g[0] as f64 * price).collect();
         let total: f64 = groups.iter().sum();
@@ -205,38 +205,38 @@ fn widths(lengths: &[usize], threads: usize) -> (usize, f64) {
 }
 
 impl<'a> Lane<'a> {
-    pub(crate) fn new(inputs: &'a [Cow<'a, [f64]>], from: usize, bars: usize, out: Out<'a>) -> Lane<'a> {
+    pub(crate) fn new(inputs: &'a [Cow<'a, [f64]>], from: usize, bars: usize, out: RowsOut<'a>) -> Lane<'a> {
         Lane { inputs, from, bars, before: 0, warm: 0, sums: None, out, missing: Vec::new(), seams: Default::default() }
     }
 }
 
 /// Up to `W` lanes side by side; `memory` is what a single one begins with.
-pub(crate) fn side<const W: usize>(
+pub(crate) fn run_side_by_side<const W: usize>(
     job: &Job<'_>,
     lanes: &mut [Lane<'_>],
     memory: Option<&[u64]>,
     pace: &Pace<'_>,
 ) -> Result<()> {
-    let mut desk = LaneWorker::<W>::new(job);
+    let mut worker = LaneWorker::<W>::new(job);
     if let Some(words) = memory {
         let mut state = State::Give { lane: 0, words };
-        desk.engine.state(&mut state);
-        desk.emit.state(&mut state);
+        worker.engine.state(&mut state);
+        worker.writer.state(&mut state);
     }
-    desk.run(job, lanes, memory.is_some(), pace)
+    worker.run(job, lanes, memory.is_some(), pace)
 }
 
 /// What a group of lanes is worked on with. It serves one group after another: to make it takes as long as a hundred
 /// bars.
 struct LaneWorker<const W: usize> {
     engine: Engine<W>,
-    emit: RowWriter<W>,
+    writer: RowWriter<W>,
 }
 
 impl<const W: usize> LaneWorker<W> {
     fn new(job: &Job<'_>) -> LaneWorker<W> {
-        let engine = Engine::keeping(job.graph, BLOCK[usize::from(W > 1)], job.ids);
-        LaneWorker { engine, emit: RowWriter::new(job.columns, job.stride) }
+        let engine = Engine::with_outputs(job.graph, BLOCK[usize::from(W > 1)], job.ids);
+        LaneWorker { engine, writer: RowWriter::new(job.columns, job.stride) }
     }
 
     /// What its engine remembers.
@@ -249,19 +249,19 @@ impl<const W: usize> LaneWorker<W> {
     /// Begins anew; `fresh` is what its engine remembered before the first bar.
     fn clear(&mut self, fresh: &[u64]) {
         self.engine.state(&mut State::Load { words: fresh, short: false });
-        self.emit.clear();
+        self.writer.clear();
     }
 
     /// Fills the rows of these lanes; `seams` says whether what they remember at their end is asked for.
     fn run(&mut self, job: &Job<'_>, lanes: &mut [Lane<'_>], seams: bool, pace: &Pace<'_>) -> Result<()> {
-        let LaneWorker { engine, emit } = self;
+        let LaneWorker { engine, writer } = self;
         let block = BLOCK[usize::from(W > 1)];
         let warming = job.columns.iter().map(|c| c.first_valid).max().unwrap_or(0);
         let longest = lanes.iter().map(|lane| lane.bars).max().unwrap_or(0);
         let warm = lanes.iter().map(|lane| lane.warm).max().unwrap_or(0);
         // Rows before a lane's first go where nobody reads them.
-        let mut beside = vec![ScratchRows::default(); if warm > 0 { W } else { 0 }];
-        beside.iter_mut().for_each(|scrap| scrap.resize(block, job));
+        let mut warm_up_rows = vec![ScratchRows::default(); if warm > 0 { W } else { 0 }];
+        warm_up_rows.iter_mut().for_each(|scratch| scratch.resize(block, job));
         let mut at = 0;
         while at < longest {
             if (pace.stop)() {
@@ -269,21 +269,21 @@ impl<const W: usize> LaneWorker<W> {
             }
             let bars =
                 if at < warming && W > 1 { WARMING } else { block }.min(if at < warm { warm } else { longest } - at);
-            engine.run(bars, &mut |column, place| feed(column, place, lanes, at, column < job.given));
-            let block_of = |id: &Id| (engine.block(id.index(), bars).0, engine.sound(id.index(), bars));
+            engine.run(bars, &mut |column, place| read_inputs(column, place, lanes, at, column < job.given));
+            let block_of = |id: &Id| (engine.block(id.index(), bars).0, engine.finite_rows(id.index(), bars));
             let read: Vec<(&[[f64; W]], usize)> = job.ids.iter().map(block_of).collect();
-            let mut beside = beside.iter_mut();
+            let mut warm_up_rows = warm_up_rows.iter_mut();
             let outs = lanes.iter_mut().map(|lane| {
-                let scrap = beside.next();
-                match scrap {
-                    Some(scrap) if at < lane.warm => scrap.out(bars),
+                let scratch = warm_up_rows.next();
+                match scratch {
+                    Some(scratch) if at < lane.warm => scratch.out(bars),
                     _ => {
                         let end = (at + bars).min(lane.bars).max(lane.warm);
                         lane.out.part(at.min(end) - lane.warm, end - lane.warm)
                     }
                 }
             });
-            emit.rows(&read, bars, &mut outs.collect::<Vec<_>>());
+            writer.write_rows(&read, bars, &mut outs.collect::<Vec<_>>());
             at += bars;
             if at == warm {
                 for (l, lane) in lanes.iter_mut().enumerate() {
@@ -291,16 +291,16 @@ impl<const W: usize> LaneWorker<W> {
                         let words = lane.sums.map_or(&[][..], |sums| sums.wait());
                         let mut state = State::Give { lane: l, words };
                         job.sums.iter().for_each(|id| engine.state_of(id.index(), &mut state));
-                        emit.begin(l, lane.warm, lane.before + lane.warm);
-                        lane.seams[0] = memories(engine, emit, l);
+                        writer.begin_lane(l, lane.warm, lane.before + lane.warm);
+                        lane.seams[0] = lane_state(engine, writer, l);
                     }
                 }
             }
         }
         for (l, lane) in lanes.iter_mut().enumerate() {
-            lane.missing = emit.invalid.iter().map(|missing| missing[l]).collect();
+            lane.missing = writer.invalid.iter().map(|missing| missing[l]).collect();
             if warm > 0 || seams {
-                lane.seams[1] = memories(engine, emit, l);
+                lane.seams[1] = lane_state(engine, writer, l);
             }
         }
         (pace.progress)(lanes.iter().map(|lane| lane.bars - lane.warm).sum());
@@ -309,10 +309,10 @@ impl<const W: usize> LaneWorker<W> {
 }
 
 /// All that a lane's future depends on.
-fn memories<const W: usize>(engine: &mut Engine<W>, emit: &mut RowWriter<W>, lane: usize) -> Vec<u64> {
+fn lane_state<const W: usize>(engine: &mut Engine<W>, writer: &mut RowWriter<W>, lane: usize) -> Vec<u64> {
     let mut words = Vec::new();
     engine.state(&mut State::Take { lane, words: &mut words });
-    emit.state(&mut State::Take { lane, words: &mut words });
+    writer.state(&mut State::Take { lane, words: &mut words });
     words
 }
 
@@ -331,14 +331,14 @@ impl ScratchRows {
         self.settled.resize(rows, false);
     }
 
-    fn out(&mut self, rows: usize) -> Out<'_> {
-        Out { values: &mut self.values, valid: &mut self.valid, settled: &mut self.settled }.split(rows).0
+    fn out(&mut self, rows: usize) -> RowsOut<'_> {
+        RowsOut { values: &mut self.values, valid: &mut self.valid, settled: &mut self.settled }.split(rows).0
     }
 }
 
 /// Fills a block of an input column; a lane that has ended repeats its last bar, one that never was repeats the first
 /// lane. A column from outside is freed of what is too large.
-fn feed<const W: usize>(
+fn read_inputs<const W: usize>(
     column: usize,
     place: &mut [[f64; W]],
     lanes: &[Lane<'_>],
@@ -353,7 +353,7 @@ fn feed<const W: usize>(
     let most = if from_outside { LARGEST } else { f64::MAX };
     let fine = simd::side_by_side(&runs, at, &mut place[..whole], most);
     if W > 1 {
-        simd::soon(&runs, at + place.len(), place.len());
+        simd::prefetch(&runs, at + place.len(), place.len());
     }
     for (t, row) in place.iter_mut().enumerate().skip(whole) {
         for (value, run) in row.iter_mut().zip(runs) {
@@ -372,13 +372,18 @@ fn interrupted() -> Error {
 }
 
 /// Nodes of a graph over one symbol, in full precision: `[ids][rows]`, NaN where there is no value.
-pub(crate) fn values(graph: &Graph, ids: &[Id], inputs: &[Cow<'_, [f64]>], runs: &[Range<usize>]) -> Vec<Vec<f64>> {
+pub(crate) fn compute_columns(
+    graph: &Graph,
+    ids: &[Id],
+    inputs: &[Cow<'_, [f64]>],
+    runs: &[Range<usize>],
+) -> Vec<Vec<f64>> {
     let rows = runs.last().map_or(0, |run| run.end);
     let (graph, ids) = graph.part(ids);
     let mut made: Vec<Vec<f64>> = ids.iter().map(|_| Vec::with_capacity(rows)).collect();
     for run in runs {
         made.iter_mut().for_each(|made| made.resize(run.start, f64::NAN));
-        let mut engine = Engine::<1>::keeping(&graph, BLOCK[0], &ids);
+        let mut engine = Engine::<1>::with_outputs(&graph, BLOCK[0], &ids);
         let mut at = run.start;
         while at < run.end {
             let bars = BLOCK[0].min(run.end - at);
@@ -395,8 +400,8 @@ pub(crate) fn values(graph: &Graph, ids: &[Id], inputs: &[Cow<'_, [f64]>], runs:
 }
 
 /// Adds up sums without end over one symbol, from its bar `from` on: what they remember before each of these bars,
-/// which rise, goes to the place beside it.
-pub(crate) fn add_up<'p>(
+/// which rise, goes to the place warm_up_rows it.
+pub(crate) fn add_up_sums<'p>(
     graph: &Graph,
     sums: &[Id],
     inputs: &[Cow<'_, [f64]>],
@@ -405,7 +410,7 @@ pub(crate) fn add_up<'p>(
 ) {
     let args: Vec<Id> = sums.iter().map(|id| graph.node(*id).args[0]).collect();
     let (graph, args) = graph.part(&args);
-    let mut engine = Engine::<1>::keeping(&graph, BLOCK[0], &args);
+    let mut engine = Engine::<1>::with_outputs(&graph, BLOCK[0], &args);
     let mut sums: Vec<(&[Id], Sums)> = args.chunks(Sums::MOST).map(|args| (args, Sums::new())).collect();
     let mut at = 0;
     for (before, place) in told {

@@ -37,7 +37,7 @@ impl Clock {
         }));
         let rows = offsets[market.len()];
         assert!(u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX), "{rows} rows are more than 32 bits can count");
-        let times = match (union(market), market) {
+        let times = match (merge_times(market), market) {
             // Nobody else's moments lie between those of one symbol.
             (Cow::Borrowed(times), [_]) => {
                 return Clock { times: times.to_vec(), tick: (0..rows as u32).collect(), offsets };
@@ -52,7 +52,7 @@ impl Clock {
             each.push((bars, mine));
             rest = others;
         }
-        each.into_par_iter().for_each(|(bars, tick)| ticks(&times, &bars.end, tick));
+        each.into_par_iter().for_each(|(bars, tick)| fill_ticks(&times, &bars.end, tick));
         Clock { times, tick, offsets }
     }
 
@@ -87,27 +87,27 @@ impl Clock {
     /// Walks through all ticks in order; the whole walk costs as much as there are rows, whatever the number of
     /// symbols.
     pub fn walk(&self) -> Walk<'_> {
-        let (first, news) = self.news();
-        Walk { clock: self, tick: 0, first, news, rows: vec![u32::MAX; self.offsets.len() - 1] }
+        let (first, rows_by_tick) = self.rows_by_tick();
+        Walk { clock: self, tick: 0, first, rows_by_tick, rows: vec![u32::MAX; self.offsets.len() - 1] }
     }
 
-    /// `[T + 1]` where the news of each tick begin; `[rows]` symbol and row, by tick, then symbol. A counting sort.
-    pub(crate) fn news(&self) -> (Vec<u32>, Vec<(u32, u32)>) {
+    /// `[T + 1]` where the rows_by_tick of each tick begin; `[rows]` symbol and row, by tick, then symbol. A counting sort.
+    pub(crate) fn rows_by_tick(&self) -> (Vec<u32>, Vec<(u32, u32)>) {
         let mut first = vec![0; self.times.len() + 1];
         self.tick.iter().for_each(|t| first[*t as usize + 1] += 1);
         for t in 1..first.len() {
             first[t] += first[t - 1];
         }
         let mut next = first.clone();
-        let mut news = vec![(0, 0); self.tick.len()];
+        let mut rows_by_tick = vec![(0, 0); self.tick.len()];
         for symbol in 0..self.offsets.len() - 1 {
             for row in self.rows(symbol) {
                 let at: &mut u32 = &mut next[self.tick[row] as usize];
-                news[*at as usize] = (symbol as u32, row as u32);
+                rows_by_tick[*at as usize] = (symbol as u32, row as u32);
                 *at += 1;
             }
         }
-        (first, news)
+        (first, rows_by_tick)
     }
 }
 
@@ -116,10 +116,10 @@ impl Clock {
 pub struct Walk<'a> {
     clock: &'a Clock,
     tick: usize,
-    /// `[T + 1]` where the news of each tick begin.
+    /// `[T + 1]` where the rows_by_tick of each tick begin.
     first: Vec<u32>,
     /// `[rows]` symbol and row that became known.
-    news: Vec<(u32, u32)>,
+    rows_by_tick: Vec<(u32, u32)>,
     /// `[S]`
     rows: Vec<u32>,
 }
@@ -134,7 +134,7 @@ impl Walk<'_> {
         if tick == self.clock.times.len() {
             return None;
         }
-        for (symbol, row) in &self.news[self.first[tick] as usize..self.first[tick + 1] as usize] {
+        for (symbol, row) in &self.rows_by_tick[self.first[tick] as usize..self.first[tick + 1] as usize] {
             self.rows[*symbol as usize] = *row;
         }
         self.tick += 1;
@@ -143,7 +143,7 @@ impl Walk<'_> {
 }
 
 /// When each row is known: `end`, or the latest end so far.
-pub(crate) fn known(end: &[i64]) -> Cow<'_, [i64]> {
+pub(crate) fn known_times(end: &[i64]) -> Cow<'_, [i64]> {
     if end.is_sorted() {
         return Cow::Borrowed(end);
     }
@@ -155,15 +155,15 @@ pub(crate) fn known(end: &[i64]) -> Cow<'_, [i64]> {
 }
 
 /// Where each moment is in `times`, which hold them all, at which a row of a symbol with these ends is known.
-fn ticks(times: &[i64], end: &[i64], tick: &mut [u32]) {
-    let first = place(times, end);
+fn fill_ticks(times: &[i64], end: &[i64], tick: &mut [u32]) {
+    let first = position_of_first(times, end);
     // A symbol that misses no tick, from its first to its last, has them in a row; they rise, as ticks do.
     if times.get(first..first + end.len()) == Some(end) {
         tick.iter_mut().zip(first as u32..).for_each(|(tick, at)| *tick = at);
         return;
     }
     let mut at = first;
-    for (tick, time) in tick.iter_mut().zip(&*known(end)) {
+    for (tick, time) in tick.iter_mut().zip(&*known_times(end)) {
         // The next one, nearly always.
         at = if times.get(at + 1) == Some(time) { at + 1 } else { gallop(times, at, *time) };
         *tick = at as u32;
@@ -171,34 +171,34 @@ fn ticks(times: &[i64], end: &[i64], tick: &mut [u32]) {
 }
 
 /// Where the first of some times would be in others, which rise.
-fn place(times: &[i64], some: &[i64]) -> usize {
+fn position_of_first(times: &[i64], some: &[i64]) -> usize {
     some.first().map_or(0, |first| times.partition_point(|t| t < first))
 }
 
 /// All times of all symbols, each once: merged by halves, so that symbols on one grid collapse at the first step.
-fn union(market: &[Bars]) -> Cow<'_, [i64]> {
+fn merge_times(market: &[Bars]) -> Cow<'_, [i64]> {
     match market {
         [] => Cow::Borrowed(&[]),
-        [one] if crate::simd::call(Rising, &one.end[..]) => Cow::Borrowed(&one.end),
+        [one] if crate::simd::call(IsRising, &one.end[..]) => Cow::Borrowed(&one.end),
         [one] => {
-            let mut times = known(&one.end).into_owned();
+            let mut times = known_times(&one.end).into_owned();
             times.dedup();
             Cow::Owned(times)
         }
         _ => {
             let (left, right) = market.split_at(market.len() / 2);
-            let (left, right) = rayon::join(|| union(left), || union(right));
-            merge(left, right)
+            let (left, right) = rayon::join(|| merge_times(left), || merge_times(right));
+            merge_two(left, right)
         }
     }
 }
 
 /// Whether each time is later than the one before.
-struct Rising;
+struct IsRising;
 
-impl crate::simd::Inlined<&[i64], bool> for Rising {
+impl crate::simd::Inlined<&[i64], bool> for IsRising {
     #[inline(always)]
-    fn go(self, times: &[i64]) -> bool {
+    fn call(self, times: &[i64]) -> bool {
         // One plain loop without a way out becomes lanes.
         let mut back = false;
         for (early, late) in times.iter().zip(times.get(1..).unwrap_or_default()) {
@@ -208,10 +208,10 @@ impl crate::simd::Inlined<&[i64], bool> for Rising {
     }
 }
 
-fn merge<'a>(a: Cow<'a, [i64]>, b: Cow<'a, [i64]>) -> Cow<'a, [i64]> {
+fn merge_two<'a>(a: Cow<'a, [i64]>, b: Cow<'a, [i64]>) -> Cow<'a, [i64]> {
     let (a, b) = if a.len() < b.len() { (b, a) } else { (a, b) };
     // On one grid, the shorter is a piece of the longer.
-    let first = place(&a, &b);
+    let first = position_of_first(&a, &b);
     if a.get(first..first + b.len()) == Some(&*b) {
         return a;
     }

@@ -2,7 +2,7 @@
 
 use crate::batch::{self, Pace};
 use crate::clock::Clock;
-use crate::context::{Universe, around};
+use crate::context::{Universe, market_columns};
 use crate::inputs::{Slow, inputs};
 use crate::labels::{Labeling, Labels, label};
 use crate::plan::{Fitted, Layer, Plan};
@@ -120,7 +120,7 @@ fn make(
         rayon::join(|| tables(&market, timeframe, plan, None, options, spare), || Clock::new(&market))
     };
     let (mut base, slow, labels) = made?;
-    let universe = plan.sees_market().then(|| Universe::of(&market));
+    let universe = plan.sees_market().then(|| Universe::from_market(&market));
     base.market = market;
     Ok(Dataset { base, slow, clock, labels, universe, left: Vec::new(), silent: Vec::new(), alone: Vec::new() })
 }
@@ -145,10 +145,10 @@ fn tables(
             Some(label(market, &cuts, how, options.threads)?)
         }
     };
-    let around = match clock {
+    let columns = match clock {
         Some(clock) => {
             (options.progress)("market", 0, 0);
-            around(market, clock, &cuts, &plan.context())?
+            market_columns(market, clock, &cuts, &plan.context())?
         }
         None => Vec::new(),
     };
@@ -162,7 +162,7 @@ fn tables(
     let slower = |s: usize| -> Vec<Slow<'_>> {
         coarse.iter().map(|c| Slow { timeframe: c.timeframe, of: &c.of[s], values: &c.shown[s] }).collect()
     };
-    let mut base = batch::table(&plan.layers[0], timeframe, market, &cuts, &slower, &around, &pace, spare)?;
+    let mut base = batch::compute_table(&plan.layers[0], timeframe, market, &cuts, &slower, &columns, &pace, spare)?;
     base.runs = cuts;
     let quiet = Pace { progress: &|_| {}, ..pace };
     let mut slow = Vec::new();
@@ -171,7 +171,8 @@ fn tables(
             continue;
         }
         let (market, runs) = (coarse.market, coarse.runs);
-        let mut table = batch::table(layer, coarse.timeframe, &market, &runs, &|_| Vec::new(), &[], &quiet, None)?;
+        let mut table =
+            batch::compute_table(layer, coarse.timeframe, &market, &runs, &|_| Vec::new(), &[], &quiet, None)?;
         (table.market, table.runs) = (market, runs);
         let mut of = Vec::with_capacity(base.rows());
         for (s, rows) in coarse.of.iter().enumerate() {
@@ -189,7 +190,7 @@ fn coarse(layer: &Layer, market: &[Bars], options: &Options<'_>) -> Result<Coars
     let each = market.par_iter().map(|bars| {
         let (slow, of) = resample(bars, timeframe)?;
         let cuts = runs(&slow, options.max_hole);
-        let shown = batch::values(&layer.graph, &layer.shown, &inputs(layer, &slow, &[], &[])?, &cuts);
+        let shown = batch::compute_columns(&layer.graph, &layer.shown, &inputs(layer, &slow, &[], &[])?, &cuts);
         Ok((slow, of, cuts, shown))
     });
     let mut all = Coarse { timeframe, market: Vec::new(), runs: Vec::new(), of: Vec::new(), shown: Vec::new() };
@@ -230,13 +231,13 @@ pub fn precise(bars: &Bars, plan: &Plan, max_hole: Option<usize>) -> Result<Vec<
         slow.push((
             timeframe,
             of,
-            batch::values(&layer.graph, &layer.shown, &inputs(layer, &coarse, &[], &[])?, &cuts),
+            batch::compute_columns(&layer.graph, &layer.shown, &inputs(layer, &coarse, &[], &[])?, &cuts),
         ));
     }
     let slow: Vec<Slow<'_>> =
         slow.iter().map(|(timeframe, of, values)| Slow { timeframe: *timeframe, of, values }).collect();
     let layer = &plan.layers[0];
     let ids: Vec<_> = layer.outputs.iter().map(|o| o.id).collect();
-    let values = batch::values(&layer.graph, &ids, &inputs(layer, bars, &slow, &[])?, &runs(bars, max_hole));
+    let values = batch::compute_columns(&layer.graph, &ids, &inputs(layer, bars, &slow, &[])?, &runs(bars, max_hole));
     Ok(layer.outputs.iter().map(|o| o.name.clone()).zip(values).collect())
 }

@@ -1,7 +1,7 @@
 //! The input columns of one symbol, as a layer wants them.
 
 use crate::columns::Column;
-use crate::context::Around;
+use crate::context::MarketColumn;
 use crate::plan::{Layer, missing_extra};
 use bars::{Bars, Session, Timeframe};
 use files::Result;
@@ -18,12 +18,12 @@ pub(crate) struct Slow<'a> {
     pub(crate) values: &'a [Vec<f64>],
 }
 
-/// `[columns][rows]`; `around` is what is known of the market, nothing where nothing was asked.
+/// `[columns][rows]`; `market` is what is known of the market, nothing where nothing was asked.
 pub(crate) fn inputs<'a>(
     layer: &Layer,
     bars: &'a Bars,
     slow: &[Slow<'_>],
-    around: &'a [Around],
+    market: &'a [MarketColumn],
 ) -> Result<Vec<Cow<'a, [f64]>>> {
     let mut days = None;
     layer
@@ -53,8 +53,8 @@ pub(crate) fn inputs<'a>(
                         |s| s.of.iter().map(|row| at_row(s, row)).collect(),
                     ))
                 }
-                Column::Context(what) => match around.iter().find(|a| a.what == *what) {
-                    Some(around) => Cow::Borrowed(around.values.as_slice()),
+                Column::Context(what) => match market.iter().find(|a| a.what == *what) {
+                    Some(column) => Cow::Borrowed(column.values.as_slice()),
                     None => Cow::Owned(vec![f64::NAN; bars.len()]),
                 },
                 calendar => {

@@ -144,7 +144,7 @@ struct Apart;
 
 impl crate::simd::Inlined<(&[i64], &[i64], i64), bool> for Apart {
     #[inline(always)]
-    fn go(self, (ends, starts, most): (&[i64], &[i64], i64)) -> bool {
+    fn call(self, (ends, starts, most): (&[i64], &[i64], i64)) -> bool {
         // One plain loop without a way out becomes lanes.
         let mut found = false;
         for (end, start) in ends.iter().zip(starts) {

@@ -136,7 +136,7 @@ impl Samples {
 
 /// The rows to keep, in the order of time, then symbol.
 fn in_order(clock: &Clock, keep: impl Fn(usize) -> bool) -> Vec<usize> {
-    clock.news().1.into_iter().map(|(_, row)| row as usize).filter(|row| keep(*row)).collect()
+    clock.rows_by_tick().1.into_iter().map(|(_, row)| row as usize).filter(|row| keep(*row)).collect()
 }
 
 /// Who learns from what: three sets of samples, one after another in time. `judge::split` makes it, learners receive

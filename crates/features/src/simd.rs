@@ -11,7 +11,7 @@ use crate::engine::{Body, Feed};
 #[inline]
 pub(crate) fn run<const W: usize, B: Body<W>>(body: &mut B, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
     #[cfg(target_arch = "x86_64")]
-    if wide() {
+    if has_wide() {
         #[expect(unsafe_code, reason = "the features were detected")]
         return unsafe { run_wide(body, feed, out) };
     }
@@ -21,22 +21,22 @@ pub(crate) fn run<const W: usize, B: Body<W>>(body: &mut B, feed: &Feed<'_, W>, 
 /// Calls a function on the widest instructions there are.
 pub(crate) fn call<A, R>(function: impl Inlined<A, R>, args: A) -> R {
     #[cfg(target_arch = "x86_64")]
-    if wide() {
+    if has_wide() {
         #[expect(unsafe_code, reason = "the features were detected")]
         return unsafe { call_wide(function, args) };
     }
-    function.go(args)
+    function.call(args)
 }
 
 /// A function that is worth compiling twice; `go` must be `#[inline(always)]`.
 pub(crate) trait Inlined<A, R> {
-    fn go(self, args: A) -> R;
+    fn call(self, args: A) -> R;
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn call_wide<A, R>(function: impl Inlined<A, R>, args: A) -> R {
-    function.go(args)
+    function.call(args)
 }
 
 /// Blocks of columns, `[F][bars]` rows of lanes, become rows of the table: lane l's to `places[l]`, `stride` apart.
@@ -44,7 +44,7 @@ fn call_wide<A, R>(function: impl Inlined<A, R>, args: A) -> R {
 pub(crate) fn rows<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], stride: usize) -> bool {
     let bars = columns.first().map_or(0, |c| c.len());
     #[cfg(target_arch = "x86_64")]
-    let (whole, done, fine) = if wide() {
+    let (whole, done, fine) = if has_wide() {
         #[expect(unsafe_code, reason = "the features were detected")]
         unsafe {
             tiles(columns, places, stride)
@@ -89,7 +89,7 @@ fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], 
         #[expect(unsafe_code, reason = "i + 4 <= bars * W, and rows point to four numbers each: asserted above")]
         unsafe {
             let load = |k: usize| _mm256_loadu_pd(columns[k].as_ptr().cast::<f64>().add(i));
-            for (value, row) in turn([load(0), load(1), load(2), load(3)]).into_iter().zip(rows) {
+            for (value, row) in round_and_transpose([load(0), load(1), load(2), load(3)]).into_iter().zip(rows) {
                 sum = _mm_add_ps(sum, value);
                 // Not past the cache: that was tried, also with whole lines, and takes longer.
                 _mm_storeu_ps(row, value);
@@ -119,7 +119,7 @@ fn tiles<const W: usize>(columns: &[&[[f64; W]]], places: &mut [&mut [f32]; W], 
                             _mm256_cvtpd_ps(_mm256_loadu_pd(columns[k].as_ptr().cast::<f64>().add(t * W + half * 4)))
                         };
                         let pair = |k: usize| _mm256_set_m128(four(k + 4), four(k));
-                        for (i, row) in turn_eight([pair(0), pair(1), pair(2), pair(3)]).into_iter().enumerate() {
+                        for (i, row) in transpose_halves([pair(0), pair(1), pair(2), pair(3)]).into_iter().enumerate() {
                             sums[i % 2] = _mm256_add_ps(sums[i % 2], row);
                             _mm256_storeu_ps(at(half * 4 + i, t, eight * 2), row);
                         }
@@ -154,7 +154,7 @@ pub(crate) fn side_by_side<const W: usize>(runs: &[&[f64]; W], at: usize, place:
         fine = call(Within, (place, most));
     }
     #[cfg(target_arch = "x86_64")]
-    if W > 1 && wide() {
+    if W > 1 && has_wide() {
         done = bars - bars % 4;
         #[expect(unsafe_code, reason = "the features were detected")]
         unsafe {
@@ -175,7 +175,7 @@ struct Within;
 
 impl Inlined<(&mut [f64], f64), bool> for Within {
     #[inline(always)]
-    fn go(self, (values, most): (&mut [f64], f64)) -> bool {
+    fn call(self, (values, most): (&mut [f64], f64)) -> bool {
         let mut beyond = 0u64;
         for x in values {
             beyond |= if x.abs() <= most { 0 } else { u64::MAX };
@@ -197,7 +197,7 @@ fn side_by_side_wide<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut 
     for (i, four_rows) in place.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         for four in 0..W / 4 {
             let k = four * 4;
-            let rows = square([
+            let rows = transpose4([
                 load(runs[k], i * 4),
                 load(runs[k + 1], i * 4),
                 load(runs[k + 2], i * 4),
@@ -205,7 +205,7 @@ fn side_by_side_wide<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut 
             ]);
             for (place, row) in four_rows.iter_mut().zip(rows) {
                 beyond = _mm256_or_pd(beyond, _mm256_cmp_pd::<_CMP_NLE_UQ>(_mm256_andnot_pd(sign, row), most));
-                put(place, k, row);
+                store(place, k, row);
             }
         }
     }
@@ -216,7 +216,7 @@ fn side_by_side_wide<const W: usize>(runs: &[&[f64]; W], at: usize, place: &mut 
 /// many values of each column were taken.
 pub(crate) fn add_up(columns: &[&[f64]; 4], sum: &mut [f64; 4], lost: &mut [f64; 4]) -> usize {
     #[cfg(target_arch = "x86_64")]
-    if wide() {
+    if has_wide() {
         #[expect(unsafe_code, reason = "the features were detected")]
         return unsafe { add_up_wide(columns, sum, lost) };
     }
@@ -232,20 +232,20 @@ fn add_up_wide(columns: &[&[f64]; 4], sum: &mut [f64; 4], lost: &mut [f64; 4]) -
     let done = bars - bars % 4;
     let (mut all, mut rest) = (load(sum, 0), load(lost, 0));
     for t in (0..done).step_by(4) {
-        for x in square([load(columns[0], t), load(columns[1], t), load(columns[2], t), load(columns[3], t)]) {
+        for x in transpose4([load(columns[0], t), load(columns[1], t), load(columns[2], t), load(columns[3], t)]) {
             let next = _mm256_add_pd(all, x);
             let held = _mm256_sub_pd(next, all);
             let part = _mm256_add_pd(_mm256_sub_pd(all, _mm256_sub_pd(next, held)), _mm256_sub_pd(x, held));
             (all, rest) = (next, _mm256_add_pd(rest, part));
         }
     }
-    put(sum, 0, all);
-    put(lost, 0, rest);
+    store(sum, 0, all);
+    store(lost, 0, rest);
     done
 }
 
 /// Asks memory for values that are read next: more runs side by side than the processor foresees by itself.
-pub(crate) fn soon<const W: usize>(runs: &[&[f64]; W], from: usize, bars: usize) {
+pub(crate) fn prefetch<const W: usize>(runs: &[&[f64]; W], from: usize, bars: usize) {
     #[cfg(target_arch = "x86_64")]
     for run in runs {
         let next = run.get(from..).unwrap_or_default();
@@ -261,15 +261,15 @@ pub(crate) fn soon<const W: usize>(runs: &[&[f64]; W], from: usize, bars: usize)
 }
 
 /// The other way: `out[l * n + i] = rows[i][l]`, n being the number of rows.
-pub(crate) fn apart<const W: usize>(rows: &[[f64; W]], out: &mut [f64]) {
+pub(crate) fn transpose_lanes<const W: usize>(rows: &[[f64; W]], out: &mut [f64]) {
     let n = rows.len();
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]
-    if wide() && W.is_multiple_of(4) {
+    if has_wide() && W.is_multiple_of(4) {
         done = n - n % 4;
         #[expect(unsafe_code, reason = "the features were detected")]
         unsafe {
-            apart_wide(rows, done, out);
+            transpose_lanes_wide(rows, done, out);
         }
     }
     for (i, row) in rows.iter().enumerate().skip(done) {
@@ -282,15 +282,19 @@ pub(crate) fn apart<const W: usize>(rows: &[[f64; W]], out: &mut [f64]) {
 /// Four rows of four lanes at a time; `done` is a multiple of four.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn apart_wide<const W: usize>(rows: &[[f64; W]], done: usize, out: &mut [f64]) {
+fn transpose_lanes_wide<const W: usize>(rows: &[[f64; W]], done: usize, out: &mut [f64]) {
     let (n, flat) = (rows.len(), rows.as_flattened());
     for i in (0..done).step_by(4) {
         for four in 0..W / 4 {
             let from = i * W + four * 4;
-            let lanes =
-                square([load(flat, from), load(flat, from + W), load(flat, from + 2 * W), load(flat, from + 3 * W)]);
+            let lanes = transpose4([
+                load(flat, from),
+                load(flat, from + W),
+                load(flat, from + 2 * W),
+                load(flat, from + 3 * W),
+            ]);
             for (k, lane) in lanes.into_iter().enumerate() {
-                put(out, (four * 4 + k) * n + i, lane);
+                store(out, (four * 4 + k) * n + i, lane);
             }
         }
     }
@@ -299,7 +303,7 @@ fn apart_wide<const W: usize>(rows: &[[f64; W]], done: usize, out: &mut [f64]) {
 /// Rows of a square of four become its columns.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn square([a, b, c, d]: [__m256d; 4]) -> [__m256d; 4] {
+fn transpose4([a, b, c, d]: [__m256d; 4]) -> [__m256d; 4] {
     use std::arch::x86_64::{_mm256_permute2f128_pd, _mm256_unpackhi_pd, _mm256_unpacklo_pd};
     let (ab, ab2) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
     let (cd, cd2) = (_mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d));
@@ -313,7 +317,7 @@ fn square([a, b, c, d]: [__m256d; 4]) -> [__m256d; 4] {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn put(place: &mut [f64], at: usize, row: __m256d) {
+fn store(place: &mut [f64], at: usize, row: __m256d) {
     if let Some(place) = place[at..at + 4].first_chunk_mut::<4>() {
         #[expect(unsafe_code, reason = "there is room for four")]
         unsafe {
@@ -338,7 +342,7 @@ fn load(x: &[f64], at: usize) -> __m256d {
 /// Rounds four rows of four and turns them into columns.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn turn(rows: [__m256d; 4]) -> [__m128; 4] {
+fn round_and_transpose(rows: [__m256d; 4]) -> [__m128; 4] {
     use std::arch::x86_64::{_mm_movehl_ps, _mm_movelh_ps, _mm_unpackhi_ps, _mm_unpacklo_ps, _mm256_cvtpd_ps};
     let [a, b, c, d] = rows;
     let (a, b, c, d) = (_mm256_cvtpd_ps(a), _mm256_cvtpd_ps(b), _mm256_cvtpd_ps(c), _mm256_cvtpd_ps(d));
@@ -351,7 +355,7 @@ fn turn(rows: [__m256d; 4]) -> [__m128; 4] {
 /// behind it.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn turn_eight([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
+fn transpose_halves([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
     use std::arch::x86_64::{_mm256_shuffle_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps};
     let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
     let (ab2, cd2) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
@@ -371,7 +375,7 @@ fn is_zero(sums: __m128) -> bool {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn wide() -> bool {
+fn has_wide() -> bool {
     // Both lookups are one load and a test after the first time.
     !NARROW.load(std::sync::atomic::Ordering::Relaxed)
         && is_x86_feature_detected!("avx2")
@@ -383,7 +387,7 @@ static NARROW: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::ne
 
 /// Leaves the wider instructions alone from now on, in this process: for the test that both give the same bits.
 #[cfg(test)]
-pub(crate) fn narrow(on: bool) {
+pub(crate) fn force_narrow(on: bool) {
     NARROW.store(on, std::sync::atomic::Ordering::Relaxed);
 }
 

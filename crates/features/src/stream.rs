@@ -4,13 +4,13 @@
 //! can be saved and restored; a restored stream goes on as if it had never stopped.
 
 use crate::columns::Column;
-use crate::emit::{Out, RowWriter};
 use crate::engine::{Engine, State};
 use crate::graph::Id;
 use crate::inputs::place_in_time;
 use crate::ops::bounded;
 use crate::plan::{Layer, Plan, missing_extra};
 use crate::resample::{Bar, Resampler, fits};
+use crate::row_writer::{RowWriter, RowsOut};
 use crate::runs::{Holes, longest};
 use crate::table::Feature;
 use bars::{Instrument, Timeframe};
@@ -298,9 +298,9 @@ impl Lane {
             bounded(place)
         });
         let read: Vec<(&[[f64; 1]], usize)> =
-            self.ids.iter().map(|id| (engine.block(id.index(), 1).0, engine.sound(id.index(), 1))).collect();
-        let out = Out { values: &mut self.values, valid: &mut self.valid, settled: &mut self.settled };
-        self.emit.rows(&read, 1, &mut [out]);
+            self.ids.iter().map(|id| (engine.block(id.index(), 1).0, engine.finite_rows(id.index(), 1))).collect();
+        let out = RowsOut { values: &mut self.values, valid: &mut self.valid, settled: &mut self.settled };
+        self.emit.write_rows(&read, 1, &mut [out]);
     }
 
     fn state(&mut self, state: &mut State<'_>) {

@@ -45,7 +45,7 @@ pub struct Lock {
 
 impl Lock {
     /// Takes the folder, or says who has it.
-    pub fn take(folder: &Path) -> Result<Lock> {
+    pub fn acquire(folder: &Path) -> Result<Lock> {
         let path = folder.join(NAME);
         // Who only looks ([`Lock::holder`]) shares it for an instant, however long a busy machine makes that; one who
         // is just letting go holds it alone.
@@ -58,7 +58,7 @@ impl Lock {
                 Ok(()) if !os::same_file(&file, &path) => {}
                 Ok(()) => {
                     let mut lock = Lock { path, file: Some(file) };
-                    lock.sign()?;
+                    lock.write_holder()?;
                     return Ok(lock);
                 }
                 Err(TryLockError::WouldBlock) => {
@@ -89,12 +89,12 @@ impl Lock {
     }
 
     /// Says in the file who we are.
-    fn sign(&mut self) -> Result<()> {
+    fn write_holder(&mut self) -> Result<()> {
         let fail = |e: std::io::Error| Error::io(&self.path, "signing the lock", &e);
         let Some(file) = &mut self.file else { return Ok(()) };
         file.set_len(0).map_err(fail)?;
         file.seek(SeekFrom::Start(0)).map_err(fail)?;
-        file.write_all(&signature()).map_err(fail)
+        file.write_all(&holder_json()).map_err(fail)
     }
 
     /// Without locks: whoever creates the file has the folder.
@@ -103,7 +103,7 @@ impl Lock {
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => {
                 let lock = Lock { path, file: None };
-                file.write_all(&signature()).map_err(|e| Error::io(&lock.path, "signing the lock", &e))?;
+                file.write_all(&holder_json()).map_err(|e| Error::io(&lock.path, "signing the lock", &e))?;
                 Ok(lock)
             }
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {
@@ -124,7 +124,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         match &self.file {
-            Some(file) => os::let_go(file, &self.path),
+            Some(file) => os::release_lock(file, &self.path),
             None => {
                 let _ = std::fs::remove_file(&self.path);
             }
@@ -134,7 +134,7 @@ impl Drop for Lock {
 
 impl Holder {
     /// Whether it is a process of this machine, as far as the system tells.
-    pub fn here(&self) -> bool {
+    pub fn is_on_this_machine(&self) -> bool {
         self.boot == os::boot()
     }
 }
@@ -155,7 +155,7 @@ fn refused(folder: &Path, holder: Holder) -> Error {
         .remedy("wait until it has ended, or choose another folder")
 }
 
-fn signature() -> Vec<u8> {
+fn holder_json() -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
     let pid = std::process::id();
     let holder = Holder {

@@ -74,13 +74,13 @@ pub(crate) fn same_file(_file: &std::fs::File, _path: &Path) -> bool {
 
 /// Takes a lock file's name away while it is still locked; closing the file then unlocks it.
 #[cfg(unix)]
-pub(crate) fn let_go(_file: &std::fs::File, path: &Path) {
+pub(crate) fn release_lock(_file: &std::fs::File, path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
 /// Whether a name goes at once differs between versions of Windows; an empty file says as well that nobody is there.
 #[cfg(not(unix))]
-pub(crate) fn let_go(file: &std::fs::File, _path: &Path) {
+pub(crate) fn release_lock(file: &std::fs::File, _path: &Path) {
     let _ = file.set_len(0);
 }
 

@@ -124,8 +124,10 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     fits(&market, &plan, settings)?;
 
     let clock = Instant::now();
-    let ours = PlanPipeline::new(&market, &plan, settings.labeling(), settings.features.max_hole, settings.threads())?;
-    let (seen, exact, live) = (|m: &[Bars]| ours.batch(m), |m: &[Bars]| ours.exact(m), |m: &[Bars]| ours.stream(m));
+    let pipeline =
+        PlanPipeline::new(&market, &plan, settings.labeling(), settings.features.max_hole, settings.threads())?;
+    let (seen, exact, live) =
+        (|m: &[Bars]| pipeline.batch(m), |m: &[Bars]| pipeline.exact(m), |m: &[Bars]| pipeline.stream(m));
     let in_order = market.iter().all(|bars| bars.end.is_sorted_by(|a, b| a < b));
     let cuts = request.cuts.unwrap_or(CUTS);
     let stop = stop_flag();
@@ -148,11 +150,11 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     if !in_order {
         notes.push("bars of these data end out of order, so they cannot be streamed".to_string());
     }
-    if !ours.left().is_empty() {
-        notes.push(format!("not checked: {}: the data have no volume", ours.left().join(", ")));
+    if !pipeline.without_volume().is_empty() {
+        notes.push(format!("not checked: {}: the data have no volume", pipeline.without_volume().join(", ")));
     }
-    if !ours.alone().is_empty() {
-        let names = ours.alone().join(", ");
+    if !pipeline.without_market().is_empty() {
+        let names = pipeline.without_market().join(", ");
         let many = if market.len() == 1 { "1 symbol is".to_string() } else { format!("{} symbols are", market.len()) };
         notes.push(format!("not checked: {names}: {many} too few for market features"));
     }
@@ -169,7 +171,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     Ok(Checked {
         data: path.display().to_string(),
         set: request.set.clone(),
-        label: ours.rule().map(|rule| rule.to_string()),
+        label: pipeline.rule().map(|rule| rule.to_string()),
         verdict: leaks.verdict(),
         symbols: market.len() as u64,
         all_symbols,

@@ -51,7 +51,7 @@ impl Monitor {
         match watch.run.as_ref().map(|r| r.status.clone()) {
             Some(RunStatus::Running(holder)) => {
                 watch.result = None;
-                watch.on_this_machine = holder.here();
+                watch.on_this_machine = holder.is_on_this_machine();
                 if watch.on_this_machine {
                     let sampler = self.sampler.get_or_insert_with(|| Sampler::start(Duration::from_secs(1)));
                     if holder.pid > 0 {
@@ -127,7 +127,7 @@ mod tests {
 
         let mut monitor = Monitor::open(Some(&folder)).expect("found");
         assert_eq!(monitor.state().describe_status().0, "crashed");
-        let lock = files::Lock::take(&folder).expect("free");
+        let lock = files::Lock::acquire(&folder).expect("free");
         monitor.refresh();
         assert!(monitor.state().is_running() && monitor.state().on_this_machine);
         monitor.wait_for_sample();

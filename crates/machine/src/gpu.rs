@@ -3,7 +3,9 @@
 //! The one place where this room asks `compute` about cards. What has not been measured is null.
 
 use crate::nvml::NvmlCards;
-use compute::cuda::{self, Context, Driver, NoDriver};
+use compute::cuda::{self, Driver, NoDriver};
+use compute::{Choice, Opened};
+use files::format_plural;
 use serde::{Deserialize, Serialize};
 
 /// What stands between us and the cards.
@@ -73,11 +75,10 @@ pub(crate) fn detect_gpus() -> (Cuda, Vec<Gpu>) {
 /// Opens every card, sees which libraries are there, and measures. A card that cannot be opened keeps its nulls.
 pub(crate) fn measure_rates(gpus: &mut [Gpu]) {
     for gpu in gpus {
-        let Ok(context) = Context::open(gpu.index) else { continue };
+        let Ok((opened, _)) = Opened::new(Choice::Cuda(gpu.index), 1) else { continue };
+        gpu.memory_free_bytes = opened.free().unwrap_or(gpu.memory_free_bytes);
+        let Opened::Cuda(context) = opened else { continue };
         gpu.blaslt = context.library().ok();
-        if let Ok((free, _)) = context.memory() {
-            gpu.memory_free_bytes = free;
-        }
         let Ok(seen) = cuda::rates(&context, false) else { continue };
         let tera = |rate: Option<f64>| rate.map(|r| r * 1e12);
         gpu.rates = GpuRates {
@@ -101,8 +102,8 @@ pub(crate) fn test_gpu(index: usize) -> Result<(), String> {
 fn describe_driver(driver: &Result<Driver, NoDriver>) -> Cuda {
     let (usable, version, says) = match driver {
         Ok(found) => {
-            let (n, s) = (found.devices, if found.devices == 1 { "" } else { "s" });
-            (true, Some(found.cuda.clone()), format!("CUDA {} with {n} GPU{s}", found.cuda))
+            let gpus = format_plural(found.devices as u64, "GPU");
+            (true, Some(found.cuda.clone()), format!("CUDA {} with {gpus}", found.cuda))
         }
         Err(why) => (false, None, why.to_string()),
     };

@@ -267,7 +267,7 @@ mod tests {
         let killed = make(runs, "c", "2026-01-02T00:00:00Z", RunState::Running);
         fs::write(killed.join(".lock"), "{\"pid\":1,\"boot\":\"x\",\"start\":7,\"since\":\"\"}").expect("written");
         let alive = make(runs, "d", "2026-01-04T00:00:00Z", RunState::Running);
-        let lock = Lock::take(&alive).expect("free");
+        let lock = Lock::acquire(&alive).expect("free");
         let failed = make(runs, "e", "2026-01-01T00:00:00Z", RunState::Failed);
         let run = Run { problem: Some("no memory".into()), ..Run::read(&failed).expect("read") };
         run.write(&failed).expect("written");

@@ -6,7 +6,7 @@
 //! epochs but the first. Then both train five seeds, and the 95 % bootstrap intervals of validation loss and MCC must
 //! overlap epoch by epoch: a faster loop that learns something else is not faster.
 
-use super::nets::Told;
+use super::nets::BenchFlags;
 use super::{Place, machine, middle, threads};
 use crate::process::{build, command, last_json, measure, output};
 use crate::{Result, cache, root};
@@ -53,7 +53,7 @@ struct Sides {
 }
 
 /// What one side said of a run.
-struct Seen {
+struct SideResult {
     /// Seconds of an epoch with its validation.
     epoch: f64,
     /// `[members][epochs]` validation loss and MCC.
@@ -62,15 +62,15 @@ struct Seen {
     said: Value,
 }
 
-pub(super) fn run(told: &Told, cuda: bool) -> Result<String> {
-    let python = match (&told.python, cuda) {
+pub(super) fn run(flags: &BenchFlags, cuda: bool) -> Result<String> {
+    let python = match (&flags.python, cuda) {
         (Some(path), _) => path.clone(),
         (None, true) => "python3".into(),
         (None, false) => cache::python_of("torch", &root().join("bench/peers/torch.lock"))?,
     };
     let device = if cuda { super::gpu::card()? } else { format!("{} threads", threads()) };
     let version = output(command(&python).args(["-c", "import torch; print(torch.__version__)"]))?;
-    let ours = match &told.ours {
+    let ours = match &flags.ours {
         Some(path) => path.clone(),
         None => build("fullbore", "fullbore", true)?,
     };
@@ -81,7 +81,7 @@ pub(super) fn run(told: &Told, cuda: bool) -> Result<String> {
     let mut tuned = None;
     let mut rows = String::new();
     let mut parts = (0, 0);
-    for case in cases.iter().filter(|c| told.wants(&c.name())) {
+    for case in cases.iter().filter(|c| flags.wants(&c.name())) {
         let mut case = *case;
         let name = case.name();
         if case.batch == 0 {
@@ -91,15 +91,15 @@ pub(super) fn run(told: &Told, cuda: bool) -> Result<String> {
         }
         println!("{name}");
         let first = sides.ours(&case, case.epochs[0])?;
-        parts = first.parts()?;
+        parts = first.sample_counts()?;
         let peer = [sides.torch(&case, case.epochs[1], parts)?, sides.torch(&case, case.epochs[1], parts)?];
         let ours = [first, sides.ours(&case, case.epochs[0])?];
         row(&mut rows, &case, &ours, &peer, parts.0);
     }
     if rows.is_empty() {
-        return Err(format!("no case has `{}` in its name.", told.only.as_deref().unwrap_or_default()));
+        return Err(format!("no case has `{}` in its name.", flags.only.as_deref().unwrap_or_default()));
     }
-    let curves = if told.quick { String::new() } else { agreement(&sides, parts)? };
+    let curves = if flags.quick { String::new() } else { agreement(&sides, parts)? };
     let tuned = tuned.map_or(String::new(), |batch| format!(" `fullbore tune` chose batches of {batch}."));
     Ok(format!(
         "## Training the two-timeframe classifier on the {}\n\n\
@@ -124,7 +124,7 @@ impl Case {
 
 impl Sides {
     /// The flags that say what is trained, the same for `tune` and `train`.
-    fn told(&self, verb: &str) -> std::process::Command {
+    fn command(&self, verb: &str) -> std::process::Command {
         let mut ours = self.place.fullbore(&self.ours);
         ours.arg(verb).arg(&self.data).args(["--label-horizon", "1", "--folds", "1", "--json", "--device"]);
         ours.arg(if self.cuda { "cuda" } else { "cpu" });
@@ -136,15 +136,15 @@ impl Sides {
     }
 
     fn tune(&self) -> Result<usize> {
-        let said = last_json(&measure(&mut self.told("tune"))?.out)?;
+        let said = last_json(&measure(&mut self.command("tune"))?.out)?;
         let batch = said["chosen"]["batch"].as_u64().ok_or("`fullbore tune --json` has no `chosen.batch`.")?;
         usize::try_from(batch).map_err(|e| e.to_string())
     }
 
-    fn ours(&self, case: &Case, epochs: usize) -> Result<Seen> {
+    fn ours(&self, case: &Case, epochs: usize) -> Result<SideResult> {
         let out = self.place.0.join("run");
         let _ = fs::remove_dir_all(&out);
-        let mut train = self.told("train");
+        let mut train = self.command("train");
         train.args(["--patience", "100000", "--batch-size", &case.batch.to_string()]);
         train.args(["--seeds", &case.members.to_string(), "--epochs", &epochs.to_string(), "--out"]).arg(&out);
         let said = last_json(&measure(&mut train)?.out)?;
@@ -153,10 +153,10 @@ impl Sides {
         let (Some(steps), Some(valid)) = (of("train"), of("validate")) else {
             return Err(format!("`fullbore train --json` has no phases `train` and `validate`: {}.", said["phases"]));
         };
-        Ok(Seen { epoch: (steps + valid) / epochs as f64, curves: curves_of(&out.join("log.jsonl"))?, said })
+        Ok(SideResult { epoch: (steps + valid) / epochs as f64, curves: curves_of(&out.join("log.jsonl"))?, said })
     }
 
-    fn torch(&self, case: &Case, epochs: usize, (train, valid): (u64, u64)) -> Result<Seen> {
+    fn torch(&self, case: &Case, epochs: usize, (train, valid): (u64, u64)) -> Result<SideResult> {
         let mut peer = command(&self.python);
         peer.arg(root().join("bench/peers/torch_classify.py")).arg(&self.data);
         peer.args(["--train", &format!("0:{train}"), "--valid", &format!("{}:{}", train + 2, train + 2 + valid)]);
@@ -168,17 +168,17 @@ impl Sides {
             peer.args(["--device", "cpu", "--precision", "f32", "--threads", &threads().to_string()]);
         }
         let said = last_json(&measure(&mut peer)?.out)?;
-        let told = said["epochs"].as_array().ok_or("torch_classify.py has no `epochs`.")?;
+        let flags = said["epochs"].as_array().ok_or("torch_classify.py has no `epochs`.")?;
         let number = |v: &Value| v.as_f64().unwrap_or(f64::NAN);
-        let seconds = told.iter().skip(1).map(|e| number(&e["seconds"])).collect();
-        let of = |m: usize| told.iter().map(|e| [number(&e["valid_loss"][m]), number(&e["mcc"][m])]).collect();
-        Ok(Seen { epoch: middle(seconds), curves: (0..case.members).map(of).collect(), said })
+        let seconds = flags.iter().skip(1).map(|e| number(&e["seconds"])).collect();
+        let of = |m: usize| flags.iter().map(|e| [number(&e["valid_loss"][m]), number(&e["mcc"][m])]).collect();
+        Ok(SideResult { epoch: middle(seconds), curves: (0..case.members).map(of).collect(), said })
     }
 }
 
-impl Seen {
+impl SideResult {
     /// Samples to train on and to validate on.
-    fn parts(&self) -> Result<(u64, u64)> {
+    fn sample_counts(&self) -> Result<(u64, u64)> {
         let fold = &self.said["folds"][0];
         match (fold["train"].as_u64(), fold["valid"].as_u64()) {
             (Some(train), Some(valid)) => Ok((train, valid)),
@@ -204,8 +204,8 @@ fn curves_of(log: &Path) -> Result<Vec<Vec<[f64; 2]>>> {
     Ok(curves.into_iter().map(|c| c.1).collect())
 }
 
-fn row(rows: &mut String, case: &Case, ours: &[Seen; 2], peer: &[Seen; 2], train: u64) {
-    let mean = |s: &[Seen; 2]| (s[0].epoch + s[1].epoch) / 2.0;
+fn row(rows: &mut String, case: &Case, ours: &[SideResult; 2], peer: &[SideResult; 2], train: u64) {
+    let mean = |s: &[SideResult; 2]| (s[0].epoch + s[1].epoch) / 2.0;
     let (mine, theirs) = (mean(ours), mean(peer));
     let times = theirs / mine;
     let target = case
@@ -239,7 +239,7 @@ fn agreement(sides: &Sides, parts: (u64, u64)) -> Result<String> {
         case.batch
     );
     for epoch in LOOKED_AT {
-        let of = |seen: &Seen, which: usize| -> Vec<f64> {
+        let of = |seen: &SideResult, which: usize| -> Vec<f64> {
             seen.curves.iter().filter_map(|c| c.get(epoch - 1)).map(|e| e[which]).collect()
         };
         let _ = write!(out, "| {epoch} |");
@@ -263,15 +263,9 @@ fn bootstrap(values: &[f64]) -> Result<[f64; 3]> {
         return Err(format!("a curve is not whole: {values:?}."));
     }
     let n = values.len();
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut draw = || {
-        // xorshift64*: good enough to pick one of five.
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n
-    };
-    let mut means: Vec<f64> = (0..10_000).map(|_| (0..n).map(|_| values[draw()]).sum::<f64>() / n as f64).collect();
+    let mut random = random::SplitMix::new(1);
+    let mut means: Vec<f64> =
+        (0..10_000).map(|_| (0..n).map(|_| values[random.below(n)]).sum::<f64>() / n as f64).collect();
     means.sort_by(f64::total_cmp);
     Ok([values.iter().sum::<f64>() / n as f64, means[249], means[9_749]])
 }

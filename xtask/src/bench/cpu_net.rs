@@ -1,6 +1,6 @@
 //! Nets on the CPU: whole training steps and forward passes beside PyTorch's best.
 
-use super::nets::{Case, Sides, Told, table};
+use super::nets::{BenchFlags, Case, Sides, table};
 use super::{machine, threads};
 use crate::process::{build, command, output};
 use crate::{Result, cache, root};
@@ -23,13 +23,13 @@ const CASES: [Case; 12] = [
     Case { batch: 1024, mode: "infer", floor: None, ..LSTM },
 ];
 
-pub(super) fn run(told: &Told) -> Result<String> {
-    let python = match &told.python {
+pub(super) fn run(flags: &BenchFlags) -> Result<String> {
+    let python = match &flags.python {
         Some(path) => path.clone(),
         None => cache::python_of("torch", &root().join("bench/peers/torch.lock"))?,
     };
     let version = output(command(&python).args(["-c", "import torch; print(torch.__version__)"]))?;
-    let ours = match &told.ours {
+    let ours = match &flags.ours {
         Some(path) => path.clone(),
         None => build("fullbore-bench", "fullbore-bench", true)?,
     };
@@ -37,9 +37,9 @@ pub(super) fn run(told: &Told) -> Result<String> {
     let sides = Sides { ours: &ours, python: &python, device: "cpu", threads: Some(n) };
     Ok(format!(
         "## Nets on the CPU\n\n{}\nPyTorch {}{}; {n} threads.\n\n{}\n",
-        table(told, &sides, &CASES)?,
+        table(flags, &sides, &CASES)?,
         version.trim(),
-        told.without_compile(),
+        flags.without_compile(),
         machine(&python)
     ))
 }

@@ -4,7 +4,7 @@
 //! is `--root` or the current folder.
 
 use super::machine;
-use super::nets::{Case, Sides, Told, table};
+use super::nets::{BenchFlags, Case, Sides, table};
 use crate::Result;
 use crate::process::{build, command, output};
 use std::path::{Path, PathBuf};
@@ -33,24 +33,24 @@ const CASES: [Case; 17] = [
     Case { mode: "infer", ..TRAIN },
 ];
 
-pub(super) fn run(told: &Told) -> Result<String> {
+pub(super) fn run(flags: &BenchFlags) -> Result<String> {
     let device = card()?;
-    let python = told.python.clone().unwrap_or_else(|| "python3".into());
+    let python = flags.python.clone().unwrap_or_else(|| "python3".into());
     let seen =
         "import torch, sys; sys.exit('no CUDA device') if not torch.cuda.is_available() else print(torch.__version__)";
     let version = output(command(&python).args(["-c", seen])).map_err(|why| {
         format!("{} has no PyTorch that sees the GPU; name one with --python PATH. ({why})", python.display())
     })?;
-    let ours = match &told.ours {
+    let ours = match &flags.ours {
         Some(path) => path.clone(),
         None => build("fullbore-bench", "fullbore-bench", true)?,
     };
     let sides = Sides { ours: &ours, python: &python, device: "cuda", threads: None };
     Ok(format!(
         "## Nets on the GPU\n\n{}\nPyTorch {}{}.\n\n{device}. {}\n",
-        table(told, &sides, &CASES)?,
+        table(flags, &sides, &CASES)?,
         version.trim(),
-        told.without_compile(),
+        flags.without_compile(),
         machine(&python)
     ))
 }

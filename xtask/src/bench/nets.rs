@@ -13,36 +13,36 @@ use std::path::{Path, PathBuf};
 
 /// What was said on the command line.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct BenchFlags {
     pub(super) ours: Option<PathBuf>,
     pub(super) python: Option<PathBuf>,
     pub(super) only: Option<String>,
     pub(super) quick: bool,
 }
 
-impl Told {
-    pub(super) fn read(mut flags: &[&str]) -> Result<Told> {
-        let mut told = Told::default();
+impl BenchFlags {
+    pub(super) fn read(mut typed: &[&str]) -> Result<BenchFlags> {
+        let mut flags = BenchFlags::default();
         // Both programs are started from the root of the working tree, so a path relative to here would be lost.
         let path = |p: &str| std::path::absolute(p).map_err(|e| format!("{p}: {e}."));
         loop {
-            flags = match flags {
-                [] => return Ok(told),
+            typed = match typed {
+                [] => return Ok(flags),
                 ["--quick", rest @ ..] => {
-                    told.quick = true;
+                    flags.quick = true;
                     rest
                 }
                 ["--ours", value, rest @ ..] => {
-                    told.ours = Some(path(value)?);
+                    flags.ours = Some(path(value)?);
                     rest
                 }
                 // A bare name is looked up on the PATH.
                 ["--python", value, rest @ ..] => {
-                    told.python = Some(if value.contains('/') { path(value)? } else { PathBuf::from(value) });
+                    flags.python = Some(if value.contains('/') { path(value)? } else { PathBuf::from(value) });
                     rest
                 }
                 ["--only", value, rest @ ..] => {
-                    told.only = Some(value.to_string());
+                    flags.only = Some(value.to_string());
                     rest
                 }
                 ["--root", value, rest @ ..] => {
@@ -59,7 +59,7 @@ impl Told {
     }
 }
 
-impl Told {
+impl BenchFlags {
     /// Whether a case of that name is to be run.
     pub(super) fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
@@ -139,11 +139,11 @@ pub(super) struct Sides<'a> {
 }
 
 /// Runs the cases and gives the table. A case that fails ends it: half a table would be read as a whole one.
-pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<String> {
-    let wanted = |c: &&Case| told.wants(&c.name());
+pub(super) fn table(flags: &BenchFlags, sides: &Sides<'_>, cases: &[Case]) -> Result<String> {
+    let wanted = |c: &&Case| flags.wants(&c.name());
     let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
     if cases.is_empty() {
-        return Err(format!("no case has `{}` in its name.", told.only.as_deref().unwrap_or_default()));
+        return Err(format!("no case has `{}` in its name.", flags.only.as_deref().unwrap_or_default()));
     }
     println!("matrix products alone");
     let limits = limits(sides, &cases)?;
@@ -156,7 +156,7 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
     let mut failed = Vec::new();
     for (case, limit) in cases.iter().zip(limits) {
         println!("{}", case.name());
-        let (ours, theirs) = race(told, sides, case)?;
+        let (ours, theirs) = run_both(flags, sides, case)?;
         let (us, them) = (mean(&ours, "ms_per_step"), mean(&theirs, "ms_per_step"));
         let rate = case.flops() / us / per_ms;
         let limit = limit * 1e9 / per_ms;
@@ -197,11 +197,11 @@ pub(super) fn table(told: &Told, sides: &Sides<'_>, cases: &[Case]) -> Result<St
 }
 
 /// Ours, the peer, the peer, ours.
-fn race(told: &Told, sides: &Sides<'_>, case: &Case) -> Result<(Vec<Value>, Vec<Value>)> {
+fn run_both(flags: &BenchFlags, sides: &Sides<'_>, case: &Case) -> Result<(Vec<Value>, Vec<Value>)> {
     let ours = || {
         let mut run = command(sides.ours);
         run.arg("net");
-        answered(case, flags(run, sides, case).arg("--json"))
+        run_case(case, add_flags(run, sides, case).arg("--json"))
     };
     let peer = |variants: &str| {
         let mut run = command(sides.python);
@@ -217,16 +217,16 @@ fn race(told: &Told, sides: &Sides<'_>, case: &Case) -> Result<(Vec<Value>, Vec<
             (_, false) => "20",
             (_, true) => "5",
         };
-        answered(case, flags(run, sides, case).args(["--replays", replays]))
+        run_case(case, add_flags(run, sides, case).args(["--replays", replays]))
     };
     let first = ours()?;
-    let theirs = peer(if told.quick { "quick" } else { "all" })?;
+    let theirs = peer(if flags.quick { "quick" } else { "all" })?;
     let best = theirs["variant"].as_str().ok_or("the peer names no `variant`.")?.to_string();
     let again = peer(&best)?;
     Ok((vec![first, ours()?], vec![theirs, again]))
 }
 
-fn flags(mut run: std::process::Command, sides: &Sides<'_>, case: &Case) -> std::process::Command {
+fn add_flags(mut run: std::process::Command, sides: &Sides<'_>, case: &Case) -> std::process::Command {
     run.args(["--net", case.net, "--batch", &case.batch.to_string()]);
     run.args(["--precision", case.precision, "--mode", case.mode, "--device", sides.device]);
     if case.members > 1 {
@@ -240,7 +240,7 @@ fn flags(mut run: std::process::Command, sides: &Sides<'_>, case: &Case) -> std:
 }
 
 /// Its JSON object, which must be the answer to this case.
-fn answered(case: &Case, run: &mut std::process::Command) -> Result<Value> {
+fn run_case(case: &Case, run: &mut std::process::Command) -> Result<Value> {
     let run = measure(run)?;
     let mut said = last_json(&run.out)?;
     // On a CPU a side need not know its peak: the system does.
@@ -307,16 +307,16 @@ mod tests {
 
     #[test]
     fn flags_are_understood_or_named() {
-        let told = Told::read(&["--quick", "--python", "python3", "--only", "bf16"]).unwrap();
-        assert!(told.quick && told.python == Some("python3".into()) && told.only == Some("bf16".into()));
-        assert!(Told::read(&["--ours", "bench"]).unwrap().ours.unwrap().is_absolute());
-        assert!(Told::read(&["--our"]).unwrap_err().starts_with("`--our` is not understood"));
-        assert!(Told::read(&["--only"]).is_err());
+        let flags = BenchFlags::read(&["--quick", "--python", "python3", "--only", "bf16"]).unwrap();
+        assert!(flags.quick && flags.python == Some("python3".into()) && flags.only == Some("bf16".into()));
+        assert!(BenchFlags::read(&["--ours", "bench"]).unwrap().ours.unwrap().is_absolute());
+        assert!(BenchFlags::read(&["--our"]).unwrap_err().starts_with("`--our` is not understood"));
+        assert!(BenchFlags::read(&["--only"]).is_err());
     }
 
     #[test]
     fn mismatched_answer_is_refused() {
-        let check = |said: Value| answered(&case("train"), command("echo").arg(said.to_string())).is_ok();
+        let check = |said: Value| run_case(&case("train"), command("echo").arg(said.to_string())).is_ok();
         let right = json!({ "net": "256-2048t-1024-512-3", "batch": 65536, "precision": "bf16", "mode": "train", "ms_per_step": 2.0 });
         assert!(check(right.clone()));
         for (key, other) in [("batch", json!(1)), ("mode", json!("infer")), ("ms_per_step", json!(null))] {

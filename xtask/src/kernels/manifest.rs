@@ -11,7 +11,7 @@ pub const FILE: &str = "manifest.toml";
 
 /// What a thread of one function takes, in bytes but for the registers.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Takes {
+pub struct FunctionFigures {
     pub registers: u64,
     pub stack: u64,
     pub spill_stores: u64,
@@ -20,7 +20,7 @@ pub struct Takes {
 }
 
 /// `[architecture][function]`
-pub type Figures = BTreeMap<String, BTreeMap<String, Takes>>;
+pub type Figures = BTreeMap<String, BTreeMap<String, FunctionFigures>>;
 
 /// What became of one source.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -77,7 +77,7 @@ fn one(kernel: &toml::Value) -> Option<(String, (String, Made))> {
         let into = made.figures.entry(architecture.clone()).or_default();
         for (function, t) in functions.as_table()? {
             let number = |key| t.get(key)?.as_integer()?.try_into().ok();
-            let takes = Takes {
+            let takes = FunctionFigures {
                 registers: number("registers")?,
                 stack: number("stack")?,
                 spill_stores: number("spill_stores")?,
@@ -91,12 +91,12 @@ fn one(kernel: &toml::Value) -> Option<(String, (String, Made))> {
 }
 
 /// What `ptxas -v` said of each function, kernels and functions that were not inlined alike.
-pub fn read_ptxas(said: &str) -> Result<BTreeMap<String, Takes>> {
+pub fn read_ptxas(said: &str) -> Result<BTreeMap<String, FunctionFigures>> {
     // Asynchronous products that wait for each other are several times slower, and nothing else would tell.
     if let Some(line) = said.lines().find(|l| l.contains("wgmma") && l.contains("serialized")) {
         return Err(format!("ptxas: {}", line.trim()));
     }
-    let mut functions: BTreeMap<String, Takes> = BTreeMap::new();
+    let mut functions: BTreeMap<String, FunctionFigures> = BTreeMap::new();
     let mut current: Option<String> = None;
     for line in said.lines() {
         let line = line.trim().trim_start_matches("ptxas info").trim_start_matches([' ', ':']);
@@ -128,7 +128,7 @@ pub fn read_ptxas(said: &str) -> Result<BTreeMap<String, Takes>> {
 }
 
 /// Every spill, and every function over its file's budget, as sentences.
-pub fn faults(source: &Source, figures: &Figures) -> Vec<String> {
+pub fn find_faults(source: &Source, figures: &Figures) -> Vec<String> {
     let mut bad = Vec::new();
     for (architecture, functions) in figures {
         for (function, t) in functions {
@@ -169,10 +169,10 @@ ptxas info    : Used 101 registers, 49152 bytes smem, 388 bytes cmem[0]
     #[test]
     fn ptxas_figures_are_read_and_checked() {
         let functions = read_ptxas(SAID).unwrap();
-        let b = Takes { registers: 16, stack: 8, spill_stores: 4, spill_loads: 12, shared: 0 };
+        let b = FunctionFigures { registers: 16, stack: 8, spill_stores: 4, spill_loads: 12, shared: 0 };
         assert_eq!(functions["b"], b);
         assert_eq!((functions["a"].registers, functions["a"].shared), (101, 49152));
-        let bad = faults(&source(), &BTreeMap::from([("sm_80".to_string(), functions)]));
+        let bad = find_faults(&source(), &BTreeMap::from([("sm_80".to_string(), functions)]));
         assert_eq!(bad.len(), 2, "{bad:?}");
         assert!(bad[0].contains("a on sm_80 takes 101") && bad[1].contains("b on sm_80 spills 4"), "{bad:?}");
         assert!(read_ptxas("ptxas info : 0 bytes gmem").is_err());

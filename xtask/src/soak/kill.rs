@@ -6,6 +6,7 @@
 use super::{Flags, names, note};
 use crate::process::{build, command, last_json, output};
 use crate::{Result, cache, today};
+use random::SplitMix;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +15,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Kills `data add` again and again; false when something was lost.
-pub fn rounds(flags: &[&str]) -> Result<bool> {
+pub fn run_kill_rounds(flags: &[&str]) -> Result<bool> {
     let flags = Flags::read(flags, &["--rounds", "--seed"])?;
     let rounds = flags.number("--rounds", 200.0)? as usize;
-    let mut random = Random(flags.number("--seed", 1.0)? as u64);
+    let mut random = SplitMix::new(flags.number("--seed", 1.0)? as u64);
     let store = Store::new()?;
     let mut truth = BTreeMap::new(); // name -> bars
     for (at, name) in ["one", "two", "three"].into_iter().enumerate() {
@@ -38,7 +39,7 @@ pub fn rounds(flags: &[&str]) -> Result<bool> {
         let instant = whole.mul_f64(random.below(1_100) as f64 / 1_000.0);
         let finished = store.add(name, input, Some(instant))?;
         killed += usize::from(finished.is_none());
-        match store.look(&truth, name, store.inputs[input].1, finished.is_some()) {
+        match store.check_store(&truth, name, store.inputs[input].1, finished.is_some()) {
             Ok(bars) => {
                 replaced += usize::from(finished.is_none() && truth.get(name) != Some(&bars));
                 truth.insert(name.to_string(), bars);
@@ -127,7 +128,7 @@ impl Store {
     }
 
     /// Reads everything back; gives the bars that the set being written has now.
-    fn look(&self, truth: &BTreeMap<String, u64>, writing: &str, new: u64, finished: bool) -> Result<u64> {
+    fn check_store(&self, truth: &BTreeMap<String, u64>, writing: &str, new: u64, finished: bool) -> Result<u64> {
         let listed = self.listed()?;
         let mut now = None;
         for (name, bars) in truth {
@@ -178,17 +179,4 @@ impl Store {
 fn file_of(entry: &Value) -> String {
     let default = || format!("{}.parquet", entry["name"].as_str().unwrap_or_default());
     entry["file"].as_str().map_or_else(default, str::to_string)
-}
-
-/// xorshift64*: enough to choose instants, and a seed repeats them.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.max(1);
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % n as u64) as usize
-    }
 }

@@ -4,10 +4,10 @@
 //! when nobody disturbs it: predictions, weights, figures, and a log in which every epoch of every member stands once.
 //! Runs follow one another until there were enough kills.
 
-use super::kill::Random;
 use super::{Flags, note};
 use crate::process::{build, command, last_json, output};
 use crate::{Result, cache, today};
+use random::SplitMix;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Kills training so often; false when an end was another one.
-pub fn kills(flags: &[&str]) -> Result<bool> {
+pub fn run_kills(flags: &[&str]) -> Result<bool> {
     let flags = Flags::read(flags, &["--times", "--seed", "--fullbore"])?;
     let times = flags.number("--times", 100.0)? as usize;
-    let mut random = Random(flags.number("--seed", 1.0)? as u64);
+    let mut random = SplitMix::new(flags.number("--seed", 1.0)? as u64);
     let fullbore = match flags.get("--fullbore") {
         Some(path) => PathBuf::from(path),
         None => build("fullbore", "fullbore", true)?,
@@ -27,13 +27,14 @@ pub fn kills(flags: &[&str]) -> Result<bool> {
     let start = Instant::now();
     output(&mut place.train("whole"))?;
     let whole = start.elapsed();
-    let truth = place.end("whole")?;
+    let truth = place.final_files("whole")?;
     println!("one undisturbed run takes {:.2} s; {times} kills", whole.as_secs_f64());
 
     let (mut tally, mut wrong) = (Tally::default(), Vec::new());
     while tally.kills < times {
         let name = format!("run-{}", tally.runs + 1);
-        match place.disturbed(&name, times, whole, &mut random, &mut tally).and_then(|()| place.end(&name)) {
+        match place.run_with_kills(&name, times, whole, &mut random, &mut tally).and_then(|()| place.final_files(&name))
+        {
             Ok(end) => {
                 let differ: Vec<&str> =
                     end.iter().zip(&truth).filter(|(a, b)| a != b).map(|(a, _)| a.0.as_str()).collect();
@@ -123,12 +124,12 @@ impl Place {
     }
 
     /// One run to its end, killed at random instants until there were enough kills.
-    fn disturbed(
+    fn run_with_kills(
         &self,
         name: &str,
         times: usize,
         whole: Duration,
-        random: &mut Random,
+        random: &mut SplitMix,
         tally: &mut Tally,
     ) -> Result<()> {
         let folder = self.home.join(name);
@@ -183,7 +184,7 @@ impl Place {
     }
 
     /// What a run came to: names and contents, of which none may differ.
-    fn end(&self, name: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    fn final_files(&self, name: &str) -> Result<Vec<(String, Vec<u8>)>> {
         let folder = self.home.join(name);
         let mut end = Vec::new();
         let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}.", path.display()));

@@ -90,7 +90,7 @@ pub(super) fn broken(path: &str, text: &str, tree: &Tree) -> Vec<String> {
         if line.chars().count() > WIDTH && breakable && own {
             note(format!("{} columns of prose; lines end at {WIDTH}", line.chars().count()));
         }
-        if let Some(phrase) = diary(prose) {
+        if let Some(phrase) = work_phrase(prose) {
             note(format!("`{phrase}` speaks of how the work was done; state the fact, its date and its machine"));
         }
         for cited in citations(prose, path.ends_with(".md")) {
@@ -144,7 +144,7 @@ fn comment<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
 }
 
 /// The first phrase about the work.
-fn diary(prose: &str) -> Option<String> {
+fn work_phrase(prose: &str) -> Option<String> {
     let low = prose.to_lowercase();
     let whole = |from: usize, phrase: &str| {
         let before = low[..from].chars().next_back().filter(|_| phrase.starts_with(char::is_alphanumeric));
@@ -152,11 +152,11 @@ fn diary(prose: &str) -> Option<String> {
         ![before, after].into_iter().flatten().any(|c| c.is_alphanumeric() || c == '_')
     };
     let phrase = DIARY.iter().find(|phrase| low.match_indices(*phrase).any(|(from, _)| whole(from, phrase)));
-    phrase.map(ToString::to_string).or_else(|| numbered(&low))
+    phrase.map(ToString::to_string).or_else(|| issue_number(&low))
 }
 
 /// `issue 12` and `issue #12`.
-fn numbered(low: &str) -> Option<String> {
+fn issue_number(low: &str) -> Option<String> {
     let mut words = low.split_whitespace().peekable();
     while let Some(word) = words.next() {
         let next = words.peek().map(|next| next.trim_start_matches('#'));
@@ -183,7 +183,7 @@ fn citations(prose: &str, markdown: bool) -> Vec<String> {
         let path = quoted.split(':').next().unwrap_or_default();
         let names = path.len() > 4 && !path.starts_with('.') && NAMED.iter().any(|end| path.ends_with(end));
         let in_tree = FOLDERS.iter().any(|folder| path.starts_with(folder)) || names;
-        if path.chars().all(plain) && in_tree && !path.split('/').any(stands_for_any) {
+        if path.chars().all(plain) && in_tree && !path.split('/').any(is_placeholder) {
             cited.push(path.to_string());
         }
     }
@@ -196,7 +196,7 @@ fn citations(prose: &str, markdown: bool) -> Vec<String> {
 }
 
 /// Whether a part of a path is a word for any name, as in `crates/ROOM/src/NAME.rs`.
-fn stands_for_any(part: &str) -> bool {
+fn is_placeholder(part: &str) -> bool {
     let stem = part.split('.').next().unwrap_or_default();
     stem.len() > 1 && !part.ends_with(".md") && stem.chars().all(|c| c.is_ascii_uppercase())
 }

@@ -16,7 +16,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = Add { select, name: args.name, out: args.out, replace: args.replace, dry_run: args.dry_run };
     let progress = &mut context.progress;
     let added = jobs::add(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&added, |paint| render(&added, request.replace, paint))?;
+    context.print(&added, |paint| render(&added, request.replace, paint))?;
     Ok(u8::from(added.verdict == Some(Verdict::Refuse)))
 }
 

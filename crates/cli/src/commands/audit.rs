@@ -15,7 +15,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let select = select(args.source)?;
     let progress = &mut context.progress;
     let audited = jobs::audit(&select, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&audited, |paint| render(&audited, all, paint))?;
+    context.print(&audited, |paint| render(&audited, all, paint))?;
     Ok(u8::from(audited.audit.verdict == Verdict::Refuse))
 }
 

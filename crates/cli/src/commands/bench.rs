@@ -20,7 +20,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     };
     let progress = &mut context.progress;
     let benched = jobs::bench_net(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&benched, |paint| render(&benched, paint))?;
+    context.print(&benched, |paint| render(&benched, paint))?;
     Ok(0)
 }
 

@@ -17,7 +17,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let progress = &mut context.progress;
     let checked = jobs::check(&request, &context.settings, &mut |u| progress.update(u))
         .map_err(|e| pointed(e, &request.set, context.json))?;
-    context.say(&checked, |paint| render(&checked, paint))?;
+    context.print(&checked, |paint| render(&checked, paint))?;
     Ok(u8::from(checked.verdict == Verdict::Failed))
 }
 

@@ -16,7 +16,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         TrainEvent::Update(update) => progress.update(update),
         TrainEvent::Line(line) => progress.print_line(line),
     })?;
-    context.say(&demo, |paint| render(&demo, paint))?;
+    context.print(&demo, |paint| render(&demo, paint))?;
     Ok(if demo.training.run.interrupted { 130 } else { 0 })
 }
 

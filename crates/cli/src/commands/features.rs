@@ -23,7 +23,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
             let progress = &mut context.progress;
             let featured = jobs::features(&request, &context.settings, &mut |u| progress.update(u))
                 .map_err(|e| pointed(e, &request.set, context.json))?;
-            context.say(&featured, |paint| render(&featured, paint))?;
+            context.print(&featured, |paint| render(&featured, paint))?;
             Ok(0)
         }
     }
@@ -196,7 +196,7 @@ fn list(context: &Context) -> Outcome {
         .collect();
     let presets: Vec<_> =
         PRESETS.iter().map(|(name, about, text)| json!({"name": name, "about": about, "text": text})).collect();
-    context.say(&json!({"indicators": shown, "presets": presets}), |paint| {
+    context.print(&json!({"indicators": shown, "presets": presets}), |paint| {
         let mut text = format!("{}\n", paint.bold("Presets"));
         for (name, about, _) in PRESETS {
             text.push_str(&wrap(about, &format!("  {name:<24}  "), &" ".repeat(28)));
@@ -239,7 +239,7 @@ fn show(words: &str, context: &Context) -> Outcome {
             json!({"name": c.name, "group": c.group, "table": table, "text": c.text, "first_valid": c.first_valid, "settled": c.settled})
         })
         .collect();
-    context.say(&json!({"set": words, "text": plan.text(), "columns": shown}), |paint| {
+    context.print(&json!({"set": words, "text": plan.text(), "columns": shown}), |paint| {
         let rows: Vec<Vec<String>> = columns
             .iter()
             .map(|(timeframe, c)| {

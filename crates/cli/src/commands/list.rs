@@ -9,7 +9,7 @@ use jobs::List;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let listed = jobs::list(&List { folder: args.out })?;
-    context.say(&listed, |paint| {
+    context.print(&listed, |paint| {
         if listed.entries.is_empty() {
             return format!(
                 "The catalogue in {} is empty.\n  {} fullbore data add FILE, or fullbore data synth\n",

@@ -16,7 +16,7 @@ mod synth;
 mod train;
 mod tune;
 
-use crate::args::{Bench, Check, Cli, Data, Global, How, Runs, Source, Verb};
+use crate::args::{Bench, Check, Cli, Data, Global, ReadArgs, Runs, Source, Verb};
 use crate::fail::Failure;
 use crate::flags;
 use crate::out::{self, Paint};
@@ -42,9 +42,9 @@ struct Context {
 
 impl Context {
     /// Prints the result: one object, or the words.
-    fn say(&self, result: &impl serde::Serialize, words: impl FnOnce(Paint) -> String) -> Result<(), Failure> {
+    fn print(&self, result: &impl serde::Serialize, words: impl FnOnce(Paint) -> String) -> Result<(), Failure> {
         self.progress.clear();
-        if self.json { out::object(self.schema, true, result) } else { out::say(&words(Paint::stdout())) }
+        if self.json { out::print_json(self.schema, true, result) } else { out::print_text(&words(Paint::stdout())) }
     }
 }
 
@@ -95,10 +95,10 @@ fn unparsed(error: &clap::Error, json: bool, schema: &'static str) -> Outcome {
     let text = error.render();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if json => {
-            out::object("help/1", true, &serde_json::json!({ "text": text.to_string() })).map(|()| 0)
+            out::print_json("help/1", true, &serde_json::json!({ "text": text.to_string() })).map(|()| 0)
         }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            out::say(&if Paint::stdout().on() { text.ansi().to_string() } else { text.to_string() }).map(|()| 0)
+            out::print_text(&if Paint::stdout().on() { text.ansi().to_string() } else { text.to_string() }).map(|()| 0)
         }
         _ if json => {
             let text = text.to_string();
@@ -119,7 +119,7 @@ fn unparsed(error: &clap::Error, json: bool, schema: &'static str) -> Outcome {
         }
         _ => {
             let text = if Paint::stderr().on() { text.ansi().to_string() } else { text.to_string() };
-            out::tell(text.trim_end());
+            out::print_stderr_line(text.trim_end());
             Ok(2)
         }
     }
@@ -157,7 +157,7 @@ fn select(source: Source) -> Result<Select, Failure> {
     narrow(source.data, source.how)
 }
 
-fn narrow(data: String, source: How) -> Result<Select, Failure> {
+fn narrow(data: String, source: ReadArgs) -> Result<Select, Failure> {
     let instant = |flag: &str, text: &Option<String>| match text {
         None => Ok(None),
         Some(text) => jobs::instant(text).map(Some).map_err(|mut e| {

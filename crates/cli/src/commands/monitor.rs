@@ -20,12 +20,12 @@ const NOTICE: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &Args, context: &mut Context) -> Outcome {
     let mut monitor = Monitor::open(args.run.as_deref())?;
-    if !args.once && !context.json && Terminal::there_is() {
+    if !args.once && !context.json && Terminal::is_available() {
         return watch(&mut monitor);
     }
     monitor.wait_for_sample();
     let summary = summarise(monitor.state());
-    context.say(&summary, |paint| render(&summary, paint))?;
+    context.print(&summary, |paint| render(&summary, paint))?;
     Ok(0)
 }
 
@@ -33,8 +33,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Outcome {
 fn watch(monitor: &mut Monitor) -> Outcome {
     let fail = |e: std::io::Error| Failure::from(Error::new(Kind::Machine, format!("the terminal: {e}")));
     let stop = jobs::stop_flag();
-    let mut terminal = Terminal::take().map_err(fail)?;
-    let (color, unicode) = terminal.skills();
+    let mut terminal = Terminal::enter().map_err(fail)?;
+    let (color, unicode) = terminal.capabilities();
     let mut view = View { color, unicode, ..View::default() };
     let mut looked = Instant::now();
     let mut fresh = true;
@@ -69,7 +69,7 @@ fn watch(monitor: &mut Monitor) -> Outcome {
         }
     }
     drop(terminal);
-    out::say(&farewell(&summarise(monitor.state())))?;
+    out::print_text(&farewell(&summarise(monitor.state())))?;
     Ok(0)
 }
 

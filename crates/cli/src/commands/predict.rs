@@ -13,7 +13,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = Predict { run: args.run, select, out: args.out, device: args.device, members: args.members };
     let progress = &mut context.progress;
     let predicted = jobs::predict(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&predicted, |paint| render(&predicted, paint))?;
+    context.print(&predicted, |paint| render(&predicted, paint))?;
     Ok(0)
 }
 

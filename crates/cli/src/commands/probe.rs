@@ -17,10 +17,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Outcome {
     let progress = &mut context.progress;
     if args.quick {
         let quick = jobs::quick(&mut |u| progress.update(u))?;
-        context.say(&quick, |paint| passed(&quick, paint))?;
+        context.print(&quick, |paint| passed(&quick, paint))?;
     } else {
         let probed = jobs::probe(&mut |u| progress.update(u))?;
-        context.say(&probed, |paint| render(&probed, paint))?;
+        context.print(&probed, |paint| render(&probed, paint))?;
     }
     Ok(0)
 }
@@ -36,10 +36,10 @@ fn watch(seconds: usize, context: &Context) -> Outcome {
         // The heading stands above the first line only.
         let text = if first { text } else { text.split_once('\n').map_or(String::new(), |t| t.1.to_string()) };
         first = false;
-        out::say(&text)
+        out::print_text(&text)
     })?;
     if context.json {
-        out::object(context.schema, true, &watched)?;
+        out::print_json(context.schema, true, &watched)?;
     }
     Ok::<u8, Failure>(0)
 }

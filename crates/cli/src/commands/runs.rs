@@ -12,12 +12,12 @@ pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
     match runs {
         Runs::List(args) => {
             let listed = jobs::runs_list(&args.folder)?;
-            context.say(&listed, |paint| list(&listed, paint))?;
+            context.print(&listed, |paint| list(&listed, paint))?;
             Ok(0)
         }
         Runs::Show(args) => {
             let shown = jobs::runs_show(&args.run)?;
-            context.say(&shown, |paint| show(&shown, paint))?;
+            context.print(&shown, |paint| show(&shown, paint))?;
             Ok(0)
         }
         Runs::Resume(args) => {
@@ -26,7 +26,7 @@ pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
                 TrainEvent::Update(update) => progress.update(update),
                 TrainEvent::Line(line) => progress.print_line(line),
             })?;
-            train::say(&run, context)
+            train::print_run(&run, context)
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         TrainEvent::Update(update) => progress.update(update),
         TrainEvent::Line(line) => progress.print_line(line),
     })?;
-    context.say(&tested, |paint| render(&tested, paint))?;
+    context.print(&tested, |paint| render(&tested, paint))?;
     Ok(u8::from(!tested.passed))
 }
 

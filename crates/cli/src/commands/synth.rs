@@ -26,7 +26,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = Synth { name: args.name, out: args.out, replace: args.replace };
     let progress = &mut context.progress;
     let made = jobs::synth(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&made, |paint| render(&made, paint))?;
+    context.print(&made, |paint| render(&made, paint))?;
     Ok(0)
 }
 

@@ -24,12 +24,12 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         TrainEvent::Update(update) => progress.update(update),
         TrainEvent::Line(line) => progress.print_line(line),
     })?;
-    say(&run, context)
+    print_run(&run, context)
 }
 
 /// The result, and 130 where the run was stopped.
-pub(super) fn say(run: &TrainRun, context: &Context) -> Outcome {
-    context.say(run, |paint| render(run, paint))?;
+pub(super) fn print_run(run: &TrainRun, context: &Context) -> Outcome {
+    context.print(run, |paint| render(run, paint))?;
     Ok(if run.interrupted { 130 } else { 0 })
 }
 

@@ -16,7 +16,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     };
     let progress = &mut context.progress;
     let tuned = jobs::tune(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.say(&tuned, |paint| render(&tuned, paint))?;
+    context.print(&tuned, |paint| render(&tuned, paint))?;
     Ok(0)
 }
 

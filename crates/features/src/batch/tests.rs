@@ -60,10 +60,10 @@ fn scalar_and_simd_give_the_same_bits() {
     let text = everything() + "slow = ema(rsi(5), 3)@1h\n";
     let plan = Plan::new(&crate::language::parse(&text, None).unwrap()).unwrap();
     let make = |market: &[Bars], narrow: bool| {
-        crate::simd::narrow(narrow);
+        crate::simd::force_narrow(narrow);
         let options = Options { threads: 2, max_hole: None, labels: None, progress: &|_, _, _| {}, stop: &|| false };
         let table = Dataset::new(market.to_vec(), &plan, &options).unwrap().base;
-        crate::simd::narrow(false);
+        crate::simd::force_narrow(false);
         (table.values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>(), table.valid, table.settled)
     };
     for lengths in [
@@ -74,7 +74,11 @@ fn scalar_and_simd_give_the_same_bits() {
         let market: Vec<Bars> = lengths.iter().enumerate().map(|(s, n)| symbol(*n, s as u64)).collect();
         assert!(make(&market, false) == make(&market, true), "{lengths:?}");
     }
-    assert_eq!(widths(&[300; 17], 2).0, 8, "many symbols go eight abreast, so the last case is not like the first");
+    assert_eq!(
+        choose_width(&[300; 17], 2).0,
+        8,
+        "many symbols go eight abreast, so the last case is not like the first"
+    );
 }
 
 /// Many symbols share lanes and what they are worked on with; one alone has both for itself.
@@ -87,7 +91,7 @@ fn lanes_do_not_affect_each_other() {
         (table.values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>(), table.valid, table.settled)
     };
     let lengths: Vec<usize> = (0..27).map(|s| 700 - s * s).collect();
-    assert_eq!(widths(&lengths, 1).0, 8, "four groups, one after another");
+    assert_eq!(choose_width(&lengths, 1).0, 8, "four groups, one after another");
     let market: Vec<Bars> = lengths.iter().enumerate().map(|(s, n)| symbol(*n, s as u64)).collect();
     let mut alone = (Vec::new(), Vec::new(), Vec::new());
     for bars in &market {

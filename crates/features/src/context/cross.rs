@@ -19,19 +19,19 @@ pub(super) struct Cross<'a> {
     age: i64,
     /// `[T + 1]`, `[rows]`: what becomes known at each tick.
     first: Vec<u32>,
-    news: Vec<(u32, u32)>,
+    rows_by_tick: Vec<(u32, u32)>,
 }
 
 impl<'a> Cross<'a> {
     pub(super) fn new(market: &'a [Bars], clock: &'a Clock) -> Cross<'a> {
         let mut order: Vec<usize> = (0..market.len()).collect();
         order.sort_by(|a, b| market[*a].symbol.cmp(&market[*b].symbol).then(a.cmp(b)));
-        let (first, news) = clock.news();
+        let (first, rows_by_tick) = clock.rows_by_tick();
         let age = market.first().map_or(1, |bars| bars.timeframe.ns().max(1));
-        Cross { market, clock, order, age, first, news }
+        Cross { market, clock, order, age, first, rows_by_tick }
     }
 
-    /// Measures over all symbols, `[asked][T]`; each is taken of the `own` values at that place (`[S][owns][rows]`).
+    /// Measures over all symbols, `[asked][T]`; each is taken of the `own` values at that place (`[S][measures][rows]`).
     pub(super) fn series(&self, asked: &[(usize, Context)], own: &[Vec<Vec<f64>>]) -> Vec<Vec<f64>> {
         let rows = self.walk(|_, fresh, _, out: &mut Vec<Vec<f64>>| {
             out.push(
@@ -43,15 +43,15 @@ impl<'a> Cross<'a> {
     }
 
     /// `[rows]` the mean of the own values at that place over each row's cluster, from at least half of `size` symbols.
-    pub(super) fn of_clusters(&self, clusters: &Clusters, own: &[Vec<Vec<f64>>], at: usize, size: usize) -> Vec<f64> {
+    pub(super) fn cluster_means(&self, clusters: &Clusters, own: &[Vec<Vec<f64>>], at: usize, size: usize) -> Vec<f64> {
         let least = size.div_ceil(2).max(2);
-        let found = self.walk(|tick, fresh, news, out: &mut Vec<(u32, f64)>| {
+        let found = self.walk(|tick, fresh, rows_by_tick, out: &mut Vec<(u32, f64)>| {
             let Some(now) = clusters.at(tick) else { return };
             // Where each symbol's fresh row is, and what each set says, once it is asked.
             let mut of = vec![None; self.market.len()];
             fresh.iter().for_each(|(s, row)| of[*s] = Some(*row));
             let mut said: Vec<Option<f64>> = vec![None; now.sets.len()];
-            for (s, row) in news {
+            for (s, row) in rows_by_tick {
                 let Some(set) = now.of[*s as usize] else { continue };
                 let value = *said[set].get_or_insert_with(|| {
                     mean(now.sets[set].iter().filter_map(|s| Some(own[*s][at][of[*s]?])), least)
@@ -80,11 +80,11 @@ impl<'a> Cross<'a> {
                     self.clock.cross_section(from - 1, None, &mut rows);
                 }
                 for tick in from..ticks.min(from + CHUNK) {
-                    let news = &self.news[self.first[tick] as usize..self.first[tick + 1] as usize];
-                    news.iter().for_each(|(s, row)| rows[*s as usize] = *row);
+                    let rows_by_tick = &self.rows_by_tick[self.first[tick] as usize..self.first[tick + 1] as usize];
+                    rows_by_tick.iter().for_each(|(s, row)| rows[*s as usize] = *row);
                     fresh.clear();
-                    fresh.extend(self.order.iter().filter_map(|s| Some((*s, self.taking_part(*s, rows[*s], tick)?))));
-                    visit(tick, &fresh, news, &mut out);
+                    fresh.extend(self.order.iter().filter_map(|s| Some((*s, self.participants(*s, rows[*s], tick)?))));
+                    visit(tick, &fresh, rows_by_tick, &mut out);
                 }
                 out
             })
@@ -92,7 +92,7 @@ impl<'a> Cross<'a> {
     }
 
     /// The symbol's own row, if the last one it has is fresh and it is a member by then.
-    fn taking_part(&self, symbol: usize, row: u32, tick: usize) -> Option<usize> {
+    fn participants(&self, symbol: usize, row: u32, tick: usize) -> Option<usize> {
         let known = (row != u32::MAX).then(|| self.clock.times[self.clock.tick[row as usize] as usize])?;
         let row = row as usize - self.clock.rows(symbol).start;
         let fresh = self.clock.times[tick].saturating_sub(known) < self.age;

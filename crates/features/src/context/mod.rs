@@ -12,7 +12,7 @@
 //! | `market_breadth(20, 5)` | share of symbols that close above their own mean of n bars |
 //! | `market_rising(1, 5)` | share of symbols that close higher than n bars ago |
 //! | `market_volatility(20, 5)` | mean of the symbols' realised volatilities |
-//! | `market_regime(20, 250, 5)` | the same against its mean over so many ticks before, less 1 |
+//! | `market_regime(20, 250, 5)` | the same against its mean over that many ticks before, less 1 |
 //! | `cluster_return(1, 250, 5)` | mean return of the symbols that went with this one ([`cluster`]) |
 //! | `relative_strength(20, 5)` | own return less the market's |
 //!
@@ -46,11 +46,11 @@ use std::ops::Range;
 /// What is asked of the market.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
-    /// Mean return over so many bars, needs at least m symbols.
+    /// Mean return over `bars` bars, of at least `least` symbols.
     Return { bars: usize, least: usize },
     /// Share of closes above their own mean.
     Breadth { bars: usize, least: usize },
-    /// Share of closes above that of so many bars ago.
+    /// Share of closes above that of `bars` bars ago.
     Rising { bars: usize, least: usize },
     /// Mean volatility.
     Volatility { bars: usize, least: usize },
@@ -62,7 +62,7 @@ pub(crate) enum Context {
 
 /// What is taken of every symbol by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Own {
+enum SymbolMeasure {
     Return(usize),
     Above(usize),
     Volatility(usize),
@@ -70,7 +70,7 @@ enum Own {
 
 /// What the rows of one symbol see of the market.
 #[derive(Debug, Clone)]
-pub(crate) struct Around {
+pub(crate) struct MarketColumn {
     pub(crate) what: Context,
     /// `[rows]`, NaN where it does not exist.
     pub(crate) values: Vec<f64>,
@@ -102,64 +102,64 @@ impl Context {
         }
     }
 
-    fn own(self) -> Own {
+    fn measure(self) -> SymbolMeasure {
         match self {
             Context::Return { bars, .. } | Context::Rising { bars, .. } | Context::Cluster { bars, .. } => {
-                Own::Return(bars)
+                SymbolMeasure::Return(bars)
             }
-            Context::Breadth { bars, .. } => Own::Above(bars),
-            Context::Volatility { bars, .. } | Context::Regime { bars, .. } => Own::Volatility(bars),
+            Context::Breadth { bars, .. } => SymbolMeasure::Above(bars),
+            Context::Volatility { bars, .. } | Context::Regime { bars, .. } => SymbolMeasure::Volatility(bars),
         }
     }
 }
 
-impl Own {
+impl SymbolMeasure {
     /// As a feature set would say it.
     fn text(self) -> String {
         match self {
-            Own::Return(bars) => format!("log_return({bars})"),
-            Own::Above(bars) => format!("close/sma({bars}) - 1"),
-            Own::Volatility(bars) => format!("volatility({bars})"),
+            SymbolMeasure::Return(bars) => format!("log_return({bars})"),
+            SymbolMeasure::Above(bars) => format!("close/sma({bars}) - 1"),
+            SymbolMeasure::Volatility(bars) => format!("volatility({bars})"),
         }
     }
 }
 
 /// The context of every symbol's rows, `[S]`. The bits depend on no number of threads.
-pub(crate) fn around(
+pub(crate) fn market_columns(
     market: &[Bars],
     clock: &Clock,
     runs: &[Vec<Range<usize>>],
     asked: &[Context],
-) -> Result<Vec<Vec<Around>>> {
-    let mut owns: Vec<Own> = Vec::new();
-    let ones = asked.iter().any(|a| matches!(a, Context::Cluster { .. })).then_some(Own::Return(1));
-    for own in asked.iter().map(|a| a.own()).chain(ones) {
-        if !owns.contains(&own) {
-            owns.push(own);
+) -> Result<Vec<Vec<MarketColumn>>> {
+    let mut measures: Vec<SymbolMeasure> = Vec::new();
+    let ones = asked.iter().any(|a| matches!(a, Context::Cluster { .. })).then_some(SymbolMeasure::Return(1));
+    for own in asked.iter().map(|a| a.measure()).chain(ones) {
+        if !measures.contains(&own) {
+            measures.push(own);
         }
     }
-    let at = |own: Own| owns.iter().position(|o| *o == own).unwrap_or(0);
-    let text: Vec<String> = owns.iter().map(|own| own.text()).collect();
+    let at = |own: SymbolMeasure| measures.iter().position(|o| *o == own).unwrap_or(0);
+    let text: Vec<String> = measures.iter().map(|own| own.text()).collect();
     let plan = Plan::new(&parse(&text.join("\n"), None)?)?;
     let layer = &plan.layers[0];
     let ids: Vec<_> = layer.outputs.iter().map(|o| o.id).collect();
-    // [S][owns][rows]
+    // [S][measures][rows]
     let each = market.par_iter().zip(runs).map(|(bars, runs)| {
         let inputs = inputs(layer, bars, &[], &[])?;
-        Ok(batch::values(&layer.graph, &ids, &inputs, runs))
+        Ok(batch::compute_columns(&layer.graph, &ids, &inputs, runs))
     });
     let own: Vec<Vec<Vec<f64>>> = each.collect::<Result<_>>()?;
     let cross = Cross::new(market, clock);
 
-    let mut seen: Vec<Vec<Around>> = vec![Vec::with_capacity(asked.len()); market.len()];
+    let mut seen: Vec<Vec<MarketColumn>> = vec![Vec::with_capacity(asked.len()); market.len()];
     // What is the same for all symbols, [asked][T].
     let common: Vec<Context> = asked.iter().copied().filter(|a| !matches!(a, Context::Cluster { .. })).collect();
-    let series = cross.series(&common.iter().map(|a| (at(a.own()), *a)).collect::<Vec<_>>(), &own);
+    let series = cross.series(&common.iter().map(|a| (at(a.measure()), *a)).collect::<Vec<_>>(), &own);
     for (what, values) in common.iter().zip(series) {
         let values = if let Context::Regime { long, .. } = what { against_past(&values, *long) } else { values };
         for (s, seen) in seen.iter_mut().enumerate() {
             let values = clock.tick[clock.rows(s)].iter().map(|tick| values[*tick as usize]).collect();
-            seen.push(Around { what: *what, values });
+            seen.push(MarketColumn { what: *what, values });
         }
     }
     // What is not; returns over several lengths share their clusters.
@@ -167,12 +167,12 @@ pub(crate) fn around(
     for what in asked {
         if let Context::Cluster { bars, window, size } = *what {
             if found.iter().all(|f| f.0 != (window, size)) {
-                found.push(((window, size), clusters(&cross, &own, at(Own::Return(1)), window, size)));
+                found.push(((window, size), clusters(&cross, &own, at(SymbolMeasure::Return(1)), window, size)));
             }
             let Some((_, clusters)) = found.iter().find(|f| f.0 == (window, size)) else { continue };
-            let rows = cross.of_clusters(clusters, &own, at(Own::Return(bars)), size);
+            let rows = cross.cluster_means(clusters, &own, at(SymbolMeasure::Return(bars)), size);
             for (s, seen) in seen.iter_mut().enumerate() {
-                seen.push(Around { what: *what, values: rows[clock.rows(s)].to_vec() });
+                seen.push(MarketColumn { what: *what, values: rows[clock.rows(s)].to_vec() });
             }
         }
     }

@@ -181,12 +181,12 @@ fn single_symbols_have_no_market_features() {
 #[test]
 fn universe_equality_depends_on_names() {
     let market = shares(8, 10);
-    let universe = Universe::of(&market);
+    let universe = Universe::from_market(&market);
     let turned: Vec<Bars> = market.iter().rev().cloned().collect();
-    assert_eq!(Universe::of(&turned), universe);
-    assert_eq!(Universe::of(&turned).hash(), universe.hash());
+    assert_eq!(Universe::from_market(&turned), universe);
+    assert_eq!(Universe::from_market(&turned).hash(), universe.hash());
     universe.check(&turned).unwrap();
-    assert_ne!(Universe::of(&market[1..]).hash(), universe.hash());
+    assert_ne!(Universe::from_market(&market[1..]).hash(), universe.hash());
     let names = |list: [&str; 2]| Universe { symbols: list.map(str::to_string).to_vec() }.hash();
     assert_ne!(names(["a", "b\n1:c"]), names(["a\n1:b", "c"]));
     let error = universe.check(&market[1..]).unwrap_err();

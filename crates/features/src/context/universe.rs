@@ -14,7 +14,7 @@ pub struct Universe {
 
 impl Universe {
     /// The universe of a market.
-    pub fn of(market: &[Bars]) -> Universe {
+    pub fn from_market(market: &[Bars]) -> Universe {
         let mut symbols: Vec<String> = market.iter().map(|bars| bars.symbol.clone()).collect();
         symbols.sort_unstable();
         symbols.dedup();
@@ -29,7 +29,7 @@ impl Universe {
 
     /// Refuses a market of other symbols, and says which are missing and which are too many.
     pub fn check(&self, market: &[Bars]) -> Result<()> {
-        let other = Universe::of(market);
+        let other = Universe::from_market(market);
         if other == *self {
             return Ok(());
         }

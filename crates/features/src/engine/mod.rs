@@ -27,17 +27,17 @@ pub(crate) struct Engine<const W: usize> {
 }
 
 struct Node<const W: usize> {
-    what: What<W>,
+    kind: NodeKind<W>,
     /// The nodes it reads, each so many bars late.
     args: Vec<(usize, usize)>,
     buffer: usize,
     /// Where its values are, if they are another node's: which, and how many bars late.
     view: Option<(usize, usize)>,
     /// Finite values in a row up to now, in every lane.
-    sound: usize,
+    finite_rows: usize,
 }
 
-enum What<const W: usize> {
+enum NodeKind<const W: usize> {
     /// Comes from outside: the column's number.
     Input(usize),
     /// Another node's past.
@@ -47,15 +47,15 @@ enum What<const W: usize> {
     Kernel(Box<dyn Kernel<W>>),
 }
 
-/// What is computed next.
+/// NodeKind is computed next.
 enum Step {
     /// One node.
-    One(usize),
+    Single(usize),
     /// Averages in one lane: each waits for its own last value, so four take the time of one.
-    Four([usize; 4]),
+    FourAverages([usize; 4]),
 }
 
-/// What a kernel sees of one block.
+/// NodeKind a kernel sees of one block.
 pub(crate) struct Feed<'a, const W: usize> {
     args: [&'a [[f64; W]]; 4],
     /// Bars in the block.
@@ -104,7 +104,7 @@ impl<const W: usize> Engine<W> {
     }
 
     /// A fresh engine of which only these nodes can be read.
-    pub(crate) fn keeping(graph: &Graph, block: usize, ids: &[Id]) -> Engine<W> {
+    pub(crate) fn with_outputs(graph: &Graph, block: usize, ids: &[Id]) -> Engine<W> {
         let mut kept = vec![false; graph.nodes().len()];
         ids.iter().for_each(|id| kept[id.index()] = true);
         Engine::build(graph, block, &kept)
@@ -112,7 +112,7 @@ impl<const W: usize> Engine<W> {
 
     fn build(graph: &Graph, block: usize, kept: &[bool]) -> Engine<W> {
         let back = graph.lookbacks();
-        let steps = steps(graph, W == 1 && block > 1);
+        let steps = order_steps(graph, W == 1 && block > 1);
         // Until which step each node is read; what is kept, or has a past, is never given away.
         let mut last = vec![0; kept.len()];
         for (at, step) in steps.iter().enumerate() {
@@ -141,16 +141,16 @@ impl<const W: usize> Engine<W> {
             (id.index(), bars)
         };
         let nodes = graph.nodes().iter().zip(place).enumerate().map(|(at, (spec, buffer))| Node {
-            what: match spec.op {
-                Op::Input(column) => What::Input(column),
-                Op::Lag(_) => What::View,
-                Op::Ema(ema) => What::Average(Average::new(ema)),
-                ref op => What::Kernel(kernel(op)),
+            kind: match spec.op {
+                Op::Input(column) => NodeKind::Input(column),
+                Op::Lag(_) => NodeKind::View,
+                Op::Ema(ema) => NodeKind::Average(Average::new(ema)),
+                ref op => NodeKind::Kernel(kernel(op)),
             },
             args: spec.args.iter().map(|id| late(*id)).collect(),
             buffer,
             view: matches!(spec.op, Op::Lag(_)).then(|| late(graph.id(at))),
-            sound: 0,
+            finite_rows: 0,
         });
         Engine { nodes: nodes.collect(), buffers, steps }
     }
@@ -160,17 +160,17 @@ impl<const W: usize> Engine<W> {
     pub(crate) fn run(&mut self, bars: usize, input: &mut dyn FnMut(usize, &mut [[f64; W]]) -> bool) {
         for at in 0..self.steps.len() {
             match self.steps[at] {
-                Step::One(node) => self.one(node, bars, input),
-                Step::Four(nodes) => {
-                    if !self.four(nodes, bars) {
-                        nodes.into_iter().for_each(|node| self.one(node, bars, input));
+                Step::Single(node) => self.run_node(node, bars, input),
+                Step::FourAverages(nodes) => {
+                    if !self.run_four_averages(nodes, bars) {
+                        nodes.into_iter().for_each(|node| self.run_node(node, bars, input));
                     }
                 }
             }
         }
     }
 
-    fn one(&mut self, at: usize, bars: usize, input: &mut dyn FnMut(usize, &mut [[f64; W]]) -> bool) {
+    fn run_node(&mut self, at: usize, bars: usize, input: &mut dyn FnMut(usize, &mut [[f64; W]]) -> bool) {
         let (before, rest) = self.nodes.split_at_mut(at);
         let node = &mut rest[0];
         // Its buffer is written, those of its arguments are read: they are others.
@@ -183,23 +183,24 @@ impl<const W: usize> Engine<W> {
             let buffer = if arg.buffer < low.len() { &low[arg.buffer] } else { &high[arg.buffer - low.len() - 1] };
             let all = buffer.filled();
             *place = &all[..all.len() - late];
-            feed.clean &= arg.sound >= bars + late;
+            feed.clean &= arg.finite_rows >= bars + late;
         }
-        let clean = match &mut node.what {
-            What::Input(column) => input(*column, out),
-            What::View => true,
-            What::Average(average) => average.run(&feed, out),
-            What::Kernel(kernel) => kernel.run(&feed, out),
+        let clean = match &mut node.kind {
+            NodeKind::Input(column) => input(*column, out),
+            NodeKind::View => true,
+            NodeKind::Average(average) => average.run(&feed, out),
+            NodeKind::Kernel(kernel) => kernel.run(&feed, out),
         };
-        node.sound = if clean { node.sound.saturating_add(bars) } else { crate::simd::call(Tail, &*out) };
+        node.finite_rows =
+            if clean { node.finite_rows.saturating_add(bars) } else { crate::simd::call(FiniteTail, &*out) };
     }
 
     /// Four averages at once, if all of them are past their beginning and their block is whole; else nothing is done.
-    fn four(&mut self, nodes: [usize; 4], bars: usize) -> bool {
-        let steady = |node: &usize| match &self.nodes[*node].what {
-            What::Average(average) => {
+    fn run_four_averages(&mut self, nodes: [usize; 4], bars: usize) -> bool {
+        let steady = |node: &usize| match &self.nodes[*node].kind {
+            NodeKind::Average(average) => {
                 let (arg, late) = self.nodes[*node].args[0];
-                self.nodes[arg].sound >= bars + late && average.is_steady()
+                self.nodes[arg].finite_rows >= bars + late && average.is_steady()
             }
             _ => false,
         };
@@ -207,9 +208,9 @@ impl<const W: usize> Engine<W> {
             return false;
         }
         let mut outs = nodes.map(|node| std::mem::take(&mut self.buffers[self.nodes[node].buffer]));
-        let mut averages = nodes.map(|node| match &self.nodes[node].what {
-            What::Average(average) => average.clone(),
-            _ => unreachable!("steady said that these are averages"),
+        let mut averages = nodes.map(|node| match &self.nodes[node].kind {
+            NodeKind::Average(average) => average.clone(),
+            _ => unreachable!("all four were checked to be averages"),
         });
         let x = nodes.map(|node| {
             let (arg, late) = self.nodes[node].args[0];
@@ -220,8 +221,8 @@ impl<const W: usize> Engine<W> {
         together(&mut averages, x, outs.each_mut().map(|out| out.advance(bars).as_flattened_mut()));
         for ((node, out), average) in nodes.into_iter().zip(outs).zip(averages) {
             self.buffers[self.nodes[node].buffer] = out;
-            self.nodes[node].sound = self.nodes[node].sound.saturating_add(bars);
-            self.nodes[node].what = What::Average(average);
+            self.nodes[node].finite_rows = self.nodes[node].finite_rows.saturating_add(bars);
+            self.nodes[node].kind = NodeKind::Average(average);
         }
         true
     }
@@ -232,18 +233,18 @@ impl<const W: usize> Engine<W> {
         let node = &self.nodes[node];
         let all = self.buffers[node.buffer].filled();
         let all = &all[..all.len() - late];
-        (&all[all.len() - bars..], node.sound >= bars + late)
+        (&all[all.len() - bars..], node.finite_rows >= bars + late)
     }
 
     /// How many rows at the end of a node's last block are known to be finite in every lane.
-    pub(crate) fn sound(&self, node: usize, bars: usize) -> usize {
+    pub(crate) fn finite_rows(&self, node: usize, bars: usize) -> usize {
         let (node, late) = self.nodes[node].view.unwrap_or((node, 0));
-        self.nodes[node].sound.saturating_sub(late).min(bars)
+        self.nodes[node].finite_rows.saturating_sub(late).min(bars)
     }
 
-    /// What one node remembers beside its past values.
+    /// NodeKind one node remembers beside its past values.
     pub(crate) fn state_of(&mut self, node: usize, state: &mut State<'_>) {
-        self.nodes[node].what.state(state);
+        self.nodes[node].kind.state(state);
     }
 
     /// Everything it remembers, to whoever saves or restores it.
@@ -251,34 +252,34 @@ impl<const W: usize> Engine<W> {
         for node in &mut self.nodes {
             // It chooses between two ways to the same bits.
             if !state.is_brief() {
-                state.count(&mut node.sound);
+                state.count(&mut node.finite_rows);
             }
             if node.view.is_none() {
                 self.buffers[node.buffer].state(state);
             }
-            node.what.state(state);
+            node.kind.state(state);
         }
     }
 }
 
 /// How many rows at the end are finite in every lane.
-struct Tail;
+struct FiniteTail;
 
-impl<const W: usize> crate::simd::Inlined<&[[f64; W]], usize> for Tail {
+impl<const W: usize> crate::simd::Inlined<&[[f64; W]], usize> for FiniteTail {
     #[inline(always)]
-    fn go(self, rows: &[[f64; W]]) -> usize {
+    fn call(self, rows: &[[f64; W]]) -> usize {
         // A row is looked at as a whole, which has lanes; a way out of it has none.
         let whole = |row: &&[f64; W]| row.iter().fold(0, |all, x| all | missing(*x)) >> 63 == 0;
         rows.iter().rev().take_while(whole).count()
     }
 }
 
-impl<const W: usize> What<W> {
+impl<const W: usize> NodeKind<W> {
     fn state(&mut self, state: &mut State<'_>) {
         match self {
-            What::Input(_) | What::View => {}
-            What::Average(average) => Kernel::state(average, state),
-            What::Kernel(kernel) => kernel.state(state),
+            NodeKind::Input(_) | NodeKind::View => {}
+            NodeKind::Average(average) => Kernel::state(average, state),
+            NodeKind::Kernel(kernel) => kernel.state(state),
         }
     }
 }
@@ -286,20 +287,20 @@ impl<const W: usize> What<W> {
 impl Step {
     fn nodes(&self) -> &[usize] {
         match self {
-            Step::One(node) => std::slice::from_ref(node),
-            Step::Four(nodes) => nodes,
+            Step::Single(node) => std::slice::from_ref(node),
+            Step::FourAverages(nodes) => nodes,
         }
     }
 }
 
 /// The order of work: that of the graph, except that averages wait until nothing else can be done, and then go in
 /// fours.
-fn steps(graph: &Graph, in_fours: bool) -> Vec<Step> {
+fn order_steps(graph: &Graph, in_fours: bool) -> Vec<Step> {
     let nodes = graph.nodes();
     // A lag is there as soon as what it looks at is: nothing has to be done for it.
     let computed: Vec<usize> = (0..nodes.len()).filter(|n| !matches!(nodes[*n].op, Op::Lag(_))).collect();
     if !in_fours {
-        return computed.into_iter().map(Step::One).collect();
+        return computed.into_iter().map(Step::Single).collect();
     }
     let mut there = vec![false; nodes.len()];
     let mut steps = Vec::new();
@@ -313,12 +314,12 @@ fn steps(graph: &Graph, in_fours: bool) -> Vec<Step> {
                 waiting.push(at);
             } else {
                 there[at] = true;
-                steps.push(Step::One(at));
+                steps.push(Step::Single(at));
             }
         }
         let (fours, rest) = waiting.as_chunks::<4>();
-        steps.extend(fours.iter().map(|four| Step::Four(*four)));
-        steps.extend(rest.iter().map(|one| Step::One(*one)));
+        steps.extend(fours.iter().map(|four| Step::FourAverages(*four)));
+        steps.extend(rest.iter().map(|one| Step::Single(*one)));
         waiting.iter().for_each(|node| there[*node] = true);
     }
     steps

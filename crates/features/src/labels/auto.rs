@@ -3,10 +3,10 @@
 //! The triple barrier of width 1 is tried on the first training span with each of [`HORIZONS`]; the shortest that gives
 //! every class at least a fifth of the samples is taken, or, where none does, the one whose smallest class is the
 //! largest. Only samples whose label was known inside the span count, so that nothing any fold validates or is judged
-//! on has a say. Where the span ends is for those to say who split ([`First`]): it lies before the first validation,
+//! on has a say. Where the span ends is for those to say who split ([`TrainEnd`]): it lies before the first validation,
 //! which lies before the first test, the embargo and the holdout.
 
-use super::{First, Path, Rule, triple};
+use super::{Path, Rule, TrainEnd, triple};
 use crate::class;
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use std::ops::Range;
 pub(super) const HORIZONS: [usize; 6] = [3, 6, 12, 24, 48, 96];
 
 /// The moment at which the first training span ends; `None` where there is too little to have one.
-pub(super) fn first_span(times: &[i64], first: First) -> Option<i64> {
+pub(super) fn first_span(times: &[i64], first: TrainEnd) -> Option<i64> {
     match first {
-        First::Until(time) => times.first().is_some_and(|begin| *begin <= time).then_some(time),
-        First::Share(share) => {
+        TrainEnd::Until(time) => times.first().is_some_and(|begin| *begin <= time).then_some(time),
+        TrainEnd::Share(share) => {
             ((times.len() as f64 * share) as usize).checked_sub(1).and_then(|last| times.get(last).copied())
         }
     }

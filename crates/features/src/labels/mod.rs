@@ -25,7 +25,7 @@ pub use rule::Rule;
 pub use weight::weigh;
 
 use crate::class;
-use crate::clock::{Clock, known};
+use crate::clock::{Clock, known_times};
 use bars::Bars;
 use files::{Error, Kind, Result};
 use rayon::prelude::*;
@@ -51,12 +51,12 @@ pub struct Labeling {
     /// Bars over which σ of the triple barrier forgets.
     pub span: f64,
     /// Where the first training span ends; `auto` looks no further.
-    pub first: First,
+    pub first: TrainEnd,
 }
 
 /// Where the first training span ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum First {
+pub enum TrainEnd {
     /// After that share of the clock's times, for those who do not split (yet).
     Share(f64),
     /// At that moment, in nanoseconds since 1970 UTC: a label that was known then is the last that counts.
@@ -69,7 +69,7 @@ const SHARE: f64 = 0.27;
 
 impl Default for Labeling {
     fn default() -> Labeling {
-        Labeling { rule: Rule::Auto, cost_bp: None, span: 100.0, first: First::Share(SHARE) }
+        Labeling { rule: Rule::Auto, cost_bp: None, span: 100.0, first: TrainEnd::Share(SHARE) }
     }
 }
 
@@ -122,7 +122,7 @@ fn label_in(
     }
     check_runs(market, runs);
     let pieces = |n: usize| (0..n).step_by(piece).map(move |from| from..n.min(from.saturating_add(piece)));
-    let crew = Crew::new(threads.min(market.iter().map(|bars| pieces(bars.len()).len()).sum()))?;
+    let crew = Workers::new(threads.min(market.iter().map(|bars| pieces(bars.len()).len()).sum()))?;
     let paths = crew.map(market.iter().zip(runs).collect(), |(bars, runs)| Path::new(bars, runs, how));
 
     let (rule, tried, until) = match how.rule {
@@ -149,7 +149,7 @@ fn label_in(
     for (path, runs) in paths.iter().zip(runs) {
         for rows in pieces(path.start.len()) {
             let n = rows.len();
-            let out = Out {
+            let out = LabelsOut {
                 class: classes.split_off_mut(..n).unwrap_or_default(),
                 t1: ends.split_off_mut(..n).unwrap_or_default(),
                 last: lasts.split_off_mut(..n).unwrap_or_default(),
@@ -181,7 +181,7 @@ impl Labeling {
             }
             _ => {}
         }
-        if let First::Share(share) = self.first
+        if let TrainEnd::Share(share) = self.first
             && !(share > 0.0 && share < 1.0)
         {
             return usage(
@@ -206,7 +206,7 @@ struct Mark {
 }
 
 /// Where the labels of some rows of a symbol go, `[n]` each.
-struct Out<'a> {
+struct LabelsOut<'a> {
     class: &'a mut [i8],
     t1: &'a mut [i64],
     /// The last bar each spans, from the symbol's first.
@@ -240,7 +240,7 @@ impl<'a> Path<'a> {
         }
         Path {
             start: &bars.start,
-            known: known(&bars.end),
+            known: known_times(&bars.end),
             open: &bars.open,
             high: &bars.high,
             low: &bars.low,
@@ -251,8 +251,8 @@ impl<'a> Path<'a> {
     }
 
     /// Labels some rows of the symbol; how many of each class, and how often both barriers were touched.
-    fn label(&self, runs: &[Range<usize>], rule: Rule, rows: Range<usize>, out: Out) -> ([u64; 3], u64) {
-        let Out { class, t1, last } = out;
+    fn label(&self, runs: &[Range<usize>], rule: Rule, rows: Range<usize>, out: LabelsOut) -> ([u64; 3], u64) {
+        let LabelsOut { class, t1, last } = out;
         let (mut balance, mut both) = ([0; 3], 0);
         let mut note = |t: usize, mark: Mark| {
             let at = t - rows.start;
@@ -305,15 +305,15 @@ impl<'a> Path<'a> {
 }
 
 /// Who does the work: a pool, or this thread alone.
-struct Crew(Option<rayon::ThreadPool>);
+struct Workers(Option<rayon::ThreadPool>);
 
-impl Crew {
-    fn new(threads: usize) -> Result<Crew> {
+impl Workers {
+    fn new(threads: usize) -> Result<Workers> {
         if threads <= 1 {
-            return Ok(Crew(None));
+            return Ok(Workers(None));
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.min(1024)).build();
-        pool.map(|pool| Crew(Some(pool)))
+        pool.map(|pool| Workers(Some(pool)))
             .map_err(|e| Error::new(Kind::Machine, format!("threads could not be started: {e}")).remedy("give fewer"))
     }
 

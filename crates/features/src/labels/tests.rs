@@ -35,13 +35,8 @@ pub(crate) fn whole(market: &[Bars]) -> Vec<Vec<Range<usize>>> {
 
 /// Numbers below the argument, from a seed.
 pub(crate) fn random(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    move |below| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) % below
-    }
+    let mut random = random::SplitMix::new(seed);
+    move |below| random.below(below as usize) as u64
 }
 
 /// A random walk with gaps, a few bars missing, moves around the costs of gold.
@@ -503,13 +498,13 @@ fn auto_chooses_the_shortest_balanced_horizon() {
     check(&[], 3);
     let hundred: Vec<i64> = (0..100).collect();
     for (times, first, until) in [
-        (&[][..], First::Share(0.34), None),
-        (&[1, 2], First::Share(0.34), None),
-        (&[1, 2, 3], First::Share(0.34), Some(1)),
-        (&hundred, First::Share(0.25), Some(24)),
-        (&hundred, First::Until(7), Some(7)),
-        (&hundred, First::Until(-1), None),
-        (&[], First::Until(7), None),
+        (&[][..], TrainEnd::Share(0.34), None),
+        (&[1, 2], TrainEnd::Share(0.34), None),
+        (&[1, 2, 3], TrainEnd::Share(0.34), Some(1)),
+        (&hundred, TrainEnd::Share(0.25), Some(24)),
+        (&hundred, TrainEnd::Until(7), Some(7)),
+        (&hundred, TrainEnd::Until(-1), None),
+        (&[], TrainEnd::Until(7), None),
     ] {
         assert_eq!(auto::first_span(times, first), until, "{first:?}");
     }
@@ -559,8 +554,8 @@ fn wrong_settings_are_refused_with_a_remedy() {
         Labeling { cost_bp: Some(-1.0), ..good.clone() },
         Labeling { cost_bp: Some(f64::NAN), ..good.clone() },
         Labeling { span: 0.5, ..good.clone() },
-        Labeling { first: First::Share(0.0), ..good.clone() },
-        Labeling { first: First::Share(f64::NAN), ..good.clone() },
+        Labeling { first: TrainEnd::Share(0.0), ..good.clone() },
+        Labeling { first: TrainEnd::Share(f64::NAN), ..good.clone() },
         Labeling { span: f64::INFINITY, ..good },
     ] {
         let error = label(&[], &[], &how, 1).unwrap_err();

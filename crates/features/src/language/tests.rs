@@ -227,15 +227,6 @@ fn sizes_are_bounded() {
     assert!(long((1 << 20) + 1).unwrap_err().message.contains("longer than 1 MiB"));
 }
 
-/// SplitMix64.
-fn random(state: &mut u64, below: usize) -> usize {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) % below.max(1) as u64) as usize
-}
-
 #[test]
 fn arbitrary_text_does_not_panic() {
     const PIECES: &[&str] = &[
@@ -277,22 +268,22 @@ fn arbitrary_text_does_not_panic() {
         "~",
         "💥",
     ];
-    let seed = &mut 7;
+    let mut random = random::SplitMix::new(7);
     let (mut read, mut refused) = (0, 0);
     for _ in 0..200_000 {
-        let mut text = GOOD[random(seed, GOOD.len())].0.as_bytes().to_vec();
-        if random(seed, 4) == 0 {
+        let mut text = GOOD[random.below(GOOD.len())].0.as_bytes().to_vec();
+        if random.below(4) == 0 {
             text.push(b'\n');
-            text.extend(BAD[random(seed, BAD.len())].0.bytes());
+            text.extend(BAD[random.below(BAD.len())].0.bytes());
         }
-        for _ in 0..=random(seed, 4) {
-            let (a, b) = (random(seed, text.len() + 1), random(seed, text.len() + 1));
+        for _ in 0..=random.below(4) {
+            let (a, b) = (random.below(text.len() + 1), random.below(text.len() + 1));
             let (a, b) = (a.min(b), a.max(b));
-            match random(seed, 5) {
+            match random.below(5) {
                 0 => drop(text.drain(a..b.min(a + 4))),
-                1 => drop(text.splice(a..a, PIECES[random(seed, PIECES.len())].bytes())),
-                2 => drop(text.splice(a..b.min(a + 3), PIECES[random(seed, PIECES.len())].bytes())),
-                3 if a < text.len() => text[a] ^= 1 << random(seed, 8),
+                1 => drop(text.splice(a..a, PIECES[random.below(PIECES.len())].bytes())),
+                2 => drop(text.splice(a..b.min(a + 3), PIECES[random.below(PIECES.len())].bytes())),
+                3 if a < text.len() => text[a] ^= 1 << random.below(8),
                 _ => text.extend_from_within(a..b),
             }
         }

@@ -1,6 +1,6 @@
 //! What is done to a market: it is cut, poisoned, or begins later.
 
-use crate::clock::known;
+use crate::clock::known_times;
 use bars::Bars;
 
 /// Rows of one symbol that two markets share: where they begin in each, and how many there are.
@@ -14,7 +14,7 @@ pub(super) struct Shared {
 
 /// How many bars of each symbol are known at a moment.
 pub(super) fn known_at(market: &[Bars], time: i64) -> Vec<usize> {
-    market.iter().map(|bars| known(&bars.end).partition_point(|end| *end <= time)).collect()
+    market.iter().map(|bars| known_times(&bars.end).partition_point(|end| *end <= time)).collect()
 }
 
 /// The market with only these rows of each symbol; symbols without any are left out.
@@ -81,7 +81,7 @@ pub(super) enum Poison {
 impl Poison {
     pub(super) const ALL: [Poison; 4] = [Poison::Nothing, Poison::TimesTen, Poison::Reversed, Poison::Other];
 
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn describe(self) -> &'static str {
         match self {
             Poison::Nothing => "NaN",
             Poison::TimesTen => "ten times the values",
@@ -99,17 +99,17 @@ impl Poison {
             let Bars { open, high, low, close, volume, extras, .. } = &mut bars;
             let prices = [(open, &other.open), (high, &other.high), (low, &other.low), (close, &other.close)];
             for (mine, theirs) in prices.into_iter().chain([(volume, &other.volume)]) {
-                self.spoil(mine.get_mut(kept..).unwrap_or_default(), theirs);
+                self.overwrite(mine.get_mut(kept..).unwrap_or_default(), theirs);
             }
             for (i, (_, mine)) in extras.iter_mut().enumerate() {
-                self.spoil(&mut mine[kept..], other.extras.get(i).map_or(&[], |e| &e.1));
+                self.overwrite(&mut mine[kept..], other.extras.get(i).map_or(&[], |e| &e.1));
             }
             bars
         });
         each.collect()
     }
 
-    fn spoil(self, future: &mut [f64], other: &[f64]) {
+    fn overwrite(self, future: &mut [f64], other: &[f64]) {
         match self {
             Poison::Nothing => future.fill(f64::NAN),
             Poison::TimesTen => future.iter_mut().for_each(|x| *x *= 10.0),

@@ -1,6 +1,6 @@
 //! The hunt for leaks: does any value know what was not known yet (docs/method.md, Leak tests)?
 //!
-//! A pipeline is a function from bars to values, ours or anybody's, and is asked five questions:
+//! A pipeline is a function from bars to values, ours or any other, and is asked five questions:
 //!
 //! - **prefix**: on a market that ends at a moment, are its rows the same to the bit as on the whole one? Every
 //!   row is compared.
@@ -17,12 +17,12 @@
 //!
 //! A label may look at the future, up to its `t1`: it is compared once its interval lies before the cut.
 
-mod ask;
+mod checks;
 mod market;
-mod ours;
+mod plan_pipeline;
 
 pub use market::sample;
-pub use ours::PlanPipeline;
+pub use plan_pipeline::PlanPipeline;
 
 use crate::labels::Labels;
 use bars::Bars;
@@ -221,14 +221,14 @@ pub fn run_leak_tests(market: &[Bars], suspect: &TestedPipeline<'_>, how: &LeakT
     let rows = market.iter().map(Bars::len).sum();
     let whole = (suspect.seen)(market)?;
     whole.check(rows);
-    let mut tests = ask::prefix(market, suspect.seen, &whole, how)?;
+    let mut tests = checks::prefix(market, suspect.seen, &whole, how)?;
     if let Some(stream) = suspect.stream {
-        tests.extend(ask::stream(market, stream, &whole, how)?);
+        tests.extend(checks::stream(market, stream, &whole, how)?);
     }
-    tests.extend(ask::poison(market, suspect.seen, &whole, how)?);
-    tests.extend(ask::clairvoyance(market, &whole, how)?);
+    tests.extend(checks::poison(market, suspect.seen, &whole, how)?);
+    tests.extend(checks::clairvoyance(market, &whole, how)?);
     drop(whole);
-    tests.extend(ask::warm_up(market, suspect.exact.unwrap_or(suspect.seen), how)?);
+    tests.extend(checks::warm_up(market, suspect.exact.unwrap_or(suspect.seen), how)?);
     tests.sort_by_key(|t| t.test);
     Ok(LeakReport { tests, rows })
 }

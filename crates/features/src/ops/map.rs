@@ -201,12 +201,12 @@ maps! {
 
 /// Neither is NaN here.
 #[inline(always)]
-fn larger(a: f64, b: f64) -> f64 {
+pub(super) fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
 #[inline(always)]
-fn smaller(a: f64, b: f64) -> f64 {
+pub(super) fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 
@@ -272,9 +272,9 @@ mod tests {
     fn logarithms_are_within_a_unit_in_the_last_place() {
         let mut x = 1e-310;
         while x < 1e308 {
-            let (ours, theirs) = (ln(x), x.ln());
+            let (pipeline, theirs) = (ln(x), x.ln());
             let unit = (theirs.abs() * f64::EPSILON).max(f64::MIN_POSITIVE);
-            assert!((ours - theirs).abs() <= unit, "ln {x:e}: {ours:e} instead of {theirs:e}");
+            assert!((pipeline - theirs).abs() <= unit, "ln {x:e}: {pipeline:e} instead of {theirs:e}");
             x *= 1.000_913;
         }
         for i in 0..200_000 {

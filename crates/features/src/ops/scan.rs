@@ -2,6 +2,7 @@
 //!
 //! A value that does not exist ends the memory of its lane: the next one begins the warm-up again.
 
+use super::map::{larger, smaller};
 use crate::engine::{Body, Feed, State};
 
 /// What is left of the start after `settled` bars, as a share of its weight. One stage of an indicator may add up with
@@ -84,7 +85,7 @@ type Four<'a, const W: usize> = (&'a mut [Average<W>; 4], [&'a [f64]; 4], [&'a m
 
 impl<'a, const W: usize> crate::simd::Inlined<Four<'a, W>, ()> for Together {
     #[inline(always)]
-    fn go(self, (averages, x, out): Four<'a, W>) {
+    fn call(self, (averages, x, out): Four<'a, W>) {
         let bars = out[0].len();
         let alpha: [f64; 4] = std::array::from_fn(|k| averages[k].how.alpha);
         let mut y: [f64; 4] = std::array::from_fn(|k| averages[k].value[0]);
@@ -376,16 +377,6 @@ fn mask(yes: bool) -> u64 {
 #[inline(always)]
 fn choose(mask: u64, yes: f64, no: f64) -> f64 {
     f64::from_bits((yes.to_bits() & mask) | (no.to_bits() & !mask))
-}
-
-#[inline(always)]
-fn larger(a: f64, b: f64) -> f64 {
-    if a > b { a } else { b }
-}
-
-#[inline(always)]
-fn smaller(a: f64, b: f64) -> f64 {
-    if a < b { a } else { b }
 }
 
 impl<const W: usize> Body<W> for Sar<W> {

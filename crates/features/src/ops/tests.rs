@@ -6,31 +6,10 @@
 use super::*;
 use crate::engine::Engine;
 use crate::graph::Graph;
+use random::SplitMix;
 
 mod drift;
 mod maps;
-
-/// Numbers from a seed.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// Below `most`.
-    pub(super) fn below(&mut self, most: usize) -> usize {
-        (self.unit() * most as f64) as usize
-    }
-
-    /// From 0 to 1.
-    pub(super) fn unit(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// One argument of one lane.
 type Column = Vec<f64>;
@@ -141,9 +120,9 @@ const KINDS: usize = 9;
 
 /// A column of a kind: none missing, some missing, ties, constant, huge level with tiny moves, tiny, large, a spike,
 /// mostly missing.
-fn column(kind: usize, bars: usize, random: &mut Random) -> Column {
+fn column(kind: usize, bars: usize, random: &mut SplitMix) -> Column {
     let mut price = 100.0;
-    let mut walk = |random: &mut Random| {
+    let mut walk = |random: &mut SplitMix| {
         price *= 1.0 + 0.02 * (random.unit() - 0.5);
         price
     };
@@ -173,7 +152,7 @@ fn column(kind: usize, bars: usize, random: &mut Random) -> Column {
 const LENGTHS: [usize; 8] = [0, 1, 2, 7, 33, 257, 400, 513];
 
 /// Eight lanes of a kind, of different lengths, in some order.
-fn lanes(kind: usize, args: usize, random: &mut Random) -> Vec<Vec<Column>> {
+fn lanes(kind: usize, args: usize, random: &mut SplitMix) -> Vec<Vec<Column>> {
     let turn = random.below(8);
     (0..8).map(|l| (0..args).map(|_| column(kind, LENGTHS[(l + turn) % 8], random)).collect()).collect()
 }
@@ -271,7 +250,7 @@ fn windows_equal_brute_force() {
         Op::Weighted,
         Op::Slope,
     ];
-    let mut random = Random::new(1);
+    let mut random = SplitMix::new(1);
     for op in kinds {
         for (i, n) in [1, 2, 3, 5, 14, 33, 64, 257, 513, 514].into_iter().enumerate() {
             if matches!(op(n), Op::Slope(1)) {
@@ -290,7 +269,7 @@ fn windows_equal_brute_force() {
 
 #[test]
 fn deviations_from_a_given_mean_equal_brute_force() {
-    let mut random = Random::new(2);
+    let mut random = SplitMix::new(2);
     for n in [1, 2, 5, 20, 64, 514] {
         for kind in 0..KINDS {
             let mut lanes = lanes(kind, 2, &mut random);
@@ -318,7 +297,7 @@ fn deviations_from_a_given_mean_equal_brute_force() {
 
 #[test]
 fn lags_numbers_and_lines_equal_brute_force() {
-    let mut random = Random::new(3);
+    let mut random = SplitMix::new(3);
     for kind in 0..KINDS {
         let lanes = lanes(kind, 1, &mut random);
         for n in [1, 2, 7, 31, 256, 513, 600] {
@@ -366,7 +345,7 @@ fn largest(x: &[f64], t: usize, run: usize) -> f64 {
 
 #[test]
 fn averages_equal_brute_force() {
-    let mut random = Random::new(4);
+    let mut random = SplitMix::new(4);
     let mut all = Vec::new();
     for n in [1, 2, 3, 14, 100, 512, 514] {
         all.extend([Ema::usual(n), Ema::wilder(n), Ema { skip: n / 2, ..Ema::usual(n) }]);
@@ -403,7 +382,7 @@ fn averages_equal_brute_force() {
 
 #[test]
 fn sums_without_end_equal_brute_force() {
-    let mut random = Random::new(5);
+    let mut random = SplitMix::new(5);
     for kind in 0..KINDS {
         check(&Op::Cumulate, &lanes(kind, 1, &mut random), &|args| {
             let x = &args[0];
@@ -418,7 +397,7 @@ fn sums_without_end_equal_brute_force() {
 
 #[test]
 fn adaptive_averages_equal_brute_force() {
-    let mut random = Random::new(6);
+    let mut random = SplitMix::new(6);
     for kind in 0..KINDS {
         let mut lanes = lanes(kind, 2, &mut random);
         for lane in &mut lanes {
@@ -443,7 +422,7 @@ fn adaptive_averages_equal_brute_force() {
 
 #[test]
 fn session_values_equal_brute_force() {
-    let mut random = Random::new(7);
+    let mut random = SplitMix::new(7);
     for since in [Since::Sum, Since::Max, Since::Min, Since::First] {
         for kind in 0..KINDS {
             let mut lanes = finite_or_nan(&lanes(kind, 2, &mut random));
@@ -528,7 +507,7 @@ fn sar(high: &[f64], low: &[f64], step: f64, most: f64) -> Vec<f64> {
 
 #[test]
 fn parabolic_stops_equal_wilders() {
-    let mut random = Random::new(8);
+    let mut random = SplitMix::new(8);
     for (step, most) in [(0.02, 0.2), (0.0, 0.0), (1.0, 1.0), (0.5, 0.1)] {
         for kind in 0..KINDS {
             let mut lanes = lanes(kind, 2, &mut random);
@@ -553,7 +532,7 @@ fn parabolic_stops_equal_wilders() {
 /// First value and warm-up are those that the operation declares.
 #[test]
 fn first_values_appear_where_declared() {
-    let mut random = Random::new(9);
+    let mut random = SplitMix::new(9);
     let mut ops =
         vec![Op::Cumulate, Op::Sar(0.02, 0.2), Op::Ema(Ema { alpha: 0.1, skip: 3, seed: 4, over: 5, hold: 2 })];
     for n in [2, 3, 50] {

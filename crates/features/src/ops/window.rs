@@ -177,7 +177,7 @@ impl<G: Gather<K>, const K: usize, const W: usize> Window<G, K, W> {
         window.phase = 0;
         window.turn::<true>(&rows[0]);
         window.stretch::<true>(rows, made);
-        crate::simd::apart(made, out);
+        crate::simd::transpose_lanes(made, out);
         for (kept, last) in Self::kept(&mut self.kept, n).iter_mut().zip(&x[(ABREAST - 1) * n..]) {
             kept[0] = [*last; W];
         }

@@ -3,32 +3,11 @@
 
 use bars::{Bars, Hints, Instrument, Timeframe};
 use features::{Dataset, Indicator, Kind, Options, Plan, Stream, Table, catalogue};
+use random::SplitMix;
 
-/// Numbers from a seed.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// From 0 to 1.
-    pub(crate) fn unit(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Below `most`.
-    pub(crate) fn below(&mut self, most: usize) -> usize {
-        (self.unit() * most as f64) as usize
-    }
-
-    /// Once in so many times.
-    pub(crate) fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
+/// Whether something happens that does so once in `times` draws.
+pub(crate) fn once_in(random: &mut SplitMix, times: usize) -> bool {
+    random.below(times) == 0
 }
 
 /// 2024-01-02, a Tuesday, in nanoseconds.
@@ -37,7 +16,7 @@ const BEGIN: i64 = 1_704_153_600_000_000_000;
 /// A wandering price without a hole: `bars` bars of a symbol, with volume and the columns `rate` and `Funding Rate`.
 pub(crate) fn clean(symbol: &str, timeframe: &str, bars: usize, seed: u64) -> Bars {
     let timeframe: Timeframe = timeframe.parse().unwrap();
-    let mut random = Random::new(seed);
+    let mut random = SplitMix::new(seed);
     let start: Vec<i64> = (0..bars as i64).map(|i| BEGIN + i * timeframe.ns()).collect();
     let mut made = Bars {
         symbol: symbol.into(),
@@ -73,37 +52,37 @@ pub(crate) fn clean(symbol: &str, timeframe: &str, bars: usize, seed: u64) -> Ba
 /// not move, volume 0; where `broken`, prices that are missing.
 pub(crate) fn rough(symbol: &str, timeframe: &str, bars: usize, seed: u64, broken: bool) -> Bars {
     let mut made = clean(symbol, timeframe, bars, seed);
-    let mut random = Random::new(seed ^ 0xabcd);
+    let mut random = SplitMix::new(seed ^ 0xabcd);
     let (mut shift, step) = (0, made.timeframe.ns());
     for i in 0..bars {
-        if random.once_in(40) {
+        if once_in(&mut random, 40) {
             shift += step * (1 + random.below(5) as i64);
         }
-        if random.once_in(500) {
+        if once_in(&mut random, 500) {
             shift += step * (20 + random.below(60) as i64);
         }
-        if i > 0 && random.once_in(700) {
+        if i > 0 && once_in(&mut random, 700) {
             made.segments.push(i);
         }
         made.start[i] += shift;
         made.end[i] += shift;
-        if random.once_in(50) {
+        if once_in(&mut random, 50) {
             made.volume[i] = f64::NAN;
         }
-        if random.once_in(20) {
+        if once_in(&mut random, 20) {
             made.volume[i] = 0.0;
         }
-        if random.once_in(30) {
+        if once_in(&mut random, 30) {
             made.extras[0].1[i] = f64::NAN;
         }
-        if random.once_in(15) && i > 0 {
+        if once_in(&mut random, 15) && i > 0 {
             let price = made.close[i - 1];
             (made.open[i], made.high[i], made.low[i], made.close[i]) = (price, price, price, price);
         }
-        if broken && random.once_in(300) {
+        if broken && once_in(&mut random, 300) {
             made.close[i] = f64::NAN;
         }
-        if broken && random.once_in(400) {
+        if broken && once_in(&mut random, 400) {
             made.high[i] = f64::NAN;
         }
     }

@@ -1,8 +1,9 @@
 //! The stream gives the bits of the table, bar by bar, and goes on from a saved state as if it had never stopped.
 
-use crate::make::{Random, bits, dataset, everything, plan, rough, stream, try_dataset};
+use crate::make::{bits, dataset, everything, once_in, plan, rough, stream, try_dataset};
 use bars::{Bars, Hints, Instrument, Timeframe};
 use features::{Bar, Plan, Row, Stream};
+use random::SplitMix;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A whole set: the catalogue on the base, some of it seen on slower bars, and groups of their own.
@@ -38,14 +39,14 @@ fn equal(row: Row<'_>, values: &[f32], valid: &[u64], settled: bool) -> bool {
 fn check(bars: &Bars, plan: &Plan, seed: u64, every: usize) {
     let made = dataset(vec![bars.clone()], plan, 1);
     let (base, words) = (&made.base, made.base.words());
-    let mut random = Random::new(seed);
+    let mut random = SplitMix::new(seed);
     let mut live = stream(bars, plan);
     let mut seen = vec![0; made.slow.len()];
     for row in 0..bars.len() {
-        if random.once_in(every) {
+        if once_in(&mut random, every) {
             let state = live.save();
             // Half the time into the same stream, which must not be disturbed by what it knew.
-            let mut other = if random.once_in(2) { stream(bars, plan) } else { live };
+            let mut other = if once_in(&mut random, 2) { stream(bars, plan) } else { live };
             other.restore(&state).unwrap();
             assert_eq!(other.save(), state, "bar {row}: saved, restored, saved");
             live = other;
@@ -190,7 +191,7 @@ fn forged_state_is_harmless() {
     };
     let words: Vec<u64> =
         state[..state.len() - 8].chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
-    let mut random = Random::new(60);
+    let mut random = SplitMix::new(60);
     for at in 2..words.len() {
         for value in
             [0, 1, u64::MAX, 1 << 63, f64::NAN.to_bits(), f64::INFINITY.to_bits(), (random.unit() * 1e18) as u64]

@@ -24,7 +24,7 @@ enum Builder {
 }
 
 /// Why a row is left out.
-struct Wrong {
+struct RowProblem {
     field: usize,
     text: String,
     wanted: Cow<'static, str>,
@@ -70,7 +70,7 @@ impl<'a> Parser<'a> {
         let mut line = first_line;
         let mut at = 0;
         while at < text.len() {
-            if let Some(next) = self.plain_row(text, at) {
+            if let Some(next) = self.parse_plain_row(text, at) {
                 rows += 1;
                 line += 1;
                 at = next;
@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
             let fine = if row.is_empty() {
                 false
             } else {
-                match self.row(text, at, at + row.len(), &mut block.bad_extras) {
+                match self.parse_row(text, at, at + row.len(), &mut block.bad_extras) {
                     Ok(()) => true,
                     Err(wrong) => {
                         self.truncate(rows);
@@ -115,9 +115,9 @@ impl<'a> Parser<'a> {
     }
 
     /// A row of plain numbers and stamps, read without looking for its end first; where the next one begins. `None` if
-    /// anything is unusual: the columns are then longer than the rows, and [`Parser::row`] has to read the row again.
+    /// anything is unusual: the columns are then longer than the rows, and [`Parser::parse_row`] has to read the row again.
     #[inline(always)]
-    fn plain_row(&mut self, text: &[u8], from: usize) -> Option<usize> {
+    fn parse_plain_row(&mut self, text: &[u8], from: usize) -> Option<usize> {
         let delimiter = self.csv.delimiter;
         let last = self.csv.kinds.len().checked_sub(1)?;
         let mut at = from;
@@ -157,7 +157,7 @@ impl<'a> Parser<'a> {
     }
 
     #[inline(always)]
-    fn row(&mut self, text: &[u8], from: usize, to: usize, bad_extras: &mut u64) -> Result<(), Wrong> {
+    fn parse_row(&mut self, text: &[u8], from: usize, to: usize, bad_extras: &mut u64) -> Result<(), RowProblem> {
         let delimiter = self.csv.delimiter;
         let point = self.point;
         // Fast paths look beyond the line's end (at a line end, which is no digit); what they give must end where a
@@ -167,7 +167,7 @@ impl<'a> Parser<'a> {
         let mut at = from; // one past the end of the line means that the last field has been read
         for (field, kind) in self.csv.kinds.iter().enumerate() {
             if at > line.len() {
-                return self.short(&line[from..], field);
+                return self.accept_short_row(&line[from..], field);
             }
             match (kind, &mut self.columns[field]) {
                 (Kind::Number | Kind::Extra, Builder::F64(values)) => {
@@ -179,7 +179,7 @@ impl<'a> Parser<'a> {
                         at = end + 1;
                         continue;
                     }
-                    let (text, end) = cell(line, at, delimiter);
+                    let (text, end) = read_field(line, at, delimiter);
                     values.push(match number::parse_number(&text, self.csv.decimal) {
                         Number::Value(value) => value,
                         Number::Missing => f64::NAN,
@@ -187,38 +187,40 @@ impl<'a> Parser<'a> {
                             *bad_extras += 1;
                             f64::NAN
                         }
-                        Number::Bad => return Err(Wrong::new(field, &text, "a number")),
+                        Number::Bad => return Err(RowProblem::new(field, &text, "a number")),
                     });
                     at = end + 1;
                 }
                 (Kind::Time(column), Builder::I64(values)) => {
-                    let (text, end) = cell(line, at, delimiter);
+                    let (text, end) = read_field(line, at, delimiter);
                     match time::parse(&text, column.order) {
                         Some(stamp) if stamp.zoned == column.zoned => values.push(stamp.ns),
-                        Some(_) if column.zoned => return Err(Wrong::new(field, &text, "a time with a zone")),
-                        Some(_) => return Err(Wrong::new(field, &text, "a time without a zone")),
-                        None => return Err(Wrong::new(field, &text, "a time")),
+                        Some(_) if column.zoned => return Err(RowProblem::new(field, &text, "a time with a zone")),
+                        Some(_) => return Err(RowProblem::new(field, &text, "a time without a zone")),
+                        None => return Err(RowProblem::new(field, &text, "a time")),
                     }
                     at = end + 1;
                 }
                 (Kind::Epoch, Builder::I64(values)) => {
-                    let (text, end) = cell(line, at, delimiter);
-                    match whole(&text) {
+                    let (text, end) = read_field(line, at, delimiter);
+                    match parse_integer(&text) {
                         Some(value) => values.push(value),
-                        None => return Err(Wrong::new(field, &text, "a time in seconds, milliseconds, … since 1970")),
+                        None => {
+                            return Err(RowProblem::new(field, &text, "a time in seconds, milliseconds, … since 1970"));
+                        }
                     }
                     at = end + 1;
                 }
                 (Kind::Clock, Builder::I64(values)) => {
-                    let (text, end) = cell(line, at, delimiter);
+                    let (text, end) = read_field(line, at, delimiter);
                     match time::parse_clock(&text) {
                         Some(ns) => values.push(ns),
-                        None => return Err(Wrong::new(field, &text, "a time of day")),
+                        None => return Err(RowProblem::new(field, &text, "a time of day")),
                     }
                     at = end + 1;
                 }
                 (Kind::Names, Builder::Names { codes, known, names, last }) => {
-                    let (text, end) = cell(line, at, delimiter);
+                    let (text, end) = read_field(line, at, delimiter);
                     let code = match last {
                         Some((name, code)) if name[..] == text[..] => *code,
                         _ => {
@@ -238,13 +240,13 @@ impl<'a> Parser<'a> {
                     codes.push(code);
                     at = end + 1;
                 }
-                (_, _) => at = cell(line, at, delimiter).1 + 1,
+                (_, _) => at = read_field(line, at, delimiter).1 + 1,
             }
         }
         // One empty field behind the last comes from a delimiter at the line's end.
         if at < line.len() {
             let fields = self.csv.kinds.len();
-            return Err(Wrong {
+            return Err(RowProblem {
                 field: fields,
                 text: shorten(&line[at..]),
                 wanted: Cow::Owned(format!("{fields} fields, not more")),
@@ -255,10 +257,10 @@ impl<'a> Parser<'a> {
 
     /// A row that ends early: fine if only extras are missing.
     #[cold]
-    fn short(&mut self, line: &[u8], field: usize) -> Result<(), Wrong> {
+    fn accept_short_row(&mut self, line: &[u8], field: usize) -> Result<(), RowProblem> {
         if field < self.needed {
             let wanted = Cow::Owned(format!("{} fields", self.csv.kinds.len()));
-            return Err(Wrong { field, text: shorten(line), wanted });
+            return Err(RowProblem { field, text: shorten(line), wanted });
         }
         for column in &mut self.columns[field..] {
             if let Builder::F64(values) = column {
@@ -296,15 +298,15 @@ impl<'a> Parser<'a> {
     }
 }
 
-impl Wrong {
+impl RowProblem {
     #[cold]
-    fn new(field: usize, text: &[u8], wanted: &'static str) -> Wrong {
-        Wrong { field, text: shorten(text), wanted: Cow::Borrowed(wanted) }
+    fn new(field: usize, text: &[u8], wanted: &'static str) -> RowProblem {
+        RowProblem { field, text: shorten(text), wanted: Cow::Borrowed(wanted) }
     }
 }
 
 /// The field that begins at `at`, unquoted, and where it ends (at a delimiter or the line's end).
-pub(crate) fn cell(line: &[u8], at: usize, delimiter: u8) -> (Cow<'_, [u8]>, usize) {
+pub(crate) fn read_field(line: &[u8], at: usize, delimiter: u8) -> (Cow<'_, [u8]>, usize) {
     let rest = &line[at..];
     if rest.first() != Some(&b'"') {
         let end = memchr::memchr(delimiter, rest).unwrap_or(rest.len());
@@ -321,14 +323,14 @@ pub(crate) fn cell(line: &[u8], at: usize, delimiter: u8) -> (Cow<'_, [u8]>, usi
         }
         let inner = &rest[1..i];
         let end = i + 1 + memchr::memchr(delimiter, &rest[i + 1..]).unwrap_or(rest.len() - i - 1);
-        let text = if doubled { Cow::Owned(undouble(inner)) } else { Cow::Borrowed(inner) };
+        let text = if doubled { Cow::Owned(unescape_quotes(inner)) } else { Cow::Borrowed(inner) };
         return (text, at + end);
     }
     // A quote that never closes: the rest of the line is the field.
     (Cow::Borrowed(&rest[1..]), line.len())
 }
 
-fn undouble(inner: &[u8]) -> Vec<u8> {
+fn unescape_quotes(inner: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(inner.len());
     let mut quotes = 0usize;
     for &byte in inner {
@@ -340,7 +342,7 @@ fn undouble(inner: &[u8]) -> Vec<u8> {
     text
 }
 
-fn whole(text: &[u8]) -> Option<i64> {
+fn parse_integer(text: &[u8]) -> Option<i64> {
     let text = text.trim_ascii();
     if let Ok(value) = std::str::from_utf8(text).ok()?.parse() {
         return Some(value);

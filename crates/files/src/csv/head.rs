@@ -1,6 +1,6 @@
 //! The first megabyte of a text file: how it is cut, and what its columns hold.
 
-use super::block::cell;
+use super::block::read_field;
 use super::{Csv, Kind};
 use crate::number::{Decimal, Number, parse_number};
 use crate::{Caps, Column, Data, Error, MISSING_TIME, Result, Source, Table, time};
@@ -64,14 +64,14 @@ impl CsvHead {
         }
         let filled: Vec<&[u8]> = lines.iter().copied().filter(|line| !line.trim_ascii().is_empty()).collect();
         let tail = &filled[filled.len().saturating_sub(filled.len().max(2) / 2)..];
-        let Some((delimiter, fields)) = delimiter(&tail[..tail.len().min(400)], caps) else {
+        let Some((delimiter, fields)) = guess_delimiter(&tail[..tail.len().min(400)], caps) else {
             return Err(wrong("no delimiter cuts the lines into columns").remedy(
                 "bars need at least a time and four prices per line, separated by commas, semicolons, tabs or bars",
             ));
         };
         let split: Vec<Option<Vec<Cow<'_, [u8]>>>> =
-            lines.iter().map(|line| (!line.trim_ascii().is_empty()).then(|| cut(line, delimiter))).collect();
-        let decimal = decimal(split.iter().flatten(), delimiter);
+            lines.iter().map(|line| (!line.trim_ascii().is_empty()).then(|| split_fields(line, delimiter))).collect();
+        let decimal = guess_decimal(split.iter().flatten(), delimiter);
         let first = split.iter().position(|row| row.as_ref().is_some_and(|row| is_data(row, fields, decimal)));
         let Some(first) = first else {
             return Err(wrong("no line holds numbers").remedy("bars need at least a time and four prices per line"));
@@ -85,7 +85,7 @@ impl CsvHead {
         let mut times = Vec::new();
         for field in 0..fields {
             let cells: Vec<&[u8]> = rows.iter().map(|row| row[field].trim_ascii()).collect();
-            let (data, column) = guess(&cells, decimal);
+            let (data, column) = guess_column(&cells, decimal);
             sample.columns.push(Column { name: String::new(), data });
             times.push(column);
         }
@@ -100,11 +100,11 @@ impl CsvHead {
     }
 }
 
-fn cut(line: &[u8], delimiter: u8) -> Vec<Cow<'_, [u8]>> {
+fn split_fields(line: &[u8], delimiter: u8) -> Vec<Cow<'_, [u8]>> {
     let mut fields = Vec::new();
     let mut at = 0;
     while at <= line.len() {
-        let (text, end) = cell(line, at, delimiter);
+        let (text, end) = read_field(line, at, delimiter);
         fields.push(text);
         at = end + 1;
     }
@@ -112,10 +112,10 @@ fn cut(line: &[u8], delimiter: u8) -> Vec<Cow<'_, [u8]>> {
 }
 
 /// The delimiter under which most lines agree on their number of fields and most fields are numbers or stamps.
-fn delimiter(lines: &[&[u8]], caps: &Caps) -> Option<(u8, usize)> {
+fn guess_delimiter(lines: &[&[u8]], caps: &Caps) -> Option<(u8, usize)> {
     let mut best: Option<(f64, u8, usize)> = None;
     for delimiter in [b',', b';', b'\t', b'|', b' '] {
-        let rows: Vec<_> = lines.iter().map(|line| cut(line, delimiter)).collect();
+        let rows: Vec<_> = lines.iter().map(|line| split_fields(line, delimiter)).collect();
         let mut counts: Vec<usize> = rows
             .iter()
             .map(|row| row.len() - usize::from(row.last().is_some_and(|c| c.is_empty()) && row.len() > 5))
@@ -153,7 +153,7 @@ fn is_time(text: &[u8]) -> bool {
 }
 
 /// Comma or point, from all cells that hold a comma among digits.
-fn decimal<'a>(rows: impl Iterator<Item = &'a Vec<Cow<'a, [u8]>>>, delimiter: u8) -> Decimal {
+fn guess_decimal<'a>(rows: impl Iterator<Item = &'a Vec<Cow<'a, [u8]>>>, delimiter: u8) -> Decimal {
     let (mut commas, mut grouped, mut certain_groups, mut points) = (0usize, 0usize, 0usize, 0usize);
     for text in rows.take(500).flat_map(|row| row.iter()) {
         let text = text.trim_ascii();
@@ -195,7 +195,7 @@ fn is_data(row: &[Cow<'_, [u8]>], fields: usize, decimal: Decimal) -> bool {
 }
 
 /// What a column holds, by most of its cells.
-fn guess(cells: &[&[u8]], decimal: Decimal) -> (Data, Option<time::Column>) {
+fn guess_column(cells: &[&[u8]], decimal: Decimal) -> (Data, Option<time::Column>) {
     let filled: Vec<&[u8]> = cells.iter().copied().filter(|c| !c.is_empty()).collect();
     let fits = |good: usize| good > 0 && (good * 50 >= filled.len() * 49 || (filled.len() - good == 1 && good >= 7));
     let whole: Option<Vec<i64>> = cells.iter().map(|c| std::str::from_utf8(c).ok()?.parse().ok()).collect();

@@ -108,8 +108,8 @@ impl Csv {
         map: &(dyn Fn(CsvBlock) -> Result<T> + Sync),
         each: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
-        let mut cutter = Cutter::new(self)?;
-        let parse = |piece: &Piece| map(Parser::new(self).parse(&piece.text, piece.first_line)?);
+        let mut cutter = LineCutter::new(self)?;
+        let parse = |piece: &TextPiece| map(Parser::new(self).parse(&piece.text, piece.first_line)?);
         if threads <= 1 {
             while let Some(piece) = cutter.next()? {
                 each(parse(&piece)?)?;
@@ -118,7 +118,8 @@ impl Csv {
         }
         let parse = &parse;
         let ahead = threads as u64 * 3;
-        let gate = Gate { state: Mutex::new(GateState { delivered: 0, stop: false }), moved: Condvar::new() };
+        let gate =
+            Backpressure { state: Mutex::new(BackpressureState { delivered: 0, stop: false }), moved: Condvar::new() };
         let cutter = Mutex::new(cutter);
         let (send, receive) = mpsc::channel();
         std::thread::scope(|scope| {
@@ -148,7 +149,7 @@ impl Csv {
                 });
             }
             drop(send);
-            let outcome = deliver(&receive, &gate, each);
+            let outcome = deliver_in_order(&receive, &gate, each);
             gate.stop();
             outcome
         })
@@ -156,9 +157,9 @@ impl Csv {
 }
 
 /// Hands blocks over in file order; the error that comes first in the file is the one reported.
-fn deliver<T>(
+fn deliver_in_order<T>(
     receive: &mpsc::Receiver<(u64, Result<T>)>,
-    gate: &Gate,
+    gate: &Backpressure,
     each: &mut dyn FnMut(T) -> Result<()>,
 ) -> Result<()> {
     let mut early: BTreeMap<u64, Result<T>> = BTreeMap::new();
@@ -175,17 +176,17 @@ fn deliver<T>(
     early.into_values().find_map(std::result::Result::err).map_or(Ok(()), Err)
 }
 
-struct Gate {
-    state: Mutex<GateState>,
+struct Backpressure {
+    state: Mutex<BackpressureState>,
     moved: Condvar,
 }
 
-struct GateState {
+struct BackpressureState {
     delivered: u64,
     stop: bool,
 }
 
-impl Gate {
+impl Backpressure {
     fn wait(&self, cut: u64, ahead: u64) -> bool {
         let Ok(mut state) = self.state.lock() else { return false };
         while !state.stop && cut > state.delivered + ahead {
@@ -213,7 +214,7 @@ impl Gate {
 }
 
 /// Cuts a stream at line ends.
-struct Cutter<'a> {
+struct LineCutter<'a> {
     csv: &'a Csv,
     reader: Box<dyn Read + Send>,
     rest: Vec<u8>,
@@ -223,19 +224,19 @@ struct Cutter<'a> {
     ended: bool,
 }
 
-struct Piece {
+struct TextPiece {
     index: u64,
     text: Vec<u8>,
     first_line: u64,
 }
 
-impl<'a> Cutter<'a> {
-    fn new(csv: &'a Csv) -> Result<Cutter<'a>> {
+impl<'a> LineCutter<'a> {
+    fn new(csv: &'a Csv) -> Result<LineCutter<'a>> {
         let reader = csv.source.reader()?;
-        Ok(Cutter { csv, reader, rest: Vec::new(), cut: 0, lines: 0, skip: csv.header_lines, ended: false })
+        Ok(LineCutter { csv, reader, rest: Vec::new(), cut: 0, lines: 0, skip: csv.header_lines, ended: false })
     }
 
-    fn next(&mut self) -> Result<Option<Piece>> {
+    fn next(&mut self) -> Result<Option<TextPiece>> {
         let mut text = std::mem::take(&mut self.rest);
         text.reserve(BLOCK + 4096);
         loop {
@@ -272,7 +273,7 @@ impl<'a> Cutter<'a> {
         self.lines += memchr::memchr_iter(b'\n', &text).count() as u64;
         let index = self.cut;
         self.cut += 1;
-        Ok(Some(Piece { index, text, first_line }))
+        Ok(Some(TextPiece { index, text, first_line }))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use files::{Arrays, Caps, Error, Kind, Source};
 
+use crate::hostile::ARRAYS;
 use crate::npz::npy;
 use crate::{bytes, caps, check_error, corpus, seed};
 
@@ -160,26 +161,9 @@ fn read_all(source: &Source) -> Result<(), Error> {
 
 #[test]
 fn hostile_arrays_are_refused() {
-    for (name, says) in [
-        ("object.npy", "pickles"),
-        ("object.npz", "pickles"),
-        ("complex.npy", "dtype <c16"),
-        ("month.npy", "dtype <M8[M]"),
-        ("huge_shape.npy", "bytes follow"),
-        ("overflow_shape.npy", "too large"),
-        ("no_bytes.npy", "no bytes"),
-        ("wide.npy", "dtype <U400000000"),
-        ("many_axes.npy", "header"),
-        ("subarray.npy", "nested"),
-        ("deep.npy", "header"),
-        ("header_len.npy", "limit"),
-        ("far_date.npy", "outside the years"),
-        ("cut.npy", "bytes follow"),
-        ("long.npy", "bytes follow"),
-        ("climb.npz", "relative path"),
-        ("other.npz", "not a numpy array"),
-        ("records.npy", "structured"),
-    ] {
+    // Reading in blocks finds the missing bytes of a huge shape before any limit.
+    let whole = ARRAYS.iter().filter(|(name, _)| *name != "huge_shape.npy");
+    for (name, says) in whole.chain(&[("huge_shape.npy", "bytes follow"), ("records.npy", "structured")]) {
         let error = read_all(&seed("npz", name)).err().unwrap_or_else(|| panic!("{name} was not refused"));
         check_error(error, says);
     }

@@ -56,27 +56,30 @@ fn honest_zips() {
     assert!(names("empty.zip").is_empty());
 }
 
+/// Hostile arrays and what their errors say.
+pub(crate) const ARRAYS: &[(&str, &str)] = &[
+    ("object.npy", "pickles"),
+    ("object.npz", "pickles"),
+    ("complex.npy", "dtype <c16"),
+    ("month.npy", "dtype <M8[M]"),
+    ("huge_shape.npy", "the limit is"),
+    ("overflow_shape.npy", "too large"),
+    ("no_bytes.npy", "no bytes"),
+    ("wide.npy", "dtype <U400000000"),
+    ("many_axes.npy", "header"),
+    ("subarray.npy", "nested"),
+    ("deep.npy", "header"),
+    ("header_len.npy", "limit"),
+    ("far_date.npy", "outside the years"),
+    ("cut.npy", "bytes follow"),
+    ("long.npy", "bytes follow"),
+    ("climb.npz", "relative path"),
+    ("other.npz", "not a numpy array"),
+];
+
 #[test]
 fn arrays() {
-    for (name, says) in [
-        ("object.npy", "pickles"),
-        ("object.npz", "pickles"),
-        ("complex.npy", "dtype <c16"),
-        ("month.npy", "dtype <M8[M]"),
-        ("huge_shape.npy", "the limit is"),
-        ("overflow_shape.npy", "too large"),
-        ("no_bytes.npy", "no bytes"),
-        ("wide.npy", "dtype <U400000000"),
-        ("many_axes.npy", "header"),
-        ("subarray.npy", "nested"),
-        ("deep.npy", "header"),
-        ("header_len.npy", "limit"),
-        ("far_date.npy", "outside the years"),
-        ("cut.npy", "bytes follow"),
-        ("long.npy", "bytes follow"),
-        ("climb.npz", "relative path"),
-        ("other.npz", "not a numpy array"),
-    ] {
+    for (name, says) in ARRAYS {
         let error = read_npz(&seed("npz", name), &caps()).err().unwrap_or_else(|| panic!("{name} was not refused"));
         check_error(error, says);
     }

@@ -15,7 +15,7 @@ const FOLDER: &str = "FULLBORE_TEST_LOCK";
 fn other_process() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let mut out = std::io::stdout();
-    match Lock::take(folder.as_ref()) {
+    match Lock::acquire(folder.as_ref()) {
         Ok(_lock) => {
             writeln!(out, "taken").expect("told");
             let _ = std::io::stdin().read_line(&mut String::new());
@@ -39,7 +39,7 @@ fn start(folder: &std::path::Path) -> (Child, String) {
 fn second_process_is_refused_and_told_the_first_pid() {
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(Lock::holder(folder.path()), None);
-    let lock = Lock::take(folder.path()).expect("free");
+    let lock = Lock::acquire(folder.path()).expect("free");
     let holder = Lock::holder(folder.path()).expect("held");
     assert_eq!(holder.pid, std::process::id());
     assert!(holder.since.ends_with('Z'), "{holder:?}");
@@ -50,11 +50,11 @@ fn second_process_is_refused_and_told_the_first_pid() {
     assert!(word.starts_with("refused true State"), "{word}");
     assert!(word.contains(&format!("process {}, since", std::process::id())), "{word}");
     child.wait().expect("gone");
-    assert!(Lock::take(folder.path()).is_err(), "nor twice in one process");
+    assert!(Lock::acquire(folder.path()).is_err(), "nor twice in one process");
     drop(lock);
     assert_eq!(Lock::holder(folder.path()), None);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing is left behind");
-    Lock::take(folder.path()).expect("free again");
+    Lock::acquire(folder.path()).expect("free again");
 }
 
 #[test]
@@ -62,14 +62,14 @@ fn a_killed_process_holds_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut child, word) = start(folder.path());
     assert_eq!(word, "taken");
-    let error = Lock::take(folder.path()).expect_err("held");
+    let error = Lock::acquire(folder.path()).expect_err("held");
     assert!(error.message.contains(&child.id().to_string()), "{error}");
     assert_eq!(error.kind, Kind::State);
     child.kill().expect("killed");
     child.wait().expect("gone");
     assert!(folder.path().join(".lock").exists(), "its file is still there");
     assert_eq!(Lock::holder(folder.path()), None);
-    Lock::take(folder.path()).expect("free");
+    Lock::acquire(folder.path()).expect("free");
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn a_lock_file_of_another_boot_or_full_of_nonsense_holds_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join(".lock"), text).expect("written");
         assert_eq!(Lock::holder(folder.path()), None);
-        let _lock = Lock::take(folder.path()).expect("stale");
+        let _lock = Lock::acquire(folder.path()).expect("stale");
         assert_eq!(Lock::holder(folder.path()).expect("held").pid, std::process::id());
     }
     let missing = tempfile::tempdir().expect("a folder").path().join("none");
-    assert!(Lock::take(&missing).is_err());
+    assert!(Lock::acquire(&missing).is_err());
     assert_eq!(Lock::holder(&missing), None);
 }
 
@@ -100,7 +100,7 @@ fn lock_is_exclusive_under_contention() {
             scope.spawn(|| {
                 for _ in 0..200 {
                     Lock::holder(folder.path());
-                    if let Ok(_lock) = Lock::take(folder.path()) {
+                    if let Ok(_lock) = Lock::acquire(folder.path()) {
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                         std::thread::yield_now();
                         entered.fetch_add(1, Ordering::SeqCst);

@@ -43,7 +43,7 @@ pub use split::SplitSettings;
 pub use universe::UniverseSettings;
 
 use ::bars::Repairs;
-use ::features::labels::{First, Labeling};
+use ::features::labels::{Labeling, TrainEnd};
 use files::Result;
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ impl Settings {
     /// How rows are labelled; `None`: not at all.
     pub fn labeling(&self) -> Option<Labeling> {
         let LabelSettings { rule, cost_bp, span } = self.labels;
-        rule.map(|rule| Labeling { rule, cost_bp, span, first: First::Share(self.split.first()) })
+        rule.map(|rule| Labeling { rule, cost_bp, span, first: TrainEnd::Share(self.split.first()) })
     }
 
     /// Threads to use on this machine.

@@ -2,7 +2,7 @@
 
 use super::parse::Origin;
 use super::{Key, Settings};
-use ::features::labels::First;
+use ::features::labels::TrainEnd;
 use files::{Kind, Result};
 use std::path::Path;
 
@@ -151,7 +151,7 @@ fn a_horizon_is_chosen_on_what_the_split_leaves() {
         let mut settings = Settings::default();
         pairs.iter().for_each(|pair| settings.set(pair).unwrap());
         match settings.labeling().map(|l| l.first) {
-            Some(First::Share(share)) => share,
+            Some(TrainEnd::Share(share)) => share,
             other => panic!("{other:?}"),
         }
     };

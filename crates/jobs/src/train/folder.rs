@@ -158,7 +158,7 @@ impl Folder {
                 .remedy(format!("resume it with `fullbore runs resume {}`, or choose another <out>", path.display())));
         }
         std::fs::create_dir_all(&path).map_err(|e| Error::io(&path, "making the run folder", &e))?;
-        let lock = Lock::take(&path)?;
+        let lock = Lock::acquire(&path)?;
         let config = &learner.configs()[0];
         let about = About {
             net: config.net.to_string(),

@@ -1,7 +1,7 @@
 //! A data set becomes a problem: its usable rows are labelled, with a horizon that no fold's validation had a say in.
 
 use crate::Settings;
-use features::labels::{First, Labeling, label};
+use features::labels::{Labeling, TrainEnd, label};
 use features::{Dataset, Input, Samples};
 use files::{Error, Kind, Result, format_list};
 use judge::split::{Embargo, WalkForward, walk_forward};
@@ -24,7 +24,7 @@ pub(crate) fn problem(
     while let Some(end) = earlier_training_end(data, &samples, look_back, settings)
         && let Some(spec) = settings.labeling()
     {
-        let spec = Labeling { first: First::Until(end), ..spec };
+        let spec = Labeling { first: TrainEnd::Until(end), ..spec };
         data.labels = Some(label(&data.base.market, &data.base.runs, &spec, settings.threads())?);
         samples = data.samples(&usable).ok_or_else(no_labels)?;
     }

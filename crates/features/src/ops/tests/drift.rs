@@ -45,7 +45,7 @@ impl Walk {
         Walk { engine: Engine::new(graph, BLOCK), x: vec![0.0; KEPT], made: vec![vec![0.0; KEPT]; outputs] }
     }
 
-    fn go(&mut self, ids: &[Id], from: usize, to: usize, price: &dyn Fn(usize) -> f64) {
+    fn advance(&mut self, ids: &[Id], from: usize, to: usize, price: &dyn Fn(usize) -> f64) {
         let mut at = from;
         while at < to {
             let bars = BLOCK.min(to - at);
@@ -92,17 +92,15 @@ impl Walk {
 
 /// A price at any bar, from the bar's number alone.
 fn noise(i: usize) -> f64 {
-    let mut z = (i as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    (z ^ (z >> 27)) as f64 / u64::MAX as f64 - 0.5
+    random::mix((i as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) as f64 / u64::MAX as f64 - 0.5
 }
 
 fn check(name: &str, price: &dyn Fn(usize) -> f64) {
     let (graph, ids) = graph();
     let mut walk = Walk::new(&graph, ids.len());
-    walk.go(&ids, 0, 2000, price);
+    walk.advance(&ids, 0, 2000, price);
     let early = walk.errors(2000);
-    walk.go(&ids, 2000, BARS, price);
+    walk.advance(&ids, 2000, BARS, price);
     let late = walk.errors(BARS);
     for ((op, early), late) in ops().iter().zip(&early).zip(&late) {
         assert!(
@@ -112,7 +110,7 @@ fn check(name: &str, price: &dyn Fn(usize) -> f64) {
     }
     // An engine that saw only the last bars gives the same bits: the windows remember nothing else.
     let mut fresh = Walk::new(&graph, ids.len());
-    fresh.go(&ids, BARS - 50 * PERIOD, BARS, price);
+    fresh.advance(&ids, BARS - 50 * PERIOD, BARS, price);
     let windows = ops().into_iter().zip(walk.made.iter().zip(&fresh.made)).filter(|(op, _)| !matches!(op, Op::Ema(_)));
     for (op, (long, short)) in windows {
         for t in BARS - 45 * PERIOD..BARS {
@@ -151,7 +149,7 @@ fn a_sum_of_ten_million() {
     let sum = graph.add(Op::Cumulate, &[x]);
     let mut walk = Walk::new(&graph, 1);
     let price = |i: usize| if i % 1_000_000 == 17 { 1e12 } else { 0.1 * noise(i) };
-    walk.go(&[sum], 0, BARS, &price);
+    walk.advance(&[sum], 0, BARS, &price);
     let expected = total((0..BARS).map(price));
     let made = walk.made[0][(BARS - 1) % KEPT];
     assert!((made - expected).abs() <= 2.0 * expected.abs() * f64::EPSILON, "{made} instead of {expected}");

@@ -1,8 +1,9 @@
 //! Every function of one bar against its formula, written out.
 
-use super::{KINDS, Random, check, lanes};
+use super::{KINDS, check, lanes};
 use crate::ops::{Map, Op};
 use Map::*;
+use random::SplitMix;
 
 const ALL: &[Map] = &[
     Add,
@@ -212,7 +213,7 @@ fn in_order(map: Map, bar: &mut [f64]) {
 
 #[test]
 fn functions_equal_their_formulas() {
-    let mut random = Random::new(11);
+    let mut random = SplitMix::new(11);
     for map in ALL {
         for kind in 0..KINDS {
             let mut lanes = lanes(kind, map.arity(), &mut random);

@@ -58,16 +58,17 @@ fn labeling(rule: &str) -> Option<Labeling> {
 }
 
 /// Hunts in our own pipeline.
-fn ours(market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &LeakTests<'_>) -> LeakReport {
-    let ours = PlanPipeline::new(market, plan, labels, None, 1).unwrap();
-    let (seen, stream, exact) = (|m: &[Bars]| ours.batch(m), |m: &[Bars]| ours.stream(m), |m: &[Bars]| ours.exact(m));
+fn check_plan(market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &LeakTests<'_>) -> LeakReport {
+    let pipeline = PlanPipeline::new(market, plan, labels, None, 1).unwrap();
+    let (seen, stream, exact) =
+        (|m: &[Bars]| pipeline.batch(m), |m: &[Bars]| pipeline.stream(m), |m: &[Bars]| pipeline.exact(m));
     run_leak_tests(market, &TestedPipeline { seen: &seen, stream: Some(&stream), exact: Some(&exact) }, how).unwrap()
 }
 
 /// Our own pipeline has no leak, also where some columns look at other symbols: those have no stream and say nothing of
 /// their warm-up.
 fn check_seen(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &LeakTests<'_>) -> LeakReport {
-    let leaks = ours(market, plan, labels, how);
+    let leaks = check_plan(market, plan, labels, how);
     let bad: Vec<String> = leaks
         .tests
         .iter()

@@ -22,13 +22,13 @@ const HOW: LeakTests<'static> =
 
 /// Hunts in a pipeline that was spoiled: `spoil` adds or changes the column `planted`.
 fn hunted(market: &[Bars], labels: Option<Labeling>, spoil: Spoil) -> LeakReport {
-    let ours = PlanPipeline::new(market, &honest(), labels, None, 1).unwrap();
+    let pipeline = PlanPipeline::new(market, &honest(), labels, None, 1).unwrap();
     let seen = |m: &[Bars]| -> Result<PipelineOutput> {
-        let mut seen = ours.batch(m)?;
+        let mut seen = pipeline.batch(m)?;
         spoil(m, &mut seen);
         Ok(seen)
     };
-    let exact = |m: &[Bars]| ours.exact(m);
+    let exact = |m: &[Bars]| pipeline.exact(m);
     run_leak_tests(market, &TestedPipeline { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap()
 }
 
@@ -170,16 +170,16 @@ fn planted_leaks_are_caught() {
 #[test]
 fn a_rare_leak_is_caught_by_the_stream() {
     let market = shares();
-    let ours = PlanPipeline::new(&market, &honest(), None, None, 1).unwrap();
+    let pipeline = PlanPipeline::new(&market, &honest(), None, None, 1).unwrap();
     let seen = |m: &[Bars]| -> Result<PipelineOutput> {
-        let mut seen = ours.batch(m)?;
+        let mut seen = pipeline.batch(m)?;
         let column = seen.columns.iter_mut().find(|c| c.name == "sma(20)").unwrap();
         for row in (20..column.values.len() - 1).step_by(50) {
             column.values[row] = column.values[row + 1];
         }
         Ok(seen)
     };
-    let stream = |m: &[Bars]| ours.stream(m);
+    let stream = |m: &[Bars]| pipeline.stream(m);
     let leaks =
         run_leak_tests(&market, &TestedPipeline { seen: &seen, stream: Some(&stream), exact: None }, &HOW).unwrap();
     assert_eq!(leaks.caught(Test::Stream), ["sma(20)"]);
@@ -248,7 +248,7 @@ fn an_answer_among_the_users_columns_is_seen() {
             vec![("answer".into(), answer), ("class".into(), class), ("price".into(), price), ("noise".into(), noise)];
     }
     let plan = plan("a = col(answer)\nc = col(class)\np = col(price)\nn = col(noise)\nlate = col(answer, 2)");
-    let leaks = ours(&market, &plan, None, &HOW);
+    let leaks = check_plan(&market, &plan, None, &HOW);
     let verdict =
         |column: &str| leaks.tests.iter().find(|t| t.test == Test::Clairvoyance && t.column == column).unwrap().verdict;
     assert_eq!(
@@ -265,11 +265,11 @@ fn an_answer_among_the_users_columns_is_seen() {
 fn false_declarations_are_caught() {
     let market = market(MarketKind::Crypto, Timeframe::M5, 2, 1500);
     let plan = plan("ema(20), sma(20), rsi(14), open\n[slow @1h]\nsma(5)");
-    let ours = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
-    let seen = |m: &[Bars]| ours.batch(m);
+    let pipeline = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
+    let seen = |m: &[Bars]| pipeline.batch(m);
     let caught = |column: &'static str, first: isize, settled: fn(usize) -> usize| {
         let exact = |m: &[Bars]| -> Result<PipelineOutput> {
-            let mut seen = ours.exact(m)?;
+            let mut seen = pipeline.exact(m)?;
             for column in seen.columns.iter_mut().filter(|c| c.name == column) {
                 let warm = column.warm.as_mut().unwrap();
                 warm.first_valid = (warm.first_valid as isize + first) as usize;
@@ -318,10 +318,10 @@ fn labels_that_know_too_early_are_caught() {
 fn a_stream_that_is_not_the_batch_is_caught() {
     let market = shares();
     let plan = plan("ema(20), log_return(1)");
-    let ours = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
-    let seen = |m: &[Bars]| ours.batch(m);
+    let pipeline = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
+    let seen = |m: &[Bars]| pipeline.batch(m);
     let forgetful = |m: &[Bars]| -> Result<PipelineOutput> {
-        let mut all = ours.stream(m)?;
+        let mut all = pipeline.stream(m)?;
         for (bars, rows) in m.iter().zip(symbols(m)) {
             let mut stream = Stream::new(&plan, &bars.instrument, bars.timeframe, &[], true, None)?;
             let run = runs(bars, None)[0].clone();
@@ -359,16 +359,16 @@ fn planted_market_leak_is_caught() {
     let market = market(MarketKind::Stocks, Timeframe::D1, 6, 300);
     let plan =
         plan("log_return(1), market_return(1), market_volatility(5), relative_strength(5), cluster_return(1, 20, 3)");
-    let ours = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
+    let pipeline = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
     let early = market[2].symbol.clone();
     let seen = |m: &[Bars]| -> Result<PipelineOutput> {
         let mut m = m.to_vec();
         for bars in m.iter_mut().filter(|b| b.symbol == early && !b.is_empty()) {
             bars.close.rotate_left(1);
         }
-        ours.batch(&m)
+        pipeline.batch(&m)
     };
-    let exact = |m: &[Bars]| ours.exact(m);
+    let exact = |m: &[Bars]| pipeline.exact(m);
     let leaks =
         run_leak_tests(&market, &TestedPipeline { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap();
     for test in [Test::Prefix, Test::Poison] {

@@ -6,7 +6,7 @@ use crate::simd;
 use crate::table::Feature;
 
 /// The rows of one run.
-pub(crate) struct Out<'a> {
+pub(crate) struct RowsOut<'a> {
     pub(crate) values: &'a mut [f32],   // [bars, stride]
     pub(crate) valid: &'a mut [u64],    // [bars, words]
     pub(crate) settled: &'a mut [bool], // [bars]
@@ -29,27 +29,30 @@ pub(crate) struct RowWriter<const W: usize> {
     full: Vec<u64>,
     /// `[F]` rows at the end of the last block in which a column is known to be finite in every lane, and to fit into
     /// f32.
-    sound: Vec<usize>,
+    finite_rows: Vec<usize>,
     /// Where lanes that have ended write.
     spare: Vec<f32>,
     /// `[F]` values that were missing.
     pub(crate) invalid: Vec<[u64; W]>,
 }
 
-impl<'a> Out<'a> {
+impl<'a> RowsOut<'a> {
     /// The first rows, and the rest.
-    pub(crate) fn split(self, rows: usize) -> (Out<'a>, Out<'a>) {
-        let (all, Out { values, valid, settled }) = (self.settled.len().max(1), self);
+    pub(crate) fn split(self, rows: usize) -> (RowsOut<'a>, RowsOut<'a>) {
+        let (all, RowsOut { values, valid, settled }) = (self.settled.len().max(1), self);
         let (stride, words) = (values.len() / all, valid.len() / all);
         let (values, later_values) = values.split_at_mut(rows * stride);
         let (valid, later_valid) = valid.split_at_mut(rows * words);
         let (settled, later_settled) = settled.split_at_mut(rows);
-        (Out { values, valid, settled }, Out { values: later_values, valid: later_valid, settled: later_settled })
+        (
+            RowsOut { values, valid, settled },
+            RowsOut { values: later_values, valid: later_valid, settled: later_settled },
+        )
     }
 
     /// Rows `from..to`.
-    pub(crate) fn part(&mut self, from: usize, to: usize) -> Out<'_> {
-        let all = Out { values: self.values, valid: self.valid, settled: self.settled };
+    pub(crate) fn part(&mut self, from: usize, to: usize) -> RowsOut<'_> {
+        let all = RowsOut { values: self.values, valid: self.valid, settled: self.settled };
         all.split(to).0.split(from).1
     }
 }
@@ -72,7 +75,7 @@ impl<const W: usize> RowWriter<W> {
             since: vec![[0; W]; n],
             steady: [false; W],
             full,
-            sound: Vec::new(),
+            finite_rows: Vec::new(),
             spare: Vec::new(),
             invalid: vec![[0; W]; n],
         }
@@ -102,7 +105,7 @@ impl<const W: usize> RowWriter<W> {
     /// A lane begins in earnest after `warm` bars: what was missing before does not count. A column that had a value
     /// whenever it could is taken to have had one in all `bars` bars of the run so far, which is for the caller to
     /// check.
-    pub(crate) fn begin(&mut self, l: usize, warm: usize, bars: usize) {
+    pub(crate) fn begin_lane(&mut self, l: usize, warm: usize, bars: usize) {
         for ((since, need), first) in self.since.iter_mut().zip(&self.need).zip(&self.first) {
             if since[l] as usize + first >= warm {
                 since[l] = u32::try_from(bars.saturating_sub(*first)).map_or(*need, |since| since.min(*need));
@@ -114,37 +117,43 @@ impl<const W: usize> RowWriter<W> {
 
     /// Writes a block: `columns` are `[F]` blocks and how many rows at the end of each are finite in every lane; `outs`
     /// the rows that each lane still has in it.
-    pub(crate) fn rows(&mut self, columns: &[(&[[f64; W]], usize)], bars: usize, outs: &mut [Out<'_>]) {
-        let fine = self.values(columns, bars, outs);
+    pub(crate) fn write_rows(&mut self, columns: &[(&[[f64; W]], usize)], bars: usize, outs: &mut [RowsOut<'_>]) {
+        let fine = self.write_values(columns, bars, outs);
         // Where something is odd, a value is missing, or one that should be there is too large for f32.
-        let fits = |end: &[[f64; W]]| fine || simd::call(Fits, end.as_flattened());
-        let mut sound = std::mem::take(&mut self.sound);
-        sound.clear();
-        sound.extend(columns.iter().map(|(column, sound)| if fits(&column[bars - sound..]) { *sound } else { 0 }));
-        self.marks(&sound, bars, outs);
-        self.sound = sound;
+        let fits = |end: &[[f64; W]]| fine || simd::call(FitsF32, end.as_flattened());
+        let mut finite_rows = std::mem::take(&mut self.finite_rows);
+        finite_rows.clear();
+        finite_rows.extend(
+            columns
+                .iter()
+                .map(|(column, finite_rows)| if fits(&column[bars - finite_rows..]) { *finite_rows } else { 0 }),
+        );
+        self.write_marks(&finite_rows, bars, outs);
+        self.finite_rows = finite_rows;
     }
 
-    /// Which values are there, and which rows have settled. `sound` says of each column how many rows at the end of the
+    /// Which values are there, and which rows have settled. `finite_rows` says of each column how many rows at the end of the
     /// block surely have a value.
-    fn marks(&mut self, sound: &[usize], bars: usize, outs: &mut [Out<'_>]) {
+    fn write_marks(&mut self, finite_rows: &[usize], bars: usize, outs: &mut [RowsOut<'_>]) {
         let (stride, words) = (self.stride, self.full.len());
         // Columns with a value missing in this block, or too large for f32, are looked at one by one.
-        let mut usual = self.full.clone();
-        let holed: Vec<usize> = (0..sound.len()).filter(|f| sound[*f] < bars).collect();
-        holed.iter().for_each(|f| usual[f / 64] &= !(1 << (f % 64)));
-        for (l, Out { values, valid, settled }) in outs.iter_mut().enumerate().filter(|(_, o)| !o.settled.is_empty()) {
-            match usual[..] {
+        let mut complete_bits = self.full.clone();
+        let incomplete: Vec<usize> = (0..finite_rows.len()).filter(|f| finite_rows[*f] < bars).collect();
+        incomplete.iter().for_each(|f| complete_bits[f / 64] &= !(1 << (f % 64)));
+        for (l, RowsOut { values, valid, settled }) in
+            outs.iter_mut().enumerate().filter(|(_, o)| !o.settled.is_empty())
+        {
+            match complete_bits[..] {
                 [one] => valid.fill(one),
-                _ => valid.chunks_exact_mut(words.max(1)).for_each(|bits| bits.copy_from_slice(&usual)),
+                _ => valid.chunks_exact_mut(words.max(1)).for_each(|bits| bits.copy_from_slice(&complete_bits)),
             }
-            if holed.is_empty() && self.steady[l] {
+            if incomplete.is_empty() && self.steady[l] {
                 settled.fill(!self.never);
                 continue;
             }
             // Bars until the last of the other columns has settled.
             let mut wait = 0;
-            for f in (0..sound.len()).filter(|f| sound[*f] >= bars) {
+            for f in (0..finite_rows.len()).filter(|f| finite_rows[*f] >= bars) {
                 let since = &mut self.since[f][l];
                 wait = wait.max(self.need[f].saturating_sub(since.saturating_add(1)));
                 *since = since.saturating_add(settled.len() as u32).min(self.need[f]);
@@ -152,9 +161,9 @@ impl<const W: usize> RowWriter<W> {
             let wait = (wait as usize).min(settled.len());
             settled[..wait].fill(false);
             settled[wait..].fill(!self.never);
-            for &f in &holed {
+            for &f in &incomplete {
                 let (since, need) = (&mut self.since[f][l], self.need[f]);
-                let (head, tail) = settled.split_at_mut(settled.len().min(bars - sound[f]));
+                let (head, tail) = settled.split_at_mut(settled.len().min(bars - finite_rows[f]));
                 for (t, settled) in head.iter_mut().enumerate() {
                     let value = &mut values[t * stride + f];
                     let fine = value.is_finite();
@@ -180,7 +189,7 @@ impl<const W: usize> RowWriter<W> {
     }
 
     /// Writes the values; says whether all of them are finite in f32.
-    fn values(&mut self, columns: &[(&[[f64; W]], usize)], bars: usize, outs: &mut [Out<'_>]) -> bool {
+    fn write_values(&mut self, columns: &[(&[[f64; W]], usize)], bars: usize, outs: &mut [RowsOut<'_>]) -> bool {
         let (stride, width) = (self.stride, columns.len());
         let (size, absent) = (bars * stride, W - outs.len());
         self.spare.resize(self.spare.len().max(size * W), 0.0);
@@ -209,11 +218,11 @@ impl<const W: usize> RowWriter<W> {
 }
 
 /// Whether every value fits into f32.
-struct Fits;
+struct FitsF32;
 
-impl simd::Inlined<&[f64], bool> for Fits {
+impl simd::Inlined<&[f64], bool> for FitsF32 {
     #[inline(always)]
-    fn go(self, values: &[f64]) -> bool {
+    fn call(self, values: &[f64]) -> bool {
         // One plain loop without a way out becomes lanes.
         let mut wrong = 0u32;
         for x in values {

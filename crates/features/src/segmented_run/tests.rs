@@ -25,9 +25,9 @@ fn one_lane(bars: &Bars, plan: &Plan) -> Table {
     (table.values, table.valid, table.settled) =
         (Values::zeros(rows * stride), vec![0; rows * words], vec![false; rows]);
     with_job(plan, |job| {
-        let out = Out { values: &mut table.values, valid: &mut table.valid, settled: &mut table.settled };
+        let out = RowsOut { values: &mut table.values, valid: &mut table.valid, settled: &mut table.settled };
         let mut lane = [Lane::new(&inputs, 0, rows, out)];
-        side::<1>(job, &mut lane, None, &PACE).expect("rows");
+        run_side_by_side::<1>(job, &mut lane, None, &PACE).expect("rows");
         let [lane] = lane;
         table.columns.iter_mut().zip(lane.missing).for_each(|(column, missing)| column.invalid = missing);
     });
@@ -122,7 +122,7 @@ fn every_indicator_can_be_segmented() {
     }
 }
 
-/// Cuts with so little warm-up that nothing has forgotten its start: every stretch has to be done again.
+/// Cuts with so little warm-up that nothing has forgotten its start: every segment has to be done again.
 #[test]
 fn segment_with_wrong_state_is_redone() {
     let plan =
@@ -137,11 +137,11 @@ fn segment_with_wrong_state_is_redone() {
             made.settled.fill(false);
             let mut wrong = 0;
             with_job(&plan, |job| {
-                let mut relay = SegmentedRun::new(job, 1 << 24, 1).expect("a cut");
-                (relay.warm, relay.step, relay.early, relay.late) = (warm, step, LANES * step, 840);
-                let out = Out { values: &mut made.values, valid: &mut made.valid, settled: &mut made.settled };
+                let mut segmented = SegmentedRun::new(job, 1 << 24, 1).expect("a cut");
+                (segmented.warm, segmented.step, segmented.early, segmented.late) = (warm, step, LANES * step, 840);
+                let out = RowsOut { values: &mut made.values, valid: &mut made.valid, settled: &mut made.settled };
                 let lane = Lane::new(&inputs, 0, bars.len(), out);
-                let (missing, again) = relay.run(job, lane, &PACE).expect("rows");
+                let (missing, again) = segmented.run(job, lane, &PACE).expect("rows");
                 made.columns.iter_mut().zip(missing).for_each(|(column, missing)| column.invalid = missing);
                 wrong = again;
             });
@@ -178,10 +178,10 @@ fn segments_cover_the_run() {
     (made.values, made.valid, made.settled) =
         (Values::zeros(rows * made.stride), vec![0; rows * made.words()], vec![false; rows]);
     with_job(&plan, |job| {
-        let relay = SegmentedRun::new(job, rows, 4).expect("a cut");
-        let out = Out { values: &mut made.values, valid: &mut made.valid, settled: &mut made.settled };
-        let again = relay.run(job, Lane::new(&inputs, 0, rows, out), &PACE).expect("rows").1;
-        assert_eq!(again, 0, "warm-up of {} bars", relay.warm);
-        assert!(relay.ahead.is_empty() && relay.sums.len() == 3, "only sums without end come first");
+        let segmented = SegmentedRun::new(job, rows, 4).expect("a cut");
+        let out = RowsOut { values: &mut made.values, valid: &mut made.valid, settled: &mut made.settled };
+        let again = segmented.run(job, Lane::new(&inputs, 0, rows, out), &PACE).expect("rows").1;
+        assert_eq!(again, 0, "warm-up of {} bars", segmented.warm);
+        assert!(segmented.ahead.is_empty() && segmented.sums.len() == 3, "only sums without end come first");
     });
 }

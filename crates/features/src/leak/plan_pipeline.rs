@@ -61,12 +61,12 @@ impl PlanPipeline {
     }
 
     /// Features that are not looked at because there is no volume.
-    pub fn left(&self) -> &[String] {
+    pub fn without_volume(&self) -> &[String] {
         &self.left
     }
 
     /// Features that are not looked at because there are too few symbols for a market.
-    pub fn alone(&self) -> &[String] {
+    pub fn without_market(&self) -> &[String] {
         &self.alone
     }
 
@@ -205,7 +205,7 @@ impl PlanPipeline {
                 let (slow, of) = resample(bars, layer.timeframe.unwrap_or(Timeframe::D1))?;
                 let cuts = runs(&slow, self.max_hole);
                 let ids: Vec<_> = layer.outputs.iter().map(|o| o.id).collect();
-                let made = batch::values(&layer.graph, &ids, &inputs(layer, &slow, &[], &[])?, &cuts);
+                let made = batch::compute_columns(&layer.graph, &ids, &inputs(layer, &slow, &[], &[])?, &cuts);
                 let age = ages(cuts.iter());
                 seen.ages[clock].extend(of.iter().map(|row| age.get(*row as usize).copied().unwrap_or(u32::MAX)));
                 for made in made {

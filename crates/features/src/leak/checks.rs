@@ -2,7 +2,7 @@
 
 use super::market::{Poison, Shared, known_at, rows_of};
 use super::{Case, LEAST, LeakTests, Outcome, Pipeline, PipelineOutput, Test, Verdict, WarmUp, check_stop};
-use crate::clock::{Clock, known};
+use crate::clock::{Clock, known_times};
 use crate::labels::{Labels, NONE, Rule};
 use bars::Bars;
 use files::Result;
@@ -27,7 +27,7 @@ pub(super) fn prefix(
     whole: &PipelineOutput,
     how: &LeakTests<'_>,
 ) -> Result<Vec<Outcome>> {
-    let mut sheet = Sheet::new(Test::Prefix, market, whole);
+    let mut sheet = Findings::new(Test::Prefix, market, whole);
     let times = Clock::new(market).times;
     let mut random = SplitMix::new(how.seed);
     repeat("cutting", how.cuts, how, |i| {
@@ -47,7 +47,7 @@ pub(super) fn prefix(
         let what = || format!("cut at {}", rfc3339(times[last]));
         sheet.values(&seen, &shared, &what);
         if let (Some(all), Some(some)) = (&whole.labels, &seen.labels) {
-            let reach = reach(all.rule);
+            let reach = label_reach(all.rule);
             // The label's own bars, and for the weight those of every label beside it, lie before the cut.
             sheet.labels(all, some, &shared, &what, &|_, t, kept| (t + reach < kept, t + 2 * reach < kept));
         }
@@ -72,7 +72,7 @@ pub(super) fn stream(
         labels: None,
         ..PipelineOutput::default()
     };
-    let mut sheet = Sheet::new(Test::Stream, market, whole);
+    let mut sheet = Findings::new(Test::Stream, market, whole);
     let (_, shared) = rows_of(market, |s| 0..market[s].len());
     seen.check(shared.iter().map(|s| s.rows).sum());
     sheet.values(&seen, &shared, &|| "streamed".to_string());
@@ -87,7 +87,7 @@ pub(super) fn poison(
     whole: &PipelineOutput,
     how: &LeakTests<'_>,
 ) -> Result<Vec<Outcome>> {
-    let mut sheet = Sheet::new(Test::Poison, market, whole);
+    let mut sheet = Findings::new(Test::Poison, market, whole);
     let times = Clock::new(market).times;
     let mut random = SplitMix::new(how.seed ^ 0x5eed);
     repeat("poisoning", how.cuts, how, |i| {
@@ -100,7 +100,7 @@ pub(super) fn poison(
         let shared: Vec<Shared> = shared.into_iter().map(|s| Shared { part: s.whole, ..s }).collect();
         let seen = pipeline(&kind.apply(market, &kept))?;
         seen.check(market.iter().map(Bars::len).sum());
-        let what = || format!("{} after {}", kind.words(), rfc3339(time));
+        let what = || format!("{} after {}", kind.describe(), rfc3339(time));
         sheet.values(&seen, &shared, &what);
         if let (Some(all), Some(some)) = (&whole.labels, &seen.labels) {
             // The open at `t1` belongs to a bar that was kept. Prices that are missing unmake labels, and so move
@@ -127,11 +127,11 @@ pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, how: &LeakTests<
     check_stop(how)?;
     let whole = pipeline(market)?;
     whole.check(market.iter().map(Bars::len).sum());
-    let mut sheet = Sheet::new(Test::WarmUp, market, &whole);
+    let mut sheet = Findings::new(Test::WarmUp, market, &whole);
     let claims: Vec<usize> = (0..whole.columns.len()).filter(|c| whole.columns[*c].warm.is_some()).collect();
     let scales: Vec<f64> = claims.iter().map(|c| scale(&whole.columns[*c].values)).collect();
     let all: Vec<Shared> = rows_of(market, |s| 0..market[s].len()).1;
-    let mut begins = vec![Beginning::default(); claims.len()];
+    let mut begins = vec![FirstValue::default(); claims.len()];
     let settled_of = |seen: &PipelineOutput, column: usize, from: usize, rows: usize| -> Vec<bool> {
         let column = &seen.columns[column];
         let Some(warm) = column.warm else { return vec![false; rows] };
@@ -218,14 +218,14 @@ fn settled(warm: &WarmUp, values: &[f64], ages: &[u32]) -> Vec<bool> {
 
 /// Where the values of a column begin in its runs.
 #[derive(Debug, Clone, Copy, Default)]
-struct Beginning {
+struct FirstValue {
     /// The earliest: age, symbol, row, value.
     first: Option<(usize, usize, usize, f64)>,
     /// A run that was long enough for one.
     could: Option<(usize, usize)>,
 }
 
-impl Beginning {
+impl FirstValue {
     fn look(&mut self, seen: &PipelineOutput, column: usize, symbol: usize, whole: usize, from: usize, rows: usize) {
         let column = &seen.columns[column];
         let Some(warm) = column.warm else { return };
@@ -259,7 +259,7 @@ fn scale(values: &[f64]) -> f64 {
 
 /// Does a column go with the return that comes next?
 pub(super) fn clairvoyance(market: &[Bars], whole: &PipelineOutput, how: &LeakTests<'_>) -> Result<Vec<Outcome>> {
-    let mut sheet = Sheet::new(Test::Clairvoyance, market, whole);
+    let mut sheet = Findings::new(Test::Clairvoyance, market, whole);
     // The return from the open of the next bar to the open after it, where no border lies between.
     let (mut next, mut from) = (Vec::new(), 0);
     for bars in market {
@@ -349,7 +349,7 @@ fn repeat(
 }
 
 /// How many rows after its own a label reads.
-fn reach(rule: Rule) -> usize {
+fn label_reach(rule: Rule) -> usize {
     1 + match rule {
         Rule::Auto => 0,
         Rule::Fixed { horizon } | Rule::Triple { horizon, .. } => horizon,
@@ -358,7 +358,7 @@ fn reach(rule: Rule) -> usize {
 }
 
 /// What a test has found so far, by column.
-struct Sheet<'a> {
+struct Findings<'a> {
     test: Test,
     market: &'a [Bars],
     whole: &'a PipelineOutput,
@@ -377,9 +377,9 @@ struct Count {
 /// What the labels are called.
 const LABELS: [&str; 3] = ["label", "label t1", "label weight"];
 
-impl<'a> Sheet<'a> {
-    fn new(test: Test, market: &'a [Bars], whole: &'a PipelineOutput) -> Sheet<'a> {
-        Sheet { test, market, whole, tried: 0, counts: vec![Count::default(); whole.columns.len() + LABELS.len()] }
+impl<'a> Findings<'a> {
+    fn new(test: Test, market: &'a [Bars], whole: &'a PipelineOutput) -> Findings<'a> {
+        Findings { test, market, whole, tried: 0, counts: vec![Count::default(); whole.columns.len() + LABELS.len()] }
     }
 
     /// Compares the bits of all columns on the rows that are shared.
@@ -460,7 +460,7 @@ impl<'a> Sheet<'a> {
         if count.case.as_ref().is_none_or(|case| apart > case.difference) {
             let first: usize = self.market[..symbol].iter().map(Bars::len).sum();
             let bars = &self.market[symbol];
-            let time = known(&bars.end)[row - first];
+            let time = known_times(&bars.end)[row - first];
             count.case =
                 Some(Case { symbol: bars.symbol.clone(), time, what: what(), before, after, difference: apart });
         }
