@@ -104,7 +104,7 @@ fn check(name: &str, price: &dyn Fn(usize) -> f64) {
     let late = walk.errors(BARS);
     for ((op, early), late) in ops().iter().zip(&early).zip(&late) {
         assert!(
-            *late <= 1e-13 && *late <= early * 2.0 + 1e-16,
+            *late <= 1e-13 && *late <= early * 2.0 + f64::EPSILON,
             "{name}, {op:?}: {early:e}, and after {BARS} bars {late:e}"
         );
     }
