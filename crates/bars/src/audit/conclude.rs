@@ -1,6 +1,6 @@
 //! From what was counted to a verdict in words.
 
-use super::{Audit, FileNote, RepairCount, SymbolAudit, Verdict};
+use super::{Audit, FileNote, RepairCount, Split, SymbolAudit, Verdict};
 use crate::series::{Intake, SeriesFacts};
 use crate::{BadBars, Class, Options, RefusedSymbols, Splits};
 use files::time::rfc3339;
@@ -71,7 +71,7 @@ fn audit_symbol(
 ) -> SymbolAudit {
     let watch = &seen.observer;
     let gaps = watch.gaps(&|day| markets.was_open(at, day));
-    let explained = |j: &super::observe::Jump| {
+    let explained = |j: &super::jumps::Jump| {
         options.factors.as_ref().is_some_and(|f| f.explains_jump(&seen.symbol, j.at, j.ratio, 0.1))
     };
     let mut audit = SymbolAudit {
@@ -97,7 +97,8 @@ fn audit_symbol(
         spikes: watch.spikes,
         worst_spike: watch.worst_spike.map(|(_, at)| rfc3339(at)),
         zero_volume: (watch.with_volume > 0).then_some(watch.zero_volume),
-        suspected_splits: watch.splits_shown(explained),
+        suspected_splits: in_order(watch.jumps.splits.iter().map(|j| j.show(explained(j)))),
+        price_jumps: in_order(watch.jumps.leaps.iter().map(|j| j.show(explained(j)))),
         zone_jumps: watch.zone_jumps.len() as u64,
         mixed_units: seen.mixed_units,
         outside_membership: seen.outside,
@@ -165,10 +166,28 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String
     let open = audit.suspected_splits.iter().filter(|s| !s.factored).count();
     if open > 0 {
         let first = audit.suspected_splits.iter().find(|s| !s.factored);
-        let shown = first.map(|s| format!("{}, price times {:.3}", &s.at[..10], s.ratio)).unwrap_or_default();
+        let shown =
+            first.map(|s| format!("{}, price times {}", &s.at[..10], format_ratio(s.ratio))).unwrap_or_default();
         let then =
             if options.repairs.splits == Splits::Segment { "each begins a new segment" } else { "kept as moves" };
         usable.push(format!("{} (first {shown}); {then}", format_plural(open as u64, "suspected unadjusted split")));
+    }
+    let often = audit.price_jumps.len() > 10 && audit.price_jumps.len() as f64 > 0.02 * bars;
+    if often && options.repairs.splits == Splits::Segment {
+        refuse.push(format!(
+            "the price jumps by a factor of five or more in {} ({}): this is not a traded price",
+            format_plural(audit.price_jumps.len() as u64, "bar"),
+            share(audit.price_jumps.len() as u64, bars)
+        ));
+    } else if let Some(first) = audit.price_jumps.first() {
+        let then =
+            if options.repairs.splits == Splits::Segment { "each begins a new segment" } else { "kept as moves" };
+        usable.push(format!(
+            "{} of the price that no market makes (first {}, price times {}); {then}",
+            format_plural(audit.price_jumps.len() as u64, "jump"),
+            &first.at[..10],
+            format_ratio(first.ratio)
+        ));
     }
     if audit.missing_bars as f64 > 0.005 * bars && audit.missing_bars > 2 {
         usable.push(format!(
@@ -191,6 +210,21 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String
     };
     audit.reasons = refuse;
     audit.reasons.extend(usable);
+}
+
+fn in_order(splits: impl Iterator<Item = Split>) -> Vec<Split> {
+    let mut all: Vec<Split> = splits.collect();
+    all.sort_by(|a, b| a.at.cmp(&b.at));
+    all
+}
+
+/// `710`, `0.667` or `1/710`.
+fn format_ratio(ratio: f64) -> String {
+    match ratio {
+        r if r >= 10.0 => format!("{r:.0}"),
+        r if r < 0.05 => format!("1/{:.0}", 1.0 / r),
+        r => format!("{r:.3}"),
+    }
 }
 
 /// Symbols whose closes are the same to the bit.
@@ -329,10 +363,14 @@ fn count_repairs(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
     );
     add("rescaled_time", sum(&|s| s.mixed_units), "each stamp is read in the unit that its size implies".into(), None);
     add("dropped_one_sided", sum(&|s| s.one_sided), "bid and ask are joined on equal times".into(), None);
-    let splits = sum(&|s| s.observer.splits.len() as u64);
+    let splits = sum(&|s| s.observer.jumps.borders().count() as u64);
     if policy.splits == Splits::Segment {
         let example = first(&|s| {
-            s.observer.splits.first().map(|j| format!("{} at {}, price times {:.3}", s.symbol, rfc3339(j.at), j.ratio))
+            s.observer
+                .jumps
+                .borders()
+                .next()
+                .map(|j| format!("{} at {}, price times {}", s.symbol, rfc3339(j.at), format_ratio(j.ratio)))
         });
         add("segmented", splits, "repair.splits = \"segment\"".into(), example);
     }
@@ -377,6 +415,16 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
             let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
             list.push(format!("{what}: {}{near}; there are {}{more}", names.join(", "), known.join(", ")));
         }
+    }
+    let moves: Vec<(&str, &super::jumps::Jump)> =
+        seen.iter().flat_map(|s| s.observer.jumps.moves.iter().map(|j| (s.symbol.as_str(), j))).collect();
+    if let Some((symbol, jump)) = moves.iter().min_by_key(|(symbol, jump)| (jump.at, *symbol)) {
+        list.push(format!(
+            "{} of about a split's size read as a move: market, volume, range or adjusted close speak against a split (first {symbol} on {}, price times {})",
+            format_plural(moves.len() as u64, "jump"),
+            &rfc3339(jump.at)[..10],
+            format_ratio(jump.ratio)
+        ));
     }
     let paired = seen.iter().filter(|s| s.paired).count();
     if paired > 0 {

@@ -3,9 +3,11 @@
 //! An [`Audit`] is plain data: the command line prints it, `--json` serialises it, the report page draws it.
 
 mod conclude;
+mod jumps;
 pub(crate) mod observe;
 
 pub(crate) use conclude::conclude;
+pub(crate) use jumps::forget_market_moves;
 
 use serde::Serialize;
 
@@ -135,6 +137,8 @@ pub struct SymbolAudit {
     pub zero_volume: Option<u64>,
     /// Jumps that look like unadjusted splits or bonus issues.
     pub suspected_splits: Vec<Split>,
+    /// Leaps of the price by a factor of five or more within one bar that are no splits.
+    pub price_jumps: Vec<Split>,
     /// Steps of the session by an hour, or of the stamps by whole hours.
     pub zone_jumps: u64,
     /// Rows whose epoch was in another unit than most (seconds among milliseconds, say).

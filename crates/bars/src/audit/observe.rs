@@ -1,8 +1,10 @@
 //! Sees the bars of one symbol go by, in order and each once, and remembers what an audit needs: a few kilobytes,
 //! however many bars.
 
-use super::{Hole, Split};
+use super::Hole;
+use super::jumps::{JumpBar, JumpWatch};
 use crate::ingest::Rows;
+use crate::recognise::names;
 use crate::{Class, Instrument, Timeframe, Weekdays};
 use files::time::{civil, days, rfc3339};
 use xxhash_rust::xxh3::Xxh3;
@@ -16,7 +18,6 @@ const WEEK: i64 = 7 * DAY;
 pub(crate) struct BarObserver {
     timeframe: Timeframe,
     step: i64,
-    class: Class,
     all_week: bool,
     pub bars: u64,
     pub first: i64,
@@ -31,7 +32,7 @@ pub(crate) struct BarObserver {
     pub zero_volume: u64,
     pub with_volume: u64,
     pub zone_jumps: Vec<i64>,
-    pub splits: Vec<Jump>,
+    pub jumps: JumpWatch,
     /// `[first bar, last bar]` starts around each stretch without bars
     gaps: Vec<(i64, i64)>,
     slots: [Vec<u32>; 2], // [season][slot of the week] bars seen
@@ -43,28 +44,14 @@ pub(crate) struct BarObserver {
     scale: f64, // typical absolute return
     stuck: u64,
     sessions: SessionStarts,
-    pending: Vec<Jump>,
+    adjusted: Option<usize>, // the extra column with adjusted closes
 }
 
-struct PreviousBar {
+pub(super) struct PreviousBar {
     start: i64,
-    close: f64,
+    pub close: f64,
     back: f64,  // return of the bar before
     scale: f64, // typical return before that
-}
-
-/// A jump to a level that looks like a split.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Jump {
-    /// Start of the first bar at the new level.
-    pub at: i64,
-    /// Its index among the bars.
-    pub index: u64,
-    /// New over old.
-    pub ratio: f64,
-    level: f64,
-    seen: u8,
-    held: u8,
 }
 
 #[derive(Default)]
@@ -101,13 +88,12 @@ fn sunday(year: i64, month: i64, day: i64) -> i64 {
 }
 
 impl BarObserver {
-    pub(crate) fn new(timeframe: Timeframe, instrument: &Instrument) -> BarObserver {
+    pub(crate) fn new(timeframe: Timeframe, instrument: &Instrument, extras: &[String]) -> BarObserver {
         let step = timeframe.ns();
         let slots = if step >= DAY { 7 } else { usize::try_from(WEEK / step.max(MINUTE)).unwrap_or(1).max(1) };
         BarObserver {
             timeframe,
             step,
-            class: instrument.class,
             all_week: instrument.session.round_the_clock && instrument.session.days == Weekdays::ALL,
             bars: 0,
             first: 0,
@@ -122,7 +108,11 @@ impl BarObserver {
             zero_volume: 0,
             with_volume: 0,
             zone_jumps: Vec::new(),
-            splits: Vec::new(),
+            jumps: JumpWatch {
+                splits_possible: matches!(instrument.class, Class::Equity | Class::Index | Class::Future),
+                leap: if step <= DAY { 5.0 } else { 30.0 },
+                ..JumpWatch::default()
+            },
             gaps: Vec::new(),
             slots: [vec![0; slots], vec![0; slots]],
             season: Season::default(),
@@ -132,7 +122,7 @@ impl BarObserver {
             scale: 0.0,
             stuck: 0,
             sessions: SessionStarts::default(),
-            pending: Vec::new(),
+            adjusted: extras.iter().position(|name| is_adjusted_close(name)),
         }
     }
 
@@ -153,7 +143,6 @@ impl BarObserver {
                 PreviousBar { start: *first, close: c[0], back: 0.0, scale: 0.0 }
             }
         };
-        let splits = matches!(self.class, Class::Equity | Class::Index | Class::Future);
         let wide = self.step + self.step / 2;
         let slots = self.slots[0].len();
         let (mut day_end, mut season, mut slot) = (i64::MIN, 0, 0);
@@ -187,16 +176,34 @@ impl BarObserver {
                     self.note_spike(start, wick / close, back, &prev);
                 }
                 let step = (open - prev.close).abs().max((close - prev.close).abs());
-                if splits && step > 0.27 * prev.close {
-                    self.note_jump(start, gap, [open, close], prev.close);
+                let between = self.step >= DAY || gap > self.step;
+                if step > 0.27 * prev.close {
+                    let adjusted =
+                        self.adjusted.filter(|_| i > 0).map(|at| rows.extras[at][i] / rows.extras[at][i - 1]);
+                    let before = &v[i.saturating_sub(20)..i];
+                    let volume_before =
+                        before.iter().filter(|v| v.is_finite()).sum::<f64>() / before.len().max(1) as f64;
+                    let bar = JumpBar {
+                        start,
+                        index: self.bars,
+                        prices: [open, high, low, close],
+                        scale: self.scale,
+                        between,
+                        adjusted: adjusted.filter(|a| a.is_finite()),
+                        volume_before,
+                    };
+                    self.jumps.note(&bar, &prev);
+                }
+                if between && self.jumps.splits_possible && back.abs() > 0.05 {
+                    self.jumps.far.push((start, back > 0.0));
                 }
                 let size = if self.scale > 0.0 { back.abs().min(10.0 * self.scale) } else { back.abs() };
                 let rate = if self.bars < 20 { 1.0 / self.bars as f64 } else { 0.05 };
                 prev = PreviousBar { start, close, back, scale: self.scale };
                 self.scale += (size - self.scale) * rate;
             }
-            if !self.pending.is_empty() {
-                self.confirm_jumps(close);
+            if self.jumps.is_waiting() {
+                self.jumps.confirm(close, v[i]);
             }
             self.bars += 1;
         }
@@ -220,8 +227,7 @@ impl BarObserver {
     /// To be called after the last bar.
     pub(crate) fn finish(&mut self) {
         self.end_stuck_stretch();
-        let pending = std::mem::take(&mut self.pending);
-        self.splits.extend(pending.into_iter().filter(|j| j.held * 4 >= j.seen * 3));
+        self.jumps.finish();
     }
 
     fn slot_of_week(&self, start: i64) -> usize {
@@ -278,46 +284,6 @@ impl BarObserver {
                 }
             }
         }
-    }
-
-    /// A jump by a simple ratio between two sessions.
-    fn note_jump(&mut self, start: i64, gap: i64, [open, close]: [f64; 2], before: f64) {
-        // A first bar may still open at the old level and close at the new one.
-        let (ratio, level) =
-            if (open / before - 1.0).abs() >= 0.28 { (open / before, open) } else { (close / before, close) };
-        let between = self.step >= DAY || gap > self.step;
-        if !between || self.bars < 5 || (ratio - 1.0).abs() < 0.28 || (ratio - 1.0).abs() < 8.0 * self.scale {
-            return;
-        }
-        const RATIOS: [f64; 16] =
-            [1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 15.0, 20.0, 25.0, 30.0, 50.0, 100.0];
-        let size = ratio.max(1.0 / ratio);
-        // A jump that takes back an earlier one was a slip of the feed, and so was that.
-        if let Some(at) = self.pending.iter().position(|j| (j.ratio * ratio - 1.0).abs() < 0.2) {
-            self.pending.remove(at);
-            return;
-        }
-        // Nobody joins three shares into two; a price that rises by half has news.
-        let near = (2.5 * self.scale).clamp(0.025, 0.06);
-        let fits = |r: &f64| (size / r - 1.0).abs() < near && (ratio < 1.0 || *r >= 2.0);
-        if RATIOS.iter().any(fits) {
-            self.pending.push(Jump { at: start, index: self.bars, ratio, level, seen: 0, held: 0 });
-        }
-    }
-
-    /// A split stays; a slip of the feed does not.
-    fn confirm_jumps(&mut self, close: f64) {
-        for jump in &mut self.pending {
-            jump.seen += 1;
-            jump.held += u8::from((0.72..1.4).contains(&(close / jump.level)));
-        }
-        let splits = &mut self.splits;
-        self.pending.retain(|jump| {
-            if jump.seen >= 6 && jump.held >= 5 {
-                splits.push(jump.clone());
-            }
-            jump.seen < 6
-        });
     }
 
     /// The session now opens at another hour, and keeps to it.
@@ -409,13 +375,10 @@ impl BarObserver {
         }
         found
     }
+}
 
-    pub(crate) fn splits_shown(&self, factored: impl Fn(&Jump) -> bool) -> Vec<Split> {
-        let mut shown: Vec<Split> =
-            self.splits.iter().map(|j| Split { at: rfc3339(j.at), ratio: j.ratio, factored: factored(j) }).collect();
-        shown.sort_by(|a, b| a.at.cmp(&b.at));
-        shown
-    }
+fn is_adjusted_close(name: &str) -> bool {
+    ["adjclose", "adjustedclose", "closeadj", "closeadjusted"].contains(&names::normalise_name(name).as_str())
 }
 
 /// Whether a gap holds a whole Saturday (1970-01-03 was one).

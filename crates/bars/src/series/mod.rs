@@ -9,7 +9,7 @@ mod intake;
 mod order;
 
 use crate::audit::observe::BarObserver;
-use crate::audit::{Audit, Verdict, conclude};
+use crate::audit::{Audit, Verdict, conclude, forget_market_moves};
 use crate::ingest::{Rows, Tally};
 use crate::instrument::{Hints, SeenBars, reconcile};
 use crate::recognise::names::Side;
@@ -87,7 +87,6 @@ pub(crate) fn to_market(
         let rows = all.unwrap_or_default();
         let [open, high, low, close, volume] = rows.values;
         let volume = if seen.observer.with_volume == 0 { Vec::new() } else { volume };
-        let segments = segments(&seen, options);
         let member = options.membership.as_ref().map(|m| m.spans(&symbol)).unwrap_or_default();
         let extras = seen.extras.iter().cloned().zip(rows.extras).collect();
         let bars = Bars {
@@ -102,7 +101,7 @@ pub(crate) fn to_market(
             close,
             volume,
             extras,
-            segments,
+            segments: Vec::new(),
             member,
         };
         Ok((bars, seen))
@@ -112,7 +111,9 @@ pub(crate) fn to_market(
     } else {
         series.into_iter().map(run).collect()
     };
-    let (bars, seen): (Vec<Bars>, Vec<SeriesFacts>) = outcome?.into_iter().unzip();
+    let (mut bars, mut seen): (Vec<Bars>, Vec<SeriesFacts>) = outcome?.into_iter().unzip();
+    forget_market_moves(&mut seen);
+    bars.iter_mut().zip(&seen).for_each(|(bars, seen)| bars.segments = segments(seen, options));
     let audit = conclude(seen, &intake, options)?;
     // What is refused does not trade: a refused symbol is left out, and of a refused whole nothing is handed on.
     let fine = |at: usize| audit.symbols[at].verdict != Verdict::Refuse && audit.verdict != Verdict::Refuse;
@@ -170,6 +171,7 @@ pub(crate) fn stream(
         })?;
         all.push(seen);
     }
+    forget_market_moves(&mut all);
     conclude(all, &intake, options)
 }
 
@@ -183,11 +185,11 @@ pub(crate) struct ChunkHeader<'a> {
     pub instrument: &'a Instrument,
 }
 
-/// Where segments begin: at the first bar, and after each suspected split that no factor explains.
+/// Where segments begin: at the first bar, and at each suspected split or leap of the price.
 fn segments(seen: &SeriesFacts, options: &Options) -> Vec<usize> {
     let mut starts = vec![0];
     if options.repairs.splits == Splits::Segment {
-        starts.extend(seen.observer.splits.iter().map(|j| j.index as usize).filter(|i| *i > 0));
+        starts.extend(seen.observer.jumps.borders().map(|j| j.index as usize).filter(|i| *i > 0));
         starts.sort_unstable();
         starts.dedup();
     }
@@ -237,7 +239,7 @@ impl Series {
         let first = &metas[self.parts[0].file];
         let (instrument, note) = resolve_instrument(&self.symbol, self.timeframe, &self.parts, metas, options)?;
         let mut seen = SeriesFacts {
-            observer: BarObserver::new(self.timeframe, &instrument),
+            observer: BarObserver::new(self.timeframe, &instrument, &extras),
             instrument,
             instrument_note: note,
             timeframe: self.timeframe,

@@ -157,3 +157,100 @@ fn what_the_user_sets_outlives_what_the_bars_show() {
     let said = "set under [instrument] but not in the data: FOUSD (did you mean FOOUSD?); there are FOOUSD";
     assert!(audit.warnings.iter().any(|w| w == said), "{:?}", audit.warnings);
 }
+
+/// Working days of four hundred, closes of a share, and its adjusted close where one is given, as a daily file.
+fn daily(series: &[(&str, Vec<f64>, Option<f64>)], crash: f64) -> (Market, Audit) {
+    let days = stamps("2019-01-07 00:00:00", 560, 1440 * MINUTE, 0..1, |d| d < 5);
+    let mut out = String::from("symbol,time,open,high,low,close,adj_close,volume\n");
+    for (symbol, closes, adjusted) in series {
+        let mut before = closes[0];
+        for (i, close) in closes.iter().enumerate() {
+            // A crash opens half-way down and is a wide bar; a split opens at the new level.
+            let jump = (close / before - 1.0).abs() > 0.25;
+            let open = if jump && crash > 0.0 {
+                before * (1.0 - crash)
+            } else if jump {
+                *close
+            } else {
+                before
+            };
+            let (high, low) = (open.max(*close) * 1.004, open.min(*close) * 0.996);
+            let adj =
+                adjusted.map_or(String::new(), |factor| (if i < 300 { close * factor } else { *close }).to_string());
+            let volume = if i < 300 {
+                1000
+            } else if adjusted.is_some_and(|f| f < 1.0) {
+                2000
+            } else {
+                1100
+            };
+            let time = files::time::rfc3339(days[i]);
+            writeln!(out, "{symbol},{time},{open},{high},{low},{close},{adj},{volume}").unwrap();
+            before = *close;
+        }
+    }
+    bars::read_bytes("market.csv", out.as_bytes(), &Options::default()).unwrap()
+}
+
+/// A share that loses that share of its price on day 300 and goes on from there.
+fn falling(seed: u64, ratio: f64) -> Vec<f64> {
+    let mut closes = wander(400, seed, 0.006);
+    closes[300] = closes[299];
+    closes[300..].iter_mut().for_each(|c| *c *= ratio);
+    closes
+}
+
+#[test]
+fn a_crash_is_no_split() {
+    let found = |(market, audit): &(Market, Audit)| {
+        let splits: Vec<&str> =
+            audit.symbols.iter().filter(|s| !s.suspected_splits.is_empty()).map(|s| s.symbol.as_str()).collect();
+        let cut: Vec<&str> = market.bars.iter().filter(|b| b.segments.len() > 1).map(|b| b.symbol.as_str()).collect();
+        assert_eq!(splits, cut);
+        splits.join(" ")
+    };
+    // Two for one without an adjusted close, and with one that knows of it.
+    assert_eq!(found(&daily(&[("A", falling(1, 0.5), None)], 0.0)), "A");
+    assert_eq!(found(&daily(&[("A", falling(1, 0.5), Some(0.5))], 0.0)), "A");
+    // The adjusted close falls along, and the volume does not double; the bar is wide.
+    assert_eq!(found(&daily(&[("A", falling(1, 0.515), Some(1.0))], 0.0)), "");
+    let wide = daily(&[("A", falling(1, 0.5), None)], 0.34);
+    assert_eq!(found(&wide), "");
+    let said = "1 jump of about a split's size read as a move: market, volume, range or adjusted close speak against a \
+                split (first A on 2020-03-02, price times 0.660)";
+    assert!(wide.1.warnings.iter().any(|w| w == said), "{:?}", wide.1.warnings);
+    // Twelve shares fall on one day, one of them by half; a split on a day of its own stays one.
+    let mut market: Vec<(String, Vec<f64>)> = (0..12).map(|i| (format!("S{i}"), falling(10 + i, 0.9))).collect();
+    market[3].1 = falling(13, 0.48);
+    market[5].1 = wander(400, 15, 0.006);
+    market[5].1[200..].iter_mut().for_each(|c| *c *= 0.5);
+    let series: Vec<(&str, Vec<f64>, Option<f64>)> =
+        market.iter().map(|(s, c)| (s.as_str(), c.clone(), None)).collect();
+    assert_eq!(found(&daily(&series, 0.0)), "S5");
+}
+
+#[test]
+fn a_leap_of_the_price_is_mentioned() {
+    for (ratio, shown) in [(710.0, "710"), (1.0 / 710.0, "1/710"), (100.0, "100")] {
+        let (market, audit) = daily(&[("A", falling(1, ratio), None)], 0.0);
+        let kind = if ratio == 100.0 {
+            "1 suspected unadjusted split (first"
+        } else {
+            "1 jump of the price that no market makes (first"
+        };
+        let said = format!("{kind} 2020-03-02, price times {shown}); each begins a new segment");
+        assert!(audit.symbols[0].reasons.contains(&said), "{:?}", audit.symbols[0].reasons);
+        assert_eq!(market.bars[0].segments, [0, 300]);
+    }
+    // A decimal slip comes and goes; both ends are named. Coins have them too.
+    let stamps = stamps("2024-01-08 00:00:00", 10, 60 * MINUTE, 0..1440, |_| true);
+    let mut closes = wander(stamps.len(), 3, 0.002);
+    closes[100..110].iter_mut().for_each(|c| *c *= 10.0);
+    let (market, audit) = read(&[("BTCUSDT", stamps, closes)]);
+    assert!(
+        audit.symbols[0].reasons[0].starts_with("2 jumps of the price that no market makes (first 2024-01-12"),
+        "{:?}",
+        audit.symbols[0].reasons
+    );
+    assert_eq!(market.bars[0].segments, [0, 100, 110]);
+}
