@@ -1,6 +1,6 @@
 //! `fullbore check lookahead`
 
-use super::features::pointed;
+use super::features::point_at_mistake;
 use super::{Context, Outcome, select};
 use crate::args::Lookahead as Args;
 use crate::out::Paint;
@@ -16,7 +16,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = Check { select, set, cuts: args.cuts.map(|n| n as usize), all: args.all };
     let progress = &mut context.progress;
     let checked = jobs::check(&request, &context.settings, &mut |u| progress.update(u))
-        .map_err(|e| pointed(e, &request.set, context.json))?;
+        .map_err(|e| point_at_mistake(e, &request.set, context.json))?;
     context.print(&checked, |paint| render(&checked, paint))?;
     Ok(u8::from(checked.verdict == Verdict::Failed))
 }

@@ -22,7 +22,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
             let request = Features { select, set, out: args.out, fresh: args.fresh };
             let progress = &mut context.progress;
             let featured = jobs::features(&request, &context.settings, &mut |u| progress.update(u))
-                .map_err(|e| pointed(e, &request.set, context.json))?;
+                .map_err(|e| point_at_mistake(e, &request.set, context.json))?;
             context.print(&featured, |paint| render(&featured, paint))?;
             Ok(0)
         }
@@ -30,7 +30,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 /// An error in a set that was typed: the line, and a mark under the place.
-pub(super) fn pointed(mut error: Error, set: &str, json: bool) -> Failure {
+pub(super) fn point_at_mistake(mut error: Error, set: &str, json: bool) -> Failure {
     if let (None, Some(column), false) = (&error.file, error.column, json) {
         let set = features::preset(set.trim()).unwrap_or(set);
         let line = set.lines().nth(error.line.unwrap_or(1).saturating_sub(1) as usize).unwrap_or(set);
@@ -229,7 +229,7 @@ fn list(context: &Context) -> Outcome {
 
 /// The canonical text of a set, and its columns.
 fn show(words: &str, context: &Context) -> Outcome {
-    let pointed = |e: Error| pointed(e, words, context.json);
+    let pointed = |e: Error| point_at_mistake(e, words, context.json);
     let plan = Plan::new(&read_set(words).map_err(pointed)?).map_err(pointed)?;
     let columns = features::columns(&plan);
     let shown: Vec<_> = columns

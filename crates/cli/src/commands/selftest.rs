@@ -1,5 +1,6 @@
 //! `fullbore check selftest`
 
+use super::features::point_at_mistake;
 use super::{Context, Outcome, narrow};
 use crate::args::Selftest as Args;
 use crate::out::Paint;
@@ -15,7 +16,8 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let tested = jobs::selftest(&request, &context.settings, &mut |event| match event {
         TrainEvent::Update(update) => progress.update(update),
         TrainEvent::Line(line) => progress.print_line(line),
-    })?;
+    })
+    .map_err(|e| point_at_mistake(e, &context.settings.features.or(""), context.json))?;
     context.print(&tested, |paint| render(&tested, paint))?;
     Ok(u8::from(!tested.passed))
 }

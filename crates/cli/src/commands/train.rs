@@ -1,5 +1,6 @@
 //! `fullbore train`
 
+use super::features::point_at_mistake;
 use super::{Context, Outcome, select};
 use crate::args::Train as Args;
 use crate::out::Paint;
@@ -23,7 +24,8 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let run = jobs::train(&request, &context.settings, &mut |event| match event {
         TrainEvent::Update(update) => progress.update(update),
         TrainEvent::Line(line) => progress.print_line(line),
-    })?;
+    })
+    .map_err(|e| point_at_mistake(e, &context.settings.features.or(""), context.json))?;
     print_run(&run, context)
 }
 

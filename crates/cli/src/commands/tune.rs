@@ -1,5 +1,6 @@
 //! `fullbore tune`
 
+use super::features::point_at_mistake;
 use super::{Context, Outcome, select, train};
 use crate::args::Tune as Args;
 use crate::out::Paint;
@@ -15,7 +16,8 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         budget: args.budget.as_deref().map(train::duration).transpose()?.unwrap_or(Tune::BUDGET),
     };
     let progress = &mut context.progress;
-    let tuned = jobs::tune(&request, &context.settings, &mut |u| progress.update(u))?;
+    let tuned = jobs::tune(&request, &context.settings, &mut |u| progress.update(u))
+        .map_err(|e| point_at_mistake(e, &context.settings.features.or(""), context.json))?;
     context.print(&tuned, |paint| render(&tuned, paint))?;
     Ok(0)
 }

@@ -335,4 +335,7 @@ fn errors_name_a_remedy() {
         assert_eq!(code, expected, "{args:?}: {value}");
         assert!(value.to_string().contains(part), "{args:?}: {value}");
     }
+    let output = place.run(&["train", "coin", "--features", "rsi(14"]);
+    let shown = String::from_utf8_lossy(&output.stderr);
+    assert!(shown.contains("    rsi(14\n       ^"), "the mistake is marked: {shown}");
 }
