@@ -75,8 +75,8 @@ pub fn write() -> Result<String> {
 }
 
 /// Whether a file that is not PTX may differ, because the PTX it comes from does while being alike. The manifest holds
-/// digests and registers of every kernel, so it may follow any of them; `check_figures` still holds the fresh one to its
-/// budgets.
+/// digests and registers of every kernel, so it may follow any of them; `check_figures` still holds the fresh one to
+/// its budgets.
 fn may_differ(draft: &Path, folder: &Path, name: &str) -> Result<bool> {
     let stem = name.split('.').next().unwrap_or(name);
     let mut any = false;

@@ -38,12 +38,12 @@ keys! {
     Pace: "threads", "memory";
     /// Of every verb that draws random numbers.
     Seed: "seed";
-    /// ReadArgs bars are read.
+    /// How bars are read.
     Read: "universe.membership", "universe.factors", "bars.timezone", "bars.stamp";
     /// What is learned from what: of `train` and `tune`.
     Learn: "train.learner", "train.net", "features.set" = "the learner's", "label.rule", "train.label_horizon",
         "train.seeds", "split.folds";
-    /// ReadArgs it is learned.
+    /// How it is learned.
     Train: "train.batch", "train.epochs", "train.patience", "train.precision", "train.try", "train.tuned";
     /// What a tuning leaves open.
     Tune: "train.precision";

@@ -1,7 +1,7 @@
 //! The one door to standard output.
 //!
-//! Everything a verb says goes through [`print_text`] or [`print_json`], whole and once. A reader that has gone away (`| head`) is
-//! no error.
+//! Everything a verb says goes through [`print_text`] or [`print_json`], whole and once. A reader that has gone away
+//! (`| head`) is no error.
 
 use crate::fail::Failure;
 use files::{Error, Kind};

@@ -1,4 +1,4 @@
-//! ReadArgs far the work is, on standard error: a bar on a terminal, a plain line every five seconds elsewhere.
+//! How far the work is, on standard error: a bar on a terminal, a plain line every five seconds elsewhere.
 
 use crate::out::print_stderr_line;
 use files::{format_bytes, format_count, format_seconds};

@@ -1,7 +1,7 @@
 //! A layer over a market: every symbol, all cores, each bar read once.
 //!
-//! Runs of similar length go side by side in lanes; a few long ones are each cut into stretches that do (`segmented_run`). No
-//! choice made here changes a bit.
+//! Runs of similar length go side by side in lanes; a few long ones are each cut into segments that do
+//! (`segmented_run`). No choice made here changes a bit.
 
 use crate::context::MarketColumn;
 use crate::engine::{Engine, State};
@@ -70,8 +70,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) seams: [Vec<u64>; 2],
 }
 
-/// The table of a layer, into which the market and its runs are still to be moved. `market_columns` is `[S]`, empty where no
-/// market is asked for.
+/// The table of a layer, into which the market and its runs are still to be moved. `market_columns` is `[S]`, empty
+/// where no feature looks at the market.
 #[expect(clippy::too_many_arguments, reason = "all that a table is made of, once")]
 pub(crate) fn compute_table(
     layer: &Layer,
@@ -135,10 +135,10 @@ pub(crate) fn compute_table(
 
 /// Fills the rows of all lanes; gives the number of missing values of each column.
 fn fill_lanes(job: &Job<'_>, mut lanes: Vec<Lane<'_>>, pace: &Pace<'_>) -> Result<Vec<u64>> {
-    // Runs of similar length side by run_side_by_side, the longest first.
+    // Runs of similar length side by side, the longest first.
     lanes.sort_by_key(|lane| std::cmp::Reverse(lane.bars));
     let mut total = vec![0; job.columns.len()];
-    // The longest may be quicker as stretches that go side by run_side_by_side, one run after another.
+    // The longest may be quicker as segments that go side by side, one run after another.
     let lengths: Vec<usize> = lanes.iter().map(|lane| lane.bars).collect();
     let mut alone: Vec<SegmentedRun> =
         lengths.iter().take(8 * pace.threads).map_while(|bars| SegmentedRun::new(job, *bars, pace.threads)).collect();
@@ -190,7 +190,7 @@ pub(crate) fn add_counts(total: &mut [u64], more: &[u64]) {
     total.iter_mut().zip(more).for_each(|(t, m)| *t += m);
 }
 
-/// Lanes side by run_side_by_side, and what a bar of all of them costs, measured: eight lanes cost less than three times one.
+/// Lanes side by side, and what a bar of all of them costs, measured: eight lanes cost less than three times one.
 const PRICE: [(usize, f64); 3] = [(1, 1.0), (4, 1.6), (8, 2.4)];
 
 /// How many lanes side by side take the least time, and that time in bars of one lane: lengths, longest first.

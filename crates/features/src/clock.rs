@@ -91,7 +91,7 @@ impl Clock {
         Walk { clock: self, tick: 0, first, rows_by_tick, rows: vec![u32::MAX; self.offsets.len() - 1] }
     }
 
-    /// `[T + 1]` where the rows_by_tick of each tick begin; `[rows]` symbol and row, by tick, then symbol. A counting sort.
+    /// `[T + 1]` where the rows of each tick begin; `[rows]` symbol and row, by tick, then symbol. A counting sort.
     pub(crate) fn rows_by_tick(&self) -> (Vec<u32>, Vec<(u32, u32)>) {
         let mut first = vec![0; self.times.len() + 1];
         self.tick.iter().for_each(|t| first[*t as usize + 1] += 1);
@@ -116,7 +116,7 @@ impl Clock {
 pub struct Walk<'a> {
     clock: &'a Clock,
     tick: usize,
-    /// `[T + 1]` where the rows_by_tick of each tick begin.
+    /// `[T + 1]` where the rows of each tick begin.
     first: Vec<u32>,
     /// `[rows]` symbol and row that became known.
     rows_by_tick: Vec<(u32, u32)>,

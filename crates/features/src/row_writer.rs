@@ -132,8 +132,8 @@ impl<const W: usize> RowWriter<W> {
         self.finite_rows = finite_rows;
     }
 
-    /// Which values are there, and which rows have settled. `finite_rows` says of each column how many rows at the end of the
-    /// block surely have a value.
+    /// Which values are there, and which rows have settled. `finite_rows` says of each column how many rows at
+    /// the end of the block surely have a value.
     fn write_marks(&mut self, finite_rows: &[usize], bars: usize, outs: &mut [RowsOut<'_>]) {
         let (stride, words) = (self.stride, self.full.len());
         // Columns with a value missing in this block, or too large for f32, are looked at one by one.

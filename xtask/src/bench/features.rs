@@ -3,7 +3,7 @@
 //! Both sides compute `bench/peers/features.txt` on the same stored bars, in memory before the clock starts; every peer
 //! brings all its variants and its best one counts. Counts and sums of every column must agree before a ratio is
 //! written. Ours writes the float32 table that training reads; a peer's time is for its own columns of doubles, and its
-//! time with the table is flags beside it.
+//! time with the table is reported beside it.
 
 use super::{Place, machine, median, threads};
 use crate::process::{build, command, last_json, measure, output};

@@ -1,7 +1,7 @@
 //! What the bars say of their instrument, where its name says otherwise.
 //!
-//! A name is a guess; weekends with or without bars, the hours of the day that have any and the file's own time zone are
-//! facts. Where they contradict the guess, class, currency and session follow the facts, and a sentence says so.
+//! A name is a guess; weekends with or without bars, the hours of the day that have any and the file's own time zone
+//! are facts. Where they contradict the guess, class, currency and session follow the facts, and a sentence says so.
 
 use super::names::{EXCHANGES, equity_on, is_coin};
 use super::session::{LocalTime, make_session};

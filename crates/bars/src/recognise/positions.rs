@@ -1,8 +1,8 @@
 //! Columns without names: a time, four prices whose order the values tell, perhaps a volume; the rest is named.
 //!
 //! High is the highest and low the lowest of a row; open follows the close of the row before. The orders of the large
-//! venues are tried first, then every order of four columns side by side, which must then fit beyond doubt. Of the other
-//! columns one is the volume: not an average price (inside low and high), not a turnover (price times another column),
+//! venues are tried first, then every order of four columns side by side, which must then fit beyond doubt. Of the
+//! other columns one is the volume: not an average price (inside low and high), not a turnover (price times another column),
 //! not a flag, not a second time. [`Positional::rest`] says what became of them.
 
 use super::values::{count_violations, is_time_like, read_value};

@@ -244,15 +244,15 @@ impl Nets {
         }
     }
 
-    /// Whether passes from here on leave values out where the net has a dropout, as the steps of a training do; at first
-    /// they do not. A way back of such a net follows a pass that does.
+    /// Whether passes from here on leave values out where the net has a dropout, as the steps of a training do; at
+    /// first they do not. A way back of such a net follows a pass that does.
     pub fn set_training(&mut self, training: bool) {
         self.last = None;
         self.training = training;
     }
 
-    /// Which algorithms the products of such nets take, to be stored with a run: those of `pins`, and for shapes that are
-    /// not named there those that are chosen now.
+    /// Which algorithms the products of such nets take, to be stored with a run: those of `pins`, and for shapes
+    /// that are not named there those that are chosen now.
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ impl<'a> Cross<'a> {
         Cross { market, clock, order, age, first, rows_by_tick }
     }
 
-    /// Measures over all symbols, `[asked][T]`; each is taken of the `own` values at that place (`[S][measures][rows]`).
+    /// Measures over all symbols, `[asked][T]`; each is taken of the `own` values there (`[S][measures][rows]`).
     pub(super) fn series(&self, asked: &[(usize, Context)], own: &[Vec<Vec<f64>>]) -> Vec<Vec<f64>> {
         let rows = self.walk(|_, fresh, _, out: &mut Vec<Vec<f64>>| {
             out.push(

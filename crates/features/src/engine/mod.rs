@@ -47,7 +47,7 @@ enum NodeKind<const W: usize> {
     Kernel(Box<dyn Kernel<W>>),
 }
 
-/// NodeKind is computed next.
+/// What is computed next.
 enum Step {
     /// One node.
     Single(usize),
@@ -55,7 +55,7 @@ enum Step {
     FourAverages([usize; 4]),
 }
 
-/// NodeKind a kernel sees of one block.
+/// What a kernel sees of one block.
 pub(crate) struct Feed<'a, const W: usize> {
     args: [&'a [[f64; W]]; 4],
     /// Bars in the block.
@@ -242,7 +242,7 @@ impl<const W: usize> Engine<W> {
         self.nodes[node].finite_rows.saturating_sub(late).min(bars)
     }
 
-    /// NodeKind one node remembers beside its past values.
+    /// What one node remembers beside its past values.
     pub(crate) fn state_of(&mut self, node: usize, state: &mut State<'_>) {
         self.nodes[node].kind.state(state);
     }

@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A row of plain numbers and stamps, read without looking for its end first; where the next one begins. `None` if
-    /// anything is unusual: the columns are then longer than the rows, and [`Parser::parse_row`] has to read the row again.
+    /// anything is unusual: the columns are then longer than the rows, and [`Parser::parse_row`] reads the row again.
     #[inline(always)]
     fn parse_plain_row(&mut self, text: &[u8], from: usize) -> Option<usize> {
         let delimiter = self.csv.delimiter;

@@ -3,6 +3,7 @@
 use std::fs;
 
 use files::{Archive, fuzz, read_feather, read_json, read_npz, read_parquet};
+use random::SplitMix;
 
 use crate::{caps, check_error, corpus, seed};
 
@@ -117,19 +118,9 @@ fn documents() {
     }
 }
 
-/// Numerical Recipes' generator: the same mutations every time.
-struct Lcg(u64);
-
-impl Lcg {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n.max(1)
-    }
-}
-
 /// Runs every seed as it is, cut at many places, and with bytes changed.
 fn check_corpus(target: &str, run: fn(&[u8])) {
-    let mut random = Lcg(7);
+    let mut random = SplitMix::new(7);
     // A longer run by hand: FULLBORE_MUTATIONS=50.
     let scale: usize = std::env::var("FULLBORE_MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let mut seeds: Vec<_> = fs::read_dir(corpus(target)).unwrap().map(|e| e.unwrap().path()).collect();

@@ -1,5 +1,5 @@
-//! The kernels of `population/nets.cu` as functions: the structs that they take, and their grids. What they do, and what
-//! a field is, is said there.
+//! The kernels of `population/nets.cu` as functions: the structs that they take, and their grids. What they do, and
+//! what a field is, is said there.
 
 use crate::arguments;
 use crate::cuda::arguments::{Address, Arguments};
