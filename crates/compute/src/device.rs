@@ -73,7 +73,7 @@ impl Opened {
                 let found = gpus().and_then(|found| {
                     if found.is_empty() {
                         return Err(Error::Device {
-                            what: "the CUDA driver shows no card".into(),
+                            what: "the CUDA driver lists no GPU".into(),
                             remedy: String::new(),
                         });
                     }

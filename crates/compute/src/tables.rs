@@ -4,7 +4,7 @@
 //! copy. An id without a map is the row itself; with a map the map names the row. There are as many ids as the first
 //! map has, or the first table rows.
 
-use crate::cuda::{Memory, Slab, Slice, Stream, turn};
+use crate::cuda::{Memory, Slab, Slice, Stream, lock_driver};
 use crate::device::{Budget, Device, Opened};
 use crate::error::{Error, Result};
 use crate::net::Net;
@@ -86,7 +86,7 @@ impl Tables {
         let store = match device {
             Opened::Cpu { .. } => Store::Cpu(tables.iter().map(|t| t.values.to_vec()).collect()),
             Opened::Cuda(context) => {
-                let _turn = turn();
+                let _lock = lock_driver();
                 let stream = Stream::new(context)?;
                 let mut slab = context.slab(bytes)?;
                 let cut = |slab: &mut Slab, t: &Table<'_>| -> Result<Slice<f32>> {

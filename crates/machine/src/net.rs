@@ -128,7 +128,7 @@ pub fn measure_net(device: &Opened, budget: Budget, load: &NetLoad) -> Result<Ne
         bytes: tables.bytes() + population.memory(),
         first_use_s,
         steps: timed,
-        ways: population.ways(),
+        ways: population.kernel_paths(),
     })
 }
 

@@ -91,7 +91,7 @@ pub struct Packer {
 
 impl Packer {
     /// The bytes of a struct as C lays them out.
-    pub(crate) fn of<A: Arguments>(arguments: &A) -> Packer {
+    pub(crate) fn pack<A: Arguments>(arguments: &A) -> Packer {
         let mut packer = Packer::default();
         packer.put(arguments);
         packer
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_lie_as_c_lays_them() {
+    fn packed_fields_lie_where_c_expects_them() {
         assert_eq!(extent(Inner::FIELDS), (24, 8));
         assert_eq!(extent(Outer::FIELDS), (8 + 24 + 8 + 24 + 8 + 16 + 16 + 8 + 8 + 8, 8));
         let outer = Outer {
@@ -522,7 +522,7 @@ mod tests {
             last: -1,
             ..Outer::default()
         };
-        let packed = Packer::of(&outer);
+        let packed = Packer::pack(&outer);
         let mut expected = vec![1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
         expected.extend(1f64.to_ne_bytes());
         expected.extend([3, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn another_struct_is_seen() {
+    fn a_struct_that_differs_from_its_c_twin_is_named() {
         let whole = "struct S {\n    // why\n    const float* __restrict__ x; // [n]\n    u32 n;\n    u8 few[3]; // why\n    View<const u16> v;\n};";
         let x = Field::new::<Slice<f32>>("x");
         let few = Field::new::<[u8; 3]>("few");

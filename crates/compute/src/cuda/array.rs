@@ -3,7 +3,7 @@
 //! An address without its length never leaves this room, and memory is given back only when nothing can reach it any
 //! more: neither an array nor a graph that was captured with one, nor work that is still under way.
 
-use super::context::{Context, turn};
+use super::context::{Context, lock_driver};
 use super::graph::{self, Stream};
 use super::memory::{Plain, Slice};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(super) fn new(context: &Arc<Context>, bytes: u64) -> Result<Memory> {
-        let _turn = turn();
+        let _lock = lock_driver();
         context.bind()?;
         // SAFETY: a plain allocation, freed in `drop`.
         let start = match unsafe { result::malloc_sync(usize::try_from(bytes).unwrap_or(usize::MAX)) } {
@@ -53,7 +53,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let _turn = turn();
+        let _lock = lock_driver();
         // Work may still be under way that was launched with it. Where that cannot be waited for, the memory stays.
         if self.context.wait().is_ok() {
             // SAFETY: allocated in `new`, freed once; arrays and graphs that could reach it held it until now.
@@ -87,7 +87,10 @@ impl<T: Plain> Array<T> {
     /// Elements from `from` on, `len` of them, of the same memory.
     pub fn part(&self, from: usize, len: usize) -> Result<Array<T>> {
         if from > self.len() || len > self.len() - from {
-            return Err(Error::Asked(format!("elements {from} and {len} on of an array of {}", self.len())));
+            return Err(Error::Asked(format!(
+                "{len} elements from {from} on are not all inside an array of {}",
+                self.len()
+            )));
         }
         Ok(Array { memory: self.memory.clone(), slice: self.slice.part(from, len) })
     }
@@ -132,7 +135,9 @@ impl<T: Plain> Array<T> {
     fn as_long(&self, len: usize) -> Result<()> {
         match self.len() == len {
             true => Ok(()),
-            false => Err(Error::Asked(format!("a copy of {len} elements and an array of {}", self.len()))),
+            false => {
+                Err(Error::Asked(format!("{len} elements cannot be copied to or from an array of {}", self.len())))
+            }
         }
     }
 

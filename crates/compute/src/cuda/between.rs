@@ -27,7 +27,7 @@ pub(super) struct Between {
 
 /// What a step leaves out of a layer.
 #[derive(Clone, Copy)]
-pub(super) struct LeftOut {
+pub(super) struct Dropout {
     pub(super) seed: u64,
     pub(super) layer: usize,
     pub(super) percent: u8,
@@ -35,7 +35,7 @@ pub(super) struct LeftOut {
     pub(super) begin: Option<Slice<u32>>,
 }
 
-impl LeftOut {
+impl Dropout {
     /// As the kernels take it; only a step leaves anything out.
     fn given(self, mode: Mode) -> Left {
         let percent = if mode == Mode::Step { self.percent } else { 0 };
@@ -82,7 +82,7 @@ impl Between {
     }
 
     /// Leaves out some of a step's outputs.
-    pub(super) fn leave_out(&self, stream: &Stream, states: &Slice<SlotState>, left: LeftOut, y: Rows) -> Result<()> {
+    pub(super) fn leave_out(&self, stream: &Stream, states: &Slice<SlotState>, left: Dropout, y: Rows) -> Result<()> {
         let args = LeaveOutArgs {
             states: *states,
             y,
@@ -101,7 +101,7 @@ impl Between {
         &self,
         stream: &Stream,
         states: &Slice<SlotState>,
-        left: LeftOut,
+        left: Dropout,
         y: Rows,
         (from, to): (u64, u64),
         activation: Activation,
@@ -128,7 +128,7 @@ impl Between {
         stream: &Stream,
         states: &Slice<SlotState>,
         mode: Mode,
-        left: LeftOut,
+        left: Dropout,
         norm: &Norm,
         y: Rows,
         activation: Activation,
@@ -161,7 +161,7 @@ impl Between {
         &self,
         stream: &Stream,
         states: &Slice<SlotState>,
-        left: LeftOut,
+        left: Dropout,
         norm: &Norm,
         y: Rows,
         (from, to): (u64, u64),

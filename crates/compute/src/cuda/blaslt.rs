@@ -265,7 +265,7 @@ impl Drop for Descriptors<'_> {
     }
 }
 
-fn said(call: &str, status: Status) -> Result<()> {
+fn check_status(call: &str, status: Status) -> Result<()> {
     let (call, device, why) = (call.into(), "cuda".into(), format!("cuBLAS status {status}"));
     match status {
         0 => Ok(()),
@@ -282,10 +282,10 @@ impl Blaslt {
         let mut made = Descriptors { blaslt: self, desc: null, a: null, b: null, d: null };
         let compute = if product.tf32 { 77 } else { 68 };
         // SAFETY: writes one pointer.
-        said("cublasLtMatmulDescCreate", unsafe { (f.desc_create)(&raw mut made.desc, compute, 0) })?;
+        check_status("cublasLtMatmulDescCreate", unsafe { (f.desc_create)(&raw mut made.desc, compute, 0) })?;
         let set = |attribute: c_int, value: &[u8]| {
             // SAFETY: the value is copied; its size is the attribute's.
-            said("cublasLtMatmulDescSetAttribute", unsafe {
+            check_status("cublasLtMatmulDescSetAttribute", unsafe {
                 (f.desc_set)(made.desc, attribute, value.as_ptr().cast(), value.len())
             })
         };
@@ -318,7 +318,7 @@ impl Blaslt {
         // SAFETY: writes one pointer.
         let made =
             unsafe { (f.layout_create)(&raw mut layout, matrix.numbers.code(), rows, columns, matrix.stride as i64) };
-        said("cublasLtMatrixLayoutCreate", made)?;
+        check_status("cublasLtMatrixLayoutCreate", made)?;
         let members = i32::try_from(members).unwrap_or(i32::MAX);
         // SAFETY: the values are copied; their sizes are the attributes'.
         let set = unsafe {
@@ -330,7 +330,7 @@ impl Blaslt {
             // SAFETY: created above.
             unsafe { (f.layout_destroy)(layout) };
         }
-        said("cublasLtMatrixLayoutSetAttribute", set).map(|()| layout)
+        check_status("cublasLtMatrixLayoutSetAttribute", set).map(|()| layout)
     }
 
     /// The algorithms the library would take for one member, the best guess first; none where it cannot do the product.
@@ -339,7 +339,7 @@ impl Blaslt {
         let made = self.descriptors(product, 1, None)?;
         let mut preference = std::ptr::null_mut();
         // SAFETY: writes one pointer.
-        said("cublasLtMatmulPreferenceCreate", unsafe { (f.preference_create)(&raw mut preference) })?;
+        check_status("cublasLtMatmulPreferenceCreate", unsafe { (f.preference_create)(&raw mut preference) })?;
         let empty = Found { algorithm: Algorithm([0; 8]), workspace: 0, state: 0, waves: 0.0, reserved: [0; 4] };
         let mut found = vec![empty; most];
         let mut count = 0;
@@ -359,14 +359,14 @@ impl Blaslt {
         // 7 and 15 are "invalid value" and "not supported": no algorithm for these shapes and numbers, which is an
         // answer.
         if !matches!(status, 0 | 7 | 15) {
-            said("cublasLtMatmulAlgoGetHeuristic", status)?;
+            check_status("cublasLtMatmulAlgoGetHeuristic", status)?;
         }
         let found = found.iter().take(usize::try_from(count).unwrap_or(0)).filter(|found| found.state == 0);
         Ok(found.map(|f| Plan { product: *product, algorithm: f.algorithm }).collect())
     }
 
     /// Whether a plan also does so many members.
-    pub(crate) fn serves(&self, plan: &Plan, members: usize, workspace: usize) -> Result<bool> {
+    pub(crate) fn supports(&self, plan: &Plan, members: usize, workspace: usize) -> Result<bool> {
         let made = self.descriptors(&plan.product, members, None)?;
         let mut found = Found { algorithm: plan.algorithm, workspace: 0, state: 0, waves: 0.0, reserved: [0; 4] };
         let (desc, a, b, d) = (made.desc, made.a, made.b, made.d);
@@ -379,7 +379,7 @@ impl Blaslt {
     /// How many members at once a plan does with this workspace: all, or about the largest power of two that it does.
     pub(crate) fn most(&self, plan: &Plan, members: usize, workspace: usize) -> Result<usize> {
         let mut some = members;
-        while some > 0 && !self.serves(plan, some, workspace)? {
+        while some > 0 && !self.supports(plan, some, workspace)? {
             some = if some == 1 { 0 } else { (some / 2).next_power_of_two().min(some - 1) };
         }
         Ok(some)
@@ -424,7 +424,7 @@ impl Blaslt {
                 stream.raw().cast(),
             )
         };
-        said("cublasLtMatmul", status)
+        check_status("cublasLtMatmul", status)
     }
 }
 

@@ -237,7 +237,9 @@ impl Calls {
 
     /// Products with what follows them on Hopper's own units, where the card has them.
     pub(super) fn hopper(&self) -> Result<&super::hopper::Hopper> {
-        self.hopper.as_ref().ok_or_else(|| Error::Asked("a product of Hopper on another card".into()))
+        self.hopper
+            .as_ref()
+            .ok_or_else(|| Error::Asked("this product needs a Hopper GPU (compute capability 9.0)".into()))
     }
 
     /// The rows of a batch, scaled, into an activation buffer.
@@ -259,7 +261,7 @@ impl Calls {
     pub(super) fn head(&self, stream: &Stream, args: &HeadArgs) -> Result<()> {
         let size = if self.bf16 { 2 } else { 4 };
         let at = variant(args.width, args.classes, size)
-            .ok_or_else(|| Error::Asked("a head that is too large to fuse".into()))?;
+            .ok_or_else(|| Error::Asked("this head has too many inputs or classes for one kernel".into()))?;
         let (chunks, classes) = HEADS[at];
         let shared = 4 * classes * chunks * 512 / size as usize;
         let grid = [head_blocks(args.batch), args.states.len(), 1];

@@ -56,7 +56,7 @@ fn start() -> Result<()> {
             what: why.to_string(),
         })?;
         result::init().map_err(|e| Error::Device {
-            what: format!("the CUDA driver is there but does not start: {}", words(e)),
+            what: format!("the CUDA driver is installed but does not start: {}", driver_message(e)),
             remedy: "check `nvidia-smi`, or use <device=cpu>".into(),
         })
     });
@@ -123,13 +123,13 @@ impl Context {
 
     /// Opens a card with or without cuBLASLt.
     pub fn open_with(index: usize, library: bool) -> Result<Arc<Context>> {
-        let _turn = turn();
+        let _lock = lock_driver();
         let gpus = gpus()?;
         let Some(gpu) = gpus.get(index) else {
             let known: Vec<String> = gpus.iter().map(|g| format!("cuda:{} ({})", g.index, g.name)).collect();
-            let known = if known.is_empty() { "no card".into() } else { known.join(", ") };
+            let known = if known.is_empty() { "no GPU".into() } else { known.join(", ") };
             return Err(Error::Device {
-                what: format!("there is no cuda:{index}; the driver shows {known}"),
+                what: format!("there is no device cuda:{index}; the driver lists {known}"),
                 remedy: "name one of these, or use <device=cpu>".into(),
             });
         };
@@ -145,7 +145,7 @@ impl Context {
         let device = format!("cuda:{index}");
         let card = driver("cuDeviceGet", &device, result::device::get(i32::try_from(index).unwrap_or(i32::MAX)))?;
         let raw = retained(index, card).map_err(|e| Error::Device {
-            what: format!("{} cannot be opened: {}", gpu.name, words(e)),
+            what: format!("{} cannot be opened: {}", gpu.name, driver_message(e)),
             remedy: "see whether another program holds it (`nvidia-smi`), or use <device=cpu>".into(),
         })?;
         let mut context = Context {
@@ -237,7 +237,10 @@ impl Context {
     pub(super) fn same(&self, other: &Context) -> Result<()> {
         match self.gpu.index == other.gpu.index {
             true => Ok(()),
-            false => Err(Error::Asked(format!("memory or kernels of {} on a stream of {}", self.device, other.device))),
+            false => Err(Error::Asked(format!(
+                "arrays or kernels of {} cannot be used on a stream of {}",
+                self.device, other.device
+            ))),
         }
     }
 
@@ -264,7 +267,7 @@ fn retained(index: usize, card: sys::CUdevice) -> std::result::Result<sys::CUcon
 /// Work that another thread's capture would not survive, or that would not survive it: capturing itself, taking and
 /// giving back memory, loading modules, and first runs of a library's kernels. One thread at a time does such work;
 /// replays and copies need no turn.
-pub(crate) struct Turn {
+pub(crate) struct DriverLock {
     _held: Option<MutexGuard<'static, ()>>,
 }
 
@@ -274,13 +277,13 @@ thread_local! {
 }
 
 /// Waits for the turn, unless this thread has it.
-pub(crate) fn turn() -> Turn {
+pub(crate) fn lock_driver() -> DriverLock {
     static ONE: Mutex<()> = Mutex::new(());
     let before = TURNS.replace(TURNS.get() + 1);
-    Turn { _held: (before == 0).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner)) }
+    DriverLock { _held: (before == 0).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner)) }
 }
 
-impl Drop for Turn {
+impl Drop for DriverLock {
     fn drop(&mut self) {
         TURNS.set(TURNS.get() - 1);
     }
@@ -288,7 +291,7 @@ impl Drop for Turn {
 
 fn driver<T>(call: &str, device: &str, answer: std::result::Result<T, result::DriverError>) -> Result<T> {
     answer.map_err(|e| {
-        let (call, device, why) = (call.into(), device.into(), words(e));
+        let (call, device, why) = (call.into(), device.into(), driver_message(e));
         match e.0 {
             sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { call, device, why },
             _ => Error::Call { call, device, why },
@@ -296,7 +299,7 @@ fn driver<T>(call: &str, device: &str, answer: std::result::Result<T, result::Dr
     })
 }
 
-fn words(error: result::DriverError) -> String {
+fn driver_message(error: result::DriverError) -> String {
     let text =
         |s: std::result::Result<&std::ffi::CStr, _>| s.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
     format!("{} ({})", text(error.error_string()), text(error.error_name()))

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_driver_is_said_and_not_a_panic() {
+    fn a_missing_driver_is_an_error_with_its_cause() {
         // What holds on any machine: a verdict, the same twice.
         let (first, second) = (driver(), driver());
         assert_eq!(first, second);

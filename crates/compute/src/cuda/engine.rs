@@ -16,7 +16,7 @@ mod stack;
 mod step;
 mod steps;
 
-use super::context::{Context, turn};
+use super::context::{Context, lock_driver};
 use super::graph::{Event, Graph, Stream};
 use super::memory::{Slab, Slice};
 use super::workspace::Workspace;
@@ -26,14 +26,14 @@ use crate::population::backend::{Arena, Backend, Sums, no_average};
 use crate::population::{Data, EpochState, Member, Pace, Pins, Precision, Recipe, SlotState, State};
 use crate::tables::Tables;
 use products::Products;
-use small::Fits;
+use small::SmallPart;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use nets::Hypers;
 pub(crate) use nets::{Nets, need as nets_need, pins as nets_pins};
 pub(crate) use setup::{SHARED, need};
-pub(crate) use small::Road;
+pub(crate) use small::KernelPath;
 pub use stack::Stack;
 
 /// A population on a card.
@@ -48,7 +48,7 @@ pub(crate) struct Engine {
     small: Option<small::SmallKernels>,
     /// Norms and values left out, where the net has any.
     between: Option<super::between::Between>,
-    fits: Fits,
+    small_part: SmallPart,
     calls: super::calls::Calls,
     at: setup::Arrays,
     /// Scratch memory of the two streams; of somebody else's stream while work is put there.
@@ -61,7 +61,7 @@ pub(crate) struct Engine {
     tables: Arc<Tables>,
     /// `[inputs]` where they lie.
     rows: Vec<Rows>,
-    road: Road,
+    path: KernelPath,
     layout: Layout,
     net: Net,
     /// Its batch has the rows that go through the net at once: a part of the batch where that goes in parts.
@@ -120,14 +120,14 @@ impl Engine {
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
-        Engine::on(Road::Rule, context, net, layout, tables, data, recipe, members, pins)
+        Engine::on_path(KernelPath::Rule, context, net, layout, tables, data, recipe, members, pins)
     }
 
-    /// The same on a road that is given.
+    /// The same on a path that is given.
     #[cfg(test)]
     #[expect(clippy::too_many_arguments, reason = "a population is these things")]
-    pub(crate) fn on(
-        road: Road,
+    pub(crate) fn on_path(
+        path: KernelPath,
         context: &Arc<Context>,
         net: &Net,
         layout: &Layout,
@@ -137,13 +137,13 @@ impl Engine {
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
-        Engine::paced(road, Pace::default(), context, net, layout, tables, data, recipe, members, pins)
+        Engine::with_pace(path, Pace::default(), context, net, layout, tables, data, recipe, members, pins)
     }
 
     /// The same at a pace that is given.
     #[expect(clippy::too_many_arguments, reason = "a population is these things")]
-    pub(crate) fn paced(
-        road: Road,
+    pub(crate) fn with_pace(
+        path: KernelPath,
         pace: Pace,
         context: &Arc<Context>,
         net: &Net,
@@ -154,13 +154,13 @@ impl Engine {
         members: &[Member],
         pins: &Pins,
     ) -> Result<Engine> {
-        Engine::begun(road, pace, context, net, layout, tables, data, recipe, members, pins, None)
+        Engine::with_weights(path, pace, context, net, layout, tables, data, recipe, members, pins, None)
     }
 
     /// The same with first weights that are given.
     #[expect(clippy::too_many_arguments, reason = "a population is these things")]
-    fn begun(
-        road: Road,
+    fn with_weights(
+        path: KernelPath,
         pace: Pace,
         context: &Arc<Context>,
         net: &Net,
@@ -173,8 +173,8 @@ impl Engine {
         first: Option<&[Vec<f32>]>,
     ) -> Result<Engine> {
         let batch = recipe.batch;
-        let (roads, recipe) = setup::Roads::new(road, context.gpu().shared, net, layout, recipe, pace);
-        let (fits, recipe) = (roads.fits, &recipe);
+        let (plan, recipe) = setup::PathPlan::new(path, context.gpu().shared, net, layout, recipe, pace);
+        let (small_part, recipe) = (plan.small_part, &recipe);
         // The last dimensions of a grid end at 65,535; slots and slices of rows lie there.
         if members.len() > 4095 || recipe.batch > 1 << 22 {
             let asked = format!("{} members and batches of {} on a card", members.len(), recipe.batch);
@@ -182,30 +182,30 @@ impl Engine {
                 "{asked}; at most 4,095 members at once and 4,194,304 rows are possible"
             )));
         }
-        let tiles = fused::tiles(layout, recipe, roads.shared);
+        let tiles = fused::tiles(layout, recipe, plan.shared);
         if tiles.is_none() {
             steps::check(layout, recipe)?;
         }
-        let _turn = turn();
+        let _lock = lock_driver();
         let main = Stream::new(context)?;
         let side = Stream::new(context)?;
         let calls = super::calls::Calls::load(context, recipe.precision == Precision::Bf16)?;
-        let (slab, at) = setup::lay_out(context, &main, &calls, roads, net, layout, data, recipe, members, first)?;
+        let (slab, at) = setup::lay_out(context, &main, &calls, plan, net, layout, data, recipe, members, first)?;
         let rows = nets::rows(net, tables, &at)?;
         // A model may be asked on another card, or with another library, than it was trained with.
         let none = Pins::default();
-        let stale = road == Road::Asked && nets::plans(context, roads, layout, recipe, pins).is_err();
+        let stale = path == KernelPath::Predict && nets::plans(context, plan, layout, recipe, pins).is_err();
         let pins = if stale { &none } else { pins };
-        let products = match fits {
-            Fits::Everything => Products::default(),
+        let products = match small_part {
+            SmallPart::Everything => Products::default(),
             _ => Products::choose(context, layout, recipe, pins)?,
         };
-        let small = match fits {
-            Fits::Nothing => None,
-            _ => Some(small::SmallKernels::load(context, layout, recipe, fits, road)?),
+        let small = match small_part {
+            SmallPart::Nothing => None,
+            _ => Some(small::SmallKernels::load(context, layout, recipe, small_part, path)?),
         };
         let bf16 = recipe.precision == Precision::Bf16;
-        let between = between::any(layout).then(|| super::between::Between::load(context, bf16)).transpose()?;
+        let between = between::has_any(layout).then(|| super::between::Between::load(context, bf16)).transpose()?;
         let fused = tiles.map(|tiles| fused::Fused::new(context, layout, tiles)).transpose()?;
         let steps = at.steps.is_some().then(|| steps::Steps::new(context, layout, recipe, pins)).transpose()?;
         let workspace = context.workspace()?;
@@ -218,7 +218,7 @@ impl Engine {
             steps,
             small,
             between,
-            fits,
+            small_part,
             calls,
             at,
             spaces: workspace.addresses(),
@@ -228,7 +228,7 @@ impl Engine {
             events,
             tables: tables.clone(),
             rows,
-            road,
+            path,
             layout: layout.clone(),
             net: net.clone(),
             recipe: *recipe,
@@ -241,12 +241,12 @@ impl Engine {
     }
 
     /// Captures a graph, unless there is one.
-    fn ready(&mut self, work: Work, slots: usize) -> Result<()> {
+    fn capture_graph(&mut self, work: Work, slots: usize) -> Result<()> {
         if self.graphs.contains_key(&(work, slots)) {
             return Ok(());
         }
-        let _turn = turn();
-        self.rehearse(slots)?;
+        let _lock = lock_driver();
+        self.warm_up(slots)?;
         let graph = self.main.capture(|| match work {
             Work::Step => self.step(0, slots),
             Work::Part => self.part(0, slots),
@@ -270,8 +270,8 @@ impl Engine {
 
     /// One step without a graph, to hold the graph against.
     #[cfg(test)]
-    pub(super) fn eager(&mut self, slots: usize) -> Result<()> {
-        let _turn = turn();
+    pub(super) fn step_without_graph(&mut self, slots: usize) -> Result<()> {
+        let _lock = lock_driver();
         let _use = self.workspace.lock(&self.main)?;
         self.step(0, slots)?;
         self.main.wait()
@@ -285,7 +285,7 @@ impl Engine {
     }
 
     /// Everything once with nobody active, so that every kernel and plan is loaded before it is captured.
-    fn rehearse(&mut self, slots: usize) -> Result<()> {
+    fn warm_up(&mut self, slots: usize) -> Result<()> {
         let states = self.main.get(&self.at.states)?;
         let asleep: Vec<SlotState> = states.iter().map(|s| SlotState { active: 0, due: 0, ..*s }).collect();
         self.main.put(&self.at.states, &asleep)?;
@@ -309,7 +309,7 @@ impl Engine {
     }
 
     /// Exchanges two rows of arenas.
-    fn exchange(&self, a: &Slice<f32>, b: &Slice<f32>) -> Result<()> {
+    fn swap_rows(&self, a: &Slice<f32>, b: &Slice<f32>) -> Result<()> {
         self.main.copy(&self.at.spare, a)?;
         self.main.copy(a, b)?;
         self.main.copy(b, &self.at.spare)
@@ -317,12 +317,12 @@ impl Engine {
 
     /// Exchanges the weights and their average in some slots, where there is one: once before a score, once after it,
     /// so that everything that makes logits finds the average where the weights lie.
-    fn averaged(&self, slots: std::ops::Range<usize>) -> Result<()> {
+    fn swap_average(&self, slots: std::ops::Range<usize>) -> Result<()> {
         if self.at.average.is_none() {
             return Ok(());
         }
         for slot in slots {
-            self.exchange(&self.arena(slot, Arena::Params)?, &self.arena(slot, Arena::Average)?)?;
+            self.swap_rows(&self.arena(slot, Arena::Params)?, &self.arena(slot, Arena::Average)?)?;
             self.shadow(slot)?;
         }
         Ok(())
@@ -346,29 +346,29 @@ fn no_epochs() -> Error {
 
 impl Backend for Engine {
     fn steps(&mut self, slots: usize, steps: u32) -> Result<()> {
-        if let Some((small, most)) = self.small.as_ref().and_then(|small| Some((small, small.at_once()?))) {
-            let _turn = turn();
+        if let Some((small, most)) = self.small.as_ref().and_then(|small| Some((small, small.steps_per_launch()?))) {
+            let _lock = lock_driver();
             return (0..steps)
                 .step_by(most as usize)
                 .try_for_each(|done| self.small_steps(small, 0, slots, most.min(steps - done)).map(drop));
         }
         let parts = self.parts();
         if parts > 1 {
-            self.ready(Work::Part, slots)?;
-            self.ready(Work::End, slots)?;
+            self.capture_graph(Work::Part, slots)?;
+            self.capture_graph(Work::End, slots)?;
             return (0..steps).try_for_each(|_| {
                 self.replay(Work::Part, slots, parts)?;
                 self.replay(Work::End, slots, 1)
             });
         }
-        self.ready(Work::Step, slots)?;
+        self.capture_graph(Work::Step, slots)?;
         self.replay(Work::Step, slots, steps)
     }
 
     fn prepare(&mut self, slots: usize) -> Result<()> {
         // No step at all: kernels, plans and graphs are made, and nothing is run.
         Backend::steps(self, slots, 0)?;
-        if self.longest > 0 { self.ready(Work::Score, slots) } else { Ok(()) }
+        if self.longest > 0 { self.capture_graph(Work::Score, slots) } else { Ok(()) }
     }
 
     fn states(&mut self) -> Result<Vec<State>> {
@@ -389,7 +389,7 @@ impl Backend for Engine {
         }
         let average = self.at.average.is_some().then_some(Arena::Average);
         for arena in [Arena::Params, Arena::Mean, Arena::Square, Arena::Gradient].into_iter().chain(average) {
-            self.exchange(&self.arena(a, arena)?, &self.arena(b, arena)?)?;
+            self.swap_rows(&self.arena(a, arena)?, &self.arena(b, arena)?)?;
         }
         self.shadow(a)?;
         self.shadow(b)?;
@@ -407,16 +407,16 @@ impl Backend for Engine {
     }
 
     fn score(&mut self, slots: usize) -> Result<Vec<Sums>> {
-        self.ready(Work::Score, slots)?;
+        self.capture_graph(Work::Score, slots)?;
         self.main.fill(&self.at.sums, 0)?;
         self.main.fill(&self.at.chunk, 0)?;
         for confusion in &self.at.confusion {
             self.main.fill(confusion, 0)?;
         }
         let chunks = self.longest.div_ceil(self.recipe.batch);
-        self.averaged(0..slots)?;
+        self.swap_average(0..slots)?;
         self.replay(Work::Score, slots, u32::try_from(chunks).unwrap_or(u32::MAX))?;
-        self.averaged(0..slots)?;
+        self.swap_average(0..slots)?;
         let sums = self.main.get(&self.at.sums)?;
         let confusion: Vec<Vec<u64>> = self.at.confusion.iter().map(|c| self.main.get(c)).collect::<Result<_>>()?;
         let states = self.states()?;
@@ -435,12 +435,12 @@ impl Backend for Engine {
 
     fn logits(&mut self, slot: usize, rows: &[u32]) -> Result<Vec<Vec<f32>>> {
         self.tables.check(&self.net, rows, "these samples")?;
-        let _turn = turn();
-        self.averaged(slot..slot + 1)?;
+        let _lock = lock_driver();
+        self.swap_average(slot..slot + 1)?;
         let heads = &self.layout.linears[self.layout.linears.len() - self.layout.heads..];
         let mut made: Vec<Vec<f32>> = heads.iter().map(|head| vec![0.0; rows.len() * head.outputs]).collect();
         self.outputs(slot..slot + 1, rows.len(), (rows, &[]), false, &mut made)?;
-        self.averaged(slot..slot + 1)?;
+        self.swap_average(slot..slot + 1)?;
         Ok(made)
     }
 
@@ -460,7 +460,7 @@ impl Backend for Engine {
     }
 
     fn tune(&mut self) -> Result<()> {
-        let _turn = turn();
+        let _lock = lock_driver();
         self.main.wait()?;
         let workspace = self.workspace.clone();
         let mut products = self.products.clone();
@@ -479,13 +479,13 @@ impl Backend for Engine {
         Ok(())
     }
 
-    fn ways(&self) -> Vec<String> {
-        let fused = self.fused.iter().flat_map(|fused| fused.said(&self.layout));
-        let steps = self.steps.iter().flat_map(|s| s.plans.said());
-        let small = self.small.iter().map(|small| small.said(self.fits));
+    fn kernel_paths(&self) -> Vec<String> {
+        let fused = self.fused.iter().flat_map(|fused| fused.describe(&self.layout));
+        let steps = self.steps.iter().flat_map(|s| s.plans.describe());
+        let small = self.small.iter().map(|small| small.describe(self.small_part));
         let parts = (self.parts() > 1)
             .then(|| format!("batches of {} in {} parts of {}", self.batch, self.parts(), self.recipe.batch));
-        parts.into_iter().chain(fused).chain(steps).chain(self.products.said()).chain(small).collect()
+        parts.into_iter().chain(fused).chain(steps).chain(self.products.describe()).chain(small).collect()
     }
 }
 

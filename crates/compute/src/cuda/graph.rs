@@ -1,7 +1,7 @@
 //! Streams, events, and graphs captured from them.
 
 use super::array::Memory;
-use super::context::{Context, turn};
+use super::context::{Context, lock_driver};
 use super::module::Module;
 use super::workspace::Workspace;
 use crate::error::{Error, Result};
@@ -43,7 +43,9 @@ impl Stream {
             return Ok(there);
         }
         if self.is_capturing()? {
-            return Err(Error::Asked("nets are captured on a stream that they have not run on; run them once".into()));
+            return Err(Error::Asked(
+                "these nets have not run on this stream yet; run them once before capturing a graph".into(),
+            ));
         }
         let made = Workspace::new(&self.context)?;
         Ok(self.workspace.get_or_init(|| made))
@@ -68,7 +70,7 @@ impl Stream {
     /// Captures what `work` puts on this stream (and on streams that it forks and joins by events) as a graph.
     pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        let _turn = turn();
+        let _lock = lock_driver();
         self.context.bind()?;
         // SAFETY: the stream is alive; the capture is ended below whatever `work` says.
         self.context.call("cuStreamBeginCapture", unsafe { result::stream::begin_capture(self.raw, mode) })?;
@@ -119,7 +121,8 @@ pub(super) fn hold<'a>(stream: &Stream, memory: impl IntoIterator<Item = &'a Arc
         return Ok(());
     }
     HELD.with_borrow_mut(|held| {
-        let held = held.as_mut().ok_or_else(|| Error::Asked("work on a stream that another thread captures".into()))?;
+        let held =
+            held.as_mut().ok_or_else(|| Error::Asked("another thread is capturing a graph from this stream".into()))?;
         for memory in memory.into_iter() {
             if !held.memory.iter().any(|other| Arc::ptr_eq(other, memory)) {
                 held.memory.push(memory.clone());
@@ -218,7 +221,7 @@ impl Graph {
             if nodes <= MOST_NODES {
                 return Ok(());
             }
-            Err(Error::Asked(format!("a step of {nodes} nodes; at most {MOST_NODES} are captured as one graph")))
+            Err(Error::Asked(format!("a step has {nodes} nodes, and a graph can have at most {MOST_NODES}")))
         });
         // SAFETY: as above.
         let exec = counted.and_then(|()| {

@@ -96,13 +96,13 @@ impl Shape {
     pub(super) fn possible(&self, context: &Context, derivative: Activation) -> bool {
         let even = [self.inputs, self.outputs, self.input_stride, self.output_stride, self.params];
         let applied = matches!(derivative, Activation::Identity | Activation::Relu);
-        let known = kernels::HOPPER.pick(context.gpu().capability).is_some() && encodes();
+        let known = kernels::HOPPER.pick(context.gpu().capability).is_some() && can_describe_tensors();
         known && applied && even.iter().all(|n| n % 8 == 0 && *n > 0)
     }
 
     /// Whether it beats the library with a pass behind it, as measured on an H200: tiles for half of the processors do,
     /// for all of them where a tile is long work; narrower and shallower ones were not measured.
-    pub(super) fn pays(&self) -> bool {
+    pub(super) fn beats_library(&self) -> bool {
         let tiles = self.tiles();
         self.inputs >= 128 && self.outputs >= 64 && tiles >= if self.outputs <= 512 { 64 } else { 128 }
     }
@@ -110,7 +110,7 @@ impl Shape {
     /// Whether the card is full for long: blocks in pairs then win, and products one after another, as measured on an
     /// H200 (a step at batch 65536: 2.05 ms before, 2.02 in pairs, 2.00 also one after another). With a quarter of that
     /// work pairs gain nothing, at batch 4096 they lose.
-    pub(super) fn fills(&self) -> bool {
+    pub(super) fn fills_card(&self) -> bool {
         self.tiles() >= 2048
     }
 
@@ -120,7 +120,7 @@ impl Shape {
 }
 
 /// Whether the driver can describe tensors to the copy engine.
-fn encodes() -> bool {
+fn can_describe_tensors() -> bool {
     // SAFETY: only looks whether the symbol is there.
     unsafe { sys::culib().get::<*const std::ffi::c_void>(b"cuTensorMapEncodeTiled").is_ok() }
 }
@@ -137,7 +137,7 @@ struct Rows {
 impl Hopper {
     /// The kernel, where this card has the units for it.
     pub(super) fn load(context: &Arc<Context>) -> Result<Option<Hopper>> {
-        if kernels::HOPPER.pick(context.gpu().capability).is_none() || !encodes() {
+        if kernels::HOPPER.pick(context.gpu().capability).is_none() || !can_describe_tensors() {
             return Ok(None);
         }
         let module = Module::load(context, &kernels::HOPPER)?;
@@ -150,7 +150,7 @@ impl Hopper {
 
     /// Puts one product on a stream.
     pub(super) fn back(&self, stream: &Stream, b: &Back) -> Result<()> {
-        self.back_by(stream, b, if b.shape.fills() { PAIR } else { 1 })
+        self.back_by(stream, b, if b.shape.fills_card() { PAIR } else { 1 })
     }
 
     /// The same by blocks alone or in pairs.
@@ -163,7 +163,7 @@ impl Hopper {
         let dx = Rows { at: b.at.out, width: s.inputs, rows: s.batch, stride: s.input_stride, member: x_member };
         let maps =
             [self.map(&dy, slots, [DEPTH, ROWS])?, self.map(&w, slots, [64, DEPTH])?, self.map(&dx, slots, [64, 64])?];
-        let work = Packer::of(&Work {
+        let work = Packer::pack(&Work {
             states: b.states,
             y: b.y,
             partial: b.partial,
@@ -289,17 +289,17 @@ mod tests {
     fn only_the_largest_go_in_pairs() {
         let fills = |batch, inputs, outputs| {
             let params = inputs * outputs;
-            Shape { batch, inputs, outputs, input_stride: inputs, output_stride: outputs, params }.fills()
+            Shape { batch, inputs, outputs, input_stride: inputs, output_stride: outputs, params }.fills_card()
         };
         assert!(fills(65536, 2048, 1024) && fills(65536, 1024, 512));
         assert!(!fills(16384, 2048, 1024) && !fills(4096, 2048, 1024) && !fills(65536, 256, 256));
     }
 
     #[test]
-    fn only_what_was_seen_to_win_pays() {
+    fn hopper_is_used_only_where_it_was_measured_to_win() {
         let pays = |batch, inputs, outputs| {
             let params = inputs * outputs;
-            Shape { batch, inputs, outputs, input_stride: inputs, output_stride: outputs, params }.pays()
+            Shape { batch, inputs, outputs, input_stride: inputs, output_stride: outputs, params }.beats_library()
         };
         for (batch, inputs, outputs, expected) in [
             (65536, 2048, 1024, true),

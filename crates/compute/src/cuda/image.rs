@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_gets_the_nearest() {
+    fn a_card_gets_the_nearest_image() {
         let image = Image {
             name: "x",
             ptx: Some(b"p"),

@@ -63,7 +63,7 @@ mod tests {
     use crate::cuda::image::inflate;
 
     #[test]
-    fn damage_is_seen() {
+    fn a_damaged_image_is_refused() {
         let ptx = POPULATION.ptx().unwrap();
         for cut in [0, 7, 18, ptx.len() / 2, ptx.len() - 1] {
             assert!(inflate("x", &ptx[..cut]).is_err(), "{cut}");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_is_here_and_what_it_says() {
+    fn every_kernel_is_embedded_with_its_name() {
         let manifest: toml::Table = include_str!("../../kernels/manifest.toml").parse().unwrap();
         let ours = |kernel: &&toml::Value| kernel["sources"][0].as_str().unwrap().starts_with("crates/compute/src/");
         let listed = manifest["kernel"].as_array().unwrap().iter().filter(ours).map(|k| k["name"].as_str().unwrap());

@@ -29,7 +29,7 @@ pub use crate::{arguments, image};
 pub use arguments::{Argument, Arguments, Field, Kind, PackAs, Packer, difference};
 pub use array::Array;
 pub(crate) use array::Memory;
-pub(crate) use context::turn;
+pub(crate) use context::lock_driver;
 pub use context::{Context, Gpu, gpus};
 pub use driver::{Driver, NoDriver, check, driver};
 pub use engine::{Hypers, Stack};
@@ -40,4 +40,4 @@ pub use memory::{Plain, Slab, Slice};
 pub use module::{Grid, Kernel, Module};
 pub use rates::{Rates, rates};
 
-pub(crate) use engine::{Engine, Nets, Road, SHARED, need, nets_need, nets_pins};
+pub(crate) use engine::{Engine, KernelPath, Nets, SHARED, need, nets_need, nets_pins};

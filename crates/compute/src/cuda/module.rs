@@ -6,7 +6,7 @@
 //! not fit is an error before anything runs.
 
 use super::arguments::{Argument, Arguments, Packer};
-use super::context::{Context, turn};
+use super::context::{Context, lock_driver};
 use super::graph::{Stream, hold, hold_module};
 use super::image::{Image, Pick, inflate};
 use super::memory::Slice;
@@ -31,10 +31,12 @@ unsafe impl Sync for Module {}
 impl Module {
     /// The cubin for this card, or the PTX where there is none; loaded once, whoever asks for it.
     pub fn load(context: &Arc<Context>, image: &Image) -> Result<Arc<Module>> {
-        let _turn = turn();
+        let _lock = lock_driver();
         let Some(Pick::Cubin(gzip) | Pick::Ptx(gzip)) = image.pick(context.gpu().capability) else {
             let (name, (major, minor)) = (image.name(), context.gpu().capability);
-            return Err(Error::Asked(format!("kernels of {name}, which have no code for capability {major}.{minor}")));
+            return Err(Error::Asked(format!(
+                "the kernels of {name} have no code for GPUs of compute capability {major}.{minor}"
+            )));
         };
         // The bytes are part of the program: where they lie is what they are.
         context.module(gzip.as_ptr() as usize, || {
@@ -84,7 +86,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let _turn = turn();
+        let _lock = lock_driver();
         // Kernels of it may still run. Where they cannot be waited for, the module stays.
         if self.context.wait().is_ok() {
             // SAFETY: loaded in `load`, unloaded once; functions and graphs hold an `Arc` of it.
@@ -142,7 +144,7 @@ impl<A: Arguments> Kernel<A> {
     /// Puts it on a stream, or into the graph that is captured from it. The memory of its arrays lives until the work
     /// is done, or as long as the graph.
     pub fn launch(&self, stream: &Stream, grid: Grid, arguments: &A) -> Result<()> {
-        let packed = Packer::of(arguments);
+        let packed = Packer::pack(arguments);
         let module = &self.function.module;
         module.context.same(stream.context())?;
         packed.memory().iter().try_for_each(|memory| memory.context().same(stream.context()))?;
@@ -183,7 +185,7 @@ impl<A: Arguments> Kernel<A> {
         shared: usize,
         arguments: &A,
     ) -> Result<()> {
-        let packed = Packer::of(arguments);
+        let packed = Packer::pack(arguments);
         let args = [Arg::Bytes(packed.bytes())];
         // Beyond 32 bits the driver refuses the launch.
         let n = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sizes_are_refused() {
+    fn arguments_of_another_size_are_refused() {
         assert!(refuse("k", Some(&[40]), &[40]).is_ok() && refuse("k", None, &[40]).is_ok());
         for (takes, given) in [(&[40][..], &[48][..]), (&[40, 8], &[40]), (&[], &[40])] {
             let why = refuse("k", Some(takes), given).unwrap_err().to_string();

@@ -3,7 +3,7 @@
 
 use super::blaslt::{Addresses, Epilogue, Matrix, Numbers, Product};
 use super::calls::FillArgs;
-use super::context::{Context, turn};
+use super::context::{Context, lock_driver};
 use super::graph::{Event, Stream};
 use super::kernels;
 use super::memory::Slice;
@@ -35,7 +35,7 @@ pub struct Rates {
 
 /// Measures a card; about a second. `quick` takes smaller copies and products.
 pub fn rates(context: &Arc<Context>, quick: bool) -> Result<Rates> {
-    let _turn = turn();
+    let _lock = lock_driver();
     let stream = Stream::new(context)?;
     let size = if quick { 4096 } else { 8192 };
     let bytes = if quick { 64 << 20 } else { 512 << 20 };

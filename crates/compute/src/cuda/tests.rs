@@ -1,6 +1,6 @@
 //! The card against the processor. Where there is no card every test here says so and passes.
 
-use super::engine::{Engine, Road};
+use super::engine::{Engine, KernelPath};
 use super::{Context, Module, Slice, Stream, kernels};
 use crate::cuda::module::Kernel;
 use crate::device::{Budget, Opened};
@@ -19,7 +19,7 @@ fn states_have_no_padding() {
 }
 
 #[test]
-fn whole_nets_against_pytorch() {
+fn training_on_a_card_follows_pytorch() {
     for context in cards() {
         crate::population::fixtures::check(|f| {
             let members = std::slice::from_ref(&f.member);
@@ -46,7 +46,7 @@ fn apart(a: &[f32], b: &[f32]) -> f64 {
 }
 
 #[test]
-fn the_card_agrees_with_the_processor() {
+fn training_on_a_card_agrees_with_the_processor() {
     let nets = [
         ("7-12-3", 16),
         ("4-4-2", 1),
@@ -73,15 +73,15 @@ fn the_card_agrees_with_the_processor() {
     ];
     // Small nets go their own way in bf16, and the layers' way is to be right for them too.
     let ways = [
-        (Precision::F32, Road::Rule),
-        (Precision::Bf16, Road::Rule),
-        (Precision::Bf16, Road::Layered),
-        (Precision::Tf32, Road::Rule),
+        (Precision::F32, KernelPath::Rule),
+        (Precision::Bf16, KernelPath::Rule),
+        (Precision::Bf16, KernelPath::Layered),
+        (Precision::Tf32, KernelPath::Rule),
     ];
     for context in cards() {
         for (net, batch) in nets {
-            for (precision, road) in ways {
-                agree(&context, road, net, batch, precision, |_| {});
+            for (precision, path) in ways {
+                agree(&context, path, net, batch, precision, |_| {});
             }
         }
     }
@@ -104,24 +104,24 @@ fn norms_and_dropouts_agree_with_the_processor() {
     for context in cards() {
         for (net, batch) in EXTRAS {
             for precision in [Precision::F32, Precision::Bf16, Precision::Tf32] {
-                agree(&context, Road::Rule, net, batch, precision, |_| {});
+                agree(&context, KernelPath::Rule, net, batch, precision, |_| {});
             }
         }
     }
 }
 
 #[test]
-fn whatever_a_recipe_has_agrees_with_the_processor() {
+fn every_option_of_a_recipe_agrees_with_the_processor() {
     let nets = ["64-128-128-3", "16-64t-32-20", "fast:5x4-24-16t + slow:3x3-lstm9 / 40 / side:3 + size:5", "33-512-7"];
     let schedules = [Schedule::CONSTANT, Schedule::cosine(0.3, 0.1), Schedule::one_cycle(0.4, 0.01)];
     for context in cards() {
         for (net, precision) in nets.into_iter().flat_map(|net| [(net, Precision::F32), (net, Precision::Bf16)]) {
             for schedule in schedules {
                 let recipe = Recipe { schedule, smoothing: 0.15, average: Some(0.8), ..recipe(64, precision) };
-                agree_by(&context, Road::Rule, net, &recipe, |_| {});
+                agree_by(&context, KernelPath::Rule, net, &recipe, |_| {});
                 // Without smoothing small nets go their own way, and are averaged there too.
                 let recipe = Recipe { smoothing: 0.0, ..recipe };
-                agree_by(&context, Road::Rule, net, &recipe, |_| {});
+                agree_by(&context, KernelPath::Rule, net, &recipe, |_| {});
             }
         }
     }
@@ -134,7 +134,9 @@ fn products_on_hoppers_units_agree_with_the_processor() {
         [("7-16-8-3", 5), ("16-264-72-3", 300), ("24-136i-72-40-3", 300), ("128-512-256-3", 1024), ("8-2048-8-3", 130)];
     for context in cards().iter().filter(|c| c.gpu().capability == (9, 0)) {
         for (net, batch) in nets {
-            agree(context, Road::Layered, net, batch, Precision::Bf16, |card| assert!(card.on_hopper() > 1, "{net}"));
+            agree(context, KernelPath::Layered, net, batch, Precision::Bf16, |card| {
+                assert!(card.on_hopper() > 1, "{net}")
+            });
         }
     }
 }
@@ -147,10 +149,10 @@ fn a_small_net_has_the_same_bits_with_any_number_of_rows_at_once() {
             let layout = Layout::new(&made.net).unwrap();
             let members: Vec<Member> = (0..3).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
             let (data, recipe) = (made.data(), recipe(batch, Precision::Bf16));
-            let run = |road| {
+            let run = |path| {
                 let pins = Pins::default();
-                let mut card = Engine::on(
-                    road,
+                let mut card = Engine::on_path(
+                    path,
                     &context,
                     &made.net,
                     &layout,
@@ -168,10 +170,10 @@ fn a_small_net_has_the_same_bits_with_any_number_of_rows_at_once() {
                 let rows: Vec<Vec<f32>> = (0..3).map(|slot| card.read(slot, Arena::Params).unwrap()).collect();
                 (rows, scores, card.states().unwrap())
             };
-            let many = run(Road::Rows(128));
+            let many = run(KernelPath::Rows(128));
             assert!(many.0.iter().flatten().all(|x| x.is_finite()), "{net}");
-            for road in [Road::Rows(64), Road::Rows(32), Road::Rule] {
-                assert!(run(road) == many, "{net}, batch {batch}, {road:?}");
+            for path in [KernelPath::Rows(64), KernelPath::Rows(32), KernelPath::Rule] {
+                assert!(run(path) == many, "{net}, batch {batch}, {path:?}");
             }
         }
     }
@@ -186,10 +188,10 @@ fn whole_steps_of_clusters_have_the_bits_of_three_kernels_a_step() {
             let layout = Layout::new(&made.net).unwrap();
             let members: Vec<Member> = (0..4).map(|id| Member { epochs: 2, ..made.member(id) }).collect();
             let (data, recipe) = (made.data(), recipe(batch, Precision::Bf16));
-            let run = |road| {
+            let run = |path| {
                 let pins = Pins::default();
-                let mut card = Engine::on(
-                    road,
+                let mut card = Engine::on_path(
+                    path,
                     &context,
                     &made.net,
                     &layout,
@@ -200,9 +202,9 @@ fn whole_steps_of_clusters_have_the_bits_of_three_kernels_a_step() {
                     &pins,
                 )
                 .unwrap();
-                let clusters = context.gpu().capability == (9, 0) && road == Road::Rule;
-                let said = card.ways().iter().any(|way| way.contains("whole steps"));
-                assert!(said == (clusters && context.gpu().shared > 200 << 10), "{:?}", card.ways());
+                let clusters = context.gpu().capability == (9, 0) && path == KernelPath::Rule;
+                let listed = card.kernel_paths().iter().any(|path| path.contains("whole steps"));
+                assert!(listed == (clusters && context.gpu().shared > 200 << 10), "{:?}", card.kernel_paths());
                 let mut seen = Vec::new();
                 let mut look = |card: &mut Engine| {
                     let arenas = [Arena::Params, Arena::Mean, Arena::Square, Arena::Gradient];
@@ -235,13 +237,13 @@ fn whole_steps_of_clusters_have_the_bits_of_three_kernels_a_step() {
                 assert!(card.states().unwrap()[0].slot.active == 0);
                 seen
             };
-            assert!(run(Road::Rule) == run(Road::Rows(128)), "{net}, batch {batch}");
+            assert!(run(KernelPath::Rule) == run(KernelPath::Rows(128)), "{net}, batch {batch}");
         }
     }
 }
 
 #[test]
-fn a_small_member_alone_becomes_what_it_becomes_in_company() {
+fn a_small_net_trains_to_the_same_bits_alone_and_in_a_population() {
     for context in cards() {
         let made = Made::new("64-128-128-3", 1000);
         let layout = Layout::new(&made.net).unwrap();
@@ -251,7 +253,7 @@ fn a_small_member_alone_becomes_what_it_becomes_in_company() {
             let mut card =
                 Engine::new(&context, &made.net, &layout, &made.card(&context), &data, &recipe, members, &pins)
                     .unwrap();
-            assert!(card.ways().iter().any(|way| way.contains("one kernel")), "{:?}", card.ways());
+            assert!(card.kernel_paths().iter().any(|path| path.contains("one kernel")), "{:?}", card.kernel_paths());
             card.steps(members.len(), 3).unwrap();
             (card.read(slot, Arena::Params).unwrap(), card.read(slot, Arena::Gradient).unwrap())
         };
@@ -263,7 +265,7 @@ fn a_small_member_alone_becomes_what_it_becomes_in_company() {
 }
 
 #[test]
-fn on_hoppers_units_a_member_has_its_bits_whoever_else_is_there() {
+fn products_on_hoppers_units_give_a_member_the_same_bits_in_any_population() {
     for context in cards().iter().filter(|c| c.gpu().capability == (9, 0)) {
         let made = Made::new("16-520-264-3", 900);
         let layout = Layout::new(&made.net).unwrap();
@@ -301,7 +303,7 @@ fn on_hoppers_units_a_member_has_its_bits_whoever_else_is_there() {
 }
 
 #[test]
-fn large_products_go_to_hoppers_units_and_say_so() {
+fn large_products_use_hoppers_units_and_are_listed() {
     for context in cards() {
         let made = Made::new("8-1024-512-3", 9000);
         let layout = Layout::new(&made.net).unwrap();
@@ -311,7 +313,7 @@ fn large_products_go_to_hoppers_units_and_say_so() {
         };
         let mut card = make(&Pins::default()).unwrap();
         let hopper = context.gpu().capability == (9, 0);
-        assert_eq!(card.ways().iter().any(|way| way.contains("Hopper")), hopper, "{:?}", card.ways());
+        assert_eq!(card.kernel_paths().iter().any(|path| path.contains("Hopper")), hopper, "{:?}", card.kernel_paths());
         let pins = card.pins();
         assert_eq!(pins.0.values().any(|pin| pin == "hopper"), hopper);
         card.steps(1, 2).unwrap();
@@ -323,26 +325,26 @@ fn large_products_go_to_hoppers_units_and_say_so() {
 
 /// The same for whatever ways there are for a net.
 pub(super) fn agrees(context: &Arc<Context>, net: &str, batch: usize, precision: Precision) {
-    agree(context, Road::Rule, net, batch, precision, |_| {});
+    agree(context, KernelPath::Rule, net, batch, precision, |_| {});
     if precision == Precision::Bf16 {
-        agree(context, Road::Layered, net, batch, precision, |_| {});
+        agree(context, KernelPath::Layered, net, batch, precision, |_| {});
     }
 }
 
 /// Logits, gradients, weights, states and scores of three members on a card and on the processor, over four steps.
 fn agree(
     context: &Arc<Context>,
-    road: Road,
+    path: KernelPath,
     net: &str,
     batch: usize,
     precision: Precision,
     prepare: impl Fn(&mut Engine),
 ) {
-    agree_by(context, road, net, &recipe(batch, precision), prepare);
+    agree_by(context, path, net, &recipe(batch, precision), prepare);
 }
 
 /// The same by any recipe.
-fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prepare: impl Fn(&mut Engine)) {
+fn agree_by(context: &Arc<Context>, path: KernelPath, net: &str, recipe: &Recipe, prepare: impl Fn(&mut Engine)) {
     let &Recipe { batch, precision, .. } = recipe;
     let made = Made::new(net, (batch * 5 / 2).max(40));
     let layout = Layout::new(&made.net).unwrap();
@@ -360,10 +362,11 @@ fn agree_by(context: &Arc<Context>, road: Road, net: &str, recipe: &Recipe, prep
     .unwrap();
     let pins = Pins::default();
     let mut card =
-        Engine::on(road, context, &made.net, &layout, &made.card(context), &data, recipe, &members, &pins).unwrap();
+        Engine::on_path(path, context, &made.net, &layout, &made.card(context), &data, recipe, &members, &pins)
+            .unwrap();
     prepare(&mut card);
     let library = context.library().unwrap_or("own products".into());
-    let place = format!("{net}, batch {batch}, {precision:?}, {road:?}, {library}");
+    let place = format!("{net}, batch {batch}, {precision:?}, {path:?}, {library}");
     let (first, later) = match precision {
         Precision::F32 => (2e-5, 2e-4),
         // The processor has no TF32: this is the distance to f32.
@@ -480,7 +483,7 @@ fn a_replayed_graph_gives_the_bits_of_single_launches() {
             assert_eq!(replayed.states().unwrap(), single.states().unwrap());
             replayed.steps(4, 5).unwrap();
             for _ in 0..5 {
-                single.eager(4).unwrap();
+                single.step_without_graph(4).unwrap();
             }
             for slot in 0..4 {
                 for arena in [Arena::Params, Arena::Average] {
@@ -549,7 +552,7 @@ fn memory_stays_within_what_was_counted() {
         let needed = Population::need(&device, &made.net, &data, &recipe, &members).unwrap();
         let tables = made.tables(&device).unwrap();
         // Other tests' memory would be counted too; nobody takes any without his turn.
-        let _turn = super::context::turn();
+        let _turn = super::context::lock_driver();
         let before = context.memory().unwrap().0;
         let mut p = Population::new(&device, Budget::default(), &made.net, &tables, &data, &recipe, &members).unwrap();
         p.steps(8).unwrap();
@@ -573,7 +576,7 @@ crate::arguments! {
 }
 
 #[test]
-fn randomness_is_the_same_on_both() {
+fn random_numbers_of_card_and_processor_are_equal() {
     for context in cards() {
         let stream = Stream::new(&context).unwrap();
         let module = Module::load(&context, &kernels::RANDOM).unwrap();

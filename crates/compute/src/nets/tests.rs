@@ -168,7 +168,7 @@ fn check(name: &str, device: &Opened, net: &str, rows: usize, precision: Precisi
         }
         let given = |(d, head): (&Vec<f32>, &crate::net::Head)| -> Vec<f32> {
             let own = &d[m * rows * head.classes..(m + 1) * rows * head.classes];
-            own.iter().map(|x| crate::ops::Real::held(*x, precision)).collect()
+            own.iter().map(|x| crate::ops::Real::rounded_to(*x, precision)).collect()
         };
         let given: Vec<Vec<f32>> = d_out.iter().zip(&world.net.heads).map(given).collect();
         let gradient = whole::backward(&world.layout, &before[m], &values, &given, rows, turn, precision);

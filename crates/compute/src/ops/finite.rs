@@ -39,7 +39,7 @@ mod tests {
     use crate::net::{Branch, Head, Input, Layout, Net};
 
     #[test]
-    fn the_tensor_is_named() {
+    fn the_tensor_that_is_not_finite_is_named() {
         let net = Net {
             inputs: vec![Input::new("x", 4, 1)],
             branches: vec![Branch::default()],
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn so_are_those_of_an_lstm() {
+    fn the_tensor_of_an_lstm_that_is_not_finite_is_named() {
         let layout = Layout::new(&"4x3-lstm5-2".parse().expect("a fine net")).expect("a fine net");
         let r = &layout.recurrents[0];
         for (at, name) in [(r.at(3, 4, 3), "weight_ih"), (r.at(r.wide, 0, 0), "weight_hh"), (r.bias() + 1, "bias")] {

@@ -26,7 +26,7 @@ pub fn gather<R: Real>(
                 Some(scale) => (x - scale.mean[feature]) * scale.inverse[feature],
                 None => x,
             };
-            out.push(R::of(f64::from(x)).held(precision));
+            out.push(R::from_f64(f64::from(x)).rounded_to(precision));
         }
     }
     out

@@ -37,7 +37,7 @@ pub fn forward<R: Real>(
             for i in 0..shape.inputs {
                 sum += w[o * shape.inputs + i] * x[row * shape.x_stride + i];
             }
-            y[row * shape.y_stride + o] = activate(sum + bias[o], activation).held(held);
+            y[row * shape.y_stride + o] = activate(sum + bias[o], activation).rounded_to(held);
         }
     }
 }
@@ -61,9 +61,9 @@ pub fn activate<R: Real>(x: R, activation: Activation) -> R {
 /// The activation's derivative, from its output.
 pub fn derivative<R: Real>(y: R, activation: Activation) -> R {
     match activation {
-        Activation::Identity => R::of(1.0),
-        Activation::Relu => R::of(if y > R::default() { 1.0 } else { 0.0 }),
-        Activation::Tanh => R::of(1.0) - y * y,
+        Activation::Identity => R::from_f64(1.0),
+        Activation::Relu => R::from_f64(if y > R::default() { 1.0 } else { 0.0 }),
+        Activation::Tanh => R::from_f64(1.0) - y * y,
     }
 }
 

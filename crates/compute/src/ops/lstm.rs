@@ -78,7 +78,7 @@ impl<R: Real> Start<'_, R> {
 
     /// The h that step `t` reads, as it is held.
     fn h(&self, shape: Shape, at: (usize, usize, usize), all: &[R], precision: Precision) -> R {
-        self.found(shape, at, self.h, all).held(precision)
+        self.found(shape, at, self.h, all).rounded_to(precision)
     }
 }
 
@@ -115,7 +115,7 @@ pub fn forward_from<R: Real>(shape: Shape, x: &[R], w: &[R], start: Start<'_, R>
                         start.h(shape, (t, row, k - wide), &saved.h, precision)
                     };
                     for (z, w) in z.iter_mut().zip(&w[shape.at(k, unit)..]) {
-                        *z += w.held(precision) * value;
+                        *z += w.rounded_to(precision) * value;
                     }
                 }
                 for (z, bias) in z.iter_mut().zip(&w[shape.at(wide + units, unit)..]) {
@@ -125,8 +125,8 @@ pub fn forward_from<R: Real>(shape: Shape, x: &[R], w: &[R], start: Start<'_, R>
                 let c = &mut saved.end[row * units + unit];
                 let before = if start.cleared(shape, t, row) { R::default() } else { *c };
                 *c = f * before + i * g;
-                saved.h[here] = (o * c.tanh()).held(precision);
-                saved.cells[here] = c.held(precision);
+                saved.h[here] = (o * c.tanh()).rounded_to(precision);
+                saved.cells[here] = c.rounded_to(precision);
                 saved.gates[here * GATES..][..GATES].copy_from_slice(&[i, f, g, o]);
             }
         }
@@ -169,7 +169,7 @@ pub fn backward_from<R: Real>(
     precision: Precision,
 ) -> Gradients<R> {
     let Shape { rows, window, wide, units } = shape;
-    let one = R::of(1.0);
+    let one = R::from_f64(1.0);
     let mut dw = vec![R::default(); shape.at(wide + units + 1, 0)];
     let mut dx = vec![R::default(); window * rows * wide];
     let (mut dh_carry, mut dc_carry) = (vec![R::default(); rows * units], vec![R::default(); rows * units]);
@@ -179,7 +179,7 @@ pub fn backward_from<R: Real>(
             for unit in 0..units {
                 let here = (t * rows + row) * units + unit;
                 let carry = row * units + unit;
-                let before = start.found(shape, (t, row, unit), start.c, &saved.cells).held(precision);
+                let before = start.found(shape, (t, row, unit), start.c, &saved.cells).rounded_to(precision);
                 let [i, f, g, o] = [0, 1, 2, 3].map(|gate| saved.gates[here * GATES + gate]);
                 let tc = saved.cells[here].tanh();
                 let dh = at_h[here] + dh_carry[carry];
@@ -191,7 +191,7 @@ pub fn backward_from<R: Real>(
                     dh * tc * o * (one - o),
                 ];
                 for (dz, each) in dz[unit * GATES..].iter_mut().zip(each) {
-                    *dz = each.held(precision);
+                    *dz = each.rounded_to(precision);
                 }
                 dc_carry[carry] = if start.cleared(shape, t, row) { R::default() } else { dc * f };
             }
@@ -206,10 +206,10 @@ pub fn backward_from<R: Real>(
                 let mut back = R::default();
                 for (n, &dz) in dz.iter().enumerate() {
                     dw[shape.at(k, 0) + n] += dz * value;
-                    back += w[shape.at(k, 0) + n].held(precision) * dz;
+                    back += w[shape.at(k, 0) + n].rounded_to(precision) * dz;
                 }
                 if k < wide {
-                    dx[(t * rows + row) * wide + k] = back.held(precision);
+                    dx[(t * rows + row) * wide + k] = back.rounded_to(precision);
                 } else if k < wide + units {
                     dh_carry[row * units + k - wide] = if start.cleared(shape, t, row) { R::default() } else { back };
                 }
@@ -221,7 +221,7 @@ pub fn backward_from<R: Real>(
 
 /// `1 / (1 + e^-x)`
 pub fn sigmoid<R: Real>(x: R) -> R {
-    R::of(1.0) / (R::of(1.0) + (R::default() - x).exp())
+    R::from_f64(1.0) / (R::from_f64(1.0) + (R::default() - x).exp())
 }
 
 #[cfg(test)]
@@ -230,7 +230,7 @@ mod tests {
     use crate::population::Precision;
 
     #[test]
-    fn one_step_by_hand() {
+    fn one_lstm_step_equals_values_computed_by_hand() {
         // One unit, one input: z = w x + b for each gate, c = i g, h = o tanh(c).
         let shape = Shape { rows: 1, window: 1, wide: 1, units: 1 };
         let w = [0.5, 1.0, -1.0, 2.0, 9.0, 9.0, 9.0, 9.0, 0.1, 0.2, 0.3, 0.4];
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fine() {
+    fn an_lstm_over_no_rows_gives_nothing() {
         let shape = Shape { rows: 0, window: 3, wide: 2, units: 4 };
         let w = vec![0.5f32; 7 * 16];
         let saved = forward(shape, &[], &w, Precision::Bf16);

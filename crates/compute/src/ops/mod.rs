@@ -35,7 +35,7 @@ pub trait Real:
     + AddAssign
 {
     /// The nearest one.
-    fn of(x: f64) -> Self;
+    fn from_f64(x: f64) -> Self;
     /// Its value.
     fn value(self) -> f64;
     /// The power of e.
@@ -44,16 +44,16 @@ pub trait Real:
     fn tanh(self) -> Self;
 
     /// As it is held: rounded in bf16, else as it is.
-    fn held(self, precision: Precision) -> Self {
+    fn rounded_to(self, precision: Precision) -> Self {
         match precision {
-            Precision::Bf16 => Self::of(f64::from(bf16::round(self.value() as f32))),
+            Precision::Bf16 => Self::from_f64(f64::from(bf16::round(self.value() as f32))),
             Precision::F32 | Precision::Tf32 => self,
         }
     }
 }
 
 impl Real for f32 {
-    fn of(x: f64) -> f32 {
+    fn from_f64(x: f64) -> f32 {
         x as f32
     }
     fn value(self) -> f64 {
@@ -68,7 +68,7 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    fn of(x: f64) -> f64 {
+    fn from_f64(x: f64) -> f64 {
         x
     }
     fn value(self) -> f64 {

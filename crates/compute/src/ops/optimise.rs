@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_the_formulas() {
+    fn adam_and_adamw_follow_their_formulas() {
         for rule in [Rule::Adam, Rule::AdamW] {
             for clip in [None, Some(0.5), Some(10.0)] {
                 check(Optimiser { rule, clip, decay: 0.1, ..Optimiser::default() });

@@ -48,12 +48,12 @@ pub struct Begin<R> {
 
 impl<R: Real> Begin<R> {
     /// What a call says of one member.
-    pub fn of(stack: &Stack, call: &Forward<Host<'_>>, member: usize) -> Begin<R> {
+    pub fn new(stack: &Stack, call: &Forward<Host<'_>>, member: usize) -> Begin<R> {
         let Shape { members, rows, window, .. } = *stack.shape();
         let state = |all: &[f32]| {
             let each = stack.layers().iter().enumerate().map(|(l, r)| {
                 let own = &all[stack.state_of(l)][member * rows * r.units..][..rows * r.units];
-                own.iter().map(|x| R::of(f64::from(*x))).collect()
+                own.iter().map(|x| R::from_f64(f64::from(*x))).collect()
             });
             each.collect()
         };

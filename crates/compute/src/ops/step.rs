@@ -8,7 +8,7 @@ use crate::tables::Tables;
 
 /// A member that trains alone, one batch a step.
 #[derive(Debug, Clone)]
-pub struct Plain<'a> {
+pub struct PlainMember<'a> {
     /// The net.
     pub net: &'a Net,
     /// Where its parameters lie.
@@ -35,7 +35,7 @@ pub struct Plain<'a> {
     pub average: Vec<f32>,
 }
 
-impl Plain<'_> {
+impl PlainMember<'_> {
     /// One step, tail rows included; the epoch's end leaves the member due.
     pub fn step(&mut self) {
         let (s, batch) = (self.state, self.recipe.batch);
@@ -156,11 +156,11 @@ pub fn losses<R: Real>(
         let mut dz = vec![R::default(); logits.len()];
         for (i, &row) in rows.iter().enumerate() {
             let at = i * classes..(i + 1) * classes;
-            let weight = R::of(f64::from(weights[i]));
+            let weight = R::from_f64(f64::from(weights[i]));
             let label = labels[row as usize];
             total += loss::softmax_cross_entropy(&logits[at.clone()], label, weight, smoothing, &mut dz[at]);
         }
-        back.push(dz.into_iter().map(|x| x.held(precision)).collect());
+        back.push(dz.into_iter().map(|x| x.rounded_to(precision)).collect());
     }
     (total, back)
 }

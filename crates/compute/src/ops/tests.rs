@@ -68,7 +68,7 @@ fn check(net: &str) {
 }
 
 #[test]
-fn gradients_are_the_slopes() {
+fn gradients_equal_finite_differences() {
     check("5-3");
     check("4-6t-3");
     check("3x4-9-7t-5i-4");
@@ -79,7 +79,7 @@ fn gradients_are_the_slopes() {
 }
 
 #[test]
-fn gradients_through_norms_and_dropouts_are_the_slopes() {
+fn gradients_through_norms_and_dropouts_equal_finite_differences() {
     check("4-6nt-3");
     check("5-9ni-7nd30-4");
     check("4-8td40-6d20-3");
@@ -89,7 +89,7 @@ fn gradients_through_norms_and_dropouts_are_the_slopes() {
 }
 
 #[test]
-fn gradients_through_time_are_the_slopes() {
+fn gradients_through_time_equal_finite_differences() {
     check("3x5-lstm4-2");
     check("2-lstm3-2");
     check("2x4-lstm3-lstm2-4t-2");

@@ -61,10 +61,10 @@ pub fn forward<R: Real>(
     for (l, linear) in layout.linears.iter().enumerate() {
         let hidden = l + layout.heads < layout.linears.len();
         let (w, bias) = tensors(linear, params);
-        let w: Vec<R> = w.iter().map(|w| w.held(precision)).collect();
+        let w: Vec<R> = w.iter().map(|w| w.rounded_to(precision)).collect();
         // Logits and their bias stay as they are.
         let held = if hidden { precision } else { Precision::F32 };
-        let bias: Vec<R> = bias.iter().map(|b| b.held(held)).collect();
+        let bias: Vec<R> = bias.iter().map(|b| b.rounded_to(held)).collect();
         let x = columns(layout, &buffers, linear.input, rows);
         let mut y = columns(layout, &buffers, linear.output, rows);
         if let Some(place) = linear.norm {
@@ -77,7 +77,7 @@ pub fn forward<R: Real>(
                 to[..n].copy_from_slice(&x);
                 to[wide] = inverse;
                 let each = y.iter_mut().zip(made);
-                each.for_each(|(y, z)| *y = linear::activate(z, linear.activation).held(held));
+                each.for_each(|(y, z)| *y = linear::activate(z, linear.activation).rounded_to(held));
             }
             put(layout, &mut buffers, whole(place.normed), rows, &normed);
         } else {
@@ -115,7 +115,7 @@ pub fn backward<R: Real>(
             // Everything that reads this layer has added its part by now.
             let y = columns(layout, buffers, linear.output, rows);
             let factors = kept(l, linear.dropout, turn, linear.output.width, rows);
-            let share = R::of((100.0 - f64::from(linear.dropout)) / 100.0);
+            let share = R::from_f64((100.0 - f64::from(linear.dropout)) / 100.0);
             for (i, (dz, y)) in dz.iter_mut().zip(y).enumerate() {
                 *dz = match factors.get(i) {
                     Some(factor) => *dz * *factor * linear::derivative(y * share, linear.activation),
@@ -134,7 +134,7 @@ pub fn backward<R: Real>(
                     dn[..n].copy_from_slice(&made);
                 }
             }
-            dz.iter_mut().for_each(|dz| *dz = dz.held(precision));
+            dz.iter_mut().for_each(|dz| *dz = dz.rounded_to(precision));
         }
         let x = columns(layout, buffers, linear.input, rows);
         let shape = shape(linear, rows);
@@ -144,7 +144,7 @@ pub fn backward<R: Real>(
         gradient[linear.weight..linear.weight + dw.len()].copy_from_slice(&dw);
         gradient[linear.bias..linear.bias + dbias.len()].copy_from_slice(&dbias);
         if linear.passes_back {
-            let w: Vec<R> = tensors(linear, params).0.iter().map(|w| w.held(precision)).collect();
+            let w: Vec<R> = tensors(linear, params).0.iter().map(|w| w.rounded_to(precision)).collect();
             let mut dx = columns(layout, &back, linear.input, rows);
             linear::input_back(shape, &dz, &w, &mut dx);
             put(layout, &mut back, linear.input, rows, &dx);
@@ -161,7 +161,7 @@ pub fn backward<R: Real>(
             let factors = kept(layout.linears.len() + r, recurrent.dropout, turn, place.width, rows);
             behind.iter_mut().zip(&factors).for_each(|(d, factor)| *d = *d * *factor);
             for (to, from) in at_h[last..].chunks_mut(recurrent.units).zip(behind.chunks(place.width)) {
-                to.iter_mut().zip(from).for_each(|(to, from)| *to = from.held(precision));
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = from.rounded_to(precision));
             }
         }
         let size = recurrent.weight..recurrent.weight + recurrent.size();
@@ -177,12 +177,12 @@ fn kept<R: Real>(layer: usize, percent: u8, turn: Option<Turn>, width: usize, ro
     let Some(turn) = turn.filter(|_| percent > 0) else { return vec![] };
     let dropout = turn.of(layer, percent);
     // In f64 the factor is exact, so that differences can be taken.
-    let factor = |f: f32| R::of(if f > 0.0 { 100.0 / (100.0 - f64::from(percent)) } else { 0.0 });
+    let factor = |f: f32| R::from_f64(if f > 0.0 { 100.0 / (100.0 - f64::from(percent)) } else { 0.0 });
     (0..rows as u32).flat_map(|row| dropout.row(row).take(width).map(factor)).collect()
 }
 
 fn leave_out<R: Real>(y: &mut [R], factors: &[R], precision: Precision) {
-    y.iter_mut().zip(factors).for_each(|(y, factor)| *y = (*y * *factor).held(precision));
+    y.iter_mut().zip(factors).for_each(|(y, factor)| *y = (*y * *factor).rounded_to(precision));
 }
 
 /// The place of a norm with the column behind the normalised values.

@@ -118,7 +118,7 @@ pub(crate) trait Backend: Send {
     }
 
     /// How each layer's products are done, for people.
-    fn ways(&self) -> Vec<String> {
+    fn kernel_paths(&self) -> Vec<String> {
         Vec::new()
     }
 }

@@ -114,10 +114,10 @@ impl Population {
                 Box::new(crate::cpu::Engine::paced(pace, net, &layout, tables, data, recipe, members, *threads)?)
             }
             Opened::Cuda(context) => {
-                let road = crate::cuda::Road::Rule;
+                let path = crate::cuda::KernelPath::Rule;
                 let layout = &layout;
-                Box::new(crate::cuda::Engine::paced(
-                    road, pace, context, net, layout, tables, data, recipe, members, pins,
+                Box::new(crate::cuda::Engine::with_pace(
+                    path, pace, context, net, layout, tables, data, recipe, members, pins,
                 )?)
             }
         };
@@ -282,8 +282,8 @@ impl Population {
     }
 
     /// How each layer's products are done, for people.
-    pub fn ways(&self) -> Vec<String> {
-        self.backend.ways()
+    pub fn kernel_paths(&self) -> Vec<String> {
+        self.backend.kernel_paths()
     }
 
     /// The net.

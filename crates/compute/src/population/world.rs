@@ -5,7 +5,7 @@ use super::{Data, Member, Precision, Recipe, Scale, Schedule, State};
 use crate::device::{Budget, Opened};
 use crate::error::Result;
 use crate::net::{Layout, Net, init};
-use crate::ops::step::Plain;
+use crate::ops::step::PlainMember;
 use crate::random::{philox, uniform};
 use crate::tables::{Table, Tables};
 use std::sync::Arc;
@@ -92,10 +92,10 @@ impl World {
     }
 
     /// The plain twin of one member, fresh.
-    pub(crate) fn plain<'a>(&'a self, tables: &'a Tables, data: &'a Data<'a>, index: usize) -> Plain<'a> {
+    pub(crate) fn plain<'a>(&'a self, tables: &'a Tables, data: &'a Data<'a>, index: usize) -> PlainMember<'a> {
         let member = &self.members[index];
         let empty = vec![0.0; self.layout.params];
-        Plain {
+        PlainMember {
             net: &self.net,
             layout: &self.layout,
             tables,

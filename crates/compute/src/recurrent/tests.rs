@@ -174,7 +174,7 @@ pub(super) fn plainly(case: &Case, with: With) -> Made {
     let call = case.forward(with);
     for m in 0..members {
         let w = &case.weights[m * stack.params()..(m + 1) * stack.params()];
-        let (x, begin) = (plain::inputs(stack, &call, m), plain::Begin::<f32>::of(stack, &call, m));
+        let (x, begin) = (plain::inputs(stack, &call, m), plain::Begin::<f32>::new(stack, &call, m));
         let all = plain::forward(stack, w, &x, &begin);
         let top = &all[all.len() - 1];
         let mut at_h = vec![0.0f32; window * rows * units];
@@ -339,7 +339,7 @@ fn bits_do_not_depend_on_threads_or_company() {
 }
 
 /// The window of a case, one step at a time with the state carried on.
-fn stepped(case: &Case, with: With, mut run: impl FnMut(&Case, With) -> Made) -> Made {
+fn step_by_step(case: &Case, with: With, mut run: impl FnMut(&Case, With) -> Made) -> Made {
     let mut made = case.blank();
     made.every.clear();
     let (mut h, mut c) = (case.h.clone(), case.c.clone());
@@ -356,7 +356,7 @@ fn stepped(case: &Case, with: With, mut run: impl FnMut(&Case, With) -> Made) ->
 
 /// Whether the window and its single steps give the same bits.
 fn same_in_steps(case: &Case, with: With, run: impl Fn(&Case, With) -> Made, place: &str) {
-    let (whole, steps) = (run(case, with), stepped(case, with, &run));
+    let (whole, steps) = (run(case, with), step_by_step(case, with, &run));
     assert!(whole.every == steps.every && whole.last == steps.last && whole.end == steps.end, "{place}");
     let last = &whole.every[whole.every.len() - whole.last.len()..];
     assert!(last == &whole.last[..], "{place}: the last h is the last of every h");
@@ -485,7 +485,7 @@ fn gradients_are_those_of_central_differences() {
         let (units, outputs) = (stack.top().units, stack.outputs());
         let wide = |from: &[f32]| -> Vec<f64> { from.iter().map(|x| f64::from(*x)).collect() };
         let (mut w, x) = (wide(&case.weights), wide(&plain::inputs(stack, &call, 0)));
-        let mut begin = plain::Begin::<f64>::of(stack, &call, 0);
+        let mut begin = plain::Begin::<f64>::new(stack, &call, 0);
         let mut at_h = vec![0.0f64; 4 * 2 * units];
         for i in 0..4 * 2 {
             for u in 0..outputs {

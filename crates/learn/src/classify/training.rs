@@ -30,7 +30,7 @@ impl Training for ClassTraining {
     }
 
     fn kernel_paths(&self) -> Vec<String> {
-        self.population.ways()
+        self.population.kernel_paths()
     }
 
     fn pins(&self) -> Pins {

@@ -131,7 +131,7 @@ impl Stack {
     pub fn forward(&mut self, call: Forward<Host<'_>>) -> Result<()> {
         check::forward(&self.stack, &call)?;
         if !self.taken {
-            return Err(Error::Asked("a way forward without weights; call `take` first".into()));
+            return Err(Error::Asked("a forward pass without weights; call `take` first".into()));
         }
         let Shape { features, .. } = *self.stack.shape();
         if features > 0 {

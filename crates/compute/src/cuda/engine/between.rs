@@ -1,8 +1,8 @@
 //! Norms and values left out, put on the main stream where a step has them.
 
-use super::products::Which;
+use super::products::ProductKind;
 use super::{Engine, Mode};
-use crate::cuda::between::{LeftOut, Norm};
+use crate::cuda::between::{Dropout, Norm};
 use crate::cuda::calls::Rows;
 use crate::error::Result;
 use crate::net::{Activation, Layout, Place};
@@ -15,7 +15,7 @@ pub(super) fn plain(layout: &Layout, place: &Place) -> bool {
 }
 
 /// Whether a net has any of it.
-pub(super) fn any(layout: &Layout) -> bool {
+pub(super) fn has_any(layout: &Layout) -> bool {
     layout.linears.iter().any(|l| !l.plain()) || layout.recurrents.iter().any(|r| r.dropout > 0)
 }
 
@@ -26,10 +26,10 @@ pub(super) fn widest(layout: &Layout) -> usize {
 
 impl Engine {
     /// What follows a layer's product and its activation, where something does.
-    pub(super) fn after(&self, i: usize, first: usize, slots: usize, mode: Mode) -> Result<()> {
+    pub(super) fn apply_after_product(&self, i: usize, first: usize, slots: usize, mode: Mode) -> Result<()> {
         let linear = &self.layout.linears[i];
         let Some(between) = self.between.as_ref().filter(|_| !linear.plain()) else { return Ok(()) };
-        let (states, left) = (self.states_of(first, slots), self.left(i, linear.dropout));
+        let (states, left) = (self.states_of(first, slots), self.dropout(i, linear.dropout));
         let y = self.place(&linear.output, first);
         match self.norm(i, first) {
             Some(norm) => between.normalise(&self.main, &states, mode, left, &norm, y, linear.activation),
@@ -43,7 +43,7 @@ impl Engine {
         let Some(between) = self.between.as_ref().filter(|_| mode == Mode::Step) else { return Ok(()) };
         for (r, recurrent) in self.layout.recurrents.iter().enumerate() {
             if let Some(place) = recurrent.output.as_ref().filter(|_| recurrent.dropout > 0) {
-                let left = self.left(self.layout.linears.len() + r, recurrent.dropout);
+                let left = self.dropout(self.layout.linears.len() + r, recurrent.dropout);
                 between.leave_out(&self.main, &self.states_of(first, slots), left, self.place(place, first))?;
             }
         }
@@ -51,10 +51,10 @@ impl Engine {
     }
 
     /// The gradient at a layer's product, from the complete one at its output: f32 in `wide`, or where it is to be.
-    pub(super) fn before(&self, i: usize, first: usize, slots: usize, wide: bool) -> Result<()> {
+    pub(super) fn undo_before_product(&self, i: usize, first: usize, slots: usize, wide: bool) -> Result<()> {
         let linear = &self.layout.linears[i];
         let Some(between) = &self.between else { return Ok(()) };
-        let (states, left) = (self.states_of(first, slots), self.left(i, linear.dropout));
+        let (states, left) = (self.states_of(first, slots), self.dropout(i, linear.dropout));
         let (y, way) = (self.place(&linear.output, first), self.way_back(&linear.output, first, wide));
         match (self.norm(i, first), linear.norm) {
             (Some(norm), Some(place)) => {
@@ -69,14 +69,14 @@ impl Engine {
     pub(super) fn before_recurrent(&self, r: usize, first: usize, slots: usize, wide: bool) -> Result<()> {
         let recurrent = &self.layout.recurrents[r];
         let (Some(between), Some(place)) = (&self.between, &recurrent.output) else { return Ok(()) };
-        let left = self.left(self.layout.linears.len() + r, recurrent.dropout);
+        let left = self.dropout(self.layout.linears.len() + r, recurrent.dropout);
         let (y, way) = (self.place(place, first), self.way_back(place, first, wide));
         between.put_back(&self.main, &self.states_of(first, slots), left, y, way, Activation::Identity)
     }
 
-    fn left(&self, layer: usize, percent: u8) -> LeftOut {
+    fn dropout(&self, layer: usize, percent: u8) -> Dropout {
         let begin = self.at.added.as_ref().map(|added| added.begin);
-        LeftOut { seed: self.recipe.seed, layer, percent, begin }
+        Dropout { seed: self.recipe.seed, layer, percent, begin }
     }
 
     /// A place among the values.
@@ -101,7 +101,7 @@ impl Engine {
         let rows = first * self.recipe.batch;
         Some(Norm {
             outputs: linear.outputs,
-            z: self.addresses(i, Which::Forward, first, false).out,
+            z: self.addresses(i, ProductKind::Forward, first, false).out,
             bias: self.weights(first, linear.bias),
             learned: at.params.address() + 4 * (first * params + norm.gain) as u64,
             params,

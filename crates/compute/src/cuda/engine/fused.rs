@@ -31,7 +31,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    fn of(recurrent: &Recurrent, tiles: usize) -> Shape {
+    fn new(recurrent: &Recurrent, tiles: usize) -> Shape {
         // Kernels are made for 16, 32 and 64; what is between runs in the next larger one, on zeros.
         let made = |n: usize| n.div_ceil(16).next_power_of_two();
         Shape { inputs: made(recurrent.wide), units: made(recurrent.units), tiles }
@@ -74,7 +74,7 @@ pub(super) fn tiles(layout: &Layout, recipe: &Recipe, shared: u32) -> Option<usi
     } else {
         4
     };
-    (2..=most).rev().find(|tiles| layout.recurrents.iter().all(|r| Shape::of(r, *tiles).shared() <= shared))
+    (2..=most).rev().find(|tiles| layout.recurrents.iter().all(|r| Shape::new(r, *tiles).shared() <= shared))
 }
 
 /// What the layers keep between the passes.
@@ -92,7 +92,7 @@ pub(super) fn arrays(
     members: usize,
     tiles: usize,
 ) -> Result<Arrays> {
-    let shape = |r: &Recurrent| Shape::of(r, tiles);
+    let shape = |r: &Recurrent| Shape::new(r, tiles);
     let words = |r: &Recurrent| members * shape(r).blocks(batch) * r.window * tiles * shape(r).threads();
     let each = layout.recurrents.iter();
     Ok(Arrays {
@@ -119,7 +119,7 @@ impl Fused {
     pub(super) fn new(context: &Arc<Context>, layout: &Layout, tiles: usize) -> Result<Fused> {
         let module = Module::load(context, &kernels::LSTM)?;
         let layer = |r: &Recurrent| -> Result<Layer> {
-            let shape = Shape::of(r, tiles);
+            let shape = Shape::new(r, tiles);
             let end = format!("{}_{}_{tiles}", shape.inputs, shape.units);
             let forward = module.typed(&format!("lstm_forward_{end}"))?;
             let backward: Kernel<Args> = module.typed(&format!("lstm_backward_{end}"))?;
@@ -130,7 +130,7 @@ impl Fused {
     }
 
     /// How each layer is done, for people.
-    pub(super) fn said(&self, layout: &Layout) -> Vec<String> {
+    pub(super) fn describe(&self, layout: &Layout) -> Vec<String> {
         let each = layout.recurrents.iter().zip(&self.layers);
         each.map(|(r, l)| format!("{}: whole window in one kernel, {} rows a block", r.name, 8 * l.shape.tiles))
             .collect()
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn other_precisions_go_another_way() {
+    fn whole_windows_are_for_bf16_alone() {
         let layout = Layout::new(&"16x50-lstm64-3".parse().unwrap()).unwrap();
         for precision in [Precision::F32, Precision::Tf32] {
             assert_eq!(tiles(&layout, &recipe(64, precision), 227 << 10), None);

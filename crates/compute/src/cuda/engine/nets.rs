@@ -10,13 +10,13 @@
 mod calls;
 
 use super::products::Products;
-use super::setup::{self, Cutter, Roads};
-use super::small::{Fits, Road};
+use super::setup::{self, Cutter, PathPlan};
+use super::small::{KernelPath, SmallPart};
 use super::{Engine, Mode, Rows};
 use crate::cuda::arguments::Address;
 use crate::cuda::array::Array;
 use crate::cuda::calls::{ORDER, part_blocks, rule_code};
-use crate::cuda::context::{Context, turn};
+use crate::cuda::context::{Context, lock_driver};
 use crate::cuda::graph::{self, Event, Stream};
 use crate::cuda::memory::{Slice, aligned};
 use crate::error::{Error, Result};
@@ -81,17 +81,17 @@ pub(super) fn rows(net: &Net, tables: &Tables, at: &setup::Arrays) -> Result<Vec
 /// The algorithms of a net's products, where a library does them.
 pub(super) fn plans(
     context: &Arc<Context>,
-    roads: Roads,
+    plan: PathPlan,
     layout: &Layout,
     recipe: &Recipe,
     pins: &Pins,
 ) -> Result<Pins> {
     // Outputs of a net that fits into one kernel are no products.
-    if roads.fits != Fits::Nothing {
+    if plan.small_part != SmallPart::Nothing {
         return Ok(Pins::default());
     }
     let mut made = Products::choose(context, layout, recipe, pins)?.pins();
-    if super::fused::tiles(layout, recipe, roads.shared).is_none() {
+    if super::fused::tiles(layout, recipe, plan.shared).is_none() {
         made.0.extend(super::steps::Plans::choose(context, layout, recipe, pins)?.pins().0);
     }
     Ok(made)
@@ -100,8 +100,9 @@ pub(super) fn plans(
 /// The algorithms that nets so set up take: those of `pins` where they are named there. Nets that are only asked have
 /// the way forward alone.
 pub(crate) fn pins(context: &Arc<Context>, net: &Net, layout: &Layout, setup: &Setup, pins: &Pins) -> Result<Pins> {
-    let (roads, recipe) = Roads::new(road(setup), context.gpu().shared, net, layout, &setup.recipe(), Pace::default());
-    let mut made = plans(context, roads, layout, &recipe, pins)?;
+    let (plan, recipe) =
+        PathPlan::new(path(setup), context.gpu().shared, net, layout, &setup.recipe(), Pace::default());
+    let mut made = plans(context, plan, layout, &recipe, pins)?;
     if setup.rule.is_none() {
         made.0.retain(|key, _| key.contains(" Forward: "));
     }
@@ -142,9 +143,11 @@ impl Engine {
     /// Rows that lie in place, through the net; outputs without their bias. What has a dropout leaves values out in
     /// training alone.
     fn outputs_of_rows(&self, first: usize, slots: usize, training: bool) -> Result<()> {
-        match self.road {
-            Road::Open if training || !self.layout.drops() => self.forward(first, slots, Mode::Step, false),
-            Road::Open => self.forward(first, slots, Mode::Always, false),
+        match self.path {
+            KernelPath::CallersLoss if training || !self.layout.drops() => {
+                self.forward(first, slots, Mode::Step, false)
+            }
+            KernelPath::CallersLoss => self.forward(first, slots, Mode::Always, false),
             _ => self.logits_only(first, slots),
         }
     }
@@ -173,7 +176,7 @@ impl Engine {
             let row = |m: usize, b: usize| m * rows + begin + if b < live { b } else { 0 };
             let places: Vec<usize> = (0..n).flat_map(|m| (0..batch).map(move |b| row(m, b))).collect();
             main.put(&self.at.rows.part(from, n * batch), &places.iter().map(|at| ids[*at]).collect::<Vec<u32>>())?;
-            if self.road == Road::Open {
+            if self.path == KernelPath::CallersLoss {
                 let alive: Vec<f32> = (0..n * batch).map(|i| if i % batch < live { 1.0 } else { 0.0 }).collect();
                 main.put(&self.at.live.part(from, n * batch), &alive)?;
             }
@@ -221,14 +224,14 @@ fn nothing() -> Data<'static> {
     Data { labels: vec![], weights: None, lists: vec![] }
 }
 
-fn road(setup: &Setup) -> Road {
-    if setup.rule.is_some() { Road::Open } else { Road::Asked }
+fn path(setup: &Setup) -> KernelPath {
+    if setup.rule.is_some() { KernelPath::CallersLoss } else { KernelPath::Predict }
 }
 
 /// Bytes on a card whose blocks may have so much shared memory.
 pub(crate) fn need(shared: u32, net: &Net, layout: &Layout, setup: &Setup, recipe: &Recipe, seats: &[Seat]) -> u64 {
-    let (roads, recipe) = Roads::new(road(setup), shared, net, layout, recipe, Pace::default());
-    setup::need_of(roads, net, layout, &nothing(), &recipe, &members(net, seats))
+    let (plan, recipe) = PathPlan::new(path(setup), shared, net, layout, recipe, Pace::default());
+    setup::memory_needed_by(plan, net, layout, &nothing(), &recipe, &members(net, seats))
 }
 
 impl Nets {
@@ -246,8 +249,19 @@ impl Nets {
     ) -> Result<Nets> {
         let (members, data) = (members(net, seats), nothing());
         let (pace, p) = (Pace::default(), members.len());
-        let engine =
-            Engine::begun(road(setup), pace, context, net, layout, tables, &data, recipe, &members, pins, Some(first))?;
+        let engine = Engine::with_weights(
+            path(setup),
+            pace,
+            context,
+            net,
+            layout,
+            tables,
+            &data,
+            recipe,
+            &members,
+            pins,
+            Some(first),
+        )?;
         let on = tables.on_card()?;
         let table = |(i, input): (usize, &crate::net::Input)| {
             let map = net.table_of(i).and_then(|t| on.maps[t]);
@@ -282,14 +296,14 @@ impl Nets {
         training: bool,
         out: &mut [Vec<f32>],
     ) -> Result<()> {
-        let _turn = turn();
+        let _lock = lock_driver();
         self.rows = None;
         self.engine.outputs(members, rows, given, training, out)
     }
 
     /// The gradient from that at the outputs, `[heads][P, rows, outputs]`, of the rows that the last pass was of.
     pub(crate) fn backward(&mut self, rows: usize, d_out: &[&[f32]]) -> Result<()> {
-        let _turn = turn();
+        let _lock = lock_driver();
         let e = &self.engine;
         for (given, (head, to)) in d_out.iter().zip(e.heads()) {
             let (batch, width, outputs) = (e.recipe.batch, head.output.width, head.outputs);
@@ -309,7 +323,7 @@ impl Nets {
 
     /// One step of the optimiser; the norms of the gradients, not finite where one was bad.
     pub(crate) fn optimise(&mut self, hypers: &[Hyper], go: &[bool], parts: &[f32]) -> Result<Vec<f32>> {
-        let _turn = turn();
+        let _lock = lock_driver();
         let (main, context) = (&self.engine.main, &self.engine.context);
         let Some((told, mask)) = &self.told else { return Err(only_asked()) };
         let given = match parts.is_empty() {
@@ -357,7 +371,7 @@ impl Nets {
     pub(crate) fn settle(&mut self) -> Result<()> {
         let (true, Some(lossless)) = (self.streamed, &self.engine.at.lossless) else { return Ok(()) };
         let e = &self.engine;
-        let _turn = turn();
+        let _lock = lock_driver();
         e.context.wait()?;
         match e.main.get(&lossless.wrong)?[0] {
             0 => Ok(()),
@@ -394,7 +408,7 @@ impl Nets {
     /// What `work` puts on the engine's streams, in order with what is on another stream, and part of its graph where
     /// that is captured; the graph then keeps all memory of it.
     fn on(&mut self, stream: &Stream, work: impl FnOnce(&Nets) -> Result<()>) -> Result<()> {
-        let _turn = turn();
+        let _lock = lock_driver();
         let e = &mut self.engine;
         e.context.same(stream.context())?;
         let own = stream.workspace()?;
@@ -433,7 +447,7 @@ impl Nets {
             }
             whole => whole.unwrap_or(0),
         };
-        self.rows = (given.rows <= batch && e.road == Road::Open).then_some(given.rows);
+        self.rows = (given.rows <= batch && e.path == KernelPath::CallersLoss).then_some(given.rows);
         self.on(stream, |nets| {
             (0..given.rows).step_by(batch).try_for_each(|begin| nets.chunk(given, begin, whole, training, out))
         })

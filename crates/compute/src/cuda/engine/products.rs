@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// How a product is done.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum ProductPath {
     /// By the library, with this plan.
     Library(Box<Plan>),
     /// Back on Hopper's own units, with the derivative and the bias sums of the layer before; the product says which
@@ -38,21 +38,21 @@ pub(super) struct Products {
 pub(super) struct Layer {
     /// Its readable name, which pins are kept under.
     pub(super) name: String,
-    pub(super) forward: Way,
+    pub(super) forward: ProductPath,
     /// The activation is still to be applied.
     pub(super) activate: bool,
     /// The gradient of the input, where something before it learns.
-    pub(super) back: Option<Way>,
+    pub(super) back: Option<ProductPath>,
     /// `back` applies the derivative of the one layer before.
     pub(super) derived: bool,
     /// `back` adds up in f32, because several layers read that input or made it, and bf16 would round each share.
     pub(super) wide: bool,
-    pub(super) weight: Way,
+    pub(super) weight: ProductPath,
 }
 
 /// Which product of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum ProductKind {
     Forward,
     Back,
     Weight,
@@ -66,43 +66,43 @@ impl Products {
         let tf32 = recipe.precision == Precision::Tf32;
         let shapes = Shapes { layout, batch: recipe.batch as u64, numbers, tf32 };
         context.bind()?;
-        let find = |name: &str, which: Which, product: &Product| find(context, pins, (name, which), product, 1);
+        let find = |name: &str, which: ProductKind, product: &Product| find(context, pins, (name, which), product, 1);
         let heads = layout.linears.len() - layout.heads;
         let mut layers: Vec<Layer> = Vec::new();
         for (i, linear) in layout.linears.iter().enumerate() {
             // The library cannot fuse tanh. In bf16 that would round twice, so our own kernel does it.
             let tanh = |l: &Linear| l.activation == Activation::Tanh && numbers == Numbers::Bf16;
             let forward = if tanh(linear) && linear.norm.is_none() {
-                Way::Own
+                ProductPath::Own
             } else {
-                find(&linear.name, Which::Forward, &shapes.forward(linear, i >= heads))?
+                find(&linear.name, ProductKind::Forward, &shapes.forward(linear, i >= heads))?
             };
             let before = single(layout, linear);
             let ours = before.is_some_and(|b| tanh(&layout.linears[b]));
             let wide = before.is_none() && numbers == Numbers::Bf16;
             let product = shapes.back(linear, wide);
             let back = match before.map(|b| (shapes.hopper(linear), layout.linears[b].activation)) {
-                _ if ours => Way::Own,
+                _ if ours => ProductPath::Own,
                 Some((shape, derivative)) if numbers == Numbers::Bf16 => {
-                    let pinned = pins.0.get(&key(&linear.name, Which::Back, &product));
-                    let asked = pinned.map_or(shape.pays(), |text| text == hopper::PIN);
+                    let pinned = pins.0.get(&key(&linear.name, ProductKind::Back, &product));
+                    let asked = pinned.map_or(shape.beats_library(), |text| text == hopper::PIN);
                     if asked && linear.passes_back && shape.possible(context, derivative) {
-                        Way::Hopper(Box::new(product))
+                        ProductPath::Hopper(Box::new(product))
                     } else {
-                        find(&linear.name, Which::Back, &product)?
+                        find(&linear.name, ProductKind::Back, &product)?
                     }
                 }
-                _ => find(&linear.name, Which::Back, &product)?,
+                _ => find(&linear.name, ProductKind::Back, &product)?,
             };
             layers.push(Layer {
                 wide,
                 activate: linear.activation == Activation::Tanh
                     && linear.norm.is_none()
-                    && matches!(forward, Way::Library(_)),
+                    && matches!(forward, ProductPath::Library(_)),
                 forward,
-                derived: before.is_some() && matches!(back, Way::Own | Way::Hopper(_)),
+                derived: before.is_some() && matches!(back, ProductPath::Own | ProductPath::Hopper(_)),
                 back: linear.passes_back.then_some(back),
-                weight: find(&linear.name, Which::Weight, &shapes.weight(linear))?,
+                weight: find(&linear.name, ProductKind::Weight, &shapes.weight(linear))?,
                 name: linear.name.clone(),
             });
         }
@@ -118,7 +118,7 @@ impl Products {
             let before = single(layout, linear).map(|b| layout.linears[b].activation);
             let possible = before.is_some_and(|derivative| shapes.hopper(linear).possible(context, derivative));
             if possible && linear.passes_back {
-                layer.back = Some(Way::Hopper(Box::new(shapes.back(linear, false))));
+                layer.back = Some(ProductPath::Hopper(Box::new(shapes.back(linear, false))));
                 layer.derived = true;
                 taken += 1;
             }
@@ -129,52 +129,55 @@ impl Products {
     /// Whether a product of Hopper's fills the card for long.
     pub(super) fn fill(&self, layout: &Layout, batch: usize) -> bool {
         let ours = |(layer, linear): (&Layer, &Linear)| {
-            matches!(layer.back, Some(Way::Hopper(_))) && hopper_shape(layout, linear, batch).fills()
+            matches!(layer.back, Some(ProductPath::Hopper(_))) && hopper_shape(layout, linear, batch).fills_card()
         };
         self.layers.iter().zip(&layout.linears).any(ours)
     }
 
     /// One line for each layer.
-    pub(super) fn said(&self) -> Vec<String> {
-        let way = |way: &Way| match way {
-            Way::Library(_) => "cuBLASLt",
-            Way::Hopper(_) => "own, on Hopper's units",
-            Way::Own => "own",
+    pub(super) fn describe(&self) -> Vec<String> {
+        let name = |path: &ProductPath| match path {
+            ProductPath::Library(_) => "cuBLASLt",
+            ProductPath::Hopper(_) => "own, on Hopper's units",
+            ProductPath::Own => "own",
         };
         let each = self.layers.iter().map(|l| {
-            let back = l.back.as_ref().map_or("none", way);
-            format!("forward {}, back {back}, weights {}", way(&l.forward), way(&l.weight))
+            let back = l.back.as_ref().map_or("none", name);
+            format!("forward {}, back {back}, weights {}", name(&l.forward), name(&l.weight))
         });
         each.collect()
     }
 
     /// The algorithms in use, to be stored.
     pub(super) fn pins(&self) -> Pins {
-        let ways = self.layers.iter().flat_map(|l| {
-            let ways =
-                [(Which::Forward, Some(&l.forward)), (Which::Back, l.back.as_ref()), (Which::Weight, Some(&l.weight))];
-            ways.map(|(which, way)| (&l.name, which, way))
+        let paths = self.layers.iter().flat_map(|l| {
+            let paths = [
+                (ProductKind::Forward, Some(&l.forward)),
+                (ProductKind::Back, l.back.as_ref()),
+                (ProductKind::Weight, Some(&l.weight)),
+            ];
+            paths.map(|(kind, path)| (&l.name, kind, path))
         });
-        let pin = |(name, which, way): (&String, Which, Option<&Way>)| match way {
-            Some(Way::Library(plan)) => Some((key(name, which, &plan.product), plan.algorithm.text())),
-            Some(Way::Hopper(product)) => Some((key(name, which, product), hopper::PIN.to_string())),
+        let pin = |(name, kind, path): (&String, ProductKind, Option<&ProductPath>)| match path {
+            Some(ProductPath::Library(plan)) => Some((key(name, kind, &plan.product), plan.algorithm.text())),
+            Some(ProductPath::Hopper(product)) => Some((key(name, kind, product), hopper::PIN.to_string())),
             _ => None,
         };
-        Pins(ways.filter_map(pin).collect())
+        Pins(paths.filter_map(pin).collect())
     }
 
     /// Times the library's guesses for every product and keeps the fastest: what `tune` does before a run, never within
     /// one.
     pub(super) fn tune(&mut self, engine: &super::Engine) -> Result<()> {
         for (i, layer) in self.layers.iter_mut().enumerate() {
-            let ways = [
-                (Which::Forward, Some(&mut layer.forward)),
-                (Which::Back, layer.back.as_mut()),
-                (Which::Weight, Some(&mut layer.weight)),
+            let paths = [
+                (ProductKind::Forward, Some(&mut layer.forward)),
+                (ProductKind::Back, layer.back.as_mut()),
+                (ProductKind::Weight, Some(&mut layer.weight)),
             ];
-            for (which, way) in ways {
-                let Some(Way::Library(plan)) = way else { continue };
-                tune(engine, plan, &engine.addresses(i, which, 0, false))?;
+            for (kind, path) in paths {
+                let Some(ProductPath::Library(plan)) = path else { continue };
+                tune(engine, plan, &engine.addresses(i, kind, 0, false))?;
             }
         }
         Ok(())
@@ -186,29 +189,29 @@ impl Products {
 pub(super) fn find(
     context: &Arc<Context>,
     pins: &Pins,
-    (name, which): (&str, Which),
+    (name, kind): (&str, ProductKind),
     product: &Product,
     at_once: usize,
-) -> Result<Way> {
-    let Ok(library) = context.blaslt() else { return Ok(Way::Own) };
+) -> Result<ProductPath> {
+    let Ok(library) = context.blaslt() else { return Ok(ProductPath::Own) };
     // For one member, whatever the population: otherwise its bits would depend on the others.
-    let serves = |plan: &Plan| library.serves(plan, 1, WORKSPACE);
-    let key = key(name, which, product);
+    let supported = |plan: &Plan| library.supports(plan, 1, WORKSPACE);
+    let key = key(name, kind, product);
     if let Some(text) = pins.0.get(&key) {
         let pinned = Algorithm::parse(text).map(|algorithm| Plan { product: *product, algorithm });
         return match pinned {
-            Some(plan) if serves(&plan)? => Ok(Way::Library(Box::new(plan))),
+            Some(plan) if supported(&plan)? => Ok(ProductPath::Library(Box::new(plan))),
             _ => Err(Error::Asked(format!(
                 "the stored algorithm for {key} is not one of this cuBLASLt; use the version it was stored with, or drop the pins"
             ))),
         };
     }
     for plan in library.plans(product, WORKSPACE / at_once, 8)? {
-        if serves(&plan)? && library.serves(&plan, at_once, WORKSPACE)? {
-            return Ok(Way::Library(Box::new(plan)));
+        if supported(&plan)? && library.supports(&plan, at_once, WORKSPACE)? {
+            return Ok(ProductPath::Library(Box::new(plan)));
         }
     }
-    Ok(Way::Own)
+    Ok(ProductPath::Own)
 }
 
 /// Times the library's guesses for one product of all members and keeps the fastest.
@@ -348,7 +351,7 @@ pub(super) fn hopper_shape(layout: &Layout, linear: &Linear, batch: usize) -> ho
 }
 
 /// A product's name in a list of pins.
-pub(super) fn key(name: &str, which: Which, product: &Product) -> String {
+pub(super) fn key(name: &str, which: ProductKind, product: &Product) -> String {
     let matrix = |m: &Matrix, transposed: bool| {
         let numbers = if m.numbers == Numbers::Bf16 { "bf16" } else { "f32" };
         format!("{numbers}[{}x{}/{}]{}", m.rows, m.columns, m.stride, if transposed { "t" } else { "" })
@@ -374,7 +377,7 @@ pub(super) fn single(layout: &Layout, linear: &Linear) -> Option<usize> {
 
 impl super::Engine {
     /// Where a product of the slots from `first` on reads and writes.
-    pub(super) fn addresses(&self, i: usize, which: Which, first: usize, accumulate: bool) -> Addresses {
+    pub(super) fn addresses(&self, i: usize, which: ProductKind, first: usize, accumulate: bool) -> Addresses {
         let (layout, at, linear) = (&self.layout, &self.at, &self.layout.linears[i]);
         let batch = self.recipe.batch;
         let row = |arrays: &[Slice<u8>], place: &Place| {
@@ -382,7 +385,7 @@ impl super::Engine {
             arrays[place.buffer].address() + (first * batch * stride + place.column) as u64 * self.size()
         };
         match which {
-            Which::Forward => {
+            ProductKind::Forward => {
                 let head = (i + layout.heads).checked_sub(layout.linears.len());
                 let out = match head {
                     Some(h) => at.logits[h].address() + 4 * (first * batch * linear.output.width) as u64,
@@ -392,7 +395,7 @@ impl super::Engine {
                 let (left, right) = (row(&at.values, &linear.input), self.weights(first, linear.weight));
                 Addresses { left, right, out, bias: self.weights(first, linear.bias), accumulate }
             }
-            Which::Back => {
+            ProductKind::Back => {
                 let left = row(&at.deltas, &linear.output);
                 let out = if self.products.layers.get(i).is_some_and(|l| l.wide) {
                     let stride = layout.buffers[linear.input.buffer].stride;
@@ -402,7 +405,7 @@ impl super::Engine {
                 };
                 Addresses { left, right: self.weights(first, linear.weight), out, bias: 0, accumulate }
             }
-            Which::Weight => {
+            ProductKind::Weight => {
                 let (left, right) = (row(&at.deltas, &linear.output), row(&at.values, &linear.input));
                 Addresses { left, right, out: self.gradient(first, linear.weight), bias: 0, accumulate }
             }

@@ -1,6 +1,6 @@
 //! Everything a population has on the card, in one slab: counted first, then laid out by the same code.
 
-use super::small::{self, Fits, Road};
+use super::small::{self, KernelPath, SmallPart};
 use crate::cuda::calls::{self, Calls};
 use crate::cuda::context::Context;
 use crate::cuda::graph::Stream;
@@ -109,44 +109,44 @@ pub(crate) fn need(
     members: &[Member],
     pace: Pace,
 ) -> u64 {
-    let (roads, recipe) = Roads::new(Road::Rule, shared, net, layout, whole, pace);
-    need_of(roads, net, layout, data, &recipe, members)
+    let (plan, recipe) = PathPlan::new(KernelPath::Rule, shared, net, layout, whole, pace);
+    memory_needed_by(plan, net, layout, data, &recipe, members)
 }
 
 /// The ways a net goes, as far as they decide what memory it takes.
 #[derive(Clone, Copy)]
-pub(super) struct Roads {
-    pub(super) fits: Fits,
+pub(super) struct PathPlan {
+    pub(super) small_part: SmallPart,
     /// Shared memory that a block may have.
     pub(super) shared: u32,
     /// Rows of a whole batch.
     batch: usize,
-    pub(super) road: Road,
+    pub(super) path: KernelPath,
 }
 
-impl Roads {
+impl PathPlan {
     /// The ways a net goes, and the recipe with the rows of a part in the place of the batch's.
     pub(super) fn new(
-        road: Road,
+        path: KernelPath,
         shared: u32,
         net: &Net,
         layout: &Layout,
         whole: &Recipe,
         pace: Pace,
-    ) -> (Roads, Recipe) {
+    ) -> (PathPlan, Recipe) {
         let recipe = Recipe { batch: pace.rows(whole.batch), ..*whole };
-        let fits = match road.fits(net, layout, &recipe) {
+        let small_part = match path.small_part(net, layout, &recipe) {
             // That kernel ends with the gradient of a whole batch; parts go layer by layer.
-            Fits::Everything if recipe.batch < whole.batch => Fits::Logits,
-            fits => fits,
+            SmallPart::Everything if recipe.batch < whole.batch => SmallPart::Logits,
+            part => part,
         };
-        (Roads { fits, shared: road.shared(shared), batch: whole.batch, road }, recipe)
+        (PathPlan { small_part, shared: path.shared(shared), batch: whole.batch, path }, recipe)
     }
 }
 
 /// The same for a net that is done in a certain way.
-pub(super) fn need_of(
-    roads: Roads,
+pub(super) fn memory_needed_by(
+    plan: PathPlan,
     net: &Net,
     layout: &Layout,
     data: &Data<'_>,
@@ -155,14 +155,14 @@ pub(super) fn need_of(
 ) -> u64 {
     let mut count = Cutter::Count(0);
     // Counting cannot fail.
-    let _ = arrays(&mut count, roads, net, layout, data, recipe, members);
+    let _ = arrays(&mut count, plan, net, layout, data, recipe, members);
     let Cutter::Count(bytes) = count else { return u64::MAX };
     bytes + SHARED
 }
 
 fn arrays(
     cut: &mut Cutter<'_>,
-    Roads { fits, shared, batch, road }: Roads,
+    PathPlan { small_part, shared, batch, path }: PathPlan,
     net: &Net,
     layout: &Layout,
     data: &Data<'_>,
@@ -172,11 +172,11 @@ fn arrays(
     let (p, b) = (members.len(), recipe.batch);
     let size = if recipe.precision == Precision::Bf16 { 2 } else { 4 };
     // A net in one kernel has no activations in memory, only the parts of its gradient.
-    let whole = fits == Fits::Everything;
+    let whole = small_part == SmallPart::Everything;
     let b_kept = if whole { 0 } else { b };
     let arena = p * layout.params;
     // Nets that are only asked have no gradients.
-    let learns = road != Road::Asked;
+    let learns = path != KernelPath::Predict;
     let learned = if learns { arena } else { 0 };
     let heads = &layout.linears[layout.linears.len() - layout.heads..];
     let blocks = calls::most_blocks(b);
@@ -194,7 +194,7 @@ fn arrays(
     let stepwise = tiles.is_none() && !layout.recurrents.is_empty();
     Ok(Arrays {
         states: cut.cut(p)?,
-        epochs: (!road.lossless()).then(|| cut.cut(p)).transpose()?,
+        epochs: (!path.lossless()).then(|| cut.cut(p)).transpose()?,
         lists: cut.cut(data.lists.iter().map(|l| l.len()).sum())?,
         means: optional(net.inputs.len(), |i| scaled(i).then(|| cut.cut(p * net.inputs[i].features)).transpose())?,
         inverses: optional(net.inputs.len(), |i| scaled(i).then(|| cut.cut(p * net.inputs[i].features)).transpose())?,
@@ -249,7 +249,7 @@ fn arrays(
                 Ok(Added { gradient: cut.cut(arena)?, loss: cut.cut(2 * p)?, begin: cut.cut(1)? })
             })
             .transpose()?,
-        lossless: road.lossless().then(|| super::nets::arrays(cut, net, p, b)).transpose()?,
+        lossless: path.lossless().then(|| super::nets::arrays(cut, net, p, b)).transpose()?,
     })
 }
 
@@ -270,7 +270,7 @@ pub(super) fn lay_out(
     context: &Arc<Context>,
     stream: &Stream,
     calls: &Calls,
-    roads: Roads,
+    plan: PathPlan,
     net: &Net,
     layout: &Layout,
     data: &Data<'_>,
@@ -278,9 +278,9 @@ pub(super) fn lay_out(
     members: &[Member],
     first: Option<&[Vec<f32>]>,
 ) -> Result<(Slab, Arrays)> {
-    let bytes = need_of(roads, net, layout, data, recipe, members) - SHARED;
+    let bytes = memory_needed_by(plan, net, layout, data, recipe, members) - SHARED;
     let mut slab = context.slab(bytes)?;
-    let at = arrays(&mut Cutter::Cut(&mut slab), roads, net, layout, data, recipe, members)?;
+    let at = arrays(&mut Cutter::Cut(&mut slab), plan, net, layout, data, recipe, members)?;
     stream.put(&at.lists, &data.lists.concat())?;
     for (i, input) in net.inputs.iter().enumerate() {
         let features = input.features;
@@ -341,7 +341,7 @@ pub(super) fn lay_out(
     if let Some(lossless) = &at.lossless {
         lossless.begin(stream)?;
     }
-    let states = first_states(members, data, &starts, roads.batch);
+    let states = first_states(members, data, &starts, plan.batch);
     stream.put(&at.states, &states.iter().map(|s| s.slot).collect::<Vec<SlotState>>())?;
     if let Some(epochs) = &at.epochs {
         stream.put(epochs, &states.iter().map(|s| s.epoch).collect::<Vec<EpochState>>())?;
@@ -366,8 +366,10 @@ fn starts(data: &Data<'_>) -> Result<Vec<u32>> {
     let mut at = 0u64;
     let mut starts = Vec::new();
     for list in &data.lists {
-        starts
-            .push(u32::try_from(at).map_err(|_| Error::Asked("all lists together have more than 4 G samples".into()))?);
+        starts.push(
+            u32::try_from(at)
+                .map_err(|_| Error::Asked("the lists have more than 4,294,967,295 samples together".into()))?,
+        );
         at += list.len() as u64;
     }
     Ok(starts)

@@ -36,13 +36,13 @@ const BATCH: usize = SLICES * ROWS;
 
 /// How a net is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Road {
+pub(crate) enum KernelPath {
     /// As the rule says.
     Rule,
-    /// As the rule says, for nets that are only asked.
-    Asked,
+    /// As the rule says, for nets that only predict.
+    Predict,
     /// Layer by layer, because somebody else's loss stands between the ways forward and back.
-    Open,
+    CallersLoss,
     /// Layer by layer, whatever the rule says: what it is held against.
     #[cfg(test)]
     Layered,
@@ -53,53 +53,53 @@ pub(crate) enum Road {
 
 /// Which part of the work one kernel can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fits {
+pub(super) enum SmallPart {
     Nothing,
     /// Logits, because the head has too many classes for the rest.
     Logits,
     Everything,
 }
 
-impl Road {
+impl KernelPath {
     /// Whether clusters of blocks do what they can.
     fn clusters(self) -> bool {
-        self == Road::Rule
+        self == KernelPath::Rule
     }
 
     /// Whether no loss of ours follows the outputs.
     pub(super) fn lossless(self) -> bool {
-        matches!(self, Road::Asked | Road::Open)
+        matches!(self, KernelPath::Predict | KernelPath::CallersLoss)
     }
 
     /// Shared memory that whole windows of recurrent layers may count on in a block: none where everything is to go in
     /// layers.
     pub(super) fn shared(self, of_the_card: u32) -> u32 {
         #[cfg(test)]
-        if self == Road::Layered {
+        if self == KernelPath::Layered {
             return 0;
         }
         of_the_card
     }
 
     /// What one kernel does of this net.
-    pub(super) fn fits(self, net: &Net, layout: &Layout, recipe: &Recipe) -> Fits {
+    pub(super) fn small_part(self, net: &Net, layout: &Layout, recipe: &Recipe) -> SmallPart {
         #[cfg(test)]
-        if self == Road::Layered {
-            return Fits::Nothing;
+        if self == KernelPath::Layered {
+            return SmallPart::Nothing;
         }
-        if self == Road::Open {
-            return Fits::Nothing;
+        if self == KernelPath::CallersLoss {
+            return SmallPart::Nothing;
         }
         let narrow = layout.linears.iter().all(|l| l.input.width <= WIDTH && l.output.width <= WIDTH);
         let chain = layout.linears.windows(2).all(|two| two[0].output == two[1].input);
-        let plain = layout.recurrents.is_empty() && layout.linears.len() <= LAYERS && !super::between::any(layout);
+        let plain = layout.recurrents.is_empty() && layout.linears.len() <= LAYERS && !super::between::has_any(layout);
         let one = net.inputs.len() == 1 && !net.inputs[0].dense && net.heads.len() == 1 && plain;
         match recipe.precision == Precision::Bf16 && one && chain && narrow {
             true if net.heads[0].classes <= CLASSES && recipe.batch <= BATCH && recipe.smoothing == 0.0 => {
-                Fits::Everything
+                SmallPart::Everything
             }
-            true => Fits::Logits,
-            false => Fits::Nothing,
+            true => SmallPart::Logits,
+            false => SmallPart::Nothing,
         }
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn slices(batch: usize) -> usize {
 }
 
 /// Slices of a chunk of validation: as many blocks as there can be, since nothing is added up but losses and counts.
-pub(super) fn scored(batch: usize) -> usize {
+pub(super) fn score_blocks(batch: usize) -> usize {
     batch.div_ceil(LOGIT_ROWS)
 }
 
@@ -147,7 +147,7 @@ const STEPS: u32 = 256;
 
 /// How a block of `small_step` uses its shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stepped {
+struct ClusterPlan {
     /// Blocks of a member.
     cluster: usize,
     /// Bytes in all.
@@ -159,9 +159,9 @@ struct Stepped {
     kept: usize,
 }
 
-impl Stepped {
+impl ClusterPlan {
     /// The plan for a net and a batch on a card whose blocks may have so much, if it fits.
-    fn plan(layout: &Layout, batch: usize, most: usize) -> Option<Stepped> {
+    fn plan(layout: &Layout, batch: usize, most: usize) -> Option<ClusterPlan> {
         let (cluster, pieces) = (slices(batch), layout.params.div_ceil(PIECE));
         if most < AMPLE || cluster > CLUSTER || pieces > PIECES || slice(batch) != ROWS {
             return None;
@@ -179,7 +179,7 @@ impl Stepped {
         let room = most.checked_sub(resident_at)?;
         let resident = own.min(room / (3 * PIECE_BYTES));
         let kept = own.min(resident + (resident_at - tiles - own * PIECE_BYTES) / (3 * PIECE_BYTES));
-        Some(Stepped { cluster, shared: resident_at + resident * 3 * PIECE_BYTES, resident, resident_at, kept })
+        Some(ClusterPlan { cluster, shared: resident_at + resident * 3 * PIECE_BYTES, resident, resident_at, kept })
     }
 }
 
@@ -191,7 +191,7 @@ pub(super) struct SmallKernels {
     score: Kernel<Small>,
     logits: Kernel<Small>,
     /// Whole steps by clusters.
-    stepped: Option<(Kernel<Training>, Stepped)>,
+    clusters: Option<(Kernel<Training>, ClusterPlan)>,
 }
 
 impl SmallKernels {
@@ -199,18 +199,18 @@ impl SmallKernels {
         context: &Arc<Context>,
         layout: &Layout,
         recipe: &Recipe,
-        fits: Fits,
-        road: Road,
+        part: SmallPart,
+        path: KernelPath,
     ) -> Result<SmallKernels> {
         let module = Module::load(context, &kernels::SMALL)?;
         let most = context.gpu().shared as usize;
-        let rows = match road {
+        let rows = match path {
             #[cfg(test)]
-            Road::Rows(rows) => Some(rows),
+            KernelPath::Rows(rows) => Some(rows),
             _ => [128, 64, 32].into_iter().find(|rows| shared(layout, *rows) <= most),
         };
         // 32 rows of four layers of 256 are within what every card has.
-        let rows = rows.ok_or_else(|| Error::Asked("a net too large for one kernel".into()))?;
+        let rows = rows.ok_or_else(|| Error::Asked("this net is too large for one kernel".into()))?;
         let whole: Kernel<Small> = module.typed(&format!("small_{rows}"))?;
         let bytes = shared(layout, rows);
         whole.allow_shared(bytes as u32)?;
@@ -219,8 +219,8 @@ impl SmallKernels {
         let logits: Kernel<Small> = module.typed(&format!("small_logits_{LOGIT_ROWS}"))?;
         logits.allow_shared(shared_of_logits(layout) as u32)?;
         // Clusters keep no average of the weights: with one, a step is three kernels.
-        let whole_steps = fits == Fits::Everything && road.clusters() && recipe.average.is_none();
-        let stepped = match Stepped::plan(layout, recipe.batch, most) {
+        let whole_steps = part == SmallPart::Everything && path.clusters() && recipe.average.is_none();
+        let clusters = match ClusterPlan::plan(layout, recipe.batch, most) {
             Some(plan) if whole_steps && has(&kernels::SMALL_STEP, context.gpu()) => {
                 let kernel: Kernel<Training> = Module::load(context, &kernels::SMALL_STEP)?.typed("small_step")?;
                 kernel.allow_shared(plan.shared as u32)?;
@@ -228,18 +228,18 @@ impl SmallKernels {
             }
             _ => None,
         };
-        Ok(SmallKernels { whole, rows, shared: bytes, score, logits, stepped })
+        Ok(SmallKernels { whole, rows, shared: bytes, score, logits, clusters })
     }
 
     /// Steps that one launch can do, where it can do whole steps.
-    pub(super) fn at_once(&self) -> Option<u32> {
-        self.stepped.as_ref().map(|_| STEPS)
+    pub(super) fn steps_per_launch(&self) -> Option<u32> {
+        self.clusters.as_ref().map(|_| STEPS)
     }
 
     /// For people.
-    pub(super) fn said(&self, fits: Fits) -> String {
-        match fits {
-            Fits::Everything => match &self.stepped {
+    pub(super) fn describe(&self, part: SmallPart) -> String {
+        match part {
+            SmallPart::Everything => match &self.clusters {
                 Some((_, plan)) => format!("whole steps in one kernel, {} blocks to a member", plan.cluster),
                 None => format!("the whole net in one kernel, {} rows at once", self.rows),
             },
@@ -258,7 +258,7 @@ impl Engine {
     pub(super) fn small_whole(&self, small: &SmallKernels, first: usize, slots: usize, mode: Mode) -> Result<()> {
         let batch = self.recipe.batch;
         let (kernel, blocks, shared) = match mode {
-            Mode::Score => (&small.score, scored(batch), shared(&self.layout, LOGIT_ROWS)),
+            Mode::Score => (&small.score, score_blocks(batch), shared(&self.layout, LOGIT_ROWS)),
             _ => (&small.whole, slices(batch), small.shared),
         };
         let args = self.small_net(first, slots, mode);
@@ -269,7 +269,7 @@ impl Engine {
     /// At most so many whole steps of the slots from `first` on; each stops where it is due. Says whether there was a
     /// kernel for it.
     pub(super) fn small_steps(&self, small: &SmallKernels, first: usize, slots: usize, steps: u32) -> Result<bool> {
-        let (Some((kernel, plan)), Some(epochs)) = (&small.stepped, self.epochs_of(first, slots)) else {
+        let (Some((kernel, plan)), Some(epochs)) = (&small.clusters, self.epochs_of(first, slots)) else {
             return Ok(false);
         };
         let (at, params) = (&self.at, self.layout.params);
@@ -307,7 +307,8 @@ impl Engine {
     fn small_net(&self, first: usize, slots: usize, mode: Mode) -> Small {
         let (at, layout, batch) = (&self.at, &self.layout, self.recipe.batch);
         let (params, parts) = (layout.params, slices(batch));
-        let (losses, slice) = if mode == Mode::Score { (scored(batch), LOGIT_ROWS) } else { (parts, slice(batch)) };
+        let (losses, slice) =
+            if mode == Mode::Score { (score_blocks(batch), LOGIT_ROWS) } else { (parts, slice(batch)) };
         let head = &layout.linears[layout.linears.len() - 1];
         let (input, rows, classes) = (&self.net.inputs[0], &self.rows[0], head.outputs);
         Small {
@@ -437,26 +438,26 @@ mod tests {
     /// Shared memory that every card from compute capability 8.0 on has for a block.
     const SHARED: usize = 99 << 10;
 
-    fn road(net: &str, precision: Precision) -> Fits {
+    fn path(net: &str, precision: Precision) -> SmallPart {
         let net: Net = net.parse().unwrap();
-        Road::Rule.fits(&net, &Layout::new(&net).unwrap(), &recipe(64, precision))
+        KernelPath::Rule.small_part(&net, &Layout::new(&net).unwrap(), &recipe(64, precision))
     }
 
     #[test]
-    fn small_nets_are_known() {
-        let bf16 = |net| road(net, Precision::Bf16);
+    fn nets_that_fit_one_kernel_are_recognised() {
+        let bf16 = |net| path(net, Precision::Bf16);
         for net in ["64-128-128-3", "12-3", "7-12-3", "5x4-24-16t-9", "256-256-256-256-32", "8x32-8-2"] {
-            assert_eq!(bf16(net), Fits::Everything, "{net}");
-            assert_eq!(road(net, Precision::F32), Fits::Nothing, "{net}");
-            assert_eq!(road(net, Precision::Tf32), Fits::Nothing, "{net}");
+            assert_eq!(bf16(net), SmallPart::Everything, "{net}");
+            assert_eq!(path(net, Precision::F32), SmallPart::Nothing, "{net}");
+            assert_eq!(path(net, Precision::Tf32), SmallPart::Nothing, "{net}");
         }
         for net in ["64-128-33", "128-256-256-128"] {
-            assert_eq!(bf16(net), Fits::Logits, "{net}");
+            assert_eq!(bf16(net), SmallPart::Logits, "{net}");
         }
         for net in
             ["64-257-3", "257-8-3", "8-8-8-8-8-3", "8-8 / a:3 + b:2", "x:4-8 + y:4-8 / 8 / 3", "8-8n-3", "8-8d5-3"]
         {
-            assert_eq!(bf16(net), Fits::Nothing, "{net}");
+            assert_eq!(bf16(net), SmallPart::Nothing, "{net}");
         }
     }
 
@@ -484,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_are_for_what_fits_into_their_shared_memory() {
+    fn clusters_are_planned_only_where_shared_memory_is_enough() {
         let layout = |net: &str| Layout::new(&net.parse().unwrap()).unwrap();
         let most = 227 << 10;
         for (net, batch, cluster) in [
@@ -493,16 +494,16 @@ mod tests {
             ("64-128-128-3", 1024, Some(8)),
             ("12-3", 300, Some(3)),
         ] {
-            let plan = Stepped::plan(&layout(net), batch, most);
+            let plan = ClusterPlan::plan(&layout(net), batch, most);
             assert_eq!(plan.map(|p| p.cluster), cluster, "{net}, {batch}");
             let plan = plan.unwrap();
             let own = layout(net).params.div_ceil(PIECE).div_ceil(plan.cluster);
             assert!(plan.shared <= most && plan.resident <= plan.kept && plan.kept <= own, "{net}, {batch}: {plan:?}");
-            assert_eq!(Stepped::plan(&layout(net), batch, SHARED), None, "{net}, {batch}");
+            assert_eq!(ClusterPlan::plan(&layout(net), batch, SHARED), None, "{net}, {batch}");
         }
-        assert!(Stepped::plan(&layout("64-128-128-3"), 256, most).unwrap().resident > 0);
+        assert!(ClusterPlan::plan(&layout("64-128-128-3"), 256, most).unwrap().resident > 0);
         // More blocks than a cluster has; more weights than shared memory.
-        assert_eq!(Stepped::plan(&layout("64-128-128-3"), 1025, most), None);
-        assert_eq!(Stepped::plan(&layout("256-256-256-256-32"), 256, most), None);
+        assert_eq!(ClusterPlan::plan(&layout("64-128-128-3"), 1025, most), None);
+        assert_eq!(ClusterPlan::plan(&layout("256-256-256-256-32"), 256, most), None);
     }
 }

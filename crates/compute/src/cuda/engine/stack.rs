@@ -11,7 +11,7 @@ use super::fused::{self, stack::Whole};
 use super::setup::Cutter;
 use super::steps::{self, stack::Walk};
 use crate::cuda::calls::Calls;
-use crate::cuda::context::{Context, turn};
+use crate::cuda::context::{Context, lock_driver};
 use crate::cuda::graph::Stream;
 use crate::cuda::memory::{Slab, Slice};
 use crate::device::Budget;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Recurrent layers on a card. Every call is put on the stream it is given and may be captured there; a graph holds
 /// addresses of this stack and of the arrays of the call. Whoever drops it has waited for its work.
 pub struct Stack {
-    way: Way,
+    path: LayerPath,
     calls: Calls,
     kernels: Kernels,
     at: Arrays,
@@ -46,7 +46,7 @@ pub(super) struct Arrays {
 }
 
 /// Which way the layers go.
-enum Way {
+enum LayerPath {
     Whole(Box<Whole>),
     Steps(Box<Walk>),
 }
@@ -71,10 +71,10 @@ pub(super) struct Work<'a> {
 
 impl Work<'_> {
     /// Resets of a step and those behind it, `[P, T, B]`, if there are any.
-    pub(super) fn reset(&self, t: usize) -> Option<steps::Clear> {
+    pub(super) fn reset(&self, t: usize) -> Option<steps::ResetMask> {
         let Shape { rows, window, .. } = *self.stack.shape();
         let at = self.at.reset.address() + (t * rows) as u64;
-        self.given.reset.then_some(steps::Clear { at, member: window * rows })
+        self.given.reset.then_some(steps::ResetMask { at, member: window * rows })
     }
 }
 
@@ -159,7 +159,7 @@ impl Stack {
                 fits: "fewer rows, members or steps at once need less".into(),
             });
         }
-        let _turn = turn();
+        let _lock = lock_driver();
         let stream = Stream::new(context)?;
         let bf16 = shape.precision == Precision::Bf16;
         let mut slab = context.slab(needed)?;
@@ -171,28 +171,28 @@ impl Stack {
         if let Some(shadow) = &at.shadow {
             stream.fill(shadow, 0)?;
         }
-        let way = match parts {
-            Parts::Whole(arrays) => Way::Whole(Box::new(Whole::new(context, &stream, stack, arrays)?)),
-            Parts::Steps(arrays) => Way::Steps(Box::new(Walk::new(context, &stream, stack, recipe, arrays)?)),
+        let path = match parts {
+            Parts::Whole(arrays) => LayerPath::Whole(Box::new(Whole::new(context, &stream, stack, arrays)?)),
+            Parts::Steps(arrays) => LayerPath::Steps(Box::new(Walk::new(context, &stream, stack, recipe, arrays)?)),
         };
         let (calls, kernels) = (Calls::load(context, bf16)?, Kernels::load(context, bf16)?);
-        let mut made = Stack { way, calls, kernels, at, stack: stack.clone(), taken: true, walked: None, _slab: slab };
-        made.rehearse(&stream)?;
+        let mut made = Stack { path, calls, kernels, at, stack: stack.clone(), taken: true, walked: None, _slab: slab };
+        made.warm_up(&stream)?;
         made.taken = false;
         stream.wait()?;
         Ok(made)
     }
 
     /// How the layers are done, for people.
-    pub fn ways(&self) -> Vec<String> {
-        match &self.way {
-            Way::Whole(whole) => whole.said(self.stack.layout()),
-            Way::Steps(walk) => walk.said(),
+    pub fn kernel_paths(&self) -> Vec<String> {
+        match &self.path {
+            LayerPath::Whole(whole) => whole.describe(self.stack.layout()),
+            LayerPath::Steps(walk) => walk.describe(),
         }
     }
 
     /// Everything once with nobody taking part, so that every kernel and plan is loaded before somebody captures it.
-    fn rehearse(&mut self, stream: &Stream) -> Result<()> {
+    fn warm_up(&mut self, stream: &Stream) -> Result<()> {
         let Shape { members, rows, window, features, extras, gradients, .. } = *self.stack.shape();
         let (all, wide, state) = (window * members * rows, self.stack.outputs(), self.stack.state());
         let carried = || Carried { h: Slice::none(state), c: Slice::none(state) };
@@ -258,7 +258,7 @@ impl Stack {
     pub fn forward(&mut self, stream: &Stream, call: &Forward<OnCard>) -> Result<()> {
         check::forward(&self.stack, call)?;
         if !self.taken {
-            return Err(Error::Asked("a way forward without weights; call `take` first".into()));
+            return Err(Error::Asked("a forward pass without weights; call `take` first".into()));
         }
         let given = Given { begin: call.begin.is_some(), reset: call.reset.is_some() };
         let work = self.work(stream, call.members, given);
@@ -266,9 +266,9 @@ impl Stack {
             let Shape { window, rows, .. } = *self.stack.shape();
             self.kernels.resets(stream, &work.states, (window, rows), reset, &self.at.reset)?;
         }
-        match &self.way {
-            Way::Whole(whole) => whole.forward(&work, call)?,
-            Way::Steps(walk) => walk.forward(&work, call)?,
+        match &self.path {
+            LayerPath::Whole(whole) => whole.forward(&work, call)?,
+            LayerPath::Steps(walk) => walk.forward(&work, call)?,
         }
         self.walked = self.stack.trains().then_some(given);
         Ok(())
@@ -279,9 +279,9 @@ impl Stack {
         check::backward(&self.stack, call, self.walked.is_some())?;
         let Some(given) = self.walked.take() else { return Ok(()) };
         let work = self.work(stream, call.members, given);
-        match &self.way {
-            Way::Whole(whole) => whole.backward(&work, call)?,
-            Way::Steps(walk) => walk.backward(&work, call)?,
+        match &self.path {
+            LayerPath::Whole(whole) => whole.backward(&work, call)?,
+            LayerPath::Steps(walk) => walk.backward(&work, call)?,
         }
         let (own, params) = (&self.at.gradient, self.stack.params());
         self.kernels.rows(stream, &work.states, params, (own, params), (&call.gradient, call.stride), call.add)

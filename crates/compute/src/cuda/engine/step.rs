@@ -1,7 +1,7 @@
 //! One step, put on the streams: gather, forward, loss, backward, optimise, advance.
 
-use super::products::{Way, Which, hopper_shape, single};
-use super::small::{self, Fits, Road};
+use super::products::{ProductKind, ProductPath, hopper_shape, single};
+use super::small::{self, KernelPath, SmallPart};
 use super::{Engine, Mode};
 use crate::cuda::calls::{
     self, AddPartArgs, Arenas, ChoosePartArgs, GatherArgs, HeadArgs, InArena, LossArgs, NextPartArgs, Partials, Rows,
@@ -19,12 +19,12 @@ use crate::population::{EpochState, Recipe, SlotState};
 impl Engine {
     /// One step of the slots from `first` on.
     pub(super) fn step(&self, first: usize, slots: usize) -> Result<()> {
-        if let (Fits::Everything, Some(small)) = (self.fits, &self.small)
+        if let (SmallPart::Everything, Some(small)) = (self.small_part, &self.small)
             && self.small_steps(small, first, slots, 1)?
         {
             return Ok(());
         }
-        if let (Fits::Everything, Some(small)) = (self.fits, &self.small) {
+        if let (SmallPart::Everything, Some(small)) = (self.small_part, &self.small) {
             self.small_whole(small, first, slots, Mode::Step)?;
             return self.end(first, slots);
         }
@@ -95,7 +95,7 @@ impl Engine {
         let orders = at.orders.part(first * calls::ORDER, slots * calls::ORDER);
         let arrived = at.arrived.part(first, slots);
         let gradient = (&arenas.gradient, params);
-        if self.fits == Fits::Everything {
+        if self.small_part == SmallPart::Everything {
             let count = small::slices(self.recipe.batch);
             let parts = at.parts.part(first * count * params, slots * count * params);
             let (parts, words) = ((&parts, count), (&arrived, &orders));
@@ -113,7 +113,7 @@ impl Engine {
 
     /// One chunk of the validation lists.
     pub(super) fn score_chunk(&self, first: usize, slots: usize) -> Result<()> {
-        if let (Fits::Everything, Some(small)) = (self.fits, &self.small) {
+        if let (SmallPart::Everything, Some(small)) = (self.small_part, &self.small) {
             self.small_whole(small, first, slots, Mode::Score)?;
         } else {
             self.forward(first, slots, Mode::Score, true)?;
@@ -157,10 +157,12 @@ impl Engine {
     /// The partial sums of norms, losses and weights.
     pub(super) fn partials(&self, first: usize, slots: usize, mode: Mode) -> Partials {
         let params = self.layout.params;
-        let (norm_blocks, loss_blocks) = match self.fits {
-            Fits::Everything if mode == Mode::Score => (calls::part_blocks(params), small::scored(self.recipe.batch)),
-            Fits::Everything => (calls::part_blocks(params), small::slices(self.recipe.batch)),
-            _ if self.road == Road::Open => (calls::part_blocks(params), 1),
+        let (norm_blocks, loss_blocks) = match self.small_part {
+            SmallPart::Everything if mode == Mode::Score => {
+                (calls::part_blocks(params), small::score_blocks(self.recipe.batch))
+            }
+            SmallPart::Everything => (calls::part_blocks(params), small::slices(self.recipe.batch)),
+            _ if self.path == KernelPath::CallersLoss => (calls::part_blocks(params), 1),
             _ => (calls::norm_blocks(params), self.layout.heads * self.loss_blocks()),
         };
         Partials {
@@ -174,7 +176,7 @@ impl Engine {
     fn fused_head(&self) -> bool {
         let head = &self.layout.linears[self.layout.linears.len() - 1];
         // It would round the gradient before a norm or a dropout, which wants it in f32.
-        let plain = super::between::plain(&self.layout, &head.input) && self.road != Road::Open;
+        let plain = super::between::plain(&self.layout, &head.input) && self.path != KernelPath::CallersLoss;
         self.layout.heads == 1 && plain && calls::fits_head(head.input.width, head.outputs, self.size())
     }
 
@@ -241,12 +243,12 @@ impl Engine {
         self.after_recurrents(first, slots, mode)?;
         for (i, linear) in self.layout.linears[..self.walked()].iter().enumerate() {
             let layer = &self.products.layers[i];
-            self.product(&self.main, 0, i, (Which::Forward, mode), &layer.forward, (first, slots), false)?;
+            self.product(&self.main, 0, i, (ProductKind::Forward, mode), &layer.forward, (first, slots), false)?;
             if layer.activate {
-                let y = self.rows(i, self.addresses(i, Which::Forward, first, false).out);
+                let y = self.rows(i, self.addresses(i, ProductKind::Forward, first, false).out);
                 self.calls.activate(&self.main, &self.states_of(first, slots), mode, y, linear.activation)?;
             }
-            self.after(i, first, slots, mode)?;
+            self.apply_after_product(i, first, slots, mode)?;
         }
         Ok(())
     }
@@ -301,8 +303,8 @@ impl Engine {
         let (width, classes) = (linear.output.width, linear.outputs);
         let stride = layout.buffers[linear.input.buffer].stride;
         let before = single(layout, linear);
-        let forward = self.addresses(i, Which::Forward, first, false);
-        let gradient = self.addresses(i, Which::Weight, first, false).left;
+        let forward = self.addresses(i, ProductKind::Forward, first, false);
+        let gradient = self.addresses(i, ProductKind::Weight, first, false).left;
         let place = (first * batch * stride + linear.input.column) as u64 * self.size();
         let dh = at.deltas[linear.input.buffer].address() + place;
         let step = mode == Mode::Step;
@@ -358,7 +360,7 @@ impl Engine {
         // Products that fill the card for long only get in each other's way side by side.
         let (stream, space) = if self.products.fill(layout, batch) { (&self.main, 0) } else { (&self.side, 1) };
         // Our own losses add up the gradients of the heads' biases; a gradient that was given has nobody who did.
-        let summed_up = if self.road == Road::Open { last } else { last - layout.heads };
+        let summed_up = if self.path == KernelPath::CallersLoss { last } else { last - layout.heads };
         for (made, partial) in summed.iter_mut().zip(&at.bias_partial).skip(summed_up) {
             *made = Some((*partial, self.loss_blocks()));
         }
@@ -374,10 +376,10 @@ impl Engine {
             // The gradient at this layer's output is complete here: those of its weights may begin.
             self.events[i].record(&self.main)?;
             self.side.after(&self.events[i])?;
-            self.product(stream, space, i, (Which::Weight, Mode::Step), &layer.weight, (first, slots), false)?;
+            self.product(stream, space, i, (ProductKind::Weight, Mode::Step), &layer.weight, (first, slots), false)?;
             // With nothing left to do on the main stream, the bias need not wait for the weights.
             let other = if layer.back.is_none() { &self.main } else { &self.side };
-            let delta = self.rows(i, self.addresses(i, Which::Weight, first, false).left);
+            let delta = self.rows(i, self.addresses(i, ProductKind::Weight, first, false).left);
             let (partial, blocks) = match summed[i] {
                 Some(made) => made,
                 None => {
@@ -389,10 +391,10 @@ impl Engine {
             self.calls.sum_partials(other, &states, &sums, self.gradient(first, linear.bias), layout.params)?;
             let (Some(back), buffer) = (&layer.back, linear.input.buffer) else { continue };
             if !whole {
-                let work = (Which::Back, Mode::Step);
+                let work = (ProductKind::Back, Mode::Step);
                 self.product(&self.main, 0, i, work, back, (first, slots), written[buffer])?;
                 written[buffer] = true;
-                if let (Way::Hopper(_), Some(before)) = (back, single(layout, linear)) {
+                if let (ProductPath::Hopper(_), Some(before)) = (back, single(layout, linear)) {
                     summed[before] = Some((at.bias_partial[before], hopper::blocks(batch)));
                 }
             }
@@ -421,15 +423,15 @@ impl Engine {
             }
             for (m, made) in layout.linears.iter().enumerate().filter(|(_, l)| l.output.buffer == buffer) {
                 if !made.plain() {
-                    self.before(m, first, slots, layer.wide)?;
+                    self.undo_before_product(m, first, slots, layer.wide)?;
                 } else if layer.wide && !whole {
-                    let y = self.rows(m, self.addresses(m, Which::Forward, first, false).out);
+                    let y = self.rows(m, self.addresses(m, ProductKind::Forward, first, false).out);
                     let from = self.wide(buffer) + 4 * (first * batch * y.stride + made.output.column) as u64;
-                    let delta = self.addresses(m, Which::Weight, first, false).left;
+                    let delta = self.addresses(m, ProductKind::Weight, first, false).left;
                     self.calls.derive_wide(&self.main, &states, y, from, delta, made.activation)?;
                 } else if made.activation != Activation::Identity {
-                    let y = self.rows(m, self.addresses(m, Which::Forward, first, false).out);
-                    let delta = self.addresses(m, Which::Weight, first, false).left;
+                    let y = self.rows(m, self.addresses(m, ProductKind::Forward, first, false).out);
+                    let delta = self.addresses(m, ProductKind::Weight, first, false).left;
                     let partial = &at.bias_partial[m];
                     self.calls.derive_sum(&self.main, &states, (y, delta), made.activation, partial)?;
                     summed[m] = Some((at.bias_partial[m], calls::blocks(batch)));
@@ -472,13 +474,13 @@ impl Engine {
         stream: &Stream,
         workspace: usize,
         i: usize,
-        (which, mode): (Which, Mode),
-        way: &Way,
+        (which, mode): (ProductKind, Mode),
+        path: &ProductPath,
         (first, slots): (usize, usize),
         accumulate: bool,
     ) -> Result<()> {
         let at = self.addresses(i, which, first, accumulate);
-        if let (Way::Library(plan), Ok(library)) = (way, self.context.blaslt()) {
+        if let (ProductPath::Library(plan), Ok(library)) = (path, self.context.blaslt()) {
             let space = (self.spaces[workspace], WORKSPACE);
             // As many members at once as the plan's scratch memory allows; the plan stays, and with it every bit.
             let most = library.most(plan, slots, WORKSPACE)?.max(1);
@@ -493,9 +495,9 @@ impl Engine {
         let linear = &self.layout.linears[i];
         let stride = |buffer: usize| self.layout.buffers[buffer].stride;
         let before = single(&self.layout, linear).filter(|_| self.products.layers[i].derived);
-        let y = before.map_or(0, |b| self.addresses(b, Which::Forward, first, false).out);
+        let y = before.map_or(0, |b| self.addresses(b, ProductKind::Forward, first, false).out);
         let derivative = before.map_or(Activation::Identity, |b| self.layout.linears[b].activation);
-        if let (Way::Hopper(_), Some(before)) = (way, before) {
+        if let (ProductPath::Hopper(_), Some(before)) = (path, before) {
             let back = hopper::Back {
                 shape: hopper_shape(&self.layout, linear, self.recipe.batch),
                 at,
@@ -520,7 +522,7 @@ impl Engine {
             input_stride: stride(linear.input.buffer),
             // Sums that are to be normalised lie by themselves.
             output_stride: match (which, linear.norm) {
-                (Which::Forward, Some(_)) => linear.output.width,
+                (ProductKind::Forward, Some(_)) => linear.output.width,
                 _ => stride(linear.output.buffer),
             },
             params: self.layout.params,
@@ -529,9 +531,9 @@ impl Engine {
             split: self.at.split,
         };
         match which {
-            Which::Forward => self.calls.own().forward(stream, &own),
-            Which::Back => self.calls.own().back(stream, &own),
-            Which::Weight => self.calls.own().weight(stream, &own, &self.calls),
+            ProductKind::Forward => self.calls.own().forward(stream, &own),
+            ProductKind::Back => self.calls.own().back(stream, &own),
+            ProductKind::Weight => self.calls.own().weight(stream, &own, &self.calls),
         }
     }
 }

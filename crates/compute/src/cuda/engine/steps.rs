@@ -14,7 +14,7 @@ pub(super) mod stack;
 mod tests;
 
 pub(super) use arrays::{Arrays, arrays};
-pub(super) use launch::{Clear, Spread};
+pub(super) use launch::{ResetMask, StridedRows};
 
 use super::{Engine, Mode};
 use crate::cuda::blaslt::Numbers;
@@ -171,10 +171,10 @@ impl Engine {
     }
 
     /// A place of some buffers, as kernels want it.
-    fn spread(&self, arrays: &[crate::cuda::Slice<u8>], place: &crate::net::Place, first: usize) -> Spread {
+    fn spread(&self, arrays: &[crate::cuda::Slice<u8>], place: &crate::net::Place, first: usize) -> StridedRows {
         let (batch, stride) = (self.recipe.batch, self.layout.buffers[place.buffer].stride);
         let offset = (first * batch * stride + place.column) as u64 * self.size();
-        Spread { at: arrays[place.buffer].address() + offset, stride, member: batch * stride, width: place.width }
+        StridedRows { at: arrays[place.buffer].address() + offset, stride, member: batch * stride, width: place.width }
     }
 
     /// Which rows the batch has: what `gather` does, without columns.
@@ -247,10 +247,10 @@ impl Layer {
     }
 
     /// `[x_t, h_{t-1}]` from a slot on.
-    fn rows(&self, first: usize, t: usize, batch: usize, size: u64) -> Spread {
+    fn rows(&self, first: usize, t: usize, batch: usize, size: u64) -> StridedRows {
         let stride = self.wide + self.units;
         let at = self.xh.address() + ((first * self.window + t) * batch * stride) as u64 * size;
-        Spread { at, stride, member: self.window * batch * stride, width: self.wide }
+        StridedRows { at, stride, member: self.window * batch * stride, width: self.wide }
     }
 
     fn gates_at(&self, first: usize, t: usize, batch: usize) -> u64 {
@@ -273,8 +273,8 @@ impl Layer {
     }
 
     /// The gradient at every h, from the layer above.
-    fn outer_at(&self, first: usize, t: usize, batch: usize, size: u64) -> Spread {
+    fn outer_at(&self, first: usize, t: usize, batch: usize, size: u64) -> StridedRows {
         let at = self.outer.address() + ((first * self.window + t) * batch * self.units) as u64 * size;
-        Spread { at, stride: self.units, member: self.window * batch * self.units, width: self.units }
+        StridedRows { at, stride: self.units, member: self.window * batch * self.units, width: self.units }
     }
 }

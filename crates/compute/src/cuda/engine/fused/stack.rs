@@ -8,7 +8,7 @@ use crate::cuda::context::Context;
 use crate::cuda::engine::Mode;
 use crate::cuda::engine::setup::Cutter;
 use crate::cuda::engine::stack::Work;
-use crate::cuda::engine::stack::launch::{AtH, Words};
+use crate::cuda::engine::stack::launch::{HiddenGradients, Words};
 use crate::cuda::graph::Stream;
 use crate::cuda::memory::Slice;
 use crate::error::Result;
@@ -32,7 +32,7 @@ pub(in crate::cuda::engine) struct Arrays {
 /// Cuts them, or counts them.
 pub(in crate::cuda::engine) fn arrays(cut: &mut Cutter<'_>, stack: &Stack, tiles: usize) -> Result<Arrays> {
     let (members, batch, layers) = (stack.shape().members, stack.shape().rows, stack.layers());
-    let shape = |r: &Recurrent| Shape::of(r, tiles);
+    let shape = |r: &Recurrent| Shape::new(r, tiles);
     let words = |r: &Recurrent, threads: usize| members * shape(r).blocks(batch) * r.window * tiles * threads;
     let back = |n: usize| if stack.trains() { n } else { 0 };
     let state = |r: &Recurrent| back(members * batch * r.units);
@@ -77,8 +77,8 @@ impl Whole {
         Ok(Whole { fused: Fused::new(context, stack.layout(), arrays.tiles)?, arrays })
     }
 
-    pub(in crate::cuda::engine) fn said(&self, layout: &Layout) -> Vec<String> {
-        self.fused.said(layout)
+    pub(in crate::cuda::engine) fn describe(&self, layout: &Layout) -> Vec<String> {
+        self.fused.describe(layout)
     }
 
     fn words(&self, work: &Work<'_>, l: usize, at: u64, threads: usize) -> Words {
@@ -135,7 +135,7 @@ impl Whole {
     pub(in crate::cuda::engine) fn backward(&self, work: &Work<'_>, call: &Backward<OnCard>) -> Result<()> {
         let (stack, stream, states) = (work.stack, work.stream, &work.states);
         let (batch, params, top) = (stack.shape().rows, stack.params(), stack.layers().len() - 1);
-        let at_h = AtH { every: call.every, last: call.last, width: stack.outputs() };
+        let at_h = HiddenGradients { every: call.every, last: call.last, width: stack.outputs() };
         if call.every.is_some() {
             let to = Words { at: self.arrays.back[top].address(), ..self.saved(work, top) };
             work.kernels.bring_words(stream, states, batch, at_h, to)?;

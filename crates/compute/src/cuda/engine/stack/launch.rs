@@ -3,7 +3,7 @@
 use crate::arguments;
 use crate::cuda::arguments::{Address, Arguments};
 use crate::cuda::context::Context;
-use crate::cuda::engine::steps::{Clear, Spread};
+use crate::cuda::engine::steps::{ResetMask, StridedRows};
 use crate::cuda::graph::Stream;
 use crate::cuda::kernels;
 use crate::cuda::memory::Slice;
@@ -49,7 +49,7 @@ impl Words {
 
 /// Gradients at h `[T, P, B, width]` and `[P, B, width]`, where there are any.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cuda::engine) struct AtH {
+pub(in crate::cuda::engine) struct HiddenGradients {
     pub(in crate::cuda::engine) every: Option<Slice<f32>>,
     pub(in crate::cuda::engine) last: Option<Slice<f32>>,
     pub(in crate::cuda::engine) width: usize,
@@ -111,7 +111,7 @@ impl Kernels {
         states: &Slice<SlotState>,
         shape: &Shape,
         call: &Forward<OnCard>,
-        to: Spread,
+        to: StridedRows,
     ) -> Result<()> {
         let blocks = shape.window * (shape.rows * to.width).div_ceil(THREADS);
         let args = ReadArgs { states: *states, out: to, r: inputs(shape, call), wide: to.width };
@@ -146,10 +146,10 @@ impl Kernels {
         stream: &Stream,
         states: &Slice<SlotState>,
         (steps, batch): (usize, usize),
-        from: Spread,
+        from: StridedRows,
         f32: bool,
         to: &Slice<f32>,
-        clear: Option<Clear>,
+        clear: Option<ResetMask>,
     ) -> Result<()> {
         let blocks = steps * (batch * from.width).div_ceil(THREADS);
         let args = ShowArgs { states: *states, from, to: *to, clear, batch, width: from.width };
@@ -188,7 +188,7 @@ impl Kernels {
         stream: &Stream,
         states: &Slice<SlotState>,
         (steps, batch, units): (usize, usize, usize),
-        from: AtH,
+        from: HiddenGradients,
         to: u64,
     ) -> Result<()> {
         let args = BringArgs {
@@ -210,7 +210,7 @@ impl Kernels {
         stream: &Stream,
         states: &Slice<SlotState>,
         batch: usize,
-        from: AtH,
+        from: HiddenGradients,
         to: Words,
     ) -> Result<()> {
         let args = BringWordsArgs {
@@ -236,8 +236,8 @@ impl Kernels {
         states: &Slice<SlotState>,
         (batch, units): (usize, usize),
         given: Option<(Slice<f32>, Slice<f32>)>,
-        clear: Option<Clear>,
-        h: Spread,
+        clear: Option<ResetMask>,
+        h: StridedRows,
         (carry, before): (u64, u64),
     ) -> Result<()> {
         let args = BeginArgs {
@@ -326,7 +326,7 @@ arguments! {
     /// Of `read`.
     struct ReadArgs in "../../../ops/recurrent.cu" {
         states: Slice<SlotState>,
-        out: Spread,
+        out: StridedRows,
         r: Read,
         wide: usize as u32,
     }
@@ -349,9 +349,9 @@ arguments! {
     /// Of `show`.
     struct ShowArgs in "../../../ops/recurrent.cu" {
         states: Slice<SlotState>,
-        from: Spread,
+        from: StridedRows,
         to: Slice<f32>,
-        clear: Option<Clear>,
+        clear: Option<ResetMask>,
         batch: usize as u32,
         width: usize as u32,
     }
@@ -410,7 +410,7 @@ arguments! {
         states: Slice<SlotState>,
         h: Option<Slice<f32>>,
         c: Option<Slice<f32>>,
-        clear: Option<Clear>,
+        clear: Option<ResetMask>,
         to_h: u64 as Address,
         h_stride: usize as u64,
         h_member: usize as u64,

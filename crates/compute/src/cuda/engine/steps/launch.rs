@@ -23,45 +23,45 @@ pub(super) struct Kernels {
 
 /// Rows of a matrix of every slot; strides in elements.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cuda::engine) struct Spread {
+pub(in crate::cuda::engine) struct StridedRows {
     pub(in crate::cuda::engine) at: u64,
     pub(in crate::cuda::engine) stride: usize,
     pub(in crate::cuda::engine) member: usize,
     pub(in crate::cuda::engine) width: usize,
 }
 
-impl Spread {
+impl StridedRows {
     /// The same rows from another column on.
-    pub(super) fn shift(self, columns: usize, size: u64) -> Spread {
-        Spread { at: self.at + columns as u64 * size, ..self }
+    pub(super) fn shift(self, columns: usize, size: u64) -> StridedRows {
+        StridedRows { at: self.at + columns as u64 * size, ..self }
     }
 }
 
-impl Sealed for Spread {}
-impl Argument for Spread {
+impl Sealed for StridedRows {}
+impl Argument for StridedRows {
     const KIND: Kind = Kind::strided(&["_stride", "_member"]);
     fn write(&self, to: &mut Packer) {
         [self.at, self.stride as u64, self.member as u64].iter().for_each(|word| to.put(word));
     }
 }
 
-impl Sealed for Option<Spread> {}
-impl Argument for Option<Spread> {
-    const KIND: Kind = Spread::KIND;
+impl Sealed for Option<StridedRows> {}
+impl Argument for Option<StridedRows> {
+    const KIND: Kind = StridedRows::KIND;
     fn write(&self, to: &mut Packer) {
-        self.unwrap_or(Spread { at: 0, stride: 0, member: 0, width: 0 }).write(to);
+        self.unwrap_or(StridedRows { at: 0, stride: 0, member: 0, width: 0 }).write(to);
     }
 }
 
 /// `[S, B]` which rows begin anew, and elements from one slot to the next.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cuda::engine) struct Clear {
+pub(in crate::cuda::engine) struct ResetMask {
     pub(in crate::cuda::engine) at: u64,
     pub(in crate::cuda::engine) member: usize,
 }
 
-impl Sealed for Option<Clear> {}
-impl Argument for Option<Clear> {
+impl Sealed for Option<ResetMask> {}
+impl Argument for Option<ResetMask> {
     const KIND: Kind = Kind::strided(&["_member"]);
     fn write(&self, to: &mut Packer) {
         self.map_or([0, 0], |c| [c.at, c.member as u64]).iter().for_each(|word| to.put(word));
@@ -114,7 +114,7 @@ arguments! {
         pub map: Option<Slice<u32>>,
         pub mean: Option<Slice<f32>>,
         pub inverse: Option<Slice<f32>>,
-        pub out: Spread,
+        pub out: StridedRows,
         pub mode: Mode as u32,
         pub batch: usize as u32,
         pub features: usize as u32,
@@ -133,10 +133,10 @@ arguments! {
         pub carry: u64 as Address,
         pub cells: Option<u64> as Address,
         pub cells_member: usize as u64,
-        pub next: Option<Spread>,
-        pub above: Option<Spread>,
-        pub last: Option<Spread>,
-        pub clear: Option<Clear>,
+        pub next: Option<StridedRows>,
+        pub above: Option<StridedRows>,
+        pub last: Option<StridedRows>,
+        pub clear: Option<ResetMask>,
         pub mode: Mode as u32,
         pub batch: usize as u32,
         pub units: usize as u32,
@@ -155,11 +155,11 @@ arguments! {
         pub cells_member: usize as u64,
         pub before: Option<u64> as Address,
         pub before_member: usize as u64,
-        pub outer: Option<Spread>,
+        pub outer: Option<StridedRows>,
         pub dh: Option<u64> as Address,
         pub dc: u64 as Address,
         pub dz: u64 as Address,
-        pub clear: Option<Clear>,
+        pub clear: Option<ResetMask>,
         pub batch: usize as u32,
         pub units: usize as u32,
         pub outer_width: usize as u32,

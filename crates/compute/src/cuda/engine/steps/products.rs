@@ -4,7 +4,7 @@ use super::numbers;
 use crate::cuda::blaslt::{Addresses, Epilogue, Matrix, Numbers, Product};
 use crate::cuda::calls::Calls;
 use crate::cuda::context::Context;
-use crate::cuda::engine::products::{Way, Which, find, key, tune};
+use crate::cuda::engine::products::{ProductKind, ProductPath, find, key, tune};
 use crate::cuda::engine::{Engine, Mode};
 use crate::cuda::graph::Stream;
 use crate::cuda::memory::Slice;
@@ -35,17 +35,17 @@ const PARTS: [Part; 4] = [Part::Gates, Part::Carry, Part::Below, Part::Weight];
 /// How every product is done.
 #[derive(Clone)]
 pub(in crate::cuda::engine) struct Plans {
-    layers: Vec<(String, [Option<Way>; 4])>, // [layers] by `PARTS`; none where nothing is below
+    layers: Vec<(String, [Option<ProductPath>; 4])>, // [layers] by `PARTS`; none where nothing is below
 }
 
 impl Part {
     /// What pins call it.
-    fn called(self, layer: &str) -> (String, Which) {
+    fn pin_name(self, layer: &str) -> (String, ProductKind) {
         match self {
-            Part::Gates => (format!("{layer}.xh"), Which::Forward),
-            Part::Carry => (format!("{layer}.h"), Which::Back),
-            Part::Below => (format!("{layer}.x"), Which::Back),
-            Part::Weight => (format!("{layer}.xh"), Which::Weight),
+            Part::Gates => (format!("{layer}.xh"), ProductKind::Forward),
+            Part::Carry => (format!("{layer}.h"), ProductKind::Back),
+            Part::Below => (format!("{layer}.x"), ProductKind::Back),
+            Part::Weight => (format!("{layer}.xh"), ProductKind::Weight),
         }
     }
 }
@@ -57,10 +57,10 @@ impl Plans {
         recipe: &Recipe,
         pins: &Pins,
     ) -> Result<Plans> {
-        let layer = |r: &Recurrent| -> Result<(String, [Option<Way>; 4])> {
+        let layer = |r: &Recurrent| -> Result<(String, [Option<ProductPath>; 4])> {
             let mut ways = [None, None, None, None];
             for (way, part) in ways.iter_mut().zip(PARTS).filter(|(_, p)| *p != Part::Below || r.below.is_some()) {
-                let (name, which) = part.called(&r.name);
+                let (name, which) = part.pin_name(&r.name);
                 let at_once = if matches!(part, Part::Gates | Part::Carry) { AT_ONCE } else { 1 };
                 *way = Some(find(context, pins, (&name, which), &product(layout, recipe, r, part), at_once)?);
             }
@@ -70,13 +70,13 @@ impl Plans {
     }
 
     /// One line for each layer.
-    pub(in crate::cuda::engine) fn said(&self) -> Vec<String> {
-        let way = |way: &Option<Way>| match way {
+    pub(in crate::cuda::engine) fn describe(&self) -> Vec<String> {
+        let way = |way: &Option<ProductPath>| match way {
             None => "none",
-            Some(Way::Own | Way::Hopper(_)) => "own",
-            Some(Way::Library(_)) => "cuBLASLt",
+            Some(ProductPath::Own | ProductPath::Hopper(_)) => "own",
+            Some(ProductPath::Library(_)) => "cuBLASLt",
         };
-        let one = |(name, [gates, carry, below, weight]): &(String, [Option<Way>; 4])| {
+        let one = |(name, [gates, carry, below, weight]): &(String, [Option<ProductPath>; 4])| {
             let (gates, carry, below, weight) = (way(gates), way(carry), way(below), way(weight));
             format!("{name}: step by step: gates {gates}, carry {carry}, below {below}, weights {weight}")
         };
@@ -87,8 +87,8 @@ impl Plans {
     pub(in crate::cuda::engine) fn pins(&self) -> Pins {
         let each = self.layers.iter().flat_map(|(name, ways)| {
             ways.iter().zip(PARTS).filter_map(|(way, part)| {
-                let Some(Way::Library(plan)) = way else { return None };
-                let (name, which) = part.called(name);
+                let Some(ProductPath::Library(plan)) = way else { return None };
+                let (name, which) = part.pin_name(name);
                 Some((key(&name, which, &plan.product), plan.algorithm.text()))
             })
         });
@@ -99,14 +99,14 @@ impl Plans {
     pub(in crate::cuda::engine) fn tune(&mut self, engine: &Engine) -> Result<()> {
         for (l, (_, ways)) in self.layers.iter_mut().enumerate() {
             for (way, part) in ways.iter_mut().zip(PARTS) {
-                let Some(Way::Library(plan)) = way else { continue };
+                let Some(ProductPath::Library(plan)) = way else { continue };
                 tune(engine, plan, &engine.steps_addresses(l, 0, part, 0))?;
             }
         }
         Ok(())
     }
 
-    fn way(&self, l: usize, part: Part) -> Option<&Way> {
+    fn way(&self, l: usize, part: Part) -> Option<&ProductPath> {
         let at = PARTS.iter().position(|p| *p == part)?;
         self.layers[l].1[at].as_ref()
     }
@@ -240,7 +240,7 @@ impl Doer<'_> {
         states: &Slice<SlotState>,
         mode: Mode,
     ) -> Result<()> {
-        if let (Some(Way::Library(plan)), Ok(library)) = (self.plans.way(l, part), stream.context().blaslt()) {
+        if let (Some(ProductPath::Library(plan)), Ok(library)) = (self.plans.way(l, part), stream.context().blaslt()) {
             let slots = states.len();
             // As many members at once as the plan's scratch memory allows; the plan stays, and with it every bit.
             let most = library.most(plan, slots, WORKSPACE)?.max(1);

@@ -1,7 +1,7 @@
 //! A stack of recurrent layers step by step, with the kernels of a population's: for every size and precision.
 
 use super::arrays::Arrays as Layers;
-use super::launch::{BackArgs, CellArgs, Kernels, Spread};
+use super::launch::{BackArgs, CellArgs, Kernels, StridedRows};
 use super::products::{Doer, Part, Plans};
 use crate::cuda::blaslt::Addresses;
 use crate::cuda::calls::{self, Rows, Sums};
@@ -9,7 +9,7 @@ use crate::cuda::context::Context;
 use crate::cuda::engine::Mode;
 use crate::cuda::engine::setup::Cutter;
 use crate::cuda::engine::stack::Work;
-use crate::cuda::engine::stack::launch::AtH;
+use crate::cuda::engine::stack::launch::HiddenGradients;
 use crate::cuda::graph::Stream;
 use crate::cuda::memory::Slice;
 use crate::cuda::workspace::WORKSPACE;
@@ -66,8 +66,8 @@ impl Walk {
         })
     }
 
-    pub(in crate::cuda::engine) fn said(&self) -> Vec<String> {
-        self.plans.said()
+    pub(in crate::cuda::engine) fn describe(&self) -> Vec<String> {
+        self.plans.describe()
     }
 
     /// Bytes of a number.
@@ -76,14 +76,14 @@ impl Walk {
     }
 
     /// Where h of step `t` of a layer goes, as the layer above reads it.
-    fn shown(&self, stack: &Stack, l: usize, t: usize) -> Spread {
+    fn shown(&self, stack: &Stack, l: usize, t: usize) -> StridedRows {
         let (batch, size) = (self.recipe.batch, self.size());
         if l + 1 < stack.layers().len() {
             return self.arrays.layers.layers[l + 1].rows(0, t, batch, size);
         }
         let (units, window) = (stack.top().units, stack.shape().window);
         let at = self.arrays.every.address() + (t * batch * units) as u64 * size;
-        Spread { at, stride: units, member: window * batch * units, width: units }
+        StridedRows { at, stride: units, member: window * batch * units, width: units }
     }
 
     fn product(&self, work: &Work<'_>, l: usize, t: usize, part: Part) -> Result<()> {
@@ -160,7 +160,7 @@ impl Walk {
                 self.kernels.cell(stream, &cell)?;
             }
             if let Some(end) = &call.end {
-                let h = Spread { width: r.units, ..self.shown(stack, l, window - 1) };
+                let h = StridedRows { width: r.units, ..self.shown(stack, l, window - 1) };
                 work.kernels.show(stream, states, (1, batch), h, false, &part(&end.h), None)?;
                 let c = carried(own.carry.address(), batch, r);
                 work.kernels.show(stream, states, (1, batch), c, true, &part(&end.c), None)?;
@@ -168,7 +168,7 @@ impl Walk {
         }
         let top = stack.layers().len() - 1;
         for (to, first) in call.every.iter().map(|to| (to, 0)).chain(call.last.iter().map(|to| (to, window - 1))) {
-            let from = Spread { width: stack.outputs(), ..self.shown(stack, top, first) };
+            let from = StridedRows { width: stack.outputs(), ..self.shown(stack, top, first) };
             work.kernels.show(stream, states, (window - first, batch), from, false, to, None)?;
         }
         Ok(())
@@ -177,7 +177,7 @@ impl Walk {
     pub(in crate::cuda::engine) fn backward(&self, work: &Work<'_>, call: &Backward<OnCard>) -> Result<()> {
         let (stack, stream, states) = (work.stack, work.stream, &work.states);
         let (batch, size, window) = (self.recipe.batch, self.size(), stack.shape().window);
-        let at_h = AtH { every: call.every, last: call.last, width: stack.outputs() };
+        let at_h = HiddenGradients { every: call.every, last: call.last, width: stack.outputs() };
         let outer = self.arrays.layers.layers[stack.layers().len() - 1].outer_at(0, 0, batch, size).at;
         work.kernels.bring(stream, states, (window, batch, stack.top().units), at_h, outer)?;
         let state = stack.shape().gradients == Gradients::State;
@@ -235,6 +235,6 @@ impl Walk {
 }
 
 /// `[P, B, units]` f32.
-fn carried(at: u64, batch: usize, r: &Recurrent) -> Spread {
-    Spread { at, stride: r.units, member: batch * r.units, width: r.units }
+fn carried(at: u64, batch: usize, r: &Recurrent) -> StridedRows {
+    StridedRows { at, stride: r.units, member: batch * r.units, width: r.units }
 }

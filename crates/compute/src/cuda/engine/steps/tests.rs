@@ -53,7 +53,7 @@ fn bits(row: &[f32]) -> Vec<u32> {
 }
 
 #[test]
-fn a_member_alone_gives_the_bits_it_gives_in_company() {
+fn a_member_trains_to_the_same_bits_alone_and_in_a_population() {
     for context in cards() {
         for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
             let made = Made::new(TWO, 90);
@@ -127,7 +127,7 @@ fn a_replayed_graph_gives_the_bits_of_single_launches() {
             let (mut replayed, mut single) = (make(), make());
             replayed.steps(4, 5).unwrap();
             for _ in 0..5 {
-                single.eager(4).unwrap();
+                single.step_without_graph(4).unwrap();
             }
             for slot in 0..4 {
                 assert_eq!(replayed.read(slot, Arena::Params).unwrap(), single.read(slot, Arena::Params).unwrap());
@@ -194,7 +194,7 @@ fn memory_stays_within_what_was_counted() {
         let needed = Population::need(&device, &made.net, &data, &recipe, &members).unwrap();
         let tables = made.tables(&device).unwrap();
         // Other tests' memory would be counted too; nobody takes any without his turn.
-        let _turn = crate::cuda::context::turn();
+        let _turn = crate::cuda::context::lock_driver();
         let before = context.memory().unwrap().0;
         let mut p = Population::new(&device, Budget::default(), &made.net, &tables, &data, &recipe, &members).unwrap();
         p.steps(8).unwrap();
@@ -205,7 +205,7 @@ fn memory_stays_within_what_was_counted() {
 }
 
 #[test]
-fn what_a_card_cannot_do_is_said() {
+fn sizes_that_a_card_cannot_do_are_refused() {
     for context in cards() {
         let made = Made::new("1x60000-lstm1-2", 60_100);
         let layout = Layout::new(&made.net).unwrap();
