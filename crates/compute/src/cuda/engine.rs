@@ -107,40 +107,7 @@ pub(super) enum Mode {
 }
 
 impl Engine {
-    /// Sets a population up: memory, data, weights, plans.
-    #[cfg(test)]
-    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
-    pub(crate) fn new(
-        context: &Arc<Context>,
-        net: &Net,
-        layout: &Layout,
-        tables: &Arc<Tables>,
-        data: &Data<'_>,
-        recipe: &Recipe,
-        members: &[Member],
-        pins: &Pins,
-    ) -> Result<Engine> {
-        Engine::on_path(KernelPath::Rule, context, net, layout, tables, data, recipe, members, pins)
-    }
-
-    /// The same on a path that is given.
-    #[cfg(test)]
-    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
-    pub(crate) fn on_path(
-        path: KernelPath,
-        context: &Arc<Context>,
-        net: &Net,
-        layout: &Layout,
-        tables: &Arc<Tables>,
-        data: &Data<'_>,
-        recipe: &Recipe,
-        members: &[Member],
-        pins: &Pins,
-    ) -> Result<Engine> {
-        Engine::with_pace(path, Pace::default(), context, net, layout, tables, data, recipe, members, pins)
-    }
-
-    /// The same at a pace that is given.
+    /// Sets a population up on a path and at a pace: memory, data, weights, plans.
     #[expect(clippy::too_many_arguments, reason = "a population is these things")]
     pub(crate) fn with_pace(
         path: KernelPath,

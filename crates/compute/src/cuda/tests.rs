@@ -8,7 +8,7 @@ use crate::net::{Activation, Layout};
 use crate::population::backend::{Arena, Backend};
 use crate::population::make::{Made, recipe};
 use crate::population::tests::{cards, say};
-use crate::population::{EpochState, Member, Pins, Population, Precision, Recipe, Schedule, SlotState, State};
+use crate::population::{EpochState, Member, Pace, Pins, Population, Precision, Recipe, Schedule, SlotState, State};
 use crate::random::{Permutation, below, normals, philox, uniform};
 use std::sync::Arc;
 
@@ -23,7 +23,9 @@ fn training_on_a_card_follows_pytorch() {
     for context in cards() {
         crate::population::fixtures::check(|f| {
             let members = std::slice::from_ref(&f.member);
-            let engine = Engine::new(
+            let engine = Engine::with_pace(
+                KernelPath::Rule,
+                Pace::default(),
                 &context,
                 &f.net,
                 &f.layout,
@@ -146,23 +148,11 @@ fn a_small_net_has_the_same_bits_with_any_number_of_rows_at_once() {
     for context in cards() {
         for (net, batch) in [("64-128-128-3", 256), ("7-12t-9", 33), ("5x4-24-16t-20", 2500), ("64-64-64-2", 1000)] {
             let made = Made::new(net, batch * 3);
-            let layout = Layout::new(&made.net).unwrap();
             let members: Vec<Member> = (0..3).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
-            let (data, recipe) = (made.data(), recipe(batch, Precision::Bf16));
+            let recipe = recipe(batch, Precision::Bf16);
             let run = |path| {
                 let pins = Pins::default();
-                let mut card = Engine::on_path(
-                    path,
-                    &context,
-                    &made.net,
-                    &layout,
-                    &made.card(&context),
-                    &data,
-                    &recipe,
-                    &members,
-                    &pins,
-                )
-                .unwrap();
+                let mut card = made.engine(path, &context, &recipe, &members, &pins);
                 card.steps(3, 2).unwrap();
                 let due: Vec<State> = card.states().unwrap().iter().map(|s| s.with_due(1)).collect();
                 card.set_states(&due).unwrap();
@@ -185,23 +175,11 @@ fn whole_steps_of_clusters_have_the_bits_of_three_kernels_a_step() {
     for context in cards() {
         for (net, batch) in nets {
             let made = Made::new(net, batch * 4);
-            let layout = Layout::new(&made.net).unwrap();
             let members: Vec<Member> = (0..4).map(|id| Member { epochs: 2, ..made.member(id) }).collect();
-            let (data, recipe) = (made.data(), recipe(batch, Precision::Bf16));
+            let recipe = recipe(batch, Precision::Bf16);
             let run = |path| {
                 let pins = Pins::default();
-                let mut card = Engine::on_path(
-                    path,
-                    &context,
-                    &made.net,
-                    &layout,
-                    &made.card(&context),
-                    &data,
-                    &recipe,
-                    &members,
-                    &pins,
-                )
-                .unwrap();
+                let mut card = made.engine(path, &context, &recipe, &members, &pins);
                 let clusters = context.gpu().capability == (9, 0) && path == KernelPath::Rule;
                 let listed = card.kernel_paths().iter().any(|path| path.contains("whole steps"));
                 assert!(listed == (clusters && context.gpu().shared > 200 << 10), "{:?}", card.kernel_paths());
@@ -246,13 +224,10 @@ fn whole_steps_of_clusters_have_the_bits_of_three_kernels_a_step() {
 fn a_small_net_trains_to_the_same_bits_alone_and_in_a_population() {
     for context in cards() {
         let made = Made::new("64-128-128-3", 1000);
-        let layout = Layout::new(&made.net).unwrap();
-        let (data, recipe) = (made.data(), recipe(300, Precision::Bf16));
+        let recipe = recipe(300, Precision::Bf16);
         let run = |members: &[Member], slot: usize| {
             let pins = Pins::default();
-            let mut card =
-                Engine::new(&context, &made.net, &layout, &made.card(&context), &data, &recipe, members, &pins)
-                    .unwrap();
+            let mut card = made.engine(KernelPath::Rule, &context, &recipe, members, &pins);
             assert!(card.kernel_paths().iter().any(|path| path.contains("one kernel")), "{:?}", card.kernel_paths());
             card.steps(members.len(), 3).unwrap();
             (card.read(slot, Arena::Params).unwrap(), card.read(slot, Arena::Gradient).unwrap())
@@ -268,21 +243,10 @@ fn a_small_net_trains_to_the_same_bits_alone_and_in_a_population() {
 fn products_on_hoppers_units_give_a_member_the_same_bits_in_any_population() {
     for context in cards().iter().filter(|c| c.gpu().capability == (9, 0)) {
         let made = Made::new("16-520-264-3", 900);
-        let layout = Layout::new(&made.net).unwrap();
         let members: Vec<Member> = (0..4).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
-        let (data, recipe) = (made.data(), recipe(300, Precision::Bf16));
+        let recipe = recipe(300, Precision::Bf16);
         let make = |members: &[Member]| {
-            let mut card = Engine::new(
-                context,
-                &made.net,
-                &layout,
-                &made.card(context),
-                &data,
-                &recipe,
-                members,
-                &Pins::default(),
-            )
-            .unwrap();
+            let mut card = made.engine(KernelPath::Rule, context, &recipe, members, &Pins::default());
             assert!(card.on_hopper() > 1);
             card
         };
@@ -306,18 +270,15 @@ fn products_on_hoppers_units_give_a_member_the_same_bits_in_any_population() {
 fn large_products_use_hoppers_units_and_are_listed() {
     for context in cards() {
         let made = Made::new("8-1024-512-3", 9000);
-        let layout = Layout::new(&made.net).unwrap();
-        let (data, recipe, members) = (made.data(), recipe(8192, Precision::Bf16), [made.member(0)]);
-        let make = |pins: &Pins| {
-            Engine::new(&context, &made.net, &layout, &made.card(&context), &data, &recipe, &members, pins)
-        };
-        let mut card = make(&Pins::default()).unwrap();
+        let (recipe, members) = (recipe(8192, Precision::Bf16), [made.member(0)]);
+        let make = |pins: &Pins| made.engine(KernelPath::Rule, &context, &recipe, &members, pins);
+        let mut card = make(&Pins::default());
         let hopper = context.gpu().capability == (9, 0);
         assert_eq!(card.kernel_paths().iter().any(|path| path.contains("Hopper")), hopper, "{:?}", card.kernel_paths());
         let pins = card.pins();
         assert_eq!(pins.0.values().any(|pin| pin == "hopper"), hopper);
         card.steps(1, 2).unwrap();
-        let mut pinned = make(&pins).unwrap();
+        let mut pinned = make(&pins);
         pinned.steps(1, 2).unwrap();
         assert!(card.read(0, Arena::Params).unwrap() == pinned.read(0, Arena::Params).unwrap());
     }
@@ -361,9 +322,7 @@ fn agree_by(context: &Arc<Context>, path: KernelPath, net: &str, recipe: &Recipe
     )
     .unwrap();
     let pins = Pins::default();
-    let mut card =
-        Engine::on_path(path, context, &made.net, &layout, &made.card(context), &data, recipe, &members, &pins)
-            .unwrap();
+    let mut card = made.engine(path, context, recipe, &members, &pins);
     prepare(&mut card);
     let library = context.library().unwrap_or("own products".into());
     let place = format!("{net}, batch {batch}, {precision:?}, {path:?}, {library}");
@@ -457,26 +416,15 @@ fn a_replayed_graph_gives_the_bits_of_single_launches() {
         "fast:5x4-24-16t + slow:3-8 / 40 / side:3 + size:5",
         "5x4-24-16t-9",
         "fast:5x4-24n-16td30 + slow:3x5-lstm8d10 / 40nd5 / side:3 + size:5",
+        // Recurrent layers that go step by step.
+        "fast:5x7-lstm96-lstm20 + slow:3x4-lstm9-6t / 8 / side:3 + size:4",
     ];
     for context in cards() {
         for (precision, net) in [Precision::F32, Precision::Bf16].into_iter().flat_map(|p| nets.map(|net| (p, net))) {
             let made = Made::new(net, 200);
-            let layout = Layout::new(&made.net).unwrap();
             let members: Vec<Member> = (0..4).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
-            let (data, recipe) = (made.data(), Recipe { average: Some(0.9), ..recipe(32, precision) });
-            let make = || {
-                Engine::new(
-                    &context,
-                    &made.net,
-                    &layout,
-                    &made.card(&context),
-                    &data,
-                    &recipe,
-                    &members,
-                    &Pins::default(),
-                )
-                .unwrap()
-            };
+            let recipe = Recipe { average: Some(0.9), ..recipe(32, precision) };
+            let make = || made.engine(KernelPath::Rule, &context, &recipe, &members, &Pins::default());
             let (mut replayed, mut single) = (make(), make());
             // Made before, and nothing is run by it.
             replayed.prepare(4).unwrap();
@@ -500,20 +448,10 @@ fn the_same_run_twice_gives_the_same_bits_and_pins_carry_over() {
     for context in cards() {
         let made = Made::new("128-512-256-3", 3000);
         let members: Vec<Member> = (0..2).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
-        let (data, recipe) = (made.data(), recipe(512, Precision::Bf16));
+        let recipe = recipe(512, Precision::Bf16);
         let device = Opened::Cuda(context.clone());
         let run = |pins: &Pins| {
-            let mut p = Population::pinned(
-                &device,
-                Budget::default(),
-                &made.net,
-                &made.tables(&device).unwrap(),
-                &data,
-                &recipe,
-                &members,
-                pins,
-            )
-            .unwrap();
+            let mut p = made.pinned(&device, &recipe, &members, pins);
             for _ in 0..20 {
                 p.steps(7).unwrap();
                 p.validate().unwrap();
@@ -523,16 +461,7 @@ fn the_same_run_twice_gives_the_same_bits_and_pins_carry_over() {
         let (one, other) = (run(&Pins::default()), run(&Pins::default()));
         assert!(one == other);
         assert!(run(&one.2) == one, "pinned plans are taken");
-        let mut p = Population::new(
-            &device,
-            Budget::default(),
-            &made.net,
-            &made.tables(&device).unwrap(),
-            &data,
-            &recipe,
-            &members,
-        )
-        .unwrap();
+        let mut p = made.population(&device, &recipe, &members);
         p.tune().unwrap();
         let tuned = p.pins();
         p.steps(2).unwrap();
@@ -543,22 +472,26 @@ fn the_same_run_twice_gives_the_same_bits_and_pins_carry_over() {
 
 #[test]
 fn memory_stays_within_what_was_counted() {
-    for (context, net) in cards().into_iter().flat_map(|c| ["64-512-256-3", "64-128-128-3"].map(|net| (c.clone(), net)))
-    {
-        let made = Made::new(net, 20_000);
-        let members: Vec<Member> = (0..16).map(|id| made.member(id)).collect();
-        let (data, recipe) = (made.data(), recipe(2048, Precision::Bf16));
+    let nets = [
+        ("64-512-256-3", 20_000, 16, 2048),
+        ("64-128-128-3", 20_000, 16, 2048),
+        ("16x40-lstm128-lstm64-3", 4000, 4, 512),
+    ];
+    for (context, (net, rows, members, batch)) in cards().iter().flat_map(|c| nets.map(|net| (c, net))) {
+        let made = Made::new(net, rows);
+        let members: Vec<Member> = (0..members).map(|id| made.member(id)).collect();
+        let (data, recipe) = (made.data(), recipe(batch, Precision::Bf16));
         let device = Opened::Cuda(context.clone());
         let needed = Population::need(&device, &made.net, &data, &recipe, &members).unwrap();
         let tables = made.tables(&device).unwrap();
-        // Other tests' memory would be counted too; nobody takes any without his turn.
-        let _turn = super::context::lock_driver();
+        // Other tests' memory would be counted too; nobody takes any without this lock.
+        let _lock = super::context::lock_driver();
         let before = context.memory().unwrap().0;
         let mut p = Population::new(&device, Budget::default(), &made.net, &tables, &data, &recipe, &members).unwrap();
         p.steps(8).unwrap();
         p.score_all().unwrap();
         let taken = before.saturating_sub(context.memory().unwrap().0);
-        assert!(taken <= needed, "{taken} bytes were taken and {needed} counted");
+        assert!(taken <= needed, "{net}: {taken} bytes were taken and {needed} counted");
     }
 }
 

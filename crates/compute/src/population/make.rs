@@ -1,10 +1,10 @@
 //! Data for tests: random tables with something to learn in them, and populations of members that differ in everything.
 
-use super::{Data, Member, Population, Precision, Recipe, Scale, Schedule};
-use crate::cuda::Context;
+use super::{Data, Member, Pace, Pins, Population, Precision, Recipe, Scale, Schedule};
+use crate::cuda::{Context, Engine, KernelPath};
 use crate::device::{Budget, Opened};
 use crate::error::Result;
-use crate::net::Net;
+use crate::net::{Layout, Net};
 use crate::random::{philox, uniform};
 use crate::tables::{Table, Tables};
 use std::sync::Arc;
@@ -72,6 +72,26 @@ impl Made {
     pub(crate) fn population(&self, device: &Opened, recipe: &Recipe, members: &[Member]) -> Population {
         let tables = self.tables(device).unwrap();
         Population::new(device, Budget::default(), &self.net, &tables, &self.data(), recipe, members).unwrap()
+    }
+
+    /// The same with algorithms that are pinned.
+    pub(crate) fn pinned(&self, device: &Opened, recipe: &Recipe, members: &[Member], pins: &Pins) -> Population {
+        let tables = self.tables(device).unwrap();
+        Population::pinned(device, Budget::default(), &self.net, &tables, &self.data(), recipe, members, pins).unwrap()
+    }
+
+    /// An engine of it on a card.
+    pub(crate) fn engine(
+        &self,
+        path: KernelPath,
+        context: &Arc<Context>,
+        recipe: &Recipe,
+        members: &[Member],
+        pins: &Pins,
+    ) -> Engine {
+        let (net, layout, pace) = (&self.net, Layout::new(&self.net).unwrap(), Pace::default());
+        let (tables, data) = (self.card(context), self.data());
+        Engine::with_pace(path, pace, context, net, &layout, &tables, &data, recipe, members, pins).unwrap()
     }
 
     pub(crate) fn data(&self) -> Data<'_> {

@@ -375,20 +375,9 @@ mod tests {
         for context in crate::population::tests::cards() {
             let (batch, window) = (40, 6);
             let made = Made::new("16x6-lstm64-3", 200);
-            let layout = Layout::new(&made.net).unwrap();
-            let (data, members) = (made.data(), [made.member(0)]);
+            let members = [made.member(0)];
             let recipe = recipe(batch, Precision::Bf16);
-            let engine = Engine::new(
-                &context,
-                &made.net,
-                &layout,
-                &made.card(&context),
-                &data,
-                &recipe,
-                &members,
-                &Pins::default(),
-            )
-            .unwrap();
+            let engine = made.engine(crate::cuda::KernelPath::Rule, &context, &recipe, &members, &Pins::default());
             let rows: Vec<u32> = (0..batch as u32).map(|i| 50 + 3 * i).collect();
             let ask = |back: u32| {
                 let rows: Vec<u32> = rows.iter().map(|row| row - back).collect();

@@ -1,14 +1,14 @@
 //! Recurrent layers on a card against the processor, against themselves, and in any company. Where there is no card
 //! every test says so.
 
-use crate::cuda::engine::Engine;
+use crate::cuda::engine::{Engine, KernelPath};
 use crate::cuda::tests::agrees;
-use crate::device::{Budget, Opened};
+use crate::device::Opened;
 use crate::net::Layout;
 use crate::population::backend::{Arena, Backend, Sums};
 use crate::population::make::{Made, recipe};
 use crate::population::tests::cards;
-use crate::population::{Member, Pins, Population, Precision, State};
+use crate::population::{Member, Pace, Pins, Precision, State};
 
 /// Two branches of one and two recurrent layers, two heads, odd sizes.
 const TWO: &str = "fast:5x7-lstm96-lstm20 + slow:3x4-lstm9-6t / 8 / side:3 + size:4";
@@ -57,22 +57,10 @@ fn a_member_trains_to_the_same_bits_alone_and_in_a_population() {
     for context in cards() {
         for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
             let made = Made::new(TWO, 90);
-            let layout = Layout::new(&made.net).unwrap();
             let recipe = recipe(24, precision);
             // Trains members to their ends, scoring whoever is due; those who are done sit and wait.
             let run = |members: &[Member]| {
-                let data = made.data();
-                let mut engine = Engine::new(
-                    &context,
-                    &made.net,
-                    &layout,
-                    &made.card(&context),
-                    &data,
-                    &recipe,
-                    members,
-                    &Pins::default(),
-                )
-                .unwrap();
+                let mut engine = made.engine(KernelPath::Rule, &context, &recipe, members, &Pins::default());
                 let mut scores: Vec<Vec<Sums>> = vec![Vec::new(); members.len()];
                 for _ in 0..20 {
                     engine.steps(members.len(), 1).unwrap();
@@ -104,58 +92,14 @@ fn a_member_trains_to_the_same_bits_alone_and_in_a_population() {
 }
 
 #[test]
-fn a_replayed_graph_gives_the_bits_of_single_launches() {
-    for context in cards() {
-        for precision in [Precision::F32, Precision::Bf16] {
-            let made = Made::new(TWO, 200);
-            let layout = Layout::new(&made.net).unwrap();
-            let members: Vec<Member> = (0..4).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
-            let (data, recipe) = (made.data(), recipe(32, precision));
-            let make = || {
-                Engine::new(
-                    &context,
-                    &made.net,
-                    &layout,
-                    &made.card(&context),
-                    &data,
-                    &recipe,
-                    &members,
-                    &Pins::default(),
-                )
-                .unwrap()
-            };
-            let (mut replayed, mut single) = (make(), make());
-            replayed.steps(4, 5).unwrap();
-            for _ in 0..5 {
-                single.step_without_graph(4).unwrap();
-            }
-            for slot in 0..4 {
-                assert_eq!(replayed.read(slot, Arena::Params).unwrap(), single.read(slot, Arena::Params).unwrap());
-            }
-            assert_eq!(replayed.states().unwrap(), single.states().unwrap());
-        }
-    }
-}
-
-#[test]
 fn pins_carry_over_and_tuned_plans_are_used() {
     for context in cards() {
         let made = Made::new("16x6-lstm96-lstm32-3", 300);
         let members: Vec<Member> = (0..2).map(|id| Member { epochs: 9, ..made.member(id) }).collect();
-        let (data, recipe) = (made.data(), recipe(64, Precision::Bf16));
+        let recipe = recipe(64, Precision::Bf16);
         let device = Opened::Cuda(context.clone());
         let run = |pins: &Pins| {
-            let mut p = Population::pinned(
-                &device,
-                Budget::default(),
-                &made.net,
-                &made.tables(&device).unwrap(),
-                &data,
-                &recipe,
-                &members,
-                pins,
-            )
-            .unwrap();
+            let mut p = made.pinned(&device, &recipe, &members, pins);
             p.steps(4).unwrap();
             (bits(&p.params(0).unwrap()), bits(&p.params(1).unwrap()), p.pins())
         };
@@ -166,41 +110,12 @@ fn pins_carry_over_and_tuned_plans_are_used() {
         let expected = if context.blaslt().is_ok() { 3..=7 } else { 0..=0 };
         assert!(expected.contains(&ours), "{ours}");
         assert!(run(&one.2) == one, "pinned plans are taken");
-        let mut p = Population::new(
-            &device,
-            Budget::default(),
-            &made.net,
-            &made.tables(&device).unwrap(),
-            &data,
-            &recipe,
-            &members,
-        )
-        .unwrap();
+        let mut p = made.population(&device, &recipe, &members);
         p.tune().unwrap();
         let tuned = p.pins();
         p.steps(2).unwrap();
         drop(p);
         assert_eq!(run(&tuned).2, tuned, "what was tuned is what is used");
-    }
-}
-
-#[test]
-fn memory_stays_within_what_was_counted() {
-    for context in cards() {
-        let made = Made::new("16x40-lstm128-lstm64-3", 4000);
-        let members: Vec<Member> = (0..4).map(|id| made.member(id)).collect();
-        let (data, recipe) = (made.data(), recipe(512, Precision::Bf16));
-        let device = Opened::Cuda(context.clone());
-        let needed = Population::need(&device, &made.net, &data, &recipe, &members).unwrap();
-        let tables = made.tables(&device).unwrap();
-        // Other tests' memory would be counted too; nobody takes any without his turn.
-        let _turn = crate::cuda::context::lock_driver();
-        let before = context.memory().unwrap().0;
-        let mut p = Population::new(&device, Budget::default(), &made.net, &tables, &data, &recipe, &members).unwrap();
-        p.steps(8).unwrap();
-        p.score_all().unwrap();
-        let taken = before.saturating_sub(context.memory().unwrap().0);
-        assert!(taken <= needed, "{taken} bytes were taken and {needed} counted");
     }
 }
 
@@ -211,8 +126,18 @@ fn sizes_that_a_card_cannot_do_are_refused() {
         let layout = Layout::new(&made.net).unwrap();
         let members = [made.member(0)];
         let (data, recipe) = (made.data(), recipe(300, Precision::F32));
-        let made =
-            Engine::new(&context, &made.net, &layout, &made.card(&context), &data, &recipe, &members, &Pins::default());
+        let made = Engine::with_pace(
+            KernelPath::Rule,
+            Pace::default(),
+            &context,
+            &made.net,
+            &layout,
+            &made.card(&context),
+            &data,
+            &recipe,
+            &members,
+            &Pins::default(),
+        );
         let why = made.map(|_| ()).unwrap_err().to_string();
         assert!(why.contains("16,776,960 rows"), "{why}");
     }
