@@ -102,9 +102,11 @@ impl Terminal {
         if self.color { queue!(out, SetForegroundColor(color)) } else { Ok(()) }
     }
 
-    /// Waits for a key, so long at most.
+    /// Waits for a key for at most `patience`. A terminal that has gone (a closed window, a lost connection) is an
+    /// error: crossterm would read its end for ever.
     pub(crate) fn press(&self, patience: Duration) -> Result<Option<Press>> {
-        if !event::poll(patience)? {
+        wait_for_input(patience)?;
+        if !event::poll(Duration::ZERO)? {
             return Ok(None);
         }
         Ok(Some(match event::read()? {
@@ -112,6 +114,28 @@ impl Terminal {
             _ => Press::Other,
         }))
     }
+}
+
+/// Waits until there is something to read, a signal comes (a changed size is one) or the time is over.
+#[cfg(unix)]
+fn wait_for_input(patience: Duration) -> Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let patience = Timespec::try_from(patience).map_err(std::io::Error::other)?;
+    match poll(&mut fds, Some(&patience)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(e) => return Err(e.into()),
+    }
+    if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+        return Err(std::io::Error::new(std::io::ErrorKind::BrokenPipe, "it was closed"));
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn wait_for_input(patience: Duration) -> Result<()> {
+    event::poll(patience).map(|_| ())
 }
 
 impl Drop for Terminal {

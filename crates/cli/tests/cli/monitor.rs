@@ -158,13 +158,46 @@ fn epoch(pane: &str) -> Option<u64> {
     before.rsplit(' ').next()?.replace(',', "").parse().ok()
 }
 
-#[test]
-fn monitor_in_a_terminal_updates_and_restores_it() {
-    if Command::new("tmux").arg("-V").output().is_err() {
+fn tmux_is_installed() -> bool {
+    let installed = Command::new("tmux").arg("-V").output().is_ok();
+    if !installed {
         use std::io::Write;
         // Written past the capture of the test runner, so that it is seen that nothing was tested.
         let _ =
             writeln!(std::io::stderr(), "SKIPPED: tmux is not installed, so the dashboard was not seen in a terminal");
+    }
+    installed
+}
+
+#[test]
+fn the_monitor_ends_with_its_terminal() {
+    if !tmux_is_installed() {
+        return;
+    }
+    let place = Place::new();
+    market(&place, false, "3000");
+    assert_eq!(place.json(&small(ROW, "runs/coin", "1")).1, 0);
+    let tmux = Tmux(format!("fullbore-closed-{}", std::process::id()));
+    let folder = place.path().display().to_string();
+    tmux.run(&["new-session", "-d", "-x", "100", "-y", "30", "-c", &folder, "env LC_ALL=C.UTF-8 sh"]);
+    tmux.line(&format!("sh -c 'echo $$ > pid; exec {} monitor'", env!("CARGO_BIN_EXE_fullbore")));
+    tmux.sees("q quits");
+    let pid = std::fs::read_to_string(place.path().join("pid")).unwrap();
+    tmux.run(&["kill-server"]);
+    let alive = || Command::new("kill").args(["-0", pid.trim()]).output().unwrap().status.success();
+    for _ in 0..600 {
+        if !alive() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let _ = Command::new("kill").args(["-KILL", pid.trim()]).output();
+    panic!("the monitor goes on without a terminal");
+}
+
+#[test]
+fn monitor_in_a_terminal_updates_and_restores_it() {
+    if !tmux_is_installed() {
         return;
     }
     let place = Place::new();
