@@ -2,8 +2,8 @@
 //!
 //! High is the highest and low the lowest of a row; open follows the close of the row before. The orders of the large
 //! venues are tried first, then every order of four columns side by side, which must then fit beyond doubt. Of the
-//! other columns one is the volume: not an average price (inside low and high), not a turnover (price times another column),
-//! not a flag, not a second time. [`Positional::rest`] says what became of them.
+//! other columns one is the volume: not an average price (inside low and high), not a turnover (price times another
+//! column), not a flag, not a second time. [`Positional::rest`] says what became of them.
 
 use super::values::{count_violations, is_time_like, read_value};
 use super::{Evidence, PriceColumns, Prices};

@@ -1,8 +1,8 @@
 //! The room as its users see it: a path or bytes in, bars and an audit out.
 //!
 //! `layouts` walks every layout people bring, `real` the files of `../shared/data`, `torture` what nobody should bring,
-//! `store` the way to disk and back, `audit` planted defects and the policies that mend them, `wrong` data that
-//! a user would not notice, `regressions` mistakes that were made once. `make` builds the containers by hand, so that no
+//! `store` the way to disk and back, `audit` planted defects and the policies that mend them, `wrong` data that a user
+//! would not notice, `regressions` mistakes that were made once. `make` builds the containers by hand, so that no
 //! reader is tested with its own writer alone.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
