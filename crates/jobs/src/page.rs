@@ -52,7 +52,7 @@ fn figures(shown: &Shown<'_>) -> Section {
             Tile::new("read and audited", format_short(f.read_rows_per_s), "rows/s"),
             Tile::new("features computed", format_short(f.features.values_per_s), "values/s"),
             Tile::new("bars", format_count(f.bars), ""),
-            Tile::new("the market", word(f.verdict), "").tone(tone(f.verdict)),
+            Tile::new("audit", word(f.verdict), "").tone(tone(f.verdict)),
             Tile::new("damage caught", format!("{caught} of {}", f.damage.len()), "kinds").tone(all),
             found,
         ])],

@@ -27,7 +27,7 @@ impl Heat {
             let y = head + r as f64 * tall;
             let _ = write!(
                 left,
-                "<text x=\"70\" y=\"{:.0}\" text-anchor=\"end\">{}</text>",
+                "<text x=\"84\" y=\"{:.0}\" text-anchor=\"end\">{}</text>",
                 y + tall / 2.0 + 4.0,
                 escape(&short(row))
             );
@@ -62,7 +62,7 @@ impl Heat {
         let high = head + rows.len() as f64 * tall + 2.0;
         format!(
             "<figure class=\"chart heat\"><figcaption><b>{}</b><span class=\"ramp\"><em>−1</em>{}<em>+1</em></span></figcaption>\
-             <div class=\"frame\"><svg class=\"axis\" width=\"76\" height=\"{high}\" aria-hidden=\"true\">{left}</svg>\
+             <div class=\"frame\"><svg class=\"axis\" width=\"90\" height=\"{high}\" aria-hidden=\"true\">{left}</svg>\
              <svg class=\"plot\" width=\"100%\" height=\"{high}\" role=\"img\" aria-label=\"{}\">{above}{cells}</svg>\
              <svg class=\"axis\" width=\"30\" height=\"1\" aria-hidden=\"true\"></svg></div></figure>",
             escape(&self.title),

@@ -43,13 +43,23 @@ pub(crate) fn page(page: &Page) -> String {
 fn section(html: &mut String, i: usize, section: &Section) {
     let _ = write!(html, "<section id=\"s{i}\">\n<h2>{}</h2>\n", escape(&section.heading));
     for paragraph in section.prose.split("\n\n").filter(|p| !p.trim().is_empty()) {
-        let _ = writeln!(html, "<p class=\"prose\">{}</p>", escape(paragraph.trim()));
+        let _ = writeln!(html, "<p class=\"prose\">{}</p>", code(&escape(paragraph.trim())));
     }
     for part in &section.blocks {
         block(html, part);
         html.push('\n');
     }
     html.push_str("</section>\n");
+}
+
+/// Words between backticks as code; a last one without a partner stays.
+fn code(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    let pairs = (parts.len() - 1) / 2;
+    let mark = |i: usize| if i > 2 * pairs { "`" } else { ["</code>", "<code>"][i % 2] };
+    let marked =
+        parts.iter().enumerate().map(|(i, part)| if i == 0 { part.to_string() } else { format!("{}{part}", mark(i)) });
+    marked.collect()
 }
 
 fn block(html: &mut String, part: &Block) {

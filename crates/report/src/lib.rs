@@ -84,7 +84,7 @@ pub struct Page {
 pub struct Section {
     /// Shown, and linked from the top of the page.
     pub heading: String,
-    /// Plain text; an empty line starts a new paragraph.
+    /// Plain text; an empty line starts a new paragraph, words in backticks are code.
     pub prose: String,
     /// In reading order.
     pub blocks: Vec<Block>,

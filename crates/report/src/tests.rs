@@ -109,3 +109,10 @@ fn an_empty_page_is_a_page() {
     let html = page.html();
     assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n") && html.len() < 20_000);
 }
+
+#[test]
+fn words_between_backticks_are_code() {
+    let section = Section { prose: "the preset `full`, <b> and one ` alone".into(), ..Section::default() };
+    let html = Page { sections: vec![section], ..Page::default() }.html();
+    assert!(html.contains("the preset <code>full</code>, &lt;b&gt; and one ` alone"));
+}

@@ -36,7 +36,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
     let mut tiles = vec![
         Tile::new("features", f.columns.len().to_string(), "columns"),
         Tile::new("computed", format_short(f.rows_per_s.unwrap_or(0.0)), "rows/s"),
-        Tile::new("a bar", format!("{:.0}", f.ns_per_bar.unwrap_or(0.0)), "ns"),
+        Tile::new("time per bar", format!("{:.0}", f.ns_per_bar.unwrap_or(0.0)), "ns"),
         Tile::new("settled", format!("{:.1}", 100.0 * f.settled_share), "% of the rows"),
     ];
     if let Some(l) = &f.label {

@@ -41,11 +41,11 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
         heading: "Training".into(),
         prose: format!(
             "A population of {} nets (`{}`, {} parameters each) learned from {} bars of five minutes whether the next bar goes up or down. \
-             Planted was a column that knows this for {:.0} % of the bars, far more than any market tells; the other {} columns know nothing. \
-             Each fold was trained on what lies before its validation, chose its best epoch by that, and was judged on the block behind it, \
-             which it had not seen; samples whose labels reach over a border were left out, and the last part stays locked.\n\n\
-             So the best that can be expected is known: a correlation of {:.2}. A learner that finds less has missed something, and one that \
-             finds clearly more uses future data.",
+             The planted column knows this for {:.0} % of the bars, far more than any market reveals; the other {} columns know nothing. \
+             Each fold was trained on the bars before its validation, which chose its best epoch, and judged on the block after it, which \
+             it had not seen; samples whose labels cross a border were left out, and the last part stays locked.\n\n\
+             So the best possible result is known: a correlation of {:.2}. A learner that finds less has missed something; one that finds \
+             clearly more uses future data.",
             run.groups.iter().sum::<u64>(),
             run.net,
             format_count(run.parameters),
