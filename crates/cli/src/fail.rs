@@ -26,6 +26,7 @@ impl From<Error> for Failure {
 /// Shows an error of the command in these words, once, and gives its exit code.
 pub(crate) fn report(error: &Error, as_json: bool, schema: &str, words: &[OsString]) -> u8 {
     let remedy = error.remedy.as_ref().map(|remedy| flags::typed(remedy, words));
+    let message = flags::typed(&error.message, words);
     let (kind, code) = match error.kind {
         Kind::Usage => ("usage", 2),
         Kind::Input => ("input", 3),
@@ -38,12 +39,12 @@ pub(crate) fn report(error: &Error, as_json: bool, schema: &str, words: &[OsStri
         print(
             schema,
             json!({
-                "kind": kind, "message": error.message, "file": file, "line": error.line, "column": error.column, "remedy": remedy,
+                "kind": kind, "message": message, "file": file, "line": error.line, "column": error.column, "remedy": remedy,
             }),
         );
     } else {
         let paint = Paint::stderr();
-        let text = printable(&error.to_string());
+        let text = printable(&flags::typed(&error.to_string(), words));
         out::print_stderr_line(&format!("{} {text}", paint.red("error:")));
         let again = (error.kind == Kind::Interrupted).then(|| "run the same command again".to_string());
         if let Some(remedy) = remedy.as_ref().or(again.as_ref()) {

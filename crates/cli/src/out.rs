@@ -40,6 +40,24 @@ pub(crate) fn print_json(schema: &str, ok: bool, result: &impl Serialize) -> Res
     print_text(&text)
 }
 
+/// A result whose notes are worded by `note`.
+pub(crate) fn with_notes(result: &impl Serialize, note: &dyn Fn(&str) -> String) -> Result<Value, Failure> {
+    let mut value = serde_json::to_value(result).map_err(|e| Error::new(Kind::State, format!("writing JSON: {e}")))?;
+    notes(&mut value, false, note);
+    Ok(value)
+}
+
+fn notes(value: &mut Value, within: bool, note: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) if within && text.contains('<') => *text = note(text),
+        Value::Array(all) => all.iter_mut().for_each(|value| notes(value, within, note)),
+        Value::Object(fields) => {
+            fields.iter_mut().for_each(|(name, value)| notes(value, matches!(name.as_str(), "note" | "notes"), note));
+        }
+        _ => {}
+    }
+}
+
 /// Colours, where they are seen and not unwanted.
 #[derive(Clone, Copy)]
 pub(crate) struct Paint(bool);

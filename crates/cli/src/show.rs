@@ -14,14 +14,19 @@ pub(crate) fn date(rfc3339: &str) -> String {
 
 /// Rows under headings; numbers (headings that start with `>`) stand at the right; what is too long for the last column
 /// is cut.
-pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], indent: &str) -> String {
+pub(crate) fn table(heads: &[impl AsRef<str>], rows: &[Vec<String>], indent: &str) -> String {
     let name = |h: &str| h.trim_start_matches('>').to_string();
     let long = |s: &str| s.chars().count();
     let widths: Vec<usize> = heads
         .iter()
         .enumerate()
         .map(|(i, h)| {
-            rows.iter().filter_map(|r| r.get(i)).map(|c| long(c).min(36)).max().unwrap_or(0).max(long(&name(h)))
+            rows.iter()
+                .filter_map(|r| r.get(i))
+                .map(|c| long(c).min(36))
+                .max()
+                .unwrap_or(0)
+                .max(long(&name(h.as_ref())))
         })
         .collect();
     let mut text = String::new();
@@ -32,7 +37,7 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], indent: &str) -> Strin
             let wide = if last { WIDTH.saturating_sub(long(&row)).max(8) } else { widths[i] };
             let cell = fit(cell, wide);
             let pad = " ".repeat(widths[i].saturating_sub(long(&cell)));
-            if heads[i].starts_with('>') {
+            if heads[i].as_ref().starts_with('>') {
                 row.push_str(&pad);
                 row.push_str(&cell);
             } else {
@@ -44,7 +49,7 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], indent: &str) -> Strin
         text.push_str(row.trim_end());
         text.push('\n');
     };
-    line(&heads.iter().map(|h| name(h)).collect::<Vec<_>>());
+    line(&heads.iter().map(|h| name(h.as_ref())).collect::<Vec<_>>());
     for row in rows {
         line(row);
     }

@@ -97,16 +97,16 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
         ("auto", Opened::Cpu { .. }) | ("f32", _) => Precision::F32,
         ("tf32", _) => Precision::Tf32,
         (other, _) => {
-            let wrong = format!("--precision {other} is unknown");
+            let wrong = format!("<precision={other}> is unknown");
             return Err(Error::new(Kind::Usage, wrong).remedy("use auto, f32, tf32 or bf16"));
         }
     };
     if request.tune && matches!(device, Opened::Cpu { .. }) {
-        let wrong = "--tune chooses among cuBLASLt's algorithms, and the processor has none to choose from";
+        let wrong = "<tune> chooses among cuBLASLt's algorithms, and the processor has none to choose from";
         return Err(Error::new(Kind::Usage, wrong).remedy("leave it out, or name a card with <device>"));
     }
     if !(request.seconds > 0.0 && request.seconds <= 3600.0) {
-        let wrong = format!("--seconds {} is not a usable time to measure", request.seconds);
+        let wrong = format!("<seconds={}> is not a usable time to measure", request.seconds);
         return Err(Error::new(Kind::Usage, wrong).remedy("0.5 is the default, 3600 the maximum"));
     }
     // On a card the budget is of its own memory.

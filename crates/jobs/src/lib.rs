@@ -60,7 +60,7 @@ pub use check::{Caught, Check, Checked, Tested, check};
 pub use demo::training::{DemoTraining, Found, Verdict as FoundVerdict};
 pub use demo::{Damage, Demo, DemoFeatures, Demoed, demo};
 pub use home::{data_folder, home};
-pub use kinds::LearnerKind;
+pub use kinds::{LearnerKind, Measured, Metric};
 pub use list::{List, Listed, list};
 pub use memory::{Memory, available};
 pub use monitor::Monitor;
@@ -74,8 +74,8 @@ pub use settings::{
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};
 pub use train::{
-    ConfigRow, FoldRow, Judged, MemberRow, Phase, Predict, Predicted, Train, TrainEvent, TrainRun, model_settings,
-    predict, train,
+    ConfigRow, FoldRow, Judged, MemberRow, Phase, Predict, Predicted, Train, TrainEvent, TrainRun, Units,
+    model_settings, predict, train,
 };
 pub use train::{SelfCase, SelfTest, SelfTested, selftest};
 pub use tune::{Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune};

@@ -1,10 +1,11 @@
 //! `runs`: which there are, what one is, and going on with one that was cut.
 
+use crate::kinds::{Measured, Metric, all_metrics};
 use crate::train::{Teller, TrainRun, request_of, train};
 use crate::{Memory, Settings};
 use files::{Error, Kind, Result};
 use learn::checkpoint;
-use report::{RunSummary, read_log};
+use report::{Row, RunSummary, read_log};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
@@ -16,6 +17,15 @@ pub struct RunsListed {
     pub folder: String,
     /// The newest first.
     pub runs: Vec<RunRow>,
+}
+
+impl RunsListed {
+    /// The metric that all of them have their best by; none where learners differ, each with its own.
+    pub fn metric(&self) -> Option<&'static Metric> {
+        let mut metrics = self.runs.iter().filter_map(RunRow::metric);
+        let first = metrics.next().or(all_metrics().next())?;
+        metrics.all(|other| other == first).then_some(first)
+    }
 }
 
 /// One run.
@@ -35,8 +45,18 @@ pub struct RunRow {
     pub members: Option<u64>,
     /// Which member is best so far.
     pub best: Option<String>,
-    /// Its validation correlation.
+    /// By which metric: `valid mcc`.
+    pub best_metric: Option<String>,
+    /// Its value.
     pub best_value: Option<f64>,
+}
+
+impl RunRow {
+    /// The metric of the best, by the name that a learner declares for it.
+    pub fn metric(&self) -> Option<&'static Metric> {
+        let name = self.best_metric.as_ref()?.replace(' ', "_");
+        all_metrics().find(|metric| metric.name == name)
+    }
 }
 
 /// A run, looked at closely.
@@ -44,8 +64,14 @@ pub struct RunRow {
 pub struct RunShown {
     /// As in the list.
     pub run: RunRow,
-    /// Epochs that members have done, all together.
+    /// Epochs (or what a unit of work is called) that members have done, all together.
     pub epochs: u64,
+    /// What a unit of work is called.
+    #[serde(skip)]
+    pub unit: String,
+    /// On test samples, what the run is summed up by; none before the end.
+    #[serde(skip)]
+    pub judged: Option<Measured>,
     /// The last lines of what happened.
     pub last: Vec<String>,
     /// What came out; null before the end.
@@ -71,7 +97,7 @@ pub struct CheckpointRow {
     pub bytes: Option<u64>,
     /// The member with the best validation so far.
     pub best: Option<String>,
-    /// Its correlation.
+    /// Its score.
     pub best_value: Option<f64>,
     /// Why it is not used; null where it is whole.
     pub problem: Option<String>,
@@ -150,6 +176,7 @@ fn row(summary: &RunSummary) -> RunRow {
         ended: run.and_then(|r| r.ended.clone()),
         members: run.map(|r| r.members),
         best: best.map(|b| format!("{}, epoch {}", b.member, b.epoch)),
+        best_metric: best.map(|b| b.measure.clone()),
         best_value: best.and_then(|b| b.value),
     }
 }
@@ -173,12 +200,21 @@ pub fn runs_show(folder: &Path) -> Result<RunShown> {
     let result = std::fs::read(folder.join("result.json")).ok().and_then(|t| serde_json::from_slice(&t).ok());
     Ok(RunShown {
         run: row(&RunSummary::read(folder)),
+        unit: axis.to_string(),
+        judged: judged(&rows),
         epochs: rows.iter().filter(|r| r.kind == axis).count() as u64,
         last: lines[lines.len().saturating_sub(8)..].iter().map(|l| (*l).to_string()).collect(),
         result,
         checkpoints: checkpoints(&folder.join("checkpoints"))?,
         weights: weights(&folder.join("checkpoints")),
     })
+}
+
+/// What the last end of a run says it was judged to be, under the name of some learner's metric.
+fn judged(rows: &[Row]) -> Option<Measured> {
+    let end = rows.iter().rev().find(|row| row.kind == "finished")?;
+    let metric = all_metrics().find(|metric| metric.part == "test" && end.number(metric.name).is_some())?;
+    Some(Measured { metric: *metric, value: end.number(metric.name) })
 }
 
 /// Goes on with a run; threads and memory may be others than before, since they change no bit.

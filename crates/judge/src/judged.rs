@@ -5,10 +5,10 @@ use crate::measure::{Bootstrap, Confusion, Interval, VolatilityRule};
 use crate::measure::{by_group, mcc_interval, persistence, predicted, scores, volatility};
 use features::{Fold, Samples, Table, class};
 use files::Result;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What predictions of classes are worth.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Judged {
     /// Samples that were predicted.
     pub samples: u64,

@@ -44,4 +44,4 @@ pub mod null;
 pub mod split;
 
 pub use judged::{Judged, Truth, VolatilityBaseline};
-pub use members::{Member, ensemble, mean_probabilities, select_configs, validation_scores};
+pub use members::{Member, ScoredMember, ensemble, mean_probabilities, select_configs, validation_scores};

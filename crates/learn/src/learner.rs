@@ -5,6 +5,7 @@
 //! are the best, when a member ends and what is saved is decided elsewhere, the same for every learner.
 
 use crate::member::{Extent, MemberKey, Metrics};
+use crate::noise::{Noise, NoisePhase, NoiseSpec};
 use crate::problem::Problem;
 use crate::scale::Scaler;
 use compute::net::Layout;
@@ -75,6 +76,21 @@ pub trait Learner: Send + Sync {
         let all = self.configs();
         let same = |c: &usize| all[*c].net == all[config].net && all[*c].recipe == all[config].recipe;
         (0..config).find(same).unwrap_or(config)
+    }
+
+    /// The same learner on the same data, with other configs and another number of units.
+    fn with(&self, configs: Vec<Config>, units: u32) -> Box<dyn Learner>;
+
+    /// How the gradients of members scatter, by which the tuner weighs one batch against another; none for a learner
+    /// whose steps have no gradient of samples. `enough` may end either part early.
+    fn noise(
+        &self,
+        _members: &[MemberKey],
+        _at: &DeviceBudget,
+        _spec: &NoiseSpec,
+        _enough: &dyn Fn(NoisePhase) -> bool,
+    ) -> files::Result<Option<Noise>> {
+        Ok(None)
     }
 
     /// Samples of one unit of a member's work.

@@ -6,16 +6,13 @@ use crate::args::Demo as Args;
 use crate::out::Paint;
 use crate::show::{table, wrap};
 use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
-use jobs::{Demo, DemoTraining, Demoed, FoundVerdict, TrainEvent};
+use jobs::{Demo, DemoTraining, Demoed, FoundVerdict};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let progress = &mut context.progress;
+    let settings = context.settings.clone();
     let request = Demo { out: args.out, device: args.device, quick: args.quick };
-    let demo = jobs::demo(&request, &context.settings, &mut |event| match event {
-        TrainEvent::Update(update) => progress.update(update),
-        TrainEvent::Line(line) => progress.print_line(line),
-    })?;
+    let demo = jobs::demo(&request, &settings, &mut |event| context.report(event))?;
     context.print(&demo, |paint| render(&demo, paint))?;
     Ok(if demo.training.run.interrupted { 130 } else { 0 })
 }

@@ -24,7 +24,7 @@ use crate::progress::Progress;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use files::{Error, Kind};
-use jobs::{Key, Select, Settings};
+use jobs::{Key, Select, Settings, TrainEvent};
 use std::ffi::OsString;
 
 /// What a verb gives: its exit code.
@@ -38,13 +38,28 @@ struct Context {
     json: bool,
     schema: &'static str,
     progress: Progress,
+    /// The command as it was typed.
+    words: Vec<OsString>,
 }
 
 impl Context {
     /// Prints the result: one object, or the words.
     fn print(&self, result: &impl serde::Serialize, words: impl FnOnce(Paint) -> String) -> Result<(), Failure> {
         self.progress.clear();
-        if self.json { out::print_json(self.schema, true, result) } else { out::print_text(&words(Paint::stdout())) }
+        if self.json {
+            let noted = out::with_notes(result, &|note| flags::typed(note, &self.words))?;
+            out::print_json(self.schema, true, &noted)
+        } else {
+            out::print_text(&flags::typed(&words(Paint::stdout()), &self.words))
+        }
+    }
+
+    /// What a verb reports while it runs: how far it is, and lines.
+    fn report(&mut self, event: TrainEvent<'_>) {
+        match event {
+            TrainEvent::Update(update) => self.progress.update(update),
+            TrainEvent::Line(line) => self.progress.print_line(&flags::typed(line, &self.words)),
+        }
     }
 }
 
@@ -64,7 +79,7 @@ pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outco
     let settings = settings(&cli.global, &cli.verb, &given)?;
     let given = given.iter().map(|(key, _)| key.name).collect();
     let progress = Progress::new(cli.global.quiet);
-    let mut context = Context { settings, given, json: cli.global.json, schema, progress };
+    let mut context = Context { settings, given, json: cli.global.json, schema, progress, words: typed.to_vec() };
     match cli.verb {
         Verb::Demo(args) => demo::run(args, &mut context),
         Verb::Probe(args) => probe::run(&args, &mut context),

@@ -5,7 +5,7 @@ use crate::args::Runs;
 use crate::out::Paint;
 use crate::show::{date, table, wrap};
 use files::{format_bytes, format_count, format_plural};
-use jobs::{RunShown, RunsListed, TrainEvent};
+use jobs::{RunShown, RunsListed};
 use std::fmt::Write;
 
 pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
@@ -21,11 +21,8 @@ pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
             Ok(0)
         }
         Runs::Resume(args) => {
-            let progress = &mut context.progress;
-            let run = jobs::runs_resume(&args.run, &context.settings, &mut |event| match event {
-                TrainEvent::Update(update) => progress.update(update),
-                TrainEvent::Line(line) => progress.print_line(line),
-            })?;
+            let settings = context.settings.clone();
+            let run = jobs::runs_resume(&args.run, &settings, &mut |event| context.report(event))?;
             train::print_run(&run, context)
         }
     }
@@ -44,13 +41,21 @@ fn list(listed: &RunsListed, paint: Paint) -> String {
                 r.name.clone(),
                 r.started.as_deref().map_or("-".into(), date),
                 r.members.map_or("-".into(), format_count),
-                r.best_value.map_or("-".into(), |v| format!("{v:.4}")),
+                best_value(r).unwrap_or_else(|| "-".into()),
                 r.state.clone(),
             ]
         })
         .collect();
-    text.push_str(&table(&["run", "started", ">members", ">best valid MCC", "state"], &rows, "  "));
+    let best =
+        listed.metric().map_or_else(|| ">best by validation".into(), |metric| format!(">best {}", metric.head()));
+    text.push_str(&table(&["run", "started", ">members", &best, "state"], &rows, "  "));
     text
+}
+
+/// The best validation of a run, as its metric is shown.
+fn best_value(run: &jobs::RunRow) -> Option<String> {
+    let value = run.best_value?;
+    Some(run.metric().map_or_else(|| format!("{value:.4}"), |metric| metric.format(Some(value))))
 }
 
 fn show(shown: &RunShown, paint: Paint) -> String {
@@ -61,12 +66,13 @@ fn show(shown: &RunShown, paint: Paint) -> String {
         let ended = run.ended.as_ref().map_or(String::new(), |e| format!(", ended {e}"));
         let _ = writeln!(text, "  started {started}{ended}");
     }
-    let _ = writeln!(text, "  {} done by all members together", format_plural(shown.epochs, "epoch"));
-    if let (Some(best), Some(value)) = (&run.best, run.best_value) {
-        let _ = writeln!(text, "  best so far: {best}, validation MCC {value:.4}");
+    let _ = writeln!(text, "  {} done by all members together", format_plural(shown.epochs, &shown.unit));
+    if let (Some(best), Some(value)) = (&run.best, best_value(run)) {
+        let _ =
+            writeln!(text, "  best so far: {best}, validation {} {value}", run.metric().map_or("score", |m| m.label));
     }
-    if let Some(mcc) = shown.result.as_ref().and_then(|r| r["judged"]["mcc"].as_f64()) {
-        let _ = writeln!(text, "  judged on test samples: MCC {mcc:.4}");
+    if let Some(judged) = &shown.judged {
+        let _ = writeln!(text, "  judged on test samples: {} {judged}", judged.metric.label);
     }
     if !shown.checkpoints.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Checkpoints"));
@@ -85,7 +91,7 @@ fn show(shown: &RunShown, paint: Paint) -> String {
             ]
         };
         let rows: Vec<Vec<String>> = shown.checkpoints.iter().map(row).collect();
-        text.push_str(&table(&["generation", ">epoch", ">size", "best so far", ""], &rows, "  "));
+        text.push_str(&table(&["generation", &format!(">{}", shown.unit), ">size", "best so far", ""], &rows, "  "));
         for w in &shown.weights {
             let _ = writeln!(text, "  {} weights of {}: {}", w.name, format_plural(w.members, "member"), w.folder);
         }

@@ -6,18 +6,15 @@ use crate::args::Selftest as Args;
 use crate::out::Paint;
 use crate::show::{table, wrap};
 use files::{format_count, format_seconds};
-use jobs::{SelfTest, SelfTested, TrainEvent};
+use jobs::{SelfTest, SelfTested};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let select = narrow(args.data.clone().unwrap_or_default(), args.how)?;
     let request = SelfTest { select: args.data.is_some().then_some(select), device: args.device };
-    let progress = &mut context.progress;
-    let tested = jobs::selftest(&request, &context.settings, &mut |event| match event {
-        TrainEvent::Update(update) => progress.update(update),
-        TrainEvent::Line(line) => progress.print_line(line),
-    })
-    .map_err(|e| point_at_mistake(e, &context.settings.features.or(""), context.json))?;
+    let settings = context.settings.clone();
+    let tested = jobs::selftest(&request, &settings, &mut |event| context.report(event))
+        .map_err(|e| point_at_mistake(e, &settings.features.or(""), context.json))?;
     context.print(&tested, |paint| render(&tested, paint))?;
     Ok(u8::from(!tested.passed))
 }

@@ -6,7 +6,7 @@ use crate::args::Train as Args;
 use crate::out::Paint;
 use crate::show::{date, table, wrap};
 use files::{Error, Kind, format_bytes, format_count, format_plural, format_seconds, format_short};
-use jobs::{Train, TrainEvent, TrainRun};
+use jobs::{Train, TrainRun};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -20,12 +20,9 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         budget: args.budget.as_deref().map(duration).transpose()?,
         resume: false,
     };
-    let progress = &mut context.progress;
-    let run = jobs::train(&request, &context.settings, &mut |event| match event {
-        TrainEvent::Update(update) => progress.update(update),
-        TrainEvent::Line(line) => progress.print_line(line),
-    })
-    .map_err(|e| point_at_mistake(e, &context.settings.features.or(""), context.json))?;
+    let settings = context.settings.clone();
+    let run = jobs::train(&request, &settings, &mut |event| context.report(event))
+        .map_err(|e| point_at_mistake(e, &settings.features.or(""), context.json))?;
     print_run(&run, context)
 }
 
@@ -62,7 +59,8 @@ fn render(run: &TrainRun, paint: Paint) -> String {
     let balance: Vec<String> =
         run.balance.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
     let label = run.label.as_ref().map_or(String::new(), |l| format!(", labels {}", l.rule));
-    let _ = writeln!(text, "  {}{label}: {}", format_plural(run.samples, "sample"), balance.join(", "));
+    let balance = if balance.is_empty() { String::new() } else { format!(": {}", balance.join(", ")) };
+    let _ = writeln!(text, "  {}{label}{balance}", format_plural(run.samples, "sample"));
     let groups = if run.groups.len() > 1 {
         format!(" in {}", format_plural(run.groups.len() as u64, "group"))
     } else {
@@ -96,9 +94,10 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         (Some(least), Some(most)) if least < most => format!("rates {least:.2e} to {most:.2e}"),
         _ => format!("rate {:.2e}", run.rate),
     };
-    let _ = writeln!(text, "  at most {}, patience {}, {rate}", format_plural(run.epochs, "epoch"), run.patience);
+    let unit = run.units.name;
+    let _ = writeln!(text, "  at most {}, patience {}, {rate}", format_plural(run.units.most, unit), run.patience);
     if let Some(estimate) = run.estimate_seconds {
-        let _ = writeln!(text, "  at most {} for all epochs", format_seconds(estimate));
+        let _ = writeln!(text, "  at most {} for all {unit}s", format_seconds(estimate));
     }
     let _ = write!(text, "\n{}\n", paint.bold("Walk forward"));
     run.picture.lines().for_each(|line| {
@@ -130,31 +129,7 @@ fn render(run: &TrainRun, paint: Paint) -> String {
             "Judged on test samples, averaged over the members of each fold"
         };
         let _ = write!(text, "\n{}\n", paint.bold(heading));
-        let interval =
-            j.mcc_interval.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4})", i.low, i.high));
-        let _ = writeln!(text, "  MCC {:.4}{interval} over {}", j.mcc, format_plural(j.samples, "sample"));
-        if let Some(why) = &j.no_interval {
-            text.push_str(&wrap(&format!("no confidence interval: {why}"), "  ", "  "));
-        }
-        let direction = j.directional_mcc.map_or("-".into(), |m| format!("{m:.4}"));
-        let again = j.persistence_mcc.map_or("-".into(), |m| format!("{m:.4}"));
-        let _ = writeln!(text, "  direction alone: MCC {direction} (repeating the last label: {again})");
-        if let Some(baseline) = j.volatility_mcc {
-            let some = j.volatility_samples.filter(|n| *n != j.samples);
-            let some = some.map_or(String::new(), |n| format!(" (of {})", format_plural(n, "sample")));
-            let _ = writeln!(
-                text,
-                "  volatility alone: MCC {baseline:.4} over all classes{some}; it says nothing about direction"
-            );
-        }
-        let _ = writeln!(
-            text,
-            "  accuracy {:.2} % (always predicting the most frequent class: {:.2} %), macro-F1 {:.4}",
-            100.0 * j.accuracy,
-            100.0 * j.majority_accuracy,
-            j.macro_f1
-        );
-        let _ = writeln!(text, "  log-loss {:.4}, calibration error {:.4}", j.log_loss, j.calibration_error);
+        j.sentences.iter().for_each(|sentence| text.push_str(&wrap(sentence, "  ", "  ")));
     }
     phases(&mut text, run, paint);
     if !run.notes.is_empty() {
@@ -185,14 +160,17 @@ fn most(values: &[f64]) -> Option<f64> {
 /// A line for each config: what it is, what validation says, and where it was taken.
 fn configs(text: &mut String, run: &TrainRun, paint: Paint) {
     let _ = write!(text, "\n{}\n", paint.bold("Configs"));
-    let figure = |x: &Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
     let row = |c: &jobs::ConfigRow| {
         let folds: Vec<String> = c.chosen.iter().map(usize::to_string).collect();
-        vec![c.config.to_string(), c.what.clone(), figure(&c.valid_mcc), figure(&c.test_mcc), folds.join(", ")]
+        let mut row = vec![c.config.to_string(), c.what.clone()];
+        row.extend(c.metrics.iter().map(ToString::to_string));
+        row.push(folds.join(", "));
+        row
     };
     let rows: Vec<Vec<String>> = run.configs.iter().take(32).map(row).collect();
     let judged = run.judged.is_some();
-    let heads: &[&str] = &[">config", "what", ">valid MCC", ">test MCC", "chosen in folds"];
+    let metrics = run.configs.first().map_or(&[][..], |c| &c.metrics);
+    let heads = [&[">config".to_string(), "what".into()], &heads(metrics)[..], &["chosen in folds".into()]].concat();
     let shown = if judged { heads.len() } else { 2 };
     let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row[..shown].to_vec()).collect();
     text.push_str(&table(&heads[..shown], &rows, "  "));
@@ -209,26 +187,31 @@ fn configs(text: &mut String, run: &TrainRun, paint: Paint) {
     }
 }
 
+/// The heads of metrics' columns.
+fn heads(metrics: &[jobs::Measured]) -> Vec<String> {
+    metrics.iter().map(|m| format!(">{}", m.metric.head())).collect()
+}
+
 fn members(text: &mut String, run: &TrainRun, paint: Paint) {
     let _ = write!(text, "\n{}\n", paint.bold("Members"));
-    let figure = |x: &Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
     let several = run.configs.len() > 1;
     let row = |m: &jobs::MemberRow| {
         let mut row = if several { vec![m.config.to_string()] } else { Vec::new() };
         row.extend([
             m.fold.to_string(),
             m.seed.to_string(),
-            format_count(u64::from(m.epochs)),
-            m.best_epoch.map_or("-".into(), |e| e.to_string()),
-            figure(&m.valid_mcc),
-            figure(&m.test_mcc),
-            m.ended.clone(),
+            format_count(u64::from(m.units)),
+            m.best_unit.map_or("-".into(), |e| e.to_string()),
         ]);
+        row.extend(m.metrics.iter().map(ToString::to_string));
+        row.push(m.ended.clone());
         row
     };
     let rows: Vec<Vec<String>> = run.members.iter().take(32).map(row).collect();
-    let heads = [">config", ">fold", ">seed", ">epochs", ">best", ">valid MCC", ">test MCC", "ended by"];
-    text.push_str(&table(&heads[usize::from(!several)..], &rows, "  "));
+    let first = [">config", ">fold", ">seed", &format!(">{}s", run.units.name), ">best"].map(String::from);
+    let metrics = run.members.first().map_or(&[][..], |m| &m.metrics);
+    let heads = [&first[usize::from(!several)..], &heads(metrics), &["ended by".into()]].concat();
+    text.push_str(&table(&heads, &rows, "  "));
     if run.members.len() > rows.len() {
         let _ = writeln!(text, "  and {} more (--json shows all)", run.members.len() - rows.len());
     }

@@ -32,20 +32,21 @@ fn render(tuned: &TuneRun, paint: Paint) -> String {
         format_count(tuned.smallest_fold),
         format_bytes(tuned.budget_bytes)
     );
-    let n = &tuned.noise;
     let scale = match (tuned.noise_scale, tuned.noise_scale_at_least) {
         (Some(scale), _) => format!("about {} rows", format_count(scale.round() as u64)),
         (None, Some(least)) => format!("not found, at least about {} rows", format_count(least.round() as u64)),
         (None, None) => "not found".into(),
     };
-    let _ = writeln!(
-        text,
-        "  gradient noise scale: {scale} ({} batches of {} rows of {} after {})",
-        n.batches,
-        n.batch,
-        format_plural(n.members as u64, "member"),
-        format_plural(u64::from(n.warm_up), "step")
-    );
+    if let Some(n) = &tuned.noise {
+        let _ = writeln!(
+            text,
+            "  gradient noise scale: {scale} ({} batches of {} rows of {} after {})",
+            n.batches,
+            n.batch,
+            format_plural(n.members as u64, "member"),
+            format_plural(u64::from(n.warm_up), "step")
+        );
+    }
 
     let _ = write!(text, "\n{}\n", paint.bold("Batches"));
     let dash = || "-".to_string();

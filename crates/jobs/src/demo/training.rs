@@ -5,6 +5,7 @@
 //! model. More than the best there is would be a leak, and is called one.
 
 use crate::Settings;
+use crate::kinds::classifier::record;
 use crate::synth::Planted;
 use crate::train::{Teller, Train, TrainRun, request_of, train};
 use bars::Bars;
@@ -135,6 +136,7 @@ pub(super) fn bars(quick: bool) -> usize {
 /// The settings of the training: the user's, and the job's where the user said nothing.
 fn job(settings: &Settings, quick: bool) -> Result<Settings> {
     settings.refuse_candidates("the demo")?;
+    settings.train.learner.expect_classes("the demo")?;
     let mut own = settings.clone();
     let plain = own.features.set == "auto" && own.train.learner.name() == "lstm";
     let quicker = QUICK.iter().filter(|_| quick);
@@ -194,7 +196,8 @@ fn place(folder: &Path, own: &Settings) -> (PathBuf, Option<Train>) {
 
 /// What the predictions on disk say of the planted signal.
 fn found(run: &TrainRun, path: &Path, signal: &Bars, planted: &Planted, seed: u64) -> Result<Found> {
-    let judged = run.judged.as_ref().ok_or_else(|| Error::new(Kind::State, "the run was not judged").at(path))?;
+    let judged = run.judged.as_ref().and_then(record);
+    let judged = judged.ok_or_else(|| Error::new(Kind::State, "the run was not judged").at(path))?;
     let Tested { truth, guessed, known } = tested(&path.join("predictions.parquet"), signal)?;
     let direction =
         |guessed: &[u8]| Ok::<_, Error>(Confusion::count(3, &truth, guessed)?.directional_mcc().unwrap_or(0.0));

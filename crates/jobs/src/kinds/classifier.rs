@@ -1,16 +1,16 @@
 //! What classifiers share: trained by `learn::classify`, selected by Matthews' correlation on validation samples,
 //! judged on test samples, kept as `predictions.parquet` and the folder `model`.
 
-use super::{Figure, Judgement, Kind, PerConfig, defaults, model};
+use super::{Evaluation, Figure, Kind, Metric, defaults, model};
 use crate::Settings;
-use crate::train::{Experiment, Ids, MemberRow, Source, guess, symbol_names};
+use crate::train::{Experiment, Ids, Judged, Source, guess, symbol_names};
 use compute::Opened;
 use compute::population::Score;
 use features::{Input, InputLayout, class};
-use files::{Column, Data, ParquetWriter, Result, Table};
+use files::{Column, Data, ParquetWriter, Result, Table, format_plural};
 use judge::measure::Confusion;
 use judge::split::Splits;
-use judge::{Member, Truth, ensemble, select_configs, validation_scores};
+use judge::{Member, Truth, VolatilityBaseline, ensemble};
 use learn::classify::{Classify, Query, Spec, predict};
 use learn::{Config, Learner, Trained};
 use std::path::Path;
@@ -29,6 +29,9 @@ pub(crate) struct Classifier {
 const FAST: (usize, usize) = (50, 64);
 const SLOW: (usize, usize) = (24, 24);
 
+/// What classifiers learn to do.
+pub(crate) const TASK: &str = "classify";
+
 const FIGURES: &[Figure] = &[
     Figure { name: "train_loss", tag: "train/loss", label: Some("loss") },
     Figure { name: "valid_loss", tag: "valid/loss", label: Some("validation") },
@@ -36,9 +39,30 @@ const FIGURES: &[Figure] = &[
     Figure { name: "norm", tag: "train/grad_norm", label: None },
 ];
 
+/// Matthews' correlation, which is never below -1.
+const MCC: Metric = Metric {
+    name: "valid_mcc",
+    part: "valid",
+    label: "MCC",
+    unit: "",
+    decimals: 4,
+    higher_is_better: true,
+    worst: -1.0,
+};
+
+const METRICS: &[Metric] = &[MCC, Metric { name: "test_mcc", part: "test", ..MCC }];
+
 impl Kind for Classifier {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn task(&self) -> &'static str {
+        TASK
+    }
+
+    fn is_labelled(&self) -> bool {
+        true
     }
 
     fn layout(&self) -> InputLayout {
@@ -49,7 +73,10 @@ impl Kind for Classifier {
         (self.features)(symbols)
     }
 
-    fn net(&self, inputs: &[Input], classes: usize) -> String {
+    fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String {
+        if let Some(net) = &settings.classify.net {
+            return net.clone();
+        }
         let branch = |input: &Input| {
             let (name, wide) = (&input.name, input.columns.len());
             let (window, units) = match name.as_str() {
@@ -82,53 +109,106 @@ impl Kind for Classifier {
         settings.classify.balance.to_string()
     }
 
+    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
+        &mut settings.classify.batch
+    }
+
+    fn rate(&self, settings: &Settings, batch: usize) -> f32 {
+        defaults::rate(&settings.classify, batch)
+    }
+
+    fn rate_rule(&self, settings: &Settings) -> &'static str {
+        match settings.classify.rate {
+            Some(_) => "as set, whatever the batch",
+            None => {
+                "1e-3 at batches of 512, scaled with the square root of the batch, between a quarter and four times that"
+            }
+        }
+    }
+
     fn figures(&self) -> &'static [Figure] {
         FIGURES
     }
 
-    fn selected_by(&self) -> &'static str {
-        "valid_mcc"
+    fn metrics(&self) -> &'static [Metric] {
+        METRICS
     }
 
-    fn unjudged(&self, experiment: &Experiment, members: &[Trained]) -> Result<Vec<MemberRow>> {
-        let symbols = experiment.source.sample_symbols();
-        rows(experiment, &truth(experiment, &symbols), members, &vec![Vec::new(); members.len()])
-    }
-
-    fn judge(&self, experiment: &Experiment, members: &[Trained]) -> Result<Judgement> {
+    fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
         let predictions = predictions(experiment, members)?;
         let symbols = experiment.source.sample_symbols();
-        let truth = truth(experiment, &symbols);
-        let rows = rows(experiment, &truth, members, &predictions)?;
-        let members = judge_members(members, &predictions);
-        let (configs, folds) = (experiment.learner.configs().len(), experiment.splits.folds.len());
-        let selected = select_configs(&members, configs, folds);
+        let mut tested = Tested { experiment, members, predictions, symbols, volatility: None };
         // Ready arrays have no prices, and so no volatility.
-        let volatility = match &experiment.source.ids {
-            Ids::Bars { data, .. } => truth.volatility_baseline(&data.base)?,
-            Ids::Ready { .. } => None,
-        };
-        let judge = |config_of: &dyn Fn(usize) -> usize| {
-            truth.judge(&ensemble(&members, folds, config_of), experiment.settings.general.seed, volatility)
-        };
-        let judged = judge(&|fold| selected[fold])?;
-        let mut per_config = Vec::new();
-        if configs > 1 {
-            for (at, valid) in validation_scores(&members, configs, |_| true).into_iter().enumerate() {
-                per_config.push(PerConfig { valid, judged: judge(&|_| at)? });
-            }
+        if let Ids::Bars { data, .. } = &experiment.source.ids {
+            tested.volatility = tested.truth().volatility_baseline(&data.base)?;
         }
-        Ok(Judgement { rows, judged, selected, per_config, predictions })
-    }
-
-    fn save(&self, experiment: &Experiment, members: &[Trained], of: &Judgement, folder: &Path) -> Result<()> {
-        write_predictions(&folder.join("predictions.parquet"), experiment, members, of)?;
-        model::write(&folder.join("model"), experiment, members, &of.selected)
+        Ok(Box::new(tested))
     }
 }
 
+/// Classifiers on their test samples.
+struct Tested<'a> {
+    experiment: &'a Experiment,
+    members: &'a [Trained],
+    predictions: Vec<Vec<f32>>, // [members][test, classes] empty where a member predicts nothing
+    symbols: Vec<u32>,          // [samples] the symbol of each
+    volatility: Option<VolatilityBaseline>,
+}
+
+impl Tested<'_> {
+    fn truth(&self) -> Truth<'_> {
+        let (problem, folds) = (&self.experiment.source.problem, &self.experiment.splits.folds);
+        Truth { samples: &problem.samples, classes: problem.classes, symbols: &self.symbols, folds }
+    }
+}
+
+impl Evaluation for Tested<'_> {
+    fn test_figures(&self, member: usize) -> Result<Vec<Option<f64>>> {
+        Ok(vec![self.truth().test_mcc(self.members[member].fold, &self.predictions[member])?])
+    }
+
+    fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>> {
+        let folds = self.experiment.splits.folds.len();
+        let ensemble = ensemble(&judge_members(self.members, &self.predictions), folds, config_of);
+        let record = self.truth().judge(&ensemble, self.experiment.settings.general.seed, self.volatility)?;
+        Ok(record.map(|record| Judged::new(&record, vec![Some(record.mcc)], METRICS, sentences(&record))))
+    }
+
+    fn save(&self, selected: &[usize], folder: &Path) -> Result<()> {
+        write_predictions(&folder.join("predictions.parquet"), self, selected)?;
+        model::write(&folder.join("model"), self.experiment, self.members, selected)
+    }
+}
+
+/// The record that classifiers are judged by, of a run that has one.
+pub(crate) fn record(judged: &Judged) -> Option<judge::Judged> {
+    serde_json::from_value(judged.record.clone().into()).ok()
+}
+
+/// What classifiers were judged to be, for people.
+fn sentences(j: &judge::Judged) -> Vec<String> {
+    let figure = |x: Option<f64>| METRICS[1].format(x);
+    let interval = j.mcc_interval.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4})", i.low, i.high));
+    let mut all = vec![format!("MCC {:.4}{interval} over {}", j.mcc, format_plural(j.samples, "sample"))];
+    all.extend(j.no_interval.as_ref().map(|why| format!("no confidence interval: {why}")));
+    let (direction, again) = (figure(j.directional_mcc), figure(j.persistence_mcc));
+    all.push(format!("direction alone: MCC {direction} (repeating the last label: {again})"));
+    all.extend(j.volatility_mcc.map(|baseline| {
+        let some = j.volatility_samples.filter(|n| *n != j.samples);
+        let some = some.map_or(String::new(), |n| format!(" (of {})", format_plural(n, "sample")));
+        format!("volatility alone: MCC {baseline:.4} over all classes{some}; it says nothing about direction")
+    }));
+    let [accuracy, majority] = [j.accuracy, j.majority_accuracy].map(|share| 100.0 * share);
+    all.push(format!(
+        "accuracy {accuracy:.2} % (always predicting the most frequent class: {majority:.2} %), macro-F1 {:.4}",
+        j.macro_f1
+    ));
+    all.push(format!("log-loss {:.4}, calibration error {:.4}", j.log_loss, j.calibration_error));
+    all
+}
+
 /// Classifiers as the settings have them.
-pub(crate) fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -> Result<Classify> {
+fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -> Result<Classify> {
     let samples = splits.folds.iter().map(|f| f.train.len()).min().unwrap_or(0);
     let config = |((_, own), net): (&(String, Settings), &compute::Net)| {
         let recipe = defaults::recipe(own, samples, matches!(device, Opened::Cuda(_)));
@@ -173,45 +253,23 @@ pub(crate) fn predictions(experiment: &Experiment, members: &[Trained]) -> Resul
     Ok(all)
 }
 
-/// What predictions are held against; `symbols` `[samples]` is the symbol of each sample.
-fn truth<'a>(experiment: &'a Experiment, symbols: &'a [u32]) -> Truth<'a> {
-    let problem = &experiment.source.problem;
-    Truth { samples: &problem.samples, classes: problem.classes, symbols, folds: &experiment.splits.folds }
-}
-
 /// The members as the judge sees them; `predictions` are those on each one's fold's test.
 pub(crate) fn judge_members<'a>(members: &[Trained], predictions: &'a [Vec<f32>]) -> Vec<Member<'a>> {
     let one = |(member, probabilities): (&Trained, &'a Vec<f32>)| Member {
         config: member.config,
         fold: member.fold,
-        score: member.best.as_ref().map(|b| b.score),
         probabilities,
     };
     members.iter().zip(predictions).map(one).collect()
 }
 
-/// A line for each member.
-fn rows(
-    experiment: &Experiment,
-    truth: &Truth<'_>,
-    members: &[Trained],
-    predictions: &[Vec<f32>],
-) -> Result<Vec<MemberRow>> {
-    let unit = experiment.learner.unit();
-    let row = |(m, p): (&Trained, &Vec<f32>)| Ok(MemberRow::new(m, unit, truth.test_mcc(m.fold, p)?));
-    let mut rows = members.iter().zip(predictions).map(row).collect::<Result<Vec<MemberRow>>>()?;
-    // Configs may have been trained in another order.
-    rows.sort_by_key(|m| (m.config, m.fold, m.seed));
-    Ok(rows)
-}
-
 /// Every member's probabilities on its fold's test.
-fn write_predictions(path: &Path, experiment: &Experiment, members: &[Trained], of: &Judgement) -> Result<()> {
-    let Experiment { source, splits, learner, settings, .. } = experiment;
+fn write_predictions(path: &Path, of: &Tested<'_>, selected: &[usize]) -> Result<()> {
+    let Experiment { source, splits, learner, settings, .. } = of.experiment;
     let (samples, classes) = (&source.problem.samples, source.problem.classes);
     let mut writer = ParquetWriter::create(path, &[])?.threads(settings.threads());
     let symbols = symbol_names(source);
-    for (member, p) in members.iter().zip(&of.predictions).filter(|(_, p)| !p.is_empty()) {
+    for (member, p) in of.members.iter().zip(&of.predictions).filter(|(_, p)| !p.is_empty()) {
         let test = &splits.folds[member.fold].test;
         let at = |of: &dyn Fn(usize) -> i64| test.iter().map(|at| of(*at as usize)).collect::<Vec<i64>>();
         let ids: Vec<u32> = test.iter().map(|at| samples.rows[*at as usize]).collect();
@@ -226,7 +284,7 @@ fn write_predictions(path: &Path, experiment: &Experiment, members: &[Trained], 
         ];
         if learner.configs().len() > 1 {
             let config = Data::U32(vec![member.config as u32 + 1; test.len()]);
-            let chosen = i8::from(of.selected[member.fold] == member.config);
+            let chosen = i8::from(selected[member.fold] == member.config);
             columns.insert(2, Column { name: "config".into(), data: config });
             columns.insert(3, Column { name: "chosen".into(), data: Data::I8(vec![chosen; test.len()]) });
         }

@@ -1,4 +1,4 @@
-//! The learners that can be asked for by name. A [`Kind`] says what differs from one to the next: what it reads, what
+//! The learners that can be chosen by name. A [`Kind`] says what differs from one to the next: what it reads, what
 //! it is trained with, what makes it another run or another trial, by what its members are selected, how they are
 //! judged and what the model's folder holds. Everything else is the same for all.
 //!
@@ -11,10 +11,10 @@ mod mlp;
 pub(crate) mod model;
 
 use crate::Settings;
-use crate::train::{ConfigRow, Experiment, Judged, MemberRow, Source};
+use crate::train::{Experiment, Judged, Source};
 use compute::Opened;
 use features::{Input, InputLayout};
-use files::Result;
+use files::{Error, Result};
 use judge::split::Splits;
 use learn::{Learner, Trained};
 use serde::de::Error as _;
@@ -31,14 +31,20 @@ pub(crate) trait Kind: Sync {
     /// As in `--learner NAME`.
     fn name(&self) -> &'static str;
 
+    /// What it learns to do: `classify`. Verbs that are about classes alone refuse others.
+    fn task(&self) -> &'static str;
+
+    /// Whether its samples are rows with a label; else rows at which an account can take a step, without a class.
+    fn is_labelled(&self) -> bool;
+
     /// How columns become inputs.
     fn layout(&self) -> InputLayout;
 
     /// The features of data with so many symbols where none were chosen.
     fn features(&self, symbols: usize) -> &'static str;
 
-    /// The net for these inputs where none was chosen, as text.
-    fn net(&self, inputs: &[Input], classes: usize) -> String;
+    /// The net for these inputs, as text: the one that was set, or its own. Without labels there are no classes.
+    fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String;
 
     /// The learner on its data, with a config for each combination of what is tried.
     fn learner(
@@ -52,20 +58,37 @@ pub(crate) trait Kind: Sync {
     /// What changes a bit beside nets, recipes, rates, members and data, as text.
     fn identity(&self, settings: &Settings) -> String;
 
+    /// Where its settings say how many rows a batch has; `None` there leaves it to a rule or to the tuner.
+    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize>;
+
+    /// The learning rate that goes with a batch.
+    fn rate(&self, settings: &Settings, batch: usize) -> f32;
+
+    /// Where that rate comes from, in words.
+    fn rate_rule(&self, settings: &Settings) -> &'static str;
+
     /// The figures of a validation, in the order of a log row.
     fn figures(&self) -> &'static [Figure];
 
-    /// Which of the figures members are selected by.
-    fn selected_by(&self) -> &'static str;
+    /// The figures of a member's and of a config's line of the result: first what members are selected by, one of the
+    /// figures of a validation, then those on test samples, the one that the run is summed up by first.
+    fn metrics(&self) -> &'static [Metric];
 
-    /// A line for each member of a run that was stopped before it was judged.
-    fn unjudged(&self, experiment: &Experiment, members: &[Trained]) -> Result<Vec<MemberRow>>;
+    /// Puts members whose training has ended to the test, on what they never learned from.
+    fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>>;
+}
 
-    /// Judges members whose training has ended, on what they never learned from.
-    fn judge(&self, experiment: &Experiment, members: &[Trained]) -> Result<Judgement>;
+/// Trained members on the test samples of their folds.
+pub(crate) trait Evaluation {
+    /// The test figures of a member, in the order of [`Kind::metrics`]; none where it has no weights.
+    fn test_figures(&self, member: usize) -> Result<Vec<Option<f64>>>;
 
-    /// Writes the results and the model into the run folder.
-    fn save(&self, experiment: &Experiment, members: &[Trained], of: &Judgement, folder: &Path) -> Result<()>;
+    /// What the members are worth together where each fold takes the config that `config_of` names; none where
+    /// there is nothing to judge.
+    fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>>;
+
+    /// Writes the results and the model into the run folder; `selected` `[folds]` is the config of each fold.
+    fn save(&self, selected: &[usize], folder: &Path) -> Result<()>;
 }
 
 /// A figure of a validation.
@@ -78,37 +101,63 @@ pub(crate) struct Figure {
     pub(crate) label: Option<&'static str>,
 }
 
-/// What a judged run came to.
-pub(crate) struct Judgement {
-    /// A line for each member.
-    pub(crate) rows: Vec<MemberRow>,
-    /// Of the configs that were selected; none where nothing was predicted.
-    pub(crate) judged: Option<Judged>,
-    /// `[folds]` the config that was selected for each.
-    pub(crate) selected: Vec<usize>,
-    /// `[configs]` what each would reach if it had been taken in every fold; empty where there is one.
-    pub(crate) per_config: Vec<PerConfig>,
-    /// `[members]` what each predicts for its fold's test samples; empty where it predicts nothing.
-    pub(crate) predictions: Vec<Vec<f32>>,
+/// A figure of a result.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Metric {
+    /// Its key in logs and results: `valid_mcc`.
+    pub name: &'static str,
+    /// Which samples it is of: `valid` or `test`.
+    pub part: &'static str,
+    /// What it is, for people: `MCC`.
+    pub label: &'static str,
+    /// What is behind the number: ` %`.
+    pub unit: &'static str,
+    /// Digits behind the point.
+    pub decimals: usize,
+    /// Whether a larger value is the better one.
+    pub higher_is_better: bool,
+    /// What a member without any value counts as.
+    pub worst: f64,
 }
 
-/// One config among several.
-pub(crate) struct PerConfig {
-    pub(crate) valid: f64,
-    pub(crate) judged: Option<Judged>,
-}
+impl Metric {
+    /// The figure of a score, of which a larger one is always better; and back.
+    pub(crate) fn signed(&self, score: f64) -> f64 {
+        if self.higher_is_better { score } else { -score }
+    }
 
-impl Judgement {
-    /// Fills in what is known of each config.
-    pub(crate) fn fill(&self, rows: &mut [ConfigRow]) {
-        for (at, (row, config)) in rows.iter_mut().zip(&self.per_config).enumerate() {
-            (row.valid_mcc, row.test_mcc) = (Some(config.valid), config.judged.as_ref().map(|j| j.mcc));
-            row.chosen = (1..=self.selected.len()).filter(|fold| self.selected[fold - 1] == at).collect();
-        }
+    /// A value for people.
+    pub fn format(&self, value: Option<f64>) -> String {
+        value.map_or("-".into(), |x| format!("{x:.*}{}", self.decimals, self.unit))
+    }
+
+    /// The head of its column: `valid MCC`.
+    pub fn head(&self) -> String {
+        format!("{} {}", self.part, self.label)
     }
 }
 
-/// A learner that can be asked for by name.
+/// A metric and its value; none where it is not known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// What it is.
+    pub metric: Metric,
+    /// Its value.
+    pub value: Option<f64>,
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.metric.format(self.value))
+    }
+}
+
+/// The metrics of all learners, those of the default one first.
+pub(crate) fn all_metrics() -> impl Iterator<Item = &'static Metric> {
+    LEARNERS.iter().flat_map(|(_, kind)| kind.kind().metrics())
+}
+
+/// A learner that can be chosen by name.
 #[derive(Clone, Copy)]
 pub struct LearnerKind(&'static dyn Kind);
 
@@ -116,6 +165,15 @@ impl LearnerKind {
     /// As in `--learner NAME`.
     pub fn name(self) -> &'static str {
         self.0.name()
+    }
+
+    /// Refuses a learner that tells no classes apart, for verbs that are about them.
+    pub(crate) fn expect_classes(self, verb: &str) -> Result<()> {
+        if self.0.task() == classifier::TASK {
+            return Ok(());
+        }
+        let what = format!("{verb} is about classes, and `{}` learns to {}", self.name(), self.0.task());
+        Err(Error::new(files::Kind::Usage, what).remedy(format!("choose <train.learner={}>", LEARNERS[0].0)))
     }
 
     /// What differs from other learners.
@@ -163,8 +221,9 @@ mod tests {
                 (text.as_str(), serde_json::from_str::<LearnerKind>(&text).unwrap()),
                 (&*format!("{name:?}"), *kind)
             );
-            let kind = kind.kind();
-            assert!(kind.figures().iter().any(|figure| figure.name == kind.selected_by()));
+            let (first, test) = kind.kind().metrics().split_first().unwrap();
+            assert!(first.part == "valid" && kind.kind().figures().iter().any(|figure| figure.name == first.name));
+            assert!(!test.is_empty() && test.iter().all(|metric| metric.part == "test"));
         }
         assert!(serde_json::from_str::<LearnerKind>("\"rnn\"").unwrap_err().to_string().contains("rnn"));
     }

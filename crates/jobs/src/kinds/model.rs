@@ -6,7 +6,7 @@
 
 use super::LearnerKind;
 use crate::settings::ReadSettings;
-use crate::train::{Experiment, Ids, write_json};
+use crate::train::{Experiment, Ids, member_file, write_json};
 use bars::Fingerprint;
 use compute::Net;
 use compute::net::{Layout, load};
@@ -109,12 +109,6 @@ pub(crate) struct ModelScale {
     pub(crate) inverse: Vec<f32>,
 }
 
-/// A member's file; `config`, from 0, where there are several.
-pub(crate) fn file(config: Option<usize>, fold: usize, seed: u32) -> String {
-    let config = config.map_or(String::new(), |c| format!("config-{}-", c + 1));
-    format!("{config}fold-{}-seed-{}.safetensors", fold + 1, seed + 1)
-}
-
 /// Writes the model of a finished run; `selected` `[folds]` is the config of each fold.
 pub(crate) fn write(folder: &Path, experiment: &Experiment, members: &[Trained], selected: &[usize]) -> Result<()> {
     let Experiment { source, splits, learner, settings, .. } = experiment;
@@ -126,7 +120,7 @@ pub(crate) fn write(folder: &Path, experiment: &Experiment, members: &[Trained],
     for (member, best) in kept() {
         let bytes = own[member.fold].weights_file(&best.params).map_err(failed)?;
         let config = several.then_some(member.config);
-        replace_bytes(&folder.join(file(config, member.fold, member.seed)), &bytes)?;
+        replace_bytes(&folder.join(member_file(config, member.fold, member.seed)), &bytes)?;
     }
     let (set, timeframe, label) = match &source.ids {
         Ids::Bars { data, set, label } => {
@@ -286,7 +280,7 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
         scalers.push(scaler(&model, fold, scales).map_err(|e| e.at(&json))?);
         let weights = |seed: &u32| {
             let config = fold.config.as_ref().map(|c| c.number.saturating_sub(1));
-            let path = folder.join(file(config, fold.number, *seed));
+            let path = folder.join(member_file(config, fold.number, *seed));
             let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "reading weights", &e))?;
             load(&net, &layout, &bytes).map_err(|e| Error::new(Kind::State, e.to_string()).at(&path))
         };

@@ -2,23 +2,27 @@
 
 use crate::demo::Shown;
 use crate::demo::training::{DemoTraining, Found, Verdict};
-use crate::train::{Judged, TrainRun};
+use crate::kinds::Measured;
+use crate::kinds::classifier::record;
+use crate::train::TrainRun;
 use files::{format_bytes, format_count, format_short};
+use judge::Judged;
 use report::{Block, Cell, Column, Curve, Curves, Heat, Note, Section, SpanRow, Spans, Table, Tile, Tone};
 
 /// The training on the planted market.
 pub(super) fn section(shown: &Shown<'_>) -> Section {
     let t = &shown.figures.training;
     let (run, planted) = (&t.run, &shown.figures.planted);
+    let judged = run.judged.as_ref().and_then(record);
     let mut blocks = Vec::new();
     match &t.found {
         Some(found) => {
             blocks.push(Block::Note(Note::new(tone(found.verdict), "", sentence(&found.words))));
-            blocks.push(Block::Tiles(tiles(run, found)));
+            blocks.push(Block::Tiles(tiles(run, judged.as_ref(), found)));
         }
         None => {
             let words = run.folder.as_ref().map_or(String::new(), |folder| {
-                format!("It was saved in {folder}; the same demo with the same --out resumes it.")
+                format!("It was saved in {folder}; the same demo into the same folder resumes it.")
             });
             blocks.push(Block::Note(Note::new(Tone::Warn, "The training was stopped before its end.", words)));
         }
@@ -28,7 +32,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
         Block::Curves(curves(t, "Validation loss after each epoch", "cross-entropy", None, |c| &c.loss)),
         Block::Curves(curves(t, "Validation MCC after each epoch", "", Some(planted.best_mcc), |c| &c.mcc)),
     ]));
-    if let (Some(found), Some(judged)) = (&t.found, &run.judged) {
+    if let (Some(found), Some(judged)) = (&t.found, &judged) {
         blocks.push(Block::Table(beside(found)));
         blocks.push(Block::Row(vec![Block::Table(confusion(judged)), Block::Heat(shares(judged))]));
     }
@@ -78,8 +82,8 @@ fn sentence(words: &str) -> String {
     letters.next().map_or(String::new(), |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
-fn tiles(run: &TrainRun, found: &Found) -> Vec<Tile> {
-    let interval = run.judged.as_ref().and_then(|j| j.mcc_interval.as_ref());
+fn tiles(run: &TrainRun, judged: Option<&Judged>, found: &Found) -> Vec<Tile> {
+    let interval = judged.and_then(|j| j.mcc_interval.as_ref());
     let interval =
         interval.map_or("too few days for an interval".into(), |i| format!("95 %: {:.3} to {:.3}", i.low, i.high));
     vec![
@@ -227,17 +231,17 @@ fn shares(judged: &Judged) -> Heat {
 }
 
 fn members(run: &TrainRun) -> Table {
-    let number = |x: Option<f64>| x.map_or(Cell::text("–"), |x| Cell::number(x, format!("{x:.4}")));
+    let number = |m: &Measured| m.value.map_or(Cell::text("–"), |x| Cell::number(x, m.to_string()));
     let rows = run.members.iter().map(|m| {
-        vec![
+        let mut row = vec![
             Cell::number(m.fold as f64, m.fold.to_string()),
             Cell::number(f64::from(m.seed), m.seed.to_string()),
-            Cell::number(f64::from(m.epochs), m.epochs.to_string()),
-            m.best_epoch.map_or(Cell::text("–"), |e| Cell::number(f64::from(e), e.to_string())),
-            number(m.valid_mcc),
-            number(m.test_mcc),
-            Cell::text(&m.ended),
-        ]
+            Cell::number(f64::from(m.units), m.units.to_string()),
+            m.best_unit.map_or(Cell::text("–"), |e| Cell::number(f64::from(e), e.to_string())),
+        ];
+        row.extend(m.metrics.iter().map(number));
+        row.push(Cell::text(&m.ended));
+        row
     });
     let columns = ["fold", "seed", "epochs", "best epoch", "validation MCC", "test MCC"].map(Column::number);
     Table {

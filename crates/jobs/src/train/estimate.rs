@@ -76,18 +76,18 @@ impl RateMeter {
     }
 }
 
-/// That all epochs take long, where they do.
-pub(super) fn long(seconds: f64) -> Option<String> {
+/// That all units of work, called `unit`, take long, where they do.
+pub(super) fn long(seconds: f64, unit: &str) -> Option<String> {
     (seconds > LONG).then(|| {
         format!(
-            "all epochs would take up to {:.0} minutes; patience usually ends it sooner, --budget 10m fits it into a time",
+            "all {unit}s would take up to {:.0} minutes; patience usually ends it sooner, <budget=10m> fits it into a time",
             seconds / 60.0
         )
     })
 }
 
-/// Fewer epochs, then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in words.
-pub(super) fn fit_into(most: f64, need: f64, settings: &mut Settings) -> Option<String> {
+/// Fewer units of work (epochs), then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in words.
+pub(super) fn fit_into(most: f64, need: f64, unit: &str, settings: &mut Settings) -> Option<String> {
     if need <= most {
         return None;
     }
@@ -111,7 +111,7 @@ pub(super) fn fit_into(most: f64, need: f64, settings: &mut Settings) -> Option<
         settings.train.patience = settings.train.patience.min(settings.train.epochs);
     }
     Some(format!(
-        "to fit into {most:.0} s: {} epochs instead of {epochs}, {} seeds instead of {seeds}, {} folds instead of {folds}",
+        "to fit into {most:.0} s: {} {unit}s instead of {epochs}, {} seeds instead of {seeds}, {} folds instead of {folds}",
         settings.train.epochs, settings.train.seeds, settings.split.folds
     ))
 }
@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn only_what_is_long_is_said_to_be() {
-        assert_eq!(long(1800.0), None);
-        assert!(long(72_000.0).is_some_and(|text| text.contains("1200 minutes") && text.contains("--budget")));
+        assert_eq!(long(1800.0, "epoch"), None);
+        let text = long(72_000.0, "update").expect("long");
+        assert!(text.starts_with("all updates") && text.contains("1200 minutes") && text.contains("<budget=10m>"));
     }
 }

@@ -39,8 +39,11 @@ impl Experiment {
         let mut settings = settings.clone();
         let mut notes = source.notes.clone();
         notes.extend(settings.overruled());
-        let use_tuned =
-            use_tuned && settings.train.tuned && settings.classify.batch.is_none() && !settings.has_candidates("batch");
+        let kind = settings.train.learner.kind();
+        let use_tuned = use_tuned
+            && settings.train.tuned
+            && kind.batch(&mut settings).is_none()
+            && !settings.has_candidates("batch");
         let tuned = if use_tuned { find(&source, &settings, &device, &mut notes) } else { None };
         if let Some(tuned) = &tuned {
             let before = settings.threads();
@@ -51,7 +54,7 @@ impl Experiment {
         }
         let at = DeviceBudget { budget: memory_budget(&settings, &device), device };
         let splits = split(&source, &settings)?;
-        let learner = settings.train.learner.kind().learner(&source, &splits, &settings, &at.device)?;
+        let learner = kind.learner(&source, &splits, &settings, &at.device)?;
         let plan = plan(&*learner, &at, tuned.as_ref())?;
         Ok(Experiment { settings, source, splits, learner, plan, at, device: words, tuned, notes })
     }
@@ -76,13 +79,13 @@ impl Experiment {
         let before = self.notes.len();
         let mut seconds = estimate(self)?;
         if let (Some(most), Some(need)) = (request.budget, seconds)
-            && let Some(message) = fit_into(most.as_secs_f64(), need, &mut self.settings)
+            && let Some(message) = fit_into(most.as_secs_f64(), need, self.learner.unit(), &mut self.settings)
         {
             self.notes.push(message);
             self.replan()?;
             seconds = estimate(self)?;
         }
-        self.notes.extend(seconds.and_then(long));
+        self.notes.extend(seconds.and_then(|seconds| long(seconds, self.learner.unit())));
         // Said before anything of it is done, and again at the end.
         self.notes[before..].iter().filter(|_| !request.dry_run).for_each(|note| tell(TrainEvent::Line(note)));
         Ok(seconds)
@@ -92,7 +95,7 @@ impl Experiment {
     /// and from wherever the run goes on.
     pub(super) fn settle(&mut self) {
         if !self.settings.has_candidates("batch") {
-            self.settings.classify.batch = Some(self.learner.configs()[0].recipe.batch);
+            *self.kind().batch(&mut self.settings) = Some(self.learner.configs()[0].recipe.batch);
         }
         for path in [&mut self.settings.universe.membership, &mut self.settings.universe.factors].into_iter().flatten()
         {
@@ -134,7 +137,7 @@ fn plan(learner: &dyn Learner, at: &DeviceBudget, tuned: Option<&Tuned>) -> Resu
 /// Takes what was tuned into the settings, where they leave it open; a note about it.
 fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> String {
     let recipe = &tuned.recipe;
-    settings.classify.batch = Some(recipe.batch);
+    *settings.train.learner.kind().batch(settings) = Some(recipe.batch);
     let usual = defaults::precision(matches!(device, Opened::Cuda(_)));
     if settings.train.precision.is_none() && recipe.precision != usual {
         settings.train.precision = Some(recipe.precision);
@@ -148,5 +151,5 @@ fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> S
         taken += &format!(", members at once {most}");
     }
     let day: String = tuned.at.chars().take(10).collect();
-    format!("tuned on {day}: {taken} (--no-tuned goes by the rule instead)")
+    format!("tuned on {day}: {taken} (<train.tuned=false> goes by the rule instead)")
 }

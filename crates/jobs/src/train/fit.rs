@@ -56,7 +56,7 @@ pub(super) fn fit(
         if !timed && meter.is_enough(now, KNOWS) {
             timed = true;
             let left = meter.rate().map_or(0.0, |rate| total.saturating_sub(all) as f64 / rate);
-            if let Some(message) = long(left) {
+            if let Some(message) = long(left, learner.unit()) {
                 wrong = log.note(&message).err().or(wrong.take());
                 tell(TrainEvent::Line(&message));
             }

@@ -7,12 +7,13 @@
 //! in how many parts a batch goes through the net; a run that goes on keeps to what its checkpoint says, before the
 //! first one to this.
 
+use super::judge::PerConfig;
 use super::log::RunLog;
 use super::result::packed;
 use super::source::{Ids, Source, name};
 use super::trial::{config_hash, noted, trial, trial_id, word};
 use super::{Experiment, Judged, MemberRow, Teller, Train, TrainEvent, TrainRun, ledger_path};
-use crate::kinds::{self, PerConfig, model};
+use crate::kinds;
 use crate::{Select, Settings};
 use compute::Opened;
 use compute::population::Pace;
@@ -24,6 +25,7 @@ use learn::{Config, TrainState, Trained};
 use report::{Run, RunState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 /// The request of a run, kept in `run.json` so that it can go on.
@@ -104,11 +106,17 @@ fn weights(state: &TrainState, configs: &[Config]) -> Vec<(View, String, Vec<u8>
     });
     let finite = best.chain(ended).chain(running).filter(|(_, _, params)| params.iter().all(|x| x.is_finite()));
     let several = configs.len() > 1;
-    let file = |m: &Trained| model::file(several.then_some(m.config), m.fold, m.seed);
+    let file = |m: &Trained| member_file(several.then_some(m.config), m.fold, m.seed);
     let file = |(view, m, params): (View, &Trained, &[f32])| {
         Some((view, file(m), configs.get(m.config)?.weights_file(params).ok()?))
     };
     finite.filter_map(file).collect()
+}
+
+/// The file of a member's weights; `config`, from 0, where there are several.
+pub(crate) fn member_file(config: Option<usize>, fold: usize, seed: u32) -> String {
+    let config = config.map_or(String::new(), |c| format!("config-{}-", c + 1));
+    format!("{config}fold-{}-seed-{}.safetensors", fold + 1, seed + 1)
 }
 
 /// With more members the manifest has no row of each: it has to stay short enough to be read.
@@ -346,16 +354,18 @@ impl Folder {
     pub(crate) fn end(&mut self, run: &TrainRun, kind: &dyn kinds::Kind) -> Result<()> {
         self.log.end(run)?;
         self.run.more.insert("parts".into(), json!(run.parts));
-        let best = run.members.iter().filter(|m| m.valid_mcc.is_some());
-        let best = best.max_by(|a, b| a.valid_mcc.partial_cmp(&b.valid_mcc).unwrap_or(std::cmp::Ordering::Equal));
-        self.run.best = best.map(|m| report::BestMember {
+        let metric = kind.metrics()[0];
+        let value = |m: &MemberRow| m.metrics.first().and_then(|own| own.value);
+        let best = run.members.iter().filter_map(|m| Some((m, value(m)?)));
+        let best = best.max_by(|a, b| metric.signed(a.1).partial_cmp(&metric.signed(b.1)).unwrap_or(Ordering::Equal));
+        self.run.best = best.map(|(m, value)| report::BestMember {
             member: match self.trials.len() {
                 1 => format!("fold {}, seed {}", m.fold, m.seed),
                 _ => format!("config {}, fold {}, seed {}", m.config, m.fold, m.seed),
             },
-            measure: kind.selected_by().replace('_', " "),
-            value: m.valid_mcc,
-            epoch: u64::from(m.best_epoch.unwrap_or(0)),
+            measure: metric.name.replace('_', " "),
+            value: Some(value),
+            epoch: u64::from(m.best_unit.unwrap_or(0)),
         });
         if run.interrupted {
             self.run.end(RunState::Interrupted);
@@ -409,7 +419,7 @@ fn write_split(path: &Path, source: &Source, splits: &Splits) -> Result<()> {
             let rows = positions.len();
             let ids: Vec<u32> = positions.iter().map(|at| samples.rows[*at as usize]).collect();
             let times = |of: &[i64]| positions.iter().map(|at| of[*at as usize]).collect::<Vec<i64>>();
-            let columns = vec![
+            let mut columns = vec![
                 Column { name: "fold".into(), data: Data::U32(vec![fold.number as u32 + 1; rows]) },
                 Column { name: "part".into(), data: Data::Names { codes: vec![0; rows], names: vec![part.into()] } },
                 Column {
@@ -418,11 +428,12 @@ fn write_split(path: &Path, source: &Source, splits: &Splits) -> Result<()> {
                 },
                 Column::time("t0", times(&samples.t0)),
                 Column::time("t1", times(&samples.t1)),
-                Column {
-                    name: "label".into(),
-                    data: Data::I8(positions.iter().map(|at| samples.class[*at as usize]).collect()),
-                },
             ];
+            // Steps of an account have no class.
+            if source.problem.classes > 0 {
+                let class = positions.iter().map(|at| samples.class[*at as usize]).collect();
+                columns.push(Column { name: "label".into(), data: Data::I8(class) });
+            }
             writer.write(&Table { columns, rows })?;
         }
     }

@@ -66,11 +66,13 @@ impl RunLog {
             let memory = files::format_bytes(run.memory_bytes);
             self.log.add_message(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
         }
-        // `axis`, `last`, `members` and `worth` tell whoever watches where the rows of its axis lead, whatever the
+        // `axis`, `last`, `members`, `worth` and `lower_is_better` tell whoever watches where the rows of its axis lead, whatever the
         // learner.
+        let metric = &self.kind.metrics()[0];
         let row = json!({
-            "net": run.net, "device": run.device, "pid": std::process::id(), "axis": self.unit, "last": run.epochs, "patience": run.patience,
-            "members": run.groups.iter().sum::<u64>(), "worth": self.kind.selected_by(),
+            "net": run.net, "device": run.device, "pid": std::process::id(), "axis": self.unit, "last": run.units.most, "patience": run.patience,
+            "members": run.groups.iter().sum::<u64>(), "worth": metric.name,
+            "lower_is_better": !metric.higher_is_better,
         });
         self.log.add_row(if resumed { "resumed" } else { "started" }, fields(row))?;
         for phase in &run.phases {
@@ -84,9 +86,9 @@ impl RunLog {
         self.log.add_row("phase", fields(json!({"name": name})))
     }
 
-    /// A sentence for people.
+    /// A sentence for people; settings stand in it by their names.
     pub(crate) fn note(&mut self, message: &str) -> Result<()> {
-        self.log.add_message(message)
+        self.log.add_message(&message.replace(['<', '>'], ""))
     }
 
     /// How full the machine is, unless the last such row is younger than ten seconds.
@@ -142,7 +144,11 @@ impl RunLog {
 
     fn validated(&mut self, member: &Trained, of: &Validation, best: bool, rate: f64) -> Result<String> {
         let (kind, unit) = (self.kind, self.unit);
-        let value = |name: &str| if name == kind.selected_by() { of.score } else { of.metrics.get(name) };
+        let first = &kind.metrics()[0];
+        let value = |name: &str| match name == first.name {
+            true => of.score.map(|score| first.signed(score)),
+            false => of.metrics.get(name),
+        };
         let mut row = json!({
             "member": member.id, "fold": member.fold + 1, "seed": member.seed + 1, unit: of.unit, "step": of.step,
         });
@@ -184,14 +190,17 @@ impl RunLog {
     }
 
     pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
-        let kind = if run.interrupted { "interrupted" } else { "finished" };
-        let mcc = run.judged.as_ref().map(|j| j.mcc);
-        let end = fields(json!({
-            "test_mcc": mcc, "seconds": run.seconds, "verdict": run.verdict, "phases": run.phases,
-        }));
-        self.log.add_row(kind, end)?;
-        let judged = mcc.map_or(String::new(), |mcc| format!("; test MCC {mcc:.4}"));
-        self.log.add_message(&format!("{kind} after {:.1} s{judged}; {}", run.seconds, run.verdict))?;
+        let state = if run.interrupted { "interrupted" } else { "finished" };
+        let judged = run.judged.as_ref().map_or(&[][..], |judged| &judged.metrics);
+        let mut end = Map::new();
+        for metric in &self.kind.metrics()[1..] {
+            let own = judged.iter().find(|own| own.metric == *metric);
+            end.insert(metric.name.into(), json!(own.and_then(|own| own.value)));
+        }
+        end.extend(fields(json!({"seconds": run.seconds, "verdict": run.verdict, "phases": run.phases})));
+        self.log.add_row(state, end)?;
+        let judged: String = judged.iter().map(|own| format!("; {} {own}", own.metric.head())).collect();
+        self.log.add_message(&format!("{state} after {:.1} s{judged}; {}", run.seconds, run.verdict))?;
         self.log.sync()
     }
 }

@@ -9,6 +9,7 @@ mod estimate;
 mod experiment;
 mod fit;
 mod folder;
+mod judge;
 mod log;
 mod phases;
 mod predict;
@@ -19,12 +20,11 @@ mod source;
 mod trial;
 
 pub(crate) use experiment::{Experiment, memory_budget, open, split};
-pub(crate) use folder::{request_of, symbol_names, write_json};
-pub use judge::Judged;
+pub(crate) use folder::{member_file, request_of, symbol_names, write_json};
 pub use phases::Phase;
 pub(crate) use predict::guess;
 pub use predict::{Predict, Predicted, model_settings, predict};
-pub use result::{ConfigRow, FoldRow, MemberRow, TrainRun};
+pub use result::{ConfigRow, FoldRow, Judged, MemberRow, TrainRun, Units};
 pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
 pub(crate) use source::{Ids, Source, load};
 
@@ -101,16 +101,15 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
 
     let (since, clock, kind) = (phases.seconds(), Instant::now(), experiment.kind());
     if outcome.interrupted {
-        run.members = kind.unjudged(&experiment, &outcome.members)?;
+        run.members = judge::member_rows(&experiment, &outcome.members, |_| Ok(Vec::new()))?;
     } else {
         tell(TrainEvent::Update(Update { phase: "judging", done: 0, total: 0, unit: "" }));
         folder.parts().0.phase("judge")?;
-        let mut judgement = kind.judge(&experiment, &outcome.members)?;
-        judgement.fill(&mut run.configs);
-        (run.members, run.judged) = (std::mem::take(&mut judgement.rows), judgement.judged.take());
+        let mut judgement = judge::judge(&experiment, &outcome.members)?;
+        judgement.write_into(&mut run, kind.metrics());
         // The ledger first: a result is written there before anybody sees it.
         folder.finished(&run, &judgement.per_config)?;
-        kind.save(&experiment, &outcome.members, &judgement, folder.path())?;
+        judgement.evaluation.save(&judgement.selected, folder.path())?;
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();

@@ -163,9 +163,7 @@ fn moved(model: &Model, settings: &Settings) -> Result<()> {
         if let Some(path) = here.as_ref().filter(|path| Some(*path) == then.as_ref() && !path.exists()) {
             return Err(Error::input(format!("the training read its {name} here, and it is no longer there"))
                 .at(path)
-                .remedy(format!(
-                    "give the new place with <universe.{name}>, or go without: --set universe.{name}=auto"
-                )));
+                .remedy(format!("give the new place with <universe.{name}>, or go without: <universe.{name}=auto>")));
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! A data set becomes a problem: its usable rows are labelled, with a horizon that no fold's validation had a say in.
 
+use super::source::LABELS;
 use crate::Settings;
 use features::labels::{Labeling, TrainEnd, label};
 use features::{Dataset, Input, Samples};
@@ -19,9 +20,11 @@ pub(crate) fn problem(
     settings: &Settings,
 ) -> Result<Problem> {
     let usable = data.usable_rows(&inputs, windows);
-    let mut samples = data.samples(&usable).ok_or_else(no_labels)?;
+    let labelled = settings.train.learner.kind().is_labelled();
+    let mut samples = if labelled { data.samples(&usable).ok_or_else(no_labels)? } else { data.steps(&usable) };
     // Where training ends goes by the horizon alone, so each horizon comes up at most once.
-    while let Some(end) = earlier_training_end(data, &samples, look_back, settings)
+    while labelled
+        && let Some(end) = earlier_training_end(data, &samples, look_back, settings)
         && let Some(spec) = settings.labeling()
     {
         let spec = Labeling { first: TrainEnd::Until(end), ..spec };
@@ -30,14 +33,16 @@ pub(crate) fn problem(
     }
     if samples.is_empty() {
         return Err(Error::input(format!(
-            "no row has a label and complete windows of {} rows",
+            "no row has {}complete windows of {} rows",
+            if labelled { "a label and " } else { "" },
             format_list(&windows.iter().map(usize::to_string).collect::<Vec<_>>(), "and")
         ))
         .remedy(
             "give more bars, shorter windows in <train.net>, or features that need less warm-up (`fullbore features <show>`)",
         ));
     }
-    Ok(Problem { inputs, ids: data.base.rows(), classes: 3, samples, ..Problem::default() })
+    let classes = if labelled { LABELS } else { 0 };
+    Ok(Problem { inputs, ids: data.base.rows(), classes, samples, ..Problem::default() })
 }
 
 fn no_labels() -> Error {

@@ -1,12 +1,16 @@
 //! A training in figures: what it is before it has begun, and what came of it.
 
+use super::judge::measured;
 use super::phases::Phase;
 use super::source::Ids;
-use super::{Experiment, Judged, parameters};
+use super::{Experiment, parameters};
+use crate::kinds::{Measured, Metric};
 use crate::{LabelSummary, LearnerKind, Settings};
 use compute::population::Precision;
 use learn::{Learner, Plan, Stopped, Trained};
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 /// What was trained, or would be.
 #[derive(Debug, Clone, Serialize)]
@@ -15,7 +19,7 @@ pub struct TrainRun {
     pub folder: Option<String>,
     /// What was read.
     pub data: String,
-    /// `lstm` or `mlp`.
+    /// By name.
     pub learner: LearnerKind,
     /// As text.
     pub net: String,
@@ -23,11 +27,11 @@ pub struct TrainRun {
     pub parameters: u64,
     /// Columns of each input.
     pub columns: Vec<u64>,
-    /// Rows with a label and whole windows.
+    /// Rows that can be learned from: with whole windows, and a label where the learner wants one.
     pub samples: u64,
-    /// Share of each class among them.
+    /// Share of each class among them; empty where they have none.
     pub balance: Vec<f64>,
-    /// How labels were made; null for ready arrays.
+    /// How labels were made; null for ready arrays, and for learners without labels.
     pub label: Option<LabelSummary>,
     /// In words.
     pub device: String,
@@ -39,9 +43,10 @@ pub struct TrainRun {
     pub parts: u64,
     /// Before the schedule.
     pub rate: f64,
-    /// At most.
-    pub epochs: u64,
-    /// Epochs without a better score.
+    /// Units of work of a member at most, written under their name: `epochs`.
+    #[serde(flatten)]
+    pub units: Units,
+    /// Units without a better score.
     pub patience: u64,
     /// Of the walk forward.
     pub folds: Vec<FoldRow>,
@@ -57,7 +62,7 @@ pub struct TrainRun {
     pub groups: Vec<u64>,
     /// What the largest group takes on the device.
     pub memory_bytes: u64,
-    /// What all epochs would take at most, from steps that were timed; null where nothing was timed.
+    /// What all units would take at most, from steps that were timed; null where nothing was timed.
     pub estimate_seconds: Option<f64>,
     /// Samples trained on a second, all members together.
     pub samples_per_s: Option<f64>,
@@ -105,8 +110,58 @@ pub struct FoldRow {
     pub test_to: String,
 }
 
-/// A member's line of the result.
+/// Units of work, under their name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Units {
+    /// What one is called: `epoch`.
+    pub name: &'static str,
+    /// At most.
+    pub most: u64,
+}
+
+impl Serialize for Units {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map([(format!("{}s", self.name), self.most)])
+    }
+}
+
+/// A learner's metrics, each written under its name.
+fn by_name<S: Serializer>(metrics: &[Measured], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(metrics.iter().map(|m| (m.metric.name, m.value)))
+}
+
+/// How a run was judged on test samples: the learner's own record, and how it is told.
 #[derive(Debug, Clone, Serialize)]
+pub struct Judged {
+    /// The learner's own record.
+    #[serde(flatten)]
+    pub record: Map<String, Value>,
+    /// The learner's figures on test samples, the one that sums it up first.
+    #[serde(skip)]
+    pub metrics: Vec<Measured>,
+    /// For people.
+    #[serde(skip)]
+    pub sentences: Vec<String>,
+}
+
+impl Judged {
+    /// A record, its figures in the order of the learner's metrics behind the first, and what is said of it.
+    pub(crate) fn new(
+        record: &impl Serialize,
+        figures: Vec<Option<f64>>,
+        metrics: &[Metric],
+        sentences: Vec<String>,
+    ) -> Judged {
+        let record = match json!(record) {
+            Value::Object(record) => record,
+            other => Map::from_iter([("value".to_string(), other)]),
+        };
+        Judged { record, metrics: measured(metrics, None, figures).split_off(1), sentences }
+    }
+}
+
+/// A member's line of the result.
+#[derive(Debug, Clone)]
 pub struct MemberRow {
     /// Its set of hyper-parameters, from 1.
     pub config: usize,
@@ -114,29 +169,43 @@ pub struct MemberRow {
     pub fold: usize,
     /// From 1.
     pub seed: u32,
-    /// Epochs it was trained for.
-    pub epochs: u32,
-    /// The epoch whose weights were kept; null where no score was a number.
-    pub best_epoch: Option<u32>,
-    /// Correlation on its validation samples at that epoch.
-    pub valid_mcc: Option<f64>,
-    /// Correlation on its test samples.
-    pub test_mcc: Option<f64>,
+    /// What a unit of its work is called: `epoch`.
+    pub unit: &'static str,
+    /// Units it was trained for.
+    pub units: u32,
+    /// The unit whose weights were kept; null where no score was a number.
+    pub best_unit: Option<u32>,
+    /// The learner's figures: on its validation samples at that unit, then on its test samples.
+    pub metrics: Vec<Measured>,
     /// Why it ended: `patience`, `epochs`, or what was not finite.
     pub ended: String,
 }
 
+impl Serialize for MemberRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut row = serializer.serialize_map(None)?;
+        row.serialize_entry("config", &self.config)?;
+        row.serialize_entry("fold", &self.fold)?;
+        row.serialize_entry("seed", &self.seed)?;
+        row.serialize_entry(&format!("{}s", self.unit), &self.units)?;
+        row.serialize_entry(&format!("best_{}", self.unit), &self.best_unit)?;
+        self.metrics.iter().try_for_each(|m| row.serialize_entry(m.metric.name, &m.value))?;
+        row.serialize_entry("ended", &self.ended)?;
+        row.end()
+    }
+}
+
 impl MemberRow {
     /// The line of a member whose unit of work has this name.
-    pub(crate) fn new(member: &Trained, unit: &str, test_mcc: Option<f64>) -> MemberRow {
+    pub(super) fn new(member: &Trained, unit: &'static str, metrics: Vec<Measured>) -> MemberRow {
         MemberRow {
             config: member.config + 1,
             fold: member.fold + 1,
             seed: member.seed + 1,
-            epochs: member.units(),
-            best_epoch: member.best.as_ref().map(|b| b.unit),
-            valid_mcc: member.best.as_ref().map(|b| b.score),
-            test_mcc,
+            unit,
+            units: member.units(),
+            best_unit: member.best.as_ref().map(|b| b.unit),
+            metrics,
             ended: member.stopped.as_ref().map_or("not yet".into(), |why| reason(why, unit)),
         }
     }
@@ -164,10 +233,10 @@ pub struct ConfigRow {
     pub batch: u64,
     /// Before the schedule.
     pub rate: f64,
-    /// Mean over its members of the best correlation on their validation samples; null while nothing is known.
-    pub valid_mcc: Option<f64>,
-    /// Correlation on test samples if it had been taken in every fold. No one may choose by it.
-    pub test_mcc: Option<f64>,
+    /// The learner's figures: first the mean of its members' best on their validation samples, then those on test
+    /// samples if it had been taken in every fold, by which no one may choose. Null while nothing is known.
+    #[serde(flatten, serialize_with = "by_name")]
+    pub metrics: Vec<Measured>,
     /// Folds, from 1, in which it was chosen.
     pub chosen: Vec<usize>,
 }
@@ -183,7 +252,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         Ids::Ready { .. } => files::time::rfc3339(time),
     };
     let mut counts = vec![0u64; problem.classes];
-    for at in 0..problem.samples.len() as u32 {
+    for at in (0..problem.samples.len() as u32).filter(|_| problem.classes > 0) {
         counts[usize::from(problem.class_index(at))] += 1;
     }
     let all = problem.samples.len().max(1) as f64;
@@ -218,7 +287,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         batch: config.recipe.batch as u64,
         parts: 1,
         rate: f64::from(config.rate),
-        epochs: u64::from(extent.units),
+        units: Units { name: learner.unit(), most: u64::from(extent.units) },
         patience: u64::from(extent.patience),
         folds: folds.collect(),
         holdout_from: splits.holdout.as_ref().map(|h| shown(h.span.from())),
@@ -252,8 +321,7 @@ fn tried(learner: &dyn Learner, settings: &Settings) -> Vec<ConfigRow> {
             net: own.net.to_string(),
             batch: own.recipe.batch as u64,
             rate: f64::from(own.rate),
-            valid_mcc: None,
-            test_mcc: None,
+            metrics: measured(settings.train.learner.kind().metrics(), None, Vec::new()),
             chosen: Vec::new(),
         }
     };

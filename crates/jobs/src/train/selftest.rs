@@ -103,6 +103,7 @@ const LSTM: &str = "fast:5x8-lstm12 / 8 / direction:3";
 pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>) -> Result<SelfTested> {
     let clock = Instant::now();
     settings.refuse_candidates("the self-test")?;
+    settings.train.learner.expect_classes("the self-test")?;
     let mut own = settings.clone();
     JOB.iter().try_for_each(|(key, value)| own.suggest(key, value))?;
     let device = open(&request.device, settings)?;

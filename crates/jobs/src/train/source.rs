@@ -129,7 +129,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
         notes.push(format!("without a value on more than a fifth of the rows: {}", featured.sparse.join(", ")));
     }
     let inputs = data.inputs(kind.layout());
-    let nets = nets(settings, &inputs, 3)?;
+    let nets = nets(settings, &inputs, if kind.is_labelled() { LABELS } else { 0 })?;
     let windows = longest(&nets);
     let look_back = data.look_back(&inputs, &windows);
     let problem = Problem { data: fingerprint.clone(), ..problem(&mut data, inputs, &windows, look_back, settings)? };
@@ -146,11 +146,18 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     Ok(source)
 }
 
+/// Classes of the labels of bars: down, flat and up.
+pub(super) const LABELS: usize = 3;
+
 /// `[configs]` the net of each: the one that was set, or the learner's own for these inputs.
 pub(super) fn nets(settings: &Settings, inputs: &[Input], classes: usize) -> Result<Vec<Net>> {
     let net = |own: &Settings| {
-        let text = own.classify.net.clone().unwrap_or_else(|| own.train.learner.kind().net(inputs, classes));
-        text.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))
+        own.train
+            .learner
+            .kind()
+            .net(own, inputs, classes)
+            .parse()
+            .map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))
     };
     settings.configs().iter().map(|(_, own)| net(own)).collect()
 }

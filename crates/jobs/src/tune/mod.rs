@@ -12,15 +12,13 @@ pub use saved::TunedRecipe;
 pub(crate) use saved::{Tuned, find};
 pub use table::{TuneOther, TuneRow};
 
-use crate::kinds::{classifier, defaults};
 use crate::progress::{Sink, Update, check_stop, stop_flag};
 use crate::train::{load, memory_budget, open, parameters, split};
 use crate::{LearnerKind, Select, Settings, home};
 use compute::population::{Pace, Precision, Recipe};
 use compute::{Device, Opened};
 use files::{Error, Kind, Result};
-use learn::classify::{Classify, Look, Looking, Noise, Spec, noise};
-use learn::{Config, DeviceBudget, Learner, Pacer, Plan, failed};
+use learn::{Config, DeviceBudget, Learner, Noise, NoisePhase, NoiseSpec, Pacer, Plan, failed};
 use machine::{
     Candidate, Profile, StartSettings, StepKind, SystemClock, Timer, TimingLimits, Tuner, flops_per_sample,
     machine_key, nearest_index, start_settings_here,
@@ -28,7 +26,7 @@ use machine::{
 use serde::Serialize;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use table::{Size, Worth, batches, others, table};
+use table::{BatchValue, Size, batches, others, table};
 
 /// What to tune for; how is in the settings.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,13 +49,13 @@ impl Tune {
 pub struct TuneRun {
     /// What was read.
     pub data: String,
-    /// `lstm` or `mlp`.
+    /// By name.
     pub learner: LearnerKind,
     /// As text.
     pub net: String,
     /// Of one member.
     pub parameters: u64,
-    /// Rows with a label and whole windows.
+    /// Rows that can be learned from.
     pub samples: u64,
     /// Of them, those that the smallest fold trains on.
     pub smallest_fold: u64,
@@ -67,8 +65,8 @@ pub struct TuneRun {
     pub budget_bytes: u64,
     /// Which starting point the tuner began at.
     pub start: String,
-    /// How gradients scatter.
-    pub noise: Noise,
+    /// How gradients scatter; null for a learner that has none.
+    pub noise: Option<Noise>,
     /// The noise scale in rows; null where the gradient cannot be told from nothing.
     pub noise_scale: Option<f64>,
     /// What the noise scale is at least; null where nothing can be said.
@@ -123,16 +121,18 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         notes.push(format!("of the configs to try, the first is tuned: {words}"));
         settings = first;
     }
-    if let Some(batch) = settings.classify.batch.take() {
+    let kind = settings.train.learner.kind();
+    if let Some(batch) = kind.batch(&mut settings).take() {
         notes.push(format!("train.batch = {batch} of the settings is ignored: tuning chooses the batch"));
     }
     let source = load(&request.select, None, &settings, sink)?;
     notes.extend(source.notes.iter().cloned());
     let (device, device_words) = open(&request.device, &settings)?;
     let splits = split(&source, &settings)?;
-    let learner = classifier::classify(&source, &splits, &settings, &device)?;
+    let learner = kind.learner(&source, &splits, &settings, &device)?;
+    let smallest_fold = splits.folds.iter().map(|fold| fold.train.len()).min().unwrap_or(0);
     let at = DeviceBudget { budget: memory_budget(&settings, &device), device };
-    let plan = Plan::new(&learner, &at)?;
+    let plan = Plan::new(&*learner, &at)?;
     let machine = machine_key();
     let card = match at.device.device() {
         Device::Cpu { .. } => None,
@@ -142,24 +142,28 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         settings: &settings,
         plan,
         learner,
+        smallest_fold,
         at,
         start: start_settings_here(card),
         began: Instant::now(),
         most: request.budget,
     };
 
+    // Nothing was tuned or set, so the batch is that of the rule.
+    let rule_batch = bench.config().recipe.batch;
     let noise = bench.noise(sink)?;
     check_stop()?;
-    let scale = noise.scale();
-    if noise.warm_up < WARM_UP {
+    let scale = noise.as_ref().and_then(Noise::scale);
+    if let Some(noise) = noise.filter(|noise| noise.warm_up < WARM_UP) {
         notes.push(format!(
-            "the net was trained for {} steps of {WARM_UP} before its gradients were looked at: a larger --budget allows more",
+            "the net was trained for {} steps of {WARM_UP} before its gradients were looked at: a larger <budget> allows more",
             noise.warm_up
         ));
     }
-    if noise.batches < FEW && (noise.batches as usize + 1) * noise.batch <= bench.learner.smallest_fold() {
+    let few = |noise: &Noise| noise.batches < FEW && (noise.batches as usize + 1) * noise.batch <= smallest_fold;
+    if let Some(noise) = noise.filter(few) {
         notes.push(format!(
-            "the noise scale comes from {} batches only and is rough: a larger --budget allows more",
+            "the noise scale comes from {} batches only and is rough: a larger <budget> allows more",
             noise.batches
         ));
     }
@@ -182,7 +186,7 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     let mut others = bench.precision(&tuner, sink)?;
     let (found, threads) = bench.threads(&tuner, sink)?;
     others.extend(found);
-    let (mut rows, seen) = bench.batches(&tuner, Worth::new(scale, bench.learner.smallest_fold()), sink)?;
+    let (mut rows, seen) = bench.batches(&tuner, BatchValue::new(scale, smallest_fold), sink)?;
     let chosen = rows.iter().find(|r| r.chosen).map(|r| r.batch).ok_or_else(|| nothing(&rows))?;
     bench.learner = bench.with(chosen, bench.config().recipe.precision);
     let (found, members_at_once) = bench.members(&tuner, &rows, sink)?;
@@ -213,25 +217,20 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         net: source.nets[0].to_string(),
         parameters: parameters(&source.nets[0]),
         samples: source.problem.samples.len() as u64,
-        smallest_fold: bench.learner.smallest_fold() as u64,
+        smallest_fold: smallest_fold as u64,
         device: device_words,
         budget_bytes: bytes,
         start: bench.start.source.clone(),
         noise,
         noise_scale: scale,
-        noise_scale_at_least: noise.at_least(),
-        why: why(&rows, &noise),
+        noise_scale_at_least: noise.as_ref().and_then(Noise::at_least),
+        why: why(&rows, noise.as_ref()),
         rows,
         others,
         chosen: tuned.recipe,
         rate: f64::from(bench.config().rate),
-        rate_rule: match settings.classify.rate {
-            Some(_) => "as set, whatever the batch",
-            None => {
-                "1e-3 at batches of 512, scaled with the square root of the batch, between a quarter and four times that"
-            }
-        },
-        rule_batch: defaults::batch(bench.learner.smallest_fold()),
+        rate_rule: kind.rate_rule(&settings),
+        rule_batch,
         file: file.display().to_string(),
         tuned_at: tuned.at,
         seconds: bench.began.elapsed().as_secs_f64(),
@@ -243,7 +242,8 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
 struct Bench<'a> {
     settings: &'a Settings,
     plan: Plan,
-    learner: Classify,
+    learner: Box<dyn Learner>,
+    smallest_fold: usize,
     at: DeviceBudget,
     start: StartSettings,
     began: Instant,
@@ -257,11 +257,15 @@ impl Bench<'_> {
     }
 
     /// The same learner with another batch and precision.
-    fn with(&self, batch: usize, precision: Precision) -> Classify {
+    fn with(&self, batch: usize, precision: Precision) -> Box<dyn Learner> {
         let Config { net, recipe, .. } = self.config().clone();
-        let rate = defaults::rate(&self.settings.classify, batch);
-        let config = Config { net, recipe: Recipe { batch, precision, ..recipe }, rate };
-        self.learner.with(Spec { configs: vec![config], ..self.learner.spec().clone() })
+        let config = Config { net, recipe: Recipe { batch, precision, ..recipe }, rate: self.rate(batch) };
+        self.learner.with(vec![config], self.learner.extent().units)
+    }
+
+    /// The learning rate that goes with a batch.
+    fn rate(&self, batch: usize) -> f32 {
+        self.settings.train.learner.kind().rate(self.settings, batch)
     }
 
     /// Whether this part of the time is over, or the user has had enough.
@@ -269,33 +273,32 @@ impl Bench<'_> {
         self.began.elapsed().as_secs_f64() > part * self.most.as_secs_f64() || stop_flag().load(Ordering::Relaxed)
     }
 
-    fn noise(&self, sink: Sink<'_>) -> Result<Noise> {
+    fn noise(&self, sink: Sink<'_>) -> Result<Option<Noise>> {
         sink(Update { phase: "measuring gradients", done: 0, total: 0, unit: "" });
-        let rate = defaults::rate(&self.settings.classify, ROWS);
-        let look = Look { warm_up: WARM_UP, batch: ROWS, batches: GRADIENTS, rate };
-        let enough = |looking: Looking| match looking {
-            Looking::WarmUp => self.over(0.25),
-            Looking::Gradients => self.over(0.45),
+        let spec = NoiseSpec { warm_up: WARM_UP, batch: ROWS, batches: GRADIENTS, rate: self.rate(ROWS) };
+        let enough = |phase: NoisePhase| match phase {
+            NoisePhase::WarmUp => self.over(0.25),
+            NoisePhase::Gradients => self.over(0.45),
         };
-        noise(&self.learner, &self.plan.members, &self.at, &look, &enough)
+        self.learner.noise(&self.plan.members, &self.at, &spec, &enough)
     }
 
     /// The batch to begin with on such a machine.
     fn first(&self) -> usize {
         let net = &self.config().net;
         let wanted = self.start.batch(net.to_string().contains("lstm"), parameters(net));
-        let sizes: Vec<usize> = batches(self.learner.smallest_fold()).collect();
+        let sizes: Vec<usize> = batches(self.smallest_fold).collect();
         sizes[nearest_index(&sizes, wanted)]
     }
 
     /// Bytes of the first members with whole batches, tables included.
-    fn needs(&self, learner: &Classify, members: usize) -> Result<u64> {
+    fn needs(&self, learner: &dyn Learner, members: usize) -> Result<u64> {
         let own = learner.needs(&self.at.device, &self.plan.members[..members], Pace::default()).map_err(failed)?;
         Ok(own + learner.problem().tables_need(&self.at.device))
     }
 
     /// As many members as fit with a batch, by halving, and what they take.
-    fn group(&self, learner: &Classify) -> Result<(usize, u64)> {
+    fn group(&self, learner: &dyn Learner) -> Result<(usize, u64)> {
         let most = self.at.bytes(self.learner.problem())?;
         let mut members = self.plan.members.len();
         loop {
@@ -318,16 +321,16 @@ impl Bench<'_> {
     /// Times steps of the first members; `units` makes of the rows what is counted.
     fn time(
         &self,
-        learner: &Classify,
+        learner: &dyn Learner,
         device: &Opened,
         members: usize,
         timer: &mut Timer<'_>,
         units: &dyn Fn(f64) -> f64,
     ) -> Result<()> {
         // They never end: a clock wants all of them.
-        let endless = learner.with(Spec { epochs: u32::MAX, ..learner.spec().clone() });
+        let endless = learner.with(learner.configs().to_vec(), u32::MAX);
         let at = DeviceBudget { device: device.clone(), budget: self.at.budget };
-        let mut pacer = Pacer::new(&endless, &at, &self.plan.members[..members])?;
+        let mut pacer = Pacer::new(&*endless, &at, &self.plan.members[..members])?;
         let mut one = 0.0;
         for _ in 0..2 {
             let clock = Instant::now();
@@ -353,14 +356,14 @@ impl Bench<'_> {
         let mut candidates = Vec::new();
         for (label, precision) in [("f32", Precision::F32), ("bf16", Precision::Bf16)] {
             let learner = self.with(self.first(), precision);
-            let (members, bytes) = self.group(&learner)?;
+            let (members, bytes) = self.group(&*learner)?;
             candidates.push(Candidate { label: label.into(), bytes, config: (learner, members) });
         }
         let (rows, chosen) = others(tuner, "precision", &candidates, 1, 0, |(learner, members), timer| {
             if self.over(0.6) {
                 return Err(late());
             }
-            self.time(learner, &self.at.device, *members, timer, &|rows| rows)
+            self.time(&**learner, &self.at.device, *members, timer, &|rows| rows)
         });
         check_stop()?;
         self.learner = candidates.swap_remove(chosen).config.0;
@@ -379,7 +382,7 @@ impl Bench<'_> {
         counts.sort_unstable();
         counts.dedup();
         let learner = self.with(self.first(), self.config().recipe.precision);
-        let members = self.group(&learner)?.0.min(all);
+        let members = self.group(&*learner)?.0.min(all);
         let candidates: Vec<Candidate<usize>> =
             counts.iter().map(|n| Candidate { label: n.to_string(), bytes: 0, config: *n }).collect();
         let begin = nearest_index(&counts, self.start.threads);
@@ -387,7 +390,7 @@ impl Bench<'_> {
             if self.over(0.6) {
                 return Err(late());
             }
-            self.time(&learner, &Opened::Cpu { threads: *threads }, members, timer, &|rows| rows)
+            self.time(&*learner, &Opened::Cpu { threads: *threads }, members, timer, &|rows| rows)
         });
         check_stop()?;
         self.at.device = Opened::Cpu { threads: counts[chosen] };
@@ -398,16 +401,16 @@ impl Bench<'_> {
     fn batches(
         &self,
         tuner: &Tuner<'_>,
-        worth: Worth,
+        value: BatchValue,
         sink: Sink<'_>,
     ) -> Result<(Vec<TuneRow>, Vec<machine::CandidateRow>)> {
         let mut sizes = Vec::new();
-        for batch in batches(self.learner.smallest_fold()) {
-            let (members, bytes) = self.group(&self.with(batch, self.config().recipe.precision))?;
+        for batch in batches(self.smallest_fold) {
+            let (members, bytes) = self.group(&*self.with(batch, self.config().recipe.precision))?;
             sizes.push(Size { batch, members, bytes });
         }
         let (mut done, total) = (0, sizes.len() as u64);
-        let (rows, _, seen) = table(tuner, &sizes, self.first(), worth, |size, timer, helps| {
+        let (rows, _, seen) = table(tuner, &sizes, self.first(), value, |size, timer, helps| {
             sink(Update { phase: "timing batches", done, total, unit: "" });
             // The first is timed however late it is: there has to be something to choose.
             if done > 0 && self.over(0.9) {
@@ -415,7 +418,7 @@ impl Bench<'_> {
             }
             done += 1;
             let learner = self.with(size.batch, self.config().recipe.precision);
-            self.time(&learner, &self.at.device, self.timed(size.members), timer, helps)
+            self.time(&*learner, &self.at.device, self.timed(size.members), timer, helps)
         });
         check_stop()?;
         Ok((rows, seen))
@@ -423,7 +426,7 @@ impl Bench<'_> {
 
     /// Members at once with the chosen batch: as many as fit, unless fewer are clearly faster.
     fn members(&self, tuner: &Tuner<'_>, rows: &[TuneRow], sink: Sink<'_>) -> Result<(Vec<TuneOther>, Option<usize>)> {
-        let (all, _) = self.group(&self.learner)?;
+        let (all, _) = self.group(&*self.learner)?;
         if all == 1 {
             return Ok((Vec::new(), None));
         }
@@ -433,7 +436,7 @@ impl Bench<'_> {
         let rate = rows.iter().find(|r| r.chosen).and_then(|r| r.samples_per_s).unwrap_or(1.0);
         let mut candidates = Vec::new();
         for n in &counts {
-            let bytes = self.needs(&self.learner, *n)?;
+            let bytes = self.needs(&*self.learner, *n)?;
             candidates.push(Candidate { label: n.to_string(), bytes, config: *n });
         }
         let begin = nearest_index(&counts, self.start.members);
@@ -444,7 +447,7 @@ impl Bench<'_> {
                 if self.began.elapsed().as_secs_f64() + need > self.most.as_secs_f64() {
                     return Err(late());
                 }
-                self.time(&self.learner, &self.at.device, *members, timer, &|rows| rows)
+                self.time(&*self.learner, &self.at.device, *members, timer, &|rows| rows)
             });
         check_stop()?;
         // Where everyone could not be timed, nothing is known to be better.
@@ -473,7 +476,7 @@ fn limit(machine: &str, device: &Opened, precision: Precision) -> Option<f64> {
 
 /// Said of what there was no time for.
 fn late() -> Error {
-    Error::new(Kind::Machine, "not timed: the budget was used up; a larger --budget allows it")
+    Error::new(Kind::Machine, "not timed: the budget was used up; a larger <budget> allows it")
 }
 
 /// No batch could be timed.
@@ -484,12 +487,15 @@ fn nothing(rows: &[TuneRow]) -> Error {
 }
 
 /// Why this batch, in a sentence.
-fn why(rows: &[TuneRow], noise: &Noise) -> String {
+fn why(rows: &[TuneRow], noise: Option<&Noise>) -> String {
     let Some(chosen) = rows.iter().find(|r| r.chosen) else { return String::new() };
     let batch = chosen.batch;
     let larger = rows.iter().find(|r| r.batch > batch && r.relative_time.is_some());
     let next = larger.and_then(|r| Some((r.batch, r.relative_time? / chosen.relative_time?)));
     let against = next.map_or(String::new(), |(batch, time)| format!("; {batch} would take {time:.2} times as long"));
+    let cap =
+        "the smallest batch with the best throughput, of those with at most 3072 rows and at least 32 steps per epoch";
+    let Some(noise) = noise else { return format!("{batch} is {cap}") };
     match noise.scale() {
         Some(scale) if scale < batch as f64 => format!(
             "the gradient noise scale is about {scale:.0} rows, less than the smallest batch that is tried, so {batch} is chosen"
@@ -506,8 +512,7 @@ fn why(rows: &[TuneRow], noise: &Noise) -> String {
             };
             let least = noise.at_least().map_or(String::new(), |n| format!(" (it is at least about {n:.0} rows)"));
             format!(
-                "the gradient cannot be distinguished from noise ({told}), so the noise scale is unknown{least}: {batch} is the \
-                 smallest batch with the best throughput, of those with at most 3072 rows and at least 32 steps per epoch"
+                "the gradient cannot be distinguished from noise ({told}), so the noise scale is unknown{least}: {batch} is {cap}"
             )
         }
     }

@@ -57,7 +57,7 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
         "precision": precision,
         "device": device,
     });
-    format!("classify {words}")
+    format!("{} {words}", settings.train.learner.kind().task())
 }
 
 /// What was tuned for this workload here, if anything was; what is wrong with the file goes to `notes`.

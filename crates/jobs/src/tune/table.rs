@@ -67,24 +67,24 @@ pub(super) struct Size {
     pub(super) bytes: u64,
 }
 
-/// How much of its rows a batch is worth.
+/// How many of its rows a batch is worth.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Worth {
+pub(super) struct BatchValue {
     /// The noise scale, where it is known.
     pub(super) scale: Option<f64>,
     /// No batch beyond it.
     pub(super) cap: usize,
 }
 
-impl Worth {
+impl BatchValue {
     /// For data of so many samples in the smallest fold.
-    pub(super) fn new(scale: Option<f64>, samples: usize) -> Worth {
+    pub(super) fn new(scale: Option<f64>, samples: usize) -> BatchValue {
         let cap = match scale {
             Some(scale) => scale.min(1e9) as usize,
             // At least 32 steps an epoch.
             None => (samples / 32).min(CAP),
         };
-        Worth { scale, cap: cap.max(BATCHES[0]) }
+        BatchValue { scale, cap: cap.max(BATCHES[0]) }
     }
 
     /// The part of a batch's rows that help.
@@ -103,15 +103,15 @@ pub(super) fn table<E: std::fmt::Display>(
     tuner: &Tuner<'_>,
     sizes: &[Size],
     start: usize,
-    worth: Worth,
+    value: BatchValue,
     mut measure: impl FnMut(&Size, &mut Timer<'_>, &dyn Fn(f64) -> f64) -> Result<(), E>,
 ) -> (Vec<TuneRow>, Option<usize>, Vec<CandidateRow>) {
-    let tried = sizes.iter().filter(|s| s.batch <= worth.cap);
+    let tried = sizes.iter().filter(|s| s.batch <= value.cap);
     let candidates: Vec<Candidate<Size>> =
         tried.map(|s| Candidate { label: s.batch.to_string(), bytes: s.bytes, config: *s }).collect();
     let begin = nearest_index(&candidates.iter().map(|c| c.config.batch).collect::<Vec<_>>(), start);
     let tuned = tuner.tune("batch", &candidates, begin, |size, timer| {
-        let part = worth.part(size.batch);
+        let part = value.part(size.batch);
         measure(size, timer, &|rows| rows * part)
     });
     let helps = |i: usize| tuned.rows.get(i).and_then(|row| row.units_per_s);
@@ -123,13 +123,13 @@ pub(super) fn table<E: std::fmt::Display>(
             batch: size.batch,
             members_at_once: size.members,
             memory_bytes: size.bytes,
-            samples_per_s: helps(i).map(|rate| rate / worth.part(size.batch)),
+            samples_per_s: helps(i).map(|rate| rate / value.part(size.batch)),
             spread: seen.and_then(|row| row.spread),
             share_of_limit: None,
             relative_time: helps(i).map(|rate| best / rate),
             chosen: false,
             note: match seen {
-                None => Some(beyond(worth)),
+                None => Some(beyond(value)),
                 Some(row) => why(row),
             },
         });
@@ -141,10 +141,10 @@ pub(super) fn table<E: std::fmt::Display>(
     (rows, chosen, tuned.rows)
 }
 
-fn beyond(worth: Worth) -> String {
-    match worth.scale {
+fn beyond(value: BatchValue) -> String {
+    match value.scale {
         Some(_) => "larger than the noise scale: more rows would hardly help".into(),
-        None => format!("larger than {}, the maximum when the noise scale is not known", worth.cap),
+        None => format!("larger than {}, the maximum when the noise scale is not known", value.cap),
     }
 }
 
@@ -210,8 +210,8 @@ mod tests {
     fn run(most: f64, each: f64, scale: Option<f64>, samples: usize, budget: u64) -> (Vec<TuneRow>, Option<usize>) {
         let clock = Fake::default();
         let sizes: Vec<Size> = batches(samples).map(|batch| Size { batch, members: 4, bytes: batch as u64 }).collect();
-        let worth = Worth::new(scale, samples);
-        let (rows, chosen, _) = table(&tuner(&clock, budget), &sizes, 512, worth, |size, timer, helps| {
+        let value = BatchValue::new(scale, samples);
+        let (rows, chosen, _) = table(&tuner(&clock, budget), &sizes, 512, value, |size, timer, helps| {
             timer.time(|| {
                 let rows = size.batch as f64;
                 clock.0.set(clock.0.get() + each + rows / most);

@@ -4,11 +4,12 @@ mod noise;
 mod predict;
 mod training;
 
-pub use noise::{Look, Looking, Noise, noise};
 pub use predict::{Query, predict};
 
 use crate::scale::{Scaler, fit, split_id};
-use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
+use crate::{
+    Config, DeviceBudget, Extent, Learner, MemberKey, Noise, NoisePhase, NoiseSpec, Problem, Snapshot, Training,
+};
 use compute::population::{self, Data, Member, Pace, Pins, Scale};
 use compute::{Net, Opened, Population, Tables};
 use features::Fold;
@@ -78,19 +79,9 @@ impl Classify {
         Ok(Classify { spec, folds })
     }
 
-    /// The same folds with other hyper-parameters; whether classes are balanced stays.
-    pub fn with(&self, spec: Spec) -> Classify {
-        Classify { spec, folds: Arc::clone(&self.folds) }
-    }
-
-    /// How they are trained.
-    pub fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    /// Samples of the smallest fold's training list.
-    pub fn smallest_fold(&self) -> usize {
-        self.folds.lists.iter().map(|[train, _]| train.len()).min().unwrap_or(0)
+    /// The same folds with other configs and epochs.
+    fn with_configs(&self, configs: Vec<Config>, epochs: u32) -> Classify {
+        Classify { spec: Spec { configs, epochs, ..self.spec.clone() }, folds: Arc::clone(&self.folds) }
     }
 
     /// The config whose net and recipe the members of a group share.
@@ -155,6 +146,20 @@ impl Learner for Classify {
 
     fn scalers(&self) -> &[Scaler] {
         &self.folds.scalers
+    }
+
+    fn with(&self, configs: Vec<Config>, units: u32) -> Box<dyn Learner> {
+        Box::new(self.with_configs(configs, units))
+    }
+
+    fn noise(
+        &self,
+        members: &[MemberKey],
+        at: &DeviceBudget,
+        spec: &NoiseSpec,
+        enough: &dyn Fn(NoisePhase) -> bool,
+    ) -> Result<Option<Noise>> {
+        noise::noise(self, members, at, spec, enough).map(Some)
     }
 
     fn samples(&self, member: MemberKey) -> u64 {

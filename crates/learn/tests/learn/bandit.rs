@@ -75,6 +75,10 @@ impl Learner for Bandit {
         &self.scalers
     }
 
+    fn with(&self, configs: Vec<Config>, units: u32) -> Box<dyn Learner> {
+        Box::new(Bandit { configs, extent: Extent { units, ..self.extent }, ..self.clone() })
+    }
+
     fn samples(&self, _: MemberKey) -> u64 {
         u64::from(STEPS) * self.configs[0].recipe.batch as u64
     }

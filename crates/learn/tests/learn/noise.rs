@@ -3,8 +3,8 @@
 use crate::made::{self, Made};
 use compute::population::{Data, Member, Pace, Precision, Recipe};
 use compute::{Budget, Choice, Opened, Population};
-use learn::classify::{Classify, Look, Looking, Noise, Spec, noise};
-use learn::{DeviceBudget, Learner, Pacer, Plan};
+use learn::classify::{Classify, Spec};
+use learn::{DeviceBudget, Learner, Noise, NoisePhase, NoiseSpec, Pacer, Plan};
 
 /// A look at a problem whose labels are drawn anew with this probability.
 fn look(flipped: f32, warm_up: u32, threads: usize) -> Noise {
@@ -16,19 +16,20 @@ fn look(flipped: f32, warm_up: u32, threads: usize) -> Noise {
             *class = other;
         }
     }
-    let look = Look { warm_up, batch: 32, batches: 120, rate: 2e-3 };
+    let look = NoiseSpec { warm_up, batch: 32, batches: 120, rate: 2e-3 };
     seen(&made, &made::spec("8-16-3"), &look, threads, &|_| false).unwrap()
 }
 
 fn seen(
     made: &Made,
     spec: &Spec,
-    look: &Look,
+    look: &NoiseSpec,
     threads: usize,
-    enough: &dyn Fn(Looking) -> bool,
+    enough: &dyn Fn(NoisePhase) -> bool,
 ) -> files::Result<Noise> {
     let (learner, at) = (Classify::new(&made.problem, &made.folds, spec.clone())?, cpu(threads, Budget::default()));
-    noise(&learner, &Plan::new(&learner, &at)?.members, &at, look, enough)
+    let noise = learner.noise(&Plan::new(&learner, &at)?.members, &at, look, enough)?;
+    Ok(noise.expect("classifiers have gradients"))
 }
 
 fn cpu(threads: usize, budget: Budget) -> DeviceBudget {
@@ -61,7 +62,7 @@ fn the_same_look_gives_the_same_bits_with_any_number_of_threads() {
 fn a_look_may_be_cut_short_and_few_samples_are_enough() {
     let made = made::rows(5, 400, 1.0);
     let spec = made::spec("8-16-3");
-    let long = Look { warm_up: 1_000_000, batch: 64, batches: 1_000_000, rate: 1e-3 };
+    let long = NoiseSpec { warm_up: 1_000_000, batch: 64, batches: 1_000_000, rate: 1e-3 };
     let noise = seen(&made, &spec, &long, 2, &|_| true).unwrap();
     // 160 samples in the first fold: batches of ten.
     assert_eq!((noise.warm_up, noise.batches, noise.batch), (0, 16, 10));
@@ -69,13 +70,12 @@ fn a_look_may_be_cut_short_and_few_samples_are_enough() {
     // Ready windows through their maps, to the end of the epoch.
     let made = made::windows(7, 300, 6, 0.5);
     let spec = made::spec("fast:4x6-lstm8 + strategy:3 / direction:3");
-    let noise = seen(&made, &spec, &Look { warm_up: 5, ..long }, 2, &|_| false).unwrap();
+    let noise = seen(&made, &spec, &NoiseSpec { warm_up: 5, ..long }, 2, &|_| false).unwrap();
     assert_eq!((noise.warm_up, noise.batches, noise.batch), (5, 17, 7));
     // What would not fit is refused with the figure.
     let learner = Classify::new(&made.problem, &made.folds, spec).unwrap();
     let members = Plan::new(&learner, &cpu(1, Budget::default())).unwrap().members;
-    let refused =
-        learn::classify::noise(&learner, &members, &cpu(1, Budget::Bytes(1000)), &long, &|_| false).unwrap_err();
+    let refused = learner.noise(&members, &cpu(1, Budget::Bytes(1000)), &long, &|_| false).unwrap_err();
     assert!(refused.to_string().contains("needs"), "{refused}");
 }
 
@@ -84,7 +84,7 @@ fn a_number_that_is_not_finite_is_named() {
     let mut made = made::rows(11, 400, 1.0);
     made.problem_mut().inputs[0].values[8 * 3] = f32::NAN;
     let spec = made::spec("8-16-3");
-    let look = Look { warm_up: 20, batch: 32, batches: 20, rate: 1e-3 };
+    let look = NoiseSpec { warm_up: 20, batch: 32, batches: 20, rate: 1e-3 };
     let why = seen(&made, &spec, &look, 1, &|_| false).unwrap_err();
     assert!(why.to_string().contains("not finite"), "{why}");
 }
@@ -95,7 +95,7 @@ fn steps_for_a_clock_count_their_rows() {
     let endless = Spec { seeds: 2, epochs: u32::MAX, ..made::spec("8-16-3") };
     let (learner, at) = (Classify::new(&made.problem, &made.folds, endless).unwrap(), cpu(2, Budget::default()));
     let mut plan = Plan::new(&learner, &at).unwrap();
-    assert_eq!(learner.smallest_fold(), 480);
+    assert_eq!(learner.samples(plan.members[0]), 480);
     let tables = made.problem.tables_need(&at.device);
     let needs = |members: &[_]| tables + learner.needs(&at.device, members, Pace::default()).unwrap();
     let mut pacer = Pacer::new(&learner, &at, &plan.members[..2]).unwrap();

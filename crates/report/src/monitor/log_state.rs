@@ -29,6 +29,7 @@ pub(super) struct LogState {
     pub(super) axis_end: Option<f64>,  // of the axis
     pub(super) n_members: Option<u64>, // members
     pub(super) score: Option<String>,
+    pub(super) lower_is_better: Option<bool>, // of the score; older programs did not write it
     pub(super) members: BTreeMap<u64, Member>,
     pub(super) groups: Vec<(String, Vec<u64>)>, // in order of appearance
     pub(super) metrics: Vec<Metric>,
@@ -87,6 +88,7 @@ impl LogState {
         self.device = text("device").or(self.device.take());
         self.axis = text("axis").or(self.axis.take());
         self.score = text("worth").or(self.score.take());
+        self.lower_is_better = row.fields.get("lower_is_better").and_then(Value::as_bool).or(self.lower_is_better);
         self.axis_end = row.number("last").or(self.axis_end);
         self.n_members = row.number("members").map(|n| n as u64).or(self.n_members);
         // A run that goes on has phases of its own, and the pace before the pause says nothing.
@@ -146,7 +148,7 @@ impl LogState {
                 self.add_metric(field, id, group.as_deref(), x, y);
             }
         }
-        let score = self.score_metric().and_then(|w| Some((lower_is_better(w), row.number(w)?)));
+        let score = self.score_metric().and_then(|w| Some((self.lower_is_better(), row.number(w)?)));
         if let Some((lower, value)) = score
             && let Some(member) = self.members.get_mut(&id)
         {
@@ -189,6 +191,12 @@ impl LogState {
         if metric.members.len() < CURVES || metric.members.contains_key(&id) {
             metric.members.entry(id).or_default().add(x, y);
         }
+    }
+
+    /// Whether a smaller score is the better one: as the run says, else by the name of the metric.
+    pub(super) fn lower_is_better(&self) -> bool {
+        let by_name = || self.score_metric().is_some_and(lower_is_better);
+        self.lower_is_better.unwrap_or_else(by_name)
     }
 
     /// By which metric the best is chosen.

@@ -192,7 +192,7 @@ impl MonitorState {
 
     /// The best member so far: its id.
     pub fn best_member(&self, ids: &[u64]) -> Option<u64> {
-        let lower = self.score_metric().is_some_and(lower_is_better);
+        let lower = self.log.lower_is_better();
         let score = |id: &u64| {
             let (_, value) = self.log.members.get(id)?.best?;
             Some((*id, if lower { -value } else { value }))
