@@ -4,6 +4,8 @@
 //!
 //! A new learner is a file here, its entry in [`LEARNERS`], its settings, and its folder in `learn`.
 
+#[cfg(test)]
+mod bandit;
 pub(crate) mod classifier;
 pub(crate) mod defaults;
 mod lstm;
@@ -23,8 +25,12 @@ use std::fmt;
 use std::path::Path;
 
 /// Every learner by name; the first is the default.
-pub(crate) const LEARNERS: &[(&str, LearnerKind)] =
-    &[("lstm", LearnerKind(&lstm::LSTM)), ("mlp", LearnerKind(&mlp::MLP))];
+pub(crate) const LEARNERS: &[(&str, LearnerKind)] = &[
+    ("lstm", LearnerKind(&lstm::LSTM)),
+    ("mlp", LearnerKind(&mlp::MLP)),
+    #[cfg(test)]
+    ("bandit", LearnerKind(&bandit::BanditKind)),
+];
 
 /// What differs from learner to learner.
 pub(crate) trait Kind: Sync {

@@ -1,6 +1,8 @@
 //! The tests of this room that use it from outside.
 
 mod bandit;
+#[path = "../bandit/mod.rs"]
+mod bandit_learner;
 mod classify;
 mod made;
 mod noise;
