@@ -34,6 +34,8 @@ pub(crate) struct Tally {
     pub absent: u64,
     pub bad_extras: u64,
     pub units: [u64; 4],
+    /// Days since 1970 that lost rows here: no holidays, whatever is left of them.
+    pub dropped_days: Vec<i32>,
     pub examples: Examples,
 }
 
@@ -60,7 +62,7 @@ enum RowFate {
 
 impl Tally {
     /// Counts each fate; gives the rows that stay.
-    fn count_fates(&mut self, fates: impl Iterator<Item = (usize, RowFate)>) -> Vec<u32> {
+    fn count_fates(&mut self, stamps: &[i64], fates: impl Iterator<Item = (usize, RowFate)>) -> Vec<u32> {
         let mut kept = Vec::new();
         for (row, fate) in fates {
             match fate {
@@ -76,6 +78,11 @@ impl Tally {
             }
             if matches!(fate, RowFate::Keep | RowFate::RangeKept | RowFate::BadPriceKept) {
                 kept.push(row as u32);
+            } else if matches!(fate, RowFate::BadPrice | RowFate::Range) {
+                let day = stamps[row].div_euclid(DAY) as i32;
+                if self.dropped_days.last() != Some(&day) {
+                    self.dropped_days.push(day);
+                }
             }
         }
         kept
@@ -90,6 +97,7 @@ impl Tally {
         self.range += other.range;
         self.absent += other.absent;
         self.bad_extras += other.bad_extras;
+        self.dropped_days.extend(other.dropped_days);
         for (mine, theirs) in self.units.iter_mut().zip(other.units) {
             *mine += theirs;
         }
@@ -336,7 +344,7 @@ impl Batch<'_> {
             match (&codes, fates) {
                 (None, None) => parts.push(Part { symbol: group.symbol.clone(), rows, tally }),
                 (None, Some(fates)) => {
-                    let kept = tally.count_fates(fates.iter().copied().enumerate());
+                    let kept = tally.count_fates(&rows.stamp, fates.iter().copied().enumerate());
                     parts.push(Part { symbol: group.symbol.clone(), rows: rows.select_rows(&kept), tally });
                 }
                 (Some((codes, names)), fates) => {
@@ -490,7 +498,7 @@ fn split_by_symbol(
     for (name, list) in names.iter().zip(by_name).filter(|(_, list)| !list.is_empty()) {
         let mut tally = rest.take().unwrap_or_default();
         tally.rows += list.len() as u64;
-        let kept = tally.count_fates(list.into_iter());
+        let kept = tally.count_fates(&rows.stamp, list.into_iter());
         parts.push(Part { symbol: Some(name.clone()), rows: rows.select_rows(&kept), tally });
     }
     if let Some(tally) = rest.filter(|t| t.rows > 0) {

@@ -70,7 +70,7 @@ fn audit_symbol(
     options: &Options,
 ) -> SymbolAudit {
     let watch = &seen.observer;
-    let gaps = watch.gaps(&|day| markets.was_open(at, day));
+    let gaps = watch.gaps(&|day| markets.was_open(at, day), &seen.tally.dropped_days);
     let explained = |j: &super::jumps::Jump| {
         options.factors.as_ref().is_some_and(|f| f.explains_jump(&seen.symbol, j.at, j.ratio, 0.1))
     };

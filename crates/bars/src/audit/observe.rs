@@ -4,6 +4,7 @@
 use super::Hole;
 use super::jumps::{JumpBar, JumpWatch};
 use crate::ingest::Rows;
+use crate::instrument::LocalTime;
 use crate::recognise::names;
 use crate::{Class, Instrument, Timeframe, Weekdays};
 use files::time::{civil, days, rfc3339};
@@ -19,6 +20,7 @@ pub(crate) struct BarObserver {
     timeframe: Timeframe,
     step: i64,
     all_week: bool,
+    zone: String, // of the session
     pub bars: u64,
     pub first: i64,
     pub last: i64,
@@ -95,6 +97,7 @@ impl BarObserver {
             timeframe,
             step,
             all_week: instrument.session.round_the_clock && instrument.session.days == Weekdays::ALL,
+            zone: instrument.session.timezone.clone(),
             bars: 0,
             first: 0,
             last: 0,
@@ -145,6 +148,7 @@ impl BarObserver {
         };
         let wide = self.step + self.step / 2;
         let slots = self.slots[0].len();
+        let mut local = LocalTime::new(&self.zone);
         let (mut day_end, mut season, mut slot) = (i64::MIN, 0, 0);
         for i in 0..rows.len() {
             let (start, open, high, low, close) = (rows.stamp[i], o[i], h[i], l[i], c[i]);
@@ -152,11 +156,11 @@ impl BarObserver {
             // Bars mostly follow one another within a day: then nothing has to be divided.
             if start >= day_end {
                 day_end = self.local_day(start, &mut season);
-                slot = self.slot_of_week(start);
+                slot = self.slot_of_week(&mut local, start);
             } else if gap == self.step && self.step >= MINUTE {
                 slot = if slot + 1 < slots { slot + 1 } else { 0 };
             } else {
-                slot = self.slot_of_week(start);
+                slot = self.slot_of_week(&mut local, start);
             }
             self.slots[season][slot] += 1;
             if self.bars > 0 {
@@ -230,8 +234,9 @@ impl BarObserver {
         self.jumps.finish();
     }
 
-    fn slot_of_week(&self, start: i64) -> usize {
-        let week = start.rem_euclid(WEEK);
+    /// The slot of the week by the clock of the exchange, which keeps its hours when clocks change.
+    fn slot_of_week(&self, local: &mut LocalTime, start: i64) -> usize {
+        let week = (local.local_second(start) * 1_000_000_000).rem_euclid(WEEK);
         let slot = if self.step >= DAY { week / DAY } else { week / self.step.max(MINUTE) };
         (slot as usize).min(self.slots[0].len() - 1)
     }
@@ -307,8 +312,9 @@ impl BarObserver {
         }
     }
 
-    /// Tells closures from holes, with what the rest of the market shows.
-    pub(crate) fn gaps(&self, market: &dyn Fn(i32) -> Option<bool>) -> Gaps {
+    /// Tells closures from holes, with what the rest of the market shows; days that lost rows to a repair were open.
+    pub(crate) fn gaps(&self, market: &dyn Fn(i32) -> Option<bool>, dropped: &[i32]) -> Gaps {
+        let mut local = LocalTime::new(&self.zone);
         let mut found = Gaps::default();
         let open = Occupancy::from_observer(self);
         let round = self.all_week;
@@ -332,7 +338,7 @@ impl BarObserver {
                     let of = season.season_of(day);
                     let (mut here, mut first_here) = (0u64, None);
                     while at < to && at.div_euclid(DAY) == day {
-                        if open.is_usual(of, self.slot_of_week(at)) && !(weekend && is_weekend(at)) {
+                        if open.is_usual(of, self.slot_of_week(&mut local, at)) && !(weekend && is_weekend(at)) {
                             here += 1;
                             first_here.get_or_insert(at);
                         }
@@ -343,6 +349,7 @@ impl BarObserver {
                     }
                     let whole = self.active.binary_search(&(day as i32)).is_err();
                     let shut = match market(day as i32) {
+                        _ if dropped.contains(&(day as i32)) => false,
                         Some(others_open) if whole => !others_open,
                         _ if whole && !round => {
                             idle += 1;

@@ -20,6 +20,7 @@ pub use session::{ClockTime, Rollover, Session, Weekdays};
 
 use crate::nearest;
 use serde::Serialize;
+pub(crate) use session::LocalTime;
 use session::make_session;
 use std::fmt;
 use std::str::FromStr;

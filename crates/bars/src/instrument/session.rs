@@ -64,7 +64,7 @@ impl Session {
 }
 
 /// Seconds of a wall clock. The zone's offset holds until its next change, so it is asked for once a season.
-pub(super) struct LocalTime {
+pub(crate) struct LocalTime {
     zone: TimeZone,
     from: i64,
     until: i64,
@@ -73,12 +73,12 @@ pub(super) struct LocalTime {
 
 impl LocalTime {
     /// UTC where the zone is not known.
-    pub(super) fn new(name: &str) -> LocalTime {
+    pub(crate) fn new(name: &str) -> LocalTime {
         LocalTime { zone: find_zone(name).unwrap_or(TimeZone::UTC), from: 1, until: 0, offset: 0 }
     }
 
     /// Seconds since 1970 as the clock on the wall shows them.
-    pub(super) fn local_second(&mut self, ns: i64) -> i64 {
+    pub(crate) fn local_second(&mut self, ns: i64) -> i64 {
         let second = ns.div_euclid(1_000_000_000);
         if second < self.from || second >= self.until {
             let stamp = Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH);

@@ -118,7 +118,9 @@ pub(super) fn settle_stamps(layout: &mut Layout, given: &Evidence<'_>, only_end:
     }
     let saturday = labels.iter().filter(|ns| (ns.div_euclid(DAY) + 3).rem_euclid(7) == 5).count();
     layout.saturdays = saturday > 1 && saturday * 12 >= labels.len();
-    let class = if layout.saturdays && class == Class::Equity { Class::CryptoSpot } else { class };
+    // A day in Tel Aviv begins on Saturday evening, UTC: an exchange that is known stays one.
+    let unknown = class == Class::Equity && traded.currency == "USD";
+    let class = if layout.saturdays && unknown { Class::CryptoSpot } else { class };
     let sessions = ObservedSessions::observe(&labels, layout.timeframe.map_or(MINUTE, Timeframe::ns));
     decide_stamp_marks(layout, given, &labels, &sessions, only_end);
     if !stated && given.options.timezone.is_none() && layout.zone == Zone::Utc && given.lean.is_none() {

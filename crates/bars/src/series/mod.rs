@@ -330,7 +330,7 @@ fn resolve_instrument(
     let hints = Hints { class: meta.class, volume: meta.volume, words };
     let name = symbol.trim_end_matches(":quote");
     let (mut instrument, _) = Instrument::guess(name, &hints);
-    if meta.saturdays && instrument.class == Class::Equity && meta.class.is_none() {
+    if meta.saturdays && instrument.class == Class::Equity && instrument.currency == "USD" && meta.class.is_none() {
         // No exchange for shares is open on Saturdays.
         instrument = Instrument::guess(name, &Hints { class: Some(Class::CryptoSpot), ..hints }).0;
     }

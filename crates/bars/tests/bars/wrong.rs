@@ -254,3 +254,69 @@ fn a_leap_of_the_price_is_mentioned() {
     );
     assert_eq!(market.bars[0].segments, [0, 100, 110]);
 }
+
+/// Holes, missing bars, and where the longest hole begins and ends.
+fn holes(symbol: &str, stamps: Vec<i64>) -> String {
+    let closes = wander(stamps.len(), 4, 0.0005);
+    let (_, audit) = read(&[(symbol, stamps, closes)]);
+    let s = &audit.symbols[0];
+    let longest = s.longest_hole.as_ref().map_or(String::new(), |h| format!(" {} to {}", h.from, h.to));
+    format!("{} holes, {} missing{longest}", s.holes, s.missing_bars)
+}
+
+/// The stamps of a session in a zone, on working days.
+fn session(zone: &str, from: &str, days: i64, step: i64, hours: std::ops::Range<i64>) -> Vec<i64> {
+    let patch =
+        InstrumentPatch { timezone: Some(zone.into()), open: Some("00:00".into()), ..InstrumentPatch::default() };
+    let mut traded = bars::Instrument::preset(Class::Index, "EUR");
+    patch.apply(&mut traded).unwrap();
+    let mut clock = traded.session.session_clock();
+    stamps(from, days, step, hours, |d| d < 5)
+        .into_iter()
+        .map(|wall| {
+            // Noon of that day by the zone's own clock tells its offset at the hours traded.
+            let midnight = clock.session_at(wall.div_euclid(DAY) * DAY + DAY / 2).open;
+            midnight + wall.rem_euclid(DAY)
+        })
+        .collect()
+}
+
+#[test]
+fn a_change_of_clocks_is_no_hole() {
+    // Frankfurt and New York change their clocks weeks apart.
+    let berlin = session("Europe/Berlin", "2023-01-09 00:00:00", 330, 5 * MINUTE, 540..1050);
+    assert_eq!(holes("GER40", berlin), "0 holes, 0 missing");
+    // Currencies open on Sunday at 17:00 New York: Sunday 22:00 or 21:00 UTC.
+    let week = session("America/New_York", "2023-01-09 00:00:00", 330, 60 * MINUTE, 0..1440);
+    let currencies: Vec<i64> = week.iter().map(|ns| ns - 7 * 60 * MINUTE).collect();
+    assert_eq!(holes("EURUSD", currencies), "0 holes, 0 missing");
+    // A daily bar that begins at midnight in London stands on Sunday evening in summer.
+    let london: Vec<i64> = session("Europe/London", "2023-01-09 00:00:00", 330, 1440 * MINUTE, 0..1);
+    assert_eq!(holes("EURUSD", london), "0 holes, 0 missing");
+    let mut tel_aviv = session("Asia/Jerusalem", "2023-01-09 00:00:00", 330, 1440 * MINUTE, 0..1);
+    tel_aviv.iter_mut().for_each(|ns| *ns -= DAY);
+    assert_eq!(holes("KEN.TA", tel_aviv), "0 holes, 0 missing");
+}
+
+#[test]
+fn a_hole_begins_with_the_bars_that_were_dropped() {
+    let all = stamps("2024-01-08 00:00:00", 56, 5 * MINUTE, 0..1440, |d| d < 5);
+    let closes = wander(all.len(), 4, 0.0002);
+    let (zero, gone) =
+        (at("2024-02-06 00:00:00")..at("2024-02-08 00:00:00"), at("2024-02-08 00:00:00")..at("2024-02-08 14:00:00"));
+    let mut out = String::from("time,open,high,low,close,volume\n");
+    for (ns, c) in all.iter().zip(&closes).filter(|(ns, _)| !gone.contains(ns)) {
+        let c = if zero.contains(ns) { 0.0 } else { *c };
+        writeln!(out, "{},{c},{},{},{c},5", files::time::rfc3339(*ns), c * 1.001, c * 0.999).unwrap();
+    }
+    let options = Options {
+        repairs: bars::Repairs { refused: bars::RefusedSymbols::Drop, ..Default::default() },
+        ..Options::default()
+    };
+    let (_, audit) = bars::read_bytes("EURUSD.csv", out.as_bytes(), &options).unwrap();
+    let hole = audit.symbols[0].longest_hole.clone().unwrap();
+    assert_eq!(
+        (hole.from.as_str(), hole.to.as_str(), hole.bars),
+        ("2024-02-06T00:00:00Z", "2024-02-08T14:00:00Z", 744)
+    );
+}
