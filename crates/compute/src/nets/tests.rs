@@ -235,7 +235,8 @@ impl Trainee for ByHand<'_> {
 
     fn logits(&mut self, rows: &[u32]) -> crate::Result<Vec<Vec<f32>>> {
         let mut out = vec![vec![]; self.fixture.net.heads.len()];
-        self.nets.forward(0..1, Batch { rows: rows.len(), ids: rows, extras: &[] }, &mut out)?;
+        let extras = self.fixture.extras(rows);
+        self.nets.forward(0..1, Batch { rows: rows.len(), ids: rows, extras: &extras }, &mut out)?;
         Ok(out)
     }
 
