@@ -10,9 +10,9 @@ use crate::{
     failed,
 };
 use compute::Tables;
-use compute::population::Pace;
+use compute::population::{Pace, Pins};
 use files::Result;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -97,6 +97,8 @@ pub struct Outcome {
     pub interrupted: bool,
     /// In how many parts batches went through the net at the end.
     pub pace: Pace,
+    /// The algorithms of products that the run keeps to, for the first config of each kind.
+    pub pins: BTreeMap<usize, Pins>,
 }
 
 /// Trains all members, or goes on where a saved state ended.
@@ -134,8 +136,8 @@ pub fn train(
             run.number += 1;
         }
     }
-    let Run { state: TrainState { members, pace, .. }, spent, .. } = run;
-    Ok(Outcome { members, spent, interrupted, pace })
+    let Run { state: TrainState { members, pace, pins, .. }, spent, .. } = run;
+    Ok(Outcome { members, spent, interrupted, pace, pins })
 }
 
 /// A training under way.

@@ -220,6 +220,13 @@ impl Pace {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pins(pub std::collections::BTreeMap<String, String>);
 
+impl Pins {
+    /// Whether it names none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 crate::arguments! {
     /// Who is in a slot and how far its parameters are, as it lies on the device: what every kernel knows of a member.
     #[repr(C)]

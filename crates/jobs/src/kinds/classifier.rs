@@ -235,7 +235,7 @@ fn mcc(score: &Score) -> f64 {
 /// `[members][test, classes]` what each member predicts with its best weights for its fold's test samples; nothing
 /// where it has none.
 pub(crate) fn predictions(experiment: &Experiment, members: &[Trained]) -> Result<Vec<Vec<f32>>> {
-    let Experiment { source, splits, learner, at, .. } = experiment;
+    let Experiment { source, splits, learner, at, pins, .. } = experiment;
     let test =
         |fold: usize| splits.folds[fold].test.iter().map(|at| source.problem.samples.rows[*at as usize]).collect();
     let mut all = vec![Vec::new(); members.len()];
@@ -247,7 +247,8 @@ pub(crate) fn predictions(experiment: &Experiment, members: &[Trained]) -> Resul
                 (at, Query { id: m.id, scaler: &learner.scalers()[m.fold], params, ids: test(m.fold) })
             })
             .unzip();
-        let predicted = predict(&source.problem, &config.net, &config.recipe, at, &queries)?;
+        let pins = pins.get(&learner.alike(number)).cloned().unwrap_or_default();
+        let predicted = predict(&source.problem, &config.net, &config.recipe, at, &pins, &queries)?;
         places.into_iter().zip(predicted).for_each(|(at, predicted)| all[at] = predicted);
     }
     Ok(all)

@@ -10,8 +10,9 @@ use crate::train::{Experiment, Ids, member_file, write_json};
 use bars::Fingerprint;
 use compute::Net;
 use compute::net::{Layout, load};
-use compute::population::{Recipe, Scale};
+use compute::population::{Pins, Recipe, Scale};
 use files::{Error, Kind, Result, replace_bytes};
+use learn::classify::predict_pins;
 use learn::scale::Scaler;
 use learn::{Config, MemberKey, Trained, failed};
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,9 @@ pub(crate) struct Model {
     /// The guess is the class of the largest probability.
     pub(crate) threshold: Option<f64>,
     pub(crate) folds: Vec<ModelFold>,
+    /// The algorithms that its predictions take on the card it was trained on.
+    #[serde(default, skip_serializing_if = "Pins::is_empty")]
+    pub(crate) pins: Pins,
 }
 
 /// An input of the net.
@@ -169,8 +173,20 @@ pub(crate) fn write(folder: &Path, experiment: &Experiment, members: &[Trained],
         }),
         threshold: None,
         folds: splits.folds.iter().map(fold).collect(),
+        pins: pins(experiment, selected)?,
     };
     write_json(&folder.join("model.json"), &model)
+}
+
+/// The algorithms of predictions by the selected configs.
+fn pins(experiment: &Experiment, selected: &[usize]) -> Result<Pins> {
+    let mut all = Pins::default();
+    for number in selected {
+        let config = &experiment.learner.configs()[*number];
+        let kept = experiment.pins.get(&experiment.learner.alike(*number)).cloned().unwrap_or_default();
+        all.0.extend(predict_pins(&experiment.at.device, &config.net, &config.recipe, &kept).map_err(failed)?.0);
+    }
+    Ok(all)
 }
 
 /// A model that was read: what it says, and its members' weights. Folds are found by their place: some may have been

@@ -6,10 +6,12 @@ use super::{Source, Teller, Train, TrainEvent};
 use crate::kinds::{self, defaults};
 use crate::tune::{Tuned, find};
 use crate::{Memory, Settings};
+use compute::population::Pins;
 use compute::{Budget, Choice, Opened};
 use files::{Error, Kind, Result};
 use judge::split::{Splits, walk_forward};
 use learn::{DeviceBudget, Learner, Plan, failed};
+use std::collections::BTreeMap;
 
 /// What is trained, on what, where.
 pub(crate) struct Experiment {
@@ -25,6 +27,8 @@ pub(crate) struct Experiment {
     /// What was tuned for this workload, where it is used.
     pub(crate) tuned: Option<Tuned>,
     pub(crate) notes: Vec<String>,
+    /// The algorithms of products that the run kept to, for the first config of each kind, once it is trained.
+    pub(crate) pins: BTreeMap<usize, Pins>,
 }
 
 impl Experiment {
@@ -56,7 +60,18 @@ impl Experiment {
         let splits = split(&source, &settings)?;
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;
         let plan = plan(&*learner, &at, tuned.as_ref())?;
-        Ok(Experiment { settings, source, splits, learner, plan, at, device: words, tuned, notes })
+        Ok(Experiment {
+            settings,
+            source,
+            splits,
+            learner,
+            plan,
+            at,
+            device: words,
+            tuned,
+            notes,
+            pins: BTreeMap::new(),
+        })
     }
 
     pub(crate) fn kind(&self) -> &'static dyn kinds::Kind {

@@ -98,6 +98,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let (outcome, samples_per_s) = fitted.inspect_err(|why| folder.failed(why))?;
     (run.samples_per_s, run.interrupted) = (samples_per_s, outcome.interrupted);
     run.parts = outcome.pace.count(run.batch as usize) as u64;
+    experiment.pins.clone_from(&outcome.pins);
 
     let (since, clock, kind) = (phases.seconds(), Instant::now(), experiment.kind());
     if outcome.interrupted {

@@ -237,7 +237,14 @@ fn predict_rows(loaded: &Loaded, data: &Dataset, at: &DeviceBudget, by_member: b
                 queries.push(Query { id, scaler, params, ids: rows[*at].clone() });
             }
         }
-        predicted.extend(classify::predict(&problem, &loaded.nets[places[0]], recipe(places[0]), at, &queries)?);
+        predicted.extend(classify::predict(
+            &problem,
+            &loaded.nets[places[0]],
+            recipe(places[0]),
+            at,
+            &model.pins,
+            &queries,
+        )?);
     }
     let mut predicted = predicted.into_iter();
     let mut table = Rows::new(model.classes, by_member);

@@ -4,7 +4,7 @@ mod noise;
 mod predict;
 mod training;
 
-pub use predict::{Query, predict};
+pub use predict::{Query, predict, predict_pins};
 
 use crate::scale::{Scaler, fit, split_id};
 use crate::{
@@ -183,8 +183,9 @@ impl Learner for Classify {
         let mut population = self.population(at, tables, members, pace, pins)?;
         population.prepare()?;
         let samples = members.iter().map(|key| self.samples(*key)).collect();
-        let batch = self.shared(members).recipe.batch;
-        Ok(Box::new(ClassTraining::new(population, samples, batch, self.spec.score)))
+        let Config { net, recipe, .. } = self.shared(members);
+        let predicting = predict_pins(&at.device, net, recipe, pins)?;
+        Ok(Box::new(ClassTraining::new(population, samples, recipe.batch, self.spec.score, predicting)))
     }
 
     fn read_snapshot(&self, bytes: &[u8]) -> compute::Result<Snapshot> {

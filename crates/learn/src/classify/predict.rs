@@ -5,7 +5,7 @@ use crate::scale::Scaler;
 use crate::{DeviceBudget, Problem, failed};
 use compute::nets::{Batch, Seat, Setup};
 use compute::population::{Pace, Pins, Recipe};
-use compute::{Net, Nets};
+use compute::{Net, Nets, Opened};
 use files::Result;
 
 /// A member, and the ids its predictions are wanted of.
@@ -26,12 +26,20 @@ const AT_ONCE: usize = 16;
 /// Rows of a chunk. Evaluation goes in fixed chunks, so that a row's bits do not depend on its company.
 const ROWS: usize = 2048;
 
-/// `[queries][ids, classes]` probabilities. Labels and weights of the problem are not looked at.
+/// The algorithms that predictions of a run keep to, beside those of its training: those of `pins`, and where it names
+/// none for a product, the one that is chosen now.
+pub fn predict_pins(device: &Opened, net: &Net, recipe: &Recipe, pins: &Pins) -> compute::Result<Pins> {
+    Nets::plan_pins(device, net, &Setup::asked(ROWS, recipe.precision), pins)
+}
+
+/// `[queries][ids, classes]` probabilities, by the algorithms of the run that made the members. Labels and weights of
+/// the problem are not looked at.
 pub fn predict(
     problem: &Problem,
     net: &Net,
     recipe: &Recipe,
     at: &DeviceBudget,
+    pins: &Pins,
     queries: &[Query<'_>],
 ) -> Result<Vec<Vec<f32>>> {
     if queries.iter().all(|q| q.ids.is_empty()) {
@@ -47,7 +55,7 @@ pub fn predict(
         let seat = |q: &Query<'_>| Seat { id: q.id, scales: q.scaler.scales.iter().cloned().map(Some).collect() };
         let seats: Vec<Seat> = queries.iter().map(seat).collect();
         let setup = Setup::asked(pace.rows(ROWS), recipe.precision);
-        let made = Nets::new(&at.device, at.budget, net, &tables, &setup, &seats, &Pins::default());
+        let made = Nets::new(&at.device, at.budget, net, &tables, &setup, &seats, pins);
         let mut nets = match (made, smaller(pace, ROWS)) {
             (Ok(nets), _) => nets,
             (Err(why), _) if why.is_memory() && queries.len() > 1 => {

@@ -10,6 +10,8 @@ pub(super) struct ClassTraining {
     samples: Vec<u64>, // [members] of an epoch
     batch: u64,
     score: fn(&population::Score) -> f64,
+    /// Algorithms of predictions.
+    predicting: Pins,
     faults: BTreeMap<u32, String>,
 }
 
@@ -19,8 +21,9 @@ impl ClassTraining {
         samples: Vec<u64>,
         batch: usize,
         score: fn(&population::Score) -> f64,
+        predicting: Pins,
     ) -> ClassTraining {
-        ClassTraining { population, samples, batch: batch as u64, score, faults: BTreeMap::new() }
+        ClassTraining { population, samples, batch: batch as u64, score, predicting, faults: BTreeMap::new() }
     }
 }
 
@@ -34,7 +37,9 @@ impl Training for ClassTraining {
     }
 
     fn pins(&self) -> Pins {
-        self.population.pins()
+        let mut pins = self.population.pins();
+        pins.0.extend(self.predicting.0.clone());
+        pins
     }
 
     fn progress(&self) -> Vec<Progress> {
@@ -90,9 +95,7 @@ impl Training for ClassTraining {
     }
 
     fn adopt(&mut self, from: u32, to: u32) -> Result<()> {
-        let own = self.population.snapshot(to)?;
-        let of = self.population.snapshot(from)?;
-        self.population.restore(&population::Snapshot { state: own.state, gradient: own.gradient, ..of })
+        self.population.adopt(from, to)
     }
 
     fn stop(&mut self, id: u32) -> Result<()> {

@@ -4,7 +4,7 @@
 use crate::made::{self, Made};
 use compute::population::{Pace, Pins, Recipe};
 use compute::{Budget, Choice, Opened};
-use learn::classify::{Classify, Spec};
+use learn::classify::{Classify, Query, Spec, predict, predict_pins};
 use learn::{Config, DeviceBudget, Hooks, Learner, Outcome, Plan, RunEvent, Stopped, TrainState, Trained, train};
 use std::cell::Cell;
 
@@ -203,6 +203,54 @@ fn a_member_adopts_another_and_stays_who_it_is() {
     // Its own order of the rows makes another net of it.
     training.advance(1).unwrap();
     assert_ne!(training.weights(first).unwrap(), training.weights(second).unwrap());
+}
+
+/// The processor, and a card where there is one; says so where there is none.
+fn devices() -> Vec<DeviceBudget> {
+    let mut all = vec![cpu(2, Budget::default())];
+    match compute::cuda::gpus() {
+        Ok(found) if !found.is_empty() => {
+            let (device, _) = Opened::new(Choice::Cuda(0), 1).unwrap();
+            all.push(DeviceBudget { device, budget: Budget::default() });
+        }
+        _ => made::skip("no GPU"),
+    }
+    all
+}
+
+#[test]
+fn predictions_keep_to_the_algorithms_of_their_run() {
+    let made = made::rows(15, 1200, 0.5);
+    // Too wide for one kernel: products of a library, where there is one.
+    let spec = Spec { seeds: 1, epochs: 2, ..made::spec("8-320-3") };
+    for at in devices() {
+        let learner = learner(&made, &spec);
+        let plan = Plan::new(&learner, &at).unwrap();
+        let mut kept = None;
+        let hooks = &mut Hooks {
+            event: &mut |_| {},
+            stop: &|| false,
+            save: &mut |state| {
+                kept = Some(through_bytes(state, &made, &spec));
+                Ok(())
+            },
+            every: 1,
+        };
+        let outcome = train(&learner, &plan, &at, None, hooks).unwrap();
+        let Config { net, recipe, .. } = &spec.configs[0];
+        let chosen = predict_pins(&at.device, net, recipe, &Pins::default()).unwrap();
+        let pins = &outcome.pins[&0];
+        assert!(chosen.0.iter().all(|(key, algorithm)| pins.0.get(key) == Some(algorithm)), "{chosen:?} {pins:?}");
+        // The same from a state that was stored, and what is stored is what is taken.
+        assert_eq!(kept.unwrap().pins[&0], *pins);
+        assert_eq!(predict_pins(&at.device, net, recipe, pins).unwrap(), chosen);
+        let params = &outcome.members[0].best.as_ref().unwrap().params;
+        let asked = |pins: &Pins| {
+            let query = Query { id: 5, scaler: &learner.scalers()[0], params, ids: (10..900).collect() };
+            predict(&made.problem, net, recipe, &at, pins, &[query]).unwrap()
+        };
+        assert_eq!(asked(pins), asked(&Pins::default()));
+    }
 }
 
 #[test]

@@ -134,3 +134,14 @@ pub(crate) fn spec(net: &str) -> Spec {
     let configs = vec![Config { net: net.parse().unwrap(), recipe, rate: 5e-3 }];
     Spec { configs, epochs: 5, patience: 5, seeds: 1, balance: true, score: mcc }
 }
+
+/// As xtask's `test.rs` reads it.
+#[expect(clippy::print_stdout, reason = "this is how a skip is reported")]
+pub(crate) fn skip(why: &str) {
+    use std::io::Write;
+    let log = std::env::var_os("FULLBORE_SKIP_LOG");
+    match log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
+        Some(mut file) => writeln!(file, "{why}").unwrap(),
+        None => println!("SKIP: {why}"),
+    }
+}
