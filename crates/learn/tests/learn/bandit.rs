@@ -20,28 +20,6 @@ fn cpu(threads: usize, budget: Budget) -> DeviceBudget {
     DeviceBudget { device: Opened::new(Choice::Cpu, threads).unwrap().0, budget }
 }
 
-/// A card, or none, aloud.
-fn card() -> Option<Opened> {
-    match Opened::new(Choice::Cuda(0), 1) {
-        Ok((device, _)) => Some(device),
-        Err(why) => {
-            skip(&why.to_string());
-            None
-        }
-    }
-}
-
-/// As xtask's `test.rs` reads it.
-#[expect(clippy::print_stdout, reason = "this is how a skip is reported")]
-fn skip(why: &str) {
-    use std::io::Write;
-    let log = std::env::var_os("FULLBORE_SKIP_LOG");
-    match log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
-        Some(mut file) => writeln!(file, "{why}").unwrap(),
-        None => println!("SKIP: {why}"),
-    }
-}
-
 /// Trains, and stops after so many looks; the last state that was kept, through its bytes.
 fn run(bandit: &Bandit, at: &DeviceBudget, from: Option<TrainState>, looks: u32) -> (Outcome, TrainState) {
     let (count, mut kept) = (Cell::new(0), None);
@@ -100,7 +78,7 @@ fn another_learner_is_trained_by_the_same_loop() {
 
 #[test]
 fn another_learner_is_trained_on_a_card_with_kernels_of_its_own() {
-    let Some(device) = card() else { return };
+    let Some(device) = made::card() else { return };
     let at = DeviceBudget { device, budget: Budget::default() };
     trains_and_resumes(&at, |_, _| at.clone());
     // The processor's twin learns as much: products are summed in another order there, so not to the bit.
@@ -134,7 +112,7 @@ fn adopts(at: &DeviceBudget) {
 #[test]
 fn another_learner_is_timed_and_its_members_adopt_one_another() {
     adopts(&cpu(2, Budget::default()));
-    if let Some(device) = card() {
+    if let Some(device) = made::card() {
         adopts(&DeviceBudget { device, budget: Budget::default() });
     }
 }
@@ -147,7 +125,7 @@ fn array<T: Plain>(slab: &mut Slab, stream: &Stream, from: &[T]) -> Array<T> {
 
 #[test]
 fn the_bandits_kernels_have_the_bits_of_their_twins() {
-    let Some(Opened::Cuda(context)) = card() else { return };
+    let Some(Opened::Cuda(context)) = made::card() else { return };
     let stream = Stream::new(&context).unwrap();
     let module = Module::load(&context, &BANDIT).unwrap();
     let (draws, plays): (Kernel<Draw>, Kernel<Play>) = (module.kernel("draw").unwrap(), module.kernel("play").unwrap());

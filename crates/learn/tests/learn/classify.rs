@@ -208,13 +208,7 @@ fn a_member_adopts_another_and_stays_who_it_is() {
 /// The processor, and a card where there is one; says so where there is none.
 fn devices() -> Vec<DeviceBudget> {
     let mut all = vec![cpu(2, Budget::default())];
-    match compute::cuda::gpus() {
-        Ok(found) if !found.is_empty() => {
-            let (device, _) = Opened::new(Choice::Cuda(0), 1).unwrap();
-            all.push(DeviceBudget { device, budget: Budget::default() });
-        }
-        _ => made::skip("no GPU"),
-    }
+    all.extend(made::card().map(|device| DeviceBudget { device, budget: Budget::default() }));
     all
 }
 

@@ -1,6 +1,7 @@
 //! Small problems of known worth, and their folds.
 
 use compute::population::{Optimiser, Precision, Recipe, Schedule, Score};
+use compute::{Choice, Opened};
 use features::{Fold, FoldSpans, Samples, Span};
 use learn::classify::Spec;
 use learn::{Config, Input, Problem};
@@ -135,9 +136,20 @@ pub(crate) fn spec(net: &str) -> Spec {
     Spec { configs, epochs: 5, patience: 5, seeds: 1, balance: true, score: mcc }
 }
 
+/// A card, or none, aloud.
+pub(crate) fn card() -> Option<Opened> {
+    match compute::cuda::gpus() {
+        Ok(found) if !found.is_empty() => Some(Opened::new(Choice::Cuda(0), 1).unwrap().0),
+        _ => {
+            skip("no GPU");
+            None
+        }
+    }
+}
+
 /// As xtask's `test.rs` reads it.
 #[expect(clippy::print_stdout, reason = "this is how a skip is reported")]
-pub(crate) fn skip(why: &str) {
+fn skip(why: &str) {
     use std::io::Write;
     let log = std::env::var_os("FULLBORE_SKIP_LOG");
     match log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
