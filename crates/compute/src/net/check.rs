@@ -27,14 +27,14 @@ pub(super) fn check(net: &Net) -> Result<()> {
             && name.starts_with(|c: char| !c.is_ascii_digit());
         if !plain || !seen.insert(name) || ["trunk", "head", "concat", "tower"].contains(&name.as_str()) {
             return asked(format!(
-                "`{name}` is no name here: letters, digits (not in front) and _, each used once, not trunk, tower, head or concat"
+                "`{name}` cannot be a name: use letters, digits (not first) and _, each name once, and not trunk, tower, head or concat"
             ));
         }
     }
     for input in &net.inputs {
         if input.features == 0 || input.window == 0 || input.features.saturating_mul(input.window) > 1 << 16 {
             return asked(format!(
-                "input {}: {} features × {} rows; both at least 1, together at most 65536",
+                "input {}: {} features × {} rows; each must be at least 1, and their product at most 65,536",
                 input.name, input.features, input.window
             ));
         }
@@ -42,31 +42,31 @@ pub(super) fn check(net: &Net) -> Result<()> {
     let towers = net.towers.iter().flat_map(|t| &t.layers);
     for layer in net.branches.iter().flat_map(|b| &b.layers).chain(&net.trunk).chain(towers) {
         if !(1..=4096).contains(&layer.width) {
-            return asked(format!("a layer of {} units; 1 to 4096 are possible", layer.width));
+            return asked(format!("a layer of {} units; use 1 to 4,096", layer.width));
         }
         if layer.dropout > 99 {
-            return asked(format!("a dropout of {} %; up to 99 are possible", layer.dropout));
+            return asked(format!("a dropout of {} %; use 1 to 99", layer.dropout));
         }
     }
     for (input, branch) in net.inputs.iter().zip(&net.branches) {
         let name = &input.name;
         if branch.recurrent.len() > RECURRENT {
             let n = branch.recurrent.len();
-            return asked(format!("input {name}: {n} recurrent layers; at most {RECURRENT} are possible"));
+            return asked(format!("input {name}: {n} recurrent layers; use at most {RECURRENT}"));
         }
         if let Some(units) = branch.recurrent.iter().find(|units| !(1..=256).contains(*units)) {
-            return asked(format!("input {name}: an LSTM of {units} units; 1 to 256 are possible"));
+            return asked(format!("input {name}: an LSTM of {units} units; use 1 to 256"));
         }
         if branch.dropout > 99 || (branch.dropout > 0 && branch.recurrent.is_empty()) {
             let percent = branch.dropout;
             return asked(format!(
-                "input {name}: a dropout of {percent} % after its LSTM; up to 99 are possible, where there is one"
+                "input {name}: a dropout of {percent} % after its LSTM; use 1 to 99, and only after an LSTM"
             ));
         }
     }
     for head in &net.heads {
         if !(1..=256).contains(&head.classes) {
-            return asked(format!("head {}: {} outputs; 1 to 256 are possible", head.name, head.classes));
+            return asked(format!("head {}: {} outputs; use 1 to 256", head.name, head.classes));
         }
     }
     dense(net)?;
@@ -79,7 +79,7 @@ fn dense(net: &Net) -> Result<()> {
         net.inputs.iter().zip(&net.branches).find(|(i, b)| i.dense && (i.window != 1 || !b.recurrent.is_empty()));
     match wrong {
         Some((input, _)) => Err(Error::Asked(format!(
-            "input {}: dense numbers have one row and no recurrent layers; a window is of a table",
+            "input {}: dense inputs have one row and no recurrent layers; only tables have windows",
             input.name
         ))),
         None => Ok(()),
@@ -97,7 +97,7 @@ fn towers_of(net: &Net) -> Result<()> {
     let heads: usize = net.towers.iter().map(|t| t.heads).sum();
     if heads != net.heads.len() || net.towers.iter().any(|t| t.heads == 0) {
         return asked(format!(
-            "{} towers have {heads} heads and the net {}; each tower has at least one, and none is left over",
+            "{} towers have {heads} heads, and the net has {}; give each tower at least one, and each head a tower",
             net.towers.len(),
             net.heads.len()
         ));
@@ -106,7 +106,7 @@ fn towers_of(net: &Net) -> Result<()> {
     for tower in &net.towers {
         let Some(range) = reads(net, tower) else {
             return asked(format!(
-                "a tower reads ({}); name inputs of the net that stand side by side, in their order",
+                "a tower reads ({}); name inputs of the net that are next to each other, in their order",
                 tower.reads.join(" ")
             ));
         };

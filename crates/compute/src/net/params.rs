@@ -54,7 +54,8 @@ pub fn save(net: &Net, layout: &Layout, row: &[f32]) -> Vec<u8> {
 /// A member's row of the arena `[layout.params]` from a safetensors file; padding is zero.
 pub fn load(net: &Net, layout: &Layout, file: &[u8]) -> Result<Vec<f32>> {
     within_caps(layout, file)?;
-    let asked = |e: safetensors::SafeTensorError| Error::Asked(format!("these parameters are no safetensors: {e}"));
+    let asked =
+        |e: safetensors::SafeTensorError| Error::Asked(format!("the parameters are not a safetensors file: {e}"));
     let (_, header) = SafeTensors::read_metadata(file).map_err(asked)?;
     if let Some(about) = header.metadata().as_ref().and_then(|all| all.get(KEY)) {
         same_net(net, about)?;
@@ -129,7 +130,7 @@ fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
     let said = file.first_chunk().map(|n| u64::from_le_bytes(*n));
     if said.is_some_and(|n| n > header) {
         return Err(Error::Asked(format!(
-            "these parameters are no safetensors: their header is over {}",
+            "the parameters are not a safetensors file: their header is over {}",
             format_bytes(header)
         )));
     }
@@ -138,7 +139,7 @@ fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
     let most = 8 + header + 4 * (layout.params as u64 + biases);
     if file.len() as u64 > most {
         let size = format_bytes(file.len() as u64);
-        return Err(Error::Asked(format!("{size} of parameters, and this net has at most {}", format_bytes(most))));
+        return Err(Error::Asked(format!("{size} of parameters; this net has at most {}", format_bytes(most))));
     }
     Ok(())
 }
@@ -146,15 +147,15 @@ fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
 /// What our own metadata says must fit: another net may have the same shapes.
 fn same_net(net: &Net, about: &str) -> Result<()> {
     let about: serde_json::Value = serde_json::from_str(about)
-        .map_err(|e| Error::Asked(format!("the metadata `{KEY}` of these parameters is no JSON: {e}")))?;
+        .map_err(|e| Error::Asked(format!("the metadata `{KEY}` of the parameters is not valid JSON: {e}")))?;
     if about["format"].as_u64() != Some(FORMAT) {
         let format = shown(&about["format"].to_string());
-        return Err(Error::Asked(format!("parameters of format {format}; this version reads format {FORMAT}")));
+        return Err(Error::Asked(format!("the parameters have format {format}; this version reads format {FORMAT}")));
     }
     match about["net"].as_str() {
         Some(text) if text == net.to_string() => Ok(()),
         other => Err(Error::Asked(format!(
-            "these parameters are of the net {}, not of `{net}`",
+            "the parameters are of the net {}, not of `{net}`",
             shown(other.unwrap_or("that is not named"))
         ))),
     }
@@ -165,7 +166,7 @@ fn read(tensors: &SafeTensors<'_>, name: &str, shape: &[usize]) -> Result<Vec<f3
     let asked = |what: String| Error::Asked(format!("tensor `{name}` {what}"));
     let tensor = tensors.tensor(name).map_err(|_| asked("is missing; the file is of another net".into()))?;
     if tensor.shape() != shape {
-        return Err(asked(format!("has shape {:?} and the net wants {shape:?}", tensor.shape())));
+        return Err(asked(format!("has the shape {:?}; the net needs {shape:?}", tensor.shape())));
     }
     let data = tensor.data();
     let values: Vec<f32> = match tensor.dtype() {
@@ -175,10 +176,10 @@ fn read(tensors: &SafeTensors<'_>, name: &str, shape: &[usize]) -> Result<Vec<f3
         other => return Err(asked(format!("is {other:?}; F32, F16 and BF16 are read"))),
     };
     if values.len() != shape.iter().product::<usize>() {
-        return Err(asked(format!("holds {} values and its shape {shape:?} says otherwise", values.len())));
+        return Err(asked(format!("has {} values, which do not match its shape {shape:?}", values.len())));
     }
     match values.iter().position(|v| !v.is_finite()) {
-        Some(at) => Err(asked(format!("is {} at element {at}; parameters are finite", values[at]))),
+        Some(at) => Err(asked(format!("is {} at element {at}; parameters must be finite", values[at]))),
         None => Ok(values),
     }
 }

@@ -88,26 +88,26 @@ impl Population {
         let refuse = |what: String| Err(Error::Asked(format!("the snapshot of member {id} {what}")));
         let net = self.net.to_string();
         if snapshot.net != net {
-            return refuse(format!("is of the net `{}`, not of `{net}`", short(&snapshot.net)));
+            return refuse(format!("was taken of the net `{}`, not of `{net}`", short(&snapshot.net)));
         }
         let rows = [&snapshot.params, &snapshot.mean, &snapshot.square];
         let rows = rows.into_iter().chain(&snapshot.average).chain(&snapshot.gradient);
         if let Some(row) = rows.into_iter().find(|row| row.len() != self.layout.params) {
-            return refuse(format!("has a row of {} numbers, and this net has {}", row.len(), self.layout.params));
+            return refuse(format!("has a row of {} numbers; this net has {}", row.len(), self.layout.params));
         }
         if snapshot.average.is_some() != self.recipe.average.is_some() {
             let (has, other) = if snapshot.average.is_some() { ("has an", "none") } else { ("has no", "one") };
-            return refuse(format!("{has} average of the weights, and this recipe asks for {other}"));
+            return refuse(format!("{has} average of the weights; this recipe asks for {other}"));
         }
         for (what, was, now) in
             [("samples", was.epoch.samples, now.epoch.samples), ("epochs", was.epoch.epochs, now.epoch.epochs)]
         {
             if was != now {
-                return refuse(format!("is of a training of {was} {what}, and here it has {now}"));
+                return refuse(format!("was taken in a training with {was} {what}; this one has {now}"));
             }
         }
         if was.slot.rate.to_bits() != now.slot.rate.to_bits() {
-            return refuse(format!("is of a rate of {}, and here it is {}", was.slot.rate, now.slot.rate));
+            return refuse(format!("was taken at a learning rate of {}; here it is {}", was.slot.rate, now.slot.rate));
         }
         // What a member can be between two steps; anything else was not written by a population.
         let batch = self.recipe.batch as u64;
@@ -120,7 +120,7 @@ impl Population {
             && (was.slot.active == 0 || was.epoch.done < was.epoch.epochs);
         if was.slot.total != now.slot.total || !known {
             return refuse(format!(
-                "stands at step {} of {}, epoch {}, sample {}: no place between two batches of {batch}; it is of another recipe",
+                "is at step {} of {}, epoch {}, sample {}, which is not between two batches of {batch}; it belongs to another recipe",
                 was.slot.step, was.slot.total, was.epoch.done, was.epoch.cursor
             ));
         }
@@ -167,7 +167,7 @@ impl Snapshot {
     pub fn from_bytes(bytes: &[u8]) -> Result<Snapshot> {
         let mut from = Reader { left: bytes };
         if from.take::<8>()? != *MAGIC {
-            return Err(no("it does not begin as one does"));
+            return Err(no("it does not start with `FBmember`"));
         }
         let [version] = from.words()?;
         if version != VERSION {
@@ -180,7 +180,7 @@ impl Snapshot {
         let length = usize::try_from(u64::from_le_bytes(from.take()?)).unwrap_or(usize::MAX);
         let Some((text, rest)) = from.left.split_at_checked(length) else { return Err(no("it ends within its net")) };
         from.left = rest;
-        let text = std::str::from_utf8(text).map_err(|_| no("its net is no text"))?;
+        let text = std::str::from_utf8(text).map_err(|_| no("its net is not text"))?;
         let net: Net = text.parse().map_err(|e| no(&format!("its net cannot be read: {e}")))?;
         let params = Layout::new(&net)?.params;
         let [id, index, active, due, fault, cursor, done, step, samples, list, epochs] = from.words()?;
@@ -236,7 +236,7 @@ impl Reader<'_> {
 }
 
 fn no(why: &str) -> Error {
-    Error::Asked(format!("these bytes are no snapshot of a member: {why}; take it from another copy, or begin anew"))
+    Error::Asked(format!("this is not a snapshot of a member: {why}; use another copy, or start again"))
 }
 
 /// A stranger's words, short and without control characters.

@@ -470,7 +470,7 @@ fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
     };
     let fresh = || make(&made, &plain, made.member(1));
     refused(make(&made, &plain, made.member(2)), &snapshot, "no member 1");
-    refused(make(&Made::new("7-11-3", 100), &plain, made.member(1)), &snapshot, "is of the net `7-12-3`");
+    refused(make(&Made::new("7-11-3", 100), &plain, made.member(1)), &snapshot, "was taken of the net `7-12-3`");
     refused(make(&Made::new(NETS[0], 90), &plain, made.member(1)), &snapshot, "samples");
     refused(make(&made, &plain, Member { epochs: 9, ..made.member(1) }), &snapshot, "epochs");
     refused(make(&made, &plain, Member { rate: 0.5, ..made.member(1) }), &snapshot, "rate of");
@@ -488,7 +488,7 @@ fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
         with(&|s| s.slot.due = 2),
         with(&|s| s.epoch.done = u32::MAX),
     ] {
-        refused(fresh(), &wrong, "no place between two batches");
+        refused(fresh(), &wrong, "not between two batches");
     }
     refused(fresh(), &Snapshot { mean: vec![0.0; 3], ..snapshot.clone() }, "a row of 3 numbers");
 

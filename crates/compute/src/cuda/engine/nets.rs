@@ -70,7 +70,7 @@ pub(super) fn rows(net: &Net, tables: &Tables, at: &setup::Arrays) -> Result<Vec
         let Some(table) = net.table_of(i) else {
             let extras = at.lossless.as_ref().and_then(|l| l.extras[i]);
             let missing =
-                || Error::Asked(format!("input {} is dense; a population has rows of tables alone", input.name));
+                || Error::Asked(format!("input {} is dense; a population reads rows of tables only", input.name));
             return Ok(Rows { table: extras.ok_or_else(missing)?, stride: stride(input.features), map: None });
         };
         Ok(Rows { table: on.tables[table], stride: tables.stride(table), map: on.maps[table] })

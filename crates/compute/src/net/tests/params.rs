@@ -165,10 +165,7 @@ fn what_does_not_fit_is_named() {
     let cases: [(Change<'_>, &str); 6] = [
         (&|raw| drop(raw.remove(3)), "tensor `head.class.bias` is missing"),
         (&|raw| raw.push(("trunk.1.bias".into(), Dtype::F32, vec![1], zeros(4))), "has no `trunk.1.bias`"),
-        (
-            &|raw| raw[0] = ("trunk.0.weight".into(), Dtype::F32, vec![5, 7], zeros(140)),
-            "[5, 7] and the net wants [7, 5]",
-        ),
+        (&|raw| raw[0] = ("trunk.0.weight".into(), Dtype::F32, vec![5, 7], zeros(140)), "[5, 7]; the net needs [7, 5]"),
         (&|raw| raw[1] = ("trunk.0.bias".into(), Dtype::F64, vec![7], zeros(56)), "tensor `trunk.0.bias` is F64"),
         (&|raw| raw[1] = ("trunk.0.bias".into(), Dtype::I32, vec![7], zeros(28)), "tensor `trunk.0.bias` is I32"),
         (&|raw| raw[1].3[8..12].copy_from_slice(&f32::NAN.to_le_bytes()), "tensor `trunk.0.bias` is NaN at element 2"),
@@ -177,7 +174,7 @@ fn what_does_not_fit_is_named() {
         let said = said(&rewritten(&layout, &row, change));
         assert!(said.contains(wanted), "wanted {wanted}: {said}");
     }
-    assert!(said(b"").contains("no safetensors"));
+    assert!(said(b"").contains("not a safetensors file"));
     assert!(said(&u64::MAX.to_le_bytes()).contains("header is over"));
     assert!(said(&vec![0; 1 << 20]).contains("this net has at most"));
     // The same shapes with another activation are another net.
@@ -188,7 +185,7 @@ fn what_does_not_fit_is_named() {
 #[test]
 fn another_format_is_refused() {
     let (net, layout, row) = sample("5-7-3");
-    for (about, wanted) in [("{\"format\":2}", "format `2`"), ("{", "no JSON"), ("[]", "format `null`")] {
+    for (about, wanted) in [("{\"format\":2}", "format `2`"), ("{", "not valid JSON"), ("[]", "format `null`")] {
         let raw: Vec<(String, Vec<u8>)> = vec![("x".into(), vec![0; 4])];
         let views = raw.iter().map(|(n, b)| (n.as_str(), TensorView::new(Dtype::F32, vec![1], b).unwrap()));
         let file = safetensors::serialize(views, Some([("fullbore".to_string(), about.to_string())].into())).unwrap();

@@ -144,20 +144,20 @@ fn wrong_nets_get_the_sentence_of_check() {
     for (text, wanted) in [
         ("0-3", "input rows: 0 features × 1 rows"),
         ("16x0-3", "16 features × 0 rows"),
-        ("65537-3", "together at most 65536"),
-        ("18446744073709551615x2-3", "together at most 65536"),
-        ("16-4097-3", "a layer of 4097 units; 1 to 4096"),
+        ("65537-3", "product at most 65,536"),
+        ("18446744073709551615x2-3", "product at most 65,536"),
+        ("16-4097-3", "a layer of 4097 units; use 1 to 4,096"),
         ("16-0-3", "a layer of 0 units"),
-        ("16-64-0", "head class: 0 outputs; 1 to 256"),
+        ("16-64-0", "head class: 0 outputs; use 1 to 256"),
         ("16-64-257", "head class: 257 outputs"),
-        ("16x50-lstm0-3", "input rows: an LSTM of 0 units; 1 to 256"),
+        ("16x50-lstm0-3", "input rows: an LSTM of 0 units; use 1 to 256"),
         ("16x50-lstm8-lstm257-3", "input rows: an LSTM of 257 units"),
-        ("a:4 + a:4 / 3", "`a` is no name here"),
-        ("trunk:4-3", "`trunk` is no name here"),
-        ("a:4 / 8 / a:3", "`a` is no name here"),
-        ("tower:4-3", "`tower` is no name here"),
-        ("a:dense4x2 / 3", "dense numbers have one row"),
-        ("a:dense4-lstm8 / 3", "dense numbers have one row"),
+        ("a:4 + a:4 / 3", "`a` cannot be a name"),
+        ("trunk:4-3", "`trunk` cannot be a name"),
+        ("a:4 / 8 / a:3", "`a` cannot be a name"),
+        ("tower:4-3", "`tower` cannot be a name"),
+        ("a:dense4x2 / 3", "dense inputs have one row"),
+        ("a:dense4-lstm8 / 3", "dense inputs have one row"),
         ("a:4 + b:4 / (b a) 8 | 8 / p:3 | v:1", "a tower reads (b a)"),
         ("a:4 + b:4 + c:4 / (a c) 8 | 8 / p:3 | v:1", "a tower reads (a c)"),
         ("a:4 + b:4 / (a) 8 | (a) 8 / p:3 | v:1", "no tower reads input b"),
@@ -173,10 +173,10 @@ fn wrong_nets_get_the_sentence_of_check() {
     assert!(Layout::new(&deep).unwrap_err().to_string().contains("a dropout of 100 %"));
     deep.trunk.clear();
     (deep.branches[0].recurrent, deep.branches[0].dropout) = (vec![], 5);
-    assert!(Layout::new(&deep).unwrap_err().to_string().contains("where there is one"));
+    assert!(Layout::new(&deep).unwrap_err().to_string().contains("only after an LSTM"));
     deep.branches[0].dropout = 0;
     deep.branches[0].recurrent = vec![8; 4];
-    assert!(Layout::new(&deep).unwrap_err().to_string().contains("4 recurrent layers; at most 3"));
+    assert!(Layout::new(&deep).unwrap_err().to_string().contains("4 recurrent layers; use at most 3"));
 }
 
 proptest! {
