@@ -1,6 +1,6 @@
 //! A name for content: equal bars have it, and other bars do not.
 
-use crate::Bars;
+use crate::{Bars, Class, Costs, Instrument, Rollover, Session, VolumeKind};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Takes in text and bars and gives 128 bits for all of it (xxh3), to key caches and to tell damage.
@@ -29,7 +29,7 @@ impl Fingerprint {
         self.add_text(&bars.symbol);
         self.add_text(&bars.timeframe.to_string());
         // All of the instrument, in words: costs and sessions decide about labels and days.
-        self.add_text(&format!("{:?}", bars.instrument));
+        self.add_text(&instrument_text(&bars.instrument));
         for times in [&bars.start, &bars.end] {
             self.numbers(times, |x| x.to_le_bytes());
         }
@@ -65,20 +65,100 @@ impl Fingerprint {
     }
 }
 
+/// All of an instrument, field by field. Runs, models and trials keep hashes of it, so this text stays whatever types and
+/// fields are called.
+pub fn instrument_text(of: &Instrument) -> String {
+    let class = match of.class {
+        Class::Fx => "Fx",
+        Class::Metal => "Metal",
+        Class::Commodity => "Commodity",
+        Class::Equity => "Equity",
+        Class::Index => "Index",
+        Class::Future => "Future",
+        Class::CryptoSpot => "CryptoSpot",
+        Class::CryptoPerp => "CryptoPerp",
+    };
+    let volume = match of.volume {
+        VolumeKind::Units => "Units",
+        VolumeKind::Quote => "Quote",
+        VolumeKind::Ticks => "Ticks",
+        VolumeKind::None => "None",
+    };
+    let Instrument { currency, multiplier, tick, lot, min_notional, shortable, .. } = of;
+    let Session { timezone, open, close, days, trading_day: Rollover { at, timezone: zone }, round_the_clock } =
+        &of.session;
+    let Costs { fee_bp, maker_bp, spread_bp, borrow_bp_per_year, funding, impact, volume_cap } = of.costs;
+    let session = format!(
+        "Session {{ timezone: {timezone:?}, open: Clock({}), close: Clock({}), days: Days({}), \
+         trading_day: Rollover {{ at: Clock({}), timezone: {zone:?} }}, round_the_clock: {round_the_clock} }}",
+        open.0, close.0, days.0, at.0
+    );
+    let costs = format!(
+        "Costs {{ fee_bp: {fee_bp:?}, maker_bp: {maker_bp:?}, spread_bp: {spread_bp:?}, \
+         borrow_bp_per_year: {borrow_bp_per_year:?}, funding: {funding}, impact: {impact:?}, \
+         volume_cap: {volume_cap:?} }}"
+    );
+    format!(
+        "Instrument {{ class: {class}, currency: {currency:?}, multiplier: {multiplier:?}, tick: {tick:?}, lot: {lot:?}, \
+         min_notional: {min_notional:?}, shortable: {shortable}, session: {session}, volume: {volume}, costs: {costs} }}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::synth::Synth;
+    use crate::{ClockTime, Weekdays};
 
     #[test]
     fn instrument_fingerprint_is_stable_across_versions() {
-        // Runs, models and trials of older programs hold hashes of it.
-        let mut bars = Synth { symbols: 1, bars: 2, ..Synth::default() }.make_market(1).market.remove(0);
-        let session = &mut bars.instrument.session;
-        (session.open, session.close) = (crate::ClockTime(570), crate::ClockTime(960));
-        session.days = crate::Weekdays::WORKING;
-        let text = format!("{:?}", bars.instrument);
-        assert!(text.contains("open: Clock(570), close: Clock(960), days: Days(31)"), "{text}");
+        // Runs, models and trials of older programs hold hashes of this text.
+        let session = Session {
+            timezone: "Europe/Berlin".into(),
+            open: ClockTime(570),
+            close: ClockTime(960),
+            days: Weekdays::WORKING,
+            trading_day: Rollover { at: ClockTime(0), timezone: "Europe/Berlin".into() },
+            round_the_clock: false,
+        };
+        let costs = Costs {
+            fee_bp: 1.5,
+            maker_bp: -0.1,
+            spread_bp: 2.0,
+            borrow_bp_per_year: 30.0,
+            funding: false,
+            impact: 1.0,
+            volume_cap: 0.05,
+        };
+        let instrument = Instrument {
+            class: Class::Equity,
+            currency: "EUR".into(),
+            multiplier: 1.0,
+            tick: 0.01,
+            lot: 1.0,
+            min_notional: 0.0,
+            shortable: true,
+            session,
+            volume: VolumeKind::Units,
+            costs,
+        };
+        assert_eq!(
+            instrument_text(&instrument),
+            "Instrument { class: Equity, currency: \"EUR\", multiplier: 1.0, tick: 0.01, lot: 1.0, min_notional: 0.0, \
+             shortable: true, session: Session { timezone: \"Europe/Berlin\", open: Clock(570), close: Clock(960), \
+             days: Days(31), trading_day: Rollover { at: Clock(0), timezone: \"Europe/Berlin\" }, \
+             round_the_clock: false }, volume: Units, costs: Costs { fee_bp: 1.5, maker_bp: -0.1, spread_bp: 2.0, \
+             borrow_bp_per_year: 30.0, funding: false, impact: 1.0, volume_cap: 0.05 } }"
+        );
+        // Every class and kind of volume by the name it had then.
+        for (_, class) in Class::NAMES {
+            let text = instrument_text(&Instrument { class: *class, ..instrument.clone() });
+            assert!(text.starts_with(&format!("Instrument {{ class: {class:?},")), "{text}");
+        }
+        for (_, volume) in VolumeKind::NAMES {
+            let text = instrument_text(&Instrument { volume: *volume, ..instrument.clone() });
+            assert!(text.contains(&format!(" volume: {volume:?}, costs")), "{text}");
+        }
     }
 
     #[test]

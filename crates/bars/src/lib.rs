@@ -51,7 +51,7 @@ mod timeframe;
 mod universe;
 
 pub use bars::{Bars, Market};
-pub use fingerprint::Fingerprint;
+pub use fingerprint::{Fingerprint, instrument_text};
 pub use instrument::{
     Bucket, Buckets, Class, ClockTime, Costs, Hints, Instrument, InstrumentPatch, PATCH_KEYS, Rollover, Session,
     SessionClock, SessionHours, TradingDates, VolumeKind, Weekdays,

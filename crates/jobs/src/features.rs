@@ -2,6 +2,7 @@
 
 use crate::cache::Cache;
 use crate::progress::{Sink, Update, check_stop, shared, stop_flag};
+use crate::train::labeling_text;
 use crate::{Select, Settings, add, find, os, tables};
 use bars::audit::{Audit, Verdict};
 use bars::{Bars, Fingerprint, Timeframe};
@@ -344,13 +345,9 @@ fn keys(market: &[Bars], plan: &Plan, settings: &Settings) -> (String, String) {
     market.iter().for_each(|bars| data.add_bars(bars));
     let data = data.to_hex();
     let mut all = Fingerprint::new();
-    for text in [
-        FORMAT,
-        plan.text(),
-        &format!("{:?}", settings.labeling()),
-        &format!("{:?}", settings.features.max_hole),
-        &data,
-    ] {
+    for text in
+        [FORMAT, plan.text(), &labeling_text(settings.labeling()), &format!("{:?}", settings.features.max_hole), &data]
+    {
         all.add_text(text);
     }
     (data, all.to_hex())

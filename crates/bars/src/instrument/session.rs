@@ -91,15 +91,8 @@ impl LocalTime {
 }
 
 /// A time of day in minutes since midnight; reads and shows as `09:30`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClockTime(pub u16);
-
-/// Fingerprints of data and names of trials are made of this text, so it stays whatever the type is called.
-impl fmt::Debug for ClockTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Clock").field(&self.0).finish()
-    }
-}
 
 impl fmt::Display for ClockTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,15 +114,8 @@ impl FromStr for ClockTime {
 }
 
 /// Days of the week, bit 0 Monday to bit 6 Sunday; reads and shows as `Mon-Fri` or `Mon,Wed,Sun`.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weekdays(pub u8);
-
-/// As that of [`ClockTime`].
-impl fmt::Debug for Weekdays {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Days").field(&self.0).finish()
-    }
-}
 
 impl Weekdays {
     /// Monday to Friday.

@@ -27,6 +27,7 @@ pub use predict::{Predict, Predicted, model_settings, predict};
 pub use result::{ConfigRow, FoldRow, Judged, MemberRow, TrainRun, Units};
 pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
 pub(crate) use source::{Ids, Source, load};
+pub(crate) use trial::labeling_text;
 
 use crate::progress::Update;
 use crate::{Select, Settings, home};

@@ -134,7 +134,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let look_back = data.look_back(&inputs, &windows);
     let problem = Problem { data: fingerprint.clone(), ..problem(&mut data, inputs, &windows, look_back, settings)? };
     let problem = Arc::new(problem);
-    let label = label(&data, settings);
+    let label = if kind.is_labelled() { label(&data, settings) } else { None };
     // The problem has its own copy of the columns; what stays are bars, times and labels.
     data.base.values = Default::default();
     data.slow.iter_mut().for_each(|s| s.table.values = Default::default());

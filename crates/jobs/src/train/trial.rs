@@ -4,8 +4,9 @@
 use super::Experiment;
 use super::source::{Ids, Source};
 use crate::Settings;
-use bars::Fingerprint;
+use bars::{Fingerprint, instrument_text};
 use compute::population::Recipe;
+use features::labels::{Labeling, Rule, TrainEnd};
 use judge::ledger::Trial;
 use judge::split::Splits;
 use learn::Config;
@@ -31,7 +32,7 @@ pub(super) fn config_hash(experiment: &Experiment) -> String {
         &json!(first.recipe).to_string(),
         &format!("{} {} {} {} {own}", first.rate, extent.units, extent.patience, extent.seeds),
         set,
-        &format!("{:?}", settings.labeling()),
+        &labeling_text(settings.labeling()),
         &format!("{:?}", settings.features.max_hole),
         &format!("{:016x}", splits.id()),
     ] {
@@ -60,20 +61,37 @@ pub(super) fn trial_id(experiment: &Experiment, config: &Config) -> String {
     match &source.ids {
         Ids::Bars { data, set, .. } => {
             hash.add_text(set);
-            hash.add_text(&format!("{:?}", settings.labeling()));
+            hash.add_text(&labeling_text(settings.labeling()));
             hash.add_text(&format!("{:?}", settings.features.max_hole));
             let mut market: Vec<_> = data.base.market.iter().collect();
             market.sort_by(|a, b| a.symbol.cmp(&b.symbol));
             for bars in market {
                 hash.add_text(&bars.symbol);
                 hash.add_text(&bars.timeframe.to_string());
-                hash.add_text(&format!("{:?} {:?}", bars.instrument, bars.member));
+                hash.add_text(&format!("{} {:?}", instrument_text(&bars.instrument), bars.member));
             }
         }
         // Ready arrays are features, labels and universe in one.
         Ids::Ready { .. } => hash.add_text(&source.fingerprint),
     }
     hash.to_hex()
+}
+
+/// How rows are labelled, field by field: hashes of it are kept in checkpoints, caches and the ledger, so this text stays
+/// whatever types and fields are called.
+pub(crate) fn labeling_text(labeling: Option<Labeling>) -> String {
+    let Some(Labeling { rule, cost_bp, span, first }) = labeling else { return "None".into() };
+    let rule = match rule {
+        Rule::Auto => "Auto".to_string(),
+        Rule::Fixed { horizon } => format!("Fixed {{ horizon: {horizon} }}"),
+        Rule::Triple { horizon, width } => format!("Triple {{ horizon: {horizon}, width: {width:?} }}"),
+        Rule::Trend { longest } => format!("Trend {{ longest: {longest} }}"),
+    };
+    let first = match first {
+        TrainEnd::Share(share) => format!("Share({share:?})"),
+        TrainEnd::Until(until) => format!("Until({until})"),
+    };
+    format!("Some(Labeling {{ rule: {rule}, cost_bp: {cost_bp:?}, span: {span:?}, first: {first} }})")
 }
 
 /// What a run that began said it is.
@@ -113,5 +131,38 @@ pub(super) fn trial(source: &Source, settings: &Settings, splits: &Splits, id: S
         folds: splits.folds.len() as u32,
         seeds: (0..settings.train.seeds as u64).collect(),
         parent: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_labeling_is_stable_across_versions() {
+        // As programs before this one wrote it into checkpoints and the ledger.
+        let labeling = |rule, cost_bp, first| Some(Labeling { rule, cost_bp, span: 100.0, first });
+        for (labeling, text) in [
+            (None, "None"),
+            (
+                labeling(Rule::Auto, None, TrainEnd::Share(0.25)),
+                "Some(Labeling { rule: Auto, cost_bp: None, span: 100.0, first: Share(0.25) })",
+            ),
+            (
+                labeling(Rule::Fixed { horizon: 1 }, Some(0.0), TrainEnd::Until(-7)),
+                "Some(Labeling { rule: Fixed { horizon: 1 }, cost_bp: Some(0.0), span: 100.0, first: Until(-7) })",
+            ),
+            (
+                labeling(Rule::Triple { horizon: 24, width: 1.5 }, Some(2.5), TrainEnd::Share(0.5)),
+                "Some(Labeling { rule: Triple { horizon: 24, width: 1.5 }, cost_bp: Some(2.5), span: 100.0, \
+                 first: Share(0.5) })",
+            ),
+            (
+                labeling(Rule::Trend { longest: 48 }, None, TrainEnd::Share(1.0)),
+                "Some(Labeling { rule: Trend { longest: 48 }, cost_bp: None, span: 100.0, first: Share(1.0) })",
+            ),
+        ] {
+            assert_eq!(labeling_text(labeling), text);
+        }
     }
 }
