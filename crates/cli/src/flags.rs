@@ -115,8 +115,8 @@ pub(crate) fn given(matches: &ArgMatches) -> Vec<(&'static Key, Vec<&str>)> {
     Key::all().iter().filter_map(typed).collect()
 }
 
-/// A remedy or note with the settings it names, `<key>` or `<key=value>`, as they are typed for the verb in these words: by the
-/// verb's flag, else with --set. Other things in angle brackets stay.
+/// A remedy or note with the settings it names, `<key>` or `<key=value>`, as they are typed for the verb in these
+/// words: by the verb's flag, else with --set. Other things in angle brackets stay.
 pub(crate) fn typed(remedy: &str, words: &[OsString]) -> String {
     if !remedy.contains('<') {
         return remedy.to_string();

@@ -11,6 +11,7 @@ mod commands;
 mod fail;
 mod flags;
 mod interrupt;
+mod os;
 mod out;
 #[cfg(test)]
 #[path = "../tests/cli/pages.rs"]

@@ -3,6 +3,7 @@
 //! [`Terminal`] switches to the other screen, hides the cursor and reads keys as they are pressed; dropping it undoes
 //! all three, a panic included, and [`restore`] does so from anywhere, once. Only rows that changed are written.
 
+use crate::os;
 use crate::out::colours_wanted;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -105,7 +106,7 @@ impl Terminal {
     /// Waits for a key for at most `patience`. A terminal that has gone (a closed window, a lost connection) is an
     /// error: crossterm would read its end for ever.
     pub(crate) fn press(&self, patience: Duration) -> Result<Option<Press>> {
-        wait_for_input(patience)?;
+        os::wait_for_input(patience)?;
         if !event::poll(Duration::ZERO)? {
             return Ok(None);
         }
@@ -114,28 +115,6 @@ impl Terminal {
             _ => Press::Other,
         }))
     }
-}
-
-/// Waits until there is something to read, a signal comes (a changed size is one) or the time is over.
-#[cfg(unix)]
-fn wait_for_input(patience: Duration) -> Result<()> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let stdin = std::io::stdin();
-    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-    let patience = Timespec::try_from(patience).map_err(std::io::Error::other)?;
-    match poll(&mut fds, Some(&patience)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(e) => return Err(e.into()),
-    }
-    if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-        return Err(std::io::Error::new(std::io::ErrorKind::BrokenPipe, "it was closed"));
-    }
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn wait_for_input(patience: Duration) -> Result<()> {
-    event::poll(patience).map(|_| ())
 }
 
 impl Drop for Terminal {

@@ -1,5 +1,5 @@
-//! Members of a population as the judge sees them: which config and fold, what validation said, what was predicted. What
-//! validation measures is the learner's.
+//! Members of a population as the judge sees them: which config and fold, what validation said, what was predicted.
+//! What validation measures is the learner's.
 //!
 //! [`select_configs`] chooses a config for each fold by validation, [`ensemble`] averages the members of a fold.
 

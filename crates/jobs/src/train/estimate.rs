@@ -86,7 +86,8 @@ pub(super) fn long(seconds: f64, unit: &str) -> Option<String> {
     })
 }
 
-/// Fewer units of work (epochs), then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in words.
+/// Fewer units of work (epochs), then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in
+/// words.
 pub(super) fn fit_into(most: f64, need: f64, unit: &str, settings: &mut Settings) -> Option<String> {
     if need <= most {
         return None;

@@ -66,8 +66,8 @@ impl RunLog {
             let memory = files::format_bytes(run.memory_bytes);
             self.log.add_message(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
         }
-        // `axis`, `last`, `members`, `worth` and `lower_is_better` tell whoever watches where the rows of its axis lead, whatever the
-        // learner.
+        // `axis`, `last`, `members`, `worth` and `lower_is_better` tell whoever watches where the rows of its axis
+        // lead, whatever the learner.
         let metric = &self.kind.metrics()[0];
         let row = json!({
             "net": run.net, "device": run.device, "pid": std::process::id(), "axis": self.unit, "last": run.units.most, "patience": run.patience,

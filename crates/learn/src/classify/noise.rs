@@ -8,8 +8,8 @@ use compute::{Error, Population};
 use files::Result;
 
 /// Measures the first and the last of some members: trains them for a moment, keeps their weights as they are, and
-/// takes the gradients of one batch after the other. `enough` may end either part; a few batches are always taken. What was
-/// trained is thrown away.
+/// takes the gradients of one batch after the other. `enough` may end either part; a few batches are always taken.
+/// What was trained is thrown away.
 pub(super) fn noise(
     learner: &Classify,
     members: &[MemberKey],
