@@ -56,11 +56,6 @@ __device__ __forceinline__ SlotState& state_here() { return *reinterpret_cast<Sl
 __device__ __forceinline__ EpochState& epoch_here() { return *reinterpret_cast<EpochState*>(shared_memory + AT_EPOCH); }
 __device__ __forceinline__ Order& order_here() { return *reinterpret_cast<Order*>(shared_memory + AT_ORDER); }
 
-// Copies a struct, a word for each thread.
-template <typename T> __device__ __forceinline__ void copy_words(T* to, const T* from, u32 thread) {
-    if (thread < sizeof(T) / 4) reinterpret_cast<u32*>(to)[thread] = reinterpret_cast<const u32*>(from)[thread];
-}
-
 // The sum of `values[i]`, i < n, in the order of `block_sum`; right in lane 0. One warp calls it.
 __device__ __forceinline__ double sum_in_order(const double* values, u32 n, u32 stride) {
     double all = 0.0;
@@ -104,8 +99,9 @@ __device__ __forceinline__ Known known_of(u32 turn, u32 lost_at) {
     return known;
 }
 
-// Looks up a row of this block, `later` behind the epoch's place in the list, and asks for it.
-__device__ __forceinline__ void look(const Small& net, const SlotState& state, const EpochState& epoch, u32 slot, u32 rank, u32 row, u32 later, const Known& known) {
+// Looks up a row of this block, `later` behind the epoch's place in the list, and asks for it. A call of its own:
+// inlined twice it takes registers that the loops of the products need (5 % of a step).
+__device__ __noinline__ void look(const Small& net, const SlotState& state, const EpochState& epoch, u32 slot, u32 rank, u32 row, u32 later, const Known& known) {
     const u32 begin = rank * R, end = min(begin + R, net.batch);
     const Found found = find(net, state, &epoch, slot, begin + row + later, end + later);
     u32 label = 0x80000000u;
@@ -236,9 +232,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
     places.weights = places.lost + R * 8;
 
     settle_all(net, slot, places.weights);
-    copy_words(&state_here(), p.states + slot, threadIdx.x);
-    copy_words(&epoch_here(), p.epochs + slot, threadIdx.x);
-    if (threadIdx.x < R) look(net, p.states[slot], p.epochs[slot], slot, rank, threadIdx.x, 0, known_of(0, places.lost));
+    if (threadIdx.x == 0) state_here() = p.states[slot], epoch_here() = p.epochs[slot];
+    __syncthreads();
+    if (threadIdx.x < R) look(net, state_here(), epoch_here(), slot, rank, threadIdx.x, 0, known_of(0, places.lost));
     __syncthreads();
     gather_looked(net, places, 0);
 
@@ -369,8 +365,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
         cluster_wait();
         settle_all(net, slot, places.weights);
     }
-    if (rank == 0) {
-        copy_words(p.states + slot, &state_here(), threadIdx.x);
-        copy_words(p.epochs + slot, &epoch_here(), threadIdx.x);
-    }
+    if (rank == 0 && threadIdx.x == 0) p.states[slot] = state_here(), p.epochs[slot] = epoch_here();
 }
