@@ -338,7 +338,7 @@ pub(crate) enum Bench {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-ReadArgs a net is written: 64-128-128-3 reads 64 features, has two layers of 128 (ReLU) and 3 classes; t
+How a net is written: 64-128-128-3 reads 64 features, has two layers of 128 (ReLU) and 3 classes; t
 after a width means tanh; fast:16x50-64t + slow:12-32 / 128 / direction:3 has two inputs (one of
 them 50 rows of 16) with a layer each, a shared layer, and a head; 16x50-lstm64-3 reads its 50 rows
 with an LSTM of 64 units.

@@ -282,7 +282,7 @@ mod tests {
         let (some, none) = (judged(48, 192), judged(48, 191));
         assert_eq!(some.no_interval, None);
         let why = none.no_interval.unwrap();
-        assert!(why.contains("191 days") && why.contains("48"), "{why}");
+        assert!(why.contains("191 test days") && why.contains("48"), "{why}");
         // Only days that are tested count, however far a label reaches.
         assert_eq!(judged(1000, 60).no_interval.map(|why| why.contains("blocks of 59")), Some(true));
     }

@@ -26,7 +26,7 @@
 //! // One member a fold, which is sure of what it says and right about it.
 //! let sure = |at: &u32| if class::index(samples.class[*at as usize], 2) == 0 { [0.9, 0.1] } else { [0.1, 0.9] };
 //! let predicted: Vec<Vec<f32>> = splits.folds.iter().map(|fold| fold.test.iter().flat_map(sure).collect()).collect();
-//! let member = |(fold, probabilities)| Member { config: 0, fold, score: Some(0.8), probabilities };
+//! let member = |(fold, probabilities)| Member { config: 0, fold, probabilities };
 //! let members: Vec<Member<'_>> = predicted.iter().map(Vec::as_slice).enumerate().map(member).collect();
 //! let truth = Truth { samples: &samples, classes: 2, symbols: &[0; 400], folds: &splits.folds };
 //! let judged = truth.judge(&ensemble(&members, 4, |_| 0), 1, None)?.expect("it predicts something");

@@ -238,7 +238,7 @@ fn unwritable_tuned_file_is_a_warning() {
     let clock = Fake::default();
     let (tuned, _) = run(&tuner(&clock, Some(&file.join("tuned.json"))), &clock, &[10.0, 20.0], 0);
     assert_eq!(tuned.winner, Some(1));
-    assert!(tuned.warnings.iter().any(|w| w.contains("not remembered")), "{:?}", tuned.warnings);
+    assert!(tuned.warnings.iter().any(|w| w.contains("could not be saved")), "{:?}", tuned.warnings);
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn bench_net_refuses_invalid_arguments() {
         assert!(value["error"]["message"].as_str().is_some_and(|m| m.contains(part)), "{part}: {value}");
     };
     check(&["8-x-3"], 2, "column");
-    check(&["8-9999-3"], 2, "4096");
+    check(&["8-9999-3"], 2, "4,096");
     check(&["--device", "tpu"], 2, "`tpu` is not a device");
     check(&["--device", "cpu", "--precision", "f16"], 2, "f16");
     check(&["--device", "cpu", "--seconds", "0"], 2, "not a usable time");

@@ -214,7 +214,7 @@ fn long_plan_is_reported_at_the_start() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(said.is_some());
-    assert!(read(&place, "run/training.log").contains("--budget 10m"));
+    assert!(read(&place, "run/training.log").contains("budget=10m"));
     // With a budget it is known, and said, before anything is trained.
     let mut args = small(ROW, "fitted", "5000");
     args.extend(["--budget", "2s"]);

@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(verdict(&rows, true), "90 % of the time went into `train`; GPU 93 % busy");
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let busy = format!("{:.1} of {cores} cores", 0.2 * cores as f64);
-        assert_eq!(verdict(&rows, false), format!("90 % of the time went into `train`; {busy} busy meanwhile"));
+        assert_eq!(verdict(&rows, false), format!("90 % of the time went into `train`; {busy} busy"));
         assert_eq!(verdict(&[], false), "");
     }
 }

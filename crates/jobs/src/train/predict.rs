@@ -156,14 +156,22 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
 fn moved(model: &Model, settings: &Settings) -> Result<()> {
     let mine = model.reading.as_ref().map(Settings::from_read_settings).transpose()?.unwrap_or_default();
     let files = [
-        ("factors", &settings.universe.factors, &mine.universe.factors),
-        ("membership", &settings.universe.membership, &mine.universe.membership),
+        (
+            "the training read its factors here",
+            "give the new place with <universe.factors>, or go without: <universe.factors=auto>",
+            &settings.universe.factors,
+            &mine.universe.factors,
+        ),
+        (
+            "the training read its membership here",
+            "give the new place with <universe.membership>, or go without: <universe.membership=auto>",
+            &settings.universe.membership,
+            &mine.universe.membership,
+        ),
     ];
-    for (name, here, then) in files {
+    for (read, remedy, here, then) in files {
         if let Some(path) = here.as_ref().filter(|path| Some(*path) == then.as_ref() && !path.exists()) {
-            return Err(Error::input(format!("the training read its {name} here, and it is no longer there"))
-                .at(path)
-                .remedy(format!("give the new place with <universe.{name}>, or go without: <universe.{name}=auto>")));
+            return Err(Error::input(format!("{read}, and it is no longer there")).at(path).remedy(remedy));
         }
     }
     Ok(())
