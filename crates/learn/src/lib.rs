@@ -68,5 +68,5 @@ pub use noise::{Noise, NoisePhase, NoiseSpec};
 pub use pacer::Pacer;
 pub use plan::{Group, Plan};
 pub use problem::Problem;
-pub use run::{Hooks, Outcome, RunEvent, Spent, train};
+pub use run::{CHECKPOINT_EVERY, Hooks, Outcome, RunEvent, Spent, train};
 pub use state::TrainState;

@@ -47,6 +47,13 @@ pub struct Extent {
     pub patience: u32,
 }
 
+impl Default for Extent {
+    /// What a run has where nothing is set, on a single fold.
+    fn default() -> Extent {
+        Extent { folds: 1, seeds: 2, units: 500, patience: 50 }
+    }
+}
+
 /// One member and its history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trained {

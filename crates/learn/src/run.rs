@@ -26,6 +26,9 @@ const CHUNK: Duration = Duration::from_millis(250);
 /// A training is saved at least this often.
 const SAVE_EVERY: Duration = Duration::from_secs(120);
 
+/// Units between two checkpoints where nothing is set: [`Hooks::every`].
+pub const CHECKPOINT_EVERY: u32 = 50;
+
 /// What a training reports to and asks.
 pub struct Hooks<'a> {
     /// Gets what happens.

@@ -1,17 +1,17 @@
 //! What classifiers share: trained by `learn::classify`, selected by Matthews' correlation on validation samples,
 //! judged on test samples, kept as `predictions.parquet` and the folder `model`.
 
-use super::{Evaluation, Figure, Kind, Metric, defaults, model};
+use super::{Evaluation, Figure, Kind, Metric, model};
 use crate::Settings;
 use crate::train::{Experiment, Ids, Judged, Source, guess, symbol_names};
 use compute::Opened;
-use compute::population::Score;
+use compute::population::{Recipe, Score};
 use features::{Input, InputLayout, class};
 use files::{Column, Data, ParquetWriter, Result, Table, format_plural};
 use judge::measure::Confusion;
 use judge::split::Splits;
 use judge::{Member, Truth, VolatilityBaseline, ensemble};
-use learn::classify::{Classify, Query, Spec, predict};
+use learn::classify::{Classify, Query, Spec, defaults, predict};
 use learn::{Config, Learner, Trained};
 use std::path::Path;
 
@@ -114,7 +114,7 @@ impl Kind for Classifier {
     }
 
     fn rate(&self, settings: &Settings, batch: usize) -> f32 {
-        defaults::rate(&settings.classify, batch)
+        settings.classify.rate.unwrap_or_else(|| defaults::rate(batch)) as f32
     }
 
     fn rate_rule(&self, settings: &Settings) -> &'static str {
@@ -210,9 +210,10 @@ fn sentences(j: &judge::Judged) -> Vec<String> {
 /// Classifiers as the settings have them.
 fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -> Result<Classify> {
     let samples = splits.folds.iter().map(|f| f.train.len()).min().unwrap_or(0);
+    let kind = settings.train.learner.kind();
     let config = |((_, own), net): (&(String, Settings), &compute::Net)| {
-        let recipe = defaults::recipe(own, samples, matches!(device, Opened::Cuda(_)));
-        Config { net: net.clone(), rate: defaults::rate(&own.classify, recipe.batch), recipe }
+        let recipe = recipe(own, samples, matches!(device, Opened::Cuda(_)));
+        Config { net: net.clone(), rate: kind.rate(own, recipe.batch), recipe }
     };
     let spec = Spec {
         configs: settings.configs().iter().zip(&source.nets).map(config).collect(),
@@ -223,6 +224,20 @@ fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Open
         score: mcc,
     };
     Classify::new(&source.problem, &splits.folds, spec)
+}
+
+/// The recipe as the settings have it; `samples` are those of the smallest fold.
+fn recipe(settings: &Settings, samples: usize, cuda: bool) -> Recipe {
+    let own = &settings.classify;
+    let batch = own.batch.unwrap_or_else(|| defaults::batch(samples));
+    let precision = settings.train.precision.unwrap_or_else(|| defaults::precision(cuda));
+    let mut recipe = defaults::recipe(batch, precision, settings.general.seed);
+    recipe.optimiser.decay = own.decay as f32;
+    recipe.optimiser.clip = (own.clip > 0.0).then_some(own.clip as f32);
+    recipe.schedule = defaults::schedule(own.schedule, own.warmup as f32);
+    recipe.smoothing = own.smoothing as f32;
+    recipe.average = (own.average > 0.0).then_some(own.average as f32);
+    recipe
 }
 
 /// Matthews' correlation of a validation.
@@ -299,4 +314,26 @@ fn write_predictions(path: &Path, of: &Tested<'_>, selected: &[usize]) -> Result
         writer.write(&Table { columns, rows: test.len() })?;
     }
     writer.finish().map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_say_nothing_are_the_learners_own_recipe() {
+        let mut settings = Settings::default();
+        for (samples, cuda) in [(0, false), (200_000, true), (5_000_000, false)] {
+            let own = defaults::recipe(defaults::batch(samples), defaults::precision(cuda), settings.general.seed);
+            assert_eq!(recipe(&settings, samples, cuda), own);
+        }
+        let own = recipe(&settings, 0, false);
+        for pair in ["decay=0.2", "clip=0", "schedule=constant", "warmup=0.1", "smoothing=0.1", "average=0.9"] {
+            settings.set(&format!("train.{pair}")).expect(pair);
+        }
+        let set = recipe(&settings, 0, false);
+        assert_eq!((set.optimiser.decay, set.optimiser.clip, set.smoothing, set.average), (0.2, None, 0.1, Some(0.9)));
+        assert_eq!((set.schedule.warmup, set.schedule.floor), (0.1, 1.0));
+        assert_eq!((set.batch, set.precision, set.seed), (own.batch, own.precision, own.seed));
+    }
 }

@@ -7,7 +7,6 @@
 #[cfg(test)]
 mod bandit;
 pub(crate) mod classifier;
-pub(crate) mod defaults;
 mod lstm;
 mod mlp;
 pub(crate) mod model;

@@ -1,8 +1,9 @@
-//! The hyper-parameters of classifiers. The optimiser's defaults are its own ([`compute::population::Optimiser`]).
+//! The hyper-parameters of classifiers. The defaults are the learner's own ([`learn::classify::defaults`]).
 
 use super::form::{choice, decimal, number, positive, text, truth, whole};
 use super::key::section;
-use compute::population::{Optimiser, Shape};
+use compute::population::{Recipe, Shape};
+use learn::classify::defaults;
 
 section! {
     /// The hyper-parameters of classifiers. What is `None` follows from the data by a fixed rule.
@@ -17,19 +18,24 @@ section! {
     /// The learning rate before the schedule; auto is 0.001 at batches of 512, and grows with the root of the batch.
     rate: Option<f64> = None, positive(1.0).or_auto().tried();
     /// How the learning rate changes over a member's epochs.
-    schedule: Shape = Shape::Cosine, choice(SCHEDULES).tried();
+    schedule: Shape = recipe().schedule.shape, choice(SCHEDULES).tried();
     /// Share of a member's steps in which the learning rate grows (warm-up).
-    warmup: f64 = 0.02, number(0.0..=1.0).tried();
+    warmup: f64 = decimal(recipe().schedule.warmup), number(0.0..=1.0).tried();
     /// Weight decay.
-    decay: f64 = decimal(Optimiser::default().decay), number(0.0..=1.0).tried();
+    decay: f64 = decimal(recipe().optimiser.decay), number(0.0..=1.0).tried();
     /// The largest norm of a gradient, above which it is clipped; 0 for none.
-    clip: f64 = Optimiser::default().clip.map_or(0.0, decimal), number(0.0..=f64::MAX).tried();
+    clip: f64 = recipe().optimiser.clip.map_or(0.0, decimal), number(0.0..=f64::MAX).tried();
     /// Label smoothing: share of a label that is spread over all classes.
-    smoothing: f64 = 0.0, number(0.0..=0.9).tried();
+    smoothing: f64 = decimal(recipe().smoothing), number(0.0..=0.9).tried();
     /// Decay of a running average of the weights, which is then what is validated and kept; 0 for none.
-    average: f64 = 0.0, number(0.0..=0.99999).tried();
+    average: f64 = recipe().average.map_or(0.0, decimal), number(0.0..=0.99999).tried();
     /// Whether rare classes weigh more, each as much as any other in sum, up to ten times.
-    balance: bool = true, truth();
+    balance: bool = defaults::BALANCE, truth();
+}
+
+/// Its schedule, optimiser, smoothing and average are the same for any batch, precision and seed.
+fn recipe() -> Recipe {
+    defaults::recipe(defaults::batch(0), defaults::precision(false), 0)
 }
 
 const SCHEDULES: &[(&str, Shape)] =

@@ -1,10 +1,11 @@
-//! How any learner is trained. What is a learner's own is in a file of its own: [`super::classify`].
+//! How any learner is trained. The defaults are those of `learn` ([`learn::Extent`]). What is a learner's own is in a file of its own: [`super::classify`].
 
 use super::candidates::{Candidates, candidates};
 use super::form::{choice, truth, whole};
 use super::key::section;
 use crate::kinds::{LEARNERS, LearnerKind};
 use compute::population::Precision;
+use learn::{CHECKPOINT_EVERY, Extent};
 
 section! {
     /// How any learner is trained. What is `None` follows from the data by a fixed rule.
@@ -16,15 +17,15 @@ section! {
     tuned: bool = true,
         truth().switch("no-tuned", "false", "Ignore what `fullbore tune` saved for this workload");
     /// Maximum number of epochs.
-    epochs: usize = 500, whole(1..=1_000_000).flag("epochs", "N");
+    epochs: usize = Extent::default().units as usize, whole(1..=1_000_000).flag("epochs", "N");
     /// Epochs without a better validation score before a member stops.
-    patience: usize = 50, whole(1..=1_000_000).flag("patience", "N");
+    patience: usize = Extent::default().patience as usize, whole(1..=1_000_000).flag("patience", "N");
     /// Members per fold, each with its own seed.
-    seeds: usize = 2, whole(1..=4095).flag("seeds", "N");
+    seeds: usize = Extent::default().seeds as usize, whole(1..=4095).flag("seeds", "N");
     /// Number format; auto is bf16 on a GPU and f32 on a CPU.
     precision: Option<Precision> = None, choice(PRECISIONS).or_auto().flag("precision", "KIND");
     /// Epochs between checkpoints; a long run is also saved every two minutes.
-    checkpoint: usize = 50, whole(1..=1_000_000);
+    checkpoint: usize = CHECKPOINT_EVERY as usize, whole(1..=1_000_000);
     /// Rows after which a label is known, for ready arrays without t1.
     label_horizon: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("label-horizon", "ROWS");
     /// Values to try; every combination is a config with its own members, and validation chooses one per fold.

@@ -3,13 +3,14 @@
 use super::estimate::{estimate, fit_into, long};
 use super::problem::walk;
 use super::{Source, Teller, Train, TrainEvent};
-use crate::kinds::{self, defaults};
+use crate::kinds;
 use crate::tune::{Tuned, find};
 use crate::{Memory, Settings};
 use compute::population::Pins;
 use compute::{Budget, Choice, Opened};
 use files::{Error, Kind, Result};
 use judge::split::{Splits, walk_forward};
+use learn::classify::defaults;
 use learn::{DeviceBudget, Learner, Plan, failed};
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! Classifiers: an epoch of steps through a fold's training list, then its validation list.
 
+pub mod defaults;
 mod noise;
 mod predict;
 mod training;
