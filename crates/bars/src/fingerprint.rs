@@ -65,8 +65,8 @@ impl Fingerprint {
     }
 }
 
-/// All of an instrument, field by field. Runs, models and trials keep hashes of it, so this text stays whatever types and
-/// fields are called.
+/// All of an instrument, field by field. Runs, models and trials keep hashes of it, so this text stays whatever types
+/// and fields are called.
 pub fn instrument_text(of: &Instrument) -> String {
     let class = match of.class {
         Class::Fx => "Fx",

@@ -1,4 +1,5 @@
-//! How any learner is trained. The defaults are those of `learn` ([`learn::Extent`]). What is a learner's own is in a file of its own: [`super::classify`].
+//! How any learner is trained. The defaults are those of `learn` ([`learn::Extent`]). What is a learner's own is in a
+//! file of its own: [`super::classify`].
 
 use super::candidates::{Candidates, candidates};
 use super::form::{choice, truth, whole};

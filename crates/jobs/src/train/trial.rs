@@ -77,8 +77,8 @@ pub(super) fn trial_id(experiment: &Experiment, config: &Config) -> String {
     hash.to_hex()
 }
 
-/// How rows are labelled, field by field: hashes of it are kept in checkpoints, caches and the ledger, so this text stays
-/// whatever types and fields are called.
+/// How rows are labelled, field by field: hashes of it are kept in checkpoints, caches and the ledger, so this text
+/// stays whatever types and fields are called.
 pub(crate) fn labeling_text(labeling: Option<Labeling>) -> String {
     let Some(Labeling { rule, cost_bp, span, first }) = labeling else { return "None".into() };
     let rule = match rule {

@@ -1,5 +1,5 @@
-// The bandit of the tests: draws rows, samples an action for each, and turns its reward into the gradient at the outputs.
-// The twin is in mod.rs; arithmetic is spelled with its rounding, so both have the same bits.
+// The bandit of the tests: draws rows, samples an action for each, and turns its reward into the gradient at the
+// outputs. The twin is in mod.rs; arithmetic is spelled with its rounding, so both have the same bits.
 // registers: 64
 
 #include "../../../compute/src/cuda/view.cuh"
