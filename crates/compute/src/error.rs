@@ -25,10 +25,10 @@ pub enum Error {
         /// What would fit.
         fits: String,
     },
-    /// The driver or a library had no memory for a call, though the budget allowed it.
-    #[error("{device} has not enough free memory for {call}: {why}; {}", OTHERS)]
+    /// The system, the driver or a library had no memory for a call, though the budget allowed it.
+    #[error("{device} has not enough free memory for {call}: {why}; {}", others(.device))]
     OutOfMemory {
-        /// The function that was called.
+        /// The function that was called, or what the memory is for.
         call: String,
         /// On which device.
         device: String,
@@ -64,6 +64,14 @@ pub enum Error {
 
 /// Why memory that was free when it was planned with is not.
 pub(crate) const OTHERS: &str = "another program has taken memory meanwhile; `nvidia-smi` shows which";
+
+/// Why there is too little memory on a device where the budget allowed more, and what helps.
+fn others(device: &str) -> &'static str {
+    match device {
+        "cpu" => "another program has taken memory meanwhile, or a limit (`ulimit -v`) is lower than the budget",
+        _ => OTHERS,
+    }
+}
 
 impl Error {
     /// Whether the device has too little memory for what was asked: by our own count, or by the driver's word.

@@ -44,6 +44,7 @@ pub mod cpu_rate;
 pub mod cuda;
 pub mod device;
 mod error;
+mod host;
 pub mod net;
 pub mod nets;
 pub mod ops;

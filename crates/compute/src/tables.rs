@@ -7,6 +7,7 @@
 use crate::cuda::{Memory, Slab, Slice, Stream, lock_driver};
 use crate::device::{Budget, Device, Opened};
 use crate::error::{Error, Result};
+use crate::host::copied;
 use crate::net::Net;
 use std::sync::Arc;
 
@@ -84,7 +85,7 @@ impl Tables {
             });
         }
         let store = match device {
-            Opened::Cpu { .. } => Store::Cpu(tables.iter().map(|t| t.values.to_vec()).collect()),
+            Opened::Cpu { .. } => Store::Cpu(tables.iter().map(|t| copied(t.values, "tables")).collect::<Result<_>>()?),
             Opened::Cuda(context) => {
                 let _lock = lock_driver();
                 let stream = Stream::new(context)?;
@@ -104,7 +105,7 @@ impl Tables {
         };
         Ok(Arc::new(Tables {
             shapes: tables.iter().map(|t| Shape { rows: t.rows(), stride: t.stride }).collect(),
-            maps: maps.iter().map(|m| m.map(<[u32]>::to_vec)).collect(),
+            maps: maps.iter().map(|m| m.map(|m| copied(m, "maps of rows")).transpose()).collect::<Result<_>>()?,
             store,
             device: device.device(),
             bytes,

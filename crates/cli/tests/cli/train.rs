@@ -339,3 +339,29 @@ fn errors_name_a_remedy() {
     let shown = String::from_utf8_lossy(&output.stderr);
     assert!(shown.contains("    rsi(14\n       ^"), "the mistake is marked: {shown}");
 }
+
+/// A net that the budget allows and the process may not have: its address space is limited.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory_is_an_error_and_no_abort() {
+    let place = Place::new();
+    market(&place, true, "3000");
+    let limited = |net: &str, out: &str| {
+        let mut args = small("r = log_return(1), v = volatility(20)", out, "1");
+        args.extend(["--memory", "4GiB", "--net", net, "--json"]);
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "ulimit -v 400000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_fullbore")]).args(args);
+        let shell = shell.current_dir(place.path()).env("FULLBORE_HOME", place.path().join("home"));
+        let output = shell.env_remove("RUST_BACKTRACE").output().expect("sh starts");
+        let words = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {words}"));
+        (value, code(&output))
+    };
+    let (small, exit) = limited("2-8-3", "small");
+    assert_eq!((exit, &small["ok"]), (0, &Value::from(true)), "{small}");
+    let (large, exit) = limited("2-4096-4096-3", "large");
+    let error = &large["error"];
+    assert_eq!((exit, &error["kind"]), (4, &Value::from("machine")), "{large}");
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.starts_with("cpu has not enough free memory for 64.3 MiB of parameters"), "{message}");
+}

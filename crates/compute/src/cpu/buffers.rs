@@ -4,6 +4,7 @@
 
 use super::memory::{Floats, Split};
 use super::plan::Plan;
+use crate::error::Result;
 
 /// `[buffers][rows, stride]`, one buffer behind the other.
 #[derive(Debug)]
@@ -13,8 +14,8 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    pub(super) fn new(plan: &Plan, rows: usize) -> Buffers {
-        Buffers { values: Floats::new(rows * plan.columns()), rows }
+    pub(super) fn new(plan: &Plan, rows: usize) -> Result<Buffers> {
+        Ok(Buffers { values: Floats::new(rows * plan.columns())?, rows })
     }
 
     /// Numbers in all of them.

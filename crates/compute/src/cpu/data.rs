@@ -3,6 +3,7 @@
 use super::loops;
 use super::memory::soon;
 use crate::error::Result;
+use crate::host::{copied, reserve};
 use crate::net::{Net, Place};
 use crate::population::{Data, Member, Scale};
 use crate::tables::Tables;
@@ -133,11 +134,13 @@ impl Owned {
         for list in &data.lists {
             starts.push(starts[starts.len() - 1] + list.len());
         }
+        let mut lists = reserve(starts[starts.len() - 1], "lists of samples")?;
+        data.lists.iter().for_each(|list| lists.extend_from_slice(list));
         Ok(Owned {
             tables: tables.clone(),
-            labels: data.labels.iter().map(|l| l.to_vec()).collect(),
-            weights: data.weights.map(<[f32]>::to_vec),
-            lists: data.lists.concat(),
+            labels: data.labels.iter().map(|l| copied(l, "labels")).collect::<Result<_>>()?,
+            weights: data.weights.map(|w| copied(w, "weights of samples")).transpose()?,
+            lists,
             starts,
         })
     }

@@ -52,16 +52,16 @@ impl Forward {
     ///
     /// # Errors
     ///
-    /// Where the net is none.
+    /// Where the net is none, or the memory is not enough.
     pub fn new(net: &Net, precision: Precision, rows: usize) -> Result<Forward> {
         let layout = Layout::new(net)?;
         let rows = rows.max(1);
         let plan = Plan::new(net, &layout, &Recipe::new(1, precision, 0), Pace::default());
         Ok(Forward {
-            values: Buffers::new(&plan, rows),
-            sequences: Sequence::all(&plan),
-            rounded: Floats::new(if plan.round { layout.params } else { 0 }),
-            packed: Floats::new(plan.all_packed()),
+            values: Buffers::new(&plan, rows)?,
+            sequences: Sequence::all(&plan)?,
+            rounded: Floats::new(if plan.round { layout.params } else { 0 })?,
+            packed: Floats::new(plan.all_packed())?,
             ids: vec![0; rows],
             rows,
             plan,

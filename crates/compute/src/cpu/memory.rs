@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "cache lines seen as floats, and disjoint parts of one slice for several threads")]
 
+use crate::error::Result;
+use crate::host::filled;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 
@@ -18,8 +20,8 @@ pub(super) struct Floats {
 }
 
 impl Floats {
-    pub(super) fn new(len: usize) -> Floats {
-        Floats { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len }
+    pub(super) fn new(len: usize) -> Result<Floats> {
+        Ok(Floats { lines: filled(Line([0.0; 16]), len.div_ceil(16), "parameters and activations")?, len })
     }
 }
 

@@ -28,7 +28,8 @@ mod tests;
 mod tile;
 
 use crate::error::{Error, Result};
-use crate::net::{Layout, Net};
+use crate::host::filled;
+use crate::net::{Head, Layout, Net, init_by};
 use crate::ops::optimise::Step;
 use crate::ops::step::advance;
 use crate::population::backend::{Arena, Backend, Sums};
@@ -99,7 +100,8 @@ impl Engine {
         check::check(net, tables, data, recipe, members)?;
         let plan = Plan::new(net, layout, recipe, pace);
         let data = Owned::new(tables, data)?;
-        let first: Vec<Vec<f32>> = members.iter().map(|m| crate::net::init(layout, recipe.seed, m.id)).collect();
+        let first: Vec<Vec<f32>> =
+            members.iter().map(|m| init_by(layout, recipe.seed, m.id, &[])).collect::<Result<_>>()?;
         let states = members.iter().enumerate().map(|(index, member)| {
             let list = data.list(member.train);
             State::first(member, index, list.start, list.len(), recipe.batch)
@@ -207,7 +209,8 @@ impl Backend for Engine {
         self.nets.slot(slot)?;
         let net = &self.nets.core.plan.net;
         self.data.check(net, rows)?;
-        let mut out: Vec<Vec<f32>> = net.heads.iter().map(|h| vec![0.0; rows.len() * h.classes]).collect();
+        let out = |h: &Head| filled(0.0, rows.len() * h.classes, "outputs");
+        let mut out: Vec<Vec<f32>> = net.heads.iter().map(out).collect::<Result<_>>()?;
         let Engine { nets, states, data, members } = self;
         nets.slots[slot].exchange(&nets.core.plan);
         let source = data.source(&members[states[slot].slot.index as usize]);

@@ -16,6 +16,7 @@ use super::recurrent;
 use super::slot::{Lane, Scratch, Slot, Task, each};
 use super::team::Team;
 use crate::error::{Error, Result};
+use crate::host::copied;
 use crate::ops::optimise::Step;
 use crate::population::Optimiser;
 use crate::population::backend::Arena;
@@ -98,9 +99,9 @@ impl Nets {
             what: format!("{threads} threads cannot be started: {e}"),
             remedy: "ask for fewer threads".into(),
         })?;
-        let slots = first.iter().map(|first| Slot::new(&plan, first, average)).collect();
-        let lanes: Vec<_> = (0..threads.min(first.len())).map(|post| Lane::new(&plan, post)).collect();
-        let scratch = (0..threads).map(|_| Mutex::new(Scratch::new(&plan))).collect();
+        let slots = first.iter().map(|first| Slot::new(&plan, first, average)).collect::<Result<_>>()?;
+        let lanes = (0..threads.min(first.len())).map(|post| Lane::new(&plan, post)).collect::<Result<Vec<_>>>()?;
+        let scratch = (0..threads).map(|_| Scratch::new(&plan).map(Mutex::new)).collect::<Result<_>>()?;
         let team = Team::new(lanes.len());
         Ok(Nets { pool, core: Core { plan, scratch, team }, slots, lanes })
     }
@@ -193,7 +194,7 @@ impl Nets {
 
     /// One slot's row of an arena.
     pub(crate) fn read(&mut self, slot: usize, arena: Arena) -> Result<Vec<f32>> {
-        Ok(self.slot(slot)?.arena(arena)?.to_vec())
+        copied(self.slot(slot)?.arena(arena)?, "parameters")
     }
 
     /// Replaces one slot's row of an arena.

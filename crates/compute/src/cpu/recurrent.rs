@@ -15,6 +15,7 @@ use super::data::Source;
 use super::memory::Floats;
 use super::plan::Plan;
 use super::simd::LANES;
+use crate::error::Result;
 use crate::net::{GATES, Recurrent};
 use back::Back;
 use std::ops::Range;
@@ -60,13 +61,23 @@ pub(super) fn floats(plan: &Plan) -> usize {
 
 impl Sequence {
     /// One for each recurrent layer.
-    pub(super) fn all(plan: &Plan) -> Vec<Sequence> {
+    pub(super) fn all(plan: &Plan) -> Result<Vec<Sequence>> {
         plan.layout.recurrents.iter().map(|r| Sequence::new(sizes(r, plan.block))).collect()
     }
 
-    fn new(sizes: [usize; 9]) -> Sequence {
-        let [xh, gates, cells, curved, carry, dh, dc, above, dw] = sizes.map(Floats::new);
-        Sequence { xh, gates, cells, curved, carry, dh, dc, above, dw }
+    fn new(sizes: [usize; 9]) -> Result<Sequence> {
+        let [xh, gates, cells, curved, carry, dh, dc, above, dw] = sizes;
+        Ok(Sequence {
+            xh: Floats::new(xh)?,
+            gates: Floats::new(gates)?,
+            cells: Floats::new(cells)?,
+            curved: Floats::new(curved)?,
+            carry: Floats::new(carry)?,
+            dh: Floats::new(dh)?,
+            dc: Floats::new(dc)?,
+            above: Floats::new(above)?,
+            dw: Floats::new(dw)?,
+        })
     }
 
     /// One step forward of a layer. The lowest has its inputs in place; others are given the layer below, which has

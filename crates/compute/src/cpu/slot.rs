@@ -62,29 +62,29 @@ pub(super) struct Scratch {
 }
 
 impl Lane {
-    pub(super) fn new(plan: &Plan, post: usize) -> Lane {
+    pub(super) fn new(plan: &Plan, post: usize) -> Result<Lane> {
         let rows = if plan.wide() { plan.slice } else { 0 };
-        Lane {
+        Ok(Lane {
             post,
-            partials: Floats::new(plan.partials() * plan.layout.params),
-            values: Buffers::new(plan, rows),
-            back: Buffers::new(plan, rows),
+            partials: Floats::new(plan.partials() * plan.layout.params)?,
+            values: Buffers::new(plan, rows)?,
+            back: Buffers::new(plan, rows)?,
             samples: vec![0; rows],
             losses: vec![(0.0, 0.0); plan.losses()],
             squares: vec![0.0; plan.chunks()],
-        }
+        })
     }
 }
 
 impl Scratch {
-    pub(super) fn new(plan: &Plan) -> Scratch {
+    pub(super) fn new(plan: &Plan) -> Result<Scratch> {
         let back = if plan.wide() { 0 } else { plan.block };
-        Scratch {
-            values: Buffers::new(plan, BLOCK),
-            back: Buffers::new(plan, back),
-            sequences: Sequence::all(plan),
+        Ok(Scratch {
+            values: Buffers::new(plan, BLOCK)?,
+            back: Buffers::new(plan, back)?,
+            sequences: Sequence::all(plan)?,
             samples: vec![0; BLOCK],
-        }
+        })
     }
 }
 
@@ -104,16 +104,16 @@ pub(super) trait Task: Sync {
 }
 
 impl Slot {
-    pub(super) fn new(plan: &Plan, first: &[f32], average: bool) -> Slot {
+    pub(super) fn new(plan: &Plan, first: &[f32], average: bool) -> Result<Slot> {
         let fresh = || Floats::new(plan.layout.params);
-        let rounded = if plan.round { fresh() } else { Floats::default() };
-        let packed = Floats::new(plan.all_packed());
+        let rounded = if plan.round { fresh()? } else { Floats::default() };
+        let packed = Floats::new(plan.all_packed())?;
         let mut slot = Slot {
-            params: fresh(),
-            mean: fresh(),
-            square: fresh(),
-            gradient: fresh(),
-            average: if average { fresh() } else { Floats::default() },
+            params: fresh()?,
+            mean: fresh()?,
+            square: fresh()?,
+            gradient: fresh()?,
+            average: if average { fresh()? } else { Floats::default() },
             rounded,
             packed,
         };
@@ -121,7 +121,7 @@ impl Slot {
             slot.average.copy_from_slice(first);
         }
         slot.set_params(plan, first);
-        slot
+        Ok(slot)
     }
 
     pub(super) fn set_params(&mut self, plan: &Plan, values: &[f32]) {

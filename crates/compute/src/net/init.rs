@@ -7,11 +7,19 @@
 //! shift 0.
 
 use super::Layout;
+use crate::error::Result;
+use crate::host::filled;
 use crate::random::{Stream, normals, words};
 
 /// `[params]` a member's row of the arena at the start.
 pub fn init(layout: &Layout, seed: u64, member: u32) -> Vec<f32> {
     let mut row = vec![0.0; layout.params];
+    init_row(layout, seed, member, &mut row);
+    row
+}
+
+/// The same into a row of zeros.
+fn init_row(layout: &Layout, seed: u64, member: u32, row: &mut [f32]) {
     let draw = |tensor: usize, inputs: usize| {
         let bound = (1.0 / (inputs as f64).sqrt()) as f32;
         words(seed, Stream::Init, tensor as u32, member).map(move |w| centred(w) * bound)
@@ -40,7 +48,6 @@ pub fn init(layout: &Layout, seed: u64, member: u32) -> Vec<f32> {
             row[norm.gain..][..linear.outputs].fill(1.0);
         }
     }
-    row
 }
 
 /// How a layer's weights begin.
@@ -56,8 +63,13 @@ pub enum Start {
 /// [`init`] with other beginnings: of a layer the last of `starts` whose text its name begins with decides, PyTorch's
 /// default where none does. `("", Orthogonal(√2))` and then `("head.policy", Orthogonal(0.01))` is usual for policies.
 /// Time grows with the cube of a layer's width.
-pub fn init_by(layout: &Layout, seed: u64, member: u32, starts: &[(String, Start)]) -> Vec<f32> {
-    let mut row = init(layout, seed, member);
+///
+/// # Errors
+///
+/// Where the memory is not enough for the row.
+pub fn init_by(layout: &Layout, seed: u64, member: u32, starts: &[(String, Start)]) -> Result<Vec<f32>> {
+    let mut row = filled(0.0, layout.params, "parameters")?;
+    init_row(layout, seed, member, &mut row);
     let gain = |name: &str| {
         let start = starts.iter().rev().find(|(begins, _)| name.starts_with(begins.as_str()));
         start.and_then(|(_, start)| if let Start::Orthogonal(gain) = start { Some(*gain) } else { None })
@@ -84,7 +96,7 @@ pub fn init_by(layout: &Layout, seed: u64, member: u32, starts: &[(String, Start
         fill(&mut row, &places, [linear.outputs, linear.inputs()], 2 * l, gain);
         row[linear.bias..][..linear.outputs].fill(0.0);
     }
-    row
+    Ok(row)
 }
 
 /// `[rows, columns]` from normals, by Gram and Schmidt, twice over each vector.
@@ -204,7 +216,7 @@ mod tests {
         let layout = Layout::new(&"fast:3x7-lstm5 + b:20-9n / 33-6 / up:3 + v:1".parse().unwrap()).unwrap();
         let starts = [(String::new(), Start::Orthogonal(1.5)), ("head.v".into(), Start::Orthogonal(0.01))];
         let starts: Vec<_> = starts.into_iter().chain([("trunk.1".to_string(), Start::Uniform)]).collect();
-        let (row, plain) = (init_by(&layout, 5, 2, &starts), init(&layout, 5, 2));
+        let (row, plain) = (init_by(&layout, 5, 2, &starts).unwrap(), init(&layout, 5, 2));
         for (name, shape, values) in crate::net::flatten(&layout, &row) {
             let [rows, columns] = shape[..] else {
                 let same = name.starts_with("trunk.1") || name.ends_with("norm.weight");
@@ -226,8 +238,8 @@ mod tests {
                 assert!((product - wanted).abs() < 1e-5 * gain * gain, "{name}: {a} and {b} give {product}");
             }
         }
-        assert_ne!(row, init_by(&layout, 5, 3, &starts));
-        assert_eq!(plain, init_by(&layout, 5, 2, &[]));
+        assert_ne!(row, init_by(&layout, 5, 3, &starts).unwrap());
+        assert_eq!(plain, init_by(&layout, 5, 2, &[]).unwrap());
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl Nets {
             });
         }
         let first: Vec<Vec<f32>> =
-            seats.iter().map(|seat| init_by(&layout, setup.seed, seat.id, &setup.starts)).collect();
+            seats.iter().map(|seat| init_by(&layout, setup.seed, seat.id, &setup.starts)).collect::<Result<_>>()?;
         let twin = match device {
             Opened::Cpu { threads } => {
                 tables.on_cpu()?;

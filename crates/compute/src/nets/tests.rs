@@ -734,7 +734,7 @@ fn layers_begin_as_they_are_told() {
             Nets::new(&device, Budget::default(), &world.net, &tables, setup, &world.seats, &Pins::default())
         };
         let mut nets = make(&setup).unwrap();
-        assert_eq!(nets.params(1).unwrap(), crate::net::init_by(&world.layout, 8, world.seats[1].id, &starts));
+        assert_eq!(nets.params(1).unwrap(), crate::net::init_by(&world.layout, 8, world.seats[1].id, &starts).unwrap());
         // Nets that are only asked have no way back and no optimiser.
         let mut out = vec![vec![]; 3];
         nets.forward(0..2, world.batch(), &mut out).unwrap();

@@ -84,20 +84,20 @@ impl Stack {
         let slice = |member: usize, start: usize| {
             let range = start..rows.min(start + EVALUATED);
             let n = if stack.trains() { range.len() } else { 0 };
-            Slice {
+            Ok(Slice {
                 member,
-                layers: layers.iter().map(|r| Sequence::new(sizes(r, n))).collect(),
-                began: layers.iter().map(|r| Floats::new(n * r.units)).collect(),
-                before: Floats::new(n * layers.iter().map(|r| r.units).max().unwrap_or(0)),
+                layers: layers.iter().map(|r| Sequence::new(sizes(r, n))).collect::<Result<_>>()?,
+                began: layers.iter().map(|r| Floats::new(n * r.units)).collect::<Result<_>>()?,
+                before: Floats::new(n * layers.iter().map(|r| r.units).max().unwrap_or(0))?,
                 reset: vec![],
                 rows: range,
-            }
+            })
         };
         let starts = (0..members).flat_map(|m| (0..rows).step_by(EVALUATED).map(move |start| (m, start)));
         let weights = |r: &Recurrent| Floats::new(pack::sizes(r).0 + pack::sizes(r).1);
         Ok(Stack {
-            packed: (0..members).map(|_| layers.iter().map(weights).collect()).collect(),
-            slices: starts.map(|(member, start)| slice(member, start)).collect(),
+            packed: (0..members).map(|_| layers.iter().map(weights).collect()).collect::<Result<_>>()?,
+            slices: starts.map(|(member, start)| slice(member, start)).collect::<Result<_>>()?,
             stack: stack.clone(),
             pool,
             taken: false,
