@@ -34,7 +34,7 @@ impl std::str::FromStr for Choice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Choice> {
-        let wrong = || Error::Asked(format!("`{text}` is not a device; write auto, cpu, cuda or cuda:1"));
+        let wrong = || Error::Invalid(format!("`{text}` is not a device; write auto, cpu, cuda or cuda:1"));
         match text.trim().to_ascii_lowercase().as_str() {
             "auto" => Ok(Choice::Auto),
             "cpu" => Ok(Choice::Cpu),
@@ -179,7 +179,7 @@ impl std::str::FromStr for Budget {
 
     /// `80%`, `8GiB`, `500MB`.
     fn from_str(text: &str) -> Result<Budget> {
-        let wrong = || Error::Asked(format!("`{text}` is not an amount of memory; write 80%, 8GiB or 500MB"));
+        let wrong = || Error::Invalid(format!("`{text}` is not an amount of memory; write 80%, 8GiB or 500MB"));
         let text_ = text.trim();
         if let Some(percent) = text_.strip_suffix('%') {
             let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;

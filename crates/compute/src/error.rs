@@ -57,9 +57,9 @@ pub enum Error {
         /// The tensor's readable name.
         tensor: String,
     },
-    /// What was asked makes no sense; says what would.
+    /// Invalid input or setting; the message says what is valid.
     #[error("{0}")]
-    Asked(String),
+    Invalid(String),
 }
 
 /// Why memory that was free when it was planned with is not.

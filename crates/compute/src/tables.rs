@@ -168,7 +168,7 @@ impl Tables {
     pub(crate) fn on_card(&self) -> Result<&Resident> {
         match &self.store {
             Store::Cuda(resident) => Ok(resident),
-            Store::Cpu(_) => Err(Error::Asked("these tables are in the processor's memory, not on the card".into())),
+            Store::Cpu(_) => Err(Error::Invalid("these tables are in the processor's memory, not on the card".into())),
         }
     }
 
@@ -176,7 +176,7 @@ impl Tables {
     pub(crate) fn on_cpu(&self) -> Result<&[Vec<f32>]> {
         match &self.store {
             Store::Cpu(tables) => Ok(tables),
-            Store::Cuda(_) => Err(Error::Asked("these tables are on a card, not in the processor's memory".into())),
+            Store::Cuda(_) => Err(Error::Invalid("these tables are on a card, not in the processor's memory".into())),
         }
     }
 
@@ -185,11 +185,11 @@ impl Tables {
         let read = || net.inputs.iter().filter(|i| !i.dense);
         let n = read().count();
         if self.len() != n {
-            return Err(Error::Asked(format!("{n} inputs and {} tables; give one for every input", self.len())));
+            return Err(Error::Invalid(format!("{n} inputs and {} tables; give one for every input", self.len())));
         }
         let narrow = read().zip(&self.shapes).find(|(input, shape)| shape.stride < input.features);
         match narrow {
-            Some((input, shape)) => Err(Error::Asked(format!(
+            Some((input, shape)) => Err(Error::Invalid(format!(
                 "input {}: a stride of {} for {} features; pad rows to a multiple of 4",
                 input.name, shape.stride, input.features
             ))),
@@ -216,11 +216,11 @@ impl Tables {
         }
         let all = self.ids();
         if let Some(id) = ids.iter().find(|id| **id as usize >= all) {
-            return Err(Error::Asked(format!("{what}: {id} is none of the {all} ids there are; leave it out")));
+            return Err(Error::Invalid(format!("{what}: {id} is none of the {all} ids there are; leave it out")));
         }
         for (i, input) in net.inputs.iter().filter(|i| !i.dense).enumerate() {
             if let Some(id) = ids.iter().find(|id| !self.is_whole(i, **id, input.window)) {
-                return Err(Error::Asked(format!(
+                return Err(Error::Invalid(format!(
                     "{what}: the window of {} rows that ends at row {} of input {} reaches before the table; leave out {id}",
                     input.window,
                     self.row(i, *id),
@@ -234,7 +234,7 @@ impl Tables {
 
 /// What is wrong with tables and maps, whatever net reads them.
 fn check(tables: &[Table<'_>], maps: &[Option<&[u32]>]) -> Result<()> {
-    let wrong = |what: String| Err(Error::Asked(what));
+    let wrong = |what: String| Err(Error::Invalid(what));
     if tables.len() != maps.len() {
         return wrong(format!("{} tables and {} maps; give one of each for every input", tables.len(), maps.len()));
     }

@@ -7,7 +7,7 @@ use files::{Error, Kind};
 pub fn failed(error: Engine) -> Error {
     match error {
         Engine::Device { what, remedy } => Error::new(Kind::Machine, what).remedy(remedy),
-        Engine::Asked(what) => Error::new(Kind::Usage, what),
+        Engine::Invalid(what) => Error::new(Kind::Usage, what),
         Engine::Memory { .. } | Engine::OutOfMemory { .. } => Error::new(Kind::Memory, error.to_string()),
         other @ (Engine::Call { .. } | Engine::NotFinite { .. }) => Error::new(Kind::Machine, other.to_string()),
     }

@@ -70,7 +70,7 @@ const EPOCH: usize = 256;
 /// Times a load on a device, within a budget of its memory.
 pub fn measure_net(device: &Opened, budget: Budget, load: &NetLoad) -> Result<NetRate> {
     if load.batch == 0 || load.members == 0 {
-        return Err(Error::Asked("a batch and a population have at least one".into()));
+        return Err(Error::Invalid("a batch and a population have at least one".into()));
     }
     let random = Random::new(load);
     let recipe = Recipe::new(load.batch, load.precision, 1);
@@ -150,7 +150,7 @@ fn run_steps(population: &mut Population, work: StepKind, steps: u64) -> Result<
                 let most = u32::try_from(steps - done).unwrap_or(u32::MAX);
                 let now = population.steps(most)?;
                 if let Some(bad) = now.iter().find(|s| s.fault) {
-                    return Err(population.fault(bad.id)?.unwrap_or_else(|| Error::Asked("a member stopped".into())));
+                    return Err(population.fault(bad.id)?.unwrap_or_else(|| Error::Invalid("a member stopped".into())));
                 }
                 done += u64::from(now[0].step - before);
                 if now[0].due {

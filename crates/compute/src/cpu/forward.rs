@@ -87,7 +87,7 @@ impl Forward {
     pub fn with<'a>(&'a mut self, params: &'a [f32]) -> Result<Ready<'a>> {
         let wanted = self.plan.layout.params;
         if params.len() != wanted {
-            return Err(Error::Asked(format!("{} parameters for a net that has {wanted}", params.len())));
+            return Err(Error::Invalid(format!("{} parameters for a net that has {wanted}", params.len())));
         }
         if self.plan.round {
             hold(&self.plan, 0, params, &mut self.rounded);
@@ -109,7 +109,7 @@ impl Ready<'_> {
         let n = out.len() / wide;
         let tables = !rows.tables.is_empty();
         if n > *most || out.len() != n * wide || rows.extras.len() != n * each || (tables && rows.ids.len() != n) {
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "{} ids, {} extras and {} outputs for rows of {each} extras and {wide} outputs, at most {most} rows",
                 rows.ids.len(),
                 rows.extras.len(),

@@ -11,8 +11,8 @@ mod buffers;
 mod curve;
 mod data;
 mod forward;
-mod lesson;
 mod loops;
+mod member_batch;
 mod memory;
 mod nets;
 mod norm;
@@ -38,7 +38,7 @@ use crate::tables::Tables;
 use data::Owned;
 pub(crate) use data::Source;
 pub use forward::{Forward, Ready, Rows};
-use lesson::Lesson;
+use member_batch::MemberBatch;
 use nets::Core;
 pub(crate) use nets::{Given, Nets, Update, need as need_of};
 pub(crate) use plan::Plan;
@@ -113,7 +113,7 @@ impl Engine {
 
     fn enough(&self, slots: usize) -> Result<()> {
         if slots > self.states.len() {
-            return Err(Error::Asked(format!("{slots} slots were asked for and there are {}", self.states.len())));
+            return Err(Error::Invalid(format!("{slots} slots were asked for and there are {}", self.states.len())));
         }
         Ok(())
     }
@@ -126,8 +126,8 @@ fn step(core: &Core, data: &Owned, members: &[Member], slot: &mut Slot, lane: &m
     }
     let plan = &core.plan;
     let left = state.epoch.samples.saturating_sub(state.epoch.cursor) as usize;
-    let lesson = Lesson::new(plan, data, &members[state.slot.index as usize], *state);
-    let (loss, weight) = slot.gradient(core, lane, &lesson, left.min(plan.recipe.batch));
+    let member_batch = MemberBatch::new(plan, data, &members[state.slot.index as usize], *state);
+    let (loss, weight) = slot.gradient(core, lane, &member_batch, left.min(plan.recipe.batch));
     let norm = if weight == 0.0 { 0.0 } else { Slot::squares(lane).sqrt() / weight };
     if !norm.is_finite() {
         (state.slot.fault, state.slot.active) = (1, 0);
@@ -158,7 +158,7 @@ impl Backend for Engine {
 
     fn set_states(&mut self, states: &[State]) -> Result<()> {
         if states.len() != self.states.len() {
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "{} states for {} slots; give one for each",
                 states.len(),
                 self.states.len()
@@ -167,7 +167,7 @@ impl Backend for Engine {
         for state in states {
             let end = state.epoch.list.saturating_add(u64::from(state.epoch.samples));
             if state.slot.index as usize >= self.members.len() || end > self.data.lists.len() as u64 {
-                return Err(Error::Asked(format!(
+                return Err(Error::Invalid(format!(
                     "the state of member {} names data that is not there",
                     state.slot.id
                 )));

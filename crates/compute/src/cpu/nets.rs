@@ -92,7 +92,7 @@ impl Nets {
     /// Members in slots of their order; `first` are their parameters.
     pub(crate) fn new(plan: Plan, first: &[Vec<f32>], average: bool, threads: usize) -> Result<Nets> {
         if threads == 0 {
-            return Err(Error::Asked("0 threads can do nothing; give at least 1".into()));
+            return Err(Error::Invalid("0 threads can do nothing; give at least 1".into()));
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("compute-{i}")).build();
         let pool = pool.map_err(|e| Error::Device {
@@ -108,7 +108,7 @@ impl Nets {
 
     pub(super) fn slot(&mut self, slot: usize) -> Result<&mut Slot> {
         let n = self.slots.len();
-        self.slots.get_mut(slot).ok_or_else(|| Error::Asked(format!("there is no slot {slot} among {n}")))
+        self.slots.get_mut(slot).ok_or_else(|| Error::Invalid(format!("there is no slot {slot} among {n}")))
     }
 
     /// Works on some slots, each with something of its own. A thread with a lane takes one slot after the other; one
@@ -201,7 +201,7 @@ impl Nets {
     pub(crate) fn write(&mut self, slot: usize, arena: Arena, values: &[f32]) -> Result<()> {
         let params = self.core.plan.layout.params;
         if values.len() != params {
-            return Err(Error::Asked(format!("{} numbers for a row of {params}; give the whole row", values.len())));
+            return Err(Error::Invalid(format!("{} numbers for a row of {params}; give the whole row", values.len())));
         }
         self.slot(slot)?.arena(arena)?.copy_from_slice(values);
         if arena == Arena::Params {

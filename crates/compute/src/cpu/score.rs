@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "threads write disjoint sums")]
 
 use super::data::Owned;
-use super::lesson::head_weight;
 use super::loops;
+use super::member_batch::head_weight;
 use super::memory::Split;
 use super::nets::Core;
 use super::plan::BLOCK;

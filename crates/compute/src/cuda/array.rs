@@ -87,7 +87,7 @@ impl<T: Plain> Array<T> {
     /// Elements from `from` on, `len` of them, of the same memory.
     pub fn part(&self, from: usize, len: usize) -> Result<Array<T>> {
         if from > self.len() || len > self.len() - from {
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "{len} elements from {from} on are not all inside an array of {}",
                 self.len()
             )));
@@ -136,7 +136,7 @@ impl<T: Plain> Array<T> {
         match self.len() == len {
             true => Ok(()),
             false => {
-                Err(Error::Asked(format!("{len} elements cannot be copied to or from an array of {}", self.len())))
+                Err(Error::Invalid(format!("{len} elements cannot be copied to or from an array of {}", self.len())))
             }
         }
     }

@@ -239,7 +239,7 @@ impl Calls {
     pub(super) fn hopper(&self) -> Result<&super::hopper::Hopper> {
         self.hopper
             .as_ref()
-            .ok_or_else(|| Error::Asked("this product needs a Hopper GPU (compute capability 9.0)".into()))
+            .ok_or_else(|| Error::Invalid("this product needs a Hopper GPU (compute capability 9.0)".into()))
     }
 
     /// The rows of a batch, scaled, into an activation buffer.
@@ -261,7 +261,7 @@ impl Calls {
     pub(super) fn head(&self, stream: &Stream, args: &HeadArgs) -> Result<()> {
         let size = if self.bf16 { 2 } else { 4 };
         let at = variant(args.width, args.classes, size)
-            .ok_or_else(|| Error::Asked("this head has too many inputs or classes for one kernel".into()))?;
+            .ok_or_else(|| Error::Invalid("this head has too many inputs or classes for one kernel".into()))?;
         let (chunks, classes) = HEADS[at];
         let shared = 4 * classes * chunks * 512 / size as usize;
         let grid = [head_blocks(args.batch), args.states.len(), 1];

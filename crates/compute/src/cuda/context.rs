@@ -237,7 +237,7 @@ impl Context {
     pub(super) fn same(&self, other: &Context) -> Result<()> {
         match self.gpu.index == other.gpu.index {
             true => Ok(()),
-            false => Err(Error::Asked(format!(
+            false => Err(Error::Invalid(format!(
                 "arrays or kernels of {} cannot be used on a stream of {}",
                 self.device, other.device
             ))),

@@ -145,7 +145,7 @@ impl Engine {
         // The last dimensions of a grid end at 65,535; slots and slices of rows lie there.
         if members.len() > 4095 || recipe.batch > 1 << 22 {
             let asked = format!("{} members and batches of {} on a card", members.len(), recipe.batch);
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "{asked}; at most 4,095 members at once and 4,194,304 rows are possible"
             )));
         }
@@ -308,7 +308,7 @@ impl Engine {
 }
 
 fn no_epochs() -> Error {
-    Error::Asked("these nets have no lists of samples, so no epochs either".into())
+    Error::Invalid("these nets have no lists of samples, so no epochs either".into())
 }
 
 impl Backend for Engine {

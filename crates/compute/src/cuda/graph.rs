@@ -43,7 +43,7 @@ impl Stream {
             return Ok(there);
         }
         if self.is_capturing()? {
-            return Err(Error::Asked(
+            return Err(Error::Invalid(
                 "these nets have not run on this stream yet; run them once before capturing a graph".into(),
             ));
         }
@@ -121,8 +121,9 @@ pub(super) fn hold<'a>(stream: &Stream, memory: impl IntoIterator<Item = &'a Arc
         return Ok(());
     }
     HELD.with_borrow_mut(|held| {
-        let held =
-            held.as_mut().ok_or_else(|| Error::Asked("another thread is capturing a graph from this stream".into()))?;
+        let held = held
+            .as_mut()
+            .ok_or_else(|| Error::Invalid("another thread is capturing a graph from this stream".into()))?;
         for memory in memory.into_iter() {
             if !held.memory.iter().any(|other| Arc::ptr_eq(other, memory)) {
                 held.memory.push(memory.clone());
@@ -221,7 +222,7 @@ impl Graph {
             if nodes <= MOST_NODES {
                 return Ok(());
             }
-            Err(Error::Asked(format!("a step has {nodes} nodes, and a graph can have at most {MOST_NODES}")))
+            Err(Error::Invalid(format!("a step has {nodes} nodes, and a graph can have at most {MOST_NODES}")))
         });
         // SAFETY: as above.
         let exec = counted.and_then(|()| {

@@ -97,7 +97,7 @@ macro_rules! image {
 /// The bytes as the compiler made them, with a zero behind them, on a border of 8: the driver reads tables of 8-byte
 /// words from them.
 pub(crate) fn inflate(name: &str, gzip: &[u8]) -> Result<Vec<u64>> {
-    let wrong = |what: String| Error::Asked(format!("the kernels {name} in this program are damaged: {what}"));
+    let wrong = |what: String| Error::Invalid(format!("the kernels {name} in this program are damaged: {what}"));
     // The last four bytes are the length; what they say is believed for the reservation alone.
     let size = gzip.last_chunk().map_or(0, |size| u32::from_le_bytes(*size) as usize);
     let mut bytes = Vec::with_capacity(size.min(64 << 20) + 8);

@@ -34,7 +34,7 @@ impl Module {
         let _lock = lock_driver();
         let Some(Pick::Cubin(gzip) | Pick::Ptx(gzip)) = image.pick(context.gpu().capability) else {
             let (name, (major, minor)) = (image.name(), context.gpu().capability);
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "the kernels of {name} have no code for GPUs of compute capability {major}.{minor}"
             )));
         };
@@ -66,7 +66,7 @@ impl Module {
     /// One of its functions.
     pub(crate) fn function(self: &Arc<Module>, name: &str) -> Result<Function> {
         self.context.bind()?;
-        let text = CString::new(name).map_err(|e| Error::Asked(format!("{name}: {e}")))?;
+        let text = CString::new(name).map_err(|e| Error::Invalid(format!("{name}: {e}")))?;
         // SAFETY: the module is loaded.
         let raw = unsafe { result::module::get_function(self.raw, text) };
         let raw = self.context.call(&format!("cuModuleGetFunction {name} in {}", self.name), raw)?;
@@ -104,7 +104,7 @@ fn symbol(name: &str, arguments: &str) -> String {
 fn refuse(kernel: &str, takes: Option<&[usize]>, given: &[usize]) -> Result<()> {
     match takes {
         Some(sizes) if sizes != given => {
-            Err(Error::Asked(format!("kernel {kernel} takes arguments of {sizes:?} bytes and was given {given:?}")))
+            Err(Error::Invalid(format!("kernel {kernel} takes arguments of {sizes:?} bytes and was given {given:?}")))
         }
         _ => Ok(()),
     }

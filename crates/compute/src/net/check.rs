@@ -8,7 +8,7 @@ pub(super) const RECURRENT: usize = 3;
 
 /// What is wrong with a net, in one sentence.
 pub(super) fn check(net: &Net) -> Result<()> {
-    let asked = |what: String| Err(Error::Asked(what));
+    let asked = |what: String| Err(Error::Invalid(what));
     if net.inputs.is_empty() || net.heads.is_empty() {
         return asked("a net needs at least one input and one head, as in `16 - 64 - 3`".into());
     }
@@ -78,7 +78,7 @@ fn dense(net: &Net) -> Result<()> {
     let wrong =
         net.inputs.iter().zip(&net.branches).find(|(i, b)| i.dense && (i.window != 1 || !b.recurrent.is_empty()));
     match wrong {
-        Some((input, _)) => Err(Error::Asked(format!(
+        Some((input, _)) => Err(Error::Invalid(format!(
             "input {}: dense inputs have one row and no recurrent layers; only tables have windows",
             input.name
         ))),
@@ -90,7 +90,7 @@ fn towers_of(net: &Net) -> Result<()> {
     if net.towers.is_empty() {
         return Ok(());
     }
-    let asked = |what: String| Err(Error::Asked(what));
+    let asked = |what: String| Err(Error::Invalid(what));
     if !net.trunk.is_empty() || net.towers.len() < 2 {
         return asked("a net has one trunk, or at least two towers, as in `8 / 64 | 32 / policy:3 | value:1`".into());
     }

@@ -55,7 +55,7 @@ pub fn save(net: &Net, layout: &Layout, row: &[f32]) -> Vec<u8> {
 pub fn load(net: &Net, layout: &Layout, file: &[u8]) -> Result<Vec<f32>> {
     within_caps(layout, file)?;
     let asked =
-        |e: safetensors::SafeTensorError| Error::Asked(format!("the parameters are not a safetensors file: {e}"));
+        |e: safetensors::SafeTensorError| Error::Invalid(format!("the parameters are not a safetensors file: {e}"));
     let (_, header) = SafeTensors::read_metadata(file).map_err(asked)?;
     if let Some(about) = header.metadata().as_ref().and_then(|all| all.get(KEY)) {
         same_net(net, about)?;
@@ -97,7 +97,7 @@ pub fn load(net: &Net, layout: &Layout, file: &[u8]) -> Result<Vec<f32>> {
         more.sort();
         let rest = if more.len() > 3 { format!(" and {} more", more.len() - 3) } else { String::new() };
         more.truncate(3);
-        return Err(Error::Asked(format!(
+        return Err(Error::Invalid(format!(
             "the net `{net}` has no {}{rest}; the file is of another net",
             more.join(", ")
         )));
@@ -129,7 +129,7 @@ fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
     let header = 64 * 1024 + names.map(|name| 4 * (name.len() as u64 + 256)).sum::<u64>();
     let said = file.first_chunk().map(|n| u64::from_le_bytes(*n));
     if said.is_some_and(|n| n > header) {
-        return Err(Error::Asked(format!(
+        return Err(Error::Invalid(format!(
             "the parameters are not a safetensors file: their header is over {}",
             format_bytes(header)
         )));
@@ -139,7 +139,7 @@ fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
     let most = 8 + header + 4 * (layout.params as u64 + biases);
     if file.len() as u64 > most {
         let size = format_bytes(file.len() as u64);
-        return Err(Error::Asked(format!("{size} of parameters; this net has at most {}", format_bytes(most))));
+        return Err(Error::Invalid(format!("{size} of parameters; this net has at most {}", format_bytes(most))));
     }
     Ok(())
 }
@@ -147,14 +147,14 @@ fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
 /// What our own metadata says must fit: another net may have the same shapes.
 fn same_net(net: &Net, about: &str) -> Result<()> {
     let about: serde_json::Value = serde_json::from_str(about)
-        .map_err(|e| Error::Asked(format!("the metadata `{KEY}` of the parameters is not valid JSON: {e}")))?;
+        .map_err(|e| Error::Invalid(format!("the metadata `{KEY}` of the parameters is not valid JSON: {e}")))?;
     if about["format"].as_u64() != Some(FORMAT) {
         let format = shown(&about["format"].to_string());
-        return Err(Error::Asked(format!("the parameters have format {format}; this version reads format {FORMAT}")));
+        return Err(Error::Invalid(format!("the parameters have format {format}; this version reads format {FORMAT}")));
     }
     match about["net"].as_str() {
         Some(text) if text == net.to_string() => Ok(()),
-        other => Err(Error::Asked(format!(
+        other => Err(Error::Invalid(format!(
             "the parameters are of the net {}, not of `{net}`",
             shown(other.unwrap_or("that is not named"))
         ))),
@@ -163,7 +163,7 @@ fn same_net(net: &Net, about: &str) -> Result<()> {
 
 /// One tensor as f32, if it is there, of that shape, and finite.
 fn read(tensors: &SafeTensors<'_>, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-    let asked = |what: String| Error::Asked(format!("tensor `{name}` {what}"));
+    let asked = |what: String| Error::Invalid(format!("tensor `{name}` {what}"));
     let tensor = tensors.tensor(name).map_err(|_| asked("is missing; the file is of another net".into()))?;
     if tensor.shape() != shape {
         return Err(asked(format!("has the shape {:?}; the net needs {shape:?}", tensor.shape())));

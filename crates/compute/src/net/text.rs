@@ -44,7 +44,7 @@ impl FromStr for Net {
 
     fn from_str(text: &str) -> Result<Net> {
         if text.len() > LONGEST {
-            return Err(Error::Asked(format!("a net of {} characters; at most {LONGEST} are read", text.len())));
+            return Err(Error::Invalid(format!("a net of {} characters; at most {LONGEST} are read", text.len())));
         }
         let net = reader::read(text)?;
         check(&net)?;

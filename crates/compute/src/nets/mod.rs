@@ -29,11 +29,11 @@ use std::sync::Arc;
 /// How nets are set up: what is the same for all members.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
-    /// Rows of each member that a way back is possible for, at most; of nets that are only asked, rows of a chunk.
+    /// Rows of each member that a way back is possible for, at most; of nets that only predict, rows of a chunk.
     pub rows: usize,
     /// How numbers are held.
     pub precision: Precision,
-    /// Which optimiser; none: these nets are only asked.
+    /// Which optimiser; none: these nets only predict.
     pub rule: Option<Rule>,
     /// The root of first weights and of what a step leaves out.
     pub seed: u64,
@@ -42,12 +42,12 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Nets that are only asked, in chunks of so many rows.
-    pub fn asked(rows: usize, precision: Precision) -> Setup {
+    /// Nets that only predict, in chunks of `rows` rows.
+    pub fn inference(rows: usize, precision: Precision) -> Setup {
         Setup { rows, precision, rule: None, seed: 0, starts: vec![] }
     }
 
-    /// The processor's plan. Nets that are only asked go in chunks of its own there, and have no batch.
+    /// The processor's plan. Nets that only predict go in chunks of its own there, and have no batch.
     fn plan(&self, net: &Net, layout: &Layout) -> Plan {
         let whole = self.recipe();
         let batch = if self.rule.is_some() { whole.batch } else { 1 };
@@ -64,7 +64,7 @@ impl Setup {
 
 /// A member: its name for life, and how it scales its inputs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seat {
+pub struct MemberSetup {
     /// Its randomness is keyed by it.
     pub id: u32,
     /// `[inputs]` its scaling; none leaves the input as it is. Empty: none at all.
@@ -106,16 +106,18 @@ impl Hyper {
     pub(crate) fn check(&self, member: usize) -> Result<()> {
         let shares = [("beta1", self.beta1), ("beta2", self.beta2)];
         if let Some((name, beta)) = shares.into_iter().find(|(_, beta)| !(0.0..1.0).contains(beta)) {
-            return Err(Error::Asked(format!("member {member}: {name} is {beta}; at least 0 and below 1 is possible")));
+            return Err(Error::Invalid(format!(
+                "member {member}: {name} is {beta}; at least 0 and below 1 is possible"
+            )));
         }
         let numbers =
             [("rate", self.rate), ("eps", self.eps), ("decay", self.decay), ("clip", self.clip.unwrap_or(1.0))];
         if let Some((name, value)) = numbers.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
-            return Err(Error::Asked(format!("member {member}: {name} is {value}; give a number of at least 0")));
+            return Err(Error::Invalid(format!("member {member}: {name} is {value}; give a number of at least 0")));
         }
         if !(self.weight.is_finite() && self.weight > 0.0) {
             let weight = self.weight;
-            return Err(Error::Asked(format!("member {member}: a weight of {weight}; give a number above 0")));
+            return Err(Error::Invalid(format!("member {member}: a weight of {weight}; give a number above 0")));
         }
         Ok(())
     }
@@ -161,7 +163,7 @@ pub struct Nets {
     net: Net,
     layout: Layout,
     setup: Setup,
-    seats: Vec<Seat>,
+    member_setups: Vec<MemberSetup>,
     tables: Arc<Tables>,
     /// `[P]` steps of the optimiser that are done.
     steps: Vec<u32>,
@@ -199,24 +201,26 @@ impl Nets {
         net: &Net,
         tables: &Arc<Tables>,
         setup: &Setup,
-        seats: &[Seat],
+        member_setups: &[MemberSetup],
         pins: &Pins,
     ) -> Result<Nets> {
         let layout = Layout::new(net)?;
-        check(net, tables, setup, seats)?;
-        let needed = Nets::need(device, net, setup, seats)?;
+        check(net, tables, setup, member_setups)?;
+        let needed = Nets::need(device, net, setup, member_setups)?;
         let most = device.room(budget, tables.bytes())?;
         if needed > most {
             return Err(Error::Memory {
-                what: format!("{} nets with {} rows each", seats.len(), setup.rows),
+                what: format!("{} nets with {} rows each", member_setups.len(), setup.rows),
                 device: device.name(),
                 needed,
                 budget: most,
                 fits: "fewer members or fewer rows at once would fit".into(),
             });
         }
-        let first: Vec<Vec<f32>> =
-            seats.iter().map(|seat| init_by(&layout, setup.seed, seat.id, &setup.starts)).collect::<Result<_>>()?;
+        let first: Vec<Vec<f32>> = member_setups
+            .iter()
+            .map(|member_setup| init_by(&layout, setup.seed, member_setup.id, &setup.starts))
+            .collect::<Result<_>>()?;
         let twin = match device {
             Opened::Cpu { threads } => {
                 tables.on_cpu()?;
@@ -224,22 +228,36 @@ impl Nets {
             }
             Opened::Cuda(context) => {
                 let recipe = setup.recipe();
-                let made = crate::cuda::Nets::new(context, net, &layout, tables, setup, &recipe, seats, pins, &first);
+                let made =
+                    crate::cuda::Nets::new(context, net, &layout, tables, setup, &recipe, member_setups, pins, &first);
                 Twin::Cuda(Box::new(made?))
             }
         };
         let (net, setup, tables) = (net.clone(), setup.clone(), tables.clone());
-        let steps = vec![0; seats.len()];
-        Ok(Nets { net, layout, setup, seats: seats.to_vec(), tables, steps, last: None, needed, training: false, twin })
+        let steps = vec![0; member_setups.len()];
+        Ok(Nets {
+            net,
+            layout,
+            setup,
+            member_setups: member_setups.to_vec(),
+            tables,
+            steps,
+            last: None,
+            needed,
+            training: false,
+            twin,
+        })
     }
 
     /// Bytes that such nets take on the device beside their tables.
-    pub fn need(device: &Opened, net: &Net, setup: &Setup, seats: &[Seat]) -> Result<u64> {
+    pub fn need(device: &Opened, net: &Net, setup: &Setup, member_setups: &[MemberSetup]) -> Result<u64> {
         let layout = Layout::new(net)?;
         match device {
-            Opened::Cpu { threads } => Ok(crate::cpu::need_of(&setup.plan(net, &layout), seats.len(), *threads, false)),
+            Opened::Cpu { threads } => {
+                Ok(crate::cpu::need_of(&setup.plan(net, &layout), member_setups.len(), *threads, false))
+            }
             Opened::Cuda(context) => {
-                Ok(crate::cuda::nets_need(context.gpu().shared, net, &layout, setup, &setup.recipe(), seats))
+                Ok(crate::cuda::nets_need(context.gpu().shared, net, &layout, setup, &setup.recipe(), member_setups))
             }
         }
     }
@@ -277,7 +295,7 @@ impl Nets {
         let ids = self.fitting(&members, batch)?;
         let (n, heads) = (members.len(), &self.net.heads);
         if out.len() != heads.len() {
-            return Err(Error::Asked(format!("{} outputs for {} heads; give one for each", out.len(), heads.len())));
+            return Err(Error::Invalid(format!("{} outputs for {} heads; give one for each", out.len(), heads.len())));
         }
         for (out, head) in out.iter_mut().zip(heads) {
             out.clear();
@@ -289,7 +307,7 @@ impl Nets {
                 let tasks: Vec<(usize, Source<'_>, &[u32])> = (members.clone().enumerate())
                     .map(|(i, slot)| {
                         let extras = &batch.extras[i * each..(i + 1) * each];
-                        let source = Source { tables: &self.tables, scales: &self.seats[slot].scales, extras };
+                        let source = Source { tables: &self.tables, scales: &self.member_setups[slot].scales, extras };
                         (slot, source, &ids[i * batch.rows..(i + 1) * batch.rows])
                     })
                     .collect();
@@ -298,14 +316,15 @@ impl Nets {
                     let rows = out.chunks_exact_mut(batch.rows * head.classes);
                     parts.iter_mut().zip(rows).for_each(|(part, rows)| part.push(rows));
                 }
-                let turn = |i: usize| Turn { seed: self.setup.seed, member: self.seats[i].id, step: self.steps[i] };
+                let turn =
+                    |i: usize| Turn { seed: self.setup.seed, member: self.member_setups[i].id, step: self.steps[i] };
                 let turns: Option<Vec<Turn>> = self.training.then(|| members.clone().map(turn).collect());
                 nets.forward(&tasks, turns.as_deref(), &mut parts);
             }
             Twin::Cpu(_) => {}
             Twin::Cuda(nets) => nets.forward(members.clone(), batch.rows, (&ids, batch.extras), self.training, out)?,
         }
-        if self.setup.rule.is_some() && members == (0..self.seats.len()) && batch.rows <= self.setup.rows {
+        if self.setup.rule.is_some() && members == (0..self.member_setups.len()) && batch.rows <= self.setup.rows {
             self.last = Some(Last { rows: batch.rows, ids, extras: batch.extras.to_vec() });
         }
         Ok(())
@@ -320,34 +339,34 @@ impl Nets {
     pub fn backward(&mut self, d_out: &[&[f32]]) -> Result<()> {
         self.follows()?;
         let Some(last) = &self.last else {
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "a way back needs a forward pass of all members, of at most {} rows, by nets that have an optimiser",
                 self.setup.rows
             )));
         };
-        let p = self.seats.len();
+        let p = self.member_setups.len();
         let fits = |(d_out, head): (&&[f32], &crate::net::Head)| d_out.len() == p * last.rows * head.classes;
         if d_out.len() != self.net.heads.len() || !d_out.iter().zip(&self.net.heads).all(fits) {
-            return Err(Error::Asked(
+            return Err(Error::Invalid(
                 "the gradient at the outputs is not as long as the outputs; give one for each".into(),
             ));
         }
         let each = last.rows * self.net.extras();
         match &mut self.twin {
             Twin::Cpu(nets) => {
-                let task = |(i, seat): (usize, &'_ Seat)| Given {
+                let task = |(i, member_setup): (usize, &'_ MemberSetup)| Given {
                     source: Source {
                         tables: &self.tables,
-                        scales: &self.seats[i].scales,
+                        scales: &self.member_setups[i].scales,
                         extras: &last.extras[i * each..(i + 1) * each],
                     },
                     ids: &last.ids[i * last.rows..(i + 1) * last.rows],
                     d_out: (d_out.iter().zip(&self.net.heads))
                         .map(|(d, h)| &d[i * last.rows * h.classes..(i + 1) * last.rows * h.classes])
                         .collect(),
-                    turn: Turn { seed: self.setup.seed, member: seat.id, step: self.steps[i] },
+                    turn: Turn { seed: self.setup.seed, member: member_setup.id, step: self.steps[i] },
                 };
-                let mut tasks: Vec<Given<'_>> = self.seats.iter().enumerate().map(task).collect();
+                let mut tasks: Vec<Given<'_>> = self.member_setups.iter().enumerate().map(task).collect();
                 nets.backward(&mut tasks);
                 Ok(())
             }
@@ -371,11 +390,11 @@ impl Nets {
     ///
     /// As [`optimise`](Nets::optimise), or where the parts are no whole rows.
     pub fn optimise_parts(&mut self, parts: &[f32], hypers: &[Hyper], mask: Option<&[bool]>) -> Result<Vec<f32>> {
-        let (p, params) = (self.seats.len(), self.layout.params);
+        let (p, params) = (self.member_setups.len(), self.layout.params);
         let rule = self.learns()?;
         self.settle()?;
         if hypers.len() != p || mask.is_some_and(|mask| mask.len() != p) || !parts.len().is_multiple_of(p * params) {
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "{} hyper-parameters, a mask of {} and {} numbers of gradients for {p} members of {params}; give one for each",
                 hypers.len(),
                 mask.map_or(p, <[bool]>::len),
@@ -456,8 +475,8 @@ impl Nets {
     ///
     /// On a processor, or where there is no such member.
     pub fn adopt_on(&mut self, stream: &Stream, from: usize, to: usize) -> Result<()> {
-        self.seat(from)?;
-        self.seat(to)?;
+        self.member_setup(from)?;
+        self.member_setup(to)?;
         self.card()?.adopt_on(stream, from, to)
     }
 
@@ -513,14 +532,14 @@ impl Nets {
     fn card(&mut self) -> Result<&mut crate::cuda::Nets> {
         match &mut self.twin {
             Twin::Cuda(nets) => Ok(nets),
-            Twin::Cpu(_) => Err(Error::Asked("nets on a processor have no stream; call them without one".into())),
+            Twin::Cpu(_) => Err(Error::Invalid("nets on a processor have no stream; call them without one".into())),
         }
     }
 
     /// Whether a way back can follow what passes do now.
     fn follows(&self) -> Result<()> {
         match self.layout.drops() && !self.training {
-            true => Err(Error::Asked(format!(
+            true => Err(Error::Invalid(format!(
                 "`{}` has a dropout, and its passes left nothing out; a way back needs `set_training(true)` first",
                 self.net
             ))),
@@ -529,7 +548,7 @@ impl Nets {
     }
 
     fn learns(&self) -> Result<Rule> {
-        let asked = || Error::Asked("these nets only predict; set them up with an optimiser".into());
+        let asked = || Error::Invalid("these nets only predict; set them up with an optimiser".into());
         self.setup.rule.ok_or_else(asked)
     }
 
@@ -539,8 +558,8 @@ impl Nets {
     ///
     /// Where there is no such member.
     pub fn adopt(&mut self, from: usize, to: usize) -> Result<()> {
-        self.seat(from)?;
-        self.seat(to)?;
+        self.member_setup(from)?;
+        self.member_setup(to)?;
         self.settle()?;
         match &mut self.twin {
             Twin::Cpu(nets) => nets.adopt(from, to)?,
@@ -620,7 +639,7 @@ impl Nets {
     fn write(&mut self, member: usize, arena: Arena, row: &[f32]) -> Result<()> {
         self.there(member, arena)?;
         if row.len() != self.layout.params {
-            return Err(Error::Asked(format!("{} numbers for a net that has {}", row.len(), self.layout.params)));
+            return Err(Error::Invalid(format!("{} numbers for a net that has {}", row.len(), self.layout.params)));
         }
         match &mut self.twin {
             Twin::Cpu(nets) => nets.write(member, arena, row),
@@ -628,30 +647,30 @@ impl Nets {
         }
     }
 
-    /// Nets that are only asked have parameters alone.
+    /// Nets that only predict have parameters alone.
     fn there(&mut self, member: usize, arena: Arena) -> Result<()> {
         self.settle()?;
-        self.seat(member)?;
+        self.member_setup(member)?;
         if arena == Arena::Params { Ok(()) } else { self.learns().map(drop) }
     }
 
-    fn seat(&self, member: usize) -> Result<&Seat> {
-        let all = self.seats.len();
-        self.seats.get(member).ok_or_else(|| Error::Asked(format!("there is no member {member} among {all}")))
+    fn member_setup(&self, member: usize) -> Result<&MemberSetup> {
+        let all = self.member_setups.len();
+        self.member_setups.get(member).ok_or_else(|| Error::Invalid(format!("there is no member {member} among {all}")))
     }
 
     /// The ids of a batch, checked; zeros where no table is read.
     fn fitting(&self, members: &Range<usize>, batch: Batch<'_>) -> Result<Vec<u32>> {
-        if members.end > self.seats.len() || members.start > members.end {
-            return Err(Error::Asked(format!(
+        if members.end > self.member_setups.len() || members.start > members.end {
+            return Err(Error::Invalid(format!(
                 "members {members:?} of {}; name those that are there",
-                self.seats.len()
+                self.member_setups.len()
             )));
         }
         let rows = members.len() * batch.rows;
         let (tables, extras) = (!self.tables.is_empty(), rows * self.net.extras());
         if batch.extras.len() != extras || (tables && batch.ids.len() != rows) {
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "{} ids and {} extras for {} members of {} rows; {rows} and {extras} are wanted",
                 batch.ids.len(),
                 batch.extras.len(),
@@ -668,28 +687,28 @@ impl Nets {
 }
 
 /// Whether tables, setup and members fit the net.
-fn check(net: &Net, tables: &Tables, setup: &Setup, seats: &[Seat]) -> Result<()> {
+fn check(net: &Net, tables: &Tables, setup: &Setup, member_setups: &[MemberSetup]) -> Result<()> {
     tables.serve(net)?;
-    if seats.is_empty() || !(1..=1 << 24).contains(&setup.rows) {
-        return Err(Error::Asked(format!(
+    if member_setups.is_empty() || !(1..=1 << 24).contains(&setup.rows) {
+        return Err(Error::Invalid(format!(
             "{} members with {} rows; at least one member, and 1 to {} rows are possible",
-            seats.len(),
+            member_setups.len(),
             setup.rows,
             1 << 24
         )));
     }
-    for (i, seat) in seats.iter().enumerate() {
-        let id = seat.id;
-        if seats[..i].iter().any(|other| other.id == id) {
-            return Err(Error::Asked(format!("two members have the id {id}; give each its own")));
+    for (i, member_setup) in member_setups.iter().enumerate() {
+        let id = member_setup.id;
+        if member_setups[..i].iter().any(|other| other.id == id) {
+            return Err(Error::Invalid(format!("two members have the id {id}; give each its own")));
         }
         let fits = |(scale, input): (&Option<Scale>, &crate::net::Input)| {
             scale.as_ref().is_none_or(|s| s.mean.len() == input.features && s.inverse.len() == input.features)
         };
-        let scales = &seat.scales;
+        let scales = &member_setup.scales;
         let whole = scales.is_empty() || scales.len() == net.inputs.len();
         if !whole || !scales.iter().zip(&net.inputs).all(fits) {
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "member {id}: its scales do not fit the {} inputs; give a mean and a deviation for each feature, or none",
                 net.inputs.len()
             )));

@@ -1,7 +1,7 @@
 //! Nets without a loss: against the plain operations, against a population, against differences, on every device there
 //! is.
 
-use super::{Batch, Forward, Hyper, Nets, OnCard, Rows, Seat, Setup, StepOptions};
+use super::{Batch, Forward, Hyper, MemberSetup, Nets, OnCard, Rows, Setup, StepOptions};
 use crate::cuda::{Array, Context, Plain, Slab, Stream};
 use crate::device::{Budget, Opened};
 use crate::net::{Layout, Net, Start};
@@ -33,7 +33,7 @@ struct World {
     net: Net,
     layout: Layout,
     values: Vec<Vec<f32>>, // [tables]
-    seats: Vec<Seat>,
+    member_setups: Vec<MemberSetup>,
     rows: usize,
     ids: Vec<u32>,
     extras: Vec<f32>,
@@ -53,14 +53,14 @@ impl World {
             id.is_multiple_of(2)
                 .then(|| Scale { mean: (0..features).map(|f| 0.2 * number(90 + id, f)).collect(), inverse })
         };
-        let seat = |id: u64| Seat {
+        let member_setup = |id: u64| MemberSetup {
             id: id as u32 + 3,
             scales: net.inputs.iter().enumerate().map(|(i, input)| scale(id, i, input.features)).collect(),
         };
         let id = |k: usize| 10 + philox(5, [k as u32, 0, 0, 0])[0] % (TABLE_ROWS as u32 - 10);
         World {
             layout: Layout::new(&net).unwrap(),
-            seats: (0..members as u64).map(seat).collect(),
+            member_setups: (0..members as u64).map(member_setup).collect(),
             rows,
             ids: if values.is_empty() { vec![] } else { (0..members * rows).map(id).collect() },
             extras: numbers(70, members * rows * net.extras()),
@@ -78,13 +78,13 @@ impl World {
     }
 
     fn nets(&self, device: &Opened, precision: Precision) -> Nets {
-        self.made(device, precision, &self.seats).unwrap()
+        self.made(device, precision, &self.member_setups).unwrap()
     }
 
-    fn made(&self, device: &Opened, precision: Precision, seats: &[Seat]) -> crate::Result<Nets> {
-        let setup = Setup { rule: Some(Rule::AdamW), seed: 4, ..Setup::asked(self.rows.max(1), precision) };
+    fn made(&self, device: &Opened, precision: Precision, member_setups: &[MemberSetup]) -> crate::Result<Nets> {
+        let setup = Setup { rule: Some(Rule::AdamW), seed: 4, ..Setup::inference(self.rows.max(1), precision) };
         let tables = self.tables(device);
-        Nets::new(device, Budget::default(), &self.net, &tables, &setup, seats, &Pins::default())
+        Nets::new(device, Budget::default(), &self.net, &tables, &setup, member_setups, &Pins::default())
     }
 
     fn batch(&self) -> Batch<'_> {
@@ -95,7 +95,7 @@ impl World {
     fn inputs<R: crate::ops::Real>(&self, member: usize, precision: Precision) -> Vec<Vec<R>> {
         let rows = member * self.rows..(member + 1) * self.rows;
         let one = |(i, input): (usize, &crate::net::Input)| {
-            let scale = self.seats[member].scales[i].as_ref();
+            let scale = self.member_setups[member].scales[i].as_ref();
             let each = rows.clone().flat_map(|row| {
                 let values = match self.net.table_of(i) {
                     Some(table) => {
@@ -160,7 +160,7 @@ fn check(name: &str, device: &Opened, net: &str, rows: usize, precision: Precisi
     let norms = nets.optimise(&[0, 1, 2].map(hyper), None).unwrap();
     for m in 0..3 {
         let inputs = world.inputs::<f32>(m, precision);
-        let turn = Some(Turn { seed: 4, member: world.seats[m].id, step: 0 });
+        let turn = Some(Turn { seed: 4, member: world.member_setups[m].id, step: 0 });
         let values = whole::forward(&world.net, &world.layout, &before[m], &inputs, rows, turn, precision);
         for (h, (head, wanted)) in world.net.heads.iter().zip(whole::logits(&world.layout, &values, rows)).enumerate() {
             let got = &out[h][m * rows * head.classes..(m + 1) * rows * head.classes];
@@ -278,11 +278,11 @@ fn whole_nets_are_pytorchs() {
             }
             let rows = fixture.data().lists[0].len();
             let rule = Some(fixture.recipe.optimiser.rule);
-            let setup = Setup { rule, ..Setup::asked(rows, fixture.recipe.precision) };
-            let seats = [Seat { id: 7, scales: fixture.member.scales.clone() }];
+            let setup = Setup { rule, ..Setup::inference(rows, fixture.recipe.precision) };
+            let member_setups = [MemberSetup { id: 7, scales: fixture.member.scales.clone() }];
             let tables = fixture.tables(&device)?;
             let pins = Pins::default();
-            let nets = Nets::new(&device, Budget::default(), &fixture.net, &tables, &setup, &seats, &pins)?;
+            let nets = Nets::new(&device, Budget::default(), &fixture.net, &tables, &setup, &member_setups, &pins)?;
             fixtures::judge(fixture, &mut ByHand { fixture, nets, step: 0 })
         });
     }
@@ -394,14 +394,16 @@ fn a_card_takes_any_number_of_rows() {
     for context in cards() {
         let device = Opened::Cuda(context.clone());
         for precision in [Precision::F32, Precision::Bf16] {
-            // As many as it was set up for, fewer, more than twice as many, and of nets that are only asked.
+            // As many as it was set up for, fewer, more than twice as many, and of nets that only predict.
             for (rows, asked) in [(40, false), (17, false), (93, false), (93, true), (1, true)] {
                 let world = World::new(SHARED, 2, rows);
-                let setup = Setup { seed: 4, ..Setup::asked(40, precision) };
+                let setup = Setup { seed: 4, ..Setup::inference(40, precision) };
                 let setup = if asked { setup } else { Setup { rule: Some(Rule::AdamW), ..setup } };
                 let (tables, pins) = (world.tables(&device), Pins::default());
-                let make =
-                    || Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.seats, &pins).unwrap();
+                let make = || {
+                    Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.member_setups, &pins)
+                        .unwrap()
+                };
                 let (mut host, mut nets) = (make(), make());
                 let mut card = Card::new(&context, 4 << 20);
                 let (ids, extras) = (card.put(&world.ids), card.put(&world.extras));
@@ -449,9 +451,10 @@ fn an_id_that_is_none_does_no_harm_on_a_card_and_is_reported() {
         let map: Vec<u32> = (0..TABLE_ROWS as u32).map(|i| if i == 5 { 1 } else { i }).collect();
         let tables = [read(0, 8), read(1, 8)];
         let tables = Tables::new(&device, Budget::default(), &tables, &[Some(&map), None]).unwrap();
-        let setup = Setup { rule: Some(Rule::AdamW), ..Setup::asked(16, Precision::F32) };
+        let setup = Setup { rule: Some(Rule::AdamW), ..Setup::inference(16, Precision::F32) };
         let mut nets =
-            Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.seats, &Pins::default()).unwrap();
+            Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.member_setups, &Pins::default())
+                .unwrap();
         let (out, clean) = (nets.head_arrays(16).unwrap(), nets.head_arrays(16).unwrap());
         let ids = card.slab.array(32).unwrap();
         let given = OnCard { rows: 16, ids: Some(&ids), extras: Some(&extras) };
@@ -534,7 +537,7 @@ fn nets_that_are_asked_keep_to_their_algorithms() {
     for (name, device) in devices() {
         for net in ["16-320-256t-3", "6x5-lstm96-64-3", "16-64-3"] {
             let world = World::new(net, 1, 100);
-            let setup = Setup::asked(64, Precision::Bf16);
+            let setup = Setup::inference(64, Precision::Bf16);
             let pins = Nets::plan_pins(&device, &world.net, &setup, &Pins::default()).unwrap();
             assert_eq!(Nets::plan_pins(&device, &world.net, &setup, &pins).unwrap(), pins, "{name} {net}");
             // Small nets, cards without the library and processors have none.
@@ -544,7 +547,8 @@ fn nets_that_are_asked_keep_to_their_algorithms() {
             let pass = |pins: &Pins| {
                 let tables = world.tables(&device);
                 let mut nets =
-                    Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.seats, pins).unwrap();
+                    Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.member_setups, pins)
+                        .unwrap();
                 let mut out = vec![vec![]];
                 nets.forward(0..1, world.batch(), &mut out).unwrap();
                 bits(&out[0])
@@ -596,16 +600,16 @@ fn a_population_by_hand() {
             let labels: Vec<u8> = (0..TABLE_ROWS).map(|i| (philox(9, [i as u32, 0, 0, 0])[0] % 3) as u8).collect();
             let list = &world.ids[..rows];
             let tables = world.tables(&device);
-            let member = |seat: &Seat| Member {
-                id: seat.id,
+            let member = |member_setup: &MemberSetup| Member {
+                id: member_setup.id,
                 train: 0,
                 valid: None,
                 epochs: 9,
                 rate: 0.01,
-                scales: seat.scales.clone(),
+                scales: member_setup.scales.clone(),
                 class_weights: vec![vec![]],
             };
-            let members: Vec<Member> = world.seats.iter().map(member).collect();
+            let members: Vec<Member> = world.member_setups.iter().map(member).collect();
             let data = Data { labels: vec![&labels], weights: None, lists: vec![list] };
             let recipe = Recipe::new(rows, Precision::F32, 4);
             let mut population =
@@ -615,10 +619,11 @@ fn a_population_by_hand() {
                 population.steps(1).unwrap();
                 population.stop_waiting().unwrap();
                 // The rows in the order of each member's epoch.
-                let order = |seat: &Seat| crate::random::Permutation::new(rows as u32, 4, seat.id, step);
-                let ids: Vec<u32> = (world.seats.iter())
-                    .flat_map(|seat| (0..rows as u32).map(move |i| (seat, i)))
-                    .map(|(seat, i)| list[order(seat).at(i) as usize])
+                let order =
+                    |member_setup: &MemberSetup| crate::random::Permutation::new(rows as u32, 4, member_setup.id, step);
+                let ids: Vec<u32> = (world.member_setups.iter())
+                    .flat_map(|member_setup| (0..rows as u32).map(move |i| (member_setup, i)))
+                    .map(|(member_setup, i)| list[order(member_setup).at(i) as usize])
                     .collect();
                 let mut out = vec![vec![]];
                 nets.forward(0..2, Batch { rows, ids: &ids, extras: &[] }, &mut out).unwrap();
@@ -629,8 +634,8 @@ fn a_population_by_hand() {
                 nets.backward(&[&d_out]).unwrap();
                 nets.optimise(&[Hyper { rate: 0.01, weight: rows as f64, ..Hyper::default() }; 2], None).unwrap();
             }
-            for (m, seat) in world.seats.iter().enumerate() {
-                let (got, wanted) = (nets.params(m).unwrap(), population.params(seat.id).unwrap());
+            for (m, member_setup) in world.member_setups.iter().enumerate() {
+                let (got, wanted) = (nets.params(m).unwrap(), population.params(member_setup.id).unwrap());
                 // The powers of e differ in their last bit between the plain softmax and the fast one. On a card the
                 // population's head is fused with its loss as well, and AdamW makes a step of the smallest gradient:
                 // there the rows are compared as a whole.
@@ -700,9 +705,9 @@ fn members_go_their_own_way() {
 #[test]
 fn a_member_alone_and_any_threads_give_the_same_bits() {
     let world = World::new(TWO, 3, 300);
-    let run = |threads: usize, seats: &[Seat], from: usize| {
-        let mut nets = world.made(&Opened::Cpu { threads }, Precision::F32, seats).unwrap();
-        let (n, rows) = (seats.len(), world.rows);
+    let run = |threads: usize, member_setups: &[MemberSetup], from: usize| {
+        let mut nets = world.made(&Opened::Cpu { threads }, Precision::F32, member_setups).unwrap();
+        let (n, rows) = (member_setups.len(), world.rows);
         let extras = rows * world.net.extras();
         let batch = Batch {
             rows,
@@ -718,9 +723,9 @@ fn a_member_alone_and_any_threads_give_the_same_bits() {
         }
         (0..n).map(|m| bits(&nets.params(m).unwrap())).collect::<Vec<_>>()
     };
-    let all = run(1, &world.seats, 0);
-    assert!(run(3, &world.seats, 0) == all && run(16, &world.seats, 0) == all);
-    assert_eq!(run(2, &world.seats[1..2], 1)[0], all[1]);
+    let all = run(1, &world.member_setups, 0);
+    assert!(run(3, &world.member_setups, 0) == all && run(16, &world.member_setups, 0) == all);
+    assert_eq!(run(2, &world.member_setups[1..2], 1)[0], all[1]);
 }
 
 #[test]
@@ -728,14 +733,15 @@ fn layers_begin_as_they_are_told() {
     for (_, device) in devices() {
         let world = World::new(SHARED, 2, 4);
         let starts = vec![(String::new(), Start::Orthogonal(1.4)), ("head.policy".into(), Start::Orthogonal(0.01))];
-        let setup = Setup { starts: starts.clone(), seed: 8, ..Setup::asked(4, Precision::F32) };
+        let setup = Setup { starts: starts.clone(), seed: 8, ..Setup::inference(4, Precision::F32) };
         let tables = world.tables(&device);
         let make = |setup: &Setup| {
-            Nets::new(&device, Budget::default(), &world.net, &tables, setup, &world.seats, &Pins::default())
+            Nets::new(&device, Budget::default(), &world.net, &tables, setup, &world.member_setups, &Pins::default())
         };
         let mut nets = make(&setup).unwrap();
-        assert_eq!(nets.params(1).unwrap(), crate::net::init_by(&world.layout, 8, world.seats[1].id, &starts).unwrap());
-        // Nets that are only asked have no way back and no optimiser.
+        let first = crate::net::init_by(&world.layout, 8, world.member_setups[1].id, &starts).unwrap();
+        assert_eq!(nets.params(1).unwrap(), first);
+        // Nets that only predict have no way back and no optimiser.
         let mut out = vec![vec![]; 3];
         nets.forward(0..2, world.batch(), &mut out).unwrap();
         assert!(nets.backward(&out.iter().map(Vec::as_slice).collect::<Vec<_>>()).is_err());
@@ -765,7 +771,7 @@ fn a_rollout_on_one_thread_is_the_forward_pass() {
                     let from = m * 37 + first;
                     let rows = Rows {
                         tables: &tables,
-                        scales: &world.seats[m].scales,
+                        scales: &world.member_setups[m].scales,
                         ids: world.ids.get(from..from + n).unwrap_or_default(),
                         extras: &world.extras[from * extras..(from + n) * extras],
                     };
@@ -812,13 +818,14 @@ fn what_cannot_be_done_is_refused() {
     let bad = Hyper { weight: 0.0, ..Hyper::default() };
     refused(nets.optimise(&[bad; 2], None).map(drop), "a weight of 0");
     refused(nets.optimise_parts(&[0.0; 7], &[Hyper::default(); 2], None).map(drop), "7 numbers of gradients");
-    let same = [world.seats[0].clone(), world.seats[0].clone()];
+    let same = [world.member_setups[0].clone(), world.member_setups[0].clone()];
     refused(world.made(&device, Precision::F32, &same).map(drop), "two members have the id 3");
-    let short = [Seat { id: 1, scales: vec![None] }];
+    let short = [MemberSetup { id: 1, scales: vec![None] }];
     refused(world.made(&device, Precision::F32, &short).map(drop), "do not fit the 3 inputs");
     let tables = World::new("16-3", 1, 1).tables(&device);
-    let setup = Setup::asked(4, Precision::F32);
-    let made = Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.seats, &Pins::default());
+    let setup = Setup::inference(4, Precision::F32);
+    let made =
+        Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.member_setups, &Pins::default());
     refused(made.map(drop), "2 inputs and 1 tables");
     let made = Nets::new(
         &device,
@@ -826,7 +833,7 @@ fn what_cannot_be_done_is_refused() {
         &world.net,
         &world.tables(&device),
         &setup,
-        &world.seats,
+        &world.member_setups,
         &Pins::default(),
     );
     assert!(made.err().unwrap().is_memory());

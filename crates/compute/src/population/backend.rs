@@ -68,7 +68,7 @@ pub(crate) struct Sums {
 
 /// What is said where an average is asked for and the recipe has none.
 pub(crate) fn no_average() -> Error {
-    Error::Asked("this recipe has no average of the weights; ask for one with `average`".into())
+    Error::Invalid("this recipe has no average of the weights; ask for one with `average`".into())
 }
 
 /// A device's side of a population. Slots are rows of the arena.

@@ -35,7 +35,7 @@ fn labels(net: &Net, tables: &Tables, data: &Data<'_>) -> Result<()> {
         format!("{} heads and {} columns of labels; give one for each head", net.heads.len(), data.labels.len())
     })?;
     if let Some(input) = net.inputs.iter().find(|i| i.dense) {
-        return Err(Error::Asked(format!("input {} is dense; a population reads rows of tables only", input.name)));
+        return Err(Error::Invalid(format!("input {} is dense; a population reads rows of tables only", input.name)));
     }
     for (head, labels) in net.heads.iter().zip(&data.labels) {
         ensure(head.classes >= 2, || format!("head {}: 1 class; a classifier has 2 to 256", head.name))?;
@@ -134,5 +134,5 @@ fn all_weights(what: &str, weights: &[f32]) -> Result<()> {
 }
 
 fn ensure(fine: bool, what: impl FnOnce() -> String) -> Result<()> {
-    if fine { Ok(()) } else { Err(Error::Asked(what())) }
+    if fine { Ok(()) } else { Err(Error::Invalid(what())) }
 }

@@ -254,7 +254,7 @@ impl Population {
     /// Replaces a member's parameters, and their average where there is one.
     pub fn set_params(&mut self, id: u32, row: &[f32]) -> Result<()> {
         if row.len() != self.layout.params {
-            return Err(Error::Asked(format!("{} parameters for a net that has {}", row.len(), self.layout.params)));
+            return Err(Error::Invalid(format!("{} parameters for a net that has {}", row.len(), self.layout.params)));
         }
         let slot = self.slot(id)?;
         if self.recipe.average.is_some() {
@@ -331,7 +331,7 @@ impl Population {
 }
 
 fn unknown(id: u32) -> Error {
-    Error::Asked(format!("there is no member {id} in this population"))
+    Error::Invalid(format!("there is no member {id} in this population"))
 }
 
 /// Rows of a batch, and its parts where it has several.

@@ -85,7 +85,7 @@ impl Population {
     /// The state a member has after a restore, or why it cannot be restored.
     fn fitting(&self, snapshot: &Snapshot, now: &State) -> Result<State> {
         let (was, id) = (&snapshot.state, snapshot.state.slot.id);
-        let refuse = |what: String| Err(Error::Asked(format!("the snapshot of member {id} {what}")));
+        let refuse = |what: String| Err(Error::Invalid(format!("the snapshot of member {id} {what}")));
         let net = self.net.to_string();
         if snapshot.net != net {
             return refuse(format!("was taken of the net `{}`, not of `{net}`", short(&snapshot.net)));
@@ -236,7 +236,7 @@ impl Reader<'_> {
 }
 
 fn no(why: &str) -> Error {
-    Error::Asked(format!("this is not a snapshot of a member: {why}; use another copy, or start again"))
+    Error::Invalid(format!("this is not a snapshot of a member: {why}; use another copy, or start again"))
 }
 
 /// A stranger's words, short and without control characters.

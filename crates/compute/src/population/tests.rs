@@ -464,7 +464,7 @@ fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
     let snapshot = population.snapshot(1).unwrap();
     let refused = |mut population: Population, snapshot: &Snapshot, words: &str| {
         let before = population.snapshot(1);
-        let Err(Error::Asked(said)) = population.restore(snapshot) else { panic!("{words}") };
+        let Err(Error::Invalid(said)) = population.restore(snapshot) else { panic!("{words}") };
         assert!(said.contains(words), "`{said}` does not say `{words}`");
         assert!(population.snapshot(1) == before, "{words}: nothing is changed");
     };

@@ -4,7 +4,7 @@ use super::{Backward, Forward, Gradients, Held, Shape, Stack};
 use crate::error::{Error, Result};
 
 fn asked(what: String) -> Result<()> {
-    Err(Error::Asked(what))
+    Err(Error::Invalid(what))
 }
 
 /// Whether a stack can be laid out.

@@ -94,5 +94,5 @@ fn warmed(mut population: Population, steps: u32, enough: &dyn Fn(NoisePhase) ->
 fn healthy(population: &mut Population) -> Result<()> {
     let Some(bad) = population.statuses().into_iter().find(|s| s.fault) else { return Ok(()) };
     let why = population.fault(bad.id).map_err(failed)?;
-    Err(failed(why.unwrap_or_else(|| Error::Asked("a member stopped".into()))))
+    Err(failed(why.unwrap_or_else(|| Error::Invalid("a member stopped".into()))))
 }

@@ -3,7 +3,7 @@
 use crate::plan::smaller;
 use crate::scale::Scaler;
 use crate::{DeviceBudget, Problem, failed};
-use compute::nets::{Batch, Seat, Setup};
+use compute::nets::{Batch, MemberSetup, Setup};
 use compute::population::{Pace, Pins, Recipe};
 use compute::{Net, Nets, Opened};
 use files::Result;
@@ -29,7 +29,7 @@ const ROWS: usize = 2048;
 /// The algorithms that predictions of a run keep to, beside those of its training: those of `pins`, and where it names
 /// none for a product, the one that is chosen now.
 pub fn predict_pins(device: &Opened, net: &Net, recipe: &Recipe, pins: &Pins) -> compute::Result<Pins> {
-    Nets::plan_pins(device, net, &Setup::asked(ROWS, recipe.precision), pins)
+    Nets::plan_pins(device, net, &Setup::inference(ROWS, recipe.precision), pins)
 }
 
 /// `[queries][ids, classes]` probabilities, by the algorithms of the run that made the members. Labels and weights of
@@ -52,10 +52,11 @@ pub fn predict(
     let (mut left, mut at_once, mut pace) = (queries, AT_ONCE, Pace::default());
     while !left.is_empty() {
         let (queries, later) = left.split_at(at_once.min(left.len()));
-        let seat = |q: &Query<'_>| Seat { id: q.id, scales: q.scaler.scales.iter().cloned().map(Some).collect() };
-        let seats: Vec<Seat> = queries.iter().map(seat).collect();
-        let setup = Setup::asked(pace.rows(ROWS), recipe.precision);
-        let made = Nets::new(&at.device, at.budget, net, &tables, &setup, &seats, pins);
+        let member_setup =
+            |q: &Query<'_>| MemberSetup { id: q.id, scales: q.scaler.scales.iter().cloned().map(Some).collect() };
+        let member_setups: Vec<MemberSetup> = queries.iter().map(member_setup).collect();
+        let setup = Setup::inference(pace.rows(ROWS), recipe.precision);
+        let made = Nets::new(&at.device, at.budget, net, &tables, &setup, &member_setups, pins);
         let mut nets = match (made, smaller(pace, ROWS)) {
             (Ok(nets), _) => nets,
             (Err(why), _) if why.is_memory() && queries.len() > 1 => {

@@ -6,7 +6,7 @@
 //! [`play`] are their twins, equal to the bit for equal outputs.
 
 use compute::cuda::{Array, Context, Graph, Grid, Image, Kernel, Module, Slab, Stream};
-use compute::nets::{Batch, Hyper, Hypers, Nets, OnCard, Seat, Setup, StepOptions};
+use compute::nets::{Batch, Hyper, Hypers, MemberSetup, Nets, OnCard, Setup, StepOptions};
 use compute::population::{Pace, Pins, Rule};
 use compute::random::{self, below, philox, uniform};
 use compute::{Error, Opened, Result, Tables};
@@ -138,9 +138,9 @@ impl Bandit {
         &self.lists[fold][1]
     }
 
-    fn seats(&self, members: &[MemberKey]) -> Vec<Seat> {
+    fn member_setups(&self, members: &[MemberKey]) -> Vec<MemberSetup> {
         let scales = |fold: usize| self.scalers[fold].scales.iter().cloned().map(Some).collect();
-        members.iter().map(|key| Seat { id: key.id(), scales: scales(key.fold) }).collect()
+        members.iter().map(|key| MemberSetup { id: key.id(), scales: scales(key.fold) }).collect()
     }
 
     fn setup(&self, config: &Config, rule: Option<Rule>) -> Setup {
@@ -164,10 +164,11 @@ impl Bandit {
     /// The same for a member's weights on ids it never saw.
     pub(crate) fn test(&self, at: &DeviceBudget, key: MemberKey, weights: &[f32], ids: &[u32]) -> Result<f64> {
         let config = &self.configs[key.config];
-        let tables = self.problem.tables(&at.device, at.budget).map_err(|e| Error::Asked(e.to_string()))?;
+        let tables = self.problem.tables(&at.device, at.budget).map_err(|e| Error::Invalid(e.to_string()))?;
         let setup = self.setup(config, None);
-        let seats = self.seats(&[key]);
-        let mut nets = Nets::new(&at.device, at.budget, &config.net, &tables, &setup, &seats, &Pins::default())?;
+        let member_setups = self.member_setups(&[key]);
+        let mut nets =
+            Nets::new(&at.device, at.budget, &config.net, &tables, &setup, &member_setups, &Pins::default())?;
         nets.set_params(0, weights)?;
         let mut out = [Vec::new()];
         nets.forward(0..1, Batch { rows: ids.len(), ids, extras: &[] }, &mut out)?;
@@ -214,7 +215,8 @@ impl Learner for Bandit {
 
     fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> Result<u64> {
         let config = self.shared(members);
-        let nets = Nets::need(device, &config.net, &self.setup(config, Some(Rule::AdamW)), &self.seats(members))?;
+        let nets =
+            Nets::need(device, &config.net, &self.setup(config, Some(Rule::AdamW)), &self.member_setups(members))?;
         let own = self.card_bytes(members) + head_bytes(config, members.len());
         Ok(nets + if matches!(device, Opened::Cuda(_)) { own } else { 0 })
     }
@@ -227,9 +229,9 @@ impl Learner for Bandit {
         _: Pace,
         pins: &Pins,
     ) -> Result<Box<dyn Training>> {
-        let (config, seats) = (self.shared(members), self.seats(members));
+        let (config, member_setups) = (self.shared(members), self.member_setups(members));
         let setup = self.setup(config, Some(Rule::AdamW));
-        let mut nets = Nets::new(&at.device, at.budget, &config.net, tables, &setup, &seats, pins)?;
+        let mut nets = Nets::new(&at.device, at.budget, &config.net, tables, &setup, &member_setups, pins)?;
         let player = |key: &MemberKey| Player { key: *key, step: 0, active: true, due: false, baseline: 0.0 };
         let hyper = |key: &MemberKey| Hyper { rate: self.configs[key.config].rate, ..Hyper::default() };
         let hypers: Vec<Hyper> = members.iter().map(hyper).collect();
@@ -243,7 +245,7 @@ impl Learner for Bandit {
     }
 
     fn read_snapshot(&self, bytes: &[u8]) -> Result<Snapshot> {
-        let short = || Error::Asked("a snapshot of a bandit is shorter than its net".into());
+        let short = || Error::Invalid("a snapshot of a bandit is shorter than its net".into());
         let (head, rows) = bytes.split_at_checked(16).ok_or_else(short)?;
         let id = word(head, 0);
         let key = |config: &usize| MemberKey { config: config + 1, fold: 0, seed: 0 }.id() > id;
@@ -388,7 +390,7 @@ impl Player {
 impl Playing {
     fn at(&self, id: u32) -> Result<usize> {
         let at = self.players.iter().position(|p| p.key.id() == id);
-        at.ok_or_else(|| Error::Asked(format!("nobody is called {id}")))
+        at.ok_or_else(|| Error::Invalid(format!("nobody is called {id}")))
     }
 
     /// Every member draws rows and actions, and learns from its rewards; those that wait stay as they are.

@@ -131,13 +131,13 @@ impl Stack {
     pub fn forward(&mut self, call: Forward<Host<'_>>) -> Result<()> {
         check::forward(&self.stack, &call)?;
         if !self.taken {
-            return Err(Error::Asked("a forward pass without weights; call `take` first".into()));
+            return Err(Error::Invalid("a forward pass without weights; call `take` first".into()));
         }
         let Shape { features, .. } = *self.stack.shape();
         if features > 0 {
             let rows = (call.table.len() - features) / call.stride + 1;
             if let Some(row) = call.at.iter().find(|row| **row as usize >= rows) {
-                return Err(Error::Asked(format!("a step reads row {row}, and the table has {rows}")));
+                return Err(Error::Invalid(format!("a step reads row {row}, and the table has {rows}")));
             }
         }
         let (stack, packed) = (&self.stack, &self.packed);

@@ -318,7 +318,7 @@ fn what_cannot_be_done_is_refused() {
         let made = world.tables().and_then(|tables| {
             super::Engine::new(&world.net, &world.layout, &tables, &world.data(), &world.recipe, &world.members, 1)
         });
-        let Err(Error::Asked(said)) = made else { panic!("{words}: {made:?}") };
+        let Err(Error::Invalid(said)) = made else { panic!("{words}: {made:?}") };
         assert!(said.contains(words), "`{said}` does not say `{words}`");
     };
     refused(&|w| w.tables.truncate(1), "one of each for every input");

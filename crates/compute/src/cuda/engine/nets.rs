@@ -21,7 +21,7 @@ use crate::cuda::graph::{self, Event, Stream};
 use crate::cuda::memory::{Slice, aligned};
 use crate::error::{Error, Result};
 use crate::net::{Layout, Linear, Net};
-use crate::nets::{Hyper, OnCard, Seat, Setup, StepOptions};
+use crate::nets::{Hyper, MemberSetup, OnCard, Setup, StepOptions};
 use crate::population::backend::{Arena, Backend};
 use crate::population::{Data, Member, Pace, Pins, Precision, Recipe};
 use crate::tables::Tables;
@@ -70,7 +70,7 @@ pub(super) fn rows(net: &Net, tables: &Tables, at: &setup::Arrays) -> Result<Vec
         let Some(table) = net.table_of(i) else {
             let extras = at.lossless.as_ref().and_then(|l| l.extras[i]);
             let missing =
-                || Error::Asked(format!("input {} is dense; a population reads rows of tables only", input.name));
+                || Error::Invalid(format!("input {} is dense; a population reads rows of tables only", input.name));
             return Ok(Rows { table: extras.ok_or_else(missing)?, stride: stride(input.features), map: None });
         };
         Ok(Rows { table: on.tables[table], stride: tables.stride(table), map: on.maps[table] })
@@ -97,7 +97,7 @@ pub(super) fn plans(
     Ok(made)
 }
 
-/// The algorithms that nets so set up take: those of `pins` where they are named there. Nets that are only asked have
+/// The algorithms that nets so set up take: those of `pins` where they are named there. Nets that only predict have
 /// the way forward alone.
 pub(crate) fn pins(context: &Arc<Context>, net: &Net, layout: &Layout, setup: &Setup, pins: &Pins) -> Result<Pins> {
     let (plan, recipe) =
@@ -207,17 +207,17 @@ impl Engine {
 }
 
 /// Members in a population's words.
-fn members(net: &Net, seats: &[Seat]) -> Vec<Member> {
-    let member = |seat: &Seat| Member {
-        id: seat.id,
+fn members(net: &Net, member_setups: &[MemberSetup]) -> Vec<Member> {
+    let member = |member_setup: &MemberSetup| Member {
+        id: member_setup.id,
         train: 0,
         valid: None,
         epochs: 0,
         rate: 0.0,
-        scales: if seat.scales.is_empty() { vec![None; net.inputs.len()] } else { seat.scales.clone() },
+        scales: if member_setup.scales.is_empty() { vec![None; net.inputs.len()] } else { member_setup.scales.clone() },
         class_weights: vec![vec![]; net.heads.len()],
     };
-    seats.iter().map(member).collect()
+    member_setups.iter().map(member).collect()
 }
 
 fn nothing() -> Data<'static> {
@@ -229,9 +229,16 @@ fn path(setup: &Setup) -> KernelPath {
 }
 
 /// Bytes on a card whose blocks may have so much shared memory.
-pub(crate) fn need(shared: u32, net: &Net, layout: &Layout, setup: &Setup, recipe: &Recipe, seats: &[Seat]) -> u64 {
+pub(crate) fn need(
+    shared: u32,
+    net: &Net,
+    layout: &Layout,
+    setup: &Setup,
+    recipe: &Recipe,
+    member_setups: &[MemberSetup],
+) -> u64 {
     let (plan, recipe) = PathPlan::new(path(setup), shared, net, layout, recipe, Pace::default());
-    setup::memory_needed_by(plan, net, layout, &nothing(), &recipe, &members(net, seats))
+    setup::memory_needed_by(plan, net, layout, &nothing(), &recipe, &members(net, member_setups))
 }
 
 impl Nets {
@@ -243,11 +250,11 @@ impl Nets {
         tables: &Arc<Tables>,
         setup: &Setup,
         recipe: &Recipe,
-        seats: &[Seat],
+        member_setups: &[MemberSetup],
         pins: &Pins,
         first: &[Vec<f32>],
     ) -> Result<Nets> {
-        let (members, data) = (members(net, seats), nothing());
+        let (members, data) = (members(net, member_setups), nothing());
         let (pace, p) = (Pace::default(), members.len());
         let engine = Engine::with_weights(
             path(setup),
@@ -439,11 +446,11 @@ impl Nets {
         fits("extras", given.extras.map_or(0, Array::len), rows * e.net.extras())?;
         self.fit_heads("outputs", given.rows, out)?;
         if u32::try_from(given.rows + batch).is_err() {
-            return Err(Error::Asked(format!("{} rows at once; at most 4 G are possible", given.rows)));
+            return Err(Error::Invalid(format!("{} rows at once; at most 4 G are possible", given.rows)));
         }
         let whole = match self.whole {
             None if reads => {
-                return Err(Error::Asked("no id has whole windows in every table; give longer tables".into()));
+                return Err(Error::Invalid("no id has whole windows in every table; give longer tables".into()));
             }
             whole => whole.unwrap_or(0),
         };
@@ -509,7 +516,7 @@ impl Nets {
     pub(crate) fn backward_on(&mut self, stream: &Stream, d_out: &[Array<f32>]) -> Result<()> {
         let Some(rows) = self.rows else {
             let most = self.engine.recipe.batch;
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "a way back on a stream needs a forward pass on it, of at most {most} rows"
             )));
         };
@@ -525,7 +532,9 @@ impl Nets {
         fits("places for norms", given.norms.map_or(p, Array::len), p)?;
         let parts = given.parts.map_or(p * params, Array::len);
         if parts == 0 || !parts.is_multiple_of(p * params) {
-            return Err(Error::Asked(format!("parts of {parts} numbers; give whole rows of {params} for {p} members")));
+            return Err(Error::Invalid(format!(
+                "parts of {parts} numbers; give whole rows of {params} for {p} members"
+            )));
         }
         self.on(stream, |nets| nets.update(hypers, given))
     }
@@ -630,9 +639,9 @@ fn n(number: usize) -> u32 {
 }
 
 fn only_asked() -> Error {
-    Error::Asked("these nets have no optimiser".into())
+    Error::Invalid("these nets have no optimiser".into())
 }
 
 fn fits(what: &str, got: usize, wanted: usize) -> Result<()> {
-    if got == wanted { Ok(()) } else { Err(Error::Asked(format!("{got} {what}; {wanted} are wanted"))) }
+    if got == wanted { Ok(()) } else { Err(Error::Invalid(format!("{got} {what}; {wanted} are wanted"))) }
 }

@@ -201,7 +201,7 @@ pub(super) fn find(
         let pinned = Algorithm::parse(text).map(|algorithm| Plan { product: *product, algorithm });
         return match pinned {
             Some(plan) if supported(&plan)? => Ok(ProductPath::Library(Box::new(plan))),
-            _ => Err(Error::Asked(format!(
+            _ => Err(Error::Invalid(format!(
                 "the stored algorithm for {key} is not one of this cuBLASLt; use the version it was stored with, or drop the pins"
             ))),
         };

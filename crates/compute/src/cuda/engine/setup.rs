@@ -175,7 +175,7 @@ fn arrays(
     let whole = small_part == SmallPart::Everything;
     let b_kept = if whole { 0 } else { b };
     let arena = p * layout.params;
-    // Nets that are only asked have no gradients.
+    // Nets that only predict have no gradients.
     let learns = path != KernelPath::Predict;
     let learned = if learns { arena } else { 0 };
     let heads = &layout.linears[layout.linears.len() - layout.heads..];
@@ -368,7 +368,7 @@ fn starts(data: &Data<'_>) -> Result<Vec<u32>> {
     for list in &data.lists {
         starts.push(
             u32::try_from(at)
-                .map_err(|_| Error::Asked("the lists have more than 4,294,967,295 samples together".into()))?,
+                .map_err(|_| Error::Invalid("the lists have more than 4,294,967,295 samples together".into()))?,
         );
         at += list.len() as u64;
     }

@@ -210,7 +210,7 @@ impl SmallKernels {
             _ => [128, 64, 32].into_iter().find(|rows| shared(layout, *rows) <= most),
         };
         // 32 rows of four layers of 256 are within what every card has.
-        let rows = rows.ok_or_else(|| Error::Asked("this net is too large for one kernel".into()))?;
+        let rows = rows.ok_or_else(|| Error::Invalid("this net is too large for one kernel".into()))?;
         let whole: Kernel<Small> = module.typed(&format!("small_{rows}"))?;
         let bytes = shared(layout, rows);
         whole.allow_shared(bytes as u32)?;

@@ -120,7 +120,7 @@ fn possible(stack: &recurrent::Stack) -> Result<()> {
     // Slots lie in the last dimension of a grid, and a step's numbers are counted in 32 bits.
     let widest = stack.layers().iter().map(|r| r.wide.max(4 * r.units)).max().unwrap_or(0);
     if members > 4095 || rows > 1 << 22 || rows * widest >= 1 << 31 || window * rows.div_ceil(16) >= 1 << 27 {
-        return Err(Error::Asked(format!(
+        return Err(Error::Invalid(format!(
             "{members} members of {rows} rows and {window} steps on a card; at most 4,095 members and 4,194,304 rows of {} numbers are possible",
             (1usize << 31) / widest.max(1)
         )));
@@ -258,7 +258,7 @@ impl Stack {
     pub fn forward(&mut self, stream: &Stream, call: &Forward<OnCard>) -> Result<()> {
         check::forward(&self.stack, call)?;
         if !self.taken {
-            return Err(Error::Asked("a forward pass without weights; call `take` first".into()));
+            return Err(Error::Invalid("a forward pass without weights; call `take` first".into()));
         }
         let given = Given { begin: call.begin.is_some(), reset: call.reset.is_some() };
         let work = self.work(stream, call.members, given);

@@ -53,7 +53,7 @@ pub(super) fn check(layout: &Layout, recipe: &Recipe) -> Result<()> {
     for r in &layout.recurrents {
         // Steps lie in the second dimension of a grid, and so do slices of 256 rows of all steps.
         if r.window > 65_535 || r.window * recipe.batch > 65_535 * 256 {
-            return Err(Error::Asked(format!(
+            return Err(Error::Invalid(format!(
                 "{}: {} steps of {} rows; at most 65,535 steps and 16,776,960 rows of all steps are possible on a card",
                 r.name, r.window, recipe.batch
             )));

@@ -157,7 +157,7 @@ fn half_precision_is_read() {
 fn what_does_not_fit_is_named() {
     let (net, layout, row) = sample("5-7-3");
     let said = |file: &[u8]| match load(&net, &layout, file) {
-        Err(Error::Asked(said)) => said,
+        Err(Error::Invalid(said)) => said,
         other => panic!("{other:?}"),
     };
     let zeros = |n: usize| vec![0u8; n];
@@ -222,7 +222,7 @@ proptest! {
         // Either a row of the right length with finite numbers, or a sentence.
         match load(&net, &layout, &file) {
             Ok(row) => prop_assert!(row.len() == layout.params && row.iter().all(|v| v.is_finite())),
-            Err(Error::Asked(_)) => {}
+            Err(Error::Invalid(_)) => {}
             Err(other) => prop_assert!(false, "{:?}", other),
         }
     }

@@ -6,7 +6,7 @@ use crate::error::Error;
 fn said(text: &str) -> String {
     match text.parse::<Net>() {
         Ok(net) => panic!("`{text}` was read as {net:?}"),
-        Err(Error::Asked(said)) => said,
+        Err(Error::Invalid(said)) => said,
         Err(other) => panic!("`{text}` gave {other:?}"),
     }
 }

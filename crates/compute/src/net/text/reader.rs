@@ -283,7 +283,7 @@ impl Reader {
         let shown: String = self.text[from..to].iter().map(|c| if c.is_control() { ' ' } else { *c }).collect();
         let (before, after) = (if from > 0 { "…" } else { "" }, if to < self.text.len() { "…" } else { "" });
         let caret = " ".repeat(before.chars().count() + at - from);
-        Error::Asked(format!(
+        Error::Invalid(format!(
             "not a valid net, column {}:\n  {before}{shown}{after}\n  {caret}^ {what}\n{EXAMPLES}",
             at + 1
         ))

@@ -58,7 +58,7 @@ impl Hypers {
     pub fn put(&self, stream: &Stream, each: &[Hyper]) -> Result<()> {
         if each.len() != self.rate.len() {
             let (got, members) = (each.len(), self.rate.len());
-            return Err(Error::Asked(format!("{got} hyper-parameters for {members} members; give one for each")));
+            return Err(Error::Invalid(format!("{got} hyper-parameters for {members} members; give one for each")));
         }
         each.iter().enumerate().try_for_each(|(i, hyper)| hyper.check(i))?;
         let put =

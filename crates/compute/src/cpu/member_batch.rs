@@ -10,7 +10,7 @@ use crate::random::{Permutation, Turn};
 
 /// One batch of one member.
 #[derive(Debug)]
-pub(super) struct Lesson<'a> {
+pub(super) struct MemberBatch<'a> {
     data: &'a Owned,
     member: &'a Member,
     state: State,
@@ -18,15 +18,15 @@ pub(super) struct Lesson<'a> {
     turn: Turn,
 }
 
-impl<'a> Lesson<'a> {
-    pub(super) fn new(plan: &Plan, data: &'a Owned, member: &'a Member, state: State) -> Lesson<'a> {
+impl<'a> MemberBatch<'a> {
+    pub(super) fn new(plan: &Plan, data: &'a Owned, member: &'a Member, state: State) -> MemberBatch<'a> {
         let seed = plan.recipe.seed;
         let order = Permutation::new(state.epoch.samples, seed, state.slot.id, state.epoch.done);
-        Lesson { data, member, state, order, turn: Turn { seed, member: state.slot.id, step: state.slot.step } }
+        MemberBatch { data, member, state, order, turn: Turn { seed, member: state.slot.id, step: state.slot.step } }
     }
 }
 
-impl Task for Lesson<'_> {
+impl Task for MemberBatch<'_> {
     fn ids(&self, at: usize, ids: &mut [u32]) {
         for (i, id) in ids.iter_mut().enumerate() {
             let place = self.order.at(self.state.epoch.cursor + (at + i) as u32);
