@@ -66,8 +66,8 @@ impl Opened {
             Choice::Cpu => Ok((cpu, processor)),
             Choice::Cuda(index) => {
                 let context = Context::open(index)?;
-                let said = described(&context);
-                Ok((Opened::Cuda(context), said))
+                let description = described(&context);
+                Ok((Opened::Cuda(context), description))
             }
             Choice::Auto => {
                 let found = gpus().and_then(|found| {
@@ -86,8 +86,8 @@ impl Opened {
                 });
                 match found {
                     Ok(context) => {
-                        let said = described(&context);
-                        Ok((Opened::Cuda(context), said))
+                        let description = described(&context);
+                        Ok((Opened::Cuda(context), description))
                     }
                     Err(Error::Device { what, .. }) => Ok((cpu, format!("{processor}: {what}"))),
                     Err(why) => Ok((cpu, format!("{processor}: {why}"))),

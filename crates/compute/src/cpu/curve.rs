@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn near_the_truth() {
+    fn curves_are_near_the_exact_values() {
         check(exp, f64::exp, -87.0, 88.0);
         check(exp, f64::exp, -1.0, 1.0);
         check(tanh, f64::tanh, -12.0, 12.0);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_borders() {
+    fn curves_are_right_at_their_limits() {
         assert_eq!(exp(0.0), 1.0);
         assert_eq!((exp(f32::NEG_INFINITY), exp(-200.0)), (0.0, 0.0));
         assert!(exp(f32::NAN).is_nan() && tanh(f32::NAN).is_nan());

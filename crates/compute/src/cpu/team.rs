@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_done_once_before_it_goes_on() {
+    fn every_part_runs_once_before_the_team_returns() {
         for helpers in [0, 1, 5] {
             helped(helpers, |post| {
                 for n in 0..300 {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_fails_leaves_nobody_waiting() {
+    fn a_failing_part_leaves_no_thread_waiting() {
         helped(0, |post| {
             let failed = catch_unwind(AssertUnwindSafe(|| post.each(9, 1, |i| assert!(i < 5))));
             assert!(failed.is_err());

@@ -65,8 +65,8 @@ fn start() -> Result<()> {
 
 /// At most what `FULLBORE_SHARED_KIB` says, so that a large card can run what small ones run.
 fn capped(shared: u32) -> u32 {
-    let asked = std::env::var("FULLBORE_SHARED_KIB").ok().and_then(|text| text.parse::<u32>().ok());
-    asked.map_or(shared, |kib| shared.min(kib.saturating_mul(1024)))
+    let from_env = std::env::var("FULLBORE_SHARED_KIB").ok().and_then(|text| text.parse::<u32>().ok());
+    from_env.map_or(shared, |kib| shared.min(kib.saturating_mul(1024)))
 }
 
 fn describe(index: usize) -> Result<Gpu> {

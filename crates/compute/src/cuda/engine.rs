@@ -144,9 +144,9 @@ impl Engine {
         let (small_part, recipe) = (plan.small_part, &recipe);
         // The last dimensions of a grid end at 65,535; slots and slices of rows lie there.
         if members.len() > 4095 || recipe.batch > 1 << 22 {
-            let asked = format!("{} members and batches of {} on a card", members.len(), recipe.batch);
+            let wanted = format!("{} members and batches of {} on a card", members.len(), recipe.batch);
             return Err(Error::Invalid(format!(
-                "{asked}; at most 4,095 members at once and 4,194,304 rows are possible"
+                "{wanted}; at most 4,095 members at once and 4,194,304 rows are possible"
             )));
         }
         let tiles = fused::tiles(layout, recipe, plan.shared);

@@ -76,8 +76,8 @@ impl Module {
         let size = |at: usize| {
             let (mut offset, mut size) = (0, 0);
             // SAFETY: the function is valid; beyond its last parameter this is an error.
-            let asked = unsafe { sys::cuFuncGetParamInfo(raw, at, &raw mut offset, &raw mut size) };
-            asked.result().is_ok().then_some(size)
+            let status = unsafe { sys::cuFuncGetParamInfo(raw, at, &raw mut offset, &raw mut size) };
+            status.result().is_ok().then_some(size)
         };
         let sizes = known.then(|| (0..).map_while(size).collect());
         Ok(Function { module: self.clone(), name: name.into(), raw, sizes })

@@ -1,4 +1,4 @@
-//! What a net must be, said before anything is laid out.
+//! Checks a net before its layout is made.
 
 use super::{Net, Tower};
 use crate::error::{Error, Result};
@@ -8,12 +8,12 @@ pub(super) const RECURRENT: usize = 3;
 
 /// What is wrong with a net, in one sentence.
 pub(super) fn check(net: &Net) -> Result<()> {
-    let asked = |what: String| Err(Error::Invalid(what));
+    let invalid = |what: String| Err(Error::Invalid(what));
     if net.inputs.is_empty() || net.heads.is_empty() {
-        return asked("a net needs at least one input and one head, as in `16 - 64 - 3`".into());
+        return invalid("a net needs at least one input and one head, as in `16 - 64 - 3`".into());
     }
     if net.branches.len() != net.inputs.len() {
-        return asked(format!(
+        return invalid(format!(
             "{} inputs and {} branches; each input has one branch",
             net.inputs.len(),
             net.branches.len()
@@ -26,14 +26,14 @@ pub(super) fn check(net: &Net) -> Result<()> {
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && name.starts_with(|c: char| !c.is_ascii_digit());
         if !plain || !seen.insert(name) || ["trunk", "head", "concat", "tower"].contains(&name.as_str()) {
-            return asked(format!(
+            return invalid(format!(
                 "`{name}` cannot be a name: use letters, digits (not first) and _, each name once, and not trunk, tower, head or concat"
             ));
         }
     }
     for input in &net.inputs {
         if input.features == 0 || input.window == 0 || input.features.saturating_mul(input.window) > 1 << 16 {
-            return asked(format!(
+            return invalid(format!(
                 "input {}: {} features × {} rows; each must be at least 1, and their product at most 65,536",
                 input.name, input.features, input.window
             ));
@@ -42,31 +42,31 @@ pub(super) fn check(net: &Net) -> Result<()> {
     let towers = net.towers.iter().flat_map(|t| &t.layers);
     for layer in net.branches.iter().flat_map(|b| &b.layers).chain(&net.trunk).chain(towers) {
         if !(1..=4096).contains(&layer.width) {
-            return asked(format!("a layer of {} units; use 1 to 4,096", layer.width));
+            return invalid(format!("a layer of {} units; use 1 to 4,096", layer.width));
         }
         if layer.dropout > 99 {
-            return asked(format!("a dropout of {} %; use 1 to 99", layer.dropout));
+            return invalid(format!("a dropout of {} %; use 1 to 99", layer.dropout));
         }
     }
     for (input, branch) in net.inputs.iter().zip(&net.branches) {
         let name = &input.name;
         if branch.recurrent.len() > RECURRENT {
             let n = branch.recurrent.len();
-            return asked(format!("input {name}: {n} recurrent layers; use at most {RECURRENT}"));
+            return invalid(format!("input {name}: {n} recurrent layers; use at most {RECURRENT}"));
         }
         if let Some(units) = branch.recurrent.iter().find(|units| !(1..=256).contains(*units)) {
-            return asked(format!("input {name}: an LSTM of {units} units; use 1 to 256"));
+            return invalid(format!("input {name}: an LSTM of {units} units; use 1 to 256"));
         }
         if branch.dropout > 99 || (branch.dropout > 0 && branch.recurrent.is_empty()) {
             let percent = branch.dropout;
-            return asked(format!(
+            return invalid(format!(
                 "input {name}: a dropout of {percent} % after its LSTM; use 1 to 99, and only after an LSTM"
             ));
         }
     }
     for head in &net.heads {
         if !(1..=256).contains(&head.classes) {
-            return asked(format!("head {}: {} outputs; use 1 to 256", head.name, head.classes));
+            return invalid(format!("head {}: {} outputs; use 1 to 256", head.name, head.classes));
         }
     }
     dense(net)?;
@@ -90,13 +90,13 @@ fn towers_of(net: &Net) -> Result<()> {
     if net.towers.is_empty() {
         return Ok(());
     }
-    let asked = |what: String| Err(Error::Invalid(what));
+    let invalid = |what: String| Err(Error::Invalid(what));
     if !net.trunk.is_empty() || net.towers.len() < 2 {
-        return asked("a net has one trunk, or at least two towers, as in `8 / 64 | 32 / policy:3 | value:1`".into());
+        return invalid("a net has one trunk, or at least two towers, as in `8 / 64 | 32 / policy:3 | value:1`".into());
     }
     let heads: usize = net.towers.iter().map(|t| t.heads).sum();
     if heads != net.heads.len() || net.towers.iter().any(|t| t.heads == 0) {
-        return asked(format!(
+        return invalid(format!(
             "{} towers have {heads} heads, and the net has {}; give each tower at least one, and each head a tower",
             net.towers.len(),
             net.heads.len()
@@ -105,7 +105,7 @@ fn towers_of(net: &Net) -> Result<()> {
     let mut read = vec![false; net.inputs.len()];
     for tower in &net.towers {
         let Some(range) = reads(net, tower) else {
-            return asked(format!(
+            return invalid(format!(
                 "a tower reads ({}); name inputs of the net that are next to each other, in their order",
                 tower.reads.join(" ")
             ));
@@ -113,7 +113,7 @@ fn towers_of(net: &Net) -> Result<()> {
         read[range].fill(true);
     }
     match read.iter().position(|read| !read) {
-        Some(input) => asked(format!("no tower reads input {}; leave it out", net.inputs[input].name)),
+        Some(input) => invalid(format!("no tower reads input {}; leave it out", net.inputs[input].name)),
         None => Ok(()),
     }
 }

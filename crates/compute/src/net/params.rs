@@ -54,13 +54,13 @@ pub fn save(net: &Net, layout: &Layout, row: &[f32]) -> Vec<u8> {
 /// A member's row of the arena `[layout.params]` from a safetensors file; padding is zero.
 pub fn load(net: &Net, layout: &Layout, file: &[u8]) -> Result<Vec<f32>> {
     within_caps(layout, file)?;
-    let asked =
+    let invalid =
         |e: safetensors::SafeTensorError| Error::Invalid(format!("the parameters are not a safetensors file: {e}"));
-    let (_, header) = SafeTensors::read_metadata(file).map_err(asked)?;
+    let (_, header) = SafeTensors::read_metadata(file).map_err(invalid)?;
     if let Some(about) = header.metadata().as_ref().and_then(|all| all.get(KEY)) {
         same_net(net, about)?;
     }
-    let tensors = SafeTensors::deserialize(file).map_err(asked)?;
+    let tensors = SafeTensors::deserialize(file).map_err(invalid)?;
     let mut row = vec![0.0; layout.params];
     let mut known = Vec::new();
     for part in layout.recurrents.iter().flat_map(Recurrent::parts) {
@@ -127,8 +127,8 @@ fn vectors(l: &Linear) -> Vec<(String, usize)> {
 fn within_caps(layout: &Layout, file: &[u8]) -> Result<()> {
     let names = layout.linears.iter().map(|l| &l.name).chain(layout.recurrents.iter().map(|r| &r.name));
     let header = 64 * 1024 + names.map(|name| 4 * (name.len() as u64 + 256)).sum::<u64>();
-    let said = file.first_chunk().map(|n| u64::from_le_bytes(*n));
-    if said.is_some_and(|n| n > header) {
+    let length = file.first_chunk().map(|n| u64::from_le_bytes(*n));
+    if length.is_some_and(|n| n > header) {
         return Err(Error::Invalid(format!(
             "the parameters are not a safetensors file: their header is over {}",
             format_bytes(header)
@@ -163,23 +163,23 @@ fn same_net(net: &Net, about: &str) -> Result<()> {
 
 /// One tensor as f32, if it is there, of that shape, and finite.
 fn read(tensors: &SafeTensors<'_>, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-    let asked = |what: String| Error::Invalid(format!("tensor `{name}` {what}"));
-    let tensor = tensors.tensor(name).map_err(|_| asked("is missing; the file is of another net".into()))?;
+    let invalid = |what: String| Error::Invalid(format!("tensor `{name}` {what}"));
+    let tensor = tensors.tensor(name).map_err(|_| invalid("is missing; the file is of another net".into()))?;
     if tensor.shape() != shape {
-        return Err(asked(format!("has the shape {:?}; the net needs {shape:?}", tensor.shape())));
+        return Err(invalid(format!("has the shape {:?}; the net needs {shape:?}", tensor.shape())));
     }
     let data = tensor.data();
     let values: Vec<f32> = match tensor.dtype() {
         Dtype::F32 => data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => data.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect(),
         Dtype::BF16 => data.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f32()).collect(),
-        other => return Err(asked(format!("is {other:?}; F32, F16 and BF16 are read"))),
+        other => return Err(invalid(format!("is {other:?}; F32, F16 and BF16 are read"))),
     };
     if values.len() != shape.iter().product::<usize>() {
-        return Err(asked(format!("has {} values, which do not match its shape {shape:?}", values.len())));
+        return Err(invalid(format!("has {} values, which do not match its shape {shape:?}", values.len())));
     }
     match values.iter().position(|v| !v.is_finite()) {
-        Some(at) => Err(asked(format!("is {} at element {at}; parameters must be finite", values[at]))),
+        Some(at) => Err(invalid(format!("is {} at element {at}; parameters must be finite", values[at]))),
         None => Ok(values),
     }
 }

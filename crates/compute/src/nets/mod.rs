@@ -548,8 +548,8 @@ impl Nets {
     }
 
     fn learns(&self) -> Result<Rule> {
-        let asked = || Error::Invalid("these nets only predict; set them up with an optimiser".into());
-        self.setup.rule.ok_or_else(asked)
+        let inference_only = || Error::Invalid("these nets only predict; set them up with an optimiser".into());
+        self.setup.rule.ok_or_else(inference_only)
     }
 
     /// One member's parameters, optimiser state and step become another's; their names stay.

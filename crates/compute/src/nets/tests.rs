@@ -138,7 +138,7 @@ fn bits(row: &[f32]) -> Vec<u32> {
 /// Forward, backward and one step of every member against the plain operations.
 fn check(name: &str, device: &Opened, net: &str, rows: usize, precision: Precision) {
     let world = World::new(net, 3, rows);
-    let said = format!("{name}, {net}, {rows} rows, {precision:?}");
+    let case = format!("{name}, {net}, {rows} rows, {precision:?}");
     let near_by = if precision == Precision::Bf16 { 1e-2 } else { 2e-5 };
     let mut nets = world.nets(device, precision);
     let mut out = vec![vec![]; world.net.heads.len()];
@@ -164,7 +164,7 @@ fn check(name: &str, device: &Opened, net: &str, rows: usize, precision: Precisi
         let values = whole::forward(&world.net, &world.layout, &before[m], &inputs, rows, turn, precision);
         for (h, (head, wanted)) in world.net.heads.iter().zip(whole::logits(&world.layout, &values, rows)).enumerate() {
             let got = &out[h][m * rows * head.classes..(m + 1) * rows * head.classes];
-            near(&format!("{said}: output {h} of member {m}"), got, &wanted, near_by);
+            near(&format!("{case}: output {h} of member {m}"), got, &wanted, near_by);
         }
         let given = |(d, head): (&Vec<f32>, &crate::net::Head)| -> Vec<f32> {
             let own = &d[m * rows * head.classes..(m + 1) * rows * head.classes];
@@ -172,25 +172,25 @@ fn check(name: &str, device: &Opened, net: &str, rows: usize, precision: Precisi
         };
         let given: Vec<Vec<f32>> = d_out.iter().zip(&world.net.heads).map(given).collect();
         let gradient = whole::backward(&world.layout, &before[m], &values, &given, rows, turn, precision);
-        near(&format!("{said}: gradient of member {m}"), &nets.gradient(m).unwrap(), &gradient, near_by);
+        near(&format!("{case}: gradient of member {m}"), &nets.gradient(m).unwrap(), &gradient, near_by);
         // From here on with the gradient that was made, so that an eps or a square does not enlarge a last bit.
         let (gradient, hyper) = (nets.gradient(m).unwrap(), hyper(m));
         let norm = optimise::norm(&gradient, hyper.weight);
-        assert!((norm as f32 - norms[m]).abs() < 1e-5 * norms[m], "{said}: {norm} is not {}", norms[m]);
+        assert!((norm as f32 - norms[m]).abs() < 1e-5 * norms[m], "{case}: {norm} is not {}", norms[m]);
         let step = optimise::Step::new(&hyper.optimiser(Rule::AdamW), f64::from(hyper.rate), 1, norm, hyper.weight);
         let (mut params, mut mean, mut square) =
             (before[m].clone(), vec![0.0; gradient.len()], vec![0.0; gradient.len()]);
         optimise::optimise(&step, &mut params, &mut mean, &mut square, &gradient);
-        near(&format!("{said}: params of member {m}"), &nets.params(m).unwrap(), &params, 2e-6);
+        near(&format!("{case}: params of member {m}"), &nets.params(m).unwrap(), &params, 2e-6);
         let kept = nets.optimiser(m).unwrap();
         assert_eq!(kept.2, 1);
-        near(&format!("{said}: mean"), &kept.0, &mean, 2e-6);
-        near(&format!("{said}: square"), &kept.1, &square, 2e-6);
+        near(&format!("{case}: mean"), &kept.0, &mean, 2e-6);
+        near(&format!("{case}: square"), &kept.1, &square, 2e-6);
     }
 }
 
 #[test]
-fn every_pass_is_the_plain_one() {
+fn passes_match_the_reference_loops() {
     for (name, device) in devices() {
         for precision in [Precision::F32, Precision::Bf16] {
             for (net, rows) in [
@@ -269,7 +269,7 @@ impl Trainee for ByHand<'_> {
 }
 
 #[test]
-fn whole_nets_are_pytorchs() {
+fn whole_nets_match_pytorch() {
     for (_, device) in devices() {
         fixtures::each(|fixture| {
             let layout = &fixture.layout;
@@ -334,14 +334,14 @@ fn a_card_works_on_a_stream_and_in_a_graph() {
                     ..Hyper::default()
                 })
             };
-            let told = nets.hypers(&hypers(1.0)).unwrap();
+            let card_hypers = nets.hypers(&hypers(1.0)).unwrap();
             let stream = &card.stream;
             let work = |nets: &mut Nets| {
                 nets.forward_on(stream, OnCard { rows: 40, ids: Some(&ids), extras: Some(&extras) }, &out)?;
                 nets.backward_on(stream, &given)?;
                 let masked = StepOptions { mask: Some(&mask), norms: Some(&norms), ..StepOptions::default() };
-                nets.optimise_on(stream, &told, masked)?;
-                nets.optimise_on(stream, &told, StepOptions { parts: Some(&parts), ..StepOptions::default() })?;
+                nets.optimise_on(stream, &card_hypers, masked)?;
+                nets.optimise_on(stream, &card_hypers, StepOptions { parts: Some(&parts), ..StepOptions::default() })?;
                 nets.adopt_on(stream, 0, 2)
             };
             // Once as it is, which loads everything, then from a graph, with other hyper-parameters each time.
@@ -353,7 +353,7 @@ fn a_card_works_on_a_stream_and_in_a_graph() {
             for step in 1..=3u8 {
                 let hypers = hypers(f32::from(step));
                 if step > 1 {
-                    told.put(stream, &hypers).unwrap();
+                    card_hypers.put(stream, &hypers).unwrap();
                     graph.launch(stream).unwrap();
                 }
                 host.forward(0..3, world.batch(), &mut made).unwrap();
@@ -362,16 +362,16 @@ fn a_card_works_on_a_stream_and_in_a_graph() {
                 host.optimise_parts(&numbers(9, 6 * params), &hypers, None).unwrap();
                 host.adopt(0, 2).unwrap();
             }
-            let said = format!("{net} {precision:?}");
+            let case = format!("{net} {precision:?}");
             for (made, out) in made.iter().zip(&out) {
-                assert_eq!(bits(&out.get(stream).unwrap()), bits(made), "{said}");
+                assert_eq!(bits(&out.get(stream).unwrap()), bits(made), "{case}");
             }
-            assert_eq!(bits(&norms.get(stream).unwrap()), bits(&seen), "{said}");
+            assert_eq!(bits(&norms.get(stream).unwrap()), bits(&seen), "{case}");
             assert!(seen[0] > 0.0 && seen[1] == 0.0, "{seen:?}");
             let whole = nets.params_on_card().unwrap().get(stream).unwrap();
             for m in 0..3 {
                 let params = nets.params(m).unwrap();
-                assert_eq!(bits(&params), bits(&host.params(m).unwrap()), "{said}");
+                assert_eq!(bits(&params), bits(&host.params(m).unwrap()), "{case}");
                 assert_eq!(bits(&params), bits(&whole[m * params.len()..(m + 1) * params.len()]));
                 assert_eq!(nets.optimiser(m).unwrap(), host.optimiser(m).unwrap());
                 assert_eq!(nets.optimiser(m).unwrap().2, if m == 1 { 3 } else { 6 });
@@ -395,10 +395,10 @@ fn a_card_takes_any_number_of_rows() {
         let device = Opened::Cuda(context.clone());
         for precision in [Precision::F32, Precision::Bf16] {
             // As many as it was set up for, fewer, more than twice as many, and of nets that only predict.
-            for (rows, asked) in [(40, false), (17, false), (93, false), (93, true), (1, true)] {
+            for (rows, inference) in [(40, false), (17, false), (93, false), (93, true), (1, true)] {
                 let world = World::new(SHARED, 2, rows);
                 let setup = Setup { seed: 4, ..Setup::inference(40, precision) };
-                let setup = if asked { setup } else { Setup { rule: Some(Rule::AdamW), ..setup } };
+                let setup = if inference { setup } else { Setup { rule: Some(Rule::AdamW), ..setup } };
                 let (tables, pins) = (world.tables(&device), Pins::default());
                 let make = || {
                     Nets::new(&device, Budget::default(), &world.net, &tables, &setup, &world.member_setups, &pins)
@@ -413,11 +413,11 @@ fn a_card_takes_any_number_of_rows() {
                 let mut made = vec![vec![]; 3];
                 host.forward(0..2, world.batch(), &mut made).unwrap();
                 for (made, out) in made.iter().zip(&out) {
-                    assert_eq!(bits(&out.get(&card.stream).unwrap()), bits(made), "{rows} {asked} {precision:?}");
+                    assert_eq!(bits(&out.get(&card.stream).unwrap()), bits(made), "{rows} {inference} {precision:?}");
                 }
                 // The outputs themselves as a gradient.
                 let back = nets.backward_on(&card.stream, &out);
-                assert_eq!(back.is_ok(), !asked && rows <= 40, "{rows} {asked}");
+                assert_eq!(back.is_ok(), !inference && rows <= 40, "{rows} {inference}");
                 if back.is_ok() {
                     host.backward(&made.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
                     assert_eq!(bits(&nets.gradient(1).unwrap()), bits(&host.gradient(1).unwrap()), "{rows}");
@@ -432,14 +432,18 @@ fn a_card_takes_any_number_of_rows() {
                     host.set_params(m, row).unwrap();
                 }
                 host.forward(0..2, world.batch(), &mut made).unwrap();
-                assert_eq!(bits(&out[2].get(&card.stream).unwrap()), bits(&made[2]), "{rows} {asked} {precision:?}");
+                assert_eq!(
+                    bits(&out[2].get(&card.stream).unwrap()),
+                    bits(&made[2]),
+                    "{rows} {inference} {precision:?}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn an_id_that_is_none_does_no_harm_on_a_card_and_is_reported() {
+fn invalid_ids_on_a_card_are_reported_and_harmless() {
     for context in cards() {
         let device = Opened::Cuda(context.clone());
         let world = World::new(SHARED, 2, 16);
@@ -465,9 +469,10 @@ fn an_id_that_is_none_does_no_harm_on_a_card_and_is_reported() {
             (1, "reaches before the table"),
             (5, "ends at row 1 of input fast reaches before the table; leave out 5"),
         ] {
-            // What is asked for in its place is the first id that has whole windows.
-            let asked = |at: u32| world.ids.iter().enumerate().map(|(i, id)| if i == 21 { at } else { *id }).collect();
-            let with = |at: u32| -> Vec<u32> { asked(at) };
+            // In its place is the first id that has whole windows.
+            let with = |at: u32| -> Vec<u32> {
+                world.ids.iter().enumerate().map(|(i, id)| if i == 21 { at } else { *id }).collect()
+            };
             ids.put(stream, &with(2)).unwrap();
             nets.forward_on(stream, given, &clean).unwrap();
             nets.settle().unwrap();
@@ -476,15 +481,18 @@ fn an_id_that_is_none_does_no_harm_on_a_card_and_is_reported() {
             for (out, clean) in out.iter().zip(&clean) {
                 assert_eq!(bits(&out.get(stream).unwrap()), bits(&clean.get(stream).unwrap()), "{bad}");
             }
-            let said = nets.params(0).unwrap_err().to_string();
-            assert!(said.contains("rows on the card") && said.contains(words), "`{said}` does not say `{words}`");
+            let message = nets.params(0).unwrap_err().to_string();
+            assert!(
+                message.contains("rows on the card") && message.contains(words),
+                "`{message}` does not say `{words}`"
+            );
             nets.params(0).unwrap();
         }
         // What does not fit is refused before anything is put on the stream.
         let short = ids.part(0, 31).unwrap();
-        let refused = |said: crate::Result<()>, words: &str| {
-            let said = said.unwrap_err().to_string();
-            assert!(said.contains(words), "`{said}` does not say `{words}`");
+        let refused = |result: crate::Result<()>, words: &str| {
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains(words), "`{message}` does not say `{words}`");
         };
         refused(nets.forward_on(stream, OnCard { ids: Some(&short), ..given }, &out), "31 ids; 32 are wanted");
         refused(nets.forward_on(stream, OnCard { ids: None, ..given }, &out), "0 ids; 32 are wanted");
@@ -493,19 +501,19 @@ fn an_id_that_is_none_does_no_harm_on_a_card_and_is_reported() {
         nets.forward_on(stream, given, &out).unwrap();
         let swapped = [out[1].clone(), out[0].clone(), out[2].clone()];
         refused(nets.backward_on(stream, &swapped), "gradients of head.policy; 160 are wanted");
-        let told = nets.hypers(&[Hyper::default(); 2]).unwrap();
-        refused(told.put(stream, &[Hyper::default()]), "1 hyper-parameters for 2 members");
-        refused(told.put(stream, &[Hyper { beta2: 1.0, ..Hyper::default() }; 2]), "beta2 is 1");
+        let card_hypers = nets.hypers(&[Hyper::default(); 2]).unwrap();
+        refused(card_hypers.put(stream, &[Hyper::default()]), "1 hyper-parameters for 2 members");
+        refused(card_hypers.put(stream, &[Hyper { beta2: 1.0, ..Hyper::default() }; 2]), "beta2 is 1");
         let step = |parts| StepOptions { parts: Some(parts), ..StepOptions::default() };
-        refused(nets.optimise_on(stream, &told, step(&extras)), "parts of 96 numbers");
+        refused(nets.optimise_on(stream, &card_hypers, step(&extras)), "parts of 96 numbers");
         let mask = StepOptions { mask: Some(&ids), ..StepOptions::default() };
-        refused(nets.optimise_on(stream, &told, mask), "32 words of a mask; 2 are wanted");
+        refused(nets.optimise_on(stream, &card_hypers, mask), "32 words of a mask; 2 are wanted");
         refused(nets.adopt_on(stream, 0, 2), "no member 2");
     }
 }
 
 #[test]
-fn values_are_left_out_in_training_alone() {
+fn dropout_applies_only_in_training() {
     for (name, device) in devices() {
         let world = World::new("fast:5x3-12d50 + b:4 / 16d50 / up:3", 2, 40);
         let plain = World::new("fast:5x3-12 + b:4 / 16 / up:3", 2, 40);
@@ -515,25 +523,25 @@ fn values_are_left_out_in_training_alone() {
             nets.forward(0..2, world.batch(), &mut out).unwrap();
             out.remove(0)
         };
-        let (asked, wanted) = (pass(&mut nets), pass(&mut without));
-        near(&name, &asked, &wanted, 2e-6);
-        let d_out = vec![1.0; asked.len()];
-        let said = nets.backward(&[&d_out]).unwrap_err().to_string();
-        assert!(said.contains("set_training"), "{said}");
+        let (predicted, wanted) = (pass(&mut nets), pass(&mut without));
+        near(&name, &predicted, &wanted, 2e-6);
+        let d_out = vec![1.0; predicted.len()];
+        let message = nets.backward(&[&d_out]).unwrap_err().to_string();
+        assert!(message.contains("set_training"), "{message}");
         nets.set_training(true);
         let trained = pass(&mut nets);
-        assert_ne!(bits(&trained), bits(&asked), "{name}");
+        assert_ne!(bits(&trained), bits(&predicted), "{name}");
         assert_eq!(bits(&pass(&mut nets)), bits(&trained), "{name}: one step leaves out the same");
         nets.backward(&[&d_out]).unwrap();
         nets.optimise(&[Hyper { rate: 0.0, decay: 0.0, ..Hyper::default() }; 2], None).unwrap();
         assert_ne!(bits(&pass(&mut nets)), bits(&trained), "{name}: the next one others");
         nets.set_training(false);
-        assert_eq!(bits(&pass(&mut nets)), bits(&asked), "{name}");
+        assert_eq!(bits(&pass(&mut nets)), bits(&predicted), "{name}");
     }
 }
 
 #[test]
-fn nets_that_are_asked_keep_to_their_algorithms() {
+fn inference_keeps_its_pinned_algorithms() {
     for (name, device) in devices() {
         for net in ["16-320-256t-3", "6x5-lstm96-64-3", "16-64-3"] {
             let world = World::new(net, 1, 100);
@@ -559,7 +567,7 @@ fn nets_that_are_asked_keep_to_their_algorithms() {
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     // In f64, by the plain operations; what the devices do is held against these.
     let world = World::new(TWO, 1, 6);
     let inputs: Vec<Vec<f64>> = world.inputs(0, Precision::F32);
@@ -593,7 +601,7 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
-fn a_population_by_hand() {
+fn nets_trained_by_hand_match_a_population() {
     for (name, device) in devices() {
         for net in ["16-64-3", "6x4-lstm12-8-3", "24x10-512-512t-3"] {
             let (world, rows) = (World::new(net, 2, 96), 96);
@@ -652,7 +660,7 @@ fn a_population_by_hand() {
 }
 
 #[test]
-fn members_go_their_own_way() {
+fn members_train_independently() {
     for (name, device) in devices() {
         let world = World::new(SHARED, 3, 40);
         let d_out: Vec<Vec<f32>> = world.net.heads.iter().map(|head| numbers(40, 3 * 40 * head.classes)).collect();
@@ -703,7 +711,7 @@ fn members_go_their_own_way() {
 }
 
 #[test]
-fn a_member_alone_and_any_threads_give_the_same_bits() {
+fn bits_do_not_depend_on_neighbours_or_threads() {
     let world = World::new(TWO, 3, 300);
     let run = |threads: usize, member_setups: &[MemberSetup], from: usize| {
         let mut nets = world.made(&Opened::Cpu { threads }, Precision::F32, member_setups).unwrap();
@@ -729,7 +737,7 @@ fn a_member_alone_and_any_threads_give_the_same_bits() {
 }
 
 #[test]
-fn layers_begin_as_they_are_told() {
+fn layers_start_from_their_configured_init() {
     for (_, device) in devices() {
         let world = World::new(SHARED, 2, 4);
         let starts = vec![(String::new(), Start::Orthogonal(1.4)), ("head.policy".into(), Start::Orthogonal(0.01))];
@@ -751,7 +759,7 @@ fn layers_begin_as_they_are_told() {
 }
 
 #[test]
-fn a_rollout_on_one_thread_is_the_forward_pass() {
+fn one_thread_forward_matches_the_batched_forward() {
     for net in [TWO, "16-64-3", "account:dense6 / 24-24t / policy:3 + value:1", "fast:6x5-lstm12 + b:dense2 / 16 / p:4"]
     {
         for precision in [Precision::F32, Precision::Bf16] {
@@ -793,14 +801,14 @@ fn a_rollout_on_one_thread_is_the_forward_pass() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn invalid_requests_are_refused() {
     let device = Opened::Cpu { threads: 1 };
     let world = World::new(TWO, 2, 8);
     let mut nets = world.nets(&device, Precision::F32);
     let mut out = vec![vec![]; 3];
-    let refused = |said: crate::Result<()>, words: &str| {
-        let said = said.unwrap_err().to_string();
-        assert!(said.contains(words), "`{said}` does not say `{words}`");
+    let refused = |result: crate::Result<()>, words: &str| {
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains(words), "`{message}` does not say `{words}`");
     };
     refused(nets.backward(&[]), "needs a forward pass of all members");
     refused(nets.forward(0..3, world.batch(), &mut out), "members 0..3 of 2");

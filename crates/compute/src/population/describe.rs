@@ -351,7 +351,7 @@ mod tests {
     use super::{Schedule, Shape};
 
     #[test]
-    fn a_schedule_is_laid_over_a_members_own_length() {
+    fn a_schedule_spans_each_members_own_length() {
         let near = |schedule: Schedule, t: u32, total: u32, wanted: f64| {
             let got = schedule.factor(t, total);
             assert!((got - wanted).abs() < 1e-7, "{schedule:?} at {t} of {total}: {got} is not {wanted}");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_of_a_text_is_as_usual() {
+    fn omitted_schedule_fields_take_their_defaults() {
         let read = |text: &str| serde_json::from_str::<Schedule>(text);
         assert_eq!(read("{}").unwrap(), Schedule::CONSTANT);
         let cycle = read(r#"{"shape":"onecycle","warmup":0.25}"#).unwrap();

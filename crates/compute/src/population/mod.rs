@@ -102,7 +102,7 @@ impl Population {
         let most = device.room(budget, tables.bytes())?;
         if needed > most {
             return Err(Error::Memory {
-                what: format!("a population of {} with batches of {}", members.len(), said(recipe, pace)),
+                what: format!("a population of {} with batches of {}", members.len(), describe_batch(recipe, pace)),
                 device: device.name(),
                 needed,
                 budget: most,
@@ -335,7 +335,7 @@ fn unknown(id: u32) -> Error {
 }
 
 /// Rows of a batch, and its parts where it has several.
-fn said(recipe: &Recipe, pace: Pace) -> String {
+fn describe_batch(recipe: &Recipe, pace: Pace) -> String {
     match pace.count(recipe.batch) {
         1 => recipe.batch.to_string(),
         parts => format!("{} in {parts} parts of {}", recipe.batch, pace.rows(recipe.batch)),

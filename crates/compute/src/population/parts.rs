@@ -44,7 +44,7 @@ fn apart(a: &[f32], b: &[f32]) -> f32 {
 }
 
 #[test]
-fn a_batch_in_parts_is_the_whole_batch_but_for_the_order_of_sums() {
+fn a_batch_in_parts_matches_the_whole_batch_up_to_summation_order() {
     for (name, device) in devices() {
         for (net, precision) in NETS.iter().flat_map(|n| [(n, Precision::F32), (n, Precision::Bf16)]) {
             // In bf16 another way of a product, or of a whole net, may round the other way now and then.
@@ -60,30 +60,30 @@ fn a_batch_in_parts_is_the_whole_batch_but_for_the_order_of_sums() {
                 let snapshots: Vec<Snapshot> = members.iter().map(|m| whole.snapshot(m.id).unwrap()).collect();
                 let wanted = whole.steps(1).unwrap();
                 for (parts, other) in &mut others {
-                    let said = format!("{name} {net} {precision:?} in {parts} parts");
+                    let case = format!("{name} {net} {precision:?} in {parts} parts");
                     snapshots.iter().for_each(|s| other.restore(s).unwrap());
                     let got = other.steps(1).unwrap();
                     for (before, (got, wanted)) in snapshots.iter().zip(got.iter().zip(&wanted)) {
                         let place = |s: &Status| (s.id, s.active, s.due, s.fault, s.epoch, s.step);
-                        assert_eq!(place(got), place(wanted), "{said}");
+                        assert_eq!(place(got), place(wanted), "{case}");
                         // Of a member that has ended nothing is left but its weights.
                         if got.step == before.state.slot.step {
                             continue;
                         }
                         let (a, b) = (wanted.loss, got.loss);
-                        assert!((a - b).abs() <= f64::from(near) * a.abs(), "{said}: a loss of {b}, not of {a}");
+                        assert!((a - b).abs() <= f64::from(near) * a.abs(), "{case}: a loss of {b}, not of {a}");
                         let slots = (whole.slot(got.id).unwrap(), other.slot(got.id).unwrap());
                         let states = (whole.states[slots.0], other.states[slots.1]);
                         assert!(
                             (states.0.epoch.weight - states.1.epoch.weight).abs() <= 1e-9 * states.0.epoch.weight,
-                            "{said}"
+                            "{case}"
                         );
                         let gradients = (
                             whole.backend.read(slots.0, Arena::Gradient).unwrap(),
                             other.backend.read(slots.1, Arena::Gradient).unwrap(),
                         );
                         let far = apart(&gradients.0, &gradients.1);
-                        assert!(far <= near, "{said}, step {}: gradients are {far} apart", got.step);
+                        assert!(far <= near, "{case}, step {}: gradients are {far} apart", got.step);
                     }
                 }
                 whole.validate().unwrap();
@@ -122,19 +122,19 @@ fn parts_give_the_same_bits_for_any_threads_neighbours_and_cuts() {
         let recipe = recipe(37, precision);
         let mut on_cpu = None;
         for (name, device) in devices() {
-            let said = format!("{name} {net} {precision:?}");
+            let case = format!("{name} {net} {precision:?}");
             let all = train(&device, &data, &recipe, &members, 4, false);
-            assert!(all == train(&device, &data, &recipe, &members, 4, true), "{said}: cut");
-            assert!(all[3] == train(&device, &data, &recipe, &members[3..4], 4, false)[0], "{said}: alone");
+            assert!(all == train(&device, &data, &recipe, &members, 4, true), "{case}: cut");
+            assert!(all[3] == train(&device, &data, &recipe, &members[3..4], 4, false)[0], "{case}: alone");
             if matches!(device, Opened::Cpu { .. }) {
-                assert!(*on_cpu.get_or_insert_with(|| all.clone()) == all, "{said}: other threads");
+                assert!(*on_cpu.get_or_insert_with(|| all.clone()) == all, "{case}: other threads");
             }
         }
     }
 }
 
 #[test]
-fn parts_that_are_whole_slices_change_no_bit_on_a_processor() {
+fn parts_of_whole_slices_change_no_bit_on_a_cpu() {
     let device = Opened::Cpu { threads: 2 };
     for (net, batch, parts) in [("fast:5x6-lstm12-lstm7 + slow:3-6t / 8 / side:3", 64, 2), ("7-12n-3", 512, 4)] {
         let data = Made::new(net, 1200);
@@ -145,7 +145,7 @@ fn parts_that_are_whole_slices_change_no_bit_on_a_processor() {
 }
 
 #[test]
-fn parts_take_less_memory_and_what_is_refused_says_so() {
+fn parts_need_less_memory_and_refusals_name_the_cause() {
     for (name, device) in devices() {
         let data = Made::new("16x8-lstm64-256-3", 2000);
         let members = [data.member(0)];
@@ -157,26 +157,26 @@ fn parts_take_less_memory_and_what_is_refused_says_so() {
         let needs = [1, 4, 8, 32].map(need);
         assert!(needs.windows(2).all(|two| two[1] < two[0]), "{name}: {needs:?}");
         let tables = data.tables(&device).unwrap();
-        let asked = |parts, budget| {
+        let build = |parts, budget| {
             let (pins, made) = (Pins::default(), data.data());
             Population::paced(&device, budget, &data.net, &tables, &made, &recipe, &members, &pins, Pace { parts })
                 .map(drop)
         };
         let between = Budget::Bytes(tables.bytes() + (needs[0] + needs[2]) / 2);
-        let refused = asked(1, between).unwrap_err();
+        let refused = build(1, between).unwrap_err();
         assert!(refused.is_memory(), "{name}: {refused}");
-        asked(8, between).unwrap();
-        let Error::Memory { what, .. } = asked(8, Budget::Bytes(1000)).unwrap_err() else { panic!("{name}") };
+        build(8, between).unwrap();
+        let Error::Memory { what, .. } = build(8, Budget::Bytes(1000)).unwrap_err() else { panic!("{name}") };
         assert!(what.contains("batches of 1024 in 8 parts of 128"), "{name}: {what}");
         for parts in [0, 1025] {
-            let refused = asked(parts, Budget::default()).unwrap_err();
+            let refused = build(parts, Budget::default()).unwrap_err();
             assert!(refused.to_string().contains("1 to 1024 are possible"), "{name}: {refused}");
         }
     }
 }
 
 #[test]
-fn a_card_without_memory_says_so() {
+fn a_card_without_memory_reports_it() {
     for context in cards() {
         let refused = context.slab(1 << 50).err().unwrap();
         assert!(refused.is_memory() && refused.to_string().contains("another program"), "{refused}");

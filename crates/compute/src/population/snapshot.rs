@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_the_first_version_are_read_and_written_as_ever() {
+    fn version_one_snapshots_round_trip_byte_for_byte() {
         let mut bytes = b"FBmember".to_vec();
         let net = "2-3";
         bytes.extend([1u32, 0].iter().flat_map(|w| w.to_le_bytes()));

@@ -178,7 +178,7 @@ fn members_end_at_their_own_time() {
 }
 
 #[test]
-fn it_learns() {
+fn a_population_learns_a_planted_signal() {
     for (name, device) in devices() {
         for precision in [Precision::F32, Precision::Bf16] {
             let made = Made::new("6-32-3", 2000);
@@ -193,7 +193,7 @@ fn it_learns() {
 }
 
 #[test]
-fn it_learns_with_everything() {
+fn a_population_learns_with_every_option_on() {
     for (name, device) in devices() {
         for precision in [Precision::F32, Precision::Bf16] {
             let made = Made::new("6-64nd20-32td10-3", 2000);
@@ -215,7 +215,7 @@ fn it_learns_with_everything() {
 }
 
 #[test]
-fn a_number_that_is_none_stops_its_member_and_is_named() {
+fn a_nan_stops_its_member_and_names_the_tensor() {
     for (name, device) in devices() {
         let mut made = Made::new(NETS[0], 100);
         made.spoil(50);
@@ -248,7 +248,7 @@ fn a_number_that_is_none_stops_its_member_and_is_named() {
 }
 
 #[test]
-fn populations_side_by_side_share_scratch_memory_and_no_bits() {
+fn concurrent_populations_share_scratch_memory_but_no_bits() {
     for (name, device) in devices() {
         for precision in [Precision::F32, Precision::Bf16] {
             let made = Made::new("16-320-256t-3", 300);
@@ -308,7 +308,7 @@ fn a_member_that_adopts_another_keeps_its_place() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_figures() {
+fn too_large_a_request_is_refused_with_figures() {
     for (name, device) in devices() {
         let made = Made::new(NETS[0], 1000);
         let members: Vec<Member> = (0..64).map(|id| made.member(id)).collect();
@@ -331,7 +331,7 @@ fn what_does_not_fit_is_refused_with_figures() {
 }
 
 #[test]
-fn parameters_go_out_and_in_and_logits_follow_them() {
+fn parameters_round_trip_and_logits_follow_them() {
     for (name, device) in devices() {
         for (net, precision) in NETS.iter().flat_map(|n| [(n, Precision::F32), (n, Precision::Bf16)]) {
             let made = Made::new(net, 90);
@@ -358,7 +358,7 @@ fn parameters_go_out_and_in_and_logits_follow_them() {
 }
 
 #[test]
-fn stopped_members_make_room_and_the_others_go_on() {
+fn stopped_members_free_their_slot_and_the_others_continue() {
     for (name, device) in devices() {
         let made = Made::new(NETS[1], 80);
         let members: Vec<Member> = (0..9).map(|id| Member { epochs: 4, ..made.member(id) }).collect();
@@ -385,7 +385,7 @@ fn cut(population: &mut Population, members: &[Member]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_member_restored_anew_becomes_what_it_would_have_become() {
+fn a_restored_member_continues_with_the_same_bits() {
     let recipes = [(Precision::F32, None), (Precision::Bf16, Some(0.9))];
     for ((name, device), (precision, average)) in devices().into_iter().flat_map(|d| recipes.map(|r| (d.clone(), r))) {
         for net in [NETS[0], NETS[2], NETS[4], NETS[5]] {
@@ -452,7 +452,7 @@ fn a_snapshot_keeps_the_reason_of_a_fault() {
 }
 
 #[test]
-fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
+fn snapshots_of_other_nets_and_foreign_bytes_are_refused() {
     let made = Made::new(NETS[0], 100);
     let make = |made: &Made, recipe: &Recipe, member: Member| {
         let device = Opened::Cpu { threads: 1 };
@@ -464,8 +464,8 @@ fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
     let snapshot = population.snapshot(1).unwrap();
     let refused = |mut population: Population, snapshot: &Snapshot, words: &str| {
         let before = population.snapshot(1);
-        let Err(Error::Invalid(said)) = population.restore(snapshot) else { panic!("{words}") };
-        assert!(said.contains(words), "`{said}` does not say `{words}`");
+        let Err(Error::Invalid(message)) = population.restore(snapshot) else { panic!("{words}") };
+        assert!(message.contains(words), "`{message}` does not say `{words}`");
         assert!(population.snapshot(1) == before, "{words}: nothing is changed");
     };
     let fresh = || make(&made, &plain, made.member(1));
@@ -513,7 +513,7 @@ fn snapshots_of_others_are_refused_and_bytes_of_strangers_too() {
 }
 
 #[test]
-fn a_table_behind_a_map_gives_the_bits_of_its_rows_laid_out() {
+fn a_mapped_table_gives_the_bits_of_its_expanded_rows() {
     for (name, device) in devices() {
         for (net, precision) in [(NETS[1], Precision::F32), (NETS[0], Precision::Bf16), (NETS[2], Precision::F32)] {
             let made = Made::new(net, 120);

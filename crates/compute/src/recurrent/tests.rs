@@ -314,7 +314,7 @@ fn each(one_of: usize, mut check: impl FnMut(&Case, With, Precision, &str)) {
 }
 
 #[test]
-fn the_processor_does_what_the_plain_loops_say() {
+fn the_cpu_matches_the_reference_loops() {
     each(1, |case, with, precision, place| {
         let limit = if precision == Precision::Bf16 { 2e-3 } else { 5e-6 };
         near(&on_cpu(case, with, 2), &plainly(case, with), limit, place);
@@ -322,7 +322,7 @@ fn the_processor_does_what_the_plain_loops_say() {
 }
 
 #[test]
-fn bits_do_not_depend_on_threads_or_company() {
+fn bits_do_not_depend_on_threads_or_neighbours() {
     for precision in [Precision::F32, Precision::Bf16] {
         let case = Case::new(shape([3, 70, 5, 6, 3], &[20, 9], precision, Gradients::State));
         let one = on_cpu(&case, ALL, 1);
@@ -363,12 +363,12 @@ fn same_in_steps(case: &Case, with: With, run: impl Fn(&Case, With) -> Made, pla
 }
 
 #[test]
-fn a_window_is_its_steps_to_the_bit() {
+fn a_window_equals_its_single_steps_to_the_bit() {
     each(1, |case, with, _, place| same_in_steps(case, with, |case, with| on_cpu(case, with, 2), place));
 }
 
 #[test]
-fn members_that_sleep_are_left_alone_and_gradients_add_up() {
+fn inactive_members_are_untouched_and_gradients_accumulate() {
     let case = Case::new(shape([3, 5, 4, 4, 2], &[18], Precision::F32, Gradients::Weights));
     let (whole, params) = (on_cpu(&case, ALL, 2), case.stack.params());
     let awake = SlotState { active: 1, ..SlotState::default() };
@@ -431,7 +431,7 @@ fn rows_of_weights_may_have_others_between_them() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn invalid_calls_are_refused_with_a_reason() {
     let good = shape([1, 2, 3, 4, 1], &[5], Precision::F32, Gradients::Weights);
     for (shape, word) in [
         (Shape { rows: 0, ..good.clone() }, "at least one"),
@@ -473,7 +473,7 @@ fn what_makes_no_sense_is_said() {
 }
 
 #[test]
-fn gradients_are_those_of_central_differences() {
+fn gradients_match_central_differences() {
     for (hidden, with) in [
         (&[3][..], ALL),
         (&[3], With { every: false, ..LEAST }),

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn near_the_truth_on_every_path() {
+    fn curves_are_near_the_exact_values_on_every_path() {
         for f in [here, curves::<Plain>] {
             for (from, to) in [(-42f32, 42f32), (-12.0, 12.0), (-1.0, 1.0), (-1e-3, 1e-3), (1e-30, 1e-20)] {
                 for i in 0..50_000 {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_borders() {
+    fn curves_are_right_at_their_limits() {
         let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1e30, -1e30, f32::MAX];
         for f in [here, curves::<Plain>] {
             let mut out = [[0f32; LANES]; 6];

@@ -9,15 +9,15 @@ use crate::population::{Precision, State};
 fn train(world: &World, threads: usize, chunks: &[u32], slot: usize) -> (Vec<Vec<u32>>, State, String) {
     let mut engine = engine(world, threads);
     let n = world.members.len();
-    let mut said = String::new();
+    let mut scores = String::new();
     for steps in chunks {
         engine.steps(n, *steps).unwrap();
-        said += &format!("{:?}", engine.score(n).unwrap()[slot]);
+        scores += &format!("{:?}", engine.score(n).unwrap()[slot]);
         go_on(&mut engine);
     }
-    said += &format!("{:?}", engine.logits(slot, &world.lists[0]).unwrap());
+    scores += &format!("{:?}", engine.logits(slot, &world.lists[0]).unwrap());
     let arenas = ARENAS.map(|arena| bits(&engine.read(slot, arena).unwrap())).to_vec();
-    (arenas, engine.states().unwrap()[slot], said)
+    (arenas, engine.states().unwrap()[slot], scores)
 }
 
 fn worlds() -> Vec<World> {
@@ -38,7 +38,7 @@ fn worlds() -> Vec<World> {
 }
 
 #[test]
-fn threads_change_nothing() {
+fn bits_do_not_depend_on_threads() {
     for world in worlds() {
         for slot in 0..world.members.len() {
             let one = train(&world, 1, &[2, 1, 3], slot);
@@ -56,7 +56,7 @@ fn threads_change_nothing() {
 /// A batch that is worth several threads is cut into so many blocks, on any number of threads, and so its sums have one
 /// order.
 #[test]
-fn small_batches_are_cut_alike_on_any_threads() {
+fn small_batches_are_split_the_same_on_any_threads() {
     let two = "fast:16x9-lstm24 + slow:12x5-lstm9 + strategy:9 / 16 / direction:3";
     let cases = [(two, 8, 1), (two, 16, 2), (two, 32, 4), (two, 33, 3), (two, 64, 4), (two, 100, 4), (two, 256, 8)];
     let dense = [64, 65, 128, 200, 256].map(|batch| ("16-64-32-3", batch, if batch > 64 { 2 } else { 1 }));
@@ -74,23 +74,23 @@ fn small_batches_are_cut_alike_on_any_threads() {
 }
 
 #[test]
-fn company_and_slot_change_nothing() {
+fn bits_do_not_depend_on_neighbours_or_slot() {
     for net in ["16-64-32-3", "a:3x2-5t-9 + b:4 / 24-8t / up:3 + size:4", "a:3x4-lstm18-lstm5 + b:4 / 8 / up:3"] {
         let crowd = World::new(net, 700, 300, Precision::F32).with_members(32);
         let small = World::new(net, 90, 32, Precision::F32).with_members(32);
         for (crowd, at) in [&crowd, &small].into_iter().flat_map(|crowd| [0, 5, 31].map(|at| (crowd, at))) {
             let mut alone = crowd.clone();
             alone.members = vec![crowd.members[at].clone()];
-            let (arenas, mut state, said) = train(crowd, 2, &[2, 1, 3], at);
+            let (arenas, mut state, scores) = train(crowd, 2, &[2, 1, 3], at);
             assert_eq!(state.slot.index, at as u32);
             state.slot.index = 0;
-            assert!((arenas, state, said) == train(&alone, 2, &[2, 1, 3], 0), "{net}: member {at}");
+            assert!((arenas, state, scores) == train(&alone, 2, &[2, 1, 3], 0), "{net}: member {at}");
         }
     }
 }
 
 #[test]
-fn swapped_slots_go_on_as_before() {
+fn swapped_slots_continue_with_the_same_bits() {
     let world = World::new("6-16-3", 90, 20, Precision::Bf16).with_members(3);
     let mut fast = engine(&world, 2);
     fast.steps(3, 2).unwrap();
@@ -107,7 +107,7 @@ fn swapped_slots_go_on_as_before() {
 }
 
 #[test]
-fn chunks_change_nothing() {
+fn bits_do_not_depend_on_chunks() {
     let world = World::new("6-16nd30-12td20-3", 90, 20, Precision::F32).with_members(2);
     let mut once = engine(&world, 2);
     once.steps(2, 5).unwrap();
@@ -118,7 +118,7 @@ fn chunks_change_nothing() {
 }
 
 #[test]
-fn a_rows_logits_do_not_depend_on_its_place() {
+fn logits_do_not_depend_on_the_rows_position() {
     let nets = [
         "6-16-3",
         "24x10-512-512t-3",

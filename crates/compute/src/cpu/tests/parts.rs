@@ -68,7 +68,7 @@ fn check_layer(rows: usize, inputs: usize, outputs: usize, activation: Activatio
 }
 
 #[test]
-fn layers() {
+fn layers_match_the_reference() {
     use Activation::{Identity, Relu, Tanh};
     for rows in [0, 1, 7, 256] {
         check_layer(rows, 8, 8, Identity, Precision::F32);
@@ -133,7 +133,7 @@ fn tiles_are_products_on_any_instructions() {
 }
 
 #[test]
-fn sums_and_additions() {
+fn sums_and_additions_match_the_reference() {
     for n in [0, 1, 7, 8, 9, 1000, 100_001] {
         let values = numbers(6, n);
         let (fast, plain) = (loops::squares(&values), sums::squares(&values));
@@ -146,7 +146,7 @@ fn sums_and_additions() {
 }
 
 #[test]
-fn losses() {
+fn losses_match_the_reference() {
     for classes in [2, 3, 7, 8, 255, 256] {
         for row in 0..20 {
             let z: Vec<f32> = numbers(8 + row, classes).iter().map(|x| x * (1 << row) as f32 / 64.0).collect();
@@ -164,7 +164,7 @@ fn losses() {
 }
 
 #[test]
-fn optimisers() {
+fn optimisers_match_the_reference() {
     for rule in [Rule::Adam, Rule::AdamW] {
         for n in [0, 1, 7, 1000] {
             let step = Step::new(&Optimiser { rule, ..Optimiser::default() }, 1e-2, 3, 2.0, 5.0);

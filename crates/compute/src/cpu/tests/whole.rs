@@ -55,7 +55,7 @@ fn check(world: &World, tolerance: f32) {
 }
 
 #[test]
-fn steps_are_the_plain_ones() {
+fn steps_match_the_reference() {
     for batch in [1, 7, 64] {
         check(&World::new("6-16-3", 40, batch, Precision::F32), 1e-4);
     }
@@ -67,7 +67,7 @@ fn steps_are_the_plain_ones() {
 }
 
 #[test]
-fn norms_and_dropouts_are_the_plain_ones() {
+fn norms_and_dropouts_match_the_reference() {
     for batch in [1, 7, 40] {
         check(&World::new("6-16n-12td30-3", 40, batch, Precision::F32), 1e-3);
     }
@@ -82,7 +82,7 @@ fn norms_and_dropouts_are_the_plain_ones() {
 const FAST_AND_SLOW: &str = "fast:5x7-lstm9-lstm20-6t + raw:3 + slow:17x3-lstm33 / 12 / up:3 + size:4";
 
 #[test]
-fn steps_with_everything_a_recipe_has_are_the_plain_ones() {
+fn steps_with_every_recipe_option_match_the_reference() {
     for schedule in [Schedule::CONSTANT, Schedule::cosine(0.3, 0.1), Schedule::one_cycle(0.3, 0.0)] {
         let mut world = World::new("a:3x2-5t-9 + b:4x3-lstm6 / 24-8t / up:3 + size:4", 40, 16, Precision::F32);
         (world.recipe.smoothing, world.recipe.average, world.recipe.schedule) = (0.2, Some(0.9), schedule);
@@ -122,7 +122,7 @@ fn scores_and_logits_are_of_the_average() {
 }
 
 #[test]
-fn recurrent_steps_are_the_plain_ones() {
+fn recurrent_steps_match_the_reference() {
     for batch in [1, 7, 40] {
         check(&World::new("6x5-lstm10-3", 40, batch, Precision::F32), 1e-4);
     }
@@ -136,7 +136,7 @@ fn recurrent_steps_are_the_plain_ones() {
 }
 
 #[test]
-fn wide_steps_are_the_plain_ones() {
+fn wide_steps_match_the_reference() {
     let world = World::new("a:8-512t + b:16x2-24 / 512 / up:3 + size:4", 310, 300, Precision::F32);
     assert!(world.layout.params > 256 * 1024);
     check(&world, 1e-4);
@@ -174,7 +174,7 @@ fn bf16_rounds_where_it_says() {
 }
 
 #[test]
-fn whole_nets_are_pytorchs() {
+fn whole_nets_match_pytorch() {
     fixtures::check(|fixture| {
         let members = std::slice::from_ref(&fixture.member);
         let engine = super::Engine::new(
@@ -214,7 +214,7 @@ fn members_wait_and_stop_on_their_own() {
 }
 
 #[test]
-fn a_slot_outside_of_the_first_is_left_alone() {
+fn slots_beyond_the_active_ones_are_untouched() {
     let world = World::new("4-8-3", 50, 16, Precision::F32).with_members(3);
     let mut fast = engine(&world, 2);
     let before = fast.read(2, Arena::Params).unwrap();
@@ -225,7 +225,7 @@ fn a_slot_outside_of_the_first_is_left_alone() {
 }
 
 #[test]
-fn a_fault_changes_nothing_and_stops() {
+fn a_fault_changes_no_parameter_and_stops_the_member() {
     let nets = [("4-8-3", Precision::F32), ("4-8t-3", Precision::Bf16), ("8-1024-256-2", Precision::F32)];
     for (net, precision) in nets.into_iter().chain([("4-lstm8-3", Precision::F32), ("4-lstm8-3", Precision::Bf16)]) {
         let mut world = World::new(net, 50, 16, precision).with_members(2);
@@ -262,7 +262,7 @@ fn a_fault_changes_nothing_and_stops() {
 }
 
 #[test]
-fn weights_of_nothing_change_nothing() {
+fn zero_sample_weights_change_nothing() {
     let mut world = World::new("4-8-3", 20, 16, Precision::F32);
     world.weights = world.weights.map(|w| vec![0.0; w.len()]);
     let mut fast = engine(&world, 1);
@@ -274,7 +274,7 @@ fn weights_of_nothing_change_nothing() {
 }
 
 #[test]
-fn scores_and_logits_are_the_plain_forward() {
+fn scores_and_logits_match_the_reference_forward() {
     let cases = [(2, 1), (40, 2), (600, 2), (1030, 3)].map(|(samples, threads)| (TWO_HEADS, samples, threads));
     for (net, samples, threads) in cases.into_iter().chain([(FAST_AND_SLOW, 2, 1), (FAST_AND_SLOW, 300, 2)]) {
         let world = World::new(net, samples, samples, Precision::F32).with_members(2);
@@ -310,7 +310,7 @@ fn scores_and_logits_are_the_plain_forward() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn invalid_requests_are_refused() {
     let world = World::new("a:3x2 + b:4 / 8 / up:3", 20, 8, Precision::F32);
     let refused = |change: &dyn Fn(&mut World), words: &str| {
         let mut world = world.clone();
@@ -318,8 +318,8 @@ fn what_cannot_be_done_is_refused() {
         let made = world.tables().and_then(|tables| {
             super::Engine::new(&world.net, &world.layout, &tables, &world.data(), &world.recipe, &world.members, 1)
         });
-        let Err(Error::Invalid(said)) = made else { panic!("{words}: {made:?}") };
-        assert!(said.contains(words), "`{said}` does not say `{words}`");
+        let Err(Error::Invalid(message)) = made else { panic!("{words}: {made:?}") };
+        assert!(message.contains(words), "`{message}` does not say `{words}`");
     };
     refused(&|w| w.tables.truncate(1), "one of each for every input");
     refused(&|w| w.tables[0].1 = 3, "multiple of 4");
@@ -362,7 +362,7 @@ fn what_cannot_be_done_is_refused() {
 }
 
 #[test]
-fn the_need_is_what_is_taken() {
+fn estimated_memory_is_what_is_allocated() {
     for (net, precision) in [
         ("6-16-3", Precision::F32),
         ("6-16-3", Precision::Bf16),

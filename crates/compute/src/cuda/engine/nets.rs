@@ -113,8 +113,8 @@ pub(crate) fn pins(context: &Arc<Context>, net: &Net, layout: &Layout, setup: &S
 pub(crate) struct Nets {
     engine: Engine,
     calls: calls::Calls,
-    /// What a step is told by host calls, where there is an optimiser.
-    told: Option<(Hypers, Array<u32>)>,
+    /// What host calls give a step, where there is an optimiser.
+    step_arrays: Option<(Hypers, Array<u32>)>,
     begun: Event,
     done: Event,
     /// Rows of the last pass on a stream, where a way back can follow it.
@@ -279,12 +279,12 @@ impl Nets {
             let windows: Vec<u64> = net.inputs.iter().enumerate().flat_map(table).collect();
             engine.main.put(&lossless.windows, &windows)?;
         }
-        let told = |_| -> Result<(Hypers, Array<u32>)> {
+        let step_arrays = |_| -> Result<(Hypers, Array<u32>)> {
             Ok((Hypers::new(context, p)?, context.slab(aligned::<u32>(p))?.array(p)?))
         };
         Ok(Nets {
             calls: calls::Calls::load(context, recipe.precision == Precision::Bf16)?,
-            told: setup.rule.map(told).transpose()?,
+            step_arrays: setup.rule.map(step_arrays).transpose()?,
             begun: Event::new(context, false)?,
             done: Event::new(context, false)?,
             rows: None,
@@ -332,15 +332,15 @@ impl Nets {
     pub(crate) fn optimise(&mut self, hypers: &[Hyper], go: &[bool], parts: &[f32]) -> Result<Vec<f32>> {
         let _lock = lock_driver();
         let (main, context) = (&self.engine.main, &self.engine.context);
-        let Some((told, mask)) = &self.told else { return Err(only_asked()) };
+        let Some((card_hypers, mask)) = &self.step_arrays else { return Err(no_optimiser()) };
         let given = match parts.is_empty() {
             true => None,
             false => Some(context.slab(4 * parts.len() as u64)?.array(parts.len())?),
         };
         given.iter().try_for_each(|given| given.put(main, parts))?;
-        told.put(main, hypers)?;
+        card_hypers.put(main, hypers)?;
         mask.put(main, &go.iter().map(|go| u32::from(*go)).collect::<Vec<u32>>())?;
-        self.update(told, StepOptions { mask: Some(mask), parts: given.as_ref(), norms: None })?;
+        self.update(card_hypers, StepOptions { mask: Some(mask), parts: given.as_ref(), norms: None })?;
         Ok(main.get(&self.engine.at.states)?.iter().map(|s| s.norm).collect())
     }
 
@@ -463,7 +463,7 @@ impl Nets {
     /// The rows of all members from `begin` on, as many as go at once.
     fn chunk(&self, given: OnCard<'_>, begin: usize, whole: u32, training: bool, out: &[Array<f32>]) -> Result<()> {
         let e = &self.engine;
-        let Some(lossless) = &e.at.lossless else { return Err(only_asked()) };
+        let Some(lossless) = &e.at.lossless else { return Err(no_optimiser()) };
         let (p, all, begin, batch) = (e.members, n(given.rows), n(begin), n(e.recipe.batch));
         let ids = calls::TakeIdsArgs {
             ids: given.ids.cloned(),
@@ -638,7 +638,7 @@ fn n(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn only_asked() -> Error {
+fn no_optimiser() -> Error {
     Error::Invalid("these nets have no optimiser".into())
 }
 

@@ -53,7 +53,7 @@ fn rewritten(layout: &Layout, row: &[f32], change: impl Fn(&mut Vec<Raw>)) -> Ve
 }
 
 #[test]
-fn there_and_back() {
+fn parameters_round_trip() {
     for text in [TEXT, LSTM, "5-3", "128-64t-3", "a:6-9n-11ntd5 + b:3x2-lstm4d9-7n / 13n / 3"] {
         let (net, layout, row) = sample(text);
         let file = save(&net, &layout, &row);
@@ -84,7 +84,7 @@ fn names_shapes_and_metadata_are_readable() {
 }
 
 #[test]
-fn an_lstm_is_pytorchs() {
+fn lstm_tensors_match_pytorch() {
     let (_, layout, row) = sample(LSTM);
     let names: Vec<(String, Vec<usize>)> = flatten(&layout, &row).into_iter().map(|(n, s, _)| (n, s)).collect();
     let wanted = [
@@ -120,17 +120,17 @@ fn two_biases_are_read_as_their_sum() {
         }
     };
     assert_eq!(load(&net, &layout, &rewritten(&layout, &row, split)).unwrap(), row);
-    let said = |change: &dyn Fn(&mut Vec<Raw>)| {
+    let message = |change: &dyn Fn(&mut Vec<Raw>)| {
         load(&net, &layout, &rewritten(&layout, &row, change)).unwrap_err().to_string()
     };
-    let one = said(&|raw| {
+    let one = message(&|raw| {
         split(raw);
         raw.retain(|t| t.0 != "fast.lstm.1.bias_hh");
     });
     assert!(one.contains("tensor `fast.lstm.1.bias_hh` is missing"), "{one}");
-    let three = said(&|raw| raw.push(("fast.lstm.0.bias_ih".into(), Dtype::F32, vec![40], vec![0; 160])));
+    let three = message(&|raw| raw.push(("fast.lstm.0.bias_ih".into(), Dtype::F32, vec![40], vec![0; 160])));
     assert!(three.contains("has no `fast.lstm.0.bias_ih`"), "{three}");
-    let none = said(&|raw| raw.retain(|t| t.0 != "slow.lstm.0.bias"));
+    let none = message(&|raw| raw.retain(|t| t.0 != "slow.lstm.0.bias"));
     assert!(none.contains("tensor `slow.lstm.0.bias` is missing"), "{none}");
 }
 
@@ -154,10 +154,10 @@ fn half_precision_is_read() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn mismatched_tensors_are_named() {
     let (net, layout, row) = sample("5-7-3");
-    let said = |file: &[u8]| match load(&net, &layout, file) {
-        Err(Error::Invalid(said)) => said,
+    let message = |file: &[u8]| match load(&net, &layout, file) {
+        Err(Error::Invalid(message)) => message,
         other => panic!("{other:?}"),
     };
     let zeros = |n: usize| vec![0u8; n];
@@ -171,15 +171,15 @@ fn what_does_not_fit_is_named() {
         (&|raw| raw[1].3[8..12].copy_from_slice(&f32::NAN.to_le_bytes()), "tensor `trunk.0.bias` is NaN at element 2"),
     ];
     for (change, wanted) in cases {
-        let said = said(&rewritten(&layout, &row, change));
-        assert!(said.contains(wanted), "wanted {wanted}: {said}");
+        let message = message(&rewritten(&layout, &row, change));
+        assert!(message.contains(wanted), "wanted {wanted}: {message}");
     }
-    assert!(said(b"").contains("not a safetensors file"));
-    assert!(said(&u64::MAX.to_le_bytes()).contains("header is over"));
-    assert!(said(&vec![0; 1 << 20]).contains("this net has at most"));
+    assert!(message(b"").contains("not a safetensors file"));
+    assert!(message(&u64::MAX.to_le_bytes()).contains("header is over"));
+    assert!(message(&vec![0; 1 << 20]).contains("this net has at most"));
     // The same shapes with another activation are another net.
     let (other, ..) = sample("5-7t-3");
-    assert!(said(&save(&other, &layout, &row)).contains("are of the net `5-7t-3`, not of `5-7-3`"));
+    assert!(message(&save(&other, &layout, &row)).contains("are of the net `5-7t-3`, not of `5-7-3`"));
 }
 
 #[test]
@@ -189,15 +189,15 @@ fn another_format_is_refused() {
         let raw: Vec<(String, Vec<u8>)> = vec![("x".into(), vec![0; 4])];
         let views = raw.iter().map(|(n, b)| (n.as_str(), TensorView::new(Dtype::F32, vec![1], b).unwrap()));
         let file = safetensors::serialize(views, Some([("fullbore".to_string(), about.to_string())].into())).unwrap();
-        let said = load(&net, &layout, &file).unwrap_err().to_string();
-        assert!(said.contains(wanted), "{said}");
+        let message = load(&net, &layout, &file).unwrap_err().to_string();
+        assert!(message.contains(wanted), "{message}");
     }
     assert!(load(&net, &layout, &save(&net, &layout, &row)).is_ok());
 }
 
 proptest! {
     #[test]
-    fn any_net_there_and_back(net in any_net()) {
+    fn parameters_of_any_net_round_trip(net in any_net()) {
         let (net, layout, row) = sample(&net.to_string());
         prop_assert_eq!(load(&net, &layout, &save(&net, &layout, &row)), Ok(row));
     }

@@ -3,10 +3,10 @@
 use super::*;
 use crate::error::Error;
 
-fn said(text: &str) -> String {
+fn message(text: &str) -> String {
     match text.parse::<Net>() {
         Ok(net) => panic!("`{text}` was read as {net:?}"),
-        Err(Error::Invalid(said)) => said,
+        Err(Error::Invalid(message)) => message,
         Err(other) => panic!("`{text}` gave {other:?}"),
     }
 }
@@ -55,7 +55,7 @@ fn reads_and_prints() {
 }
 
 #[test]
-fn the_parts_are_where_they_belong() {
+fn text_is_parsed_into_the_right_parts() {
     let net: Net = "fast:16x50-64-32t + slow:12 / 128 / direction:3 + size:5".parse().unwrap();
     assert_eq!(net.inputs[0], Input::new("fast", 16, 50));
     assert_eq!(net.inputs[1], Input::new("slow", 12, 1));
@@ -82,7 +82,7 @@ fn the_parts_are_where_they_belong() {
 }
 
 #[test]
-fn a_caret_stands_under_what_is_wrong() {
+fn errors_put_a_caret_under_the_wrong_part() {
     for (text, column, wanted) in [
         ("", 1, "expected the number of features"),
         ("16", 3, "expected `-` and the number of classes"),
@@ -124,19 +124,19 @@ fn a_caret_stands_under_what_is_wrong() {
         ("a:4 / (a, b) 8 | 4 / p:3 | v:1", 9, "the name of an input, or `)`"),
         ("16 / 8 | 4 / 3 | v:1", 14, "a head of several needs a name"),
     ] {
-        let said = said(text);
-        let lines: Vec<&str> = said.lines().collect();
-        assert!(lines[0].ends_with(&format!("column {column}:")), "`{text}`: {said}");
-        assert_eq!(lines[2].find('^').map(|at| at - 1), Some(column), "`{text}`: {said}");
-        assert!(lines[2].contains(wanted), "`{text}`: {said}");
-        assert!(lines[3].contains("`128-2048-1024-512-3`"), "`{text}`: {said}");
+        let message = message(text);
+        let lines: Vec<&str> = message.lines().collect();
+        assert!(lines[0].ends_with(&format!("column {column}:")), "`{text}`: {message}");
+        assert_eq!(lines[2].find('^').map(|at| at - 1), Some(column), "`{text}`: {message}");
+        assert!(lines[2].contains(wanted), "`{text}`: {message}");
+        assert!(lines[3].contains("`128-2048-1024-512-3`"), "`{text}`: {message}");
     }
     // Of a long text what is around the column, and the caret still under it.
     let long = format!("{}16-8q-3", "16-".repeat(100));
-    let said = said(&long);
-    let lines: Vec<Vec<char>> = said.lines().map(|l| l.chars().collect()).collect();
+    let message = message(&long);
+    let lines: Vec<Vec<char>> = message.lines().map(|l| l.chars().collect()).collect();
     let caret = lines[2].iter().position(|c| *c == '^').unwrap();
-    assert_eq!((lines[1][caret], lines[1].len() < 110), ('q', true), "{said}");
+    assert_eq!((lines[1][caret], lines[1].len() < 110), ('q', true), "{message}");
 }
 
 #[test]
@@ -162,9 +162,9 @@ fn wrong_nets_get_the_sentence_of_check() {
         ("a:4 + b:4 + c:4 / (a c) 8 | 8 / p:3 | v:1", "a tower reads (a c)"),
         ("a:4 + b:4 / (a) 8 | (a) 8 / p:3 | v:1", "no tower reads input b"),
     ] {
-        assert!(said(text).contains(wanted), "`{text}`: {}", said(text));
+        assert!(message(text).contains(wanted), "`{text}`: {}", message(text));
     }
-    assert!(said(&"1".repeat(10_001)).contains("at most 10000"));
+    assert!(message(&"1".repeat(10_001)).contains("at most 10000"));
     let empty = Net { inputs: vec![], branches: vec![], trunk: vec![], heads: vec![], towers: vec![] };
     assert!(Layout::new(&empty).unwrap_err().to_string().contains("at least one input and one head"));
     assert_eq!(empty.to_string(), "");

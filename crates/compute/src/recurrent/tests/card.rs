@@ -102,7 +102,7 @@ fn a_card_agrees_with_the_processor() {
 }
 
 #[test]
-fn a_cards_window_is_its_steps_to_the_bit() {
+fn a_window_on_a_card_equals_its_single_steps_to_the_bit() {
     for context in cards() {
         each(7, |case, with, _, place| {
             same_in_steps(case, with, |case, with| on_card(&context, case, with, false), place);
@@ -120,7 +120,7 @@ fn a_replayed_graph_of_a_call_gives_the_bits_of_single_launches() {
 }
 
 #[test]
-fn a_members_bits_on_a_card_do_not_depend_on_company() {
+fn bits_on_a_card_do_not_depend_on_neighbours() {
     for context in cards() {
         for (hidden, precision) in [(&[20, 9][..], Precision::Bf16), (&[96], Precision::Bf16), (&[20], Precision::F32)]
         {
@@ -141,7 +141,7 @@ fn a_members_bits_on_a_card_do_not_depend_on_company() {
 }
 
 #[test]
-fn a_row_that_is_not_there_is_nan_on_a_card_and_sleepers_are_left_alone() {
+fn missing_rows_are_nan_on_a_card_and_inactive_members_are_untouched() {
     for context in cards() {
         let mut case = Case::new(shape([2, 3, 2, 4, 1], &[17], Precision::Bf16, Gradients::None));
         case.at[0] = TABLE as u32;
