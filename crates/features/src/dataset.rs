@@ -23,14 +23,14 @@ pub struct Dataset {
     pub slow: Vec<Slower>,
     /// All availability times of the base.
     pub clock: Clock,
-    /// What there is to learn, if it was asked for.
+    /// The labels, if they were asked for.
     pub labels: Option<Labels>,
-    /// Features that left because there is no volume.
-    pub left: Vec<String>,
+    /// Features left out because there is no volume.
+    pub without_volume: Vec<String>,
     /// Symbols without volume whose volume features are missing, where others have it.
-    pub silent: Vec<String>,
-    /// Features that left because there are too few symbols for a market.
-    pub alone: Vec<String>,
+    pub symbols_without_volume: Vec<String>,
+    /// Features left out because there are too few symbols for a market.
+    pub without_market: Vec<String>,
     /// The symbols that features of the market were taken of; `None`: no feature looks at other symbols.
     pub universe: Option<Universe>,
 }
@@ -91,17 +91,17 @@ impl Dataset {
     ) -> Result<Dataset> {
         let timeframe = one_timeframe(&market)?;
         let some_volume = market.iter().any(|b| !b.volume.is_empty());
-        let Fitted { plan, left, alone } = plan.fit(some_volume, symbols)?;
+        let Fitted { plan, without_volume, without_market } = plan.fit(some_volume, symbols)?;
         let reads_volume = |layer: &Layer| layer.columns.contains(&crate::columns::Column::Volume);
-        let silent =
+        let symbols_without_volume =
             market.iter().filter(|b| b.volume.is_empty() && some_volume && plan.layers.iter().any(reads_volume));
-        let silent = silent.map(|b| b.symbol.clone()).collect();
+        let symbols_without_volume = symbols_without_volume.map(|b| b.symbol.clone()).collect();
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(options.threads.max(1))
             .build()
             .map_err(|e| Error::new(Kind::Machine, format!("threads could not be started: {e}")))?;
         let made = pool.install(|| make(market, timeframe, &plan, options, spare))?;
-        Ok(Dataset { left, silent, alone, ..made })
+        Ok(Dataset { without_volume, symbols_without_volume, without_market, ..made })
     }
 }
 
@@ -122,7 +122,16 @@ fn make(
     let (mut base, slow, labels) = made?;
     let universe = plan.sees_market().then(|| Universe::from_market(&market));
     base.market = market;
-    Ok(Dataset { base, slow, clock, labels, universe, left: Vec::new(), silent: Vec::new(), alone: Vec::new() })
+    Ok(Dataset {
+        base,
+        slow,
+        clock,
+        labels,
+        universe,
+        without_volume: Vec::new(),
+        symbols_without_volume: Vec::new(),
+        without_market: Vec::new(),
+    })
 }
 
 /// The tables, of which the base still lacks its market, and the labels. The clock is given where features look at the
@@ -140,9 +149,9 @@ fn tables(
         plan.layers[1..].iter().map(|layer| coarse(layer, market, options)).collect::<Result<_>>()?;
     let labels = match &options.labels {
         None => None,
-        Some(how) => {
+        Some(spec) => {
             (options.progress)("labels", 0, 0);
-            Some(label(market, &cuts, how, options.threads)?)
+            Some(label(market, &cuts, spec, options.threads)?)
         }
     };
     let columns = match clock {

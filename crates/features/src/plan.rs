@@ -25,10 +25,10 @@ pub struct Plan {
 pub struct Fitted {
     /// What can be computed.
     pub plan: Plan,
-    /// Features that left because there is no volume.
-    pub left: Vec<String>,
-    /// Features that left because there are too few symbols for a market.
-    pub alone: Vec<String>,
+    /// Features left out because there is no volume.
+    pub without_volume: Vec<String>,
+    /// Features left out because there are too few symbols for a market.
+    pub without_market: Vec<String>,
 }
 
 /// What is computed on one timeframe.
@@ -136,21 +136,21 @@ impl Plan {
                 Error::new(Kind::Usage, "the set has no features").remedy("<features.set=basic> has about twenty")
             );
         }
-        let (plan, left) = if volume { (self.clone(), Vec::new()) } else { self.without_volume() };
+        let (plan, without_volume) = if volume { (self.clone(), Vec::new()) } else { self.without_volume() };
         if plan.width() == 0 {
             return Err(Error::new(Kind::Input, "every feature of the set needs the volume, and the data have none")
                 .remedy("choose other features; <features.set=basic> works without volume"));
         }
-        let (plan, alone) = plan.with_symbols(symbols);
+        let (plan, without_market) = plan.with_symbols(symbols);
         if plan.width() == 0 {
             let many = if symbols == 1 { "one symbol".to_string() } else { format!("{symbols} symbols") };
-            let but = if left.is_empty() { "" } else { " or needs the volume, which they do not have" };
+            let but = if without_volume.is_empty() { "" } else { " or needs the volume, which they do not have" };
             let message =
                 format!("every feature of the set looks at the market around a symbol, and the data have {many}{but}");
             return Err(Error::new(Kind::Input, message)
                 .remedy("give more symbols; the last number of market_return(1, 5) is how many it needs"));
         }
-        Ok(Fitted { plan, left, alone })
+        Ok(Fitted { plan, without_volume, without_market })
     }
 
     /// The least number of symbols with which all its features exist: 1 where none looks at the market.

@@ -197,8 +197,8 @@ mod tests {
         let mut draw = random(3);
         for symbols in [0, 1, 2, 5] {
             let market: Vec<Bars> = (0..symbols).map(|_| walk(&mut draw, 60)).collect();
-            let how = Labeling { rule: Rule::Fixed { horizon: 4 }, ..Labeling::default() };
-            let labels = label(&market, &whole(&market), &how, 1).unwrap();
+            let spec = Labeling { rule: Rule::Fixed { horizon: 4 }, ..Labeling::default() };
+            let labels = label(&market, &whole(&market), &spec, 1).unwrap();
             let usable = |row: usize| !row.is_multiple_of(3);
             let samples = Samples::new(&Clock::new(&market), &labels, usable);
             let t0: Vec<i64> = market.iter().flat_map(|bars| bars.end.iter().copied()).collect();

@@ -45,15 +45,17 @@ pub struct Featured {
     pub other_timeframes: Vec<String>,
     /// Of all tables.
     pub columns: Vec<FeatureColumn>,
-    /// Features that left because there is no volume.
-    pub left: Vec<String>,
+    /// Features left out because there is no volume.
+    #[serde(rename = "left")]
+    pub without_volume: Vec<String>,
     /// Columns without a value on more than a fifth of the rows.
     pub sparse: Vec<String>,
     /// Symbols without volume, where others have it: their volume features are missing.
-    pub silent: Vec<String>,
-    /// Features that left because there are too few symbols for a market.
-    #[serde(default)]
-    pub alone: Vec<String>,
+    #[serde(rename = "silent")]
+    pub symbols_without_volume: Vec<String>,
+    /// Features left out because there are too few symbols for a market.
+    #[serde(default, rename = "alone")]
+    pub without_market: Vec<String>,
     /// Stretches of bars without a hole that matters; indicators start afresh at each.
     pub runs: u64,
     /// Rows on which every column is valid and no longer depends on where its run began, over all rows.
@@ -106,8 +108,9 @@ pub struct FeatureColumn {
 /// What there is to learn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LabelSummary {
-    /// As it was asked for.
-    pub asked: String,
+    /// As it was set.
+    #[serde(rename = "asked")]
+    pub requested: String,
     /// As it was used.
     pub rule: String,
     /// Rows with a label.
@@ -284,9 +287,9 @@ pub(crate) fn describe(data: &Dataset, settings: &Settings, compute_seconds: f64
         other_timeframes: Vec::new(),
         sparse: columns.iter().filter(|c| c.missing_share > SPARSE).map(shown).collect(),
         columns,
-        left: data.left.clone(),
-        silent: data.silent.clone(),
-        alone: data.alone.clone(),
+        without_volume: data.without_volume.clone(),
+        symbols_without_volume: data.symbols_without_volume.clone(),
+        without_market: data.without_market.clone(),
         runs: data.base.runs.iter().map(|runs| runs.len() as u64).sum(),
         settled_share: data.base.settled.iter().filter(|s| **s).count() as f64 / rows.max(1) as f64,
         label: label(data, settings),
@@ -311,7 +314,7 @@ pub(crate) fn label(data: &Dataset, settings: &Settings) -> Option<LabelSummary>
     let [down, flat, up] = labels.balance.map(|n| n as f64 / labelled.max(1) as f64);
     let weight: f64 = labels.weight.iter().map(|w| f64::from(*w)).sum();
     Some(LabelSummary {
-        asked: settings.labels.rule.map(|rule| rule.to_string()).unwrap_or_default(),
+        requested: settings.labels.rule.map(|rule| rule.to_string()).unwrap_or_default(),
         rule: labels.rule.to_string(),
         labelled,
         balance: balance(labels.balance),
@@ -449,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_was_computed() {
+    fn written_features_match_the_computed_ones() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (data, settings) = market(folder.path());
         let set = "rsi(14)\ngap = open/close[1] - 1\nvolume_ratio(20)\n[slow @1w]\nrsi(14)\nret = log_return(1)\n";
@@ -499,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_figures() {
+    fn too_large_a_request_is_refused_with_figures() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (data, mut settings) = market(folder.path());
         let market = bars::read(&data, &settings.options().expect("options"), &|_| {}).expect("read").0.bars;

@@ -131,7 +131,7 @@ fn warm_up(text: &mut String, f: &Featured, paint: Paint) {
 
 fn labels(text: &mut String, f: &Featured, paint: Paint) {
     let Some(l) = &f.label else { return };
-    let chosen = if l.asked == "auto" { " (chosen by auto)" } else { "" };
+    let chosen = if l.requested == "auto" { " (chosen by auto)" } else { "" };
     let _ = write!(text, "\n{} {}{chosen}\n", paint.bold("Labels"), l.rule);
     let _ = writeln!(
         text,
@@ -165,19 +165,19 @@ fn notes(f: &Featured) -> Vec<String> {
         }
     };
     note(&f.other_timeframes, &|all| format!("bars of {all} are left out: the table is made of the finest timeframe"));
-    note(&f.left, &|all| {
-        format!("the data have no volume: {} left out: {all}", format_plural(f.left.len() as u64, "feature"))
+    note(&f.without_volume, &|all| {
+        format!("the data have no volume: {} left out: {all}", format_plural(f.without_volume.len() as u64, "feature"))
     });
-    note(&f.alone, &|all| {
+    note(&f.without_market, &|all| {
         format!(
             "too few symbols for market features: {} left out: {all}",
-            format_plural(f.alone.len() as u64, "feature")
+            format_plural(f.without_market.len() as u64, "feature")
         )
     });
-    note(&f.silent, &|all| {
+    note(&f.symbols_without_volume, &|all| {
         format!(
             "{} without volume, where volume features have no value: {all}",
-            format_plural(f.silent.len() as u64, "symbol")
+            format_plural(f.symbols_without_volume.len() as u64, "symbol")
         )
     });
     note(&f.sparse, &|all| format!("columns without a value on more than a fifth of the rows: {all}"));

@@ -155,11 +155,14 @@ fn single_symbols_have_no_market_features() {
     let text = "log_return(1), market_return(1), strength = relative_strength(5), cluster_return(1, 20, 2), market_rising(1, 2)";
     let alone = data(&one, text, 1);
     assert_eq!(alone.base.columns.len(), 1);
-    assert_eq!(alone.alone, ["market_return(1)", "strength", "cluster_return(1, 20, 2)", "market_rising(1, 2)"]);
+    assert_eq!(
+        alone.without_market,
+        ["market_return(1)", "strength", "cluster_return(1, 20, 2)", "market_rising(1, 2)"]
+    );
     assert_eq!(alone.universe, None);
     // Two are enough for what says so.
     let two = data(&shares(2, 100), text, 1);
-    assert_eq!((two.base.columns.len(), two.alone.len()), (3, 2));
+    assert_eq!((two.base.columns.len(), two.without_market.len()), (3, 2));
     assert!(two.base.columns[2].invalid < two.base.rows() as u64);
     assert_eq!(two.universe.map(|u| u.symbols.len()), Some(2));
 

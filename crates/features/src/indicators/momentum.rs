@@ -343,8 +343,8 @@ fn tsi(b: &mut Build<'_>) -> Id {
 
 /// Wilder's average as his directional system seeds it: with n - 1 bars, and the first result one bar later.
 fn directional_average(b: &mut Build<'_>, x: Id, n: usize) -> Id {
-    let how = Ema { alpha: 1.0 / n as f64, skip: 0, seed: n - 1, over: n, hold: 1 };
-    b.graph.add(Op::Ema(how), &[x])
+    let spec = Ema { alpha: 1.0 / n as f64, skip: 0, seed: n - 1, over: n, hold: 1 };
+    b.graph.add(Op::Ema(spec), &[x])
 }
 
 /// The average directional movement to one side.

@@ -102,8 +102,8 @@ pub struct Labels {
 /// # Panics
 ///
 /// If the runs are not those of the market.
-pub fn label(market: &[Bars], runs: &[Vec<Range<usize>>], how: &Labeling, threads: usize) -> Result<Labels> {
-    label_in(PIECE, market, runs, how, threads)
+pub fn label(market: &[Bars], runs: &[Vec<Range<usize>>], spec: &Labeling, threads: usize) -> Result<Labels> {
+    label_in(PIECE, market, runs, spec, threads)
 }
 
 /// [`label`], so many rows at a time.
@@ -111,10 +111,10 @@ fn label_in(
     piece: usize,
     market: &[Bars],
     runs: &[Vec<Range<usize>>],
-    how: &Labeling,
+    spec: &Labeling,
     threads: usize,
 ) -> Result<Labels> {
-    how.check()?;
+    spec.check()?;
     let rows: usize = market.iter().map(Bars::len).sum();
     if rows >= u32::MAX as usize {
         return Err(Error::input(format!("{rows} bars are more than can be labelled at once"))
@@ -123,12 +123,12 @@ fn label_in(
     check_runs(market, runs);
     let pieces = |n: usize| (0..n).step_by(piece).map(move |from| from..n.min(from.saturating_add(piece)));
     let crew = Workers::new(threads.min(market.iter().map(|bars| pieces(bars.len()).len()).sum()))?;
-    let paths = crew.map(market.iter().zip(runs).collect(), |(bars, runs)| Path::new(bars, runs, how));
+    let paths = crew.map(market.iter().zip(runs).collect(), |(bars, runs)| Path::new(bars, runs, spec));
 
-    let (rule, tried, until) = match how.rule {
+    let (rule, tried, until) = match spec.rule {
         Rule::Auto => {
             let mut tried = auto::HORIZONS.map(|h| (h, [0; 3]));
-            let until = auto::first_span(&Clock::new(market).times, how.first);
+            let until = auto::first_span(&Clock::new(market).times, spec.first);
             if let Some(until) = until {
                 let known = |path: &Path| path.known.partition_point(|known| *known < until);
                 let each = paths.iter().zip(runs).flat_map(|(p, r)| pieces(known(p)).map(move |rows| (p, r, rows)));
@@ -229,12 +229,12 @@ struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    fn new(bars: &'a Bars, runs: &[Range<usize>], how: &Labeling) -> Path<'a> {
+    fn new(bars: &'a Bars, runs: &[Range<usize>], spec: &Labeling) -> Path<'a> {
         // A rebate above the spread is no reason to call a loss a gain.
-        let cost_bp = how.cost_bp.unwrap_or_else(|| (2.0 * bars.instrument.costs.side_bp()).max(0.0));
+        let cost_bp = spec.cost_bp.unwrap_or_else(|| (2.0 * bars.instrument.costs.side_bp()).max(0.0));
         let (mut sigma, mut log_open) = (Vec::new(), Vec::new());
-        match how.rule {
-            Rule::Auto | Rule::Triple { .. } => sigma = triple::sigma(&bars.close, runs, how.span),
+        match spec.rule {
+            Rule::Auto | Rule::Triple { .. } => sigma = triple::sigma(&bars.close, runs, spec.span),
             Rule::Trend { .. } => log_open = bars.open.iter().map(|open| open.ln()).collect(),
             Rule::Fixed { .. } => {}
         }

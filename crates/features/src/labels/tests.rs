@@ -61,13 +61,13 @@ pub(crate) fn walk(draw: &mut impl FnMut(u64) -> u64, n: usize) -> Bars {
     bars
 }
 
-fn how(rule: &str, cost_bp: Option<f64>) -> Labeling {
+fn spec(rule: &str, cost_bp: Option<f64>) -> Labeling {
     Labeling { rule: rule.parse().unwrap(), cost_bp, ..Labeling::default() }
 }
 
-fn labels_of(bars: &Bars, how: &Labeling) -> Labels {
+fn labels_of(bars: &Bars, spec: &Labeling) -> Labels {
     let market = [bars.clone()];
-    label(&market, &whole(&market), how, 1).unwrap()
+    label(&market, &whole(&market), spec, 1).unwrap()
 }
 
 /// Closes that swing by 1 % and end at 100: σ is 1 %, and the last of them is the first row that has one. Entry
@@ -169,7 +169,7 @@ fn hand_made_paths() {
         ),
     ];
     for (name, rule, cost, future, class, t1, both) in cases {
-        let labels = labels_of(&after_calm(&future), &how(rule, cost));
+        let labels = labels_of(&after_calm(&future), &spec(rule, cost));
         let t = CALM - 1;
         assert_eq!((labels.class[t], labels.t1[t]), (class, t1.unwrap_or(NEVER)), "{name}");
         assert_eq!(labels.weight[t] > 0.0, class != NONE, "{name}");
@@ -288,14 +288,14 @@ fn labels_equal_the_reference_on_random_walks() {
             })
             .collect();
         let cost_bp = [None, Some(0.0), Some(15.0)][round % 3];
-        let how = how(rules[round % rules.len()], cost_bp);
+        let spec = spec(rules[round % rules.len()], cost_bp);
         let cost = cost_bp.unwrap_or(2.0) * 1e-4;
-        let labels = label(&market, &runs, &how, 1).unwrap();
+        let labels = label(&market, &runs, &spec, 1).unwrap();
         let mut first = 0;
         let (mut seen_both, mut balance) = (0, [0; 3]);
         for (bars, runs) in market.iter().zip(&runs) {
             let expected: Vec<_> = (0..bars.len())
-                .map(|t| runs.iter().find_map(|run| twin(bars, run, t, how.rule, cost, how.span)))
+                .map(|t| runs.iter().find_map(|run| twin(bars, run, t, spec.rule, cost, spec.span)))
                 .collect();
             for (t, mark) in expected.iter().enumerate() {
                 let row = first + t;
@@ -303,7 +303,7 @@ fn labels_equal_the_reference_on_random_walks() {
                     assert_eq!((labels.class[row], labels.t1[row], labels.weight[row]), (NONE, NEVER, 0.0));
                     continue;
                 };
-                assert_eq!((labels.class[row], labels.t1[row]), (class, t1), "{} row {t}", how.rule);
+                assert_eq!((labels.class[row], labels.t1[row]), (class, t1), "{} row {t}", spec.rule);
                 // O(n²): on each bar, count all labels that span it.
                 let spans = |b: usize| {
                     let on = |(i, mark): (usize, &Option<(i8, i64, usize, bool)>)| {
@@ -336,14 +336,14 @@ const LEAK_RULES: [&str; 5] = ["fixed(6)", "triple(6)", "triple(24)", "triple(12
 fn prefixes_give_the_same_labels() {
     let mut draw = random(23);
     for round in 0..200 {
-        let how = how(LEAK_RULES[round % LEAK_RULES.len()], None);
-        let reach = match how.rule {
+        let spec = spec(LEAK_RULES[round % LEAK_RULES.len()], None);
+        let reach = match spec.rule {
             Rule::Fixed { horizon } | Rule::Triple { horizon, .. } => horizon,
             Rule::Trend { longest } => longest,
             Rule::Auto => unreachable!(),
         };
         let bars = walk(&mut draw, 150);
-        let full = labels_of(&bars, &how);
+        let full = labels_of(&bars, &spec);
         // At T the last bar has just opened: its open is known, its other prices are not.
         let n = 1 + draw(150) as usize;
         let mut cut = bars.clone();
@@ -357,13 +357,13 @@ fn prefixes_give_the_same_labels() {
             prices[n - 1] = f64::NAN;
         }
         let known_at = cut.start[n - 1];
-        let before = labels_of(&cut, &how);
+        let before = labels_of(&cut, &spec);
         for t in 0..n {
             if t + 1 + reach >= n {
                 assert_eq!(before.class[t], NONE);
                 continue;
             }
-            assert_eq!((before.class[t], before.t1[t]), (full.class[t], full.t1[t]), "{} row {t} of {n}", how.rule);
+            assert_eq!((before.class[t], before.t1[t]), (full.class[t], full.t1[t]), "{} row {t} of {n}", spec.rule);
             assert!(before.class[t] == NONE || before.t1[t] <= known_at);
             // Weights: the same as soon as every label that may share a bar exists.
             if before.class[t] != NONE && t + 2 * reach < n {
@@ -378,15 +378,15 @@ fn prefixes_give_the_same_labels() {
 fn changes_after_t1_do_not_change_labels() {
     let mut draw = random(29);
     for round in 0..300 {
-        let how = how(LEAK_RULES[round % LEAK_RULES.len()], [None, Some(0.0)][round % 2]);
+        let spec = spec(LEAK_RULES[round % LEAK_RULES.len()], [None, Some(0.0)][round % 2]);
         let bars = walk(&mut draw, 120);
-        let full = labels_of(&bars, &how);
+        let full = labels_of(&bars, &spec);
         let t = draw(80) as usize;
         if full.class[t] == NONE {
             continue;
         }
         let first = bars.start.partition_point(|start| *start < full.t1[t]);
-        let touch = matches!(how.rule, Rule::Triple { horizon, .. } if first < t + 1 + horizon);
+        let touch = matches!(spec.rule, Rule::Triple { horizon, .. } if first < t + 1 + horizon);
         let reads_open = !touch && bars.start[first] == full.t1[t];
         let mut poisoned = bars.clone();
         let other = walk(&mut draw, 120);
@@ -405,16 +405,16 @@ fn changes_after_t1_do_not_change_labels() {
             poisoned.low[b] = poison(&bars.low, &other.low);
             poisoned.close[b] = poison(&bars.close, &other.close);
         }
-        let labels = labels_of(&poisoned, &how);
-        assert_eq!((labels.class[t], labels.t1[t]), (full.class[t], full.t1[t]), "{} row {t}", how.rule);
+        let labels = labels_of(&poisoned, &spec);
+        assert_eq!((labels.class[t], labels.t1[t]), (full.class[t], full.t1[t]), "{} row {t}", spec.rule);
         // NaN is no price: it takes labels away that share bars with this one. Any price leaves its weight as it is.
         if round % 4 > 0 {
-            assert_eq!(labels.weight[t].to_bits(), full.weight[t].to_bits(), "{} row {t}", how.rule);
+            assert_eq!(labels.weight[t].to_bits(), full.weight[t].to_bits(), "{} row {t}", spec.rule);
         }
         if reads_open {
             poisoned.open[first] = bars.open[t + 1] * if full.class[t] == 1 { 0.9 } else { 1.1 };
-            let changed = labels_of(&poisoned, &how).class[t];
-            assert!(!matches!(how.rule, Rule::Fixed { .. }) || changed != full.class[t], "the open at t1 matters");
+            let changed = labels_of(&poisoned, &spec).class[t];
+            assert!(!matches!(spec.rule, Rule::Fixed { .. }) || changed != full.class[t], "the open at t1 matters");
         }
     }
 }
@@ -455,11 +455,11 @@ fn labels_are_independent_of_piece_size() {
     runs[0] = vec![0..700, 701..1500, 1500..1501, 1600..2000];
     market[1].open[900] = f64::NAN;
     for rule in ["auto", "fixed(12)", "triple(24)", "trend(48)"] {
-        let how = how(rule, None);
-        let labels = label_in(usize::MAX, &market, &runs, &how, 1).unwrap();
+        let spec = spec(rule, None);
+        let labels = label_in(usize::MAX, &market, &runs, &spec, 1).unwrap();
         assert!(labels.balance.iter().sum::<u64>() > 3000, "{rule}: {:?}", labels.balance);
         for (piece, threads) in [(1, 2), (7, 1), (64, 3), (1999, 2), (2000, 2)] {
-            assert_eq!(label_in(piece, &market, &runs, &how, threads).unwrap(), labels, "{rule} by {piece}");
+            assert_eq!(label_in(piece, &market, &runs, &spec, threads).unwrap(), labels, "{rule} by {piece}");
         }
     }
 }
@@ -513,42 +513,42 @@ fn auto_chooses_the_shortest_balanced_horizon() {
 #[test]
 fn extremes() {
     for rule in ["auto", "fixed(3)", "triple(3)", "trend(5)", "fixed(1000000)", "triple(100000)", "trend(100000)"] {
-        let none = label(&[], &[], &how(rule, None), 4).unwrap();
+        let none = label(&[], &[], &spec(rule, None), 4).unwrap();
         assert_eq!((none.class.len(), none.balance), (0, [0; 3]), "{rule}");
         assert_ne!(none.rule, Rule::Auto);
         for n in [0, 1, 2, 21, 22] {
             let market = [bars(&at(100.0, n)), bars(&[]), bars(&at(5.0, 1))];
-            let labels = label(&market, &whole(&market), &how(rule, None), 4).unwrap();
+            let labels = label(&market, &whole(&market), &spec(rule, None), 4).unwrap();
             assert_eq!(labels.class.len(), n + 1);
             assert_eq!(labels.balance[0] + labels.balance[2], 0);
         }
         // Prices that stand still are flat, with and without cost.
         let far = rule.contains("000");
         for cost in [None, Some(0.0)] {
-            let labels = labels_of(&bars(&at(100.0, 300)), &how(rule, cost));
+            let labels = labels_of(&bars(&at(100.0, 300)), &spec(rule, cost));
             assert!(labels.class.iter().all(|class| *class == 0 || *class == NONE), "{rule}");
             assert_eq!((labels.balance[1] == 0, labels.both_touched), (far, 0), "{rule}");
         }
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let labels = labels_of(&bars(&at(bad, 60)), &how(rule, Some(0.0)));
+            let labels = labels_of(&bars(&at(bad, 60)), &spec(rule, Some(0.0)));
             assert_eq!(labels.balance, [0; 3], "{rule} {bad}");
         }
     }
     // A bar that opens before the row it follows is known cannot be entered.
     let mut late = bars(&at(100.0, 10));
     late.end[4] += 3;
-    let labels = labels_of(&late, &how("fixed(2)", None));
+    let labels = labels_of(&late, &spec("fixed(2)", None));
     assert_eq!(labels.class, [0, 0, 0, 0, NONE, 0, 0, NONE, NONE, NONE]);
     // No label leaves its run, and none is outside of runs.
     let market = [bars(&at(100.0, 10))];
-    let labels = label(&market, &[vec![1..4, 5..9]], &how("fixed(1)", None), 1).unwrap();
+    let labels = label(&market, &[vec![1..4, 5..9]], &spec("fixed(1)", None), 1).unwrap();
     assert_eq!(labels.class, [NONE, 0, NONE, NONE, NONE, 0, 0, NONE, NONE, NONE]);
 }
 
 #[test]
 fn wrong_settings_are_refused_with_a_remedy() {
     let good = Labeling::default();
-    for how in [
+    for spec in [
         Labeling { rule: Rule::Fixed { horizon: 0 }, ..good.clone() },
         Labeling { rule: Rule::Triple { horizon: 3, width: f64::NAN }, ..good.clone() },
         Labeling { cost_bp: Some(-1.0), ..good.clone() },
@@ -558,7 +558,7 @@ fn wrong_settings_are_refused_with_a_remedy() {
         Labeling { first: TrainEnd::Share(f64::NAN), ..good.clone() },
         Labeling { span: f64::INFINITY, ..good },
     ] {
-        let error = label(&[], &[], &how, 1).unwrap_err();
+        let error = label(&[], &[], &spec, 1).unwrap_err();
         assert!(error.kind == Kind::Usage && error.remedy.is_some(), "{error}");
     }
 }

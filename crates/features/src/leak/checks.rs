@@ -25,12 +25,12 @@ pub(super) fn prefix(
     market: &[Bars],
     pipeline: &Pipeline<'_>,
     whole: &PipelineOutput,
-    how: &LeakTests<'_>,
+    spec: &LeakTests<'_>,
 ) -> Result<Vec<Outcome>> {
     let mut sheet = Findings::new(Test::Prefix, market, whole);
     let times = Clock::new(market).times;
-    let mut random = SplitMix::new(how.seed);
-    repeat("cutting", how.cuts, how, |i| {
+    let mut random = SplitMix::new(spec.seed);
+    repeat("cutting", spec.cuts, spec, |i| {
         if times.is_empty() {
             return Ok(());
         }
@@ -62,10 +62,10 @@ pub(super) fn stream(
     market: &[Bars],
     pipeline: &Pipeline<'_>,
     whole: &PipelineOutput,
-    how: &LeakTests<'_>,
+    spec: &LeakTests<'_>,
 ) -> Result<Vec<Outcome>> {
-    check_stop(how)?;
-    (how.progress)("streaming", 0, 1);
+    check_stop(spec)?;
+    (spec.progress)("streaming", 0, 1);
     let seen = pipeline(market)?;
     let whole = &PipelineOutput {
         columns: whole.columns.iter().filter(|c| !seen.unstreamed.contains(&c.name)).cloned().collect(),
@@ -85,12 +85,12 @@ pub(super) fn poison(
     market: &[Bars],
     pipeline: &Pipeline<'_>,
     whole: &PipelineOutput,
-    how: &LeakTests<'_>,
+    spec: &LeakTests<'_>,
 ) -> Result<Vec<Outcome>> {
     let mut sheet = Findings::new(Test::Poison, market, whole);
     let times = Clock::new(market).times;
-    let mut random = SplitMix::new(how.seed ^ 0x5eed);
-    repeat("poisoning", how.cuts, how, |i| {
+    let mut random = SplitMix::new(spec.seed ^ 0x5eed);
+    repeat("poisoning", spec.cuts, spec, |i| {
         if times.is_empty() {
             return Ok(());
         }
@@ -123,8 +123,8 @@ pub(super) fn poison(
 }
 
 /// L3: after its settling a value no longer depends on where the data began, and it begins where it says.
-pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, how: &LeakTests<'_>) -> Result<Vec<Outcome>> {
-    check_stop(how)?;
+pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, spec: &LeakTests<'_>) -> Result<Vec<Outcome>> {
+    check_stop(spec)?;
     let whole = pipeline(market)?;
     whole.check(market.iter().map(Bars::len).sum());
     let mut sheet = Findings::new(Test::WarmUp, market, &whole);
@@ -142,8 +142,8 @@ pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, how: &LeakTests<
     for (begin, c) in begins.iter_mut().zip(&claims) {
         all.iter().for_each(|s| begin.look(&whole, *c, s.symbol, s.whole, s.whole, s.rows));
     }
-    let mut random = SplitMix::new(how.seed ^ 0x57a7);
-    repeat("starting later", how.starts, how, |i| {
+    let mut random = SplitMix::new(spec.seed ^ 0x57a7);
+    repeat("starting later", spec.starts, spec, |i| {
         let later: Vec<usize> = market
             .iter()
             .map(|bars| {
@@ -258,7 +258,7 @@ fn scale(values: &[f64]) -> f64 {
 }
 
 /// Does a column go with the return that comes next?
-pub(super) fn clairvoyance(market: &[Bars], whole: &PipelineOutput, how: &LeakTests<'_>) -> Result<Vec<Outcome>> {
+pub(super) fn clairvoyance(market: &[Bars], whole: &PipelineOutput, spec: &LeakTests<'_>) -> Result<Vec<Outcome>> {
     let mut sheet = Findings::new(Test::Clairvoyance, market, whole);
     // The return from the open of the next bar to the open after it, where no border lies between.
     let (mut next, mut from) = (Vec::new(), 0);
@@ -275,8 +275,8 @@ pub(super) fn clairvoyance(market: &[Bars], whole: &PipelineOutput, how: &LeakTe
     let step = next.len().div_ceil(PAIRS.1).max(1);
     let rows: Vec<_> = next.into_iter().step_by(step).collect();
     for (c, column) in whole.columns.iter().enumerate() {
-        check_stop(how)?;
-        (how.progress)("correlating", c, whole.columns.len());
+        check_stop(spec)?;
+        (spec.progress)("correlating", c, whole.columns.len());
         let x = &column.values;
         let level = rows.iter().map(|(row, y, _)| (x[*row], *y));
         let change = rows.iter().filter(|r| r.2).map(|(row, y, _)| (x[*row] - x[*row - 1], *y));
@@ -333,14 +333,14 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 fn repeat(
     phase: &'static str,
     times: usize,
-    how: &LeakTests<'_>,
+    spec: &LeakTests<'_>,
     mut once: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
     let clock = Instant::now();
     for i in 0..times {
-        check_stop(how)?;
-        (how.progress)(phase, i, times);
-        if i >= LEAST && how.budget.is_some_and(|budget| clock.elapsed() > budget.mul_f64(SHARE)) {
+        check_stop(spec)?;
+        (spec.progress)(phase, i, times);
+        if i >= LEAST && spec.budget.is_some_and(|budget| clock.elapsed() > budget.mul_f64(SHARE)) {
             break;
         }
         once(i)?;

@@ -217,18 +217,18 @@ impl LeakReport {
 /// # Panics
 ///
 /// If a column has more or fewer rows than the market.
-pub fn run_leak_tests(market: &[Bars], suspect: &TestedPipeline<'_>, how: &LeakTests<'_>) -> Result<LeakReport> {
+pub fn run_leak_tests(market: &[Bars], suspect: &TestedPipeline<'_>, spec: &LeakTests<'_>) -> Result<LeakReport> {
     let rows = market.iter().map(Bars::len).sum();
     let whole = (suspect.seen)(market)?;
     whole.check(rows);
-    let mut tests = checks::prefix(market, suspect.seen, &whole, how)?;
+    let mut tests = checks::prefix(market, suspect.seen, &whole, spec)?;
     if let Some(stream) = suspect.stream {
-        tests.extend(checks::stream(market, stream, &whole, how)?);
+        tests.extend(checks::stream(market, stream, &whole, spec)?);
     }
-    tests.extend(checks::poison(market, suspect.seen, &whole, how)?);
-    tests.extend(checks::clairvoyance(market, &whole, how)?);
+    tests.extend(checks::poison(market, suspect.seen, &whole, spec)?);
+    tests.extend(checks::clairvoyance(market, &whole, spec)?);
     drop(whole);
-    tests.extend(checks::warm_up(market, suspect.exact.unwrap_or(suspect.seen), how)?);
+    tests.extend(checks::warm_up(market, suspect.exact.unwrap_or(suspect.seen), spec)?);
     tests.sort_by_key(|t| t.test);
     Ok(LeakReport { tests, rows })
 }
@@ -247,6 +247,6 @@ impl PipelineOutput {
     }
 }
 
-fn check_stop(how: &LeakTests<'_>) -> Result<()> {
-    if (how.stop)() { Err(Error::new(Kind::Interrupted, "interrupted before everything was checked")) } else { Ok(()) }
+fn check_stop(spec: &LeakTests<'_>) -> Result<()> {
+    if (spec.stop)() { Err(Error::new(Kind::Interrupted, "interrupted before everything was checked")) } else { Ok(()) }
 }

@@ -28,8 +28,8 @@ pub struct PlanPipeline {
     /// Whether the whole market has volume: a part of it has the same columns.
     volume: bool,
     /// What left, as in [`Fitted`].
-    left: Vec<String>,
-    alone: Vec<String>,
+    without_volume: Vec<String>,
+    without_market: Vec<String>,
 }
 
 /// The name of the column that says whether a row has settled.
@@ -48,31 +48,31 @@ impl PlanPipeline {
         threads: usize,
     ) -> Result<PlanPipeline> {
         let volume = market.iter().any(|b| !b.volume.is_empty());
-        let Fitted { plan, left, alone } = plan.fit(volume, market.len())?;
+        let Fitted { plan, without_volume, without_market } = plan.fit(volume, market.len())?;
         let labels = match labels {
-            Some(how) if how.rule == Rule::Auto => {
+            Some(spec) if spec.rule == Rule::Auto => {
                 let cuts: Vec<Vec<Range<usize>>> = market.iter().map(|b| runs(b, max_hole)).collect();
-                Some(Labeling { rule: label(market, &cuts, &how, threads)?.rule, ..how })
+                Some(Labeling { rule: label(market, &cuts, &spec, threads)?.rule, ..spec })
             }
             labels => labels,
         };
         let own = plan.with_symbols(0);
-        Ok(PlanPipeline { plan, own, labels, max_hole, threads, volume, left, alone })
+        Ok(PlanPipeline { plan, own, labels, max_hole, threads, volume, without_volume, without_market })
     }
 
     /// Features that are not looked at because there is no volume.
     pub fn without_volume(&self) -> &[String] {
-        &self.left
+        &self.without_volume
     }
 
     /// Features that are not looked at because there are too few symbols for a market.
     pub fn without_market(&self) -> &[String] {
-        &self.alone
+        &self.without_market
     }
 
     /// What is learnt, once `auto` has chosen.
     pub fn rule(&self) -> Option<Rule> {
-        self.labels.as_ref().map(|how| how.rule)
+        self.labels.as_ref().map(|spec| spec.rule)
     }
 
     /// All rows at once, as learners get them. What is seen of a slower table is a column `name@1h`; so is which of its

@@ -55,21 +55,21 @@ impl Ema {
 /// [`Ema`] with its state.
 #[derive(Clone)]
 pub(crate) struct Average<const W: usize> {
-    how: Ema,
+    spec: Ema,
     value: [f64; W],
     /// Values in a row up to now.
     run: [f64; W],
 }
 
 impl<const W: usize> Average<W> {
-    pub(crate) fn new(how: Ema) -> Self {
-        Average { how, value: [0.0; W], run: [0.0; W] }
+    pub(crate) fn new(spec: Ema) -> Self {
+        Average { spec, value: [0.0; W], run: [0.0; W] }
     }
 
     /// Whether every lane has its seed and gives results.
     #[inline(always)]
     pub(crate) fn is_steady(&self) -> bool {
-        let Ema { skip, seed, hold, .. } = self.how;
+        let Ema { skip, seed, hold, .. } = self.spec;
         self.run.iter().all(|run| *run >= (skip + seed + hold) as f64)
     }
 }
@@ -87,7 +87,7 @@ impl<'a, const W: usize> crate::simd::Inlined<Four<'a, W>, ()> for Together {
     #[inline(always)]
     fn call(self, (averages, x, out): Four<'a, W>) {
         let bars = out[0].len();
-        let alpha: [f64; 4] = std::array::from_fn(|k| averages[k].how.alpha);
+        let alpha: [f64; 4] = std::array::from_fn(|k| averages[k].spec.alpha);
         let mut y: [f64; 4] = std::array::from_fn(|k| averages[k].value[0]);
         let [x0, x1, x2, x3] = x.map(|x| &x[..bars]);
         let [o0, o1, o2, o3] = out.map(|out| &mut out[..bars]);
@@ -109,7 +109,7 @@ impl<const W: usize> Body<W> for Average<W> {
     #[inline(always)]
     fn body(&mut self, feed: &Feed<'_, W>, out: &mut [[f64; W]]) -> bool {
         let x = feed.arg(0, 0);
-        let Ema { alpha, skip, seed, over, hold } = self.how;
+        let Ema { alpha, skip, seed, over, hold } = self.spec;
         let beta = 1.0 - alpha;
         let mut y = self.value;
         let seeded = (skip + seed) as f64;
@@ -150,7 +150,7 @@ impl<const W: usize> Body<W> for Average<W> {
     }
 
     fn state(&mut self, state: &mut State<'_>) {
-        let Ema { skip, seed, hold, .. } = self.how;
+        let Ema { skip, seed, hold, .. } = self.spec;
         state.lanes(std::slice::from_mut(&mut self.value));
         state.up_to(&mut self.run, skip + seed + hold);
     }

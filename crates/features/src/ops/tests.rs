@@ -83,13 +83,13 @@ pub(super) fn check(op: &Op, lanes: &[Vec<Column>], reference: &dyn Fn(&[Column]
             );
         }
     }
-    let equal = |made: Vec<Column>, plain: &[Column], how: &str| {
+    let equal = |made: Vec<Column>, plain: &[Column], spec: &str| {
         for (l, (made, plain)) in made.iter().zip(plain).enumerate() {
             assert_eq!(made.len(), plain.len());
             let differs = (0..made.len()).find(|t| !same(made[*t], plain[*t]));
             assert!(
                 differs.is_none(),
-                "{op:?}, {how}, lane {l} at {differs:?} of {}: {:e} and {:e}",
+                "{op:?}, {spec}, lane {l} at {differs:?} of {}: {:e} and {:e}",
                 made.len(),
                 made[differs.unwrap_or(0)],
                 plain[differs.unwrap_or(0)]
@@ -355,11 +355,11 @@ fn averages_equal_brute_force() {
             all.push(Ema { alpha, skip: 1, seed: 0, over: 1, hold: n - 1 });
         }
     }
-    for how in all {
+    for spec in all {
         for kind in 0..KINDS {
-            check(&Op::Ema(how), &lanes(kind, 1, &mut random), &|args| {
+            check(&Op::Ema(spec), &lanes(kind, 1, &mut random), &|args| {
                 let x = &args[0];
-                let first = how.delay();
+                let first = spec.delay();
                 in_a_row(args)
                     .into_iter()
                     .enumerate()
@@ -369,9 +369,9 @@ fn averages_equal_brute_force() {
                         }
                         // All of it again from the beginning of the stretch.
                         let values = &x[t + 1 - run..=t];
-                        let (seed, rest) = values[how.skip..].split_at(how.seed);
-                        let from = total(seed.iter().copied()) / how.over as f64;
-                        let value = rest.iter().fold(from, |y, x| y + how.alpha * (x - y));
+                        let (seed, rest) = values[spec.skip..].split_at(spec.seed);
+                        let from = total(seed.iter().copied()) / spec.over as f64;
+                        let value = rest.iter().fold(from, |y, x| y + spec.alpha * (x - y));
                         (value, 10.0 * largest(x, t, run))
                     })
                     .collect()

@@ -374,9 +374,9 @@ fn volume_features_are_dropped_without_volume() {
     let with = clean("BTCUSDT", "5m", 400, 1);
     let without = Bars { volume: Vec::new(), ..with.clone() };
     let both = dataset(vec![with.clone(), without.clone()], &plan, 1);
-    assert_eq!((both.left.len(), both.silent.len(), both.base.columns.len()), (0, 1, 7));
+    assert_eq!((both.without_volume.len(), both.symbols_without_volume.len(), both.base.columns.len()), (0, 1, 7));
     let silent = dataset(vec![without.clone()], &plan, 1);
-    assert_eq!((silent.left, silent.silent.len(), silent.base.columns.len()), (gone, 0, 3));
+    assert_eq!((silent.without_volume, silent.symbols_without_volume.len(), silent.base.columns.len()), (gone, 0, 3));
     for row in 0..400 {
         let (own, all) = (silent.base.row(row), both.base.row(400 + row));
         assert!([0, 4, 6].iter().zip(own).all(|(f, v)| all[*f].to_bits() == v.to_bits()), "row {row}");
@@ -438,7 +438,7 @@ fn dropped_features_are_reported() {
     assert_eq!((only.symbols(), plan("rsi(14)").symbols()), (20, 1));
     let fitted = only.fit(true, 12).unwrap();
     assert_eq!(
-        (fitted.plan.width(), fitted.alone, fitted.left.len()),
+        (fitted.plan.width(), fitted.without_market, fitted.without_volume.len()),
         (1, vec!["market_return(1, 20)".to_string()], 0)
     );
     // With volume there, nobody speaks of it.

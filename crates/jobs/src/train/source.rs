@@ -109,20 +109,22 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let fingerprint = fingerprint(&market);
     let (mut data, computing) = compute(market, &plan, settings, sink)?;
     check_stop()?;
-    if !data.left.is_empty() {
-        notes.push(format!("left out because the data have no volume: {}", data.left.join(", ")));
+    if !data.without_volume.is_empty() {
+        notes.push(format!("left out because the data have no volume: {}", data.without_volume.join(", ")));
     }
-    if !data.silent.is_empty() {
-        let n = data.silent.len();
+    if !data.symbols_without_volume.is_empty() {
+        let n = data.symbols_without_volume.len();
         notes.push(format!(
             "{n} of {} symbols have no volume, so their volume features are missing: {}",
             data.base.market.len(),
-            few(&data.silent)
+            few(&data.symbols_without_volume)
         ));
     }
-    if !data.alone.is_empty() {
-        notes
-            .push(format!("left out because there are too few symbols for market features: {}", data.alone.join(", ")));
+    if !data.without_market.is_empty() {
+        notes.push(format!(
+            "left out because there are too few symbols for market features: {}",
+            data.without_market.join(", ")
+        ));
     }
     let featured = describe(&data, settings, computing);
     if !featured.sparse.is_empty() {

@@ -31,7 +31,7 @@ fn all(variant: &str) -> String {
     text
 }
 
-fn how(cuts: usize, starts: usize) -> LeakTests<'static> {
+fn spec(cuts: usize, starts: usize) -> LeakTests<'static> {
     LeakTests { cuts, starts, ..LeakTests::default() }
 }
 
@@ -40,8 +40,8 @@ fn indicators_on_days() {
     let clean = market(MarketKind::Stocks, Timeframe::D1, 3, 700);
     for variant in ["usual", "smallest", "odd"] {
         let plan = plan(&all(variant));
-        check(&format!("days, {variant}"), &clean, &plan, None, &how(30, 10));
-        check(&format!("days with holes, {variant}"), &damaged(clean.clone()), &plan, None, &how(30, 10));
+        check(&format!("days, {variant}"), &clean, &plan, None, &spec(30, 10));
+        check(&format!("days with holes, {variant}"), &damaged(clean.clone()), &plan, None, &spec(30, 10));
     }
 }
 
@@ -52,7 +52,7 @@ fn indicators_on_five_minutes() {
         let clean = market(kind, Timeframe::M5, 2, 1100);
         for variant in ["usual", "smallest", "odd"] {
             let plan = plan(&all(variant));
-            check(&format!("5m {name}, {variant}"), &damaged(clean.clone()), &plan, None, &how(16, 6));
+            check(&format!("5m {name}, {variant}"), &damaged(clean.clone()), &plan, None, &spec(16, 6));
         }
     }
 }
@@ -62,7 +62,7 @@ fn indicators_on_five_minutes() {
 fn indicators_settle_when_they_say() {
     let long = market(MarketKind::Crypto, Timeframe::M5, 1, 9000);
     let plan = plan(&(all("usual") + &all("smallest") + &all("odd")));
-    let leaks = check("long", &long, &plan, None, &how(2, 12));
+    let leaks = check("long", &long, &plan, None, &spec(2, 12));
     let silent = leaks.tests.iter().filter(|t| t.test == Test::WarmUp && t.compared == 0);
     let silent: Vec<&str> = silent.map(|t| t.column.as_str()).collect();
     // These say themselves that they never settle.
@@ -78,11 +78,11 @@ fn indicators_on_slower_bars() {
         "close, volume@1h, rsi(14)@1h\nup = close/sma(20)@1h - 1\nsma(ema(20)@1h, 3)\n[slow @1h]\n{}[days @1d]\nclose, range, sma(2)\n",
         all("usual")
     ));
-    let leaks = check("coins, hours", &coins, &plan, None, &how(8, 8));
+    let leaks = check("coins, hours", &coins, &plan, None, &spec(8, 8));
     for name in ["rsi(14)@1h", "up", "rsi_usual@1h", "sma(2)@1d"] {
         assert!(leaks.tests.iter().any(|t| t.test == Test::WarmUp && t.column == name && t.compared > 0), "{name}");
     }
-    check("shares, hours", &shares, &plan, None, &how(8, 8));
+    check("shares, hours", &shares, &plan, None, &spec(8, 8));
 }
 
 #[test]
@@ -93,16 +93,16 @@ fn presets_and_labels() {
     );
     for (name, _, text) in PRESETS.iter().filter(|p| p.0 != "universe") {
         let plan = plan(text);
-        check(name, &coins, &plan, labeling("auto"), &how(16, 6));
+        check(name, &coins, &plan, labeling("auto"), &spec(16, 6));
         if *name != "two_timeframe" {
-            check(name, &days, &plan, labeling("auto"), &how(16, 6));
+            check(name, &days, &plan, labeling("auto"), &spec(16, 6));
         }
     }
     for rule in ["fixed(1)", "fixed(12)", "triple(24)", "triple(6, 0.5)", "trend(20)"] {
         let plan = plan("log_return(1)");
-        check(rule, &coins, &plan, labeling(rule), &how(60, 2));
-        check(rule, &days, &plan, labeling(rule), &how(60, 2));
-        check(rule, &damaged(market(MarketKind::Stocks, Timeframe::M5, 3, 900)), &plan, labeling(rule), &how(60, 2));
+        check(rule, &coins, &plan, labeling(rule), &spec(60, 2));
+        check(rule, &days, &plan, labeling(rule), &spec(60, 2));
+        check(rule, &damaged(market(MarketKind::Stocks, Timeframe::M5, 3, 900)), &plan, labeling(rule), &spec(60, 2));
     }
 }
 
@@ -123,14 +123,14 @@ fn market_features_do_not_leak() {
             assert!(there * 5 > column.values.len(), "{name}, {}: {there} of {}", column.name, column.values.len());
         }
         for (name, market) in [(name.to_string(), market.clone()), (format!("{name} with holes"), damaged(market))] {
-            let leaks = check_seen(&name, &market, &plan, labeling("fixed(3)"), &how(40, 4));
+            let leaks = check_seen(&name, &market, &plan, labeling("fixed(3)"), &spec(40, 4));
             let alive = leaks.tests.iter().filter(|t| t.test == Test::Prefix).count();
             assert!(alive > plan.width(), "{name}");
         }
     }
     let days = damaged(market(MarketKind::Stocks, Timeframe::D1, 8, 500));
     let (_, _, text) = PRESETS.iter().find(|p| p.0 == "universe").unwrap();
-    check_seen("universe", &days, &super::plan(text), None, &how(16, 4));
+    check_seen("universe", &days, &super::plan(text), None, &spec(16, 4));
 }
 
 /// A thousand random moments.
@@ -140,5 +140,5 @@ fn a_thousand_cuts() {
     let plan = plan(
         "rsi(14), ema(20), bollinger(20, 2).percent_b, session_vwap, obv, zscore(close, 20), close@1h\n[slow @1h]\nrsi(5), atr(3)",
     );
-    check("a thousand cuts", &shares, &plan, labeling("triple(12)"), &how(1000, 50));
+    check("a thousand cuts", &shares, &plan, labeling("triple(12)"), &spec(1000, 50));
 }

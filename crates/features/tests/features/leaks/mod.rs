@@ -58,17 +58,17 @@ fn labeling(rule: &str) -> Option<Labeling> {
 }
 
 /// Hunts in our own pipeline.
-fn check_plan(market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &LeakTests<'_>) -> LeakReport {
+fn check_plan(market: &[Bars], plan: &Plan, labels: Option<Labeling>, spec: &LeakTests<'_>) -> LeakReport {
     let pipeline = PlanPipeline::new(market, plan, labels, None, 1).unwrap();
     let (seen, stream, exact) =
         (|m: &[Bars]| pipeline.batch(m), |m: &[Bars]| pipeline.stream(m), |m: &[Bars]| pipeline.exact(m));
-    run_leak_tests(market, &TestedPipeline { seen: &seen, stream: Some(&stream), exact: Some(&exact) }, how).unwrap()
+    run_leak_tests(market, &TestedPipeline { seen: &seen, stream: Some(&stream), exact: Some(&exact) }, spec).unwrap()
 }
 
 /// Our own pipeline has no leak, also where some columns look at other symbols: those have no stream and say nothing of
 /// their warm-up.
-fn check_seen(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &LeakTests<'_>) -> LeakReport {
-    let leaks = check_plan(market, plan, labels, how);
+fn check_seen(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, spec: &LeakTests<'_>) -> LeakReport {
+    let leaks = check_plan(market, plan, labels, spec);
     let bad: Vec<String> = leaks
         .tests
         .iter()
@@ -83,8 +83,8 @@ fn check_seen(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>
 }
 
 /// Our own pipeline has no leak.
-fn check(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, how: &LeakTests<'_>) -> LeakReport {
-    let leaks = check_seen(name, market, plan, labels, how);
+fn check(name: &str, market: &[Bars], plan: &Plan, labels: Option<Labeling>, spec: &LeakTests<'_>) -> LeakReport {
+    let leaks = check_seen(name, market, plan, labels, spec);
     assert!(leaks.tests.len() >= 4 * plan.width(), "{name}: {} answers", leaks.tests.len());
     leaks
 }

@@ -35,7 +35,7 @@ fn presets_on_real_bars() {
         let some: Vec<Bars> = market.bars.into_iter().filter(|b| b.len() > 200).take(3).collect();
         assert!(!some.is_empty(), "{file}");
         let plan = Plan::new(&read_set(set).unwrap()).unwrap();
-        let how = LeakTests { cuts: 6, starts: 4, ..LeakTests::default() };
-        check(file, &some, &plan, labeling("auto"), &how);
+        let spec = LeakTests { cuts: 6, starts: 4, ..LeakTests::default() };
+        check(file, &some, &plan, labeling("auto"), &spec);
     }
 }
