@@ -30,7 +30,7 @@ const HELP: &str = "\
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let said = match words.as_slice() {
+    let result = match words.as_slice() {
         ["make-csv", path, "--bytes", n] => number(n).and_then(|n| make_csv::make(path.as_ref(), n, u64::MAX)),
         ["make-csv", path, "--rows", n] => number(n).and_then(|n| make_csv::make(path.as_ref(), u64::MAX, n)),
         ["read-csv", path] => read_csv(path.as_ref(), threads()),
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match said {
+    match result {
         Ok(object) => {
             println!("{object}");
             ExitCode::SUCCESS

@@ -48,7 +48,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
             other => return Err(format!("{other} is not known here")),
         }
     }
-    let (device, said) = Opened::new(device, threads).map_err(text)?;
+    let (device, device_name) = Opened::new(device, threads).map_err(text)?;
     let seen = measure_net(&device, Budget::default(), &load).map_err(text)?;
     Ok(json!({
         "net": load.net.to_string(),
@@ -56,7 +56,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "members": load.members,
         "precision": load.precision,
         "mode": load.step,
-        "device": said,
+        "device": device_name,
         "ms_per_step": seen.ms_per_step,
         "spread": seen.spread,
         "tflops": seen.tflops,

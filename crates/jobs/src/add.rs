@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_names() {
+    fn valid_names_are_accepted_and_others_refused() {
         for (name, ok) in
             [("btc-5m", true), ("a", true), ("", false), (".x", false), ("a/b", false), ("a b", false), ("..", false)]
         {

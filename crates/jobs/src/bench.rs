@@ -91,7 +91,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
     let usage = |e: compute::Error| Error::new(Kind::Usage, e.to_string());
     let net: Net = request.net.parse().map_err(usage)?;
     let choice: Choice = request.device.parse().map_err(usage)?;
-    let (device, said) = Opened::new(choice, settings.threads()).map_err(failed)?;
+    let (device, device_name) = Opened::new(choice, settings.threads()).map_err(failed)?;
     let precision = match (request.precision.as_str(), &device) {
         ("auto", Opened::Cuda(_)) | ("bf16", _) => Precision::Bf16,
         ("auto", Opened::Cpu { .. }) | ("f32", _) => Precision::F32,
@@ -164,7 +164,7 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
         net: net.to_string(),
         parameters,
         members: request.members,
-        device: said,
+        device: device_name,
         precision,
         limit_tflops,
         rows,

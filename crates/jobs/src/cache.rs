@@ -166,7 +166,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_oldest_leave_first_and_the_newest_stays() {
+    fn the_oldest_entries_are_evicted_first() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let cache = Cache { folder: folder.path().to_path_buf(), limit: 2500 };
         for (key, age) in [("a", 30), ("b", 20), ("c", 10), (".x.tmp", 0)] {

@@ -132,7 +132,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     let cuts = request.cuts.unwrap_or(CUTS);
     let stop = stop_flag();
     let sink = Mutex::new(sink);
-    let how = LeakTests {
+    let spec = LeakTests {
         cuts,
         starts: cuts.div_ceil(5).max(4),
         seed: settings.general.seed,
@@ -144,7 +144,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
         stop: &|| stop.load(Ordering::Relaxed),
     };
     let stream: Option<&features::leak::Pipeline<'_>> = if in_order { Some(&live) } else { None };
-    let leaks = run_leak_tests(&market, &TestedPipeline { seen: &seen, stream, exact: Some(&exact) }, &how)?;
+    let leaks = run_leak_tests(&market, &TestedPipeline { seen: &seen, stream, exact: Some(&exact) }, &spec)?;
 
     let mut notes = Vec::new();
     if !in_order {

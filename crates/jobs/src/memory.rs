@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write_and_shows_it_back() {
+    fn memory_sizes_are_parsed_and_printed_back() {
         for (text, shown) in [
             ("8GiB", "8GiB"),
             ("512MiB", "512MiB"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_half_of_what_is_there() {
+    fn the_default_lies_within_available_memory() {
         assert!(Memory::Auto.bytes() >= LEAST && Memory::Auto.bytes() <= available().max(LEAST));
     }
 }

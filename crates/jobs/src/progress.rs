@@ -82,7 +82,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn patient_work_ends_and_its_panic_is_passed_on() {
+    fn patient_work_returns_its_result_or_its_panic() {
         assert_eq!(patiently("adding", &mut |_| {}, || 1 + 1), Ok(2));
         let out = catch_unwind(AssertUnwindSafe(|| patiently("failing", &mut |_| {}, || resume_unwind(Box::new(7u8)))));
         assert!(out.is_err_and(|payload| payload.downcast_ref() == Some(&7u8)));

@@ -135,8 +135,8 @@ fn checkpoints(folder: &Path) -> Result<Vec<CheckpointRow>> {
         };
         let more = &found.about.more;
         // Older programs wrote a row of every member, and not which is the best.
-        let said = more.get("best").map(std::slice::from_ref);
-        let members = said.or(more.get("members").and_then(Value::as_array).map(Vec::as_slice)).unwrap_or_default();
+        let best = more.get("best").map(std::slice::from_ref);
+        let members = best.or(more.get("members").and_then(Value::as_array).map(Vec::as_slice)).unwrap_or_default();
         let best = members.iter().filter_map(|m| Some((m["best"].as_f64()?, m)));
         let best = best.max_by(|a, b| a.0.total_cmp(&b.0));
         CheckpointRow {

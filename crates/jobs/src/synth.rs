@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn years_become_bars() {
+    fn years_are_converted_to_bars() {
         for (kind, timeframe, years, bars) in [
             (Market::Stocks, Timeframe::D1, 5.0, 1260),
             (Market::Stocks, Timeframe::M5, 1.0, 252 * 78),

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_was_said_of_has_no_figure() {
+    fn guesses_without_direction_have_no_directional_mcc() {
         let class: Vec<i8> = (0..60).map(|i| [-1, 0, 1][i % 3]).collect();
         let made = daily(&class, 1, &[[0..30, 30..60]]);
         let volatility = Some(VolatilityBaseline { mcc: 0.25, samples: 17 });

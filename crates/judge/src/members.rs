@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fold_takes_what_was_best_by_then() {
+    fn a_fold_selects_the_best_config_so_far() {
         // Config 1 is better in fold 0, config 0 in folds 1 and 2, and overall; fold 0 must not know that yet.
         let scores = [[0.1, 0.5, 0.4], [0.2, 0.3, 0.0]];
         let members: Vec<ScoredMember> =

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bars_and_odd_ones_make_no_trouble() {
+    fn empty_and_odd_bars_are_handled() {
         let mut bars = planted();
         bars.close[3] = f64::NAN;
         let _ = (walk(&bars, 1), flip(&bars, 1));

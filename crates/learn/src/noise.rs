@@ -55,8 +55,8 @@ pub struct Noise {
 impl Noise {
     /// The noise scale in rows, where the gradient can be told from nothing: it is above 0 by its standard error.
     pub fn scale(&self) -> Option<f64> {
-        let told = self.gradient_squared > self.gradient_squared_error && self.variance > 0.0;
-        told.then(|| self.variance / self.gradient_squared)
+        let distinguishable = self.gradient_squared > self.gradient_squared_error && self.variance > 0.0;
+        distinguishable.then(|| self.variance / self.gradient_squared)
     }
 
     /// What the scale is at least, two standard errors away; none where nothing can be said.
@@ -143,7 +143,7 @@ mod tests {
     use compute::random::{normals, philox};
 
     #[test]
-    fn two_sizes_give_both_parts_back() {
+    fn two_batch_sizes_recover_gradient_and_variance() {
         // |G|² = 4, tr Σ = 600, as they would be measured without any noise.
         let of = |rows: f64| (rows, 4.0 + 600.0 / rows);
         for (small, large) in [(1.0, 2.0), (32.0, 3072.0), (64.0, 100_000.0)] {
@@ -178,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_noise_has_no_scale() {
-        let mut told = 0;
+    fn pure_noise_has_no_noise_scale() {
+        let mut found = 0;
         for seed in 0..40 {
             let (squared, error, variance) = made(100 + seed, 64, 32, 20, 0.0, 1.0).estimate().unwrap();
             let noise = Noise {
@@ -193,13 +193,13 @@ mod tests {
             };
             // What it may be at least is no less than what was looked at allows.
             assert!(noise.at_least().unwrap() > 300.0, "{noise:?}");
-            told += usize::from(noise.scale().is_some());
+            found += usize::from(noise.scale().is_some());
         }
-        assert!(told < 14, "chance alone is taken for a gradient: {told} of 40");
+        assert!(found < 14, "chance alone is taken for a gradient: {found} of 40");
     }
 
     #[test]
-    fn too_few_batches_say_so() {
+    fn too_few_batches_give_no_estimate() {
         assert_eq!(Gradients::new(8).estimate(), None);
         assert_eq!(made(1, 1, 8, 3, 1.0, 1.0).estimate(), None);
         let (_, error, _) = made(1, 9, 8, 3, 1.0, 1.0).estimate().unwrap();

@@ -249,7 +249,7 @@ mod tests {
     use compute::population::Pace;
 
     #[test]
-    fn a_small_batch_goes_in_no_more_parts_than_are_worth_it() {
+    fn a_small_batch_is_split_into_no_more_parts_than_pay_off() {
         let parts = |parts, batch| own_pace(Pace { parts }, batch).parts;
         assert_eq!([parts(1, 8), parts(4, 4096), parts(4, 128), parts(4, 127), parts(64, 1024)], [1, 4, 4, 4, 32]);
         assert_eq!([parts(8, 64), parts(8, 63), parts(128, 32), parts(128, 16)], [2, 2, 1, 1]);

@@ -82,24 +82,24 @@ fn myself() -> Command {
 }
 
 #[test]
-fn killed_again_and_again_there_is_always_a_whole_generation() {
+fn repeated_kills_always_leave_a_whole_generation() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("checkpoints");
     let (mut last, mut grew) = (0, 0);
     for round in 0..30u64 {
         let mut child =
             myself().env(FOLDER, &path).env(PART, "for ever").stdout(Stdio::piped()).spawn().expect("started");
-        let mut told = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
         let mut saved = |line: String| line.strip_prefix("saved ").and_then(|n| n.parse::<u64>().ok());
         // It has begun to save; then at any instant.
-        let mut known = told.by_ref().find_map(&mut saved).expect("it saves");
+        let mut known = lines.by_ref().find_map(&mut saved).expect("it saves");
         let until = Instant::now() + Duration::from_micros(round * 7919 % 20_000);
         while Instant::now() < until {
             std::hint::spin_loop();
         }
         child.kill().expect("killed");
         child.wait().expect("gone");
-        known = told.filter_map(saved).last().unwrap_or(known);
+        known = lines.filter_map(saved).last().unwrap_or(known);
         let generation = Store::open(&path).expect("opens").newest().expect("one is whole").expect("there");
         let step = whole(&generation);
         assert!(generation.passed.is_empty(), "a kill damages nothing: {:?}", generation.passed);
@@ -112,7 +112,7 @@ fn killed_again_and_again_there_is_always_a_whole_generation() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_may_not_grow_fails_its_save_alone() {
+fn a_file_size_limit_fails_only_that_save() {
     let folder = tempfile::tempdir().expect("a folder");
     let exe = std::env::current_exe().expect("this binary");
     // 2,048 blocks of 512 bytes, or of 1,024: larger than a small save and smaller than a large one. The signal that

@@ -27,7 +27,7 @@ fn skip(why: &str) {
 }
 
 #[test]
-fn there_is_no_second_copy() {
+fn loading_ready_arrays_makes_no_second_copy() {
     let (n, t, f) = (40_000, 32, 12);
     let table = n * t * f * 4; // 61 MB; twice that in the file
     let folder = tempfile::tempdir().unwrap();

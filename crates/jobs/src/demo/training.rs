@@ -10,7 +10,7 @@ use crate::synth::Planted;
 use crate::train::{Teller, Train, TrainRun, request_of, train};
 use bars::Bars;
 use files::{Caps, Data, Error, Kind, Result, Table};
-use judge::measure::{Confusion, Shifted, predicted, shifted};
+use judge::measure::{Confusion, ShiftTest, predicted, shift_test};
 use report::read_log;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub struct Found {
     /// Three deviations of what noise gives on so many samples (docs/method.md, Leak tests: null).
     pub noise_mcc: f64,
     /// The same guesses at other times.
-    pub shifted: Shifted,
+    pub shifted: ShiftTest,
     /// Correlation of guessing that the last known label comes again; null where none was known.
     pub persistence_mcc: Option<f64>,
     /// Guesses that were right, over all.
@@ -205,7 +205,7 @@ fn found(run: &TrainRun, path: &Path, signal: &Bars, planted: &Planted, seed: u6
     let best_mcc = planted.best_mcc;
     let noise_mcc = 3.0 / (truth.len().max(1) as f64).sqrt();
     // A label reaches one bar ahead, and the signal stays for about ten: shifts begin behind both.
-    let shifted = shifted(3, &truth, &guessed, 100.min(truth.len() / 4), 1000, seed)?;
+    let shifted = shift_test(3, &truth, &guessed, 100.min(truth.len() / 4), 1000, seed)?;
     let share = mcc / best_mcc;
     let verdict = match () {
         () if mcc > best_mcc + noise_mcc => Verdict::TooGood,
@@ -304,15 +304,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_job_stands_in_for_defaults_and_gives_way_to_the_user() {
+    fn demo_settings_replace_defaults_but_not_user_settings() {
         let plain = job(&Settings::default(), false).expect("legal");
         assert_eq!((plain.split.folds, plain.train.seeds, plain.train.epochs), (4, 2, 30));
         let quick = job(&Settings::default(), true).expect("legal");
         assert_eq!((quick.split.folds, quick.train.epochs), (4, 12));
-        let mut said = Settings::default();
-        said.set("train.epochs=7").expect("legal");
-        said.set("features.set=basic").expect("legal");
-        let own = job(&said, true).expect("legal");
+        let mut settings = Settings::default();
+        settings.set("train.epochs=7").expect("legal");
+        settings.set("features.set=basic").expect("legal");
+        let own = job(&settings, true).expect("legal");
         assert_eq!((own.train.epochs, own.classify.net), (7, None));
     }
 }

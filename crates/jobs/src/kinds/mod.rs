@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_learner_is_known_by_its_name() {
+    fn learners_are_found_by_name() {
         for (name, kind) in LEARNERS {
             assert_eq!(kind.name(), *name);
             let text = serde_json::to_string(kind).unwrap();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_is_checked_and_every_combination_is_a_config() {
+    fn candidates_are_checked_and_every_combination_is_a_config() {
         let mut settings = Settings::default();
         assert_eq!(settings.configs(), [(String::new(), Settings::default())]);
         try_values(&mut settings, &["rate=1e-3, 3e-4", "net = auto,8-16-3"]).expect("legal");
@@ -168,7 +168,7 @@ mod tests {
         settings.set("train.try=[\"decay = 0, 0.1\"]").expect("legal");
         settings.set("train.try=decay = 0.2").expect("legal");
         assert_eq!(settings.configs()[0].1.classify.decay, 0.2);
-        for (wrong, said) in [
+        for (wrong, wanted) in [
             ("rat=1", "did you mean `rate`"),
             ("rate", "has no `=`"),
             ("rate=1e-3,1e-3", "twice"),
@@ -178,7 +178,7 @@ mod tests {
         ] {
             let error = try_values(&mut settings, &[wrong]).expect_err(wrong);
             assert!(
-                error.to_string().contains(said) || error.remedy.as_deref().unwrap_or("").contains(said),
+                error.to_string().contains(wanted) || error.remedy.as_deref().unwrap_or("").contains(wanted),
                 "{error}"
             );
         }

@@ -126,7 +126,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_shapes_features_is_kept_and_comes_back() {
+    fn feature_settings_are_saved_and_restored() {
         let own = settings(&ALL);
         let reading = own.read_settings();
         let text = serde_json::to_string(&reading).unwrap();

@@ -84,7 +84,7 @@ fn auto_is_legal_everywhere() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn invalid_settings_are_reported_with_their_location() {
     let check = |text: &str, place: (u64, u64), words: &[&str]| {
         let error = from_file(text).expect_err(text);
         assert_eq!(error.kind, Kind::Usage);
@@ -147,7 +147,7 @@ fn set_takes_toml_and_bare_words() {
 }
 
 #[test]
-fn a_horizon_is_chosen_on_what_the_split_leaves() {
+fn the_first_training_share_follows_the_split() {
     let first = |pairs: &[&str]| {
         let mut settings = Settings::default();
         pairs.iter().for_each(|pair| settings.set(pair).unwrap());

@@ -61,7 +61,7 @@ fn refuse(set: Option<&str>, settings: &Settings) -> Result<()> {
     const TIMES: &str = "t0 and t1 are taken as they are, in UTC";
     const UNIVERSE: &str = "their samples were chosen when they were made";
     const PRICES: &str = "their features were already computed from prices";
-    let asked = [
+    let keys = [
         (set.is_some() || settings.features.set != "auto", "features.set", FEATURES),
         (settings.labels.rule != Some(Rule::Auto), "label.rule", LABELS),
         (settings.universe.membership.is_some(), "universe.membership", UNIVERSE),
@@ -69,7 +69,7 @@ fn refuse(set: Option<&str>, settings: &Settings) -> Result<()> {
         (settings.bars.timezone.is_some(), "bars.timezone", TIMES),
         (settings.bars.stamp != Settings::default().bars.stamp, "bars.stamp", TIMES),
     ];
-    match asked.into_iter().find(|(asked, ..)| *asked) {
+    match keys.into_iter().find(|(is_set, ..)| *is_set) {
         None => Ok(()),
         Some((_, key, why)) => Err(Error::new(Kind::Usage, format!("`{key}` has no effect on ready arrays: {why}"))
             .remedy(format!("leave <{key}> out, or give the bars that the arrays were made of"))),

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_runs_between_steps_and_nothing_is_invented() {
+    fn the_rate_counts_only_time_between_updates() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut meter = RateMeter::default();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_long_is_said_to_be() {
+    fn only_long_runs_are_called_long() {
         assert_eq!(long(1800.0, "epoch"), None);
         let text = long(72_000.0, "update").expect("long");
         assert!(text.starts_with("all updates") && text.contains("1200 minutes") && text.contains("<budget=10m>"));

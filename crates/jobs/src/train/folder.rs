@@ -18,7 +18,7 @@ use crate::{Select, Settings};
 use compute::Opened;
 use compute::population::Pace;
 use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, replace_bytes};
-use judge::ledger::{Ledger, Started};
+use judge::ledger::{Ledger, StartedTrial};
 use judge::split::Splits;
 use learn::checkpoint::{About, Store, View, Writer, copy_out, expect, newest};
 use learn::{Config, TrainState, Trained};
@@ -48,7 +48,7 @@ pub(crate) struct Folder {
     keeper: Keeper,
     ledger: Ledger,
     /// `[configs]` each is a trial.
-    trials: Vec<Started>,
+    trials: Vec<StartedTrial>,
     resumed: bool,
     /// Let go last: until then the run is this process's.
     _lock: Lock,
@@ -190,19 +190,19 @@ impl Folder {
                 Value::Array(all) => Value::Array(all),
                 one => json!([one]),
             };
-            let trials: Vec<Started> = serde_json::from_value(noted)
+            let trials: Vec<StartedTrial> = serde_json::from_value(noted)
                 .map_err(|e| Error::new(Kind::State, format!("run.json does not name its trial: {e}")).at(&path))?;
             run.resume();
             (run, trials, true)
         } else {
             let start = |config: &Config| ledger.start(&trial(source, settings, splits, trial_id(experiment, config)));
-            let trials = learner.configs().iter().map(start).collect::<Result<Vec<Started>>>()?;
+            let trials = learner.configs().iter().map(start).collect::<Result<Vec<StartedTrial>>>()?;
             (Run::begin("train"), trials, false)
         };
         run.data.clone_from(&source.fingerprint);
         run.settings.clone_from(&about.config);
         run.members = experiment.plan.members.len() as u64;
-        let asked = Request {
+        let saved = Request {
             data: std::path::absolute(&source.path).unwrap_or(source.path.clone()).display().to_string(),
             symbols: request.select.symbols.clone(),
             from: request.select.from,
@@ -214,7 +214,7 @@ impl Folder {
             },
             device: request.device.clone(),
         };
-        run.more.insert("asked".into(), json!(asked));
+        run.more.insert("asked".into(), json!(saved));
         run.more
             .insert("about".into(), json!({"net": about.net, "precision": about.precision, "device": about.device}));
         let noted = if let [one] = trials.as_slice() { json!(one) } else { json!(trials) };
@@ -385,14 +385,14 @@ pub(crate) fn request_of(folder: &Path) -> Result<(Train, Settings)> {
     if run.state == RunState::Finished {
         return Err(bad("the run is finished".into()).remedy("`fullbore runs show` shows its results"));
     }
-    let asked: Request = serde_json::from_value(run.more.get("asked").cloned().unwrap_or(Value::Null))
+    let saved: Request = serde_json::from_value(run.more.get("asked").cloned().unwrap_or(Value::Null))
         .map_err(|e| bad(format!("it does not hold the settings of the run: {e}")))?;
     let mut settings = Settings::default();
     settings.read(folder)?;
-    let select = Select { data: asked.data, symbols: asked.symbols, from: asked.from, to: asked.to };
+    let select = Select { data: saved.data, symbols: saved.symbols, from: saved.from, to: saved.to };
     let out = Some(folder.to_path_buf());
     let request =
-        Train { select, set: asked.set, out, device: asked.device, dry_run: false, budget: None, resume: true };
+        Train { select, set: saved.set, out, device: saved.device, dry_run: false, budget: None, resume: true };
     Ok((request, settings))
 }
 

@@ -127,7 +127,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     let clock = Instant::now();
     sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
     let at = DeviceBudget { budget: memory_budget(settings, &device), device };
-    let (asked, locked, mut table) = predict_rows(&loaded, &data, &at, request.members)?;
+    let (predicted, locked, mut table) = predict_rows(&loaded, &data, &at, request.members)?;
     let seconds = clock.elapsed().as_secs_f64();
     let classes = model.classes;
     let mut guesses = vec![0u64; classes];
@@ -143,11 +143,11 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         data: path.display().to_string(),
         device: device_words,
         rows: rows as u64,
-        bars: asked as u64,
-        left_out: (data.base.rows() - asked - locked) as u64,
+        bars: predicted as u64,
+        left_out: (data.base.rows() - predicted - locked) as u64,
         locked: locked as u64,
         guesses: guesses.iter().map(|n| *n as f64 / rows.max(1) as f64).collect(),
-        bars_per_s: asked as f64 / seconds.max(1e-9),
+        bars_per_s: predicted as f64 / seconds.max(1e-9),
         notes,
     })
 }

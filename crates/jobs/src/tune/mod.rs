@@ -505,14 +505,14 @@ fn why(rows: &[TuneRow], noise: Option<&Noise>) -> String {
              smallest that is predicted to reach the same loss within 3 % of the fastest{against}"
         ),
         None => {
-            let told = if noise.gradient_squared <= 0.0 {
+            let reason = if noise.gradient_squared <= 0.0 {
                 "the estimate of |G|² is negative"
             } else {
                 "the estimate of |G|² lies within its error"
             };
             let least = noise.at_least().map_or(String::new(), |n| format!(" (it is at least about {n:.0} rows)"));
             format!(
-                "the gradient cannot be distinguished from noise ({told}), so the noise scale is unknown{least}: {batch} is {cap}"
+                "the gradient cannot be distinguished from noise ({reason}), so the noise scale is unknown{least}: {batch} is {cap}"
             )
         }
     }

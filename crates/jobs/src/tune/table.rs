@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_batch_that_arrives_first_is_chosen_and_never_one_beyond_the_noise_scale() {
+    fn the_fastest_batch_within_the_noise_scale_is_chosen() {
         // With 1 M rows a second and 1 ms a step, (B + N)(1/B + 1/1000) is least near B = sqrt(1000 N).
         for (scale, wanted) in [(64.0, 64), (250.0, 128), (1000.0, 512), (4000.0, 2048), (16_000.0, 3072)] {
             let (rows, chosen) = run(1e6, 1e-3, Some(scale), 1 << 20, u64::MAX);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_chosen() {
+    fn batches_beyond_memory_are_not_chosen() {
         let (rows, chosen) = run(1e7, 1e-3, Some(1e9), 1 << 20, 600);
         assert_eq!(chosen, Some(512));
         let large = rows.iter().find(|r| r.batch == 1024).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_changes_the_pace_stays_as_usual_unless_another_is_clearly_faster() {
+    fn pace_settings_keep_their_default_unless_another_is_clearly_faster() {
         let clock = Fake::default();
         let check = |rates: &[f64], usual: usize, wanted: usize| {
             let one = |(i, rate): (usize, &f64)| Candidate { label: i.to_string(), bytes: 0, config: *rate };

@@ -4,7 +4,7 @@
 //! for its kind, its length and its bytes, so that no two rows read alike.
 
 use super::event::Event;
-use super::{Ledger, Started};
+use super::{Ledger, StartedTrial};
 use files::{Error, Kind, Result};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params_from_iter};
@@ -93,7 +93,7 @@ impl Ledger {
     }
 
     /// Fails unless the start of a trial stands where it was written.
-    pub(super) fn holds(&self, db: &Connection, started: &Started) -> Result<()> {
+    pub(super) fn holds(&self, db: &Connection, started: &StartedTrial) -> Result<()> {
         let row = i64::try_from(started.row).unwrap_or(0);
         let there = self.rows(db, &format!("WHERE row = {row}"), started.row)?.pop();
         let same = there.is_some_and(|(columns, hash)| {
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// The same, and it has not finished.
-    pub(super) fn is_open(&self, db: &Connection, started: &Started) -> Result<()> {
+    pub(super) fn is_open(&self, db: &Connection, started: &StartedTrial) -> Result<()> {
         self.holds(db, started)?;
         let finished = "SELECT count(*) FROM event WHERE start = ?1 AND kind = 'finished'";
         let ends: i64 = db
@@ -156,8 +156,8 @@ impl Ledger {
         }
     }
 
-    pub(super) fn broken(&self, row: u64, how: &str) -> Error {
-        Error::new(Kind::State, format!("the ledger is broken at row {row}: {how}")).at(&self.path).line(row).remedy(
+    pub(super) fn broken(&self, row: u64, reason: &str) -> Error {
+        Error::new(Kind::State, format!("the ledger is broken at row {row}: {reason}")).at(&self.path).line(row).remedy(
             "bring it back from a backup; or move it away, and say in reports that trials before today are not counted",
         )
     }

@@ -1,6 +1,6 @@
 //! What a row says, as a value and as columns.
 
-use super::{Started, Trial};
+use super::{StartedTrial, Trial};
 use features::Span;
 use rusqlite::types::Value;
 
@@ -22,7 +22,7 @@ pub(super) struct Event {
     pub(super) reason: Option<String>,
 }
 
-impl Started {
+impl StartedTrial {
     /// An event about this trial.
     pub(super) fn event(&self, kind: &str) -> Event {
         Event { kind: kind.into(), trial: self.trial.clone(), start: Some(self.row), ..Event::default() }

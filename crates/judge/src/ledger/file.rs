@@ -105,14 +105,14 @@ fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
 impl Ledger {
     /// SQLite's own look at its pages.
     pub(super) fn sound(&self) -> Result<()> {
-        let said: String = self
+        let result: String = self
             .db
             .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
             .map_err(|e| self.failed("checking the file", &e))?;
-        if said == "ok" {
+        if result == "ok" {
             return Ok(());
         }
-        Err(Error::new(Kind::State, format!("the ledger's file is damaged: {said}"))
+        Err(Error::new(Kind::State, format!("the ledger's file is damaged: {result}"))
             .at(&self.path)
             .remedy("bring it back from a backup"))
     }

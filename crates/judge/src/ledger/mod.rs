@@ -7,7 +7,7 @@
 //! started and never ended counts as crashed.
 //!
 //! Every question reads the chain from its first row and checks it on the way: a ledger that was changed gives no
-//! counts, only the row at which it is broken. What no chain can tell is that its end was cut off; [`Started`] carries
+//! counts, only the row at which it is broken. What no chain can tell is that its end was cut off; [`StartedTrial`] carries
 //! its row's hash, so a run finds out.
 
 mod chain;
@@ -49,7 +49,7 @@ pub struct Trial {
 
 /// A trial that is in the ledger. Kept with the run, so that a resumed run ends the trial it started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Started {
+pub struct StartedTrial {
     /// Its row.
     pub row: u64,
     /// The trial's id.
@@ -115,13 +115,13 @@ impl Ledger {
     /// # Errors
     ///
     /// Where it has no id or no symbols, and where the row could not be written: then nothing may be tried.
-    pub fn start(&self, trial: &Trial) -> Result<Started> {
+    pub fn start(&self, trial: &Trial) -> Result<StartedTrial> {
         if trial.id.is_empty() || trial.symbols.is_empty() {
             return Err(Error::new(Kind::Usage, "a trial needs an id and at least one symbol"));
         }
         let event = Event::start(trial);
         let (row, hash) = self.append(event, |_| Ok(()))?;
-        Ok(Started { row, trial: trial.id.clone(), hash })
+        Ok(StartedTrial { row, trial: trial.id.clone(), hash })
     }
 
     /// Writes that a trial ended well, before anyone sees its result. `returns` is the id of its series of returns.
@@ -129,7 +129,7 @@ impl Ledger {
     /// # Errors
     ///
     /// Where the trial never started in this ledger or has finished already, and where the row could not be written.
-    pub fn finish(&self, started: &Started, metrics: &Value, returns: Option<&str>) -> Result<()> {
+    pub fn finish(&self, started: &StartedTrial, metrics: &Value, returns: Option<&str>) -> Result<()> {
         let event = Event {
             metrics: Some(metrics.to_string()),
             returns: returns.map(str::to_string),
@@ -143,7 +143,7 @@ impl Ledger {
     /// # Errors
     ///
     /// Where the ledger cannot be read or its chain is broken.
-    pub fn finished(&self, started: &Started) -> Result<bool> {
+    pub fn finished(&self, started: &StartedTrial) -> Result<bool> {
         let ended = |read: &Read| read.event.start == Some(started.row) && read.event.kind == "finished";
         Ok(self.read()?.iter().any(ended))
     }
@@ -153,7 +153,7 @@ impl Ledger {
     /// # Errors
     ///
     /// As [`Ledger::finish`].
-    pub fn fail(&self, started: &Started, why: &str) -> Result<()> {
+    pub fn fail(&self, started: &StartedTrial, why: &str) -> Result<()> {
         let event = Event { reason: Some(why.to_string()), ..started.event("failed") };
         self.append(event, |db| self.is_open(db, started)).map(drop)
     }
@@ -164,7 +164,7 @@ impl Ledger {
     /// # Errors
     ///
     /// Where the trial is not in this ledger, and where the row could not be written: then the holdout stays closed.
-    pub fn open_holdout(&self, started: &Started, span: Span) -> Result<usize> {
+    pub fn open_holdout(&self, started: &StartedTrial, span: Span) -> Result<usize> {
         let event = Event { span: Some(span), ..started.event("holdout") };
         self.append(event, |db| self.holds(db, started))?;
         let symbols = self.read()?.into_iter().find(|read| read.row == started.row).and_then(|read| read.event.trial());

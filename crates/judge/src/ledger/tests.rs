@@ -50,7 +50,7 @@ fn a_trial_is_written_and_read_back() {
     assert!(family[0].time > 1_600_000_000_000_000_000 && family[0].time <= family[2].time);
     assert_eq!(ledger.count(&named(&["GOLD"]), span(0, 100)).unwrap(), 2, "configurations, not starts");
     // What failed may be resumed from the run's folder; what finished has finished.
-    let again: Started = serde_json::from_str(&serde_json::to_string(&second).unwrap()).unwrap();
+    let again: StartedTrial = serde_json::from_str(&serde_json::to_string(&second).unwrap()).unwrap();
     assert_eq!([&first, &again].map(|trial| ledger.finished(trial).unwrap()), [true, false]);
     ledger.finish(&again, &json!({}), None).unwrap();
     assert!(ledger.finished(&again).unwrap());
@@ -60,7 +60,7 @@ fn a_trial_is_written_and_read_back() {
 }
 
 #[test]
-fn a_family_is_what_overlaps() {
+fn overlapping_trials_form_a_family() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = Ledger::open(&folder.path().join("ledger")).unwrap();
     let started = ledger.start(&trial("a", &["GOLD", "OIL"], 10, 20)).unwrap();
@@ -93,14 +93,14 @@ fn a_family_is_what_overlaps() {
     check(&["GOLD"], 50, 51, &["a"]);
     assert_eq!(ledger.family(&named(&["GOLD"]), span(50, 51)).unwrap()[0].holdouts, 2);
     assert!(ledger.start(&trial("d", &[], 0, 1)).is_err() && ledger.start(&trial("", &["GOLD"], 0, 1)).is_err());
-    let strange = Started { row: 2, ..started.clone() };
+    let strange = StartedTrial { row: 2, ..started.clone() };
     assert!(ledger.fail(&strange, "").unwrap_err().message.contains("did not start"));
-    assert!(ledger.open_holdout(&Started { row: u64::MAX, ..started }, span(0, 1)).is_err());
+    assert!(ledger.open_holdout(&StartedTrial { row: u64::MAX, ..started }, span(0, 1)).is_err());
     assert_eq!(ledger.verify().unwrap(), 5);
 }
 
 #[test]
-fn nothing_leaves_the_ledger() {
+fn ledger_rows_cannot_be_changed_or_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");
     let ledger = Ledger::open(&path).unwrap();
@@ -123,8 +123,8 @@ fn nothing_leaves_the_ledger() {
         format!("INSERT INTO event VALUES {}", row(5)),
         format!("INSERT INTO event VALUES {}", row(0)),
     ] {
-        let said = other.execute_batch(&statement).unwrap_err().to_string();
-        assert!(said.contains("append-only"), "{statement}: {said}");
+        let message = other.execute_batch(&statement).unwrap_err().to_string();
+        assert!(message.contains("append-only"), "{statement}: {message}");
     }
     assert_eq!(ledger.verify().unwrap(), 3);
     // A row at the end without a hash is let in by SQLite; the chain says so, and nothing is put behind it.
@@ -153,7 +153,7 @@ fn nothing_leaves_the_ledger() {
 }
 
 #[test]
-fn a_cut_off_end_is_noticed_by_its_run() {
+fn a_truncated_ledger_is_detected_by_its_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");
     let backup = folder.path().join("backup");
@@ -218,7 +218,7 @@ fn foreign_files_are_refused_and_left_alone() {
 }
 
 #[test]
-fn damage_is_told_by_its_row() {
+fn damage_is_reported_with_its_row() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");
     let ledger = Ledger::open(&path).unwrap();
@@ -249,17 +249,17 @@ fn damage_is_told_by_its_row() {
         assert_eq!(error.line, Some(2 * i + 2), "{error}");
     }
     // Anywhere: what is still said to be whole has all its rows, unchanged; nothing panics.
-    let mut told = 0;
+    let mut reported = 0;
     for at in (0..whole.len()).step_by(whole.len() / 300) {
         match flipped(&[at], 0x10) {
             Ok(rows) => assert_eq!(rows, 80, "byte {at}"),
             Err(error) => {
                 assert!(error.remedy.is_some() && !error.message.is_empty());
-                told += 1;
+                reported += 1;
             }
         }
     }
-    assert!(told > 150, "only {told} of 300 flips were told");
+    assert!(reported > 150, "only {reported} of 300 flips were reported");
     let short = folder.path().join("short");
     std::fs::write(&short, &whole[..whole.len() / 2]).unwrap();
     assert!(Ledger::open(&short).and_then(|ledger| ledger.verify()).is_err());
@@ -368,7 +368,7 @@ fn kills_lose_no_row_that_was_promised() {
         let at = |row: u64| family.iter().find(|it| it.row == row);
         for (row, hash) in &started {
             let id = at(*row).map(|it| it.trial.id.clone()).expect("a start that was promised is there");
-            ledger.holds(&ledger.db, &Started { row: *row, trial: id, hash: hash.clone() }).unwrap();
+            ledger.holds(&ledger.db, &StartedTrial { row: *row, trial: id, hash: hash.clone() }).unwrap();
         }
         assert!(finished.iter().all(|row| matches!(at(*row).unwrap().outcome, Outcome::Finished { .. })));
         let crashed = family.iter().filter(|row| row.outcome == Outcome::Crashed).count();

@@ -24,7 +24,7 @@ pub fn persistence(samples: &Samples, symbol: &[u32]) -> Result<Vec<Option<i8>>>
         waiting: BinaryHeap<Reverse<(i64, usize)>>,
     }
     let mut symbols: HashMap<u32, Known> = HashMap::new();
-    let mut said = Vec::with_capacity(n);
+    let mut guesses = Vec::with_capacity(n);
     for (at, symbol) in symbol.iter().enumerate() {
         let known = symbols.entry(*symbol).or_default();
         while let Some(Reverse((t1, from))) = known.waiting.peek().copied()
@@ -33,8 +33,8 @@ pub fn persistence(samples: &Samples, symbol: &[u32]) -> Result<Vec<Option<i8>>>
             known.last = Some(samples.class[from]);
             known.waiting.pop();
         }
-        said.push(known.last);
+        guesses.push(known.last);
         known.waiting.push(Reverse((samples.t1[at], at)));
     }
-    Ok(said)
+    Ok(guesses)
 }

@@ -45,24 +45,24 @@ pub struct Interval {
 /// # Errors
 ///
 /// Where there are no groups, no draws, no block, or the level is not between 0 and 1.
-pub fn bootstrap(groups: usize, how: &Bootstrap, mut figure: impl FnMut(&[usize]) -> f64) -> Result<Interval> {
-    if groups == 0 || how.draws == 0 || how.block == 0 || !(how.level > 0.0 && how.level < 1.0) {
-        let what = format!("no interval from {groups} groups with {how:?}");
+pub fn bootstrap(groups: usize, spec: &Bootstrap, mut figure: impl FnMut(&[usize]) -> f64) -> Result<Interval> {
+    if groups == 0 || spec.draws == 0 || spec.block == 0 || !(spec.level > 0.0 && spec.level < 1.0) {
+        let what = format!("no interval from {groups} groups with {spec:?}");
         return Err(Error::new(Kind::Usage, what).remedy("1000 draws at level 0.95 in blocks of at least 1"));
     }
     let mut chosen: Vec<usize> = (0..groups).collect();
     let point = figure(&chosen);
-    let mut figures = Vec::with_capacity(how.draws);
-    for draw in 0..how.draws {
-        let mut random = SplitMix::new(mix(how.seed) ^ mix(!(draw as u64)));
-        for run in chosen.chunks_mut(how.block) {
+    let mut figures = Vec::with_capacity(spec.draws);
+    for draw in 0..spec.draws {
+        let mut random = SplitMix::new(mix(spec.seed) ^ mix(!(draw as u64)));
+        for run in chosen.chunks_mut(spec.block) {
             let start = random.below(groups);
             run.iter_mut().enumerate().for_each(|(i, group)| *group = (start + i) % groups);
         }
         figures.push(figure(&chosen));
     }
     figures.sort_by(f64::total_cmp);
-    let outside = (1.0 - how.level) / 2.0;
+    let outside = (1.0 - spec.level) / 2.0;
     Ok(Interval { point, low: quantile(&figures, outside), high: quantile(&figures, 1.0 - outside) })
 }
 
@@ -71,7 +71,7 @@ pub fn bootstrap(groups: usize, how: &Bootstrap, mut figure: impl FnMut(&[usize]
 /// # Errors
 ///
 /// As [`bootstrap`], and where groups have different classes.
-pub fn mcc_interval(groups: &[Confusion], how: &Bootstrap) -> Result<Interval> {
+pub fn mcc_interval(groups: &[Confusion], spec: &Bootstrap) -> Result<Interval> {
     let classes = groups.first().map_or(2, Confusion::classes);
     if groups.iter().any(|group| group.classes() != classes) {
         return Err(Error::input("matrices of different numbers of classes cannot be resampled together"));
@@ -81,7 +81,7 @@ pub fn mcc_interval(groups: &[Confusion], how: &Bootstrap) -> Result<Interval> {
         return Err(Error::input("a resampled confusion matrix would count more than 2^60 samples"));
     }
     let mut sums = vec![0u64; classes * classes];
-    bootstrap(groups.len(), how, |chosen| {
+    bootstrap(groups.len(), spec, |chosen| {
         sums.fill(0);
         for group in chosen {
             sums.iter_mut().zip(groups[*group].counts()).for_each(|(sum, count)| *sum += count);

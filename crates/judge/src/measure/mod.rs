@@ -1,7 +1,7 @@
 //! What a classifier's predictions are worth (docs/method.md, Measures).
 //!
 //! [`Confusion`] counts and everything made of counts; [`scores`] judges probabilities; [`persistence`],
-//! [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat, [`shifted`] what chance would give;
+//! [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat, [`shift_test`] what chance would give;
 //! [`mcc_interval`] says how sure a coefficient is.
 //!
 //! Classes are numbers from 0 ([`features::class`]). Every sum is added in the order of the samples, so the same
@@ -20,7 +20,7 @@ pub use baseline::persistence;
 pub use bootstrap::{Bootstrap, Interval, bootstrap, by_group, mcc_interval};
 pub use confusion::{ClassScore, Confusion};
 pub use probability::{BINS, Bin, Scores, scores};
-pub use shift::{Shifted, shifted};
+pub use shift::{ShiftTest, shift_test};
 pub use volatility::{VolatilityRule, volatility};
 
 use files::{Error, Result};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the shifts gave, in directional Matthews correlation ([`Confusion::directional_mcc`]; 0 where there is none).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Shifted {
+pub struct ShiftTest {
     /// Of the guesses as they are.
     pub point: f64,
     /// Number of shifts.
@@ -30,7 +30,14 @@ pub struct Shifted {
 /// # Errors
 ///
 /// Where there are fewer than `2 × least + 2` samples, no draws, or classes other than two or three.
-pub fn shifted(classes: usize, truth: &[u8], guessed: &[u8], least: usize, draws: usize, seed: u64) -> Result<Shifted> {
+pub fn shift_test(
+    classes: usize,
+    truth: &[u8],
+    guessed: &[u8],
+    least: usize,
+    draws: usize,
+    seed: u64,
+) -> Result<ShiftTest> {
     let n = truth.len();
     let least = least.max(1);
     if n < least.saturating_mul(2).saturating_add(2) || draws == 0 {
@@ -54,7 +61,7 @@ pub fn shifted(classes: usize, truth: &[u8], guessed: &[u8], least: usize, draws
     let reached = all.iter().filter(|x| **x >= point).count();
     let mean = all.iter().sum::<f64>() / draws as f64;
     all.sort_by(f64::total_cmp);
-    Ok(Shifted { point, draws, mean, high: quantile(&all, 0.95), p: (1 + reached) as f64 / (1 + draws) as f64 })
+    Ok(ShiftTest { point, draws, mean, high: quantile(&all, 0.95), p: (1 + reached) as f64 / (1 + draws) as f64 })
 }
 
 #[cfg(test)]
@@ -75,26 +82,26 @@ mod tests {
     }
 
     #[test]
-    fn what_knows_the_moment_is_told_from_what_does_not() {
+    fn shift_test_separates_informed_from_random_guesses() {
         let truth = chain(1, 4000);
         let mut random = SplitMix::new(9);
         let noisy: Vec<u8> = truth.iter().map(|t| if random.below(5) == 0 { 2 - t } else { *t }).collect();
-        let knows = shifted(3, &truth, &noisy, 1, 500, 7).expect("enough");
+        let knows = shift_test(3, &truth, &noisy, 1, 500, 7).expect("enough");
         assert!(knows.point > 0.5 && knows.p < 0.003 && knows.mean.abs() < 0.05, "{knows:?}");
         // A chain of its own is no better than its own shifts, though it stays up as long as the truth does.
-        let other = shifted(3, &truth, &chain(2, 4000), 1, 500, 7).expect("enough");
+        let other = shift_test(3, &truth, &chain(2, 4000), 1, 500, 7).expect("enough");
         assert!(other.p > 0.02, "{other:?}");
-        assert_eq!(shifted(3, &truth, &noisy, 1, 500, 7), Ok(knows), "same seed, same bits");
+        assert_eq!(shift_test(3, &truth, &noisy, 1, 500, 7), Ok(knows), "same seed, same bits");
     }
 
     #[test]
-    fn too_few_are_refused() {
-        assert!(shifted(3, &[0, 2, 0], &[0, 2, 0], 1, 10, 1).is_err());
-        assert!(shifted(3, &[0, 2, 0, 2], &[0, 2, 0, 2], 1, 0, 1).is_err());
-        assert!(shifted(4, &[0, 2, 0, 2], &[0, 2, 0, 2], 1, 10, 1).is_err());
-        assert!(shifted(3, &[0, 2, 0, 2], &[0, 2, 0], 1, 10, 1).is_err());
+    fn too_few_samples_are_refused() {
+        assert!(shift_test(3, &[0, 2, 0], &[0, 2, 0], 1, 10, 1).is_err());
+        assert!(shift_test(3, &[0, 2, 0, 2], &[0, 2, 0, 2], 1, 0, 1).is_err());
+        assert!(shift_test(4, &[0, 2, 0, 2], &[0, 2, 0, 2], 1, 10, 1).is_err());
+        assert!(shift_test(3, &[0, 2, 0, 2], &[0, 2, 0], 1, 10, 1).is_err());
         // Nothing but flat is no mistake: it has no direction, and neither have its shifts.
-        assert_eq!(shifted(3, &[0, 2, 0, 2], &[1; 4], 1, 10, 1).map(|s| (s.point, s.p)), Ok((0.0, 1.0)));
-        assert_eq!(shifted(2, &[0, 1, 0, 1], &[0, 1, 0, 1], 1, 10, 1).map(|s| s.point), Ok(1.0));
+        assert_eq!(shift_test(3, &[0, 2, 0, 2], &[1; 4], 1, 10, 1).map(|s| (s.point, s.p)), Ok((0.0, 1.0)));
+        assert_eq!(shift_test(2, &[0, 1, 0, 1], &[0, 1, 0, 1], 1, 10, 1).map(|s| s.point), Ok(1.0));
     }
 }

@@ -30,12 +30,12 @@ fn near(a: f64, b: f64, what: &str) {
 }
 
 #[test]
-fn is_what_scikit_learn_gives() {
+fn measures_match_scikit_learn() {
     let cases: Vec<Case> = serde_json::from_str(include_str!("../../tests/fixtures/measures.json")).unwrap();
     assert_eq!(cases.len(), 7);
     for case in cases {
-        let said = predicted(&case.probabilities, case.classes);
-        let counts = Confusion::count(case.classes, &case.labels, &said).unwrap();
+        let guesses = predicted(&case.probabilities, case.classes);
+        let counts = Confusion::count(case.classes, &case.labels, &guesses).unwrap();
         assert_eq!(counts.counts(), case.confusion, "{}", case.name);
         near(counts.mcc(), case.mcc, &case.name);
         near(counts.accuracy(), case.accuracy, &case.name);
@@ -58,7 +58,7 @@ fn is_what_scikit_learn_gives() {
 }
 
 #[test]
-fn matthews_by_hand() {
+fn mcc_matches_values_computed_by_hand() {
     // TP 6, TN 3, FP 1, FN 2: (18 - 2) / sqrt(7 · 8 · 4 · 5).
     let two = Confusion::new(2, vec![3, 1, 2, 6]).unwrap();
     near(two.mcc(), 16.0 / 1120f64.sqrt(), "two classes");
@@ -81,7 +81,7 @@ fn matthews_by_hand() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_inputs_are_refused() {
     assert!(Confusion::new(1, vec![3]).is_err());
     assert!(Confusion::new(3, vec![0; 8]).is_err());
     assert!(Confusion::new(2, vec![u64::MAX; 4]).is_err());
@@ -135,11 +135,11 @@ proptest! {
             samples.weight.push(1.0);
             symbol.push(of);
         }
-        let said = persistence(&samples, &symbol).unwrap();
+        let guesses = persistence(&samples, &symbol).unwrap();
         for at in 0..samples.len() {
             let known = (0..at).filter(|from| symbol[*from] == symbol[at] && samples.t1[*from] <= samples.t0[at]);
             let last = known.max_by_key(|from| (samples.t1[*from], *from));
-            prop_assert_eq!(said[at], last.map(|from| samples.class[from]));
+            prop_assert_eq!(guesses[at], last.map(|from| samples.class[from]));
         }
         symbol.push(0);
         prop_assert!(persistence(&samples, &symbol).is_err());
@@ -147,21 +147,21 @@ proptest! {
 }
 
 #[test]
-fn intervals_cover_and_repeat() {
+fn intervals_cover_the_truth_and_are_reproducible() {
     // 200 days of 40 samples each, right 60 % of the time: the coefficient is 0.2.
     let mut covered = 0;
     for seed in 0..60 {
         let mut draw = noise(seed + 100);
         let truth: Vec<u8> = (0..8000).map(|i| (i % 2) as u8).collect();
-        let said: Vec<u8> = truth.iter().map(|t| if draw() < 0.2 { *t } else { 1 - t }).collect();
+        let guesses: Vec<u8> = truth.iter().map(|t| if draw() < 0.2 { *t } else { 1 - t }).collect();
         let days: Vec<i32> = (0..8000).map(|i| i / 40).collect();
-        let groups = by_group(2, &truth, &said, &days).unwrap();
+        let groups = by_group(2, &truth, &guesses, &days).unwrap();
         assert_eq!(groups.len(), 200);
-        let how = Bootstrap { draws: 300, seed, ..Bootstrap::default() };
-        let interval = mcc_interval(&groups, &how).unwrap();
-        assert_eq!(interval, mcc_interval(&groups, &how).unwrap());
-        assert_ne!(interval.low, mcc_interval(&groups, &Bootstrap { seed: seed + 1, ..how }).unwrap().low);
-        assert_eq!(interval.point, Confusion::count(2, &truth, &said).unwrap().mcc());
+        let spec = Bootstrap { draws: 300, seed, ..Bootstrap::default() };
+        let interval = mcc_interval(&groups, &spec).unwrap();
+        assert_eq!(interval, mcc_interval(&groups, &spec).unwrap());
+        assert_ne!(interval.low, mcc_interval(&groups, &Bootstrap { seed: seed + 1, ..spec }).unwrap().low);
+        assert_eq!(interval.point, Confusion::count(2, &truth, &guesses).unwrap().mcc());
         assert!(interval.low < interval.point && interval.point < interval.high);
         // The standard error is about 1 / sqrt(8000).
         assert!((0.035..0.055).contains(&(interval.high - interval.low)), "{interval:?}");
@@ -171,11 +171,11 @@ fn intervals_cover_and_repeat() {
 }
 
 #[test]
-fn neighbours_are_drawn_together() {
-    let how = Bootstrap { draws: 50, block: 4, ..Bootstrap::default() };
+fn bootstrap_draws_neighbours_together() {
+    let spec = Bootstrap { draws: 50, block: 4, ..Bootstrap::default() };
     let mut starts = std::collections::BTreeSet::new();
     let mut draws = 0;
-    bootstrap(10, &how, |groups| {
+    bootstrap(10, &spec, |groups| {
         assert_eq!(groups.len(), 10);
         for run in groups.chunks(4) {
             assert!(run.windows(2).all(|two| two[1] == (two[0] + 1) % 10), "{groups:?}");
@@ -193,11 +193,11 @@ fn neighbours_are_drawn_together() {
         it.high - it.low
     };
     assert!(width(20) > 2.0 * width(1));
-    let bad = |groups, how: Bootstrap| bootstrap(groups, &how, |_| 0.0).is_err();
-    assert!(bad(0, how) && bad(3, Bootstrap { draws: 0, ..how }) && bad(3, Bootstrap { block: 0, ..how }));
-    assert!(bad(3, Bootstrap { level: 1.0, ..how }) && bad(3, Bootstrap { level: f64::NAN, ..how }));
-    assert!(mcc_interval(&[], &how).is_err());
+    let bad = |groups, spec: Bootstrap| bootstrap(groups, &spec, |_| 0.0).is_err();
+    assert!(bad(0, spec) && bad(3, Bootstrap { draws: 0, ..spec }) && bad(3, Bootstrap { block: 0, ..spec }));
+    assert!(bad(3, Bootstrap { level: 1.0, ..spec }) && bad(3, Bootstrap { level: f64::NAN, ..spec }));
+    assert!(mcc_interval(&[], &spec).is_err());
     assert!(by_group(2, &[0], &[0], &[]).is_err());
     let one = Confusion::new(2, vec![1, 0, 0, 1]).unwrap();
-    assert_eq!(mcc_interval(&[one], &how).unwrap(), Interval { point: 1.0, low: 1.0, high: 1.0 });
+    assert_eq!(mcc_interval(&[one], &spec).unwrap(), Interval { point: 1.0, low: 1.0, high: 1.0 });
 }

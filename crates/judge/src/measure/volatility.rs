@@ -140,11 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_move_is_known_to_be_flat() {
+    fn constant_prices_are_flat() {
         // A day on which nothing moves, between two that do.
         let mut close = prices(900, 3);
-        let still = close[300];
-        close[300..560].fill(still);
+        let flat = close[300];
+        close[300..560].fill(flat);
         let all = volatility(&close, &[0]);
         assert!(all[200..].iter().all(|v| v.iter().all(|x| x.is_finite())), "no sample is left out");
         assert_eq!((all[400][0], all[400][1], all[559]), (0.0, 0.0, [0.0, 1.0]));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_below_zero_begins_anew_and_spoils_no_more() {
+    fn a_negative_price_restarts_the_window_only() {
         for bad in [0.0, -3.0, f64::NAN] {
             let mut close = prices(900, 3);
             close[300] = bad;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_what_is_flat_and_nothing_of_the_direction() {
+    fn volatility_finds_flat_bars_but_no_direction() {
         let close = prices(12_000, 5);
         let values = volatility(&close, &[0]);
         let truth = |at: usize| {
@@ -181,8 +181,8 @@ mod tests {
         };
         let truth: Vec<u8> = (0..11_999).map(truth).collect();
         let rule = VolatilityRule::fit(&values[..6000], &truth[..6000]).unwrap();
-        let said: Vec<(u8, u8)> = (6000..11_999).filter_map(|at| Some((truth[at], rule.guess(values[at])?))).collect();
-        let (truth, guessed): (Vec<u8>, Vec<u8>) = said.into_iter().unzip();
+        let pairs: Vec<(u8, u8)> = (6000..11_999).filter_map(|at| Some((truth[at], rule.guess(values[at])?))).collect();
+        let (truth, guessed): (Vec<u8>, Vec<u8>) = pairs.into_iter().unzip();
         let confusion = Confusion::count(3, &truth, &guessed).unwrap();
         assert!(confusion.mcc() > 0.4, "{}", confusion.mcc());
         // One direction for all: no correlation with which way it went.

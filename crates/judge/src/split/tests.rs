@@ -1,7 +1,7 @@
 //! Splits against brute force, against planted mistakes, and at the edges (docs/method.md, Splits).
 
 use super::purge::{Rule, purge_by};
-use super::walk::lay;
+use super::walk::plan_splits;
 use super::*;
 use features::Samples;
 use files::Kind;
@@ -43,7 +43,7 @@ fn market() -> impl Strategy<Value = (Samples, Vec<i64>)> {
     })
 }
 
-fn ways() -> impl Strategy<Value = WalkForward> {
+fn specs() -> impl Strategy<Value = WalkForward> {
     let embargo = prop_oneof![
         (0usize..12).prop_map(|window| Embargo::Auto { window }),
         (0usize..12).prop_map(Embargo::Ticks),
@@ -75,40 +75,40 @@ fn touches(it: (i64, i64), block: &[(i64, i64)]) -> bool {
 type Parts = (Vec<[Vec<u32>; 3]>, Vec<u32>);
 
 /// The same split by definition: every sample asked about every border, one at a time. `None` where a part is empty.
-fn by_definition(samples: &Samples, ticks: &[i64], how: &WalkForward) -> Option<Parts> {
+fn by_definition(samples: &Samples, ticks: &[i64], spec: &WalkForward) -> Option<Parts> {
     let n = samples.len();
     let time = |i: u32| (samples.t0[i as usize], samples.t1[i as usize]);
     let tick = |i: u32| ticks.iter().position(|t| *t == time(i).0).unwrap();
     let all: Vec<u32> = (0..n as u32).collect();
     let (begin, end) = (tick(*all.first()?), tick(*all.last()?) + 1);
-    let embargo = match how.embargo {
+    let embargo = match spec.embargo {
         Embargo::Ticks(ticks) => ticks,
         Embargo::Auto { window } => window.max((ticks.len() as f64 / 100.0).ceil() as usize),
     };
     let mut work = end;
     let mut held = Vec::new();
-    if how.holdout > 0.0 {
+    if spec.holdout > 0.0 {
         let mut from = end;
-        while ((end - from) as f64) < how.holdout * (end - begin) as f64 - 1e-9 {
+        while ((end - from) as f64) < spec.holdout * (end - begin) as f64 - 1e-9 {
             from -= 1;
         }
         held = all.iter().copied().filter(|i| tick(*i) >= from).collect();
         work = from.checked_sub(embargo)?;
     }
-    if work <= begin || how.holdout > 0.0 && held.is_empty() {
+    if work <= begin || spec.holdout > 0.0 && held.is_empty() {
         return None;
     }
-    let free = |i: &u32| how.holdout == 0.0 || time(*i).1 < ticks[work];
-    let tested = ((work - begin) as f64 * how.tested).round() as usize;
-    if tested < how.folds {
+    let free = |i: &u32| spec.holdout == 0.0 || time(*i).1 < ticks[work];
+    let tested = ((work - begin) as f64 * spec.tested).round() as usize;
+    if tested < spec.folds {
         return None;
     }
     let mut folds = Vec::new();
-    for k in 0..how.folds {
-        let border = |k: usize| work - tested + tested * k / how.folds;
-        let from = how.rolling.map_or(begin, |r| begin.max(border(k).saturating_sub(r)));
+    for k in 0..spec.folds {
+        let border = |k: usize| work - tested + tested * k / spec.folds;
+        let from = spec.rolling.map_or(begin, |r| begin.max(border(k).saturating_sub(r)));
         let mut valid_from = border(k);
-        while ((border(k) - valid_from) as f64) < how.validation * (border(k) - from) as f64 - 1e-9 {
+        while ((border(k) - valid_from) as f64) < spec.validation * (border(k) - from) as f64 - 1e-9 {
             valid_from -= 1;
         }
         let part = |a: usize, b: usize| all.iter().copied().filter(move |i| a <= tick(*i) && tick(*i) < b).filter(free);
@@ -137,9 +137,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
-    fn is_what_brute_force_gives((samples, ticks) in market(), how in ways()) {
-        let made = walk_forward(&samples, &ticks, &how);
-        let Some((folds, held)) = by_definition(&samples, &ticks, &how) else {
+    fn splits_match_brute_force((samples, ticks) in market(), spec in specs()) {
+        let made = walk_forward(&samples, &ticks, &spec);
+        let Some((folds, held)) = by_definition(&samples, &ticks, &spec) else {
             let error = made.unwrap_err();
             prop_assert!(error.kind == Kind::Input && error.remedy.is_some() && error.message.contains("bars"), "{error}");
             return Ok(());
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn purge_is_what_brute_force_gives((samples, ticks) in market(), at in 0.0f64..1.0, size in 1usize..20, embargo in 0usize..9) {
+    fn purge_matches_brute_force((samples, ticks) in market(), at in 0.0f64..1.0, size in 1usize..20, embargo in 0usize..9) {
         let n = samples.len();
         prop_assume!(n > 0);
         let from = (at * n as f64) as usize;
@@ -200,7 +200,7 @@ const MISTAKES: [Rule; 6] = [
 ];
 
 #[test]
-fn brute_force_tells_every_mistaken_purge() {
+fn brute_force_detects_every_wrong_purge() {
     let (first, last) = (20, 40);
     let ticks: Vec<i64> = (0..60).collect();
     let times: Vec<(i64, i64)> = ticks.iter().flat_map(|t0| (0..45).map(move |length| (*t0, *t0 + length))).collect();
@@ -221,16 +221,16 @@ fn brute_force_tells_every_mistaken_purge() {
 }
 
 #[test]
-fn check_catches_a_mistaken_purge_on_the_way_forward() {
+fn check_catches_a_wrong_purge_in_walk_forward() {
     // Labels end exactly on ticks: the last label of training ends when validation begins, unless it is purged.
     let (samples, ticks) = regular(400, 10, 2, 3);
     let days = vec![0; ticks.len()];
     for holdout in [0.0, 0.15] {
-        let how = WalkForward { folds: 4, holdout, ..WalkForward::default() };
-        assert!(check(&samples, &ticks, &lay(&samples, &ticks, &days, &how, overlaps).unwrap()).is_ok());
+        let spec = WalkForward { folds: 4, holdout, ..WalkForward::default() };
+        assert!(check(&samples, &ticks, &plan_splits(&samples, &ticks, &days, &spec, overlaps).unwrap()).is_ok());
         // Off by one at the border that matters, the condition for it left out, no purge at all.
         for which in [1, 3, 5] {
-            let wrong = lay(&samples, &ticks, &days, &how, MISTAKES[which]).unwrap();
+            let wrong = plan_splits(&samples, &ticks, &days, &spec, MISTAKES[which]).unwrap();
             let error = check(&samples, &ticks, &wrong).unwrap_err();
             assert!(error.message.contains("reaches into"), "{which}: {error}");
         }
@@ -238,10 +238,10 @@ fn check_catches_a_mistaken_purge_on_the_way_forward() {
 }
 
 #[test]
-fn check_catches_what_was_moved() {
+fn check_catches_moved_samples() {
     let (samples, ticks) = regular(400, 10, 3, 3);
-    let how = WalkForward { folds: 4, ..WalkForward::default() };
-    let right = walk_forward(&samples, &ticks, &how).unwrap();
+    let spec = WalkForward { folds: 4, ..WalkForward::default() };
+    let right = walk_forward(&samples, &ticks, &spec).unwrap();
     type Move = fn(&mut Splits);
     let moves: [(&str, Move); 11] = [
         ("a sample of the same moment goes to training", |s| {
@@ -307,10 +307,10 @@ fn check_catches_what_was_moved() {
 }
 
 #[test]
-fn default_folds_lie_where_method_says() {
+fn default_folds_match_the_documented_spans() {
     let (samples, ticks) = regular(10_000, 300_000_000_000, 1, 12);
-    let how = WalkForward { embargo: Embargo::Auto { window: 720 }, ..WalkForward::default() };
-    let splits = walk_forward(&samples, &ticks, &how).unwrap();
+    let spec = WalkForward { embargo: Embargo::Auto { window: 720 }, ..WalkForward::default() };
+    let splits = walk_forward(&samples, &ticks, &spec).unwrap();
     let held = splits.holdout.as_ref().unwrap();
     // 15 % of 10,000; 720 ticks free before it; 12 labels reach into it.
     assert_eq!((splits.embargo, held.samples[0], held.samples.len()), (720, 8500, 1500));
@@ -327,15 +327,15 @@ fn default_folds_lie_where_method_says() {
         assert_eq!((fold.valid[0], *fold.valid.last().unwrap()), (valid, test - 13));
         assert_eq!((fold.purged, fold.embargoed), (24, 0));
     }
-    assert_eq!(splits.id(), walk_forward(&samples, &ticks, &how).unwrap().id());
+    assert_eq!(splits.id(), walk_forward(&samples, &ticks, &spec).unwrap().id());
     assert_eq!(format!("{:016x}", splits.id()), "97b4df0db3fca43d");
 }
 
 #[test]
 fn rolling_history_has_its_length() {
     let (samples, ticks) = regular(1000, 10, 1, 1);
-    let how = WalkForward { rolling: Some(100), holdout: 0.0, ..WalkForward::default() };
-    for fold in walk_forward(&samples, &ticks, &how).unwrap().folds {
+    let spec = WalkForward { rolling: Some(100), holdout: 0.0, ..WalkForward::default() };
+    for fold in walk_forward(&samples, &ticks, &spec).unwrap().folds {
         assert_eq!((fold.test[0] - fold.train[0], fold.valid.len(), fold.train.len()), (100, 14, 84));
     }
 }
@@ -344,8 +344,8 @@ fn rolling_history_has_its_length() {
 fn daily_bars_hold_out_a_year() {
     let held = |years: i64, per_day: i64| {
         let (samples, ticks) = regular((years * 365 * per_day) as usize, DAY / per_day, 1, 1);
-        let how = WalkForward { folds: 5, ..WalkForward::default() };
-        walk_forward(&samples, &ticks, &how).unwrap().holdout.unwrap().samples.len() as i64
+        let spec = WalkForward { folds: 5, ..WalkForward::default() };
+        walk_forward(&samples, &ticks, &spec).unwrap().holdout.unwrap().samples.len() as i64
     };
     assert_eq!(held(4, 1), 365);
     assert_eq!(held(4, 2), 730, "two closes a day");
@@ -358,8 +358,8 @@ fn daily_bars_hold_out_a_year() {
 fn test_days_are_one_fold_before_the_holdout() {
     let (samples, ticks) = regular(24 * 100, DAY / 24, 1, 2);
     for (holdout, last) in [(0.0, 2400), (0.15, 2400 - 360 - 24)] {
-        let how = WalkForward { test_days: Some(5), holdout, ..WalkForward::default() };
-        let splits = walk_forward(&samples, &ticks, &how).unwrap();
+        let spec = WalkForward { test_days: Some(5), holdout, ..WalkForward::default() };
+        let splits = walk_forward(&samples, &ticks, &spec).unwrap();
         assert_eq!(splits.folds.len(), 1);
         let test = &splits.folds[0].test;
         // A tick at midnight ends the day before; tick 0 is alone in its day.
@@ -367,38 +367,38 @@ fn test_days_are_one_fold_before_the_holdout() {
         assert_eq!(test[0], from as u32, "{holdout}");
         assert_eq!(*test.last().unwrap() as usize, if holdout > 0.0 { last - 3 } else { last - 1 });
     }
-    let how = WalkForward { test_days: Some(500), ..WalkForward::default() };
-    assert!(walk_forward(&samples, &ticks, &how).unwrap_err().message.contains("fewer than 500 days"));
+    let spec = WalkForward { test_days: Some(500), ..WalkForward::default() };
+    assert!(walk_forward(&samples, &ticks, &spec).unwrap_err().message.contains("fewer than 500 days"));
     // The days of a session that turns elsewhere.
     let days: Vec<i32> = (0..2400).map(|i| i / 30).collect();
-    let how = WalkForward { test_days: Some(2), holdout: 0.0, ..WalkForward::default() };
-    assert_eq!(walk_forward_on(&samples, &ticks, &days, &how).unwrap().folds[0].test.len(), 60);
-    assert!(walk_forward_on(&samples, &ticks, &days[1..], &how).is_err());
+    let spec = WalkForward { test_days: Some(2), holdout: 0.0, ..WalkForward::default() };
+    assert_eq!(walk_forward_on(&samples, &ticks, &days, &spec).unwrap().folds[0].test.len(), 60);
+    assert!(walk_forward_on(&samples, &ticks, &days[1..], &spec).is_err());
 }
 
 #[test]
-fn what_the_error_asks_for_is_enough() {
+fn the_length_an_error_names_is_enough() {
     for (folds, horizon, embargo, holdout) in [
         (8, 1, Embargo::Auto { window: 0 }, 0.15),
         (5, 12, Embargo::Ticks(50), 0.15),
         (20, 3, Embargo::Auto { window: 9 }, 0.0),
     ] {
-        let how = WalkForward { folds, embargo, holdout, ..WalkForward::default() };
+        let spec = WalkForward { folds, embargo, holdout, ..WalkForward::default() };
         let (samples, ticks) = regular(10, 10, 1, horizon);
-        let message = walk_forward(&samples, &ticks, &how).unwrap_err().message;
+        let message = walk_forward(&samples, &ticks, &spec).unwrap_err().message;
         let needed: usize = message.rsplit("about ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
         // The labels of ten ticks end at the tenth; their real length is known only from more.
         let (samples, ticks) = regular(needed + 2 * horizon as usize, 10, 1, horizon);
-        let message = walk_forward(&samples, &ticks, &how).err().map(|e| e.message).unwrap_or("about 0 bars".into());
+        let message = walk_forward(&samples, &ticks, &spec).err().map(|e| e.message).unwrap_or("about 0 bars".into());
         let needed = needed.max(message.rsplit("about ").next().unwrap().split(' ').next().unwrap().parse().unwrap());
         let (samples, ticks) = regular(needed + needed / 10 + 2, 10, 1, horizon);
-        assert!(walk_forward(&samples, &ticks, &how).is_ok(), "{folds} folds, {needed} ticks");
+        assert!(walk_forward(&samples, &ticks, &spec).is_ok(), "{folds} folds, {needed} ticks");
         assert!(needed < 40 * (folds + 12 * horizon as usize) + 100, "{needed} is not an estimate");
     }
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_splits_are_refused() {
     let (good, ticks) = regular(300, 10, 1, 1);
     let settings: [fn(&mut WalkForward); 10] = [
         |w| (w.holdout, w.embargo) = (0.0, Embargo::Ticks(1)),
@@ -413,16 +413,16 @@ fn nonsense_is_refused() {
         |w| w.test_days = Some(0),
     ];
     for (which, change) in settings.into_iter().enumerate() {
-        let mut how = WalkForward::default();
-        change(&mut how);
-        assert!(walk_forward(&good, &ticks, &how).unwrap_err().remedy.is_some(), "{which}");
+        let mut spec = WalkForward::default();
+        change(&mut spec);
+        assert!(walk_forward(&good, &ticks, &spec).unwrap_err().remedy.is_some(), "{which}");
     }
     for embargo in [Embargo::Ticks(0), Embargo::Auto { window: 50 }] {
-        let how = WalkForward { holdout: 0.0, embargo, ..WalkForward::default() };
-        assert!(walk_forward(&good, &ticks, &how).is_ok(), "{embargo:?}");
+        let spec = WalkForward { holdout: 0.0, embargo, ..WalkForward::default() };
+        assert!(walk_forward(&good, &ticks, &spec).is_ok(), "{embargo:?}");
     }
-    let how = WalkForward::default();
-    assert!(walk_forward(&good, &ticks, &how).is_ok());
+    let spec = WalkForward::default();
+    assert!(walk_forward(&good, &ticks, &spec).is_ok());
     type Change = fn(&mut Samples, &mut Vec<i64>);
     let worlds: [(&str, Change); 6] = [
         ("not the end of a bar", |s, _| s.t0[299] = i64::MAX),
@@ -438,21 +438,21 @@ fn nonsense_is_refused() {
         if what == "not the end of a bar" && ticks.len() == 300 {
             samples.t1[299] = i64::MAX;
         }
-        let error = walk_forward(&samples, &ticks, &how).unwrap_err();
+        let error = walk_forward(&samples, &ticks, &spec).unwrap_err();
         assert!(error.message.contains(what), "{what}: {error}");
     }
     // A label that never ends is purged from everything but a test without a holdout.
     let mut endless = good.clone();
     endless.t1[3] = i64::MAX;
-    let splits = walk_forward(&endless, &ticks, &how).unwrap();
+    let splits = walk_forward(&endless, &ticks, &spec).unwrap();
     assert!(splits.folds.iter().all(|fold| !fold.train.contains(&3)));
 }
 
 #[test]
-fn a_picture_of_the_split() {
+fn the_picture_of_a_split_shows_its_spans() {
     let (samples, ticks) = regular(400, 10, 2, 3);
-    let how = WalkForward { folds: 2, ..WalkForward::default() };
-    let splits = walk_forward(&samples, &ticks, &how).unwrap();
+    let spec = WalkForward { folds: 2, ..WalkForward::default() };
+    let splits = walk_forward(&samples, &ticks, &spec).unwrap();
     let drawn = "\
 fold 1  ███████████▒▒▓▓▓▓▓▓▓▓▓▓▓··········╳╳╳╳╳╳  train 220  valid 36  test 202
 fold 2  ███████████████████▒▒▒▒▓▓▓▓▓▓▓▓▓▓▓╳╳╳╳╳╳  train 392  valid 66  test 196
@@ -464,8 +464,8 @@ fold 2  ███████████████████▒▒▒▒▓
     assert_eq!(splits.picture(&samples, &ticks, 40, true), plain);
     // Long labels leave a gap that can be seen.
     let (samples, ticks) = regular(400, 10, 1, 20);
-    let how = WalkForward { folds: 1, validation: 0.5, holdout: 0.0, ..how };
-    let long = walk_forward(&samples, &ticks, &how).unwrap();
+    let spec = WalkForward { folds: 1, validation: 0.5, holdout: 0.0, ..spec };
+    let long = walk_forward(&samples, &ticks, &spec).unwrap();
     assert!(
         long.picture(&samples, &ticks, 40, true).starts_with("fold 1  ######--vvvvvv--TTTTTTTTTTTTTTTTTTTTTTTT  train")
     );
@@ -482,8 +482,8 @@ fn samples_without_a_class_are_split_and_purged() {
     let cuts: Vec<_> = market.iter().map(|bars| runs(bars, None)).collect();
     let samples = Samples::without_class(&market, &cuts, &clock, |_| true);
     assert!(samples.class.is_empty() && samples.len() > 1000);
-    let how = WalkForward { folds: 4, embargo: Embargo::Ticks(3), ..WalkForward::default() };
-    let splits = walk_forward(&samples, &clock.times, &how).expect("long enough");
+    let spec = WalkForward { folds: 4, embargo: Embargo::Ticks(3), ..WalkForward::default() };
+    let splits = walk_forward(&samples, &clock.times, &spec).expect("long enough");
     assert_eq!(splits.folds.len(), 4);
     let time = |of: &[i64], at: &u32| of[*at as usize];
     for fold in &splits.folds {

@@ -1,7 +1,7 @@
 //! Walk-forward: where the borders lie, and what is left on each side of them.
 
 use super::purge::{Rule, purge_by};
-use super::refuse::{in_order, sensible, too_short};
+use super::refuse::{check_settings, in_order, too_short};
 use super::{Block, Holdout, Splits, WalkForward, check, overlaps};
 use features::{Fold, FoldSpans, Samples};
 use files::Result;
@@ -16,9 +16,9 @@ use std::ops::Range;
 ///
 /// Where a setting makes no sense, where samples or ticks are not in order, and where a part of a fold would be empty:
 /// the message says how many ticks it takes.
-pub fn walk_forward(samples: &Samples, ticks: &[i64], how: &WalkForward) -> Result<Splits> {
+pub fn walk_forward(samples: &Samples, ticks: &[i64], spec: &WalkForward) -> Result<Splits> {
     let days: Vec<i32> = ticks.iter().map(|tick| utc_day(*tick)).collect();
-    walk_forward_on(samples, ticks, &days, how)
+    walk_forward_on(samples, ticks, &days, spec)
 }
 
 /// The same with the trading day of each tick (`[T]`, not falling), for `test_days`. A tick is the end of a bar: ask
@@ -27,29 +27,35 @@ pub fn walk_forward(samples: &Samples, ticks: &[i64], how: &WalkForward) -> Resu
 /// # Errors
 ///
 /// As [`walk_forward`].
-pub fn walk_forward_on(samples: &Samples, ticks: &[i64], days: &[i32], how: &WalkForward) -> Result<Splits> {
-    let splits = lay(samples, ticks, days, how, overlaps)?;
+pub fn walk_forward_on(samples: &Samples, ticks: &[i64], days: &[i32], spec: &WalkForward) -> Result<Splits> {
+    let splits = plan_splits(samples, ticks, days, spec, overlaps)?;
     check(samples, ticks, &splits)?;
     Ok(splits)
 }
 
-pub(super) fn lay(samples: &Samples, ticks: &[i64], days: &[i32], how: &WalkForward, rule: Rule) -> Result<Splits> {
-    sensible(how)?;
+pub(super) fn plan_splits(
+    samples: &Samples,
+    ticks: &[i64],
+    days: &[i32],
+    spec: &WalkForward,
+    rule: Rule,
+) -> Result<Splits> {
+    check_settings(spec)?;
     in_order(samples, ticks, days)?;
-    let short = |what: String| too_short(what, samples, ticks, how);
+    let short = |what: String| too_short(what, samples, ticks, spec);
     let (Some(first), Some(last)) = (samples.t0.first(), samples.t0.last()) else {
         return Err(short("there are no samples to split".into()));
     };
     let [begin, end] = [*first, *last + 1].map(|time| ticks.partition_point(|tick| *tick < time));
-    let embargo = how.embargo.ticks(ticks.len());
+    let embargo = spec.embargo.ticks(ticks.len());
     let all = |range: Range<usize>| between(samples, ticks, range);
 
     // What is held out, and the first tick that no label before it may reach.
     let mut work = end;
     let mut limit = i64::MAX;
     let mut holdout = None;
-    if how.holdout > 0.0 {
-        let from = end - held_out(&ticks[begin..end], how.holdout);
+    if spec.holdout > 0.0 {
+        let from = end - held_out(&ticks[begin..end], spec.holdout);
         work = from.checked_sub(embargo).filter(|work| *work > begin).ok_or_else(|| {
             short(format!("the holdout ({} bars) and the embargo before it ({embargo}) leave nothing", end - from))
         })?;
@@ -68,11 +74,11 @@ pub(super) fn lay(samples: &Samples, ticks: &[i64], days: &[i32], how: &WalkForw
         all(range).into_iter().filter(|at| open || samples.t1[*at as usize] < limit).collect()
     };
 
-    let borders = borders(days, begin..work, how).map_err(&short)?;
+    let borders = borders(days, begin..work, spec).map_err(&short)?;
     let count = borders.len() - 1;
     let mut folds = Vec::with_capacity(count);
     for (number, block) in borders.windows(2).enumerate() {
-        let (history, valid) = history(begin, block[0], how);
+        let (history, valid) = history(begin, block[0], spec);
         let none = |part: &str| short(format!("fold {} of {count} has no samples for {part}", number + 1));
         let test = usable(block[0]..block[1]);
         let tested = Block::of(samples, &test).ok_or_else(|| none("its test"))?;
@@ -108,8 +114,8 @@ fn between(samples: &Samples, ticks: &[i64], range: Range<usize>) -> Vec<u32> {
 }
 
 /// Where the test blocks start, and where the last one ends.
-fn borders(days: &[i32], work: Range<usize>, how: &WalkForward) -> Result<Vec<usize>, String> {
-    if let Some(wanted) = how.test_days {
+fn borders(days: &[i32], work: Range<usize>, spec: &WalkForward) -> Result<Vec<usize>, String> {
+    if let Some(wanted) = spec.test_days {
         let mut from = work.end;
         for _ in 0..wanted {
             let Some(day) = from.checked_sub(1).filter(|last| *last >= work.start).map(|last| days[last]) else {
@@ -119,19 +125,19 @@ fn borders(days: &[i32], work: Range<usize>, how: &WalkForward) -> Result<Vec<us
         }
         return Ok(vec![from, work.end]);
     }
-    let tested = ((work.len() as f64 * how.tested).round() as usize).min(work.len());
-    if tested < how.folds {
-        return Err(format!("{tested} bars are to be tested in {} folds", how.folds));
+    let tested = ((work.len() as f64 * spec.tested).round() as usize).min(work.len());
+    if tested < spec.folds {
+        return Err(format!("{tested} bars are to be tested in {} folds", spec.folds));
     }
     let start = work.end - tested;
     // Wide enough for any count: ticks times folds may leave 64 bits only on a clock nobody has.
-    Ok((0..=how.folds).map(|k| start + (tested as u128 * k as u128 / how.folds as u128) as usize).collect())
+    Ok((0..=spec.folds).map(|k| start + (tested as u128 * k as u128 / spec.folds as u128) as usize).collect())
 }
 
 /// Where the history before a test block starts, and where its validation does.
-fn history(begin: usize, test: usize, how: &WalkForward) -> (usize, usize) {
-    let from = how.rolling.map_or(begin, |ticks| test.saturating_sub(ticks).max(begin));
-    (from, test - share(test - from, how.validation))
+fn history(begin: usize, test: usize, spec: &WalkForward) -> (usize, usize) {
+    let from = spec.rolling.map_or(begin, |ticks| test.saturating_sub(ticks).max(begin));
+    (from, test - share(test - from, spec.validation))
 }
 
 /// That share of so many ticks, rounded up; a hair below a whole number is that number.

@@ -202,11 +202,11 @@ pub struct Listed {
 pub fn list(folder: &Path) -> Result<Vec<Listed>> {
     let generations = folder.join("generations");
     let mut buffer = Vec::new();
-    let mut look = |number: u64| {
+    let mut list_one = |number: u64| {
         let found = verify(&place(&generations, number), number, &mut buffer);
         Listed { number, found: found.map_err(|(Fault::Damaged(why) | Fault::Newer(why))| why) }
     };
-    Ok(numbers(&generations)?.into_iter().map(&mut look).collect())
+    Ok(numbers(&generations)?.into_iter().map(&mut list_one).collect())
 }
 
 /// Numbers of the generations, whole or not, newest first; none where there is no folder.

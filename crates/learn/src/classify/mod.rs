@@ -259,7 +259,7 @@ mod tests {
     use super::balanced;
 
     #[test]
-    fn rare_classes_weigh_more_but_not_without_end() {
+    fn rare_classes_weigh_more_up_to_a_limit() {
         assert_eq!(balanced(&[1.0, 1.0, 2.0]), [4.0 / 3.0, 4.0 / 3.0, 2.0 / 3.0]);
         assert_eq!(balanced(&[50.0, 0.0, 50.0]), [2.0 / 3.0, 1.0, 2.0 / 3.0]);
         assert_eq!(balanced(&[500.0, 1.0, 499.0])[1], 10.0);

@@ -124,7 +124,7 @@ fn array<T: Plain>(slab: &mut Slab, stream: &Stream, from: &[T]) -> Array<T> {
 }
 
 #[test]
-fn the_bandits_kernels_have_the_bits_of_their_twins() {
+fn bandit_kernels_match_their_cpu_twins_to_the_bit() {
     let Some(Opened::Cuda(context)) = made::card() else { return };
     let stream = Stream::new(&context).unwrap();
     let module = Module::load(&context, &BANDIT).unwrap();

@@ -85,7 +85,7 @@ fn windows_of_ready_arrays_train_through_their_maps() {
 }
 
 #[test]
-fn a_run_that_was_cut_ends_with_the_same_bits() {
+fn an_interrupted_run_ends_with_the_same_bits() {
     let made = made::windows(7, 600, 6, 0.5);
     let spec = Spec { seeds: 2, epochs: 6, patience: 3, ..made::spec("fast:4x6-lstm8 + strategy:3 / direction:3") };
     let (whole, _) = run(&made, &spec, Budget::default(), 1, None, u32::MAX);
@@ -106,7 +106,7 @@ fn a_run_that_was_cut_ends_with_the_same_bits() {
 }
 
 #[test]
-fn groups_change_nothing() {
+fn bits_do_not_depend_on_groups() {
     let made = made::rows(9, 1200, 0.5);
     let spec = Spec { seeds: 3, epochs: 4, patience: 4, ..made::spec("8-16-3") };
     let (whole, _) = run(&made, &spec, Budget::default(), 2, None, u32::MAX);
@@ -135,7 +135,7 @@ fn groups_change_nothing() {
 }
 
 #[test]
-fn configs_are_members_and_change_nothing_for_one_another() {
+fn configs_train_side_by_side_without_changing_each_other() {
     let made = made::rows(11, 1200, 0.7);
     let spec = Spec { seeds: 2, epochs: 5, patience: 5, ..made::spec("8-16-3") };
     let (alone, _) = run(&made, &spec, Budget::default(), 2, None, u32::MAX);
@@ -187,7 +187,7 @@ fn configs_are_members_and_change_nothing_for_one_another() {
 }
 
 #[test]
-fn a_member_adopts_another_and_stays_who_it_is() {
+fn a_member_that_adopts_another_keeps_its_identity() {
     let made = made::rows(14, 600, 0.5);
     let spec = Spec { seeds: 2, ..made::spec("8-16-3") };
     let (learner, at) = (learner(&made, &spec), cpu(1, Budget::default()));
@@ -213,7 +213,7 @@ fn devices() -> Vec<DeviceBudget> {
 }
 
 #[test]
-fn predictions_keep_to_the_algorithms_of_their_run() {
+fn predictions_use_the_algorithms_of_their_run() {
     let made = made::rows(15, 1200, 0.5);
     // Too wide for one kernel: products of a library, where there is one.
     let spec = Spec { seeds: 1, epochs: 2, ..made::spec("8-320-3") };
@@ -239,16 +239,16 @@ fn predictions_keep_to_the_algorithms_of_their_run() {
         assert_eq!(kept.unwrap().pins[&0], *pins);
         assert_eq!(predict_pins(&at.device, net, recipe, pins).unwrap(), chosen);
         let params = &outcome.members[0].best.as_ref().unwrap().params;
-        let asked = |pins: &Pins| {
+        let with_pins = |pins: &Pins| {
             let query = Query { id: 5, scaler: &learner.scalers()[0], params, ids: (10..900).collect() };
             predict(&made.problem, net, recipe, &at, pins, &[query]).unwrap()
         };
-        assert_eq!(asked(pins), asked(&Pins::default()));
+        assert_eq!(with_pins(pins), with_pins(&Pins::default()));
     }
 }
 
 #[test]
-fn a_last_batch_that_is_not_full_counts_as_the_samples_it_has() {
+fn a_partial_last_batch_counts_only_its_samples() {
     let made = made::rows(13, 1000, 0.5);
     // Of the 400, 500 and 600 samples of the folds, a batch of 350 leaves 50, 150 and 250.
     let mut spec = Spec { epochs: 3, patience: 3, ..made::spec("8-16-3") };
@@ -301,7 +301,7 @@ fn tight(made: &Made) -> (Spec, u64, u64) {
 }
 
 #[test]
-fn a_batch_that_does_not_fit_goes_in_parts_and_a_run_keeps_to_them() {
+fn too_large_a_batch_is_split_and_the_run_keeps_its_parts() {
     let made = made::rows(11, 4000, 0.7);
     let (spec, whole, least) = tight(&made);
     let budget = Budget::Bytes((whole + least) / 2);
@@ -332,7 +332,7 @@ fn a_batch_that_does_not_fit_goes_in_parts_and_a_run_keeps_to_them() {
 }
 
 #[test]
-fn memory_that_is_gone_after_planning_is_made_do_with() {
+fn memory_lost_after_planning_leads_to_smaller_groups() {
     let made = made::rows(12, 4000, 0.7);
     let (spec, whole, least) = tight(&made);
     let learner = learner(&made, &spec);
@@ -393,7 +393,7 @@ fn a_number_that_is_not_finite_ends_its_member_and_is_never_the_best() {
 }
 
 #[test]
-fn a_scaler_is_refused_where_it_is_from_elsewhere() {
+fn scalers_of_other_data_or_splits_are_refused() {
     let made = made::rows(3, 400, 0.7);
     let spec = made::spec("8-8-3");
     let learner = learner(&made, &spec);

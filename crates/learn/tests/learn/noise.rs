@@ -6,8 +6,8 @@ use compute::{Budget, Choice, Opened, Population};
 use learn::classify::{Classify, Spec};
 use learn::{DeviceBudget, Learner, Noise, NoisePhase, NoiseSpec, Pacer, Plan};
 
-/// A look at a problem whose labels are drawn anew with this probability.
-fn look(flipped: f32, warm_up: u32, threads: usize) -> Noise {
+/// The noise of a problem whose labels are drawn anew with this probability.
+fn noise_of_flipped(flipped: f32, warm_up: u32, threads: usize) -> Noise {
     let mut made = made::rows(3, 12_000, 1.0);
     let mut draw = made::noise(17);
     for class in &mut made.problem_mut().samples.class {
@@ -16,19 +16,19 @@ fn look(flipped: f32, warm_up: u32, threads: usize) -> Noise {
             *class = other;
         }
     }
-    let look = NoiseSpec { warm_up, batch: 32, batches: 120, rate: 2e-3 };
-    seen(&made, &made::spec("8-16-3"), &look, threads, &|_| false).unwrap()
+    let noise_spec = NoiseSpec { warm_up, batch: 32, batches: 120, rate: 2e-3 };
+    seen(&made, &made::spec("8-16-3"), &noise_spec, threads, &|_| false).unwrap()
 }
 
 fn seen(
     made: &Made,
     spec: &Spec,
-    look: &NoiseSpec,
+    noise_spec: &NoiseSpec,
     threads: usize,
     enough: &dyn Fn(NoisePhase) -> bool,
 ) -> files::Result<Noise> {
     let (learner, at) = (Classify::new(&made.problem, &made.folds, spec.clone())?, cpu(threads, Budget::default()));
-    let noise = learner.noise(&Plan::new(&learner, &at)?.members, &at, look, enough)?;
+    let noise = learner.noise(&Plan::new(&learner, &at)?.members, &at, noise_spec, enough)?;
     Ok(noise.expect("classifiers have gradients"))
 }
 
@@ -42,7 +42,7 @@ fn the_noise_scale_grows_with_the_noise_of_the_labels() {
         let scales: Vec<f64> = [0.0, 0.5, 0.8]
             .into_iter()
             .map(|flipped| {
-                let noise = look(flipped, warm_up, 2);
+                let noise = noise_of_flipped(flipped, warm_up, 2);
                 assert_eq!((noise.batches, noise.warm_up, noise.members), (120, warm_up, 2));
                 noise.scale().unwrap_or_else(|| panic!("{flipped} {warm_up}: {noise:?}"))
             })
@@ -50,16 +50,16 @@ fn the_noise_scale_grows_with_the_noise_of_the_labels() {
         assert!(scales[1] > 1.25 * scales[0] && scales[2] > 1.25 * scales[1], "after {warm_up} steps: {scales:?}");
     }
     // A trained net has less left to learn than a random one.
-    assert!(look(0.5, 60, 1).scale().unwrap() > look(0.5, 0, 1).scale().unwrap());
+    assert!(noise_of_flipped(0.5, 60, 1).scale().unwrap() > noise_of_flipped(0.5, 0, 1).scale().unwrap());
 }
 
 #[test]
-fn the_same_look_gives_the_same_bits_with_any_number_of_threads() {
-    assert_eq!(look(0.5, 20, 1), look(0.5, 20, 3));
+fn the_noise_scale_does_not_depend_on_threads() {
+    assert_eq!(noise_of_flipped(0.5, 20, 1), noise_of_flipped(0.5, 20, 3));
 }
 
 #[test]
-fn a_look_may_be_cut_short_and_few_samples_are_enough() {
+fn noise_measurement_can_stop_early_and_needs_few_samples() {
     let made = made::rows(5, 400, 1.0);
     let spec = made::spec("8-16-3");
     let long = NoiseSpec { warm_up: 1_000_000, batch: 64, batches: 1_000_000, rate: 1e-3 };
@@ -84,8 +84,8 @@ fn a_number_that_is_not_finite_is_named() {
     let mut made = made::rows(11, 400, 1.0);
     made.problem_mut().inputs[0].values[8 * 3] = f32::NAN;
     let spec = made::spec("8-16-3");
-    let look = NoiseSpec { warm_up: 20, batch: 32, batches: 20, rate: 1e-3 };
-    let why = seen(&made, &spec, &look, 1, &|_| false).unwrap_err();
+    let noise_spec = NoiseSpec { warm_up: 20, batch: 32, batches: 20, rate: 1e-3 };
+    let why = seen(&made, &spec, &noise_spec, 1, &|_| false).unwrap_err();
     assert!(why.to_string().contains("not finite"), "{why}");
 }
 

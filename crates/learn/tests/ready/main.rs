@@ -307,7 +307,7 @@ fn times() {
 }
 
 #[test]
-fn what_is_not_finite_is_left_out() {
+fn non_finite_rows_are_left_out() {
     let mut values: Vec<f32> = (0..36).map(|x| x as f32).collect();
     values[6] = f32::NAN;
     values[17] = f32::INFINITY;
@@ -358,7 +358,7 @@ fn some(only: Only) -> Result<Ready, Error> {
 }
 
 #[test]
-fn only_the_samples_that_were_asked_for_are_taken() {
+fn only_the_selected_samples_are_read() {
     let at = |day: i64| Some((1_700_000_000 + day * 86_400) * 1_000_000_000);
     let rows = |only: Only| some(only).map(|ready| ready.problem.samples.rows);
     let all = some(Only::ALL).unwrap();
@@ -403,7 +403,7 @@ fn only_the_samples_that_were_asked_for_are_taken() {
 }
 
 #[test]
-fn ready_arrays_are_told_from_bars_by_their_names() {
+fn ready_arrays_are_recognised_by_their_names() {
     let folder = tempfile::tempdir().unwrap();
     let check = |arrays: &[(&str, Vec<u8>)], ready: bool| {
         let path = folder.path().join("a.npz");

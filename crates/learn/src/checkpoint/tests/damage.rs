@@ -27,10 +27,10 @@ fn place(folder: &Path, generation: u64, file: &str) -> PathBuf {
 }
 
 /// One way to spoil a file of the newest generation; false where it would leave the file as it was.
-fn spoil(folder: &Path, file: &str, how: u8, at: usize, bit: u8) -> bool {
+fn spoil(folder: &Path, file: &str, kind: u8, at: usize, bit: u8) -> bool {
     let path = place(folder, 3, file);
     let mut bytes = fs::read(&path).expect("a file");
-    match how {
+    match kind {
         0 if bytes.is_empty() => return false,
         0 => {
             let at = at % bytes.len();
@@ -75,8 +75,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn spoiled_files_are_noticed_and_the_one_before_is_used(
-        file in 0..FILES.len(), how in 0u8..8, at in any::<u16>(), bit in any::<u8>()
+    fn damaged_files_are_detected_and_the_previous_generation_is_used(
+        file in 0..FILES.len(), kind in 0u8..8, at in any::<u16>(), bit in any::<u8>()
     ) {
         static WHOLE: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
         let folder = tempfile::tempdir().expect("a folder");
@@ -87,7 +87,7 @@ proptest! {
                 fs::copy(from, place(folder.path(), generation, file)).expect("copied");
             }
         }
-        prop_assume!(spoil(folder.path(), FILES[file], how, at as usize, bit));
+        prop_assume!(spoil(folder.path(), FILES[file], kind, at as usize, bit));
         let found = newest(folder.path()).expect("one is whole").expect("there");
         prop_assert_eq!(found.number, 2);
         whole(&found);
@@ -126,7 +126,7 @@ fn swapped_generations_are_noticed() {
 }
 
 #[test]
-fn where_none_is_whole_nothing_is_begun_afresh() {
+fn without_a_whole_generation_the_error_names_them_all() {
     let folder = three();
     (1..=3).for_each(|n| fs::write(place(folder.path(), n, "weights"), b"").expect("written"));
     let error = newest(folder.path()).expect_err("none is whole");
@@ -242,7 +242,7 @@ const GOLDEN: &str = r#"{
 "#;
 
 #[test]
-fn the_manifest_is_what_it_always_was() {
+fn the_manifest_format_is_stable() {
     let mut about = about(40);
     about.more.insert("best".into(), 0.25.into());
     let mut manifest = Manifest::of(12, &about, &[("weights", b"abc")]).expect("plain names");

@@ -78,7 +78,7 @@ fn two_generations_stay_and_the_newest_is_found() {
 }
 
 #[test]
-fn half_a_generation_is_swept_and_strangers_stay() {
+fn partial_generations_are_swept_and_foreign_files_stay() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path();
     let mut store = Store::open(path).expect("opens");
@@ -103,7 +103,7 @@ fn half_a_generation_is_swept_and_strangers_stay() {
 }
 
 #[test]
-fn what_differs_is_named_with_both_values() {
+fn differing_settings_are_named_with_both_values() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store = Store::open(folder.path()).expect("opens");
     save(&mut store, 1).expect("saved");
@@ -121,7 +121,7 @@ fn what_differs_is_named_with_both_values() {
 }
 
 #[test]
-fn another_version_and_another_device_are_said_in_words_not_in_hashes() {
+fn another_version_or_device_is_named_in_words() {
     let folder = tempfile::tempdir().expect("a folder");
     let on = |device: &str, precision: &str, config: &str| About {
         device: device.into(),

@@ -12,7 +12,7 @@ fn fill(staging: &mut Staging, step: u64) -> files::Result<()> {
 }
 
 #[test]
-fn memory_is_taken_once() {
+fn the_writers_buffers_are_allocated_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::open(folder.path()).expect("opens");
     let mut writer = Writer::new(store, &[5000, 1000, 0, 100]).expect("a thread");
@@ -54,7 +54,7 @@ fn fewer_parts_than_before_leave_no_old_ones_behind() {
 }
 
 #[test]
-fn an_error_is_told_once_and_the_next_save_works() {
+fn an_error_is_reported_once_and_the_next_save_works() {
     let folder = tempfile::tempdir().expect("a folder");
     let (disk, trace) = Faulty::after(usize::MAX, Then::Full);
     let mut writer = Writer::new(Store::open_on(folder.path(), disk).expect("opens"), &[]).expect("a thread");
