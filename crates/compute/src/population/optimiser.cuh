@@ -89,9 +89,8 @@ __device__ __forceinline__ Order decide(SlotState& state, Order order, const Mea
     return order;
 }
 
-// The epoch after a step that was done; at its end the slot waits for its validation.
-__device__ __forceinline__ void count_step(EpochState& epoch, SlotState& state, u32 batch, double weight, double loss) {
-    if (state.fault) return;
+// The epoch after a step that was done.
+__device__ __forceinline__ EpochState count_step(EpochState epoch, u32 batch, double weight, double loss) {
     if (epoch.cursor == 0) epoch.loss = epoch.weight = 0.0;
     epoch.loss += loss;
     epoch.weight += weight;
@@ -99,9 +98,15 @@ __device__ __forceinline__ void count_step(EpochState& epoch, SlotState& state, 
     if (epoch.cursor >= epoch.samples) {
         epoch.cursor = 0;
         epoch.done += 1;
-        state.due = 1;
-        if (epoch.done >= epoch.epochs) state.active = 0;
     }
+    return epoch;
+}
+
+// The slot behind such a step, `epoch` being as before it: at an epoch's end it waits for its validation.
+__device__ __forceinline__ void end_epoch(SlotState& state, const EpochState& epoch, u32 batch) {
+    if (epoch.cursor + batch < epoch.samples) return;
+    state.due = 1;
+    if (epoch.done + 1 >= epoch.epochs) state.active = 0;
 }
 
 // The sum of four squares; products of f32 are whole in f64, so no fma changes it.

@@ -523,10 +523,10 @@ __device__ __forceinline__ void conclude(SlotState* states, EpochState* epochs, 
 
     SlotState state = states[slot];
     orders[slot] = decide(state, plan(state, o), made, o);
-    if (epochs) {
-        EpochState epoch = epochs[slot];
-        count_step(epoch, state, batch, made.weight, loss);
-        epochs[slot] = epoch;
+    if (epochs && !state.fault) {
+        const EpochState epoch = epochs[slot];
+        end_epoch(state, epoch, batch);
+        epochs[slot] = count_step(epoch, batch, made.weight, loss);
     }
     states[slot] = state;
 }

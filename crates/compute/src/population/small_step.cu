@@ -44,16 +44,17 @@ constexpr u32 R = 128, WARPS = 16, THREADS = WARPS * 32, SIDES = THREADS / 256;
 constexpr u32 PIECE = 1024;           // elements of the arena, four for each of 256 threads
 constexpr u32 ONE = PIECE * 4;        // bytes of a piece of one array
 constexpr u32 LOOKED = R * 12;        // bytes of what is known of rows before they are gathered
-// Bytes in shared memory: [256] sums of squares of pieces, [8, 2] loss and weight of blocks, the order, the states
-// of slot and epoch, twice what is known of rows, and [own pieces, 8] sums of warps.
-constexpr u32 AT_LOSSES = 2048, AT_ORDER = AT_LOSSES + 128, AT_STATE = AT_ORDER + 32, AT_EPOCH = AT_STATE + 40, AT_LOOKED = AT_EPOCH + 40,
+// Bytes in shared memory: [256] sums of squares of pieces, [8, 2] loss and weight of blocks, the order, the state of
+// the slot, [2] those of the epoch before and after a step, twice what is known of rows, and [own pieces, 8] sums of
+// warps.
+constexpr u32 AT_LOSSES = 2048, AT_ORDER = AT_LOSSES + 128, AT_STATE = AT_ORDER + 32, AT_EPOCH = AT_STATE + 40, AT_LOOKED = AT_EPOCH + 80,
               AT_PARTS = AT_LOOKED + 2 * LOOKED;
 
 // 16 bytes that another block may have written, past the first-level cache.
 __device__ __forceinline__ float4 load_new(const float* at) { return __ldcg(reinterpret_cast<const float4*>(at)); }
 __device__ __forceinline__ float4& four_at(u32 place) { return *reinterpret_cast<float4*>(shared_memory + place); }
 __device__ __forceinline__ SlotState& state_here() { return *reinterpret_cast<SlotState*>(shared_memory + AT_STATE); }
-__device__ __forceinline__ EpochState& epoch_here() { return *reinterpret_cast<EpochState*>(shared_memory + AT_EPOCH); }
+__device__ __forceinline__ EpochState& epoch_at(u32 turn) { return reinterpret_cast<EpochState*>(shared_memory + AT_EPOCH)[turn]; }
 __device__ __forceinline__ Order& order_here() { return *reinterpret_cast<Order*>(shared_memory + AT_ORDER); }
 
 // The sum of `values[i]`, i < n, in the order of `block_sum`; right in lane 0. One warp calls it.
@@ -182,7 +183,7 @@ __device__ __forceinline__ void gradient(const Training& p, const Places& places
     const float* bias = reinterpret_cast<const float*>(shared_memory + w.bias());
     if (net.classes <= 8) head<1, WARPS>(net, slot, top, w, bias, h, dlogits, known, R);
     else head<4, WARPS>(net, slot, top, w, bias, h, dlogits, known, R);
-    if (warp >= 8 && warp < 12) look(net, state, epoch_here(), slot, rank, threadIdx.x - 256, net.batch, known_of(1 - turn, places.lost));
+    if (warp >= 8 && warp < 12) look(net, state, epoch_at(turn), slot, rank, threadIdx.x - 256, net.batch, known_of(1 - turn, places.lost));
     __syncthreads();
     if (warp == WARPS - 1) {
         double lost = 0.0, weighed = 0.0;
@@ -232,9 +233,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
     places.weights = places.lost + R * 8;
 
     settle_all(net, slot, places.weights);
-    if (threadIdx.x == 0) state_here() = p.states[slot], epoch_here() = p.epochs[slot];
+    if (threadIdx.x == 0) state_here() = p.states[slot], epoch_at(0) = p.epochs[slot];
     __syncthreads();
-    if (threadIdx.x < R) look(net, state_here(), epoch_here(), slot, rank, threadIdx.x, 0, known_of(0, places.lost));
+    if (threadIdx.x < R) look(net, state_here(), epoch_at(0), slot, rank, threadIdx.x, 0, known_of(0, places.lost));
     __syncthreads();
     gather_looked(net, places, 0);
 
@@ -249,8 +250,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
     double* sums = reinterpret_cast<double*>(shared_memory);
     double* parts = reinterpret_cast<double*>(shared_memory + AT_PARTS);
 
+    u32 step = 0;
 #pragma unroll 1
-    for (u32 step = 0;; step++) {
+    for (;; step++) {
         gradient(p, places, fresh(slot), fresh(rank), fresh(size), step % 2, step == 0);
 
         // What the optimiser needs is on its way to where the net was.
@@ -310,19 +312,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
             tell(place_at(to, (rank + size * piece) * 8), all);
         }
         cluster_arrive();
-        // Losses and weights of all blocks have been here since the barrier before: they are added up while this one is
-        // waited for.
-        double loss = 0.0, weight_sum = 0.0;
-        if (threadIdx.x < 32) {
-            const double* losses = reinterpret_cast<const double*>(shared_memory + AT_LOSSES);
-            loss = sum_in_order(losses, size, 2), weight_sum = sum_in_order(losses + 1, size, 2);
+        // Losses and weights of all blocks have been here since the barrier before. While this one is waited for, a warp
+        // adds up the weights, and another one counts the step, which holds unless the norm is not finite.
+        const EpochState& epoch = epoch_at(step % 2);
+        const double* losses = reinterpret_cast<const double*>(shared_memory + AT_LOSSES);
+        double weight_sum = 0.0;
+        if (threadIdx.x < 64) weight_sum = sum_in_order(losses + 1, size, 2);
+        if (threadIdx.x / 32 == 1) {
+            const double loss = sum_in_order(losses, size, 2);
+            if (threadIdx.x == 32) epoch_at(1 - step % 2) = count_step(epoch, net.batch, weight_sum, loss);
         }
         cluster_wait();
         if (threadIdx.x < 32) {
             const double norm = sum_in_order(sums, pieces, 1);
             if (threadIdx.x == 0) {
-                order_here() = decide(state_here(), order_here(), {weight_sum, sqrt(norm) / weight_sum}, p.o);
-                count_step(epoch_here(), state_here(), net.batch, weight_sum, loss);
+                SlotState& state = state_here();
+                order_here() = decide(state, order_here(), {weight_sum, sqrt(norm) / weight_sum}, p.o);
+                if (!state.fault) end_epoch(state, epoch, net.batch);
             }
         }
         copy_wait<0>();
@@ -365,5 +371,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
         cluster_wait();
         settle_all(net, slot, places.weights);
     }
-    if (rank == 0 && threadIdx.x == 0) p.states[slot] = state_here(), p.epochs[slot] = epoch_here();
+    if (rank == 0 && threadIdx.x == 0) {
+        p.states[slot] = state_here();
+        p.epochs[slot] = epoch_at(state_here().fault ? step % 2 : 1 - step % 2);
+    }
 }

@@ -169,7 +169,7 @@ impl ClusterPlan {
         let wide = |width: usize| width.next_multiple_of(32);
         let own = pieces.div_ceil(cluster);
         // Sums of pieces, losses, order, state, rows known of two steps, sums of warps.
-        let tiles = (2048 + 128 + 32 + 80 + 2 * ROWS * 12 + own * 64).next_multiple_of(128);
+        let tiles = (2048 + 128 + 32 + 120 + 2 * ROWS * 12 + own * 64).next_multiple_of(128);
         let inputs: usize = layout.linears.iter().map(|l| wide(l.input.width)).sum();
         let weights: usize = layout.linears.iter().map(|l| wide(l.output.width) * (wide(l.input.width) * 2 + 4)).sum();
         let net = tiles + ROWS * (2 * (inputs + CLASSES) + 8) + weights;
