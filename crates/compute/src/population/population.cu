@@ -510,21 +510,27 @@ __device__ __forceinline__ void column_sum(const ColumnArgs<T>& given) {
 }
 
 // The end of `advance` and `add_parts`: this block's squares; and by the block of a slot that comes last the rest.
+// `planned` is in shared memory, what a thread of this block wrote before.
 __device__ __forceinline__ void conclude(SlotState* states, EpochState* epochs, u32 slot, u32 batch, double sum, double* norm_partial,
                                          const double* __restrict__ loss_partial, u32 loss_blocks, u32* arrived, const Optimiser& o,
-                                         Order* __restrict__ orders) {
+                                         const Order& planned, Order* __restrict__ orders) {
     __shared__ double scratch[8];
     if (!comes_last(slot, sum, norm_partial, arrived, scratch)) return;
+    // Both are on their way while the sums are made.
+    SlotState state = {};
+    EpochState epoch = {};
+    if (threadIdx.x == 0) {
+        state = states[slot];
+        if (epochs) epoch = epochs[slot];
+    }
     Measure made;
     made.weight = block_sum(loss_partial + (u64)slot * loss_blocks * 2 + 1, loss_blocks, 2, scratch);
     made.norm = norm_of(slot, norm_partial, scratch) / made.weight;
     const double loss = block_sum(loss_partial + (u64)slot * loss_blocks * 2, loss_blocks, 2, scratch);
     if (threadIdx.x != 0) return;
 
-    SlotState state = states[slot];
-    orders[slot] = decide(state, plan(state, o), made, o);
+    orders[slot] = decide(state, planned, made, o);
     if (epochs && !state.fault) {
-        const EpochState epoch = epochs[slot];
         end_epoch(state, epoch, batch);
         epochs[slot] = count_step(epoch, batch, made.weight, loss);
     }
@@ -551,7 +557,7 @@ struct AdvanceArgs {
 
 // Every block adds its squares; the one that comes last adds all partial sums, in order, and does the rest. Which block
 // that is changes nothing. A norm that is not finite stops the member and changes nothing else.
-extern "C" __global__ void __launch_bounds__(256) advance(const AdvanceArgs given) {
+extern "C" __global__ void __launch_bounds__(256, 4) advance(const AdvanceArgs given) {
     const float* __restrict__ grads = given.grads;
     const double* __restrict__ loss_partial = given.loss_partial;
     Order* __restrict__ orders = given.orders;
@@ -561,17 +567,23 @@ extern "C" __global__ void __launch_bounds__(256) advance(const AdvanceArgs give
         if (blockIdx.x == 0 && threadIdx.x == 0) orders[slot].go = 0;
         return;
     }
-    double sum = 0.0;
+    float4 v[8];
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
         const u64 at = (u64)blockIdx.x * 8192 + i * 1024 + threadIdx.x * 4;
-        if (at < given.params) {
-            const float4 v = fetch4(grads + slot * given.params + at);
-            sum += (double)v.x * (double)v.x + (double)v.y * (double)v.y;
-            sum += (double)v.z * (double)v.z + (double)v.w * (double)v.w;
-        }
+        v[i] = at < given.params ? fetch4(grads + slot * given.params + at) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
-    conclude(given.states, given.epochs, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, orders);
+    // The rate of the step is found while the gradient is on its way.
+    __shared__ Order planned;
+    if (threadIdx.x == 255) planned = plan(given.states[slot], given.o);
+    double sum = 0.0;
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) {
+        sum += (double)v[i].x * (double)v[i].x + (double)v[i].y * (double)v[i].y;
+        sum += (double)v[i].z * (double)v[i].z + (double)v[i].w * (double)v[i].w;
+    }
+    conclude(given.states, given.epochs, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, planned,
+             orders);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -604,13 +616,16 @@ extern "C" __global__ void __launch_bounds__(256, 4) add_parts(const AddPartsArg
         return;
     }
     const u64 at = (u64)blockIdx.x * 1024 + threadIdx.x * 4;
+    __shared__ Order planned;
+    if (threadIdx.x == 255) planned = plan(given.states[slot], given.o);
     double sum = 0.0;
     if (at < given.params) {
         const float4 v = added(parts + (u64)slot * given.count * given.params + at, given.params, given.count);
         store4(grads + slot * given.params + at, v);
         sum = squares(v);
     }
-    conclude(given.states, given.epochs, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, orders);
+    conclude(given.states, given.epochs, slot, given.batch, sum, given.norm_partial, loss_partial, given.loss_blocks, given.arrived, given.o, planned,
+             orders);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -100,9 +100,9 @@ __device__ __forceinline__ Known known_of(u32 turn, u32 lost_at) {
     return known;
 }
 
-// Looks up a row of this block, `later` behind the epoch's place in the list, and asks for it. A call of its own:
-// inlined twice it takes registers that the loops of the products need (5 % of a step).
-__device__ __noinline__ void look(const Small& net, const SlotState& state, const EpochState& epoch, u32 slot, u32 rank, u32 row, u32 later, const Known& known) {
+// Looks up a row of this block, `later` behind the epoch's place in the list, and asks for it. As a call of its own it
+// reads the net's description through memory (3 % of a step).
+__device__ __forceinline__ void look(const Small& net, const SlotState& state, const EpochState& epoch, u32 slot, u32 rank, u32 row, u32 later, const Known& known) {
     const u32 begin = rank * R, end = min(begin + R, net.batch);
     const Found found = find(net, state, &epoch, slot, begin + row + later, end + later);
     u32 label = 0x80000000u;
@@ -233,9 +233,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
     places.weights = places.lost + R * 8;
 
     settle_all(net, slot, places.weights);
-    if (threadIdx.x == 0) state_here() = p.states[slot], epoch_at(0) = p.epochs[slot];
-    __syncthreads();
-    if (threadIdx.x < R) look(net, state_here(), epoch_at(0), slot, rank, threadIdx.x, 0, known_of(0, places.lost));
+    if (threadIdx.x == R) state_here() = p.states[slot];
+    if (threadIdx.x == R + 32) epoch_at(0) = p.epochs[slot];
+    if (threadIdx.x < R) look(net, p.states[slot], p.epochs[slot], slot, rank, threadIdx.x, 0, known_of(0, places.lost));
     __syncthreads();
     gather_looked(net, places, 0);
 
