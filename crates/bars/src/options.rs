@@ -63,6 +63,8 @@ pub struct Repairs {
     pub range: BadBars,
     /// A suspected split starts a new segment.
     pub splits: Splits,
+    /// One series under several names.
+    pub copies: Copies,
     /// Symbols that the audit refuses, among others that it does not.
     pub refused: RefusedSymbols,
 }
@@ -107,6 +109,15 @@ pub enum Splits {
     Keep,
 }
 
+/// One series under several names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// The first name stays, the others are left out, aloud.
+    Once,
+    /// All of them stay.
+    Keep,
+}
+
 /// Symbols that the audit refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedSymbols {
@@ -125,6 +136,7 @@ impl Default for Repairs {
             bad_prices: BadBars::Drop,
             range: BadBars::Drop,
             splits: Splits::Segment,
+            copies: Copies::Once,
             refused: RefusedSymbols::Drop,
         }
     }

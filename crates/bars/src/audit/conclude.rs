@@ -1,8 +1,8 @@
 //! From what was counted to a verdict in words.
 
-use super::{Audit, FileNote, RepairCount, Split, SymbolAudit, Verdict};
+use super::{Audit, Comparison, FileNote, RepairCount, Split, SymbolAudit, Verdict};
 use crate::series::{Intake, SeriesFacts};
-use crate::{BadBars, Class, Options, RefusedSymbols, Splits};
+use crate::{BadBars, Class, Copies, Options, RefusedSymbols, Splits};
 use files::time::rfc3339;
 use files::{Result, format_plural};
 use std::collections::{BTreeMap, HashMap};
@@ -10,16 +10,23 @@ use std::collections::{BTreeMap, HashMap};
 const DAY: i64 = 86_400_000_000_000;
 
 /// The audit of everything that was read.
-pub(crate) fn conclude(seen: Vec<SeriesFacts>, intake: &Intake, options: &Options) -> Result<Audit> {
+pub(crate) fn conclude(
+    seen: Vec<SeriesFacts>,
+    comparison: Comparison,
+    intake: &Intake,
+    options: &Options,
+) -> Result<Audit> {
     let markets = Markets::group_markets(&seen);
-    let twins = find_twins(&seen);
-    let symbols: Vec<SymbolAudit> =
-        seen.iter().enumerate().map(|(at, s)| audit_symbol(s, at, &markets, &twins, options)).collect();
+    let symbols: Vec<SymbolAudit> = seen
+        .iter()
+        .enumerate()
+        .map(|(at, s)| audit_symbol(s, at, &markets, compared(&seen, &comparison, at, options), options))
+        .collect();
     let mut audit = Audit {
         format: String::new(),
-        verdict: overall_verdict(&symbols, options),
+        verdict: overall_verdict(&symbols, &comparison, options),
         reasons: Vec::new(),
-        warnings: find_warnings(&seen, intake, options),
+        warnings: find_warnings(&seen, &comparison, intake, options),
         bars: symbols.iter().map(|s| s.bars).sum(),
         rows: seen.iter().map(|s| s.tally.rows).sum::<u64>() + intake.file_tally.iter().map(|t| t.rows).sum::<u64>(),
         bytes: intake.bytes,
@@ -52,12 +59,18 @@ pub(crate) fn conclude(seen: Vec<SeriesFacts>, intake: &Intake, options: &Option
 }
 
 /// The verdict of all: that of the worst symbol, but a few refused ones may be left out.
-fn overall_verdict(symbols: &[SymbolAudit], options: &Options) -> Verdict {
+fn overall_verdict(symbols: &[SymbolAudit], comparison: &Comparison, options: &Options) -> Verdict {
+    // A copy is left out for the sake of its original, and speaks against nothing else, unless nothing may be left out.
+    let all = symbols.len();
+    let once = options.repairs.copies == Copies::Once && options.repairs.refused == RefusedSymbols::Drop;
+    let copy = |at: usize| once && comparison.copies.contains_key(&at);
+    let symbols: Vec<&SymbolAudit> = symbols.iter().enumerate().filter(|(at, _)| !copy(*at)).map(|(_, s)| s).collect();
     let refused = symbols.iter().filter(|s| s.verdict == Verdict::Refuse).count();
     match symbols.iter().map(|s| s.verdict).max().unwrap_or(Verdict::Refuse) {
         Verdict::Refuse if options.repairs.refused == RefusedSymbols::Drop && refused * 2 < symbols.len() => {
             Verdict::Usable
         }
+        worst if symbols.len() < all => worst.max(Verdict::Usable),
         worst => worst,
     }
 }
@@ -66,7 +79,7 @@ fn audit_symbol(
     seen: &SeriesFacts,
     at: usize,
     markets: &Markets,
-    twins: &HashMap<usize, String>,
+    compared: Option<String>,
     options: &Options,
 ) -> SymbolAudit {
     let watch = &seen.observer;
@@ -108,11 +121,19 @@ fn audit_symbol(
         low: watch.low,
         high: watch.high,
     };
-    set_verdict(&mut audit, seen, twins.get(&at), options);
+    set_verdict(&mut audit, seen, compared, options);
     audit
 }
 
-fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String>, options: &Options) {
+/// Why a series is refused beside the others.
+fn compared(seen: &[SeriesFacts], comparison: &Comparison, at: usize, options: &Options) -> Option<String> {
+    let copy = comparison.copies.get(&at).filter(|_| options.repairs.copies == Copies::Once);
+    let copy = copy
+        .map(|original| format!("the same series as {}, which counts once (repair.copies)", seen[*original].symbol));
+    copy.or_else(|| comparison.clocks.get(&at).cloned())
+}
+
+fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, compared: Option<String>, options: &Options) {
     let rows = seen.tally.rows.max(1) as f64;
     let bars = audit.bars.max(1) as f64;
     let mut refuse = Vec::new();
@@ -121,9 +142,7 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, twin: Option<&String
     if audit.bars == 0 {
         refuse.push("no bar is left after the choice of time and the repairs".to_string());
     }
-    if let Some(other) = twin {
-        refuse.push(format!("holds the same closes as {other}: one of the two is mislabelled"));
-    }
+    refuse.extend(compared);
     for (n, what, most) in [
         (audit.bad_prices, "with a missing, zero, negative or absurd price", 0.05),
         (audit.range_violations, "with a high or low between open and close", 0.05),
@@ -225,23 +244,6 @@ fn format_ratio(ratio: f64) -> String {
         r if r < 0.05 => format!("1/{:.0}", 1.0 / r),
         r => format!("{r:.3}"),
     }
-}
-
-/// Symbols whose closes are the same to the bit.
-fn find_twins(seen: &[SeriesFacts]) -> HashMap<usize, String> {
-    let mut by_print: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
-    for (at, s) in seen.iter().enumerate().filter(|(_, s)| s.observer.bars >= 20 && s.observer.high > s.observer.low) {
-        by_print.entry((s.observer.fingerprint(), s.observer.bars)).or_default().push(at);
-    }
-    let mut twins = HashMap::new();
-    for group in by_print.values().filter(|g| g.len() > 1) {
-        for at in group {
-            let others: Vec<&str> =
-                group.iter().filter(|o| *o != at).take(3).map(|o| seen[*o].symbol.as_str()).collect();
-            twins.insert(*at, others.join(", "));
-        }
-    }
-    twins
 }
 
 /// On which days a market was open, by what most of its symbols show.
@@ -377,7 +379,7 @@ fn count_repairs(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
     list
 }
 
-fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Vec<String> {
+fn find_warnings(seen: &[SeriesFacts], comparison: &Comparison, intake: &Intake, options: &Options) -> Vec<String> {
     let mut warnings: Vec<(String, u64)> = Vec::new();
     for text in intake.metas.iter().flat_map(|m| &m.warnings) {
         match warnings.iter_mut().find(|(w, _)| w == text) {
@@ -388,6 +390,21 @@ fn find_warnings(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
     let mut list: Vec<String> =
         warnings.into_iter().map(|(w, n)| if n > 1 { format!("{w} ({n} files)") } else { w }).collect();
     list.extend(instrument_notes(seen));
+    list.extend(comparison.warnings.iter().cloned());
+    let mut originals: Vec<usize> = comparison.copies.values().copied().collect();
+    originals.sort_unstable();
+    originals.dedup();
+    for original in originals {
+        let copies = comparison.copies.iter().filter(|(_, of)| **of == original);
+        let names: Vec<&str> = copies.map(|(at, _)| seen[*at].symbol.as_str()).collect();
+        let shown = names[..names.len().min(5)].join(", ");
+        let more = if names.len() > 5 { ", …" } else { "" };
+        let then = if options.repairs.copies == Copies::Once { "it counts once" } else { "all of them are kept" };
+        list.push(format!(
+            "{} is the same series as {shown}{more}: a copy, another unit, or a wrong name; {then}",
+            seen[original].symbol
+        ));
+    }
     let last = seen.iter().map(|s| s.observer.last).max().unwrap_or(0);
     let alive = |s: &SeriesFacts| last - s.observer.last <= (10 * s.timeframe.ns()).max(7 * DAY);
     if seen.len() >= 10 && options.membership.is_none() && seen.iter().all(alive) {

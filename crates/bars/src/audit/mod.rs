@@ -2,10 +2,12 @@
 //!
 //! An [`Audit`] is plain data: the command line prints it, `--json` serialises it, the report page draws it.
 
+mod compare;
 mod conclude;
 mod jumps;
 pub(crate) mod observe;
 
+pub(crate) use compare::Comparison;
 pub(crate) use conclude::conclude;
 pub(crate) use jumps::forget_market_moves;
 

@@ -9,7 +9,7 @@ mod intake;
 mod order;
 
 use crate::audit::observe::BarObserver;
-use crate::audit::{Audit, Verdict, conclude, forget_market_moves};
+use crate::audit::{Audit, Comparison, Verdict, conclude, forget_market_moves};
 use crate::ingest::{Rows, Tally};
 use crate::instrument::{Hints, SeenBars, reconcile};
 use crate::recognise::names::Side;
@@ -114,7 +114,8 @@ pub(crate) fn to_market(
     let (mut bars, mut seen): (Vec<Bars>, Vec<SeriesFacts>) = outcome?.into_iter().unzip();
     forget_market_moves(&mut seen);
     bars.iter_mut().zip(&seen).for_each(|(bars, seen)| bars.segments = segments(seen, options));
-    let audit = conclude(seen, &intake, options)?;
+    let comparison = Comparison::by_print(&seen).compare(&bars);
+    let audit = conclude(seen, comparison, &intake, options)?;
     // What is refused does not trade: a refused symbol is left out, and of a refused whole nothing is handed on.
     let fine = |at: usize| audit.symbols[at].verdict != Verdict::Refuse && audit.verdict != Verdict::Refuse;
     let kept = bars.into_iter().enumerate().filter(|(at, b)| fine(*at) && !b.is_empty()).map(|(_, b)| b).collect();
@@ -172,7 +173,8 @@ pub(crate) fn stream(
         all.push(seen);
     }
     forget_market_moves(&mut all);
-    conclude(all, &intake, options)
+    let comparison = Comparison::by_print(&all);
+    conclude(all, comparison, &intake, options)
 }
 
 /// Whose rows a sink is given.

@@ -185,22 +185,24 @@ fn each_defect_is_found_and_nothing_else() {
 }
 
 #[test]
-fn duplicate_series_are_refused_and_reported() {
+fn copies_of_a_series_are_left_out_and_reported() {
     let mut rows = daily();
     rows[3] = rows[0].clone();
     let (market, audit) = read(&rows, &Options::default()).unwrap();
-    assert_eq!((found(&audit).as_str(), audit.verdict), ("s1 refuse, s4 refuse", Verdict::Usable));
-    assert!(audit.symbols[3].reasons[0].contains("same closes as S1"));
+    assert_eq!((found(&audit).as_str(), audit.verdict), ("s4 refuse", Verdict::Usable));
+    assert!(audit.symbols[3].reasons[0].contains("the same series as S1"));
     let left: Vec<&str> = market.bars.iter().map(|b| b.symbol.as_str()).collect();
-    assert_eq!((left, audit.bars), (vec!["S2", "S3", "S5"], 1200));
+    assert_eq!((left, audit.bars), (vec!["S1", "S2", "S3", "S5"], 1600));
     let strict =
         Options { repairs: Repairs { refused: RefusedSymbols::Refuse, ..Repairs::default() }, ..Options::default() };
     let (market, audit) = read(&rows, &strict).unwrap();
     assert_eq!((audit.verdict, market.bars.len()), (Verdict::Refuse, 0));
-    // Half of the symbols is too much to be left out.
+    // However many copies there are, the original stays.
     rows[1] = rows[0].clone();
+    rows[2] = rows[0].clone();
     let (market, audit) = read(&rows, &Options::default()).unwrap();
-    assert_eq!((audit.verdict, market.bars.len()), (Verdict::Refuse, 0));
+    let left: Vec<&str> = market.bars.iter().map(|b| b.symbol.as_str()).collect();
+    assert_eq!((audit.verdict, left), (Verdict::Usable, vec!["S1", "S5"]));
 }
 
 #[test]

@@ -309,10 +309,11 @@ fn stamp_end_is_inferred_from_sessions() {
 fn real_folders_are_read() {
     let Some(data) = data() else { return };
     let (market, audit) = raw(&data, "mislabelled");
-    assert_eq!((audit.verdict, market.bars.len()), (Refuse, 0));
-    for name in ["AAPL", "MSFT", "XOM"] {
+    let kept: Vec<&str> = market.bars.iter().map(|b| b.symbol.as_str()).collect();
+    assert_eq!((audit.verdict, kept), (Usable, vec!["AAPL", "POWERGRID"]), "{:?}", audit.reasons);
+    for name in ["MSFT", "XOM"] {
         let symbol = audit.symbols.iter().find(|s| s.symbol == name).unwrap();
-        assert!(symbol.verdict == Refuse && symbol.reasons[0].contains("same closes"), "{name}: {:?}", symbol.reasons);
+        assert!(symbol.verdict == Refuse && symbol.reasons[0].contains("same series as AAPL"), "{:?}", symbol.reasons);
     }
     let (market, audit) = raw(&data, "revised_history");
     assert_eq!((audit.verdict, market.bars.len(), audit.rows), (Refuse, 0, 1884 + 2015 + 1851));

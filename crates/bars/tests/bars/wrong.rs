@@ -320,3 +320,92 @@ fn a_hole_begins_with_the_bars_that_were_dropped() {
         ("2024-02-06T00:00:00Z", "2024-02-08T14:00:00Z", 744)
     );
 }
+
+/// Hourly coins that share a market, the last one like the first.
+fn coins(n: usize) -> Vec<(String, Vec<i64>, Vec<f64>)> {
+    let stamps = stamps("2024-01-08 00:00:00", 60, 60 * MINUTE, 0..1440, |_| true);
+    let market = wander(stamps.len(), 99, 0.004);
+    let coin = |i: usize| {
+        let own = wander(stamps.len(), 200 + (i % (n - 1)) as u64, 0.002);
+        let noise = wander(stamps.len(), 500 + i as u64, 0.0001);
+        market.iter().zip(own).zip(noise).map(|((m, o), e)| m * o * e / 1e4).collect()
+    };
+    (0..n).map(|i| (format!("C{i:02}USDT"), stamps.clone(), coin(i))).collect()
+}
+
+fn read_coins(coins: &[(String, Vec<i64>, Vec<f64>)]) -> (Market, Audit) {
+    let series: Vec<(&str, Vec<i64>, Vec<f64>)> =
+        coins.iter().map(|(s, t, c)| (s.as_str(), t.clone(), c.clone())).collect();
+    read(&series)
+}
+
+#[test]
+fn two_clocks_in_one_universe_are_found() {
+    for n in [8, 40] {
+        let mut market = coins(n);
+        let (kept, audit) = read_coins(&market);
+        assert_eq!(kept.bars.len(), n, "{:?}", audit.reasons);
+        assert!(!audit.warnings.iter().any(|w| w.contains("clock")), "{:?}", audit.warnings);
+        // The twin of the first is five hours late.
+        market[n - 1].1.iter_mut().for_each(|ns| *ns += 5 * 60 * MINUTE);
+        let (kept, audit) = read_coins(&market);
+        let late = audit.symbols.last().unwrap();
+        assert!(
+            late.reasons[0].starts_with("its clock is 5 bars late against C00USDT: returns correlate by "),
+            "{:?}",
+            late.reasons
+        );
+        assert_eq!(kept.bars.len(), n - 1);
+        // Without its twin there is only the market, and that is a warning.
+        market.remove(0);
+        let (kept, audit) = read_coins(&market);
+        assert_eq!(kept.bars.len(), n - 1, "{:?}", audit.reasons);
+        let said = format!("C{:02}USDT follows the market of its session by 5 bars", n - 1);
+        assert!(audit.warnings.iter().any(|w| w.starts_with(&said)), "{:?}", audit.warnings);
+    }
+}
+
+#[test]
+fn one_series_under_two_names_counts_once() {
+    let mut market = coins(8);
+    // In another unit, and a copy to the last digit.
+    market[6].2 = market[2].2.iter().map(|c| c * 100.0).collect();
+    market[7].2 = market[3].2.clone();
+    let (kept, audit) = read_coins(&market);
+    let names: Vec<&str> = kept.bars.iter().map(|b| b.symbol.as_str()).collect();
+    assert_eq!(names, ["C00USDT", "C01USDT", "C02USDT", "C03USDT", "C04USDT", "C05USDT"], "{:?}", audit.reasons);
+    for said in [
+        "C02USDT is the same series as C06USDT: a copy, another unit, or a wrong name; it counts once",
+        "C03USDT is the same series as C07USDT: a copy, another unit, or a wrong name; it counts once",
+    ] {
+        assert!(audit.warnings.iter().any(|w| w == said), "{:?}", audit.warnings);
+    }
+    let series: Vec<(&str, Vec<i64>, Vec<f64>)> =
+        market.iter().map(|(s, t, c)| (s.as_str(), t.clone(), c.clone())).collect();
+    let repairs = bars::Repairs { copies: bars::Copies::Keep, ..Default::default() };
+    let (kept, _) = bars::read_bytes("m.csv", &csv(&series), &Options { repairs, ..Options::default() }).unwrap();
+    assert_eq!(kept.bars.len(), 8);
+}
+
+#[test]
+fn twins_that_begin_at_other_times_are_kept() {
+    // Daily bars of one index: a future's from midnight, a fund's from the exchange's opening.
+    let days = |from| stamps(from, 600, DAY, 0..1440, |day| day < 5);
+    let closes = wander(days("2022-01-03 00:00:00").len(), 7, 0.01);
+    let noise = wander(closes.len(), 8, 0.0005);
+    let fund = closes.iter().zip(noise).map(|(c, e)| c * e / 100.0).collect();
+    let series = [("ESF", days("2022-01-03 00:00:00"), closes), ("SPY", days("2022-01-03 14:30:00"), fund)];
+    let (kept, audit) = read(&series);
+    assert_eq!(kept.bars.len(), 2, "{:?} {:?}", audit.reasons, audit.symbols.last().map(|s| &s.reasons));
+}
+
+#[test]
+fn one_leap_makes_no_clock_late() {
+    let mut market = coins(8);
+    for (coin, at) in [(1, 900), (2, 903)] {
+        market[coin].2[at..].iter_mut().for_each(|c| *c *= 1000.0);
+    }
+    let (_, audit) = read_coins(&market);
+    let texts = audit.symbols.iter().flat_map(|s| &s.reasons).chain(&audit.warnings);
+    assert!(!texts.clone().any(|t| t.contains("clock")), "{:?}", texts.collect::<Vec<_>>());
+}

@@ -2,13 +2,14 @@
 
 use super::form::{choice, number};
 use super::key::section;
-use ::bars::{BadBars, Duplicates, RefusedSymbols, RowOrder, Splits};
+use ::bars::{BadBars, Copies, Duplicates, RefusedSymbols, RowOrder, Splits};
 
 const BAD: &[(&str, BadBars)] = &[("drop", BadBars::Drop), ("keep", BadBars::Keep), ("refuse", BadBars::Refuse)];
 const ORDER: &[(&str, RowOrder)] = &[("sort", RowOrder::Sort), ("refuse", RowOrder::Refuse)];
 const DUPLICATES: &[(&str, Duplicates)] =
     &[("first", Duplicates::First), ("last", Duplicates::Last), ("refuse", Duplicates::Refuse)];
 const SPLITS: &[(&str, Splits)] = &[("segment", Splits::Segment), ("keep", Splits::Keep)];
+const COPIES: &[(&str, Copies)] = &[("once", Copies::Once), ("keep", Copies::Keep)];
 const REFUSED: &[(&str, RefusedSymbols)] = &[("drop", RefusedSymbols::Drop), ("refuse", RefusedSymbols::Refuse)];
 
 section! {
@@ -26,6 +27,8 @@ section! {
     range: choice(BAD);
     /// Suspected splits: a new segment begins, or they are taken for true moves.
     splits: choice(SPLITS);
+    /// One series under several names: it counts once, or all of them are kept.
+    copies: choice(COPIES);
     /// Symbols that the audit refuses: left out while they are fewer than half, or the whole is refused.
     refused: choice(REFUSED);
 }
