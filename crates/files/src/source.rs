@@ -39,6 +39,8 @@ pub struct Caps {
 const RATIO_FROM: u64 = 64 << 20;
 /// Inflated bytes held in memory at once.
 const IN_MEMORY: u64 = 2 << 30;
+/// Bytes that gzip may inflate to in memory: what must be read as a whole comes packed by its own means when it is large.
+const GUNZIPPED: u64 = 512 << 20;
 /// What [`Source::container`] looks at.
 const SNIFF: usize = 64 << 10;
 
@@ -216,7 +218,9 @@ impl Source {
                     .remedy("split it into smaller files"));
             }
         }
-        let caps = Caps { inflated: if self.is_gzip()? { caps.in_memory() } else { caps.inflated }, ..caps.clone() };
+        let gzip = self.is_gzip()?;
+        let caps =
+            Caps { inflated: if gzip { caps.in_memory().min(GUNZIPPED) } else { caps.inflated }, ..caps.clone() };
         let mut all = Vec::new();
         self.reader_under(&caps)?
             .take(caps.inflated.saturating_add(1))

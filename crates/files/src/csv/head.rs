@@ -64,11 +64,12 @@ impl CsvHead {
         }
         let filled: Vec<&[u8]> = lines.iter().copied().filter(|line| !line.trim_ascii().is_empty()).collect();
         let tail = &filled[filled.len().saturating_sub(filled.len().max(2) / 2)..];
-        let Some((delimiter, fields)) = guess_delimiter(&tail[..tail.len().min(400)], caps) else {
+        let Some((delimiter, fields)) = guess_delimiter(&tail[..tail.len().min(400)]) else {
             return Err(wrong("no delimiter cuts the lines into columns").remedy(
                 "bars need at least a time and four prices per line, separated by commas, semicolons, tabs or bars",
             ));
         };
+        caps.check_columns(fields).map_err(|e| e.at(source.path()).line(1))?;
         let split: Vec<Option<Vec<Cow<'_, [u8]>>>> =
             lines.iter().map(|line| (!line.trim_ascii().is_empty()).then(|| split_fields(line, delimiter))).collect();
         let decimal = guess_decimal(split.iter().flatten(), delimiter);
@@ -112,7 +113,7 @@ fn split_fields(line: &[u8], delimiter: u8) -> Vec<Cow<'_, [u8]>> {
 }
 
 /// The delimiter under which most lines agree on their number of fields and most fields are numbers or stamps.
-fn guess_delimiter(lines: &[&[u8]], caps: &Caps) -> Option<(u8, usize)> {
+fn guess_delimiter(lines: &[&[u8]]) -> Option<(u8, usize)> {
     let mut best: Option<(f64, u8, usize)> = None;
     for delimiter in [b',', b';', b'\t', b'|', b' '] {
         let rows: Vec<_> = lines.iter().map(|line| split_fields(line, delimiter)).collect();
@@ -122,7 +123,7 @@ fn guess_delimiter(lines: &[&[u8]], caps: &Caps) -> Option<(u8, usize)> {
             .collect();
         counts.sort_unstable();
         let Some(&fields) = counts.get(counts.len() / 2) else { continue };
-        if fields < 2 || fields > caps.columns {
+        if fields < 2 {
             continue;
         }
         let agree = counts.iter().filter(|n| **n == fields).count() as f64 / counts.len() as f64;

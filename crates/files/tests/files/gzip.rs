@@ -76,3 +76,15 @@ fn folders_and_missing_files_are_errors() {
     let error = Source::open(&folder.path().join("none.csv")).unwrap_err();
     assert_eq!(error.remedy.as_deref(), Some("check the path"));
 }
+
+#[test]
+fn bombs_are_bounded_in_memory() {
+    // Members of 8 MiB at about 110:1, which is below what looks like a bomb; together more than memory should hold.
+    let mut random = random::SplitMix::new(1);
+    let mut block = vec![0; 8 << 20];
+    block[..64 << 10].iter_mut().for_each(|b| *b = random.below(256) as u8);
+    let bomb = gz(&block).repeat(65);
+    assert!(bomb.len() as u64 * 150 > 65 * block.len() as u64);
+    let error = bytes("a.npz", bomb).bytes(&caps()).unwrap_err();
+    assert!(error.to_string().contains("more than the limit of 512 MiB"), "{error}");
+}

@@ -182,3 +182,12 @@ fn mutated_feather() {
 fn mutated_parquet() {
     check_corpus("parquet", fuzz::parquet);
 }
+
+#[test]
+fn too_many_columns_are_the_reason() {
+    let row = |cell: &str| vec![cell; 10_000].join(",");
+    let csv = format!("{}\n{}\n{}\n", row("a"), row("1.5"), row("2.5"));
+    let source = files::Source::from_bytes("wide.csv", csv.into_bytes());
+    let error = files::CsvHead::sniff(&source, &files::Caps::default()).err().expect("it is too wide");
+    check_error(error, "it has 10000 columns, the limit is 4096");
+}
