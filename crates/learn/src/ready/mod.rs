@@ -20,6 +20,7 @@
 
 mod class;
 mod only;
+mod order;
 mod sizes;
 mod times;
 
@@ -76,6 +77,8 @@ pub struct Ready {
     pub symbol: Option<Vec<u32>>,
     /// `[ids]` the price at `t0`.
     pub close: Option<Vec<f64>>,
+    /// Whether there is a `t0`; else the order of time is believed, not known.
+    pub timed: bool,
 }
 
 /// Reads a file of ready arrays. `progress` hears how many bytes are done and how many there are; its error ends the
@@ -125,6 +128,7 @@ fn from_arrays(arrays: &Arrays, spec: &ReadSpec, progress: &mut dyn FnMut(u64, u
         });
     }
     let mut hash = reader.hash;
+    order::check(&inputs, &times.t0, sizes.t0.is_some())?;
 
     let finite = finite(n, &inputs);
     let lost = finite.iter().filter(|f| !**f).count();
@@ -150,7 +154,7 @@ fn from_arrays(arrays: &Arrays, spec: &ReadSpec, progress: &mut dyn FnMut(u64, u
     }
     let data = format!("{:016x}", hash.digest());
     let problem = Problem { inputs, ids: n, classes: labels.classes, samples, data, ..Problem::default() };
-    Ok(Ready { problem, notes, symbols, symbol, close })
+    Ok(Ready { problem, notes, symbols, symbol, close, timed: sizes.t0.is_some() })
 }
 
 /// Reads arrays, and hashes and counts what goes by.

@@ -422,3 +422,40 @@ fn ready_arrays_are_recognised_by_their_names() {
     // Windows under other names: what is wrong with them is said by those who want windows.
     check(&[("X_train", f64s(&[2, 1, 1], [1.0, 2.0])), ("y_train", one())], true);
 }
+
+#[test]
+fn shuffled_windows_without_times_are_refused() {
+    // A random walk, windows of ten rows of two, one a bar.
+    let (n, t) = (400usize, 10usize);
+    let mut state = 7u64;
+    let mut draw = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 24) as f32
+    };
+    let walk: Vec<[f32; 2]> = (0..n + t).map(|_| [draw(), draw()]).collect();
+    let labels: Vec<i64> = (0..n).map(|_| (draw() * 3.0) as i64 - 1).collect();
+    let arrays = |order: &[usize], t0: Option<Vec<i64>>| {
+        let x = order.iter().flat_map(|at| walk[*at..at + t].iter().flatten().copied());
+        let mut arrays =
+            vec![("x", f32s(&[n, t, 2], x)), ("y", i64s(&order.iter().map(|at| labels[*at]).collect::<Vec<_>>()))];
+        arrays.extend(t0.map(|t0| ("t0", i64s(&t0))));
+        arrays
+    };
+    let in_order: Vec<usize> = (0..n).collect();
+    let shuffled: Vec<usize> = (0..n).map(|i| i * 147 % n).collect();
+    let reversed: Vec<usize> = (0..n).rev().collect();
+    let ready = load(&arrays(&in_order, None), Some(1)).unwrap();
+    assert!(!ready.timed);
+    check_refused(&arrays(&shuffled, None), Some(1), Kind::Input, "not in the order of time (shuffled?)", "save t0");
+    check_refused(&arrays(&reversed, None), Some(1), Kind::Input, "newest first", "oldest first");
+    // With times it is known, and samples are put in order; times that are wrong are seen.
+    let t0 = |order: &[usize]| Some(order.iter().map(|at| *at as i64).collect());
+    let ready = load(&arrays(&shuffled, t0(&shuffled)), Some(1)).unwrap();
+    assert!(ready.timed && ready.problem.samples.rows[..2] != [0, 1]);
+    check_refused(&arrays(&shuffled, t0(&in_order)), Some(1), Kind::Input, "t0 contradicts the windows", "save in t0");
+    // Several samples of one bar, and constant rows, contradict nothing.
+    let twice: Vec<usize> = (0..n).map(|i| i / 2).collect();
+    load(&arrays(&twice, None), Some(1)).unwrap();
+    let still = vec![("x", f32s(&[n, t, 2], (0..n * t * 2).map(|_| 0.0))), ("y", i64s(&labels))];
+    load(&still, Some(1)).unwrap();
+}
