@@ -45,6 +45,9 @@ Checks and chores of Fullbore.
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
   cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md
+  cargo xtask soak writers [--rounds N] [--fullbore PATH]
+                                          two and four `fullbore data add` at once under one name, N rounds (default
+                                          1000); outcome into bench/SOAK.md
   cargo xtask soak kills [--times N] [--seed S] [--fullbore PATH]
                                           N SIGKILLs (default 100) to `fullbore train` and `runs resume` at random instants; every run must end
                                           with the bits of an undisturbed one; outcome into bench/SOAK.md
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),
         ["soak", "fuzz", flags @ ..] => soak::fuzz(flags),
         ["soak", "kill", flags @ ..] => soak::kill(flags),
+        ["soak", "writers", flags @ ..] => soak::writers(flags),
         ["soak", "kills", flags @ ..] => soak::run_kills(flags),
         other => {
             eprintln!("`{}` is not a chore here.\n\n{HELP}", other.join(" "));

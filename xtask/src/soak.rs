@@ -1,13 +1,15 @@
-//! For hours: fuzzing, killing the store while it writes, killing training while it trains. The outcome is a row in
-//! `bench/SOAK.md`.
+//! For hours: fuzzing, killing the store while it writes, several writers of one name, killing training while it
+//! trains. The outcome is a row in `bench/SOAK.md`.
 
 mod fuzz;
 mod kill;
 mod train;
+mod writers;
 
 pub use fuzz::run_all as fuzz;
 pub use kill::run_kill_rounds as kill;
 pub use train::run_kills;
+pub use writers::run_writers as writers;
 
 use crate::{Result, root};
 use std::fs;

@@ -8,6 +8,8 @@ use std::path::Path;
 const DAY: i64 = 86_400_000_000_000;
 /// No price of any market; beyond it a number is a mistake.
 const ABSURD: f64 = 1e12;
+/// Nor is this a volume, in any unit.
+const ABSURD_VOLUME: f64 = 1e18;
 
 /// Rows of one symbol. All columns have the same length.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,6 +33,7 @@ pub(crate) struct Tally {
     /// Of them, those the user wants to keep.
     pub bad_kept: u64,
     pub range: u64,
+    pub bad_volumes: u64,
     pub absent: u64,
     pub bad_extras: u64,
     pub units: [u64; 4],
@@ -45,6 +48,7 @@ pub(crate) struct Examples {
     pub unreadable: Option<String>,
     pub bad_price: Option<String>,
     pub range: Option<String>,
+    pub bad_volume: Option<String>,
 }
 
 /// What becomes of a row.
@@ -95,16 +99,18 @@ impl Tally {
         self.bad_prices += other.bad_prices;
         self.bad_kept += other.bad_kept;
         self.range += other.range;
+        self.bad_volumes += other.bad_volumes;
         self.absent += other.absent;
         self.bad_extras += other.bad_extras;
         self.dropped_days.extend(other.dropped_days);
         for (mine, theirs) in self.units.iter_mut().zip(other.units) {
             *mine += theirs;
         }
-        let Examples { unreadable, bad_price, range } = other.examples;
+        let Examples { unreadable, bad_price, range, bad_volume } = other.examples;
         self.examples.unreadable = self.examples.unreadable.take().or(unreadable);
         self.examples.bad_price = self.examples.bad_price.take().or(bad_price);
         self.examples.range = self.examples.range.take().or(range);
+        self.examples.bad_volume = self.examples.bad_volume.take().or(bad_volume);
     }
 }
 
@@ -340,15 +346,20 @@ impl Batch<'_> {
                 }
             }
             let mut tally = std::mem::take(&mut tally);
+            let bad_volumes = self.forget_bad_volumes(&mut rows, &mut tally.examples);
             let fates = self.check(&rows, many, codes.as_ref(), &mut tally.examples)?;
             match (&codes, fates) {
-                (None, None) => parts.push(Part { symbol: group.symbol.clone(), rows, tally }),
+                (None, None) => {
+                    tally.bad_volumes = bad_volumes.len() as u64;
+                    parts.push(Part { symbol: group.symbol.clone(), rows, tally });
+                }
                 (None, Some(fates)) => {
+                    tally.bad_volumes = bad_volumes.len() as u64;
                     let kept = tally.count_fates(&rows.stamp, fates.iter().copied().enumerate());
                     parts.push(Part { symbol: group.symbol.clone(), rows: rows.select_rows(&kept), tally });
                 }
                 (Some((codes, names)), fates) => {
-                    split_by_symbol(&rows, fates.as_deref(), codes, names, tally, &mut parts)
+                    split_by_symbol(&rows, fates.as_deref(), codes, names, &bad_volumes, tally, &mut parts)
                 }
             }
         }
@@ -367,6 +378,21 @@ impl Batch<'_> {
             Some(Data::I64(v)) => v.into_iter().map(|x| x as f64).collect(),
             _ => vec![f64::NAN; rows],
         }
+    }
+
+    /// Makes volumes missing that are negative or beyond any market; gives their rows.
+    fn forget_bad_volumes(&self, rows: &mut Rows, examples: &mut Examples) -> Vec<u32> {
+        let volume = &mut rows.values[4];
+        let bad = |v: f64| v < 0.0 || v > ABSURD_VOLUME;
+        if !volume.iter().fold(false, |any, v| any | bad(*v)) {
+            return Vec::new();
+        }
+        let found: Vec<u32> = (0..volume.len() as u32).filter(|row| bad(volume[*row as usize])).collect();
+        for row in &found {
+            let was = std::mem::replace(&mut volume[*row as usize], f64::NAN);
+            examples.bad_volume.get_or_insert_with(|| self.example(*row as usize, &format!("volume {was}")));
+        }
+        found
     }
 
     /// Looks at every row; `None` if all may stay, else what becomes of each.
@@ -478,6 +504,7 @@ fn split_by_symbol(
     fates: Option<&[RowFate]>,
     codes: &[u32],
     names: &[String],
+    bad_volumes: &[u32],
     batch: Tally,
     parts: &mut Vec<Part>,
 ) {
@@ -498,6 +525,10 @@ fn split_by_symbol(
     for (name, list) in names.iter().zip(by_name).filter(|(_, list)| !list.is_empty()) {
         let mut tally = rest.take().unwrap_or_default();
         tally.rows += list.len() as u64;
+        if !bad_volumes.is_empty() {
+            let bad = |(row, _): &&(usize, RowFate)| bad_volumes.binary_search(&(*row as u32)).is_ok();
+            tally.bad_volumes = list.iter().filter(bad).count() as u64;
+        }
         let kept = tally.count_fates(&rows.stamp, list.into_iter());
         parts.push(Part { symbol: Some(name.clone()), rows: rows.select_rows(&kept), tally });
     }

@@ -56,7 +56,9 @@ pub use instrument::{
     Bucket, Buckets, Class, ClockTime, Costs, Hints, Instrument, InstrumentPatch, PATCH_KEYS, Rollover, Session,
     SessionClock, SessionHours, TradingDates, VolumeKind, Weekdays,
 };
-pub use options::{BadBars, Copies, Duplicates, Options, RefusedSymbols, Repairs, RowOrder, Splits, StampOption};
+pub use options::{
+    BadBars, Clocks, Copies, Duplicates, Options, RefusedSymbols, Repairs, RowOrder, Splits, StampOption,
+};
 pub use scan::{Progress, read, read_bytes};
 pub use spelling::nearest;
 pub use timeframe::Timeframe;

@@ -65,6 +65,8 @@ pub struct Repairs {
     pub splits: Splits,
     /// One series under several names.
     pub copies: Copies,
+    /// Series with another clock than their near twins.
+    pub clocks: Clocks,
     /// Symbols that the audit refuses, among others that it does not.
     pub refused: RefusedSymbols,
 }
@@ -118,6 +120,17 @@ pub enum Copies {
     Keep,
 }
 
+/// Series whose stamps are late or early against a near twin's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clocks {
+    /// They are left out, aloud.
+    Drop,
+    /// Their stamps are moved; daily and longer bars are left out, since days have no one length in bars.
+    Shift,
+    /// They are taken as they are.
+    Keep,
+}
+
 /// Symbols that the audit refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedSymbols {
@@ -137,6 +150,7 @@ impl Default for Repairs {
             range: BadBars::Drop,
             splits: Splits::Segment,
             copies: Copies::Once,
+            clocks: Clocks::Drop,
             refused: RefusedSymbols::Drop,
         }
     }

@@ -1,15 +1,17 @@
 //! Bars on disk: Parquet (zstd) beside a small catalogue.
 //!
 //! A data set is one file a timeframe, rows sorted by symbol and time: `symbol, start, end, open, high, low, close,
-//! volume`, then the extras. `catalogue.json` names the sets; it is rewritten by rename under a lock, after the Parquet
-//! file is whole, so a reader (or a crash) sees the old list or the new one.
+//! volume`, then the extras. They are written in a folder of their own, whoever else writes; one lock on the catalogue
+//! then covers the rest: whether the name is free, the rename into place, `catalogue.json` (by rename), and the removal
+//! of what was replaced. So a reader (or a crash, or a second writer) sees the old set or the new one. A stored file is
+//! read only if size and hash are those of the catalogue.
 
 use crate::audit::{Audit, Verdict};
 use crate::ingest::Rows;
 use crate::series::{ChunkHeader, stream};
 use crate::{Bars, Instrument, InstrumentPatch, Options, Progress, Timeframe};
 use files::time::rfc3339;
-use files::{Caps, Column, Data, Error, Kind, ParquetWriter, Result, Source, Table, replace_bytes};
+use files::{Caps, Column, Data, Draft, Error, Kind, ParquetWriter, Result, Source, Table, replace_bytes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,6 +22,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Rows of a row group.
 const GROUP: usize = 262_144;
 const CATALOGUE: &str = "catalogue.json";
+/// How the origin of a made market begins; its kind follows.
+pub const SYNTHETIC: &str = "synthetic";
 
 /// One data set of the catalogue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,7 +72,8 @@ pub fn add_set(
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder", &e))?;
     check_name_is_free(folder, name, replace)?;
     let intake = crate::scan::read_into(path, options, Some(folder), progress)?;
-    let mut store = StoreWriter { folder, name, files: BTreeMap::new() };
+    let draft = draft(folder, name)?;
+    let mut store = StoreWriter::new(&draft, name, "read");
     let audit = stream(intake, options, progress, &mut |head, rows| store.push(head, rows))?;
     if audit.verdict == Verdict::Refuse {
         return Ok((Vec::new(), audit));
@@ -77,10 +82,9 @@ pub fn add_set(
     let origin = path.display().to_string();
     let mut entries = store.finish(&origin, verdict)?;
     if audit.symbols.iter().any(|s| s.verdict == Verdict::Refuse) {
-        entries = drop_refused_symbols(folder, name, entries, &audit, &origin, verdict)?;
+        entries = drop_refused_symbols(&draft, name, entries, &audit, &origin, verdict)?;
     }
-    add_to_catalogue(folder, name, &entries)?;
-    Ok((entries, audit))
+    Ok((add_to_catalogue(folder, name, &draft, entries, replace)?, audit))
 }
 
 /// Writes bars that are in memory and enters them into the catalogue.
@@ -97,7 +101,8 @@ pub fn write_set(market: &[Bars], folder: &Path, name: &str, replace: bool, orig
             }
         }
     }
-    let mut store = StoreWriter { folder, name, files: BTreeMap::new() };
+    let draft = draft(folder, name)?;
+    let mut store = StoreWriter::new(&draft, name, "made");
     let mut order: Vec<&Bars> = market.iter().collect();
     order.sort_by(|a, b| a.symbol.cmp(&b.symbol));
     for bars in order {
@@ -116,28 +121,48 @@ pub fn write_set(market: &[Bars], folder: &Path, name: &str, replace: bool, orig
         let head = ChunkHeader {
             symbol: &bars.symbol,
             timeframe: bars.timeframe,
-            timeframes: extras.len(),
             extras: union,
             instrument: &bars.instrument,
         };
         store.push(&head, rows)?;
     }
     let entries = store.finish(origin, "fine")?;
-    add_to_catalogue(folder, name, &entries)?;
-    Ok(entries)
+    add_to_catalogue(folder, name, &draft, entries, replace)
+}
+
+/// Refuses a file of a catalogue that is not as it was written. Other files pass.
+pub(crate) fn check_stored(path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    // A catalogue that cannot be read is no reason to refuse a file beside it; who asks by name is told.
+    let sets = if name.ends_with(".parquet") { list_sets(folder).unwrap_or_default() } else { Vec::new() };
+    let Some(entry) = sets.into_iter().find(|e| e.file == name) else { return Ok(()) };
+    let bytes = std::fs::metadata(path).map_err(|e| Error::io(path, "opening the file", &e))?.len();
+    let damage = if bytes != entry.bytes {
+        format!("has {bytes} bytes, and {} were written", entry.bytes)
+    } else if hash_file(path)? != entry.hash {
+        "is damaged: its content is not what was written".to_string()
+    } else {
+        return Ok(());
+    };
+    let remedy = match entry.origin.strip_prefix(SYNTHETIC) {
+        Some(made) => format!("make it again:{made}: fullbore data synth … <name={}> <replace>", entry.name),
+        None => format!("add it again: fullbore data add {} <name={}> <replace>", entry.origin, entry.name),
+    };
+    Err(Error::new(Kind::State, format!("the stored set `{}` {damage}", entry.name)).at(path).remedy(remedy))
 }
 
 /// Rewrites files that are not in the catalogue yet, without the symbols that the audit refused. What is refused is
 /// known only when all rows have gone by, and it is rare: a second pass is cheaper than holding every symbol back.
 fn drop_refused_symbols(
-    folder: &Path,
+    draft: &Draft,
     name: &str,
     entries: Vec<Entry>,
     audit: &Audit,
     origin: &str,
     verdict: &str,
 ) -> Result<Vec<Entry>> {
-    let mut store = StoreWriter { folder, name, files: BTreeMap::new() };
+    let mut store = StoreWriter::new(draft, name, "kept");
     for entry in &entries {
         let timeframe: Timeframe = entry.timeframe.parse().unwrap_or(Timeframe::D1);
         let refused = |symbol: &str| {
@@ -146,7 +171,7 @@ fn drop_refused_symbols(
                 .iter()
                 .any(|s| s.symbol == symbol && s.timeframe == entry.timeframe && s.verdict == Verdict::Refuse)
         };
-        let source = Source::open(&folder.join(&entry.file))?;
+        let source = Source::open(&draft.path().join(&entry.file))?;
         files::read_parquet(&source, &Caps::default(), None, &mut |mut table| {
             let extras: Vec<String> = table.columns.iter().skip(8).map(|c| c.name.clone()).collect();
             let mut numbers = table.columns.split_off(3).into_iter().map(|c| match c.data {
@@ -174,7 +199,7 @@ fn drop_refused_symbols(
                 if let Some(instrument) = instrument.filter(|_| !refused(symbol)).map(|s| &s.instrument) {
                     let picked: Vec<u32> = (from as u32..to as u32).collect();
                     store.push(
-                        &ChunkHeader { symbol, timeframe, timeframes: entries.len(), extras: &extras, instrument },
+                        &ChunkHeader { symbol, timeframe, extras: &extras, instrument },
                         rows.select_rows(&picked),
                     )?;
                 }
@@ -183,11 +208,7 @@ fn drop_refused_symbols(
             Ok(())
         })?;
     }
-    let kept = store.finish(origin, verdict)?;
-    for entry in &entries {
-        let _ = std::fs::remove_file(folder.join(&entry.file));
-    }
-    Ok(kept)
+    store.finish(origin, verdict)
 }
 
 /// The data sets of a folder, by name; none where there is no catalogue.
@@ -258,10 +279,16 @@ impl StoredMetadata {
     }
 }
 
+/// A folder beside the sets that a set is written in.
+fn draft(folder: &Path, name: &str) -> Result<Draft> {
+    Draft::create(&folder.join(name)).map_err(|e| Error::io(folder, "making a folder to write in", &e))
+}
+
 /// Files being written, one a timeframe.
 struct StoreWriter<'a> {
-    folder: &'a Path,
+    draft: &'a Draft,
     name: &'a str,
+    pass: &'static str,
     files: BTreeMap<Timeframe, Output>,
 }
 
@@ -280,14 +307,16 @@ struct Output {
     last: i64,
 }
 
-impl StoreWriter<'_> {
+impl<'a> StoreWriter<'a> {
+    fn new(draft: &'a Draft, name: &'a str, pass: &'static str) -> StoreWriter<'a> {
+        StoreWriter { draft, name, pass, files: BTreeMap::new() }
+    }
+
     fn push(&mut self, head: &ChunkHeader<'_>, rows: Rows) -> Result<()> {
         if !self.files.contains_key(&head.timeframe) {
-            let stem =
-                if head.timeframes > 1 { format!("{}-{}", self.name, head.timeframe) } else { self.name.to_string() };
-            let file = unused_file_name(self.folder, &stem);
+            let file = format!("{}-{}", self.pass, head.timeframe);
             let output = Output {
-                writer: ParquetWriter::create(&self.folder.join(&file), &[])?,
+                writer: ParquetWriter::create(&self.draft.path().join(&file), &[])?,
                 file,
                 extras: head.extras.to_vec(),
                 about: StoredMetadata { version: 1, timeframe: head.timeframe.to_string(), instruments: Vec::new() },
@@ -321,7 +350,7 @@ impl StoreWriter<'_> {
             out.flush()?;
             out.writer.annotate(METADATA_KEY, out.about.text()?);
             let bytes = out.writer.finish()?;
-            let path = self.folder.join(&out.file);
+            let path = self.draft.path().join(&out.file);
             entries.push(Entry {
                 name: self.name.to_string(),
                 hash: hash_file(&path)?,
@@ -400,8 +429,15 @@ fn check_name_is_free(folder: &Path, name: &str, replace: bool) -> Result<()> {
     Ok(())
 }
 
-/// Enters data sets under a lock that dies with its process.
-fn add_to_catalogue(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> {
+/// Puts files into place and enters them, under a lock that dies with its process. Whoever came second waits for a
+/// moment, and is told if the name is taken.
+fn add_to_catalogue(
+    folder: &Path,
+    name: &str,
+    draft: &Draft,
+    mut entries: Vec<Entry>,
+    replace: bool,
+) -> Result<Vec<Entry>> {
     let lock_path = folder.join(".catalogue.lock");
     let lock = File::options()
         .create(true)
@@ -409,9 +445,18 @@ fn add_to_catalogue(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> 
         .open(&lock_path)
         .map_err(|e| Error::io(&lock_path, "opening the lock", &e))?;
     lock.lock().map_err(|e| Error::io(&lock_path, "locking the catalogue", &e))?;
+    check_name_is_free(folder, name, replace)?;
+    let several = entries.len() > 1;
+    for entry in &mut entries {
+        let stem = if several { format!("{name}-{}", entry.timeframe) } else { name.to_string() };
+        let file = unused_file_name(folder, &stem);
+        files::rename(&draft.path().join(&entry.file), &folder.join(&file))
+            .map_err(|e| Error::io(&folder.join(&file), "renaming the file into place", &e))?;
+        entry.file = file;
+    }
     let mut all = read_catalogue(folder)?;
     all.sets.retain(|e| e.name != name);
-    all.sets.extend_from_slice(entries);
+    all.sets.extend_from_slice(&entries);
     all.sets.sort_by(|a, b| (&a.name, &a.file).cmp(&(&b.name, &b.file)));
     let text = serde_json::to_vec_pretty(&all)
         .map_err(|e| Error::new(Kind::State, format!("the catalogue cannot be written: {e}")))?;
@@ -428,7 +473,7 @@ fn add_to_catalogue(folder: &Path, name: &str, entries: &[Entry]) -> Result<()> 
             let _ = std::fs::remove_file(folder.join(file));
         }
     }
-    Ok(())
+    Ok(entries)
 }
 
 /// A file name that nothing uses, so that a set is replaced by the catalogue's rename alone: `NAME.parquet`,

@@ -103,7 +103,7 @@ pub fn synth(request: &Synth, settings: &Settings, sink: Sink<'_>) -> Result<Syn
     sink(Update { phase: "writing", done: 0, total: 0, unit: "" });
     std::fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, "making the folder of the catalogue", &e))?;
     let clock = Instant::now();
-    let origin = format!("synthetic {kind}, seed {seed}");
+    let origin = format!("{} {kind}, seed {seed}", bars::store::SYNTHETIC);
     let entries = bars::store::write_set(&made.market, &folder, &name, request.replace, &origin)?;
     Ok(Synthesised {
         name,

@@ -9,10 +9,10 @@ use crate::{Bars, Timeframe};
 use files::format_plural;
 use std::collections::{BTreeMap, HashMap};
 
-/// Bars looked at, the last ones.
-const BARS: usize = 4096;
-/// Pairs are compared at every lag up to this many symbols; above it only those that the market suspects.
-const ALL_PAIRS: usize = 32;
+/// Most groups that are told apart; what moves with nothing is a group of its own.
+const MOST_GROUPS: usize = 32;
+/// Series that are tried as the one whose clock a group has.
+const SEEDS: usize = 16;
 /// Fewest bars that two series must share.
 const LEAST: usize = 100;
 const HOUR: i64 = 3_600_000_000_000;
@@ -22,12 +22,15 @@ const HOUR: i64 = 3_600_000_000_000;
 pub(crate) struct Comparison {
     /// A copy and the series that it is one of.
     pub copies: BTreeMap<usize, usize>,
-    /// Why its clock is wrong.
-    pub clocks: HashMap<usize, String>,
+    /// A series with another clock than its near twin.
+    pub clocks: BTreeMap<usize, WrongClock>,
     pub warnings: Vec<String>,
 }
 
 impl Comparison {
+    /// Bars looked at, the last ones.
+    pub(crate) const BARS: usize = 2048;
+
     /// Copies to the bit, which need no bars.
     pub(crate) fn by_print(seen: &[SeriesFacts]) -> Comparison {
         let mut first: HashMap<(u64, u64, Timeframe), usize> = HashMap::new();
@@ -63,7 +66,7 @@ impl Comparison {
     /// Two that move as one are one series if their volumes agree too (or there are none): funds on one index, or one
     /// coin in two dollars, move alike but trade each for itself, which is worth a warning.
     fn find_copies(&mut self, bars: &[Bars], returns: &Returns) {
-        let sketches: Vec<Sketch> = returns.series.iter().map(|r| Sketch::draw(r)).collect();
+        let sketches: Vec<Sketch> = returns.rows.iter().map(Sketch::draw).collect();
         for b in 0..sketches.len() {
             for a in 0..b {
                 if self.copies.contains_key(&returns.of[a]) || !sketches[a].is_like(&sketches[b]) {
@@ -87,87 +90,175 @@ impl Comparison {
         }
     }
 
+    /// Looks for other clocks: in each session calendar against its market and for near twins, then for near twins
+    /// among all.
     fn find_clocks(&mut self, bars: &[Bars], returns: &Returns, timeframe: Timeframe) {
-        let lags = lags(timeframe);
-        let n = returns.series.len();
-        let mut suspects: Vec<usize> = (0..n).filter(|_| n <= ALL_PAIRS).collect();
-        let mut followers: Vec<(usize, i64, f64, f64)> = Vec::new();
-        let mut calendars: Vec<(usize, Sum)> = Vec::new(); // the first of each session calendar, and the sum of all
+        let (lags, original) = (lags(timeframe), |at: &usize| !self.copies.contains_key(&returns.of[*at]));
+        let all: Vec<usize> = (0..returns.rows.len()).filter(original).collect();
+        if all.len() < 2 {
+            return;
+        }
+        let mut calendars: Vec<Vec<usize>> = Vec::new();
         let session = |at: usize| &bars[returns.of[at]].instrument.session;
-        for at in (0..n).filter(|at| !self.copies.contains_key(&returns.of[*at])) {
-            match calendars.iter_mut().find(|(first, _)| session(*first) == session(at)) {
-                Some((_, sum)) => sum.add(&returns.series[at]),
-                None => calendars.push((at, Sum::of(&returns.series[at]))),
+        for &at in &all {
+            match calendars.iter_mut().find(|members| session(members[0]) == session(at)) {
+                Some(members) => members.push(at),
+                None => calendars.push(vec![at]),
             }
         }
-        for at in (0..n).filter(|at| !self.copies.contains_key(&returns.of[*at])) {
-            let Some((_, sum)) =
-                calendars.iter().find(|(first, sum)| sum.members > 4 && session(*first) == session(at))
-            else {
-                continue;
-            };
-            let market = sum.mean_without(&returns.series[at]);
-            let r = |lag: i64| correlation(&market, &returns.series[at], lag);
-            let (now, shared) = r(0);
-            if shared < LEAST {
-                continue;
-            }
-            let best = lags.iter().map(|lag| (*lag, r(*lag))).filter(|(_, (_, n))| *n >= LEAST);
-            let Some((lag, (best, _))) = best.max_by(|a, b| a.1.0.total_cmp(&b.1.0)) else { continue };
-            if best >= 0.3 && now < 0.5 * best {
-                followers.push((at, lag, best, now));
-                if n > ALL_PAIRS {
-                    suspects.push(at);
-                }
-            }
+        let mut followers: Vec<Place> = Vec::new();
+        if calendars.len() > 1 {
+            calendars.push(all.clone());
         }
-        for &at in &suspects {
-            let free = |s: &Self| !s.clocks.contains_key(&returns.of[at]);
-            for other in (0..n).filter(|other| *other != at) {
-                if !free(self) || self.clocks.contains_key(&returns.of[other]) {
-                    continue;
-                }
-                // Without bars at the same time there is no saying which of the two is late.
-                let (now, shared) = returns.correlation(other, at, 0);
-                if shared < LEAST || now >= 0.5 {
-                    continue;
-                }
-                // Near twins are rare, and few bars show that two are none.
-                let twin = |lag: &&i64| {
-                    let (r, shared) = returns.last_correlation(other, at, **lag);
-                    if shared >= LEAST && r < 0.7 {
-                        return false;
+        let last = calendars.len() - 1;
+        for (i, members) in calendars.into_iter().enumerate() {
+            for group in group_by_market(returns, &lags, members) {
+                let on_time: Vec<&Place> = group.iter().filter(|p| p.lag == 0).collect();
+                for late in group.iter().filter(|p| p.lag != 0) {
+                    if self.clocks.contains_key(&returns.of[late.at]) {
+                        continue;
                     }
-                    let (r, shared) = returns.correlation(other, at, **lag);
-                    shared >= LEAST && r >= 0.9 && now < 0.5 * r
-                };
-                let Some(lag) = lags.iter().find(twin) else { continue };
-                // Of two the one that comes later is late, unless the market says that the other is early.
-                let odd = |i: usize| followers.iter().any(|f| f.0 == i);
-                if *lag < 0 && !odd(at) || odd(other) && !odd(at) {
-                    continue;
+                    match on_time.iter().find_map(|p| returns.twins(p.at, late.at, late.lag).map(|r| (p.at, r))) {
+                        Some((twin, [r, now])) => {
+                            self.clocks.insert(
+                                returns.of[late.at],
+                                WrongClock {
+                                    twin: bars[returns.of[twin]].symbol.clone(),
+                                    bars: returns.bars_of(late.lag, timeframe) as i64 * late.lag.signum(),
+                                    r,
+                                    now,
+                                },
+                            );
+                        }
+                        None if on_time.len() >= 4 && (i < last || last == 0) => followers.push(*late),
+                        None => {}
+                    }
                 }
-                let r = returns.correlation(other, at, *lag).0;
-                let late = if *lag > 0 { "late" } else { "early" };
-                self.clocks.insert(
-                    returns.of[at],
-                    format!(
-                        "its clock is {} {late} against {}: returns correlate by {r:.3} at that lag and by {now:.2} at the same time",
-                        format_plural(returns.bars_of(*lag, timeframe), "bar"),
-                        bars[returns.of[other]].symbol
-                    ),
-                );
             }
         }
-        for (at, lag, best, now) in followers.into_iter().filter(|f| !self.clocks.contains_key(&returns.of[f.0])) {
-            let verb = if lag > 0 { "follows" } else { "leads" };
+        followers.retain(|p| !self.clocks.contains_key(&returns.of[p.at]));
+        followers.sort_by_key(|p| (p.lag, p.at));
+        for like in followers.chunk_by(|a, b| a.lag == b.lag) {
+            let names: Vec<&str> = like.iter().map(|p| bars[returns.of[p.at]].symbol.as_str()).collect();
+            let one = names.len() == 1;
+            let verb = match (like[0].lag > 0, one) {
+                (true, true) => "follows",
+                (true, false) => "follow",
+                (false, true) => "leads",
+                (false, false) => "lead",
+            };
             self.warnings.push(format!(
-                "{} {verb} the market of its session by {} (correlation {best:.2} there, {now:.2} at the same time): check its clock",
-                bars[returns.of[at]].symbol,
-                format_plural(returns.bars_of(lag, timeframe), "bar")
+                "{} {verb} the market of {} session by {} (correlation {:.2} there, {:.2} at the same time): check {}",
+                super::name_some(&names),
+                if one { "its" } else { "their" },
+                format_plural(returns.bars_of(like[0].lag, timeframe), "bar"),
+                like[0].best,
+                like[0].now,
+                if one { "its clock" } else { "their clocks" },
             ));
         }
     }
+}
+
+/// A series whose stamps are some bars late (early below 0) against a near twin.
+#[derive(Debug, Clone)]
+pub(crate) struct WrongClock {
+    twin: String,
+    pub bars: i64,
+    r: f64,
+    now: f64,
+}
+
+impl WrongClock {
+    /// `5 bars late`.
+    pub(crate) fn describe(&self) -> String {
+        let late = if self.bars > 0 { "late" } else { "early" };
+        format!("{} {late}", format_plural(self.bars.unsigned_abs(), "bar"))
+    }
+}
+
+impl std::fmt::Display for WrongClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "its clock is {} against {}: returns correlate by {:.3} at that lag and by {:.2} at the same time",
+            self.describe(),
+            self.twin,
+            self.r,
+            self.now
+        )
+    }
+}
+
+/// A series of a group that moves together, and how many bars it is behind the others.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    at: usize,
+    lag: i64,
+    best: f64, // correlation with the others at that lag
+    now: f64,  // and at the same time
+}
+
+/// Groups of series that move together, at one lag or another; lag 0 is the clock of most. A series is compared with
+/// the mean of those that move with it at the same time, so that this grows with the number of series, not of pairs.
+fn group_by_market(returns: &Returns, lags: &[i64], mut left: Vec<usize>) -> Vec<Vec<Place>> {
+    let mut groups = Vec::new();
+    while left.len() > 1 && groups.len() < MOST_GROUPS {
+        let partners = |seed: usize| -> Vec<usize> {
+            left.iter().copied().filter(|at| *at == seed || returns.correlation(seed, *at, 0).0 >= 0.3).collect()
+        };
+        let seeds = (0..left.len().min(SEEDS)).map(|i| left[i * left.len() / left.len().min(SEEDS)]);
+        // Of equally many the first.
+        let Some(mut core) = seeds.map(partners).reduce(|a, b| if b.len() > a.len() { b } else { a }) else { break };
+        let mut group = place_beside(returns, lags, &left, &core);
+        if let Some(lag) = most_frequent_lag(&group).filter(|lag| *lag != 0) {
+            core = group.iter().filter(|p| p.lag == lag).map(|p| p.at).collect();
+            group = place_beside(returns, lags, &left, &core);
+        }
+        left.retain(|at| group.iter().all(|p| p.at != *at));
+        groups.push(group);
+    }
+    groups
+}
+
+/// Those of `left` that move with the mean of `core`, at one lag or another; `core` itself at least.
+fn place_beside(returns: &Returns, lags: &[i64], left: &[usize], core: &[usize]) -> Vec<Place> {
+    let mut inside = vec![false; returns.rows.len()];
+    core.iter().for_each(|at| inside[*at] = true);
+    let sum = Sum::over(core.iter().map(|at| &returns.rows[*at]), returns.times.len());
+    let mean = sum.mean(None);
+    let place = |&at: &usize| {
+        let row = &returns.rows[at];
+        let own;
+        let market = if inside[at] {
+            own = sum.mean(Some(row));
+            &own
+        } else {
+            &mean
+        };
+        let alone = inside[at].then_some(Place { at, lag: 0, best: 1.0, now: 1.0 });
+        let (now, shared) = correlation(market, row, 0);
+        if shared < LEAST {
+            return alone;
+        }
+        // What both have hardly changes with the lag, so the products alone find the best one.
+        let rough = lags.iter().map(|lag| (*lag, dot(&market.values, &row.values, *lag)));
+        let (lag, _) = rough.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (best, shared) = correlation(market, row, lag);
+        match shared >= LEAST && best >= 0.3 && now < 0.5 * best {
+            true => Some(Place { at, lag, best, now }),
+            false if now >= 0.3 => Some(Place { at, lag: 0, best: now, now }),
+            false => alone,
+        }
+    };
+    left.iter().filter_map(place).collect()
+}
+
+/// The lag that most have; of equally many the earliest, since of two the later one is late.
+fn most_frequent_lag(group: &[Place]) -> Option<i64> {
+    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+    group.iter().for_each(|p| *counts.entry(p.lag).or_default() += 1);
+    counts.into_iter().min_by_key(|(lag, n)| (std::cmp::Reverse(*n), *lag)).map(|(lag, _)| lag)
 }
 
 /// Lags in bars: near ones, and whole hours up to fourteen, as wrong zones make them.
@@ -182,9 +273,25 @@ fn lags(timeframe: Timeframe) -> Vec<i64> {
 
 /// Returns of several series on one row of times.
 struct Returns {
-    of: Vec<usize>,        // index of each series
-    times: Vec<i64>,       // [time]
-    series: Vec<Vec<f32>>, // [series][time], NaN where it has no bar
+    of: Vec<usize>,  // index of each series
+    times: Vec<i64>, // [time]
+    rows: Vec<Row>,  // [series]
+}
+
+/// Returns of one series; 0 in all three where it has no bar.
+struct Row {
+    values: Vec<f32>,  // [time]
+    squares: Vec<f32>, // [time]
+    there: Vec<f32>,   // [time] 1 where it has a bar
+}
+
+impl Row {
+    /// From returns with NaN where there is none.
+    fn new(mut values: Vec<f32>) -> Row {
+        let there = values.iter().map(|r| f32::from(u8::from(!r.is_nan()))).collect();
+        values.iter_mut().filter(|r| r.is_nan()).for_each(|r| *r = 0.0);
+        Row { squares: values.iter().map(|r| r * r).collect(), values, there }
+    }
 }
 
 impl Returns {
@@ -192,11 +299,15 @@ impl Returns {
         let mut times: Vec<i64> = Vec::new();
         for at in members {
             let start = &bars[*at].start;
-            times.extend(&start[start.len().saturating_sub(BARS)..]);
+            let last = &start[start.len().saturating_sub(Comparison::BARS)..];
+            if !times.ends_with(last) {
+                times.extend(last);
+                // Two rising lists: a stable sort joins them.
+                times.sort();
+                times.dedup();
+                times.drain(..times.len().saturating_sub(Comparison::BARS));
+            }
         }
-        times.sort_unstable();
-        times.dedup();
-        times.drain(..times.len().saturating_sub(BARS));
         let one = |at: &usize| {
             let b = &bars[*at];
             let mut row = vec![f32::NAN; times.len()];
@@ -209,24 +320,29 @@ impl Returns {
                 row[slot] = (b.close[i] / b.close[i - 1]).ln() as f32;
             }
             standardise(&mut row);
-            row
+            Row::new(row)
         };
-        let series = members.iter().map(one).collect();
-        Returns { of: members.to_vec(), times, series }
+        let rows = members.iter().map(one).collect();
+        Returns { of: members.to_vec(), times, rows }
     }
 
     fn correlation(&self, a: usize, b: usize, lag: i64) -> (f64, usize) {
-        correlation(&self.series[a], &self.series[b], lag)
+        correlation(&self.rows[a], &self.rows[b], lag)
+    }
+
+    /// The correlations of near twins, of which `b` is that many bars late: there, and at the same time.
+    fn twins(&self, a: usize, b: usize, lag: i64) -> Option<[f64; 2]> {
+        let (r, shared) = self.correlation(a, b, lag);
+        if shared < LEAST || r < 0.9 {
+            return None;
+        }
+        // Without bars at the same time there is no saying which of the two is late.
+        let (now, shared) = self.correlation(a, b, 0);
+        (shared >= LEAST && now < 0.5 * r).then_some([r, now])
     }
 
     fn filled(&self, at: usize) -> usize {
-        self.series[at].iter().filter(|r| !r.is_nan()).count()
-    }
-
-    /// The same over the last bars alone.
-    fn last_correlation(&self, a: usize, b: usize, lag: i64) -> (f64, usize) {
-        let from = self.times.len().saturating_sub(512);
-        correlation(&self.series[a][from..], &self.series[b][from..], lag)
+        self.rows[at].there.iter().filter(|there| **there > 0.0).count()
     }
 
     /// How many bars a lag is as a rule: series that begin at other times of the day lie between.
@@ -241,33 +357,28 @@ impl Returns {
 
 /// The sum of several series at every time.
 struct Sum {
-    members: usize,
-    sum: Vec<(f32, u32)>, // [time], and how many have a bar there
+    values: Vec<f32>, // [time]
+    count: Vec<f32>,  // [time] how many have a bar there
 }
 
 impl Sum {
-    fn of(row: &[f32]) -> Sum {
-        let mut sum = Sum { members: 0, sum: vec![(0.0, 0); row.len()] };
-        sum.add(row);
+    fn over<'a>(rows: impl Iterator<Item = &'a Row>, times: usize) -> Sum {
+        let mut sum = Sum { values: vec![0.0; times], count: vec![0.0; times] };
+        for row in rows {
+            sum.values.iter_mut().zip(&row.values).for_each(|(sum, r)| *sum += r);
+            sum.count.iter_mut().zip(&row.there).for_each(|(n, there)| *n += there);
+        }
         sum
     }
 
-    fn add(&mut self, row: &[f32]) {
-        self.members += 1;
-        for ((sum, n), r) in self.sum.iter_mut().zip(row).filter(|(_, r)| !r.is_nan()) {
-            *sum += r;
-            *n += 1;
-        }
-    }
-
-    /// The mean of the others of one member.
-    fn mean_without(&self, row: &[f32]) -> Vec<f32> {
-        let mean = |((sum, n), r): (&(f32, u32), &f32)| match (*n, r.is_nan()) {
-            (0, _) | (1, false) => f32::NAN,
-            (n, true) => sum / n as f32,
-            (n, false) => (sum - r) / (n - 1) as f32,
+    /// The mean, without one of the members if that is given.
+    fn mean(&self, without: Option<&Row>) -> Row {
+        let mean = |at: usize| {
+            let (r, there) = without.map_or((0.0, 0.0), |row| (row.values[at], row.there[at]));
+            let n = self.count[at] - there;
+            if n > 0.5 { (self.values[at] - r) / n } else { f32::NAN }
         };
-        self.sum.iter().zip(row).map(mean).collect()
+        Row::new((0..self.values.len()).map(mean).collect())
     }
 }
 
@@ -276,7 +387,7 @@ fn have_same_volume(a: &Bars, b: &Bars) -> bool {
     if a.volume.is_empty() || b.volume.is_empty() {
         return true;
     }
-    let (mut i, mut j) = (a.len().saturating_sub(BARS), b.len().saturating_sub(BARS));
+    let (mut i, mut j) = (a.len().saturating_sub(Comparison::BARS), b.len().saturating_sub(Comparison::BARS));
     let mut ratios: Vec<f64> = Vec::new();
     while i < a.len() && j < b.len() {
         match a.start[i].cmp(&b.start[j]) {
@@ -306,21 +417,27 @@ fn standardise(row: &mut [f32]) {
 }
 
 /// Correlation of `a` with `b` that many bars later, and the bars that both have.
-fn correlation(a: &[f32], b: &[f32], lag: i64) -> (f64, usize) {
-    let shift = lag.unsigned_abs() as usize;
-    if shift >= a.len() {
-        return (0.0, 0);
-    }
+fn correlation(a: &Row, b: &Row, lag: i64) -> (f64, usize) {
+    let product = |x: &[f32], y: &[f32]| f64::from(dot(x, y, lag));
+    let shared = product(&a.there, &b.there) as usize;
+    let (aa, bb) = (product(&a.squares, &b.there), product(&a.there, &b.squares));
+    if aa > 0.0 && bb > 0.0 { (product(&a.values, &b.values) / (aa * bb).sqrt(), shared) } else { (0.0, shared) }
+}
+
+/// The sum of products of `a` and what is in `b` that many places later.
+fn dot(a: &[f32], b: &[f32], lag: i64) -> f32 {
+    const LANES: usize = 16;
+    let shift = (lag.unsigned_abs() as usize).min(a.len());
     let (a, b) = if lag >= 0 { (&a[..a.len() - shift], &b[shift..]) } else { (&a[shift..], &b[..b.len() - shift]) };
-    let (mut ab, mut aa, mut bb, mut n) = (0.0f64, 0.0f64, 0.0f64, 0usize);
-    for (x, y) in a.iter().zip(b).filter(|(x, y)| !x.is_nan() && !y.is_nan()) {
-        let (x, y) = (f64::from(*x), f64::from(*y));
-        ab += x * y;
-        aa += x * x;
-        bb += y * y;
-        n += 1;
+    let mut sums = [0.0f32; LANES];
+    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let tail: f32 = a.remainder().iter().zip(b.remainder()).map(|(x, y)| x * y).sum();
+    for (x, y) in a.zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += x[lane] * y[lane];
+        }
     }
-    if aa > 0.0 && bb > 0.0 { (ab / (aa * bb).sqrt(), n) } else { (0.0, n) }
+    sums.iter().sum::<f32>() + tail
 }
 
 /// The signs of 256 returns spread over the series: unlike ones need no second look.
@@ -330,14 +447,12 @@ struct Sketch {
 }
 
 impl Sketch {
-    fn draw(row: &[f32]) -> Sketch {
+    fn draw(row: &Row) -> Sketch {
         let mut sketch = Sketch { up: [0; 4], there: [0; 4] };
         for bit in 0..256 {
-            let r = row[bit * row.len() / 256];
-            if !r.is_nan() {
-                sketch.there[bit / 64] |= 1 << (bit % 64);
-                sketch.up[bit / 64] |= u64::from(r > 0.0) << (bit % 64);
-            }
+            let at = bit * row.values.len() / 256;
+            sketch.there[bit / 64] |= u64::from(row.there[at] > 0.0) << (bit % 64);
+            sketch.up[bit / 64] |= u64::from(row.values[at] > 0.0) << (bit % 64);
         }
         sketch
     }

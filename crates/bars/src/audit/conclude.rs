@@ -2,7 +2,7 @@
 
 use super::{Audit, Comparison, FileNote, RepairCount, Split, SymbolAudit, Verdict};
 use crate::series::{Intake, SeriesFacts};
-use crate::{BadBars, Class, Copies, Options, RefusedSymbols, Splits};
+use crate::{BadBars, Class, Clocks, Copies, Options, RefusedSymbols, Splits};
 use files::time::rfc3339;
 use files::{Result, format_plural};
 use std::collections::{BTreeMap, HashMap};
@@ -106,6 +106,7 @@ fn audit_symbol(
         unreadable: seen.tally.unreadable,
         bad_prices: seen.tally.bad_prices,
         range_violations: seen.tally.range,
+        bad_volumes: seen.tally.bad_volumes,
         stuck_bars: watch.stuck_bars,
         spikes: watch.spikes,
         worst_spike: watch.worst_spike.map(|(_, at)| rfc3339(at)),
@@ -130,7 +131,9 @@ fn compared(seen: &[SeriesFacts], comparison: &Comparison, at: usize, options: &
     let copy = comparison.copies.get(&at).filter(|_| options.repairs.copies == Copies::Once);
     let copy = copy
         .map(|original| format!("the same series as {}, which counts once (repair.copies)", seen[*original].symbol));
-    copy.or_else(|| comparison.clocks.get(&at).cloned())
+    let shifted = options.repairs.clocks == Clocks::Shift && !seen[at].timeframe.is_daily_or_longer();
+    let clock = comparison.clocks.get(&at).filter(|_| options.repairs.clocks != Clocks::Keep && !shifted);
+    copy.or_else(|| clock.map(|clock| format!("{clock} (repair.clocks)")))
 }
 
 fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, compared: Option<String>, options: &Options) {
@@ -147,6 +150,7 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, compared: Option<Str
         (audit.bad_prices, "with a missing, zero, negative or absurd price", 0.05),
         (audit.range_violations, "with a high or low between open and close", 0.05),
         (audit.conflicts, "in conflict with another row of the same time", 0.02),
+        (audit.bad_volumes, "with a negative or absurd volume, read as missing", 1.0),
     ] {
         if n == 0 {
             continue;
@@ -363,6 +367,12 @@ fn count_repairs(seen: &[SeriesFacts], intake: &Intake, options: &Options) -> Ve
         format!("repair.range = \"{}\"", lower(format!("{:?}", policy.range))),
         first(&|s| s.tally.examples.range.clone()),
     );
+    add(
+        "missing_volume",
+        sum(&|s| s.tally.bad_volumes),
+        "a volume below zero or beyond any market counts as missing".into(),
+        first(&|s| s.tally.examples.bad_volume.clone()),
+    );
     add("rescaled_time", sum(&|s| s.mixed_units), "each stamp is read in the unit that its size implies".into(), None);
     add("dropped_one_sided", sum(&|s| s.one_sided), "bid and ask are joined on equal times".into(), None);
     let splits = sum(&|s| s.observer.jumps.borders().count() as u64);
@@ -391,18 +401,18 @@ fn find_warnings(seen: &[SeriesFacts], comparison: &Comparison, intake: &Intake,
         warnings.into_iter().map(|(w, n)| if n > 1 { format!("{w} ({n} files)") } else { w }).collect();
     list.extend(instrument_notes(seen));
     list.extend(comparison.warnings.iter().cloned());
+    list.extend(clock_notes(seen, comparison, options));
     let mut originals: Vec<usize> = comparison.copies.values().copied().collect();
     originals.sort_unstable();
     originals.dedup();
     for original in originals {
         let copies = comparison.copies.iter().filter(|(_, of)| **of == original);
         let names: Vec<&str> = copies.map(|(at, _)| seen[*at].symbol.as_str()).collect();
-        let shown = names[..names.len().min(5)].join(", ");
-        let more = if names.len() > 5 { ", …" } else { "" };
         let then = if options.repairs.copies == Copies::Once { "it counts once" } else { "all of them are kept" };
         list.push(format!(
-            "{} is the same series as {shown}{more}: a copy, another unit, or a wrong name; {then}",
-            seen[original].symbol
+            "{} is the same series as {}: a copy, another unit, or a wrong name; {then}",
+            seen[original].symbol,
+            name_some(&names)
         ));
     }
     let last = seen.iter().map(|s| s.observer.last).max().unwrap_or(0);
@@ -464,6 +474,14 @@ fn find_warnings(seen: &[SeriesFacts], comparison: &Comparison, intake: &Intake,
             first.unwrap_or_default()
         ));
     }
+    let bursts = seen.iter().filter_map(|s| Some((s.symbol.as_str(), s.observer.volume_burst()?)));
+    if let Some((symbol, (times, at))) = bursts.clone().max_by(|a, b| a.1.0.total_cmp(&b.1.0)) {
+        list.push(format!(
+            "{} with a volume that no market has, the largest {times:.0e} times the usual one of {symbol} at {}: another unit, or a damaged row",
+            format_plural(bursts.count() as u64, "symbol"),
+            rfc3339(at)
+        ));
+    }
     let absent: u64 = seen.iter().map(|s| s.tally.absent).sum();
     if absent > 0 {
         list.push(format!(
@@ -484,9 +502,9 @@ fn find_warnings(seen: &[SeriesFacts], comparison: &Comparison, intake: &Intake,
         if missing > 0 {
             list.push(format!("{} of the membership file without bars", format_plural(missing as u64, "symbol")));
         }
-        let strangers = seen.iter().filter(|s| !members.contains(&s.symbol)).count();
-        if strangers > 0 {
-            list.push(format!("{} not in the membership file", format_plural(strangers as u64, "symbol")));
+        let strangers: Vec<&str> = intake.unlisted.iter().map(String::as_str).collect();
+        if !strangers.is_empty() {
+            list.push(format!("not in the membership file, left out: {}", name_some(&strangers)));
         }
     }
     list
@@ -501,16 +519,58 @@ fn instrument_notes(seen: &[SeriesFacts]) -> Vec<String> {
             None => notes.push((note, vec![symbol])),
         }
     }
-    let shown = |symbols: &[&str]| match symbols {
-        [one] => one.to_string(),
-        more => format!(
-            "{} symbols ({}{})",
-            more.len(),
-            more[..more.len().min(3)].join(", "),
-            if more.len() > 3 { ", …" } else { "" }
-        ),
+    notes.iter().map(|(note, symbols)| format!("{}: {note}", name_some(symbols))).collect()
+}
+
+/// Which symbols have another clock than the rest, those of one lag in one sentence.
+fn clock_notes(seen: &[SeriesFacts], comparison: &Comparison, options: &Options) -> Vec<String> {
+    let mut lags: BTreeMap<i64, Vec<&str>> = BTreeMap::new();
+    for (at, clock) in &comparison.clocks {
+        lags.entry(clock.bars).or_default().push(&seen[*at].symbol);
+    }
+    let late = comparison.clocks.values().map(|clock| (clock.bars, clock.describe())).collect::<BTreeMap<_, _>>();
+    let others = seen.len() - comparison.clocks.len();
+    let then = match options.repairs.clocks {
+        Clocks::Drop => {
+            "left out, since what is learnt across two clocks is a false edge; \
+            repair.clocks = \"shift\" moves their stamps by that, \"keep\" takes them as they are"
+        }
+        Clocks::Shift => "their stamps were moved by that (repair.clocks)",
+        Clocks::Keep => "kept (repair.clocks), though what is learnt across two clocks is a false edge",
     };
-    notes.iter().map(|(note, symbols)| format!("{}: {note}", shown(symbols))).collect()
+    let note = |(lag, names): (&i64, &Vec<&str>)| {
+        let are = if names.len() == 1 { "is" } else { "are" };
+        format!(
+            "two clocks: {} of {} symbols {are} {} against near twins among the other {others} ({}{}): {then}",
+            names.len(),
+            seen.len(),
+            late[lag],
+            first_names(names),
+            currency_of(seen, comparison, *lag).map(|c| format!("; all in {c}")).unwrap_or_default()
+        )
+    };
+    lags.iter().map(note).collect()
+}
+
+/// The currency that all series of one wrong clock have, if there are several.
+fn currency_of<'a>(seen: &'a [SeriesFacts], comparison: &Comparison, lag: i64) -> Option<&'a str> {
+    let late = comparison.clocks.iter().filter(|(_, clock)| clock.bars == lag);
+    let mut currencies = late.map(|(at, _)| seen[*at].instrument.currency.as_str());
+    let (first, second) = (currencies.next()?, currencies.next()?);
+    (first == second && currencies.all(|c| c == first)).then_some(first)
+}
+
+/// `AAPL`, or `5 symbols (AAPL, MSFT, XOM, …)`.
+pub(super) fn name_some(symbols: &[&str]) -> String {
+    match symbols {
+        [one] => one.to_string(),
+        more => format!("{} symbols ({})", more.len(), first_names(more)),
+    }
+}
+
+fn first_names(symbols: &[&str]) -> String {
+    let more = if symbols.len() > 3 { ", …" } else { "" };
+    format!("{}{more}", symbols[..symbols.len().min(3)].join(", "))
 }
 
 /// One line for each verdict that is not fine.

@@ -9,6 +9,7 @@ pub(crate) mod observe;
 
 pub(crate) use compare::Comparison;
 pub(crate) use conclude::conclude;
+use conclude::name_some;
 pub(crate) use jumps::forget_market_moves;
 
 use serde::Serialize;
@@ -78,7 +79,7 @@ pub struct LeftOut {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RepairCount {
     /// `dropped_symbol`, `segmented`, `sorted`, `dropped_unreadable`, `dropped_duplicate`, `dropped_conflicting`,
-    /// `dropped_bad_price`, `dropped_range`, `rescaled_time`, …
+    /// `dropped_bad_price`, `dropped_range`, `missing_volume`, `rescaled_time`, …
     pub what: &'static str,
     /// Rows touched.
     pub count: u64,
@@ -86,6 +87,29 @@ pub struct RepairCount {
     pub policy: String,
     /// One case: file, line and value.
     pub example: String,
+}
+
+impl RepairCount {
+    /// What was done, in words: `3 duplicate rows dropped`.
+    pub fn describe(&self) -> String {
+        let (noun, done) = match self.what {
+            "sorted" => ("row", "sorted by time"),
+            "dropped_unreadable" => ("unreadable row", "dropped"),
+            "dropped_duplicate" => ("duplicate row", "dropped"),
+            "dropped_conflicting" => ("conflicting row", "dropped"),
+            "dropped_bad_price" => ("row", "with a bad price dropped"),
+            "kept_bad_price" => ("row", "with a bad price kept"),
+            "dropped_range" => ("row", "with an impossible range dropped"),
+            "kept_range" => ("row", "with an impossible range kept"),
+            "missing_volume" => ("volume", "read as missing"),
+            "rescaled_time" => ("stamp", "converted to another unit"),
+            "dropped_one_sided" => ("time", "with only one side dropped"),
+            "segmented" => ("new segment", "at a suspected split or jump of the price"),
+            "dropped_symbol" => ("symbol", "left out"),
+            other => ("row", other),
+        };
+        format!("{} {done} ({})", files::format_plural(self.count, noun), self.policy)
+    }
 }
 
 /// What was seen of one symbol in one timeframe.
@@ -129,6 +153,8 @@ pub struct SymbolAudit {
     pub bad_prices: u64,
     /// Rows with high below open or close, or low above.
     pub range_violations: u64,
+    /// Rows with a volume that is negative or beyond any market: it counts as missing.
+    pub bad_volumes: u64,
     /// Bars in runs of at least 12 bars (5 for daily) whose four prices never move while the market is open.
     pub stuck_bars: u64,
     /// One-bar excursions that come straight back.

@@ -33,6 +33,8 @@ pub(crate) struct BarObserver {
     pub worst_spike: Option<(f64, i64)>,
     pub zero_volume: u64,
     pub with_volume: u64,
+    largest_volume: (f64, i64),     // and when
+    volume_logs: (f64, u64, usize), // sum and number of sampled logarithms; bars until the next one
     pub zone_jumps: Vec<i64>,
     pub jumps: JumpWatch,
     /// `[first bar, last bar]` starts around each stretch without bars
@@ -110,6 +112,8 @@ impl BarObserver {
             worst_spike: None,
             zero_volume: 0,
             with_volume: 0,
+            largest_volume: (0.0, 0),
+            volume_logs: (0.0, 0, 0),
             zone_jumps: Vec::new(),
             jumps: JumpWatch {
                 splits_possible: matches!(instrument.class, Class::Equity | Class::Index | Class::Future),
@@ -129,6 +133,28 @@ impl BarObserver {
         }
     }
 
+    fn watch_volume(&mut self, volume: &[f64], stamps: &[i64]) {
+        const EVERY: usize = 16;
+        let most = volume.iter().fold(0.0f64, |a, b| a.max(*b));
+        if most > self.largest_volume.0 {
+            let at = volume.iter().position(|v| *v == most).unwrap_or(0);
+            self.largest_volume = (most, stamps[at]);
+        }
+        let (sum, n, skip) = &mut self.volume_logs;
+        for v in volume.iter().skip(*skip).step_by(EVERY).filter(|v| **v > 0.0) {
+            *sum += v.ln();
+            *n += 1;
+        }
+        *skip = (*skip + EVERY - volume.len() % EVERY) % EVERY;
+    }
+
+    /// How many times its usual volume the largest one is, and when, if no market does that.
+    pub(crate) fn volume_burst(&self) -> Option<(f64, i64)> {
+        let (sum, n, _) = self.volume_logs;
+        let times = self.largest_volume.0 / (sum / n.max(1) as f64).exp();
+        (n >= 10 && times > 1e6).then_some((times, self.largest_volume.1))
+    }
+
     /// Sees the next bars.
     pub(crate) fn push(&mut self, rows: &Rows) {
         let [o, h, l, c, v] = &rows.values;
@@ -136,6 +162,7 @@ impl BarObserver {
         self.high = h.iter().fold(self.high, |a, b| a.max(*b));
         self.with_volume += v.iter().filter(|v| !v.is_nan()).count() as u64;
         self.zero_volume += v.iter().filter(|v| **v == 0.0).count() as u64;
+        self.watch_volume(v, &rows.stamp);
         let (Some(first), Some(last)) = (rows.stamp.first(), c.last()) else { return };
         let mut prev = match self.prev.take() {
             Some(prev) => prev,

@@ -50,6 +50,21 @@ pub struct Instrument {
     pub costs: Costs,
 }
 
+impl Instrument {
+    /// Class, currency, costs and session, which decide the labels: `crypto_spot in USDT, fee 10 bp, half spread 1 bp,
+    /// round the clock`.
+    pub fn in_short(&self) -> String {
+        let Session { round_the_clock, open, close, days, timezone, .. } = &self.session;
+        let hours = match (*round_the_clock, *days == Weekdays::ALL) {
+            (true, true) => "round the clock".to_string(),
+            (true, false) => format!("round the clock {days}"),
+            (false, _) => format!("{open} to {close} {days} {timezone}"),
+        };
+        let Costs { fee_bp, spread_bp, .. } = self.costs;
+        format!("{} in {}, fee {fee_bp} bp, half spread {} bp, {hours}", self.class, self.currency, 0.5 * spread_bp)
+    }
+}
+
 /// Kind of market; decides the presets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -66,6 +66,7 @@ pub(super) fn read_file(
         return read_qlib(path, options, emit);
     }
     let source = Source::open(path)?;
+    crate::store::check_stored(path)?;
     let reader = Reader { caps: Caps::default(), options, threads, streaming, modified: modified(path) };
     reader.read_source(&source, None, emit)
 }

@@ -8,7 +8,7 @@ use crate::recognise::most_common_step;
 use crate::scan::FileMeta;
 use crate::{Options, Timeframe};
 use files::{Error, Kind, Result, Scratch, format_bytes};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 /// Rows by file and symbol.
@@ -27,6 +27,8 @@ pub(crate) struct Intake {
     pub left_out: Vec<LeftOut>,
     /// Some symbols that were not asked for.
     unselected: Vec<String>,
+    /// Symbols that the membership file does not list.
+    pub unlisted: BTreeSet<String>,
 }
 
 /// One symbol's rows of one file.
@@ -157,6 +159,7 @@ impl Intake {
             bytes: 0,
             left_out: Vec::new(),
             unselected: Vec::new(),
+            unlisted: BTreeSet::new(),
         }
     }
 
@@ -186,6 +189,11 @@ impl Intake {
             if self.unselected.len() < 12 && !self.unselected.contains(&symbol) {
                 self.unselected.push(symbol);
             }
+            return Ok(());
+        }
+        // A listed universe is the list.
+        if self.options.membership.as_ref().is_some_and(|members| !members.contains(&symbol)) {
+            self.unlisted.insert(symbol);
             return Ok(());
         }
         let lots = &mut self.lots;
@@ -260,6 +268,16 @@ impl Intake {
                 format!("none of the symbols {} is in the data", self.options.symbols.join(", ")),
             )
             .remedy(format!("the data hold {there}{}", if self.unselected.len() == 12 { ", …" } else { "" })));
+        }
+        if let (true, Some(first), Some(members)) =
+            (self.lots.is_empty(), self.unlisted.first(), &self.options.membership)
+        {
+            let listed = members.symbols().take(3).collect::<Vec<_>>().join(", ");
+            return Err(Error::input(format!(
+                "none of the symbols is in the membership file: the data hold {first}{}, and it lists {listed}, …",
+                if self.unlisted.len() > 1 { ", …" } else { "" }
+            ))
+            .remedy("write symbols in universe.membership as the data do"));
         }
         let mut by_key: BTreeMap<(String, Timeframe), Vec<FileRows>> = BTreeMap::new();
         let mut odd = Vec::new();

@@ -14,7 +14,7 @@ use crate::ingest::{Rows, Tally};
 use crate::instrument::{Hints, SeenBars, reconcile};
 use crate::recognise::names::Side;
 use crate::scan::{FileMeta, Progress};
-use crate::{Bars, Class, Instrument, Market, Options, RowOrder, Splits, Timeframe};
+use crate::{Bars, Class, Clocks, Instrument, Market, Options, Repairs, RowOrder, Splits, Timeframe};
 use clean::Cleaner;
 use files::time::rfc3339;
 use files::{Error, Kind, Result, Scratch};
@@ -115,6 +115,13 @@ pub(crate) fn to_market(
     forget_market_moves(&mut seen);
     bars.iter_mut().zip(&seen).for_each(|(bars, seen)| bars.segments = segments(seen, options));
     let comparison = Comparison::by_print(&seen).compare(&bars);
+    if options.repairs.clocks == Clocks::Shift {
+        for (at, clock) in &comparison.clocks {
+            let Bars { start, end, timeframe, .. } = &mut bars[*at];
+            let late = if timeframe.is_daily_or_longer() { 0 } else { clock.bars * timeframe.ns() };
+            start.iter_mut().chain(end).for_each(|ns| *ns -= late);
+        }
+    }
     let audit = conclude(seen, comparison, &intake, options)?;
     // What is refused does not trade: a refused symbol is left out, and of a refused whole nothing is handed on.
     let fine = |at: usize| audit.symbols[at].verdict != Verdict::Refuse && audit.verdict != Verdict::Refuse;
@@ -132,7 +139,9 @@ pub(crate) fn stream(
     let series = intake.take_series()?;
     let total: u64 = series.iter().flat_map(|s| &s.parts).map(|l| l.rows as u64).sum();
     let mut done = 0;
-    let mut all = Vec::new();
+    let (mut all, mut tails) = (Vec::new(), Vec::new());
+    // 50 kB each.
+    let compared = series.len() <= 4096;
     let mut scratch = intake.scratch.take();
     // Files may bring different extras; a store has the same columns for all symbols of a timeframe.
     let mut extras: BTreeMap<Timeframe, Vec<String>> = BTreeMap::new();
@@ -149,8 +158,12 @@ pub(crate) fn stream(
         let mine = one.extras(&intake.metas);
         let (traded, _) = resolve_instrument(&symbol, timeframe, &one.parts, &intake.metas, options)?;
         let union = &extras[&timeframe];
+        let mut tail = Tail::default();
         let seen = one.run(&intake.metas, options, scratch.as_mut(), &mut |mut rows| {
             options.check_stop()?;
+            if compared {
+                tail.push(&rows);
+            }
             done += rows.len() as u64;
             progress(Progress { phase: "writing", done: done.min(total), total, unit: "bars" });
             let n = rows.len();
@@ -159,30 +172,65 @@ pub(crate) fn stream(
                 None => vec![f64::NAN; n],
             };
             rows.extras = union.iter().map(take).collect();
-            sink(
-                &ChunkHeader {
-                    symbol: &symbol,
-                    timeframe,
-                    timeframes: extras.len(),
-                    extras: union,
-                    instrument: &traded,
-                },
-                rows,
-            )
+            sink(&ChunkHeader { symbol: &symbol, timeframe, extras: union, instrument: &traded }, rows)
         })?;
+        tails.push(tail.to_bars(&seen));
         all.push(seen);
     }
     forget_market_moves(&mut all);
-    let comparison = Comparison::by_print(&all);
-    conclude(all, comparison, &intake, options)
+    let comparison = Comparison::by_print(&all).compare(&tails);
+    // Stamps are moved when bars are read; what is stored is what was there.
+    let clocks = if options.repairs.clocks == Clocks::Shift { Clocks::Keep } else { options.repairs.clocks };
+    let options = Options { repairs: Repairs { clocks, ..options.repairs.clone() }, ..options.clone() };
+    conclude(all, comparison, &intake, &options)
+}
+
+/// The last bars of a series, as far as series are compared by them.
+#[derive(Default)]
+struct Tail {
+    start: Vec<i64>,
+    close: Vec<f64>,
+    volume: Vec<f64>,
+}
+
+impl Tail {
+    fn push(&mut self, rows: &Rows) {
+        // One bar more, for the first return.
+        let most = Comparison::BARS + 1;
+        let from = rows.len().saturating_sub(most);
+        self.start.extend(&rows.stamp[from..]);
+        self.close.extend(&rows.values[3][from..]);
+        self.volume.extend(&rows.values[4][from..]);
+        let old = self.start.len().saturating_sub(most);
+        self.start.drain(..old);
+        self.close.drain(..old);
+        self.volume.drain(..old);
+    }
+
+    fn to_bars(self, seen: &SeriesFacts) -> Bars {
+        let volume = if seen.observer.with_volume == 0 { Vec::new() } else { self.volume };
+        Bars {
+            symbol: seen.symbol.clone(),
+            instrument: seen.instrument.clone(),
+            timeframe: seen.timeframe,
+            start: self.start,
+            end: Vec::new(),
+            open: Vec::new(),
+            high: Vec::new(),
+            low: Vec::new(),
+            close: self.close,
+            volume,
+            extras: Vec::new(),
+            segments: Vec::new(),
+            member: Vec::new(),
+        }
+    }
 }
 
 /// Whose rows a sink is given.
 pub(crate) struct ChunkHeader<'a> {
     pub symbol: &'a str,
     pub timeframe: Timeframe,
-    /// How many timeframes there are in all.
-    pub timeframes: usize,
     pub extras: &'a [String],
     pub instrument: &'a Instrument,
 }

@@ -256,7 +256,12 @@ fn survivorship_bias_is_reported() {
     assert_eq!(s1.outside_membership, Some(60 - inside as u64));
     assert_eq!(audit.symbols.iter().find(|s| s.symbol == "S2").unwrap().outside_membership, Some(0));
     assert!(audit.warnings.iter().any(|w| w.contains("1 symbol of the membership file without bars")));
-    assert!(audit.warnings.iter().any(|w| w.contains("8 symbols not in the membership file")));
+    let said = "not in the membership file, left out: 8 symbols (S10, S3, S4, …)";
+    assert!(audit.warnings.iter().any(|w| w == said), "{:?}", audit.warnings);
+    assert_eq!((market.bars.len(), audit.symbols.len()), (2, 2));
+    let strangers = Membership::parse(Path::new("members.csv"), "X1,2019-01-01,\nX2,2019-01-01,\n").unwrap();
+    let error = read(&rows, &Options { membership: Some(strangers), ..Options::default() }).unwrap_err();
+    assert!(error.message.contains("the data hold S1, …, and it lists X1, X2"), "{error}");
     rows[4].truncate(30);
     assert!(!warned(&rows, &Options::default()), "one was delisted");
     assert!(!warned(&made(9, 60, Timeframe::D1, MarketKind::Stocks), &Options::default()), "nine are a handful");

@@ -298,3 +298,65 @@ fn damage_and_invalid_names_are_reported() {
         assert_eq!(listing(folder.path()), ["catalogue.json"], "{damage}");
     }
 }
+
+#[test]
+fn writers_of_one_name_neither_lose_nor_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |seed: u64, bars: usize| Synth { symbols: 1, bars, seed, ..Synth::default() }.make_market(1).market;
+    let markets: Vec<Vec<Bars>> = (0..4).map(|i| made(i, 20 + i as usize)).collect();
+    let (mut told, mut done) = (0, 0);
+    for round in 0..50 {
+        let home = folder.path().join(round.to_string());
+        let (replace, writers) = (round % 2 == 0, if round % 4 < 2 { 2 } else { 4 });
+        let outcomes: Vec<files::Result<Vec<Entry>>> = std::thread::scope(|scope| {
+            let write = |i: usize| store::write_set(&markets[i], &home, "set", replace, &format!("source {i}"));
+            let all: Vec<_> = (0..writers).map(|i| scope.spawn(move || write(i))).collect();
+            all.into_iter().map(|w| w.join().unwrap()).collect()
+        });
+        let entries = store::list_sets(&home).unwrap();
+        assert_eq!(entries.len(), 1);
+        let won = outcomes.iter().filter(|o| o.is_ok()).count();
+        assert_eq!(won, if replace { writers } else { 1 }, "round {round}");
+        for error in outcomes.iter().filter_map(|o| o.as_ref().err()) {
+            assert!(error.to_string().contains("has a data set `set` already"), "{error}");
+            told += 1;
+        }
+        done += won;
+        // The entry and the file are of one source, and nothing else lies about.
+        let of: usize = entries[0].origin.strip_prefix("source ").unwrap().parse().unwrap();
+        let (market, _) = read(&home.join(&entries[0].file), &Options::default()).unwrap();
+        assert_eq!((entries[0].bars, market.bars[0].close.clone()), (20 + of as u64, markets[of][0].close.clone()));
+        assert_eq!(listing(&home), ["catalogue.json", &entries[0].file]);
+    }
+    assert!(told > 0 && done > 50);
+}
+
+#[test]
+fn stored_bars_are_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let market = Synth { symbols: 2, bars: 200, ..Synth::default() }.make_market(1).market;
+    let entries = store::write_set(&market, folder.path(), "set", false, "/data/bars.csv").unwrap();
+    let path = folder.path().join(&entries[0].file);
+    let whole = std::fs::read(&path).unwrap();
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        read(&path, &Options::default()).unwrap_err()
+    };
+    for at in (0..60).map(|i| i * whole.len() / 60) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let error = refused(&flipped);
+        assert_eq!(error.kind, Kind::State, "{error}");
+        assert!(error.message.contains("the stored set `set` is damaged"), "{error}");
+        let remedy = "add it again: fullbore data add /data/bars.csv <name=set> <replace>";
+        assert_eq!(error.remedy.as_deref(), Some(remedy));
+    }
+    let error = refused(&whole[..whole.len() - 1]);
+    assert!(error.message.contains(&format!("bytes, and {} were written", whole.len())), "{error}");
+    std::fs::write(&path, &whole).unwrap();
+    assert_eq!(read(&path, &Options::default()).unwrap().0.bars.len(), 2);
+    // A file that no catalogue names is nobody's business.
+    let copy = folder.path().join("copy.parquet");
+    std::fs::write(&copy, &whole).unwrap();
+    assert_eq!(read(&copy, &Options::default()).unwrap().0.bars.len(), 2);
+}

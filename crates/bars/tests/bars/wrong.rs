@@ -333,10 +333,12 @@ fn coins(n: usize) -> Vec<(String, Vec<i64>, Vec<f64>)> {
     (0..n).map(|i| (format!("C{i:02}USDT"), stamps.clone(), coin(i))).collect()
 }
 
+fn borrow(coins: &[(String, Vec<i64>, Vec<f64>)]) -> Vec<(&str, Vec<i64>, Vec<f64>)> {
+    coins.iter().map(|(s, t, c)| (s.as_str(), t.clone(), c.clone())).collect()
+}
+
 fn read_coins(coins: &[(String, Vec<i64>, Vec<f64>)]) -> (Market, Audit) {
-    let series: Vec<(&str, Vec<i64>, Vec<f64>)> =
-        coins.iter().map(|(s, t, c)| (s.as_str(), t.clone(), c.clone())).collect();
-    read(&series)
+    read(&borrow(coins))
 }
 
 #[test]
@@ -356,6 +358,23 @@ fn two_clocks_in_one_universe_are_found() {
             late.reasons
         );
         assert_eq!(kept.bars.len(), n - 1);
+        let note = format!("two clocks: 1 of {n} symbols is 5 bars late against near twins among the other {}", n - 1);
+        assert!(audit.warnings.iter().any(|w| w.starts_with(&note)), "{:?}", audit.warnings);
+        // Stored and read again it is the same.
+        let folder = tempfile::tempdir().unwrap();
+        let (source, home) = (folder.path().join("m.csv"), folder.path().join("data"));
+        std::fs::write(&source, csv(&borrow(&market))).unwrap();
+        let (entries, stored) = bars::store::add_set(&source, &Options::default(), &home, "m", false, &|_| {}).unwrap();
+        assert_eq!((entries[0].symbols, &stored.warnings), (n as u64 - 1, &audit.warnings));
+        assert_eq!(entries[0].file, "m.parquet");
+        // Moved, it is on time; kept, it stays late.
+        for (clocks, first) in [(bars::Clocks::Shift, market[0].1[0]), (bars::Clocks::Keep, market[n - 1].1[0])] {
+            let repairs = bars::Repairs { clocks, ..Default::default() };
+            let options = Options { repairs, ..Options::default() };
+            let (kept, audit) = bars::read_bytes("m.csv", &csv(&borrow(&market)), &options).unwrap();
+            assert_eq!((kept.bars.len(), kept.bars[n - 1].start[0]), (n, first), "{:?}", audit.reasons);
+            assert!(audit.warnings.iter().any(|w| w.starts_with("two clocks: 1 of")), "{:?}", audit.warnings);
+        }
         // Without its twin there is only the market, and that is a warning.
         market.remove(0);
         let (kept, audit) = read_coins(&market);
@@ -380,11 +399,89 @@ fn one_series_under_two_names_counts_once() {
     ] {
         assert!(audit.warnings.iter().any(|w| w == said), "{:?}", audit.warnings);
     }
-    let series: Vec<(&str, Vec<i64>, Vec<f64>)> =
-        market.iter().map(|(s, t, c)| (s.as_str(), t.clone(), c.clone())).collect();
     let repairs = bars::Repairs { copies: bars::Copies::Keep, ..Default::default() };
-    let (kept, _) = bars::read_bytes("m.csv", &csv(&series), &Options { repairs, ..Options::default() }).unwrap();
+    let options = Options { repairs, ..Options::default() };
+    let (kept, _) = bars::read_bytes("m.csv", &csv(&borrow(&market)), &options).unwrap();
     assert_eq!(kept.bars.len(), 8);
+}
+
+#[test]
+fn half_of_a_universe_with_another_clock_is_found() {
+    // Twenty coins and a twin of each, those five hours late.
+    let mut market = coins(21);
+    market.pop();
+    let noise = |i: usize, n: usize| wander(n, 900 + i as u64, 0.0001);
+    let late: Vec<_> = market
+        .iter()
+        .enumerate()
+        .map(|(i, (symbol, stamps, closes))| {
+            let closes = closes.iter().zip(noise(i, closes.len())).map(|(c, e)| c * e / 100.0).collect();
+            (format!("L{symbol}"), stamps.iter().map(|ns| ns + 300 * MINUTE).collect(), closes)
+        })
+        .collect();
+    market.extend(late);
+    // The half that is late is left out, and one more on time keeps it the smaller half.
+    let (kept, audit) = read_coins(&market[..39]);
+    assert_eq!(kept.bars.len(), 20, "{:?}", audit.reasons);
+    assert!(kept.bars.iter().all(|b| b.symbol.starts_with('C')));
+    let said = "two clocks: 19 of 39 symbols are 5 bars late against near twins among the other 20 (LC00USDT, ";
+    assert!(audit.warnings.iter().any(|w| w.starts_with(said)), "{:?}", audit.warnings);
+    assert_eq!(audit.warnings.iter().filter(|w| w.contains("clock")).count(), 1, "{:?}", audit.warnings);
+}
+
+#[test]
+fn like_prices_with_volumes_of_their_own_are_two_series() {
+    let market = coins(6);
+    let (stamps, closes) = (&market[0].1, &market[0].2);
+    let table = |apart: f64, volume: &dyn Fn(usize) -> usize| {
+        let mut out = String::from("symbol,time,open,high,low,close,volume\n");
+        for (symbol, second) in [("AUSDT", false), ("BUSDT", true)] {
+            for (i, (ns, c)) in stamps.iter().zip(closes).enumerate() {
+                let (c, v) = if second { (c + apart * (i % 5) as f64, volume(i)) } else { (*c, 100 + i % 7) };
+                writeln!(out, "{symbol},{},{c},{c},{c},{c},{v}", files::time::rfc3339(*ns)).unwrap();
+            }
+        }
+        bars::read_bytes("m.csv", out.as_bytes(), &Options::default()).unwrap()
+    };
+    let (own, unit) = (|i: usize| 100 + i * 31 % 97, |i: usize| 1000 * (100 + i % 7));
+    // Two venues with nearly one price are two series. No two have the same price to the last digit at every bar: that
+    // is one series, wherever its volume is from.
+    let (market, audit) = table(1e-5, &own);
+    assert_eq!(market.bars.len(), 2, "{:?}", audit.reasons);
+    let said = "BUSDT moves as AUSDT does (correlation 1.00000) with a volume of its own: both count";
+    assert!(audit.warnings.iter().any(|w| w == said), "{:?}", audit.warnings);
+    for (apart, volume) in [(1e-5, &unit as &dyn Fn(usize) -> usize), (0.0, &unit), (0.0, &own)] {
+        let (market, audit) = table(apart, volume);
+        assert_eq!(market.bars.len(), 1, "{:?}", audit.warnings);
+    }
+}
+
+#[test]
+fn negative_and_absurd_volumes_are_found() {
+    let stamps = stamps("2024-01-08 00:00:00", 20, 60 * MINUTE, 0..1440, |_| true);
+    let closes = wander(stamps.len(), 5, 0.002);
+    let table = |odd: &str| {
+        let mut out = String::from("time,open,high,low,close,volume\n");
+        for (i, (ns, c)) in stamps.iter().zip(&closes).enumerate() {
+            let volume = if i == 200 { odd.to_string() } else { (100 + i % 50).to_string() };
+            writeln!(out, "{},{c},{c},{c},{c},{volume}", files::time::rfc3339(*ns)).unwrap();
+        }
+        bars::read_bytes("BTCUSDT.csv", out.as_bytes(), &Options::default()).unwrap()
+    };
+    for odd in ["-5", "1e30"] {
+        let (market, audit) = table(odd);
+        assert_eq!(market.bars[0].volume.iter().position(|v| v.is_nan()), Some(200));
+        let (s, repair) = (&audit.symbols[0], audit.repairs.iter().find(|r| r.what == "missing_volume").unwrap());
+        assert_eq!((s.bad_volumes, repair.count), (1, 1));
+        assert_eq!(s.reasons, ["1 row with a negative or absurd volume, read as missing (0.2 %)"]);
+        assert!(repair.example.starts_with("BTCUSDT.csv:202: volume "), "{}", repair.example);
+    }
+    let (_, audit) = table("1000000000000");
+    let said = "1 symbol with a volume that no market has, the largest 8e9 times the usual one of BTCUSDT at 2024-01-16T08:00:00Z";
+    assert!(audit.warnings.iter().any(|w| w.starts_with(said)), "{:?}", audit.warnings);
+    let (market, audit) = table("0");
+    assert_eq!((market.bars[0].volume[200], audit.symbols[0].bad_volumes), (0.0, 0));
+    assert!(!audit.warnings.iter().any(|w| w.contains("volume that")), "{:?}", audit.warnings);
 }
 
 #[test]

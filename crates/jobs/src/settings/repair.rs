@@ -2,7 +2,7 @@
 
 use super::form::{choice, number};
 use super::key::section;
-use ::bars::{BadBars, Copies, Duplicates, RefusedSymbols, RowOrder, Splits};
+use ::bars::{BadBars, Clocks, Copies, Duplicates, RefusedSymbols, RowOrder, Splits};
 
 const BAD: &[(&str, BadBars)] = &[("drop", BadBars::Drop), ("keep", BadBars::Keep), ("refuse", BadBars::Refuse)];
 const ORDER: &[(&str, RowOrder)] = &[("sort", RowOrder::Sort), ("refuse", RowOrder::Refuse)];
@@ -10,6 +10,7 @@ const DUPLICATES: &[(&str, Duplicates)] =
     &[("first", Duplicates::First), ("last", Duplicates::Last), ("refuse", Duplicates::Refuse)];
 const SPLITS: &[(&str, Splits)] = &[("segment", Splits::Segment), ("keep", Splits::Keep)];
 const COPIES: &[(&str, Copies)] = &[("once", Copies::Once), ("keep", Copies::Keep)];
+const CLOCKS: &[(&str, Clocks)] = &[("drop", Clocks::Drop), ("shift", Clocks::Shift), ("keep", Clocks::Keep)];
 const REFUSED: &[(&str, RefusedSymbols)] = &[("drop", RefusedSymbols::Drop), ("refuse", RefusedSymbols::Refuse)];
 
 section! {
@@ -29,6 +30,8 @@ section! {
     splits: choice(SPLITS);
     /// One series under several names: it counts once, or all of them are kept.
     copies: choice(COPIES);
+    /// Symbols whose stamps are late or early against a near twin's: left out, moved by that lag, or kept.
+    clocks: choice(CLOCKS);
     /// Symbols that the audit refuses: left out while they are fewer than half, or the whole is refused.
     refused: choice(REFUSED);
 }
