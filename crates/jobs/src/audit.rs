@@ -2,6 +2,7 @@
 
 use crate::progress::{Sink, shared};
 use crate::{Select, Settings, find};
+use bars::Bars;
 use bars::audit::Audit;
 use files::Result;
 use serde::Serialize;
@@ -30,6 +31,42 @@ pub fn audit(select: &Select, settings: &Settings, sink: Sink<'_>) -> Result<Aud
     let clock = Instant::now();
     let (_, audit) = shared(sink, |progress| bars::read(&path, &options, progress))?;
     Ok(Audited::new(path.display().to_string(), audit, clock.elapsed().as_secs_f64()))
+}
+
+/// What the audit found that whoever computes with these bars must know: its warnings, what was repaired, and what
+/// speaks against them where nothing was.
+pub(crate) fn findings(audit: &Audit) -> Vec<String> {
+    let repaired = audit.repairs.iter().map(|repair| match repair.example.as_str() {
+        "" => format!("repaired: {}", repair.describe()),
+        example => format!("repaired: {}; for example {example}", repair.describe()),
+    });
+    let mut found: Vec<String> = audit.warnings.iter().cloned().chain(repaired).collect();
+    if audit.repairs.is_empty() {
+        found.extend(audit.reasons.iter().cloned());
+    }
+    found
+}
+
+/// Instruments, costs and sessions in one line, alike ones together, most first.
+pub(crate) fn describe_instruments(market: &[Bars]) -> String {
+    const KINDS: usize = 3;
+    let mut alike: Vec<(String, u64)> = Vec::new();
+    for text in market.iter().map(|bars| bars.instrument.in_short()) {
+        match alike.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, n)) => *n += 1,
+            None => alike.push((text, 1)),
+        }
+    }
+    alike.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let mut parts: Vec<String> = match (market, &alike[..]) {
+        ([one], [(text, _)]) => vec![format!("{}: {text}", one.symbol)],
+        (_, alike) => alike.iter().take(KINDS).map(|(text, n)| format!("{n} {text}")).collect(),
+    };
+    if alike.len() > KINDS {
+        let rest: u64 = alike[KINDS..].iter().map(|(_, n)| n).sum();
+        parts.push(format!("{rest} of other kinds (`fullbore data audit` lists them)"));
+    }
+    parts.join("; ")
 }
 
 impl Audited {

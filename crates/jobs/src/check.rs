@@ -1,7 +1,7 @@
 //! `check lookahead`: does any column of the user's own set know what was not known yet (docs/method.md, Leak tests)?
 
-use crate::features::one_timeframe;
-use crate::progress::{Sink, Update, check_stop, shared, stop_flag};
+use crate::progress::{Sink, Update, check_stop, stop_flag};
+use crate::train::{Market, load_market};
 use crate::{Select, Settings, find};
 use bars::{Bars, Timeframe};
 use features::leak::{
@@ -52,7 +52,7 @@ pub struct Checked {
     pub timeframe: String,
     /// One entry a test.
     pub tests: Vec<Tested>,
-    /// What could not be looked at, and why.
+    /// What the audit found; what could not be looked at, and why.
     pub notes: Vec<String>,
     /// Root of what was looked at.
     pub seed: u64,
@@ -115,9 +115,7 @@ const CUTS: usize = 1000;
 pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Checked> {
     let plan = Plan::new(&read_set(&request.set)?)?;
     let path = find(&request.select.data)?;
-    let options = request.select.narrow(settings.options()?);
-    let (market, audit) = shared(sink, |progress| bars::read(&path, &options, progress))?;
-    let (whole, timeframe, others) = one_timeframe(market.bars, &audit)?;
+    let Market { bars: whole, timeframe, others, findings, .. } = load_market(&path, &request.select, settings, sink)?;
     check_stop()?;
     let (all_symbols, all_rows) = (whole.len() as u64, whole.iter().map(|b| b.len() as u64).sum());
     let market = if request.all { whole } else { some(&whole, &plan, timeframe) };
@@ -146,7 +144,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     let stream: Option<&features::leak::Pipeline<'_>> = if in_order { Some(&live) } else { None };
     let leaks = run_leak_tests(&market, &TestedPipeline { seen: &seen, stream, exact: Some(&exact) }, &spec)?;
 
-    let mut notes = Vec::new();
+    let mut notes = findings;
     if !in_order {
         notes.push("bars of these data end out of order, so they cannot be streamed".to_string());
     }

@@ -1,8 +1,8 @@
 //! `features`: bars into a table of features and labels, as Parquet.
 
 use crate::cache::Cache;
-use crate::progress::{Sink, Update, check_stop, shared, stop_flag};
-use crate::train::labeling_text;
+use crate::progress::{Sink, Update, check_stop, stop_flag};
+use crate::train::{Market, labeling_text, load_market};
 use crate::{Select, Settings, add, find, os, tables};
 use bars::audit::{Audit, Verdict};
 use bars::{Bars, Fingerprint, Timeframe};
@@ -43,6 +43,12 @@ pub struct Featured {
     pub timeframe: String,
     /// Timeframes of the data that were left out: a table has one.
     pub other_timeframes: Vec<String>,
+    /// Instruments, costs and sessions, which decide the labels, in one line.
+    #[serde(default)]
+    pub instruments: String,
+    /// What the audit found.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// Of all tables.
     pub columns: Vec<FeatureColumn>,
     /// Features left out because there is no volume.
@@ -184,11 +190,10 @@ pub fn features(request: &Features, settings: &Settings, sink: Sink<'_>) -> Resu
         Some(out) => out.clone(),
         None => PathBuf::from(format!("{}-features.parquet", add::name_of(&path)?)),
     };
-    let options = request.select.narrow(settings.options()?);
     let clock = Instant::now();
-    let (market, audit) = shared(sink, |progress| bars::read(&path, &options, progress))?;
+    let Market { bars: market, timeframe, others: other_timeframes, instruments, findings } =
+        load_market(&path, &request.select, settings, sink)?;
     let read_seconds = clock.elapsed().as_secs_f64();
-    let (market, timeframe, other_timeframes) = one_timeframe(market.bars, &audit)?;
 
     let (data_hash, key) = keys(&market, &plan, settings);
     let cache = Cache::new(settings.cache.limit);
@@ -199,6 +204,7 @@ pub fn features(request: &Features, settings: &Settings, sink: Sink<'_>) -> Resu
         featured.data = path.display().to_string();
         featured.set.clone_from(&request.set);
         featured.other_timeframes = other_timeframes;
+        (featured.instruments, featured.notes) = (instruments, findings);
         (featured.cached, featured.read_seconds) = (true, read_seconds);
         (featured.compute_seconds, featured.write_seconds) = (0.0, clock.elapsed().as_secs_f64());
         (featured.rows_per_s, featured.values_per_s, featured.ns_per_bar) = (None, None, None);
@@ -213,6 +219,7 @@ pub fn features(request: &Features, settings: &Settings, sink: Sink<'_>) -> Resu
     featured.data = path.display().to_string();
     featured.set.clone_from(&request.set);
     featured.other_timeframes = other_timeframes;
+    (featured.instruments, featured.notes) = (instruments, findings);
     featured.read_seconds = read_seconds;
     featured.hash = key.clone();
 
@@ -285,6 +292,8 @@ pub(crate) fn describe(data: &Dataset, settings: &Settings, compute_seconds: f64
         symbols: data.base.market.len() as u64,
         timeframe: data.base.timeframe.to_string(),
         other_timeframes: Vec::new(),
+        instruments: String::new(),
+        notes: Vec::new(),
         sparse: columns.iter().filter(|c| c.missing_share > SPARSE).map(shown).collect(),
         columns,
         without_volume: data.without_volume.clone(),

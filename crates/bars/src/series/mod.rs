@@ -174,7 +174,7 @@ pub(crate) fn stream(
             rows.extras = union.iter().map(take).collect();
             sink(&ChunkHeader { symbol: &symbol, timeframe, extras: union, instrument: &traded }, rows)
         })?;
-        tails.push(tail.to_bars(&seen));
+        tails.push(tail.into_bars(&seen));
         all.push(seen);
     }
     forget_market_moves(&mut all);
@@ -207,7 +207,7 @@ impl Tail {
         self.volume.drain(..old);
     }
 
-    fn to_bars(self, seen: &SeriesFacts) -> Bars {
+    fn into_bars(self, seen: &SeriesFacts) -> Bars {
         let volume = if seen.observer.with_volume == 0 { Vec::new() } else { self.volume };
         Bars {
             symbol: seen.symbol.clone(),

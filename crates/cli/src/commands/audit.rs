@@ -138,6 +138,7 @@ fn trouble(s: &SymbolAudit) -> u64 {
         s.unreadable,
         s.bad_prices,
         s.range_violations,
+        s.bad_volumes,
         s.stuck_bars,
         s.spikes,
     ]
@@ -161,6 +162,7 @@ fn findings(s: &SymbolAudit) -> String {
         (s.unreadable, "unreadable row"),
         (s.bad_prices, "bad price"),
         (s.range_violations, "impossible range"),
+        (s.bad_volumes, "bad volume"),
         (splits, "suspected split"),
         (s.spikes, "spike"),
         (s.stuck_bars, "stuck bar"),
@@ -219,23 +221,7 @@ fn repairs(text: &mut String, audit: &Audit, paint: Paint) {
     }
     heading(text, "Repairs (policies under [repair] in the settings)", paint);
     for repair in &audit.repairs {
-        let what = match repair.what {
-            "sorted" => "row sorted by time",
-            "dropped_unreadable" => "unreadable row dropped",
-            "dropped_duplicate" => "duplicate row dropped",
-            "dropped_conflicting" => "conflicting row dropped",
-            "dropped_bad_price" => "row with a bad price dropped",
-            "kept_bad_price" => "row with a bad price kept",
-            "dropped_range" => "row with an impossible range dropped",
-            "kept_range" => "row with an impossible range kept",
-            "rescaled_time" => "stamp converted to another unit",
-            "dropped_one_sided" => "time with only one side dropped",
-            "segmented" => "suspected split, where a new segment begins",
-            "dropped_symbol" => "symbol left out",
-            other => other,
-        };
-        let line = format!("{} ({})", plural(repair.count, what), repair.policy);
-        text.push_str(&wrap(&line, "  ", "    "));
+        text.push_str(&wrap(&repair.describe(), "  ", "    "));
         if !repair.example.is_empty() {
             text.push_str(&wrap(&format!("for example {}", repair.example), "    ", "    "));
         }

@@ -52,6 +52,7 @@ fn render(f: &Featured, paint: Paint) -> String {
         format_plural(f.symbols, "symbol"),
         f.timeframe
     );
+    text.push_str(&wrap(&f.instruments, "  ", "  "));
     for file in &f.files {
         let _ = writeln!(text, "  {}  ({}, {} columns)", file.path, format_bytes(file.bytes), file.columns);
     }
@@ -158,7 +159,7 @@ fn notes(f: &Featured) -> Vec<String> {
         let more = if names.len() > 8 { format!(" and {} more", names.len() - 8) } else { String::new() };
         format!("{}{more}", shown.join(", "))
     };
-    let mut notes = Vec::new();
+    let mut notes = f.notes.clone();
     let mut note = |names: &[String], say: &dyn Fn(String) -> String| {
         if !names.is_empty() {
             notes.push(say(some(names)));

@@ -19,6 +19,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 
 fn render(p: &Predicted, paint: Paint) -> String {
     let mut text = format!("{}  {} bars/s\n", paint.bold(&format_plural(p.bars, "bar")), format_short(p.bars_per_s));
+    text.push_str(&wrap(&p.instruments, "  ", "  "));
     text.push_str(&wrap(&format!("on {}", p.device), "  ", "  "));
     let names = features::class::names(p.guesses.len());
     let guesses: Vec<String> =

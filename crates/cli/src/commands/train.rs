@@ -61,6 +61,9 @@ fn render(run: &TrainRun, paint: Paint) -> String {
     let label = run.label.as_ref().map_or(String::new(), |l| format!(", labels {}", l.rule));
     let balance = if balance.is_empty() { String::new() } else { format!(": {}", balance.join(", ")) };
     let _ = writeln!(text, "  {}{label}{balance}", format_plural(run.samples, "sample"));
+    if let Some(instruments) = &run.instruments {
+        text.push_str(&wrap(instruments, "  ", "  "));
+    }
     let groups = if run.groups.len() > 1 {
         format!(" in {}", format_plural(run.groups.len() as u64, "group"))
     } else {

@@ -17,6 +17,7 @@ mod resume;
 mod selftest;
 mod train;
 mod tune;
+mod wrong;
 
 use serde_json::Value;
 use std::path::Path;

@@ -43,11 +43,12 @@ pub(super) fn read(
     let nets = nets(settings, &problem.inputs, problem.classes)?;
     let mut ticks = problem.samples.t0.clone();
     ticks.dedup();
-    let ids = Ids::Ready { symbol: read.symbol, symbols: read.symbols };
+    let ids = Ids::Ready { symbol: read.symbol, symbols: read.symbols, timed: read.timed };
     let look_back = problem.inputs.iter().map(|i| i.window).max().unwrap_or(1);
     let fingerprint = problem.data.clone();
     let seconds = [clock.elapsed().as_secs_f64(), 0.0];
-    let mut source = Source { path, problem, nets, ticks, look_back, fingerprint, ids, notes, seconds };
+    let instruments = None;
+    let mut source = Source { path, problem, nets, ticks, look_back, fingerprint, ids, instruments, notes, seconds };
     if select.symbols.is_empty() {
         source.notes.extend(source.without_samples());
     }

@@ -26,7 +26,7 @@ pub(crate) use predict::guess;
 pub use predict::{Predict, Predicted, model_settings, predict};
 pub use result::{ConfigRow, FoldRow, Judged, MemberRow, TrainRun, Units};
 pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
-pub(crate) use source::{Ids, Source, load};
+pub(crate) use source::{Ids, Market, Source, load, load_market};
 pub(crate) use trial::labeling_text;
 
 use crate::progress::Update;

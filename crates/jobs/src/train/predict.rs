@@ -42,6 +42,8 @@ pub struct Predicted {
     pub path: String,
     /// What was read.
     pub data: String,
+    /// Instruments, costs and sessions in one line.
+    pub instruments: String,
     /// In words.
     pub device: String,
     /// Rows of the file.
@@ -95,7 +97,8 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
             .remedy("give the bars that they were made of"));
     }
     moved(model, settings)?;
-    let Market { bars: market, timeframe, .. } = load_market(&path, &request.select, settings, sink)?;
+    let Market { bars: market, timeframe, instruments, findings, .. } =
+        load_market(&path, &request.select, settings, sink)?;
     if model.timeframe.as_deref() != Some(timeframe.to_string().as_str()) {
         let was = model.timeframe.clone().unwrap_or_default();
         return Err(Error::input(format!("the model was trained on bars of {was}, and these are of {timeframe}"))
@@ -103,7 +106,12 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
             .remedy(format!("give bars of {was}, or train a model on these")));
     }
     let plan = Plan::new(&read_set(set)?)?;
-    let mut notes = read_otherwise(model, settings, fingerprint(&market) == model.data);
+    let same_bars = fingerprint(&market) == model.data;
+    let mut notes = read_otherwise(model, settings, same_bars);
+    if !same_bars {
+        // Of its own bars the training has said it.
+        notes.extend(findings);
+    }
     let symbols: Vec<String> = market.iter().map(|b| b.symbol.clone()).collect();
     if universe(&symbols) != universe(&model.symbols) {
         let strange = symbols.iter().filter(|s| !model.symbols.contains(s)).count();
@@ -141,6 +149,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     Ok(Predicted {
         path: out.display().to_string(),
         data: path.display().to_string(),
+        instruments,
         device: device_words,
         rows: rows as u64,
         bars: predicted as u64,

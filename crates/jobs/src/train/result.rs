@@ -25,6 +25,8 @@ pub struct TrainRun {
     pub net: String,
     /// Of one member.
     pub parameters: u64,
+    /// Instruments, costs and sessions, which decide the labels, in one line; null for ready arrays.
+    pub instruments: Option<String>,
     /// Columns of each input.
     pub columns: Vec<u64>,
     /// Rows that can be learned from: with whole windows, and a label where the learner wants one.
@@ -275,6 +277,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         learner: settings.train.learner,
         net: config.net.to_string(),
         parameters: parameters(&config.net),
+        instruments: source.instruments.clone(),
         columns: problem.inputs.iter().map(|i| i.columns.len() as u64).collect(),
         samples: problem.samples.len() as u64,
         balance: counts.iter().map(|n| *n as f64 / all).collect(),

@@ -2,6 +2,7 @@
 
 use super::arrays;
 use super::problem::problem;
+use crate::audit::{describe_instruments, findings};
 use crate::features::{compute, describe, label, one_timeframe};
 use crate::progress::{Sink, check_stop, shared};
 use crate::{LabelSummary, Select, Settings, find};
@@ -30,6 +31,8 @@ pub(crate) struct Source {
     pub(crate) fingerprint: String,
     /// What the ids are.
     pub(crate) ids: Ids,
+    /// Instruments, costs and sessions in one line; none for ready arrays.
+    pub(crate) instruments: Option<String>,
     /// Notes.
     pub(crate) notes: Vec<String>,
     /// Seconds for reading, and for features and labels.
@@ -53,6 +56,8 @@ pub(crate) enum Ids {
         symbol: Option<Vec<u32>>,
         /// Their names.
         symbols: Vec<String>,
+        /// Whether it is known when each was known; else the order of rows stands for it.
+        timed: bool,
     },
 }
 
@@ -82,6 +87,10 @@ pub(crate) struct Market {
     pub(crate) timeframe: Timeframe,
     /// Timeframes that were left out.
     pub(crate) others: Vec<String>,
+    /// Instruments, costs and sessions in one line.
+    pub(crate) instruments: String,
+    /// What the audit found.
+    pub(crate) findings: Vec<String>,
 }
 
 /// Reads the bars of a path, those of the timeframe that has most of them.
@@ -89,14 +98,15 @@ pub(crate) fn load_market(path: &Path, select: &Select, settings: &Settings, sin
     let options = select.narrow(settings.options()?);
     let (market, audit) = shared(sink, |progress| bars::read(path, &options, progress))?;
     let (bars, timeframe, others) = one_timeframe(market.bars, &audit)?;
-    Ok(Market { bars, timeframe, others })
+    let instruments = describe_instruments(&bars);
+    Ok(Market { bars, timeframe, others, instruments, findings: findings(&audit) })
 }
 
 fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Settings, sink: Sink<'_>) -> Result<Source> {
     let (kind, clock) = (settings.train.learner.kind(), Instant::now());
-    let Market { bars: market, timeframe, others } = load_market(&path, select, settings, sink)?;
+    let Market { bars: market, timeframe, others, instruments, findings } = load_market(&path, select, settings, sink)?;
     let reading = clock.elapsed().as_secs_f64();
-    let mut notes = Vec::new();
+    let mut notes = findings;
     if !others.is_empty() {
         notes.push(format!(
             "bars of {} were left out: a model has one base timeframe, here {timeframe}",
@@ -143,7 +153,8 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let ticks = data.clock.times.clone();
     let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
     let seconds = [reading, computing];
-    let mut source = Source { path, problem, nets, ticks, look_back, fingerprint, ids, notes, seconds };
+    let instruments = Some(instruments);
+    let mut source = Source { path, problem, nets, ticks, look_back, fingerprint, ids, instruments, notes, seconds };
     source.notes.extend(source.without_samples());
     Ok(source)
 }
