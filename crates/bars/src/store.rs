@@ -146,7 +146,9 @@ pub(crate) fn check_stored(path: &Path) -> Result<()> {
         return Ok(());
     };
     let remedy = match entry.origin.strip_prefix(SYNTHETIC) {
-        Some(made) => format!("make it again:{made}: fullbore data synth … <name={}> <replace>", entry.name),
+        Some(made) => {
+            format!("make it again ({}): fullbore data synth … <name={}> <replace>", made.trim(), entry.name)
+        }
         None => format!("add it again: fullbore data add {} <name={}> <replace>", entry.origin, entry.name),
     };
     Err(Error::new(Kind::State, format!("the stored set `{}` {damage}", entry.name)).at(path).remedy(remedy))
