@@ -40,14 +40,60 @@ pub(crate) fn hide(path: &Path) {
 #[cfg(not(unix))]
 pub(crate) fn hide(_path: &Path) {}
 
-/// A lock is advice here, so a file stays locked until it has its name.
+/// A lock is advice here, so a file stays open and locked until it has its name.
 #[cfg(unix)]
-pub(crate) fn before_rename(_file: &std::fs::File) {}
+pub(crate) fn before_rename(file: std::fs::File) -> Option<std::fs::File> {
+    Some(file)
+}
 
-/// Elsewhere a lock keeps readers out, so it must be gone before they see the file.
+/// Elsewhere a lock keeps readers out and an open file may keep its name, so both are gone before the rename.
 #[cfg(not(unix))]
-pub(crate) fn before_rename(file: &std::fs::File) {
+pub(crate) fn before_rename(file: std::fs::File) -> Option<std::fs::File> {
     let _ = file.unlock();
+    None
+}
+
+/// Renames. A debug build refuses what Windows would: a destination that this process has open, or a folder with an
+/// open file in it.
+#[cfg(target_os = "linux")]
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    if cfg!(debug_assertions) && is_open(from, to) {
+        let message = format!("{} is still open in this process", to.display());
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+    }
+    std::fs::rename(from, to)
+}
+
+/// Whether one of this process's descriptors stands in the way of such a rename.
+#[cfg(target_os = "linux")]
+fn is_open(from: &Path, to: &Path) -> bool {
+    let absolute = |path: &Path| {
+        let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        folder.canonicalize().ok().zip(path.file_name()).map(|(folder, name)| folder.join(name))
+    };
+    let (Some(from), Some(to)) = (absolute(from), absolute(to)) else { return false };
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let mut open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    open.any(|path| path.starts_with(&to) || (path.starts_with(&from) && path != from))
+}
+
+/// Renames.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
+/// Whether a rename failed because somebody has the file open.
+#[cfg(unix)]
+pub(crate) fn is_busy(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ResourceBusy
+}
+
+/// Access denied, sharing violation, lock violation: on Windows a reader in another process, a virus scanner or an
+/// indexer keeps a name for a moment.
+#[cfg(not(unix))]
+pub(crate) fn is_busy(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(5 | 32 | 33))
 }
 
 /// How old a temporary without a lock must be to be nobody's.

@@ -57,12 +57,13 @@ impl Replace {
     fn put(mut self, sync: bool) -> Result<()> {
         let Some(mut file) = self.file.take() else { return Ok(()) };
         let fail = |doing: &str, e: io::Error| Error::io(&self.path, doing, &e);
-        let mut place = || {
+        let place = || {
             file.flush().map_err(|e| fail("writing the file", e))?;
             if sync {
                 file.get_ref().sync_all().map_err(|e| fail("syncing the file", e))?;
             }
-            os::before_rename(file.get_ref());
+            let (file, _) = file.into_parts();
+            let _held = os::before_rename(file);
             rename(&self.temporary, &self.path).map_err(|e| fail("renaming the file into place", e))?;
             if sync {
                 os::sync_dir(folder_of(&self.path)).map_err(|e| fail("syncing the folder", e))?;
@@ -176,9 +177,18 @@ pub fn sweep(folder: &Path) -> usize {
 /// Renames, as [`fs::rename`]. Everything that is written beside and renamed goes through here, so that a test can end
 /// the process at that instant: a debug build aborts before it renames to a file (or into a folder) whose path ends as
 /// `FULLBORE_ABORT_AT` says; with `#3` behind it, at the third such rename.
+///
+/// Nothing that is replaced may be open: Windows refuses it, and so does a debug build on Linux. Who reads it for a
+/// moment is waited for, about a second in all.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     abort_at(to);
-    fs::rename(from, to)
+    for doublings in 0..10 {
+        match os::rename(from, to) {
+            Err(e) if os::is_busy(&e) => std::thread::sleep(Duration::from_millis(1 << doublings)),
+            done => return done,
+        }
+    }
+    os::rename(from, to)
 }
 
 /// Creates a temporary file for `path` and locks it.

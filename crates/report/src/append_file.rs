@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use files::{Error, Result};
+use files::{Error, Kind, Result};
 
 /// A file that only ever grows.
 #[derive(Debug)]
 pub(crate) struct AppendFile {
     path: PathBuf,
-    file: File,
+    file: Option<File>, // None while it is closed; the next record opens it
     length: u64, // up to here it is whole
     torn: bool,  // whether something may stand behind that
 }
@@ -24,6 +24,11 @@ impl AppendFile {
     pub(crate) fn open(path: &Path) -> Result<AppendFile> {
         let file = File::options().create(true).write(true).truncate(false).open(path);
         AppendFile::from_file(path, file.map_err(|e| Error::io(path, "opening the file", &e))?)
+    }
+
+    /// Closes the file, so that another can take its place; the next record goes to the end of what stands there then.
+    pub(crate) fn close(&mut self) {
+        self.file = None;
     }
 
     /// Makes a file that was not there; none if one was.
@@ -37,7 +42,7 @@ impl AppendFile {
 
     fn from_file(path: &Path, mut file: File) -> Result<AppendFile> {
         let length = file.seek(SeekFrom::End(0)).map_err(|e| Error::io(path, "opening the file", &e))?;
-        Ok(AppendFile { path: path.to_path_buf(), file, length, torn: false })
+        Ok(AppendFile { path: path.to_path_buf(), file: Some(file), length, torn: false })
     }
 
     /// Adds a record, whole or not at all.
@@ -45,7 +50,7 @@ impl AppendFile {
         if self.torn {
             self.truncate(self.length)?;
         }
-        if let Err(e) = self.file.write_all(record) {
+        if let Err(e) = self.opened()?.write_all(record) {
             self.torn = true;
             let _ = self.truncate(self.length);
             return Err(Error::io(&self.path, "writing to the file", &e));
@@ -56,15 +61,23 @@ impl AppendFile {
 
     /// Shortens the file.
     pub(crate) fn truncate(&mut self, length: u64) -> Result<()> {
-        let fail = |e: std::io::Error| Error::io(&self.path, "shortening the file", &e);
-        self.file.set_len(length).map_err(fail)?;
-        self.file.seek(SeekFrom::Start(length)).map_err(fail)?;
+        let file = self.opened()?;
+        let done = file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length)));
+        done.map_err(|e| Error::io(&self.path, "shortening the file", &e))?;
         (self.length, self.torn) = (length, false);
         Ok(())
     }
 
     /// Makes what was added durable.
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(|e| Error::io(&self.path, "syncing the file", &e))
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        let done = self.opened()?.sync_data();
+        done.map_err(|e| Error::io(&self.path, "syncing the file", &e))
+    }
+
+    fn opened(&mut self) -> Result<&mut File> {
+        if self.file.is_none() {
+            *self = AppendFile::open(&self.path)?;
+        }
+        self.file.as_mut().ok_or_else(|| Error::new(Kind::State, "the file is closed").at(&self.path))
     }
 }

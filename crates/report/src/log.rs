@@ -62,13 +62,11 @@ impl Log {
         })
     }
 
-    /// Opens the logs of a run that goes on from a checkpoint: of the rows only those that `keep` wants stay, since the
-    /// others will be written again. `log.jsonl` is replaced in one piece; lines that are no rows stay as they are, and
-    /// so do the sentences.
-    pub fn resume(folder: &Path, keep: impl Fn(&Row) -> bool) -> Result<Log> {
+    /// Keeps of the rows only those that `keep` wants, where a run goes on from a checkpoint and the others will be
+    /// written again. `log.jsonl` is replaced in one piece; lines that are no rows stay as they are, and so do the
+    /// sentences.
+    pub fn retain(&mut self, folder: &Path, keep: impl Fn(&Row) -> bool) -> Result<()> {
         let path = folder.join(ROWS);
-        // Mended first, so that a torn row is not taken for a line that is none.
-        drop(Log::open(folder)?);
         let fail = |e: std::io::Error| Error::io(&path, "rewriting the log", &e);
         let mut new = Replace::create(&path)?;
         let mut dropped = false;
@@ -80,9 +78,10 @@ impl Log {
             new.write_all(line).and_then(|()| new.write_all(b"\n")).map_err(fail)
         })?;
         if dropped {
+            self.rows.close();
             new.commit()?;
         }
-        Log::open(folder)
+        Ok(())
     }
 
     /// Adds a row, now. A field may not be called `time` or `kind`; a number that is not finite is written as null.
@@ -108,7 +107,7 @@ impl Log {
     }
 
     /// Makes both durable, before a checkpoint says that they are.
-    pub fn sync(&self) -> Result<()> {
+    pub fn sync(&mut self) -> Result<()> {
         self.rows.sync()?;
         self.sentences.sync()
     }

@@ -76,7 +76,8 @@ fn rows_after_the_checkpoint_are_dropped_on_resume() {
     bytes.splice(0..0, *b"# not a row\n");
     bytes.extend(b"{\"time\":\"torn");
     fs::write(&path, &bytes).expect("written");
-    let mut log = Log::resume(folder.path(), |row| row.number("step").is_none_or(|s| s < 2.0)).expect("resumes");
+    let mut log = Log::open(folder.path()).expect("opens");
+    log.retain(folder.path(), |row| row.number("step").is_none_or(|s| s < 2.0)).expect("rewritten");
     let text = fs::read(&path).expect("rows");
     assert_eq!(text, [b"# not a row\n", &*first, b"\n"].concat());
     log.add_row("epoch", fields(2)).expect("written");
@@ -85,7 +86,7 @@ fn rows_after_the_checkpoint_are_dropped_on_resume() {
     assert_eq!((error.line, error.file.as_deref()), (Some(1), Some(&*path)));
     // Nothing to cut: the file stays as it is.
     let before = fs::read(&path).expect("rows");
-    Log::resume(folder.path(), |_| true).expect("resumes");
+    log.retain(folder.path(), |_| true).expect("rewritten");
     assert_eq!(fs::read(&path).expect("rows"), before);
     let left: Vec<_> = fs::read_dir(folder.path()).expect("a folder").flatten().map(|e| e.file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");

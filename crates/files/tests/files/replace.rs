@@ -105,3 +105,30 @@ fn a_draft_appears_whole_or_not_at_all() {
     second.commit().unwrap();
     assert_eq!((names(dir.path()), names(&place)), (vec!["a".to_string()], vec!["two".to_string()]));
 }
+
+/// Windows refuses to replace an open file; a debug build on Linux does too, so that every test would notice.
+#[test]
+#[cfg(all(target_os = "linux", debug_assertions))]
+fn nothing_that_is_open_here_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.txt");
+    replace_bytes(&path, b"old").unwrap();
+    let open = fs::File::open(&path).unwrap();
+    let error = replace_bytes(&path, b"new").unwrap_err().to_string();
+    assert!(error.contains("still open in this process"), "{error}");
+    assert_eq!((fs::read(&path).unwrap(), names(dir.path())), (b"old".to_vec(), vec!["a.txt".to_string()]));
+    // Who lets go meanwhile is waited for.
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(open);
+    });
+    replace_bytes(&path, b"new").unwrap();
+    reader.join().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    // A folder with an open file in it cannot take another name.
+    let draft = Draft::create(&dir.path().join("folder")).unwrap();
+    let open = fs::File::create(draft.path().join("one")).unwrap();
+    assert!(draft.commit().is_err());
+    drop(open);
+    draft.commit().unwrap();
+}

@@ -219,7 +219,7 @@ impl Folder {
             .insert("about".into(), json!({"net": about.net, "precision": about.precision, "device": about.device}));
         let noted = if let [one] = trials.as_slice() { json!(one) } else { json!(trials) };
         run.more.insert("ledger".into(), noted);
-        let log = RunLog::open(&path, resumed, experiment)?;
+        let log = RunLog::open(&path, experiment)?;
         let writer = Writer::new(Store::open(&path.join("checkpoints"))?, &[])?;
         let keeper = Keeper { writer, about: about.clone() };
         let mut folder = Folder { path, run, about, log, keeper, ledger, trials, resumed, _lock: lock };

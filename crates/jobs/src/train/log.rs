@@ -30,8 +30,8 @@ pub(crate) struct RunLog {
 }
 
 impl RunLog {
-    pub(crate) fn open(folder: &Path, resumed: bool, experiment: &Experiment) -> Result<RunLog> {
-        let log = if resumed { Log::resume(folder, |_| true)? } else { Log::open(folder)? };
+    pub(crate) fn open(folder: &Path, experiment: &Experiment) -> Result<RunLog> {
+        let log = Log::open(folder)?;
         let (kind, learner) = (experiment.kind(), &experiment.learner);
         let (unit, several) = (learner.unit(), learner.configs().len() > 1);
         Ok(RunLog { log, folder: folder.join("events"), kind, unit, several, events: BTreeMap::new(), seen: None })
@@ -39,23 +39,23 @@ impl RunLog {
 
     /// Nothing of it counts: the run begins again.
     pub(crate) fn afresh(&mut self, folder: &Path) -> Result<()> {
-        self.log = Log::resume(folder, |row| row.kind != self.unit && row.kind != "ended")?;
-        Ok(())
+        let unit = self.unit;
+        self.log.retain(folder, |row| row.kind != unit && row.kind != "ended")
     }
 
     /// Leaves out what happened after the states that the run goes on from.
     pub(crate) fn cut(&mut self, folder: &Path, members: &[Trained]) -> Result<()> {
+        let unit = self.unit;
         let known = |row: &Row| {
             let member = row.number("member").and_then(|id| members.iter().find(|m| f64::from(m.id) == id));
             let Some(member) = member else { return true };
             match row.kind.as_str() {
                 "ended" => member.stopped.is_some(),
-                kind if kind == self.unit => row.number(kind).is_some_and(|n| n <= f64::from(member.units())),
+                kind if kind == unit => row.number(kind).is_some_and(|n| n <= f64::from(member.units())),
                 _ => true,
             }
         };
-        self.log = Log::resume(folder, known)?;
-        Ok(())
+        self.log.retain(folder, known)
     }
 
     pub(crate) fn begin(&mut self, run: &TrainRun, resumed: bool) -> Result<()> {
