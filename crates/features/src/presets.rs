@@ -62,11 +62,7 @@ pub fn read_set(words: &str) -> Result<Set> {
 }
 
 fn text_of(path: &Path) -> Result<String> {
-    let io = |e: std::io::Error| Error::io(path, "reading the feature set", &e);
-    if std::fs::metadata(path).map_err(io)?.len() > LONGEST {
-        return Err(Error::input("a feature set is at most 1 MiB; this is something else").at(path));
-    }
-    let bytes = std::fs::read(path).map_err(io)?;
+    let bytes = files::read_file(path, LONGEST)?;
     String::from_utf8(bytes).map_err(|_| Error::input("this is not text in UTF-8").at(path))
 }
 

@@ -14,6 +14,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::format::format_bytes;
+use crate::regular::open_file;
 use crate::zip::Archive;
 
 /// Limits that hold before memory is taken. The defaults let every honest file of bars through.
@@ -271,7 +272,7 @@ impl Source {
 
     /// The file on disk, opened read-only.
     pub(crate) fn file(&self) -> Result<File> {
-        File::open(&self.path).map_err(|e| Error::io(self.path(), "opening the file", &e))
+        open_file(&self.path).map_err(|e| Error::io(self.path(), "opening the file", &e))
     }
 
     fn raw(&self) -> Result<Box<dyn Read + Send>> {

@@ -47,7 +47,8 @@ impl Cache {
     /// Copies an entry's files to where `place` says they belong; `None` where there is none, or it is damaged.
     pub(crate) fn take(&self, key: &str, place: &dyn Fn(&str) -> PathBuf) -> Result<Option<Featured>> {
         let folder = self.folder.join(key);
-        let Some(mut entry) = fs::read(folder.join(ENTRY)).ok().and_then(|b| serde_json::from_slice::<Entry>(&b).ok())
+        let Some(mut entry) =
+            files::read_file(&folder.join(ENTRY), 64 << 20).ok().and_then(|b| serde_json::from_slice::<Entry>(&b).ok())
         else {
             return Ok(None);
         };
@@ -58,7 +59,7 @@ impl Cache {
         for (kept, written) in entry.files.iter().zip(&mut entry.featured.files) {
             let path = place(&written.table);
             let mut copy = Replace::create(&path)?;
-            let Ok(mut from) = File::open(folder.join(&kept.name)) else { return Ok(None) };
+            let Ok(mut from) = files::open_file(&folder.join(&kept.name)) else { return Ok(None) };
             let (bytes, hash) = match pour(&mut from, &mut copy) {
                 Ok(poured) => poured,
                 Err(Poured::Reading) => return Ok(None),

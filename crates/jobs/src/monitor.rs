@@ -63,7 +63,7 @@ impl Monitor {
             _ => {
                 (self.sampler, self.sampled_until) = (None, 0.0);
                 if watch.result.is_none() {
-                    let text = std::fs::read(self.folder.join("result.json")).ok();
+                    let text = files::read_file(&self.folder.join("result.json"), 256 << 20).ok();
                     watch.result = text.and_then(|t| serde_json::from_slice(&t).ok());
                 }
             }

@@ -195,9 +195,11 @@ pub fn runs_show(folder: &Path) -> Result<RunShown> {
     let rows = read_log(&report::log_path(folder))?;
     // The name of a unit of work: older programs did not write it.
     let axis = rows.iter().rev().find_map(|r| r.text("axis")).unwrap_or("epoch");
-    let text = std::fs::read_to_string(folder.join("training.log")).unwrap_or_default();
+    let text = files::read_file(&folder.join("training.log"), 1 << 30).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    let result = std::fs::read(folder.join("result.json")).ok().and_then(|t| serde_json::from_slice(&t).ok());
+    let result =
+        files::read_file(&folder.join("result.json"), 256 << 20).ok().and_then(|t| serde_json::from_slice(&t).ok());
     Ok(RunShown {
         run: row(&RunSummary::read(folder)),
         unit: axis.to_string(),

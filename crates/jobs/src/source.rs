@@ -33,6 +33,10 @@ pub fn find(data: &str) -> Result<PathBuf> {
     let path = Path::new(data);
     // A broken link or a folder we may not enter exists too: the reader says what is wrong with it.
     if path.symlink_metadata().is_ok() {
+        // A device or a pipe is neither, and is not even opened.
+        if path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+            files::open_file(path).map_err(|e| Error::io(path, "reading the data", &e))?;
+        }
         return Ok(path.to_path_buf());
     }
     let folder = data_folder()?;
@@ -88,12 +92,7 @@ pub(crate) fn factors(path: &Path) -> Result<bars::Factors> {
 
 fn text(path: &Path) -> Result<String> {
     const MOST: u64 = 256 << 20;
-    let io = |e: std::io::Error| Error::io(path, "reading the file", &e);
-    let size = std::fs::metadata(path).map_err(io)?.len();
-    if size > MOST {
-        return Err(Error::input("the file is larger than 256 MiB; this is something else").at(path));
-    }
-    let bytes = std::fs::read(path).map_err(io)?;
+    let bytes = files::read_file(path, MOST)?;
     String::from_utf8(bytes).map_err(|e| {
         let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() as u64 + 1;
         Error::input("this is not text in UTF-8").at(path).line(line)

@@ -89,17 +89,16 @@ impl Profile {
     /// The profile of this machine, where `fullbore probe` has left one. A damaged one is an error that says so.
     pub fn load(home: &Path, key: &str) -> Result<Option<Profile>> {
         let path = Profile::path(home, key);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io(&path, "reading the machine's profile", &e)),
-        };
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = files::read_file(&path, 16 << 20)?;
         let damaged = |e: serde_json::Error| {
             Error::new(Kind::State, format!("the machine's profile cannot be read: {e}"))
                 .at(&path)
                 .remedy("`fullbore probe` makes a new one")
         };
-        serde_json::from_str(&text).map(Some).map_err(damaged)
+        serde_json::from_slice(&text).map(Some).map_err(damaged)
     }
 }
 

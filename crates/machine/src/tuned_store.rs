@@ -58,11 +58,13 @@ const SCHEMA: &str = "tuned/1";
 
 /// Everything remembered; what cannot be read is set aside and is a warning.
 pub(crate) fn load(path: &Path, warnings: &mut Vec<String>) -> Vec<TunedEntry> {
-    let text = match fs::read(path) {
+    if !path.exists() {
+        return Vec::new();
+    }
+    let text = match files::read_file(path, 64 << 20) {
         Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
         Err(e) => {
-            warnings.push(format!("{}: the saved tuning results cannot be read: {e}", path.display()));
+            warnings.push(format!("the saved tuning results cannot be read: {e}"));
             return Vec::new();
         }
     };

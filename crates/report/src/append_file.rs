@@ -15,8 +15,8 @@ use files::{Error, Kind, Result};
 pub(crate) struct AppendFile {
     path: PathBuf,
     file: Option<File>, // None while it is closed; the next record opens it
-    length: u64, // up to here it is whole
-    torn: bool,  // whether something may stand behind that
+    length: u64,        // up to here it is whole
+    torn: bool,         // whether something may stand behind that
 }
 
 impl AppendFile {

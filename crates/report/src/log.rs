@@ -5,7 +5,6 @@
 //! piece and can be followed (`tail -f`). A process killed in the middle of a row leaves half a line; the next one cuts
 //! it off, or ends it where only the end of the line was missing, and touches nothing else.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -147,7 +146,7 @@ pub(crate) fn parse(line: &[u8]) -> std::result::Result<Row, String> {
 /// Calls with number and bytes of each line, without its end; the last one may lack it.
 fn each_line(path: &Path, mut line: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
     let fail = |e: std::io::Error| Error::io(path, "reading the log", &e);
-    let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(fail)?);
+    let mut reader = BufReader::with_capacity(1 << 16, files::open_file(path).map_err(fail)?);
     let mut bytes = Vec::new();
     for number in 1.. {
         bytes.clear();
@@ -184,7 +183,7 @@ fn drop_torn_line(path: &Path, whole: impl Fn(&[u8]) -> bool) -> Result<AppendFi
 /// What stands behind the last line end, and where.
 fn last_line(path: &Path) -> Result<(u64, Vec<u8>)> {
     let fail = |e: std::io::Error| Error::io(path, "reading the log", &e);
-    let mut file = File::open(path).map_err(fail)?;
+    let mut file = files::open_file(path).map_err(fail)?;
     let length = file.seek(SeekFrom::End(0)).map_err(fail)?;
     let mut back = 1u64 << 16;
     loop {

@@ -135,11 +135,11 @@ impl Run {
         let state = |message: String| {
             Error::new(Kind::State, message).at(&path).remedy("restore the file from a copy, or start a new run")
         };
-        let length = fs::metadata(&path).map_err(fail)?.len();
-        if length > LONGEST {
-            return Err(state(format!("the file has {length} bytes, at most {LONGEST} are read")));
-        }
-        let text = fs::read(&path).map_err(fail)?;
+        fs::metadata(&path).map_err(fail)?;
+        let text = files::read_file(&path, LONGEST).map_err(|e| match e.kind {
+            Kind::Input => state(e.message),
+            _ => e,
+        })?;
         let damaged = |e: serde_json::Error| state(format!("the file cannot be read: {e}"));
         let any: Any = serde_json::from_slice(&text).map_err(damaged)?;
         if any.schema != SCHEMA {

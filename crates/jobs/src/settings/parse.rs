@@ -49,15 +49,12 @@ impl Settings {
     pub fn read(&mut self, path: &Path) -> Result<()> {
         let stored = path.is_dir();
         let path = if stored { path.join("settings.toml") } else { path.to_path_buf() };
-        let unreadable = |cause: std::io::Error| {
-            let error = Error::io(&path, "reading the settings", &cause);
-            Error { kind: Kind::Usage, ..error }
+        let usage = |error: Error| {
+            let message = error.message.replacen("reading the file", "reading the settings", 1);
+            Error { kind: Kind::Usage, message, ..error }
         };
-        let size = std::fs::metadata(&path).map_err(unreadable)?.len();
-        if size > 1 << 20 {
-            return Err(Error::new(Kind::Usage, "settings are larger than 1 MiB; this is something else").at(&path));
-        }
-        let text = std::fs::read_to_string(&path).map_err(unreadable)?;
+        let text = String::from_utf8(files::read_file(&path, 1 << 20).map_err(usage)?)
+            .map_err(|_| Error::new(Kind::Usage, "these settings are not text in UTF-8").at(&path))?;
         self.apply(&text, if stored { Origin::Stored(&path, &text) } else { Origin::File(&path, &text) })
     }
 

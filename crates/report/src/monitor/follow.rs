@@ -46,7 +46,7 @@ impl LogFollower {
     /// one.
     pub fn read_new_rows(&mut self, each: &mut dyn FnMut(Option<&Row>)) -> Result<NewRows> {
         let fail = |e: std::io::Error| Error::io(&self.path, "reading the log", &e);
-        let mut file = match File::open(&self.path) {
+        let mut file = match files::open_file(&self.path) {
             Ok(file) => Some(file),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(fail(e)),
