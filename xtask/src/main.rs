@@ -51,6 +51,9 @@ Checks and chores of Fullbore.
   cargo xtask soak kills [--times N] [--seed S] [--fullbore PATH]
                                           N SIGKILLs (default 100) to `fullbore train` and `runs resume` at random instants; every run must end
                                           with the bits of an undisturbed one; outcome into bench/SOAK.md
+  cargo xtask soak flips [--times N] [--seed S] [--fullbore PATH]
+                                          N flipped bits (default 10000) in a model's folder; `fullbore predict` must refuse each; outcome into
+                                          bench/SOAK.md
 
 Environment: FULLBORE_CACHE (else XDG_CACHE_HOME/fullbore, else ~/.cache/fullbore) holds the virtual environments, tools and inputs;
 CI=true turns every skip but \"no GPU\" into a failure.";
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         ["soak", "kill", flags @ ..] => soak::kill(flags),
         ["soak", "writers", flags @ ..] => soak::writers(flags),
         ["soak", "kills", flags @ ..] => soak::run_kills(flags),
+        ["soak", "flips", flags @ ..] => soak::run_flips(flags),
         other => {
             eprintln!("`{}` is not a chore here.\n\n{HELP}", other.join(" "));
             return ExitCode::from(2);

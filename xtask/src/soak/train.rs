@@ -23,7 +23,7 @@ pub fn run_kills(flags: &[&str]) -> Result<bool> {
         Some(path) => PathBuf::from(path),
         None => build("fullbore", "fullbore", true)?,
     };
-    let place = Place::new(fullbore)?;
+    let place = Place::new(fullbore, "kills")?;
     let start = Instant::now();
     output(&mut place.train("whole"))?;
     let whole = start.elapsed();
@@ -86,14 +86,14 @@ struct Tally {
 }
 
 /// A market and the runs on it, in the cache folder.
-struct Place {
+pub(super) struct Place {
     fullbore: PathBuf,
-    home: PathBuf,
+    pub(super) home: PathBuf,
 }
 
 impl Place {
-    fn new(fullbore: PathBuf) -> Result<Place> {
-        let home = cache::folder()?.join(format!("kills-{}", std::process::id()));
+    pub(super) fn new(fullbore: PathBuf, name: &str) -> Result<Place> {
+        let home = cache::folder()?.join(format!("{name}-{}", std::process::id()));
         cache::make(&home)?;
         let place = Place { fullbore, home };
         let market = ["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "1", "--bars", "5000"];
@@ -101,14 +101,14 @@ impl Place {
         Ok(place)
     }
 
-    fn fullbore(&self) -> Command {
+    pub(super) fn fullbore(&self) -> Command {
         let mut fullbore = command(&self.fullbore);
         fullbore.current_dir(&self.home).env("FULLBORE_HOME", self.home.join("home")).stdin(Stdio::null());
         fullbore
     }
 
     /// A small population with a checkpoint after every epoch.
-    fn train(&self, out: &str) -> Command {
+    pub(super) fn train(&self, out: &str) -> Command {
         let mut train = self.fullbore();
         train.args(["train", "coin", "--features", "p = col(plant), r = log_return(1), v = volatility(20)"]);
         train.args(["--net", "fast:3x12-lstm12 / 8 / direction:3", "--labels", "fixed(1)", "--batch-size", "128"]);

@@ -53,11 +53,14 @@ fn small<'a>(data: &'a str, features: &'a str, out: &'a str) -> Vec<&'a str> {
     args
 }
 
+/// Changes a model, as one of a version that wrote no manifest.
 fn change(place: &Place, run: &str, with: &dyn Fn(&mut Value)) {
-    let path = place.path().join(run).join("model/model.json");
-    let mut model: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let folder = place.path().join(run).join("model");
+    let mut model: Value = serde_json::from_slice(&std::fs::read(folder.join("model.json")).unwrap()).unwrap();
+    model["format"] = 1.into();
     with(&mut model);
-    std::fs::write(&path, model.to_string()).unwrap();
+    std::fs::write(folder.join("model.json"), model.to_string()).unwrap();
+    let _ = std::fs::remove_file(folder.join("MANIFEST"));
 }
 
 const CALENDAR: &str = "r = log_return(1), v = volatility(20), h = hour_sin, d = session_open_distance";
@@ -168,6 +171,95 @@ fn damaged_model_is_refused_and_a_subset_of_folds_works() {
     then.retain(|key, _| key.2 == 2);
     assert!(then.len() > 300 && then.iter().all(|(key, p)| now.get(key) == Some(p)));
     assert!(now.keys().all(|key| key.2 == 2));
+}
+
+#[test]
+fn changed_model_is_refused_and_the_part_is_named() {
+    let place = Place::new();
+    place.write("PX.csv", &csv(2400, 3, true));
+    let (run, exit) = place.json(&small("PX.csv", "r = log_return(1), v = volatility(20)", "run"));
+    assert_eq!(exit, 0, "{run}");
+    let asked = || place.json(&["predict", "run", "PX.csv", "--device", "cpu", "--out", "p.parquet"]);
+    let (whole, exit) = asked();
+    assert!(exit == 0 && whole["notes"] == serde_json::json!([]), "{whole}");
+    let folder = place.path().join("run/model");
+    let refused = |part: &str| {
+        let (value, exit) = asked();
+        let error = &value["error"];
+        assert!(exit == 5 && error["remedy"].is_string(), "{part}: {exit} {value}");
+        assert!(error.to_string().contains(part) && error.to_string().contains("was changed"), "{part}: {value}");
+    };
+    let with = |name: &str, edit: &dyn Fn(&mut Vec<u8>)| {
+        let (path, mut bytes) = (folder.join(name), std::fs::read(folder.join(name)).unwrap());
+        let before = bytes.clone();
+        edit(&mut bytes);
+        std::fs::write(&path, bytes).unwrap();
+        refused(name);
+        std::fs::write(&path, before).unwrap();
+    };
+    let model = |edit: &dyn Fn(&mut Value)| {
+        with("model.json", &|bytes| {
+            let mut value: Value = serde_json::from_slice(bytes).unwrap();
+            edit(&mut value);
+            *bytes = serde_json::to_vec_pretty(&value).unwrap();
+        });
+    };
+    let [first, second] = ["fold-1-seed-1.safetensors", "fold-2-seed-1.safetensors"];
+    with(first, &|bytes| *bytes.last_mut().unwrap() ^= 1);
+    with("MANIFEST", &|bytes| bytes[40] ^= 1);
+    model(&|m| drop(m.as_object_mut().unwrap().remove("holdout")));
+    model(&|m| m["folds"][0]["scales"][0]["mean"][0] = 0.5.into());
+    with(second, &|bytes| *bytes = std::fs::read(folder.join(first)).unwrap());
+    // Five gigabytes of weights are not read: their size is known.
+    std::fs::File::options().write(true).open(folder.join(second)).unwrap().set_len(5 << 30).unwrap();
+    let (value, exit) = asked();
+    assert!(exit == 3 && value.to_string().contains("the file has 5.0 GiB"), "{exit} {value}");
+    std::fs::copy(folder.join(first), folder.join(second)).unwrap();
+    refused(second);
+
+    // A model from elsewhere has its manifest alone; without one it was taken out.
+    let (elsewhere, exit) = place.json(&small("PX.csv", "r = log_return(1), v = volatility(20)", "other"));
+    assert_eq!(exit, 0, "{elsewhere}");
+    std::fs::rename(place.path().join("home/ledger.sqlite"), place.path().join("away.sqlite")).unwrap();
+    let asked = || place.json(&["predict", "other", "PX.csv", "--device", "cpu", "--out", "p.parquet"]);
+    let (value, exit) = asked();
+    assert!(exit == 0 && value["notes"].to_string().contains("not in the ledger here"), "{value}");
+    std::fs::remove_file(place.path().join("other/model/MANIFEST")).unwrap();
+    let (value, exit) = asked();
+    assert!(exit == 5 && value.to_string().contains("its MANIFEST is missing"), "{value}");
+}
+
+/// A device never ends and a pipe makes its reader wait: both are refused at once, wherever a file is expected.
+#[test]
+#[cfg(unix)]
+fn devices_and_pipes_are_refused_at_once() {
+    let place = Place::new();
+    place.write("PX.csv", &csv(2400, 3, true));
+    let (run, exit) = place.json(&small("PX.csv", "r = log_return(1), v = volatility(20)", "run"));
+    assert_eq!(exit, 0, "{run}");
+    assert!(std::process::Command::new("mkfifo").arg(place.path().join("pipe")).status().unwrap().success());
+    for special in ["/dev/zero", "pipe"] {
+        for args in [
+            &["train", special, "--dry-run"][..],
+            &["data", "audit", special],
+            &["train", "PX.csv", "--settings", special, "--dry-run"],
+            &["train", "PX.csv", "--membership", special, "--dry-run"],
+            &["train", "PX.csv", "--factors", special, "--dry-run"],
+        ] {
+            let (value, exit) = place.json(args);
+            let said = value["error"].to_string();
+            assert!([2, 3].contains(&exit) && said.contains("not a regular file"), "{args:?}: {exit} {value}");
+        }
+        for part in ["model.json", "MANIFEST", "fold-1-seed-1.safetensors"] {
+            let path = place.path().join("run/model").join(part);
+            std::fs::rename(&path, place.path().join("aside")).unwrap();
+            std::os::unix::fs::symlink(place.path().join(special), &path).unwrap();
+            let (value, exit) = place.json(&["predict", "run", "PX.csv", "--device", "cpu"]);
+            assert!(exit == 3 && value.to_string().contains("not a regular file"), "{part}: {exit} {value}");
+            std::fs::remove_file(&path).unwrap();
+            std::fs::rename(place.path().join("aside"), &path).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Evaluation for Played<'_> {
         Ok(Some(Judged::new(&record, vec![Some(reward)], METRICS, vec![sentence])))
     }
 
-    fn save(&self, selected: &[usize], folder: &Path) -> Result<()> {
+    fn save(&self, selected: &[usize], folder: &Path, _: Option<&super::model::Sealed>) -> Result<()> {
         let weights = |m: &Trained| m.best.as_ref().map(|best| best.params.clone());
         let own = self.members.iter().filter(|m| selected[m.fold] == m.config);
         write_json(&folder.join("policy.json"), &own.map(weights).collect::<Vec<_>>())

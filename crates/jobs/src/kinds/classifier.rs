@@ -8,6 +8,7 @@ use compute::Opened;
 use compute::population::{Recipe, Score};
 use features::{Input, InputLayout, class};
 use files::{Column, Data, ParquetWriter, Result, Table, format_plural};
+use judge::ledger::StartedTrial;
 use judge::measure::Confusion;
 use judge::split::Splits;
 use judge::{Member, Truth, VolatilityBaseline, ensemble};
@@ -174,9 +175,15 @@ impl Evaluation for Tested<'_> {
         Ok(record.map(|record| Judged::new(&record, vec![Some(record.mcc)], METRICS, sentences(&record))))
     }
 
-    fn save(&self, selected: &[usize], folder: &Path) -> Result<()> {
+    fn seal(&self, selected: &[usize], trials: &[StartedTrial]) -> Result<Option<model::Sealed>> {
+        model::seal(self.experiment, self.members, selected, trials).map(Some)
+    }
+
+    fn save(&self, selected: &[usize], folder: &Path, sealed: Option<&model::Sealed>) -> Result<()> {
         write_predictions(&folder.join("predictions.parquet"), self, selected)?;
-        model::write(&folder.join("model"), self.experiment, self.members, selected)
+        sealed.map_or(Ok(()), |sealed| {
+            model::write(&folder.join("model"), self.experiment, self.members, selected, sealed)
+        })
     }
 }
 

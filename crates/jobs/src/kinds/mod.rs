@@ -8,6 +8,7 @@
 mod bandit;
 pub(crate) mod classifier;
 mod lstm;
+pub(crate) mod manifest;
 mod mlp;
 pub(crate) mod model;
 
@@ -16,6 +17,7 @@ use crate::train::{Experiment, Judged, Source};
 use compute::Opened;
 use features::{Input, InputLayout};
 use files::{Error, Result};
+use judge::ledger::StartedTrial;
 use judge::split::Splits;
 use learn::{Learner, Trained};
 use serde::de::Error as _;
@@ -92,8 +94,14 @@ pub(crate) trait Evaluation {
     /// there is nothing to judge.
     fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>>;
 
-    /// Writes the results and the model into the run folder; `selected` `[folds]` is the config of each fold.
-    fn save(&self, selected: &[usize], folder: &Path) -> Result<()>;
+    /// Makes the model ready to be written, so that the ledger can know it first; `selected` `[folds]` is the config of
+    /// each fold. None where a learner has none.
+    fn seal(&self, _selected: &[usize], _trials: &[StartedTrial]) -> Result<Option<model::Sealed>> {
+        Ok(None)
+    }
+
+    /// Writes the results and the model into the run folder.
+    fn save(&self, selected: &[usize], folder: &Path, sealed: Option<&model::Sealed>) -> Result<()>;
 }
 
 /// A figure of a validation.

@@ -2,24 +2,29 @@
 //! person can read.
 //!
 //! `model.json` says what it is; `fold-3-seed-1.safetensors` are a member's best weights. Where several configs were
-//! tried, each fold has the members of the one that was chosen for it, and says which.
+//! tried, each fold has the members of the one that was chosen for it, and says which. `MANIFEST` has the hash of each.
 
 use super::LearnerKind;
+use super::manifest::ModelManifest;
 use crate::settings::ReadSettings;
-use crate::train::{Experiment, Ids, member_file, write_json};
+use crate::train::{Experiment, Ids, json_text, ledger_path, member_file};
 use bars::Fingerprint;
 use compute::Net;
 use compute::net::{Layout, load};
 use compute::population::{Pins, Recipe, Scale};
 use files::{Error, Kind, Result, replace_bytes};
+use judge::ledger::StartedTrial;
 use learn::classify::predict_pins;
 use learn::scale::Scaler;
-use learn::{Config, MemberKey, Trained, failed};
+use learn::{Best, Config, MemberKey, Trained, failed};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Changes when an older program could not read it: 2 where a fold has a net of its own.
-const FORMATS: [u32; 2] = [1, 2];
+/// Changes when an older program could not read it, or should not: from 3 on there is a manifest beside it.
+const FORMATS: [u32; 3] = [1, 2, 3];
+const JSON: &str = "model.json";
+/// No `model.json` is longer.
+const LONGEST: u64 = 256 << 20;
 
 /// What `model.json` says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -113,19 +118,73 @@ pub(crate) struct ModelScale {
     pub(crate) inverse: Vec<f32>,
 }
 
-/// Writes the model of a finished run; `selected` `[folds]` is the config of each fold.
-pub(crate) fn write(folder: &Path, experiment: &Experiment, members: &[Trained], selected: &[usize]) -> Result<()> {
-    let Experiment { source, splits, learner, settings, .. } = experiment;
+/// A model that is ready to be written.
+pub(crate) struct Sealed {
+    json: Vec<u8>,
+    manifest: Vec<u8>,
+    /// What the ledger is told of it.
+    pub(crate) hash: String,
+}
+
+/// Makes the model of a finished run ready; `selected` `[folds]` is the config of each fold.
+pub(crate) fn seal(
+    experiment: &Experiment,
+    members: &[Trained],
+    selected: &[usize],
+    trials: &[StartedTrial],
+) -> Result<Sealed> {
+    let mut manifest = ModelManifest::new(trials);
+    let json = json(experiment, members, selected)?;
+    manifest.add(JSON, &json);
+    each_weights(experiment, members, selected, |name, bytes| {
+        manifest.add(name, bytes);
+        Ok(())
+    })?;
+    let (manifest, hash) = manifest.seal()?;
+    Ok(Sealed { json, manifest, hash })
+}
+
+/// Writes a model, its manifest last.
+pub(crate) fn write(
+    folder: &Path,
+    experiment: &Experiment,
+    members: &[Trained],
+    selected: &[usize],
+    sealed: &Sealed,
+) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder of the model", &e))?;
+    each_weights(experiment, members, selected, |name, bytes| replace_bytes(&folder.join(name), bytes))?;
+    replace_bytes(&folder.join(JSON), &sealed.json)?;
+    ModelManifest::write(folder, &sealed.manifest)
+}
+
+/// The members whose weights are part of the model.
+fn kept<'a>(members: &'a [Trained], selected: &'a [usize]) -> impl Iterator<Item = (&'a Trained, &'a Best)> {
+    let of_fold = |m: &&Trained| selected.get(m.fold) == Some(&m.config);
+    members.iter().filter(of_fold).filter_map(|m| Some((m, m.best.as_ref()?)))
+}
+
+/// Their files, one after the other: together they may be large.
+fn each_weights(
+    experiment: &Experiment,
+    members: &[Trained],
+    selected: &[usize],
+    mut each: impl FnMut(&str, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let configs = experiment.learner.configs();
+    for (member, best) in kept(members, selected) {
+        let bytes = configs[member.config].weights_file(&best.params).map_err(failed)?;
+        let config = (configs.len() > 1).then_some(member.config);
+        each(&member_file(config, member.fold, member.seed), &bytes)?;
+    }
+    Ok(())
+}
+
+/// `model.json`.
+fn json(experiment: &Experiment, members: &[Trained], selected: &[usize]) -> Result<Vec<u8>> {
+    let Experiment { source, splits, learner, settings, .. } = experiment;
     let several = learner.configs().len() > 1;
     let own: Vec<&Config> = selected.iter().map(|config| &learner.configs()[*config]).collect();
-    let of_fold = |m: &&Trained| selected.get(m.fold) == Some(&m.config);
-    let kept = || members.iter().filter(of_fold).filter_map(|m| Some((m, m.best.as_ref()?)));
-    for (member, best) in kept() {
-        let bytes = own[member.fold].weights_file(&best.params).map_err(failed)?;
-        let config = several.then_some(member.config);
-        replace_bytes(&folder.join(member_file(config, member.fold, member.seed)), &bytes)?;
-    }
     let (set, timeframe, label) = match &source.ids {
         Ids::Bars { data, set, label } => {
             (Some(set.clone()), Some(data.base.timeframe.to_string()), label.as_ref().map(|l| l.rule.clone()))
@@ -142,7 +201,7 @@ pub(crate) fn write(folder: &Path, experiment: &Experiment, members: &[Trained],
             test_to: f.spans.test.to(),
             fitted: Some(ModelFitted { split: hex(scaler.split), data: scaler.data.clone(), to: scaler.fit_to }),
             scales: scaler.scales.iter().map(scale).collect(),
-            seeds: kept().filter(|(m, _)| m.fold == f.number).map(|(m, _)| m.seed).collect(),
+            seeds: kept(members, selected).filter(|(m, _)| m.fold == f.number).map(|(m, _)| m.seed).collect(),
             config: several.then_some(ModelConfig { number, net, recipe }),
         }
     };
@@ -150,7 +209,7 @@ pub(crate) fn write(folder: &Path, experiment: &Experiment, members: &[Trained],
     let newest = own.last().map_or(&learner.configs()[0], |own| own);
     let inputs = source.problem.inputs.iter();
     let model = Model {
-        format: FORMATS[usize::from(several)],
+        format: FORMATS[2],
         program: env!("CARGO_PKG_VERSION").into(),
         learner: settings.train.learner,
         net: newest.net.to_string(),
@@ -175,7 +234,7 @@ pub(crate) fn write(folder: &Path, experiment: &Experiment, members: &[Trained],
         folds: splits.folds.iter().map(fold).collect(),
         pins: pins(experiment, selected)?,
     };
-    write_json(&folder.join("model.json"), &model)
+    json_text(&model)
 }
 
 /// The algorithms of predictions by the selected configs.
@@ -199,27 +258,51 @@ pub(crate) struct Loaded {
     pub(crate) scalers: Vec<Scaler>,
     /// `[folds][seeds]` rows of the arena.
     pub(crate) params: Vec<Vec<Vec<f32>>>,
+    /// What could not be checked.
+    pub(crate) note: Option<String>,
 }
 
 /// What a model's folder, or a run's, says; its weights are not read.
-pub(crate) fn about(path: &Path) -> Result<(PathBuf, Model)> {
-    let folder: PathBuf = if path.join("model.json").is_file() { path.to_path_buf() } else { path.join("model") };
-    let json = folder.join("model.json");
+pub(crate) struct About {
+    pub(crate) folder: PathBuf,
+    pub(crate) model: Model,
+    /// None in models of older versions.
+    manifest: Option<ModelManifest>,
+    /// What could not be checked.
+    pub(crate) note: Option<String>,
+}
+
+/// Opens a model: what it says of itself, held against its manifest and the ledger.
+pub(crate) fn about(path: &Path) -> Result<About> {
+    let folder: PathBuf = if path.join(JSON).exists() { path.to_path_buf() } else { path.join("model") };
+    let json = folder.join(JSON);
     let bad = |what: String| {
         let remedy = "give the folder of a run as it was written; train again with `fullbore train`";
         Error::new(Kind::State, what).at(&json).remedy(remedy)
     };
-    let text = std::fs::read(&json).map_err(|e| {
-        Error::io(&json, "reading the model", &e)
-            .remedy("give the folder of a finished run; `fullbore runs list` shows them")
+    let text = files::read_file(&json, LONGEST).map_err(|e| match json.exists() {
+        true => e,
+        false => e.remedy("give the folder of a finished run; `fullbore runs list` shows them"),
     })?;
+    let manifest = ModelManifest::read(&folder, &ledger_path()?)?;
+    if let Some((manifest, _)) = &manifest {
+        manifest.check(&folder, JSON, &text)?;
+    }
     let model: Model = serde_json::from_slice(&text).map_err(|e| bad(format!("it is not a model: {e}")))?;
     if !FORMATS.contains(&model.format) {
-        let [first, last] = FORMATS;
+        let [first, .., last] = FORMATS;
         return Err(bad(format!("a model of format {}; this version reads formats {first} to {last}", model.format)));
     }
     check(&model).map_err(bad)?;
-    Ok((folder, model))
+    let (manifest, note) = match manifest {
+        Some((manifest, note)) => (Some(manifest), note),
+        None if model.format < FORMATS[2] => {
+            let note = "the model is of a version that wrote no manifest: whether it was changed cannot be seen";
+            (None, Some(note.into()))
+        }
+        None => return Err(bad("the model was changed: its MANIFEST is missing".into())),
+    };
+    Ok(About { folder, model, manifest, note })
 }
 
 /// Whether the parts of a model fit each other: a person may have shortened or changed it. Some of its folds are a
@@ -266,8 +349,8 @@ fn check(model: &Model) -> Result<(), String> {
 
 /// Reads a model from its folder, or from a run's, with the weights of its members.
 pub(crate) fn read(path: &Path) -> Result<Loaded> {
-    let (folder, model) = about(path)?;
-    let json = folder.join("model.json");
+    let About { folder, model, manifest, note } = about(path)?;
+    let json = folder.join(JSON);
     let bad =
         |what: String| Error::new(Kind::State, what).at(&json).remedy("give the folder of a run as it was written");
     let (mut params, mut scalers, mut nets) = (Vec::new(), Vec::new(), Vec::new());
@@ -296,14 +379,18 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
         scalers.push(scaler(&model, fold, scales).map_err(|e| e.at(&json))?);
         let weights = |seed: &u32| {
             let config = fold.config.as_ref().map(|c| c.number.saturating_sub(1));
-            let path = folder.join(member_file(config, fold.number, *seed));
-            let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "reading weights", &e))?;
+            let name = member_file(config, fold.number, *seed);
+            let path = folder.join(&name);
+            // Its size is known before it is read: the numbers, and a head that names the tensors.
+            let most = layout.parameters() as u64 * 4 + (1 << 20);
+            let bytes = files::read_file(&path, manifest.as_ref().and_then(|m| m.length(&name)).unwrap_or(most))?;
+            manifest.as_ref().map_or(Ok(()), |m| m.check(&folder, &name, &bytes))?;
             load(&net, &layout, &bytes).map_err(|e| Error::new(Kind::State, e.to_string()).at(&path))
         };
         params.push(fold.seeds.iter().map(weights).collect::<Result<Vec<_>>>()?);
         nets.push(net);
     }
-    Ok(Loaded { model, nets, scalers, params })
+    Ok(Loaded { model, nets, scalers, params, note })
 }
 
 /// A fold's scaler; one that is of another run, or has seen its fold's test, is refused. Models of older versions do

@@ -13,7 +13,7 @@ use super::result::packed;
 use super::source::{Ids, Source, name};
 use super::trial::{config_hash, noted, trial, trial_id, word};
 use super::{Experiment, Judged, MemberRow, Teller, Train, TrainEvent, TrainRun, ledger_path};
-use crate::kinds;
+use crate::kinds::{self, manifest::note_in};
 use crate::{Select, Settings};
 use compute::Opened;
 use compute::population::Pace;
@@ -231,6 +231,10 @@ impl Folder {
         &self.path
     }
 
+    pub(crate) fn trials(&self) -> &[StartedTrial] {
+        &self.trials
+    }
+
     /// Takes down what the run is made with, and where it was tuned if it was.
     fn note_recipe(&mut self, experiment: &Experiment) {
         let configs = experiment.learner.configs();
@@ -331,8 +335,8 @@ impl Folder {
     }
 
     /// Takes what came out into the ledger, before any file shows it. `per_config` is what each config would reach
-    /// in every fold.
-    pub(crate) fn finished(&self, run: &TrainRun, per_config: &[PerConfig]) -> Result<()> {
+    /// in every fold, `model` the hash of the model's manifest.
+    pub(crate) fn finished(&self, run: &TrainRun, per_config: &[PerConfig], model: Option<&str>) -> Result<()> {
         for (at, trial) in self.trials.iter().enumerate() {
             // Killed between that and the end of its folder, a run that goes on finds it written, with the same
             // figures.
@@ -345,6 +349,7 @@ impl Folder {
             if self.trials.len() > 1 {
                 metrics["chosen"] = json!({"folds": run.configs.get(at).map(|c| &c.chosen), "judged": run.judged});
             }
+            note_in(&mut metrics, model);
             self.ledger.finish(trial, &metrics, None)?;
         }
         Ok(())
@@ -442,10 +447,15 @@ fn write_split(path: &Path, source: &Source, splits: &Splits) -> Result<()> {
 
 /// Writes a value as readable JSON, beside and renamed.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    replace_bytes(path, &json_text(value).map_err(|e| e.at(path))?)
+}
+
+/// A value as readable JSON.
+pub(crate) fn json_text(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(value)
-        .map_err(|e| Error::new(Kind::Machine, format!("it cannot be written as JSON: {e}")).at(path))?;
+        .map_err(|e| Error::new(Kind::Machine, format!("it cannot be written as JSON: {e}")))?;
     text.push(b'\n');
-    replace_bytes(path, &text)
+    Ok(text)
 }
 
 #[cfg(test)]

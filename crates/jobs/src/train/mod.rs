@@ -20,7 +20,7 @@ mod source;
 mod trial;
 
 pub(crate) use experiment::{Experiment, memory_budget, open, split};
-pub(crate) use folder::{member_file, request_of, symbol_names, write_json};
+pub(crate) use folder::{json_text, member_file, request_of, symbol_names, write_json};
 pub use phases::Phase;
 pub(crate) use predict::guess;
 pub use predict::{Predict, Predicted, model_settings, predict};
@@ -109,9 +109,10 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         folder.parts().0.phase("judge")?;
         let mut judgement = judge::judge(&experiment, &outcome.members)?;
         judgement.write_into(&mut run, kind.metrics());
-        // The ledger first: a result is written there before anybody sees it.
-        folder.finished(&run, &judgement.per_config)?;
-        judgement.evaluation.save(&judgement.selected, folder.path())?;
+        let sealed = judgement.evaluation.seal(&judgement.selected, folder.trials())?;
+        // The ledger first: a result is written there before anybody sees it, and so is what the model is.
+        folder.finished(&run, &judgement.per_config, sealed.as_ref().map(|sealed| sealed.hash.as_str()))?;
+        judgement.evaluation.save(&judgement.selected, folder.path(), sealed.as_ref())?;
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();
@@ -126,6 +127,6 @@ pub(crate) fn parameters(net: &compute::Net) -> u64 {
 }
 
 /// The file of the ledger.
-fn ledger_path() -> Result<PathBuf> {
+pub(crate) fn ledger_path() -> Result<PathBuf> {
     Ok(home()?.join("ledger.sqlite"))
 }

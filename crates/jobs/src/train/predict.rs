@@ -7,7 +7,7 @@ use super::arrays::are_ready;
 use super::source::{Market, fingerprint, load_market, longest};
 use super::{memory_budget, open};
 use crate::features::compute as compute_features;
-use crate::kinds::model::{Loaded, Model, about, read, universe};
+use crate::kinds::model::{About, Loaded, Model, about, read, universe};
 use crate::progress::{Sink, Update, check_stop};
 use crate::{Select, Settings, add, find};
 use features::{Dataset, Plan, Samples, class, read_set};
@@ -65,7 +65,7 @@ pub struct Predicted {
 /// The settings to ask a model with: its bars are read, mended and put together as they were for the training. What a
 /// caller wants otherwise is set over these.
 pub fn model_settings(run: &Path) -> Result<Settings> {
-    let (folder, model) = about(run)?;
+    let About { folder, model, .. } = about(run)?;
     let mut settings = match &model.reading {
         Some(reading) => Settings::from_read_settings(reading).map_err(|e| e.at(&folder.join("model.json")))?,
         None => Settings::default(),
@@ -108,6 +108,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     let plan = Plan::new(&read_set(set)?)?;
     let same_bars = fingerprint(&market) == model.data;
     let mut notes = read_otherwise(model, settings, same_bars);
+    notes.extend(loaded.note.clone());
     if !same_bars {
         // Of its own bars the training has said it.
         notes.extend(findings);

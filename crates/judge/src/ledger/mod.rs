@@ -148,6 +148,17 @@ impl Ledger {
         Ok(self.read()?.iter().any(ended))
     }
 
+    /// How a trial ended; none where it did not start in this ledger.
+    ///
+    /// # Errors
+    ///
+    /// Where the ledger cannot be read or its chain is broken.
+    pub fn outcome(&self, started: &StartedTrial) -> Result<Option<Outcome>> {
+        let rows = self.all()?;
+        let held = self.holds(&self.db, started).is_ok();
+        Ok(rows.into_iter().find(|(row, _)| held && row.row == started.row).map(|(row, _)| row.outcome))
+    }
+
     /// Writes that a trial failed, and why. It may be resumed and finish later.
     ///
     /// # Errors

@@ -34,12 +34,27 @@ pub(super) struct Manifest {
     pub(super) parts: Vec<Part>,
 }
 
-/// One file of a generation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Part {
-    pub(super) name: String,
-    pub(super) length: u64,
-    pub(super) xxh3: String,
+/// One file of a generation, or of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its name in the folder.
+    pub name: String,
+    /// How many bytes it has.
+    pub length: u64,
+    /// Their hash.
+    pub xxh3: String,
+}
+
+impl Part {
+    /// The entry of these bytes.
+    pub fn of(name: &str, bytes: &[u8]) -> Part {
+        Part { name: name.to_string(), length: bytes.len() as u64, xxh3: hash(bytes) }
+    }
+
+    /// Whether these are the bytes.
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        self.length == bytes.len() as u64 && self.xxh3 == hash(bytes)
+    }
 }
 
 /// Why a manifest, or its generation, is not used.
@@ -54,12 +69,7 @@ pub(super) enum Fault {
 impl Manifest {
     /// The manifest of these parts, whose names are checked.
     pub(super) fn of(generation: u64, about: &About, parts: &[(&str, &[u8])]) -> Result<Manifest> {
-        let entry = |(name, bytes): &(&str, &[u8])| Part {
-            name: (*name).to_string(),
-            length: bytes.len() as u64,
-            xxh3: hash(bytes),
-        };
-        let parts: Vec<Part> = parts.iter().map(entry).collect();
+        let parts: Vec<Part> = parts.iter().map(|(name, bytes)| Part::of(name, bytes)).collect();
         check(&parts).map_err(|why| Error::new(Kind::State, format!("this cannot be saved: {why}")))?;
         let program = env!("CARGO_PKG_VERSION").to_string();
         Ok(Manifest { format: FORMAT, program, generation, about: about.clone(), parts })
@@ -69,11 +79,7 @@ impl Manifest {
     pub(super) fn bytes(&self) -> Result<Vec<u8>> {
         let fail =
             |why: String| Error::new(Kind::State, format!("the manifest of a checkpoint cannot be written: {why}"));
-        let mut text = serde_json::to_vec_pretty(self).map_err(|e| fail(e.to_string()))?;
-        // The closing brace comes behind the hash.
-        text.truncate(text.len() - "\n}".len());
-        let tail = tail(&text);
-        text.extend(tail.as_bytes());
+        let text = sealed_json(self).map_err(|e| fail(e.to_string()))?;
         if text.len() > MAX_BYTES {
             return Err(fail(format!("it would have {} bytes, at most {MAX_BYTES} are read", text.len())));
         }
@@ -87,9 +93,7 @@ impl Manifest {
             format: u64,
         }
         let damaged = |why: &str| Fault::Damaged(format!("its {MANIFEST} {why}"));
-        let body = text.len().checked_sub(tail(b"").len()).map(|at| &text[..at]);
-        let body = body.filter(|body| &text[body.len()..] == tail(body).as_bytes());
-        if body.is_none() {
+        if !is_sealed(text) {
             return Err(damaged("is damaged: its hash does not agree"));
         }
         let any: Any = serde_json::from_slice(text).map_err(|e| damaged(&format!("cannot be read: {e}")))?;
@@ -105,8 +109,24 @@ impl Manifest {
     }
 }
 
+/// An object as JSON that ends with the hash of all that stands before it.
+pub fn sealed_json(object: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(object)?;
+    // The closing brace comes behind the hash.
+    text.truncate(text.len().saturating_sub("\n}".len()));
+    let tail = tail(&text);
+    text.extend(tail.as_bytes());
+    Ok(text)
+}
+
+/// Whether the hash at the end of such a text agrees with the rest.
+pub fn is_sealed(text: &[u8]) -> bool {
+    let body = text.len().checked_sub(tail(b"").len()).map(|at| &text[..at]);
+    body.is_some_and(|body| &text[body.len()..] == tail(body).as_bytes())
+}
+
 /// The hash of some bytes as it is written down.
-pub(super) fn hash(bytes: &[u8]) -> String {
+pub fn hash(bytes: &[u8]) -> String {
     format!("{:032x}", xxh3_128(bytes))
 }
 

@@ -28,7 +28,7 @@ mod views;
 mod writer;
 
 pub use generation::{Generation, expect};
-pub use manifest::{FORMAT, MAX_PARTS};
+pub use manifest::{FORMAT, MAX_PARTS, Part, hash, is_sealed, sealed_json};
 pub use store::{Listed, Store, list, newest};
 pub use views::{View, copy_out};
 pub use writer::{Staging, Writer};
