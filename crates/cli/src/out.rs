@@ -8,10 +8,16 @@ use files::{Error, Kind};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::Duration;
 
 /// Writes text to standard output.
 pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
+    let wide =
+        if stdout.is_terminal() { crossterm::terminal::size().map_or(0, |(wide, _)| usize::from(wide)) } else { 0 };
+    let broken = (wide >= 40).then(|| crate::show::break_lines(text, wide));
+    let text = broken.as_deref().unwrap_or(text);
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(Failure::Closed),
@@ -37,7 +43,13 @@ pub(crate) fn print_json(schema: &str, ok: bool, result: &impl Serialize) -> Res
     }
     let mut text = Value::Object(map).to_string();
     text.push('\n');
-    print_text(&text)
+    // One object, also where a second Ctrl-C comes while an answer is being written: it has a second to get out.
+    static PRINTED: Mutex<bool> = Mutex::new(false);
+    let Ok(mut printed) = PRINTED.try_lock() else {
+        std::thread::sleep(Duration::from_secs(1));
+        return Ok(());
+    };
+    if std::mem::replace(&mut *printed, true) { Ok(()) } else { print_text(&text) }
 }
 
 /// A result whose notes are worded by `note`.

@@ -1,9 +1,10 @@
 //! How far the work is, on standard error: a bar on a terminal, a plain line every five seconds elsewhere.
 
 use crate::out::print_stderr_line;
-use files::{format_bytes, format_count, format_seconds};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use files::{format_bytes, format_count, format_seconds, format_short};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use jobs::Update;
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -91,11 +92,14 @@ fn draw(bar: &ProgressBar, update: Update, fresh: bool) {
         let template = match (update.total, update.unit) {
             (0, _) => "{msg} {spinner} {elapsed}",
             (_, "bytes") => "{msg} {bar:32} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
-            _ => "{msg} {bar:32} {human_pos} of {human_len}, {per_sec}, {eta} left",
+            _ => "{msg} {bar:32} {human_pos} of {human_len}, {rate}/s, {eta} left",
         };
         // The templates are ours; a wrong one falls back to the plain bar.
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style.progress_chars("━━─"));
+        let rate = |state: &ProgressState, text: &mut dyn Write| {
+            let _ = text.write_str(&format_short(state.per_sec()));
+        };
+        bar.set_style(style.with_key("rate", rate).progress_chars("━━─"));
         bar.reset();
         bar.set_message(update.phase);
     }

@@ -29,6 +29,11 @@ pub(crate) fn table(heads: &[impl AsRef<str>], rows: &[Vec<String>], indent: &st
                 .max(long(&name(h.as_ref())))
         })
         .collect();
+    // Cells are cut only where a whole row would not fit.
+    let natural = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| long(c)).max().unwrap_or(0).max(widths[i]);
+    let whole: Vec<usize> = (0..heads.len()).map(natural).collect();
+    let fits = long(indent) + whole.iter().map(|w| w + 2).sum::<usize>() <= WIDTH + 2;
+    let widths = if fits { whole } else { widths };
     let mut text = String::new();
     let mut line = |cells: &[String]| {
         let mut row = String::from(indent);
@@ -62,6 +67,56 @@ pub(crate) fn fit(text: &str, wide: usize) -> String {
     if text.chars().count() <= wide { text } else { text.chars().take(wide.saturating_sub(1)).chain(['…']).collect() }
 }
 
+/// Texts that are to stand in a narrow column, without the beginning that they all share: what differs is seen.
+pub(crate) fn differing(texts: &[String]) -> Vec<String> {
+    let Some(first) = texts.first().filter(|_| texts.len() > 1 && texts.iter().any(|t| t.chars().count() > 36)) else {
+        return texts.to_vec();
+    };
+    let shared = |other: &String| first.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let shared = texts[1..].iter().map(shared).min().unwrap_or(0);
+    // Back to the beginning of a word, so that `…rate=1e-3` is read and not `…3`.
+    let start: Vec<char> = first.chars().take(shared).collect();
+    let word = start.iter().rposition(|c| matches!(c, ' ' | ',' | '+' | '/')).map_or(0, |at| at + 1);
+    if word < 8 {
+        return texts.to_vec();
+    }
+    texts.iter().map(|text| format!("…{}", text.chars().skip(word).collect::<String>().trim_start())).collect()
+}
+
+/// Lines that are longer than the terminal is wide, broken between words instead of within; colours take no room.
+pub(crate) fn break_lines(text: &str, wide: usize) -> String {
+    let mut out = String::new();
+    for line in text.split_inclusive('\n') {
+        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
+        let (mut at, mut first) = (0, true);
+        for word in line.split_inclusive(' ') {
+            let long = visible(word.trim_end());
+            if !first && long > 0 && at + long > wide && indent.len() + 2 + long <= wide {
+                out.truncate(out.trim_end_matches(' ').len());
+                out.push('\n');
+                out.push_str(&indent);
+                out.push_str("  ");
+                at = indent.len() + 2;
+            }
+            first = first && long == 0;
+            out.push_str(word);
+            at += visible(word.trim_end_matches('\n'));
+        }
+    }
+    out
+}
+
+/// Characters that are seen: all but the codes of colours.
+fn visible(text: &str) -> usize {
+    let mut within = false;
+    let seen = |c: &char| {
+        let code = within || *c == '\u{1b}';
+        within = code && *c != 'm';
+        !code
+    };
+    text.chars().filter(seen).count()
+}
+
 /// Words wrapped at the width, each line indented, the first one by `first`.
 pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> String {
     let text = crate::fail::printable(text).replace('\n', " ");
@@ -88,6 +143,29 @@ pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn configs_are_shown_where_they_differ() {
+        let net = "net=fast:8x48-lstm32 + slow:4x12-lstm12 / 16 / direction:3";
+        let all: Vec<String> = ["1e-3", "3e-4"].map(|rate| format!("{net}, rate={rate}")).into();
+        assert_eq!(differing(&all), ["…rate=1e-3", "…rate=3e-4"]);
+        let short: Vec<String> = ["rate=1e-3", "rate=3e-4"].map(String::from).into();
+        assert_eq!(differing(&short), short);
+        let table = table(&["what", ">x"], &[vec![net.into(), "1".into()]], "  ");
+        assert!(table.contains(net), "{table}");
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        let line = format!("  \u{1b}[1m{}\u{1b}[0mend\n", "word ".repeat(8));
+        let broken = break_lines(&line, 24);
+        assert_eq!(broken.lines().count(), 3, "{broken:?}");
+        assert!(broken.lines().all(|l| visible(l) <= 24 && l.starts_with("  ")), "{broken:?}");
+        assert_eq!(broken.split_whitespace().count(), line.split_whitespace().count());
+        assert_eq!(break_lines(&line, 100), line);
+        let long = format!("{}\n", "x".repeat(90));
+        assert_eq!(break_lines(&long, 24), long, "a word that fits nowhere stays whole");
+    }
 
     #[test]
     fn dates_are_shortened() {

@@ -1,6 +1,6 @@
 //! A device is a value: which one, what may be taken of its memory, and the device once opened.
 
-use crate::cuda::{Context, gpus};
+use crate::cuda::{Context, NoDriver, driver, gpus};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
@@ -88,6 +88,10 @@ impl Opened {
                     Ok(context) => {
                         let description = described(&context);
                         Ok((Opened::Cuda(context), description))
+                    }
+                    // The rule on most machines, and no news: `probe` says more.
+                    Err(_) if matches!(driver(), Err(NoDriver::Absent(_))) => {
+                        Ok((cpu, format!("{processor} (no NVIDIA driver)")))
                     }
                     Err(Error::Device { what, .. }) => Ok((cpu, format!("{processor}: {what}"))),
                     Err(why) => Ok((cpu, format!("{processor}: {why}"))),

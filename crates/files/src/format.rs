@@ -61,6 +61,15 @@ pub fn format_number(value: f64, digits: usize) -> String {
     }
 }
 
+/// A value with that many decimals, and no minus before what is rounded to zero: `12.35`, `0`.
+pub fn format_fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(rest) if rest.chars().all(|c| matches!(c, '0' | '.')) => rest.to_string(),
+        _ => text,
+    }
+}
+
 /// `1.5 GiB`, `512 MiB`, `900 bytes`
 pub fn format_bytes(n: u64) -> String {
     match byte_unit(n) {
@@ -131,6 +140,12 @@ mod tests {
         let lists: [&[&str]; 4] = [&[], &["a"], &["a", "b"], &["a", "b", "c"]];
         assert_eq!(lists.map(|words| format_list(words, "or")), ["", "a", "a or b", "a, b or c"]);
         assert_eq!([3_420_000.0, 12.0, 12_500.0, 7.5].map(format_short), ["3.42 M", "12", "12.5 k", "7.50"]);
+    }
+
+    #[test]
+    fn nothing_is_minus_zero() {
+        let shown = [(-0.4, 0), (-0.6, 0), (0.0, 1), (-0.000_04, 4), (-12.345, 2)].map(|(x, n)| format_fixed(x, n));
+        assert_eq!(shown, ["0", "-1", "0.0", "0.0000", "-12.35"]);
     }
 
     #[test]

@@ -60,8 +60,8 @@ pub use csv::{Csv, CsvBlock, CsvHead, Kind as CsvKind, Unreadable};
 pub use error::{Error, Kind, Result};
 pub use feather::{read_feather, write_feather};
 pub use format::{
-    format_bandwidth, format_bytes, format_bytes_of, format_count, format_list, format_number, format_plural,
-    format_seconds, format_short,
+    format_bandwidth, format_bytes, format_bytes_of, format_count, format_fixed, format_list, format_number,
+    format_plural, format_seconds, format_short,
 };
 pub use json::{Json, JsonShape, read_json};
 pub use lock::{Holder, Lock};

@@ -4,7 +4,7 @@ use super::features::point_at_mistake;
 use super::{Context, Outcome, select};
 use crate::args::Train as Args;
 use crate::out::Paint;
-use crate::show::{date, table, wrap};
+use crate::show::{date, differing, table, wrap};
 use files::{Error, Kind, format_bytes, format_count, format_plural, format_seconds, format_short};
 use jobs::{Train, TrainRun};
 use std::fmt::Write;
@@ -170,7 +170,9 @@ fn configs(text: &mut String, run: &TrainRun, paint: Paint) {
         row.push(folds.join(", "));
         row
     };
-    let rows: Vec<Vec<String>> = run.configs.iter().take(32).map(row).collect();
+    let mut rows: Vec<Vec<String>> = run.configs.iter().take(32).map(row).collect();
+    let what = differing(&rows.iter().map(|row| row[1].clone()).collect::<Vec<_>>());
+    rows.iter_mut().zip(what).for_each(|(row, what)| row[1] = what);
     let judged = run.judged.is_some();
     let metrics = run.configs.first().map_or(&[][..], |c| &c.metrics);
     let heads = [&[">config".to_string(), "what".into()], &heads(metrics)[..], &["chosen in folds".into()]].concat();

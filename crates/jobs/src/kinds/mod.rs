@@ -16,7 +16,7 @@ use crate::Settings;
 use crate::train::{Experiment, Judged, Source};
 use compute::Opened;
 use features::{Input, InputLayout};
-use files::{Error, Result};
+use files::{Error, Result, format_fixed};
 use judge::ledger::StartedTrial;
 use judge::split::Splits;
 use learn::{Learner, Trained};
@@ -94,6 +94,11 @@ pub(crate) trait Evaluation {
     /// there is nothing to judge.
     fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>>;
 
+    /// What is worth knowing of single members.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Makes the model ready to be written, so that the ledger can know it first; `selected` `[folds]` is the config of
     /// each fold. None where a learner has none.
     fn seal(&self, _selected: &[usize], _trials: &[StartedTrial]) -> Result<Option<model::Sealed>> {
@@ -141,7 +146,7 @@ impl Metric {
 
     /// A value for people.
     pub fn format(&self, value: Option<f64>) -> String {
-        value.map_or("-".into(), |x| format!("{x:.*}{}", self.decimals, self.unit))
+        value.map_or("-".into(), |x| format_fixed(x, self.decimals) + self.unit)
     }
 
     /// The head of its column: `valid MCC`.

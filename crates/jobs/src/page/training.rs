@@ -5,7 +5,7 @@ use crate::demo::training::{DemoTraining, Found, Verdict};
 use crate::kinds::Measured;
 use crate::kinds::classifier::record;
 use crate::train::TrainRun;
-use files::{format_bytes, format_count, format_short};
+use files::{format_bytes, format_count, format_fixed, format_short};
 use judge::Judged;
 use report::{Block, Cell, Column, Curve, Curves, Heat, Note, Section, SpanRow, Spans, Table, Tile, Tone};
 
@@ -64,7 +64,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
 
 /// The verdict as one key figure.
 pub(super) fn tile(found: &Found) -> Tile {
-    Tile::new("planted signal", format!("{:.0} %", 100.0 * found.share), "of the best possible")
+    Tile::new("planted signal", format_fixed(100.0 * found.share, 0) + " %", "of the best possible")
         .tone(tone(found.verdict))
 }
 
