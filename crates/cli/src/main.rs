@@ -25,9 +25,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     fail::quiet_panics();
-    interrupt::listen();
     let typed: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let (json, schema) = args::peek_json_and_schema(&typed);
+    interrupt::listen(json, schema);
     let ended = catch_unwind(AssertUnwindSafe(|| commands::run(&typed, json, schema)));
     let code = match ended {
         Ok(Ok(code)) => code,

@@ -13,7 +13,7 @@ use files::{Error, Kind, Replace, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::append_file::AppendFile;
+use crate::append_file::{AppendFile, Trouble};
 
 const ROWS: &str = "log.jsonl";
 const SENTENCES: &str = "training.log";
@@ -83,7 +83,7 @@ impl Log {
         Ok(())
     }
 
-    /// Adds a row, now. A field may not be called `time` or `kind`; a number that is not finite is written as null.
+    /// Adds a row, now; where that fails for want of room it waits, and is written before the next one. A field may not be called `time` or `kind`; a number that is not finite is written as null.
     pub fn add_row(&mut self, kind: &str, fields: Map<String, Value>) -> Result<()> {
         if let Some(taken) = ["time", "kind"].into_iter().find(|name| fields.contains_key(*name)) {
             return Err(Error::new(Kind::State, format!("a row of the log may not have a field `{taken}`")));
@@ -103,6 +103,13 @@ impl Log {
         let text: String = sentence.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let seconds = now().chars().take(19).collect::<String>();
         self.sentences.append(format!("{seconds}Z {}\n", text.trim_end()).as_bytes())
+    }
+
+    /// What could not be written when it was to (the disk was full, say), a sentence for each file; nothing where all
+    /// went well. What waits is tried once more.
+    pub fn trouble(&mut self) -> Vec<String> {
+        let both = [(ROWS, "row", &mut self.rows), (SENTENCES, "line", &mut self.sentences)];
+        both.into_iter().filter_map(|(name, unit, file)| describe(name, unit, &file.trouble())).collect()
     }
 
     /// Makes both durable, before a checkpoint says that they are.
@@ -199,6 +206,16 @@ fn last_line(path: &Path) -> Result<(u64, Vec<u8>)> {
         }
         back *= 4;
     }
+}
+
+/// What a file of records could not take, in words.
+pub(crate) fn describe(name: &str, unit: &str, trouble: &Trouble) -> Option<String> {
+    let (why, missing) = (trouble.why.as_ref()?, trouble.waiting + trouble.lost);
+    let plural = |n| files::format_plural(n, unit);
+    Some(match missing {
+        0 => format!("{name} could not be written for a while, {} came late: {why}", plural(trouble.late)),
+        _ => format!("{name} lacks {}, which could not be written: {why}", plural(missing)),
+    })
 }
 
 /// Where the rows of a run are.

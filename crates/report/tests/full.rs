@@ -29,6 +29,8 @@ fn child() {
         assert_eq!(error.kind, files::Kind::Machine, "{error}");
         assert_eq!(read_log(&log_path(folder)).expect("nothing is torn").len() as u64, full);
     }
+    let trouble = log.trouble();
+    assert!(trouble.len() == 1 && trouble[0].contains("log.jsonl lacks 4 rows"), "{trouble:?}");
     let error = (0..10_000).find_map(|_| log.add_message(&long).err()).expect("full");
     assert_eq!(error.kind, files::Kind::Machine, "{error}");
     let text = std::fs::read_to_string(folder.join("training.log")).expect("text");
@@ -37,6 +39,30 @@ fn child() {
     let many: Vec<String> = (0..50).map(|i| format!("tag/{i}")).collect();
     let error = (0..10_000).find_map(|s| events.scalars(s, many.iter().map(|t| (t.as_str(), 1.0))).err());
     assert_eq!(error.expect("full").kind, files::Kind::Machine);
+}
+
+/// Rows that found no room wait, and are written in their order when there is.
+#[test]
+fn rows_are_written_again_when_there_is_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut log = Log::open(folder.path()).expect("opens");
+    log.add_row("row", fields(1, "one")).expect("written");
+    // No file can be opened there meanwhile.
+    let (path, aside) = (log_path(folder.path()), folder.path().join("aside"));
+    log.retain(folder.path(), |row| row.kind != "row").expect("rewritten");
+    std::fs::rename(&path, &aside).expect("moved");
+    std::fs::create_dir(&path).expect("in the way");
+    for i in 2..5 {
+        log.add_row("row", fields(i, "waits")).expect_err("no file");
+    }
+    assert!(log.trouble()[0].contains("lacks 3 rows"), "{:?}", log.trouble());
+    std::fs::remove_dir(&path).expect("removed");
+    std::fs::rename(&aside, &path).expect("back");
+    log.add_row("row", fields(5, "on time")).expect("written");
+    let rows = read_log(&path).expect("rows");
+    let all: Vec<u64> = rows.iter().filter_map(|row| row.number("i")).map(|i| i as u64).collect();
+    assert_eq!(all, [2, 3, 4, 5]);
+    assert!(log.trouble()[0].contains("3 rows came late"), "{:?}", log.trouble());
 }
 
 #[test]

@@ -136,9 +136,10 @@ impl Kind for Classifier {
     }
 
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
-        let predictions = predictions(experiment, members)?;
+        let mut predictions = predictions(experiment, members)?;
+        let notes = leave_out_not_finite(members, &mut predictions, experiment.learner.configs().len() > 1);
         let symbols = experiment.source.sample_symbols();
-        let mut tested = Tested { experiment, members, predictions, symbols, volatility: None };
+        let mut tested = Tested { experiment, members, predictions, symbols, volatility: None, notes };
         // Ready arrays have no prices, and so no volatility.
         if let Ids::Bars { data, .. } = &experiment.source.ids {
             tested.volatility = tested.truth().volatility_baseline(&data.base)?;
@@ -154,6 +155,7 @@ struct Tested<'a> {
     predictions: Vec<Vec<f32>>, // [members][test, classes] empty where a member predicts nothing
     symbols: Vec<u32>,          // [samples] the symbol of each
     volatility: Option<VolatilityBaseline>,
+    notes: Vec<String>, // members that were left out
 }
 
 impl Tested<'_> {
@@ -173,6 +175,10 @@ impl Evaluation for Tested<'_> {
         let ensemble = ensemble(&judge_members(self.members, &self.predictions), folds, config_of);
         let record = self.truth().judge(&ensemble, self.experiment.settings.general.seed, self.volatility)?;
         Ok(record.map(|record| Judged::new(&record, vec![Some(record.mcc)], METRICS, sentences(&record))))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 
     fn seal(&self, selected: &[usize], trials: &[StartedTrial]) -> Result<Option<model::Sealed>> {
@@ -276,6 +282,24 @@ pub(crate) fn predictions(experiment: &Experiment, members: &[Trained]) -> Resul
     Ok(all)
 }
 
+/// Takes away what a member says whose probabilities are not all finite, and names it: the others are judged without
+/// it.
+fn leave_out_not_finite(members: &[Trained], predictions: &mut [Vec<f32>], several: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (member, own) in members.iter().zip(predictions) {
+        if own.iter().all(|p| p.is_finite()) {
+            continue;
+        }
+        own.clear();
+        let config = if several { format!("config {}, ", member.config + 1) } else { String::new() };
+        let (fold, seed) = (member.fold + 1, member.seed + 1);
+        notes.push(format!(
+            "{config}fold {fold}, seed {seed}: its probabilities on test samples are not finite, and it is left out"
+        ));
+    }
+    notes
+}
+
 /// The members as the judge sees them; `predictions` are those on each one's fold's test.
 pub(crate) fn judge_members<'a>(members: &[Trained], predictions: &'a [Vec<f32>]) -> Vec<Member<'a>> {
     let one = |(member, probabilities): (&Trained, &'a Vec<f32>)| Member {
@@ -326,6 +350,24 @@ fn write_predictions(path: &Path, of: &Tested<'_>, selected: &[usize]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_that_says_nothing_finite_is_named_and_left_out_alone() {
+        let member = |fold, seed| Trained {
+            id: 0,
+            config: 0,
+            fold,
+            seed,
+            history: Vec::new(),
+            best: None,
+            stopped: None,
+            last: None,
+        };
+        let mut said = vec![vec![0.5, 0.5], vec![0.2, f32::NAN], vec![]];
+        let notes = leave_out_not_finite(&[member(0, 0), member(0, 1), member(1, 0)], &mut said, false);
+        assert_eq!(said, [vec![0.5, 0.5], vec![], vec![]]);
+        assert!(notes.len() == 1 && notes[0].starts_with("fold 1, seed 2: "), "{notes:?}");
+    }
 
     #[test]
     fn settings_that_say_nothing_are_the_learners_own_recipe() {

@@ -25,6 +25,7 @@ pub(super) fn fit(
     from: Option<TrainState>,
     timed: bool,
     phases: &mut Phases,
+    notes: &mut Vec<String>,
     tell: Teller<'_>,
 ) -> Result<(Outcome, Option<f64>)> {
     let Experiment { learner, plan, at, settings, .. } = experiment;
@@ -35,6 +36,7 @@ pub(super) fn fit(
     let (mut shown, mut all, mut group_samples, mut wrong) = (None::<Instant>, 0u64, 0u64, None);
     // A checkpoint that could not be written, until it is reported.
     let unsaved = Cell::new(None::<Error>);
+    let (mut missed, mut first_missed) = (0u64, None::<String>);
     let (mut meter, mut timed) = (RateMeter::default(), timed);
     let event = &mut |event: RunEvent<'_>| {
         let now = Instant::now();
@@ -48,6 +50,8 @@ pub(super) fn fit(
             RunEvent::Group { .. } => group_samples = 0,
             RunEvent::Saved => {
                 if let Some(why) = unsaved.take() {
+                    missed += 1;
+                    first_missed.get_or_insert_with(|| why.to_string());
                     tell(TrainEvent::Line(&format!("{why}; training continues")));
                 }
             }
@@ -69,7 +73,7 @@ pub(super) fn fit(
                 shown = Some(Instant::now());
             }
             Ok(_) => {}
-            // Training goes on without its log; the end says so.
+            // Training goes on without that row; the end says so.
             Err(why) => wrong = Some(why),
         }
     };
@@ -81,9 +85,8 @@ pub(super) fn fit(
     let hooks = &mut Hooks { event, stop: &|| stop.load(Ordering::Relaxed), save: &mut save, every };
     let outcome = learn::train(&**learner, plan, at, from, hooks)?;
     keeper.wait()?;
-    if let Some(why) = wrong {
-        tell(TrainEvent::Line(&format!("the log could not be written: {why}")));
-    }
+    notes.extend(wrong.map(|why| format!("the log could not be written: {why}")));
+    notes.extend(first_missed.map(|why| format!("{} failed: {why}", files::format_plural(missed, "checkpoint"))));
     let spent = outcome.spent;
     phases.end(
         since,

@@ -192,6 +192,8 @@ impl Folder {
             };
             let trials: Vec<StartedTrial> = serde_json::from_value(noted)
                 .map_err(|e| Error::new(Kind::State, format!("run.json does not name its trial: {e}")).at(&path))?;
+            // Found out now, not when it has trained: another home has another ledger.
+            trials.iter().try_for_each(|trial| ledger.expect_started(trial))?;
             run.resume();
             (run, trials, true)
         } else {
@@ -261,7 +263,7 @@ impl Folder {
         run: &mut TrainRun,
         tell: Teller<'_>,
     ) -> Result<Option<TrainState>> {
-        let from = self.state(experiment, &mut |line| tell(TrainEvent::Line(line)))?;
+        let from = self.state(experiment, &mut run.notes, &mut |line| tell(TrainEvent::Line(line)))?;
         let Experiment { learner, plan, at, .. } = experiment;
         let before = self.pace(from.as_ref());
         if before.parts > plan.pace.parts {
@@ -278,7 +280,12 @@ impl Folder {
         Ok(from)
     }
 
-    fn state(&mut self, experiment: &Experiment, say: &mut dyn FnMut(&str)) -> Result<Option<TrainState>> {
+    fn state(
+        &mut self,
+        experiment: &Experiment,
+        notes: &mut Vec<String>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Option<TrainState>> {
         if !self.resumed {
             return Ok(None);
         }
@@ -288,6 +295,7 @@ impl Folder {
             return Ok(None);
         };
         generation.passed.iter().for_each(|why| say(why));
+        notes.extend(generation.passed.iter().cloned());
         generation.expect(&self.about)?;
         let learner = &*experiment.learner;
         let state = TrainState::from_parts(&|name| generation.read(name), learner)?;
@@ -356,8 +364,9 @@ impl Folder {
     }
 
     /// Takes the end down: the log, the result, the run's state; the ledger has it by then.
-    pub(crate) fn end(&mut self, run: &TrainRun, kind: &dyn kinds::Kind) -> Result<()> {
+    pub(crate) fn end(&mut self, run: &mut TrainRun, kind: &dyn kinds::Kind) -> Result<()> {
         self.log.end(run)?;
+        run.notes.extend(self.log.trouble());
         self.run.more.insert("parts".into(), json!(run.parts));
         let metric = kind.metrics()[0];
         let value = |m: &MemberRow| m.metrics.first().and_then(|own| own.value);

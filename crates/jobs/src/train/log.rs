@@ -60,11 +60,11 @@ impl RunLog {
 
     pub(crate) fn begin(&mut self, run: &TrainRun, resumed: bool) -> Result<()> {
         let words = if resumed { "resumes" } else { "begins" };
-        self.log.add_message(&format!("training {words}: {} on {}", run.net, run.device))?;
+        self.message(&format!("training {words}: {} on {}", run.net, run.device))?;
         if run.parts > 1 {
             let rows = run.batch.div_ceil(run.parts);
             let memory = files::format_bytes(run.memory_bytes);
-            self.log.add_message(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
+            self.message(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
         }
         // `axis`, `last`, `members`, `worth` and `lower_is_better` tell whoever watches where the rows of its axis
         // lead, whatever the learner.
@@ -74,21 +74,21 @@ impl RunLog {
             "members": run.groups.iter().sum::<u64>(), "worth": metric.name,
             "lower_is_better": !metric.higher_is_better,
         });
-        self.log.add_row(if resumed { "resumed" } else { "started" }, fields(row))?;
+        self.row(if resumed { "resumed" } else { "started" }, fields(row))?;
         for phase in &run.phases {
-            self.log.add_row("phase", fields(json!({"name": phase.name, "seconds": phase.seconds})))?;
+            self.row("phase", fields(json!({"name": phase.name, "seconds": phase.seconds})))?;
         }
         self.phase("train")
     }
 
     /// Something else is done from now on.
     pub(crate) fn phase(&mut self, name: &str) -> Result<()> {
-        self.log.add_row("phase", fields(json!({"name": name})))
+        self.row("phase", fields(json!({"name": name})))
     }
 
     /// A sentence for people; settings stand in it by their names.
     pub(crate) fn note(&mut self, message: &str) -> Result<()> {
-        self.log.add_message(&message.replace(['<', '>'], ""))
+        self.message(&message.replace(['<', '>'], ""))
     }
 
     /// How full the machine is, unless the last such row is younger than ten seconds.
@@ -104,7 +104,7 @@ impl RunLog {
             "gpu_percent": gpu.and_then(|g| g.busy_percent), "gpu_memory_bytes": gpu.and_then(|g| g.memory_used_bytes),
             "gpu_watts": gpu.and_then(|g| g.power_watts).map(f32::round), "gpu_celsius": gpu.and_then(|g| g.temperature_celsius),
         });
-        self.log.add_row("machine", fields(row))
+        self.row("machine", fields(row))
     }
 
     /// Takes an event down; a line for people where they would want one.
@@ -115,27 +115,27 @@ impl RunLog {
             }
             RunEvent::Ended(member) => {
                 let why = member.stopped.as_ref().map_or_else(String::new, |why| reason(why, self.unit));
-                self.log.add_row("ended", fields(json!({"member": member.id, "why": why})))?;
+                self.row("ended", fields(json!({"member": member.id, "why": why})))?;
                 let (unit, n) = (self.unit, member.history.len());
                 let line = format!("{} ended after {unit} {n}: {why}", self.named(member));
-                self.log.add_message(&line)?;
+                self.message(&line)?;
                 // What is not finite is reported at once.
                 Ok(matches!(member.stopped, Some(Stopped::Fault(_))).then_some(line))
             }
             RunEvent::Group { number, of, members, memory, kernel_paths: ways } => {
                 let group =
                     json!({"group": number + 1, "of": of, "members": members, "memory_bytes": memory, "ways": ways});
-                self.log.add_row("group", fields(group))?;
+                self.row("group", fields(group))?;
                 Ok(None)
             }
             RunEvent::LessMemory(what) => {
-                self.log.add_row("less_memory", fields(json!({"what": what})))?;
+                self.row("less_memory", fields(json!({"what": what})))?;
                 let line = format!("less memory than planned: {what}");
-                self.log.add_message(&line)?;
+                self.message(&line)?;
                 Ok(Some(line))
             }
             RunEvent::Saved => {
-                self.log.add_row("saved", Map::new())?;
+                self.row("saved", Map::new())?;
                 Ok(None)
             }
             RunEvent::Samples(_) => Ok(None),
@@ -157,7 +157,7 @@ impl RunLog {
         if self.several {
             row["config"] = json!(member.config + 1);
         }
-        self.log.add_row(unit, fields(row))?;
+        self.row(unit, fields(row))?;
         let shown = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
         let labelled = kind.figures().iter().filter_map(|f| Some(format!("{} {}", f.label?, shown(value(f.name)))));
         let line = format!(
@@ -167,7 +167,7 @@ impl RunLog {
             labelled.collect::<Vec<_>>().join(", "),
             if best { " (best)" } else { "" },
         );
-        self.log.add_message(&line)?;
+        self.message(&line)?;
         if self.events.len() < EVENTS || self.events.contains_key(&member.id) {
             let events = match self.events.entry(member.id) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -178,7 +178,7 @@ impl RunLog {
                 }
             };
             let figures = kind.figures().iter().filter_map(|f| Some((f.tag, value(f.name)?)));
-            events.scalars(u64::from(of.step), figures.chain([("time/samples_per_s", rate)]))?;
+            waits(events.scalars(u64::from(of.step), figures.chain([("time/samples_per_s", rate)])))?;
         }
         Ok(line)
     }
@@ -198,10 +198,38 @@ impl RunLog {
             end.insert(metric.name.into(), json!(own.and_then(|own| own.value)));
         }
         end.extend(fields(json!({"seconds": run.seconds, "verdict": run.verdict, "phases": run.phases})));
-        self.log.add_row(state, end)?;
+        self.row(state, end)?;
         let judged: String = judged.iter().map(|own| format!("; {} {own}", own.metric.head())).collect();
-        self.log.add_message(&format!("{state} after {:.1} s{judged}; {}", run.seconds, run.verdict))?;
-        self.log.sync()
+        self.message(&format!("{state} after {:.1} s{judged}; {}", run.seconds, run.verdict))?;
+        // A full disk fails here too, and is among the troubles.
+        waits(self.log.sync())
+    }
+
+    /// What of the log could not be written when it was to, a sentence each.
+    pub(crate) fn trouble(&mut self) -> Vec<String> {
+        let mut all = self.log.trouble();
+        let events: Vec<String> = self.events.values_mut().filter_map(Events::trouble).collect();
+        all.extend(events.first().map(|first| match events.len() {
+            1 => first.clone(),
+            n => format!("{first} ({n} event files in all)"),
+        }));
+        all
+    }
+
+    fn row(&mut self, kind: &str, fields: Map<String, Value>) -> Result<()> {
+        waits(self.log.add_row(kind, fields))
+    }
+
+    fn message(&mut self, sentence: &str) -> Result<()> {
+        waits(self.log.add_message(sentence))
+    }
+}
+
+/// What the disk does not take now waits: training goes on, and [`RunLog::trouble`] tells at the end.
+fn waits(written: Result<()>) -> Result<()> {
+    match written {
+        Err(why) if why.kind == files::Kind::Machine => Ok(()),
+        other => other,
     }
 }
 

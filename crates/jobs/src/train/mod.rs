@@ -20,7 +20,9 @@ mod source;
 mod trial;
 
 pub(crate) use experiment::{Experiment, memory_budget, open, split};
-pub(crate) use folder::{json_text, member_file, request_of, symbol_names, write_json};
+#[cfg(test)]
+pub(crate) use folder::write_json;
+pub(crate) use folder::{json_text, member_file, request_of, symbol_names};
 pub use phases::Phase;
 pub(crate) use predict::guess;
 pub use predict::{Predict, Predicted, model_settings, predict};
@@ -95,7 +97,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let from = folder.resume(&mut experiment, &mut run, tell)?;
     run.phases = phases.so_far().to_vec();
     folder.begin(&run, &experiment)?;
-    let fitted = fit(&experiment, &mut folder, from, estimate.is_some(), &mut phases, tell);
+    let fitted = fit(&experiment, &mut folder, from, estimate.is_some(), &mut phases, &mut run.notes, tell);
     let (outcome, samples_per_s) = fitted.inspect_err(|why| folder.failed(why))?;
     (run.samples_per_s, run.interrupted) = (samples_per_s, outcome.interrupted);
     run.parts = outcome.pace.count(run.batch as usize) as u64;
@@ -109,6 +111,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         folder.parts().0.phase("judge")?;
         let mut judgement = judge::judge(&experiment, &outcome.members)?;
         judgement.write_into(&mut run, kind.metrics());
+        run.notes.extend(judgement.evaluation.notes());
         let sealed = judgement.evaluation.seal(&judgement.selected, folder.trials())?;
         // The ledger first: a result is written there before anybody sees it, and so is what the model is.
         folder.finished(&run, &judgement.per_config, sealed.as_ref().map(|sealed| sealed.hash.as_str()))?;
@@ -117,7 +120,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();
     (run.phases, run.verdict) = phases.finish(cuda);
-    folder.end(&run, kind)?;
+    folder.end(&mut run, kind)?;
     Ok(run)
 }
 

@@ -148,6 +148,15 @@ impl Ledger {
         Ok(self.read()?.iter().any(ended))
     }
 
+    /// Refuses a trial that did not start in this ledger.
+    ///
+    /// # Errors
+    ///
+    /// Where its row is another one, or cannot be read.
+    pub fn expect_started(&self, started: &StartedTrial) -> Result<()> {
+        self.holds(&self.db, started)
+    }
+
     /// How a trial ended; none where it did not start in this ledger.
     ///
     /// # Errors
@@ -155,7 +164,7 @@ impl Ledger {
     /// Where the ledger cannot be read or its chain is broken.
     pub fn outcome(&self, started: &StartedTrial) -> Result<Option<Outcome>> {
         let rows = self.all()?;
-        let held = self.holds(&self.db, started).is_ok();
+        let held = self.expect_started(started).is_ok();
         Ok(rows.into_iter().find(|(row, _)| held && row.row == started.row).map(|(row, _)| row.outcome))
     }
 

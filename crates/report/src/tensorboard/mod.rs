@@ -83,6 +83,12 @@ impl Events {
     fn add(&mut self, event: Message) -> Result<()> {
         self.file.append(&record::frame(event.bytes()))
     }
+
+    /// What could not be written when it was to, in words; nothing where all went well.
+    pub fn trouble(&mut self) -> Option<String> {
+        let name = self.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        crate::log::describe(&name, "event", &self.file.trouble())
+    }
 }
 
 fn wall() -> f64 {
