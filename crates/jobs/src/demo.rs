@@ -15,7 +15,7 @@ use bars::audit::{SymbolAudit, Verdict};
 use bars::synth::{MarketKind, Plant, Synth, SyntheticMarket};
 use bars::{Bars, Timeframe};
 use features::{Dataset, Plan, read_set};
-use files::{Error, Result};
+use files::{Error, Kind, Result};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Dem
     let clock = Instant::now();
     let sink = &mut |update: Update| tell(TrainEvent::Update(update));
     let folder = request.out.clone().unwrap_or_else(|| PathBuf::from(format!("runs/demo-{}", today())));
-    let data = folder.join("data");
+    let mut data = folder.join("data");
     std::fs::create_dir_all(&data).map_err(|e| Error::io(&data, "making the folder", &e))?;
 
     let (made, signal, session, make_seconds) = make(settings, request.quick, sink)?;
@@ -134,7 +134,16 @@ pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Dem
     sink(Update { phase: "writing", done: 0, total: all as u64, unit: "symbols" });
     let origin = format!("demo, seed {}", settings.general.seed);
     let timer = Instant::now();
-    let file = write(&made.market, &data, "market", &origin)?;
+    let file = match write(&made.market, &data, "market", &origin) {
+        // What an earlier demo left there is broken, and stays as it is.
+        Err(why) if matches!(why.kind, Kind::State | Kind::Input) => {
+            let free = (2..).map(|n| folder.join(format!("data-{n}"))).find(|path| !path.exists());
+            data = free.unwrap_or(data);
+            std::fs::create_dir_all(&data).map_err(|e| Error::io(&data, "making the folder", &e))?;
+            write(&made.market, &data, "market", &origin)?
+        }
+        file => file?,
+    };
     let write_seconds = timer.elapsed().as_secs_f64();
     let signal_file = write(&signal.market, &data, "signal", &origin)?;
     write(&session.market, &data, "session", &origin)?;
@@ -235,7 +244,7 @@ fn write(market: &[Bars], folder: &Path, name: &str, origin: &str) -> Result<Pat
     check_stop()?;
     bars::store::write_set(market, folder, name, true, origin)?;
     bars::store::find_set(folder, name)?
-        .ok_or_else(|| Error::new(files::Kind::State, "what was written is not in the catalogue").at(folder))
+        .ok_or_else(|| Error::new(Kind::State, "what was written is not in the catalogue").at(folder))
 }
 
 const TWICE: &str = "duplicated rows";

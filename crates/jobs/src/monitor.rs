@@ -3,6 +3,7 @@
 //! Nothing is asked of the process that trains, and nothing is written. Each look reads what has been added to the log,
 //! asks the folder how the run stands, and takes what the sampler saw in the meantime.
 
+use crate::runs::{RUNS, find_run, is_run};
 use files::{Error, Result};
 use machine::Sampler;
 use report::{LogFollower, MonitorState, RunStatus, RunSummary};
@@ -22,7 +23,7 @@ impl Monitor {
     /// Finds the run: a folder, a name under `runs/`, the newest of a folder of runs, or the newest under `runs/`. Then
     /// looks once.
     pub fn open(run: Option<&Path>) -> Result<Monitor> {
-        let folder = find_run(run)?;
+        let folder = watched_run(run)?;
         let follow = LogFollower::new(&report::log_path(&folder));
         let mut monitor =
             Monitor { folder, log: follow, sampler: None, sampled_until: 0.0, state: MonitorState::default() };
@@ -84,22 +85,15 @@ impl Monitor {
     }
 }
 
-fn find_run(run: Option<&Path>) -> Result<PathBuf> {
-    let runs = Path::new("runs");
-    let is = |folder: &Path| folder.join("run.json").is_file();
+fn watched_run(run: Option<&Path>) -> Result<PathBuf> {
+    let runs = Path::new(RUNS);
     let newest = |runs: &Path| report::list_runs(runs).map(|all| all.into_iter().next().map(|run| run.folder));
-    let remedy = "start one with `fullbore train DATA`; `fullbore runs list FOLDER` shows the runs of a folder";
     let Some(run) = run else {
+        let remedy = "start one with `fullbore train DATA`; `fullbore runs list FOLDER` shows the runs of a folder";
         return newest(runs)?.ok_or_else(|| Error::input("there is no run under runs/ yet").at(runs).remedy(remedy));
     };
-    if is(run) {
-        return Ok(run.to_path_buf());
-    }
-    if is(&runs.join(run)) {
-        return Ok(runs.join(run));
-    }
-    let within = if run.is_dir() { newest(run)? } else { None };
-    within.ok_or_else(|| Error::input("there is no run here, nor under runs/ by that name").at(run).remedy(remedy))
+    let within = if run.is_dir() && !is_run(run) { newest(run)? } else { None };
+    within.map_or_else(|| find_run(run), Ok)
 }
 
 #[cfg(test)]

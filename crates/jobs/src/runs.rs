@@ -8,7 +8,7 @@ use learn::checkpoint;
 use report::{Row, RunSummary, read_log};
 use serde::Serialize;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The runs of a folder.
 #[derive(Debug, Clone, Serialize)]
@@ -187,11 +187,32 @@ pub fn runs_list(folder: &Path) -> Result<RunsListed> {
     Ok(RunsListed { folder: folder.display().to_string(), runs })
 }
 
-/// Looks at one run.
-pub fn runs_show(folder: &Path) -> Result<RunShown> {
-    if !folder.join("run.json").is_file() {
-        return Err(Error::input("there is no run here").at(folder).remedy("`fullbore runs list` shows the runs"));
+/// Where runs are, unless a folder is named.
+pub(crate) const RUNS: &str = "runs";
+
+/// Whether a run, or a model, is in that folder.
+pub(crate) fn is_run(folder: &Path) -> bool {
+    ["run.json", "model.json"].iter().any(|file| folder.join(file).exists())
+}
+
+/// Finds a run by its folder, or by the name that `runs list` shows; every verb that takes a run takes both.
+pub(crate) fn find_run(run: &Path) -> Result<PathBuf> {
+    let named = Path::new(RUNS).join(run);
+    if let Some(folder) = [run, &named].into_iter().find(|folder| is_run(folder)) {
+        return Ok(folder.to_path_buf());
     }
+    let error = Error::input("there is no run here, nor under runs/ by that name").at(run);
+    let names: Vec<String> = report::list_runs(Path::new(RUNS))?.into_iter().map(|run| run.name).collect();
+    let near = bars::nearest(&run.to_string_lossy(), names.iter().map(String::as_str));
+    Err(match near {
+        Some(near) => error.remedy(format!("did you mean `{near}`? `fullbore runs list` shows the runs")),
+        None => error.remedy("`fullbore runs list` shows the runs; `fullbore train DATA` starts one"),
+    })
+}
+
+/// Looks at one run.
+pub fn runs_show(run: &Path) -> Result<RunShown> {
+    let folder = &find_run(run)?;
     let rows = read_log(&report::log_path(folder))?;
     // The name of a unit of work: older programs did not write it.
     let axis = rows.iter().rev().find_map(|r| r.text("axis")).unwrap_or("epoch");
@@ -220,12 +241,8 @@ fn judged(rows: &[Row]) -> Option<Measured> {
 }
 
 /// Goes on with a run; threads and memory may be others than before, since they change no bit.
-pub fn runs_resume(folder: &Path, pace: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
-    if !folder.join("run.json").is_file() {
-        return Err(Error::new(Kind::Usage, "there is no run here")
-            .at(folder)
-            .remedy("`fullbore runs list` shows the runs"));
-    }
+pub fn runs_resume(run: &Path, pace: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
+    let folder = &find_run(run).map_err(|e| Error { kind: Kind::Usage, ..e })?;
     let (request, mut settings) = request_of(folder)?;
     if pace.general.threads.is_some() {
         settings.general.threads = pace.general.threads;

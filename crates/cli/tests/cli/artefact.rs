@@ -229,6 +229,32 @@ fn changed_model_is_refused_and_the_part_is_named() {
     assert!(exit == 5 && value.to_string().contains("its MANIFEST is missing"), "{value}");
 }
 
+/// The name that `runs list` prints is enough, wherever a run is meant.
+#[test]
+fn runs_are_found_by_name_in_every_verb() {
+    let place = Place::new();
+    place.write("PX.csv", &csv(2400, 3, true));
+    let (run, exit) = place.json(&small("PX.csv", "r = log_return(1), v = volatility(20)", "runs/first"));
+    assert_eq!(exit, 0, "{run}");
+    let (list, _) = place.json(&["runs", "list"]);
+    assert_eq!(list["runs"][0]["name"], "first", "{list}");
+    for args in [
+        &["runs", "show", "first"][..],
+        &["monitor", "first", "--once"],
+        &["predict", "first", "PX.csv", "--device", "cpu"],
+        &["train", "PX.csv", "--settings", "first", "--features", "r = log_return(1)", "--dry-run", "--device", "cpu"],
+    ] {
+        let (value, exit) = place.json(args);
+        assert_eq!(exit, 0, "{args:?}: {value}");
+    }
+    let (value, exit) = place.json(&["runs", "resume", "first"]);
+    assert!(exit == 5 && value.to_string().contains("the run is finished"), "{value}");
+    for verb in [&["runs", "show", "frist"][..], &["monitor", "frist", "--once"], &["predict", "frist", "PX.csv"]] {
+        let (value, exit) = place.json(verb);
+        assert!(exit == 3 && value.to_string().contains("did you mean `first`"), "{verb:?}: {exit} {value}");
+    }
+}
+
 /// A device never ends and a pipe makes its reader wait: both are refused at once, wherever a file is expected.
 #[test]
 #[cfg(unix)]

@@ -7,7 +7,7 @@
 use crate::Settings;
 use crate::kinds::classifier::record;
 use crate::synth::Planted;
-use crate::train::{Teller, Train, TrainRun, request_of, train};
+use crate::train::{Teller, Train, TrainEvent, TrainRun, request_of, train};
 use bars::Bars;
 use files::{Caps, Data, Error, Kind, Result, Table};
 use judge::measure::{Confusion, ShiftTest, predicted, shift_test};
@@ -162,36 +162,59 @@ pub(super) fn run(
     let own = job(settings, request.quick)?;
     let (path, cut) = place(folder, &own);
     let select = crate::Select { data: file.display().to_string(), ..crate::Select::default() };
-    let request = match cut {
-        // The same bars were written anew, into a file of their own.
-        Some(cut) => Train { select, ..cut },
-        None => {
-            let set = (own.features.set == "auto").then(|| SET.to_string());
-            Train { select, set, out: Some(path.clone()), device: request.device.clone(), ..Train::default() }
-        }
+    let fresh = |path: &Path| {
+        let set = (own.features.set == "auto").then(|| SET.to_string());
+        let (out, device) = (Some(path.to_path_buf()), request.device.clone());
+        Train { select: select.clone(), set, out, device, ..Train::default() }
     };
-    let run = train(&request, &own, tell)?;
+    // The same bars were written anew, into a file of their own.
+    let cut = cut.map(|cut| Train { select: select.clone(), ..cut });
+    let (run, path, resumed) = match cut.map(|cut| train(&cut, &own, tell)) {
+        // Broken, or of another home: it is left as it is.
+        Some(Err(why)) if matches!(why.kind, Kind::State | Kind::Input) => {
+            let own_place = free(folder);
+            let place = own_place.display();
+            tell(TrainEvent::Line(&format!(
+                "the training in {} cannot be resumed ({why}): {place} is made",
+                path.display()
+            )));
+            (train(&fresh(&own_place), &own, tell)?, own_place, false)
+        }
+        Some(run) => (run?, path, true),
+        None => (train(&fresh(&path), &own, tell)?, path, false),
+    };
     let found = match (&run.judged, run.interrupted) {
         (Some(_), false) => Some(found(&run, &path, signal, planted, settings.general.seed)?),
         _ => None,
     };
-    Ok(DemoTraining { resumed: request.resume, run, found, curves: curves(&path)? })
+    Ok(DemoTraining { resumed, run, found, curves: curves(&path)? })
 }
 
 /// Where the run goes: on with the last one, if it was cut while it did the same, else to a place of its own.
 fn place(folder: &Path, own: &Settings) -> (PathBuf, Option<Train>) {
-    let path = |n: u32| folder.join(if n == 1 { "training".to_string() } else { format!("training-{n}") });
-    let taken = (1..).take_while(|n| path(*n).join("run.json").exists()).last().unwrap_or(0);
+    let last = (1..).map(|n| nth(folder, n)).take_while(|path| path.exists()).last();
     // Threads and memory are pace.
     let recipe = |settings: &Settings| {
         let mut settings = settings.clone();
         (settings.general.threads, settings.general.memory) = (None, crate::Memory::Auto);
         settings.to_toml()
     };
-    match request_of(&path(taken.max(1))) {
-        Ok((request, then)) if taken > 0 && recipe(&then) == recipe(own) => (path(taken), Some(request)),
-        _ => (path(taken + 1), None),
+    if let Some(last) = last
+        && let Ok((request, then)) = request_of(&last)
+        && recipe(&then) == recipe(own)
+    {
+        return (last, Some(request));
     }
+    (free(folder), None)
+}
+
+/// The first place that nothing stands at.
+fn free(folder: &Path) -> PathBuf {
+    (1..).map(|n| nth(folder, n)).find(|path| !path.exists()).unwrap_or_else(|| nth(folder, 1))
+}
+
+fn nth(folder: &Path, n: u32) -> PathBuf {
+    folder.join(if n == 1 { "training".to_string() } else { format!("training-{n}") })
 }
 
 /// What the predictions on disk say of the planted signal.
@@ -302,6 +325,23 @@ fn curves(path: &Path) -> Result<Vec<MemberCurve>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broken_training_is_left_and_another_place_taken() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = Settings::default();
+        assert_eq!(place(folder.path(), &own).0, folder.path().join("training"));
+        for (name, text) in [("training", None), ("training-2", Some("{\"schema\": \"run/1\", "))] {
+            let broken = folder.path().join(name);
+            std::fs::create_dir(&broken).expect("made");
+            if let Some(text) = text {
+                std::fs::write(broken.join("run.json"), text).expect("written");
+            }
+            let next = folder.path().join(if name == "training" { "training-2" } else { "training-3" });
+            let (path, cut) = place(folder.path(), &own);
+            assert!(cut.is_none() && path == next, "{name}: {}", path.display());
+        }
+    }
 
     #[test]
     fn demo_settings_replace_defaults_but_not_user_settings() {

@@ -6,6 +6,7 @@
 
 use super::LearnerKind;
 use super::manifest::ModelManifest;
+use crate::runs::find_run;
 use crate::settings::ReadSettings;
 use crate::train::{Experiment, Ids, json_text, ledger_path, member_file};
 use bars::Fingerprint;
@@ -274,7 +275,8 @@ pub(crate) struct About {
 
 /// Opens a model: what it says of itself, held against its manifest and the ledger.
 pub(crate) fn about(path: &Path) -> Result<About> {
-    let folder: PathBuf = if path.join(JSON).exists() { path.to_path_buf() } else { path.join("model") };
+    let run = find_run(path)?;
+    let folder: PathBuf = if run.join(JSON).exists() { run } else { run.join("model") };
     let json = folder.join(JSON);
     let bad = |what: String| {
         let remedy = "give the folder of a run as it was written; train again with `fullbore train`";

@@ -47,6 +47,9 @@ pub(super) enum Refusal {
 impl Settings {
     /// Reads a settings file, or the `settings.toml` of a run folder, over what is set already.
     pub fn read(&mut self, path: &Path) -> Result<()> {
+        // A run by its folder, or by its name where there is nothing of that name here.
+        let named = if path.exists() { None } else { crate::runs::find_run(path).ok() };
+        let path = named.as_deref().unwrap_or(path);
         let stored = path.is_dir();
         let path = if stored { path.join("settings.toml") } else { path.to_path_buf() };
         let usage = |error: Error| {
