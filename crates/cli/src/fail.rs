@@ -2,11 +2,11 @@
 
 use crate::flags;
 use crate::out::{self, Paint};
-use files::{Error, Kind};
+use files::{Error, Kind, format_bytes};
 use serde_json::{Value, json};
 use std::any::Any;
 use std::ffi::OsString;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 /// Why a verb did not end well.
 #[derive(Debug)]
@@ -54,12 +54,36 @@ pub(crate) fn report(error: &Error, as_json: bool, schema: &str, words: &[OsStri
     code
 }
 
-/// Shows a panic as what it is: our mistake.
+/// From now on the process ends with exit code 4 and an error where there is no memory for what is wanted.
+pub(crate) fn explain_exhausted_memory(json: bool, schema: &'static str) {
+    let _ = ANSWER.set((json, schema));
+    compute::allocator::on_exhausted(|bytes| {
+        let (json, schema) = ANSWER.get().copied().unwrap_or((false, ""));
+        crate::terminal::restore();
+        report(&no_memory(&format!("{} were wanted", format_bytes(bytes as u64))), json, schema, &[]);
+        std::process::exit(4);
+    });
+}
+
+/// How this process answers: as JSON or not, under which schema.
+static ANSWER: OnceLock<(bool, &str)> = OnceLock::new();
+
+fn no_memory(what: &str) -> Error {
+    Error::new(Kind::Memory, format!("the system has no more memory for this program: {what}"))
+        .remedy("close other programs or raise the limit (`ulimit -v`); fewer symbols, features or members, and fewer threads, take less")
+}
+
+/// Shows a panic as what it is: our mistake; or the system's word that it has no room for another thread.
 pub(crate) fn bug(payload: &(dyn Any + Send), as_json: bool, schema: &str) -> u8 {
+    let said = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+    if let Some(said) =
+        said.filter(|said| ["os error 11", "os error 12", "WouldBlock"].iter().any(|e| said.contains(e)))
+    {
+        return report(&no_memory(said), as_json, schema, &[]);
+    }
     let place = PLACE.lock().ok().and_then(|p| p.clone()).unwrap_or_else(|| "an unknown place".into());
-    let what = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
     let message =
-        format!("a bug in fullbore {}: {} (at {place})", env!("CARGO_PKG_VERSION"), what.unwrap_or("no message"));
+        format!("a bug in fullbore {}: {} (at {place})", env!("CARGO_PKG_VERSION"), said.unwrap_or("no message"));
     let remedy = "please report this line and the command; your data are untouched";
     if as_json {
         let none = Value::Null;

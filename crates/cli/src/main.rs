@@ -23,11 +23,16 @@ mod terminal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
+/// Where there is no memory the last word is an error like any other.
+#[global_allocator]
+static ALLOCATOR: compute::allocator::Allocator = compute::allocator::Allocator;
+
 fn main() -> ExitCode {
     fail::quiet_panics();
     let typed: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let (json, schema) = args::peek_json_and_schema(&typed);
     interrupt::listen(json, schema);
+    fail::explain_exhausted_memory(json, schema);
     let ended = catch_unwind(AssertUnwindSafe(|| commands::run(&typed, json, schema)));
     let code = match ended {
         Ok(Ok(code)) => code,

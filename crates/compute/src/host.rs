@@ -1,11 +1,12 @@
 //! Memory of this computer for what may be large: where there is too little of it, an error instead of an abort.
 
+use crate::allocator::fallible;
 use crate::error::{Error, Result, format_bytes};
 
 /// An empty vector with memory for `len` values; `what` they are.
 pub(crate) fn reserve<T>(len: usize, what: &str) -> Result<Vec<T>> {
     let mut values = Vec::new();
-    values.try_reserve_exact(len).map_err(|why| {
+    fallible(|| values.try_reserve_exact(len)).map_err(|why| {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         Error::OutOfMemory {
             call: format!("{} of {what}", format_bytes(bytes)),

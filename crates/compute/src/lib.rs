@@ -38,6 +38,7 @@
 //! # }
 //! ```
 
+pub mod allocator;
 pub mod bf16;
 mod cpu;
 pub mod cpu_rate;

@@ -212,7 +212,8 @@ pub fn features(request: &Features, settings: &Settings, sink: Sink<'_>) -> Resu
         return Ok(featured);
     }
 
-    check_memory(&market, timeframe, &plan, settings)?;
+    // Encoded columns wait beside the table until their group is whole.
+    check_memory(&market, timeframe, &plan, 2, settings)?;
     let (data, compute_seconds) = compute(market, &plan, settings, sink)?;
     check_stop()?;
     let mut featured = describe(&data, settings, compute_seconds);
@@ -384,8 +385,14 @@ fn about(table: &Table, plan: &Plan, featured: &Featured, data_hash: &str) -> St
     .to_string()
 }
 
-/// An error if the tables would not fit into the budget.
-fn check_memory(market: &[Bars], timeframe: Timeframe, plan: &Plan, settings: &Settings) -> Result<()> {
+/// An error if so many copies of the tables would not fit into the budget, with the least that is enough.
+pub(crate) fn check_memory(
+    market: &[Bars],
+    timeframe: Timeframe,
+    plan: &Plan,
+    copies: usize,
+    settings: &Settings,
+) -> Result<()> {
     let rows: usize = market.iter().map(Bars::len).sum();
     let bars: usize =
         market.iter().map(|b| b.len() * 8 * (6 + usize::from(!b.volume.is_empty()) + b.extras.len())).sum();
@@ -398,7 +405,7 @@ fn check_memory(market: &[Bars], timeframe: Timeframe, plan: &Plan, settings: &S
         let wide = columns.iter().filter(|c| c.0 == of).count();
         let part = of.map_or(1.0, |slow| timeframe.ns() as f64 / slow.ns().max(1) as f64);
         let row = wide.next_multiple_of(4) * 4 + wide.div_ceil(64) * 8 + 1 + 4;
-        need += part * (rows * row) as f64 + if of.is_some() { part * bars as f64 } else { 0.0 };
+        need += part * (copies * rows * row) as f64 + if of.is_some() { part * bars as f64 } else { 0.0 };
     }
     // Class, end and weight of a label; the clock.
     need += rows as f64 * (13.0 + 12.0);
@@ -413,7 +420,10 @@ fn check_memory(market: &[Bars], timeframe: Timeframe, plan: &Plan, settings: &S
                 format_bytes(budget)
             ),
         )
-        .remedy("take fewer symbols, a shorter time or a smaller set, or raise <memory>"));
+        .remedy(format!(
+            "take fewer symbols, a shorter time or a smaller set, or raise <memory> to {}MiB at least",
+            (need as u64).div_ceil(1 << 20)
+        )));
     }
     Ok(())
 }
@@ -516,11 +526,11 @@ mod tests {
         let (data, mut settings) = market(folder.path());
         let market = bars::read(&data, &settings.options().expect("options"), &|_| {}).expect("read").0.bars;
         let plan = Plan::new(&read_set("full").expect("a set")).expect("a plan");
-        assert!(check_memory(&market, Timeframe::D1, &plan, &settings).is_ok());
+        assert!(check_memory(&market, Timeframe::D1, &plan, 1, &settings).is_ok());
         let mut many = Vec::new();
         (0..400).for_each(|_| many.extend(market.iter().cloned()));
         settings.general.memory = crate::Memory::Bytes(64 << 20);
-        let error = check_memory(&many, Timeframe::D1, &plan, &settings).expect_err("too much");
+        let error = check_memory(&many, Timeframe::D1, &plan, 1, &settings).expect_err("too much");
         assert!(error.kind == Kind::Memory && error.message.contains("64.0 MiB"), "{error}");
     }
 

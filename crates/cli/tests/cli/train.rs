@@ -136,7 +136,7 @@ fn each_config_is_a_trial_and_validation_chooses_per_fold() {
     assert_eq!(trials.len(), 4, "{told}");
     // The model has the members that were taken, and says what they said.
     let kept = std::fs::read_dir(place.path().join("run/model")).unwrap().count();
-    assert_eq!(kept, 1 + 4);
+    assert_eq!(kept, 2 + 4);
     let (asked, exit) = place.json(&["predict", "run", "coin", "--members", "--device", "cpu", "--out", "p.parquet"]);
     assert_eq!(exit, 0, "{asked}");
     let (then, now) =
@@ -179,6 +179,8 @@ pub(crate) fn settled(run: &Path) -> Vec<String> {
         let files = std::fs::read_dir(run.join(folder)).unwrap().map(|f| f.unwrap().file_name());
         all.extend(files.map(|f| format!("{folder}/{}", f.to_string_lossy())));
     }
+    // Names the run's own row of the ledger.
+    all.retain(|file| file != "model/MANIFEST");
     all.sort();
     all
 }
@@ -328,7 +330,7 @@ fn errors_name_a_remedy() {
         (&["train", "coin", "--net", "fast:3x5-lstm8 / 3"], 2, "net"),
         (&["train", "coin", "--learner", "mlp", "--features", ROW, "--folds", "900"], 3, "fold"),
         (&["train", "coin", "--budget", "soon"], 2, "10m"),
-        (&["predict", "nowhere", "coin"], 3, "finished run"),
+        (&["predict", "nowhere", "coin"], 3, "runs list"),
     ];
     for (args, expected, part) in wrong {
         let (value, code) = place.json(args);
@@ -364,4 +366,36 @@ fn too_little_memory_is_an_error_and_no_abort() {
     assert_eq!((exit, &error["kind"]), (4, &Value::from("machine")), "{large}");
     let message = error["message"].as_str().expect("a message");
     assert!(message.starts_with("cpu has not enough free memory for 64.3 MiB of parameters"), "{message}");
+}
+
+/// Whatever the limit, a verb ends well or with exit code 4, and says so in one object.
+#[test]
+#[cfg(target_os = "linux")]
+fn every_address_space_limit_ends_with_an_answer() {
+    let place = Place::new();
+    market(&place, true, "3000");
+    let limited = |kib: u64, args: &[&str]| {
+        let mut shell = std::process::Command::new("sh");
+        let script = format!("ulimit -c 0; ulimit -v {kib}; exec \"$0\" \"$@\"");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_fullbore")]).args(args);
+        let shell = shell.current_dir(place.path()).env("FULLBORE_HOME", place.path().join("home"));
+        shell.env_remove("RUST_BACKTRACE").output().expect("sh starts")
+    };
+    // Below this the program itself does not start.
+    let least = (60..).map(|n| n * 4096).find(|kib| code(&limited(*kib, &["--version"])) == 0).expect("a limit");
+    let mut ends = std::collections::BTreeSet::new();
+    for (at, more) in [2, 8, 20, 40, 80, 300].into_iter().enumerate() {
+        let out = format!("run-{at}");
+        let train = [small(ROW, &out, "1"), vec!["--net", "3-256-256-3", "--memory", "4GiB", "--json"]].concat();
+        let features = ["features", "coin", "--features", "full", "--fresh", "--json", "--out", "f.parquet"];
+        for args in [&train[..], &features] {
+            let output = limited(least + more * 1024, args);
+            let words = format!("{} MiB more, {args:?}: {}{}", more, text(&output.stdout), text(&output.stderr));
+            let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {words}"));
+            let kind = value["error"]["kind"].as_str().unwrap_or("none");
+            assert!([(0, "none"), (4, "machine")].contains(&(code(&output), kind)), "{words}");
+            ends.insert(code(&output));
+        }
+    }
+    assert!(ends.contains(&4), "no limit was too small: {ends:?}");
 }

@@ -57,7 +57,8 @@ impl Experiment {
                 words = words.replacen(&format!("{before} threads"), &format!("{threads} threads"), 1);
             }
         }
-        let at = DeviceBudget { budget: memory_budget(&settings, &device), device };
+        let budget = beside(memory_budget(&settings, &device), &settings, &source, &device);
+        let at = DeviceBudget { budget, device };
         let splits = split(&source, &settings)?;
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;
         let plan = plan(&*learner, &at, tuned.as_ref())?;
@@ -133,6 +134,17 @@ pub(crate) fn memory_budget(settings: &Settings, device: &Opened) -> Budget {
         (memory, Opened::Cpu { .. }) => Budget::Bytes(memory.bytes()),
         (Memory::Auto, Opened::Cuda(_)) => Budget::default(),
         (memory, Opened::Cuda(_)) => memory.to_string().parse().unwrap_or_default(),
+    }
+}
+
+/// On a processor, where memory was set, what the data take is part of it. The figure follows from the data alone: parts
+/// of a batch, and so bits, depend on it.
+fn beside(budget: Budget, settings: &Settings, source: &Source, device: &Opened) -> Budget {
+    match (budget, device) {
+        (Budget::Bytes(bytes), Opened::Cpu { .. }) if settings.general.memory != Memory::Auto => {
+            Budget::Bytes(bytes.saturating_sub(source.bytes()).max(1))
+        }
+        _ => budget,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::arrays;
 use super::problem::problem;
 use crate::audit::{describe_instruments, findings};
-use crate::features::{compute, describe, label, one_timeframe};
+use crate::features::{check_memory, compute, describe, label, one_timeframe};
 use crate::progress::{Sink, check_stop, shared};
 use crate::{LabelSummary, Select, Settings, find};
 use bars::{Bars, Fingerprint, Timeframe};
@@ -117,6 +117,8 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let set = slower(&chosen, timeframe);
     let plan = Plan::new(&read_set(&set)?)?;
     let fingerprint = fingerprint(&market);
+    // The learner's inputs are a copy, for a moment beside the tables they are taken from.
+    check_memory(&market, timeframe, &plan, 2, settings)?;
     let (mut data, computing) = compute(market, &plan, settings, sink)?;
     check_stop()?;
     if !data.without_volume.is_empty() {
@@ -209,6 +211,19 @@ pub(crate) fn fingerprint(market: &[Bars]) -> String {
 }
 
 impl Source {
+    /// What it holds in memory while a training runs: bars, inputs and samples.
+    pub(crate) fn bytes(&self) -> u64 {
+        let input = |input: &Input| 4 * (input.values.len() + input.map.as_ref().map_or(0, Vec::len));
+        let bars = |bars: &Bars| 8 * bars.len() * (7 + bars.extras.len());
+        let held = match &self.ids {
+            Ids::Bars { data, .. } => data.base.market.iter().map(bars).sum(),
+            Ids::Ready { .. } => 0,
+        };
+        // Row, class, times and weight of a sample; the clock.
+        let samples = 29 * self.problem.samples.rows.len() + 8 * self.ticks.len();
+        (held + samples + self.problem.inputs.iter().map(input).sum::<usize>()) as u64
+    }
+
     /// `[samples]` the number of each sample's symbol.
     pub(crate) fn sample_symbols(&self) -> Vec<u32> {
         self.ids.symbol_numbers(&self.problem.samples.rows)

@@ -39,7 +39,8 @@ impl Generation {
         let file = open(&self.folder, part).map_err(|why| state(format!("the checkpoint is damaged: {why}")))?;
         // The file is as long as the manifest says, so the memory is not taken on the word of either alone.
         let mut bytes = Vec::new();
-        usize::try_from(part.length).ok().and_then(|n| bytes.try_reserve_exact(n).ok()).ok_or_else(|| {
+        let reserved = compute::allocator::fallible(|| bytes.try_reserve_exact(part.length as usize));
+        reserved.map_err(|_| {
             let message = format!("no memory for the part `{name}` of a checkpoint ({} bytes)", part.length);
             Error::new(Kind::Memory, message).at(&self.folder)
         })?;
