@@ -89,9 +89,11 @@ fn arg(key: &'static Key, default: Option<&str>) -> Option<Arg> {
         Takes::Nothing(..) => arg.action(ArgAction::SetTrue),
     };
     Some(match key.name {
-        "threads" => arg.alias("workers"),
+        "threads" => arg.alias("workers").allow_negative_numbers(true),
         // An offset may be west of Greenwich: -05:00.
         "bars.timezone" => arg.allow_hyphen_values(true),
+        // A number below 0 is refused by its setting, which says what is legal.
+        _ if matches!(flag.takes, Takes::Value(_)) => arg.allow_negative_numbers(true),
         _ => arg,
     })
 }

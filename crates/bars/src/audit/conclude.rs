@@ -143,7 +143,17 @@ fn set_verdict(audit: &mut SymbolAudit, seen: &SeriesFacts, compared: Option<Str
     let mut usable = Vec::new();
     let share = |n: u64, of: f64| format!("{:.1} %", 100.0 * n as f64 / of);
     if audit.bars == 0 {
-        refuse.push("no bar is left after the choice of time and the repairs".to_string());
+        let from = options.from.filter(|from| seen.span.is_some_and(|(_, last)| last < *from));
+        let to = options.to.filter(|to| seen.span.is_some_and(|(first, _)| first >= *to));
+        refuse.push(match (seen.span, from, to) {
+            (Some((_, last)), Some(from), _) => {
+                format!("no bar is left: the last one is of {}, before {}", rfc3339(last), rfc3339(from))
+            }
+            (Some((first, _)), _, Some(to)) => {
+                format!("no bar is left: the first one is of {}, after {}", rfc3339(first), rfc3339(to))
+            }
+            _ => "no bar is left after the choice of time and the repairs".to_string(),
+        });
     }
     refuse.extend(compared);
     for (n, what, most) in [

@@ -12,7 +12,7 @@ mod values;
 
 use crate::{Class, Options, StampOption, Timeframe, VolumeKind};
 use columns::{find_header, group_by_name, group_by_ticker, group_wide_table, lean_columns_by_position};
-use files::{Data, Error, Result, Table};
+use files::{Data, Error, Result, Table, format_list};
 use names::{FileName, Role};
 use std::path::Path;
 
@@ -393,7 +393,13 @@ fn missing_prices_error(given: &Evidence<'_>, names: &[String], named: bool) -> 
             .at(given.path)
             .remedy("point at a file with open, high, low and close");
     }
-    Error::input(format!("open, high, low and close were not found{seen}"))
+    const PRICES: [(&str, Role); 4] =
+        [("open", Role::Open), ("high", Role::High), ("low", Role::Low), ("close", Role::Close)];
+    let missing = |(_, role): &(&str, Role)| !names.iter().any(|n| names::column_role(n).as_ref() == Some(role));
+    let missing: Vec<&str> = PRICES.iter().filter(|price| missing(price)).map(|(name, _)| *name).collect();
+    let missing = if missing.is_empty() || !named { PRICES.map(|(name, _)| name).to_vec() } else { missing };
+    let was = if missing.len() == 1 { "was" } else { "were" };
+    Error::input(format!("{} {was} not found{seen}", format_list(&missing, "and")))
         .at(given.path)
         .remedy("name the columns time, open, high, low, close, volume (any order, any case)")
 }

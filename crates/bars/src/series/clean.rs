@@ -92,6 +92,9 @@ impl Cleaner<'_> {
         }
         rows.end = end;
         if self.options.from.is_some() || self.options.to.is_some() {
+            let (first, last) = (rows.stamp.first().copied(), rows.stamp.last().copied());
+            let (first, last) = (first.unwrap_or(i64::MAX), last.unwrap_or(i64::MIN));
+            self.seen.span = Some(self.seen.span.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
             let from = rows.stamp.partition_point(|t| self.options.from.is_some_and(|from| *t < from));
             let to = rows.stamp.partition_point(|t| self.options.to.is_none_or(|to| *t < to));
             if from > 0 || to < rows.len() {

@@ -54,6 +54,8 @@ pub(crate) struct SeriesFacts {
     pub outside: Option<u64>,
     pub modified: Option<i64>,
     pub last_end: i64,
+    /// The first and the last stamp before a choice of time.
+    pub span: Option<(i64, i64)>,
     pub extras: Vec<String>,
     pub rows: u64,
     /// Epochs in another unit than most of their file.
@@ -307,6 +309,7 @@ impl Series {
             outside: None,
             modified: self.parts.iter().filter_map(|l| metas[l.file].modified).max(),
             last_end: 0,
+            span: None,
             extras: extras.clone(),
             rows: self.parts.iter().map(|l| l.rows as u64).sum(),
             mixed_units: 0,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// What the future is asked; horizons are bars.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
-    /// The triple barrier of width 1 with the shortest horizon whose classes are balanced (`auto.rs`).
+    /// The triple barrier with the shortest horizon whose classes are balanced (`auto.rs`).
     Auto,
     /// Where the price is after the horizon (`fixed.rs`).
     Fixed {
@@ -33,6 +33,18 @@ pub(super) const SHORTEST: usize = 5;
 /// Words and how they are written in full.
 const WORDS: [(&str, &str); 4] =
     [("auto", "auto"), ("fixed", "fixed(12)"), ("triple", "triple(24) or triple(24, 1.5)"), ("trend", "trend(48)")];
+
+/// What others call them.
+const OTHERS: [(&str, &str); 8] = [
+    ("triple", "triple"),
+    ("barrier", "triple"),
+    ("fixed", "fixed"),
+    ("horizon", "fixed"),
+    ("direction", "fixed"),
+    ("return", "fixed"),
+    ("trend", "trend"),
+    ("slope", "trend"),
+];
 
 impl Rule {
     /// Says what is wrong with the numbers, if something is.
@@ -77,9 +89,12 @@ impl FromStr for Rule {
         };
         let Some((_, written)) = WORDS.iter().find(|(name, _)| *name == word) else {
             let near = WORDS.iter().map(|(name, _)| (distance(word, name), *name)).min();
-            return Err(match near {
-                Some((edits, name)) if edits <= 2 => format!("`{s}` is not a label; did you mean `{name}`?"),
-                _ => format!("`{s}` is not a label (one of {})", WORDS.map(|(_, written)| written).join(", ")),
+            let near = near.filter(|(edits, _)| *edits <= 2).map(|(_, name)| name);
+            let alike = || OTHERS.iter().find(|(part, _)| word.contains(part)).map(|(_, name)| *name);
+            let named = near.or_else(alike).and_then(|near| WORDS.iter().find(|(name, _)| *name == near));
+            return Err(match named.and_then(|(_, written)| written.split(" or ").next()) {
+                Some(example) => format!("`{s}` is not a label; did you mean `{example}`?"),
+                None => format!("`{s}` is not a label (one of {})", WORDS.map(|(_, written)| written).join(", ")),
             });
         };
         let numbers: Vec<&str> = inside.map_or(Vec::new(), |inside| inside.split(',').map(str::trim).collect());
@@ -128,8 +143,11 @@ mod tests {
             ("triple(24)", triple(24, 1.0)),
             ("triple (24,1.5)", triple(24, 1.5)),
             ("trend(48)", Ok(Rule::Trend { longest: 48 })),
-            ("tripel(24)", Err("did you mean `triple`?")),
-            ("fixd", Err("did you mean `fixed`?")),
+            ("tripel(24)", Err("did you mean `triple(24)`?")),
+            ("fixd", Err("did you mean `fixed(12)`?")),
+            ("triple-barrier", Err("did you mean `triple(24)`?")),
+            ("fixed_horizon(5)", Err("did you mean `fixed(12)`?")),
+            ("trend_scanning", Err("did you mean `trend(48)`?")),
             ("meta-label", Err("one of auto, fixed(12)")),
             ("", Err("one of auto")),
             ("fixed", Err("write fixed(12)")),
