@@ -5,7 +5,7 @@
 //! it is valid and the first at which it no longer depends on where the data began (docs/method.md, Leak tests:
 //! warm-up).
 
-use crate::ops::Op;
+use crate::ops::{Op, memory};
 use std::collections::HashMap;
 
 /// A node of a graph.
@@ -25,8 +25,14 @@ pub(crate) struct Spec {
     pub(crate) args: Vec<Id>,
     /// Index of the first valid value in a run; for values that wait for a session, the least it can be.
     pub(crate) first: usize,
-    /// Index from which the start of the run no longer matters; `None`: always.
-    pub(crate) settled: Option<usize>,
+}
+
+/// What of a value depends on where the data began: finite windows for so many bars, averages less and less.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Start {
+    bars: usize,
+    /// Of averages of averages, the slowest first.
+    factors: Vec<f64>,
 }
 
 /// Nodes in the order in which they can be computed.
@@ -61,10 +67,8 @@ impl Graph {
     fn push(&mut self, op: Op, args: &[Id]) -> Id {
         debug_assert_eq!(op.arity(), args.len(), "{op:?}");
         let first = args.iter().map(|a| self.nodes[a.index()].first).max().unwrap_or(0) + op.delay();
-        let before = args.iter().map(|a| self.nodes[a.index()].settled);
-        let settled = if let Op::Input(_) = op { Some(self.late) } else { settling(&op, before, first) };
         let id = Id(self.nodes.len() as u32);
-        self.nodes.push(Spec { op, args: args.to_vec(), first, settled });
+        self.nodes.push(Spec { op, args: args.to_vec(), first });
         id
     }
 
@@ -83,17 +87,23 @@ impl Graph {
         &self.nodes[id.index()]
     }
 
-    /// When a node settles if columns from outside settle at `input`; `None`: never.
-    pub(crate) fn settled(&self, id: Id, input: &dyn Fn(usize) -> Option<usize>) -> Option<usize> {
-        let mut all: Vec<Option<usize>> = Vec::with_capacity(id.index() + 1);
+    /// Index from which no more than `left` of a node's start matters, if columns from outside settle at `input`;
+    /// `None`: it always does.
+    pub(crate) fn settled(&self, id: Id, left: f64, input: &dyn Fn(usize) -> Option<usize>) -> Option<usize> {
+        let mut all: Vec<Option<Start>> = Vec::with_capacity(id.index() + 1);
         for spec in &self.nodes[..=id.index()] {
-            let settled = match spec.op {
-                Op::Input(column) => input(column),
-                ref op => settling(op, spec.args.iter().map(|a| all[a.index()]), spec.first),
-            };
-            all.push(settled);
+            all.push(match spec.op {
+                Op::Input(column) => input(column).map(|bars| Start { bars, ..Start::default() }),
+                ref op => Start::after(op, spec.args.iter().map(|a| all[a.index()].as_ref())),
+            });
         }
-        all[id.index()]
+        let start = all.pop()??;
+        Some((start.bars + memory(&start.factors, left)).max(self.node(id).first))
+    }
+
+    /// The same where all that its columns need is what the graph says of them.
+    pub(crate) fn settled_alone(&self, id: Id, left: f64) -> Option<usize> {
+        self.settled(id, left, &|_| Some(self.late))
     }
 
     /// How many bars before its own a node looks back on, where columns from outside look back on `input`: the finite
@@ -162,8 +172,24 @@ impl Graph {
     }
 }
 
-/// When an operation settles whose arguments do at `before`.
-fn settling(op: &Op, mut before: impl Iterator<Item = Option<usize>>, first: usize) -> Option<usize> {
-    let before = before.try_fold(0, |most, settled| Some(settled?.max(most)))?;
-    Some((before + op.settling()?).max(first))
+impl Start {
+    /// What an operation adds to its arguments' starts; `None`: it never settles, or one of them does not.
+    fn after<'a>(op: &Op, args: impl Iterator<Item = Option<&'a Start>>) -> Option<Start> {
+        let mut all = Start::default();
+        for arg in args {
+            let Start { bars, factors } = arg?;
+            all.bars = all.bars.max(*bars);
+            // No argument's averages are slower than these, one by one.
+            for (at, factor) in factors.iter().enumerate() {
+                match all.factors.get_mut(at) {
+                    Some(slowest) => *slowest = slowest.min(*factor),
+                    None => all.factors.push(*factor),
+                }
+            }
+        }
+        all.bars += op.delay();
+        all.factors.extend(op.factor());
+        all.factors.sort_by(f64::total_cmp);
+        op.settles().then_some(all)
+    }
 }

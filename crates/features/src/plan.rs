@@ -12,6 +12,14 @@ use crate::ops::{Map, Op};
 use bars::{Timeframe, nearest};
 use files::{Error, Kind, Result};
 
+/// What a settled value may depend on where its run began, in standard deviations of its column, where nothing else is
+/// said.
+pub const SETTLE: f64 = 1e-3;
+
+/// How much less of a start than that may be left in an average. Averages of one indicator add up, and an oscillator in
+/// a calm stretch remembers a wild start (docs/method.md, Leak tests).
+const MARGIN: f64 = 0.05;
+
 /// What to compute.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -44,6 +52,8 @@ pub(crate) struct Layer {
     pub(crate) shown: Vec<Id>,
     /// Slower values among the columns.
     pub(crate) behind: Vec<Behind>,
+    /// What may be left of a start in a settled average, as a share of its weight.
+    left: f64,
 }
 
 /// What a column of a slower timeframe takes, in slow bars.
@@ -66,9 +76,15 @@ pub(crate) struct Output {
 }
 
 impl Plan {
-    /// Resolves a set.
+    /// Resolves a set; its columns settle to [`SETTLE`].
     pub fn new(set: &Set) -> Result<Plan> {
-        let mut layers = vec![Layer::new(None)];
+        Plan::with_settle(set, SETTLE)
+    }
+
+    /// Resolves a set whose columns count as settled once the start of a run changes them by no more than `settle`
+    /// standard deviations of the column.
+    pub fn with_settle(set: &Set, settle: f64) -> Result<Plan> {
+        let mut layers = vec![Layer::new(None, settle * MARGIN)];
         for group in &set.groups {
             let layer = layer_of(&mut layers, group.timeframe);
             for feature in &group.features {
@@ -226,15 +242,21 @@ fn is_volume(column: &Column) -> bool {
 }
 
 impl Layer {
-    fn new(timeframe: Option<Timeframe>) -> Layer {
+    fn new(timeframe: Option<Timeframe>, left: f64) -> Layer {
         let graph = Graph::late(usize::from(timeframe.is_some()));
-        Layer { timeframe, graph, columns: Vec::new(), outputs: Vec::new(), shown: Vec::new(), behind: Vec::new() }
+        let (columns, outputs, shown, behind) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Layer { timeframe, graph, columns, outputs, shown, behind, left }
+    }
+
+    /// Index from which the start of a run no longer matters for a node, slower values apart.
+    pub(crate) fn settled_alone(&self, id: Id) -> Option<usize> {
+        self.graph.settled_alone(id, self.left)
     }
 
     /// Index from which the start of a run no longer matters for a node, on bars of that length.
     pub(crate) fn settled(&self, id: Id, base: Timeframe) -> Option<usize> {
         let own = usize::from(self.timeframe.is_some());
-        self.graph.settled(id, &|column| match &self.columns[column] {
+        self.graph.settled(id, self.left, &|column| match &self.columns[column] {
             slow @ Column::Slow(timeframe, _) => {
                 // Where there are fewer bars to a slow one, what is settled is told late.
                 let bars = self.behind.iter().find(|b| b.column == *slow)?.settling?;
@@ -274,7 +296,7 @@ fn most_bars(slow: Timeframe, base: Timeframe) -> usize {
 /// The layer of a timeframe, made where there is none.
 fn layer_of(layers: &mut Vec<Layer>, timeframe: Option<Timeframe>) -> usize {
     layers.iter().position(|layer| layer.timeframe == timeframe).unwrap_or_else(|| {
-        layers.push(Layer::new(timeframe));
+        layers.push(Layer::new(timeframe, layers[0].left));
         layers.len() - 1
     })
 }
@@ -369,9 +391,9 @@ impl Resolve<'_> {
             shown.len() - 1
         });
         let column = Column::Slow(timeframe, place);
-        let spec = self.layers[slow].graph.node(id);
-        let settling = spec.settled.map(|settled| settled - spec.first);
-        let behind = Behind { column: column.clone(), first: spec.first, settling };
+        let first = self.layers[slow].graph.node(id).first;
+        let settling = self.layers[slow].settled_alone(id).map(|settled| settled - first);
+        let behind = Behind { column: column.clone(), first, settling };
         if !self.layers[layer].behind.contains(&behind) {
             self.layers[layer].behind.push(behind);
         }

@@ -42,7 +42,8 @@ pub struct Feature {
     pub text: String,
     /// Index of the first valid value of a run (for what waits for a session: the least it can be).
     pub first_valid: usize,
-    /// Index from which the start of the run no longer matters; `None`: it always does.
+    /// Index from which the start of the run no longer matters ([`Plan::with_settle`](crate::Plan::with_settle));
+    /// `None`: it always does.
     pub settled: Option<usize>,
     /// Bars before its own that a value looks back on: the finite part of its window, in bars of this table, slower
     /// values and the market included.
@@ -56,7 +57,8 @@ impl Feature {
     /// when it is there, and as looking back on nothing.
     pub(crate) fn new(output: &Output, layer: &Layer, timeframe: Option<Timeframe>) -> Feature {
         let node = layer.graph.node(output.id);
-        let settled = timeframe.map_or(node.settled, |timeframe| layer.settled(output.id, timeframe));
+        let settled =
+            timeframe.map_or_else(|| layer.settled_alone(output.id), |timeframe| layer.settled(output.id, timeframe));
         let reach = timeframe.map_or(node.first, |timeframe| layer.reach(output.id, timeframe));
         let (name, group, text) = (output.name.clone(), output.group.clone(), output.text.clone());
         Feature { name, group, text, first_valid: node.first, settled, reach, invalid: 0 }

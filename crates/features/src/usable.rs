@@ -1,12 +1,11 @@
 //! Which rows may be samples, and what a sample reads.
 //!
-//! [`Dataset::inputs`] says which columns go into which input, [`Dataset::usable_rows`] which rows have whole windows,
-//! [`Dataset::look_back`] how far back such a window reaches. A row is usable where every row of every window is
-//! settled, lies in one run of one symbol, and the symbol belonged to the universe. Whoever reads rows of the tables, a
-//! learner or an environment, asks here.
+//! [`Dataset::inputs`] says which columns go into which input, [`Dataset::usable_rows`] which rows have whole windows.
+//! A row is usable where every row of every window is settled, lies in one run of one symbol, and the symbol belonged
+//! to the universe. Whoever reads rows of the tables, a learner or an environment, asks here.
 
-use crate::{Dataset, Samples, Table};
-use bars::Bars;
+use crate::{Dataset, Feature, Samples, Table};
+use bars::{Bars, Timeframe};
 
 /// The group whose columns are one row.
 const ROW: &str = "strategy";
@@ -44,7 +43,45 @@ impl Input {
     }
 }
 
+/// A column that takes many rows out of the samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CostlyColumn {
+    /// What it is called.
+    pub name: String,
+    /// Timeframe of the slower table it stands in; `None`: the base.
+    pub timeframe: Option<Timeframe>,
+    /// Bars of its table that it takes to settle; `None`: it never does.
+    pub settled: Option<usize>,
+    /// Rows on which it has settled, over all rows of its table.
+    pub share: f64,
+    /// Whether that is because values are missing, not because of its warm-up alone.
+    pub is_missing: bool,
+}
+
 impl Dataset {
+    /// The columns that would have settled on less than that share of their table's rows if no value were missing, and
+    /// those that have on less than the share `present`.
+    pub fn costly_columns(&self, least: f64, present: f64) -> Vec<CostlyColumn> {
+        let base = std::iter::once((&self.base, None));
+        let tables = base.chain(self.slow.iter().map(|s| (&s.table, Some(s.table.timeframe))));
+        let costly = |(table, timeframe): (&Table, Option<Timeframe>)| {
+            let rows = table.rows().max(1) as f64;
+            let of = move |(at, column): (usize, &Feature)| {
+                let warm = settled_by_age(table, column) as f64 / rows;
+                let share = if warm < least { warm } else { settled_count(table, at, column) as f64 / rows };
+                (warm < least || share < present).then(|| CostlyColumn {
+                    name: column.name.clone(),
+                    timeframe,
+                    settled: column.settled,
+                    share,
+                    is_missing: warm >= least,
+                })
+            };
+            table.columns.iter().enumerate().filter_map(of).collect::<Vec<_>>()
+        };
+        tables.flat_map(costly).collect()
+    }
+
     /// The inputs of a sample, whose windows are still open. Each slower table is a window of its own.
     pub fn inputs(&self, layout: InputLayout) -> Vec<Input> {
         let base = &self.base;
@@ -98,21 +135,6 @@ impl Dataset {
     pub fn steps(&self, usable: &[bool]) -> Samples {
         Samples::without_class(&self.base.market, &self.base.runs, &self.clock, |row| usable[row])
     }
-
-    /// The longest look back of any window, in base bars: its rows and the finite part of what they are computed from,
-    /// slower values and the market around a symbol included.
-    pub fn look_back(&self, inputs: &[Input], windows: &[usize]) -> usize {
-        let deepest = |table: &Table| table.columns.iter().map(|c| c.reach).max().unwrap_or(0);
-        let mut slow = self.slow.iter();
-        let each = inputs.iter().zip(windows).map(|(input, window)| match &input.map {
-            None => window + deepest(&self.base),
-            Some(_) => slow.next().map_or(0, |s| {
-                let bars = (s.table.timeframe.ns() as u64).div_ceil(self.base.timeframe.ns().max(1) as u64) as usize;
-                (window + deepest(&s.table)) * bars.max(1)
-            }),
-        });
-        each.max().unwrap_or(0)
-    }
 }
 
 /// Some columns of a table as an input.
@@ -126,6 +148,33 @@ fn input(name: String, table: &Table, columns: &[usize], map: Option<Vec<u32>>) 
     }
     let columns = columns.iter().map(|c| table.columns[*c].name.clone()).collect();
     Input { name, columns, stride, values, map, window: 0 }
+}
+
+/// Rows on which a column has settled if it has every value that it can have.
+fn settled_by_age(table: &Table, column: &Feature) -> usize {
+    let Some(settled) = column.settled else { return 0 };
+    table.runs.iter().flatten().map(|run| run.len().saturating_sub(settled)).sum()
+}
+
+/// Rows on which the column at that place has settled.
+fn settled_count(table: &Table, at: usize, column: &Feature) -> usize {
+    let Some(settled) = column.settled else { return 0 };
+    let unavoidable: usize = table.runs.iter().flatten().map(|run| run.len().min(column.first_valid)).sum();
+    if column.invalid <= unavoidable as u64 {
+        return settled_by_age(table, column);
+    }
+    let need = settled - column.first_valid + 1;
+    let mut count = 0;
+    for (runs, rows) in table.runs.iter().zip(table.offsets.windows(2)) {
+        for run in runs {
+            let mut since = 0;
+            for row in run.clone() {
+                since = if table.is_valid(rows[0] + row, at) { since + 1 } else { 0 };
+                count += usize::from(since >= need);
+            }
+        }
+    }
+    count
 }
 
 /// `[rows]` number of settled rows of one run that end at each row, itself included.
@@ -173,7 +222,6 @@ mod tests {
 
     #[test]
     fn a_look_back_has_the_windows_of_slower_values_and_of_the_market() {
-        let minutes = market(6, 1200);
         for (set, least, most) in [
             ("sma(100)", 99, 101),
             ("sma(50)@1h", 600, 720),
@@ -185,9 +233,7 @@ mod tests {
             ("sma(market_return(30), 40)", 69, 72),
             ("[slow @1h]\nsma(30)", 30 * 12, 32 * 13),
         ] {
-            let data = dataset(minutes.clone(), set);
-            let inputs = data.inputs(InputLayout::Row);
-            let back = data.look_back(&inputs, &vec![1; inputs.len()]);
+            let back = Plan::new(&read_set(set).unwrap()).unwrap().reach(Timeframe::M5);
             assert!((least..=most).contains(&back), "{set}: {back}");
         }
     }
@@ -208,6 +254,28 @@ mod tests {
         let inputs = data.inputs(InputLayout::Windows);
         let (row, strategy) = (data.base.rows() - 1, &inputs[2]);
         assert_eq!(strategy.values[row * strategy.stride], data.base.row(row)[data.base.column("c").unwrap()]);
+    }
+
+    #[test]
+    fn columns_that_take_too_many_rows_are_named() {
+        let mut bars = market(1, 400);
+        bars[0].volume = (0..400).map(|t| if t % 60 < 58 { 0.0 } else { 5.0 }).collect();
+        let set = "log_return(1), sma(200), rsi(14), obv, zscore(volume, 20)\n[slow @1h]\nd = ema(20), e = body";
+        let data = dataset(bars, set);
+        let costly = data.costly_columns(0.6, 0.5);
+        let named: Vec<(&str, bool)> = costly.iter().map(|c| (c.name.as_str(), c.is_missing)).collect();
+        // The slow table has 34 rows; rsi settles on 252 of 400.
+        assert_eq!(named, [("sma(200)", false), ("obv", false), ("zscore(volume, 20)", true), ("d", false)]);
+        assert_eq!((costly[0].settled, costly[0].share, costly[1].settled), (Some(199), 201.0 / 400.0, None));
+        assert_eq!(costly[3].timeframe, Some(Timeframe::H1));
+        assert!(data.costly_columns(0.0, 0.0).is_empty());
+        // A set without them has what is left, and no group without a feature.
+        let set = read_set(set).unwrap();
+        let rest = set.without(|timeframe, name| {
+            costly.iter().any(|c| (c.timeframe, c.name.as_str()) == (timeframe, name)) || name == "e"
+        });
+        assert_eq!(rest.to_string(), "log_return(1)\nrsi(14)\n");
+        assert_eq!(read_set(&rest.to_string()).unwrap().groups.len(), 1);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `check lookahead`: does any column of the user's own set know what was not known yet (docs/method.md, Leak tests)?
 
+use crate::features::resolve;
 use crate::progress::{Sink, Update, check_stop, stop_flag};
 use crate::train::{Market, load_market};
 use crate::{Select, Settings, find};
@@ -113,7 +114,7 @@ const CUTS: usize = 1000;
 
 /// Hunts for leaks; writes nothing.
 pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Checked> {
-    let plan = Plan::new(&read_set(&request.set)?)?;
+    let plan = resolve(&read_set(&request.set)?, settings)?;
     let path = find(&request.select.data)?;
     let Market { bars: whole, timeframe, others, findings, .. } = load_market(&path, &request.select, settings, sink)?;
     check_stop()?;
@@ -133,6 +134,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     let spec = LeakTests {
         cuts,
         starts: cuts.div_ceil(5).max(4),
+        settle: settings.features.settle,
         seed: settings.general.seed,
         budget: (request.cuts.is_none() && !request.all).then_some(BUDGET),
         progress: &|phase, done, total| {

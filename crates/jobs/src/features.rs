@@ -6,6 +6,7 @@ use crate::train::{Market, labeling_text, load_market};
 use crate::{Select, Settings, add, find, os, tables};
 use bars::audit::{Audit, Verdict};
 use bars::{Bars, Fingerprint, Timeframe};
+use features::language::Set;
 use features::{Dataset, Options, Plan, Table, read_set};
 use files::{Error, Kind, Result, format_bytes};
 use serde::{Deserialize, Serialize};
@@ -156,6 +157,8 @@ pub struct Shares {
 pub struct Tried {
     /// In bars.
     pub horizon: u64,
+    /// Of the barriers, in standard deviations of a move over the horizon.
+    pub width: f64,
     /// Labels of each class.
     pub balance: Balance,
 }
@@ -176,14 +179,14 @@ pub struct Written {
 }
 
 /// Changes whenever the same question has another answer.
-const FORMAT: &str = concat!("features 1, fullbore ", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!("features 2, fullbore ", env!("CARGO_PKG_VERSION"));
 
 /// A column without a value on more than this share of the rows is spoken of.
 const SPARSE: f64 = 0.2;
 
 /// Computes the table and writes it.
 pub fn features(request: &Features, settings: &Settings, sink: Sink<'_>) -> Result<Featured> {
-    let plan = Plan::new(&read_set(&request.set)?)?;
+    let plan = resolve(&read_set(&request.set)?, settings)?;
     tables::check_names(features::columns(&plan).iter().map(|c| c.1.name.as_str()))?;
     let path = find(&request.select.data)?;
     let out = match &request.out {
@@ -237,6 +240,11 @@ pub fn features(request: &Features, settings: &Settings, sink: Sink<'_>) -> Resu
         cache.put(&key, &featured);
     }
     Ok(featured)
+}
+
+/// A set against the catalogue, its columns settling as the settings say.
+pub(crate) fn resolve(set: &Set, settings: &Settings) -> Result<Plan> {
+    Plan::with_settle(set, settings.features.settle)
 }
 
 /// Computes a data set, and says how long it took.
@@ -330,7 +338,11 @@ pub(crate) fn label(data: &Dataset, settings: &Settings) -> Option<LabelSummary>
         balance: balance(labels.balance),
         share: Shares { down, flat, up },
         both_touched: labels.both_touched,
-        tried: labels.tried.iter().map(|(h, b)| Tried { horizon: *h as u64, balance: balance(*b) }).collect(),
+        tried: labels
+            .tried
+            .iter()
+            .map(|(h, width, b)| Tried { horizon: *h as u64, width: *width, balance: balance(*b) })
+            .collect(),
         mean_uniqueness: weight / labelled.max(1) as f64,
     })
 }
@@ -358,9 +370,8 @@ fn keys(market: &[Bars], plan: &Plan, settings: &Settings) -> (String, String) {
     market.iter().for_each(|bars| data.add_bars(bars));
     let data = data.to_hex();
     let mut all = Fingerprint::new();
-    for text in
-        [FORMAT, plan.text(), &labeling_text(settings.labeling()), &format!("{:?}", settings.features.max_hole), &data]
-    {
+    let (hole, settle) = (settings.features.max_hole, settings.features.settle);
+    for text in [FORMAT, plan.text(), &labeling_text(settings.labeling()), &format!("{hole:?} {settle:?}"), &data] {
         all.add_text(text);
     }
     (data, all.to_hex())

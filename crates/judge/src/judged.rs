@@ -4,7 +4,7 @@
 use crate::measure::{Bootstrap, Confusion, Interval, VolatilityRule};
 use crate::measure::{by_group, mcc_interval, persistence, predicted, scores, volatility};
 use features::{Fold, Samples, Table, class};
-use files::Result;
+use files::{Result, format_list, format_plural};
 use serde::{Deserialize, Serialize};
 
 /// What predictions of classes are worth.
@@ -16,7 +16,8 @@ pub struct Judged {
     pub mcc: f64,
     /// Its 95 % interval, from days drawn in blocks as long as labels reach; null where `no_interval` says why.
     pub mcc_interval: Option<Interval>,
-    /// Why there is no interval; null where there is one.
+    /// Why there is no interval and no verdict: too few folds, test days or independent blocks of days. Null where
+    /// there is one; figures of a record that has none are no result.
     pub no_interval: Option<String>,
     /// Matthews' correlation where truth and guess both say up or down; null where that never happens.
     pub directional_mcc: Option<f64>,
@@ -32,6 +33,9 @@ pub struct Judged {
     pub confusion: Vec<Vec<u64>>,
     /// How often always guessing the most frequent class of a fold's own training is right.
     pub majority_accuracy: f64,
+    /// How often always guessing the most frequent class of all test samples would have been right, had it been known.
+    #[serde(default)]
+    pub test_majority_accuracy: f64,
     /// The correlation of guessing that the last known label comes again; null where none was known.
     pub persistence_mcc: Option<f64>,
     /// The correlation over all classes of a rule that knows volatility alone, fitted on each fold's training samples:
@@ -156,15 +160,13 @@ impl Truth<'_> {
         let groups = by_group(classes, &truth, &guessed, &days)?;
         // Labels reach over some days, so days are drawn in runs as long.
         let block = reach(samples, &at, &days).max(WEEK);
-        let (mcc_interval, no_interval) = if groups.len() >= BLOCKS * block {
-            (Some(mcc_interval(&groups, &Bootstrap { block, seed, ..Bootstrap::default() })?), None)
-        } else {
-            let why = format!(
-                "{} test days are too few; it needs {BLOCKS} blocks of {block} days (overlapping labels stay together)",
-                groups.len()
-            );
-            (None, Some(why))
+        let folds = ensemble.iter().filter(|p| !p.is_empty()).count();
+        let no_interval = too_little(folds, groups.len(), block);
+        let mcc_interval = match no_interval {
+            None => Some(mcc_interval(&groups, &Bootstrap { block, seed, ..Bootstrap::default() })?),
+            Some(_) => None,
         };
+        let most = (0..classes).map(|k| truth.iter().filter(|class| usize::from(**class) == k).count()).max();
         Ok(Some(Judged {
             samples: truth.len() as u64,
             mcc: confusion.mcc(),
@@ -177,6 +179,7 @@ impl Truth<'_> {
             calibration_error: figures.calibration_error,
             confusion: confusion.counts().chunks(classes).map(<[u64]>::to_vec).collect(),
             majority_accuracy: majority.accuracy(),
+            test_majority_accuracy: most.unwrap_or(0) as f64 / truth.len() as f64,
             persistence_mcc: self.persistence_mcc(&at, &truth)?,
             volatility_mcc: volatility.map(|v| v.mcc),
             volatility_samples: volatility.map(|v| v.samples),
@@ -198,8 +201,26 @@ impl Truth<'_> {
 
 /// Days that are drawn together at least.
 const WEEK: usize = 5;
-/// Blocks of days that an interval takes at least.
-const BLOCKS: usize = 4;
+/// What a verdict takes at least: folds, test days, and independent blocks of days.
+const FOLDS: usize = 5;
+const DAYS: usize = 60;
+const BLOCKS: usize = 10;
+
+/// Why so many folds and days, drawn in blocks of so many, are too few for a verdict.
+fn too_little(folds: usize, days: usize, block: usize) -> Option<String> {
+    let mut missing = Vec::new();
+    if folds < FOLDS {
+        missing.push(format!("{} ({FOLDS} are needed)", format_plural(folds as u64, "fold")));
+    }
+    if days < DAYS {
+        missing.push(format!("{} ({DAYS} are needed)", format_plural(days as u64, "test day")));
+    }
+    if days < BLOCKS * block {
+        let blocks = format_plural((days / block) as u64, "independent block");
+        missing.push(format!("{blocks} of {block} days, as long as labels overlap ({BLOCKS} are needed)"));
+    }
+    (!missing.is_empty()).then(|| format_list(&missing, "and"))
+}
 
 /// The UTC day of a moment.
 fn day(time: i64) -> i32 {
@@ -271,20 +292,40 @@ mod tests {
         let judged = |reach: i64, tested: u32| {
             let p: Vec<f32> =
                 (0..tested).flat_map(|i| [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]][i as usize / 7 % 2]).collect();
-            judge(&daily(&class, reach, &[[0..50, 100..100 + tested]]), &[p], None)
+            // Five folds, one behind the other.
+            let borders: Vec<u32> = (0..=5).map(|k| 100 + tested * k / 5).collect();
+            let folds: Vec<_> = borders.windows(2).map(|b| [0..50, b[0]..b[1]]).collect();
+            let part = |b: &[u32]| p[3 * (b[0] - 100) as usize..3 * (b[1] - 100) as usize].to_vec();
+            judge(&daily(&class, reach, &folds), &borders.windows(2).map(part).collect::<Vec<_>>(), None)
         };
-        // Labels of up to a week: blocks of five days, of which there must be four.
-        assert_eq!([19, 20].map(|n| judged(1, n).mcc_interval.is_some()), [false, true]);
-        // Longer ones: blocks of as many.
-        assert_eq!([191, 192].map(|n| judged(48, n).mcc_interval.is_some()), [false, true]);
-        assert_ne!(judged(1, 200).mcc_interval, judged(40, 200).mcc_interval);
+        // Labels of up to a week: blocks of five days; sixty days are more than ten of them.
+        assert_eq!([59, 60].map(|n| judged(1, n).mcc_interval.is_some()), [false, true]);
+        // Longer ones: ten blocks of as many.
+        assert_eq!([239, 240].map(|n| judged(24, n).mcc_interval.is_some()), [false, true]);
+        assert_ne!(judged(1, 200).mcc_interval, judged(20, 200).mcc_interval);
         assert_eq!(judged(1, 200).mcc_interval, judged(5, 200).mcc_interval);
-        let (some, none) = (judged(48, 192), judged(48, 191));
+        let (some, none) = (judged(24, 240), judged(24, 239));
         assert_eq!(some.no_interval, None);
         let why = none.no_interval.unwrap();
-        assert!(why.contains("191 test days") && why.contains("48"), "{why}");
+        assert_eq!(why, "9 independent blocks of 24 days, as long as labels overlap (10 are needed)");
         // Only days that are tested count, however far a label reaches.
-        assert_eq!(judged(1000, 60).no_interval.map(|why| why.contains("blocks of 59")), Some(true));
+        assert_eq!(judged(1000, 60).no_interval.map(|why| why.contains("block of 59")), Some(true));
+    }
+
+    #[test]
+    fn four_folds_or_fifty_days_give_no_verdict() {
+        assert_eq!(too_little(5, 60, 5), None);
+        let why = |folds, days| too_little(folds, days, 5).unwrap();
+        assert_eq!(why(4, 60), "4 folds (5 are needed)");
+        assert_eq!(why(1, 59), "1 fold (5 are needed) and 59 test days (60 are needed)");
+        // A fold that predicts nothing is none.
+        let class: Vec<i8> = (0..200).map(|i| [-1, 0, 1][i % 3]).collect();
+        let folds: Vec<_> = (0..5).map(|k| [0..50, 60 + 20 * k..80 + 20 * k]).collect();
+        let made = daily(&class, 1, &folds);
+        let mut ensemble = always(1, &made.1);
+        assert_eq!(judge(&made, &ensemble, None).no_interval, None);
+        ensemble[3].clear();
+        assert_eq!(judge(&made, &ensemble, None).no_interval.as_deref(), Some("4 folds (5 are needed)"));
     }
 
     #[test]
@@ -294,6 +335,7 @@ mod tests {
         let made = daily(&class, 1, &[[0..30, 30..42], [0..95, 95..100]]);
         let judged = judge(&made, &always(2, &made.1), None);
         assert_eq!(judged.majority_accuracy, 15.0 / 17.0, "ups for all would give 7");
+        assert_eq!(judged.test_majority_accuracy, 10.0 / 17.0, "ten of the tested are down");
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn render(run: &TrainRun, paint: Paint) -> String {
             [vec![f.fold.to_string()], counts.to_vec(), vec![date(&f.test_from), date(&f.test_to)]].concat()
         })
         .collect();
-    let heads = [">fold", ">train", ">valid", ">test", ">purged", "test from", "to"];
+    let heads = [">fold", ">train", ">valid", ">test", ">purged", "test from", "last label known"];
     let _ = write!(text, "\n{}", table(&heads, &rows, "  "));
     if let Some(from) = &run.holdout_from {
         let _ = writeln!(text, "  holdout, locked: everything from {} on", date(from));

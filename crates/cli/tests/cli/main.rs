@@ -425,7 +425,7 @@ fn each_failure_has_its_exit_code_and_json() {
         (&["features", "AAPL.csv", "--features", "rsi(14), smaa(20)"], 2, "usage", &["smaa", "`sma`", "10"]),
         (&["features", "AAPL.csv", "--features", "ful"], 2, "usage", &["`full`"]),
         (&["features", "AAPL.csv", "--features", "close, rsi(14)"], 2, "usage", &["my_close = close"]),
-        (&["features", "AAPL.csv", "--labels", "tripel(24)"], 2, "usage", &["--labels", "`triple`"]),
+        (&["features", "AAPL.csv", "--labels", "tripel(24)"], 2, "usage", &["--labels", "`triple(24)`"]),
         (&["features", "AAPL.csv", "--set", "label.rule=often"], 2, "usage", &["label.rule", "fixed(12)"]),
         (&["features", "AAPL.csv", "--features", "no/such/set.txt"], 3, "input", &["no/such/set.txt"]),
         (&["features", "AAPL.csv", "--features", "wrong.txt"], 3, "input", &["wrong.txt", "`ema`"]),

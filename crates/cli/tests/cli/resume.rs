@@ -221,5 +221,5 @@ fn long_plan_is_reported_at_the_start() {
     let output = place.run(&args);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let said = text(&output.stderr);
-    assert!(said.contains("to fit into 2 s: "), "{said}");
+    assert!(said.contains("to fit into 2.0 s: ") && said.contains(" of the budget of 2.0 s"), "{said}");
 }

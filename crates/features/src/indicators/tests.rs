@@ -67,7 +67,8 @@ fn every_output_builds_at_its_defaults_and_at_its_smallest_numbers() {
             for output in 0..outputs(indicator) {
                 let (graph, id) = build(indicator, params.clone(), output);
                 let spec = graph.node(id);
-                assert!(spec.settled.is_none_or(|s| s >= spec.first), "{} {params:?}: {spec:?}", indicator.name);
+                let settled = graph.settled_alone(id, 1e-5);
+                assert!(settled.is_none_or(|s| s >= spec.first), "{} {params:?}: {spec:?}", indicator.name);
                 nodes.insert(format!("{:?} {id:?}", graph.nodes()));
             }
             let wide = params.iter().all(|p| *p > 1.0);
@@ -112,6 +113,25 @@ fn first_values_appear_where_declared() {
     }
 }
 
+/// A start fades as the average of averages does, and the tolerance decides how long that takes.
+#[test]
+fn columns_settle_by_their_decay() {
+    for (text, settled) in [
+        ("sma(20)", [19, 19]),
+        ("rsi(14)", [148, 241]),
+        ("adx(14)", [196, 295]),
+        ("ema(20)", [118, 187]),
+        ("sma(ema(20), 10)", [127, 196]),
+    ] {
+        let set = crate::language::parse(text, None).unwrap();
+        let at = |settle: f64| {
+            let plan = crate::plan::Plan::with_settle(&set, settle).unwrap();
+            plan.layers[0].settled_alone(plan.layers[0].outputs[0].id).unwrap()
+        };
+        assert_eq!([1e-3, 1e-6].map(at), settled, "{text}");
+    }
+}
+
 /// Name, text, columns, most columns of volume.
 const PRESETS: &[(&str, &str, std::ops::RangeInclusive<usize>, usize)] = &[
     ("basic", include_str!("../presets/basic.txt"), 18..=22, 3),
@@ -131,8 +151,8 @@ fn presets_settle_and_are_free_of_scale() {
         for layer in &plan.layers {
             let mut ids = HashSet::new();
             for output in &layer.outputs {
-                let settled = layer.graph.node(output.id).settled;
-                assert!(settled.is_some_and(|s| s <= 600), "{name}: {} settles at {settled:?}", output.name);
+                let settled = layer.settled_alone(output.id);
+                assert!(settled.is_some_and(|s| s <= 350), "{name}: {} settles at {settled:?}", output.name);
                 assert!(ids.insert(output.id), "{name}: {} is there twice", output.name);
             }
         }

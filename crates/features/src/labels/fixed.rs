@@ -7,6 +7,6 @@ use super::{Mark, Path};
 
 /// The label of row `t`; the caller sees to it that row `t + 1 + h` exists.
 pub(super) fn mark(path: &Path, t: usize, h: usize) -> Option<Mark> {
-    let class = path.settle(path.open[t + 1], t + 1 + h)?;
+    let class = path.settle(path.open[t + 1], t + 1 + h, path.cost)?;
     Some(Mark { class, last: t + h, t1: path.start[t + 1 + h], both: false })
 }

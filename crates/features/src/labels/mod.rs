@@ -52,6 +52,8 @@ pub struct Labeling {
     pub span: f64,
     /// Where the first training span ends; `auto` looks no further.
     pub first: TrainEnd,
+    /// The longest horizon that `auto` may choose, in bars: a short series has no room for long labels.
+    pub longest: usize,
 }
 
 /// Where the first training span ends.
@@ -64,12 +66,13 @@ pub enum TrainEnd {
 }
 
 /// Of all times, where nobody says how they will be split: the 40 % before the first test block, less the 15 % of it
-/// that validate, of what a holdout of 15 %, an embargo and the rows at the end that have no label yet leave.
-const SHARE: f64 = 0.27;
+/// that validate, of what a holdout of 15 % and the rows at the end that have no label yet leave.
+const SHARE: f64 = 0.28;
 
 impl Default for Labeling {
     fn default() -> Labeling {
-        Labeling { rule: Rule::Auto, cost_bp: None, span: 100.0, first: TrainEnd::Share(SHARE) }
+        let (first, longest) = (TrainEnd::Share(SHARE), auto::HORIZONS[auto::HORIZONS.len() - 1]);
+        Labeling { rule: Rule::Auto, cost_bp: None, span: 100.0, first, longest }
     }
 }
 
@@ -88,8 +91,8 @@ pub struct Labels {
     pub both_touched: u64,
     /// Labels of each class: down, flat, up.
     pub balance: [u64; 3],
-    /// What `auto` saw on the first training span: horizon and balance.
-    pub tried: Vec<(usize, [u64; 3])>,
+    /// What `auto` saw on the first training span: horizon, width and balance, in the order in which they were tried.
+    pub tried: Vec<(usize, f64, [u64; 3])>,
     /// The moment at which that span ends: nothing that was known later had a say. `None` for other rules, and where
     /// there is no span.
     pub until: Option<i64>,
@@ -127,17 +130,16 @@ fn label_in(
 
     let (rule, tried, until) = match spec.rule {
         Rule::Auto => {
-            let mut tried = auto::HORIZONS.map(|h| (h, [0; 3]));
             let until = auto::first_span(&Clock::new(market).times, spec.first);
-            if let Some(until) = until {
-                let known = |path: &Path| path.known.partition_point(|known| *known < until);
+            let upto = until.unwrap_or(i64::MIN);
+            let known = |path: &Path| path.known.partition_point(|known| *known < upto);
+            let (rule, tried) = auto::choose(spec.longest, auto::median_sigma(&paths, upto), |horizon, width| {
                 let each = paths.iter().zip(runs).flat_map(|(p, r)| pieces(known(p)).map(move |rows| (p, r, rows)));
-                let counts = crew.map(each.collect(), |(path, runs, rows)| auto::count(path, runs, rows, until));
-                for (i, (_, sum)) in tried.iter_mut().enumerate() {
-                    *sum = counts.iter().fold(*sum, |sum, part| add(sum, part[i]));
-                }
-            }
-            (auto::choose(&tried), tried.to_vec(), until)
+                let each = each.collect();
+                let counts = crew.map(each, |(path, runs, rows)| auto::count(path, runs, rows, (horizon, width), upto));
+                counts.into_iter().fold([0; 3], add)
+            });
+            (rule, tried, until)
         }
         rule => (rule, Vec::new(), None),
     };
@@ -296,11 +298,12 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The class of a move from a price to the open of a bar; `None` where it has no logarithm.
-    fn settle(&self, entry: f64, bar: usize) -> Option<i8> {
+    /// The class of a move from a price to the open of a bar, flat unless it exceeds `least`; `None` where it has no
+    /// logarithm.
+    fn settle(&self, entry: f64, bar: usize, least: f64) -> Option<i8> {
         let moved = (self.open[bar] / entry).ln();
         let sided = entry > 0.0 && moved.is_finite();
-        sided.then_some(if moved > self.cost { 1 } else { -i8::from(moved < -self.cost) })
+        sided.then_some(if moved > least { 1 } else { -i8::from(moved < -least) })
     }
 }
 

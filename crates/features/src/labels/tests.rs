@@ -112,10 +112,11 @@ fn hand_made_paths() {
         ("gap below, then above", "triple(4)", None, with(1, [97.0, 104.0, 96.0, 100.0]), -1, end(2), 0),
         ("both never narrower than cost", "triple(4)", Some(150.0), with(1, [100.0, 103.0, 97.1, 100.0]), 0, end(4), 0),
         ("twice the cost", "triple(4)", Some(150.0), with(1, [100.0, 103.1, 97.1, 100.0]), 1, end(2), 0),
-        ("vertical, cost of gold 2 bp", "triple(4)", None, with(4, [100.021; 4]), 1, end(4), 0),
-        ("vertical, flat within it", "triple(4)", None, with(4, [100.019; 4]), 0, end(4), 0),
-        ("vertical, down", "triple(4)", None, with(4, [99.97; 4]), -1, end(4), 0),
-        ("vertical, dearer", "triple(4)", Some(5.0), with(4, [99.97; 4]), 0, end(4), 0),
+        ("vertical, beyond half of 2 %", "triple(4)", None, with(4, [101.01; 4]), 1, end(4), 0),
+        ("vertical, flat within it", "triple(4)", None, with(4, [101.0; 4]), 0, end(4), 0),
+        ("vertical, down", "triple(4)", None, with(4, [98.99; 4]), -1, end(4), 0),
+        ("vertical, narrower barriers", "triple(4, 0.5)", None, with(4, [100.6; 4]), 1, end(4), 0),
+        ("vertical, dearer", "triple(4, 0.5)", Some(70.0), with(4, [100.6; 4]), 0, end(4), 0),
         (
             "no row for the vertical",
             "triple(4)",
@@ -201,15 +202,7 @@ fn sigma_is_the_weighted_root_mean_square() {
 
 /// The rules once more, as their definitions say, one row at a time: class, t1, last bar, both.
 fn twin(bars: &Bars, run: &Range<usize>, t: usize, rule: Rule, cost: f64, span: f64) -> Option<(i8, i64, usize, bool)> {
-    let sign = |moved: f64| {
-        if moved > cost {
-            1
-        } else if moved < -cost {
-            -1
-        } else {
-            0
-        }
-    };
+    let sign = |moved: f64, least: f64| i8::from(moved > least) - i8::from(moved < -least);
     let reach = match rule {
         Rule::Fixed { horizon } | Rule::Triple { horizon, .. } => horizon,
         Rule::Trend { longest } => longest,
@@ -220,7 +213,7 @@ fn twin(bars: &Bars, run: &Range<usize>, t: usize, rule: Rule, cost: f64, span: 
         return None;
     }
     let entry = bars.open[t + 1];
-    let vertical = (sign((bars.open[exit] / entry).ln()), bars.start[exit], exit - 1, false);
+    let vertical = |least: f64| (sign((bars.open[exit] / entry).ln(), least), bars.start[exit], exit - 1, false);
     match rule {
         Rule::Triple { horizon, width } => {
             if t - run.start < 20 {
@@ -230,15 +223,18 @@ fn twin(bars: &Bars, run: &Range<usize>, t: usize, rule: Rule, cost: f64, span: 
             let far = (width * sigma * (horizon as f64).sqrt()).max(2.0 * cost);
             let (upper, lower) = (entry * far.exp(), entry / far.exp());
             let touched = (t + 1..exit).find(|b| bars.high[*b] >= upper || bars.low[*b] <= lower);
-            Some(touched.map_or(vertical, |b| {
-                let (up, down) = (bars.high[b] >= upper, bars.low[b] <= lower);
-                let class = match bars.open[b] {
-                    open if open >= upper => 1,
-                    open if open <= lower => -1,
-                    _ => i8::from(up) - i8::from(down),
-                };
-                (class, bars.end[b], b, class == 0)
-            }))
+            Some(touched.map_or_else(
+                || vertical(cost.max(0.5 * far)),
+                |b| {
+                    let (up, down) = (bars.high[b] >= upper, bars.low[b] <= lower);
+                    let class = match bars.open[b] {
+                        open if open >= upper => 1,
+                        open if open <= lower => -1,
+                        _ => i8::from(up) - i8::from(down),
+                    };
+                    (class, bars.end[b], b, class == 0)
+                },
+            ))
         }
         Rule::Trend { longest } => {
             let log: Vec<f64> = bars.open[t + 1..=exit].iter().map(|open| open.ln()).collect();
@@ -261,7 +257,7 @@ fn twin(bars: &Bars, run: &Range<usize>, t: usize, rule: Rule, cost: f64, span: 
             assert!((got - best).abs() <= 1e-8 * best, "{got} {best}");
             Some((class, bars.start[exit], exit - 1, false))
         }
-        _ => Some(vertical),
+        _ => Some(vertical(cost)),
     }
 }
 
@@ -426,24 +422,23 @@ fn auto_balances_a_market_on_any_number_of_threads() {
         let market = Synth { symbols: 40, bars: 600, kind, ..Synth::default() }.make_market(2).market;
         let runs = whole(&market);
         let labels = label(&market, &runs, &Labeling::default(), 1).unwrap();
-        let Rule::Triple { horizon, width: 1.0 } = labels.rule else { panic!("{}", labels.rule) };
-        assert_eq!(labels.tried.iter().map(|(h, _)| *h).collect::<Vec<_>>(), auto::HORIZONS);
-        let fair = |classes: &[u64; 3]| classes.iter().all(|c| 5 * c >= classes.iter().sum::<u64>());
-        let expected = labels.tried.iter().find(|(_, classes)| fair(classes)).map(|(h, _)| *h);
-        assert_eq!(expected.unwrap_or(horizon), horizon, "{:?}", labels.tried);
+        let Rule::Triple { horizon, width } = labels.rule else { panic!("{}", labels.rule) };
+        let (.., chosen) = *labels.tried.last().unwrap();
+        assert!(chosen.iter().all(|c| 5 * c >= chosen.iter().sum::<u64>()), "{kind:?}: {:?}", labels.tried);
+        assert_eq!(labels.tried.last().map(|(h, k, _)| (*h, *k)), Some((horizon, width)), "the first that is right");
         assert_eq!(labels.balance.iter().sum::<u64>(), labels.class.iter().filter(|c| **c != NONE).count() as u64);
         for threads in [2, 16] {
             assert_eq!(label(&market, &runs, &Labeling::default(), threads).unwrap(), labels);
         }
         // What auto counted is what its rule gives on the first span.
         let times = Clock::new(&market).times;
-        let until = times[(times.len() as f64 * 0.27) as usize - 1];
+        let until = times[(times.len() as f64 * 0.28) as usize - 1];
         assert_eq!(labels.until, Some(until));
         let mut classes = [0; 3];
         for (class, t1) in labels.class.iter().zip(&labels.t1).filter(|(class, _)| **class != NONE) {
             classes[(class + 1) as usize] += u64::from(*t1 <= until);
         }
-        assert!(labels.tried.contains(&(horizon, classes)));
+        assert_eq!(classes, chosen);
     }
 }
 
@@ -470,7 +465,7 @@ fn auto_reads_nothing_after_the_first_span() {
     let mut market = Synth { symbols: 12, bars: 500, kind: World::Crypto, ..Synth::default() }.make_market(1).market;
     let runs = whole(&market);
     let tried = label(&market, &runs, &Labeling::default(), 1).unwrap().tried;
-    assert!(tried.iter().all(|(_, classes)| classes.iter().sum::<u64>() > 0));
+    assert!(tried.iter().all(|(.., classes)| classes.iter().sum::<u64>() > 0));
     let until = auto::first_span(&Clock::new(&market).times, Labeling::default().first).unwrap();
     for poison in [10.0, f64::NAN] {
         for bars in &mut market {
@@ -487,15 +482,27 @@ fn auto_reads_nothing_after_the_first_span() {
 
 #[test]
 fn auto_chooses_the_shortest_balanced_horizon() {
-    let check = |tried: &[(usize, [u64; 3])], horizon| {
-        assert_eq!(auto::choose(tried), Rule::Triple { horizon, width: 1.0 }, "{tried:?}");
+    // What each horizon and width gives; nothing where they are not named. σ is so many costs.
+    let check = |seen: &[(usize, f64, [u64; 3])], longest, sigma, horizon, width| {
+        let count = |h, k| seen.iter().find(|s| (s.0, s.1) == (h, k)).map_or([0; 3], |s| s.2);
+        assert_eq!(auto::choose(longest, sigma, count).0, Rule::Triple { horizon, width }, "{seen:?}");
     };
-    check(&[(3, [10, 80, 10]), (6, [20, 60, 20]), (12, [33, 34, 33])], 6);
-    check(&[(3, [1, 98, 1]), (6, [19, 62, 19]), (12, [1, 3, 0])], 6);
-    check(&[(3, [10, 80, 10]), (6, [2, 6, 1])], 6); // 1 of 9 is more than 10 of 100
-    check(&[(3, [0, 9, 0]), (6, [0, 0, 0])], 3);
-    check(&[(3, [0, 0, 0]), (6, [0, 0, 0])], 3);
-    check(&[], 3);
+    let (dear, cheap) = (0.3, f64::INFINITY);
+    check(&[(3, 1.0, [10, 80, 10]), (6, 1.0, [20, 60, 20]), (12, 1.0, [33, 34, 33])], 96, cheap, 6, 1.0);
+    check(&[(3, 1.0, [10, 80, 10]), (3, 0.5, [20, 60, 20]), (6, 1.0, [33, 34, 33])], 96, cheap, 3, 0.5);
+    check(&[(3, 0.75, [20, 60, 20]), (3, 1.5, [33, 34, 33])], 96, cheap, 3, 0.75);
+    check(&[(3, 1.0, [1, 98, 1]), (6, 1.5, [19, 62, 19]), (12, 1.0, [1, 3, 0])], 96, cheap, 6, 1.5);
+    check(&[(3, 1.0, [10, 80, 10]), (6, 1.0, [2, 6, 1])], 96, cheap, 6, 1.0); // 1 of 9 is more than 10 of 100
+    // A barrier of five costs is preferred: 0.3 · √96 · 1.5 has it, and no shorter horizon does.
+    let balanced = [20, 60, 20];
+    check(&[(3, 1.0, balanced), (96, 1.0, balanced), (96, 1.5, balanced)], 96, dear, 3, 1.0);
+    check(&[(3, 1.0, balanced), (96, 1.0, balanced), (96, 1.5, balanced)], 96, 0.4, 96, 1.5);
+    check(&[(3, 1.0, balanced), (96, 1.0, balanced)], 96, 0.6, 96, 1.0);
+    // No longer than there is room for, and the shortest where there is no room at all.
+    check(&[(3, 1.0, [1, 8, 1]), (6, 1.0, balanced)], 5, cheap, 3, 1.0);
+    check(&[(3, 1.0, balanced)], 0, cheap, 3, 1.0);
+    check(&[(3, 1.0, [0, 9, 0]), (6, 1.0, [0, 0, 0])], 96, cheap, 3, 1.0);
+    check(&[], 96, cheap, 3, 1.0);
     let hundred: Vec<i64> = (0..100).collect();
     for (times, first, until) in [
         (&[][..], TrainEnd::Share(0.34), None),

@@ -4,7 +4,8 @@
 //! near that cost eats the prize. Bars `t+1 ..= t+h` are scanned; the first touch decides and is known at the end of
 //! its bar. Both barriers inside one bar say nothing about their order: flat, and counted. An open beyond a barrier is
 //! a touch of that barrier alone, because the price was there before it could be anywhere else. Untouched, the move is
-//! measured at `open[t+1+h]` as for the fixed horizon.
+//! measured at `open[t+1+h]`, and is flat unless it exceeds the cost and half the distance of the barrier: with the
+//! cost alone hardly a bar of a day would be flat.
 //!
 //! `σ_t` is the root of the exponentially weighted mean of squared one-bar log returns of closes up to `t`, with
 //! weights `(1 - α)^age`, normalised, `α = 2 / (span + 1)`, counted from the start of the run; below [`RETURNS`] of
@@ -42,7 +43,7 @@ pub(super) fn mark(path: &Path, t: usize, h: usize, k: f64) -> Option<Mark> {
             return Some(Mark { class, last, t1: path.known[last], both });
         }
     }
-    let class = path.settle(entry, t + 1 + h)?;
+    let class = path.settle(entry, t + 1 + h, path.cost.max(0.5 * distance))?;
     // Where bars overlap, the last one scanned may end after the next one opens.
     Some(Mark { class, last: t + h, t1: path.start[t + 1 + h].max(path.known[t + h]), both: false })
 }

@@ -41,6 +41,19 @@ pub struct Set {
     pub origin: Origin,
 }
 
+impl Set {
+    /// The same set without some features, by timeframe and name; groups that lose all of theirs leave too.
+    pub fn without(&self, gone: impl Fn(Option<Timeframe>, &str) -> bool) -> Set {
+        let mut set = self.clone();
+        for group in &mut set.groups {
+            let timeframe = group.timeframe;
+            group.features.retain(|feature| !gone(timeframe, &feature.name));
+        }
+        set.groups.retain(|group| !group.features.is_empty());
+        set
+    }
+}
+
 /// Features under one header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {

@@ -13,8 +13,6 @@ use std::time::Instant;
 
 /// How much of the budget a test may take.
 const SHARE: f64 = 0.3;
-/// What a settled value may depend on the start, in standard deviations of its column.
-const SETTLED: f64 = 1e-6;
 /// Correlations that are suspicious, and that fail.
 const CLAIRVOYANT: (f64, f64) = (0.3, 0.9);
 /// Rows that a correlation needs, and most that it takes.
@@ -170,7 +168,7 @@ pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, spec: &LeakTests
                         continue;
                     }
                     let apart = if (a - b).is_nan() { f64::INFINITY } else { (a - b).abs() / scales[i] };
-                    let bad = apart > SETTLED;
+                    let bad = apart > spec.settle;
                     sheet.note(*c, s.symbol, s.whole + t, bad, apart, (a, b), &|| {
                         format!("{} bars later from the start", market[s.symbol].len() - s.rows)
                     });

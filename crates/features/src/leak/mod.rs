@@ -9,8 +9,8 @@
 //! - **poison**: bars after a moment become NaN, ten times as large, reversed, or another symbol's: is every row
 //!   up to it as it was?
 //! - **warm-up**: with the first bars left out, do values agree once they say that they have settled? They may
-//!   differ by 1e-6 of the column's standard deviation over the sample. No value comes before its column's
-//!   `first_valid`, and one comes there.
+//!   differ by [`LeakTests::settle`] of the column's standard deviation over the sample. No value comes before its
+//!   column's `first_valid`, and one comes there.
 //! - **clairvoyance**: does a column, or its change, go with the return of the bar after it (open to open)? This is
 //!   what a user's own column with the answer in it looks like, which no cut can show. Beyond 0.3 (rank correlation) it
 //!   is suspicious, beyond 0.9 it fails.
@@ -24,6 +24,7 @@ mod plan_pipeline;
 pub use market::sample;
 pub use plan_pipeline::PlanPipeline;
 
+use crate::SETTLE;
 use crate::labels::Labels;
 use bars::Bars;
 use files::{Error, Kind, Result};
@@ -89,6 +90,8 @@ pub struct LeakTests<'a> {
     pub cuts: usize,
     /// Times that the beginning is left out.
     pub starts: usize,
+    /// What a settled value may depend on the start, in standard deviations of its column: as the plan was made with.
+    pub settle: f64,
     /// The same seed looks at the same places.
     pub seed: u64,
     /// Each test ends early when its share of this is spent, after [`LEAST`] tries.
@@ -104,7 +107,15 @@ pub const LEAST: usize = 4;
 
 impl Default for LeakTests<'_> {
     fn default() -> Self {
-        LeakTests { cuts: 100, starts: 20, seed: 1, budget: None, progress: &|_, _, _| {}, stop: &|| false }
+        LeakTests {
+            cuts: 100,
+            starts: 20,
+            settle: SETTLE,
+            seed: 1,
+            budget: None,
+            progress: &|_, _, _| {},
+            stop: &|| false,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ mod tests;
 
 use crate::engine::{Body, Feed, Kernel, State};
 pub(crate) use map::Map;
-pub(crate) use scan::{Average, Ema, Sums, together};
+pub(crate) use scan::{Average, Ema, Sums, memory, together};
 pub(crate) use session::Since;
 
 /// An operation, as plain data.
@@ -140,14 +140,18 @@ impl Op {
         }
     }
 
-    /// How many bars after its arguments have settled the start no longer matters; `None`: it always does.
-    pub(crate) fn settling(&self) -> Option<usize> {
+    /// Whether it ever forgets the start.
+    pub(crate) fn settles(&self) -> bool {
+        !matches!(self, Op::Cumulate | Op::Sar(..))
+    }
+
+    /// The least factor by which it forgets, where that takes no fixed number of bars.
+    pub(crate) fn factor(&self) -> Option<f64> {
         match self {
-            Op::Ema(ema) => Some(ema.delay() + ema.memory()),
+            Op::Ema(ema) if ema.alpha < 1.0 => Some(ema.alpha),
             // Its factor may be as small as the slowest average's, squared.
-            Op::Adaptive => Some(scan::memory((2.0f64 / 31.0).powi(2))),
-            Op::Cumulate | Op::Sar(..) => None,
-            op => Some(op.delay()),
+            Op::Adaptive => Some((2.0f64 / 31.0).powi(2)),
+            _ => None,
         }
     }
 }

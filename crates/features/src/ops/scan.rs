@@ -5,14 +5,22 @@
 use super::map::{larger, smaller};
 use crate::engine::{Body, Feed, State};
 
-/// What is left of the start after `settled` bars, as a share of its weight. One stage of an indicator may add up with
-/// others, a ratio near one magnifies what is left, and an oscillator in a calm stretch remembers a wild start, so this
-/// is a hundredth of what the warm-up test allows (docs/method.md, Leak tests).
-const LEFT: f64 = 1e-8;
-
-/// Bars until a start weighs no more than [`LEFT`] in an average with that factor.
-pub(super) fn memory(alpha: f64) -> usize {
-    if alpha >= 1.0 { 0 } else { (LEFT.ln() / (-alpha).ln_1p()).ceil() as usize }
+/// Bars until no more than `left` of the start is in the last of averages with these factors, each of the one before.
+///
+/// The first forgets at its own pace; a later one forgets its own start and takes in what the one before still has:
+/// two Wilder averages of 14 take 170 bars to a share of 5e-5, not twice the 134 that one takes.
+pub(crate) fn memory(factors: &[f64], left: f64) -> usize {
+    let mut shares = vec![1.0; factors.len()];
+    let mut bars = 0;
+    while shares.last().is_some_and(|share| *share > left) {
+        let mut before = 0.0;
+        for (share, alpha) in shares.iter_mut().zip(factors) {
+            *share += alpha * (before - *share);
+            before = *share;
+        }
+        bars += 1;
+    }
+    bars
 }
 
 /// An exponential average: `y = alpha x + (1 - alpha) y`.
@@ -44,11 +52,6 @@ impl Ema {
     /// The index of its first result.
     pub(super) fn delay(self) -> usize {
         self.skip + self.seed + self.hold - usize::from(self.seed + self.hold > 0)
-    }
-
-    /// Bars after its first result until the start no longer matters.
-    pub(super) fn memory(self) -> usize {
-        memory(self.alpha)
     }
 }
 

@@ -386,7 +386,7 @@ fn volume_features_are_dropped_without_volume() {
     assert!(error.message.contains("every feature of the set needs the volume"), "{error}");
 }
 
-/// What the embargo of a split goes by: bars further back than a column says have no part in its value.
+/// What a sample of a market is cut by: bars further back than a column says have no part in its value.
 #[test]
 fn values_look_back_no_further_than_declared() {
     let market: Vec<Bars> = (0..6).map(|s| clean(&format!("COIN{s}USDT"), "5m", 1500, s)).collect();

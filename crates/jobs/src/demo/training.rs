@@ -346,9 +346,9 @@ mod tests {
     #[test]
     fn demo_settings_replace_defaults_but_not_user_settings() {
         let plain = job(&Settings::default(), false).expect("legal");
-        assert_eq!((plain.split.folds, plain.train.seeds, plain.train.epochs), (4, 2, 30));
+        assert_eq!((plain.split.folds, plain.train.seeds, plain.train.epochs), (Some(4), 2, 30));
         let quick = job(&Settings::default(), true).expect("legal");
-        assert_eq!((quick.split.folds, quick.train.epochs), (4, 12));
+        assert_eq!((quick.split.folds, quick.train.epochs), (Some(4), 12));
         let mut settings = Settings::default();
         settings.set("train.epochs=7").expect("legal");
         settings.set("features.set=basic").expect("legal");

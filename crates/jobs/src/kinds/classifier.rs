@@ -174,7 +174,11 @@ impl Evaluation for Tested<'_> {
         let folds = self.experiment.splits.folds.len();
         let ensemble = ensemble(&judge_members(self.members, &self.predictions), folds, config_of);
         let record = self.truth().judge(&ensemble, self.experiment.settings.general.seed, self.volatility)?;
-        Ok(record.map(|record| Judged::new(&record, vec![Some(record.mcc)], METRICS, sentences(&record))))
+        let judged = |record: judge::Judged| Judged {
+            is_enough: record.no_interval.is_none(),
+            ..Judged::new(&record, vec![Some(record.mcc)], METRICS, sentences(&record))
+        };
+        Ok(record.map(judged))
     }
 
     fn notes(&self) -> Vec<String> {
@@ -200,10 +204,19 @@ pub(crate) fn record(judged: &Judged) -> Option<judge::Judged> {
 
 /// What classifiers were judged to be, for people.
 fn sentences(j: &judge::Judged) -> Vec<String> {
+    let [accuracy, test, train] = [j.accuracy, j.test_majority_accuracy, j.majority_accuracy].map(|s| 100.0 * s);
+    let accuracy = format!(
+        "accuracy {accuracy:.2} % (always the most frequent class of the test: {test:.2} %; of each fold's training: \
+         {train:.2} %), macro-F1 {:.4}",
+        j.macro_f1
+    );
+    if let Some(why) = &j.no_interval {
+        let samples = format_plural(j.samples, "sample");
+        return vec![format!("not enough data for a verdict: {why}"), format!("{accuracy}, over {samples}")];
+    }
     let figure = |x: Option<f64>| METRICS[1].format(x);
     let interval = j.mcc_interval.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4})", i.low, i.high));
     let mut all = vec![format!("MCC {:.4}{interval} over {}", j.mcc, format_plural(j.samples, "sample"))];
-    all.extend(j.no_interval.as_ref().map(|why| format!("no confidence interval: {why}")));
     let (direction, again) = (figure(j.directional_mcc), figure(j.persistence_mcc));
     all.push(format!("direction alone: MCC {direction} (repeating the last label: {again})"));
     all.extend(j.volatility_mcc.map(|baseline| {
@@ -211,11 +224,7 @@ fn sentences(j: &judge::Judged) -> Vec<String> {
         let some = some.map_or(String::new(), |n| format!(" (of {})", format_plural(n, "sample")));
         format!("volatility alone: MCC {baseline:.4} over all classes{some}; it says nothing about direction")
     }));
-    let [accuracy, majority] = [j.accuracy, j.majority_accuracy].map(|share| 100.0 * share);
-    all.push(format!(
-        "accuracy {accuracy:.2} % (always predicting the most frequent class: {majority:.2} %), macro-F1 {:.4}",
-        j.macro_f1
-    ));
+    all.push(accuracy);
     all.push(format!("log-loss {:.4}, calibration error {:.4}", j.log_loss, j.calibration_error));
     all
 }

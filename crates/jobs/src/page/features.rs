@@ -107,7 +107,8 @@ fn tried(l: &LabelSummary) -> String {
         let share = |n: u64| format!("{:.0}", 100.0 * n as f64 / all);
         format!("{}/{}/{}", share(b.down), share(b.flat), share(b.up))
     };
-    let each: Vec<String> = l.tried.iter().map(|t| format!("{} bars {}", t.horizon, percent(&t.balance))).collect();
+    let each: Vec<String> =
+        l.tried.iter().map(|t| format!("{} bars × {} {}", t.horizon, t.width, percent(&t.balance))).collect();
     format!(
         "The horizon was chosen automatically: the shortest that gives every class a fifth on the first training span or, where none does, the one whose smallest class is largest. Down/flat/up in percent: {}.",
         each.join(", ")

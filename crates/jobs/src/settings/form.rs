@@ -84,8 +84,8 @@ const UNBOUNDED: usize = 1 << 40;
 /// A whole number in a range.
 pub(super) fn whole(range: RangeInclusive<usize>) -> Form<usize> {
     let legal = match (range.start(), range.end()) {
-        (least, &(UNBOUNDED..)) => format!("a whole number from {least}"),
-        (least, most) => format!("a whole number from {least} to {most}"),
+        (least, &(UNBOUNDED..)) => format!("a whole number, at least {least}"),
+        (least, most) => format!("a whole number, at least {least} and at most {most}"),
     };
     let read = move |value: &Value| {
         let whole = value.as_integer().and_then(|v| usize::try_from(v).ok());

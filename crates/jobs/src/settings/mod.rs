@@ -114,7 +114,8 @@ impl Settings {
     /// How rows are labelled; `None`: not at all.
     pub fn labeling(&self) -> Option<Labeling> {
         let LabelSettings { rule, cost_bp, span } = self.labels;
-        rule.map(|rule| Labeling { rule, cost_bp, span, first: TrainEnd::Share(self.split.first()) })
+        let first = TrainEnd::Share(self.split.first());
+        rule.map(|rule| Labeling { rule, cost_bp, span, first, ..Labeling::default() })
     }
 
     /// Threads to use on this machine.

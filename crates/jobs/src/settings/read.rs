@@ -10,12 +10,12 @@ use std::path::Path;
 use toml::Value;
 
 /// Beside the sections below, what shapes features though the bars are the same.
-const HOLES: &str = "features.max_hole";
+const FEATURES: [&str; 2] = ["features.max_hole", "features.settle"];
 
 /// Every setting that shapes bars and features, with its value; paths are absolute.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct ReadSettings {
-    /// `bars.*`, `repair.*`, `universe.*` and `features.max_hole`; those of an earlier version under today's names.
+    /// `bars.*`, `repair.*`, `universe.*` and [`FEATURES`]; those of an earlier version under today's names.
     #[serde(deserialize_with = "under_todays_names")]
     keys: BTreeMap<String, Value>,
     /// `[instrument.SYMBOL]`
@@ -31,7 +31,9 @@ fn under_todays_names<'de, D: Deserializer<'de>>(from: D) -> std::result::Result
 impl Settings {
     /// What of these settings shapes bars and features.
     pub(crate) fn read_settings(&self) -> ReadSettings {
-        let mine = |name: &str| ["bars.", "repair.", "universe."].iter().any(|s| name.starts_with(s)) || name == HOLES;
+        let mine = |name: &str| {
+            ["bars.", "repair.", "universe."].iter().any(|s| name.starts_with(s)) || FEATURES.contains(&name)
+        };
         let shown = |key: &Key| {
             let value = (key.show)(self);
             let path = value.as_str().filter(|path| key.name.starts_with("universe.") && !path.is_empty());
@@ -88,7 +90,7 @@ impl ReadSettings {
             let [here, then] = [&here, &then].map(|of| shown(of, name));
             format!("{name} is {here} here and was {then} in training: features may differ")
         };
-        others.iter().filter(|name| !same_bars || *name == HOLES).map(sentence).collect()
+        others.iter().filter(|name| !same_bars || FEATURES.contains(&name.as_str())).map(sentence).collect()
     }
 
     /// Names and values as they are written.

@@ -44,11 +44,10 @@ pub(super) fn read(
     let mut ticks = problem.samples.t0.clone();
     ticks.dedup();
     let ids = Ids::Ready { symbol: read.symbol, symbols: read.symbols, timed: read.timed };
-    let look_back = problem.inputs.iter().map(|i| i.window).max().unwrap_or(1);
     let fingerprint = problem.data.clone();
     let seconds = [clock.elapsed().as_secs_f64(), 0.0];
     let instruments = None;
-    let mut source = Source { path, problem, nets, ticks, look_back, fingerprint, ids, instruments, notes, seconds };
+    let mut source = Source { path, problem, nets, ticks, fingerprint, ids, instruments, notes, seconds };
     if select.symbols.is_empty() {
         source.notes.extend(source.without_samples());
     }

@@ -1,9 +1,8 @@
 //! How long a training would take, from a moment of real steps; and what is left out of it where that is too long.
 
 use super::Experiment;
-use crate::Settings;
 use crate::progress::{check_stop, stop_flag};
-use files::Result;
+use files::{Result, format_plural, format_seconds};
 use learn::{Hooks, Plan, RunEvent};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -86,35 +85,60 @@ pub(super) fn long(seconds: f64, unit: &str) -> Option<String> {
     })
 }
 
-/// Fewer units of work (epochs), then fewer seeds, then fewer folds, until the plan fits the time; what was changed, in
-/// words.
-pub(super) fn fit_into(most: f64, need: f64, unit: &str, settings: &mut Settings) -> Option<String> {
-    if need <= most {
-        return None;
+/// What a budget takes from: seeds, epochs with their patience, folds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Scope {
+    pub(super) seeds: usize,
+    pub(super) epochs: usize,
+    pub(super) patience: usize,
+    pub(super) folds: usize,
+}
+
+/// Epochs that members keep while there are folds to be taken.
+const EPOCHS_LEAST: usize = 10;
+
+/// No budget takes folds below this: fewer say nothing.
+const FOLDS_LEAST: usize = 3;
+
+/// Below this many folds there is no verdict.
+const FOLDS_JUDGED: usize = 5;
+
+impl Scope {
+    /// What is left of it for that share of its time: first fewer seeds, then fewer epochs with patience in proportion,
+    /// at last fewer folds; never below one seed, one epoch and three folds.
+    pub(super) fn shrink(self, share: f64) -> Scope {
+        let (mut to, mut left) = (self, share);
+        let cut = |from: usize, left: f64, least: usize| ((from as f64 * left) as usize).clamp(least.min(from), from);
+        to.seeds = cut(self.seeds, left, 1);
+        left *= self.seeds as f64 / to.seeds as f64;
+        to.epochs = cut(self.epochs, left, EPOCHS_LEAST);
+        left *= self.epochs as f64 / to.epochs as f64;
+        if left < 1.0 {
+            let fewer = [FOLDS_JUDGED, FOLDS_LEAST].into_iter().find(|folds| *folds as f64 <= self.folds as f64 * left);
+            to.folds = fewer.unwrap_or(FOLDS_LEAST).min(self.folds);
+            left *= self.folds as f64 / to.folds as f64;
+            to.epochs = cut(to.epochs, left, 1);
+        }
+        to.patience = (self.patience * to.epochs).div_ceil(self.epochs.max(1)).max(1);
+        to
     }
-    let mut left = most / need;
-    let train = &mut settings.train;
-    let (epochs, seeds, folds) = (train.epochs, train.seeds, settings.split.folds);
-    // Below 30 epochs a member has hardly begun; then members go, at last folds.
-    train.epochs = ((epochs as f64 * left) as usize).max(30.min(epochs));
-    left *= epochs as f64 / train.epochs as f64;
-    train.patience = train.patience.min(train.epochs);
-    if left < 1.0 {
-        train.seeds = ((seeds as f64 * left) as usize).max(1);
-        left *= seeds as f64 / train.seeds as f64;
+
+    /// What was taken to fit into that time, in words; epochs are called `unit`.
+    pub(super) fn taken(self, to: Scope, most: f64, unit: &str) -> String {
+        let mut words = Vec::new();
+        if to.seeds < self.seeds {
+            words.push(format!("{} instead of {}", format_plural(to.seeds as u64, "seed"), self.seeds));
+        }
+        if to.epochs < self.epochs {
+            let units = format_plural(to.epochs as u64, unit);
+            words.push(format!("{units} instead of {} with a patience of {}", self.epochs, to.patience));
+        }
+        if to.folds < self.folds {
+            let no_verdict = if to.folds < FOLDS_JUDGED { " (too few for a verdict)" } else { "" };
+            words.push(format!("{} instead of {}{no_verdict}", format_plural(to.folds as u64, "fold"), self.folds));
+        }
+        format!("to fit into {}: {}", format_seconds(most), words.join(", "))
     }
-    if left < 1.0 {
-        settings.split.folds = ((folds as f64 * left) as usize).max(1);
-        left *= folds as f64 / settings.split.folds as f64;
-    }
-    if left < 1.0 {
-        settings.train.epochs = ((settings.train.epochs as f64 * left) as usize).max(1);
-        settings.train.patience = settings.train.patience.min(settings.train.epochs);
-    }
-    Some(format!(
-        "to fit into {most:.0} s: {} {unit}s instead of {epochs}, {} seeds instead of {seeds}, {} folds instead of {folds}",
-        settings.train.epochs, settings.train.seeds, settings.split.folds
-    ))
 }
 
 #[cfg(test)]
@@ -143,6 +167,34 @@ mod tests {
         assert!(!meter.is_enough(at(61_500), Duration::from_secs(2)), "too short a moment");
         meter.observe(&group(), at(80_000));
         assert!(meter.rate().is_none(), "another group has a pace of its own");
+    }
+
+    #[test]
+    fn a_budget_takes_seeds_then_epochs_then_folds() {
+        let whole = Scope { seeds: 5, epochs: 100, patience: 20, folds: 8 };
+        for (share, seeds, epochs, patience, folds) in [
+            (0.5, 2, 100, 20, 8),
+            (0.2, 1, 100, 20, 8),
+            (0.1, 1, 50, 10, 8),
+            (0.021, 1, 10, 2, 8),
+            (0.0125, 1, 10, 2, 5),
+            (0.01, 1, 10, 2, 3),
+            (0.001, 1, 1, 1, 3),
+            (1e-9, 1, 1, 1, 3),
+        ] {
+            let to = whole.shrink(share);
+            assert_eq!(to, Scope { seeds, epochs, patience, folds }, "{share}");
+            let work = |s: Scope| (s.seeds * s.epochs * s.folds) as f64;
+            assert!(share < 0.001 || work(to) <= share * work(whole) * (1.0 + 1e-9), "{share} is kept");
+        }
+        // Folds that were set to fewer stay, and what cannot shrink does not.
+        let least = Scope { seeds: 1, epochs: 1, patience: 1, folds: 2 };
+        assert_eq!(least.shrink(0.01), least);
+        let said = whole.taken(whole.shrink(0.01), 600.0, "epoch");
+        assert_eq!(
+            said,
+            "to fit into 10 min 0 s: 1 seed instead of 5, 10 epochs instead of 100 with a patience of 2, 3 folds instead of 8 (too few for a verdict)"
+        );
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! One experiment: data, folds, learner, plan and device, as one value that every step of a run is handed.
 
-use super::estimate::{estimate, fit_into, long};
+use super::estimate::{Scope, estimate, long};
 use super::problem::walk;
-use super::{Source, Teller, Train, TrainEvent};
+use super::short::{fewer_folds, fold_counts, is_roomy, too_few};
+use super::{Ids, Source, Teller, Train, TrainEvent};
 use crate::kinds;
 use crate::tune::{Tuned, find};
 use crate::{Memory, Settings};
 use compute::population::Pins;
 use compute::{Budget, Choice, Opened};
-use files::{Error, Kind, Result};
-use judge::split::{Splits, walk_forward};
+use files::{Error, Kind, Result, format_list, format_plural, format_seconds};
+use judge::split::{Splits, WalkForward, longest_label, walk_forward};
 use learn::classify::defaults;
 use learn::{DeviceBudget, Learner, Plan, failed};
 use std::collections::BTreeMap;
@@ -60,6 +61,7 @@ impl Experiment {
         let budget = beside(memory_budget(&settings, &device), &settings, &source, &device);
         let at = DeviceBudget { budget, device };
         let splits = split(&source, &settings)?;
+        notes.extend(fewer_folds(&settings, splits.folds.len()));
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;
         let plan = plan(&*learner, &at, tuned.as_ref())?;
         Ok(Experiment {
@@ -95,17 +97,34 @@ impl Experiment {
         }
         let before = self.notes.len();
         let mut seconds = estimate(self)?;
-        if let (Some(most), Some(need)) = (request.budget, seconds)
-            && let Some(message) = fit_into(most.as_secs_f64(), need, self.learner.unit(), &mut self.settings)
-        {
-            self.notes.push(message);
-            self.replan()?;
-            seconds = estimate(self)?;
+        if let Some(most) = request.budget.map(|budget| budget.as_secs_f64()) {
+            let whole = self.scope();
+            // Fewer members or folds may train at another pace, so what is left is timed again.
+            while let Some(need) = seconds.filter(|need| *need > most) {
+                let (before, to) = (self.scope(), self.scope().shrink(HEADROOM * most / need));
+                if to == before {
+                    return Err(over_budget(to, need, most, self.learner.unit()));
+                }
+                (self.settings.train.seeds, self.settings.train.epochs) = (to.seeds, to.epochs);
+                (self.settings.train.patience, self.settings.split.folds) = (to.patience, Some(to.folds));
+                self.replan()?;
+                seconds = estimate(self)?;
+            }
+            if self.scope() != whole {
+                self.notes.push(whole.taken(self.scope(), most, self.learner.unit()));
+            }
         }
         self.notes.extend(seconds.and_then(|seconds| long(seconds, self.learner.unit())));
         // Said before anything of it is done, and again at the end.
         self.notes[before..].iter().filter(|_| !request.dry_run).for_each(|note| tell(TrainEvent::Line(note)));
         Ok(seconds)
+    }
+
+    /// How much is trained.
+    fn scope(&self) -> Scope {
+        let train = &self.settings.train;
+        let folds = self.splits.folds.len();
+        Scope { seeds: train.seeds, epochs: train.epochs, patience: train.patience, folds }
     }
 
     /// Takes what was worked out down into the settings: the same settings give the same bits, whatever is tuned later
@@ -114,11 +133,23 @@ impl Experiment {
         if !self.settings.has_candidates("batch") {
             *self.kind().batch(&mut self.settings) = Some(self.learner.configs()[0].recipe.batch);
         }
+        self.settings.split.folds = Some(self.splits.folds.len());
         for path in [&mut self.settings.universe.membership, &mut self.settings.universe.factors].into_iter().flatten()
         {
             *path = std::path::absolute(&*path).unwrap_or(path.clone());
         }
     }
+}
+
+/// The share of a budget that is planned for: a time that is measured for a moment is not exact.
+const HEADROOM: f64 = 0.9;
+
+fn over_budget(least: Scope, need: f64, most: f64, unit: &str) -> Error {
+    let Scope { seeds, epochs, folds, .. } = least;
+    let parts = [(seeds, "seed"), (epochs, unit), (folds, "fold")].map(|(n, of)| format_plural(n as u64, of));
+    let (parts, need, most) = (format_list(&parts, "and"), format_seconds(need), format_seconds(most));
+    Error::new(Kind::Usage, format!("{parts} take about {need}, more than the budget of {most}"))
+        .remedy("give more time with <budget>, a smaller net with <train.net>, or fewer bars with <from>")
 }
 
 /// Opens the device that was asked for; the text says which it is and why.
@@ -148,10 +179,30 @@ fn beside(budget: Budget, settings: &Settings, source: &Source, device: &Opened)
     }
 }
 
-/// The walk forward that the settings ask for.
+/// The walk forward that the settings ask for; where they leave the number of folds open, the largest whose test blocks
+/// are long enough.
 pub(crate) fn split(source: &Source, settings: &Settings) -> Result<Splits> {
-    let spec = walk(settings, source.ticks.len(), source.look_back);
-    walk_forward(&source.problem.samples, &source.ticks, &spec)
+    let samples = &source.problem.samples;
+    let mut fewest = None;
+    for folds in fold_counts(settings) {
+        let spec = WalkForward { folds, ..walk(settings, source.ticks.len()) };
+        let splits = walk_forward(samples, &source.ticks, &spec);
+        match splits {
+            Ok(splits) if is_roomy(&splits.folds, &samples.t0) => return Ok(splits),
+            // Fewer folds that fail are no better.
+            Err(_) if matches!(fewest, Some(Ok(_))) => {}
+            splits => fewest = Some(splits),
+        }
+    }
+    let splits = fewest.unwrap_or_else(|| Err(Error::new(Kind::Usage, "a split needs at least one fold")));
+    match (&source.ids, splits) {
+        // What is wrong with a setting stays what it is.
+        (Ids::Bars { data, .. }, Err(error)) if error.kind == Kind::Input => {
+            let windows: Vec<(bool, usize)> = source.windows();
+            Err(too_few(data, &windows, longest_label(samples, &source.ticks), settings).at(&source.path))
+        }
+        (_, splits) => splits,
+    }
 }
 
 fn plan(learner: &dyn Learner, at: &DeviceBudget, tuned: Option<&Tuned>) -> Result<Plan> {

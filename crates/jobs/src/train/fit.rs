@@ -5,7 +5,7 @@ use super::folder::Folder;
 use super::phases::Phases;
 use super::{Experiment, Teller, TrainEvent};
 use crate::progress::{Update, stop_flag};
-use files::{Error, Result};
+use files::{Error, Result, format_seconds};
 use learn::{Hooks, Outcome, RunEvent, TrainState};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -17,13 +17,21 @@ const KNOWS: Duration = Duration::from_secs(2);
 /// A line about a validation is shown no more often than this.
 const SHOWN: Duration = Duration::from_secs(5);
 
-/// Trains all members, or goes on with them, and the samples it trained on a second. Where nothing was `timed` before,
-/// it says as soon as it knows that it takes long.
+/// What is known of the time that it takes.
+pub(super) struct Timed {
+    /// Whether it was estimated before.
+    pub(super) before: bool,
+    /// The time it was fitted into.
+    pub(super) budget: Option<Duration>,
+}
+
+/// Trains all members, or goes on with them, and the samples it trained on a second. Where nothing was timed before, it
+/// says as soon as it knows that it takes long.
 pub(super) fn fit(
     experiment: &Experiment,
     folder: &mut Folder,
     from: Option<TrainState>,
-    timed: bool,
+    timed: Timed,
     phases: &mut Phases,
     notes: &mut Vec<String>,
     tell: Teller<'_>,
@@ -37,7 +45,7 @@ pub(super) fn fit(
     // A checkpoint that could not be written, until it is reported.
     let unsaved = Cell::new(None::<Error>);
     let (mut missed, mut first_missed) = (0u64, None::<String>);
-    let (mut meter, mut timed) = (RateMeter::default(), timed);
+    let (mut meter, budget, mut timed) = (RateMeter::default(), timed.budget, timed.before);
     let event = &mut |event: RunEvent<'_>| {
         let now = Instant::now();
         meter.observe(&event, now);
@@ -69,7 +77,11 @@ pub(super) fn fit(
         let at_once = matches!(event, RunEvent::LessMemory(_));
         match log.machine_row(|| phases.latest()).and_then(|()| log.event(&event, rate)) {
             Ok(Some(line)) if at_once || shown.is_none_or(|t| t.elapsed() > SHOWN) => {
-                tell(TrainEvent::Line(&format!("{line}{}", busy(phases.latest()))));
+                let spent = budget.map(|most| {
+                    let [spent, most] = [began.elapsed(), most].map(|time| format_seconds(time.as_secs_f64()));
+                    format!(", {spent} of the budget of {most}")
+                });
+                tell(TrainEvent::Line(&format!("{line}{}{}", busy(phases.latest()), spent.unwrap_or_default())));
                 shown = Some(Instant::now());
             }
             Ok(_) => {}

@@ -191,7 +191,7 @@ impl RunLog {
 
     pub(crate) fn end(&mut self, run: &TrainRun) -> Result<()> {
         let state = if run.interrupted { "interrupted" } else { "finished" };
-        let judged = run.judged.as_ref().map_or(&[][..], |judged| &judged.metrics);
+        let judged = run.judged.as_ref().map_or(&[][..], |judged| judged.headline());
         let mut end = Map::new();
         for metric in &self.kind.metrics()[1..] {
             let own = judged.iter().find(|own| own.metric == *metric);

@@ -16,6 +16,7 @@ mod predict;
 mod problem;
 mod result;
 mod selftest;
+mod short;
 mod source;
 mod trial;
 
@@ -35,7 +36,7 @@ use crate::progress::Update;
 use crate::{Select, Settings, home};
 use compute::Opened;
 use files::Result;
-use fit::fit;
+use fit::{Timed, fit};
 use folder::Folder;
 use phases::Phases;
 use std::path::PathBuf;
@@ -97,7 +98,8 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let from = folder.resume(&mut experiment, &mut run, tell)?;
     run.phases = phases.so_far().to_vec();
     folder.begin(&run, &experiment)?;
-    let fitted = fit(&experiment, &mut folder, from, estimate.is_some(), &mut phases, &mut run.notes, tell);
+    let timed = Timed { before: estimate.is_some(), budget: request.budget };
+    let fitted = fit(&experiment, &mut folder, from, timed, &mut phases, &mut run.notes, tell);
     let (outcome, samples_per_s) = fitted.inspect_err(|why| folder.failed(why))?;
     (run.samples_per_s, run.interrupted) = (samples_per_s, outcome.interrupted);
     run.parts = outcome.pace.count(run.batch as usize) as u64;

@@ -6,12 +6,13 @@
 use super::arrays::are_ready;
 use super::source::{Market, fingerprint, load_market, longest};
 use super::{memory_budget, open};
-use crate::features::compute as compute_features;
+use crate::features::{compute as compute_features, resolve};
 use crate::kinds::model::{About, Loaded, Model, about, read, universe};
 use crate::progress::{Sink, Update, check_stop};
 use crate::{Select, Settings, add, find};
-use features::{Dataset, Plan, Samples, class, read_set};
-use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table};
+use features::{Dataset, Input, Samples, class, read_set};
+use files::time::rfc3339;
+use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_list, format_plural};
 use judge::mean_probabilities;
 use judge::measure::most_likely;
 use learn::classify::{self, Query};
@@ -97,15 +98,16 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
             .remedy("give the bars that they were made of"));
     }
     moved(model, settings)?;
-    let Market { bars: market, timeframe, instruments, findings, .. } =
-        load_market(&path, &request.select, settings, sink)?;
+    // Bars before those that are asked about warm the features up.
+    let history = Select { from: None, ..request.select.clone() };
+    let Market { bars: market, timeframe, instruments, findings, .. } = load_market(&path, &history, settings, sink)?;
     if model.timeframe.as_deref() != Some(timeframe.to_string().as_str()) {
         let was = model.timeframe.clone().unwrap_or_default();
         return Err(Error::input(format!("the model was trained on bars of {was}, and these are of {timeframe}"))
             .at(&path)
             .remedy(format!("give bars of {was}, or train a model on these")));
     }
-    let plan = Plan::new(&read_set(set)?)?;
+    let plan = resolve(&read_set(set)?, settings)?;
     let same_bars = fingerprint(&market) == model.data;
     let mut notes = read_otherwise(model, settings, same_bars);
     notes.extend(loaded.note.clone());
@@ -136,14 +138,19 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     let clock = Instant::now();
     sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
     let at = DeviceBudget { budget: memory_budget(settings, &device), device };
-    let (predicted, locked, mut table) = predict_rows(&loaded, &data, &at, request.members)?;
+    let rows = choose_rows(&loaded, &data, request.select.from)?;
+    if rows.predicted() == 0 {
+        return Err(nothing_to_predict(&loaded, &data, &rows, request.select.from).at(&path));
+    }
+    let (predicted, locked, asked) = (rows.predicted(), rows.locked, rows.asked);
+    let mut table = predict_rows(&loaded, &data, &at, rows, request.members)?;
     let seconds = clock.elapsed().as_secs_f64();
     let classes = model.classes;
     let mut guesses = vec![0u64; classes];
     if let Some(Data::I8(guess)) = table.columns.iter().find(|c| c.name == "guess").map(|c| &c.data) {
         guess.iter().for_each(|g| guesses[usize::from(class::index(*g, classes))] += 1);
     }
-    let rows = table.rows;
+    let written = table.rows;
     let mut writer = ParquetWriter::create(&out, &[])?.threads(settings.threads());
     writer.write(&std::mem::take(&mut table))?;
     writer.finish()?;
@@ -152,11 +159,11 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         data: path.display().to_string(),
         instruments,
         device: device_words,
-        rows: rows as u64,
+        rows: written as u64,
         bars: predicted as u64,
-        left_out: (data.base.rows() - predicted - locked) as u64,
+        left_out: (asked - predicted - locked) as u64,
         locked: locked as u64,
-        guesses: guesses.iter().map(|n| *n as f64 / rows.max(1) as f64).collect(),
+        guesses: guesses.iter().map(|n| *n as f64 / written.max(1) as f64).collect(),
         bars_per_s: predicted as f64 / seconds.max(1e-9),
         notes,
     })
@@ -200,9 +207,26 @@ fn read_otherwise(model: &Model, settings: &Settings, same_bars: bool) -> Vec<St
     }
 }
 
-/// Number of bars asked about, of bars that are locked, and the table: symbol, time, fold, (seed,) probabilities,
-/// guess.
-fn predict_rows(loaded: &Loaded, data: &Dataset, at: &DeviceBudget, by_member: bool) -> Result<(usize, usize, Table)> {
+/// Which rows each fold is asked about, and how many there are of the others.
+struct RowsOfFolds {
+    folds: Vec<Vec<u32>>, // [folds] rows
+    inputs: Vec<Input>,
+    asked: usize,
+    locked: usize,
+    /// Known before the first test.
+    early: usize,
+    /// Without whole, settled windows.
+    unready: usize,
+}
+
+impl RowsOfFolds {
+    fn predicted(&self) -> usize {
+        self.folds.iter().map(Vec::len).sum()
+    }
+}
+
+/// The rows of bars that start at `from` or later, by fold.
+fn choose_rows(loaded: &Loaded, data: &Dataset, from: Option<i64>) -> Result<RowsOfFolds> {
     let model = &loaded.model;
     let inputs = data.inputs(model.learner.kind().layout());
     for (has, wants) in inputs.iter().zip(&model.inputs) {
@@ -230,16 +254,62 @@ fn predict_rows(loaded: &Loaded, data: &Dataset, at: &DeviceBudget, by_member: b
         let held = model.holdout.is_some_and(|(from, to)| (from..to).contains(&time(row)));
         held && known[data.base.place(row).0]
     };
-    let mut locked = 0;
-    for row in (0..usable.len()).filter(|row| usable[*row]) {
-        if closed(row) {
-            locked += 1;
-        } else if let Some(fold) = fold_of(row) {
-            rows[fold].push(row as u32);
+    let (mut asked, mut locked, mut early, mut unready) = (0, 0, 0, 0);
+    for (row, is_usable) in usable.into_iter().enumerate() {
+        let (symbol, bar) = data.base.place(row);
+        if from.is_some_and(|from| data.base.market[symbol].start[bar] < from) {
+            continue;
+        }
+        asked += 1;
+        match fold_of(row) {
+            _ if !is_usable => unready += 1,
+            _ if closed(row) => locked += 1,
+            Some(fold) => rows[fold].push(row as u32),
+            None => early += 1,
         }
     }
+    Ok(RowsOfFolds { folds: rows, inputs, asked, locked, early, unready })
+}
+
+/// Why nothing can be predicted.
+fn nothing_to_predict(loaded: &Loaded, data: &Dataset, rows: &RowsOfFolds, from: Option<i64>) -> Error {
+    let model = &loaded.model;
+    let day = |time: i64| rfc3339(time);
+    let mut why = Vec::new();
+    if rows.asked == 0 {
+        let last = data.base.market.iter().filter_map(|bars| bars.start.last()).max();
+        why.push(match (from, last) {
+            (Some(from), Some(last)) => format!("the last bar is of {}, before {}", day(*last), day(from)),
+            _ => "there are no bars".into(),
+        });
+    }
+    let bars = |n: usize| format_plural(n as u64, "bar");
+    if rows.locked > 0 {
+        why.push(format!("{} of the locked holdout of its training", bars(rows.locked)));
+    }
+    if let Some(first) = model.folds.first().filter(|_| rows.early > 0) {
+        why.push(format!("{} from before its first test ({})", bars(rows.early), day(first.test_from)));
+    }
+    if rows.unready > 0 {
+        let windows = longest(&loaded.nets).into_iter().max().unwrap_or(1);
+        let columns = data.base.columns.iter().chain(data.slow.iter().flat_map(|s| &s.table.columns));
+        let late = columns.max_by_key(|c| c.settled.unwrap_or(usize::MAX));
+        let late = late.map_or(String::new(), |c| match c.settled {
+            Some(settled) => format!(", and `{}` settles after {}", c.name, bars(settled)),
+            None => format!(", and `{}` never settles", c.name),
+        });
+        let history = format!("windows are of {}{late}", format_plural(windows as u64, "row"));
+        why.push(format!("{} without enough history before them ({history})", bars(rows.unready)));
+    }
+    Error::input(format!("the model has nothing to predict here: {}", format_list(&why, "and")))
+        .remedy("give bars from after its training, with the history before them")
+}
+
+/// The table: symbol, time, fold, (seed,) probabilities, guess.
+fn predict_rows(loaded: &Loaded, data: &Dataset, at: &DeviceBudget, of: RowsOfFolds, by_member: bool) -> Result<Table> {
+    let (model, rows) = (&loaded.model, &of.folds);
     let (ids, samples) = (data.base.rows(), Samples::default());
-    let problem = Problem { inputs, ids, classes: model.classes, samples, ..Problem::default() };
+    let problem = Problem { inputs: of.inputs, ids, classes: model.classes, samples, ..Problem::default() };
     let recipe = |at: usize| model.folds[at].config.as_ref().map_or(&model.recipe, |c| &c.recipe);
     let alike = |a: usize, b: usize| loaded.nets[a] == loaded.nets[b] && recipe(a).precision == recipe(b).precision;
     let mut predicted = Vec::new();
@@ -266,7 +336,7 @@ fn predict_rows(loaded: &Loaded, data: &Dataset, at: &DeviceBudget, by_member: b
     }
     let mut predicted = predicted.into_iter();
     let mut table = Rows::new(model.classes, by_member);
-    for (fold, rows) in model.folds.iter().zip(&rows) {
+    for (fold, rows) in model.folds.iter().zip(rows) {
         let each: Vec<Vec<f32>> = predicted.by_ref().take(fold.seeds.len()).collect();
         if by_member {
             for (seed, p) in fold.seeds.iter().zip(&each) {
@@ -277,7 +347,7 @@ fn predict_rows(loaded: &Loaded, data: &Dataset, at: &DeviceBudget, by_member: b
             table.push(data, fold.number, None, rows, &mean);
         }
     }
-    Ok((rows.iter().map(Vec::len).sum(), locked, table.table(data)))
+    Ok(table.table(data))
 }
 
 /// Columns of the file as they grow.

@@ -1,45 +1,51 @@
 //! A data set becomes a problem: its usable rows are labelled, with a horizon that no fold's validation had a say in.
 
+use super::short::{fold_counts, too_few};
 use super::source::LABELS;
 use crate::Settings;
-use features::labels::{Labeling, TrainEnd, label};
+use features::labels::{Labeling, Rule, TrainEnd, label};
 use features::{Dataset, Input, Samples};
-use files::{Error, Kind, Result, format_list};
-use judge::split::{Embargo, WalkForward, walk_forward};
+use files::{Error, Kind, Result};
+use judge::split::{WalkForward, walk_forward};
 use learn::Problem;
 
 /// The samples that windows of these lengths (one for each input) allow, put together with the inputs.
 ///
-/// A horizon that was chosen for its balance is chosen again where the first fold's training ends earlier than was
-/// assumed when the data set was made: only samples show where it does.
+/// A horizon that was chosen for its balance is chosen again where it leaves too little of the first validation, and
+/// where the first fold's training ends earlier than was assumed when the data set was made: only samples show where it
+/// does.
 pub(crate) fn problem(
     data: &mut Dataset,
     inputs: Vec<Input>,
     windows: &[usize],
-    look_back: usize,
     settings: &Settings,
 ) -> Result<Problem> {
     let usable = data.usable_rows(&inputs, windows);
     let labelled = settings.train.learner.kind().is_labelled();
     let mut samples = if labelled { data.samples(&usable).ok_or_else(no_labels)? } else { data.steps(&usable) };
+    let longest = longest_horizon(data, &usable, settings);
+    if labelled
+        && let Some(spec) = settings.labeling()
+        && let Some(Rule::Triple { horizon, .. }) = data.labels.as_ref().map(|labels| labels.rule)
+        && spec.rule == Rule::Auto
+        && horizon > longest
+    {
+        data.labels =
+            Some(label(&data.base.market, &data.base.runs, &Labeling { longest, ..spec }, settings.threads())?);
+        samples = data.samples(&usable).ok_or_else(no_labels)?;
+    }
     // Where training ends goes by the horizon alone, so each horizon comes up at most once.
     while labelled
-        && let Some(end) = earlier_training_end(data, &samples, look_back, settings)
+        && let Some(end) = earlier_training_end(data, &samples, settings)
         && let Some(spec) = settings.labeling()
     {
-        let spec = Labeling { first: TrainEnd::Until(end), ..spec };
+        let spec = Labeling { first: TrainEnd::Until(end), longest, ..spec };
         data.labels = Some(label(&data.base.market, &data.base.runs, &spec, settings.threads())?);
         samples = data.samples(&usable).ok_or_else(no_labels)?;
     }
     if samples.is_empty() {
-        return Err(Error::input(format!(
-            "no row has {}complete windows of {} rows",
-            if labelled { "a label and " } else { "" },
-            format_list(&windows.iter().map(usize::to_string).collect::<Vec<_>>(), "and")
-        ))
-        .remedy(
-            "give more bars, shorter windows in <train.net>, or features that need less warm-up (`fullbore features <show>`)",
-        ));
+        let windows: Vec<(bool, usize)> = inputs.iter().map(|i| i.map.is_some()).zip(windows.iter().copied()).collect();
+        return Err(too_few(data, &windows, 1, settings));
     }
     let classes = if labelled { LABELS } else { 0 };
     Ok(Problem { inputs, ids: data.base.rows(), classes, samples, ..Problem::default() })
@@ -49,26 +55,35 @@ fn no_labels() -> Error {
     Error::new(Kind::Usage, "there is nothing to learn: label.rule is none").remedy("leave out <label.rule=none>")
 }
 
+/// The longest horizon that `auto` may choose: half of the first fold's validation, so that the purge leaves the other.
+fn longest_horizon(data: &Dataset, usable: &[bool], settings: &Settings) -> usize {
+    let mut ticks: Vec<u32> = (0..usable.len()).filter(|row| usable[*row]).map(|row| data.clock.tick[row]).collect();
+    ticks.sort_unstable();
+    ticks.dedup();
+    let s = &settings.split;
+    (ticks.len() as f64 * (1.0 - s.holdout) * (1.0 - s.tested) * s.validation / 2.0) as usize
+}
+
 /// When the last label of the first fold's training was known, if the choice of the horizon looked further. Samples
 /// that cannot be split say so elsewhere.
-fn earlier_training_end(data: &Dataset, samples: &Samples, look_back: usize, settings: &Settings) -> Option<i64> {
+fn earlier_training_end(data: &Dataset, samples: &Samples, settings: &Settings) -> Option<i64> {
     let until = data.labels.as_ref()?.until?;
     // How many test blocks there are does not move the first.
-    let spec = WalkForward { folds: 1, ..walk(settings, data.clock.times.len(), look_back) };
+    let spec = WalkForward { folds: 1, ..walk(settings, data.clock.times.len()) };
     let first = walk_forward(samples, &data.clock.times, &spec).ok()?;
     let end = first.folds.first()?.spans.train.to() - 1;
     (until > end).then_some(end)
 }
 
 /// The walk forward of the settings, on a clock of `ticks` moments.
-pub(crate) fn walk(settings: &Settings, ticks: usize, look_back: usize) -> WalkForward {
+pub(crate) fn walk(settings: &Settings, ticks: usize) -> WalkForward {
     let s = &settings.split;
     WalkForward {
-        folds: s.folds,
+        folds: fold_counts(settings)[0],
         tested: s.tested,
         validation: s.validation,
         rolling: s.rolling.map(|share| (share * ticks as f64).round() as usize),
-        embargo: s.embargo.map_or(Embargo::Auto { window: look_back }, Embargo::Ticks),
+        embargo: s.embargo.unwrap_or(0),
         holdout: s.holdout,
         test_days: None,
     }
@@ -118,17 +133,16 @@ mod tests {
             more.iter().for_each(|pair| settings.set(pair).unwrap());
             let (mut data, inputs) = made(market.clone(), "log_return(1), close/sma(120) - 1", &settings);
             let guess = data.labels.as_ref().unwrap().until.unwrap();
-            let look_back = data.look_back(&inputs, &[1]);
-            let problem = problem(&mut data, inputs, &[1], look_back, &settings).unwrap();
-            let spec = walk(&settings, data.clock.times.len(), look_back);
+            let problem = problem(&mut data, inputs, &[1], &settings).unwrap();
+            let spec = walk(&settings, data.clock.times.len());
             let fold = walk_forward(&problem.samples, &data.clock.times, &spec).unwrap().folds.remove(0);
             let labels = data.labels.as_ref().unwrap();
             let until = labels.until.unwrap();
             assert!(until < fold.spans.train.to() && until < fold.spans.valid.from(), "{more:?}");
             // What it saw is enough, and is counted among what the fold trains on.
-            assert!(labels.tried.iter().any(|(_, classes)| classes.iter().sum::<u64>() > 50), "{more:?}");
+            assert!(labels.tried.iter().any(|(.., classes)| classes.iter().sum::<u64>() > 50), "{more:?}");
             let Rule::Triple { horizon, .. } = labels.rule else { panic!("{}", labels.rule) };
-            assert!(labels.tried.iter().any(|(h, _)| *h == horizon));
+            assert!(labels.tried.iter().any(|(h, ..)| *h == horizon));
             again += usize::from(until < guess);
             first += usize::from(until == guess);
         }

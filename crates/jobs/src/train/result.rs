@@ -98,17 +98,17 @@ pub struct FoldRow {
     pub test: u64,
     /// Samples left out because their labels reach into a later part.
     pub purged: u64,
-    /// When its training begins.
+    /// When the first sample of its training was known.
     pub train_from: String,
-    /// When its training ends.
+    /// When the last label of its training was known.
     pub train_to: String,
-    /// When its validation begins.
+    /// When the first sample of its validation was known.
     pub valid_from: String,
-    /// When its validation ends.
+    /// When the last label of its validation was known.
     pub valid_to: String,
-    /// When its test begins.
+    /// When the first sample of its test was known.
     pub test_from: String,
-    /// When its test ends.
+    /// When the last label of its test was known.
     pub test_to: String,
 }
 
@@ -141,6 +141,9 @@ pub struct Judged {
     /// The learner's figures on test samples, the one that sums it up first.
     #[serde(skip)]
     pub metrics: Vec<Measured>,
+    /// Whether there was enough data for a verdict; if not, no figure sums the run up.
+    #[serde(skip)]
+    pub is_enough: bool,
     /// For people.
     #[serde(skip)]
     pub sentences: Vec<String>,
@@ -158,7 +161,12 @@ impl Judged {
             Value::Object(record) => record,
             other => Map::from_iter([("value".to_string(), other)]),
         };
-        Judged { record, metrics: measured(metrics, None, figures).split_off(1), sentences }
+        Judged { record, metrics: measured(metrics, None, figures).split_off(1), is_enough: true, sentences }
+    }
+
+    /// The figures that sum the run up; none where there was not enough data.
+    pub fn headline(&self) -> &[Measured] {
+        if self.is_enough { &self.metrics } else { &[] }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use super::arrays;
 use super::problem::problem;
+use super::short::{PRESENT_LEAST, SETTLED_LEAST, fit_windows, left_out, too_few};
 use crate::audit::{describe_instruments, findings};
-use crate::features::{check_memory, compute, describe, label, one_timeframe};
+use crate::features::{check_memory, compute, describe, label, one_timeframe, resolve};
 use crate::progress::{Sink, check_stop, shared};
 use crate::{LabelSummary, Select, Settings, find};
 use bars::{Bars, Fingerprint, Timeframe};
 use compute::Net;
-use features::{Dataset, Input, Plan, preset, read_set};
+use features::{Dataset, Input, preset, read_set};
 use files::{Error, Kind, Result};
 use learn::Problem;
 use std::path::{Path, PathBuf};
@@ -25,8 +26,6 @@ pub(crate) struct Source {
     pub(crate) nets: Vec<Net>,
     /// Distinct availability times, rising.
     pub(crate) ticks: Vec<i64>,
-    /// The longest look back of a sample, in ticks.
-    pub(crate) look_back: usize,
     /// Of every bit that was read.
     pub(crate) fingerprint: String,
     /// What the ids are.
@@ -114,13 +113,31 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
         ));
     }
     let chosen = set.map_or_else(|| settings.features.or(kind.features(market.len())), str::to_string);
-    let set = slower(&chosen, timeframe);
-    let plan = Plan::new(&read_set(&set)?)?;
+    let set = read_set(&slower(&chosen, timeframe))?;
+    let mut plan = resolve(&set, settings)?;
     let fingerprint = fingerprint(&market);
     // The learner's inputs are a copy, for a moment beside the tables they are taken from.
     check_memory(&market, timeframe, &plan, 2, settings)?;
-    let (mut data, computing) = compute(market, &plan, settings, sink)?;
+    let (mut data, mut computing) = compute(market, &plan, settings, sink)?;
     check_stop()?;
+    let costly = data.costly_columns(SETTLED_LEAST, PRESENT_LEAST);
+    if !costly.is_empty() {
+        let is_costly = |timeframe: Option<Timeframe>, name: &str| {
+            costly.iter().any(|c| c.timeframe == timeframe && c.name == name)
+        };
+        let rest = set.without(is_costly);
+        if rest.groups.is_empty() {
+            return Err(too_few(&data, &[], 1, settings).at(&path));
+        }
+        notes.extend(left_out(&costly, data.base.runs.iter().flatten().map(|run| run.len()).max().unwrap_or(0)));
+        plan = resolve(&rest, settings)?;
+        let market = std::mem::take(&mut data.base.market);
+        drop(data);
+        let seconds;
+        (data, seconds) = compute(market, &plan, settings, sink)?;
+        computing += seconds;
+        check_stop()?;
+    }
     if !data.without_volume.is_empty() {
         notes.push(format!("left out because the data have no volume: {}", data.without_volume.join(", ")));
     }
@@ -142,11 +159,14 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     if !featured.sparse.is_empty() {
         notes.push(format!("without a value on more than a fifth of the rows: {}", featured.sparse.join(", ")));
     }
-    let inputs = data.inputs(kind.layout());
-    let nets = nets(settings, &inputs, if kind.is_labelled() { LABELS } else { 0 })?;
+    let mut inputs = data.inputs(kind.layout());
+    let (nets, shorter) = fit_windows(&data, &mut inputs, settings, if kind.is_labelled() { LABELS } else { 0 })?;
+    notes.extend(shorter);
     let windows = longest(&nets);
-    let look_back = data.look_back(&inputs, &windows);
-    let problem = Problem { data: fingerprint.clone(), ..problem(&mut data, inputs, &windows, look_back, settings)? };
+    let problem = Problem {
+        data: fingerprint.clone(),
+        ..problem(&mut data, inputs, &windows, settings).map_err(|e| e.at(&path))?
+    };
     let problem = Arc::new(problem);
     let label = if kind.is_labelled() { label(&data, settings) } else { None };
     // The problem has its own copy of the columns; what stays are bars, times and labels.
@@ -156,7 +176,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
     let seconds = [reading, computing];
     let instruments = Some(instruments);
-    let mut source = Source { path, problem, nets, ticks, look_back, fingerprint, ids, instruments, notes, seconds };
+    let mut source = Source { path, problem, nets, ticks, fingerprint, ids, instruments, notes, seconds };
     source.notes.extend(source.without_samples());
     Ok(source)
 }
@@ -222,6 +242,12 @@ impl Source {
         // Row, class, times and weight of a sample; the clock.
         let samples = 29 * self.problem.samples.rows.len() + 8 * self.ticks.len();
         (held + samples + self.problem.inputs.iter().map(input).sum::<usize>()) as u64
+    }
+
+    /// `[inputs]` whether each is of a slower table, and the longest window that is read of it.
+    pub(super) fn windows(&self) -> Vec<(bool, usize)> {
+        let slow = self.problem.inputs.iter().map(|input| input.map.is_some());
+        slow.zip(longest(&self.nets)).collect()
     }
 
     /// `[samples]` the number of each sample's symbol.

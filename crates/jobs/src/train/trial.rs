@@ -80,7 +80,8 @@ pub(super) fn trial_id(experiment: &Experiment, config: &Config) -> String {
 /// How rows are labelled, field by field: hashes of it are kept in checkpoints, caches and the ledger, so this text
 /// stays whatever types and fields are called.
 pub(crate) fn labeling_text(labeling: Option<Labeling>) -> String {
-    let Some(Labeling { rule, cost_bp, span, first }) = labeling else { return "None".into() };
+    // The longest horizon of `auto` follows from the data.
+    let Some(Labeling { rule, cost_bp, span, first, .. }) = labeling else { return "None".into() };
     let rule = match rule {
         Rule::Auto => "Auto".to_string(),
         Rule::Fixed { horizon } => format!("Fixed {{ horizon: {horizon} }}"),
@@ -141,7 +142,8 @@ mod tests {
     #[test]
     fn the_text_of_a_labeling_is_stable_across_versions() {
         // As programs before this one wrote it into checkpoints and the ledger.
-        let labeling = |rule, cost_bp, first| Some(Labeling { rule, cost_bp, span: 100.0, first });
+        let labeling =
+            |rule, cost_bp, first| Some(Labeling { rule, cost_bp, span: 100.0, first, ..Labeling::default() });
         for (labeling, text) in [
             (None, "None"),
             (

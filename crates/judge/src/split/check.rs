@@ -52,7 +52,10 @@ pub fn check(samples: &Samples, ticks: &[i64], splits: &Splits) -> Result<()> {
         let first = ticks.partition_point(|tick| *tick < held.from);
         let free = first.checked_sub(splits.embargo).and_then(|tick| ticks.get(tick));
         if !splits.folds.is_empty() && free.is_none_or(|free| last_label >= *free) {
-            return Err(broken(format!("a label ends less than {} bars before the holdout", splits.embargo)));
+            return Err(broken(match splits.embargo {
+                0 => "a label reaches into the holdout".into(),
+                bars => format!("a label ends less than {bars} bars before the holdout"),
+            }));
         }
     }
     Ok(())

@@ -4,11 +4,11 @@
 //! hundreds of symbols weighs as much as one with a single symbol, and all samples of a moment lie on the same side of
 //! every border.
 //!
-//! The walk, from left to right: history, test block after test block, a gap, the holdout. Each fold learns from
-//! history before its test block and uses the last part of that history for validation. *Purge*: a sample whose label
-//! reaches into a later part is left out of the earlier one. *Embargo*: so many ticks are kept free between the last
-//! label anyone saw and the holdout. Nothing behind a test block is learned from by its own fold, so nothing else needs
-//! one here.
+//! The walk, from left to right: history, test block after test block, the holdout. Each fold learns from history
+//! before its test block and uses the last part of that history for validation. *Purge*: a sample whose label reaches
+//! into a later part is left out of the earlier one. Nothing behind a test block is learned from by its own fold, so
+//! no border needs more than that; a window of features that reaches back over a border is no leak, since the same bars
+//! are known live. An *embargo* before the holdout can be set all the same.
 //!
 //! [`walk_forward`] makes the folds, [`check`] holds any folds to the promise (and every one made here is checked
 //! before it is handed out), [`Splits::picture`] draws them. Combinatorial splits will come to the same [`purge`].
@@ -23,6 +23,7 @@ mod walk;
 
 pub use check::check;
 pub use purge::{Block, Purged, overlaps, purge};
+pub use refuse::{longest_label, ticks_needed};
 pub use walk::{walk_forward, walk_forward_on};
 
 use features::{Fold, Span};
@@ -41,10 +42,11 @@ pub struct WalkForward {
     pub validation: f64,
     /// Ticks of history (training and validation together) before each test block; `None`: all there is.
     pub rolling: Option<usize>,
-    /// Ticks to keep free before the holdout; so many are refused where there is none.
-    pub embargo: Embargo,
-    /// The share of time held out, at the end; 0: none. With daily bars at least a year, where a year is at most a
-    /// third of the time.
+    /// Ticks to keep free between the last label that a fold sees and the holdout, beside the purge; refused where
+    /// there is no holdout.
+    pub embargo: usize,
+    /// The share of time held out, at the end; 0: none. With daily bars at least a year, where that leaves three years
+    /// before it.
     pub holdout: f64,
     /// One fold whose test is the last so many days before the holdout, instead of `folds` and `tested`.
     pub test_days: Option<u32>,
@@ -57,32 +59,9 @@ impl Default for WalkForward {
             tested: 0.6,
             validation: 0.15,
             rolling: None,
-            embargo: Embargo::Auto { window: 0 },
+            embargo: 0,
             holdout: 0.15,
             test_days: None,
-        }
-    }
-}
-
-/// How long the embargo is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Embargo {
-    /// One tick in a hundred, and at least the longest window that a sample looks back on.
-    Auto {
-        /// That window, in ticks of the base timeframe (60 hours are 720 bars of 5 minutes).
-        window: usize,
-    },
-    /// So many ticks.
-    Ticks(usize),
-}
-
-impl Embargo {
-    /// Its length on a clock of so many ticks.
-    pub fn ticks(self, clock: usize) -> usize {
-        match self {
-            Embargo::Auto { window } => clock.div_ceil(100).max(window),
-            Embargo::Ticks(ticks) => ticks,
         }
     }
 }

@@ -54,9 +54,8 @@ impl Splits {
         text.push_str(&format!("  {unused} unused"));
         if let Some(holdout) = &self.holdout {
             text.push_str(&format!(
-                "  {held} holdout, closed ({} samples, {} bars apart)",
-                holdout.samples.len(),
-                self.embargo
+                "  {held} holdout, locked ({})",
+                files::format_plural(holdout.samples.len() as u64, "sample")
             ));
         }
         text.push('\n');

@@ -1,6 +1,6 @@
 //! What cannot be split, and what to do about it.
 
-use super::{Embargo, WalkForward};
+use super::WalkForward;
 use features::Samples;
 use files::{Error, Kind, Result};
 
@@ -23,9 +23,12 @@ pub(super) fn check_settings(spec: &WalkForward) -> Result<()> {
             "0.15 is the default",
         );
     }
-    if let (Embargo::Ticks(ticks @ 1..), 0.0) = (spec.embargo, spec.holdout) {
+    if spec.embargo > 0 && spec.holdout == 0.0 {
         return wrong(
-            &format!("an embargo of {ticks} bars has no effect: it lies before the holdout, and there is none"),
+            &format!(
+                "an embargo of {} bars has no effect: it lies before the holdout, and there is none",
+                spec.embargo
+            ),
             "leave the embargo to auto, or hold something out (0.15 is the default)",
         );
     }
@@ -63,28 +66,33 @@ pub(super) fn in_order(samples: &Samples, ticks: &[i64], days: &[i32]) -> Result
     Ok(())
 }
 
-/// The error for data that are too short, with what would do.
-pub(super) fn too_short(what: String, samples: &Samples, ticks: &[i64], spec: &WalkForward) -> Error {
-    let tick = |time: i64| ticks.partition_point(|tick| *tick < time);
-    let labels = samples.t0.iter().zip(&samples.t1).map(|(t0, t1)| tick(*t1) - tick(*t0)).max().unwrap_or(0);
+/// About how many clock times with samples a split takes whose labels reach so many of them.
+pub fn ticks_needed(labels: usize, spec: &WalkForward) -> usize {
     let (reach, folds) = ((labels + 1) as f64, if spec.test_days.is_some() { 1 } else { spec.folds } as f64);
     let tail = if spec.holdout > 0.0 { reach } else { 1.0 };
     let work =
         (reach / (1.0 - spec.tested) / spec.validation.min(1.0 - spec.validation)).max(folds * tail / spec.tested);
-    let needed = match spec.embargo {
-        _ if spec.holdout == 0.0 => work,
-        Embargo::Ticks(gap) => (work + gap as f64) / (1.0 - spec.holdout),
-        Embargo::Auto { window } => {
-            let rest = 1.0 - spec.holdout;
-            ((work + window as f64) / rest).max(work / (rest - 0.01).max(0.001))
-        }
-    };
+    ((work + spec.embargo as f64) / (1.0 - spec.holdout)).ceil() as usize
+}
+
+/// The most clock times that a label reaches over.
+pub fn longest_label(samples: &Samples, ticks: &[i64]) -> usize {
+    let tick = |time: i64| ticks.partition_point(|tick| *tick < time);
+    samples.t0.iter().zip(&samples.t1).map(|(t0, t1)| tick(*t1) - tick(*t0)).max().unwrap_or(0)
+}
+
+/// The error for data that are too short, with what would do.
+pub(super) fn too_short(what: String, samples: &Samples, ticks: &[i64], spec: &WalkForward) -> Error {
+    let labels = longest_label(samples, ticks);
+    let gap = if spec.embargo > 0 { format!(", an embargo of {}", spec.embargo) } else { String::new() };
+    let mut known = samples.t0.clone();
+    known.dedup();
     Error::input(format!(
-        "{what}: {} samples on {} bars, labels of up to {labels} bars, an embargo of {}; about {:.0} bars are needed",
-        samples.len(),
+        "{what}: there are samples on {} of {} bars, with labels of up to {labels} bars{gap}; about {} bars with \
+         samples are needed",
+        known.len(),
         ticks.len(),
-        spec.embargo.ticks(ticks.len()),
-        needed.ceil(),
+        ticks_needed(labels, spec),
     ))
-    .remedy("ask for fewer folds, a shorter label, a smaller embargo or holdout, or bring more data")
+    .remedy("give more bars, fewer folds with <split.folds=3>, or a shorter label with <label.rule=\"triple(3)\">")
 }

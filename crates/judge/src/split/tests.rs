@@ -44,11 +44,7 @@ fn market() -> impl Strategy<Value = (Samples, Vec<i64>)> {
 }
 
 fn specs() -> impl Strategy<Value = WalkForward> {
-    let embargo = prop_oneof![
-        (0usize..12).prop_map(|window| Embargo::Auto { window }),
-        (0usize..12).prop_map(Embargo::Ticks),
-        Just(Embargo::Ticks(usize::MAX)),
-    ];
+    let embargo = prop_oneof![Just(0), 0usize..12, Just(usize::MAX)];
     let rolling = prop_oneof![Just(None), (2usize..60).prop_map(Some)];
     let holdout = prop_oneof![Just(0.0), 0.02f64..0.4];
     (1usize..7, 0.1f64..0.9, 0.1f64..0.6, rolling, embargo, holdout).prop_map(
@@ -58,7 +54,7 @@ fn specs() -> impl Strategy<Value = WalkForward> {
             validation,
             rolling,
             // Without a holdout an embargo is refused.
-            embargo: if holdout == 0.0 && matches!(embargo, Embargo::Ticks(_)) { Embargo::Ticks(0) } else { embargo },
+            embargo: if holdout == 0.0 { 0 } else { embargo },
             holdout,
             test_days: None,
         },
@@ -81,10 +77,6 @@ fn by_definition(samples: &Samples, ticks: &[i64], spec: &WalkForward) -> Option
     let tick = |i: u32| ticks.iter().position(|t| *t == time(i).0).unwrap();
     let all: Vec<u32> = (0..n as u32).collect();
     let (begin, end) = (tick(*all.first()?), tick(*all.last()?) + 1);
-    let embargo = match spec.embargo {
-        Embargo::Ticks(ticks) => ticks,
-        Embargo::Auto { window } => window.max((ticks.len() as f64 / 100.0).ceil() as usize),
-    };
     let mut work = end;
     let mut held = Vec::new();
     if spec.holdout > 0.0 {
@@ -93,7 +85,7 @@ fn by_definition(samples: &Samples, ticks: &[i64], spec: &WalkForward) -> Option
             from -= 1;
         }
         held = all.iter().copied().filter(|i| tick(*i) >= from).collect();
-        work = from.checked_sub(embargo)?;
+        work = from.checked_sub(spec.embargo)?;
     }
     if work <= begin || spec.holdout > 0.0 && held.is_empty() {
         return None;
@@ -309,17 +301,17 @@ fn check_catches_moved_samples() {
 #[test]
 fn default_folds_match_the_documented_spans() {
     let (samples, ticks) = regular(10_000, 300_000_000_000, 1, 12);
-    let spec = WalkForward { embargo: Embargo::Auto { window: 720 }, ..WalkForward::default() };
+    let spec = WalkForward::default();
     let splits = walk_forward(&samples, &ticks, &spec).unwrap();
     let held = splits.holdout.as_ref().unwrap();
-    // 15 % of 10,000; 720 ticks free before it; 12 labels reach into it.
-    assert_eq!((splits.embargo, held.samples[0], held.samples.len()), (720, 8500, 1500));
-    assert_eq!((held.purged, held.embargoed), (12, 720));
-    // 7,780 ticks of work, the last 4,668 of them tested in eight blocks; the last 12 labels of the last block reach
-    // the gap.
+    // 15 % of 10,000, of which 12 labels before it reach into it; the purge is all that lies between.
+    assert_eq!((splits.embargo, held.samples[0], held.samples.len()), (0, 8500, 1500));
+    assert_eq!((held.purged, held.embargoed), (12, 0));
+    // 8,500 ticks of work, the last 5,100 of them tested in eight blocks; the last 12 labels of the last block reach
+    // the holdout.
     assert_eq!(splits.folds.len(), 8);
-    assert_eq!(splits.folds.iter().map(|f| f.test.len()).sum::<usize>(), 4668 - 12);
-    assert_eq!(splits.folds[0].test[0], 3112);
+    assert_eq!(splits.folds.iter().map(|f| f.test.len()).sum::<usize>(), 5100 - 12);
+    assert_eq!(splits.folds[0].test[0], 3400);
     for fold in &splits.folds {
         let test = fold.test[0];
         let valid = test - (f64::from(test) * 0.15).ceil() as u32;
@@ -328,7 +320,7 @@ fn default_folds_match_the_documented_spans() {
         assert_eq!((fold.purged, fold.embargoed), (24, 0));
     }
     assert_eq!(splits.id(), walk_forward(&samples, &ticks, &spec).unwrap().id());
-    assert_eq!(format!("{:016x}", splits.id()), "97b4df0db3fca43d");
+    assert_eq!(format!("{:016x}", splits.id()), "63fb4e4536c19968");
 }
 
 #[test]
@@ -347,17 +339,17 @@ fn daily_bars_hold_out_a_year() {
         let spec = WalkForward { folds: 5, ..WalkForward::default() };
         walk_forward(&samples, &ticks, &spec).unwrap().holdout.unwrap().samples.len() as i64
     };
-    assert_eq!(held(4, 1), 365);
-    assert_eq!(held(4, 2), 730, "two closes a day");
+    assert_eq!(held(5, 1), 365);
+    assert_eq!(held(5, 2), 730, "two closes a day");
     assert_eq!(held(10, 1), 548, "15 % are more than a year");
-    assert_eq!(held(2, 1), 110, "a year would be half of it");
-    assert_eq!(held(4, 3), 657, "not daily");
+    assert_eq!(held(3, 1), 165, "a year would leave two");
+    assert_eq!(held(5, 3), 822, "not daily");
 }
 
 #[test]
 fn test_days_are_one_fold_before_the_holdout() {
     let (samples, ticks) = regular(24 * 100, DAY / 24, 1, 2);
-    for (holdout, last) in [(0.0, 2400), (0.15, 2400 - 360 - 24)] {
+    for (holdout, last) in [(0.0, 2400), (0.15, 2400 - 360)] {
         let spec = WalkForward { test_days: Some(5), holdout, ..WalkForward::default() };
         let splits = walk_forward(&samples, &ticks, &spec).unwrap();
         assert_eq!(splits.folds.len(), 1);
@@ -378,11 +370,7 @@ fn test_days_are_one_fold_before_the_holdout() {
 
 #[test]
 fn the_length_an_error_names_is_enough() {
-    for (folds, horizon, embargo, holdout) in [
-        (8, 1, Embargo::Auto { window: 0 }, 0.15),
-        (5, 12, Embargo::Ticks(50), 0.15),
-        (20, 3, Embargo::Auto { window: 9 }, 0.0),
-    ] {
+    for (folds, horizon, embargo, holdout) in [(8, 1, 0, 0.15), (5, 12, 50, 0.15), (20, 3, 0, 0.0)] {
         let spec = WalkForward { folds, embargo, holdout, ..WalkForward::default() };
         let (samples, ticks) = regular(10, 10, 1, horizon);
         let message = walk_forward(&samples, &ticks, &spec).unwrap_err().message;
@@ -401,7 +389,7 @@ fn the_length_an_error_names_is_enough() {
 fn invalid_splits_are_refused() {
     let (good, ticks) = regular(300, 10, 1, 1);
     let settings: [fn(&mut WalkForward); 10] = [
-        |w| (w.holdout, w.embargo) = (0.0, Embargo::Ticks(1)),
+        |w| (w.holdout, w.embargo) = (0.0, 1),
         |w| w.folds = 0,
         |w| w.folds = usize::MAX,
         |w| w.tested = 0.0,
@@ -417,10 +405,8 @@ fn invalid_splits_are_refused() {
         change(&mut spec);
         assert!(walk_forward(&good, &ticks, &spec).unwrap_err().remedy.is_some(), "{which}");
     }
-    for embargo in [Embargo::Ticks(0), Embargo::Auto { window: 50 }] {
-        let spec = WalkForward { holdout: 0.0, embargo, ..WalkForward::default() };
-        assert!(walk_forward(&good, &ticks, &spec).is_ok(), "{embargo:?}");
-    }
+    let spec = WalkForward { holdout: 0.0, ..WalkForward::default() };
+    assert!(walk_forward(&good, &ticks, &spec).is_ok());
     let spec = WalkForward::default();
     assert!(walk_forward(&good, &ticks, &spec).is_ok());
     type Change = fn(&mut Samples, &mut Vec<i64>);
@@ -454,9 +440,9 @@ fn the_picture_of_a_split_shows_its_spans() {
     let spec = WalkForward { folds: 2, ..WalkForward::default() };
     let splits = walk_forward(&samples, &ticks, &spec).unwrap();
     let drawn = "\
-fold 1  ███████████▒▒▓▓▓▓▓▓▓▓▓▓▓··········╳╳╳╳╳╳  train 220  valid 36  test 202
-fold 2  ███████████████████▒▒▒▒▓▓▓▓▓▓▓▓▓▓▓╳╳╳╳╳╳  train 392  valid 66  test 196
-        █ training  ▒ validation  ▓ test  ░ purged  · unused  ╳ holdout, closed (120 samples, 4 bars apart)
+fold 1  ███████████▒▒▓▓▓▓▓▓▓▓▓▓▓··········╳╳╳╳╳╳  train 224  valid 36  test 204
+fold 2  ████████████████████▒▒▒▓▓▓▓▓▓▓▓▓▓▓╳╳╳╳╳╳  train 398  valid 66  test 198
+        █ training  ▒ validation  ▓ test  ░ purged  · unused  ╳ holdout, locked (120 samples)
 ";
     assert_eq!(splits.picture(&samples, &ticks, 40, false), drawn);
     let plain = ['█', '▒', '▓', '░', '·', '╳'].into_iter().zip(["#", "v", "T", "-", ".", "X"]);
@@ -482,7 +468,7 @@ fn samples_without_a_class_are_split_and_purged() {
     let cuts: Vec<_> = market.iter().map(|bars| runs(bars, None)).collect();
     let samples = Samples::without_class(&market, &cuts, &clock, |_| true);
     assert!(samples.class.is_empty() && samples.len() > 1000);
-    let spec = WalkForward { folds: 4, embargo: Embargo::Ticks(3), ..WalkForward::default() };
+    let spec = WalkForward { folds: 4, embargo: 3, ..WalkForward::default() };
     let splits = walk_forward(&samples, &clock.times, &spec).expect("long enough");
     assert_eq!(splits.folds.len(), 4);
     let time = |of: &[i64], at: &u32| of[*at as usize];

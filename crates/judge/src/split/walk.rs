@@ -47,7 +47,7 @@ pub(super) fn plan_splits(
         return Err(short("there are no samples to split".into()));
     };
     let [begin, end] = [*first, *last + 1].map(|time| ticks.partition_point(|tick| *tick < time));
-    let embargo = spec.embargo.ticks(ticks.len());
+    let embargo = spec.embargo;
     let all = |range: Range<usize>| between(samples, ticks, range);
 
     // What is held out, and the first tick that no label before it may reach.
@@ -57,7 +57,8 @@ pub(super) fn plan_splits(
     if spec.holdout > 0.0 {
         let from = end - held_out(&ticks[begin..end], spec.holdout);
         work = from.checked_sub(embargo).filter(|work| *work > begin).ok_or_else(|| {
-            short(format!("the holdout ({} bars) and the embargo before it ({embargo}) leave nothing", end - from))
+            let gap = if embargo > 0 { format!(" and the embargo before it ({embargo})") } else { String::new() };
+            short(format!("the holdout ({} bars){gap} leaves nothing to train on", end - from))
         })?;
         limit = ticks[work];
         let (held, before) = (all(from..end), all(begin..from));
@@ -145,7 +146,7 @@ fn share(ticks: usize, share: f64) -> usize {
     ((ticks as f64 * share - 1e-9).ceil().max(0.0) as usize).min(ticks)
 }
 
-/// Ticks held out: the share, and with daily bars (or slower) at least a year where that is at most a third.
+/// Ticks held out: the share, and with daily bars (or slower) at least a year where that leaves three years before it.
 fn held_out(ticks: &[i64], wanted: f64) -> usize {
     const YEAR: i64 = 365 * 86_400_000_000_000;
     let ticks_held = share(ticks.len(), wanted).max(1);
@@ -155,7 +156,8 @@ fn held_out(ticks: &[i64], wanted: f64) -> usize {
     let daily = 2 * ticks.len() < 5 * days.len();
     let start = ticks[ticks.len() - 1].saturating_sub(YEAR);
     let year = ticks.len() - ticks.partition_point(|tick| *tick <= start);
-    if daily && year <= ticks.len() / 3 { ticks_held.max(year) } else { ticks_held }
+    let is_long = start.saturating_sub(ticks[0]) >= 3 * YEAR;
+    if daily && is_long { ticks_held.max(year) } else { ticks_held }
 }
 
 /// The UTC day that ends at or after a tick: midnight belongs to the day before, since a tick is the end of a bar.

@@ -60,14 +60,17 @@ fn indicators_on_five_minutes() {
 /// Averages forget slowly: here even the slowest of them has the time.
 #[test]
 fn indicators_settle_when_they_say() {
-    let long = market(MarketKind::Crypto, Timeframe::M5, 1, 9000);
-    let plan = plan(&(all("usual") + &all("smallest") + &all("odd")));
-    let leaks = check("long", &long, &plan, None, &spec(2, 12));
-    let silent = leaks.tests.iter().filter(|t| t.test == Test::WarmUp && t.compared == 0);
-    let silent: Vec<&str> = silent.map(|t| t.column.as_str()).collect();
-    // These say themselves that they never settle.
-    let never = |name: &&str| ["obv_", "ad_", "adosc_", "sar_"].iter().any(|n| name.starts_with(n));
-    assert!(silent.iter().all(never), "{silent:?}");
+    let set = parse(&(all("usual") + &all("smallest") + &all("odd")), None).unwrap();
+    for (settle, bars) in [(features::SETTLE, 6000), (1e-6, 9000)] {
+        let long = market(MarketKind::Crypto, Timeframe::M5, 1, bars);
+        let plan = Plan::with_settle(&set, settle).unwrap();
+        let leaks = check("long", &long, &plan, None, &LeakTests { settle, ..spec(2, 8) });
+        let silent = leaks.tests.iter().filter(|t| t.test == Test::WarmUp && t.compared == 0);
+        let silent: Vec<&str> = silent.map(|t| t.column.as_str()).collect();
+        // These say themselves that they never settle.
+        let never = |name: &&str| ["obv_", "ad_", "adosc_", "sar_"].iter().any(|n| name.starts_with(n));
+        assert!(silent.iter().all(never), "{silent:?}");
+    }
 }
 
 #[test]

@@ -34,8 +34,10 @@ fn presets_on_real_bars() {
         let (market, _) = bars::read(&folder.join(file), &options, &|_| {}).unwrap();
         let some: Vec<Bars> = market.bars.into_iter().filter(|b| b.len() > 200).take(3).collect();
         assert!(!some.is_empty(), "{file}");
-        let plan = Plan::new(&read_set(set).unwrap()).unwrap();
-        let spec = LeakTests { cuts: 6, starts: 4, ..LeakTests::default() };
-        check(file, &some, &plan, labeling("auto"), &spec);
+        for settle in [features::SETTLE, 1e-6] {
+            let plan = Plan::with_settle(&read_set(set).unwrap(), settle).unwrap();
+            let spec = LeakTests { cuts: 4, starts: 4, settle, ..LeakTests::default() };
+            check(file, &some, &plan, labeling("auto"), &spec);
+        }
     }
 }

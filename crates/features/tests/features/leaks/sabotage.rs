@@ -17,8 +17,15 @@ fn honest() -> Plan {
     plan("rsi(14), sma(20), log_return(1), volume_ratio(20)\n[slow @1h]\nrsi(5)")
 }
 
-const HOW: LeakTests<'static> =
-    LeakTests { cuts: 24, starts: 6, seed: 7, budget: None, progress: &|_, _, _| {}, stop: &|| false };
+const HOW: LeakTests<'static> = LeakTests {
+    cuts: 24,
+    starts: 6,
+    settle: features::SETTLE,
+    seed: 7,
+    budget: None,
+    progress: &|_, _, _| {},
+    stop: &|| false,
+};
 
 /// Hunts in a pipeline that was spoiled: `spoil` adds or changes the column `planted`.
 fn hunted(market: &[Bars], labels: Option<Labeling>, spoil: Spoil) -> LeakReport {
@@ -264,8 +271,9 @@ fn an_answer_among_the_users_columns_is_seen() {
 #[test]
 fn false_declarations_are_caught() {
     let market = market(MarketKind::Crypto, Timeframe::M5, 2, 1500);
-    let plan = plan("ema(20), sma(20), rsi(14), open\n[slow @1h]\nsma(5)");
-    let pipeline = PlanPipeline::new(&market, &plan, None, None, 1).unwrap();
+    let set = parse("ema(20), sma(20), rsi(14), open\n[slow @1h]\nsma(5)", None).unwrap();
+    let settle = 1e-6;
+    let pipeline = PlanPipeline::new(&market, &Plan::with_settle(&set, settle).unwrap(), None, None, 1).unwrap();
     let seen = |m: &[Bars]| pipeline.batch(m);
     let caught = |column: &'static str, first: isize, settled: fn(usize) -> usize| {
         let exact = |m: &[Bars]| -> Result<PipelineOutput> {
@@ -277,8 +285,12 @@ fn false_declarations_are_caught() {
             }
             Ok(seen)
         };
-        let leaks =
-            run_leak_tests(&market, &TestedPipeline { seen: &seen, stream: None, exact: Some(&exact) }, &HOW).unwrap();
+        let leaks = run_leak_tests(
+            &market,
+            &TestedPipeline { seen: &seen, stream: None, exact: Some(&exact) },
+            &LeakTests { settle, ..HOW },
+        )
+        .unwrap();
         leaks.caught(Test::WarmUp).iter().map(|c| c.to_string()).collect::<Vec<_>>()
     };
     for column in ["ema(20)", "sma(20)", "rsi(14)", "sma(5)@1h"] {
