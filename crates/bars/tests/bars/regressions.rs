@@ -139,7 +139,11 @@ fn missing_symbols_are_reported() {
     let (_, audit) = read_bytes("X.csv", text.as_bytes(), &options).unwrap();
     let said = audit.warnings.join("\n");
     assert!(said.contains("NOPE") && said.contains("GHOST"), "{said}");
-    let error =
-        read_bytes("dateclose.csv", b"date,close\n2024-01-02,10\n2024-01-03,11\n", &Options::default()).unwrap_err();
-    assert!(error.message.contains("open, high, low and close were not found"), "{error}");
+    for (text, missing) in [
+        ("date,close\n2024-01-02,10\n2024-01-03,11\n", "open, high and low were not found"),
+        ("date,open,high,low\n2024-01-02,10,12,9\n2024-01-03,11,12,9\n", "close was not found"),
+    ] {
+        let error = read_bytes("prices.csv", text.as_bytes(), &Options::default()).unwrap_err();
+        assert!(error.message.contains(missing), "{error}");
+    }
 }
