@@ -383,7 +383,7 @@ impl Batch<'_> {
     /// Makes volumes missing that are negative or beyond any market; gives their rows.
     fn forget_bad_volumes(&self, rows: &mut Rows, examples: &mut Examples) -> Vec<u32> {
         let volume = &mut rows.values[4];
-        let bad = |v: f64| v < 0.0 || v > ABSURD_VOLUME;
+        let bad = |v: f64| !v.is_nan() && !(0.0..=ABSURD_VOLUME).contains(&v);
         if !volume.iter().fold(false, |any, v| any | bad(*v)) {
             return Vec::new();
         }

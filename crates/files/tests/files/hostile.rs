@@ -188,6 +188,6 @@ fn too_many_columns_are_the_reason() {
     let row = |cell: &str| vec![cell; 10_000].join(",");
     let csv = format!("{}\n{}\n{}\n", row("a"), row("1.5"), row("2.5"));
     let source = files::Source::from_bytes("wide.csv", csv.into_bytes());
-    let error = files::CsvHead::sniff(&source, &files::Caps::default()).err().expect("it is too wide");
+    let error = files::CsvHead::sniff(&source, &files::Caps::default()).expect_err("it is too wide");
     check_error(error, "it has 10000 columns, the limit is 4096");
 }
