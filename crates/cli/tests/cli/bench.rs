@@ -2,14 +2,6 @@
 
 use super::{Place, code, text};
 
-#[test]
-fn help_of_bench_net() {
-    let output = Place::new().run(&["bench", "net", "--help"]);
-    let help = text(&output.stdout);
-    assert!(code(&output) == 0 && help.lines().all(|l| l.chars().count() <= 100), "{help}");
-    insta::assert_snapshot!(help);
-}
-
 /// A small net on the processor, quickly.
 const QUICK: [&str; 8] = ["bench", "net", "8-16-3", "--batch", "16,64", "--device", "cpu", "--seconds=0.01"];
 

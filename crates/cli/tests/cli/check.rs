@@ -23,19 +23,6 @@ fn with_an_answer() -> String {
 }
 
 #[test]
-fn help_of_check() {
-    let place = Place::new();
-    for verb in [&["check"][..], &["check", "lookahead"], &["check", "selftest"]] {
-        let args: Vec<&str> = verb.iter().copied().chain(["--help"]).collect();
-        let output = place.run(&args);
-        assert_eq!(code(&output), 0);
-        let help = text(&output.stdout);
-        assert!(help.contains("Examples:") && help.lines().all(|l| l.chars().count() <= 100), "{help}");
-        insta::assert_snapshot!(format!("help_{}", verb.join("_")), help);
-    }
-}
-
-#[test]
 fn json_of_check() {
     let place = Place::new();
     place.write("BTCUSDT.csv", &with_an_answer());

@@ -15,17 +15,6 @@ fn shaped(mut value: Value) -> String {
 }
 
 #[test]
-fn help_of_probe() {
-    let output = Place::new().run(&["probe", "--help"]);
-    let help = text(&output.stdout);
-    assert!(
-        code(&output) == 0 && help.contains("Examples:") && help.lines().all(|l| l.chars().count() <= 100),
-        "{help}"
-    );
-    insta::assert_snapshot!(help);
-}
-
-#[test]
 fn json_of_probe_and_the_profile_it_keeps() {
     let place = Place::new();
     let (value, code) = place.json(&["probe"]);

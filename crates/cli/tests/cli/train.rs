@@ -373,7 +373,7 @@ fn errors_name_a_remedy() {
         (&["train", "coin", "--folds", "-1"], 2, "at least 1"),
         (&["train", "coin", "--labels", "triple-barrier"], 2, "did you mean `triple(24)`?"),
         (&["train", "coin", "--from", "2031-01-01"], 3, "the last one is of 2019-01-07"),
-        (&["train", "coin", "--learner", "forest"], 2, "lstm or mlp"),
+        (&["train", "coin", "--learner", "forest"], 2, "write lstm"),
         (&["train", "coin", "--net", "fast:3x5-lstm8 / 3"], 2, "net"),
         (&["train", "coin", "--learner", "mlp", "--features", ROW, "--folds", "900"], 3, "fold"),
         (&["train", "coin", "--budget", "soon"], 2, "10m"),

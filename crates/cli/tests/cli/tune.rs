@@ -134,7 +134,7 @@ fn tune_refuses_what_train_refuses() {
     market(&place);
     let wrong: [(&[&str], i32, &str); 6] = [
         (&["tune", "nowhere.csv"], 3, "nowhere"),
-        (&["tune", "coin", "--learner", "forest"], 2, "lstm or mlp"),
+        (&["tune", "coin", "--learner", "forest"], 2, "write lstm"),
         (&["tune", "coin", "--net", "fast:3x5-lstm8 / 3"], 2, "net"),
         (&["tune", "coin", "--learner", "mlp", "--features", ROW, "--folds", "5000"], 2, "1000"),
         (&["tune", "coin", "--budget", "soon"], 2, "10m"),

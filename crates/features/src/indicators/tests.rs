@@ -26,10 +26,12 @@ fn outputs(indicator: &Indicator) -> usize {
 }
 
 #[test]
-fn there_are_at_least_eighty_outputs() {
+fn there_are_as_many_outputs_as_the_guide_says() {
     let all: usize = catalogue().map(outputs).sum();
     let plain: usize = catalogue().filter(|i| i.kind == Kind::Price).map(outputs).sum();
     assert!(all - plain >= 80, "{all} outputs, {plain} of them columns and arithmetic");
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/features.md")).unwrap();
+    assert!(page.contains(&format!("catalogue of {all} outputs")), "docs/guide/features.md: there are {all} outputs");
 }
 
 #[test]

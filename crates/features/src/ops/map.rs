@@ -14,6 +14,10 @@ macro_rules! maps {
         pub(crate) enum Map { $($(#[$doc])* $name,)* }
 
         impl Map {
+            /// Every one.
+            #[cfg(test)]
+            pub(super) const ALL: &[Map] = &[$(Map::$name),*];
+
             /// How many arguments it takes.
             pub(crate) fn arity(self) -> usize {
                 match self { $(Map::$name => [$(stringify!($arg)),+].len(),)* }

@@ -147,6 +147,15 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_can_be_tried_are_keys_of_train_and_named_in_its_help() {
+        let legal = &Key::find("train.try").expect("a key").legal;
+        for key in Key::all().iter().filter(|key| key.tried) {
+            let name = key.name.strip_prefix(SECTION).unwrap_or_else(|| panic!("{} is not in {SECTION}", key.name));
+            assert!(legal.split([' ', ',']).any(|word| word == name), "{name}: {legal}");
+        }
+    }
+
+    #[test]
     fn candidates_are_checked_and_every_combination_is_a_config() {
         let mut settings = Settings::default();
         assert_eq!(settings.configs(), [(String::new(), Settings::default())]);

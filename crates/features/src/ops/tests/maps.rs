@@ -5,58 +5,6 @@ use crate::ops::{Map, Op};
 use Map::*;
 use random::SplitMix;
 
-const ALL: &[Map] = &[
-    Add,
-    Sub,
-    Step,
-    Mul,
-    Div,
-    Abs,
-    Larger,
-    Smaller,
-    Root,
-    RootAbove,
-    Ln,
-    Sign,
-    Middle,
-    Typical,
-    Mean4,
-    TrueRange,
-    Gain,
-    Loss,
-    MoveUp,
-    MoveDown,
-    Percent,
-    Balance,
-    Contrast,
-    Disparity,
-    Place,
-    OrZero,
-    CloseInBar,
-    LogRatio,
-    Relative,
-    PercentChange,
-    KamaFactor,
-    Efficiency,
-    PlaceInHundred,
-    Below,
-    Channel,
-    Pressure,
-    Signed,
-    WhereUp,
-    WhereDown,
-    Choppiness,
-    BodyShare,
-    UpperShare,
-    LowerShare,
-    Inside,
-    Outside,
-    GarmanKlass,
-    RogersSatchell,
-    SquareBelow,
-    Square,
-];
-
 /// `a / b`, or what is said where b is zero.
 fn or(a: f64, b: f64, zero: f64) -> f64 {
     if b == 0.0 { zero } else { a / b }
@@ -214,7 +162,7 @@ fn in_order(map: Map, bar: &mut [f64]) {
 #[test]
 fn functions_equal_their_formulas() {
     let mut random = SplitMix::new(11);
-    for map in ALL {
+    for map in Map::ALL {
         for kind in 0..KINDS {
             let mut lanes = lanes(kind, map.arity(), &mut random);
             for lane in &mut lanes {
