@@ -448,15 +448,15 @@ fn add_to_catalogue(
         .map_err(|e| Error::io(&lock_path, "opening the lock", &e))?;
     lock.lock().map_err(|e| Error::io(&lock_path, "locking the catalogue", &e))?;
     check_name_is_free(folder, name, replace)?;
+    let mut all = read_catalogue(folder)?;
     let several = entries.len() > 1;
     for entry in &mut entries {
         let stem = if several { format!("{name}-{}", entry.timeframe) } else { name.to_string() };
-        let file = unused_file_name(folder, &stem);
+        let file = unused_file_name(&all.sets, &stem);
         files::rename(&draft.path().join(&entry.file), &folder.join(&file))
             .map_err(|e| Error::io(&folder.join(&file), "renaming the file into place", &e))?;
         entry.file = file;
     }
-    let mut all = read_catalogue(folder)?;
     all.sets.retain(|e| e.name != name);
     all.sets.extend_from_slice(&entries);
     all.sets.sort_by(|a, b| (&a.name, &a.file).cmp(&(&b.name, &b.file)));
@@ -478,11 +478,11 @@ fn add_to_catalogue(
     Ok(entries)
 }
 
-/// A file name that nothing uses, so that a set is replaced by the catalogue's rename alone: `NAME.parquet`,
-/// `NAME~2.parquet`, …
-fn unused_file_name(folder: &Path, stem: &str) -> String {
+/// A file name that no set has, so that one is replaced by the catalogue's rename alone: `NAME.parquet`,
+/// `NAME~2.parquet`, … What a killed run left under that name is nobody's.
+fn unused_file_name(sets: &[Entry], stem: &str) -> String {
     let name = |n: u32| if n == 1 { format!("{stem}.parquet") } else { format!("{stem}~{n}.parquet") };
-    (1..).map(name).find(|file| !folder.join(file).exists()).unwrap_or_else(|| name(1))
+    (1..).map(name).find(|file| !sets.iter().any(|e| e.file == *file)).unwrap_or_else(|| name(1))
 }
 
 /// A file's name without ending and generation.

@@ -246,6 +246,42 @@ fn json_of_demo_and_its_page() {
 }
 
 #[cfg(unix)]
+/// What a killed run left does not change the name of a fresh set's file.
+#[test]
+fn fresh_set_has_its_own_name() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path().join("home/data")).expect("made");
+    place.write("home/data/fut.parquet", "left by a killed run");
+    let mut args = vec!["data", "synth", "--count", "1", "--bars", "300", "--name", "fut"];
+    for file in ["fut.parquet", "fut~2.parquet"] {
+        let (made, exit) = place.json(&args);
+        assert_eq!(exit, 0, "{made}");
+        let names = std::fs::read_dir(place.path().join("home/data")).expect("a folder").flatten();
+        let names: Vec<String> = names.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        let sets: Vec<&String> = names.iter().filter(|name| name.ends_with(".parquet")).collect();
+        assert_eq!(sets, [file], "{names:?}");
+        args.push("--replace");
+    }
+}
+
+/// The second Ctrl-C does not wait for the work, and standard output is one object all the same.
+#[test]
+#[cfg(unix)]
+fn second_interrupt_still_gives_one_object() {
+    let place = Place::new();
+    let args = ["demo", "--quick", "--device", "cpu", "--out", "d", "--set", "train.epochs=5000", "--json"];
+    let mut child = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let log = place.path().join("d/training/log.jsonl");
+    wait_for("an epoch", &mut child, || std::fs::read_to_string(&log).is_ok_and(|t| t.contains("\"epoch\"")));
+    for _ in 0..2 {
+        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
+        assert!(sent.is_ok());
+    }
+    let output = child.wait_with_output().expect("it ends");
+    let value: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((code(&output), value["schema"].as_str()), (130, Some("demo/1")), "{value}");
+}
+
 #[test]
 fn interrupted_demo_resumes() {
     let place = Place::new();
