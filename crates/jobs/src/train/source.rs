@@ -210,15 +210,20 @@ fn slower(set: &str, timeframe: Timeframe) -> String {
     if set.trim() != "two_timeframe" || timeframe == Timeframe::M5 {
         return set.to_string();
     }
-    let minutes = timeframe.ns() / Timeframe::M1.ns().max(1);
-    let slow = match minutes {
-        ..=1 => "15m",
-        2..=5 => "1h",
-        6..=29 => "4h",
-        30..=239 => "1d",
-        240..=1439 => "1w",
-        1440 => "1w",
-        _ => "1mo",
+    let slow = match timeframe {
+        Timeframe::Months(n) => Timeframe::Months(3 * n),
+        Timeframe::Fixed(base) => {
+            let usual = match base / Timeframe::M1.ns().max(1) {
+                ..=1 => 15 * Timeframe::M1.ns(),
+                2..=5 => Timeframe::H1.ns(),
+                6..=29 => 4 * Timeframe::H1.ns(),
+                30..=239 => Timeframe::D1.ns(),
+                240..=1440 => 7 * Timeframe::D1.ns(),
+                _ => 4 * base,
+            };
+            // Bars of seven minutes do not make up four hours.
+            Timeframe::Fixed(if usual > base && usual % base.max(1) == 0 { usual } else { 12 * base })
+        }
     };
     preset("two_timeframe").unwrap_or_default().replace("@1h", &format!("@{slow}"))
 }
@@ -317,4 +322,34 @@ pub(crate) fn name(path: &Path) -> String {
     let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
     let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     stem.chars().map(plain).take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bars::synth::Synth;
+
+    #[test]
+    fn bars_of_any_length_have_a_slow_timeframe() {
+        let bars = Synth { symbols: 1, bars: 50, ..Synth::default() }.make_market(1).market.remove(0);
+        for (base, slow) in [
+            ("1m", "15m"),
+            ("5m", "1h"),
+            ("7m", "84m"),
+            ("15m", "4h"),
+            ("1h", "1d"),
+            ("8h", "1w"),
+            ("1d", "1w"),
+            ("1w", "4w"),
+            ("1mo", "3mo"),
+        ] {
+            let timeframe: Timeframe = base.parse().unwrap();
+            let set = slower("two_timeframe", timeframe);
+            let made = read_set(&set).unwrap().groups.iter().find_map(|g| g.timeframe).unwrap();
+            assert_eq!(made, slow.parse().unwrap(), "{base}");
+            let refused = features::resample(&Bars { timeframe, ..bars.clone() }, made).err();
+            assert!(refused.is_none_or(|e| !e.message.contains("cannot be made of")), "{base}");
+        }
+        assert_eq!(slower("rsi(14)", Timeframe::H1), "rsi(14)");
+    }
 }
