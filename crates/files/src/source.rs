@@ -40,7 +40,7 @@ pub struct Caps {
 const RATIO_FROM: u64 = 64 << 20;
 /// Inflated bytes held in memory at once.
 const IN_MEMORY: u64 = 2 << 30;
-/// Bytes that gzip may inflate to in memory: what must be read as a whole comes packed by its own means when it is large.
+/// Bytes that gzip may inflate to in memory: what must be read as a whole comes packed by its own means when large.
 const GUNZIPPED: u64 = 512 << 20;
 /// What [`Source::container`] looks at.
 const SNIFF: usize = 64 << 10;

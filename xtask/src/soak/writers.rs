@@ -1,7 +1,7 @@
 //! Two and four `fullbore data add` at once under one name.
 //!
-//! After each round the catalogue must have one entry of that name, whose file is whole and holds the bars of the source
-//! that the entry names. With --replace every writer ends well; without, exactly one does.
+//! After each round the catalogue must have one entry of that name, whose file is whole and holds the bars of the
+//! source that the entry names. With --replace every writer ends well; without, exactly one does.
 
 use super::{Flags, names, note};
 use crate::process::{build, command, last_json, output};
