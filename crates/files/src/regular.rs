@@ -1,5 +1,5 @@
-//! Files that are opened: regular ones, and no longer than who reads them expects. A device never ends, and a pipe makes
-//! its reader wait.
+//! Files that are opened: regular ones, and no longer than who reads them expects. A device never ends, and a pipe
+//! makes its reader wait.
 
 use std::fs::File;
 use std::io::{self, Read};

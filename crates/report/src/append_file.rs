@@ -1,8 +1,8 @@
 //! A file that only ever grows, record by record, and never holds half of one for long.
 //!
 //! Each record is one write. Where that fails midway (a full disk), the file is cut back to where it was, now or before
-//! the next record; the record waits in memory and is written as soon as there is room, before the next one. What a killed process left torn is the business of who opens the file: only it knows what a record
-//! is.
+//! the next record; the record waits in memory and is written as soon as there is room, before the next one. What a
+//! killed process left torn is the business of who opens the file: only it knows what a record is.
 
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom, Write};

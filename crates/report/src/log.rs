@@ -83,7 +83,8 @@ impl Log {
         Ok(())
     }
 
-    /// Adds a row, now; where that fails for want of room it waits, and is written before the next one. A field may not be called `time` or `kind`; a number that is not finite is written as null.
+    /// Adds a row, now; where that fails for want of room it waits, and is written before the next one. A field may not
+    /// be called `time` or `kind`; a number that is not finite is written as null.
     pub fn add_row(&mut self, kind: &str, fields: Map<String, Value>) -> Result<()> {
         if let Some(taken) = ["time", "kind"].into_iter().find(|name| fields.contains_key(*name)) {
             return Err(Error::new(Kind::State, format!("a row of the log may not have a field `{taken}`")));

@@ -47,7 +47,8 @@ impl Comparison {
         found
     }
 
-    /// Adds what the bars tell. Series are compared that have one timeframe and begin their bars at the same minute of it.
+    /// Adds what the bars tell. Series are compared that have one timeframe and begin their bars at the same minute of
+    /// it.
     pub(crate) fn compare(mut self, bars: &[Bars]) -> Comparison {
         let mut grids: BTreeMap<(Timeframe, i64), Vec<usize>> = BTreeMap::new();
         for (at, b) in bars.iter().enumerate().filter(|(at, b)| b.len() > LEAST && !self.copies.contains_key(at)) {

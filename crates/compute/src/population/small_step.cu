@@ -312,8 +312,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) small_step(const __grid
             tell(place_at(to, (rank + size * piece) * 8), all);
         }
         cluster_arrive();
-        // Losses and weights of all blocks have been here since the barrier before. While this one is waited for, a warp
-        // adds up the weights, and another one counts the step, which holds unless the norm is not finite.
+        // Losses and weights of all blocks have been here since the barrier before. While this one is waited for, a
+        // warp adds up the weights, and another one counts the step, which holds unless the norm is not finite.
         const EpochState& epoch = epoch_at(step % 2);
         const double* losses = reinterpret_cast<const double*>(shared_memory + AT_LOSSES);
         double weight_sum = 0.0;

@@ -2,9 +2,9 @@
 //!
 //! The triple barrier is tried on the first training span: the horizons from the shortest on, and for each the
 //! [`WIDTHS`] in their order. The first that gives every class at least a fifth of the samples is taken, if its median
-//! barrier is at least [`WORTH`] round-trip costs away: nearer ones ask for more hits than there are to be had. Where no
-//! balanced one is that wide, the first balanced one is taken; where none is balanced, the one whose smallest class is
-//! the largest. Only samples whose label was known inside the span count, so that nothing any fold validates or is
+//! barrier is at least [`WORTH`] round-trip costs away: nearer ones ask for more hits than there are to be had. Where
+//! no balanced one is that wide, the first balanced one is taken; where none is balanced, the one whose smallest class
+//! is the largest. Only samples whose label was known inside the span count, so that nothing any fold validates or is
 //! judged on has a say. Where the span ends is for those to say who split ([`TrainEnd`]): it lies before the first
 //! validation, which lies before the first test and the holdout.
 

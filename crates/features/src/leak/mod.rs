@@ -90,7 +90,7 @@ pub struct LeakTests<'a> {
     pub cuts: usize,
     /// Times that the beginning is left out.
     pub starts: usize,
-    /// What a settled value may depend on the start, in standard deviations of its column: as the plan was made with.
+    /// What a settled value may depend on the start, in standard deviations of its column: that of the plan.
     pub settle: f64,
     /// The same seed looks at the same places.
     pub seed: u64,
