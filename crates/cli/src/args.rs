@@ -202,6 +202,9 @@ pub(crate) struct Train {
     /// Run folder [default: runs/NAME-LEARNER-DATE]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
+    /// Make the locked holdout of these data ordinary data, for ever
+    #[arg(long)]
+    pub(crate) release_holdout: bool,
     /// Show the plan with its memory and time, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -19,6 +19,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         dry_run: args.dry_run,
         budget: args.budget.as_deref().map(duration).transpose()?,
         resume: false,
+        release_holdout: args.release_holdout,
     };
     let settings = context.settings.clone();
     let run = jobs::train(&request, &settings, &mut |event| context.report(event))

@@ -446,3 +446,54 @@ fn every_address_space_limit_ends_with_an_answer() {
     }
     assert!(ends.contains(&4), "no limit was too small: {ends:?}");
 }
+
+/// Daily bars of a random walk from 2015 on, in a file of that name.
+fn walk(place: &Place, name: &str, days: usize, scale: f64) {
+    let mut state = 7u64;
+    let mut price = 100.0f64;
+    let mut csv = String::from("date,open,high,low,close,volume\n");
+    for day in 0..days {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let open = price;
+        price *= 1.0 + 0.02 * ((state >> 33) as f64 / f64::from(1u32 << 30) - 1.0);
+        let (high, low) = (open.max(price) * 1.001, open.min(price) * 0.999);
+        let at = files::time::rfc3339((16_436 + day as i64) * 86_400_000_000_000);
+        let [open, high, low, close] = [open, high, low, price].map(|p| p * scale);
+        csv += &format!("{},{open},{high},{low},{close},1000\n", &at[..10]);
+    }
+    std::fs::write(place.0.path().join(format!("{name}.csv")), csv).unwrap();
+}
+
+#[test]
+fn a_holdout_stays_locked_under_another_name_and_split() {
+    let place = Place::new();
+    walk(&place, "AAAUSDT", 900, 1.0);
+    walk(&place, "BBBUSDT", 1000, 12.5);
+    let train = |data: &str, out: &str, more: &[&str]| {
+        let mut args = vec!["train", data, "--learner", "mlp", "--features", ROW, "--labels", "fixed(1)", "--out", out];
+        args.extend(["--folds", "2", "--seeds", "1", "--epochs", "1", "--device", "cpu", "--threads", "1"]);
+        args.extend(more);
+        place.json(&args)
+    };
+    let from = |value: &Value| value["holdout_from"].as_str().map(str::to_string);
+    let notes = |value: &Value| value["notes"].to_string();
+    let (first, code) = train("AAAUSDT.csv", "a", &[]);
+    assert_eq!(code, 0, "{first}");
+    let locked = from(&first).expect("a holdout");
+    assert!(!notes(&first).contains("locked it as its holdout"), "{first}");
+    // The same data with no holdout, and longer data of another name and unit.
+    for (data, out, more) in [("AAAUSDT.csv", "b", &["--set", "split.holdout=0"][..]), ("BBBUSDT.csv", "c", &[])] {
+        let (value, code) = train(data, out, more);
+        assert_eq!((code, from(&value).as_ref()), (0, Some(&locked)), "{value}");
+        assert!(notes(&value).contains("an earlier run on these data locked it"), "{value}");
+        let last = value["folds"].as_array().unwrap().last().unwrap()["test_to"].as_str().unwrap().to_string();
+        assert!(last < locked, "{last} and {locked}");
+    }
+    // Data of which all is locked cannot be trained on; released they are ordinary.
+    let (value, code) = train("BBBUSDT.csv", "d", &["--from", &locked[..10]]);
+    assert!(code != 0 && value["error"]["message"].as_str().unwrap().contains("locked"), "{value}");
+    let (value, code) = train("BBBUSDT.csv", "e", &["--release-holdout", "--set", "split.holdout=0"]);
+    assert_eq!((code, from(&value)), (0, None), "{value}");
+    let (value, code) = train("AAAUSDT.csv", "f", &[]);
+    assert_eq!((code, from(&value)), (0, None), "released for ever: {value}");
+}

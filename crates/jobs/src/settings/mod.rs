@@ -72,6 +72,8 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// The market that `data synth` makes.
     pub synth: SynthSettings,
+    /// What the ledger says of the time to hold out, once it was looked up: no key of a file.
+    pub(crate) held: Option<judge::split::Held>,
     /// `[instrument.SYMBOL]`, each value checked; see [`Settings::patches`].
     instruments: BTreeMap<String, toml::Table>,
 }
@@ -116,6 +118,11 @@ impl Settings {
         let LabelSettings { rule, cost_bp, span } = self.labels;
         let first = TrainEnd::Share(self.split.first());
         rule.map(|rule| Labeling { rule, cost_bp, span, first, ..Labeling::default() })
+    }
+
+    /// The same with what the ledger says of the time to hold out.
+    pub(crate) fn with_held(&self, held: Option<judge::split::Held>) -> Settings {
+        Settings { held, ..self.clone() }
     }
 
     /// Threads to use on this machine.

@@ -3,6 +3,7 @@
 //! They come with features and labels made, so what shapes those has nothing to do here: asked for by a flag it is
 //! refused, said in a settings file it is named as not used.
 
+use super::holdout::Holdings;
 use super::source::{Ids, Source, nets};
 use crate::progress::{Sink, Update, check_stop};
 use crate::{Select, Settings};
@@ -47,7 +48,9 @@ pub(super) fn read(
     let fingerprint = problem.data.clone();
     let seconds = [clock.elapsed().as_secs_f64(), 0.0];
     let instruments = None;
-    let mut source = Source { path, problem, nets, ticks, fingerprint, ids, instruments, notes, seconds };
+    let names = Some(ids.symbols()).filter(|names| !names.is_empty()).unwrap_or_else(|| vec![fingerprint.clone()]);
+    let holdings = Holdings::of_arrays(&names, &ticks, settings).map_err(|e| e.at(&path))?;
+    let mut source = Source { path, problem, nets, ticks, fingerprint, ids, instruments, holdings, notes, seconds };
     if select.symbols.is_empty() {
         source.notes.extend(source.without_samples());
     }

@@ -10,7 +10,7 @@ use crate::{Memory, Settings};
 use compute::population::Pins;
 use compute::{Budget, Choice, Opened};
 use files::{Error, Kind, Result, format_list, format_plural, format_seconds};
-use judge::split::{Splits, WalkForward, longest_label, walk_forward};
+use judge::split::{Held, Splits, WalkForward, longest_label, walk_forward};
 use learn::classify::defaults;
 use learn::{DeviceBudget, Learner, Plan, failed};
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ impl Experiment {
         (mut device, mut words): (Opened, String),
         use_tuned: bool,
     ) -> Result<Experiment> {
-        let mut settings = settings.clone();
+        let mut settings = settings.with_held(Some(source.holdings.held));
         let mut notes = source.notes.clone();
         notes.extend(settings.overruled());
         let kind = settings.train.learner.kind();
@@ -62,6 +62,7 @@ impl Experiment {
         let at = DeviceBudget { budget, device };
         let splits = split(&source, &settings)?;
         notes.extend(fewer_folds(&settings, splits.folds.len()));
+        notes.extend(held_note(&source, &settings, &splits));
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;
         let plan = plan(&*learner, &at, tuned.as_ref())?;
         Ok(Experiment {
@@ -168,8 +169,8 @@ pub(crate) fn memory_budget(settings: &Settings, device: &Opened) -> Budget {
     }
 }
 
-/// On a processor, where memory was set, what the data take is part of it. The figure follows from the data alone: parts
-/// of a batch, and so bits, depend on it.
+/// On a processor, where memory was set, what the data take is part of it. The figure follows from the data alone:
+/// parts of a batch, and so bits, depend on it.
 fn beside(budget: Budget, settings: &Settings, source: &Source, device: &Opened) -> Budget {
     match (budget, device) {
         (Budget::Bytes(bytes), Opened::Cpu { .. }) if settings.general.memory != Memory::Auto => {
@@ -203,6 +204,17 @@ pub(crate) fn split(source: &Source, settings: &Settings) -> Result<Splits> {
         }
         (_, splits) => splits,
     }
+}
+
+/// What to say where an earlier run on these data changes what is held out.
+fn held_note(source: &Source, settings: &Settings, splits: &Splits) -> Option<String> {
+    if source.holdings.held == Held::default() {
+        return None;
+    }
+    let own = settings.with_held(None);
+    let spec = WalkForward { folds: splits.folds.len(), ..walk(&own, source.ticks.len()) };
+    let plain = walk_forward(&source.problem.samples, &source.ticks, &spec).ok()?.holdout;
+    source.holdings.note(splits, plain.map(|holdout| holdout.span.from()))
 }
 
 fn plan(learner: &dyn Learner, at: &DeviceBudget, tuned: Option<&Tuned>) -> Result<Plan> {

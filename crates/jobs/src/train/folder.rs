@@ -197,6 +197,7 @@ impl Folder {
             run.resume();
             (run, trials, true)
         } else {
+            source.holdings.lock(&ledger, splits)?;
             let start = |config: &Config| ledger.start(&trial(source, settings, splits, trial_id(experiment, config)));
             let trials = learner.configs().iter().map(start).collect::<Result<Vec<StartedTrial>>>()?;
             (Run::begin("train"), trials, false)
@@ -217,6 +218,7 @@ impl Folder {
             device: request.device.clone(),
         };
         run.more.insert("asked".into(), json!(saved));
+        run.more.insert("held".into(), json!(source.holdings.held));
         run.more
             .insert("about".into(), json!({"net": about.net, "precision": about.precision, "device": about.device}));
         let noted = if let [one] = trials.as_slice() { json!(one) } else { json!(trials) };
@@ -403,10 +405,10 @@ pub(crate) fn request_of(folder: &Path) -> Result<(Train, Settings)> {
         .map_err(|e| bad(format!("it does not hold the settings of the run: {e}")))?;
     let mut settings = Settings::default();
     settings.read(folder)?;
+    settings.held = run.more.get("held").and_then(|held| serde_json::from_value(held.clone()).ok());
     let select = Select { data: saved.data, symbols: saved.symbols, from: saved.from, to: saved.to };
     let out = Some(folder.to_path_buf());
-    let request =
-        Train { select, set: saved.set, out, device: saved.device, dry_run: false, budget: None, resume: true };
+    let request = Train { select, set: saved.set, out, device: saved.device, resume: true, ..Train::default() };
     Ok((request, settings))
 }
 

@@ -9,6 +9,7 @@ mod estimate;
 mod experiment;
 mod fit;
 mod folder;
+mod holdout;
 mod judge;
 mod log;
 mod phases;
@@ -59,6 +60,8 @@ pub struct Train {
     pub budget: Option<Duration>,
     /// Go on with the run in the folder.
     pub resume: bool,
+    /// Make what is locked of these data ordinary data for ever.
+    pub release_holdout: bool,
 }
 
 /// Reported while it runs.
@@ -76,7 +79,10 @@ pub(crate) type Teller<'a> = &'a mut (dyn FnMut(TrainEvent<'_>) + Send);
 pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
     let mut phases = Phases::start();
     let sink = &mut |update| tell(TrainEvent::Update(update));
-    let source = load(&request.select, request.set.as_deref(), settings, sink)?;
+    let mut source = load(&request.select, request.set.as_deref(), settings, sink)?;
+    if request.release_holdout && !request.dry_run && source.holdings.release()? {
+        source = load(&request.select, request.set.as_deref(), settings, sink)?;
+    }
     let [reading, computing] = source.seconds;
     phases.end(0.0, &[("read", reading), ("features", computing)]);
     // A run that goes on has its recipe in its own settings; what was tuned since is not for it.

@@ -86,6 +86,7 @@ pub(crate) fn walk(settings: &Settings, ticks: usize) -> WalkForward {
         embargo: s.embargo.unwrap_or(0),
         holdout: s.holdout,
         test_days: None,
+        held: settings.held.unwrap_or_default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is read for a training: bars with features and labels, or ready arrays (`arrays.rs`).
 
 use super::arrays;
+use super::holdout::Holdings;
 use super::problem::problem;
 use super::short::{PRESENT_LEAST, SETTLED_LEAST, fit_windows, left_out, too_few};
 use crate::audit::{describe_instruments, findings};
@@ -32,6 +33,8 @@ pub(crate) struct Source {
     pub(crate) ids: Ids,
     /// Instruments, costs and sessions in one line; none for ready arrays.
     pub(crate) instruments: Option<String>,
+    /// What the ledger knows of the data.
+    pub(crate) holdings: Holdings,
     /// Notes.
     pub(crate) notes: Vec<String>,
     /// Seconds for reading, and for features and labels.
@@ -105,6 +108,8 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let (kind, clock) = (settings.train.learner.kind(), Instant::now());
     let Market { bars: market, timeframe, others, instruments, findings } = load_market(&path, select, settings, sink)?;
     let reading = clock.elapsed().as_secs_f64();
+    let holdings = Holdings::of_bars(&market, settings).map_err(|e| e.at(&path))?;
+    let settings = &settings.with_held(Some(holdings.held));
     let mut notes = findings;
     if !others.is_empty() {
         notes.push(format!(
@@ -176,7 +181,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
     let seconds = [reading, computing];
     let instruments = Some(instruments);
-    let mut source = Source { path, problem, nets, ticks, fingerprint, ids, instruments, notes, seconds };
+    let mut source = Source { path, problem, nets, ticks, fingerprint, ids, instruments, holdings, notes, seconds };
     source.notes.extend(source.without_samples());
     Ok(source)
 }

@@ -124,7 +124,7 @@ pub(super) fn trial(source: &Source, settings: &Settings, splits: &Splits, id: S
         // Arrays that name no symbol are a family of their own.
         symbols: match source.judged() {
             symbols if symbols.is_empty() => vec![source.fingerprint.clone()],
-            symbols => symbols,
+            symbols => symbols.iter().map(|symbol| source.holdings.name_of(symbol)).collect(),
         },
         span: span.unwrap_or_else(|| features::Span::new(0, 1).expect("0 is before 1")),
         code: env!("CARGO_PKG_VERSION").into(),

@@ -1,20 +1,26 @@
 //! The ledger: every trial is written when it starts (docs/method.md, Ledger).
 //!
-//! A *trial* is a configuration, never a fold or a seed. Its *family* is every trial whose evaluated symbols and time
-//! overlap, whatever file they came from; a figure is deflated by the size of its family. So nothing may leave the
-//! ledger: rows are events (started, finished, failed, holdout opened), each is on the disk before the call returns,
-//! each carries a hash of itself and of the row before, and the file refuses updates and deletions. A trial that
-//! started and never ended counts as crashed.
+//! A *trial* is a configuration, never a fold or a seed. Its *family* is every trial whose evaluated series and time
+//! overlap, whatever file they came from and whatever they are called there (`series.rs`); a figure is deflated by the
+//! size of its family. So nothing may leave the ledger: rows are events (started, finished, failed, holdout opened,
+//! series seen, holdout locked and released), each is on the disk before the call returns, each carries a hash of
+//! itself and of the row before, and the file refuses updates and deletions. A trial that started and never ended
+//! counts as crashed.
 //!
 //! Every question reads the chain from its first row and checks it on the way: a ledger that was changed gives no
-//! counts, only the row at which it is broken. What no chain can tell is that its end was cut off; [`StartedTrial`] carries
-//! its row's hash, so a run finds out.
+//! counts, only the row at which it is broken. What no chain can tell is that its end was cut off; [`StartedTrial`]
+//! carries its row's hash, so a run finds out.
 
 mod chain;
 mod event;
 mod file;
+mod locks;
+mod series;
 #[cfg(test)]
 mod tests;
+
+pub use locks::{HoldoutLock, Known};
+pub use series::Series;
 
 use chain::Read;
 use event::Event;

@@ -377,3 +377,82 @@ fn kills_lose_no_row_that_was_promised() {
     }
     assert!(started.len() > 20);
 }
+
+/// Closes of a random walk, and the starts of bars of this length; `seed` tells walks apart.
+fn walk(seed: u64, bars: usize, every: i64) -> (Vec<i64>, Vec<f64>) {
+    let mut state = seed;
+    let mut price = 100.0f64;
+    let step = |state: &mut u64| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) as f64 / f64::from(1u32 << 30) - 1.0
+    };
+    let close = (0..bars).map(|_| {
+        price *= 1.0 + 0.01 * step(&mut state);
+        price
+    });
+    let close = close.collect();
+    ((0..bars as i64).map(|at| at * every).collect(), close)
+}
+
+const DAY: i64 = 86_400_000_000_000;
+
+#[test]
+fn a_series_is_known_by_its_returns() {
+    let (start, close) = walk(1, 1000, DAY);
+    let own = Series::new("GOLD", &start, &close, 1);
+    let other = |close: &[f64]| Series::new("X", &start, close, 1);
+    let scaled: Vec<f64> = close.iter().map(|c| c * 1.3579).collect();
+    // Split four for one at a third, dividends now and then: single days differ.
+    let adjusted: Vec<f64> = (0..1000).map(|at| close[at] * if at < 333 { 0.25 } else { 1.0 }).collect();
+    let later: Vec<i64> = start.iter().map(|t| t + DAY / 3).collect();
+    assert!(own.is_same(&other(&close)) && own.is_same(&other(&scaled)) && own.is_same(&other(&adjusted)));
+    assert!(own.is_same(&Series::new("X", &later, &close, 1)), "read in another zone");
+    // A part of it, longer data, and a set of many symbols, of which fewer times are kept.
+    assert!(own.is_same(&Series::new("X", &start[900..], &close[900..], 1)));
+    assert!(own.is_same(&Series::new("X", &start[..300], &close[..300], 500)));
+    let (_, noise) = walk(2, 1000, DAY);
+    let near: Vec<f64> = close.iter().zip(&noise).map(|(a, b)| a * (b / 100.0).powf(0.3)).collect();
+    assert!(!own.is_same(&other(&noise)) && !own.is_same(&other(&near)) && !own.is_same(&other(&[5.0; 1000])));
+    // Too few common days say nothing; hours do, where data are short.
+    let (minutes, short) = walk(3, 10 * 288, DAY / 288);
+    let hours = |from: usize| Series::new("X", &minutes[from..], &short[from..], 1);
+    assert!(hours(0).is_same(&hours(1000)) && !hours(0).is_same(&own));
+    let kept = Series::from_json("GOLD", &own.to_json()).unwrap();
+    assert_eq!(kept, own);
+    assert_eq!(Series::from_json("GOLD", &json!(["0", ""])), None);
+}
+
+#[test]
+fn a_holdout_stays_locked_whatever_its_symbol_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
+    let (start, close) = walk(1, 1000, DAY);
+    let of = |name: &str, bars: std::ops::Range<usize>| vec![Series::new(name, &start[bars.clone()], &close[bars], 1)];
+    let days = |from: i64, to: i64| span(from * DAY, to * DAY);
+    let gold = of("GOLD", 0..800);
+    let known = ledger.identify(&gold, days(0, 800)).unwrap();
+    assert_eq!((known.names.as_slice(), known.locked_from()), (&named(&["GOLD"])[..], None));
+    ledger.lock_holdout(&known, &gold, Some(days(700, 800))).unwrap();
+    assert_eq!(ledger.verify().unwrap(), 2);
+    // Under another name, and with more data behind it.
+    let renamed = of("XAU", 0..1000);
+    let known = ledger.identify(&renamed, days(0, 1000)).unwrap();
+    assert_eq!((known.names.as_slice(), known.locked_from()), (&named(&["GOLD"])[..], Some(700 * DAY)));
+    ledger.lock_holdout(&known, &renamed, Some(days(700, 1000))).unwrap();
+    assert_eq!(ledger.verify().unwrap(), 4, "its returns reach further, and so does the lock");
+    let known = ledger.identify(&of("Y", 900..1000), days(900, 1000)).unwrap();
+    assert_eq!((known.names.as_slice(), known.locks.len()), (&named(&["GOLD"])[..], 1));
+    ledger.lock_holdout(&known, &of("Y", 900..1000), Some(days(950, 1000))).unwrap();
+    assert_eq!(ledger.verify().unwrap(), 4, "all of it is there already");
+    // Data of before it is free, and another series of that name is another one.
+    assert_eq!(ledger.identify(&of("GOLD", 0..500), days(0, 500)).unwrap().locked_from(), None);
+    let (_, noise) = walk(2, 1000, DAY);
+    let other = vec![Series::new("GOLD", &start, &noise, 1)];
+    let known = ledger.identify(&other, days(0, 1000)).unwrap();
+    assert_eq!((known.names.as_slice(), known.locked_from()), (&named(&["GOLD~2"])[..], None));
+    // Released, it is ordinary for ever.
+    let known = ledger.identify(&renamed, days(0, 1000)).unwrap();
+    ledger.release_holdouts(&known).unwrap();
+    let known = ledger.identify(&renamed, days(0, 1000)).unwrap();
+    assert_eq!((known.locked_from(), known.released), (None, Some(1000 * DAY)));
+}

@@ -50,6 +50,17 @@ pub struct WalkForward {
     pub holdout: f64,
     /// One fold whose test is the last so many days before the holdout, instead of `folds` and `tested`.
     pub test_days: Option<u32>,
+    /// What was held out of these data before.
+    pub held: Held,
+}
+
+/// What the ledger says of the time that is held out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The first moment that is locked: it is held out, and so is everything after it.
+    pub locked_from: Option<i64>,
+    /// Behind the last moment that was released: nothing before it is held out for its share.
+    pub released_to: Option<i64>,
 }
 
 impl Default for WalkForward {
@@ -62,6 +73,7 @@ impl Default for WalkForward {
             embargo: 0,
             holdout: 0.15,
             test_days: None,
+            held: Held::default(),
         }
     }
 }

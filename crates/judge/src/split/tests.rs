@@ -57,6 +57,7 @@ fn specs() -> impl Strategy<Value = WalkForward> {
             embargo: if holdout == 0.0 { 0 } else { embargo },
             holdout,
             test_days: None,
+            held: Held::default(),
         },
     )
 }
@@ -484,4 +485,26 @@ fn samples_without_a_class_are_split_and_purged() {
     }
     let holdout = splits.holdout.expect("held out");
     assert_eq!((holdout.purged, holdout.embargoed), (market.len(), 3 * market.len()));
+}
+
+#[test]
+fn what_is_locked_stays_out_and_what_was_released_is_ordinary() {
+    let ticks: Vec<i64> = (1..=1000).map(|day| day * DAY).collect();
+    let samples = samples(&ticks.iter().map(|t0| (*t0, t0 + 2 * DAY)).collect::<Vec<_>>());
+    let held = |locked_from: Option<i64>, released_to: Option<i64>, holdout: f64| {
+        let held = Held { locked_from: locked_from.map(|d| d * DAY), released_to: released_to.map(|d| d * DAY) };
+        let splits = walk_forward(&samples, &ticks, &WalkForward { holdout, held, ..WalkForward::default() }).unwrap();
+        let last = splits.folds.iter().flat_map(|f| [&f.train, &f.valid, &f.test]).flatten().max().copied().unwrap();
+        if let Some(holdout) = &splits.holdout {
+            assert!(samples.t1[last as usize] < holdout.span.from(), "no label reaches what is held out");
+        }
+        splits.holdout.map(|h| h.span.from() / DAY)
+    };
+    assert_eq!(held(None, None, 0.15), Some(851));
+    assert_eq!(held(Some(700), None, 0.15), Some(700), "longer data move only its end");
+    assert_eq!(held(Some(700), None, 0.0), Some(700));
+    assert_eq!(held(Some(900), None, 0.15), Some(851), "more may be held out");
+    assert_eq!(held(None, Some(951), 0.15), Some(951), "only what is new");
+    assert_eq!(held(None, Some(1002), 0.15), None);
+    assert_eq!(held(Some(700), Some(951), 0.15), Some(700));
 }

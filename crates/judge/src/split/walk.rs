@@ -54,8 +54,8 @@ pub(super) fn plan_splits(
     let mut work = end;
     let mut limit = i64::MAX;
     let mut holdout = None;
-    if spec.holdout > 0.0 {
-        let from = end - held_out(&ticks[begin..end], spec.holdout);
+    let from = holdout_from(ticks, begin..end, spec);
+    if from < end {
         work = from.checked_sub(embargo).filter(|work| *work > begin).ok_or_else(|| {
             let gap = if embargo > 0 { format!(" and the embargo before it ({embargo})") } else { String::new() };
             short(format!("the holdout ({} bars){gap} leaves nothing to train on", end - from))
@@ -144,6 +144,18 @@ fn history(begin: usize, test: usize, spec: &WalkForward) -> (usize, usize) {
 /// That share of so many ticks, rounded up; a hair below a whole number is that number.
 fn share(ticks: usize, share: f64) -> usize {
     ((ticks as f64 * share - 1e-9).ceil().max(0.0) as usize).min(ticks)
+}
+
+/// The first tick that is held out, or the end: by its share, but not what was released, and never behind what is
+/// locked.
+fn holdout_from(ticks: &[i64], all: Range<usize>, spec: &WalkForward) -> usize {
+    let tick_of = |time: i64| ticks.partition_point(|tick| *tick < time).clamp(all.start, all.end);
+    let mut from = all.end;
+    if spec.holdout > 0.0 {
+        from -= held_out(&ticks[all.clone()], spec.holdout);
+        from = spec.held.released_to.map_or(from, |to| from.max(tick_of(to)));
+    }
+    spec.held.locked_from.map_or(from, |locked| from.min(tick_of(locked)))
 }
 
 /// Ticks held out: the share, and with daily bars (or slower) at least a year where that leaves three years before it.
