@@ -21,6 +21,8 @@ static SAYING: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// How many [`fallible`] calls are under way.
     static FALLIBLE: Cell<u32> = const { Cell::new(0) };
+    /// Whether this thread says the last word.
+    static SAYS_IT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Calls `last_word` with the bytes that were wanted when there is no memory for them; it should end the process.
@@ -43,9 +45,14 @@ fn exhausted(bytes: usize) {
     let handled = FALLIBLE.try_with(|depth| depth.get() > 0).unwrap_or(false);
     let Some(last_word) = LAST_WORD.get().filter(|_| !handled) else { return };
     if SAYING.swap(true, Ordering::SeqCst) {
-        // Another thread is about to end the process, or the last word itself found no memory.
+        // Another thread is about to end the process: to fail now would be to abort it before it has spoken. The last
+        // word itself may find no memory, too.
+        if !SAYS_IT.try_with(Cell::get).unwrap_or(true) {
+            std::thread::sleep(std::time::Duration::from_secs(5));
+        }
         return;
     }
+    let _ = SAYS_IT.try_with(|says| says.set(true));
     if let Ok(mut ballast) = BALLAST.try_lock() {
         drop(std::mem::take(&mut *ballast));
     }
