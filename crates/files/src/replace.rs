@@ -131,7 +131,12 @@ impl Draft {
             let temporary = next_name(place);
             match fs::create_dir(&temporary) {
                 Ok(()) => {
-                    let lock = File::open(&temporary).ok();
+                    let lock = match File::open(&temporary) {
+                        Ok(folder) => Some(folder),
+                        // A sweep of another process was faster.
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                        Err(_) => None,
+                    };
                     if lock.as_ref().is_none_or(|lock| hold(lock, &temporary)) {
                         return Ok(Draft { place: place.to_path_buf(), temporary, _lock: lock });
                     }
