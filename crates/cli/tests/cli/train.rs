@@ -492,7 +492,8 @@ fn a_holdout_stays_locked_under_another_name_and_split() {
     // Data of which all is locked cannot be trained on; released they are ordinary.
     let (value, code) = train("BBBUSDT.csv", "d", &["--from", &locked[..10]]);
     assert!(code != 0 && value["error"]["message"].as_str().unwrap().contains("locked"), "{value}");
-    let (value, code) = train("BBBUSDT.csv", "e", &["--release-holdout", "--set", "split.holdout=0"]);
+    let late = ["--from", &locked[..10], "--release-holdout", "--set", "split.holdout=0"];
+    let (value, code) = train("BBBUSDT.csv", "e", &late);
     assert_eq!((code, from(&value)), (0, None), "{value}");
     let (value, code) = train("AAAUSDT.csv", "f", &[]);
     assert_eq!((code, from(&value)), (0, None), "released for ever: {value}");

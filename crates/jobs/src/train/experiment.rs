@@ -60,7 +60,7 @@ impl Experiment {
         }
         let budget = beside(memory_budget(&settings, &device), &settings, &source, &device);
         let at = DeviceBudget { budget, device };
-        let splits = split(&source, &settings)?;
+        let splits = split(&source, &settings).map_err(|e| source.holdings.explain(e, &source.path))?;
         notes.extend(fewer_folds(&settings, splits.folds.len()));
         notes.extend(held_note(&source, &settings, &splits));
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;

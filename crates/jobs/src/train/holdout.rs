@@ -11,6 +11,7 @@ use files::time::rfc3339;
 use files::{Error, Kind, Result};
 use judge::ledger::{Known, Ledger, Series};
 use judge::split::{Held, Splits};
+use std::path::Path;
 
 /// What the ledger knows of a data set.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +33,7 @@ impl Holdings {
         let span = first.zip(last).and_then(|(first, last)| Span::new(*first, *last));
         let known = look_up(span, |ledger, span| ledger.identify(&series, span))?;
         let known = known.unwrap_or_else(|| Known::unseen(&series));
-        Holdings { series, known, held: Held::default() }.settle(span, settings)
+        Ok(Holdings::new(series, known, settings))
     }
 
     /// Of ready arrays, which are known by the names of their symbols, or by their bytes.
@@ -40,19 +41,27 @@ impl Holdings {
         let span = t0.first().zip(t0.last()).and_then(|(first, last)| Span::new(*first, last.saturating_add(1)));
         let known = look_up(span, |ledger, span| ledger.identify_by_name(names, span))?;
         let known = known.unwrap_or_else(|| Known::named(names));
-        Holdings { series: Vec::new(), known, held: Held::default() }.settle(span, settings)
+        Ok(Holdings::new(Vec::new(), known, settings))
     }
 
-    fn settle(mut self, span: Option<Span>, settings: &Settings) -> Result<Holdings> {
-        let (locked_from, released_to) = (self.known.locked_from(), self.known.released);
-        self.held = settings.held.unwrap_or(Held { locked_from, released_to });
-        match (span, self.held.locked_from) {
-            (Some(span), Some(from)) if from <= span.from() => Err(Error::new(
+    fn new(series: Vec<Series>, known: Known, settings: &Settings) -> Holdings {
+        let found = Held { locked_from: known.locked_from(), released_to: known.released };
+        Holdings { series, known, held: settings.held.unwrap_or(found) }
+    }
+
+    /// Why data cannot be split of which nearly all is locked; other errors stay as they are.
+    pub(super) fn explain(&self, error: Error, path: &Path) -> Error {
+        match self.held.locked_from {
+            Some(from) if error.kind == Kind::Input => Error::new(
                 Kind::State,
-                format!("all of these data are in a holdout that is locked from {} on", day(from)),
+                format!(
+                    "too little of these data is not locked: everything from {} on is the holdout of an earlier run",
+                    day(from)
+                ),
             )
-            .remedy("train on earlier data; <release-holdout> makes it ordinary data for ever")),
-            _ => Ok(self),
+            .at(path)
+            .remedy("give more data from before it; <release-holdout> makes it ordinary data for ever"),
+            _ => error,
         }
     }
 

@@ -9,7 +9,7 @@
 //! overlap.
 
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// A symbol and its returns.
@@ -22,7 +22,7 @@ pub struct Series {
 }
 
 /// Log returns by day or hour since 1970, in order of time.
-type Returns = BTreeMap<i32, f32>;
+type Returns = Vec<(i32, f32)>;
 
 const HOUR: i64 = 3_600_000_000_000;
 const DAY: i64 = 24 * HOUR;
@@ -48,7 +48,7 @@ impl Series {
 
     /// Whether `self` has times before or behind those of `other`, so that it tells more.
     pub(super) fn reaches_beyond(&self, other: &Series) -> bool {
-        let ends = |own: &Returns| own.keys().next().copied().zip(own.keys().next_back().copied());
+        let ends = |own: &Returns| own.first().zip(own.last()).map(|(first, last)| (first.0, last.0));
         match (ends(&self.daily), ends(&other.daily)) {
             (Some((first, last)), Some((other_first, other_last))) => first < other_first || last > other_last,
             (own, other) => own.is_some() && other.is_none(),
@@ -82,28 +82,47 @@ fn returns(start: &[i64], close: &[f64], period: i64, most: usize) -> Returns {
         .collect();
     all.sort_by_key(|(at, _)| xxhash_rust::xxh3::xxh3_64(&at.to_le_bytes()));
     all.truncate(most);
-    all.into_iter().collect()
+    all.sort_by_key(|(at, _)| *at);
+    all
 }
+
+/// Common returns that a first look takes: most series differ already there, and a ledger has many.
+const GLANCE: usize = 32;
 
 /// Whether two agree where both have a return, one of them `shift` periods later, and at least so many are common.
 fn agree(a: &Returns, b: &Returns, shift: i32, least: usize) -> bool {
-    let mut both: Vec<(f64, f64)> =
-        a.iter().filter_map(|(at, x)| Some((f64::from(*x), f64::from(*b.get(&at.checked_add(shift)?)?)))).collect();
-    if both.len() < least {
-        return false;
+    let mut both = Vec::with_capacity(GLANCE);
+    let (mut i, mut j) = (0, 0);
+    while let (Some((at, x)), Some((other, y))) = (a.get(i), b.get(j)) {
+        match at.saturating_add(shift).cmp(other) {
+            Ordering::Less => i += 1,
+            Ordering::Greater => j += 1,
+            Ordering::Equal => {
+                both.push((f64::from(*x), f64::from(*y)));
+                (i, j) = (i + 1, j + 1);
+                if both.len() == GLANCE && correlation(both.clone()) < 0.8 {
+                    return false;
+                }
+            }
+        }
     }
-    both.sort_by(|x, y| (x.0 - x.1).abs().total_cmp(&(y.0 - y.1).abs()));
-    both.truncate(both.len() - (both.len() / 50).max(1));
-    let n = both.len() as f64;
-    let (mean_x, mean_y) = (both.iter().map(|p| p.0).sum::<f64>() / n, both.iter().map(|p| p.1).sum::<f64>() / n);
+    both.len() >= least && correlation(both) >= 0.99
+}
+
+/// Of pairs, the largest 2 % of their differences left out; 0 where one of the two does not move.
+fn correlation(mut pairs: Vec<(f64, f64)>) -> f64 {
+    pairs.sort_by(|x, y| (x.0 - x.1).abs().total_cmp(&(y.0 - y.1).abs()));
+    pairs.truncate(pairs.len() - (pairs.len() / 50).max(1));
+    let n = pairs.len() as f64;
+    let (mean_x, mean_y) = (pairs.iter().map(|p| p.0).sum::<f64>() / n, pairs.iter().map(|p| p.1).sum::<f64>() / n);
     let (mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0);
-    for (x, y) in both {
+    for (x, y) in pairs {
         let (x, y) = (x - mean_x, y - mean_y);
         xx += x * x;
         yy += y * y;
         xy += x * y;
     }
-    xx > 0.0 && yy > 0.0 && xy >= 0.99 * (xx * yy).sqrt()
+    if xx > 0.0 && yy > 0.0 { xy / (xx * yy).sqrt() } else { 0.0 }
 }
 
 /// Eight bytes a return, as hexadecimal text.
