@@ -1,0 +1,393 @@
+//! Many accounts at once, in groups of eight lanes; the same bits as [`crate::step()`], account by account.
+
+use crate::lanes_simd::advance;
+use crate::state::{Account, Events, Flows};
+use crate::{Bar, Params};
+
+/// Accounts side by side: an instruction does the same for each.
+pub(crate) const GROUP: usize = 8;
+
+/// Accounts with rules and costs of their own, on bars of their own or the same for all.
+#[derive(Debug, Clone)]
+pub struct Accounts {
+    n: usize,
+    groups: Vec<Group>,
+}
+
+/// What the accounts decide at a close; each slice is `[N]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Orders<'a> {
+    /// As [`crate::Action::target`].
+    pub target: &'a [f64],
+    /// As [`crate::Action::stop`]; empty: none.
+    pub stop: &'a [f64],
+    /// As [`crate::Action::limit`]; empty: none.
+    pub limit: &'a [f64],
+}
+
+impl<'a> Orders<'a> {
+    /// Targets without stop and limit.
+    pub fn targets(target: &'a [f64]) -> Orders<'a> {
+        Orders { target, stop: &[], limit: &[] }
+    }
+}
+
+impl Accounts {
+    /// New accounts, one for each of these.
+    pub fn new(params: &[Params]) -> Accounts {
+        let group = |params: &[Params]| {
+            // Lanes beyond the last account repeat it, and nobody reads them.
+            let of = |at: usize| params[at.min(params.len() - 1)];
+            Group::new(std::array::from_fn(of))
+        };
+        Accounts { n: params.len(), groups: params.chunks(GROUP).map(group).collect() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Takes all from the close of `now` to the close of `next`.
+    ///
+    /// # Panics
+    ///
+    /// If there is not an order for each.
+    pub fn step(&mut self, orders: Orders<'_>, now: &Bar, next: &Bar) {
+        assert_eq!(orders.target.len(), self.n, "a target for each account");
+        let mut row = Row::same(now, next);
+        for (at, group) in self.groups.iter_mut().enumerate() {
+            row.take_orders(orders, at * GROUP);
+            group.events = [0; GROUP];
+            advance(group, &row);
+        }
+    }
+
+    /// The same, each account on its own bars: account i goes from `bars[rows[i]]` to the bar behind it.
+    ///
+    /// # Panics
+    ///
+    /// If there is not an order and a row for each, or a row is the last.
+    pub fn step_each(&mut self, orders: Orders<'_>, bars: &[Bar], rows: &[u32]) {
+        assert_eq!((orders.target.len(), rows.len()), (self.n, self.n), "an order and a row for each account");
+        let mut row = Row::same(&Bar::flat(1.0), &Bar::flat(1.0));
+        for (at, (group, rows)) in self.groups.iter_mut().zip(rows.chunks(GROUP)).enumerate() {
+            for lane in 0..GROUP {
+                let now = rows[lane.min(rows.len() - 1)] as usize;
+                row.put(lane, &bars[now], &bars[now + 1]);
+            }
+            row.take_orders(orders, at * GROUP);
+            group.events = [0; GROUP];
+            advance(group, &row);
+        }
+    }
+
+    /// Account `i` as it stands.
+    pub fn account(&self, i: usize) -> Account {
+        let (group, lane) = self.place(i);
+        let at = |field: &[f64; GROUP]| field[lane];
+        Account {
+            equity: at(&group.equity),
+            peak: at(&group.peak),
+            quantity: at(&group.quantity),
+            target: at(&group.target),
+            action: at(&group.action),
+            mark: at(&group.mark),
+            fx: at(&group.fx),
+            entry: at(&group.entry),
+            bars_held: at(&group.bars_held),
+            stop: at(&group.stop),
+            limit: at(&group.limit),
+            terminated: at(&group.ended) != 0.0,
+            flows: Flows {
+                fee: at(&group.fee),
+                spread: at(&group.spread),
+                impact: at(&group.impact),
+                swap: at(&group.swap),
+                borrow: at(&group.borrow),
+                funding: at(&group.funding),
+                dividend: at(&group.dividends),
+                traded: at(&group.traded),
+            },
+        }
+    }
+
+    /// Puts an account in the place of account `i`, which keeps its rules and costs.
+    pub fn set_account(&mut self, i: usize, account: &Account) {
+        let lane = i % GROUP;
+        let group = &mut self.groups[i / GROUP];
+        for (field, value) in [
+            (&mut group.equity, account.equity),
+            (&mut group.peak, account.peak),
+            (&mut group.quantity, account.quantity),
+            (&mut group.target, account.target),
+            (&mut group.action, account.action),
+            (&mut group.mark, account.mark),
+            (&mut group.fx, account.fx),
+            (&mut group.entry, account.entry),
+            (&mut group.bars_held, account.bars_held),
+            (&mut group.stop, account.stop),
+            (&mut group.limit, account.limit),
+            (&mut group.ended, f64::from(u8::from(account.terminated))),
+            (&mut group.fee, account.flows.fee),
+            (&mut group.spread, account.flows.spread),
+            (&mut group.impact, account.flows.impact),
+            (&mut group.swap, account.flows.swap),
+            (&mut group.borrow, account.flows.borrow),
+            (&mut group.funding, account.flows.funding),
+            (&mut group.dividends, account.flows.dividend),
+            (&mut group.traded, account.flows.traded),
+        ] {
+            field[lane] = value;
+        }
+    }
+
+    /// Account `i` starts again with its capital.
+    pub fn reset(&mut self, i: usize) {
+        let (group, lane) = self.place(i);
+        let params = Params { capital: group.params.capital[lane], ..Params::default() };
+        self.set_account(i, &Account::new(&params));
+    }
+
+    /// What happened to account `i` in the last step.
+    pub fn events(&self, i: usize) -> Events {
+        let (group, lane) = self.place(i);
+        Events(group.events[lane])
+    }
+
+    /// Copies equities, `[N]`.
+    pub fn equity(&self, to: &mut [f64]) {
+        copy(&self.groups, to, |group| &group.equity);
+    }
+
+    /// Copies the last step's rewards, `[N]`.
+    pub fn rewards(&self, to: &mut [f64]) {
+        copy(&self.groups, to, |group| &group.reward);
+    }
+
+    /// Copies positions, `[N]` units.
+    pub fn quantities(&self, to: &mut [f64]) {
+        copy(&self.groups, to, |group| &group.quantity);
+    }
+
+    /// Copies the notional of all fills so far, `[N]`.
+    pub fn traded(&self, to: &mut [f64]) {
+        copy(&self.groups, to, |group| &group.traded);
+    }
+
+    fn place(&self, i: usize) -> (&Group, usize) {
+        assert!(i < self.n, "account {i} of {}", self.n);
+        (&self.groups[i / GROUP], i % GROUP)
+    }
+}
+
+fn copy(groups: &[Group], to: &mut [f64], field: impl Fn(&Group) -> &[f64; GROUP]) {
+    for (group, to) in groups.iter().zip(to.chunks_mut(GROUP)) {
+        to.copy_from_slice(&field(group)[..to.len()]);
+    }
+}
+
+/// A struct of lanes.
+macro_rules! lanes {
+    ($(#[$what:meta])* $name:ident { $($field:ident),* $(,)? }) => {
+        $(#[$what])*
+        #[derive(Debug, Clone, Copy)]
+        #[repr(C, align(64))]
+        pub(crate) struct $name {
+            $(pub(crate) $field: [f64; GROUP],)*
+        }
+    };
+}
+
+lanes!(
+    /// [`Params`] of a group; truths are 1 or 0.
+    LaneParams {
+        capital, fraction, vol_target, lots, leverage, maintenance, liquidation, shortable, owned, band,
+        band_of_target, multiplier, lot, tick, min_notional, fee_rate, fee_per_unit, spread_scale, impact_rate,
+        volume_cap, borrow_rate, swap_long, swap_short,
+    }
+);
+
+lanes!(
+    /// Two bars and what was decided between them; names without a bar's are of the second.
+    Row {
+        wanted, stop_distance, limit_distance, close_now, fx_now, sigma, volume, half_spread, flat_next, open, high,
+        low, close, fx_open, fx_close, tradable, split, dividend, funding_open, funding_inside, swap_open,
+        swap_inside, borrow_open, borrow_inside, close_out, sigma_next, volume_next, spread_next,
+    }
+);
+
+/// Eight accounts.
+#[derive(Debug, Clone)]
+#[repr(C, align(64))]
+pub(crate) struct Group {
+    pub(crate) params: LaneParams,
+    pub(crate) equity: [f64; GROUP],
+    pub(crate) peak: [f64; GROUP],
+    pub(crate) quantity: [f64; GROUP],
+    pub(crate) target: [f64; GROUP],
+    pub(crate) action: [f64; GROUP],
+    pub(crate) mark: [f64; GROUP],
+    pub(crate) fx: [f64; GROUP],
+    pub(crate) entry: [f64; GROUP],
+    pub(crate) bars_held: [f64; GROUP],
+    pub(crate) stop: [f64; GROUP],
+    pub(crate) limit: [f64; GROUP],
+    pub(crate) ended: [f64; GROUP],
+    pub(crate) fee: [f64; GROUP],
+    pub(crate) spread: [f64; GROUP],
+    pub(crate) impact: [f64; GROUP],
+    pub(crate) swap: [f64; GROUP],
+    pub(crate) borrow: [f64; GROUP],
+    pub(crate) funding: [f64; GROUP],
+    pub(crate) dividends: [f64; GROUP],
+    pub(crate) traded: [f64; GROUP],
+    pub(crate) reward: [f64; GROUP],
+    pub(crate) events: [u8; GROUP],
+}
+
+impl Group {
+    fn new(params: [Params; GROUP]) -> Group {
+        let of = |field: fn(&Params) -> f64| params.map(|p| field(&p));
+        let truth = |yes: bool| f64::from(u8::from(yes));
+        let lanes = LaneParams {
+            capital: of(|p| p.capital),
+            fraction: of(|p| p.fraction),
+            vol_target: of(|p| p.vol_target),
+            lots: of(|p| p.lots),
+            leverage: of(|p| p.leverage),
+            maintenance: of(|p| p.maintenance),
+            liquidation: of(|p| p.liquidation),
+            shortable: params.map(|p| truth(p.shortable)),
+            owned: params.map(|p| truth(p.owned)),
+            band: of(|p| p.band),
+            band_of_target: params.map(|p| truth(p.band_of_target)),
+            multiplier: of(|p| p.multiplier),
+            lot: of(|p| p.lot),
+            tick: of(|p| p.tick),
+            min_notional: of(|p| p.min_notional),
+            fee_rate: of(|p| p.fee),
+            fee_per_unit: of(|p| p.fee_per_unit),
+            spread_scale: of(|p| p.spread),
+            impact_rate: of(|p| p.impact),
+            volume_cap: of(|p| p.volume_cap),
+            borrow_rate: of(|p| p.borrow),
+            swap_long: of(|p| p.swap_long),
+            swap_short: of(|p| p.swap_short),
+        };
+        let zero = [0.0; GROUP];
+        Group {
+            params: lanes,
+            equity: lanes.capital,
+            peak: lanes.capital,
+            fx: [1.0; GROUP],
+            quantity: zero,
+            target: zero,
+            action: zero,
+            mark: zero,
+            entry: zero,
+            bars_held: zero,
+            stop: zero,
+            limit: zero,
+            ended: zero,
+            fee: zero,
+            spread: zero,
+            impact: zero,
+            swap: zero,
+            borrow: zero,
+            funding: zero,
+            dividends: zero,
+            traded: zero,
+            reward: zero,
+            events: [0; GROUP],
+        }
+    }
+}
+
+impl Row {
+    /// The same bars for all lanes.
+    fn same(now: &Bar, next: &Bar) -> Row {
+        let all = |x: f64| [x; GROUP];
+        Row {
+            wanted: all(0.0),
+            stop_distance: all(0.0),
+            limit_distance: all(0.0),
+            close_now: all(now.close),
+            fx_now: all(now.fx_close),
+            sigma: all(now.sigma),
+            volume: all(now.volume),
+            half_spread: all(now.half_spread),
+            flat_next: all(now.flat_next),
+            open: all(next.open),
+            high: all(next.high),
+            low: all(next.low),
+            close: all(next.close),
+            fx_open: all(next.fx_open),
+            fx_close: all(next.fx_close),
+            tradable: all(next.tradable),
+            split: all(next.split),
+            dividend: all(next.dividend),
+            funding_open: all(next.funding_open),
+            funding_inside: all(next.funding_inside),
+            swap_open: all(next.swap_open),
+            swap_inside: all(next.swap_inside),
+            borrow_open: all(next.borrow_open),
+            borrow_inside: all(next.borrow_inside),
+            close_out: all(next.close_out),
+            sigma_next: all(next.sigma),
+            volume_next: all(next.volume),
+            spread_next: all(next.half_spread),
+        }
+    }
+
+    /// The bars of one lane.
+    #[inline]
+    fn put(&mut self, lane: usize, now: &Bar, next: &Bar) {
+        self.close_now[lane] = now.close;
+        self.fx_now[lane] = now.fx_close;
+        self.sigma[lane] = now.sigma;
+        self.volume[lane] = now.volume;
+        self.half_spread[lane] = now.half_spread;
+        self.flat_next[lane] = now.flat_next;
+        self.open[lane] = next.open;
+        self.high[lane] = next.high;
+        self.low[lane] = next.low;
+        self.close[lane] = next.close;
+        self.fx_open[lane] = next.fx_open;
+        self.fx_close[lane] = next.fx_close;
+        self.tradable[lane] = next.tradable;
+        self.split[lane] = next.split;
+        self.dividend[lane] = next.dividend;
+        self.funding_open[lane] = next.funding_open;
+        self.funding_inside[lane] = next.funding_inside;
+        self.swap_open[lane] = next.swap_open;
+        self.swap_inside[lane] = next.swap_inside;
+        self.borrow_open[lane] = next.borrow_open;
+        self.borrow_inside[lane] = next.borrow_inside;
+        self.close_out[lane] = next.close_out;
+        self.sigma_next[lane] = next.sigma;
+        self.volume_next[lane] = next.volume;
+        self.spread_next[lane] = next.half_spread;
+    }
+
+    /// The orders of the accounts from `at` on; lanes beyond the last decide nothing.
+    fn take_orders(&mut self, orders: Orders<'_>, at: usize) {
+        let take = |from: &[f64], none: f64| -> [f64; GROUP] {
+            match from.get(at..at + GROUP) {
+                Some(whole) => whole.try_into().expect("a slice of eight"),
+                None => std::array::from_fn(|lane| from.get(at + lane).copied().unwrap_or(none)),
+            }
+        };
+        self.wanted = take(orders.target, f64::NAN);
+        self.stop_distance = if orders.stop.is_empty() { [0.0; GROUP] } else { take(orders.stop, 0.0) };
+        self.limit_distance = if orders.limit.is_empty() { [0.0; GROUP] } else { take(orders.limit, 0.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

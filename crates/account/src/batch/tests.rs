@@ -1,0 +1,189 @@
+//! Lanes against the reference, over random accounts and bars.
+
+use super::*;
+use crate::lanes_simd::{advance_one_way, ways};
+use crate::{Action, step};
+use random::SplitMix;
+
+/// A bar after a close, with everything that can happen now and then.
+fn next_bar(random: &mut SplitMix, last: &Bar) -> Bar {
+    let mut draw = |width: f64| (random.unit() + random.unit() - 1.0) * width;
+    let open = last.close * (1.0 + draw(0.01));
+    let close = open * (1.0 + draw(0.02));
+    let (high, low) = (open.max(close) * (1.0 + draw(0.005).abs()), open.min(close) * (1.0 - draw(0.005).abs()));
+    let fx_open = last.fx_close * (1.0 + draw(0.002));
+    let fx_close = fx_open * (1.0 + draw(0.002));
+    let (sigma, half_spread) = (0.01 * (1.0 + draw(0.5)), 0.0002 * (1.0 + draw(0.9)));
+    let volume = (5000.0 * (1.0 + draw(0.9))).floor();
+    let mut rare = |one_in: usize, value: f64, none: f64| if random.below(one_in) == 0 { value } else { none };
+    let mut bar = Bar {
+        open,
+        high,
+        low,
+        close,
+        fx_open,
+        fx_close,
+        tradable: rare(40, 0.0, 1.0),
+        split: rare(300, 2.0, 1.0),
+        dividend: rare(60, 0.02 * open, 0.0),
+        funding_open: rare(8, 0.0003 * open, 0.0),
+        funding_inside: rare(8, -0.0002 * open, 0.0),
+        swap_open: rare(5, 3.0 / 365.0, 0.0),
+        swap_inside: rare(5, 1.0 / 365.0, 0.0),
+        borrow_open: rare(5, 3.0 / 365.0, 0.0),
+        borrow_inside: rare(5, 1.0 / 365.0, 0.0),
+        close_out: rare(200, 1.0, 0.0),
+        sigma: rare(50, 0.0, sigma),
+        volume: rare(20, 0.0, volume),
+        half_spread,
+        flat_next: rare(100, 1.0, 0.0),
+    };
+    // Prices that double or crash, so that shorts and leveraged accounts are closed.
+    let factor = rare(150, 0.3, 1.0) * rare(150, 2.5, 1.0);
+    (bar.close, bar.high, bar.low) =
+        (bar.close * factor, bar.high.max(bar.close * factor), bar.low.min(bar.close * factor));
+    if bar.close < 0.5 || bar.close > 1e4 {
+        bar = Bar { fx_open, fx_close, ..Bar::flat(100.0) };
+    }
+    if bar.tradable == 0.0 {
+        bar = Bar { open: f64::NAN, high: f64::NAN, low: f64::NAN, ..bar };
+    }
+    bar
+}
+
+fn some_params(random: &mut SplitMix) -> Params {
+    let mut pick = |from: &[f64]| from[random.below(from.len())];
+    Params {
+        capital: pick(&[1e3, 1e5, 1e7]),
+        fraction: pick(&[1.0, 0.5, 2.0]),
+        vol_target: pick(&[0.0, 0.0, 0.005]),
+        lots: pick(&[0.0, 0.0, 0.0, 7.0]),
+        leverage: pick(&[1.0, 1.0, 3.0, 10.0]),
+        maintenance: pick(&[0.5, 0.05, 0.3]),
+        liquidation: pick(&[0.25, 0.02, 0.0]),
+        shortable: pick(&[0.0, 1.0, 1.0]) != 0.0,
+        owned: pick(&[0.0, 1.0]) != 0.0,
+        band: pick(&[-1.0, 0.05, 0.2]),
+        band_of_target: pick(&[0.0, 1.0]) != 0.0,
+        multiplier: pick(&[1.0, 50.0, 0.1]),
+        lot: pick(&[0.0, 0.0, 1.0, 0.001]),
+        tick: pick(&[0.0, 0.01, 0.25]),
+        min_notional: pick(&[0.0, 100.0]),
+        fee: pick(&[0.0, 0.0005]),
+        fee_per_unit: pick(&[0.0, 0.01]),
+        spread: pick(&[1.0, 2.0, 0.0]),
+        impact: pick(&[0.0, 1.0]),
+        volume_cap: pick(&[0.0, 0.01]),
+        borrow: 0.005,
+        swap_long: pick(&[0.05, -0.01]),
+        swap_short: 0.02,
+    }
+}
+
+fn some_action(random: &mut SplitMix) -> Action {
+    let target = match random.below(10) {
+        0 => f64::NAN,
+        1 => random.unit() * 2.0 - 1.0,
+        n => [-1.0, -1.0, 0.0, 0.0, 0.5, 1.0, 1.0, 1.0][n - 2],
+    };
+    let mut distance = || if random.below(6) == 0 { 0.002 + 0.03 * random.unit() } else { 0.0 };
+    Action { target, stop: distance(), limit: distance() }
+}
+
+fn bits(account: &Account) -> Vec<u64> {
+    let Account { equity, peak, quantity, target, action, mark, fx, entry, bars_held, stop, limit, flows, .. } =
+        account;
+    let Flows { fee, spread, impact, swap, borrow, funding, dividend, traded } = flows;
+    [equity, peak, quantity, target, action, mark, fx, entry, bars_held, stop, limit]
+        .into_iter()
+        .chain([fee, spread, impact, swap, borrow, funding, dividend, traded])
+        // No bit of sign on zero: it says nothing of money.
+        .map(|x| (x + 0.0).to_bits())
+        .chain([u64::from(account.terminated)])
+        .collect()
+}
+
+/// Every way of lanes, over random accounts on bars of their own and on common ones.
+#[test]
+fn lanes_equal_the_reference_over_100_000_steps() {
+    for way in ways() {
+        let mut random = SplitMix::new(7);
+        let (mut seen, mut steps) = (0u8, 0);
+        while steps < 100_000 {
+            let params: [Params; GROUP] = std::array::from_fn(|_| some_params(&mut random));
+            let mut group = Group::new(params);
+            let mut accounts = params.map(|p| Account::new(&p));
+            let common = random.below(2) == 0;
+            let mut now = [Bar::flat(100.0); GROUP];
+            for _ in 0..500 {
+                let mut row = Row::same(&now[0], &now[0]);
+                let mut next = now.map(|bar| next_bar(&mut random, &bar));
+                if common {
+                    next = [next[0]; GROUP];
+                }
+                let actions: [Action; GROUP] = std::array::from_fn(|_| some_action(&mut random));
+                for lane in 0..GROUP {
+                    row.put(lane, &now[lane], &next[lane]);
+                    row.wanted[lane] = actions[lane].target;
+                    row.stop_distance[lane] = actions[lane].stop;
+                    row.limit_distance[lane] = actions[lane].limit;
+                }
+                group.events = [0; GROUP];
+                advance_one_way(way, &mut group, &row);
+                let all = Accounts { n: GROUP, groups: vec![group.clone()] };
+                for lane in 0..GROUP {
+                    let before = accounts[lane];
+                    let outcome = step(&params[lane], &mut accounts[lane], actions[lane], &now[lane], &next[lane]);
+                    let given = (way, params[lane], before, actions[lane], now[lane], next[lane]);
+                    let (own, twin) = (accounts[lane], all.account(lane));
+                    assert_eq!(bits(&own), bits(&twin), "{given:#?}");
+                    assert_eq!(outcome.reward.to_bits(), (group.reward[lane] + 0.0).to_bits(), "{given:#?}");
+                    assert_eq!(outcome.events, all.events(lane), "{given:#?}");
+                    seen |= outcome.events.0;
+                }
+                // A bar without prices leaves the last ones.
+                for (now, next) in now.iter_mut().zip(next) {
+                    *now = if next.tradable == 0.0 { Bar { tradable: 0.0, ..*now } } else { next };
+                }
+                steps += GROUP;
+            }
+        }
+        assert_eq!(seen, 63, "everything that can happen did");
+    }
+}
+
+#[test]
+fn odd_numbers_of_accounts_step_like_single_ones() {
+    for n in [1, 2, 7, 8, 9, 17] {
+        let mut random = SplitMix::new(n as u64);
+        let params: Vec<Params> = (0..n).map(|_| some_params(&mut random)).collect();
+        let mut bars = vec![Bar::flat(100.0)];
+        for _ in 0..400 {
+            let bar = next_bar(&mut random, bars.last().unwrap());
+            bars.push(if bar.tradable == 0.0 { Bar::flat(bars.last().unwrap().close) } else { bar });
+        }
+        let (mut same, mut each) = (Accounts::new(&params), Accounts::new(&params));
+        let mut single: Vec<Account> = params.iter().map(Account::new).collect();
+        let mut apart = single.clone();
+        for at in 0..200 {
+            let actions: Vec<Action> = (0..n).map(|_| some_action(&mut random)).collect();
+            let column = |of: fn(&Action) -> f64| actions.iter().map(of).collect::<Vec<f64>>();
+            let (target, stop, limit) = (column(|a| a.target), column(|a| a.stop), column(|a| a.limit));
+            same.step(Orders { target: &target, stop: &stop, limit: &limit }, &bars[at], &bars[at + 1]);
+            let rows: Vec<u32> = (0..n).map(|i| (at + 7 * i) as u32).collect();
+            each.step_each(Orders::targets(&target), &bars, &rows);
+            for i in 0..n {
+                step(&params[i], &mut single[i], actions[i], &bars[at], &bars[at + 1]);
+                let row = rows[i] as usize;
+                step(&params[i], &mut apart[i], Action::target(target[i]), &bars[row], &bars[row + 1]);
+                assert_eq!((bits(&same.account(i)), bits(&each.account(i))), (bits(&single[i]), bits(&apart[i])));
+            }
+        }
+        // What is taken out and put back is the same account; a reset one is new.
+        let copy = each.account(n - 1);
+        each.reset(n - 1);
+        assert_eq!(each.account(n - 1), Account::new(&params[n - 1]));
+        each.set_account(n - 1, &copy);
+        assert_eq!(each.account(n - 1), copy);
+    }
+}
