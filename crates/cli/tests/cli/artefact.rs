@@ -126,6 +126,69 @@ fn predict_reads_bars_as_in_training() {
     assert!(exit == 0 && old["notes"].to_string().contains("did not keep how its bars were read"), "{old}");
 }
 
+/// Bars that a model has nothing to say about are an error with the reason, and no file is left behind.
+#[test]
+fn nothing_to_predict_is_an_error_and_leaves_no_file() {
+    let place = Place::new();
+    let all = csv(2400, 3, true);
+    let lines: Vec<&str> = all.lines().collect();
+    place.write("PX.csv", &lines[..=2300].join("\n"));
+    let (run, exit) = place.json(&small("PX.csv", "r = log_return(1), v = volatility(20)", "run"));
+    assert_eq!(exit, 0, "{run}");
+    let part = |name: &str, bars: std::ops::Range<usize>| {
+        std::fs::create_dir_all(place.path().join(name)).unwrap();
+        place.write(&format!("{name}/PX.csv"), &format!("{}\n{}", lines[0], lines[1..][bars].join("\n")));
+    };
+    // Before the first test, after the data without a history, and the same bars with one.
+    part("early", 0..400);
+    part("late", 2300..2318);
+    part("long", 2200..2400);
+    let holdout = run["holdout_from"].as_str().unwrap();
+    for (data, from, reason) in [
+        ("early/PX.csv", "2024-01-01", "from before its first test (20"),
+        (
+            "late/PX.csv",
+            "2024-01-01",
+            "18 bars without enough history before them (windows are of 1 row, and `v` settles",
+        ),
+        ("PX.csv", holdout, "bars of the locked holdout of its training"),
+        ("PX.csv", "2030-01-01", "the last bar is of 2024-03-14T22:45:00Z, before 2030-01-01"),
+    ] {
+        let (value, exit) = place.json(&["predict", "run", data, "--from", from, "--out", "p.parquet"]);
+        let error = &value["error"];
+        assert!(exit == 3 && error["remedy"].is_string() && error.to_string().contains(reason), "{data}: {value}");
+        assert!(error.to_string().contains("the model has nothing to predict here"), "{value}");
+    }
+    let (value, exit) = place.json(&["predict", "run", "early/PX.csv"]);
+    assert_eq!(exit, 3, "{value}");
+    let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".parquet")), "{left:?}");
+    let (value, exit) = place.json(&["predict", "run", "long/PX.csv", "--out", "p.parquet"]);
+    assert!(exit == 0 && value["bars"].as_u64().unwrap() >= 100, "{value}");
+}
+
+/// `--from` says which bars are asked about; those before them warm the features up, so that nothing else changes.
+#[test]
+fn from_keeps_the_history_that_warms_up_features() {
+    let place = Place::new();
+    place.write("PX.csv", &csv(2400, 3, true));
+    let (run, exit) = place.json(&small("PX.csv", "r = log_return(1), v = volatility(20), s = rsi(14)", "run"));
+    assert_eq!(exit, 0, "{run}");
+    let asked = |more: &[&str]| {
+        let base = ["predict", "run", "PX.csv", "--members", "--device", "cpu", "--out", "p.parquet"];
+        let (value, exit) = place.json(&[&base[..], more].concat());
+        assert_eq!(exit, 0, "{value}");
+        (probabilities(&place.path().join("p.parquet")), value)
+    };
+    let (mut all, _) = asked(&[]);
+    let (some, value) = asked(&["--from", "2024-03-08"]);
+    // A bar is known a quarter of an hour after its start.
+    let first = files::time::parse(b"2024-03-08T00:15:00Z", files::time::Order::Ymd).unwrap().ns;
+    all.retain(|key, _| key.1 >= first);
+    assert!(all.len() > 100 && all == some, "{} and {}: {value}", all.len(), some.len());
+    assert_eq!((some.keys().map(|key| key.1).min(), &value["left_out"]), (Some(first), &Value::from(0)), "{value}");
+}
+
 #[test]
 fn damaged_model_is_refused_and_a_subset_of_folds_works() {
     let place = Place::new();
