@@ -196,7 +196,11 @@ const COMMODITY_NAMES: &[(&[&str], &str)] = &[
     (&["NATGAS", "NGAS", "NATURALGAS", "NATGASUSD", "NGASUSD", "XNG"], "XNG"),
     (&["COPPER", "XCU"], "XCU"),
 ];
-const STABLES: &[&str] = &["USDT", "USDC", "BUSD", "FDUSD", "TUSD", "USDP", "DAI", "UST", "PAX", "EURT", "USDE"];
+/// The longest first, so that a quote is never taken for the end of a base.
+const STABLES: &[&str] = &["FDUSD", "USDT", "USDC", "BUSD", "TUSD", "USDP", "USDE", "EURT", "DAI", "UST", "PAX"];
+/// Those that a coin of any name may stand before. Of unknown coins more end in T than are quoted in TUSD, and HYUNDAI
+/// and TRUST are shares.
+const PLAIN_QUOTES: &[&str] = &["FDUSD", "USDT", "USDC", "BUSD", "USDP", "USDE"];
 #[rustfmt::skip]
 const COINS: &[&str] = &[
     "BTC", "XBT", "ETH", "BNB", "XRP", "ADA", "SOL", "DOGE", "DOT", "MATIC", "POL", "LTC", "TRX", "AVAX", "LINK", "ATOM", "XMR", "ETC", "BCH", "XLM",
@@ -342,12 +346,9 @@ fn split_pair(name: &str, perp: bool) -> Option<(String, String)> {
             return both(base, quote);
         }
     }
-    // Of coins that are not known more end in T than are quoted in TUSD.
-    for quote in STABLES.iter().filter(|quote| **quote != "TUSD") {
-        if let Some(base) = name.strip_suffix(quote)
-            && word(base)
-            && base.len() >= 2
-        {
+    // AUSDT is A in USDT: a base may be one letter.
+    for quote in PLAIN_QUOTES {
+        if let Some(base) = name.strip_suffix(quote).filter(|base| word(base)) {
             return both(base, quote);
         }
     }
@@ -467,6 +468,29 @@ mod tests {
             let (found, why) = Instrument::guess(symbol, &Hints::default());
             assert_eq!((found.class, found.currency.as_str()), (class, currency), "{symbol}: {why}");
             assert!(!why.is_empty());
+        }
+    }
+
+    /// Where the base of a name without a separator ends.
+    #[test]
+    #[rustfmt::skip]
+    fn pairs_are_split_at_the_longest_known_quote() {
+        for (symbol, base, quote) in [
+            ("AUSDT", "A", "USDT"), ("WUSDT", "W", "USDT"), ("TUSDT", "T", "USDT"), ("BUSDT", "B", "USDT"), ("SUSDC", "S", "USDC"), ("WFDUSD", "W", "FDUSD"),
+            ("BTCFDUSD", "BTC", "FDUSD"), ("BTCBUSD", "BTC", "BUSD"), ("BTCTUSD", "BTC", "TUSD"), ("BTCUSDC", "BTC", "USDC"), ("BTCUSDP", "BTC", "USDP"),
+            ("TUSDUSDT", "TUSD", "USDT"), ("FDUSDUSDT", "FDUSD", "USDT"), ("USDCUSDT", "USDC", "USDT"), ("BUSDUSDT", "BUSD", "USDT"), ("USTUSDT", "UST", "USDT"),
+            ("USDTUSD", "USDT", "USD"), ("TUSDUSD", "TUSD", "USD"), ("USDCUSD", "USDC", "USD"), ("DAIUSD", "DAI", "USD"), ("USDTTRY", "USDT", "TRY"),
+            ("BATUSD", "BAT", "USD"), ("DOTUSD", "DOT", "USD"), ("ARBUSD", "ARB", "USD"), ("SHIBUSD", "SHIB", "USD"), ("BNBUSD", "BNB", "USD"), ("ANTUSD", "ANT", "USD"),
+            ("BATBUSD", "BAT", "BUSD"), ("BNBBUSD", "BNB", "BUSD"), ("FETFDUSD", "FET", "FDUSD"), ("EURUSDT", "EUR", "USDT"), ("1000PEPEUSDT", "1000PEPE", "USDT"),
+            ("ETHDAI", "ETH", "DAI"), ("LUNAUST", "LUNA", "UST"), ("PAXGUSDT", "PAXG", "USDT"), ("FOOUSD", "FOO", "USD"),
+        ] {
+            assert_eq!(split_pair(symbol, false), Some((base.into(), quote.into())), "{symbol}");
+        }
+        for symbol in ["USDT", "FDUSD", "HYUNDAI", "TRUST", "ROBUST", "AUSD", "AAPL"] {
+            assert_eq!(split_pair(symbol, false), None, "{symbol}");
+        }
+        for (symbol, class) in [("AUSDT", Class::CryptoSpot), ("AUSDT.P", Class::CryptoPerp), ("A_USDT_USDT", Class::CryptoPerp), ("HYUNDAI", Class::Equity)] {
+            assert_eq!(Instrument::guess(symbol, &Hints::default()).0.class, class, "{symbol}");
         }
     }
 
