@@ -19,6 +19,7 @@ pub(crate) struct Progress {
     phase: &'static str,
     since: Instant,
     last: Option<Instant>,
+    budget: Option<Duration>,
 }
 
 enum Display {
@@ -37,7 +38,12 @@ impl Progress {
         } else {
             Display::Lines
         };
-        Progress { display, phase: "", since: Instant::now(), last: None }
+        Progress { display, phase: "", since: Instant::now(), last: None, budget: None }
+    }
+
+    /// The time that a training was fitted into: its bar shows how much of it is spent.
+    pub(crate) fn set_budget(&mut self, budget: Option<Duration>) {
+        self.budget = budget;
     }
 
     /// Takes one update.
@@ -50,7 +56,7 @@ impl Progress {
         }
         match &self.display {
             Display::Silent => {}
-            Display::Bar(bar) => draw(bar, update, fresh),
+            Display::Bar(bar) => draw(bar, update, fresh, self.budget.filter(|_| update.phase == "training")),
             Display::Lines => self.line(update),
         }
     }
@@ -87,11 +93,12 @@ impl Drop for Progress {
     }
 }
 
-fn draw(bar: &ProgressBar, update: Update, fresh: bool) {
+fn draw(bar: &ProgressBar, update: Update, fresh: bool, budget: Option<Duration>) {
     if fresh {
         let template = match (update.total, update.unit) {
             (0, _) => "{msg} {spinner} {elapsed}",
             (_, "bytes") => "{msg} {bar:32} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+            _ if budget.is_some() => "{msg} {bar:20} {percent} %, {eta} left, {budget}",
             _ => "{msg} {bar:32} {human_pos} of {human_len}, {rate}/s, {eta} left",
         };
         // The templates are ours; a wrong one falls back to the plain bar.
@@ -99,7 +106,12 @@ fn draw(bar: &ProgressBar, update: Update, fresh: bool) {
         let rate = |state: &ProgressState, text: &mut dyn Write| {
             let _ = text.write_str(&format_short(state.per_sec()));
         };
-        bar.set_style(style.with_key("rate", rate).progress_chars("━━─"));
+        let spent = move |state: &ProgressState, text: &mut dyn Write| {
+            let [spent, most] =
+                [state.elapsed(), budget.unwrap_or_default()].map(|time| format_seconds(time.as_secs_f64()));
+            let _ = write!(text, "{spent} of the budget of {most}");
+        };
+        bar.set_style(style.with_key("rate", rate).with_key("budget", spent).progress_chars("━━─"));
         bar.reset();
         bar.set_message(update.phase);
     }
@@ -137,6 +149,63 @@ fn plain(update: Update, spent: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use indicatif::TermLike;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    /// A terminal that keeps what is written.
+    #[derive(Debug, Clone, Default)]
+    struct Written(Arc<Mutex<String>>);
+
+    impl TermLike for Written {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_bar_shows_what_is_spent_of_the_budget_while_it_trains() {
+        let shown = |phase, budget: Option<u64>| {
+            let written = Written::default();
+            let target = ProgressDrawTarget::term_like(Box::new(written.clone()));
+            let mut progress = Progress::new(true);
+            progress.display = Display::Bar(ProgressBar::with_draw_target(None, target));
+            progress.set_budget(budget.map(Duration::from_secs));
+            progress.update(Update { phase, done: 3, total: 12, unit: "samples" });
+            drop(progress);
+            written.0.lock().unwrap().clone()
+        };
+        let text = shown("training", Some(600));
+        assert!(text.contains("25 %") && text.contains(" of the budget of 10 min"), "{text}");
+        for text in [shown("training", None), shown("reading", Some(600))] {
+            assert!(text.contains("3 of 12") && !text.contains("budget"), "{text}");
+        }
+    }
 
     #[test]
     fn plain_progress_shows_share_and_time_left() {

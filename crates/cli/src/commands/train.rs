@@ -21,6 +21,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
         resume: false,
         release_holdout: args.release_holdout,
     };
+    context.progress.set_budget(request.budget);
     let settings = context.settings.clone();
     let run = jobs::train(&request, &settings, &mut |event| context.report(event))
         .map_err(|e| point_at_mistake(e, &settings.features.or(""), context.json))?;
