@@ -189,6 +189,67 @@ fn from_keeps_the_history_that_warms_up_features() {
     assert_eq!((some.keys().map(|key| key.1).min(), &value["left_out"]), (Some(first), &Value::from(0)), "{value}");
 }
 
+/// A member whose probabilities are not finite is named and left out; where none is left, that is an error.
+#[test]
+fn a_member_that_is_not_finite_is_left_out_of_predictions() {
+    let place = Place::new();
+    place.write("PX.csv", &csv(2400, 3, true));
+    let mut args = small("PX.csv", "r = log_return(1), v = volatility(20)", "run");
+    let at = args.iter().position(|a| *a == "--seeds").unwrap();
+    args[at + 1] = "2";
+    let (run, exit) = place.json(&args);
+    assert_eq!(exit, 0, "{run}");
+    change(&place, "run", &|_| {});
+    let asked = |more: &[&str]| {
+        let base = ["predict", "run", "PX.csv", "--device", "cpu", "--out", "p.parquet"];
+        place.json(&[&base[..], more].concat())
+    };
+    let members = || probabilities(&place.path().join("p.parquet"));
+    let (whole, exit) = asked(&["--members"]);
+    assert!(exit == 0 && whole["members_left_out"] == serde_json::json!([]), "{whole}");
+    let before = members();
+    // Weights that are finite, as a file must have them, and too large for anything that is computed with them. The
+    // last tensor, at the end of the file, has 8,192.
+    let spoil = |name: &str| {
+        let path = place.path().join("run/model").join(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.len() - 4 * 8192;
+        bytes[at..].chunks_exact_mut(4).for_each(|number| number.copy_from_slice(&f32::MAX.to_le_bytes()));
+        std::fs::write(path, bytes).unwrap();
+    };
+    spoil("fold-2-seed-1.safetensors");
+    let (value, exit) = asked(&["--members"]);
+    assert_eq!((exit, &value["members_left_out"]), (0, &serde_json::json!(["fold 2, seed 1"])), "{value}");
+    assert_eq!(value["bars"], whole["bars"]);
+    let mut others = before.clone();
+    others.retain(|key, _| (key.2, key.3) != (2, 1));
+    assert!(others.len() < before.len() && members() == others, "the others say what they said");
+    // The mean is that of the members that are left.
+    let (value, exit) = asked(&[]);
+    let said = "fold 2, seed 1: its probabilities are not finite, and it is left out";
+    assert!(exit == 0 && value["notes"].to_string().contains(said), "{value}");
+    assert!(value["guesses"].as_array().unwrap().iter().all(|share| share.as_f64().unwrap() < 1.0), "{value}");
+    let shown = place.run(&["predict", "run", "PX.csv", "--device", "cpu", "--out", "p.parquet"]);
+    assert!(code(&shown) == 0 && text(&shown.stdout).contains("fold 2, seed 1: its"), "{}", text(&shown.stdout));
+    // A fold without members: its bars get no prediction, and that is counted and said.
+    spoil("fold-2-seed-2.safetensors");
+    let (value, exit) = asked(&[]);
+    assert!(exit == 0 && value["notes"].to_string().contains("no member of their fold is left"), "{value}");
+    let number = |value: &Value, name: &str| value[name].as_u64().unwrap();
+    assert!(number(&value, "bars") < number(&whole, "bars"), "{value}");
+    assert_eq!(
+        number(&value, "bars") + number(&value, "left_out"),
+        number(&whole, "bars") + number(&whole, "left_out")
+    );
+    for name in ["fold-1-seed-1.safetensors", "fold-1-seed-2.safetensors"] {
+        spoil(name);
+    }
+    std::fs::remove_file(place.path().join("p.parquet")).unwrap();
+    let (value, exit) = asked(&[]);
+    assert!(exit == 3 && value.to_string().contains("no member can predict these bars"), "{exit} {value}");
+    assert!(!place.path().join("p.parquet").exists());
+}
+
 #[test]
 fn damaged_model_is_refused_and_a_subset_of_folds_works() {
     let place = Place::new();

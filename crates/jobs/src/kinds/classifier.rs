@@ -137,7 +137,11 @@ impl Kind for Classifier {
 
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
         let mut predictions = predictions(experiment, members)?;
-        let notes = leave_out_not_finite(members, &mut predictions, experiment.learner.configs().len() > 1);
+        let several = experiment.learner.configs().len() > 1;
+        let name = |m: &Trained| member_name(several.then_some(m.config), m.fold, m.seed);
+        let wrong = leave_out_not_finite(members.iter().map(name).zip(&mut predictions));
+        let note = |name| format!("{name}: its probabilities on test samples are not finite, and it is left out");
+        let notes = wrong.into_iter().map(note).collect();
         let symbols = experiment.source.sample_symbols();
         let mut tested = Tested { experiment, members, predictions, symbols, volatility: None, notes };
         // Ready arrays have no prices, and so no volatility.
@@ -291,22 +295,21 @@ pub(crate) fn predictions(experiment: &Experiment, members: &[Trained]) -> Resul
     Ok(all)
 }
 
-/// Takes away what a member says whose probabilities are not all finite, and names it: the others are judged without
-/// it.
-fn leave_out_not_finite(members: &[Trained], predictions: &mut [Vec<f32>], several: bool) -> Vec<String> {
-    let mut notes = Vec::new();
-    for (member, own) in members.iter().zip(predictions) {
-        if own.iter().all(|p| p.is_finite()) {
-            continue;
-        }
-        own.clear();
-        let config = if several { format!("config {}, ", member.config + 1) } else { String::new() };
-        let (fold, seed) = (member.fold + 1, member.seed + 1);
-        notes.push(format!(
-            "{config}fold {fold}, seed {seed}: its probabilities on test samples are not finite, and it is left out"
-        ));
-    }
-    notes
+/// Takes away what a member says whose probabilities are not all finite, and names it: the others go on without it.
+pub(crate) fn leave_out_not_finite<'a>(members: impl Iterator<Item = (String, &'a mut Vec<f32>)>) -> Vec<String> {
+    let wrong = members.filter(|(_, own)| !own.iter().all(|p| p.is_finite()));
+    wrong
+        .map(|(name, own)| {
+            own.clear();
+            name
+        })
+        .collect()
+}
+
+/// What a member is called; its config has a number only where there are several.
+pub(crate) fn member_name(config: Option<usize>, fold: usize, seed: u32) -> String {
+    let config = config.map_or(String::new(), |config| format!("config {}, ", config + 1));
+    format!("{config}fold {}, seed {}", fold + 1, seed + 1)
 }
 
 /// The members as the judge sees them; `predictions` are those on each one's fold's test.
@@ -362,20 +365,12 @@ mod tests {
 
     #[test]
     fn a_member_that_says_nothing_finite_is_named_and_left_out_alone() {
-        let member = |fold, seed| Trained {
-            id: 0,
-            config: 0,
-            fold,
-            seed,
-            history: Vec::new(),
-            best: None,
-            stopped: None,
-            last: None,
-        };
-        let mut said = vec![vec![0.5, 0.5], vec![0.2, f32::NAN], vec![]];
-        let notes = leave_out_not_finite(&[member(0, 0), member(0, 1), member(1, 0)], &mut said, false);
-        assert_eq!(said, [vec![0.5, 0.5], vec![], vec![]]);
-        assert!(notes.len() == 1 && notes[0].starts_with("fold 1, seed 2: "), "{notes:?}");
+        let mut said = vec![vec![0.5, 0.5], vec![0.2, f32::NAN], vec![], vec![f32::INFINITY]];
+        let names = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(fold, seed)| member_name(None, fold, seed));
+        let wrong = leave_out_not_finite(names.into_iter().zip(&mut said));
+        assert_eq!(said, [vec![0.5, 0.5], vec![], vec![], vec![]]);
+        assert_eq!(wrong, ["fold 1, seed 2", "fold 2, seed 2"]);
+        assert_eq!(member_name(Some(1), 0, 1), "config 2, fold 1, seed 2");
     }
 
     #[test]

@@ -7,7 +7,8 @@ use super::arrays::are_ready;
 use super::source::{Market, fingerprint, load_market, longest};
 use super::{memory_budget, open};
 use crate::features::{compute as compute_features, resolve};
-use crate::kinds::model::{About, Loaded, Model, about, read, universe};
+use crate::kinds::classifier::{leave_out_not_finite, member_name};
+use crate::kinds::model::{About, Loaded, Model, ModelFold, about, read, universe};
 use crate::progress::{Sink, Update, check_stop};
 use crate::{Select, Settings, add, find};
 use features::{Dataset, Input, Samples, class, read_set};
@@ -53,6 +54,8 @@ pub struct Predicted {
     pub bars: u64,
     /// Bars of the data that no fold may be asked about, or whose windows are not whole.
     pub left_out: u64,
+    /// Members whose probabilities are not finite: `fold 2, seed 1`. The others predict without them.
+    pub members_left_out: Vec<String>,
     /// Bars of the training data's holdout: locked, so nobody is asked about them.
     pub locked: u64,
     /// Share of each guess.
@@ -142,8 +145,14 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     if rows.predicted() == 0 {
         return Err(nothing_to_predict(&loaded, &data, &rows, request.select.from).at(&path));
     }
-    let (predicted, locked, asked) = (rows.predicted(), rows.locked, rows.asked);
-    let mut table = predict_rows(&loaded, &data, &at, rows, request.members)?;
+    let (locked, asked) = (rows.locked, rows.asked);
+    let Answer { mut table, predicted, members_left_out, silent } =
+        predict_rows(&loaded, &data, &at, rows, request.members)?;
+    let note = |name| format!("{name}: its probabilities are not finite, and it is left out");
+    notes.extend(members_left_out.iter().map(note));
+    if silent > 0 {
+        notes.push(format!("{} get no prediction, since no member of their fold is left", bars_of(silent)));
+    }
     let seconds = clock.elapsed().as_secs_f64();
     let classes = model.classes;
     let mut guesses = vec![0u64; classes];
@@ -162,6 +171,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         rows: written as u64,
         bars: predicted as u64,
         left_out: (asked - predicted - locked) as u64,
+        members_left_out,
         locked: locked as u64,
         guesses: guesses.iter().map(|n| *n as f64 / written.max(1) as f64).collect(),
         bars_per_s: predicted as f64 / seconds.max(1e-9),
@@ -283,7 +293,7 @@ fn nothing_to_predict(loaded: &Loaded, data: &Dataset, rows: &RowsOfFolds, from:
             _ => "there are no bars".into(),
         });
     }
-    let bars = |n: usize| format_plural(n as u64, "bar");
+    let bars = bars_of;
     if rows.locked > 0 {
         why.push(format!("{} of the locked holdout of its training", bars(rows.locked)));
     }
@@ -305,8 +315,28 @@ fn nothing_to_predict(loaded: &Loaded, data: &Dataset, rows: &RowsOfFolds, from:
         .remedy("give bars from after its training, with the history before them")
 }
 
-/// The table: symbol, time, fold, (seed,) probabilities, guess.
-fn predict_rows(loaded: &Loaded, data: &Dataset, at: &DeviceBudget, of: RowsOfFolds, by_member: bool) -> Result<Table> {
+fn bars_of(n: usize) -> String {
+    format_plural(n as u64, "bar")
+}
+
+/// What a model says.
+struct Answer {
+    /// Symbol, time, fold, (seed,) probabilities, guess.
+    table: Table,
+    predicted: usize,
+    members_left_out: Vec<String>,
+    /// Bars of folds whose members were all left out.
+    silent: usize,
+}
+
+/// Asks each fold about its rows.
+fn predict_rows(
+    loaded: &Loaded,
+    data: &Dataset,
+    at: &DeviceBudget,
+    of: RowsOfFolds,
+    by_member: bool,
+) -> Result<Answer> {
     let (model, rows) = (&loaded.model, &of.folds);
     let (ids, samples) = (data.base.rows(), Samples::default());
     let problem = Problem { inputs: of.inputs, ids, classes: model.classes, samples, ..Problem::default() };
@@ -334,20 +364,33 @@ fn predict_rows(loaded: &Loaded, data: &Dataset, at: &DeviceBudget, of: RowsOfFo
             &queries,
         )?);
     }
+    let name = |fold: &ModelFold, seed: &u32| {
+        member_name(fold.config.as_ref().map(|c| c.number.saturating_sub(1)), fold.number, *seed)
+    };
+    let names: Vec<String> = model.folds.iter().flat_map(|f| f.seeds.iter().map(move |seed| name(f, seed))).collect();
+    let members_left_out = leave_out_not_finite(names.into_iter().zip(&mut predicted));
     let mut predicted = predicted.into_iter();
     let mut table = Rows::new(model.classes, by_member);
+    let mut silent = 0;
     for (fold, rows) in model.folds.iter().zip(rows) {
         let each: Vec<Vec<f32>> = predicted.by_ref().take(fold.seeds.len()).collect();
-        if by_member {
-            for (seed, p) in fold.seeds.iter().zip(&each) {
-                table.push(data, fold.number, Some(*seed), rows, p);
-            }
-        } else if !each.is_empty() {
-            let mean = mean_probabilities(&each.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let finite = || fold.seeds.iter().zip(&each).filter(|(_, p)| !p.is_empty());
+        if finite().next().is_none() {
+            silent += rows.len();
+        } else if by_member {
+            finite().for_each(|(seed, p)| table.push(data, fold.number, Some(*seed), rows, p));
+        } else {
+            let mean = mean_probabilities(&finite().map(|(_, p)| p.as_slice()).collect::<Vec<_>>());
             table.push(data, fold.number, None, rows, &mean);
         }
     }
-    Ok(table.table(data))
+    let predicted = rows.iter().map(Vec::len).sum::<usize>() - silent;
+    if predicted == 0 {
+        let all = format_list(&members_left_out, "and");
+        return Err(Error::input(format!("no member can predict these bars, since no probability is finite: {all}"))
+            .remedy("look for absurd values with `fullbore data audit`, or train again with `fullbore train`"));
+    }
+    Ok(Answer { table: table.table(data), predicted, members_left_out, silent })
 }
 
 /// Columns of the file as they grow.
