@@ -116,21 +116,12 @@ impl Opened {
         }
     }
 
-    /// Bytes that populations and nets on it share, however many there are. The need of each one counts them; whoever
-    /// adds up several subtracts them.
-    pub fn shared_bytes(&self) -> u64 {
-        match self {
-            Opened::Cpu { .. } => 0,
-            Opened::Cuda(_) => crate::cuda::SHARED,
-        }
-    }
-
-    /// Bytes that one more population or net may take beside its tables, which are there already, as are perhaps those
-    /// that all share.
-    pub(crate) fn room(&self, budget: Budget, tables: u64) -> Result<u64> {
+    /// Bytes that one more population or net may take beside its tables, which are there already. Populations
+    /// (`shares`) have scratch memory in common, so that may be there too.
+    pub(crate) fn room(&self, budget: Budget, tables: u64, shares: bool) -> Result<u64> {
         let there = match self {
-            Opened::Cpu { .. } => 0,
-            Opened::Cuda(context) => context.shared_bytes(),
+            Opened::Cuda(context) if shares => context.shared_bytes(),
+            _ => 0,
         };
         Ok(budget.bytes(self.free()? + tables + there).saturating_sub(tables))
     }

@@ -35,6 +35,8 @@ impl Memory {
             }
             other => context.call("cuMemAlloc", other)?,
         };
+        #[cfg(test)]
+        context.taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(Memory { context: context.clone(), start, bytes })
     }
 

@@ -105,9 +105,12 @@ pub struct Context {
     device: String,
     raw: sys::CUcontext,
     blaslt: std::result::Result<Blaslt, String>,
-    /// Modules that are loaded, by their images, and the scratch memory of all engines: as long as somebody has them.
+    /// Modules that are loaded, by their images, and the populations' scratch memory: as long as somebody has them.
     modules: Mutex<BTreeMap<usize, Weak<Module>>>,
     workspace: Mutex<Weak<Workspace>>,
+    /// Blocks of memory that were taken.
+    #[cfg(test)]
+    pub(crate) taken: std::sync::atomic::AtomicU64,
 }
 
 // SAFETY: a context may be used from any thread that makes it current, which every entry does.
@@ -155,6 +158,8 @@ impl Context {
             blaslt: Err(String::new()),
             modules: Mutex::default(),
             workspace: Mutex::default(),
+            #[cfg(test)]
+            taken: Default::default(),
         };
         context.bind()?;
         context.blaslt = if library { Blaslt::find() } else { Err("not asked for".into()) };
@@ -199,7 +204,7 @@ impl Context {
         Slab::new(self, bytes)
     }
 
-    /// Scratch memory that all engines share.
+    /// Scratch memory that all populations share.
     pub(super) fn workspace(self: &Arc<Context>) -> Result<Arc<Workspace>> {
         let mut shared = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(there) = shared.upgrade() {
@@ -210,7 +215,7 @@ impl Context {
         Ok(made)
     }
 
-    /// Bytes of what engines share that some engine has taken already.
+    /// Bytes of what populations share that one has taken already.
     pub(crate) fn shared_bytes(&self) -> u64 {
         let shared = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.strong_count() > 0 { PAIR } else { 0 }

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 pub use nets::Hypers;
 pub(crate) use nets::{Nets, need as nets_need, pins as nets_pins};
-pub(crate) use setup::{SHARED, need};
+pub(crate) use setup::need;
 pub(crate) use small::KernelPath;
 pub use stack::Stack;
 
@@ -51,8 +51,7 @@ pub(crate) struct Engine {
     small_part: SmallPart,
     calls: super::calls::Calls,
     at: setup::Arrays,
-    /// Scratch memory of the two streams; of somebody else's stream while work is put there.
-    spaces: [u64; 2],
+    /// Scratch memory of the two streams.
     workspace: Arc<Workspace>,
     main: Stream,
     side: Stream,
@@ -175,7 +174,7 @@ impl Engine {
         let between = between::has_any(layout).then(|| super::between::Between::load(context, bf16)).transpose()?;
         let fused = tiles.map(|tiles| fused::Fused::new(context, layout, tiles)).transpose()?;
         let steps = at.steps.is_some().then(|| steps::Steps::new(context, layout, recipe, pins)).transpose()?;
-        let workspace = context.workspace()?;
+        let workspace = if path.lossless() { Workspace::new(context)? } else { context.workspace()? };
         let events = (0..=layout.linears.len()).map(|_| Event::new(context, false)).collect::<Result<_>>()?;
         let longest = members.iter().filter_map(|m| m.valid).map(|list| data.lists[list].len()).max().unwrap_or(0);
         Ok(Engine {
@@ -188,7 +187,6 @@ impl Engine {
             small_part,
             calls,
             at,
-            spaces: workspace.addresses(),
             workspace,
             main,
             side,

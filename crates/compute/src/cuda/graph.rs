@@ -3,18 +3,15 @@
 use super::array::Memory;
 use super::context::{Context, lock_driver};
 use super::module::Module;
-use super::workspace::Workspace;
 use crate::error::{Error, Result};
 use cudarc::driver::{result, sys};
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Work in order.
 pub struct Stream {
     context: Arc<Context>,
     raw: sys::CUstream,
-    /// Scratch memory of nets that work on it.
-    workspace: OnceCell<Arc<Workspace>>,
 }
 
 // SAFETY: a stream may be used from any thread that has its context, which every entry binds.
@@ -25,7 +22,7 @@ impl Stream {
     pub fn new(context: &Arc<Context>) -> Result<Stream> {
         context.bind()?;
         let raw = context.call("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
-        Ok(Stream { context: context.clone(), raw, workspace: OnceCell::new() })
+        Ok(Stream { context: context.clone(), raw })
     }
 
     /// Its card.
@@ -35,20 +32,6 @@ impl Stream {
 
     pub(super) fn raw(&self) -> sys::CUstream {
         self.raw
-    }
-
-    /// Scratch memory of nets that work on it.
-    pub(super) fn workspace(&self) -> Result<&Arc<Workspace>> {
-        if let Some(there) = self.workspace.get() {
-            return Ok(there);
-        }
-        if self.is_capturing()? {
-            return Err(Error::Invalid(
-                "these nets have not run on this stream yet; run them once before capturing a graph".into(),
-            ));
-        }
-        let made = Workspace::new(&self.context)?;
-        Ok(self.workspace.get_or_init(|| made))
     }
 
     /// Waits until all of it is done.
@@ -94,7 +77,7 @@ impl Stream {
     }
 
     /// Whether what is put on it becomes part of a graph.
-    fn is_capturing(&self) -> Result<bool> {
+    pub(super) fn is_capturing(&self) -> Result<bool> {
         use sys::CUstreamCaptureStatus_enum as S;
         self.context.bind()?;
         // SAFETY: the stream is alive.

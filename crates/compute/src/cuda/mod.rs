@@ -40,4 +40,4 @@ pub use memory::{Plain, Slab, Slice};
 pub use module::{Grid, Kernel, Module};
 pub use rates::{Rates, rates};
 
-pub(crate) use engine::{Engine, KernelPath, Nets, SHARED, need, nets_need, nets_pins};
+pub(crate) use engine::{Engine, KernelPath, Nets, need, nets_need, nets_pins};

@@ -1,8 +1,8 @@
-//! Scratch memory of cuBLASLt: one pair for an open card, and one for each stream that nets of other rooms work on.
+//! Scratch memory of cuBLASLt: one pair for all populations of an open card, and one for each `Nets`.
 //!
-//! Engines on streams of their own share the card's. Each use waits on the card for the one before it, whichever engine
-//! that was, so that no two are ever in the same memory. Work on somebody else's stream may be captured and launched at
-//! any time, and so takes memory that belongs to the stream.
+//! Populations share the card's. Each use waits on the card for the one before it, whichever population that was, so
+//! that no two are ever in the same memory. Work of `Nets` may be captured from somebody else's stream and launched at
+//! any time, and so has a pair of its own.
 
 use super::array::Memory;
 use super::context::Context;

@@ -207,7 +207,7 @@ impl Nets {
         let layout = Layout::new(net)?;
         check(net, tables, setup, member_setups)?;
         let needed = Nets::need(device, net, setup, member_setups)?;
-        let most = device.room(budget, tables.bytes())?;
+        let most = device.room(budget, tables.bytes(), false)?;
         if needed > most {
             return Err(Error::Memory {
                 what: format!("{} nets with {} rows each", member_setups.len(), setup.rows),

@@ -345,9 +345,13 @@ fn a_card_works_on_a_stream_and_in_a_graph() {
                 nets.adopt_on(stream, 0, 2)
             };
             // Once as it is, which loads everything, then from a graph, with other hyper-parameters each time.
+            let taken = || context.taken.load(std::sync::atomic::Ordering::Relaxed);
+            let before = taken();
+            assert!(stream.capture(|| work(&mut nets)).err().unwrap().to_string().contains("run them once"));
             work(&mut nets).unwrap();
             stream.wait().unwrap();
             let graph = stream.capture(|| work(&mut nets)).unwrap();
+            assert_eq!(taken(), before, "{net}: memory that no need counts");
             let (mut made, refs) = (vec![vec![]; heads.len()], d_out.iter().map(Vec::as_slice).collect::<Vec<_>>());
             let mut seen = vec![];
             for step in 1..=3u8 {

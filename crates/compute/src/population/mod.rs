@@ -99,7 +99,7 @@ impl Population {
         check::check(net, tables, data, recipe, members)?;
         check::pace(recipe, pace)?;
         let needed = Population::need_paced(device, net, data, recipe, members, pace)?;
-        let most = device.room(budget, tables.bytes())?;
+        let most = device.room(budget, tables.bytes(), true)?;
         if needed > most {
             return Err(Error::Memory {
                 what: format!("a population of {} with batches of {}", members.len(), describe_batch(recipe, pace)),

@@ -272,7 +272,6 @@ fn concurrent_populations_share_scratch_memory_but_no_bits() {
         let (one, other) = (make(0), make(1));
         let shared = [context.shared_bytes(), drop_and(one, context), drop_and(other, context)];
         assert!(shared[0] > 0 && shared == [shared[0], shared[0], 0], "{name}: {shared:?}");
-        assert!(shared[0] < device.shared_bytes());
     }
 }
 

@@ -416,17 +416,18 @@ impl Nets {
     /// that is captured; the graph then keeps all memory of it.
     fn on(&mut self, stream: &Stream, work: impl FnOnce(&Nets) -> Result<()>) -> Result<()> {
         let _lock = lock_driver();
-        let e = &mut self.engine;
+        let e = &self.engine;
         e.context.same(stream.context())?;
-        let own = stream.workspace()?;
-        graph::hold(stream, [e.slab.memory(), e.tables.on_card()?.memory(), own.memory()])?;
+        if !self.streamed && stream.is_capturing()? {
+            return Err(Error::Invalid(
+                "these nets have not run on a stream yet; run them once before capturing a graph".into(),
+            ));
+        }
+        graph::hold(stream, [e.slab.memory(), e.tables.on_card()?.memory(), e.workspace.memory()])?;
         self.streamed = true;
         self.begun.record(stream)?;
         e.main.after(&self.begun)?;
-        e.spaces = own.addresses();
-        let worked = work(self);
-        self.engine.spaces = self.engine.workspace.addresses();
-        worked?;
+        work(self)?;
         self.done.record(&self.engine.main)?;
         stream.after(&self.done)
     }

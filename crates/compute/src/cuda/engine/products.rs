@@ -220,7 +220,7 @@ pub(super) fn tune(engine: &super::Engine, plan: &mut Plan, at: &Addresses) -> R
     let context = stream.context();
     let Ok(library) = context.blaslt() else { return Ok(()) };
     let (start, end) = (Event::new(context, true)?, Event::new(context, true)?);
-    let workspace = (engine.spaces[0], WORKSPACE);
+    let workspace = (engine.workspace.addresses()[0], WORKSPACE);
     let mut best = f64::INFINITY;
     for guess in library.plans(&plan.product, WORKSPACE, 16)? {
         // Timed with all members at once, where that is possible.

@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// What modules, graphs and descriptors take beside slabs, with room to spare.
 const BESIDE: u64 = 192 << 20;
 
-/// What all engines on a card take once, beside the slab of each: counted in the need of every one.
-pub(crate) const SHARED: u64 = BESIDE + PAIR;
+/// What an engine takes beside its slab. Populations on a card share it; the need of every one counts it.
+const SHARED: u64 = BESIDE + PAIR;
 
 /// Where everything is.
 pub(super) struct Arrays {

@@ -481,7 +481,7 @@ impl Engine {
     ) -> Result<()> {
         let at = self.addresses(i, which, first, accumulate);
         if let (ProductPath::Library(plan), Ok(library)) = (path, self.context.blaslt()) {
-            let space = (self.spaces[workspace], WORKSPACE);
+            let space = (self.workspace.addresses()[workspace], WORKSPACE);
             // As many members at once as the plan's scratch memory allows; the plan stays, and with it every bit.
             let most = library.most(plan, slots, WORKSPACE)?.max(1);
             for from in (0..slots).step_by(most) {

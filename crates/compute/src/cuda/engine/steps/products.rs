@@ -212,7 +212,7 @@ impl Engine {
             recipe: &self.recipe,
             calls: &self.calls,
             split: &arrays.split,
-            workspace: self.spaces[workspace],
+            workspace: self.workspace.addresses()[workspace],
         };
         let at = |from: usize| self.steps_addresses(l, t, part, first + from);
         doer.run(stream, l, part, at, &self.states_of(first, slots), mode)
