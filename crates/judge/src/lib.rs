@@ -6,8 +6,9 @@
 //! 3. [`select_configs`] chooses a config for each fold by validation, [`ensemble`] averages members, [`Truth::judge`]
 //!    makes the [`Judged`] record of what they predict.
 //! 4. [`performance`] says what a series of daily returns earned, and how sure that is.
-//! 5. [`null`] makes markets with nothing in them, for what finds something everywhere.
-//! 6. [`ledger`] writes down every trial before its result is seen.
+//! 5. [`deflated`] and [`overfitting`] say what is left of it when one counts how often it was tried.
+//! 6. [`null`] makes markets with nothing in them, for what finds something everywhere.
+//! 7. [`ledger`] writes down every trial before its result is seen.
 //!
 //! A coin that comes up in turns is easy to predict, and only the test blocks say how well:
 //!
@@ -37,11 +38,13 @@
 //! # }
 //! ```
 
+pub mod deflated;
 mod judged;
 pub mod ledger;
 pub mod measure;
 mod members;
 pub mod null;
+pub mod overfitting;
 pub mod performance;
 pub mod split;
 

@@ -1,10 +1,10 @@
-//! Where every random number of ours comes from: two generators, each written once.
+//! Where every random number of ours comes from: two generators, each written once, and the normal distribution.
 //!
 //! [`philox`] is Philox4x32-10 (Salmon et al. 2011): four words as a pure function of a key and a counter, so that any
 //! thread on any device draws any number without asking the others. Nets (`compute::random`, whose device twin is
 //! `random.cuh`) and synthetic markets (`bars::synth`) draw from it; what a counter means, and how words become
-//! uniforms and normals, is theirs. [`SplitMix`] is a sequence, for whatever is drawn one after the other in one
-//! thread: resampling, shuffles, made-up data of tests.
+//! uniforms, is theirs. [`SplitMix`] is a sequence, for whatever is drawn one after the other in one
+//! thread: resampling, shuffles, made-up data of tests. [`normal`] turns uniforms into normals, and back.
 //!
 //! Left out: seeds from the clock or the system. Everything begins with a seed that somebody set.
 //!
@@ -13,6 +13,8 @@
 //! assert_eq!(words, random::philox(7, [0, 3, 2, 5]));
 //! assert!(random::SplitMix::new(7).below(10) < 10);
 //! ```
+
+pub mod normal;
 
 /// Four words for a key and a counter; the key's low half comes first.
 #[inline]

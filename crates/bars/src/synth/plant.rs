@@ -9,8 +9,8 @@
 
 use super::Synth;
 use super::calendar::Grid;
-use super::random::{exp, ln, quantile};
 use crate::Bars;
+use random::normal::{exp, ln, quantile};
 use std::fmt;
 
 /// A signal in the extra column `plant`.

@@ -9,9 +9,10 @@
 //! noise.
 
 use super::calendar::Grid;
-use super::random::{Stream, exp, ln, uniform};
+use super::random::{Stream, uniform};
 use super::{MarketKind, Synth};
 use crate::Bars;
+use random::normal::{exp, ln, quantile};
 
 /// State of the whole market.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,5 +243,5 @@ fn log_uniform([low, high]: [f64; 2], u: f64) -> f64 {
 }
 
 fn normal(bits: u32) -> f64 {
-    super::random::quantile(uniform(bits))
+    quantile(uniform(bits))
 }

@@ -3,7 +3,8 @@
 use files::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The largest drawdown, the first of equals. Day numbers count day ends: 0 is the start, `n` the end of the day of `returns[n - 1]`.
+/// The largest drawdown, the first of equals. Day numbers count day ends: 0 is the start, `n` the end of the day of
+/// `returns[n - 1]`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Drawdown {
     /// The largest loss from a peak, as a fraction of that peak: 0 where there is none, 1 where everything was lost.

@@ -18,6 +18,7 @@ mod trading;
 pub use benchmark::BenchmarkComparison;
 pub use drawdown::Drawdown;
 pub use sharpe::{Moments, SharpeRatio};
+pub(crate) use sharpe::{deviation, mean};
 pub use trading::{Activity, ActivityRates, RoundTrips, wilson_interval};
 
 use files::{Error, Result};
@@ -27,7 +28,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const NO_DEVIATION: f64 = 1e-12;
 
 /// The largest return of a day that is believed, as a multiple of equity; beyond it sums would overflow.
-const LARGEST_RETURN: f64 = 1e6;
+pub(crate) const LARGEST_RETURN: f64 = 1e6;
 
 /// The largest amount of money that is believed, so that no sum overflows.
 const LARGEST_AMOUNT: f64 = 1e100;
@@ -90,6 +91,11 @@ pub struct Performance {
     pub sharpe_annual_error: Option<f64>,
     /// Per year as if days were uncorrelated, the figure that most programs print: √(days per year) times the daily.
     pub sharpe_annual_uncorrected: Option<f64>,
+    /// The probability that the true Sharpe ratio is above 0, one trial taken for granted (Bailey and López de Prado
+    /// 2012).
+    pub sharpe_probability: Option<f64>,
+    /// Trading days after which a ratio like this one is above 0 at 95 %; null where it is not above 0.
+    pub minimum_track_days: Option<u64>,
     /// Mean over downside deviation, per year; null without a day below the minimum return.
     pub sortino_annual: Option<f64>,
     /// `cagr` over the depth of the largest drawdown; null without a drawdown.
@@ -140,6 +146,8 @@ pub fn performance(record: &TrackRecord<'_>) -> Result<Performance> {
         sharpe_annual: sharpe.zip(lo).and_then(|(sharpe, lo)| finite(sharpe.daily * lo)),
         sharpe_annual_error: sharpe.zip(lo).and_then(|(sharpe, lo)| finite(sharpe.error * lo)),
         sharpe_annual_uncorrected: sharpe.and_then(|sharpe| finite(sharpe.daily * year)),
+        sharpe_probability: sharpe.and_then(|sharpe| sharpe.probability_above(0.0)),
+        minimum_track_days: sharpe.and_then(|sharpe| sharpe.minimum_days(0.0, 0.05)),
         sortino_annual: ratio(mean - minimum_return, below.sqrt()).and_then(|sortino| finite(sortino * year)),
         calmar: cagr.and_then(|cagr| ratio(cagr, drawdown.depth)),
         skewness: moments.map(|moments| moments.skewness),

@@ -1,17 +1,20 @@
 //! The Sharpe ratio of a day, its standard error, and what it becomes over a year.
 //!
-//! With `m` the mean of `T` excess returns, `s` their standard deviation (divided by `T - 1`), `γ3` and `γ4` their third
-//! and fourth standardised moments (divided by `T`):
+//! With `m` the mean of `T` excess returns, `s` their standard deviation (divided by `T - 1`), `γ3` and `γ4` their
+//! third and fourth standardised moments (divided by `T`):
 //!
 //! ```text
 //! SR     = m / s
 //! error  = √((1 - γ3·SR + (γ4 - 1)/4·SR²) / (T - 1))                  (Mertens 2002)
 //! annual = η(q)·SR,  η(q) = q / √(q + 2·Σ_{k<q} (q - k)·ρ_k)          (Lo 2002)
+//! PSR(x) = Φ((SR - x) / error)                                        (Bailey and López de Prado 2012)
+//! MinTRL = 1 + (1 - γ3·SR + (γ4 - 1)/4·SR²) · (Φ⁻¹(1 - α) / (SR - x))²
 //! ```
 //!
 //! `ρ_k` is the correlation of returns `k` days apart, up to `k = ⌊4·(T/100)^(2/9)⌋` and 0 beyond.
 
 use super::{NO_DEVIATION, finite};
+use random::normal::{cdf, quantile};
 
 /// Third and fourth standardised moments.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,6 +61,19 @@ impl SharpeRatio {
         finite(daily).map(|daily| SharpeRatio { daily, error, days, moments })
     }
 
+    /// PSR: the probability that the true ratio of a day is above `threshold`; `None` where there is no error.
+    pub fn probability_above(&self, threshold: f64) -> Option<f64> {
+        (self.error > 0.0).then(|| (self.daily - threshold) / self.error).filter(|z| !z.is_nan()).map(cdf)
+    }
+
+    /// MinTRL: the days after which a ratio like this one is above `threshold` at significance `alpha` (0.05, say);
+    /// `None` where it is not above it, or where no number of days is enough.
+    pub fn minimum_days(&self, threshold: f64, alpha: f64) -> Option<u64> {
+        let z = -quantile(alpha) / (self.daily - threshold);
+        let days = 1.0 + variance_factor(self.daily, self.moments) * z * z;
+        (self.daily > threshold && days < 1e15).then(|| days.ceil() as u64)
+    }
+
     /// Lo's η: what turns the ratio of a day into that of a year of `q` days, given the returns it is of. `None` where
     /// the estimated variance of a year is not above 0, as estimated correlations may have it.
     pub(super) fn annual_factor(&self, returns: &[f64], q: f64) -> Option<f64> {
@@ -73,12 +89,12 @@ impl SharpeRatio {
 }
 
 /// `1 - γ3·SR + (γ4 - 1)/4·SR²`: the variance of an estimated Sharpe ratio, times `T - 1`.
-pub(crate) fn variance_factor(sharpe: f64, moments: Moments) -> f64 {
+fn variance_factor(sharpe: f64, moments: Moments) -> f64 {
     1.0 - moments.skewness * sharpe + (moments.kurtosis - 1.0) / 4.0 * sharpe * sharpe
 }
 
 /// Standard deviation (divided by `n - 1`); `None` of fewer than two and of numbers that do not vary beyond rounding.
-pub(super) fn deviation(numbers: &[f64]) -> Option<f64> {
+pub(crate) fn deviation(numbers: &[f64]) -> Option<f64> {
     let mean = mean(numbers);
     let squares = numbers.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>();
     let deviation = finite((squares / numbers.len().checked_sub(1).filter(|n| *n > 0)? as f64).sqrt())?;
@@ -86,7 +102,7 @@ pub(super) fn deviation(numbers: &[f64]) -> Option<f64> {
     (deviation > NO_DEVIATION * largest).then_some(deviation)
 }
 
-pub(super) fn mean(numbers: &[f64]) -> f64 {
+pub(crate) fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len() as f64
 }
 

@@ -29,6 +29,8 @@ fn figures_match_numpy() {
     near(plain.sharpe_annual_error, 0.6539308730141933);
     near(plain.sharpe_annual_uncorrected, 0.9500856935954486);
     near(plain.sortino_annual, 1.414892861344275);
+    near(plain.sharpe_probability, 0.8838868866063857);
+    assert_eq!(plain.minimum_track_days, Some(758));
     near(plain.skewness, -0.009755349403609552);
     near(plain.kurtosis, 1.9460293779617341);
     near(plain.drawdown.depth, 0.04493576473707517);
@@ -61,6 +63,25 @@ fn correlated_days_make_a_year_less_certain() {
     let swings: Vec<f64> = (0..400).map(|t| 0.001 + if t % 2 == 0 { 0.01 } else { -0.01 }).collect();
     assert_eq!(of(&swings).sharpe_annual, None);
     assert!(of(&swings).sharpe_annual_uncorrected.is_some());
+}
+
+#[test]
+fn a_longer_record_is_surer() {
+    let of = |daily, days| SharpeRatio::from_moments(daily, days, Moments::NORMAL).unwrap();
+    // At the minimum length the probability passes 95 %, and a day before it does not.
+    let days = of(0.1, 100).minimum_days(0.02, 0.05).unwrap();
+    assert!(of(0.1, days as usize).probability_above(0.02) >= Some(0.95));
+    assert!(of(0.1, days as usize - 1).probability_above(0.02) < Some(0.95));
+    assert_eq!(of(0.1, 100).probability_above(0.1), Some(0.5));
+    assert_eq!((of(0.1, 100).minimum_days(0.1, 0.05), of(-0.1, 100).minimum_days(0.0, 0.05)), (None, None));
+    // Fat tails and losses that are larger than profits make it less sure.
+    let skewed = SharpeRatio::from_moments(0.1, 100, Moments { skewness: -3.0, kurtosis: 10.0 }).unwrap();
+    assert!(skewed.probability_above(0.0) < of(0.1, 100).probability_above(0.0));
+    assert!(skewed.minimum_days(0.0, 0.05) > of(0.1, 100).minimum_days(0.0, 0.05));
+    // One day has no error; nor have two values in the proportion at which the variance of a ratio vanishes.
+    assert_eq!(SharpeRatio::from_moments(0.1, 1, Moments::NORMAL), None);
+    let certain = SharpeRatio::from_moments(1.0, 10, Moments { skewness: 2.0, kurtosis: 5.0 }).unwrap();
+    assert_eq!((certain.error, certain.probability_above(0.0)), (0.0, None));
 }
 
 #[test]
@@ -144,6 +165,7 @@ fn what_does_not_exist_is_none() {
     let of = |returns: &[f64]| performance(&TrackRecord::new(returns, 252.0)).unwrap();
     let day = of(&[0.01]);
     assert_eq!((day.days, day.sharpe_daily, day.sharpe_annual, day.skewness), (1, None, None, None));
+    assert_eq!((day.sharpe_probability, day.minimum_track_days), (None, None));
     assert_eq!((day.volatility_annual, day.sortino_annual, day.calmar), (None, None, None));
     near(day.total_return, 0.01);
     // Equity that grows evenly has returns that differ by rounding alone.
