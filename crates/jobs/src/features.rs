@@ -215,8 +215,7 @@ pub fn features(request: &Features, settings: &Settings, sink: Sink<'_>) -> Resu
         return Ok(featured);
     }
 
-    // Encoded columns wait beside the table until their group is whole.
-    check_memory(&market, timeframe, &plan, 2, settings)?;
+    check_memory(&market, timeframe, &plan, TableUse::File, settings)?;
     let (data, compute_seconds) = compute(market, &plan, settings, sink)?;
     check_stop()?;
     let mut featured = describe(&data, settings, compute_seconds);
@@ -396,17 +395,30 @@ fn about(table: &Table, plan: &Plan, featured: &Featured, data_hash: &str) -> St
     .to_string()
 }
 
-/// An error if so many copies of the tables would not fit into the budget, with the least that is enough.
+/// What is done with tables of features, which takes memory beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableUse {
+    /// The inputs of a net are a copy, and it makes so many bytes of a row.
+    Inputs(usize),
+    /// A group of rows is turned into columns, which are encoded beside it.
+    File,
+}
+
+/// Bytes of bars in memory.
+pub(crate) fn bar_bytes(market: &[Bars]) -> usize {
+    market.iter().map(|b| b.len() * 8 * (6 + usize::from(!b.volume.is_empty()) + b.extras.len())).sum()
+}
+
+/// An error if the tables and what is made of them would not fit into the budget, with the least that is enough.
 pub(crate) fn check_memory(
     market: &[Bars],
     timeframe: Timeframe,
     plan: &Plan,
-    copies: usize,
+    table_use: TableUse,
     settings: &Settings,
 ) -> Result<()> {
     let rows: usize = market.iter().map(Bars::len).sum();
-    let bars: usize =
-        market.iter().map(|b| b.len() * 8 * (6 + usize::from(!b.volume.is_empty()) + b.extras.len())).sum();
+    let bars = bar_bytes(market);
     let columns = features::columns(plan);
     let mut slower: Vec<Option<Timeframe>> = columns.iter().map(|c| c.0).collect();
     slower.sort();
@@ -416,7 +428,14 @@ pub(crate) fn check_memory(
         let wide = columns.iter().filter(|c| c.0 == of).count();
         let part = of.map_or(1.0, |slow| timeframe.ns() as f64 / slow.ns().max(1) as f64);
         let row = wide.next_multiple_of(4) * 4 + wide.div_ceil(64) * 8 + 1 + 4;
-        need += part * (copies * rows * row) as f64 + if of.is_some() { part * bars as f64 } else { 0.0 };
+        let beside = match (table_use, of) {
+            (TableUse::Inputs(made), None) => (rows * (row + made)) as f64,
+            (TableUse::Inputs(_), Some(_)) => part * (rows * row) as f64,
+            // Twelve columns of a file are no features; the tables are written one after the other.
+            (TableUse::File, None) => (2 * rows.min(tables::GROUP) * (row + 12 * 8)) as f64,
+            (TableUse::File, Some(_)) => 0.0,
+        };
+        need += part * (rows * row) as f64 + beside + if of.is_some() { part * bars as f64 } else { 0.0 };
     }
     // Class, end and weight of a label; the clock.
     need += rows as f64 * (13.0 + 12.0);
@@ -537,11 +556,11 @@ mod tests {
         let (data, mut settings) = market(folder.path());
         let market = bars::read(&data, &settings.options().expect("options"), &|_| {}).expect("read").0.bars;
         let plan = Plan::new(&read_set("full").expect("a set")).expect("a plan");
-        assert!(check_memory(&market, Timeframe::D1, &plan, 1, &settings).is_ok());
+        assert!(check_memory(&market, Timeframe::D1, &plan, TableUse::File, &settings).is_ok());
         let mut many = Vec::new();
         (0..400).for_each(|_| many.extend(market.iter().cloned()));
         settings.general.memory = crate::Memory::Bytes(64 << 20);
-        let error = check_memory(&many, Timeframe::D1, &plan, 1, &settings).expect_err("too much");
+        let error = check_memory(&many, Timeframe::D1, &plan, TableUse::File, &settings).expect_err("too much");
         assert!(error.kind == Kind::Memory && error.message.contains("64.0 MiB"), "{error}");
     }
 

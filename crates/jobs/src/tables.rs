@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Rows of a row group: enough to compress, few enough that the columns of one take little memory.
-const GROUP: usize = 1 << 17;
+pub(crate) const GROUP: usize = 1 << 17;
 
 /// The key of the metadata.
 const ABOUT: &str = "fullbore";

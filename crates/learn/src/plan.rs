@@ -74,7 +74,10 @@ impl Plan {
                         files::format_bytes(most)
                     ),
                 )
-                .remedy("use a smaller net, fewer rows or a larger <memory>"));
+                .remedy(format!(
+                    "use a smaller net or fewer rows, or raise <memory> by {}MiB at least",
+                    (bytes - most).div_ceil(1 << 20)
+                )));
             };
             pace = smaller;
             bytes = one(pace)?;

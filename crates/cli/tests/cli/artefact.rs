@@ -426,9 +426,38 @@ fn memory_limit_applies_to_the_chosen_device() {
     let (run, exit) = place.json(&args);
     assert_eq!(exit, 0, "{run}");
     let (value, exit) = place.json(&["predict", "run", "PX.csv", "--device", "cpu", "--memory", "64MiB"]);
-    assert!(exit == 4 && value.to_string().contains("the budget is 64.0 MiB"), "{exit} {value}");
+    let error = &value["error"];
+    assert!(exit == 4 && error["message"].as_str().unwrap().contains("the budget is 4"), "{exit} {value}");
+    let remedy = error["remedy"].as_str().unwrap();
+    assert!(remedy.starts_with("give more with --memory: bars, features and predictions take 1"), "{value}");
     let (value, exit) = place.json(&["predict", "run", "PX.csv", "--device", "cpu"]);
     assert_eq!(exit, 0, "{value}");
+}
+
+/// What `features` and `predict` take stays within `--memory`, a tenth and 48 MiB; the least is said before the work.
+#[test]
+fn features_and_predict_stay_within_the_memory_or_name_the_least() {
+    let place = Place::new();
+    place.write("PX.csv", &csv(2400, 3, true));
+    let (run, exit) = place.json(&small("PX.csv", "full", "run"));
+    assert_eq!(exit, 0, "{run}");
+    place.write("long.csv", &csv(120_000, 3, true));
+    let bars = ["--symbols", "PX", "--timezone", "UTC"];
+    std::fs::create_dir(place.path().join("long")).unwrap();
+    std::fs::rename(place.path().join("long.csv"), place.path().join("long/PX.csv")).unwrap();
+    for verb in [&["predict", "run", "long/PX.csv", "--device", "cpu"][..], &["features", "long/PX.csv"]] {
+        let asked = |memory: &str| place.json(&[verb, &bars, &["--threads", "2", "--memory", memory]].concat());
+        let (value, exit) = asked("64MiB");
+        let remedy = value["error"]["remedy"].as_str().unwrap_or_default();
+        let least = remedy.rsplit_once("raise --memory to ").and_then(|(_, least)| least.split_once("MiB"));
+        assert!(exit == 4 && least.is_some(), "{exit} {value}");
+        let least: u64 = least.unwrap().0.parse().unwrap();
+        let (value, exit) = asked(&format!("{least}MiB"));
+        assert_eq!(exit, 0, "{value}");
+        if let Some(peak) = value["peak_memory_bytes"].as_u64() {
+            assert!(peak >> 20 <= least * 11 / 10 + 48, "{} MiB of {least}: {verb:?}", peak >> 20);
+        }
+    }
 }
 
 /// 600 daily samples of each of two symbols, whose labels are known the day after.

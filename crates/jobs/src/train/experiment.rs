@@ -58,7 +58,7 @@ impl Experiment {
                 words = words.replacen(&format!("{before} threads"), &format!("{threads} threads"), 1);
             }
         }
-        let budget = beside(memory_budget(&settings, &device), &settings, &source, &device);
+        let budget = beside(memory_budget(&settings, &device), &settings, source.bytes(), &device);
         let at = DeviceBudget { budget, device };
         let splits = split(&source, &settings).map_err(|e| source.holdings.explain(e, &source.path))?;
         notes.extend(fewer_folds(&settings, splits.folds.len()));
@@ -169,12 +169,12 @@ pub(crate) fn memory_budget(settings: &Settings, device: &Opened) -> Budget {
     }
 }
 
-/// On a processor, where memory was set, what the data take is part of it. The figure follows from the data alone:
-/// parts of a batch, and so bits, depend on it.
-fn beside(budget: Budget, settings: &Settings, source: &Source, device: &Opened) -> Budget {
+/// On a processor, where memory was set, what is held beside the nets is part of it. The figure follows from the data
+/// alone: parts of a batch, and so bits, depend on it.
+pub(super) fn beside(budget: Budget, settings: &Settings, held: u64, device: &Opened) -> Budget {
     match (budget, device) {
         (Budget::Bytes(bytes), Opened::Cpu { .. }) if settings.general.memory != Memory::Auto => {
-            Budget::Bytes(bytes.saturating_sub(source.bytes()).max(1))
+            Budget::Bytes(bytes.saturating_sub(held).max(1))
         }
         _ => budget,
     }

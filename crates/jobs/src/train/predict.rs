@@ -4,16 +4,17 @@
 //! caller sets over that is taken, and named in the notes.
 
 use super::arrays::are_ready;
-use super::source::{Market, fingerprint, load_market, longest};
+use super::experiment::beside;
+use super::source::{Market, fingerprint, input_bytes, load_market, longest};
 use super::{memory_budget, open};
-use crate::features::{compute as compute_features, resolve};
+use crate::features::{TableUse, bar_bytes, check_memory, compute as compute_features, resolve};
 use crate::kinds::classifier::{leave_out_not_finite, member_name};
 use crate::kinds::model::{About, Loaded, Model, ModelFold, about, read, universe};
 use crate::progress::{Sink, Update, check_stop};
-use crate::{Select, Settings, add, find};
+use crate::{Select, Settings, add, find, os};
 use features::{Dataset, Input, Samples, class, read_set};
 use files::time::rfc3339;
-use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_list, format_plural};
+use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_bytes, format_list, format_plural};
 use judge::mean_probabilities;
 use judge::measure::most_likely;
 use learn::classify::{self, Query};
@@ -62,6 +63,8 @@ pub struct Predicted {
     pub guesses: Vec<f64>,
     /// Bars asked about a second.
     pub bars_per_s: f64,
+    /// The most memory this process held; null where the system does not say.
+    pub peak_memory_bytes: Option<u64>,
     /// Notes.
     pub notes: Vec<String>,
 }
@@ -135,19 +138,32 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     }
     let mut own = settings.clone();
     own.labels.rule = None;
-    let (data, _) = compute_features(market, &plan, &own, sink)?;
+    let made = model.folds.iter().map(|fold| answer_bytes(model, fold, request.members)).max().unwrap_or(0);
+    check_memory(&market, timeframe, &plan, TableUse::Inputs(made + ROW_BYTES), &own)?;
+    let (mut data, _) = compute_features(market, &plan, &own, sink)?;
     check_stop()?;
     let (device, device_words) = open(&request.device, settings)?;
     let clock = Instant::now();
     sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
-    let at = DeviceBudget { budget: memory_budget(settings, &device), device };
     let rows = choose_rows(&loaded, &data, request.select.from)?;
+    // The rows have their own copy of the columns; what stays are bars and times.
+    for table in std::iter::once(&mut data.base).chain(data.slow.iter_mut().map(|s| &mut s.table)) {
+        (table.values, table.valid) = Default::default();
+    }
     if rows.predicted() == 0 {
         return Err(nothing_to_predict(&loaded, &data, &rows, request.select.from).at(&path));
     }
     let (locked, asked) = (rows.locked, rows.asked);
+    let held = held_bytes(&loaded, &data, &rows, request.members);
+    let at = DeviceBudget { budget: beside(memory_budget(settings, &device), settings, held, &device), device };
     let Answer { mut table, predicted, members_left_out, silent } =
-        predict_rows(&loaded, &data, &at, rows, request.members)?;
+        predict_rows(&loaded, &data, &at, rows, request.members).map_err(|e| match e.kind {
+            Kind::Memory => {
+                let held = format_bytes(held);
+                e.remedy(format!("give more with <memory>: bars, features and predictions take {held} of it"))
+            }
+            _ => e,
+        })?;
     let note = |name| format!("{name}: its probabilities are not finite, and it is left out");
     notes.extend(members_left_out.iter().map(note));
     if silent > 0 {
@@ -175,6 +191,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         locked: locked as u64,
         guesses: guesses.iter().map(|n| *n as f64 / written.max(1) as f64).collect(),
         bars_per_s: predicted as f64 / seconds.max(1e-9),
+        peak_memory_bytes: os::peak_memory(),
         notes,
     })
 }
@@ -315,6 +332,27 @@ fn nothing_to_predict(loaded: &Loaded, data: &Dataset, rows: &RowsOfFolds, from:
         .remedy("give bars from after its training, with the history before them")
 }
 
+/// Bytes of a row beside its features: the clock, whether it is usable and settled, and a share of a small net.
+const ROW_BYTES: usize = 32;
+
+/// Bytes of a row that is predicted: ids and probabilities of every member of its fold, and what goes into the file,
+/// with its encoding.
+fn answer_bytes(model: &Model, fold: &ModelFold, by_member: bool) -> usize {
+    let (seeds, probabilities) = (fold.seeds.len(), 4 * model.classes);
+    let written = if by_member { seeds } else { 1 };
+    seeds * (4 + probabilities) + written * 2 * (21 + probabilities)
+}
+
+/// Bytes held on a processor beside nets and tables.
+fn held_bytes(loaded: &Loaded, data: &Dataset, rows: &RowsOfFolds, by_member: bool) -> u64 {
+    let model = &loaded.model;
+    let fold = |(fold, rows): (&ModelFold, &Vec<u32>)| rows.len() * answer_bytes(model, fold, by_member);
+    let answers: usize = model.folds.iter().zip(&rows.folds).map(fold).sum();
+    let weights: usize = loaded.params.iter().flatten().map(|params| 4 * params.len()).sum();
+    let times = 14 * data.base.rows();
+    (bar_bytes(&data.base.market) + input_bytes(&rows.inputs) + answers + weights + times) as u64
+}
+
 fn bars_of(n: usize) -> String {
     format_plural(n as u64, "bar")
 }
@@ -370,7 +408,9 @@ fn predict_rows(
     let names: Vec<String> = model.folds.iter().flat_map(|f| f.seeds.iter().map(move |seed| name(f, seed))).collect();
     let members_left_out = leave_out_not_finite(names.into_iter().zip(&mut predicted));
     let mut predicted = predicted.into_iter();
-    let mut table = Rows::new(model.classes, by_member);
+    let written = |(fold, rows): (&ModelFold, &Vec<u32>)| rows.len() * if by_member { fold.seeds.len() } else { 1 };
+    let most = model.folds.iter().zip(rows).map(written).sum();
+    let mut table = Rows::new(model.classes, by_member, most);
     let mut silent = 0;
     for (fold, rows) in model.folds.iter().zip(rows) {
         let each: Vec<Vec<f32>> = predicted.by_ref().take(fold.seeds.len()).collect();
@@ -406,16 +446,15 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(classes: usize, by_member: bool) -> Rows {
-        let seed = by_member.then(Vec::new);
+    fn new(classes: usize, by_member: bool, rows: usize) -> Rows {
         Rows {
             classes,
-            symbol: Vec::new(),
-            time: Vec::new(),
-            fold: Vec::new(),
-            seed,
-            p: vec![Vec::new(); classes],
-            guess: Vec::new(),
+            symbol: Vec::with_capacity(rows),
+            time: Vec::with_capacity(rows),
+            fold: Vec::with_capacity(rows),
+            seed: by_member.then(|| Vec::with_capacity(rows)),
+            p: (0..classes).map(|_| Vec::with_capacity(rows)).collect(),
+            guess: Vec::with_capacity(rows),
         }
     }
 

@@ -5,7 +5,7 @@ use super::holdout::Holdings;
 use super::problem::problem;
 use super::short::{PRESENT_LEAST, SETTLED_LEAST, fit_windows, left_out, too_few};
 use crate::audit::{describe_instruments, findings};
-use crate::features::{check_memory, compute, describe, label, one_timeframe, resolve};
+use crate::features::{TableUse, bar_bytes, check_memory, compute, describe, label, one_timeframe, resolve};
 use crate::progress::{Sink, check_stop, shared};
 use crate::{LabelSummary, Select, Settings, find};
 use bars::{Bars, Fingerprint, Timeframe};
@@ -121,8 +121,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let set = read_set(&slower(&chosen, timeframe))?;
     let mut plan = resolve(&set, settings)?;
     let fingerprint = fingerprint(&market);
-    // The learner's inputs are a copy, for a moment beside the tables they are taken from.
-    check_memory(&market, timeframe, &plan, 2, settings)?;
+    check_memory(&market, timeframe, &plan, TableUse::Inputs(0), settings)?;
     let (mut data, mut computing) = compute(market, &plan, settings, sink)?;
     check_stop()?;
     let costly = data.costly_columns(SETTLED_LEAST, PRESENT_LEAST);
@@ -240,18 +239,21 @@ pub(crate) fn fingerprint(market: &[Bars]) -> String {
     data.to_hex()
 }
 
+/// Bytes of a net's inputs in memory.
+pub(super) fn input_bytes(inputs: &[Input]) -> usize {
+    inputs.iter().map(|input| 4 * (input.values.len() + input.map.as_ref().map_or(0, Vec::len))).sum()
+}
+
 impl Source {
     /// What it holds in memory while a training runs: bars, inputs and samples.
     pub(crate) fn bytes(&self) -> u64 {
-        let input = |input: &Input| 4 * (input.values.len() + input.map.as_ref().map_or(0, Vec::len));
-        let bars = |bars: &Bars| 8 * bars.len() * (7 + bars.extras.len());
         let held = match &self.ids {
-            Ids::Bars { data, .. } => data.base.market.iter().map(bars).sum(),
+            Ids::Bars { data, .. } => bar_bytes(&data.base.market),
             Ids::Ready { .. } => 0,
         };
         // Row, class, times and weight of a sample; the clock.
         let samples = 29 * self.problem.samples.rows.len() + 8 * self.ticks.len();
-        (held + samples + self.problem.inputs.iter().map(input).sum::<usize>()) as u64
+        (held + samples + input_bytes(&self.problem.inputs)) as u64
     }
 
     /// `[inputs]` whether each is of a slower table, and the longest window that is read of it.
