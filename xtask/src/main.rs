@@ -34,7 +34,7 @@ Checks and chores of Fullbore.
   cargo xtask licences                    no GPL, LGPL or AGPL, and no crate without a known licence
   cargo xtask tidy                        rules for code and prose that no lint holds
   cargo xtask kernels [--check]           compile .cu files that changed to PTX and cubins; --check compiles all and compares
-  cargo xtask oracles                     only the Python oracles
+  cargo xtask oracles [PART]              only the Python oracles; with PART the cases that have it in their name
   cargo xtask bench [NAME]                figures into bench/RESULTS.md; NAME is csv, convert, synth or features
   cargo xtask bench gpu [--ours PATH] [--python PATH] [--root PATH] [--only TEXT] [--quick]
                                           nets on the GPU beside PyTorch; --ours is a built fullbore-bench, --python has torch, --root is the
@@ -75,7 +75,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check().map(print_message),
         ["kernels"] => kernels::write().map(print_message),
         ["kernels", "--check"] => kernels::check().map(print_message),
-        ["oracles"] => test::oracles_alone(),
+        ["oracles"] => test::oracles_alone(None),
+        ["oracles", part] => test::oracles_alone(Some(part)),
         ["bench"] => bench::run(None).map(|()| true),
         ["bench", "gpu", flags @ ..] => bench::gpu(flags).map(|()| true),
         ["bench", "cpu-net", flags @ ..] => bench::cpu_net(flags).map(|()| true),

@@ -73,15 +73,15 @@ pub fn all(room: Option<&str>) -> Result<bool> {
     }
     suite.step("tests", || tests(package.as_deref()));
     if room.is_none_or(|r| WITH_ORACLES.contains(&r)) {
-        suite.step("oracles", oracles);
+        suite.step("oracles", || oracles(None));
     }
     Ok(suite.close())
 }
 
-/// Only the oracles, with the same closing lines.
-pub fn oracles_alone() -> Result<bool> {
+/// Only the oracles, or their cases with a certain part of a name, with the same closing lines.
+pub fn oracles_alone(part: Option<&str>) -> Result<bool> {
     let mut suite = Suite::default();
-    suite.step("oracles", oracles);
+    suite.step("oracles", || oracles(part));
     Ok(suite.close())
 }
 
@@ -122,7 +122,7 @@ fn fresh_kernels() -> Result<StepResult> {
     }
 }
 
-fn oracles() -> Result<StepResult> {
+fn oracles(part: Option<&str>) -> Result<StepResult> {
     let python = match cache::python() {
         Ok(python) => python,
         Err(why) => return Ok(StepResult::skipped("the oracles' Python packages are", &why)),
@@ -141,7 +141,7 @@ fn oracles() -> Result<StepResult> {
     for program in scripts {
         let mut counted = None;
         let mut oracle = command(&python);
-        oracle.arg(&program).arg(&fullbore).env("PYTHONDONTWRITEBYTECODE", "1");
+        oracle.arg(&program).arg(&fullbore).args(part).env("PYTHONDONTWRITEBYTECODE", "1");
         let done = lines(&mut oracle, |line| {
             // The counts come back in our own closing line; CI reads only one.
             match parse_oracle_counts(line) {
@@ -159,6 +159,9 @@ fn oracles() -> Result<StepResult> {
             println!("{} ended without its closing line or without success", program.display());
             found.failed += 1;
         }
+    }
+    if found.passed + found.failed == 0 {
+        return Err(format!("no oracle has a case with `{}` in its name.", part.unwrap_or_default()));
     }
     found.message = format!("{} passed, {} failed", found.passed, found.failed);
     Ok(found)
