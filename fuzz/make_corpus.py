@@ -2,8 +2,8 @@
 
 Run by hand, from this folder, when a seed is added:  python make_corpus.py
 Needs numpy, pandas and pyarrow. tests/files/hostile.rs names what each hostile file must be refused for.
-Not made here, but found by mutating or written by hand: parquet/page_size_hidden.parquet (its footer hides the page that
-lies), feather/arrow_buffer_panic.feather, zip/two_records.zip, zip/records_differ.zip, and everything in bars.
+Not made here, but found by mutating or written by hand: parquet/page_size_hidden.parquet (its footer hides the page
+that lies), feather/arrow_buffer_panic.feather, zip/two_records.zip, zip/records_differ.zip, and everything in bars.
 """
 
 import gzip

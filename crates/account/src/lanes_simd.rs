@@ -231,7 +231,7 @@ fn advance_lanes<L: Lane>(group: &mut Group, row: &Row, at: usize) {
 
 #[inline(always)]
 fn decide<L: Lane>(group: &mut Group, row: &Row, at: usize, alive: L::Mask) {
-    load!(L, at, row; wanted, sigma, close_now, fx_now, flat_next);
+    load!(L, at, row; wanted, sigma, close_now, fx_now, flat_next, stop_distance, limit_distance);
     load!(L, at, group; equity, quantity, target, action);
     load!(L, at, group.params; multiplier, shortable, lots, vol_target, fraction, leverage, lot, band, band_of_target);
     load!(L, at, group.params; maintenance);
@@ -255,7 +255,9 @@ fn decide<L: Lane>(group: &mut Group, row: &Row, at: usize, alive: L::Mask) {
         L::or(new_target.mul(quantity).le(zero()), far)
     };
     let discrete = band.lt(zero());
-    let trades = L::or(L::and(discrete, wanted.ne(action)), L::and_not(outside, discrete));
+    let bracketed = L::or(gt(stop_distance, zero()), gt(limit_distance, zero()));
+    let anew = L::or(wanted.ne(action), L::and_not(bracketed, quantity.ne(zero())));
+    let trades = L::or(L::and(discrete, anew), L::and_not(outside, discrete));
     let trades = L::and(decided, trades);
     let action = L::select(forced, zero(), L::select(trades, wanted, action));
     let target = L::select(forced, zero(), L::select(trades, new_target, target));
@@ -449,7 +451,9 @@ fn leave<L: Lane>(group: &mut Group, row: &Row, at: usize, going: L::Mask) {
     let price = L::select(by_stop, stop_at, L::select(by_broker, broke_at, limit));
     let reached = base.add(money.mul(price.sub(open)));
     L::select(exits, reached, equity).store(&mut group.equity, at);
+    load!(L, at, group; action);
     sell_all(group, row, at, exits, price, fx_close);
+    L::select(by_broker, zero(), action).store(&mut group.action, at);
     load!(L, at, group; mark, fx);
     let mark = L::select(exits, price, mark);
     let fx = L::select(exits, fx_close, fx);

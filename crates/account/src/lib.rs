@@ -43,6 +43,6 @@ pub use bar::Bar;
 pub use batch::{Accounts, Orders};
 pub use logarithm::ln_1p;
 pub use params::Params;
-pub use portfolio::{Portfolio, PortfolioOutcome};
+pub use portfolio::{Portfolio, PortfolioOutcome, SymbolFill};
 pub use state::{Account, Action, Event, Events, Exit, Fill, Flows, Outcome};
 pub use step::{close_out, step};

@@ -1,6 +1,6 @@
 //! One balance and one margin over several symbols, with the accounting of [`crate::step()`].
 
-use crate::state::{Account, Event, Events, Fill, Flows};
+use crate::state::{Account, Action, Event, Events, Fill, Flows};
 use crate::step::{Order, absolute, carry, decide, fill_order, hold, larger, mark, order, sell_all, smaller};
 use crate::{Bar, Params, ln_1p};
 
@@ -23,14 +23,29 @@ pub struct Portfolio {
 }
 
 /// What one step of a portfolio gave.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PortfolioOutcome {
     /// `ln` of equity at this close over equity at the close before.
     pub reward: f64,
-    /// Fills of the step.
-    pub fills: usize,
+    /// Fills of the step, in their order.
+    pub fills: Vec<SymbolFill>,
     /// What happened to the portfolio.
     pub events: Events,
+}
+
+/// An execution of one symbol.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SymbolFill {
+    /// Which symbol.
+    pub symbol: usize,
+    /// What was bought or sold.
+    pub fill: Fill,
+    /// Units held behind it.
+    pub held: f64,
+    /// What the symbol has earned, this fill counted.
+    pub earned: f64,
+    /// Whether it was at the close and not at the open.
+    pub at_close: bool,
 }
 
 impl Portfolio {
@@ -102,7 +117,7 @@ impl Portfolio {
     pub fn step(&mut self, params: &[Params], targets: &[f64], bars: &[(Bar, Bar)]) -> PortfolioOutcome {
         let symbols = self.positions.len();
         assert_eq!([params.len(), targets.len(), bars.len()], [symbols; 3], "one of each for every symbol");
-        let mut outcome = PortfolioOutcome { reward: 0.0, fills: 0, events: Events::default() };
+        let mut outcome = PortfolioOutcome { reward: 0.0, fills: Vec::new(), events: Events::default() };
         if self.terminated || symbols == 0 {
             return outcome;
         }
@@ -110,7 +125,9 @@ impl Portfolio {
         for k in 0..symbols {
             // Margin is that of all together, below.
             let own = Params { maintenance: 0.0, ..params[k] };
-            self.work_on(k, |position| decide(&own, position, targets[k], &bars[k].0, &mut Events::default()));
+            self.work_on(k, |position| {
+                decide(&own, position, Action::target(targets[k]), &bars[k].0, &mut Events::default())
+            });
         }
         self.call_margin(params, &mut outcome.events);
         let going: Vec<usize> = (0..symbols).filter(|k| bars[*k].1.tradable != 0.0).collect();
@@ -118,7 +135,7 @@ impl Portfolio {
         for k in &going {
             let (own, (now, next)) = (&params[*k], &bars[*k]);
             let filled = self.work_on(*k, |position| reduce(own, position, now, next));
-            outcome.fills += usize::from(filled.quantity != 0.0);
+            self.note(*k, filled, false, &mut outcome.fills);
         }
         let orders: Vec<(usize, Order)> = going
             .iter()
@@ -134,7 +151,7 @@ impl Portfolio {
         for (k, order) in orders {
             let room = order.increase * smaller(share, 1.0);
             let filled = self.work_on(k, |position| fill_order(&params[k], position, order, room, &bars[k].1));
-            outcome.fills += usize::from(filled.quantity != 0.0);
+            self.note(k, filled, false, &mut outcome.fills);
         }
         for k in &going {
             self.work_on(*k, |position| {
@@ -158,9 +175,9 @@ impl Portfolio {
             let leaves = ruined || broke || (own.tradable != 0.0 && own.close_out != 0.0);
             if leaves && self.positions[k].quantity != 0.0 {
                 outcome.events.add(Event::ClosedOut);
-                outcome.fills += 1;
                 let known = if own.tradable != 0.0 { own } else { &bars[k].0 };
-                self.work_on(k, |position| sell_all(&params[k], position, known, price, fx));
+                let filled = self.work_on(k, |position| sell_all(&params[k], position, known, price, fx));
+                self.note(k, filled, true, &mut outcome.fills);
             }
             if leaves {
                 (self.positions[k].target, self.positions[k].action) = (0.0, 0.0);
@@ -169,6 +186,13 @@ impl Portfolio {
         self.peak = larger(self.peak, self.equity);
         outcome.reward = ln_1p((larger(self.equity, crate::step::FLOOR * capital) - before) / before);
         outcome
+    }
+
+    fn note(&self, symbol: usize, fill: Fill, at_close: bool, fills: &mut Vec<SymbolFill>) {
+        if fill.quantity != 0.0 {
+            let (held, earned) = (self.positions[symbol].quantity, self.earned[symbol]);
+            fills.push(SymbolFill { symbol, fill, held, earned, at_close });
+        }
     }
 
     /// Notional of all positions at their marks.

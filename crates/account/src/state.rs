@@ -13,7 +13,7 @@ pub struct Account {
     pub quantity: f64,
     /// Units wanted; differs from `quantity` while an order waits.
     pub target: f64,
-    /// The last action that was decided on; 0 after a forced exit.
+    /// The last action that was decided on; 0 after a liquidation or a close-out.
     pub action: f64,
     /// Price at which the position was last marked.
     pub mark: f64,
@@ -89,7 +89,9 @@ pub struct Action {
     /// Full positions to hold from the next open on: 1 long, 0 flat, -1 short, or a part. Not finite: no decision, what
     /// was wanted before stays.
     pub target: f64,
-    /// Distance of the stop from the next open as a share of it; 0 sets none and keeps the one there is.
+    /// Distance of the stop from the next open as a share of it; 0 sets none and keeps the one there is. A flat account
+    /// takes an action with a stop or limit as a new decision; without one, who was stopped out stays out until the
+    /// action changes.
     pub stop: f64,
     /// Distance of the limit.
     pub limit: f64,

@@ -19,7 +19,7 @@ pub fn step(params: &Params, account: &mut Account, action: Action, now: &Bar, n
         return outcome;
     }
     let before = account.equity;
-    decide(params, account, action.target, now, &mut outcome.events);
+    decide(params, account, action, now, &mut outcome.events);
     if next.tradable != 0.0 {
         carry(params, account, next);
         outcome.equity_open = account.equity;
@@ -46,18 +46,20 @@ pub fn step(params: &Params, account: &mut Account, action: Action, now: &Bar, n
 }
 
 /// The target quantity, from what is known at the close of `now`.
-pub(crate) fn decide(params: &Params, account: &mut Account, action: f64, now: &Bar, events: &mut Events) {
+pub(crate) fn decide(params: &Params, account: &mut Account, action: Action, now: &Bar, events: &mut Events) {
     let notional = params.multiplier * now.close * now.fx_close;
     let priced = notional > 0.0 && notional < f64::INFINITY;
     if now.flat_next != 0.0 {
         account.action = 0.0;
         account.target = 0.0;
-    } else if action.is_finite() && priced {
-        let action = if !params.shortable && action < 0.0 { 0.0 } else { action };
+    } else if action.target.is_finite() && priced {
+        // With a stop or limit of its own it is a new decision, also where it says again what was stopped out.
+        let anew = account.quantity == 0.0 && (action.stop > 0.0 || action.limit > 0.0);
+        let action = if !params.shortable && action.target < 0.0 { 0.0 } else { action.target };
         let full = full_position(params, account.equity, notional, now.sigma);
         let target = round_lots(action * full, params.lot);
         let trades = if params.band < 0.0 {
-            action != account.action
+            action != account.action || anew
         } else {
             // A move to or through zero always trades.
             let sides = target * account.quantity;
@@ -357,7 +359,11 @@ fn leave(params: &Params, account: &mut Account, now: &Bar, next: &Bar, events: 
     account.mark = price;
     account.fx = next.fx_close;
     let fill = sell_all(params, account, now, price, next.fx_close);
-    flatten(account);
+    account.target = 0.0;
+    // Who was stopped out stays out until the action changes; who was liquidated may come back.
+    if why == Exit::Liquidation {
+        account.action = 0.0;
+    }
     fill
 }
 

@@ -87,7 +87,15 @@ pub fn instrument_text(of: &Instrument) -> String {
     let Instrument { currency, multiplier, tick, lot, min_notional, shortable, .. } = of;
     let Session { timezone, open, close, days, trading_day: Rollover { at, timezone: zone }, round_the_clock } =
         &of.session;
-    let Costs { fee_bp, maker_bp, spread_bp, borrow_bp_per_year, funding, impact, volume_cap } = of.costs;
+    let Costs { fee_bp, maker_bp, spread_bp, borrow_bp_per_year, funding, impact, volume_cap, .. } = of.costs;
+    // Later than the rest: said only where they are set, so that older hashes stay.
+    let later = [
+        ("fee_per_unit", of.costs.fee_per_unit),
+        ("swap_long_bp_per_year", of.costs.swap_long_bp_per_year),
+        ("swap_short_bp_per_year", of.costs.swap_short_bp_per_year),
+    ];
+    let later: String =
+        later.iter().filter(|(_, value)| *value != 0.0).map(|(name, value)| format!(", {name}: {value:?}")).collect();
     let session = format!(
         "Session {{ timezone: {timezone:?}, open: Clock({}), close: Clock({}), days: Days({}), \
          trading_day: Rollover {{ at: Clock({}), timezone: {zone:?} }}, round_the_clock: {round_the_clock} }}",
@@ -96,7 +104,7 @@ pub fn instrument_text(of: &Instrument) -> String {
     let costs = format!(
         "Costs {{ fee_bp: {fee_bp:?}, maker_bp: {maker_bp:?}, spread_bp: {spread_bp:?}, \
          borrow_bp_per_year: {borrow_bp_per_year:?}, funding: {funding}, impact: {impact:?}, \
-         volume_cap: {volume_cap:?} }}"
+         volume_cap: {volume_cap:?}{later} }}"
     );
     format!(
         "Instrument {{ class: {class}, currency: {currency:?}, multiplier: {multiplier:?}, tick: {tick:?}, lot: {lot:?}, \
@@ -123,9 +131,12 @@ mod tests {
         };
         let costs = Costs {
             fee_bp: 1.5,
+            fee_per_unit: 0.0,
             maker_bp: -0.1,
             spread_bp: 2.0,
             borrow_bp_per_year: 30.0,
+            swap_long_bp_per_year: 0.0,
+            swap_short_bp_per_year: 0.0,
             funding: false,
             impact: 1.0,
             volume_cap: 0.05,
@@ -150,6 +161,9 @@ mod tests {
              round_the_clock: false }, volume: Units, costs: Costs { fee_bp: 1.5, maker_bp: -0.1, spread_bp: 2.0, \
              borrow_bp_per_year: 30.0, funding: false, impact: 1.0, volume_cap: 0.05 } }"
         );
+        let financed = Costs { swap_long_bp_per_year: 250.0, ..costs };
+        let text = instrument_text(&Instrument { costs: financed, ..instrument.clone() });
+        assert!(text.ends_with("volume_cap: 0.05, swap_long_bp_per_year: 250.0 } }"), "{text}");
         // Every class and kind of volume by the name it had then.
         for (_, class) in Class::NAMES {
             let text = instrument_text(&Instrument { class: *class, ..instrument.clone() });

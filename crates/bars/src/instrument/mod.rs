@@ -106,12 +106,19 @@ pub enum VolumeKind {
 pub struct Costs {
     /// Commission, taxes and exchange fees of one side (a round trip pays it twice), for an order that takes liquidity.
     pub fee_bp: f64,
-    /// The same for an order proven to have rested in the book; negative is a rebate.
+    /// Fee of one side for each unit, in the instrument's currency: 2.25 for a contract, say.
+    pub fee_per_unit: f64,
+    /// `fee_bp` for an order proven to have rested in the book; negative is a rebate.
     pub maker_bp: f64,
     /// Quoted spread, ask less bid: each side pays half of it, a round trip all of it.
     pub spread_bp: f64,
     /// Paid on the value of a short position, per year, by the day.
     pub borrow_bp_per_year: f64,
+    /// Overnight financing of a long position, per year, three nights at once on the day that the market has for it;
+    /// negative is received.
+    pub swap_long_bp_per_year: f64,
+    /// The same for a short position.
+    pub swap_short_bp_per_year: f64,
     /// Whether funding is exchanged between longs and shorts, at the rates of a funding column or file.
     pub funding: bool,
     /// λ of the square-root impact λ·σ·√(quantity / volume) of one side; without effect where volume is ticks or none.
@@ -225,9 +232,12 @@ impl Instrument {
             },
             costs: Costs {
                 fee_bp,
+                fee_per_unit: 0.0,
                 maker_bp,
                 spread_bp,
                 borrow_bp_per_year,
+                swap_long_bp_per_year: 0.0,
+                swap_short_bp_per_year: 0.0,
                 funding: class == C::CryptoPerp,
                 impact: 1.0,
                 volume_cap: 0.01,

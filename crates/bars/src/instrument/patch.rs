@@ -39,12 +39,18 @@ pub struct InstrumentPatch {
     pub volume: Option<String>,
     /// Commission and taxes of one side.
     pub fee_bp: Option<f64>,
-    /// The same for a resting order; takes the value of `fee_bp` where only that is given.
+    /// Fee of one side for each unit.
+    pub fee_per_unit: Option<f64>,
+    /// `fee_bp` of a resting order; takes the value of `fee_bp` where only that is given.
     pub maker_bp: Option<f64>,
     /// Ask less bid.
     pub spread_bp: Option<f64>,
     /// Paid by shorts.
     pub borrow_bp_per_year: Option<f64>,
+    /// Overnight financing of longs; negative is received.
+    pub swap_long_bp_per_year: Option<f64>,
+    /// Overnight financing of shorts.
+    pub swap_short_bp_per_year: Option<f64>,
     /// Whether funding is exchanged.
     pub funding: Option<bool>,
     /// λ of the square-root impact.
@@ -57,7 +63,8 @@ pub struct InstrumentPatch {
 #[rustfmt::skip]
 pub const PATCH_KEYS: &[&str] = &[
     "class", "currency", "multiplier", "tick", "lot", "min_notional", "shortable", "timezone", "open", "close", "days", "trading_day",
-    "round_the_clock", "volume", "fee_bp", "maker_bp", "spread_bp", "borrow_bp_per_year", "funding", "impact", "volume_cap",
+    "round_the_clock", "volume", "fee_bp", "fee_per_unit", "maker_bp", "spread_bp", "borrow_bp_per_year",
+    "swap_long_bp_per_year", "swap_short_bp_per_year", "funding", "impact", "volume_cap",
 ];
 
 impl InstrumentPatch {
@@ -81,9 +88,12 @@ impl InstrumentPatch {
             round_the_clock: Some(session.round_the_clock),
             volume: Some(volume.to_string()),
             fee_bp: Some(costs.fee_bp),
+            fee_per_unit: Some(costs.fee_per_unit),
             maker_bp: Some(costs.maker_bp),
             spread_bp: Some(costs.spread_bp),
             borrow_bp_per_year: Some(costs.borrow_bp_per_year),
+            swap_long_bp_per_year: Some(costs.swap_long_bp_per_year),
+            swap_short_bp_per_year: Some(costs.swap_short_bp_per_year),
             funding: Some(costs.funding),
             impact: Some(costs.impact),
             volume_cap: Some(costs.volume_cap),
@@ -131,6 +141,7 @@ impl InstrumentPatch {
             new.volume = parse_key("volume", volume)?;
         }
         set_number("fee_bp", self.fee_bp, &mut new.costs.fee_bp, Bound::Cost)?;
+        set_number("fee_per_unit", self.fee_per_unit, &mut new.costs.fee_per_unit, Bound::NotNegative)?;
         set_number("maker_bp", self.maker_bp.or(self.fee_bp), &mut new.costs.maker_bp, Bound::Rebate)?;
         set_number("spread_bp", self.spread_bp, &mut new.costs.spread_bp, Bound::Cost)?;
         set_number(
@@ -139,6 +150,12 @@ impl InstrumentPatch {
             &mut new.costs.borrow_bp_per_year,
             Bound::NotNegative,
         )?;
+        for (name, value, to) in [
+            ("swap_long_bp_per_year", self.swap_long_bp_per_year, &mut new.costs.swap_long_bp_per_year),
+            ("swap_short_bp_per_year", self.swap_short_bp_per_year, &mut new.costs.swap_short_bp_per_year),
+        ] {
+            set_number(name, value, to, Bound::Financing)?;
+        }
         new.costs.funding = self.funding.unwrap_or(new.costs.funding);
         set_number("impact", self.impact, &mut new.costs.impact, Bound::NotNegative)?;
         set_number("volume_cap", self.volume_cap, &mut new.costs.volume_cap, Bound::Share)?;
@@ -156,6 +173,7 @@ enum Bound {
     NotNegative,
     Cost,
     Rebate,
+    Financing,
     Share,
 }
 
@@ -166,6 +184,7 @@ fn set_number(name: &str, value: Option<f64>, to: &mut f64, bound: Bound) -> Res
         Bound::NotNegative => (value >= 0.0, "0 or more"),
         Bound::Cost => ((0.0..=10_000.0).contains(&value), "from 0 to 10000 bp"),
         Bound::Rebate => ((-100.0..=10_000.0).contains(&value), "from -100 to 10000 bp"),
+        Bound::Financing => ((-10_000.0..=10_000.0).contains(&value), "from -10000 to 10000 bp"),
         Bound::Share => (value > 0.0 && value <= 1.0, "above 0 and at most 1"),
     };
     if !fits || !value.is_finite() {

@@ -22,6 +22,7 @@ mod triple;
 mod weight;
 
 pub use rule::Rule;
+pub use triple::sigma;
 pub use weight::weigh;
 
 use crate::class;

@@ -60,8 +60,9 @@ fn first_beyond(open: &[f64], high: &[f64], low: &[f64], upper: f64, lower: f64)
     (from..n).find(|i| beyond(*i))
 }
 
-/// `[n]` σ of each row, NaN where there is none.
-pub(super) fn sigma(close: &[f64], runs: &[Range<usize>], span: f64) -> Vec<f64> {
+/// `[n]` σ of each row: the deviation of one bar's return, weighted by `span`, from closes up to the row's own; NaN
+/// where there are too few. Returns do not cross the borders of `runs`.
+pub fn sigma(close: &[f64], runs: &[Range<usize>], span: f64) -> Vec<f64> {
     let keep = 1.0 - 2.0 / (span + 1.0);
     let mut sigma = vec![f64::NAN; close.len()];
     for run in runs {
