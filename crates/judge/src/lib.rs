@@ -38,6 +38,7 @@
 //! # }
 //! ```
 
+pub mod backtest;
 pub mod deflated;
 mod judged;
 pub mod ledger;

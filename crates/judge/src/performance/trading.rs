@@ -30,7 +30,7 @@ impl RoundTrips {
         let profits = results.iter().filter(|x| **x > 0.0);
         let losses = results.iter().filter(|x| **x < 0.0);
         let (won, lost) = (profits.clone().count(), losses.clone().count());
-        let profit_factor = ratio(profits.sum(), -losses.sum::<f64>());
+        let profit_factor = ratio(profits.sum::<f64>() + 0.0, -losses.sum::<f64>());
         let interval = wilson_interval(won, results.len());
         RoundTrips {
             count: results.len(),

@@ -24,7 +24,7 @@ mod walk;
 pub use check::check;
 pub use purge::{Block, Purged, overlaps, purge};
 pub use refuse::{longest_label, ticks_needed};
-pub use walk::{walk_forward, walk_forward_on};
+pub use walk::{held_out_from, walk_forward, walk_forward_on};
 
 use features::{Fold, Span};
 use serde::{Deserialize, Serialize};

@@ -146,6 +146,14 @@ fn share(ticks: usize, share: f64) -> usize {
     ((ticks as f64 * share - 1e-9).ceil().max(0.0) as usize).min(ticks)
 }
 
+/// The first moment that is held out of a clock without samples; `None` where nothing is.
+pub fn held_out_from(ticks: &[i64], spec: &WalkForward) -> Option<i64> {
+    if ticks.is_empty() {
+        return None;
+    }
+    ticks.get(holdout_from(ticks, 0..ticks.len(), spec)).copied()
+}
+
 /// The first tick that is held out, or the end: by its share, but not what was released, and never behind what is
 /// locked.
 fn holdout_from(ticks: &[i64], all: Range<usize>, spec: &WalkForward) -> usize {
