@@ -24,6 +24,8 @@ Examples:
   fullbore data list                     what is in the catalogue
   fullbore features prices.csv           indicators and labels as a table
   fullbore train prices.csv              classifiers, judged on unseen data (walk forward)
+  fullbore backtest prices.csv --rule 'sma(20) > sma(50)'
+                                         what a rule would have earned, every cost counted
   fullbore tune prices.csv               the batch size that learns fastest here
   fullbore monitor                       progress of the newest run
 
@@ -80,6 +82,14 @@ Examples:
     Train(Box<Train>),
     /// Measure which batch size, precision, threads and members at once train fastest
     Tune(Box<Tune>),
+    /// Test what decisions would have earned, every cost counted
+    #[command(after_help = "\
+Examples:
+  fullbore backtest prices.csv --rule 'sma(20) > sma(50)'
+  fullbore backtest prices.csv --rule 'rsi(14) < 30' --short 'rsi(14) > 70' --capital 50000
+  fullbore backtest prices.csv --policy buy-and-hold
+  fullbore backtest prices.csv --positions mine.csv")]
+    Backtest(Box<Backtest>),
     /// Predict the probabilities of down, flat and up with a trained model
     Predict(Box<Predict>),
     /// List, show and resume runs
@@ -278,6 +288,40 @@ pub(crate) struct Predict {
     pub(crate) device: String,
     #[command(flatten)]
     pub(crate) how: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Backtest {
+    /// File, folder, or name in the catalogue
+    pub(crate) data: String,
+    #[command(flatten)]
+    pub(crate) decides: Decides,
+    /// Short while this holds; without it a rule is long or flat
+    #[arg(long, value_name = "RULE", requires = "rule")]
+    pub(crate) short: Option<String>,
+    /// Folder for returns, trades and positions [default: NAME-backtest]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) account: Flags<flags::Account>,
+    #[command(flatten)]
+    pub(crate) seed: Flags<flags::Seed>,
+    #[command(flatten)]
+    pub(crate) how: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Decides {
+    /// Long while comparisons of features hold, as in 'sma(20) > sma(50) and rsi(14) < 70'
+    #[arg(long, value_name = "RULE")]
+    pub(crate) rule: Option<String>,
+    /// A simple policy: buy-and-hold, flat, random
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) policy: Option<String>,
+    /// Targets from a file: time, target (1 long, 0 flat, -1 short) and, for several symbols, symbol
+    #[arg(long, value_name = "FILE")]
+    pub(crate) positions: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -579,10 +623,11 @@ pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
     let json = words.contains(&"--json");
     let after = |word: &str| words.iter().position(|w| *w == word);
     // The verb is the first word that is one; what stands before it are flags and their values.
-    let verb = ["demo", "probe", "bench", "data", "features", "train", "tune", "predict", "runs", "monitor", "check"]
-        .into_iter()
-        .filter_map(|verb| Some((after(verb)?, verb)))
-        .min();
+    let verbs = [
+        "demo", "probe", "bench", "data", "features", "train", "tune", "backtest", "predict", "runs", "monitor",
+        "check",
+    ];
+    let verb = verbs.into_iter().filter_map(|verb| Some((after(verb)?, verb))).min();
     let schema = match verb {
         Some((_, "demo")) => "demo/1",
         Some((_, "probe")) => "probe/1",
@@ -590,6 +635,7 @@ pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
         Some((_, "features")) => "features/1",
         Some((_, "train")) => "train/1",
         Some((_, "tune")) => "tune/1",
+        Some((_, "backtest")) => "backtest/1",
         Some((_, "predict")) => "predict/1",
         Some((_, "runs")) => "runs/1",
         Some((_, "monitor")) => "monitor/1",

@@ -51,6 +51,8 @@ keys! {
     Table: "features.set" = "full", "label.rule";
     /// What the self-test trains.
     Tested: "features.set" = "the learner's", "label.rule", "train.learner";
+    /// The account that trades.
+    Account: "account.capital", "account.sizing", "account.leverage", "account.flat_before_close", "account.funding";
     /// The market that is made.
     Market: "synth.count", "synth.bars", "synth.years", "synth.timeframe", "synth.kind", "synth.plant",
         "synth.accuracy", "synth.stay", "synth.cost_bp";
@@ -233,7 +235,9 @@ mod tests {
     #[test]
     fn other_rooms_name_keys_that_exist_and_no_flag() {
         let (mut seen, mut wrong) = (0, Vec::new());
-        for room in ["files", "bars", "features", "compute", "machine", "learn", "judge", "report", "jobs"] {
+        for room in
+            ["files", "bars", "features", "compute", "machine", "account", "market", "learn", "judge", "report", "jobs"]
+        {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(room).join("src");
             sources(&folder, &mut |path, text| {
                 for (line, literal) in literals(text) {
@@ -284,7 +288,7 @@ mod tests {
             assert!(on_verbs.iter().all(|(_, long)| *long == flag), "{}", key.name);
         }
         let all = [Pace::KEYS, Seed::KEYS, Read::KEYS, Learn::KEYS, Train::KEYS, Tune::KEYS, Table::KEYS];
-        for (name, _) in all.into_iter().chain([Tested::KEYS, Market::KEYS]).flatten() {
+        for (name, _) in all.into_iter().chain([Tested::KEYS, Account::KEYS, Market::KEYS]).flatten() {
             assert!(Key::find(name).is_some_and(|key| key.flag.is_some()), "{name}");
         }
     }

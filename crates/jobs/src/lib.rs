@@ -29,6 +29,7 @@
 
 mod add;
 mod audit;
+mod backtest;
 mod bench;
 mod cache;
 mod check;
@@ -45,6 +46,7 @@ mod probe;
 mod progress;
 mod runs;
 mod settings;
+mod small_table;
 mod source;
 mod synth;
 mod tables;
@@ -54,6 +56,7 @@ mod tune;
 pub use self::features::{Balance, FeatureColumn, Featured, Features, LabelSummary, Shares, Tried, Written, features};
 pub use add::{Add, Added, add};
 pub use audit::{Audited, audit};
+pub use backtest::{BacktestRequest, Backtested, Decisions, PolicyName, backtest};
 pub use bars::nearest;
 pub use bench::{BenchCell, BenchNet, BenchRow, BenchedNet, bench_net};
 pub use check::{Caught, Check, Checked, Tested, check};
@@ -68,8 +71,8 @@ pub use probe::{Probed, Watched, probe, quick, watch};
 pub use progress::{Update, stop_flag};
 pub use runs::{CheckpointRow, RunRow, RunShown, RunsListed, WeightsRow, runs_list, runs_resume, runs_show};
 pub use settings::{
-    BarSettings, CacheSettings, Candidates, ClassifySettings, FeatureSettings, Flag, GeneralSettings, Key,
-    LabelSettings, Settings, SplitSettings, SynthSettings, Takes, TrainSettings, UniverseSettings,
+    AccountSettings, BarSettings, CacheSettings, Candidates, ClassifySettings, FeatureSettings, Flag, GeneralSettings,
+    Key, LabelSettings, Settings, SplitSettings, SynthSettings, Takes, TrainSettings, UniverseSettings,
 };
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};

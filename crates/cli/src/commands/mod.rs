@@ -2,6 +2,7 @@
 
 mod add;
 mod audit;
+mod backtest;
 mod bench;
 mod check;
 mod demo;
@@ -89,6 +90,7 @@ pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outco
         Verb::Features(args) => features::run(*args, &mut context),
         Verb::Train(args) => train::run(*args, &mut context),
         Verb::Tune(args) => tune::run(*args, &mut context),
+        Verb::Backtest(args) => backtest::run(*args, &mut context),
         Verb::Predict(args) => predict::run(*args, &mut context),
         Verb::Runs(runs) => runs::run(*runs, &mut context),
         Verb::Monitor(args) => monitor::run(&args, &mut context),

@@ -3,6 +3,7 @@
 //! Every run has a home of its own. Snapshots hold no time, rate or path: `scrub` takes them out.
 
 mod artefact;
+mod backtest;
 mod bench;
 mod check;
 mod checkpoints;

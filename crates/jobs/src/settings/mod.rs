@@ -8,6 +8,7 @@
 //! `auto` is legal for every key and means the default. What is wrong is a usage error that names file, line and
 //! column.
 
+mod account;
 mod bars;
 mod cache;
 mod candidates;
@@ -28,6 +29,7 @@ mod tests;
 mod train;
 mod universe;
 
+pub use self::account::AccountSettings;
 pub use self::bars::BarSettings;
 pub use self::features::FeatureSettings;
 pub use self::synth::SynthSettings;
@@ -68,6 +70,8 @@ pub struct Settings {
     pub classify: ClassifySettings,
     /// How time is cut into folds.
     pub split: SplitSettings,
+    /// The account that decisions are turned into money with.
+    pub account: AccountSettings,
     /// The cache of feature tables.
     pub cache: CacheSettings,
     /// The market that `data synth` makes.
@@ -90,6 +94,7 @@ fn keys() -> Vec<Key> {
         train::keys(),
         classify::keys(),
         split::keys(),
+        account::keys(),
         cache::keys(),
         synth::keys(),
     ];

@@ -76,6 +76,11 @@ impl Holdings {
         ledger.lock_holdout(&self.known, &self.series, splits.holdout.as_ref().map(|holdout| holdout.span))
     }
 
+    /// The same for what has no folds: the time that is held out.
+    pub(crate) fn lock_span(&self, ledger: &Ledger, span: Option<Span>) -> Result<()> {
+        ledger.lock_holdout(&self.known, &self.series, span)
+    }
+
     /// Writes that what is locked is ordinary data from now on; says whether anything was.
     pub(super) fn release(&self) -> Result<bool> {
         if self.known.locks.is_empty() {

@@ -25,12 +25,14 @@ pub(crate) use experiment::{Experiment, memory_budget, open, split};
 #[cfg(test)]
 pub(crate) use folder::write_json;
 pub(crate) use folder::{json_text, member_file, request_of, symbol_names};
+pub(crate) use holdout::Holdings;
 pub use phases::Phase;
 pub(crate) use predict::guess;
 pub use predict::{Predict, Predicted, model_settings, predict};
+pub(crate) use problem::walk as walk_spec;
 pub use result::{ConfigRow, FoldRow, Judged, MemberRow, TrainRun, Units};
 pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
-pub(crate) use source::{Ids, Market, Source, load, load_market};
+pub(crate) use source::{Ids, Market, Source, fingerprint, load, load_market};
 pub(crate) use trial::labeling_text;
 
 use crate::progress::Update;

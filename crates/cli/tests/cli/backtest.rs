@@ -1,0 +1,101 @@
+//! `fullbore backtest`: rules, policies and anybody's own positions become money.
+
+use super::{Place, sample};
+
+/// Hourly bars of a coin that rises by a tenth of a percent and falls by as much, a day each.
+fn waves() -> String {
+    let mut text = String::from("time,open,high,low,close,volume\n");
+    let mut price = 100.0f64;
+    for hour in 0..24 * 120 {
+        let (day, of_day) = (hour / 24, hour % 24);
+        let (month, date) =
+            [(1, 0), (2, 31), (3, 60), (4, 91)].into_iter().rev().find(|(_, from)| day >= *from).unwrap();
+        let open = price;
+        price *= if day % 2 == 0 { 1.001 } else { 1.0 / 1.001 };
+        let (high, low) = (open.max(price), open.min(price));
+        text +=
+            &format!("2024-{month:02}-{:02}T{of_day:02}:00:00Z,{open},{high},{low},{price},1000000\n", day - date + 1);
+    }
+    text
+}
+
+#[test]
+fn json_of_backtest() {
+    let place = Place::new();
+    place.write("AAPL.csv", &sample());
+    let args = ["backtest", "AAPL.csv", "--rule", "close > sma(5)", "--out", "b"];
+    insta::assert_snapshot!(place.scrubbed(&args, 0));
+    for file in ["returns.parquet", "trades.parquet", "positions.parquet", "backtest.json"] {
+        assert!(place.path().join("b").join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn a_rule_that_follows_waves_earns_and_every_cost_takes_from_it() {
+    let place = Place::new();
+    place.write("BTCUSDT.csv", &waves());
+    let (value, code) = place.json(&["backtest", "BTCUSDT.csv", "--rule", "close > sma(3)"]);
+    assert_eq!(code, 0, "{value}");
+    let record = &value["backtest"];
+    let number = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| panic!("{value}"));
+    let net = number(&record["net"]["total_return"]);
+    assert!(net > 0.02 && net < number(&record["gross_return"]), "{record}");
+    let multiples: Vec<f64> =
+        record["multiples"].as_array().unwrap().iter().map(|m| number(&m["total_return"])).collect();
+    assert!(multiples.windows(2).all(|pair| pair[1] < pair[0]), "{multiples:?}");
+    assert!(number(&record["hold_return"]).abs() < 0.05 && number(&record["costs"]["fee"]) > 0.0, "{record}");
+    // The end is held out, and stays so for whoever comes next.
+    let locked = value["locked_from"].as_str().unwrap().to_string();
+    assert!(record["to"].as_str().unwrap() < locked.as_str());
+    assert_eq!(value["trials"], 1);
+    let (again, _) = place.json(&["backtest", "BTCUSDT.csv", "--rule", "close > sma(4)", "--set", "split.holdout=0"]);
+    assert_eq!((again["locked_from"].as_str(), &again["trials"]), (Some(&*locked), &2.into()), "{again}");
+    // A policy in which nothing was chosen is no trial, and doing nothing costs nothing.
+    let (flat, _) = place.json(&["backtest", "BTCUSDT.csv", "--policy", "flat"]);
+    assert_eq!((&flat["trials"], &flat["backtest"]["net"]["total_return"]), (&serde_json::Value::Null, &0.0.into()));
+    let (error, code) = place.json(&["backtest", "BTCUSDT.csv", "--policy", "flat", "--from", "2024-04-28"]);
+    assert_eq!(code, 5, "{error}");
+}
+
+#[test]
+fn positions_of_a_file_fill_at_the_next_open() {
+    let place = Place::new();
+    place.write("BTCUSDT.csv", &waves());
+    // Long for the rising days, by the bars' own stamps: decided at the close of the first hour, as a rule would.
+    let mut positions = String::from("time;target\n");
+    for day in 1..=31 {
+        positions += &format!("2024-01-{day:02}T00:00:00Z;{}\n", day % 2);
+    }
+    place.write("mine.csv", &positions);
+    let args = ["backtest", "BTCUSDT.csv", "--positions", "mine.csv", "--set", "instrument.BTCUSDT.fee_bp=0"];
+    let (value, code) = place.json(&args);
+    assert_eq!(code, 0, "{value}");
+    assert_eq!(value["backtest"]["net"]["round_trips"]["count"], 16, "{value}");
+    let (late, _) = place.json(&["backtest", "BTCUSDT.csv", "--positions", "mine.csv"]);
+    let net = |value: &serde_json::Value| value["backtest"]["net"]["total_return"].as_f64().unwrap();
+    assert!(net(&value) > net(&late), "a fee takes from it");
+    // Sixteen rises of 23 hours of a tenth of a percent; entered one bar late, left one bar late.
+    assert!(net(&value) > 0.3, "{}", net(&value));
+}
+
+#[test]
+fn wrong_backtests_name_a_remedy() {
+    let place = Place::new();
+    place.write("AAPL.csv", &sample());
+    place.write("bad.csv", "when,what\n2024-01-02,1\n");
+    place.write("nan.csv", "time,target\n2024-01-02,up\n");
+    for (args, code, says) in [
+        (vec!["backtest", "AAPL.csv"], 2, "--rule"),
+        (vec!["backtest", "AAPL.csv", "--rule", "sma(20)"], 2, "is not one comparison"),
+        (vec!["backtest", "AAPL.csv", "--rule", "smma(20) > 1"], 2, "is not a rule"),
+        (vec!["backtest", "AAPL.csv", "--policy", "buy-and-hodl"], 2, "did you mean `buy-and-hold`?"),
+        (vec!["backtest", "AAPL.csv", "--policy", "flat", "--sizing", "all"], 2, "fraction(0.5)"),
+        (vec!["backtest", "AAPL.csv", "--positions", "none.csv"], 3, "none.csv"),
+        (vec!["backtest", "AAPL.csv", "--positions", "bad.csv"], 3, "need a column `time`"),
+        (vec!["backtest", "AAPL.csv", "--positions", "nan.csv"], 3, "`up` is not a number"),
+        (vec!["backtest", "AAPL.csv", "--policy", "flat", "--funding", "bad.csv"], 3, "funding rates need a column"),
+    ] {
+        let (value, got) = place.json(&args);
+        assert!(got == code && value.to_string().contains(says), "{args:?}: {got} {value}");
+    }
+}

@@ -1,0 +1,468 @@
+//! `backtest`: what decisions would have earned, every cost counted.
+//!
+//! Decisions come from a rule over features, a simple policy, or a file of anybody's own positions. A backtest is a
+//! look at the data: it stops at the holdout, locks it as a training does, and is written into the ledger before
+//! anything is seen.
+
+use crate::progress::{Sink, Update, check_stop};
+use crate::small_table::read_rows;
+use crate::train::{Holdings, Market, fingerprint, ledger_path, load_market, walk_spec};
+use crate::{Select, Settings, add, find, home};
+use account::Action;
+use bars::{Bars, Fingerprint, instrument_text};
+use features::{Clock, Plan, Span, precise, read_set};
+use files::time::rfc3339;
+use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
+use judge::backtest::{Backtest, Course, Targets, Walked, buy_and_hold};
+use judge::ledger::{Ledger, Trial};
+use judge::split::held_out_from;
+use market::{Funding, PriceTable};
+use random::SplitMix;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What to test on what, and where it goes; costs and sizes are in the settings.
+#[derive(Debug, Clone)]
+pub struct BacktestRequest {
+    /// What to read.
+    pub select: Select,
+    /// Who decides.
+    pub decisions: Decisions,
+    /// The folder; `None` is `NAME-backtest` here.
+    pub out: Option<PathBuf>,
+}
+
+/// Who decides.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decisions {
+    /// Comparisons of features: long while the first holds, short while the second does.
+    Rule {
+        /// `sma(20) > sma(50)`
+        long: String,
+        /// The same for short positions.
+        short: Option<String>,
+    },
+    /// A simple policy.
+    Policy(PolicyName),
+    /// A file with time, target and, for several symbols, symbol.
+    Positions(PathBuf),
+}
+
+/// A simple policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyName {
+    /// Everything is bought at the first open and held.
+    BuyAndHold,
+    /// Nothing is done.
+    Flat,
+    /// Long, flat or short at random, changed every twenty bars in the mean.
+    Random,
+}
+
+impl PolicyName {
+    /// All of them with their names.
+    pub const NAMES: &'static [(&'static str, PolicyName)] =
+        &[("buy-and-hold", PolicyName::BuyAndHold), ("flat", PolicyName::Flat), ("random", PolicyName::Random)];
+}
+
+/// What decisions would have earned, and where the details are.
+#[derive(Debug, Clone, Serialize)]
+pub struct Backtested {
+    /// The folder with `returns.parquet`, `trades.parquet`, `positions.parquet` and `backtest.json`.
+    pub folder: String,
+    /// What was read.
+    pub data: String,
+    /// Instruments, costs and sessions in one line.
+    pub instruments: String,
+    /// Who decided, in words.
+    pub decisions: String,
+    /// From when on the data are locked; null where nothing is.
+    pub locked_from: Option<String>,
+    /// How many different backtests and trainings have looked at these data by now; null where this is none.
+    pub trials: Option<u64>,
+    /// The record.
+    pub backtest: Backtest,
+    /// Notes.
+    pub notes: Vec<String>,
+    /// Wall clock.
+    pub seconds: f64,
+}
+
+/// Tests decisions.
+pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Result<Backtested> {
+    let clock = Instant::now();
+    let path = find(&request.select.data)?;
+    let out = match &request.out {
+        Some(out) => out.clone(),
+        None => PathBuf::from(format!("{}-backtest", add::name_of(&path)?)),
+    };
+    // Features warm up on the bars before those that are asked about.
+    let history = Select { from: None, ..request.select.clone() };
+    let Market { bars: market, others, instruments, findings, timeframe } =
+        load_market(&path, &history, settings, sink)?;
+    check_stop()?;
+    let mut notes = findings;
+    if !others.is_empty() {
+        notes.push(format!("bars of {} were left out: one timeframe is tested, here {timeframe}", others.join(", ")));
+    }
+    let holdings = Holdings::of_bars(&market, settings).map_err(|e| e.at(&path))?;
+    let ticks = Clock::new(&market);
+    let settings = &settings.with_held(Some(holdings.held));
+    let locked_from = held_out_from(&ticks.times, &walk_spec(settings, ticks.times.len()));
+    let span = span(&ticks, request.select.from, locked_from).map_err(|e| e.at(&path))?;
+
+    sink(Update { phase: "prices", done: 0, total: 0, unit: "" });
+    let funding = settings.account.funding.as_deref().map(read_funding).transpose()?;
+    let table = PriceTable::new(&market, &settings.account.options(), funding.as_ref()).map_err(|e| e.at(&path))?;
+    notes.extend(table.notes.iter().cloned());
+    let (targets, words) = decide(&request.decisions, &market, &ticks, settings, &mut notes)?;
+    check_stop()?;
+
+    // Written down before anything is seen.
+    let ledger = Ledger::open(&ledger_path()?)?;
+    let end = ticks.times.last().copied().unwrap_or(0).saturating_add(1);
+    holdings.lock_span(&ledger, locked_from.and_then(|from| Span::new(from, end)))?;
+    let trial = trial(&request.decisions, &market, &holdings, settings, span);
+    let started = match &trial {
+        Some(trial) => Some(ledger.start(trial)?),
+        None => None,
+    };
+    sink(Update { phase: "walking", done: 0, total: 0, unit: "" });
+    let delisting_return = settings.account.delisting_return;
+    let course = Course { market: &market, clock: &ticks, table: &table, span, delisting_return };
+    let tested = judge::backtest::backtest(&course, &targets, &[]);
+    let (backtest, walked) = match (tested, &started) {
+        (Ok(tested), _) => tested,
+        (Err(why), Some(started)) => {
+            ledger.fail(started, &why.message)?;
+            return Err(why.at(&path));
+        }
+        (Err(why), None) => return Err(why.at(&path)),
+    };
+    if let Some(started) = &started {
+        let id = keep_returns(&walked)?;
+        let metrics = serde_json::json!({
+            "net_return": backtest.net.total_return,
+            "net_sharpe": backtest.net.sharpe_annual,
+        });
+        ledger.finish(started, &metrics, Some(&id))?;
+    }
+    let trials = match &trial {
+        Some(trial) => Some(ledger.count(&trial.symbols, trial.span)? as u64),
+        None => None,
+    };
+    save(&out, &market, &backtest, &walked, settings.threads())?;
+    Ok(Backtested {
+        folder: out.display().to_string(),
+        data: path.display().to_string(),
+        instruments,
+        decisions: words,
+        locked_from: locked_from.map(rfc3339),
+        trials,
+        backtest,
+        notes,
+        seconds: clock.elapsed().as_secs_f64(),
+    })
+}
+
+/// The time that is walked through: from the first bar asked about to the holdout.
+fn span(clock: &Clock, from: Option<i64>, locked_from: Option<i64>) -> Result<Span> {
+    let (first, last) = (clock.times.first().copied().unwrap_or(0), clock.times.last().copied().unwrap_or(0));
+    let (from, to) = (from.unwrap_or(first), locked_from.unwrap_or(last.saturating_add(1)));
+    Span::new(from, to).ok_or_else(|| {
+        let day = |time: i64| rfc3339(time).chars().take(10).collect::<String>();
+        Error::new(
+            Kind::State,
+            format!("everything from {} on is the locked holdout, and {} is not before it", day(to), day(from)),
+        )
+        .remedy("test earlier data; <release-holdout> of a training makes the holdout ordinary data for ever")
+    })
+}
+
+/// `[S][n]` what is decided at each close, and who decided in words.
+fn decide(
+    decisions: &Decisions,
+    market: &[Bars],
+    clock: &Clock,
+    settings: &Settings,
+    notes: &mut Vec<String>,
+) -> Result<(Targets, String)> {
+    Ok(match decisions {
+        Decisions::Policy(PolicyName::BuyAndHold) => (buy_and_hold(market, clock), "buying and holding".into()),
+        Decisions::Policy(PolicyName::Flat) => {
+            let mut targets = Targets::none(market);
+            targets.actions.iter_mut().flatten().for_each(|action| action.target = 0.0);
+            (targets, "doing nothing".into())
+        }
+        Decisions::Policy(PolicyName::Random) => {
+            let words = format!("at random, with seed {}", settings.general.seed);
+            (weigh(at_random(market, settings.general.seed), market, clock), words)
+        }
+        Decisions::Rule { long, short } => {
+            let targets = by_rule(long, short.as_deref(), market, settings)?;
+            let words = match short {
+                Some(short) => format!("long while {long}, short while {short}"),
+                None => format!("long while {long}"),
+            };
+            (weigh(targets, market, clock), words)
+        }
+        Decisions::Positions(path) => (by_file(path, market, notes)?, format!("positions of {}", path.display())),
+    })
+}
+
+/// Targets of single symbols become weights: each symbol that has a bar is given the same share.
+fn weigh(mut targets: Targets, market: &[Bars], clock: &Clock) -> Targets {
+    if market.len() > 1 {
+        let shares = buy_and_hold(market, clock);
+        for (own, shares) in targets.actions.iter_mut().zip(shares.actions) {
+            own.iter_mut().zip(shares).for_each(|(action, share)| action.target *= share.target);
+        }
+    }
+    targets
+}
+
+fn at_random(market: &[Bars], seed: u64) -> Targets {
+    let mut targets = Targets::none(market);
+    for (symbol, own) in targets.actions.iter_mut().enumerate() {
+        let mut random = SplitMix::new(random::mix(seed ^ random::mix(symbol as u64 + 1)));
+        let mut now = 0.0;
+        for action in own {
+            if random.below(20) == 0 {
+                now = [-1.0, 0.0, 1.0][random.below(3)];
+            }
+            action.target = now;
+        }
+    }
+    targets
+}
+
+/// Long while every comparison of the first rule holds, short while every one of the second does.
+fn by_rule(long: &str, short: Option<&str>, market: &[Bars], settings: &Settings) -> Result<Targets> {
+    let (long, short) = (Comparisons::read(long)?, short.map(Comparisons::read).transpose()?);
+    let mut targets = Targets::none(market);
+    for (bars, own) in market.iter().zip(&mut targets.actions) {
+        let holds = |rule: &Comparisons| rule.hold(bars, settings);
+        let (up, down) = (holds(&long)?, short.as_ref().map(holds).transpose()?);
+        for (t, action) in own.iter_mut().enumerate() {
+            let down = down.as_ref().is_some_and(|down| down[t]);
+            action.target = f64::from(i8::from(up[t])) - f64::from(i8::from(down));
+        }
+    }
+    Ok(targets)
+}
+
+/// Comparisons that must all hold: `sma(20) > sma(50) and rsi(14) < 70`.
+struct Comparisons {
+    text: String,
+    plan: Plan,
+}
+
+impl Comparisons {
+    fn read(text: &str) -> Result<Comparisons> {
+        let wrong = |why: String| {
+            Error::new(Kind::Usage, format!("`{text}` is not a rule: {why}")).remedy(
+                "write comparisons of features, as in `sma(20) > sma(50)` or `rsi(14) < 30 and close > sma(200)`",
+            )
+        };
+        let mut features = Vec::new();
+        for part in text.split(" and ") {
+            let sides: Vec<&str> = part.split(['>', '<']).map(str::trim).collect();
+            let [left, right] = sides[..] else {
+                return Err(wrong(format!("`{}` is not one comparison with > or <", part.trim())));
+            };
+            if left.is_empty() || right.is_empty() || right.starts_with('=') {
+                return Err(wrong(format!("`{}` has an empty side", part.trim())));
+            }
+            let (more, less) = if part.contains('>') { (left, right) } else { (right, left) };
+            features.push(format!("({more}) - ({less})"));
+        }
+        let set = read_set(&features.join(", ")).map_err(|e| wrong(e.message))?;
+        Ok(Comparisons { text: text.to_string(), plan: Plan::new(&set).map_err(|e| wrong(e.message))? })
+    }
+
+    /// `[n]` whether all hold; not while an indicator warms up.
+    fn hold(&self, bars: &Bars, settings: &Settings) -> Result<Vec<bool>> {
+        let columns = precise(bars, &self.plan, settings.features.max_hole).map_err(|mut e| {
+            e.message = format!("`{}`: {}", self.text, e.message);
+            e
+        })?;
+        Ok((0..bars.len()).map(|t| columns.iter().all(|(_, values)| values[t] > 0.0)).collect())
+    }
+}
+
+/// Targets from a file. A row's time is a bar's, so that it counts as decided at the close of the bar that starts then,
+/// or of the last one that started before; it fills at the next open, and holds until the next row.
+fn by_file(path: &Path, market: &[Bars], notes: &mut Vec<String>) -> Result<Targets> {
+    let rows = read_rows(path, "positions", &[&["target", "position", "signal", "weight", "side"]])?;
+    let mut targets = Targets::none(market);
+    let (mut outside, mut strange) = (0u64, Vec::new());
+    for (at, (name, time)) in rows.symbol.iter().zip(&rows.time).enumerate() {
+        let symbol = match market {
+            [_] if name.is_empty() => Some(0),
+            _ => market.iter().position(|bars| bars.symbol.eq_ignore_ascii_case(name)),
+        };
+        let Some(symbol) = symbol else {
+            if !strange.contains(name) {
+                strange.push(name.clone());
+            }
+            continue;
+        };
+        let starts = &market[symbol].start;
+        match starts.partition_point(|start| start <= time).checked_sub(1) {
+            Some(t) => targets.actions[symbol][t] = Action::target(rows.numbers[0][at]),
+            None => outside += 1,
+        }
+    }
+    if strange.len() == market.len().max(1) && market.len() == 1 && rows.symbol.iter().all(|s| !s.is_empty()) {
+        let own = &market[0].symbol;
+        return Err(Error::input(format!("the positions are of {}, and the bars of {own}", strange.join(", ")))
+            .at(path)
+            .remedy("give the bars that the positions are of"));
+    }
+    if !strange.is_empty() {
+        notes.push(format!("positions of {} were left out: the data do not have them", strange.join(", ")));
+    }
+    if outside > 0 {
+        notes.push(format!("{} lie before the first bar and were left out", format_plural(outside, "position")));
+    }
+    notes.push(
+        "a position's time is read as the start of the bar at whose close it was decided: it fills at the next open"
+            .into(),
+    );
+    Ok(targets)
+}
+
+/// Funding rates of a file.
+pub(crate) fn read_funding(path: &Path) -> Result<Funding> {
+    let rate: &[&str] = &["fundingrate", "rate", "funding", "lastfundingrate"];
+    let mark: &[&str] = &["markprice", "mark", "markopen"];
+    let rows = read_rows(path, "funding rates", &[rate, mark])?;
+    let mut funding = Funding::default();
+    for (at, (symbol, time)) in rows.symbol.iter().zip(&rows.time).enumerate() {
+        if rows.numbers[0][at].is_finite() {
+            funding.add(symbol, *time, rows.numbers[0][at], rows.numbers[1].get(at).copied());
+        }
+    }
+    funding.sort();
+    Ok(funding)
+}
+
+/// What the ledger is told; none for policies in which nothing was chosen.
+fn trial(
+    decisions: &Decisions,
+    market: &[Bars],
+    holdings: &Holdings,
+    settings: &Settings,
+    span: Span,
+) -> Option<Trial> {
+    let what = match decisions {
+        Decisions::Policy(_) => return None,
+        Decisions::Rule { long, short } => format!("rule {long} {short:?}"),
+        Decisions::Positions(path) => {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            let mut hash = Fingerprint::new();
+            hash.add_text(&String::from_utf8_lossy(&bytes));
+            format!("positions {}", hash.to_hex())
+        }
+    };
+    let mut hash = Fingerprint::new();
+    hash.add_text("backtest 1");
+    hash.add_text(&what);
+    hash.add_text(&settings.account.identity());
+    hash.add_text(&format!("{:?}", (span.from(), settings.features.max_hole)));
+    for bars in market {
+        hash.add_text(&bars.symbol);
+        hash.add_text(&instrument_text(&bars.instrument));
+    }
+    Some(Trial {
+        id: hash.to_hex(),
+        symbols: market.iter().map(|bars| holdings.name_of(&bars.symbol)).collect(),
+        span,
+        code: env!("CARGO_PKG_VERSION").into(),
+        data: fingerprint(market),
+        folds: 1,
+        seeds: vec![settings.general.seed],
+        parent: None,
+    })
+}
+
+/// Writes the daily returns of a trial into the home folder, under the hash of what they are, which it gives.
+pub(crate) fn keep_returns(walked: &Walked) -> Result<String> {
+    let table = daily(walked);
+    let mut hash = Fingerprint::new();
+    for column in &table.columns {
+        hash.add_text(&format!("{:?}", column.data));
+    }
+    let (id, folder) = (hash.to_hex(), home()?.join("returns"));
+    std::fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, "making the folder of returns", &e))?;
+    write(&folder.join(format!("{id}.parquet")), &table, 1)?;
+    Ok(id)
+}
+
+/// Day by day: equity at its end and the return of it.
+fn daily(walked: &Walked) -> Table {
+    let (mut day, mut equity, mut returns): (Vec<i64>, Vec<f64>, Vec<f64>) = Default::default();
+    let mut before = walked.equity.first().copied().unwrap_or(1.0);
+    for (at, now) in walked.days.iter().enumerate() {
+        if walked.days.get(at + 1).is_some_and(|next| next <= now) {
+            continue;
+        }
+        let end = walked.equity[at + 1];
+        day.push(i64::from(*now) * 86_400_000_000_000);
+        equity.push(end);
+        returns.push(if before > 0.0 { end / before - 1.0 } else { 0.0 });
+        before = end;
+    }
+    let rows = day.len();
+    Table {
+        columns: vec![Column::time("day", day), Column::f64("equity", equity), Column::f64("return", returns)],
+        rows,
+    }
+}
+
+/// Writes the record and its tables into a folder.
+pub(crate) fn save(out: &Path, market: &[Bars], backtest: &Backtest, walked: &Walked, threads: usize) -> Result<()> {
+    std::fs::create_dir_all(out).map_err(|e| Error::io(out, "making the folder", &e))?;
+    let names: Vec<String> = market.iter().map(|bars| bars.symbol.clone()).collect();
+    let symbols = |codes: Vec<u32>| Column { name: "symbol".into(), data: Data::Names { codes, names: names.clone() } };
+    write(&out.join("returns.parquet"), &daily(walked), threads)?;
+    let trades = &walked.trades;
+    let numbers = |name: &str, of: &dyn Fn(&judge::backtest::Trade) -> f64| {
+        Column::f64(name, trades.iter().map(of).collect::<Vec<f64>>())
+    };
+    let table = Table {
+        columns: vec![
+            symbols(trades.iter().map(|t| t.symbol as u32).collect()),
+            Column::time("opened", trades.iter().map(|t| t.opened).collect()),
+            Column::time("closed", trades.iter().map(|t| t.closed).collect()),
+            numbers("quantity", &|t| t.quantity),
+            numbers("entry", &|t| t.entry),
+            numbers("exit", &|t| t.exit),
+            numbers("result", &|t| t.result),
+            numbers("result_share", &|t| t.result_share),
+        ],
+        rows: trades.len(),
+    };
+    write(&out.join("trades.parquet"), &table, threads)?;
+    let positions = &walked.positions;
+    let table = Table {
+        columns: vec![
+            Column::time("time", positions.iter().map(|p| p.time).collect()),
+            symbols(positions.iter().map(|p| p.symbol as u32).collect()),
+            Column::f64("quantity", positions.iter().map(|p| p.quantity).collect()),
+            Column::f64("weight", positions.iter().map(|p| p.weight).collect()),
+        ],
+        rows: positions.len(),
+    };
+    write(&out.join("positions.parquet"), &table, threads)?;
+    let text = serde_json::to_string_pretty(backtest)
+        .map_err(|e| Error::new(Kind::Machine, format!("the record cannot be written: {e}")))?;
+    replace_bytes(&out.join("backtest.json"), text.as_bytes())
+}
+
+fn write(path: &Path, table: &Table, threads: usize) -> Result<()> {
+    let mut writer = ParquetWriter::create(path, &[])?.threads(threads);
+    writer.write(table)?;
+    writer.finish().map(drop)
+}
