@@ -12,6 +12,7 @@ mod features;
 mod limit;
 mod make_csv;
 mod net;
+mod statistics;
 
 use serde_json::json;
 use std::path::Path;
@@ -25,6 +26,7 @@ const HELP: &str = "\
   fullbore-bench copy [--threads N]                     how fast memory is copied
   fullbore-bench features BARS --features SET [--threads N] [--rounds N]   bars to table, timed
   fullbore-bench columns BARS --features SET --out PARQUET [--threads N]   every feature as a column of doubles
+  fullbore-bench statistics JSON                                           the judge's figures of returns
   fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed";
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         }
         ["columns", path, "--features", set, "--out", out, rest @ ..] => flags(rest, threads(), 1)
             .and_then(|(threads, _)| features::columns(path.as_ref(), set, out.as_ref(), threads)),
+        ["statistics", path] => statistics::compute(path.as_ref()),
         ["net", rest @ ..] => net::time(rest, threads()),
         ["copy"] => copy::measure(threads()),
         ["copy", "--threads", n] => number(n).and_then(|n| copy::measure(n as usize)),

@@ -1,4 +1,4 @@
-//! Performance against numpy, by hand, and at the edges.
+//! Performance against numpy, by hand, and at the edges; `oracles/performance.py` compares it with empyrical.
 
 use super::*;
 use proptest::prelude::*;
