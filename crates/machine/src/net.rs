@@ -5,7 +5,7 @@
 //! Inference is a validation pass: gather, forward, loss and counts, without gradients.
 
 use compute::net::Layout;
-use compute::population::{Data, Member, Pins, Precision, Recipe};
+use compute::population::{Data, Member, Pace, Pins, Precision, Recipe};
 use compute::random::{philox, uniform};
 use compute::{Budget, Error, Net, Opened, Population, Result, Table, Tables};
 use std::sync::Arc;
@@ -97,7 +97,8 @@ pub fn measure_net(device: &Opened, budget: Budget, load: &NetLoad) -> Result<Ne
         }
     }
     let start = Instant::now();
-    let mut population = Population::pinned(device, budget, &load.net, &tables, &data, &recipe, &members, &pins)?;
+    let pace = Pace::default();
+    let mut population = Population::paced(device, budget, &load.net, &tables, &data, &recipe, &members, &pins, pace)?;
     run_steps(&mut population, load.step, 1)?;
     let first_use_s = start.elapsed().as_secs_f64();
 

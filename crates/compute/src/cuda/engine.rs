@@ -106,26 +106,9 @@ pub(super) enum Mode {
 }
 
 impl Engine {
-    /// Sets a population up on a path and at a pace: memory, data, weights, plans.
+    /// Sets a population up on a path and at a pace: memory, data, first weights (given or drawn), plans.
     #[expect(clippy::too_many_arguments, reason = "a population is these things")]
-    pub(crate) fn with_pace(
-        path: KernelPath,
-        pace: Pace,
-        context: &Arc<Context>,
-        net: &Net,
-        layout: &Layout,
-        tables: &Arc<Tables>,
-        data: &Data<'_>,
-        recipe: &Recipe,
-        members: &[Member],
-        pins: &Pins,
-    ) -> Result<Engine> {
-        Engine::with_weights(path, pace, context, net, layout, tables, data, recipe, members, pins, None)
-    }
-
-    /// The same with first weights that are given.
-    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
-    fn with_weights(
+    pub(crate) fn new(
         path: KernelPath,
         pace: Pace,
         context: &Arc<Context>,

@@ -23,7 +23,7 @@ fn training_on_a_card_follows_pytorch() {
     for context in cards() {
         crate::population::fixtures::check(|f| {
             let members = std::slice::from_ref(&f.member);
-            let engine = Engine::with_pace(
+            let engine = Engine::new(
                 KernelPath::Rule,
                 Pace::default(),
                 &context,
@@ -34,6 +34,7 @@ fn training_on_a_card_follows_pytorch() {
                 &f.recipe,
                 members,
                 &Pins::default(),
+                None,
             )?;
             Ok(Box::new(engine))
         });
@@ -482,7 +483,7 @@ fn memory_stays_within_what_was_counted() {
         let members: Vec<Member> = (0..members).map(|id| made.member(id)).collect();
         let (data, recipe) = (made.data(), recipe(batch, Precision::Bf16));
         let device = Opened::Cuda(context.clone());
-        let needed = Population::need(&device, &made.net, &data, &recipe, &members).unwrap();
+        let needed = Population::need(&device, &made.net, &data, &recipe, &members, Pace::default()).unwrap();
         let tables = made.tables(&device).unwrap();
         // Other tests' memory would be counted too; nobody takes any without this lock.
         let _lock = super::context::lock_driver();

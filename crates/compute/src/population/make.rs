@@ -77,7 +77,8 @@ impl Made {
     /// The same with algorithms that are pinned.
     pub(crate) fn pinned(&self, device: &Opened, recipe: &Recipe, members: &[Member], pins: &Pins) -> Population {
         let tables = self.tables(device).unwrap();
-        Population::pinned(device, Budget::default(), &self.net, &tables, &self.data(), recipe, members, pins).unwrap()
+        let (net, budget, pace) = (&self.net, Budget::default(), Pace::default());
+        Population::paced(device, budget, net, &tables, &self.data(), recipe, members, pins, pace).unwrap()
     }
 
     /// An engine of it on a card.
@@ -91,7 +92,7 @@ impl Made {
     ) -> Engine {
         let (net, layout, pace) = (&self.net, Layout::new(&self.net).unwrap(), Pace::default());
         let (tables, data) = (self.card(context), self.data());
-        Engine::with_pace(path, pace, context, net, &layout, &tables, &data, recipe, members, pins).unwrap()
+        Engine::new(path, pace, context, net, &layout, &tables, &data, recipe, members, pins, None).unwrap()
     }
 
     pub(crate) fn data(&self) -> Data<'_> {

@@ -64,25 +64,10 @@ impl Population {
         recipe: &Recipe,
         members: &[Member],
     ) -> Result<Population> {
-        Population::pinned(device, budget, net, tables, data, recipe, members, &Pins::default())
+        Population::paced(device, budget, net, tables, data, recipe, members, &Pins::default(), Pace::default())
     }
 
-    /// The same, with the algorithms of an earlier run or of a tuning.
-    #[expect(clippy::too_many_arguments, reason = "a population is these things")]
-    pub fn pinned(
-        device: &Opened,
-        budget: Budget,
-        net: &Net,
-        tables: &Arc<Tables>,
-        data: &Data<'_>,
-        recipe: &Recipe,
-        members: &[Member],
-        pins: &Pins,
-    ) -> Result<Population> {
-        Population::paced(device, budget, net, tables, data, recipe, members, pins, Pace::default())
-    }
-
-    /// The same, with batches that go through the net in parts.
+    /// The same, with the algorithms of an earlier run or of a tuning, and batches that go through the net in parts.
     #[expect(clippy::too_many_arguments, reason = "a population is these things")]
     pub fn paced(
         device: &Opened,
@@ -98,7 +83,7 @@ impl Population {
         let layout = Layout::new(net)?;
         check::check(net, tables, data, recipe, members)?;
         check::pace(recipe, pace)?;
-        let needed = Population::need_paced(device, net, data, recipe, members, pace)?;
+        let needed = Population::need(device, net, data, recipe, members, pace)?;
         let most = device.room(budget, tables.bytes(), true)?;
         if needed > most {
             return Err(Error::Memory {
@@ -116,8 +101,8 @@ impl Population {
             Opened::Cuda(context) => {
                 let path = crate::cuda::KernelPath::Rule;
                 let layout = &layout;
-                Box::new(crate::cuda::Engine::with_pace(
-                    path, pace, context, net, layout, tables, data, recipe, members, pins,
+                Box::new(crate::cuda::Engine::new(
+                    path, pace, context, net, layout, tables, data, recipe, members, pins, None,
                 )?)
             }
         };
@@ -126,12 +111,7 @@ impl Population {
     }
 
     /// Bytes that such a population takes on the device beside its tables.
-    pub fn need(device: &Opened, net: &Net, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> Result<u64> {
-        Population::need_paced(device, net, data, recipe, members, Pace::default())
-    }
-
-    /// The same with batches in parts.
-    pub fn need_paced(
+    pub fn need(
         device: &Opened,
         net: &Net,
         data: &Data<'_>,
@@ -355,7 +335,7 @@ fn fits(
     let (mut few, mut many) = (0, members.len());
     while few < many {
         let middle = (few + many).div_ceil(2);
-        if Population::need_paced(device, net, data, recipe, &members[..middle], pace)? <= budget {
+        if Population::need(device, net, data, recipe, &members[..middle], pace)? <= budget {
             few = middle;
         } else {
             many = middle - 1;
@@ -364,12 +344,12 @@ fn fits(
     let mut batch = recipe.batch;
     while batch > 1 {
         batch /= 2;
-        if Population::need_paced(device, net, data, &Recipe { batch, ..*recipe }, members, pace)? <= budget {
+        if Population::need(device, net, data, &Recipe { batch, ..*recipe }, members, pace)? <= budget {
             break;
         }
     }
     let smaller = Recipe { batch, ..*recipe };
-    let with_batch = batch >= 1 && Population::need_paced(device, net, data, &smaller, members, pace)? <= budget;
+    let with_batch = batch >= 1 && Population::need(device, net, data, &smaller, members, pace)? <= budget;
     Ok(match (few, with_batch) {
         (0, false) => "even one member does not fit: a smaller table, net or batch is needed".into(),
         (0, true) => format!("batches of {batch} would fit"),

@@ -2,7 +2,7 @@
 //! where there is one.
 
 use super::make::{Made, recipe};
-use super::{Member, Population, Precision, Recipe, Schedule, Score, Snapshot, State, Status};
+use super::{Member, Pace, Population, Precision, Recipe, Schedule, Score, Snapshot, State, Status};
 use crate::cuda::{Context, gpus};
 use crate::device::{Budget, Opened};
 use crate::error::Error;
@@ -312,8 +312,9 @@ fn too_large_a_request_is_refused_with_figures() {
         let made = Made::new(NETS[0], 1000);
         let members: Vec<Member> = (0..64).map(|id| made.member(id)).collect();
         let recipe = recipe(256, Precision::F32);
-        let one = Population::need(&device, &made.net, &made.data(), &recipe, &members[..1]).unwrap();
-        let all = Population::need(&device, &made.net, &made.data(), &recipe, &members).unwrap();
+        let need =
+            |members| Population::need(&device, &made.net, &made.data(), &recipe, members, Pace::default()).unwrap();
+        let (one, all) = (need(&members[..1]), need(&members));
         assert!(one < all, "{name}");
         let tables = made.tables(&device).unwrap();
         // What the tables take is counted beside what the population may.

@@ -170,7 +170,7 @@ impl Learner for Classify {
     fn needs(&self, device: &Opened, members: &[MemberKey], pace: Pace) -> compute::Result<u64> {
         let Config { net, recipe, .. } = self.shared(members);
         let (data, members) = self.describe(members);
-        Population::need_paced(device, net, &data, recipe, &members, pace)
+        Population::need(device, net, &data, recipe, &members, pace)
     }
 
     fn begin(

@@ -256,19 +256,8 @@ impl Nets {
     ) -> Result<Nets> {
         let (members, data) = (members(net, member_setups), nothing());
         let (pace, p) = (Pace::default(), members.len());
-        let engine = Engine::with_weights(
-            path(setup),
-            pace,
-            context,
-            net,
-            layout,
-            tables,
-            &data,
-            recipe,
-            &members,
-            pins,
-            Some(first),
-        )?;
+        let path = path(setup);
+        let engine = Engine::new(path, pace, context, net, layout, tables, &data, recipe, &members, pins, Some(first))?;
         let on = tables.on_card()?;
         let table = |(i, input): (usize, &crate::net::Input)| {
             let map = net.table_of(i).and_then(|t| on.maps[t]);

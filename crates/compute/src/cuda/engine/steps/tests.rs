@@ -126,7 +126,7 @@ fn sizes_that_a_card_cannot_do_are_refused() {
         let layout = Layout::new(&made.net).unwrap();
         let members = [made.member(0)];
         let (data, recipe) = (made.data(), recipe(300, Precision::F32));
-        let made = Engine::with_pace(
+        let made = Engine::new(
             KernelPath::Rule,
             Pace::default(),
             &context,
@@ -137,6 +137,7 @@ fn sizes_that_a_card_cannot_do_are_refused() {
             &recipe,
             &members,
             &Pins::default(),
+            None,
         );
         let why = made.map(|_| ()).unwrap_err().to_string();
         assert!(why.contains("16,776,960 rows"), "{why}");
