@@ -10,10 +10,14 @@
 
 mod figures;
 mod record;
+mod signals;
 mod walk;
 
 pub use figures::{Backtest, CostMultiple, CostShares, Incidents, Part, backtest};
 pub use record::{Incident, PositionRow, Trade, Walked};
+pub use signals::{
+    Beliefs, Calibration, SignalRule, Tried, choose_threshold, follow_signals, rank_portfolio, try_thresholds,
+};
 pub use walk::{Course, Targets, buy_and_hold, walk};
 
 #[cfg(test)]

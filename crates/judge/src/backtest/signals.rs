@@ -1,0 +1,334 @@
+//! From probabilities to positions: calibration, thresholds and rank portfolios.
+//!
+//! One symbol: long or short at the next open when a probability exceeds a threshold; a signal in the same direction
+//! renews the horizon without trading, an opposite one turns the position, otherwise it closes at the horizon. Several
+//! symbols: those that have a bar are ranked by `p_up - p_down`; the top is bought and, where it can be, the bottom
+//! sold, in tranches of `1/h` of equity that are held for h bars and netted.
+//!
+//! Whether to trade at all is decided on validation data: a threshold is taken only if its net Sharpe ratio there,
+//! pooled over this and earlier folds, exceeds one standard error with at least 30 trades; else the answer is never.
+
+use super::walk::{Course, Targets, walk};
+use crate::performance::SharpeRatio;
+use account::{Action, Params};
+use bars::Bars;
+use features::Clock;
+use serde::{Deserialize, Serialize};
+
+/// How a fold's probabilities become positions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SignalRule {
+    /// How probabilities are corrected first.
+    pub calibration: Calibration,
+    /// The probability that a class must exceed; of several symbols any number trades. Null: never.
+    pub threshold: Option<f64>,
+    /// Bars that a position is held after its last signal.
+    pub horizon: usize,
+}
+
+/// Corrects probabilities that were learned with weighted classes: `p_k ∝ exp(s·ln p_k + b_k)`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// s: above 1 sharpens, below 1 flattens.
+    pub sharpness: f64,
+    /// `[classes]` b.
+    pub bias: Vec<f64>,
+}
+
+impl Calibration {
+    /// Changes nothing.
+    pub fn identity(classes: usize) -> Calibration {
+        Calibration { sharpness: 1.0, bias: vec![0.0; classes] }
+    }
+
+    /// The correction with the least log-loss on `probabilities` `[n, classes]` of `truth` `[n]`, by Newton's method
+    /// with a small pull towards changing nothing.
+    pub fn fit(probabilities: &[f32], truth: &[u8], classes: usize) -> Calibration {
+        let mut fitted = Calibration::identity(classes);
+        let n = truth.len();
+        if n == 0 || classes < 2 {
+            return fitted;
+        }
+        // The bias of the last class is 0: only differences count.
+        let free = classes;
+        for _ in 0..20 {
+            let (mut gradient, mut hessian) = (vec![0.0; free], vec![0.0; free * free]);
+            for (p, truth) in probabilities.chunks_exact(classes).zip(truth) {
+                let q = fitted.apply(p);
+                let ln: Vec<f64> = p.iter().map(|p| log(*p)).collect();
+                let mean: f64 = q.iter().zip(&ln).map(|(q, ln)| q * ln).sum();
+                // Derivatives of -ln q[truth] by s and by each bias.
+                let of = |k: usize| if k == 0 { mean - ln[usize::from(*truth)] } else { q[k - 1] - hit(truth, k - 1) };
+                (0..free).for_each(|k| gradient[k] += of(k));
+                for a in 0..free {
+                    for b in 0..=a {
+                        let second = match (a, b) {
+                            (0, 0) => q.iter().zip(&ln).map(|(q, ln)| q * ln * ln).sum::<f64>() - mean * mean,
+                            (k, 0) => q[k - 1] * (ln[k - 1] - mean),
+                            (a, b) => q[a - 1] * (f64::from(u8::from(a == b)) - q[b - 1]),
+                        };
+                        hessian[a * free + b] += second;
+                    }
+                }
+            }
+            for a in 0..free {
+                let now = if a == 0 { fitted.sharpness - 1.0 } else { fitted.bias[a - 1] };
+                gradient[a] += PULL * now;
+                hessian[a * free + a] += PULL;
+                for b in 0..a {
+                    hessian[b * free + a] = hessian[a * free + b];
+                }
+            }
+            let Some(step) = solve(&mut hessian, &mut gradient, free) else { break };
+            let largest = step.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+            let damped = if largest > 1.0 { 1.0 / largest } else { 1.0 };
+            fitted.sharpness = (fitted.sharpness - damped * step[0]).clamp(0.05, 5.0);
+            (1..free).for_each(|k| fitted.bias[k - 1] -= damped * step[k]);
+            if largest < 1e-9 {
+                break;
+            }
+        }
+        fitted
+    }
+
+    /// `[classes]` probabilities, corrected.
+    pub fn apply(&self, p: &[f32]) -> Vec<f64> {
+        let logits: Vec<f64> = p.iter().zip(&self.bias).map(|(p, b)| self.sharpness * log(*p) + b).collect();
+        let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let all: Vec<f64> = logits.iter().map(|x| (x - most).exp()).collect();
+        let sum: f64 = all.iter().sum();
+        all.into_iter().map(|x| x / sum).collect()
+    }
+}
+
+/// Samples that the pull towards changing nothing counts as.
+const PULL: f64 = 1.0;
+
+fn log(p: f32) -> f64 {
+    f64::from(p).max(1e-9).ln()
+}
+
+fn hit(truth: &u8, class: usize) -> f64 {
+    f64::from(u8::from(usize::from(*truth) == class))
+}
+
+/// Solves a small symmetric system by elimination with pivots.
+fn solve(matrix: &mut [f64], right: &mut [f64], n: usize) -> Option<Vec<f64>> {
+    for column in 0..n {
+        let pivot = (column..n).max_by(|a, b| matrix[a * n + column].abs().total_cmp(&matrix[b * n + column].abs()))?;
+        if matrix[pivot * n + column].abs() < 1e-12 {
+            return None;
+        }
+        (0..n).for_each(|k| matrix.swap(pivot * n + k, column * n + k));
+        right.swap(pivot, column);
+        for row in column + 1..n {
+            let factor = matrix[row * n + column] / matrix[column * n + column];
+            (column..n).for_each(|k| matrix[row * n + k] -= factor * matrix[column * n + k]);
+            right[row] -= factor * right[column];
+        }
+    }
+    let mut solved = vec![0.0; n];
+    for row in (0..n).rev() {
+        let known: f64 = (row + 1..n).map(|k| matrix[row * n + k] * solved[k]).sum();
+        solved[row] = (right[row] - known) / matrix[row * n + row];
+    }
+    Some(solved)
+}
+
+/// Corrected probabilities of down and up at each bar that has any: `[S][n]`.
+pub type Beliefs = Vec<Vec<Option<[f64; 2]>>>;
+
+/// Positions of one symbol from its beliefs; where there is none, the horizon runs on.
+pub fn follow_signals(beliefs: &[Option<[f64; 2]>], threshold: f64, horizon: usize, shortable: bool) -> Vec<Action> {
+    let (mut side, mut left) = (0.0, 0);
+    let decide = |belief: &Option<[f64; 2]>| {
+        let signal = match belief {
+            Some([down, up]) if *up > threshold && up >= down => 1.0,
+            Some([down, up]) if *down > threshold && down > up => -1.0,
+            _ => 0.0,
+        };
+        // What cannot be sold short is closed by a signal to the other side.
+        if signal != 0.0 {
+            side = if signal < 0.0 && !shortable { 0.0 } else { signal };
+            left = horizon.max(1);
+        } else if left > 0 {
+            left -= 1;
+            if left == 0 {
+                side = 0.0;
+            }
+        }
+        Action::target(side)
+    };
+    beliefs.iter().map(decide).collect()
+}
+
+/// Weights of many symbols: ranked at every moment, netted over the last `horizon` of them.
+pub fn rank_portfolio(market: &[Bars], clock: &Clock, beliefs: &Beliefs, horizon: usize) -> Targets {
+    let horizon = horizon.max(1);
+    let mut by_tick: Vec<Vec<(usize, usize)>> = vec![Vec::new(); clock.times.len()];
+    for symbol in 0..market.len() {
+        for (t, row) in clock.rows(symbol).enumerate() {
+            by_tick[clock.tick[row] as usize].push((symbol, t));
+        }
+    }
+    let mut targets = Targets::none(market);
+    let mut tranches: std::collections::VecDeque<Vec<(usize, f64)>> = Default::default();
+    let mut weights = vec![0.0; market.len()];
+    for rows in by_tick.iter().filter(|rows| !rows.is_empty()) {
+        let mut scored: Vec<(f64, usize)> =
+            rows.iter().filter_map(|(symbol, t)| beliefs[*symbol][*t].map(|[down, up]| (up - down, *symbol))).collect();
+        let tranche = if scored.is_empty() { Vec::new() } else { one_tranche(&mut scored, market) };
+        tranche.iter().for_each(|(symbol, weight)| weights[*symbol] += weight / horizon as f64);
+        tranches.push_back(tranche);
+        if tranches.len() > horizon {
+            for (symbol, weight) in tranches.pop_front().unwrap_or_default() {
+                weights[symbol] -= weight / horizon as f64;
+            }
+        }
+        for (symbol, t) in rows {
+            // What rounding leaves of nothing is nothing.
+            let weight = if weights[*symbol].abs() < 1e-12 { 0.0 } else { weights[*symbol] };
+            targets.actions[*symbol][*t] = Action::target(weight);
+        }
+    }
+    targets
+}
+
+/// A tenth of the symbols on each side, at least one and at most fifty: equal weights, half of the equity a side, or
+/// all of it on the long side where nothing can be sold short.
+fn one_tranche(scored: &mut [(f64, usize)], market: &[Bars]) -> Vec<(usize, f64)> {
+    // The best first; equals in the order of symbols.
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let count = (scored.len() / 10).clamp(1, 50).min(scored.len() / 2).max(1);
+    let shortable = market.iter().all(|bars| bars.instrument.shortable) && scored.len() > 1;
+    let share = if shortable { 0.5 } else { 1.0 };
+    let mut tranche: Vec<(usize, f64)> = scored[..count].iter().map(|(_, s)| (*s, share / count as f64)).collect();
+    if shortable {
+        tranche.extend(scored[scored.len() - count..].iter().map(|(_, s)| (*s, -share / count as f64)));
+    }
+    tranche
+}
+
+/// Thresholds that are tried.
+const THRESHOLDS: [f64; 14] = [0.34, 0.37, 0.40, 0.43, 0.46, 0.49, 0.52, 0.55, 0.58, 0.61, 0.65, 0.70, 0.75, 0.80];
+
+/// Trades that a threshold must have made on validation data.
+const LEAST_TRADES: usize = 30;
+
+/// What a threshold gave on one fold's validation: daily returns and round trips.
+#[derive(Debug, Clone, Default)]
+pub struct Tried {
+    returns: Vec<f64>,
+    trades: usize,
+}
+
+/// Walks every threshold over a fold's validation time; several symbols have one entry, to trade or not.
+pub fn try_thresholds(course: &Course<'_>, params: &[Params], beliefs: &Beliefs, horizon: usize) -> Vec<Tried> {
+    let one = |targets: &Targets| {
+        let walked = walk(course, params, targets);
+        let mut returns = Vec::new();
+        let mut before = walked.equity[0];
+        for (at, day) in walked.days.iter().enumerate() {
+            if walked.days.get(at + 1).is_none_or(|next| next > day) {
+                returns.push(if before > 0.0 { walked.equity[at + 1] / before - 1.0 } else { 0.0 });
+                before = walked.equity[at + 1];
+            }
+        }
+        Tried { returns, trades: walked.trades.len() }
+    };
+    match course.market {
+        [bars] => THRESHOLDS
+            .iter()
+            .map(|threshold| {
+                let actions = follow_signals(&beliefs[0], *threshold, horizon, bars.instrument.shortable);
+                one(&Targets { actions: vec![actions] })
+            })
+            .collect(),
+        market => vec![one(&rank_portfolio(market, course.clock, beliefs, horizon))],
+    }
+}
+
+/// The threshold of a fold from what was tried on its validation and on those of earlier folds, `[folds][thresholds]`;
+/// `None`: never. Several symbols have one entry, whose threshold is 0.
+pub fn choose_threshold(tried: &[Vec<Tried>]) -> Option<f64> {
+    let entries = tried.first().map_or(0, Vec::len);
+    let mut best: Option<(f64, f64)> = None;
+    for at in 0..entries {
+        let returns: Vec<f64> = tried.iter().flat_map(|fold| fold[at].returns.iter().copied()).collect();
+        let trades: usize = tried.iter().map(|fold| fold[at].trades).sum();
+        let Some(sharpe) = SharpeRatio::new(&returns) else { continue };
+        if trades < LEAST_TRADES || sharpe.daily <= sharpe.error {
+            continue;
+        }
+        let threshold = if entries == 1 { 0.0 } else { THRESHOLDS[at] };
+        if best.is_none_or(|(daily, _)| sharpe.daily > daily) {
+            best = Some((sharpe.daily, threshold));
+        }
+    }
+    best.map(|(_, threshold)| threshold)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use random::SplitMix;
+
+    #[test]
+    fn calibration_undoes_weighted_classes() {
+        // Truth: 60 % flat. A learner that weighted classes says a third each, tilted by what it knows.
+        let mut random = SplitMix::new(5);
+        let (mut p, mut truth) = (Vec::new(), Vec::new());
+        for _ in 0..20_000 {
+            let tilt = (random.unit() - 0.5) * 2.0;
+            let weights = [0.2 * (-tilt).exp(), 0.6, 0.2 * tilt.exp()];
+            let sum: f64 = weights.iter().sum();
+            let draw = random.unit() * sum;
+            truth.push(if draw < weights[0] {
+                0
+            } else if draw < weights[0] + weights[1] {
+                1
+            } else {
+                2
+            });
+            // The same tilt with equal priors, and half as sure.
+            let said = [(-0.5 * tilt).exp(), 1.0, (0.5 * tilt).exp()];
+            let sum: f64 = said.iter().sum();
+            p.extend(said.map(|x| (x / sum) as f32));
+        }
+        let fitted = Calibration::fit(&p, &truth, 3);
+        assert!((fitted.sharpness - 2.0).abs() < 0.15, "{fitted:?}");
+        // Only differences of biases count, and the last is 0.
+        assert!((fitted.bias[1] - (3.0f64).ln()).abs() < 0.1 && fitted.bias[0].abs() < 0.1, "{fitted:?}");
+        let q = fitted.apply(&[1.0 / 3.0; 3]);
+        assert!((q[1] - 0.6).abs() < 0.02 && (q.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{q:?}");
+        assert_eq!(Calibration::identity(3).apply(&[0.5, 0.25, 0.25]).len(), 3);
+        assert_eq!(Calibration::fit(&[], &[], 3), Calibration::identity(3));
+    }
+
+    #[test]
+    fn signals_renew_turn_and_run_out() {
+        let (up, down, none) = (Some([0.1, 0.8]), Some([0.8, 0.1]), Some([0.3, 0.3]));
+        let follow = |beliefs: &[Option<[f64; 2]>], shortable| -> Vec<f64> {
+            follow_signals(beliefs, 0.5, 2, shortable).iter().map(|action| action.target).collect()
+        };
+        assert_eq!(follow(&[up, none, none, none], true), [1.0, 1.0, 0.0, 0.0]);
+        assert_eq!(follow(&[up, up, none, None, none], true), [1.0, 1.0, 1.0, 0.0, 0.0]);
+        assert_eq!(follow(&[up, down, none, none], true), [1.0, -1.0, -1.0, 0.0]);
+        assert_eq!(follow(&[up, down, none], false), [1.0, 0.0, 0.0]);
+        assert_eq!(follow(&[None, none, up], true), [0.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn nothing_is_traded_without_evidence() {
+        let tried = |mean: f64, trades: usize| {
+            let mut random = SplitMix::new(trades as u64);
+            Tried { returns: (0..100).map(|_| mean + 0.01 * (random.unit() - 0.5)).collect(), trades }
+        };
+        assert_eq!(choose_threshold(&[vec![tried(-0.001, 100), tried(0.0, 100)]]), None);
+        assert_eq!(choose_threshold(&[vec![tried(0.004, 10)]]), None, "too few trades");
+        // Trades of earlier folds count.
+        assert_eq!(choose_threshold(&[vec![tried(0.004, 20)], vec![tried(0.004, 20)]]), Some(0.0));
+        assert_eq!(choose_threshold(&[vec![tried(0.001, 99), tried(0.004, 99), tried(0.002, 99)]]), Some(0.37));
+        assert_eq!(choose_threshold(&[]), None);
+    }
+}
