@@ -85,6 +85,7 @@ Examples:
     /// Test what decisions would have earned, every cost counted
     #[command(after_help = "\
 Examples:
+  fullbore backtest runs/gold-lstm-2026-11-15
   fullbore backtest prices.csv --rule 'sma(20) > sma(50)'
   fullbore backtest prices.csv --rule 'rsi(14) < 30' --short 'rsi(14) > 70' --capital 50000
   fullbore backtest prices.csv --policy buy-and-hold
@@ -292,8 +293,12 @@ pub(crate) struct Predict {
 
 #[derive(Debug, Args)]
 pub(crate) struct Backtest {
-    /// File, folder, or name in the catalogue
-    pub(crate) data: String,
+    /// Run whose model decides; with --rule, --policy or --positions the data: file, folder, or name
+    #[arg(value_name = "RUN|DATA")]
+    pub(crate) run: String,
+    /// Data for the run's model [default: its own]
+    #[arg(conflicts_with = "Decides")]
+    pub(crate) data: Option<String>,
     #[command(flatten)]
     pub(crate) decides: Decides,
     /// Short while this holds; without it a rule is long or flat
@@ -302,6 +307,9 @@ pub(crate) struct Backtest {
     /// Folder for returns, trades and positions [default: NAME-backtest]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
+    /// Device that the model runs on: auto, cpu, cuda, cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
     #[command(flatten)]
     pub(crate) account: Flags<flags::Account>,
     #[command(flatten)]
@@ -311,7 +319,7 @@ pub(crate) struct Backtest {
 }
 
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 pub(crate) struct Decides {
     /// Long while comparisons of features hold, as in 'sma(20) > sma(50) and rsi(14) < 70'
     #[arg(long, value_name = "RULE")]
@@ -322,6 +330,13 @@ pub(crate) struct Decides {
     /// Targets from a file: time, target (1 long, 0 flat, -1 short) and, for several symbols, symbol
     #[arg(long, value_name = "FILE")]
     pub(crate) positions: Option<PathBuf>,
+}
+
+impl Decides {
+    /// Whether a run's model decides.
+    pub(crate) fn is_model(&self) -> bool {
+        self.rule.is_none() && self.policy.is_none() && self.positions.is_none()
+    }
 }
 
 #[derive(Debug, Subcommand)]

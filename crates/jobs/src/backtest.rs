@@ -1,19 +1,23 @@
 //! `backtest`: what decisions would have earned, every cost counted.
 //!
-//! Decisions come from a rule over features, a simple policy, or a file of anybody's own positions. A backtest is a
-//! look at the data: it stops at the holdout, locks it as a training does, and is written into the ledger before
-//! anything is seen.
+//! Decisions come from a trained model, a rule over features, a simple policy, or a file of anybody's own positions. A
+//! backtest is a look at the data: it stops at the holdout, locks it as a training does, and is written into the ledger
+//! before anything is seen.
 
+use crate::kinds::model::Loaded;
 use crate::progress::{Sink, Update, check_stop};
+use crate::runs::find_run;
 use crate::small_table::read_rows;
-use crate::train::{Holdings, Market, fingerprint, ledger_path, load_market, walk_spec};
+use crate::train::{Asked, Holdings, Market, Predict, ask, fingerprint, ledger_path, load_market, run_data, walk_spec};
 use crate::{Select, Settings, add, find, home};
 use account::Action;
 use bars::{Bars, Fingerprint, instrument_text};
-use features::{Clock, Plan, Span, precise, read_set};
+use features::{Clock, Dataset, Plan, Span, class, precise, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
-use judge::backtest::{Backtest, Course, Targets, Walked, buy_and_hold};
+use judge::backtest::{
+    Backtest, Beliefs, Course, SignalRule, Targets, Walked, buy_and_hold, follow_signals, rank_portfolio,
+};
 use judge::ledger::{Ledger, Trial};
 use judge::split::held_out_from;
 use market::{Funding, PriceTable};
@@ -25,10 +29,12 @@ use std::time::Instant;
 /// What to test on what, and where it goes; costs and sizes are in the settings.
 #[derive(Debug, Clone)]
 pub struct BacktestRequest {
-    /// What to read.
+    /// What to read; of a run, `data` may be empty: its own data.
     pub select: Select,
     /// Who decides.
     pub decisions: Decisions,
+    /// `auto`, `cpu`, `cuda`, `cuda:1`; of a run.
+    pub device: String,
     /// The folder; `None` is `NAME-backtest` here.
     pub out: Option<PathBuf>,
 }
@@ -36,6 +42,8 @@ pub struct BacktestRequest {
 /// Who decides.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decisions {
+    /// A run's model, each bar by the fold that may.
+    Run(PathBuf),
     /// Comparisons of features: long while the first holds, short while the second does.
     Rule {
         /// `sma(20) > sma(50)`
@@ -89,49 +97,56 @@ pub struct Backtested {
     pub seconds: f64,
 }
 
+/// Bars, and what was decided about them.
+struct Decided {
+    path: PathBuf,
+    market: Vec<Bars>,
+    clock: Clock,
+    targets: Targets,
+    /// Who decided, in words.
+    words: String,
+    instruments: String,
+    /// `[folds]` number and first moment of each; empty without folds.
+    folds: Vec<(usize, i64)>,
+    /// What makes it a trial of its own, as text; none where nothing was chosen.
+    identity: Option<String>,
+    notes: Vec<String>,
+}
+
 /// Tests decisions.
 pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Result<Backtested> {
-    let clock = Instant::now();
-    let path = find(&request.select.data)?;
+    let started_at = Instant::now();
+    let Decided { path, market, clock, targets, words, instruments, folds, identity, mut notes } =
+        match &request.decisions {
+            Decisions::Run(run) => by_model(run, request, settings, sink)?,
+            _ => by_bars(request, settings, sink)?,
+        };
     let out = match &request.out {
         Some(out) => out.clone(),
         None => PathBuf::from(format!("{}-backtest", add::name_of(&path)?)),
     };
-    // Features warm up on the bars before those that are asked about.
-    let history = Select { from: None, ..request.select.clone() };
-    let Market { bars: market, others, instruments, findings, timeframe } =
-        load_market(&path, &history, settings, sink)?;
-    check_stop()?;
-    let mut notes = findings;
-    if !others.is_empty() {
-        notes.push(format!("bars of {} were left out: one timeframe is tested, here {timeframe}", others.join(", ")));
-    }
     let holdings = Holdings::of_bars(&market, settings).map_err(|e| e.at(&path))?;
-    let ticks = Clock::new(&market);
     let settings = &settings.with_held(Some(holdings.held));
-    let locked_from = held_out_from(&ticks.times, &walk_spec(settings, ticks.times.len()));
-    let span = span(&ticks, request.select.from, locked_from).map_err(|e| e.at(&path))?;
+    let locked_from = held_out_from(&clock.times, &walk_spec(settings, clock.times.len()));
+    let first = folds.first().map(|(_, from)| *from).into_iter().chain(request.select.from).max();
+    let span = span(&clock, first, locked_from).map_err(|e| e.at(&path))?;
 
     sink(Update { phase: "prices", done: 0, total: 0, unit: "" });
     let funding = settings.account.funding.as_deref().map(read_funding).transpose()?;
     let table = PriceTable::new(&market, &settings.account.options(), funding.as_ref()).map_err(|e| e.at(&path))?;
     notes.extend(table.notes.iter().cloned());
-    let (targets, words) = decide(&request.decisions, &market, &ticks, settings, &mut notes)?;
     check_stop()?;
 
     // Written down before anything is seen.
     let ledger = Ledger::open(&ledger_path()?)?;
-    let end = ticks.times.last().copied().unwrap_or(0).saturating_add(1);
+    let end = clock.times.last().copied().unwrap_or(0).saturating_add(1);
     holdings.lock_span(&ledger, locked_from.and_then(|from| Span::new(from, end)))?;
-    let trial = trial(&request.decisions, &market, &holdings, settings, span);
-    let started = match &trial {
-        Some(trial) => Some(ledger.start(trial)?),
-        None => None,
-    };
+    let trial = identity.map(|identity| trial(&identity, &market, &holdings, settings, span));
+    let started = trial.as_ref().map(|trial| ledger.start(trial)).transpose()?;
     sink(Update { phase: "walking", done: 0, total: 0, unit: "" });
     let delisting_return = settings.account.delisting_return;
-    let course = Course { market: &market, clock: &ticks, table: &table, span, delisting_return };
-    let tested = judge::backtest::backtest(&course, &targets, &[]);
+    let course = Course { market: &market, clock: &clock, table: &table, span, delisting_return };
+    let tested = judge::backtest::backtest(&course, &targets, &folds);
     let (backtest, walked) = match (tested, &started) {
         (Ok(tested), _) => tested,
         (Err(why), Some(started)) => {
@@ -148,10 +163,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         });
         ledger.finish(started, &metrics, Some(&id))?;
     }
-    let trials = match &trial {
-        Some(trial) => Some(ledger.count(&trial.symbols, trial.span)? as u64),
-        None => None,
-    };
+    let trials = trial.as_ref().map(|trial| ledger.count(&trial.symbols, trial.span)).transpose()?;
     save(&out, &market, &backtest, &walked, settings.threads())?;
     Ok(Backtested {
         folder: out.display().to_string(),
@@ -159,11 +171,108 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         instruments,
         decisions: words,
         locked_from: locked_from.map(rfc3339),
-        trials,
+        trials: trials.map(|n| n as u64),
         backtest,
         notes,
-        seconds: clock.elapsed().as_secs_f64(),
+        seconds: started_at.elapsed().as_secs_f64(),
     })
+}
+
+/// Decisions that need bars alone.
+fn by_bars(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Result<Decided> {
+    let path = find(&request.select.data)?;
+    // Features warm up on the bars before those that are asked about.
+    let history = Select { from: None, ..request.select.clone() };
+    let Market { bars: market, others, instruments, findings, timeframe } =
+        load_market(&path, &history, settings, sink)?;
+    check_stop()?;
+    let mut notes = findings;
+    if !others.is_empty() {
+        notes.push(format!("bars of {} were left out: one timeframe is tested, here {timeframe}", others.join(", ")));
+    }
+    let clock = Clock::new(&market);
+    let (targets, words) = decide(&request.decisions, &market, &clock, settings, &mut notes)?;
+    let identity = identity(&request.decisions, request.select.from)?;
+    Ok(Decided { path, market, clock, targets, words, instruments, folds: Vec::new(), identity, notes })
+}
+
+/// Decisions of a model: probabilities of each bar by the fold that may be asked, corrected and turned into positions
+/// as its validation said.
+fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Result<Decided> {
+    let own = run_data(run)?;
+    let select = match request.select.data.is_empty() {
+        true => Select { from: request.select.from, to: request.select.to.or(own.to), ..own },
+        false => request.select.clone(),
+    };
+    let from = select.from;
+    let question =
+        Predict { run: run.to_path_buf(), select, out: None, device: request.device.clone(), members: false };
+    let Asked { path, loaded, data, table, instruments, same_bars, notes, .. } = ask(&question, settings, sink)?;
+    let model = &loaded.model;
+    let rules: Vec<&SignalRule> = model.folds.iter().filter_map(|fold| fold.trading.as_ref()).collect();
+    if rules.len() != model.folds.iter().filter(|fold| !fold.seeds.is_empty()).count() {
+        return Err(Error::new(Kind::State, "the model does not say how its probabilities become positions")
+            .at(run)
+            .remedy("it is of an earlier version: train again with `fullbore train`"));
+    }
+    let market = &data.base.market;
+    let beliefs = beliefs(&loaded, &data, &table);
+    let horizon = rules.first().map_or(1, |rule| rule.horizon);
+    let targets = match market.as_slice() {
+        // A belief below its fold's threshold is below 0.
+        [bars] => Targets { actions: vec![follow_signals(&beliefs[0], 0.0, horizon, bars.instrument.shortable)] },
+        _ => rank_portfolio(market, &data.clock, &beliefs, horizon),
+    };
+    let folds: Vec<(usize, i64)> = model.folds.iter().map(|fold| (fold.number + 1, fold.test_from)).collect();
+    let words = format!("the model of {}, {}", run.display(), format_plural(folds.len() as u64, "fold"));
+    // The run's own backtest was part of its trial.
+    let mut trained = Settings::default();
+    let as_trained = same_bars
+        && from.is_none()
+        && trained.read(&find_run(run)?).is_ok()
+        && trained.account.identity() == settings.account.identity();
+    let identity = (!as_trained).then(|| format!("model {} {from:?}", model.split.as_deref().unwrap_or("")));
+    let clock = data.clock.clone();
+    Ok(Decided { path, market: data.base.market, clock, targets, words, instruments, folds, identity, notes })
+}
+
+/// Corrected probabilities of down and up less their fold's threshold; none where a fold never trades.
+fn beliefs(loaded: &Loaded, data: &Dataset, table: &Table) -> Beliefs {
+    let market = &data.base.market;
+    let mut beliefs: Beliefs = market.iter().map(|bars| vec![None; bars.len()]).collect();
+    let column = |name: &str| table.columns.iter().find(|c| c.name == name).map(|c| &c.data);
+    let (Some(Data::Names { codes, .. }), Some(Data::Time { ns, .. }), Some(Data::U32(folds))) =
+        (column("symbol"), column("time"), column("fold"))
+    else {
+        return beliefs;
+    };
+    let classes = class::names(loaded.model.classes);
+    let p: Vec<&Vec<f32>> = classes
+        .iter()
+        .filter_map(|name| match column(&format!("p_{name}")) {
+            Some(Data::F32(p)) => Some(p),
+            _ => None,
+        })
+        .collect();
+    for row in 0..table.rows {
+        let Some(fold) = loaded.model.folds.iter().find(|fold| fold.number as u32 + 1 == folds[row]) else { continue };
+        let Some(SignalRule { calibration, threshold: Some(threshold), .. }) = &fold.trading else { continue };
+        let said: Vec<f32> = p.iter().map(|p| p[row]).collect();
+        let q = calibration.apply(&said);
+        let symbol = codes[row] as usize;
+        let rows = data.clock.rows(symbol);
+        let at = |side: i8| q[usize::from(class::index(side, classes.len()))] - threshold;
+        // Rows of a symbol become known in their order.
+        let (mut low, mut high) = (rows.start, rows.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if data.clock.time(middle) < ns[row] { low = middle + 1 } else { high = middle }
+        }
+        if low < rows.end {
+            beliefs[symbol][low - rows.start] = Some([at(-1), at(1)]);
+        }
+    }
+    beliefs
 }
 
 /// The time that is walked through: from the first bar asked about to the holdout.
@@ -189,6 +298,9 @@ fn decide(
     notes: &mut Vec<String>,
 ) -> Result<(Targets, String)> {
     Ok(match decisions {
+        Decisions::Run(run) => {
+            return Err(Error::new(Kind::Usage, "a run decides by its model").at(run));
+        }
         Decisions::Policy(PolicyName::BuyAndHold) => (buy_and_hold(market, clock), "buying and holding".into()),
         Decisions::Policy(PolicyName::Flat) => {
             let mut targets = Targets::none(market);
@@ -348,34 +460,32 @@ pub(crate) fn read_funding(path: &Path) -> Result<Funding> {
     Ok(funding)
 }
 
-/// What the ledger is told; none for policies in which nothing was chosen.
-fn trial(
-    decisions: &Decisions,
-    market: &[Bars],
-    holdings: &Holdings,
-    settings: &Settings,
-    span: Span,
-) -> Option<Trial> {
-    let what = match decisions {
-        Decisions::Policy(_) => return None,
-        Decisions::Rule { long, short } => format!("rule {long} {short:?}"),
+/// What makes decisions a trial of their own; none for policies in which nothing was chosen.
+fn identity(decisions: &Decisions, from: Option<i64>) -> Result<Option<String>> {
+    Ok(match decisions {
+        Decisions::Policy(_) => None,
+        Decisions::Run(run) => Some(format!("run {} {from:?}", run.display())),
+        Decisions::Rule { long, short } => Some(format!("rule {long} {short:?} {from:?}")),
         Decisions::Positions(path) => {
-            let bytes = std::fs::read(path).unwrap_or_default();
             let mut hash = Fingerprint::new();
-            hash.add_text(&String::from_utf8_lossy(&bytes));
-            format!("positions {}", hash.to_hex())
+            hash.add_text(&String::from_utf8_lossy(&files::read_file(path, 4 << 30)?));
+            Some(format!("positions {} {from:?}", hash.to_hex()))
         }
-    };
+    })
+}
+
+/// What the ledger is told.
+fn trial(identity: &str, market: &[Bars], holdings: &Holdings, settings: &Settings, span: Span) -> Trial {
     let mut hash = Fingerprint::new();
     hash.add_text("backtest 1");
-    hash.add_text(&what);
+    hash.add_text(identity);
     hash.add_text(&settings.account.identity());
-    hash.add_text(&format!("{:?}", (span.from(), settings.features.max_hole)));
+    hash.add_text(&format!("{:?}", settings.features.max_hole));
     for bars in market {
         hash.add_text(&bars.symbol);
         hash.add_text(&instrument_text(&bars.instrument));
     }
-    Some(Trial {
+    Trial {
         id: hash.to_hex(),
         symbols: market.iter().map(|bars| holdings.name_of(&bars.symbol)).collect(),
         span,
@@ -384,7 +494,7 @@ fn trial(
         folds: 1,
         seeds: vec![settings.general.seed],
         parent: None,
-    })
+    }
 }
 
 /// Writes the daily returns of a trial into the home folder, under the hash of what they are, which it gives.

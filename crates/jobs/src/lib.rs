@@ -78,7 +78,7 @@ pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};
 pub use train::{
     ConfigRow, FoldRow, Judged, MemberRow, Phase, Predict, Predicted, Train, TrainEvent, TrainRun, Units,
-    model_settings, predict, train,
+    model_settings, predict, run_settings, train,
 };
 pub use train::{SelfCase, SelfTest, SelfTested, selftest};
 pub use tune::{Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune};

@@ -10,14 +10,14 @@ use judge::backtest::{Backtest, Part};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
-    let select = narrow(args.data, args.how)?;
-    let decisions = match args.decides {
-        Decides { rule: Some(long), .. } => Decisions::Rule { long, short: args.short },
-        Decides { policy: Some(name), .. } => Decisions::Policy(policy(&name)?),
-        Decides { positions: Some(path), .. } => Decisions::Positions(path),
-        Decides { .. } => return Err(Error::new(Kind::Usage, "nobody decides").remedy("give --rule").into()),
+    let (data, decisions) = match args.decides {
+        Decides { rule: Some(long), .. } => (args.run, Decisions::Rule { long, short: args.short }),
+        Decides { policy: Some(name), .. } => (args.run, Decisions::Policy(policy(&name)?)),
+        Decides { positions: Some(path), .. } => (args.run, Decisions::Positions(path)),
+        Decides { .. } => (args.data.unwrap_or_default(), Decisions::Run(args.run.into())),
     };
-    let request = BacktestRequest { select, decisions, out: args.out };
+    let select = narrow(data, args.how)?;
+    let request = BacktestRequest { select, decisions, out: args.out, device: args.device };
     let progress = &mut context.progress;
     let tested = jobs::backtest(&request, &context.settings, &mut |u| progress.update(u))?;
     context.print(&tested, |paint| render(&tested, paint))?;
@@ -54,6 +54,42 @@ fn render(tested: &Backtested, paint: Paint) -> String {
     }
     let _ = write!(text, "\n{}  ({})\n", tested.folder, format_seconds(tested.seconds));
     text
+}
+
+/// The same in a few lines, below a training.
+pub(super) fn summary(text: &mut String, b: &Backtest) {
+    let net = &b.net;
+    let number = |x: Option<f64>| x.map_or("-".to_string(), |x| format_fixed(x, 2));
+    if b.costs.traded == 0.0 {
+        let hold = percent(b.hold_return);
+        text.push_str(&wrap(&format!("nothing was traded (buying and holding: {hold})"), "  ", "  "));
+        return;
+    }
+    let error = net.sharpe_annual_error.map_or(String::new(), |e| format!(" ± {}", format_fixed(e, 2)));
+    let sharpe = number(net.sharpe_annual.or(net.sharpe_annual_uncorrected));
+    for line in [
+        format!(
+            "return {} (gross {}; buying and holding {})",
+            percent(net.total_return),
+            percent(b.gross_return),
+            percent(b.hold_return)
+        ),
+        format!("Sharpe ratio {sharpe}{error} (buying and holding {})", number(b.hold_sharpe_annual)),
+        format!(
+            "largest drawdown {}, {}, costs {} {}",
+            percent(net.drawdown.depth),
+            format_plural(net.round_trips.count as u64, "trade"),
+            format_fixed(b.costs.total, 2),
+            b.currency
+        ),
+        format!(
+            "at twice the costs {}, one bar later {}",
+            b.multiples.iter().find(|m| m.multiple == 2.0).map_or("-".into(), |m| percent(m.total_return)),
+            percent(b.delayed.total_return)
+        ),
+    ] {
+        text.push_str(&wrap(&line, "  ", "  "));
+    }
 }
 
 /// What a backtest earned, in figures.

@@ -155,6 +155,7 @@ fn settings(global: &Global, verb: &Verb, given: &[(&Key, Vec<&str>)]) -> Result
     }
     let mut settings = match verb {
         Verb::Predict(predict) => jobs::model_settings(&predict.run)?,
+        Verb::Backtest(test) if test.decides.is_model() => jobs::run_settings(test.run.as_ref())?,
         _ => Settings::default(),
     };
     if let Some(path) = &global.settings {

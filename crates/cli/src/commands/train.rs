@@ -136,6 +136,10 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         let _ = write!(text, "\n{}\n", paint.bold(heading));
         j.sentences.iter().for_each(|sentence| text.push_str(&wrap(sentence, "  ", "  ")));
     }
+    if let Some(backtest) = &run.backtest {
+        let _ = write!(text, "\n{}\n", paint.bold("Backtest over the test blocks, net of costs"));
+        super::backtest::summary(&mut text, backtest);
+    }
     phases(&mut text, run, paint);
     if !run.notes.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Notes"));

@@ -86,6 +86,7 @@ fn wrong_backtests_name_a_remedy() {
     place.write("nan.csv", "time,target\n2024-01-02,up\n");
     for (args, code, says) in [
         (vec!["backtest", "AAPL.csv"], 2, "--rule"),
+        (vec!["backtest", "nothing"], 3, "there is no run here"),
         (vec!["backtest", "AAPL.csv", "--rule", "sma(20)"], 2, "is not one comparison"),
         (vec!["backtest", "AAPL.csv", "--rule", "smma(20) > 1"], 2, "is not a rule"),
         (vec!["backtest", "AAPL.csv", "--policy", "buy-and-hodl"], 2, "did you mean `buy-and-hold`?"),
@@ -98,4 +99,45 @@ fn wrong_backtests_name_a_remedy() {
         let (value, got) = place.json(&args);
         assert!(got == code && value.to_string().contains(says), "{args:?}: {got} {value}");
     }
+}
+
+/// A market with a planted signal is learned, traded and judged; a walk without drift is left alone.
+#[test]
+fn a_trained_model_trades_what_it_found_and_nothing_else() {
+    let place = Place::new();
+    let synth = |plant: &[&str], name: &str| {
+        let args = ["data", "synth", "--count", "1", "--bars", "9000", "--timeframe", "5m", "--name", name];
+        place.json(&[&args[..], plant].concat()).0
+    };
+    let made = synth(&["--plant", "--accuracy", "0.8", "--stay", "0.9", "--cost-bp", "1"], "planted");
+    let optimum = made["planted"]["log_growth_bp"].as_f64().unwrap_or_else(|| panic!("{made}"));
+    let train = |name: &str, set: &str| {
+        let args = ["train", name, "--learner", "mlp", "--features", set, "--labels", "fixed(1)", "--device", "cpu"];
+        let more = ["--seeds", "1", "--epochs", "4", "--folds", "5", "--out", name];
+        let (value, code) = place.json(&[&args[..], &more[..]].concat());
+        assert_eq!(code, 0, "{value}");
+        value
+    };
+    let value = train("planted", "p = col(plant), r = log_return(1)");
+    let record = &value["backtest"];
+    let total = record["net"]["total_return"].as_f64().unwrap();
+    let growth = 1e4 * (1.0 + total).ln() / record["steps"].as_f64().unwrap();
+    assert!(growth >= 0.8 * optimum && growth <= 1.05 * optimum, "{growth} bp a bar of {optimum}");
+    assert_eq!(record["folds"].as_array().unwrap().len(), 5);
+    // The model that was saved gives the same bits; another account, or other data, is another trial.
+    let (again, code) = place.json(&["backtest", "planted", "--out", "again"]);
+    assert_eq!((code, &again["trials"]), (0, &serde_json::Value::Null), "{again}");
+    let read = |path: &str| std::fs::read(place.path().join(path)).unwrap();
+    assert_eq!(read("again/backtest.json"), read("planted/backtest/backtest.json"));
+    assert_eq!(read("again/trades.parquet"), read("planted/backtest/trades.parquet"));
+    let (half, _) = place.json(&["backtest", "planted", "--sizing", "fraction(0.5)", "--out", "half"]);
+    assert_eq!(half["trials"], 2, "{half}");
+    assert!(half["backtest"]["net"]["total_return"].as_f64().unwrap() < total);
+
+    synth(&[], "plain");
+    let value = train("plain", "r = log_return(1), s = log_return(5)");
+    let net = &value["backtest"]["net"];
+    let above = |low: f64| low > 0.0;
+    let low = net["sharpe_annual"].as_f64().zip(net["sharpe_annual_error"].as_f64());
+    assert!(!low.is_some_and(|(sharpe, error)| above(sharpe - 1.96 * error)), "{net}");
 }

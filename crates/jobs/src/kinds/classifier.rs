@@ -1,13 +1,15 @@
 //! What classifiers share: trained by `learn::classify`, selected by Matthews' correlation on validation samples,
 //! judged on test samples, kept as `predictions.parquet` and the folder `model`.
 
+use super::trading::{self, Traded};
 use super::{Evaluation, Figure, Kind, Metric, model};
-use crate::Settings;
 use crate::train::{Experiment, Ids, Judged, Source, guess, symbol_names};
+use crate::{Settings, backtest};
 use compute::Opened;
 use compute::population::{Recipe, Score};
 use features::{Input, InputLayout, class};
 use files::{Column, Data, ParquetWriter, Result, Table, format_plural};
+use judge::backtest::Backtest;
 use judge::ledger::StartedTrial;
 use judge::measure::Confusion;
 use judge::split::Splits;
@@ -143,7 +145,7 @@ impl Kind for Classifier {
         let note = |name| format!("{name}: its probabilities on test samples are not finite, and it is left out");
         let notes = wrong.into_iter().map(note).collect();
         let symbols = experiment.source.sample_symbols();
-        let mut tested = Tested { experiment, members, predictions, symbols, volatility: None, notes };
+        let mut tested = Tested { experiment, members, predictions, symbols, volatility: None, notes, traded: None };
         // Ready arrays have no prices, and so no volatility.
         if let Ids::Bars { data, .. } = &experiment.source.ids {
             tested.volatility = tested.truth().volatility_baseline(&data.base)?;
@@ -160,6 +162,7 @@ struct Tested<'a> {
     symbols: Vec<u32>,          // [samples] the symbol of each
     volatility: Option<VolatilityBaseline>,
     notes: Vec<String>, // members that were left out
+    traded: Option<Traded>,
 }
 
 impl Tested<'_> {
@@ -190,11 +193,28 @@ impl Evaluation for Tested<'_> {
     }
 
     fn seal(&self, selected: &[usize], trials: &[StartedTrial]) -> Result<Option<model::Sealed>> {
-        model::seal(self.experiment, self.members, selected, trials).map(Some)
+        let rules = self.traded.as_ref().map_or(&[][..], |traded| &traded.rules);
+        model::seal(self.experiment, self.members, selected, rules, trials).map(Some)
+    }
+
+    fn trade(&mut self, selected: &[usize]) -> Result<Option<Backtest>> {
+        self.traded = trading::trade(self.experiment, self.members, selected)?;
+        if let Some(traded) = &mut self.traded {
+            self.notes.append(&mut traded.notes);
+        }
+        Ok(self.traded.as_ref().map(|traded| traded.backtest.clone()))
+    }
+
+    fn keep_returns(&self) -> Result<Option<String>> {
+        self.traded.as_ref().map(|traded| backtest::keep_returns(&traded.walked)).transpose()
     }
 
     fn save(&self, selected: &[usize], folder: &Path, sealed: Option<&model::Sealed>) -> Result<()> {
         write_predictions(&folder.join("predictions.parquet"), self, selected)?;
+        if let (Some(traded), Ids::Bars { data, .. }) = (&self.traded, &self.experiment.source.ids) {
+            let threads = self.experiment.settings.threads();
+            backtest::save(&folder.join("backtest"), &data.base.market, &traded.backtest, &traded.walked, threads)?;
+        }
         sealed.map_or(Ok(()), |sealed| {
             model::write(&folder.join("model"), self.experiment, self.members, selected, sealed)
         })
@@ -276,16 +296,26 @@ fn mcc(score: &Score) -> f64 {
 /// `[members][test, classes]` what each member predicts with its best weights for its fold's test samples; nothing
 /// where it has none.
 pub(crate) fn predictions(experiment: &Experiment, members: &[Trained]) -> Result<Vec<Vec<f32>>> {
-    let Experiment { source, splits, learner, at, pins, .. } = experiment;
+    let Experiment { source, splits, .. } = experiment;
     let test =
         |fold: usize| splits.folds[fold].test.iter().map(|at| source.problem.samples.rows[*at as usize]).collect();
+    predictions_of(experiment, &members.iter().collect::<Vec<_>>(), &test)
+}
+
+/// The same for rows of its fold's choosing: `[members][rows, classes]`.
+pub(crate) fn predictions_of(
+    experiment: &Experiment,
+    members: &[&Trained],
+    rows: &dyn Fn(usize) -> Vec<u32>,
+) -> Result<Vec<Vec<f32>>> {
+    let Experiment { source, learner, at, pins, .. } = experiment;
     let mut all = vec![Vec::new(); members.len()];
     for (number, config) in learner.configs().iter().enumerate() {
         let mine = members.iter().enumerate().filter(|(_, m)| m.config == number);
         let mine = mine.filter_map(|(at, m)| Some((at, m, &m.best.as_ref()?.params)));
         let (places, queries): (Vec<usize>, Vec<Query<'_>>) = mine
             .map(|(at, m, params)| {
-                (at, Query { id: m.id, scaler: &learner.scalers()[m.fold], params, ids: test(m.fold) })
+                (at, Query { id: m.id, scaler: &learner.scalers()[m.fold], params, ids: rows(m.fold) })
             })
             .unzip();
         let pins = pins.get(&learner.alike(number)).cloned().unwrap_or_default();

@@ -11,12 +11,14 @@ mod lstm;
 pub(crate) mod manifest;
 mod mlp;
 pub(crate) mod model;
+mod trading;
 
 use crate::Settings;
 use crate::train::{Experiment, Judged, Source};
 use compute::Opened;
 use features::{Input, InputLayout};
 use files::{Error, Result, format_fixed};
+use judge::backtest::Backtest;
 use judge::ledger::StartedTrial;
 use judge::split::Splits;
 use learn::{Learner, Trained};
@@ -97,6 +99,16 @@ pub(crate) trait Evaluation {
     /// What is worth knowing of single members.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Trades the test blocks; `selected` `[folds]` is the config of each fold. None where a learner does not.
+    fn trade(&mut self, _selected: &[usize]) -> Result<Option<Backtest>> {
+        Ok(None)
+    }
+
+    /// Keeps the daily returns of what was traded, and gives their id.
+    fn keep_returns(&self) -> Result<Option<String>> {
+        Ok(None)
     }
 
     /// Makes the model ready to be written, so that the ledger can know it first; `selected` `[folds]` is the config of

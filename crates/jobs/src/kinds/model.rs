@@ -14,6 +14,7 @@ use compute::Net;
 use compute::net::{Layout, load};
 use compute::population::{Pins, Recipe, Scale};
 use files::{Error, Kind, Result, replace_bytes};
+use judge::backtest::SignalRule;
 use judge::ledger::StartedTrial;
 use learn::classify::predict_pins;
 use learn::scale::Scaler;
@@ -90,6 +91,9 @@ pub(crate) struct ModelFold {
     /// What was chosen for it, where several configs were tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) config: Option<ModelConfig>,
+    /// How its probabilities become positions; none for ready arrays, and in models of versions that did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trading: Option<SignalRule>,
 }
 
 /// Where a scaler is from (docs/method.md, Scaling).
@@ -127,15 +131,17 @@ pub(crate) struct Sealed {
     pub(crate) hash: String,
 }
 
-/// Makes the model of a finished run ready; `selected` `[folds]` is the config of each fold.
+/// Makes the model of a finished run ready; `selected` `[folds]` is the config of each fold, `rules` how its
+/// probabilities become positions.
 pub(crate) fn seal(
     experiment: &Experiment,
     members: &[Trained],
     selected: &[usize],
+    rules: &[Option<SignalRule>],
     trials: &[StartedTrial],
 ) -> Result<Sealed> {
     let mut manifest = ModelManifest::new(trials);
-    let json = json(experiment, members, selected)?;
+    let json = json(experiment, members, selected, rules)?;
     manifest.add(JSON, &json);
     each_weights(experiment, members, selected, |name, bytes| {
         manifest.add(name, bytes);
@@ -182,7 +188,12 @@ fn each_weights(
 }
 
 /// `model.json`.
-fn json(experiment: &Experiment, members: &[Trained], selected: &[usize]) -> Result<Vec<u8>> {
+fn json(
+    experiment: &Experiment,
+    members: &[Trained],
+    selected: &[usize],
+    rules: &[Option<SignalRule>],
+) -> Result<Vec<u8>> {
     let Experiment { source, splits, learner, settings, .. } = experiment;
     let several = learner.configs().len() > 1;
     let own: Vec<&Config> = selected.iter().map(|config| &learner.configs()[*config]).collect();
@@ -204,6 +215,7 @@ fn json(experiment: &Experiment, members: &[Trained], selected: &[usize]) -> Res
             scales: scaler.scales.iter().map(scale).collect(),
             seeds: kept(members, selected).filter(|(m, _)| m.fold == f.number).map(|(m, _)| m.seed).collect(),
             config: several.then_some(ModelConfig { number, net, recipe }),
+            trading: rules.get(f.number).cloned().flatten(),
         }
     };
     // What the newest fold has stands for all where only one is shown.

@@ -346,7 +346,13 @@ impl Folder {
 
     /// Takes what came out into the ledger, before any file shows it. `per_config` is what each config would reach
     /// in every fold, `model` the hash of the model's manifest.
-    pub(crate) fn finished(&self, run: &TrainRun, per_config: &[PerConfig], model: Option<&str>) -> Result<()> {
+    pub(crate) fn finished(
+        &self,
+        run: &TrainRun,
+        per_config: &[PerConfig],
+        model: Option<&str>,
+        returns: Option<String>,
+    ) -> Result<()> {
         for (at, trial) in self.trials.iter().enumerate() {
             // Killed between that and the end of its folder, a run that goes on finds it written, with the same
             // figures.
@@ -360,7 +366,9 @@ impl Folder {
                 metrics["chosen"] = json!({"folds": run.configs.get(at).map(|c| &c.chosen), "judged": run.judged});
             }
             note_in(&mut metrics, model);
-            self.ledger.finish(trial, &metrics, None)?;
+            // What was traded is of the configs that folds chose: where there are several it is no single one's.
+            let own = returns.as_deref().filter(|_| self.trials.len() == 1);
+            self.ledger.finish(trial, &metrics, own)?;
         }
         Ok(())
     }
@@ -392,6 +400,15 @@ impl Folder {
         self.run.end(RunState::Finished);
         self.run.write(&self.path)
     }
+}
+
+/// What a run was trained on.
+pub(crate) fn run_data(run: &Path) -> Result<Select> {
+    let folder = crate::runs::find_run(run)?;
+    let about = Run::read(&folder)?;
+    let saved: Request = serde_json::from_value(about.more.get("asked").cloned().unwrap_or(Value::Null))
+        .map_err(|e| Error::new(Kind::State, format!("it does not say what it was trained on: {e}")).at(&folder))?;
+    Ok(Select { data: saved.data, symbols: saved.symbols, from: saved.from, to: saved.to })
 }
 
 /// The request to go on with the run in a folder, and its settings.

@@ -24,14 +24,15 @@ mod trial;
 pub(crate) use experiment::{Experiment, memory_budget, open, split};
 #[cfg(test)]
 pub(crate) use folder::write_json;
-pub(crate) use folder::{json_text, member_file, request_of, symbol_names};
+pub(crate) use folder::{json_text, member_file, request_of, run_data, symbol_names};
 pub(crate) use holdout::Holdings;
 pub use phases::Phase;
-pub(crate) use predict::guess;
-pub use predict::{Predict, Predicted, model_settings, predict};
+pub(crate) use predict::{Asked, ask, guess};
+pub use predict::{Predict, Predicted, model_settings, predict, run_settings};
 pub(crate) use problem::walk as walk_spec;
 pub use result::{ConfigRow, FoldRow, Judged, MemberRow, TrainRun, Units};
 pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
+pub(crate) use source::longest as longest_windows;
 pub(crate) use source::{Ids, Market, Source, fingerprint, load, load_market};
 pub(crate) use trial::labeling_text;
 
@@ -121,10 +122,12 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         folder.parts().0.phase("judge")?;
         let mut judgement = judge::judge(&experiment, &outcome.members)?;
         judgement.write_into(&mut run, kind.metrics());
+        run.backtest = judgement.evaluation.trade(&judgement.selected)?;
         run.notes.extend(judgement.evaluation.notes());
         let sealed = judgement.evaluation.seal(&judgement.selected, folder.trials())?;
         // The ledger first: a result is written there before anybody sees it, and so is what the model is.
-        folder.finished(&run, &judgement.per_config, sealed.as_ref().map(|sealed| sealed.hash.as_str()))?;
+        let returns = judgement.evaluation.keep_returns()?;
+        folder.finished(&run, &judgement.per_config, sealed.as_ref().map(|sealed| sealed.hash.as_str()), returns)?;
         judgement.evaluation.save(&judgement.selected, folder.path(), sealed.as_ref())?;
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);

@@ -82,8 +82,79 @@ pub fn model_settings(run: &Path) -> Result<Settings> {
     Ok(settings)
 }
 
+/// The same to test what a run's model would have earned: with the account and the split that the run had.
+pub fn run_settings(run: &Path) -> Result<Settings> {
+    if crate::runs::find_run(run).is_err() && run.to_str().is_some_and(|data| find(data).is_ok()) {
+        return Err(Error::new(Kind::Usage, "these are data, and no run whose model could decide")
+            .at(run)
+            .remedy("say who decides with <rule>, <policy> or <positions>, or give a run"));
+    }
+    let mut settings = model_settings(run)?;
+    let mut own = Settings::default();
+    own.read(&crate::runs::find_run(run)?)?;
+    (settings.account, settings.split) = (own.account, own.split);
+    Ok(settings)
+}
+
 /// Asks the model; the settings are best made by [`model_settings`].
 pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Predicted> {
+    let Asked {
+        path, loaded, mut table, instruments, device, predicted, asked, locked, members_left_out, notes, ..
+    } = ask(request, settings, sink)?;
+    let out = match &request.out {
+        Some(out) => out.clone(),
+        None => PathBuf::from(format!("{}-predictions.parquet", add::name_of(&path)?)),
+    };
+    let classes = loaded.model.classes;
+    let mut guesses = vec![0u64; classes];
+    if let Some(Data::I8(guess)) = table.columns.iter().find(|c| c.name == "guess").map(|c| &c.data) {
+        guess.iter().for_each(|g| guesses[usize::from(class::index(*g, classes))] += 1);
+    }
+    let written = table.rows;
+    let mut writer = ParquetWriter::create(&out, &[])?.threads(settings.threads());
+    writer.write(&std::mem::take(&mut table))?;
+    writer.finish()?;
+    let (device, seconds) = device;
+    Ok(Predicted {
+        path: out.display().to_string(),
+        data: path.display().to_string(),
+        instruments,
+        device,
+        rows: written as u64,
+        bars: predicted as u64,
+        left_out: (asked - predicted - locked) as u64,
+        members_left_out,
+        locked: locked as u64,
+        guesses: guesses.iter().map(|n| *n as f64 / written.max(1) as f64).collect(),
+        bars_per_s: predicted as f64 / seconds.max(1e-9),
+        peak_memory_bytes: os::peak_memory(),
+        notes,
+    })
+}
+
+/// What a model says about bars, and the bars.
+pub(crate) struct Asked {
+    /// What was read.
+    pub(crate) path: PathBuf,
+    pub(crate) loaded: Loaded,
+    /// Bars and times; the columns are gone.
+    pub(crate) data: Dataset,
+    /// Symbol, time, fold, probabilities and guess.
+    pub(crate) table: Table,
+    pub(crate) instruments: String,
+    /// In words, and the seconds it took.
+    pub(crate) device: (String, f64),
+    /// Whether these are the bars that it was trained on, to the bit.
+    pub(crate) same_bars: bool,
+    predicted: usize,
+    asked: usize,
+    locked: usize,
+    members_left_out: Vec<String>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads bars and asks a model about them; nothing is written.
+pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Asked> {
     let loaded = read(&request.run)?;
     let model = &loaded.model;
     let Some(set) = &model.set else {
@@ -94,10 +165,6 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         .remedy("its predictions on its own data are in predictions.parquet of the run"));
     };
     let path = find(&request.select.data)?;
-    let out = match &request.out {
-        Some(out) => out.clone(),
-        None => PathBuf::from(format!("{}-predictions.parquet", add::name_of(&path)?)),
-    };
     if are_ready(&path) {
         return Err(Error::new(Kind::Usage, "the model reads bars, and this is a file of ready arrays")
             .at(&path)
@@ -156,7 +223,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     let (locked, asked) = (rows.locked, rows.asked);
     let held = held_bytes(&loaded, &data, &rows, request.members);
     let at = DeviceBudget { budget: beside(memory_budget(settings, &device), settings, held, &device), device };
-    let Answer { mut table, predicted, members_left_out, silent } =
+    let Answer { table, predicted, members_left_out, silent } =
         predict_rows(&loaded, &data, &at, rows, request.members).map_err(|e| match e.kind {
             Kind::Memory => {
                 let held = format_bytes(held);
@@ -169,29 +236,19 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     if silent > 0 {
         notes.push(format!("{} get no prediction, since no member of their fold is left", bars_of(silent)));
     }
-    let seconds = clock.elapsed().as_secs_f64();
-    let classes = model.classes;
-    let mut guesses = vec![0u64; classes];
-    if let Some(Data::I8(guess)) = table.columns.iter().find(|c| c.name == "guess").map(|c| &c.data) {
-        guess.iter().for_each(|g| guesses[usize::from(class::index(*g, classes))] += 1);
-    }
-    let written = table.rows;
-    let mut writer = ParquetWriter::create(&out, &[])?.threads(settings.threads());
-    writer.write(&std::mem::take(&mut table))?;
-    writer.finish()?;
-    Ok(Predicted {
-        path: out.display().to_string(),
-        data: path.display().to_string(),
+    let device = (device_words, clock.elapsed().as_secs_f64());
+    Ok(Asked {
+        path,
+        loaded,
+        data,
+        table,
         instruments,
-        device: device_words,
-        rows: written as u64,
-        bars: predicted as u64,
-        left_out: (asked - predicted - locked) as u64,
+        device,
+        same_bars,
+        predicted,
+        asked,
+        locked,
         members_left_out,
-        locked: locked as u64,
-        guesses: guesses.iter().map(|n| *n as f64 / written.max(1) as f64).collect(),
-        bars_per_s: predicted as f64 / seconds.max(1e-9),
-        peak_memory_bytes: os::peak_memory(),
         notes,
     })
 }

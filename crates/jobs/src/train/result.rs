@@ -7,6 +7,7 @@ use super::{Experiment, parameters};
 use crate::kinds::{Measured, Metric};
 use crate::{LabelSummary, LearnerKind, Settings};
 use compute::population::Precision;
+use judge::backtest::Backtest;
 use learn::{Learner, Plan, Stopped, Trained};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -73,6 +74,9 @@ pub struct TrainRun {
     /// On test samples, members of a fold averaged, of several configs the one that was chosen for the fold; null for a
     /// dry run and after an interruption.
     pub judged: Option<Judged>,
+    /// What its probabilities would have earned over all test blocks; null for a dry run, after an interruption and for
+    /// ready arrays, which have no prices.
+    pub backtest: Option<Backtest>,
     /// Where the time went.
     pub phases: Vec<Phase>,
     /// What limited it, in words.
@@ -311,6 +315,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         samples_per_s: None,
         members: Vec::new(),
         judged: None,
+        backtest: None,
         phases: Vec::new(),
         verdict: String::new(),
         seconds: 0.0,
