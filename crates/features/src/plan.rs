@@ -18,7 +18,7 @@ pub const SETTLE: f64 = 1e-3;
 
 /// How much less of a start than that may be left in an average. Averages of one indicator add up, and an oscillator in
 /// a calm stretch remembers a wild start (docs/method.md, Leak tests).
-const MARGIN: f64 = 0.05;
+pub(crate) const MARGIN: f64 = 0.05;
 
 /// What to compute.
 #[derive(Debug, Clone)]

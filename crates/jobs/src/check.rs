@@ -80,6 +80,8 @@ pub struct Tested {
     pub caught: Vec<Caught>,
     /// The largest difference that still passed, for tests that allow one; else null.
     pub largest: Option<f64>,
+    /// The most that passes, for those tests.
+    pub allowed: Option<f64>,
 }
 
 /// A column that did not pass.
@@ -105,6 +107,8 @@ pub struct Caught {
 
 /// Time for the tests when nothing is said.
 const BUDGET: Duration = Duration::from_secs(20);
+/// A correlation with the next return that is not suspicious yet.
+const CORRELATION: f64 = features::leak::CLAIRVOYANT.0;
 /// Symbols of a sample.
 const SYMBOLS: usize = 8;
 /// Values of a sample.
@@ -178,7 +182,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
         rows: leaks.rows as u64,
         all_rows,
         timeframe: timeframe.to_string(),
-        tests: Test::ALL.into_iter().filter_map(|test| tested(&leaks, test)).collect(),
+        tests: Test::ALL.into_iter().filter_map(|test| tested(&leaks, test, settings.features.settle)).collect(),
         notes,
         seed: settings.general.seed,
         seconds: clock.elapsed().as_secs_f64(),
@@ -202,8 +206,8 @@ fn some(whole: &[Bars], plan: &Plan, timeframe: Timeframe) -> Vec<Bars> {
     market
 }
 
-/// The columns of one test, summed up; `None` where it was not put.
-fn tested(leaks: &LeakReport, test: Test) -> Option<Tested> {
+/// The columns of one test, summed up; `None` where it was not put. `settle` is what the warm-up allows.
+fn tested(leaks: &LeakReport, test: Test, settle: f64) -> Option<Tested> {
     let of: Vec<_> = leaks.tests.iter().filter(|t| t.test == test).collect();
     let apart = |worst: &Option<Case>| worst.as_ref().map_or(0.0, |w| w.difference);
     let mut bad: Vec<_> = of.iter().filter(|t| t.verdict != Verdict::Passed).collect();
@@ -222,7 +226,11 @@ fn tested(leaks: &LeakReport, test: Test) -> Option<Tested> {
             after: some(worst.after),
         })
     });
-    let allowed = matches!(test, Test::WarmUp | Test::Clairvoyance);
+    let allowed = match test {
+        Test::WarmUp => Some(settle),
+        Test::Clairvoyance => Some(CORRELATION),
+        Test::Prefix | Test::Stream | Test::Poison => None,
+    };
     let fine = of.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| apart(&t.worst));
     Some(Tested {
         test,
@@ -232,7 +240,8 @@ fn tested(leaks: &LeakReport, test: Test) -> Option<Tested> {
         compared: of.iter().map(|t| t.compared).sum(),
         verdict: of.iter().map(|t| t.verdict).max()?,
         caught: caught.collect(),
-        largest: allowed.then(|| fine.fold(0.0, f64::max)),
+        largest: allowed.map(|_| fine.fold(0.0, f64::max)),
+        allowed,
     })
 }
 

@@ -77,9 +77,11 @@ fn row(test: &Tested) -> Vec<String> {
     let worst = match (&test.caught.first(), test.largest) {
         (Some(caught), _) => format!("{} of {}", fit(&caught.column, 24), fit(&caught.symbol, 12)),
         (None, Some(largest)) if test.test == Test::WarmUp => {
-            format!("{largest:.1e} standard deviations (1e-6 is allowed)")
+            format!("{largest:.1e} standard deviations ({:.0e} is allowed)", test.allowed.unwrap_or_default())
         }
-        (None, Some(largest)) => format!("correlation {largest:.2} (0.30 is allowed)"),
+        (None, Some(largest)) => {
+            format!("correlation {largest:.2} ({:.2} is allowed)", test.allowed.unwrap_or_default())
+        }
         (None, None) => "equal to the bit".into(),
     };
     let tries = match test.test {

@@ -45,6 +45,7 @@ fn check_text_output() {
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(code(&output) != 0 || expected == 0, "{said}");
         assert!(said.contains(part), "{said}");
+        assert!(expected != 0 || said.contains("standard deviations (1e-3 is allowed)"), "{said}");
     }
     let (value, code) = place.json(&["check", "lookahead", "BTCUSDT.csv", "--labels", "tripel(3)"]);
     assert_eq!((value["schema"].as_str(), code), (Some("check/1"), 2), "{value}");

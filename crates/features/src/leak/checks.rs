@@ -4,6 +4,7 @@ use super::market::{Poison, Shared, known_at, rows_of};
 use super::{Case, LEAST, LeakTests, Outcome, Pipeline, PipelineOutput, Test, Verdict, WarmUp, check_stop};
 use crate::clock::{Clock, known_times};
 use crate::labels::{Labels, NONE, Rule};
+use crate::plan::MARGIN;
 use bars::Bars;
 use files::Result;
 use files::time::rfc3339;
@@ -14,7 +15,7 @@ use std::time::Instant;
 /// How much of the budget a test may take.
 const SHARE: f64 = 0.3;
 /// Correlations that are suspicious, and that fail.
-const CLAIRVOYANT: (f64, f64) = (0.3, 0.9);
+pub const CLAIRVOYANT: (f64, f64) = (0.3, 0.9);
 /// Rows that a correlation needs, and most that it takes.
 const PAIRS: (usize, usize) = (500, 20_000);
 
@@ -186,7 +187,8 @@ pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, spec: &LeakTests
             let what = || format!("a value at bar {age} of a run; the first was declared at {}", warm.first_valid);
             sheet.note(*c, symbol, row, true, f64::INFINITY, (f64::NAN, value), &what);
         }
-        let late = begin.first.is_none_or(|f| f.0 > warm.first_valid);
+        // Prices that never move give a ratio no value anywhere.
+        let late = begin.first.is_none() && begin.later;
         if let Some((symbol, row)) = begin.could.filter(|_| late && !warm.waits) {
             let what = || format!("no value at bar {} of any run; the first was declared there", warm.first_valid);
             sheet.note(*c, symbol, row, true, f64::INFINITY, (f64::NAN, f64::NAN), &what);
@@ -194,6 +196,13 @@ pub(super) fn warm_up(market: &[Bars], pipeline: &Pipeline<'_>, spec: &LeakTests
     }
     let mut outcomes = sheet.outcomes(false);
     outcomes.retain(|o| claims.iter().any(|c| whole.columns[*c].name == o.column));
+    // An average decays as it was declared, and a jump of the price in it may be many deviations to begin with. What is
+    // left of that is no false declaration.
+    for outcome in outcomes.iter_mut().filter(|o| o.verdict == Verdict::Failed) {
+        if outcome.worst.as_ref().is_some_and(|worst| worst.difference <= spec.settle / MARGIN) {
+            outcome.verdict = Verdict::Suspicious;
+        }
+    }
     Ok(outcomes)
 }
 
@@ -221,6 +230,8 @@ struct FirstValue {
     first: Option<(usize, usize, usize, f64)>,
     /// A run that was long enough for one.
     could: Option<(usize, usize)>,
+    /// Whether there is a value after the declared first one.
+    later: bool,
 }
 
 impl FirstValue {
@@ -232,6 +243,7 @@ impl FirstValue {
             // Where there is no slow row yet the age is larger than all.
             let age = *age as usize;
             if age > warm.first_valid {
+                self.later |= value.is_finite();
                 continue;
             }
             if age == warm.first_valid {

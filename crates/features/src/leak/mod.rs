@@ -9,8 +9,9 @@
 //! - **poison**: bars after a moment become NaN, ten times as large, reversed, or another symbol's: is every row
 //!   up to it as it was?
 //! - **warm-up**: with the first bars left out, do values agree once they say that they have settled? They may
-//!   differ by [`LeakTests::settle`] of the column's standard deviation over the sample. No value comes before its
-//!   column's `first_valid`, and one comes there.
+//!   differ by [`LeakTests::settle`] of the column's standard deviation over the sample; up to twenty times that is
+//!   suspicious, for a jump of the price decays like any other start. No value comes before its column's `first_valid`,
+//!   and one comes there unless none ever does.
 //! - **clairvoyance**: does a column, or its change, go with the return of the bar after it (open to open)? This is
 //!   what a user's own column with the answer in it looks like, which no cut can show. Beyond 0.3 (rank correlation) it
 //!   is suspicious, beyond 0.9 it fails.
@@ -21,6 +22,7 @@ mod checks;
 mod market;
 mod plan_pipeline;
 
+pub use checks::CLAIRVOYANT;
 pub use market::sample;
 pub use plan_pipeline::PlanPipeline;
 

@@ -303,6 +303,35 @@ fn false_declarations_are_caught() {
     }
 }
 
+/// A price that falls by 70 % in one bar, and one that never moves, are no false declarations.
+#[test]
+fn what_the_data_do_to_a_warm_up_is_no_failure() {
+    let mut market = market(MarketKind::Stocks, Timeframe::D1, 1, 1200);
+    let set = parse("rsi(7), rsi(14), t = true_range/atr(14)", None).unwrap();
+    let checked = |market: &[Bars]| {
+        let tests = LeakTests { starts: 60, ..HOW };
+        check_plan(market, &Plan::new(&set).unwrap(), None, &tests)
+    };
+    for bars in &mut market {
+        for prices in [&mut bars.open, &mut bars.high, &mut bars.low, &mut bars.close] {
+            // Many starts lie among the first bars.
+            prices.iter_mut().enumerate().for_each(|(i, p)| *p = if i < 20 { 100.0 } else { 28.0 } + 0.5 * *p);
+        }
+    }
+    let leaks = checked(&market);
+    let felt = leaks.tests.iter().filter(|t| t.test == Test::WarmUp).filter_map(|t| Some(t.worst.as_ref()?.difference));
+    let most = felt.fold(0.0, f64::max);
+    assert!(most > features::SETTLE, "the fall is felt: {most}");
+    assert_eq!(leaks.verdict(), Verdict::Suspicious, "{:?}", leaks.caught(Test::WarmUp));
+
+    for bars in &mut market {
+        for prices in [&mut bars.open, &mut bars.high, &mut bars.low, &mut bars.close] {
+            prices.fill(0.12);
+        }
+    }
+    assert_eq!(checked(&market).verdict(), Verdict::Passed);
+}
+
 /// A label that says it was known before it was, and one that looks further than it says.
 #[test]
 fn labels_that_know_too_early_are_caught() {
