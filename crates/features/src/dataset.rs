@@ -70,6 +70,15 @@ struct Coarse {
 }
 
 impl Dataset {
+    /// Gives back what a learner has copies of: values, where they are valid, and the slower rows of each row. Bars,
+    /// times, columns and labels stay.
+    pub fn release_values(&mut self) {
+        for table in std::iter::once(&mut self.base).chain(self.slow.iter_mut().map(|s| &mut s.table)) {
+            (table.values, table.valid) = Default::default();
+        }
+        self.slow.iter_mut().for_each(|s| s.of = Vec::new());
+    }
+
     /// Makes the tables and labels of a market whose bars all have one timeframe.
     pub fn new(market: Vec<Bars>, plan: &Plan, options: &Options<'_>) -> Result<Dataset> {
         Dataset::new_in(None, market, plan, options)

@@ -214,9 +214,7 @@ pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Res
     sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
     let rows = choose_rows(&loaded, &data, request.select.from)?;
     // The rows have their own copy of the columns; what stays are bars and times.
-    for table in std::iter::once(&mut data.base).chain(data.slow.iter_mut().map(|s| &mut s.table)) {
-        (table.values, table.valid) = Default::default();
-    }
+    data.release_values();
     if rows.predicted() == 0 {
         return Err(nothing_to_predict(&loaded, &data, &rows, request.select.from).at(&path));
     }

@@ -173,9 +173,9 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     };
     let problem = Arc::new(problem);
     let label = if kind.is_labelled() { label(&data, settings) } else { None };
-    // The problem has its own copy of the columns; what stays are bars, times and labels.
-    data.base.values = Default::default();
-    data.slow.iter_mut().for_each(|s| s.table.values = Default::default());
+    // The problem has its own copy of columns and labels; what stays are bars and times.
+    data.release_values();
+    data.labels = None;
     let ticks = data.clock.times.clone();
     let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
     let seconds = [reading, computing];
@@ -248,11 +248,12 @@ impl Source {
     /// What it holds in memory while a training runs: bars, inputs and samples.
     pub(crate) fn bytes(&self) -> u64 {
         let held = match &self.ids {
-            Ids::Bars { data, .. } => bar_bytes(&data.base.market),
+            // The clock of the rows, and whether they have settled.
+            Ids::Bars { data, .. } => bar_bytes(&data.base.market) + 5 * data.base.rows() + 8 * data.clock.times.len(),
             Ids::Ready { .. } => 0,
         };
-        // Row, class, times and weight of a sample; the clock.
-        let samples = 29 * self.problem.samples.rows.len() + 8 * self.ticks.len();
+        // Row, class, times and weight of a sample, and its places in the folds and the lists of their members.
+        let samples = (25 + 36) * self.problem.samples.rows.len() + 8 * self.ticks.len();
         (held + samples + input_bytes(&self.problem.inputs)) as u64
     }
 
