@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "one JSON object on standard output is the whole interface")]
 #![expect(clippy::print_stderr, reason = "and its error is one line on standard error")]
 
+mod backtest;
 mod copy;
 mod features;
 mod limit;
@@ -26,6 +27,7 @@ const HELP: &str = "\
   fullbore-bench copy [--threads N]                     how fast memory is copied
   fullbore-bench features BARS --features SET [--threads N] [--rounds N]   bars to table, timed
   fullbore-bench columns BARS --features SET --out PARQUET [--threads N]   every feature as a column of doubles
+  fullbore-bench backtest [--bars N] [--accounts N] [--threads N] [--rounds N]   accounts through bars, timed
   fullbore-bench statistics JSON                                           the judge's figures of returns
   fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed";
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         }
         ["columns", path, "--features", set, "--out", out, rest @ ..] => flags(rest, threads(), 1)
             .and_then(|(threads, _)| features::columns(path.as_ref(), set, out.as_ref(), threads)),
+        ["backtest", rest @ ..] => backtest(rest),
         ["statistics", path] => statistics::compute(path.as_ref()),
         ["net", rest @ ..] => net::time(rest, threads()),
         ["copy"] => copy::measure(threads()),
@@ -63,6 +66,22 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn backtest(words: &[&str]) -> Result<serde_json::Value, String> {
+    let (mut bars, mut accounts, mut cores, mut rounds) = (425_419, 64, threads(), 3);
+    for pair in words.chunks(2) {
+        let [name, value] = pair else { return Err(format!("{} needs a value", pair[0])) };
+        let place = match *name {
+            "--bars" => &mut bars,
+            "--accounts" => &mut accounts,
+            "--threads" => &mut cores,
+            "--rounds" => &mut rounds,
+            other => return Err(format!("there is no flag {other}")),
+        };
+        *place = number(value)? as usize;
+    }
+    backtest::time(bars.max(600), accounts.max(1), cores, rounds.max(1))
 }
 
 /// Reads the file as `fullbore data audit` would, validation included.
