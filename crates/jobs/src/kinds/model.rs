@@ -198,7 +198,7 @@ fn json(
     let several = learner.configs().len() > 1;
     let own: Vec<&Config> = selected.iter().map(|config| &learner.configs()[*config]).collect();
     let (set, timeframe, label) = match &source.ids {
-        Ids::Bars { data, set, label } => {
+        Ids::Bars { data, set, label, .. } => {
             (Some(set.clone()), Some(data.base.timeframe.to_string()), label.as_ref().map(|l| l.rule.clone()))
         }
         Ids::Ready { .. } => (None, None, None),

@@ -2,7 +2,7 @@
 //! then walked through an account over all test blocks.
 
 use super::classifier::predictions_of;
-use crate::train::{Experiment, Ids, longest_windows};
+use crate::train::{Experiment, Ids};
 use features::labels::Rule;
 use features::{Dataset, Span, class};
 use files::Result;
@@ -27,8 +27,8 @@ pub(crate) struct Traded {
 /// prices, and where there is nothing to walk through.
 pub(crate) fn trade(experiment: &Experiment, members: &[Trained], selected: &[usize]) -> Result<Option<Traded>> {
     let Experiment { source, splits, settings, .. } = experiment;
-    let Ids::Bars { data, .. } = &source.ids else { return Ok(None) };
-    let Some(horizon) = data.labels.as_ref().map(|labels| horizon(labels.rule)) else { return Ok(None) };
+    let Ids::Bars { data, usable, rule: Some(rule), .. } = &source.ids else { return Ok(None) };
+    let horizon = horizon(*rule);
     let market = &data.base.market;
     let funding = settings.account.funding.as_deref().map(crate::backtest::read_funding).transpose()?;
     let table = PriceTable::new(market, &settings.account.options(), funding.as_ref())?;
@@ -39,7 +39,6 @@ pub(crate) fn trade(experiment: &Experiment, members: &[Trained], selected: &[us
         span,
         delisting_return: settings.account.delisting_return,
     };
-    let usable = data.usable_rows(&source.problem.inputs, &longest_windows(&source.nets));
     let blocks = blocks(experiment, data);
     let of_fold = |m: &Trained| selected.get(m.fold) == Some(&m.config);
     let chosen: Vec<&Trained> = members.iter().filter(|m| of_fold(m)).collect();

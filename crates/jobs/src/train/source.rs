@@ -10,6 +10,7 @@ use crate::progress::{Sink, check_stop, shared};
 use crate::{LabelSummary, Select, Settings, find};
 use bars::{Bars, Fingerprint, Timeframe};
 use compute::Net;
+use features::labels::Rule;
 use features::{Dataset, Input, preset, read_set};
 use files::{Error, Kind, Result};
 use learn::Problem;
@@ -51,6 +52,10 @@ pub(crate) enum Ids {
         set: String,
         /// What there is to learn.
         label: Option<LabelSummary>,
+        /// `[rows]` which have whole, settled windows, labelled or not.
+        usable: Vec<bool>,
+        /// How they were labelled.
+        rule: Option<Rule>,
     },
     /// A row of ready arrays.
     Ready {
@@ -173,11 +178,13 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     };
     let problem = Arc::new(problem);
     let label = if kind.is_labelled() { label(&data, settings) } else { None };
+    let usable = data.usable_rows(&problem.inputs, &windows);
+    let rule = data.labels.as_ref().map(|labels| labels.rule);
     // The problem has its own copy of columns and labels; what stays are bars and times.
     data.release_values();
     data.labels = None;
     let ticks = data.clock.times.clone();
-    let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label };
+    let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label, usable, rule };
     let seconds = [reading, computing];
     let instruments = Some(instruments);
     let mut source = Source { path, problem, nets, ticks, fingerprint, ids, instruments, holdings, notes, seconds };
@@ -249,7 +256,7 @@ impl Source {
     pub(crate) fn bytes(&self) -> u64 {
         let held = match &self.ids {
             // The clock of the rows, and whether they have settled.
-            Ids::Bars { data, .. } => bar_bytes(&data.base.market) + 5 * data.base.rows() + 8 * data.clock.times.len(),
+            Ids::Bars { data, .. } => bar_bytes(&data.base.market) + 6 * data.base.rows() + 8 * data.clock.times.len(),
             Ids::Ready { .. } => 0,
         };
         // Row, class, times and weight of a sample, and its places in the folds and the lists of their members.
