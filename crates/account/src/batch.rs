@@ -12,6 +12,7 @@ pub(crate) const GROUP: usize = 8;
 pub struct Accounts {
     n: usize,
     groups: Vec<Group>,
+    rewards: bool,
 }
 
 /// What the accounts decide at a close; each slice is `[N]`.
@@ -40,7 +41,12 @@ impl Accounts {
             let of = |at: usize| params[at.min(params.len() - 1)];
             Group::new(std::array::from_fn(of))
         };
-        Accounts { n: params.len(), groups: params.chunks(GROUP).map(group).collect() }
+        Accounts { n: params.len(), groups: params.chunks(GROUP).map(group).collect(), rewards: false }
+    }
+
+    /// The same accounts, which also compute rewards: logarithms take about a third of a step.
+    pub fn with_rewards(self) -> Accounts {
+        Accounts { rewards: true, ..self }
     }
 
     /// How many there are.
@@ -60,7 +66,7 @@ impl Accounts {
     /// If there is not an order for each.
     pub fn step(&mut self, orders: Orders<'_>, now: &Bar, next: &Bar) {
         assert_eq!(orders.target.len(), self.n, "a target for each account");
-        let mut row = Row::same(now, next);
+        let mut row = Row { rewards: self.rewards, ..Row::same(now, next) };
         for (at, group) in self.groups.iter_mut().enumerate() {
             row.take_orders(orders, at * GROUP);
             group.events = [0; GROUP];
@@ -75,7 +81,7 @@ impl Accounts {
     /// If there is not an order and a row for each, or a row is the last.
     pub fn step_each(&mut self, orders: Orders<'_>, bars: &[Bar], rows: &[u32]) {
         assert_eq!((orders.target.len(), rows.len()), (self.n, self.n), "an order and a row for each account");
-        let mut row = Row::same(&Bar::flat(1.0), &Bar::flat(1.0));
+        let mut row = Row { rewards: self.rewards, ..Row::same(&Bar::flat(1.0), &Bar::flat(1.0)) };
         for (at, (group, rows)) in self.groups.iter_mut().zip(rows.chunks(GROUP)).enumerate() {
             for lane in 0..GROUP {
                 let now = rows[lane.min(rows.len() - 1)] as usize;
@@ -165,7 +171,7 @@ impl Accounts {
         copy(&self.groups, to, |group| &group.equity);
     }
 
-    /// Copies the last step's rewards, `[N]`.
+    /// Copies the last step's rewards, `[N]`; 0 unless [`Accounts::with_rewards`].
     pub fn rewards(&self, to: &mut [f64]) {
         copy(&self.groups, to, |group| &group.reward);
     }
@@ -194,12 +200,13 @@ fn copy(groups: &[Group], to: &mut [f64], field: impl Fn(&Group) -> &[f64; GROUP
 
 /// A struct of lanes.
 macro_rules! lanes {
-    ($(#[$what:meta])* $name:ident { $($field:ident),* $(,)? }) => {
+    ($(#[$what:meta])* $name:ident { $($field:ident),* $(,)? } $($flag:ident: $type:ty)?) => {
         $(#[$what])*
         #[derive(Debug, Clone, Copy)]
         #[repr(C, align(64))]
         pub(crate) struct $name {
             $(pub(crate) $field: [f64; GROUP],)*
+            $(pub(crate) $flag: $type,)?
         }
     };
 }
@@ -220,6 +227,7 @@ lanes!(
         low, close, fx_open, fx_close, tradable, split, dividend, funding_open, funding_inside, swap_open,
         swap_inside, borrow_open, borrow_inside, close_out, sigma_next, volume_next, spread_next,
     }
+    rewards: bool
 );
 
 /// Eight accounts.
@@ -342,6 +350,7 @@ impl Row {
             sigma_next: all(next.sigma),
             volume_next: all(next.volume),
             spread_next: all(next.half_spread),
+            rewards: true,
         }
     }
 

@@ -90,9 +90,13 @@ fn absolute<L: Lane>(a: L) -> L {
 
 #[inline(always)]
 fn round_lots<L: Lane>(quantity: L, lot: L) -> L {
+    let whole = gt(lot, zero());
+    if !L::any(whole) {
+        return quantity;
+    }
     let lots = absolute(quantity).div(lot).add(L::splat(TINY)).floor().mul(lot);
     let lots = L::select(quantity.lt(zero()), negate(lots), lots);
-    L::select(gt(lot, zero()), lots, quantity)
+    L::select(whole, lots, quantity)
 }
 
 /// A field of the group that is loaded, changed and stored.
@@ -120,13 +124,18 @@ struct Quote<L> {
 fn quote<L: Lane>(group: &Group, row: &Row, at: usize, reference: L, fx: L, side: L, units: L) -> Quote<L> {
     load!(L, at, row; sigma, volume, half_spread);
     load!(L, at, group.params; impact_rate, spread_scale, tick, multiplier, fee_rate, fee_per_unit);
-    let impact = impact_rate.mul(sigma).mul(units.div(volume).sqrt());
-    let impact = L::select(gt(volume, zero()), impact, zero());
+    let mut impact = zero();
+    let counted = gt(volume, zero());
+    if L::any(counted) {
+        impact = L::select(counted, impact_rate.mul(sigma).mul(units.div(volume).sqrt()), impact);
+    }
     let moved = reference.mul(L::splat(1.0).add(side.mul(half_spread.mul(spread_scale).add(impact))));
-    let raw = larger(moved, zero());
-    let steps = negate(side).mul(raw).div(tick).add(L::splat(TINY)).floor().mul(tick);
-    let ticked = larger(side.mul(negate(steps)), zero());
-    let price = L::select(gt(tick, zero()), ticked, raw);
+    let mut price = larger(moved, zero());
+    let ticks = gt(tick, zero());
+    if L::any(ticks) {
+        let steps = negate(side).mul(price).div(tick).add(L::splat(TINY)).floor().mul(tick);
+        price = L::select(ticks, larger(side.mul(negate(steps)), zero()), price);
+    }
     let money = multiplier.mul(fx);
     let unit_cost =
         side.mul(price.sub(reference)).mul(money).add(fee_rate.mul(price).mul(money)).add(fee_per_unit.mul(fx));
@@ -222,6 +231,9 @@ fn advance_lanes<L: Lane>(group: &mut Group, row: &Row, at: usize) {
         leave::<L>(group, row, at, going);
         finish::<L>(group, row, at, going);
     }
+    if !row.rewards {
+        return;
+    }
     load!(L, at, group; equity);
     load!(L, at, group.params; capital);
     let counted = larger(equity, L::splat(FLOOR).mul(capital));
@@ -243,27 +255,34 @@ fn decide<L: Lane>(group: &mut Group, row: &Row, at: usize, alive: L::Mask) {
     let decided = L::and(decided, L::and(wanted.lt(infinity), gt(wanted, L::splat(f64::NEG_INFINITY))));
     let barred = L::and_not(wanted.lt(zero()), shortable.ne(zero()));
     let wanted = L::select(barred, zero(), wanted);
-    let by_vol = L::select(gt(sigma, zero()), smaller(vol_target.div(sigma), leverage), zero());
-    let share = L::select(gt(vol_target, zero()), by_vol, fraction);
-    let full = larger(share.mul(equity).div(notional), zero());
-    let full = L::select(gt(lots, zero()), lots, full);
-    let new_target = round_lots(wanted.mul(full), lot);
-    let outside = {
-        let of_target = absolute(new_target).mul(notional);
-        let width = L::select(band_of_target.ne(zero()), of_target, equity);
-        let far = gt(absolute(new_target.sub(quantity)).mul(notional), band.mul(width));
-        L::or(new_target.mul(quantity).le(zero()), far)
-    };
+    // A repeated action of the discrete kind decides nothing.
     let discrete = band.lt(zero());
     let bracketed = L::or(gt(stop_distance, zero()), gt(limit_distance, zero()));
     let anew = L::or(wanted.ne(action), L::and_not(bracketed, quantity.ne(zero())));
-    let trades = L::or(L::and(discrete, anew), L::and_not(outside, discrete));
-    let trades = L::and(decided, trades);
-    let action = L::select(forced, zero(), L::select(trades, wanted, action));
-    let target = L::select(forced, zero(), L::select(trades, new_target, target));
+    let decided = L::and_not(decided, L::and_not(discrete, anew));
+    let (mut action, mut target) = (action, target);
+    if L::any(decided) {
+        let mut share = fraction;
+        let by_volatility = gt(vol_target, zero());
+        if L::any(by_volatility) {
+            let sized = L::select(gt(sigma, zero()), smaller(vol_target.div(sigma), leverage), zero());
+            share = L::select(by_volatility, sized, share);
+        }
+        let full = larger(share.mul(equity).div(notional), zero());
+        let full = L::select(gt(lots, zero()), lots, full);
+        let new_target = round_lots(wanted.mul(full), lot);
+        let of_target = absolute(new_target).mul(notional);
+        let width = L::select(band_of_target.ne(zero()), of_target, equity);
+        let far = gt(absolute(new_target.sub(quantity)).mul(notional), band.mul(width));
+        let outside = L::or(new_target.mul(quantity).le(zero()), far);
+        let trades = L::and(decided, L::or(discrete, outside));
+        action = L::select(trades, wanted, action);
+        target = L::select(trades, new_target, target);
+    }
+    action = L::select(forced, zero(), action);
+    target = L::select(forced, zero(), target);
     // A margin call overrules what was decided.
     let called = L::and(L::and(alive, priced), gt(absolute(quantity).mul(notional).mul(maintenance), equity));
-    let mut target = target;
     if L::any(called) {
         let most = round_lots(larger(leverage.mul(equity).div(notional), zero()), lot);
         let called = L::and(called, gt(absolute(target), most));
