@@ -160,6 +160,13 @@ impl Accounts {
         self.set_account(i, &Account::new(&params));
     }
 
+    /// Account `i` starts again with other rules and costs.
+    pub fn replace(&mut self, i: usize, params: &Params) {
+        let lanes = LaneParams::new(std::array::from_fn(|_| *params));
+        self.groups[i / GROUP].params.take(&lanes, i % GROUP);
+        self.set_account(i, &Account::new(params));
+    }
+
     /// What happened to account `i` in the last step.
     pub fn events(&self, i: usize) -> Events {
         let (group, lane) = self.place(i);
@@ -207,6 +214,14 @@ macro_rules! lanes {
         pub(crate) struct $name {
             $(pub(crate) $field: [f64; GROUP],)*
             $(pub(crate) $flag: $type,)?
+        }
+
+        impl $name {
+            /// Takes one lane over from another.
+            #[allow(dead_code, reason = "not every struct of lanes needs it")]
+            fn take(&mut self, from: &$name, lane: usize) {
+                $(self.$field[lane] = from.$field[lane];)*
+            }
         }
     };
 }
@@ -259,11 +274,11 @@ pub(crate) struct Group {
     pub(crate) events: [u8; GROUP],
 }
 
-impl Group {
-    fn new(params: [Params; GROUP]) -> Group {
+impl LaneParams {
+    fn new(params: [Params; GROUP]) -> LaneParams {
         let of = |field: fn(&Params) -> f64| params.map(|p| field(&p));
         let truth = |yes: bool| f64::from(u8::from(yes));
-        let lanes = LaneParams {
+        LaneParams {
             capital: of(|p| p.capital),
             fraction: of(|p| p.fraction),
             vol_target: of(|p| p.vol_target),
@@ -287,7 +302,13 @@ impl Group {
             borrow_rate: of(|p| p.borrow),
             swap_long: of(|p| p.swap_long),
             swap_short: of(|p| p.swap_short),
-        };
+        }
+    }
+}
+
+impl Group {
+    fn new(params: [Params; GROUP]) -> Group {
+        let lanes = LaneParams::new(params);
         let zero = [0.0; GROUP];
         Group {
             params: lanes,

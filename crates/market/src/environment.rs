@@ -1,0 +1,197 @@
+//! Accounts that live through episodes, for learners that try things out.
+//!
+//! An episode starts at a random row of a stretch and goes on for a fixed length, or until ruin; it crosses no border
+//! of a stretch, and stretches cross no border of a fold, run, segment or membership. An account whose episode ended
+//! starts the next one in the same step. What it was before that is kept: an episode that was cut off (`truncated`) has
+//! a future that a learner may estimate from its own last observation, one that ended (`terminated`) has none. A cut
+//! episode is not closed out; only spans that are judged are.
+
+use crate::observation::{OBSERVED, RowTime, observe};
+use crate::policy::View;
+use crate::table::PriceTable;
+use account::{Account, Accounts, Event, Orders, Params};
+use std::ops::Range;
+
+/// Accounts on one table, each in its own episode.
+#[derive(Debug, Clone)]
+pub struct Environment<'a> {
+    table: &'a PriceTable,
+    times: &'a [RowTime],
+    params: Vec<Params>,
+    stretches: Vec<Range<u32>>,
+    /// `[stretches]` how many starts there are up to each, the last for all.
+    starts: Vec<u64>,
+    length: u32,
+    seed: u64,
+    accounts: Accounts,
+    /// `[n]` the row at whose close each account decides.
+    rows: Vec<u32>,
+    /// `[n]` the row behind the last that its episode reaches.
+    ends: Vec<u32>,
+    /// `[n]` episodes that each has begun.
+    episodes: Vec<u64>,
+    counter: u64,
+    observed: Vec<f32>,
+    legal: Vec<bool>,
+    rewards: Vec<f64>,
+    terminated: Vec<bool>,
+    truncated: Vec<bool>,
+    /// `[n]` of the accounts whose episode ended in the last step, what they were shown at its end.
+    last_rows: Vec<u32>,
+    last_observed: Vec<f32>,
+}
+
+impl<'a> Environment<'a> {
+    /// `n` accounts over stretches of rows (of at least two), each episode `length` steps long. `times` `[rows]`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no stretch of two rows, or rows lie outside the table.
+    pub fn new(
+        table: &'a PriceTable,
+        times: &'a [RowTime],
+        stretches: &[Range<u32>],
+        n: usize,
+        length: u32,
+        seed: u64,
+    ) -> Environment<'a> {
+        let stretches: Vec<Range<u32>> = stretches.iter().filter(|s| s.len() >= 2).cloned().collect();
+        assert!(!stretches.is_empty() && n > 0 && length > 0, "accounts need steps to take");
+        assert!(stretches.iter().all(|s| s.end as usize <= table.bars.len()) && times.len() == table.bars.len());
+        // Short stretches have one start; in others an episode of full length fits behind any.
+        let starts = stretches.iter().scan(0, |sum, s| {
+            *sum += u64::from((s.len() as u32).saturating_sub(length).max(1));
+            Some(*sum)
+        });
+        let starts = starts.collect();
+        let params = vec![table.params[0]; n];
+        let mut made = Environment {
+            table,
+            times,
+            accounts: Accounts::new(&params).with_rewards(),
+            params,
+            stretches,
+            starts,
+            length,
+            seed,
+            rows: vec![0; n],
+            ends: vec![0; n],
+            episodes: vec![0; n],
+            counter: 0,
+            observed: vec![0.0; n * OBSERVED],
+            legal: vec![true; n * 3],
+            rewards: vec![0.0; n],
+            terminated: vec![false; n],
+            truncated: vec![false; n],
+            last_rows: vec![0; n],
+            last_observed: vec![0.0; n * OBSERVED],
+        };
+        (0..n).for_each(|i| made.begin(i));
+        (0..n).for_each(|i| made.show(i));
+        made
+    }
+
+    /// Starts the next episode of an account: a function of seed, account and episode.
+    fn begin(&mut self, i: usize) {
+        let episode = self.episodes[i];
+        self.episodes[i] += 1;
+        let counter = [i as u32, episode as u32, (episode >> 32) as u32, 0x4550_4953];
+        let [low, high, ..] = random::philox(self.seed, counter);
+        let draw = u64::from(low) | u64::from(high) << 32;
+        let all = self.starts[self.starts.len() - 1];
+        let at = ((u128::from(draw) * u128::from(all)) >> 64) as u64;
+        let place = self.starts.partition_point(|upto| *upto <= at);
+        let before = if place == 0 { 0 } else { self.starts[place - 1] };
+        let stretch = &self.stretches[place];
+        let row = stretch.start + (at - before) as u32;
+        self.rows[i] = row;
+        self.ends[i] = stretch.end.min(row.saturating_add(self.length).saturating_add(1));
+        let symbol = self.table.offsets.partition_point(|from| *from <= row as usize) - 1;
+        self.params[i] = self.table.params[symbol];
+        self.accounts.replace(i, &self.params[i]);
+    }
+
+    /// Writes what an account is shown at its row.
+    fn show(&mut self, i: usize) {
+        let row = self.rows[i] as usize;
+        let to = &mut self.observed[i * OBSERVED..(i + 1) * OBSERVED];
+        observe(&self.params[i], &self.accounts.account(i), &self.table.bars[row], self.times[row], to);
+        let legal = &mut self.legal[i * 3..(i + 1) * 3];
+        let open = self.table.bars[row].flat_next == 0.0;
+        (legal[0], legal[1], legal[2]) = (self.params[i].shortable && open, true, open);
+    }
+
+    /// What a policy is shown.
+    pub fn view(&self) -> View<'_> {
+        View { rows: &self.rows, observed: &self.observed, legal: &self.legal, counter: self.counter }
+    }
+
+    /// Takes every account one bar further; targets are `[n]`.
+    ///
+    /// # Panics
+    ///
+    /// If there is not a target for each.
+    pub fn step(&mut self, targets: &[f64]) {
+        self.accounts.step_each(Orders::targets(targets), &self.table.bars, &self.rows);
+        self.accounts.rewards(&mut self.rewards);
+        self.counter += 1;
+        for i in 0..self.rows.len() {
+            self.rows[i] += 1;
+            self.terminated[i] = self.accounts.events(i).contains(Event::Ruined);
+            self.truncated[i] = !self.terminated[i] && self.rows[i] + 1 >= self.ends[i];
+            self.show(i);
+            if self.terminated[i] || self.truncated[i] {
+                self.last_rows[i] = self.rows[i];
+                let own = i * OBSERVED..(i + 1) * OBSERVED;
+                self.last_observed[own.clone()].copy_from_slice(&self.observed[own]);
+                self.begin(i);
+                self.show(i);
+            }
+        }
+    }
+
+    /// `[n]` rewards of the last step.
+    pub fn rewards(&self) -> &[f64] {
+        &self.rewards
+    }
+
+    /// `[n]` whose account was ruined in the last step: no value follows.
+    pub fn terminated(&self) -> &[bool] {
+        &self.terminated
+    }
+
+    /// `[n]` whose episode was cut off in the last step: a value follows from [`Environment::last`].
+    pub fn truncated(&self) -> &[bool] {
+        &self.truncated
+    }
+
+    /// Row and observation `[OBSERVED]` of account `i` at the end of its last episode.
+    pub fn last(&self, i: usize) -> (u32, &[f32]) {
+        (self.last_rows[i], &self.last_observed[i * OBSERVED..(i + 1) * OBSERVED])
+    }
+
+    /// Account `i` as it stands.
+    pub fn account(&self, i: usize) -> Account {
+        self.accounts.account(i)
+    }
+}
+
+/// `[rows]` time of day and bars to a forced close, by the hours of each session.
+pub fn row_times(market: &[bars::Bars], table: &PriceTable) -> Vec<RowTime> {
+    let mut times = Vec::with_capacity(table.bars.len());
+    for (symbol, bars) in market.iter().enumerate() {
+        let minutes = bars.instrument.session.clock_minutes(&bars.start);
+        let step = (bars.timeframe.ns() as f64 / 60e9).max(1.0);
+        let rows = table.symbol(symbol);
+        let forced = rows.iter().any(|bar| bar.flat_next != 0.0) && bars.member.is_empty();
+        let close = i64::from(bars.instrument.session.close.0);
+        for minute in minutes {
+            let left = (close - i64::from(minute)).rem_euclid(1440) as f64 / step;
+            times.push(RowTime {
+                time_of_day: f32::from(minute) / 1440.0,
+                bars_to_close: if forced { left as f32 } else { 0.0 },
+            });
+        }
+    }
+    times
+}

@@ -1,0 +1,92 @@
+//! Episodes: where they start and end, what is shown, and that it is the account's own accounting.
+
+use account::{Account, Action, Params, step};
+use bars::Timeframe;
+use bars::synth::Synth;
+use market::{AccountOptions, Constant, Environment, OBSERVED, Policy, PriceTable, row_times};
+use random::SplitMix;
+
+fn made() -> (Vec<bars::Bars>, PriceTable) {
+    let market = Synth { symbols: 2, bars: 600, timeframe: Timeframe::H1, ragged: false, ..Synth::default() };
+    let market = market.make_market(4).market;
+    let table = PriceTable::new(&market, &AccountOptions::default(), None).unwrap();
+    (market, table)
+}
+
+#[test]
+fn an_environment_is_the_account_step_by_step() {
+    let (market, table) = made();
+    let times = row_times(&market, &table);
+    let end = table.offsets[1] as u32;
+    // Two stretches of the first symbol and one of the second.
+    let stretches = [10..200, 210..end, end + 5..end + 300];
+    let n = 13;
+    let mut world = Environment::new(&table, &times, &stretches, n, 40, 9);
+    let mut single: Vec<(Params, Account)> = Vec::new();
+    let symbol = |row: u32| usize::from(row >= end);
+    for i in 0..n {
+        let params = table.params[symbol(world.view().rows[i])];
+        single.push((params, Account::new(&params)));
+    }
+    let (mut random, mut cut) = (SplitMix::new(3), 0);
+    for _ in 0..400 {
+        let rows = world.view().rows.to_vec();
+        assert!(rows.iter().all(|row| stretches.iter().any(|s| s.contains(row) && s.contains(&(row + 1)))));
+        let targets: Vec<f64> = (0..n).map(|_| [-1.0, 0.0, 1.0, f64::NAN][random.below(4)]).collect();
+        world.step(&targets);
+        for i in 0..n {
+            let (params, account) = &mut single[i];
+            let now = rows[i] as usize;
+            let action = Action::target(targets[i]);
+            let outcome = step(params, account, action, &table.bars[now], &table.bars[now + 1]);
+            assert_eq!(world.rewards()[i].to_bits(), (outcome.reward + 0.0).to_bits());
+            if world.truncated()[i] || world.terminated()[i] {
+                cut += 1;
+                assert_eq!(world.last(i).0, rows[i] + 1);
+                // A cut episode is not closed out.
+                assert_eq!(world.last(i).1[0] == 0.0, account.quantity == 0.0);
+                *params = table.params[symbol(world.view().rows[i])];
+                *account = Account::new(params);
+            }
+            assert_eq!(world.account(i).equity.to_bits(), account.equity.to_bits());
+            let shown = &world.view().observed[i * OBSERVED..(i + 1) * OBSERVED];
+            assert!(shown.iter().all(|x| x.is_finite()));
+            assert_eq!(shown[0] == 0.0, account.quantity == 0.0);
+            assert!(world.view().legal[i * 3 + 1], "flat is always legal");
+        }
+    }
+    assert!(cut > 100, "{cut} episodes ended");
+    // The same seed, the same episodes; another seed, others.
+    let rows = |seed: u64| Environment::new(&table, &times, &stretches, n, 40, seed).view().rows.to_vec();
+    assert_eq!(rows(9), rows(9));
+    assert_ne!(rows(9), rows(10));
+}
+
+/// Bars behind the close that were changed on purpose are not seen.
+#[test]
+fn an_observation_ends_at_its_close() {
+    let (market, table) = made();
+    let times = row_times(&market, &table);
+    let stretch = 50..table.offsets[1] as u32;
+    let shown = |table: &PriceTable, steps: usize| {
+        let mut world = Environment::new(table, &times, std::slice::from_ref(&stretch), 4, 1000, 2);
+        let mut seen = Vec::new();
+        let policy = Constant(1.0);
+        let (mut targets, mut memory) = (vec![0.0; 4], policy.start(4));
+        for _ in 0..steps {
+            policy.act(&world.view(), &mut memory, &mut targets);
+            world.step(&targets);
+            seen.extend(world.view().observed.iter().map(|x| x.to_bits()));
+        }
+        (seen, world.view().rows.to_vec())
+    };
+    let steps = 20;
+    let (before, rows) = shown(&table, steps);
+    let mut poisoned = table.clone();
+    let last = *rows.iter().max().unwrap() as usize;
+    for bar in &mut poisoned.bars[last + 1..] {
+        (bar.open, bar.high, bar.low, bar.close) = (1e6, 1e6, 1e6, 1e6);
+        (bar.sigma, bar.volume, bar.dividend) = (9.0, 9.0, 9.0);
+    }
+    assert_eq!(shown(&poisoned, steps).0, before);
+}
