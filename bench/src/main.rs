@@ -9,6 +9,7 @@
 
 mod backtest;
 mod copy;
+mod environment;
 mod features;
 mod limit;
 mod make_csv;
@@ -28,6 +29,7 @@ const HELP: &str = "\
   fullbore-bench features BARS --features SET [--threads N] [--rounds N]   bars to table, timed
   fullbore-bench columns BARS --features SET --out PARQUET [--threads N]   every feature as a column of doubles
   fullbore-bench backtest [--bars N] [--accounts N] [--threads N] [--rounds N]   accounts through bars, timed
+  fullbore-bench environment N                          episodes of N accounts on one thread, timed
   fullbore-bench statistics JSON                                           the judge's figures of returns
   fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed";
 
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         ["columns", path, "--features", set, "--out", out, rest @ ..] => flags(rest, threads(), 1)
             .and_then(|(threads, _)| features::columns(path.as_ref(), set, out.as_ref(), threads)),
         ["backtest", rest @ ..] => backtest(rest),
+        ["environment", n] => number(n).and_then(|n| environment::time(n as usize, 3)),
         ["statistics", path] => statistics::compute(path.as_ref()),
         ["net", rest @ ..] => net::time(rest, threads()),
         ["copy"] => copy::measure(threads()),

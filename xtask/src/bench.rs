@@ -5,6 +5,7 @@
 //! page cache. Every section is tables with the machine they were measured on, and is replaced alone. What explains
 //! them is written by hand in `bench/NOTES.md`.
 
+mod backtest;
 mod classify;
 mod cpu_net;
 mod features;
@@ -50,6 +51,11 @@ pub fn gpu(flags: &[&str]) -> Result<()> {
 /// Nets on the CPU; apart from [`run`], because PyTorch is large.
 pub fn cpu_net(flags: &[&str]) -> Result<()> {
     write("cpu-net", cpu_net::run(&nets::BenchFlags::read(flags)?)?)
+}
+
+/// Accounts through bars; apart from [`run`], because vectorbt brings much along.
+pub fn backtest() -> Result<()> {
+    write("backtest", backtest::run()?)
 }
 
 /// Whole epochs of the two-timeframe classifier; apart from [`run`], because PyTorch is large.

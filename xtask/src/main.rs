@@ -39,6 +39,7 @@ Checks and chores of Fullbore.
   cargo xtask bench gpu [--ours PATH] [--python PATH] [--root PATH] [--only TEXT] [--quick]
                                           nets on the GPU beside PyTorch; --ours is a built fullbore-bench, --python has torch, --root is the
                                           working tree, --only the cases with TEXT in their name, --quick leaves out torch.compile
+  cargo xtask bench backtest              accounts through bars beside vectorbt
   cargo xtask bench cpu-net [the same]    nets on the CPU beside PyTorch
   cargo xtask bench classify [the same]   whole epochs of the two-timeframe classifier beside PyTorch, on the GPU; --ours is a built fullbore,
                                           --quick leaves out the curves of five seeds; cpu-classify is the same on the CPU
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         ["oracles", part] => test::oracles_alone(Some(part)),
         ["bench"] => bench::run(None).map(|()| true),
         ["bench", "gpu", flags @ ..] => bench::gpu(flags).map(|()| true),
+        ["bench", "backtest"] => bench::backtest().map(|()| true),
         ["bench", "cpu-net", flags @ ..] => bench::cpu_net(flags).map(|()| true),
         ["bench", "classify", flags @ ..] => bench::classify(flags).map(|()| true),
         ["bench", "cpu-classify", flags @ ..] => bench::cpu_classify(flags).map(|()| true),
