@@ -284,6 +284,9 @@ pub(crate) struct Predict {
     /// Write one row per member instead of their mean
     #[arg(long)]
     pub(crate) members: bool,
+    /// Write the position to hold from the next open on as a column `target`
+    #[arg(long, conflicts_with = "members")]
+    pub(crate) positions: bool,
     /// Device to run on: auto, cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,

@@ -205,24 +205,17 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
         false => request.select.clone(),
     };
     let from = select.from;
-    let question =
-        Predict { run: run.to_path_buf(), select, out: None, device: request.device.clone(), members: false };
+    let question = Predict {
+        run: run.to_path_buf(),
+        select,
+        out: None,
+        device: request.device.clone(),
+        members: false,
+        positions: false,
+    };
     let Asked { path, loaded, data, table, instruments, same_bars, notes, .. } = ask(&question, settings, sink)?;
     let model = &loaded.model;
-    let rules: Vec<&SignalRule> = model.folds.iter().filter_map(|fold| fold.trading.as_ref()).collect();
-    if rules.len() != model.folds.iter().filter(|fold| !fold.seeds.is_empty()).count() {
-        return Err(Error::new(Kind::State, "the model does not say how its probabilities become positions")
-            .at(run)
-            .remedy("it is of an earlier version: train again with `fullbore train`"));
-    }
-    let market = &data.base.market;
-    let beliefs = beliefs(&loaded, &data, &table);
-    let horizon = rules.first().map_or(1, |rule| rule.horizon);
-    let targets = match market.as_slice() {
-        // A belief below its fold's threshold is below 0.
-        [bars] => Targets { actions: vec![follow_signals(&beliefs[0], 0.0, horizon, bars.instrument.shortable)] },
-        _ => rank_portfolio(market, &data.clock, &beliefs, horizon),
-    };
+    let targets = model_targets(&loaded, &data, &table).map_err(|e| e.at(run))?;
     let folds: Vec<(usize, i64)> = model.folds.iter().map(|fold| (fold.number + 1, fold.test_from)).collect();
     let words = format!("the model of {}, {}", run.display(), format_plural(folds.len() as u64, "fold"));
     // The run's own backtest was part of its trial.
@@ -234,6 +227,35 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
     let identity = (!as_trained).then(|| format!("model {} {from:?}", model.split.as_deref().unwrap_or("")));
     let clock = data.clock.clone();
     Ok(Decided { path, market: data.base.market, clock, targets, words, instruments, folds, identity, notes })
+}
+
+/// `[S][n]` what a model wants to hold from the next open on, by its predictions and what its validation said.
+pub(crate) fn model_targets(loaded: &Loaded, data: &Dataset, table: &Table) -> Result<Targets> {
+    let model = &loaded.model;
+    let rules: Vec<&SignalRule> = model.folds.iter().filter_map(|fold| fold.trading.as_ref()).collect();
+    if rules.len() != model.folds.iter().filter(|fold| !fold.seeds.is_empty()).count() {
+        return Err(Error::new(Kind::State, "the model does not say how its probabilities become positions")
+            .remedy("it is of an earlier version: train again with `fullbore train`"));
+    }
+    let market = &data.base.market;
+    let beliefs = beliefs(loaded, data, table);
+    let horizon = rules.first().map_or(1, |rule| rule.horizon);
+    Ok(match market.as_slice() {
+        // A belief below its fold's threshold is below 0.
+        [bars] => Targets { actions: vec![follow_signals(&beliefs[0], 0.0, horizon, bars.instrument.shortable)] },
+        _ => rank_portfolio(market, &data.clock, &beliefs, horizon),
+    })
+}
+
+/// The bar of a symbol that became known at a moment; rows of a symbol become known in their order.
+pub(crate) fn bar_known_at(clock: &Clock, symbol: usize, time: i64) -> Option<usize> {
+    let rows = clock.rows(symbol);
+    let (mut low, mut high) = (rows.start, rows.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if clock.time(middle) < time { low = middle + 1 } else { high = middle }
+    }
+    (low < rows.end).then(|| low - rows.start)
 }
 
 /// Corrected probabilities of down and up less their fold's threshold; none where a fold never trades.
@@ -260,16 +282,9 @@ fn beliefs(loaded: &Loaded, data: &Dataset, table: &Table) -> Beliefs {
         let said: Vec<f32> = p.iter().map(|p| p[row]).collect();
         let q = calibration.apply(&said);
         let symbol = codes[row] as usize;
-        let rows = data.clock.rows(symbol);
         let at = |side: i8| q[usize::from(class::index(side, classes.len()))] - threshold;
-        // Rows of a symbol become known in their order.
-        let (mut low, mut high) = (rows.start, rows.end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if data.clock.time(middle) < ns[row] { low = middle + 1 } else { high = middle }
-        }
-        if low < rows.end {
-            beliefs[symbol][low - rows.start] = Some([at(-1), at(1)]);
+        if let Some(t) = bar_known_at(&data.clock, symbol, ns[row]) {
+            beliefs[symbol][t] = Some([at(-1), at(1)]);
         }
     }
     beliefs

@@ -21,6 +21,8 @@ pub(crate) struct Rows {
 type Names<'a> = &'a [&'a str];
 
 const SYMBOL: Names<'_> = &["symbol", "ticker", "instrument", "code", "pair", "name"];
+/// Where a table says both when a bar began and when it was known, the first counts.
+const BAR_START: Names<'_> = &["barstart"];
 const TIME: Names<'_> = &["time", "date", "datetime", "timestamp", "ts", "fundingtime", "opentime"];
 
 /// Reads a table; `what` names it for messages, the first of `numbers` must be there.
@@ -51,7 +53,7 @@ impl Rows {
                 .remedy(format!("name it {}", files::format_list(names, "or")))
         };
         let before = self.time.len();
-        let column = find(TIME).ok_or_else(|| missing(TIME))?;
+        let column = find(BAR_START).or_else(|| find(TIME)).ok_or_else(|| missing(TIME))?;
         for row in 0..table.rows {
             let time = time_at(&column.data, row).ok_or_else(|| {
                 let wrong = format!("`{}` is not a time", text_at(&column.data, row));

@@ -10,7 +10,14 @@ use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let select = narrow(args.data, args.how)?;
-    let request = Predict { run: args.run, select, out: args.out, device: args.device, members: args.members };
+    let request = Predict {
+        run: args.run,
+        select,
+        out: args.out,
+        device: args.device,
+        members: args.members,
+        positions: args.positions,
+    };
     let progress = &mut context.progress;
     let predicted = jobs::predict(&request, &context.settings, &mut |u| progress.update(u))?;
     context.print(&predicted, |paint| render(&predicted, paint))?;

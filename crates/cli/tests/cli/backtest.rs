@@ -113,7 +113,8 @@ fn a_trained_model_trades_what_it_found_and_nothing_else() {
     let optimum = made["planted"]["log_growth_bp"].as_f64().unwrap_or_else(|| panic!("{made}"));
     let train = |name: &str, set: &str| {
         let args = ["train", name, "--learner", "mlp", "--features", set, "--labels", "fixed(1)", "--device", "cpu"];
-        let more = ["--seeds", "1", "--epochs", "4", "--folds", "5", "--out", name];
+        let out = format!("run-{name}");
+        let more = ["--seeds", "1", "--epochs", "4", "--folds", "5", "--out", &out];
         let (value, code) = place.json(&[&args[..], &more[..]].concat());
         assert_eq!(code, 0, "{value}");
         value
@@ -125,14 +126,22 @@ fn a_trained_model_trades_what_it_found_and_nothing_else() {
     assert!(growth >= 0.8 * optimum && growth <= 1.05 * optimum, "{growth} bp a bar of {optimum}");
     assert_eq!(record["folds"].as_array().unwrap().len(), 5);
     // The model that was saved gives the same bits; another account, or other data, is another trial.
-    let (again, code) = place.json(&["backtest", "planted", "--out", "again"]);
+    let (again, code) = place.json(&["backtest", "run-planted", "--out", "again"]);
     assert_eq!((code, &again["trials"]), (0, &serde_json::Value::Null), "{again}");
     let read = |path: &str| std::fs::read(place.path().join(path)).unwrap();
-    assert_eq!(read("again/backtest.json"), read("planted/backtest/backtest.json"));
-    assert_eq!(read("again/trades.parquet"), read("planted/backtest/trades.parquet"));
-    let (half, _) = place.json(&["backtest", "planted", "--sizing", "fraction(0.5)", "--out", "half"]);
+    assert_eq!(read("again/backtest.json"), read("run-planted/backtest/backtest.json"));
+    assert_eq!(read("again/trades.parquet"), read("run-planted/backtest/trades.parquet"));
+    let (half, _) = place.json(&["backtest", "run-planted", "--sizing", "fraction(0.5)", "--out", "half"]);
     assert_eq!(half["trials"], 2, "{half}");
     assert!(half["backtest"]["net"]["total_return"].as_f64().unwrap() < total);
+
+    // What the model wants to hold, fed back as positions of a file, earns the same.
+    let (told, code) = place.json(&["predict", "run-planted", "planted", "--positions", "--out", "p.parquet"]);
+    assert_eq!((code, told["bars"].as_u64().is_some_and(|n| n > 3000)), (0, true), "{told}");
+    let (own, code) = place.json(&["backtest", "planted", "--positions", "p.parquet", "--out", "own"]);
+    assert_eq!(code, 0, "{own}");
+    let same = own["backtest"]["net"]["total_return"].as_f64().unwrap();
+    assert!((same / total - 1.0).abs() < 1e-9, "{same} and {total}");
 
     synth(&[], "plain");
     let value = train("plain", "r = log_return(1), s = log_return(5)");

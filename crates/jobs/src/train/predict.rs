@@ -7,6 +7,7 @@ use super::arrays::are_ready;
 use super::experiment::beside;
 use super::source::{Market, fingerprint, input_bytes, load_market, longest};
 use super::{memory_budget, open};
+use crate::backtest::{bar_known_at, model_targets};
 use crate::features::{TableUse, bar_bytes, check_memory, compute as compute_features, resolve};
 use crate::kinds::classifier::{leave_out_not_finite, member_name};
 use crate::kinds::model::{About, Loaded, Model, ModelFold, about, read, universe};
@@ -36,6 +37,8 @@ pub struct Predict {
     pub device: String,
     /// Write one row per member instead of their mean.
     pub members: bool,
+    /// Write what the model wants to hold from the next open on beside its probabilities.
+    pub positions: bool,
 }
 
 /// What was predicted.
@@ -99,8 +102,23 @@ pub fn run_settings(run: &Path) -> Result<Settings> {
 /// Asks the model; the settings are best made by [`model_settings`].
 pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Predicted> {
     let Asked {
-        path, loaded, mut table, instruments, device, predicted, asked, locked, members_left_out, notes, ..
+        path,
+        loaded,
+        data,
+        mut table,
+        instruments,
+        device,
+        predicted,
+        asked,
+        locked,
+        members_left_out,
+        notes,
+        ..
     } = ask(request, settings, sink)?;
+    if request.positions {
+        let columns = positions(&loaded, &data, &table).map_err(|e| e.at(&request.run))?;
+        table.columns.extend(columns);
+    }
     let out = match &request.out {
         Some(out) => out.clone(),
         None => PathBuf::from(format!("{}-predictions.parquet", add::name_of(&path)?)),
@@ -130,6 +148,23 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         peak_memory_bytes: os::peak_memory(),
         notes,
     })
+}
+
+/// The column `target`: the weight to hold from the next open on, 1 all long and -1 all short; and when each bar began.
+fn positions(loaded: &Loaded, data: &Dataset, table: &Table) -> Result<[Column; 2]> {
+    let targets = model_targets(loaded, data, table)?;
+    let column = |name: &str| table.columns.iter().find(|c| c.name == name).map(|c| &c.data);
+    let (mut wanted, mut start) = (vec![f64::NAN; table.rows], vec![files::MISSING_TIME; table.rows]);
+    if let (Some(Data::Names { codes, .. }), Some(Data::Time { ns, .. })) = (column("symbol"), column("time")) {
+        for row in 0..table.rows {
+            let symbol = codes[row] as usize;
+            if let Some(t) = bar_known_at(&data.clock, symbol, ns[row]) {
+                wanted[row] = targets.actions[symbol][t].target;
+                start[row] = data.base.market[symbol].start[t];
+            }
+        }
+    }
+    Ok([Column::time("bar_start", start), Column::f64("target", wanted)])
 }
 
 /// What a model says about bars, and the bars.
