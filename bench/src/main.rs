@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "one JSON object on standard output is the whole interface")]
 #![expect(clippy::print_stderr, reason = "and its error is one line on standard error")]
 
+mod account_steps;
 mod backtest;
 mod copy;
 mod environment;
@@ -31,6 +32,7 @@ const HELP: &str = "\
   fullbore-bench backtest [--bars N] [--accounts N] [--threads N] [--rounds N]   accounts through bars, timed
   fullbore-bench environment N                          episodes of N accounts on one thread, timed
   fullbore-bench statistics JSON                                           the judge's figures of returns
+  fullbore-bench account CASES OUT                      account::step over trajectories, for the oracle
   fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed";
 
 fn main() -> ExitCode {
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ["backtest", rest @ ..] => backtest(rest),
         ["environment", n] => number(n).and_then(|n| environment::time(n as usize, 3)),
         ["statistics", path] => statistics::compute(path.as_ref()),
+        ["account", cases, out] => account_steps::run(cases.as_ref(), out.as_ref()),
         ["net", rest @ ..] => net::time(rest, threads()),
         ["copy"] => copy::measure(threads()),
         ["copy", "--threads", n] => number(n).and_then(|n| copy::measure(n as usize)),

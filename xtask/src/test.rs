@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 const NO_GPU: &str = "no GPU";
 
 /// Rooms whose figures the Python oracles check.
-const WITH_ORACLES: &[&str] = &["files", "bars", "features", "judge", "jobs", "cli"];
+const WITH_ORACLES: &[&str] = &["files", "bars", "features", "account", "judge", "jobs", "cli"];
 
 #[derive(Default)]
 struct Suite {
@@ -128,7 +128,7 @@ fn oracles(part: Option<&str>) -> Result<StepResult> {
         Err(why) => return Ok(StepResult::skipped("the oracles' Python packages are", &why)),
     };
     // The whole workspace, as the tests were built: a package alone would have its dependencies built again, with other
-    // features. `features.py` and `performance.py` look for `fullbore-bench` beside `fullbore`.
+    // features. `account.py`, `features.py` and `performance.py` look for `fullbore-bench` beside `fullbore`.
     let fullbore = programs("fullbore")?;
     let mut scripts: Vec<_> = std::fs::read_dir(root().join("oracles"))
         .map_err(|e| format!("oracles/: {e}."))?

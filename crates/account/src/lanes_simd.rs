@@ -510,12 +510,11 @@ fn finish<L: Lane>(group: &mut Group, row: &Row, at: usize, going: L::Mask) {
     let bars_held = L::select(held, bars_held.add(L::splat(1.0)), bars_held);
     let mark = L::select(going, close, mark);
     let fx = L::select(going, fx_close, fx);
-    let ruined = L::and(going, equity.le(L::splat(Params::RUIN).mul(capital)));
-    let ended = L::select(ruined, L::splat(1.0), ended);
-    store!(at, group; equity, bars_held, mark, fx, ended);
+    let ruin = L::splat(Params::RUIN).mul(capital);
+    let ruined = L::and(going, equity.le(ruin));
+    store!(at, group; equity, bars_held, mark, fx);
     let out = L::and(going, L::or(ruined, close_out.ne(zero())));
     if L::any(out) {
-        note::<L>(group, at, ruined, Event::Ruined);
         let sells = L::and(out, quantity.ne(zero()));
         note::<L>(group, at, sells, Event::ClosedOut);
         let known = Row { sigma: row.sigma_next, volume: row.volume_next, half_spread: row.spread_next, ..*row };
@@ -523,6 +522,11 @@ fn finish<L: Lane>(group: &mut Group, row: &Row, at: usize, going: L::Mask) {
         load!(L, at, group; target, action);
         let [target, action] = [target, action].map(|x| L::select(out, zero(), x));
         store!(at, group; target, action);
+        // What closing costs may be the end, too.
+        load!(L, at, group; equity);
+        let ruined = L::or(ruined, L::and(out, equity.le(ruin)));
+        note::<L>(group, at, ruined, Event::Ruined);
+        L::select(ruined, L::splat(1.0), ended).store(&mut group.ended, at);
     }
     load!(L, at, group; equity, peak);
     let peak = L::select(going, larger(peak, equity), peak);

@@ -183,6 +183,12 @@ impl Portfolio {
                 (self.positions[k].target, self.positions[k].action) = (0.0, 0.0);
             }
         }
+        // What closing costs may be the end, too.
+        let empty = self.positions.iter().all(|position| position.quantity == 0.0);
+        if !ruined && empty && self.equity <= Params::RUIN * capital {
+            outcome.events.add(Event::Ruined);
+            self.terminated = true;
+        }
         self.peak = larger(self.peak, self.equity);
         outcome.reward = ln_1p((larger(self.equity, crate::step::FLOOR * capital) - before) / before);
         outcome

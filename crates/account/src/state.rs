@@ -91,7 +91,7 @@ pub struct Action {
     pub target: f64,
     /// Distance of the stop from the next open as a share of it; 0 sets none and keeps the one there is. A flat account
     /// takes an action with a stop or limit as a new decision; without one, who was stopped out stays out until the
-    /// action changes.
+    /// action changes (without a band; with one, a target that is said again is wanted again).
     pub stop: f64,
     /// Distance of the limit.
     pub limit: f64,

@@ -28,16 +28,19 @@ pub fn step(params: &Params, account: &mut Account, action: Action, now: &Bar, n
         hold(params, account, next);
         outcome.exit = leave(params, account, now, next, &mut outcome.events);
         mark(params, account, next);
-        if account.equity <= Params::RUIN * params.capital {
+        let ruin = Params::RUIN * params.capital;
+        let ruined = account.equity <= ruin;
+        if ruined || next.close_out != 0.0 {
+            if account.quantity != 0.0 {
+                outcome.events.add(Event::ClosedOut);
+                outcome.exit = close_out(params, account, next);
+            }
+            flatten(account);
+        }
+        // What closing costs may be the end, too.
+        if ruined || account.equity <= ruin {
             outcome.events.add(Event::Ruined);
             account.terminated = true;
-        }
-        if (account.terminated || next.close_out != 0.0) && account.quantity != 0.0 {
-            outcome.events.add(Event::ClosedOut);
-            outcome.exit = close_out(params, account, next);
-        }
-        if account.terminated || next.close_out != 0.0 {
-            flatten(account);
         }
         account.peak = larger(account.peak, account.equity);
     }
@@ -315,8 +318,8 @@ pub(crate) fn hold(params: &Params, account: &mut Account, next: &Bar) {
     finance(params, account, absolute(units * next.fx_open * next.open), next.swap_inside, next.borrow_inside);
 }
 
-/// Closes the position where stop, limit or liquidation is touched inside the bar: the worse of stop and liquidation
-/// comes first, and both before the limit.
+/// Closes the position where stop, limit or liquidation is touched inside the bar. The price first moves against it:
+/// what it meets first of stop and liquidation counts, and both before the limit.
 fn leave(params: &Params, account: &mut Account, now: &Bar, next: &Bar, events: &mut Events) -> Fill {
     if account.quantity == 0.0 {
         return Fill::default();

@@ -1,6 +1,6 @@
 //! Cases that can be followed with a pencil: each states its arithmetic.
 
-use account::{Account, Action, Bar, Event, Params, Portfolio, step};
+use account::{Account, Accounts, Action, Bar, Event, Orders, Params, Portfolio, step};
 
 const LONG: Action = Action { target: 1.0, stop: 0.0, limit: 0.0 };
 const SHORT: Action = Action { target: -1.0, stop: 0.0, limit: 0.0 };
@@ -234,6 +234,27 @@ fn nothing_fills_without_a_price() {
     step(&params, &mut account, Action::target(0.0), &Bar::flat(10.0), &below);
     assert_eq!(account.quantity, 10.0);
     near(account.equity, 100_000.0 - 470.0);
+}
+
+#[test]
+fn an_account_that_closing_ruins_has_ended() {
+    let params =
+        Params { capital: 1000.0, lots: 10.0, leverage: 10.0, liquidation: 0.0, fee: 0.5, ..Params::default() };
+    let (now, last) = (bar(100.0, 100.0), Bar { close_out: 1.0, ..bar(100.0, 53.0) });
+    let (mut account, mut lanes) = (Account::new(&params), Accounts::new(&[params]));
+    // Half of 1,000 is the fee; 10 units lose 470, and 30 is above ruin; to sell them for 530 costs 265.
+    let outcome = step(&params, &mut account, LONG, &now, &last);
+    near(account.equity, 500.0 - 470.0 - 265.0);
+    assert!(account.terminated && account.quantity == 0.0);
+    assert!(outcome.events.contains(Event::ClosedOut) && outcome.events.contains(Event::Ruined));
+    lanes.step(Orders::targets(&[1.0]), &now, &last);
+    assert_eq!((lanes.account(0), lanes.events(0)), (account, outcome.events));
+    let mut portfolio = Portfolio::new(&params, 1);
+    portfolio.step(&[params], &[1.0], &[(now, last)]);
+    near(portfolio.equity, account.equity);
+    assert!(portfolio.terminated);
+    // Nothing happens to it any more.
+    assert_eq!(step(&params, &mut account, LONG, &last, &now).reward, 0.0);
 }
 
 #[test]
