@@ -35,6 +35,7 @@ Checks and chores of Fullbore.
   cargo xtask tidy                        rules for code and prose that no lint holds
   cargo xtask kernels [--check]           compile .cu files that changed to PTX and cubins; --check compiles all and compares
   cargo xtask oracles [PART]              only the Python oracles; with PART the cases that have it in their name
+  cargo xtask oracles --peers             the account beside vectorbt and backtesting.py; installs 1 GB the first time
   cargo xtask bench [NAME]                figures into bench/RESULTS.md; NAME is csv, convert, synth or features
   cargo xtask bench gpu [--ours PATH] [--python PATH] [--root PATH] [--only TEXT] [--quick]
                                           nets on the GPU beside PyTorch; --ours is a built fullbore-bench, --python has torch, --root is the
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         ["kernels"] => kernels::write().map(print_message),
         ["kernels", "--check"] => kernels::check().map(print_message),
         ["oracles"] => test::oracles_alone(None),
+        ["oracles", "--peers"] => test::backtesters(),
         ["oracles", part] => test::oracles_alone(Some(part)),
         ["bench"] => bench::run(None).map(|()| true),
         ["bench", "gpu", flags @ ..] => bench::gpu(flags).map(|()| true),

@@ -26,6 +26,7 @@
 
 use crate::process::{cargo, command, lines, programs, run};
 use crate::{Result, cache, kernels, licences, rooms, root, tidy};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The one reason that CI accepts.
@@ -122,14 +123,21 @@ fn fresh_kernels() -> Result<StepResult> {
     }
 }
 
+/// Only the comparison of the account with other backtesters, whose packages are too large for every run.
+pub fn backtesters() -> Result<bool> {
+    let mut suite = Suite::default();
+    suite.step("backtesters", || {
+        let python = cache::python_of("backtesters", &root().join("bench/peers/backtesters.lock"))?;
+        run_oracles(&python, vec![root().join("bench/peers/backtesters.py")], None)
+    });
+    Ok(suite.close())
+}
+
 fn oracles(part: Option<&str>) -> Result<StepResult> {
     let python = match cache::python() {
         Ok(python) => python,
         Err(why) => return Ok(StepResult::skipped("the oracles' Python packages are", &why)),
     };
-    // The whole workspace, as the tests were built: a package alone would have its dependencies built again, with other
-    // features. `account.py`, `features.py` and `performance.py` look for `fullbore-bench` beside `fullbore`.
-    let fullbore = programs("fullbore")?;
     let mut scripts: Vec<_> = std::fs::read_dir(root().join("oracles"))
         .map_err(|e| format!("oracles/: {e}."))?
         .flatten()
@@ -137,10 +145,17 @@ fn oracles(part: Option<&str>) -> Result<StepResult> {
         .filter(|p| p.extension().is_some_and(|e| e == "py"))
         .collect();
     scripts.sort();
+    run_oracles(&python, scripts, part)
+}
+
+fn run_oracles(python: &Path, scripts: Vec<PathBuf>, part: Option<&str>) -> Result<StepResult> {
+    // The whole workspace, as the tests were built: a package alone would have its dependencies built again, with other
+    // features. `account.py`, `features.py` and `performance.py` look for `fullbore-bench` beside `fullbore`.
+    let fullbore = programs("fullbore")?;
     let mut found = StepResult::default();
     for program in scripts {
         let mut counted = None;
-        let mut oracle = command(&python);
+        let mut oracle = command(python);
         oracle.arg(&program).arg(&fullbore).args(part).env("PYTHONDONTWRITEBYTECODE", "1");
         let done = lines(&mut oracle, |line| {
             // The counts come back in our own closing line; CI reads only one.
