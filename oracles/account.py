@@ -246,9 +246,10 @@ class Broker:
         price, impact = self.offer(now, side, most - held, bar.open)
         value = price * rules.multiplier * bar.fx_open
         if goal > base:
-            # The largest position p with p · value ≤ leverage · (equity - cost · (p - held)).
+            # The largest position p, marked at the open, with p · worth ≤ leverage · (equity - cost · (p - held)).
+            worth = bar.open * rules.multiplier * bar.fx_open
             cost = side * (price - bar.open) * rules.multiplier * bar.fx_open + rules.fee * value + rules.fee_per_unit * bar.fx_open
-            carried = rules.leverage * (self.equity() + cost * held) / (value + rules.leverage * cost)
+            carried = rules.leverage * (self.equity() + cost * held) / (worth + rules.leverage * cost)
             if carried < most:
                 # What margin does not carry is given up; what volume does not allow waits.
                 most = max(self.whole_lots(carried), base)

@@ -118,6 +118,7 @@ struct Quote<L> {
     impact: L,
     unit_cost: L,
     notional: L,
+    value: L,
 }
 
 #[inline(always)]
@@ -130,16 +131,18 @@ fn quote<L: Lane>(group: &Group, row: &Row, at: usize, reference: L, fx: L, side
         impact = L::select(counted, impact_rate.mul(sigma).mul(units.div(volume).sqrt()), impact);
     }
     let moved = reference.mul(L::splat(1.0).add(side.mul(half_spread.mul(spread_scale).add(impact))));
-    let mut price = larger(moved, zero());
-    let ticks = gt(tick, zero());
+    let below = reference.le(zero());
+    let mut price = L::select(below, reference, larger(moved, zero()));
+    let ticks = L::and_not(gt(tick, zero()), below);
     if L::any(ticks) {
         let steps = negate(side).mul(price).div(tick).add(L::splat(TINY)).floor().mul(tick);
         price = L::select(ticks, larger(side.mul(negate(steps)), zero()), price);
     }
     let money = multiplier.mul(fx);
+    let size = absolute(price);
     let unit_cost =
-        side.mul(price.sub(reference)).mul(money).add(fee_rate.mul(price).mul(money)).add(fee_per_unit.mul(fx));
-    Quote { price, impact, unit_cost, notional: price.mul(money) }
+        side.mul(price.sub(reference)).mul(money).add(fee_rate.mul(size).mul(money)).add(fee_per_unit.mul(fx));
+    Quote { price, impact, unit_cost, notional: size.mul(money), value: reference.mul(money) }
 }
 
 /// Books fills of the lanes in `mask`.
@@ -161,7 +164,7 @@ fn execute<L: Lane>(
     let cost = units.mul(quote.unit_cost);
     let money = units.mul(multiplier).mul(fx);
     let impact_paid = money.mul(reference).mul(quote.impact);
-    let fee_paid = fee_rate.mul(quote.price).mul(money).add(fee_per_unit.mul(units.mul(fx)));
+    let fee_paid = fee_rate.mul(absolute(quote.price)).mul(money).add(fee_per_unit.mul(units.mul(fx)));
     let fee = L::select(mask, fee.add(fee_paid), fee);
     let impact = L::select(mask, impact.add(impact_paid), impact);
     let spread = L::select(mask, spread.add(cost.sub(fee_paid).sub(impact_paid)), spread);
@@ -371,8 +374,8 @@ fn fill<L: Lane>(group: &mut Group, row: &Row, at: usize, going: L::Mask) {
     let increase = L::select(capped, smaller(whole, volume_cap.mul(volume)), whole);
     let quote = quote(group, row, at, open, fx_open, side, reduce.add(increase));
     let left = L::select(same_side, held, zero());
-    let free = leverage.mul(equity.sub(quote.unit_cost.mul(reduce))).sub(quote.notional.mul(left));
-    let room = larger(free.div(quote.notional.add(leverage.mul(quote.unit_cost))), zero());
+    let free = leverage.mul(equity.sub(quote.unit_cost.mul(reduce))).sub(quote.value.mul(left));
+    let room = larger(free.div(quote.value.add(leverage.mul(quote.unit_cost))), zero());
     let cut = gt(increase, room);
     let increase = L::select(cut, room, increase);
     let short_of = L::or(cut, increase.lt(whole));

@@ -144,7 +144,7 @@ impl Portfolio {
             .collect();
         let needed: f64 = orders
             .iter()
-            .map(|(_, order)| order.increase * (order.quote.notional + leverage * order.quote.unit_cost))
+            .map(|(_, order)| order.increase * (order.quote.value + leverage * order.quote.unit_cost))
             .sum();
         let free = larger(leverage * self.equity - self.gross(params), 0.0);
         let share = if needed > free { free / needed } else { 1.0 };

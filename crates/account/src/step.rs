@@ -159,8 +159,10 @@ pub(crate) struct Quote {
     pub(crate) impact: f64,
     /// What one unit costs: spread, impact and fee, in account currency.
     pub(crate) unit_cost: f64,
-    /// Value of one unit at that price, in account currency.
+    /// Notional of one unit at that price, in account currency.
     pub(crate) notional: f64,
+    /// What one unit is worth behind the fill: marked at the reference price.
+    pub(crate) value: f64,
 }
 
 impl Quote {
@@ -172,13 +174,17 @@ impl Quote {
         }
         let moved = reference * (1.0 + side * (now.half_spread * params.spread + impact));
         let mut price = larger(moved, 0.0);
-        if params.tick > 0.0 {
+        if reference <= 0.0 {
+            // Only a close-out comes here, after prices have fallen below zero: there is no spread to speak of.
+            price = reference;
+        } else if params.tick > 0.0 {
             // Against the trader: up for a buyer, down for a seller.
             price = larger(side * -((-side * price / params.tick + TINY).floor() * params.tick), 0.0);
         }
         let money = params.multiplier * fx;
-        let unit_cost = side * (price - reference) * money + params.fee * price * money + params.fee_per_unit * fx;
-        Quote { price, impact, unit_cost, notional: price * money }
+        let size = absolute(price);
+        let unit_cost = side * (price - reference) * money + params.fee * size * money + params.fee_per_unit * fx;
+        Quote { price, impact, unit_cost, notional: size * money, value: reference * money }
     }
 }
 
@@ -219,8 +225,8 @@ pub(crate) fn order(params: &Params, account: &Account, now: &Bar, next: &Bar) -
 fn fill(params: &Params, account: &mut Account, now: &Bar, next: &Bar) -> Fill {
     let Some(order) = order(params, account, now, next) else { return Fill::default() };
     let Order { reduce, left, quote, .. } = &order;
-    let free = params.leverage * (account.equity - quote.unit_cost * reduce) - quote.notional * left;
-    let room = larger(free / (quote.notional + params.leverage * quote.unit_cost), 0.0);
+    let free = params.leverage * (account.equity - quote.unit_cost * reduce) - quote.value * left;
+    let room = larger(free / (quote.value + params.leverage * quote.unit_cost), 0.0);
     fill_order(params, account, order, room, next)
 }
 
@@ -264,7 +270,7 @@ pub(crate) fn execute(
     let cost = units * quote.unit_cost;
     let money = units * params.multiplier * fx;
     let impact = money * reference * quote.impact;
-    let fee = params.fee * quote.price * money + params.fee_per_unit * (units * fx);
+    let fee = params.fee * absolute(quote.price) * money + params.fee_per_unit * (units * fx);
     account.flows.fee += fee;
     account.flows.impact += impact;
     account.flows.spread += cost - fee - impact;

@@ -258,6 +258,30 @@ fn an_account_that_closing_ruins_has_ended() {
 }
 
 #[test]
+fn all_of_the_cash_buys_what_it_can_pay_spread_included() {
+    let params = Params { owned: true, fee: 0.001, ..Params::default() };
+    let mut account = Account::new(&params);
+    // Half a spread of 1 %: 101 a share, and a fee of 0.101. 100,000 / 101.101 shares, worth 100 each behind the fill.
+    let now = Bar { half_spread: 0.01, ..Bar::flat(100.0) };
+    step(&params, &mut account, LONG, &now, &Bar::flat(100.0));
+    near(account.quantity, 100_000.0 / 101.101);
+    near(account.equity, 100_000.0 / 101.101 * 100.0);
+}
+
+#[test]
+fn a_position_below_zero_is_closed_out_at_its_price() {
+    let params = Params { fee: 0.001, leverage: 10.0, ..Params::default() };
+    let held = Account { quantity: 100.0, target: 100.0, action: 1.0, mark: 10.0, ..Account::new(&params) };
+    let mut account = held;
+    let last =
+        Bar { open: 5.0, high: 5.0, low: -40.0, close: -37.0, close_out: 1.0, half_spread: 0.01, ..Bar::flat(1.0) };
+    step(&params, &mut account, LONG, &Bar::flat(10.0), &last);
+    // 47 lost a unit, and a fee on the size of the price.
+    near(account.equity, 100_000.0 - 100.0 * 47.0 - 0.001 * 100.0 * 37.0);
+    assert_eq!(account.quantity, 0.0);
+}
+
+#[test]
 fn a_portfolio_of_one_is_an_account() {
     let params = Params { fee: 0.001, owned: true, ..Params::default() };
     let (mut account, mut portfolio) = (Account::new(&params), Portfolio::new(&params, 1));
