@@ -127,7 +127,9 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     };
     let holdings = Holdings::of_bars(&market, settings).map_err(|e| e.at(&path))?;
     let settings = &settings.with_held(Some(holdings.held));
-    let locked_from = held_out_from(&clock.times, &walk_spec(settings, clock.times.len()));
+    // What is locked stays locked where it is; on data that nobody has looked at the holdout is a share of the clock.
+    let fresh = || held_out_from(&clock.times, &walk_spec(settings, clock.times.len()));
+    let locked_from = holdings.held.locked_from.or_else(fresh);
     let first = folds.first().map(|(_, from)| *from).into_iter().chain(request.select.from).max();
     let span = span(&clock, first, locked_from).map_err(|e| e.at(&path))?;
 
