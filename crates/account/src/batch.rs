@@ -10,7 +10,8 @@ pub(crate) const GROUP: usize = 8;
 /// Accounts with rules and costs of their own, on bars of their own or the same for all.
 #[derive(Debug, Clone)]
 pub struct Accounts {
-    n: usize,
+    /// `[N]` rules and costs.
+    params: Vec<Params>,
     groups: Vec<Group>,
     rewards: bool,
 }
@@ -36,12 +37,8 @@ impl<'a> Orders<'a> {
 impl Accounts {
     /// New accounts, one for each of these.
     pub fn new(params: &[Params]) -> Accounts {
-        let group = |params: &[Params]| {
-            // Lanes beyond the last account repeat it, and nobody reads them.
-            let of = |at: usize| params[at.min(params.len() - 1)];
-            Group::new(std::array::from_fn(of))
-        };
-        Accounts { n: params.len(), groups: params.chunks(GROUP).map(group).collect(), rewards: false }
+        let groups = params.chunks(GROUP).map(|own| Group::new(in_lanes(own))).collect();
+        Accounts { params: params.to_vec(), groups, rewards: false }
     }
 
     /// The same accounts, which also compute rewards: logarithms take about a third of a step.
@@ -51,12 +48,12 @@ impl Accounts {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.n
+        self.params.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.n == 0
+        self.params.is_empty()
     }
 
     /// Takes all from the close of `now` to the close of `next`.
@@ -65,7 +62,7 @@ impl Accounts {
     ///
     /// If there is not an order for each.
     pub fn step(&mut self, orders: Orders<'_>, now: &Bar, next: &Bar) {
-        assert_eq!(orders.target.len(), self.n, "a target for each account");
+        assert_eq!(orders.target.len(), self.len(), "a target for each account");
         let mut row = Row { rewards: self.rewards, ..Row::same(now, next) };
         for (at, group) in self.groups.iter_mut().enumerate() {
             row.take_orders(orders, at * GROUP);
@@ -80,7 +77,7 @@ impl Accounts {
     ///
     /// If there is not an order and a row for each, or a row is the last.
     pub fn step_each(&mut self, orders: Orders<'_>, bars: &[Bar], rows: &[u32]) {
-        assert_eq!((orders.target.len(), rows.len()), (self.n, self.n), "an order and a row for each account");
+        assert_eq!([orders.target.len(), rows.len()], [self.len(); 2], "an order and a row for each account");
         let mut row = Row { rewards: self.rewards, ..Row::same(&Bar::flat(1.0), &Bar::flat(1.0)) };
         for (at, (group, rows)) in self.groups.iter_mut().zip(rows.chunks(GROUP)).enumerate() {
             for lane in 0..GROUP {
@@ -155,16 +152,17 @@ impl Accounts {
 
     /// Account `i` starts again with its capital.
     pub fn reset(&mut self, i: usize) {
-        let (group, lane) = self.place(i);
-        let params = Params { capital: group.params.capital[lane], ..Params::default() };
-        self.set_account(i, &Account::new(&params));
+        let account = Account::new(&self.params[i]);
+        self.set_account(i, &account);
     }
 
     /// Account `i` starts again with other rules and costs.
     pub fn replace(&mut self, i: usize, params: &Params) {
-        let lanes = LaneParams::new(std::array::from_fn(|_| *params));
-        self.groups[i / GROUP].params.take(&lanes, i % GROUP);
-        self.set_account(i, &Account::new(params));
+        self.params[i] = *params;
+        let at = i / GROUP;
+        let own = &self.params[at * GROUP..self.params.len().min((at + 1) * GROUP)];
+        self.groups[at].params = LaneParams::new(in_lanes(own));
+        self.reset(i);
     }
 
     /// What happened to account `i` in the last step.
@@ -194,7 +192,7 @@ impl Accounts {
     }
 
     fn place(&self, i: usize) -> (&Group, usize) {
-        assert!(i < self.n, "account {i} of {}", self.n);
+        assert!(i < self.len(), "account {i} of {}", self.len());
         (&self.groups[i / GROUP], i % GROUP)
     }
 }
@@ -203,6 +201,11 @@ fn copy(groups: &[Group], to: &mut [f64], field: impl Fn(&Group) -> &[f64; GROUP
     for (group, to) in groups.iter().zip(to.chunks_mut(GROUP)) {
         to.copy_from_slice(&field(group)[..to.len()]);
     }
+}
+
+/// Rules of up to eight accounts; lanes beyond the last repeat it, and nobody reads them.
+fn in_lanes(params: &[Params]) -> [Params; GROUP] {
+    std::array::from_fn(|lane| params[lane.min(params.len() - 1)])
 }
 
 /// A struct of lanes.
@@ -214,14 +217,6 @@ macro_rules! lanes {
         pub(crate) struct $name {
             $(pub(crate) $field: [f64; GROUP],)*
             $(pub(crate) $flag: $type,)?
-        }
-
-        impl $name {
-            /// Takes one lane over from another.
-            #[allow(dead_code, reason = "not every struct of lanes needs it")]
-            fn take(&mut self, from: &$name, lane: usize) {
-                $(self.$field[lane] = from.$field[lane];)*
-            }
         }
     };
 }

@@ -165,7 +165,7 @@ impl Events {
 
 /// Why a position was closed inside a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// By the stop.
     Stop,
     /// By the limit.

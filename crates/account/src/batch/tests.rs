@@ -130,7 +130,7 @@ fn lanes_equal_the_reference_over_100_000_steps() {
                 }
                 group.events = [0; GROUP];
                 advance_one_way(way, &mut group, &row);
-                let all = Accounts { n: GROUP, groups: vec![group.clone()], rewards: true };
+                let all = Accounts { params: params.to_vec(), groups: vec![group.clone()], rewards: true };
                 for lane in 0..GROUP {
                     let before = accounts[lane];
                     let outcome = step(&params[lane], &mut accounts[lane], actions[lane], &now[lane], &next[lane]);
