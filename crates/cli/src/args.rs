@@ -311,7 +311,7 @@ pub(crate) struct Backtest {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
     /// Device that the model runs on: auto, cpu, cuda, cuda:1
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    #[arg(long, value_name = "DEVICE", default_value = "auto", conflicts_with = "Decides")]
     pub(crate) device: String,
     #[command(flatten)]
     pub(crate) account: Flags<flags::Account>,

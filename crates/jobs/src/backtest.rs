@@ -148,7 +148,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     sink(Update { phase: "walking", done: 0, total: 0, unit: "" });
     let delisting_return = settings.account.delisting_return;
     let course = Course { market: &market, clock: &clock, table: &table, span, delisting_return };
-    let tested = judge::backtest::backtest(&course, &targets, &folds);
+    let tested = judge::backtest::backtest(&course, &targets, &folds, settings.threads());
     let (backtest, walked) = match (tested, &started) {
         (Ok(tested), _) => tested,
         (Err(why), Some(started)) => {

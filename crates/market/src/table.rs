@@ -229,6 +229,7 @@ struct Notes {
     without_volume: usize,
     dividends: usize,
     borders: usize,
+    cannot_be_flat: bool,
     symbols: usize,
 }
 
@@ -250,6 +251,7 @@ impl Notes {
         let units = matches!(bars.instrument.volume, bars::VolumeKind::Units | bars::VolumeKind::Quote);
         self.without_volume += usize::from(!units || bars.volume.is_empty());
         self.dividends += flows.dividends;
+        self.cannot_be_flat |= options.flat != FlatBefore::Never && bars.timeframe.is_daily_or_longer();
         self.borders += bars.segments.len().saturating_sub(1);
         self.symbols += 1;
     }
@@ -290,6 +292,9 @@ impl Notes {
         if self.dividends > 0 {
             let n = format_plural(self.dividends as u64, "dividend");
             all.push(format!("{n} found in the adjusted close: longs receive them, shorts pay them"));
+        }
+        if self.cannot_be_flat {
+            all.push("bars of a day or longer have no open before their close: positions are held overnight".into());
         }
         if self.borders > 0 {
             let n = format_plural(self.borders as u64, "suspected split");

@@ -142,6 +142,9 @@ fn positions_are_flat_before_a_pause() {
     assert_eq!(flat(FlatBefore::Never), Vec::<usize>::new());
     assert!(flat(FlatBefore::Day).contains(&11) && flat(FlatBefore::Day).contains(&24));
     assert!(!flat(FlatBefore::Weekend).contains(&11) && flat(FlatBefore::Weekend).contains(&24));
+    let daily = AccountOptions { flat: FlatBefore::Day, ..AccountOptions::default() };
+    let daily = table(&[made_daily("AAPL", Class::Equity)], &daily);
+    assert!(daily.notes.iter().any(|note| note.contains("held overnight")), "{:?}", daily.notes);
     // Who has left the universe trades no more.
     share.member = vec![(share.start[0], share.start[20])];
     let made = table(&[share], &AccountOptions::default());

@@ -112,7 +112,7 @@ pub(crate) fn trade(experiment: &Experiment, members: &[Trained], selected: &[us
             files::format_plural(rules.len() as u64, "fold")
         ));
     }
-    let (backtest, walked) = backtest(&course(span), &targets, &starts)?;
+    let (backtest, walked) = backtest(&course(span), &targets, &starts, settings.threads())?;
     Ok(Some(Traded { rules, backtest, walked, notes }))
 }
 

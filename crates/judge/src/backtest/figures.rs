@@ -113,24 +113,31 @@ pub struct Incidents {
 const MULTIPLES: [f64; 4] = [0.0, 1.0, 2.0, 3.0];
 
 /// Walks decisions at cost, at other costs and a bar late, beside buying and holding. `folds` are moments at which one
-/// begins, with its number.
+/// begins, with its number. Replays go `threads` at a time.
 ///
 /// # Errors
 ///
 /// Where there are fewer than two bars to walk through.
-pub fn backtest(course: &Course<'_>, targets: &Targets, folds: &[(usize, i64)]) -> Result<(Backtest, Walked)> {
+pub fn backtest(
+    course: &Course<'_>,
+    targets: &Targets,
+    folds: &[(usize, i64)],
+    threads: usize,
+) -> Result<(Backtest, Walked)> {
     let params = &course.table.params;
     let at = |multiple: f64| params.iter().map(|p| p.with_costs(multiple)).collect::<Vec<Params>>();
     let late = targets.delayed(1);
     let hold = buy_and_hold(course.market, course.clock);
-    // One thread for each replay.
     let runs: Vec<(Vec<Params>, &Targets)> =
         MULTIPLES.iter().map(|multiple| (at(*multiple), targets)).chain([(at(1.0), &late), (at(1.0), &hold)]).collect();
-    let mut walks: Vec<Walked> = std::thread::scope(|scope| {
-        let started: Vec<_> =
-            runs.iter().map(|(params, targets)| scope.spawn(|| walk(course, params, targets))).collect();
-        started.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
-    });
+    let mut walks: Vec<Walked> = Vec::with_capacity(runs.len());
+    for some in runs.chunks(threads.max(1)) {
+        std::thread::scope(|scope| {
+            let started: Vec<_> =
+                some.iter().map(|(params, targets)| scope.spawn(|| walk(course, params, targets))).collect();
+            walks.extend(started.into_iter().map(|thread| thread.join().unwrap_or_default()));
+        });
+    }
     let walked = walks.remove(1);
     if walked.times.len() < 2 {
         return Err(Error::input("there are fewer than two bars to walk through").remedy("give more data"));

@@ -102,7 +102,7 @@ fn decisions_of_the_future_change_nothing_before() {
 #[test]
 fn a_record_replays_costs_and_delay() {
     let case = Case::new(market(1, 3000));
-    let (record, walked) = backtest(&case.course(), &case.targets(1.0), &[(1, 0)]).unwrap();
+    let (record, walked) = backtest(&case.course(), &case.targets(1.0), &[(1, 0)], 2).unwrap();
     let returns: Vec<f64> = record.multiples.iter().map(|m| m.total_return).collect();
     assert!(returns.windows(2).all(|pair| pair[1] < pair[0]), "{returns:?}");
     assert!((record.multiples[1].total_return - record.net.total_return).abs() < 1e-12);
@@ -113,7 +113,7 @@ fn a_record_replays_costs_and_delay() {
     assert_eq!(record.years.iter().map(|part| part.trades).sum::<usize>(), walked.trades.len());
     assert_eq!(record.folds.len(), 1);
     // Nothing decided, nothing earned.
-    let (none, _) = backtest(&case.course(), &Targets::none(&case.market), &[]).unwrap();
+    let (none, _) = backtest(&case.course(), &Targets::none(&case.market), &[], 2).unwrap();
     assert_eq!((none.net.total_return, none.costs.total, none.break_even_bp_per_side), (0.0, 0.0, None));
     assert!(record.hold_return != 0.0 && record.hold_return == none.hold_return);
 }
@@ -127,7 +127,7 @@ fn a_suspected_split_closes_and_is_listed() {
         column[150..].iter_mut().for_each(|price| *price /= 10.0);
     }
     let case = Case::new(bars);
-    let (record, walked) = backtest(&case.course(), &buy_and_hold(&case.market, &case.clock), &[]).unwrap();
+    let (record, walked) = backtest(&case.course(), &buy_and_hold(&case.market, &case.clock), &[], 2).unwrap();
     assert!(record.net.total_return > -0.5, "the jump is no loss: {}", record.net.total_return);
     let split = record.incidents.iter().find(|kind| kind.what == "suspected split").unwrap();
     assert!(split.count == 1 && split.if_real.unwrap() < -80_000.0, "{split:?}");
