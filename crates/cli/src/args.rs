@@ -104,6 +104,12 @@ Examples:
   fullbore runs resume runs/gold-lstm-2026-11-15"
     )]
     Runs(Box<Runs>),
+    /// Show every trial on a data set: what it was, what it gave, and how many count
+    #[command(after_help = "\
+Examples:
+  fullbore trials
+  fullbore trials prices.csv")]
+    Trials(Box<Trials>),
     /// Watch a run: metrics, machine load and time left; the run is not affected
     Monitor(Monitor),
     /// Find mistakes that make results too good to be true
@@ -317,6 +323,14 @@ pub(crate) struct Backtest {
     pub(crate) account: Flags<flags::Account>,
     #[command(flatten)]
     pub(crate) seed: Flags<flags::Seed>,
+    #[command(flatten)]
+    pub(crate) how: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trials {
+    /// File, folder, or name: trials on these data [default: all trials]
+    pub(crate) data: Option<String>,
     #[command(flatten)]
     pub(crate) how: ReadArgs,
 }

@@ -511,6 +511,7 @@ fn trial(identity: &str, market: &[Bars], holdings: &Holdings, settings: &Settin
         folds: 1,
         seeds: vec![settings.general.seed],
         parent: None,
+        what: Some(format!("backtest: {identity}")),
     }
 }
 

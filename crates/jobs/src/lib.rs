@@ -51,6 +51,7 @@ mod source;
 mod synth;
 mod tables;
 mod train;
+mod trials;
 mod tune;
 
 pub use self::features::{Balance, FeatureColumn, Featured, Features, LabelSummary, Shares, Tried, Written, features};
@@ -81,4 +82,5 @@ pub use train::{
     model_settings, predict, run_settings, train,
 };
 pub use train::{SelfCase, SelfTest, SelfTested, selftest};
+pub use trials::{LackingRun, TrialLine, TrialsListed, trials};
 pub use tune::{Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune};

@@ -1,8 +1,9 @@
 //! The judged record: what a classifier's predictions are worth on test samples alone, each fold's on the block behind
 //! what it was trained on.
 
-use crate::measure::{Bootstrap, Confusion, Interval, VolatilityRule};
-use crate::measure::{by_group, mcc_interval, persistence, predicted, scores, volatility};
+use crate::in_threads;
+use crate::measure::{Bin, Confusion, Interval, LEAST_BLOCKS, Logistic, Scores, VolatilityRule, WEEK};
+use crate::measure::{blocks, by_group, estimate, persistence, predicted, scores, volatility};
 use features::{Fold, Samples, Table, class};
 use files::{Result, format_list, format_plural};
 use serde::{Deserialize, Serialize};
@@ -14,21 +15,41 @@ pub struct Judged {
     pub samples: u64,
     /// Matthews' correlation over all classes.
     pub mcc: f64,
-    /// Its 95 % interval, from days drawn in blocks as long as labels reach; null where `no_interval` says why.
+    /// Its 95 % interval, from blocks of days that are left out in turn; null where `no_interval` says why.
     pub mcc_interval: Option<Interval>,
     /// Why there is no interval and no verdict: too few folds, test days or independent blocks of days. Null where
     /// there is one; figures of a record that has none are no result.
     pub no_interval: Option<String>,
     /// Matthews' correlation where truth and guess both say up or down; null where that never happens.
     pub directional_mcc: Option<f64>,
+    /// Its 95 % interval, which is the one that counts: volatility alone lifts `mcc` above 0. Null where `no_interval`
+    /// says why, and where nothing was said of direction.
+    #[serde(default)]
+    pub directional_interval: Option<Interval>,
+    /// How likely a `directional_mcc` at least as large is by chance.
+    #[serde(default)]
+    pub directional_p: Option<f64>,
     /// Guesses that were right, over all.
     pub accuracy: f64,
     /// Mean over classes of the harmonic mean of precision and recall.
     pub macro_f1: f64,
     /// Mean of -ln of the probability of what happened.
     pub log_loss: f64,
+    /// Mean squared distance of probabilities to what happened, summed over classes.
+    #[serde(default)]
+    pub brier: f64,
+    /// `log_loss` of giving every sample the class shares of its fold's training, the prior: a model above it knows
+    /// less than nothing.
+    #[serde(default)]
+    pub prior_log_loss: Option<f64>,
+    /// `brier` of the same.
+    #[serde(default)]
+    pub prior_brier: Option<f64>,
     /// Mean distance of confidence and accuracy.
     pub calibration_error: f64,
+    /// The reliability table behind it.
+    #[serde(default)]
+    pub reliability: Vec<Bin>,
     /// `[true][guessed]`
     pub confusion: Vec<Vec<u64>>,
     /// How often always guessing the most frequent class of a fold's own training is right.
@@ -45,6 +66,9 @@ pub struct Judged {
     /// Test samples that this rule says something of: those before which there are bars enough. Null where there is no
     /// rule.
     pub volatility_samples: Option<u64>,
+    /// What logistic regression on the same columns reaches; null where there is none.
+    #[serde(default)]
+    pub logistic: Option<LogisticBaseline>,
 }
 
 /// What predictions are held against.
@@ -59,6 +83,31 @@ pub struct Truth<'a> {
     /// Who learned from what, and what is tested.
     pub folds: &'a [Fold],
 }
+
+/// What is held beside predictions and takes more than the truth to make.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Baselines {
+    /// A rule that knows volatility alone; none for two classes and without prices.
+    pub volatility: Option<VolatilityBaseline>,
+    /// The simplest learner; none where it could not be fitted.
+    pub logistic: Option<LogisticBaseline>,
+}
+
+/// What logistic regression on the last row of every input reaches, fitted on each fold's training samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LogisticBaseline {
+    /// Matthews' correlation over all classes.
+    pub mcc: f64,
+    /// Where truth and guess both say up or down; null where that never happens.
+    pub directional_mcc: Option<f64>,
+    /// Mean of -ln of the probability of what happened.
+    pub log_loss: f64,
+    /// Mean squared distance of probabilities to what happened.
+    pub brier: f64,
+}
+
+/// Training samples of a fold that the regression is fitted on at most, evenly spaced.
+const LOGISTIC_SAMPLES: usize = 20_000;
 
 /// What a rule that knows volatility alone reaches.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -123,20 +172,56 @@ impl Truth<'_> {
         Ok((!truth.is_empty()).then(|| VolatilityBaseline { mcc: all.mcc(), samples: all.samples() }))
     }
 
+    /// What logistic regression gives on all test samples. `rows` gives the scaled columns, `[positions, columns]`,
+    /// that a fold's member sees of samples; folds go `threads` at a time.
+    ///
+    /// # Errors
+    ///
+    /// None but for classes that are not there.
+    pub fn logistic_baseline(
+        &self,
+        columns: usize,
+        rows: &(dyn Fn(usize, &[u32]) -> Vec<f32> + Sync),
+        threads: usize,
+    ) -> Result<Option<LogisticBaseline>> {
+        let predict = |number: usize| {
+            let fold = &self.folds[number];
+            let step = fold.train.len().div_ceil(LOGISTIC_SAMPLES).max(1);
+            let train: Vec<u32> = fold.train.iter().step_by(step).copied().collect();
+            let fitted = Logistic::fit(&rows(number, &train), columns, &self.classes_of(&train), self.classes);
+            fitted.map(|fitted| fitted.predict(&rows(number, &fold.test)))
+        };
+        let said = in_threads(self.folds.len(), threads, predict);
+        let (mut truth, mut all) = (Vec::new(), Vec::new());
+        for (fold, p) in self.folds.iter().zip(said) {
+            let Some(p) = p.filter(|p| p.iter().all(|x| x.is_finite())) else { continue };
+            truth.extend(self.classes_of(&fold.test));
+            all.extend(p);
+        }
+        if truth.is_empty() {
+            return Ok(None);
+        }
+        let guessed = predicted(&all, self.classes);
+        let confusion = Confusion::count(self.classes, &truth, &guessed)?;
+        let figures = scores(&all, self.classes, &truth, None)?;
+        Ok(Some(LogisticBaseline {
+            mcc: confusion.mcc(),
+            directional_mcc: confusion.directional_mcc(),
+            log_loss: figures.log_loss,
+            brier: figures.brier,
+        }))
+    }
+
     /// Judges all folds together; `ensemble` `[folds][test, classes]`, empty where a fold predicts nothing. `None`
     /// where none does.
     ///
     /// # Errors
     ///
     /// Where there are not as many probabilities as test samples.
-    pub fn judge(
-        &self,
-        ensemble: &[Vec<f32>],
-        seed: u64,
-        volatility: Option<VolatilityBaseline>,
-    ) -> Result<Option<Judged>> {
+    pub fn judge(&self, ensemble: &[Vec<f32>], beside: &Baselines) -> Result<Option<Judged>> {
+        let volatility = beside.volatility;
         let (classes, samples) = (self.classes, self.samples);
-        let (mut truth, mut all, mut at) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut truth, mut all, mut prior, mut at) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut majority = Confusion::new(classes, vec![0; classes * classes])?;
         for (fold, p) in self.folds.iter().zip(ensemble).filter(|(_, p)| !p.is_empty()) {
             truth.extend(self.classes_of(&fold.test));
@@ -148,7 +233,11 @@ impl Truth<'_> {
                 part.iter().for_each(|at| counts[usize::from(self.class(*at))] += 1);
                 counts
             };
-            majority.add(&Confusion::majority(&count(&fold.train), &count(&fold.test))?)?;
+            let trained = count(&fold.train);
+            majority.add(&Confusion::majority(&trained, &count(&fold.test))?)?;
+            let whole = trained.iter().sum::<u64>().max(1) as f64;
+            let shares: Vec<f32> = trained.iter().map(|count| (*count as f64 / whole) as f32).collect();
+            prior.extend(fold.test.iter().flat_map(|_| shares.iter().copied()));
         }
         if truth.is_empty() {
             return Ok(None);
@@ -158,31 +247,39 @@ impl Truth<'_> {
         let figures = scores(&all, classes, &truth, None)?;
         let days: Vec<i32> = at.iter().map(|at| day(samples.t0[*at as usize])).collect();
         let groups = by_group(classes, &truth, &guessed, &days)?;
-        // Labels reach over some days, so days are drawn in runs as long.
-        let block = reach(samples, &at, &days).max(WEEK);
+        let prior: Option<Scores> = scores(&prior, classes, &truth, None).ok();
+        let open = reach(samples, &at, &days);
         let folds = ensemble.iter().filter(|p| !p.is_empty()).count();
-        let no_interval = too_little(folds, groups.len(), block);
-        let mcc_interval = match no_interval {
-            None => Some(mcc_interval(&groups, &Bootstrap { block, seed, ..Bootstrap::default() })?),
-            Some(_) => None,
-        };
+        let no_interval = too_little(folds, groups.len(), open);
+        let judged = no_interval.is_none();
+        let whole = if judged { estimate(&groups, open, Confusion::mcc)? } else { None };
+        let direction = |all: &Confusion| all.directional_mcc().unwrap_or(0.0);
+        let direction = if judged { estimate(&groups, open, direction)? } else { None };
+        let direction = direction.filter(|_| confusion.directional_mcc().is_some());
         let most = (0..classes).map(|k| truth.iter().filter(|class| usize::from(**class) == k).count()).max();
         Ok(Some(Judged {
             samples: truth.len() as u64,
             mcc: confusion.mcc(),
-            mcc_interval,
+            mcc_interval: whole.map(|found| found.interval),
             no_interval,
             directional_mcc: confusion.directional_mcc(),
+            directional_interval: direction.map(|found| found.interval),
+            directional_p: direction.map(|found| found.p),
             accuracy: confusion.accuracy(),
             macro_f1: confusion.macro_f1(),
             log_loss: figures.log_loss,
+            brier: figures.brier,
+            prior_log_loss: prior.as_ref().map(|prior| prior.log_loss),
+            prior_brier: prior.as_ref().map(|prior| prior.brier),
             calibration_error: figures.calibration_error,
+            reliability: figures.reliability,
             confusion: confusion.counts().chunks(classes).map(<[u64]>::to_vec).collect(),
             majority_accuracy: majority.accuracy(),
             test_majority_accuracy: most.unwrap_or(0) as f64 / truth.len() as f64,
             persistence_mcc: self.persistence_mcc(&at, &truth)?,
             volatility_mcc: volatility.map(|v| v.mcc),
             volatility_samples: volatility.map(|v| v.samples),
+            logistic: beside.logistic,
         }))
     }
 
@@ -199,15 +296,12 @@ impl Truth<'_> {
     }
 }
 
-/// Days that are drawn together at least.
-const WEEK: usize = 5;
-/// What a verdict takes at least: folds, test days, and independent blocks of days.
+/// What a verdict takes at least: folds and test days.
 const FOLDS: usize = 5;
 const DAYS: usize = 60;
-const BLOCKS: usize = 10;
 
-/// Why so many folds and days, drawn in blocks of so many, are too few for a verdict.
-fn too_little(folds: usize, days: usize, block: usize) -> Option<String> {
+/// Why so many folds and days, of labels that stay open for `reach` days, are too few for a verdict.
+fn too_little(folds: usize, days: usize, reach: usize) -> Option<String> {
     let mut missing = Vec::new();
     if folds < FOLDS {
         missing.push(format!("{} ({FOLDS} are needed)", format_plural(folds as u64, "fold")));
@@ -215,9 +309,10 @@ fn too_little(folds: usize, days: usize, block: usize) -> Option<String> {
     if days < DAYS {
         missing.push(format!("{} ({DAYS} are needed)", format_plural(days as u64, "test day")));
     }
-    if days < BLOCKS * block {
+    if blocks(days, reach).is_none() {
+        let block = reach.max(WEEK);
         let blocks = format_plural((days / block) as u64, "independent block");
-        missing.push(format!("{blocks} of {block} days, as long as labels overlap ({BLOCKS} are needed)"));
+        missing.push(format!("{blocks} of {block} days, as long as labels overlap ({LEAST_BLOCKS} are needed)"));
     }
     (!missing.is_empty()).then(|| format_list(&missing, "and"))
 }
@@ -271,7 +366,7 @@ mod tests {
     fn judge(made: &(Samples, Vec<Fold>), ensemble: &[Vec<f32>], volatility: Option<VolatilityBaseline>) -> Judged {
         let (samples, folds) = made;
         let truth = Truth { samples, classes: 3, symbols: &vec![0; samples.len()], folds };
-        truth.judge(ensemble, 1, volatility).unwrap().unwrap()
+        truth.judge(ensemble, &Baselines { volatility, logistic: None }).unwrap().unwrap()
     }
 
     /// `[folds][test, 3]` one guess for all.
@@ -281,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_drawn_in_blocks_as_long_as_labels_reach() {
+    fn days_are_cut_in_blocks_as_long_as_labels_reach() {
         let mut state = 1u64;
         let class: Vec<i8> = (0..400)
             .map(|_| {
@@ -303,7 +398,6 @@ mod tests {
         // Longer ones: ten blocks of as many.
         assert_eq!([239, 240].map(|n| judged(24, n).mcc_interval.is_some()), [false, true]);
         assert_ne!(judged(1, 200).mcc_interval, judged(20, 200).mcc_interval);
-        assert_eq!(judged(1, 200).mcc_interval, judged(5, 200).mcc_interval);
         let (some, none) = (judged(24, 240), judged(24, 239));
         assert_eq!(some.no_interval, None);
         let why = none.no_interval.unwrap();

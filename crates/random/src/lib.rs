@@ -1,10 +1,11 @@
-//! Where every random number of ours comes from: two generators, each written once, and the normal distribution.
+//! Where every random number of ours comes from: two generators, each written once, and two distributions.
 //!
 //! [`philox`] is Philox4x32-10 (Salmon et al. 2011): four words as a pure function of a key and a counter, so that any
 //! thread on any device draws any number without asking the others. Nets (`compute::random`, whose device twin is
 //! `random.cuh`) and synthetic markets (`bars::synth`) draw from it; what a counter means, and how words become
 //! uniforms, is theirs. [`SplitMix`] is a sequence, for whatever is drawn one after the other in one
-//! thread: resampling, shuffles, made-up data of tests. [`normal`] turns uniforms into normals, and back.
+//! thread: resampling, shuffles, made-up data of tests. [`normal`] turns uniforms into normals, and back; [`student`]
+//! is the distribution of means of few.
 //!
 //! Left out: seeds from the clock or the system. Everything begins with a seed that somebody set.
 //!
@@ -15,6 +16,7 @@
 //! ```
 
 pub mod normal;
+pub mod student;
 
 /// Four words for a key and a counter; the key's low half comes first.
 #[inline]

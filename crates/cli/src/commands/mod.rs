@@ -6,6 +6,7 @@ mod backtest;
 mod bench;
 mod check;
 mod demo;
+mod evidence;
 mod features;
 mod list;
 mod monitor;
@@ -15,6 +16,7 @@ mod runs;
 mod selftest;
 mod synth;
 mod train;
+mod trials;
 mod tune;
 
 use crate::args::{Bench, Check, Cli, Data, Global, ReadArgs, Runs, Source, Verb};
@@ -93,6 +95,7 @@ pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outco
         Verb::Backtest(args) => backtest::run(*args, &mut context),
         Verb::Predict(args) => predict::run(*args, &mut context),
         Verb::Runs(runs) => runs::run(*runs, &mut context),
+        Verb::Trials(args) => trials::run(*args, &mut context),
         Verb::Monitor(args) => monitor::run(&args, &mut context),
         Verb::Check(check) => match *check {
             Check::Lookahead(args) => check::run(args, &mut context),

@@ -140,6 +140,10 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         let _ = write!(text, "\n{}\n", paint.bold("Backtest over the test blocks, net of costs"));
         super::backtest::summary(&mut text, backtest);
     }
+    if let Some(evidence) = &run.evidence {
+        let _ = write!(text, "\n{}\n", paint.bold("Verdict"));
+        super::evidence::render(&mut text, evidence, paint);
+    }
     phases(&mut text, run, paint);
     if !run.notes.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Notes"));

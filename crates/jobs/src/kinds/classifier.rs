@@ -1,7 +1,7 @@
 //! What classifiers share: trained by `learn::classify`, selected by Matthews' correlation on validation samples,
 //! judged on test samples, kept as `predictions.parquet` and the folder `model`.
 
-use super::trading::{self, Traded};
+use super::trading::{Traded, Trading};
 use super::{Evaluation, Figure, Kind, Metric, model};
 use crate::train::{Experiment, Ids, Judged, Source, guess, symbol_names};
 use crate::{Settings, backtest};
@@ -10,10 +10,11 @@ use compute::population::{Recipe, Score};
 use features::{Input, InputLayout, class};
 use files::{Column, Data, ParquetWriter, Result, Table, format_plural};
 use judge::backtest::Backtest;
+use judge::evidence::{Findings, seed_spread};
 use judge::ledger::StartedTrial;
-use judge::measure::Confusion;
+use judge::measure::{Confusion, Interval};
 use judge::split::Splits;
-use judge::{Member, Truth, VolatilityBaseline, ensemble};
+use judge::{Baselines, Member, Truth, ensemble};
 use learn::classify::{Classify, Query, Spec, defaults, predict};
 use learn::{Config, Learner, Trained};
 use std::path::Path;
@@ -145,11 +146,15 @@ impl Kind for Classifier {
         let note = |name| format!("{name}: its probabilities on test samples are not finite, and it is left out");
         let notes = wrong.into_iter().map(note).collect();
         let symbols = experiment.source.sample_symbols();
-        let mut tested = Tested { experiment, members, predictions, symbols, volatility: None, notes, traded: None };
+        let mut tested =
+            Tested { experiment, members, predictions, symbols, beside: Baselines::default(), notes, traded: None };
         // Ready arrays have no prices, and so no volatility.
         if let Ids::Bars { data, .. } = &experiment.source.ids {
-            tested.volatility = tested.truth().volatility_baseline(&data.base)?;
+            tested.beside.volatility = tested.truth().volatility_baseline(&data.base)?;
         }
+        let columns = experiment.source.problem.inputs.iter().map(|input| input.columns.len()).sum();
+        let rows = |fold: usize, positions: &[u32]| last_rows(experiment, fold, positions);
+        tested.beside.logistic = tested.truth().logistic_baseline(columns, &rows, experiment.settings.threads())?;
         Ok(Box::new(tested))
     }
 }
@@ -160,7 +165,7 @@ struct Tested<'a> {
     members: &'a [Trained],
     predictions: Vec<Vec<f32>>, // [members][test, classes] empty where a member predicts nothing
     symbols: Vec<u32>,          // [samples] the symbol of each
-    volatility: Option<VolatilityBaseline>,
+    beside: Baselines,
     notes: Vec<String>, // members that were left out
     traded: Option<Traded>,
 }
@@ -169,6 +174,11 @@ impl Tested<'_> {
     fn truth(&self) -> Truth<'_> {
         let (problem, folds) = (&self.experiment.source.problem, &self.experiment.splits.folds);
         Truth { samples: &problem.samples, classes: problem.classes, symbols: &self.symbols, folds }
+    }
+
+    /// The members of the config that each fold takes.
+    fn members_of(&self, config_of: &dyn Fn(usize) -> usize) -> Vec<&Trained> {
+        self.members.iter().filter(|m| m.config == config_of(m.fold)).collect()
     }
 }
 
@@ -180,7 +190,7 @@ impl Evaluation for Tested<'_> {
     fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>> {
         let folds = self.experiment.splits.folds.len();
         let ensemble = ensemble(&judge_members(self.members, &self.predictions), folds, config_of);
-        let record = self.truth().judge(&ensemble, self.experiment.settings.general.seed, self.volatility)?;
+        let record = self.truth().judge(&ensemble, &self.beside)?;
         let judged = |record: judge::Judged| Judged {
             is_enough: record.no_interval.is_none(),
             ..Judged::new(&record, vec![Some(record.mcc)], METRICS, sentences(&record))
@@ -198,15 +208,44 @@ impl Evaluation for Tested<'_> {
     }
 
     fn trade(&mut self, selected: &[usize]) -> Result<Option<Backtest>> {
-        self.traded = trading::trade(self.experiment, self.members, selected)?;
+        let Some(trading) = Trading::new(self.experiment)? else { return Ok(None) };
+        self.traded = trading.trade(&self.members_of(&|fold| selected[fold]))?;
         if let Some(traded) = &mut self.traded {
             self.notes.append(&mut traded.notes);
         }
         Ok(self.traded.as_ref().map(|traded| traded.backtest.clone()))
     }
 
-    fn keep_returns(&self) -> Result<Option<String>> {
-        self.traded.as_ref().map(|traded| backtest::keep_returns(&traded.walked)).transpose()
+    fn keep_returns(&self) -> Result<Vec<Option<String>>> {
+        let configs = self.experiment.learner.configs().len();
+        if configs == 1 {
+            let own = self.traded.as_ref().map(|traded| backtest::keep_returns(&traded.walked)).transpose()?;
+            return Ok(vec![own]);
+        }
+        // What was traded is of the configs that folds chose; each config is a trial with returns of its own.
+        let Some(trading) = Trading::new(self.experiment)? else { return Ok(vec![None; configs]) };
+        let walk = |config: usize| {
+            let walked = trading.walk_members(&self.members_of(&|_| config))?;
+            walked.as_ref().map(backtest::keep_returns).transpose()
+        };
+        (0..configs).map(walk).collect()
+    }
+
+    fn findings(&self, judged: &Judged) -> Option<(Findings, Vec<f64>)> {
+        let traded = self.traded.as_ref();
+        let horizon = traded.map_or(1, |traded| traded.horizon);
+        let mut found = Findings::new(traded.map(|traded| &traded.backtest), record(judged).as_ref(), horizon);
+        let mut returns = Vec::new();
+        if let Some(traded) = traded {
+            match &traded.chance {
+                Ok(chance) => found.chance = Some(chance.clone()),
+                Err(why) => found.chance_missing = Some(why.clone()),
+            }
+            let seed = self.experiment.settings.general.seed;
+            found.seeds = seed_spread("net Sharpe ratio per year", &traded.seeds, seed);
+            returns = traded.walked.daily_returns().1;
+        }
+        Some((found, returns))
     }
 
     fn save(&self, selected: &[usize], folder: &Path, sealed: Option<&model::Sealed>) -> Result<()> {
@@ -239,17 +278,49 @@ fn sentences(j: &judge::Judged) -> Vec<String> {
         return vec![format!("not enough data for a verdict: {why}"), format!("{accuracy}, over {samples}")];
     }
     let figure = |x: Option<f64>| METRICS[1].format(x);
-    let interval = j.mcc_interval.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4})", i.low, i.high));
-    let mut all = vec![format!("MCC {:.4}{interval} over {}", j.mcc, format_plural(j.samples, "sample"))];
-    let (direction, again) = (figure(j.directional_mcc), figure(j.persistence_mcc));
-    all.push(format!("direction alone: MCC {direction} (repeating the last label: {again})"));
+    let interval =
+        |i: &Option<Interval>| i.as_ref().map_or(String::new(), |i| format!(" (95 %: {:.4} to {:.4}", i.low, i.high));
+    let closed = |text: String| if text.is_empty() { text } else { text + ")" };
+    let p = j.directional_p.map_or(String::new(), |p| match p {
+        p if p < 1e-4 => ", p < 0.0001".into(),
+        p => format!(", p {p:.4}"),
+    });
+    let direction = closed(interval(&j.directional_interval) + if j.directional_interval.is_some() { &p } else { "" });
+    let mut all = vec![
+        format!(
+            "direction: MCC {}{direction}; repeating the last label: {}",
+            figure(j.directional_mcc),
+            figure(j.persistence_mcc)
+        ),
+        format!(
+            "all classes: MCC {:.4}{} over {}",
+            j.mcc,
+            closed(interval(&j.mcc_interval)),
+            format_plural(j.samples, "sample")
+        ),
+    ];
     all.extend(j.volatility_mcc.map(|baseline| {
         let some = j.volatility_samples.filter(|n| *n != j.samples);
         let some = some.map_or(String::new(), |n| format!(" (of {})", format_plural(n, "sample")));
         format!("volatility alone: MCC {baseline:.4} over all classes{some}; it says nothing about direction")
     }));
+    all.extend(j.logistic.map(|logistic| {
+        format!(
+            "logistic regression on the same columns: direction MCC {}, all classes {:.4}, log-loss {:.4}",
+            figure(logistic.directional_mcc),
+            logistic.mcc,
+            logistic.log_loss
+        )
+    }));
     all.push(accuracy);
-    all.push(format!("log-loss {:.4}, calibration error {:.4}", j.log_loss, j.calibration_error));
+    let prior = match (j.prior_log_loss, j.prior_brier) {
+        (Some(loss), Some(brier)) => format!(" (class shares of the training: {loss:.4} and {brier:.4})"),
+        _ => String::new(),
+    };
+    all.push(format!(
+        "log-loss {:.4}, Brier score {:.4}{prior}, calibration error {:.4}",
+        j.log_loss, j.brier, j.calibration_error
+    ));
     all
 }
 
@@ -323,6 +394,29 @@ pub(crate) fn predictions_of(
         places.into_iter().zip(predicted).for_each(|(at, predicted)| all[at] = predicted);
     }
     Ok(all)
+}
+
+/// `[positions, columns]` the last row of every input's window, as a fold's members see it: scaled by that fold.
+fn last_rows(experiment: &Experiment, fold: usize, positions: &[u32]) -> Vec<f32> {
+    let Experiment { source, learner, .. } = experiment;
+    let problem = &source.problem;
+    let scales = &learner.scalers()[fold].scales;
+    let mut rows = Vec::new();
+    for at in positions {
+        let id = problem.samples.rows[*at as usize];
+        for (input, scale) in problem.inputs.iter().zip(scales) {
+            let row = input.map.as_ref().map_or(id, |map| map[id as usize]) as usize * input.stride;
+            let values = &input.values[row..row + input.columns.len()];
+            rows.extend(
+                values
+                    .iter()
+                    .zip(&scale.mean)
+                    .zip(&scale.inverse)
+                    .map(|((x, mean), inverse)| ((x - mean) * inverse).clamp(-10.0, 10.0)),
+            );
+        }
+    }
+    rows
 }
 
 /// Takes away what a member says whose probabilities are not all finite, and names it: the others go on without it.

@@ -141,6 +141,7 @@ mod tests {
             folds: 2,
             seeds: vec![1],
             parent: None,
+            what: None,
         };
         let started = ledger.start(&trial).expect("started");
         let mut manifest = ModelManifest::new(std::slice::from_ref(&started));

@@ -19,6 +19,7 @@ use compute::Opened;
 use features::{Input, InputLayout};
 use files::{Error, Result, format_fixed};
 use judge::backtest::Backtest;
+use judge::evidence::Findings;
 use judge::ledger::StartedTrial;
 use judge::split::Splits;
 use learn::{Learner, Trained};
@@ -106,9 +107,15 @@ pub(crate) trait Evaluation {
         Ok(None)
     }
 
-    /// Keeps the daily returns of what was traded, and gives their id.
-    fn keep_returns(&self) -> Result<Option<String>> {
-        Ok(None)
+    /// Keeps the daily returns of every config, and gives their ids, `[configs]`; nothing where a learner does not
+    /// trade.
+    fn keep_returns(&self) -> Result<Vec<Option<String>>> {
+        Ok(Vec::new())
+    }
+
+    /// What is known of the result, for the verdict, and the daily returns that it is of.
+    fn findings(&self, _judged: &Judged) -> Option<(Findings, Vec<f64>)> {
+        None
     }
 
     /// Makes the model ready to be written, so that the ledger can know it first; `selected` `[folds]` is the config of

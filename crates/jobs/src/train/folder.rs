@@ -11,14 +11,16 @@ use super::judge::PerConfig;
 use super::log::RunLog;
 use super::result::packed;
 use super::source::{Ids, Source, name};
-use super::trial::{config_hash, noted, trial, trial_id, word};
+use super::trial::{config_hash, noted, trial, word};
 use super::{Experiment, Judged, MemberRow, Teller, Train, TrainEvent, TrainRun, ledger_path};
 use crate::kinds::{self, manifest::note_in};
+use crate::trials::Family;
 use crate::{Select, Settings};
 use compute::Opened;
 use compute::population::Pace;
 use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, replace_bytes};
-use judge::ledger::{Ledger, StartedTrial};
+use judge::evidence::{Evidence, Findings};
+use judge::ledger::{Ledger, StartedTrial, Trial};
 use judge::split::Splits;
 use learn::checkpoint::{About, Store, View, Writer, copy_out, expect, newest};
 use learn::{Config, TrainState, Trained};
@@ -49,6 +51,8 @@ pub(crate) struct Folder {
     ledger: Ledger,
     /// `[configs]` each is a trial.
     trials: Vec<StartedTrial>,
+    /// What is tried on what.
+    tried: Trial,
     resumed: bool,
     /// Let go last: until then the run is this process's.
     _lock: Lock,
@@ -198,7 +202,7 @@ impl Folder {
             (run, trials, true)
         } else {
             source.holdings.lock(&ledger, splits)?;
-            let start = |config: &Config| ledger.start(&trial(source, settings, splits, trial_id(experiment, config)));
+            let start = |config: &Config| ledger.start(&trial(experiment, config, &path));
             let trials = learner.configs().iter().map(start).collect::<Result<Vec<StartedTrial>>>()?;
             (Run::begin("train"), trials, false)
         };
@@ -226,7 +230,8 @@ impl Folder {
         let log = RunLog::open(&path, experiment)?;
         let writer = Writer::new(Store::open(&path.join("checkpoints"))?, &[])?;
         let keeper = Keeper { writer, about: about.clone() };
-        let mut folder = Folder { path, run, about, log, keeper, ledger, trials, resumed, _lock: lock };
+        let tried = trial(experiment, &learner.configs()[0], &path);
+        let mut folder = Folder { path, run, about, log, keeper, ledger, trials, tried, resumed, _lock: lock };
         folder.note_recipe(experiment);
         Ok(folder)
     }
@@ -345,13 +350,13 @@ impl Folder {
     }
 
     /// Takes what came out into the ledger, before any file shows it. `per_config` is what each config would reach
-    /// in every fold, `model` the hash of the model's manifest.
+    /// in every fold, `model` the hash of the model's manifest, `returns` `[configs]` where daily returns are.
     pub(crate) fn finished(
         &self,
         run: &TrainRun,
         per_config: &[PerConfig],
         model: Option<&str>,
-        returns: Option<String>,
+        returns: &[Option<String>],
     ) -> Result<()> {
         for (at, trial) in self.trials.iter().enumerate() {
             // Killed between that and the end of its folder, a run that goes on finds it written, with the same
@@ -366,11 +371,17 @@ impl Folder {
                 metrics["chosen"] = json!({"folds": run.configs.get(at).map(|c| &c.chosen), "judged": run.judged});
             }
             note_in(&mut metrics, model);
-            // What was traded is of the configs that folds chose: where there are several it is no single one's.
-            let own = returns.as_deref().filter(|_| self.trials.len() == 1);
-            self.ledger.finish(trial, &metrics, own)?;
+            self.ledger.finish(trial, &metrics, returns.get(at).and_then(Option::as_deref))?;
         }
         Ok(())
+    }
+
+    /// The verdict on what was found, every trial on these data counted; `daily` are its returns.
+    pub(crate) fn weigh(&self, found: Findings, daily: &[f64]) -> Result<Evidence> {
+        let family = Family::of(&self.ledger, &self.tried.symbols, self.tried.span)?;
+        let name =
+            self.path.file_name().map_or_else(|| self.path.display().to_string(), |n| n.to_string_lossy().into());
+        Ok(family.count_in(found, daily)?.weigh(&name))
     }
 
     /// Takes the end down: the log, the result, the run's state; the ledger has it by then.

@@ -126,7 +126,10 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         let sealed = judgement.evaluation.seal(&judgement.selected, folder.trials())?;
         // The ledger first: a result is written there before anybody sees it, and so is what the model is.
         let returns = judgement.evaluation.keep_returns()?;
-        folder.finished(&run, &judgement.per_config, sealed.as_ref().map(|sealed| sealed.hash.as_str()), returns)?;
+        folder.finished(&run, &judgement.per_config, sealed.as_ref().map(|sealed| sealed.hash.as_str()), &returns)?;
+        if let Some((found, daily)) = run.judged.as_ref().and_then(|judged| judgement.evaluation.findings(judged)) {
+            run.evidence = Some(folder.weigh(found, &daily)?);
+        }
         judgement.evaluation.save(&judgement.selected, folder.path(), sealed.as_ref())?;
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);

@@ -8,6 +8,7 @@ use crate::kinds::{Measured, Metric};
 use crate::{LabelSummary, LearnerKind, Settings};
 use compute::population::Precision;
 use judge::backtest::Backtest;
+use judge::evidence::Evidence;
 use learn::{Learner, Plan, Stopped, Trained};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -77,6 +78,8 @@ pub struct TrainRun {
     /// What its probabilities would have earned over all test blocks; null for a dry run, after an interruption and for
     /// ready arrays, which have no prices.
     pub backtest: Option<Backtest>,
+    /// What all of it is worth: the verdict, with every trial on these data counted; null before the end.
+    pub evidence: Option<Evidence>,
     /// Where the time went.
     pub phases: Vec<Phase>,
     /// What limited it, in words.
@@ -316,6 +319,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         members: Vec::new(),
         judged: None,
         backtest: None,
+        evidence: None,
         phases: Vec::new(),
         verdict: String::new(),
         seconds: 0.0,

@@ -2,18 +2,17 @@
 //! the ledger.
 
 use super::Experiment;
-use super::source::{Ids, Source};
-use crate::Settings;
+use super::source::Ids;
 use bars::{Fingerprint, instrument_text};
 use compute::population::Recipe;
 use features::labels::{Labeling, Rule, TrainEnd};
 use judge::ledger::Trial;
-use judge::split::Splits;
 use learn::Config;
 use learn::checkpoint::About;
 use report::Run;
 use serde::Serialize;
 use serde_json::json;
+use std::path::Path;
 
 /// The hash of everything that changes a bit of the result, but for the data.
 pub(super) fn config_hash(experiment: &Experiment) -> String {
@@ -46,13 +45,14 @@ pub(super) fn config_hash(experiment: &Experiment) -> String {
 }
 
 /// The hash of a trial's configuration (docs/method.md, Ledger): features, label, learner, hyper-parameters, costs,
-/// universe, and how time is cut. A seed is never a trial, nor is a version of the program: other bits, the same idea.
-pub(super) fn trial_id(experiment: &Experiment, config: &Config) -> String {
+/// universe, and how time is cut; behind it the root seed. Seeds inside a run are averaged and no trials, another run
+/// with another root seed is one: else the best of fifty would count as one. A version of the program is none.
+fn trial_id(experiment: &Experiment, config: &Config) -> String {
     let Experiment { source, learner, settings, splits, .. } = experiment;
     let mut hash = Fingerprint::new();
     let recipe = Recipe { seed: 0, ..config.recipe };
     let (kind, extent) = (experiment.kind(), learner.extent());
-    hash.add_text("trial 2");
+    hash.add_text("trial 3");
     hash.add_text(kind.name());
     hash.add_text(&config.net.to_string());
     hash.add_text(&json!(recipe).to_string());
@@ -74,7 +74,7 @@ pub(super) fn trial_id(experiment: &Experiment, config: &Config) -> String {
         // Ready arrays are features, labels and universe in one.
         Ids::Ready { .. } => hash.add_text(&source.fingerprint),
     }
-    hash.to_hex()
+    format!("{}@{}", hash.to_hex(), settings.general.seed)
 }
 
 /// How rows are labelled, field by field: hashes of it are kept in checkpoints, caches and the ledger, so this text
@@ -114,13 +114,19 @@ pub(super) fn word(value: impl Serialize) -> String {
     json!(value).as_str().unwrap_or_default().to_string()
 }
 
-/// A trial is a configuration on what it is judged on.
-pub(super) fn trial(source: &Source, settings: &Settings, splits: &Splits, id: String) -> Trial {
+/// A trial is a configuration and a root seed, on what it is judged on.
+pub(super) fn trial(experiment: &Experiment, config: &Config, folder: &Path) -> Trial {
+    let Experiment { source, settings, splits, .. } = experiment;
     let first = splits.folds.first().map(|f| f.spans.test);
     let last = splits.folds.last().map(|f| f.spans.test);
     let span = first.zip(last).and_then(|(a, b)| features::Span::new(a.from(), b.to()));
+    let labels = match &source.ids {
+        Ids::Bars { label: Some(label), .. } => format!(", labels {}", label.rule),
+        _ => String::new(),
+    };
+    let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     Trial {
-        id,
+        id: trial_id(experiment, config),
         // Arrays that name no symbol are a family of their own.
         symbols: match source.judged() {
             symbols if symbols.is_empty() => vec![source.fingerprint.clone()],
@@ -132,6 +138,12 @@ pub(super) fn trial(source: &Source, settings: &Settings, splits: &Splits, id: S
         folds: splits.folds.len() as u32,
         seeds: (0..settings.train.seeds as u64).collect(),
         parent: None,
+        what: Some(format!(
+            "{name}: {} {}{labels}, rate {:.2e}",
+            settings.train.learner.name(),
+            config.net,
+            config.rate
+        )),
     }
 }
 

@@ -28,6 +28,25 @@ pub struct Walked {
     pub positions: Vec<PositionRow>,
 }
 
+impl Walked {
+    /// `[D]` trading days in ascending order and the return of each. An account that is gone returns 0; a day that
+    /// comes again after a later one belongs to that.
+    pub fn daily_returns(&self) -> (Vec<i32>, Vec<f64>) {
+        let (mut days, mut returns): (Vec<i32>, Vec<f64>) = Default::default();
+        let mut before = self.equity.first().copied().unwrap_or(1.0);
+        for (at, day) in self.days.iter().enumerate() {
+            if self.days.get(at + 1).is_some_and(|next| next <= day) {
+                continue;
+            }
+            let after = self.equity[at + 1].max(0.0);
+            days.push(*day);
+            returns.push(if before > 0.0 { after / before - 1.0 } else { 0.0 });
+            before = after;
+        }
+        (days, returns)
+    }
+}
+
 /// A position from its opening to its closing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trade {

@@ -226,14 +226,7 @@ pub struct Tried {
 pub fn try_thresholds(course: &Course<'_>, params: &[Params], beliefs: &Beliefs, horizon: usize) -> Vec<Tried> {
     let one = |targets: &Targets| {
         let walked = walk(course, params, targets);
-        let mut returns = Vec::new();
-        let mut before = walked.equity[0];
-        for (at, day) in walked.days.iter().enumerate() {
-            if walked.days.get(at + 1).is_none_or(|next| next > day) {
-                returns.push(if before > 0.0 { walked.equity[at + 1] / before - 1.0 } else { 0.0 });
-                before = walked.equity[at + 1];
-            }
-        }
+        let (_, returns) = walked.daily_returns();
         Tried { returns, trades: walked.trades.len() }
     };
     match course.market {

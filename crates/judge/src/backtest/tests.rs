@@ -134,3 +134,71 @@ fn a_suspected_split_closes_and_is_listed() {
     // It is bought again behind the jump.
     assert_eq!(walked.trades.len(), 2);
 }
+
+/// Targets of one symbol that know the sign of the move from the next open on, right so often.
+fn informed(bars: &Bars, right: f64, seed: u64) -> Targets {
+    let mut random = random::SplitMix::new(seed);
+    let knows = |t: usize| {
+        let ahead = (t + 25).min(bars.len() - 1);
+        let up = bars.open[ahead] > bars.open[(t + 1).min(ahead)];
+        if (random.unit() < right) == up { 1.0 } else { -1.0 }
+    };
+    let mut side = 0.0;
+    let mut knows = knows;
+    let actions = (0..bars.len()).map(|t| {
+        if t % 24 == 0 {
+            side = knows(t);
+        }
+        Action::target(side)
+    });
+    Targets { actions: vec![actions.collect()] }
+}
+
+#[test]
+fn shifted_positions_are_what_chance_earns() {
+    let case = Case::new(market(1, 7 * 400));
+    let bars = &case.market[0];
+    let test = |targets: &Targets| shift_positions(&case.course(), targets, 2, 1, 2).unwrap();
+    let knows = test(&informed(bars, 0.7, 3));
+    assert!(knows.p < 0.01 && knows.sharpe_daily > knows.high && knows.draws >= 380, "{knows:?}");
+    // It is the Sharpe ratio of the walk itself.
+    let (record, _) = backtest(&case.course(), &informed(bars, 0.7, 3), &[], 1).unwrap();
+    assert!((record.net.sharpe_daily.unwrap() - knows.sharpe_daily).abs() < 1e-9, "{record:?}");
+    // Of those that know nothing few are better than nineteen of twenty shifts.
+    let lucky = (0..20).filter(|seed| test(&informed(bars, 0.5, 100 + seed)).p <= 0.05).count();
+    assert!(lucky <= 4, "{lucky} of 20");
+    // Threads change nothing, and few days are not judged.
+    assert_eq!(shift_positions(&case.course(), &informed(bars, 0.7, 3), 2, 1, 1), Ok(knows));
+    let short = Case::new(market(1, 7 * 150));
+    let why = shift_positions(&short.course(), &Targets::none(&short.market), 1, 1, 1).unwrap_err();
+    assert!(why.contains("200 are needed"), "{why}");
+}
+
+#[test]
+fn scores_that_change_hands_are_what_chance_earns() {
+    let made = Synth { symbols: 24, bars: 300, timeframe: Timeframe::D1, ..Synth::default() }.make_market(5).market;
+    let case = Case::new(made);
+    let scores = |right: f64| -> Beliefs {
+        let mut random = random::SplitMix::new(9);
+        let score = |bars: &Bars| {
+            (0..bars.len())
+                .map(|t| {
+                    let ahead = (t + 6).min(bars.len() - 1);
+                    let up = bars.open[ahead] > bars.open[(t + 1).min(ahead)];
+                    let up = if (random.unit() < right) == up { 0.6 } else { 0.4 };
+                    Some([1.0 - up + 0.01 * random.unit(), up])
+                })
+                .collect()
+        };
+        let mut score = score;
+        case.market.iter().map(&mut score).collect()
+    };
+    let course = case.course();
+    let portfolio = |beliefs: &Beliefs| rank_portfolio(&case.market, &case.clock, beliefs, 5);
+    let test = |beliefs: &Beliefs, threads| permute_scores(&course, beliefs, &portfolio, 3, threads).unwrap();
+    let knows = test(&scores(0.9), 2);
+    assert!(knows.p < 0.005 && knows.sharpe_daily > knows.high, "{knows:?}");
+    let random = test(&scores(0.5), 2);
+    assert!(random.p > 0.01, "{random:?}");
+    assert_eq!(test(&scores(0.5), 1), random);
+}

@@ -46,7 +46,7 @@ pub struct Course<'a> {
 
 impl Course<'_> {
     /// The bars of a symbol in the span.
-    fn rows(&self, symbol: usize) -> std::ops::Range<usize> {
+    pub(super) fn rows(&self, symbol: usize) -> std::ops::Range<usize> {
         let rows = self.clock.rows(symbol);
         // Rows of a symbol become known in their order.
         let known = |time: i64| {

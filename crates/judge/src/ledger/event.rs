@@ -42,6 +42,7 @@ impl Event {
             folds: Some(trial.folds),
             seeds: Some(trial.seeds),
             parent: trial.parent,
+            reason: trial.what,
             ..Event::default()
         }
     }
@@ -57,6 +58,7 @@ impl Event {
             folds: self.folds?,
             seeds: self.seeds.clone()?,
             parent: self.parent.clone(),
+            what: self.reason.clone(),
         })
     }
 

@@ -1,11 +1,11 @@
 //! The ledger: every trial is written when it starts (docs/method.md, Ledger).
 //!
-//! A *trial* is a configuration, never a fold or a seed. Its *family* is every trial whose evaluated series and time
-//! overlap, whatever file they came from and whatever they are called there (`series.rs`); a figure is deflated by the
-//! size of its family. So nothing may leave the ledger: rows are events (started, finished, failed, holdout opened,
-//! series seen, holdout locked and released), each is on the disk before the call returns, each carries a hash of
-//! itself and of the row before, and the file refuses updates and deletions. A trial that started and never ended
-//! counts as crashed.
+//! A *trial* is a configuration with a root seed, never a fold or a seed inside a run. Its *family* is every trial whose
+//! evaluated series and time overlap, whatever file they came from and whatever they are called there (`series.rs`); a
+//! figure is deflated by the size of its family. So nothing may leave the ledger: rows are events (started, finished,
+//! failed, holdout opened, series seen, holdout locked and released), each is on the disk before the call returns, each
+//! carries a hash of itself and of the row before, and the file refuses updates and deletions. A trial that started and
+//! never ended counts as crashed.
 //!
 //! Every question reads the chain from its first row and checks it on the way: a ledger that was changed gives no
 //! counts, only the row at which it is broken. What no chain can tell is that its end was cut off; [`StartedTrial`]
@@ -35,7 +35,8 @@ use std::path::{Path, PathBuf};
 /// What is about to be tried, and on what it will be judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The hash of its configuration: features, label, learner, hyper-parameters, costs, universe.
+    /// The hash of its configuration (features, label, learner, hyper-parameters, costs, universe), and behind `@` its
+    /// root seed.
     pub id: String,
     /// Symbols it is judged on. Data without symbols are named by their fingerprint.
     pub symbols: Vec<String>,
@@ -51,6 +52,16 @@ pub struct Trial {
     pub seeds: Vec<u64>,
     /// The trial it was made from.
     pub parent: Option<String>,
+    /// What it is, for people; none where an older version wrote it.
+    #[serde(default)]
+    pub what: Option<String>,
+}
+
+impl Trial {
+    /// Its configuration: the id without the root seed.
+    pub fn config(&self) -> &str {
+        self.id.split('@').next().unwrap_or(&self.id)
+    }
 }
 
 /// A trial that is in the ledger. Kept with the run, so that a resumed run ends the trial it started.
@@ -232,13 +243,31 @@ impl Ledger {
         Ok(judged.into_iter().map(|(row, _)| row).collect())
     }
 
-    /// How many trials that family has: configurations, each counted once however often it was started.
+    /// How many trials that family has, each counted once however often it was started.
     ///
     /// # Errors
     ///
     /// As [`Ledger::family`].
     pub fn count(&self, symbols: &[String], span: Span) -> Result<usize> {
         Ok(self.family(symbols, span)?.iter().map(|row| &row.trial.id).collect::<BTreeSet<_>>().len())
+    }
+
+    /// When the first row was written, in nanoseconds since 1970 UTC; none while there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ledger::family`].
+    pub fn since(&self) -> Result<Option<i64>> {
+        Ok(self.read()?.first().map(|read| read.time))
+    }
+
+    /// Every start of a trial, in the order of the rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ledger::family`].
+    pub fn trials(&self) -> Result<Vec<TrialRow>> {
+        Ok(self.all()?.into_iter().map(|(row, _)| row).collect())
     }
 
     /// Checks the file and the chain, and says how many rows there are.

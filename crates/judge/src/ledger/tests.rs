@@ -15,6 +15,7 @@ fn trial(id: &str, symbols: &[&str], from: i64, to: i64) -> Trial {
         folds: 8,
         seeds: vec![1, u64::MAX],
         parent: (id != "a").then(|| "a".to_string()),
+        what: (id != "a").then(|| format!("what {id} is")),
     }
 }
 

@@ -66,31 +66,6 @@ pub fn bootstrap(groups: usize, spec: &Bootstrap, mut figure: impl FnMut(&[usize
     Ok(Interval { point, low: quantile(&figures, outside), high: quantile(&figures, 1.0 - outside) })
 }
 
-/// The interval of [`Confusion::mcc`] over the matrices of groups.
-///
-/// # Errors
-///
-/// As [`bootstrap`], and where groups have different classes.
-pub fn mcc_interval(groups: &[Confusion], spec: &Bootstrap) -> Result<Interval> {
-    let classes = groups.first().map_or(2, Confusion::classes);
-    if groups.iter().any(|group| group.classes() != classes) {
-        return Err(Error::input("matrices of different numbers of classes cannot be resampled together"));
-    }
-    let most = groups.iter().map(Confusion::samples).max().unwrap_or(0);
-    if u128::from(most) * groups.len() as u128 > 1 << 60 {
-        return Err(Error::input("a resampled confusion matrix would count more than 2^60 samples"));
-    }
-    let mut sums = vec![0u64; classes * classes];
-    bootstrap(groups.len(), spec, |chosen| {
-        sums.fill(0);
-        for group in chosen {
-            sums.iter_mut().zip(groups[*group].counts()).for_each(|(sum, count)| *sum += count);
-        }
-        // It cannot be refused: the sum was bounded above.
-        Confusion::new(classes, sums.clone()).map_or(0.0, |all| all.mcc())
-    })
-}
-
 /// One matrix for each run of equal values in `group` (`[n]`: the day of each sample, say).
 ///
 /// # Errors
@@ -111,7 +86,7 @@ pub fn by_group(classes: usize, truth: &[u8], predicted: &[u8], group: &[i32]) -
 }
 
 /// Between the two nearest of sorted figures.
-pub(super) fn quantile(sorted: &[f64], at: f64) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], at: f64) -> f64 {
     let place = at * (sorted.len() - 1) as f64;
     let below = place as usize;
     let above = (below + 1).min(sorted.len() - 1);

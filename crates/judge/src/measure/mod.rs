@@ -2,7 +2,7 @@
 //!
 //! [`Confusion`] counts and everything made of counts; [`scores`] judges probabilities; [`persistence`],
 //! [`VolatilityRule`] and [`Confusion::majority`] are what any result must beat, [`shift_test`] what chance would give;
-//! [`mcc_interval`] says how sure a coefficient is.
+//! [`estimate`] says how sure a figure is.
 //!
 //! Classes are numbers from 0 ([`features::class`]). Every sum is added in the order of the samples, so the same
 //! input gives the same bits.
@@ -10,6 +10,8 @@
 mod baseline;
 mod bootstrap;
 mod confusion;
+mod jackknife;
+mod logistic;
 mod probability;
 mod shift;
 #[cfg(test)]
@@ -17,8 +19,11 @@ mod tests;
 mod volatility;
 
 pub use baseline::persistence;
-pub use bootstrap::{Bootstrap, Interval, bootstrap, by_group, mcc_interval};
+pub(crate) use bootstrap::quantile as sorted_quantile;
+pub use bootstrap::{Bootstrap, Interval, bootstrap, by_group};
 pub use confusion::{ClassScore, Confusion};
+pub use jackknife::{Estimate, LEAST_BLOCKS, WEEK, blocks, estimate};
+pub use logistic::Logistic;
 pub use probability::{BINS, Bin, Scores, scores};
 pub use shift::{ShiftTest, shift_test};
 pub use volatility::{VolatilityRule, volatility};

@@ -1,0 +1,266 @@
+//! What the same trading earns by chance.
+//!
+//! One symbol: positions are shifted in time as a whole by whole trading days, the last days following the first, so
+//! that they are as long, as often and at the same times of day as before; only what they knew of the moment is gone.
+//! Several symbols: scores change hands between symbols, so that the portfolio is as large and trades as much. Both are
+//! walked through the account at cost. A Sharpe ratio that many of these reach is none.
+
+use super::signals::Beliefs;
+use super::walk::{Course, Targets, walk};
+use crate::in_threads;
+use crate::measure::sorted_quantile;
+use account::{Accounts, Bar, Orders, Params};
+use random::{SplitMix, mix};
+use serde::{Deserialize, Serialize};
+
+/// Draws, where there are as many.
+const DRAWS: usize = 1000;
+
+/// Below this many trading days nothing is judged.
+const LEAST_DAYS: usize = 200;
+
+/// The net Sharpe ratio beside those of chance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChanceTest {
+    /// What was drawn, in words.
+    pub how: String,
+    /// How many draws.
+    pub draws: usize,
+    /// Sharpe ratio of a day as it is.
+    pub sharpe_daily: f64,
+    /// The mean of the draws'.
+    pub mean: f64,
+    /// Nineteen of twenty draws lie below.
+    pub high: f64,
+    /// How often chance is at least as good: `(1 + draws that are) / (1 + draws)`.
+    pub p: f64,
+}
+
+impl ChanceTest {
+    fn new(how: &str, sharpe_daily: f64, mut drawn: Vec<f64>) -> ChanceTest {
+        let draws = drawn.len();
+        let reached = drawn.iter().filter(|x| **x >= sharpe_daily).count();
+        drawn.sort_by(f64::total_cmp);
+        ChanceTest {
+            how: how.into(),
+            draws,
+            sharpe_daily,
+            mean: drawn.iter().sum::<f64>() / draws as f64,
+            high: sorted_quantile(&drawn, 0.95),
+            p: (1 + reached) as f64 / (1 + draws) as f64,
+        }
+    }
+}
+
+/// Shifts the positions of one symbol by whole trading days, at least `least` either way: every shift there is, or
+/// [`DRAWS`] of them. `Err` says why nothing is judged.
+pub fn shift_positions(
+    course: &Course<'_>,
+    targets: &Targets,
+    least: usize,
+    seed: u64,
+    threads: usize,
+) -> Result<ChanceTest, String> {
+    let days = TradingDays::new(course, &targets.actions[0]);
+    let count = days.first.len();
+    enough_days(count)?;
+    let least = least.max(1);
+    let mut shifts: Vec<usize> = (least..=count.saturating_sub(least)).collect();
+    if shifts.len() < 100 {
+        return Err(format!("{} shifts are possible, and 100 are needed", shifts.len()));
+    }
+    draw_some(&mut shifts, DRAWS, seed);
+    let groups: Vec<&[usize]> = shifts.chunks(64).collect();
+    let drawn = in_threads(groups.len(), threads, |group| days.sharpes(course, groups[group]));
+    let own = days.sharpes(course, &[0]);
+    let how = "positions shifted by whole trading days";
+    Ok(ChanceTest::new(how, own[0], drawn.into_iter().flatten().collect()))
+}
+
+/// Lets scores change hands between symbols, [`DRAWS`] times. A draw is one order of all symbols: where one has a
+/// score, it takes that of the next in this order that has one. `Err` says why nothing is judged.
+pub fn permute_scores(
+    course: &Course<'_>,
+    beliefs: &Beliefs,
+    portfolio: &(dyn Fn(&Beliefs) -> Targets + Sync),
+    seed: u64,
+    threads: usize,
+) -> Result<ChanceTest, String> {
+    let sharpe = |targets: &Targets| {
+        let mut sums = Sums::default();
+        walk(course, &course.table.params, targets).daily_returns().1.iter().for_each(|r| sums.add(*r));
+        sums
+    };
+    let own = sharpe(&portfolio(beliefs));
+    enough_days(own.days)?;
+    if course.market.len() < 10 {
+        return Err(format!("{} symbols; 10 are needed to let scores change hands", course.market.len()));
+    }
+    let rows = rows_by_tick(course, beliefs);
+    let drawn = in_threads(DRAWS, threads, |draw| {
+        let mut order: Vec<usize> = (0..course.market.len()).collect();
+        shuffle(&mut order, &mut SplitMix::new(mix(seed) ^ mix(!(draw as u64))));
+        sharpe(&portfolio(&change_hands(beliefs, &rows, &order))).sharpe()
+    });
+    Ok(ChanceTest::new("scores that change hands between symbols", own.sharpe(), drawn))
+}
+
+fn enough_days(days: usize) -> Result<(), String> {
+    if days >= LEAST_DAYS {
+        return Ok(());
+    }
+    Err(format!("{days} trading days, and {LEAST_DAYS} are needed"))
+}
+
+/// Keeps so many of them, drawn without repetition, in their order.
+fn draw_some(all: &mut Vec<usize>, some: usize, seed: u64) {
+    if all.len() > some {
+        shuffle(all, &mut SplitMix::new(mix(seed)));
+        all.truncate(some);
+        all.sort_unstable();
+    }
+}
+
+fn shuffle(all: &mut [usize], random: &mut SplitMix) {
+    for at in (1..all.len()).rev() {
+        all.swap(at, random.below(at + 1));
+    }
+}
+
+/// `[ticks]` symbol and bar of every score of that moment.
+fn rows_by_tick(course: &Course<'_>, beliefs: &Beliefs) -> Vec<Vec<(usize, usize)>> {
+    let mut rows = vec![Vec::new(); course.clock.times.len()];
+    for (symbol, own) in beliefs.iter().enumerate() {
+        for ((t, row), _) in course.clock.rows(symbol).enumerate().zip(own).filter(|(_, belief)| belief.is_some()) {
+            rows[course.clock.tick[row] as usize].push((symbol, t));
+        }
+    }
+    rows
+}
+
+/// Each symbol takes the score of the next one in `order` that has one at that moment.
+fn change_hands(beliefs: &Beliefs, rows: &[Vec<(usize, usize)>], order: &[usize]) -> Beliefs {
+    let mut changed: Beliefs = beliefs.iter().map(|own| vec![None; own.len()]).collect();
+    let mut place = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, symbol)| place[*symbol] = at);
+    for own in rows.iter().filter(|own| !own.is_empty()) {
+        let mut there = own.clone();
+        there.sort_unstable_by_key(|(symbol, _)| place[*symbol]);
+        let next = there.iter().cycle().skip(1);
+        for ((symbol, t), (from, at)) in there.iter().zip(next) {
+            changed[*symbol][*t] = beliefs[*from][*at];
+        }
+    }
+    changed
+}
+
+/// Daily returns, summed up.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    days: usize,
+    sum: f64,
+    squares: f64,
+}
+
+impl Sums {
+    fn add(&mut self, r: f64) {
+        self.days += 1;
+        self.sum += r;
+        self.squares += r * r;
+    }
+
+    /// Mean over deviation; 0 where returns do not vary.
+    fn sharpe(&self) -> f64 {
+        let n = self.days as f64;
+        let variance = (self.squares - self.sum * self.sum / n) / (n - 1.0);
+        if variance > 1e-24 { self.sum / n / variance.sqrt() } else { 0.0 }
+    }
+}
+
+const DAY: i64 = 86_400_000_000_000;
+
+/// The decisions of one symbol by trading day and time of day.
+struct TradingDays {
+    /// `[bars of the span]` what is wanted at each close: a decision holds until the next.
+    wanted: Vec<f64>,
+    /// `[bars]` the trading day of each, by its number in `first`.
+    day: Vec<usize>,
+    /// `[bars]` start behind midnight of its trading day, in nanoseconds.
+    clock: Vec<i64>,
+    /// `[days]` the first bar of each.
+    first: Vec<usize>,
+}
+
+impl TradingDays {
+    fn new(course: &Course<'_>, actions: &[account::Action]) -> TradingDays {
+        let (bars, rows) = (&course.market[0], course.rows(0));
+        let numbers = bars.instrument.session.trading_days(&bars.start[rows.clone()]);
+        let mut days = TradingDays { wanted: Vec::new(), day: Vec::new(), clock: Vec::new(), first: Vec::new() };
+        let (mut wanted, mut last) = (0.0, i32::MIN);
+        for (at, (row, number)) in rows.zip(&numbers).enumerate() {
+            let target = actions[row].target;
+            wanted = if target.is_finite() { target } else { wanted };
+            // A day that comes again after a later one belongs to that.
+            if *number > last {
+                last = *number;
+                days.first.push(at);
+            }
+            days.wanted.push(wanted);
+            days.day.push(days.first.len() - 1);
+            days.clock.push(bars.start[row] - i64::from(last) * DAY);
+        }
+        days
+    }
+
+    /// `[shifts]` Sharpe ratio of a day, each with decisions of so many days later.
+    fn sharpes(&self, course: &Course<'_>, shifts: &[usize]) -> Vec<f64> {
+        let (rows, table) = (course.rows(0), course.table.symbol(0));
+        let params: &Params = &course.table.params[0];
+        let mut accounts = Accounts::new(&vec![*params; shifts.len()]);
+        let mut cursors: Vec<Cursor> = shifts.iter().map(|_| Cursor::default()).collect();
+        let mut targets = vec![0.0; shifts.len()];
+        let mut equity = vec![params.capital; shifts.len()];
+        let mut before = equity.clone();
+        let mut sums = vec![Sums::default(); shifts.len()];
+        let (n, count) = (self.day.len(), self.first.len());
+        for t in 0..n.saturating_sub(1) {
+            let today = self.day[t];
+            if t == 0 || self.day[t - 1] != today {
+                for (cursor, shift) in cursors.iter_mut().zip(shifts) {
+                    let from = (today + shift) % count;
+                    let end = self.first.get(from + 1).copied().unwrap_or(n);
+                    *cursor = Cursor { next: self.first[from], end };
+                }
+            }
+            let clock = self.clock[t];
+            for (cursor, target) in cursors.iter_mut().zip(&mut targets) {
+                while cursor.next < cursor.end && self.clock[cursor.next] <= clock {
+                    cursor.next += 1;
+                }
+                *target = if cursor.next == 0 { 0.0 } else { self.wanted[cursor.next - 1] };
+            }
+            let row = rows.start + t;
+            let mut next: Bar = table[row + 1];
+            if t + 2 == n {
+                next.close_out = 1.0;
+            }
+            accounts.step(Orders::targets(&targets), &table[row], &next);
+            if t + 2 == n || self.day[t + 2] != self.day[t + 1] {
+                accounts.equity(&mut equity);
+                for ((sums, before), after) in sums.iter_mut().zip(&mut before).zip(&equity) {
+                    sums.add(if *before > 0.0 { after.max(0.0) / *before - 1.0 } else { 0.0 });
+                    *before = *after;
+                }
+            }
+        }
+        sums.iter().map(Sums::sharpe).collect()
+    }
+}
+
+/// Where a shifted account stands in the day that it takes its decisions from.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cursor {
+    /// The first bar of that day that is not reached yet.
+    next: usize,
+    end: usize,
+}
