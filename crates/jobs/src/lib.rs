@@ -64,7 +64,7 @@ pub use check::{Caught, Check, Checked, Tested, check};
 pub use demo::training::{DemoTraining, Found, Verdict as FoundVerdict};
 pub use demo::{Damage, Demo, DemoFeatures, Demoed, demo};
 pub use home::{data_folder, home};
-pub use kinds::{LearnerKind, Measured, Metric};
+pub use kinds::{ColumnImportance, LearnerKind, Measured, Metric};
 pub use list::{List, Listed, list};
 pub use memory::{Memory, available};
 pub use monitor::Monitor;

@@ -140,6 +140,9 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         let _ = write!(text, "\n{}\n", paint.bold("Backtest over the test blocks, net of costs"));
         super::backtest::summary(&mut text, backtest);
     }
+    if !run.importance.is_empty() {
+        importance(&mut text, run, paint);
+    }
     if let Some(evidence) = &run.evidence {
         let _ = write!(text, "\n{}\n", paint.bold("Verdict"));
         super::evidence::render(&mut text, evidence, paint);
@@ -230,6 +233,30 @@ fn members(text: &mut String, run: &TrainRun, paint: Paint) {
     if run.members.len() > rows.len() {
         let _ = writeln!(text, "  and {} more (--json shows all)", run.members.len() - rows.len());
     }
+}
+
+/// The columns that are worth most, beside their noise.
+fn importance(text: &mut String, run: &TrainRun, paint: Paint) {
+    const SHOWN: usize = 8;
+    let mut columns: Vec<&jobs::ColumnImportance> = run.importance.iter().collect();
+    columns.sort_by(|a, b| b.log_loss_added.total_cmp(&a.log_loss_added));
+    let told = columns.iter().filter(|c| c.log_loss_added > 2.0 * c.error).count();
+    let heading = format!(
+        "Columns, by what is lost where one is shuffled ({told} of {} above twice their error)",
+        format_plural(columns.len() as u64, "column")
+    );
+    let _ = write!(text, "\n{}\n", paint.bold(&heading));
+    let row = |c: &&jobs::ColumnImportance| {
+        vec![
+            c.column.clone(),
+            c.input.clone(),
+            format!("{:+.5}", c.log_loss_added),
+            format!("{:.5}", c.error),
+            format!("{:+.4}", c.direction_lost),
+        ]
+    };
+    let rows: Vec<Vec<String>> = columns.iter().take(SHOWN).map(row).collect();
+    text.push_str(&table(&["column", "input", ">log-loss", ">error", ">direction lost"], &rows, "  "));
 }
 
 fn phases(text: &mut String, run: &TrainRun, paint: Paint) {

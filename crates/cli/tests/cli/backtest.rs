@@ -126,6 +126,17 @@ fn a_trained_model_trades_what_it_found_and_nothing_else() {
     let growth = 1e4 * (1.0 + total).ln() / record["steps"].as_f64().unwrap();
     assert!(growth >= 0.8 * optimum && growth <= 1.05 * optimum, "{growth} bp a bar of {optimum}");
     assert_eq!(record["folds"].as_array().unwrap().len(), 5);
+    // Only the planted column is worth anything, and what is too good is called so.
+    let worth = |column: &str| {
+        let columns = value["importance"].as_array().unwrap();
+        let found = columns.iter().find(|c| c["column"] == column).unwrap_or_else(|| panic!("{columns:?}"));
+        (found["log_loss_added"].as_f64().unwrap(), found["error"].as_f64().unwrap())
+    };
+    let ((plant, error), (other, _)) = (worth("p"), worth("m"));
+    assert!(plant > 4.0 * error && plant > 20.0 * other.abs(), "{plant} ± {error}, {other}");
+    let evidence = &value["evidence"];
+    assert_eq!(evidence["verdict"], "suspicious", "{evidence}");
+    assert!(evidence["suspicions"].to_string().contains("direction is told"), "{evidence}");
     // The model that was saved gives the same bits; another account, or other data, is another trial.
     let (again, code) = place.json(&["backtest", "run-planted", "--out", "again"]);
     assert_eq!((code, &again["trials"]), (0, &serde_json::Value::Null), "{again}");
@@ -148,6 +159,8 @@ fn a_trained_model_trades_what_it_found_and_nothing_else() {
     synth(&[], "plain");
     let value = train("plain", "r = log_return(1), s = log_return(5)");
     let net = &value["backtest"]["net"];
+    let verdict = value["evidence"]["verdict"].as_str().unwrap();
+    assert!(["no-evidence", "not-enough-data"].contains(&verdict), "{}", value["evidence"]);
     let above = |low: f64| low > 0.0;
     let low = net["sharpe_annual"].as_f64().zip(net["sharpe_annual_error"].as_f64());
     assert!(!low.is_some_and(|(sharpe, error)| above(sharpe - 1.96 * error)), "{net}");

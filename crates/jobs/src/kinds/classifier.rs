@@ -1,6 +1,7 @@
 //! What classifiers share: trained by `learn::classify`, selected by Matthews' correlation on validation samples,
 //! judged on test samples, kept as `predictions.parquet` and the folder `model`.
 
+use super::importance::{ColumnImportance, importance};
 use super::trading::{Traded, Trading};
 use super::{Evaluation, Figure, Kind, Metric, model};
 use crate::train::{Experiment, Ids, Judged, Source, guess, symbol_names};
@@ -196,6 +197,10 @@ impl Evaluation for Tested<'_> {
             ..Judged::new(&record, vec![Some(record.mcc)], METRICS, sentences(&record))
         };
         Ok(record.map(judged))
+    }
+
+    fn importance(&self, selected: &[usize]) -> Result<Vec<ColumnImportance>> {
+        importance(self.experiment, self.members, selected)
     }
 
     fn notes(&self) -> Vec<String> {

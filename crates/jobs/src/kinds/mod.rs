@@ -7,11 +7,14 @@
 #[cfg(test)]
 mod bandit;
 pub(crate) mod classifier;
+mod importance;
 mod lstm;
 pub(crate) mod manifest;
 mod mlp;
 pub(crate) mod model;
 mod trading;
+
+pub use importance::ColumnImportance;
 
 use crate::Settings;
 use crate::train::{Experiment, Judged, Source};
@@ -96,6 +99,11 @@ pub(crate) trait Evaluation {
     /// What the members are worth together where each fold takes the config that `config_of` names; none where
     /// there is nothing to judge.
     fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>>;
+
+    /// What each column is worth; `selected` `[folds]` is the config of each fold. Empty where a learner cannot say.
+    fn importance(&self, _selected: &[usize]) -> Result<Vec<ColumnImportance>> {
+        Ok(Vec::new())
+    }
 
     /// What is worth knowing of single members.
     fn notes(&self) -> Vec<String> {

@@ -122,6 +122,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         let mut judgement = judge::judge(&experiment, &outcome.members)?;
         judgement.write_into(&mut run, kind.metrics());
         run.backtest = judgement.evaluation.trade(&judgement.selected)?;
+        run.importance = judgement.evaluation.importance(&judgement.selected)?;
         run.notes.extend(judgement.evaluation.notes());
         let sealed = judgement.evaluation.seal(&judgement.selected, folder.trials())?;
         // The ledger first: a result is written there before anybody sees it, and so is what the model is.

@@ -4,7 +4,7 @@ use super::judge::measured;
 use super::phases::Phase;
 use super::source::Ids;
 use super::{Experiment, parameters};
-use crate::kinds::{Measured, Metric};
+use crate::kinds::{ColumnImportance, Measured, Metric};
 use crate::{LabelSummary, LearnerKind, Settings};
 use compute::population::Precision;
 use judge::backtest::Backtest;
@@ -78,6 +78,9 @@ pub struct TrainRun {
     /// What its probabilities would have earned over all test blocks; null for a dry run, after an interruption and for
     /// ready arrays, which have no prices.
     pub backtest: Option<Backtest>,
+    /// What each column is worth to the members: what is lost where its values change places. Empty where that is not
+    /// known.
+    pub importance: Vec<ColumnImportance>,
     /// What all of it is worth: the verdict, with every trial on these data counted; null before the end.
     pub evidence: Option<Evidence>,
     /// Where the time went.
@@ -319,6 +322,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         members: Vec::new(),
         judged: None,
         backtest: None,
+        importance: Vec::new(),
         evidence: None,
         phases: Vec::new(),
         verdict: String::new(),
