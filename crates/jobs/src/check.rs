@@ -53,12 +53,31 @@ pub struct Checked {
     pub timeframe: String,
     /// One entry a test.
     pub tests: Vec<Tested>,
+    /// Which tests could judge each column: those that had bars enough for it.
+    pub columns: Vec<ColumnTests>,
     /// What the audit found; what could not be looked at, and why.
     pub notes: Vec<String>,
     /// Root of what was looked at.
     pub seed: u64,
     /// Wall clock without reading.
     pub seconds: f64,
+}
+
+/// A column and the tests that could judge it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ColumnTests {
+    /// Its name.
+    pub column: String,
+    /// Tests that compared something of it.
+    pub judged_by: Vec<Test>,
+}
+
+impl Checked {
+    /// Whether something knows the future, or may: a warm-up that is longer than declared is no look ahead.
+    pub fn is_leak(&self) -> bool {
+        let suspicious = |t: &Tested| t.verdict == Verdict::Suspicious && t.test != Test::WarmUp;
+        self.tests.iter().any(|t| t.verdict == Verdict::Failed || suspicious(t))
+    }
 }
 
 /// One test over all columns.
@@ -182,6 +201,7 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
         rows: leaks.rows as u64,
         all_rows,
         timeframe: timeframe.to_string(),
+        columns: judged_by(&leaks),
         tests: Test::ALL.into_iter().filter_map(|test| tested(&leaks, test, settings.features.settle)).collect(),
         notes,
         seed: settings.general.seed,
@@ -204,6 +224,21 @@ fn some(whole: &[Bars], plan: &Plan, timeframe: Timeframe) -> Vec<Bars> {
         }
     }
     market
+}
+
+/// Which tests compared something of each column, in the order of the columns.
+fn judged_by(leaks: &LeakReport) -> Vec<ColumnTests> {
+    let mut columns: Vec<ColumnTests> = Vec::new();
+    for outcome in &leaks.tests {
+        let at = columns.iter().position(|c| c.column == outcome.column).unwrap_or_else(|| {
+            columns.push(ColumnTests { column: outcome.column.clone(), judged_by: Vec::new() });
+            columns.len() - 1
+        });
+        if outcome.compared > 0 {
+            columns[at].judged_by.push(outcome.test);
+        }
+    }
+    columns
 }
 
 /// The columns of one test, summed up; `None` where it was not put. `settle` is what the warm-up allows.
@@ -229,6 +264,7 @@ fn tested(leaks: &LeakReport, test: Test, settle: f64) -> Option<Tested> {
     let allowed = match test {
         Test::WarmUp => Some(settle),
         Test::Clairvoyance => Some(CORRELATION),
+        Test::Foresight => Some(features::leak::FORESIGHT.0),
         Test::Prefix | Test::Stream | Test::Poison => None,
     };
     let fine = of.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| apart(&t.worst));

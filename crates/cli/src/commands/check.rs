@@ -18,7 +18,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let checked = jobs::check(&request, &context.settings, &mut |u| progress.update(u))
         .map_err(|e| point_at_mistake(e, &request.set, context.json))?;
     context.print(&checked, |paint| render(&checked, paint))?;
-    Ok(u8::from(checked.verdict == Verdict::Failed))
+    Ok(u8::from(checked.is_leak()))
 }
 
 /// Everything for the eye: the verdict first and last.
@@ -70,11 +70,13 @@ fn verdict(verdict: Verdict, paint: Paint) -> String {
 
 fn row(test: &Tested) -> Vec<String> {
     let word = match test.verdict {
+        _ if test.compared == 0 => "not judged",
         Verdict::Passed => "passed",
         Verdict::Suspicious => "suspicious",
         Verdict::Failed => "failed",
     };
     let worst = match (&test.caught.first(), test.largest) {
+        (None, _) if test.compared == 0 => "too few bars".into(),
         (Some(caught), _) => format!("{} of {}", fit(&caught.column, 24), fit(&caught.symbol, 12)),
         (None, Some(largest)) if test.test == Test::WarmUp => {
             format!("{largest:.1e} standard deviations ({:.0e} is allowed)", test.allowed.unwrap_or_default())
@@ -85,7 +87,7 @@ fn row(test: &Tested) -> Vec<String> {
         (None, None) => "equal to the bit".into(),
     };
     let tries = match test.test {
-        Test::Stream | Test::Clairvoyance => format!("{} rows", format_count(test.tried)),
+        Test::Stream | Test::Clairvoyance | Test::Foresight => format!("{} rows", format_count(test.tried)),
         Test::WarmUp => format_plural(test.tried, "start"),
         Test::Prefix | Test::Poison => format_plural(test.tried, "cut"),
     };
@@ -100,13 +102,14 @@ fn explain_test(test: Test) -> &'static str {
         Test::Poison => "a row changes when later bars change",
         Test::WarmUp => "a value still depends on where the data begin after its declared warm-up",
         Test::Clairvoyance => "a column predicts the next bar's return too well; does it contain the answer?",
+        Test::Foresight => "a column, or a pair, tells the label or later prices better than honest ones do",
     }
 }
 
 fn describe_leak(test: Test, caught: &Caught) -> String {
     let Caught { column, symbol, time, what, wrong, .. } = caught;
     let value = |v: Option<f64>| v.map_or_else(|| "nothing".to_string(), |v| format!("{v}"));
-    if test == Test::Clairvoyance {
+    if matches!(test, Test::Clairvoyance | Test::Foresight) {
         return format!("{column}: correlation {:.2} ({what})", caught.after.unwrap_or(0.0));
     }
     format!(

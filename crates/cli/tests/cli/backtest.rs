@@ -136,7 +136,7 @@ fn a_trained_model_trades_what_it_found_and_nothing_else() {
     assert!(plant > 4.0 * error && plant > 20.0 * other.abs(), "{plant} ± {error}, {other}");
     let evidence = &value["evidence"];
     assert_eq!(evidence["verdict"], "suspicious", "{evidence}");
-    assert!(evidence["suspicions"].to_string().contains("direction is told"), "{evidence}");
+    assert!(evidence["suspicions"].to_string().contains("trades won"), "{evidence}");
     // The model that was saved gives the same bits; another account, or other data, is another trial.
     let (again, code) = place.json(&["backtest", "run-planted", "--out", "again"]);
     assert_eq!((code, &again["trials"]), (0, &serde_json::Value::Null), "{again}");

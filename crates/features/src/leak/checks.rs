@@ -1,4 +1,4 @@
-//! The five questions.
+//! Five of the questions, and the sheet on which answers are noted.
 
 use super::market::{Poison, Shared, known_at, rows_of};
 use super::{Case, LEAST, LeakTests, Outcome, Pipeline, PipelineOutput, Test, Verdict, WarmUp, check_stop};
@@ -368,19 +368,19 @@ fn label_reach(rule: Rule) -> usize {
 }
 
 /// What a test has found so far, by column.
-struct Findings<'a> {
+pub(super) struct Findings<'a> {
     test: Test,
     market: &'a [Bars],
     whole: &'a PipelineOutput,
-    tried: usize,
+    pub(super) tried: usize,
     /// `[columns + 3]`, the last three for the labels.
-    counts: Vec<Count>,
+    pub(super) counts: Vec<Count>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Count {
-    compared: u64,
-    wrong: u64,
+pub(super) struct Count {
+    pub(super) compared: u64,
+    pub(super) wrong: u64,
     case: Option<Case>,
 }
 
@@ -388,7 +388,7 @@ struct Count {
 const LABELS: [&str; 3] = ["label", "label t1", "label weight"];
 
 impl<'a> Findings<'a> {
-    fn new(test: Test, market: &'a [Bars], whole: &'a PipelineOutput) -> Findings<'a> {
+    pub(super) fn new(test: Test, market: &'a [Bars], whole: &'a PipelineOutput) -> Findings<'a> {
         Findings { test, market, whole, tried: 0, counts: vec![Count::default(); whole.columns.len() + LABELS.len()] }
     }
 
@@ -455,7 +455,7 @@ impl<'a> Findings<'a> {
 
     /// Notes a pair; the worst is kept, wrong ones before others.
     #[expect(clippy::too_many_arguments, reason = "one line of the sheet")]
-    fn note(
+    pub(super) fn note(
         &mut self,
         column: usize,
         symbol: usize,
@@ -476,7 +476,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    fn symbol_of(&self, row: usize) -> usize {
+    pub(super) fn symbol_of(&self, row: usize) -> usize {
         let mut left = row;
         self.market
             .iter()
@@ -489,7 +489,7 @@ impl<'a> Findings<'a> {
             .unwrap_or(0)
     }
 
-    fn outcomes(self, labels: bool) -> Vec<Outcome> {
+    pub(super) fn outcomes(self, labels: bool) -> Vec<Outcome> {
         let names = self.whole.columns.iter().map(|c| c.name.as_str()).chain(LABELS);
         let many = self.whole.columns.len() + if labels { LABELS.len() } else { 0 };
         let each = names.zip(self.counts).take(many).map(|(name, count)| Outcome {

@@ -1,6 +1,6 @@
 //! The hunt for leaks: does any value know what was not known yet (docs/method.md, Leak tests)?
 //!
-//! A pipeline is a function from bars to values, ours or any other, and is asked five questions:
+//! A pipeline is a function from bars to values, ours or any other, and is asked six questions:
 //!
 //! - **prefix**: on a market that ends at a moment, are its rows the same to the bit as on the whole one? Every
 //!   row is compared.
@@ -15,14 +15,20 @@
 //! - **clairvoyance**: does a column, or its change, go with the return of the bar after it (open to open)? This is
 //!   what a user's own column with the answer in it looks like, which no cut can show. Beyond 0.3 (rank correlation) it
 //!   is suspicious, beyond 0.9 it fails.
+//! - **foresight**: does a column, or a pair of columns, tell the label in use, or the return over several bars, on
+//!   the second half of the time as it did on the first? Beyond a directional correlation of 0.2, and beyond what
+//!   chance gives the best of so many questions, it is suspicious; beyond 0.9 it fails. Three columns that tell it only
+//!   together are not found.
 //!
 //! A label may look at the future, up to its `t1`: it is compared once its interval lies before the cut.
 
 mod checks;
+mod foresight;
 mod market;
 mod plan_pipeline;
 
 pub use checks::CLAIRVOYANT;
+pub use foresight::FORESIGHT;
 pub use market::sample;
 pub use plan_pipeline::PlanPipeline;
 
@@ -135,11 +141,14 @@ pub enum Test {
     WarmUp,
     /// Does a column know the next return?
     Clairvoyance,
+    /// Does a column, or a pair, know the label?
+    Foresight,
 }
 
 impl Test {
     /// All of them, in the order in which they are asked.
-    pub const ALL: [Test; 5] = [Test::Prefix, Test::Stream, Test::Poison, Test::WarmUp, Test::Clairvoyance];
+    pub const ALL: [Test; 6] =
+        [Test::Prefix, Test::Stream, Test::Poison, Test::WarmUp, Test::Clairvoyance, Test::Foresight];
 }
 
 impl fmt::Display for Test {
@@ -150,6 +159,7 @@ impl fmt::Display for Test {
             Test::Poison => "poison",
             Test::WarmUp => "warm-up",
             Test::Clairvoyance => "clairvoyance",
+            Test::Foresight => "foresight",
         })
     }
 }
@@ -240,6 +250,7 @@ pub fn run_leak_tests(market: &[Bars], suspect: &TestedPipeline<'_>, spec: &Leak
     }
     tests.extend(checks::poison(market, suspect.seen, &whole, spec)?);
     tests.extend(checks::clairvoyance(market, &whole, spec)?);
+    tests.extend(foresight::foresight(market, &whole, spec)?);
     drop(whole);
     tests.extend(checks::warm_up(market, suspect.exact.unwrap_or(suspect.seen), spec)?);
     tests.sort_by_key(|t| t.test);

@@ -2,10 +2,10 @@
 //!
 //! A *trial* is a configuration with a root seed, never a fold or a seed inside a run. Its *family* is every trial
 //! whose evaluated series and time overlap, whatever file they came from and whatever they are called there
-//! (`series.rs`); a figure is deflated by the size of its family. So nothing may leave the ledger: rows are events (started, finished,
-//! failed, holdout opened, series seen, holdout locked and released), each is on the disk before the call returns, each
-//! carries a hash of itself and of the row before, and the file refuses updates and deletions. A trial that started and
-//! never ended counts as crashed.
+//! (`series.rs`); a figure is deflated by the size of its family. So nothing may leave the ledger: rows are events
+//! (started, finished, failed, holdout opened, series seen, holdout locked and released), each is on the disk before
+//! the call returns, each carries a hash of itself and of the row before, and the file refuses updates and deletions.
+//! A trial that started and never ended counts as crashed.
 //!
 //! Every question reads the chain from its first row and checks it on the way: a ledger that was changed gives no
 //! counts, only the row at which it is broken. What no chain can tell is that its end was cut off; [`StartedTrial`]

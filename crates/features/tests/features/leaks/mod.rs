@@ -2,6 +2,7 @@
 //! can see.
 
 mod everything;
+mod foresight;
 mod real;
 mod sabotage;
 
