@@ -28,6 +28,7 @@ Examples:
                                          what a rule would have earned, every cost counted
   fullbore tune prices.csv               the batch size that learns fastest here
   fullbore monitor                       progress of the newest run
+  fullbore report RUN                    a run on one page: verdict, equity, trades, folds
 
 Exit codes: 0 done, 1 the answer is no, 2 usage, 3 bad input, 4 machine, 5 run state, 70 a bug, 130 interrupted.")]
 pub(crate) struct Cli {
@@ -93,6 +94,15 @@ Examples:
     Backtest(Box<Backtest>),
     /// Predict the probabilities of down, flat and up with a trained model
     Predict(Box<Predict>),
+    /// Write the report of a run: one page that needs no network, and the same as data
+    #[command(after_help = "\
+RUN is a run's folder or its name under runs/. The page (report.html) and what it shows as data
+(report.json) are written into the run's folder, from what is there alone; `train` does so at its end.
+
+Examples:
+  fullbore report gold-lstm-2026-11-15
+  fullbore report runs/gold-lstm-2026-11-15 --json | jq .page")]
+    Report(RunsShow),
     /// List, show and resume runs
     #[command(
         subcommand,
@@ -656,8 +666,8 @@ pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
     let after = |word: &str| words.iter().position(|w| *w == word);
     // The verb is the first word that is one; what stands before it are flags and their values.
     let verbs = [
-        "demo", "probe", "bench", "data", "features", "train", "tune", "backtest", "predict", "runs", "monitor",
-        "check",
+        "demo", "probe", "bench", "data", "features", "train", "tune", "backtest", "predict", "report", "runs",
+        "monitor", "check",
     ];
     let verb = verbs.into_iter().filter_map(|verb| Some((after(verb)?, verb))).min();
     let schema = match verb {
@@ -669,6 +679,7 @@ pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
         Some((_, "tune")) => "tune/1",
         Some((_, "backtest")) => "backtest/1",
         Some((_, "predict")) => "predict/1",
+        Some((_, "report")) => "report/1",
         Some((_, "runs")) => "runs/1",
         Some((_, "monitor")) => "monitor/1",
         Some((_, "check")) if words.contains(&"selftest") => "selftest/1",

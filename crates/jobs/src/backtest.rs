@@ -77,7 +77,7 @@ impl PolicyName {
 /// What decisions would have earned, and where the details are.
 #[derive(Debug, Clone, Serialize)]
 pub struct Backtested {
-    /// The folder with `returns.parquet`, `trades.parquet`, `positions.parquet` and `backtest.json`.
+    /// The folder with `returns`, `trades`, `positions` and `prices` as Parquet, and `backtest.json`.
     pub folder: String,
     /// What was read.
     pub data: String,
@@ -528,16 +528,19 @@ pub(crate) fn keep_returns(walked: &Walked) -> Result<String> {
     Ok(id)
 }
 
+/// The last step of each trading day.
+fn day_ends(walked: &Walked) -> impl Iterator<Item = usize> {
+    let days = &walked.days;
+    (0..days.len()).filter(|at| days.get(at + 1).is_none_or(|next| *next > days[*at]))
+}
+
 /// Day by day: equity at its end and the return of it.
 fn daily(walked: &Walked) -> Table {
     let (mut day, mut equity, mut returns): (Vec<i64>, Vec<f64>, Vec<f64>) = Default::default();
     let mut before = walked.equity.first().copied().unwrap_or(1.0);
-    for (at, now) in walked.days.iter().enumerate() {
-        if walked.days.get(at + 1).is_some_and(|next| next <= now) {
-            continue;
-        }
+    for at in day_ends(walked) {
         let end = walked.equity[at + 1];
-        day.push(i64::from(*now) * 86_400_000_000_000);
+        day.push(i64::from(walked.days[at]) * 86_400_000_000_000);
         equity.push(end);
         returns.push(if before > 0.0 { end / before - 1.0 } else { 0.0 });
         before = end;
@@ -549,12 +552,79 @@ fn daily(walked: &Walked) -> Table {
     }
 }
 
+/// The same with what a report shows beside it: equity without costs and of holding, and the mean exposure of each day.
+fn daily_beside(walked: &Walked) -> Table {
+    let mut table = daily(walked);
+    let ends: Vec<usize> = day_ends(walked).collect();
+    let mut add = |name: &str, values: Vec<f64>| table.columns.push(Column::f64(name, values));
+    for (name, equity) in [("gross_equity", &walked.gross_equity), ("hold_equity", &walked.hold_equity)] {
+        if equity.len() == walked.equity.len() {
+            add(name, ends.iter().map(|at| equity[at + 1]).collect());
+        }
+    }
+    let (mut long, mut short) = (vec![0.0; ends.len()], vec![0.0; ends.len()]);
+    let mut from = 0;
+    for (day, end) in ends.iter().enumerate() {
+        let (first, last, steps) = (walked.times[from], walked.times[*end], (end + 1 - from) as f64);
+        let held = &walked.positions;
+        let held = &held[held.partition_point(|p| p.time < first)..held.partition_point(|p| p.time <= last)];
+        for position in held {
+            let side = if position.weight > 0.0 { &mut long } else { &mut short };
+            side[day] += position.weight / steps;
+        }
+        from = end + 1;
+    }
+    add("long", long);
+    add("short", short);
+    table
+}
+
+/// Closes of what is shown with its trades: the one symbol, or of several those that earned and lost most.
+fn prices(market: &[Bars], walked: &Walked) -> Table {
+    const SHOWN: usize = 8;
+    const POINTS: usize = 300_000;
+    let mut shown: Vec<usize> = (0..market.len()).collect();
+    if shown.len() > SHOWN {
+        let earned = |symbol: usize| walked.earned.get(symbol).copied().unwrap_or(0.0);
+        shown.retain(|symbol| walked.trades.iter().any(|trade| trade.symbol == *symbol));
+        shown.sort_by(|a, b| earned(*b).total_cmp(&earned(*a)).then(a.cmp(b)));
+        let middle = SHOWN / 2..shown.len().saturating_sub(SHOWN / 2).max(SHOWN / 2).min(shown.len());
+        if middle.start < middle.end {
+            shown.drain(middle);
+        }
+    }
+    let (mut codes, mut time, mut close): (Vec<u32>, Vec<i64>, Vec<f64>) = Default::default();
+    let (first, last) = (walked.times.first().copied(), walked.times.last().copied());
+    for (code, symbol) in shown.iter().enumerate() {
+        let bars = &market[*symbol];
+        let from = bars.end.partition_point(|end| Some(*end) < first);
+        let to = bars.end.partition_point(|end| Some(*end) <= last).max(from);
+        // Of each group of bars the lowest and the highest close stay, so that no spike is lost.
+        let group = (2 * (to - from) * shown.len()).div_ceil(POINTS).max(1);
+        for at in (from..to).step_by(group) {
+            let own = at..(at + group).min(to);
+            let by = |a: &usize, b: &usize| bars.close[*a].total_cmp(&bars.close[*b]);
+            let (low, high) = (own.clone().min_by(by).unwrap_or(at), own.max_by(by).unwrap_or(at));
+            for bar in if low == high { vec![low] } else { vec![low.min(high), low.max(high)] } {
+                codes.push(code as u32);
+                time.push(bars.end[bar]);
+                close.push(bars.close[bar]);
+            }
+        }
+    }
+    let names: Vec<String> = shown.iter().map(|symbol| market[*symbol].symbol.clone()).collect();
+    let rows = codes.len();
+    let symbols = Column { name: "symbol".into(), data: Data::Names { codes, names } };
+    Table { columns: vec![symbols, Column::time("time", time), Column::f64("close", close)], rows }
+}
+
 /// Writes the record and its tables into a folder.
 pub(crate) fn save(out: &Path, market: &[Bars], backtest: &Backtest, walked: &Walked, threads: usize) -> Result<()> {
     std::fs::create_dir_all(out).map_err(|e| Error::io(out, "making the folder", &e))?;
     let names: Vec<String> = market.iter().map(|bars| bars.symbol.clone()).collect();
     let symbols = |codes: Vec<u32>| Column { name: "symbol".into(), data: Data::Names { codes, names: names.clone() } };
-    write(&out.join("returns.parquet"), &daily(walked), threads)?;
+    write(&out.join("returns.parquet"), &daily_beside(walked), threads)?;
+    write(&out.join("prices.parquet"), &prices(market, walked), threads)?;
     let trades = &walked.trades;
     let numbers = |name: &str, of: &dyn Fn(&judge::backtest::Trade) -> f64| {
         Column::f64(name, trades.iter().map(of).collect::<Vec<f64>>())

@@ -44,6 +44,7 @@ mod os;
 mod page;
 mod probe;
 mod progress;
+mod run_report;
 mod runs;
 mod settings;
 mod small_table;
@@ -70,6 +71,7 @@ pub use memory::{Memory, available};
 pub use monitor::Monitor;
 pub use probe::{Probed, Watched, probe, quick, watch};
 pub use progress::{Update, stop_flag};
+pub use run_report::{Reported, report_run};
 pub use runs::{CheckpointRow, RunRow, RunShown, RunsListed, WeightsRow, runs_list, runs_resume, runs_show};
 pub use settings::{
     AccountSettings, BarSettings, CacheSettings, Candidates, ClassifySettings, FeatureSettings, Flag, GeneralSettings,

@@ -24,6 +24,8 @@ pub struct Curve {
     pub name: String,
     /// Curves of one colour belong together; eight are told apart.
     pub colour: usize,
+    /// Drawn thin and left out of the tooltip: one of many beside those that matter.
+    pub faint: bool,
     /// `[n]` rising.
     pub x: Vec<f64>,
     /// `[n]`; NaN breaks the curve.
@@ -59,11 +61,16 @@ impl Curves {
                 down = true;
             }
             if !path.is_empty() {
-                let name = escape(&curve.name);
-                let _ = write!(marks, "<path class=\"line {class}\" data-name=\"{name}\" d=\"{path}\"/>");
+                let _ = match curve.faint {
+                    true => write!(marks, "<path class=\"line faint {class}\" d=\"{path}\"/>"),
+                    false => {
+                        let name = escape(&curve.name);
+                        write!(marks, "<path class=\"line {class}\" data-name=\"{name}\" d=\"{path}\"/>")
+                    }
+                };
             }
         }
-        let names: Vec<&str> = self.series.iter().map(|s| s.name.as_str()).collect();
+        let names: Vec<&str> = self.series.iter().filter(|s| !s.faint).map(|s| s.name.as_str()).collect();
         Frame {
             title: &self.title,
             alt_text: format!("{}: {}, {} {x0} to {x1}", self.title, names.join(", "), self.axis),
@@ -88,6 +95,7 @@ mod tests {
         let curve = |name: &str, colour, y: &[f64]| Curve {
             name: name.into(),
             colour,
+            faint: false,
             x: (1..=y.len()).map(|x| x as f64).collect(),
             y: y.to_vec(),
         };

@@ -1,10 +1,10 @@
 //! The page around the blocks, and the one place where text becomes HTML.
 
-use crate::{Block, Note, Page, Section, Tile, Tone, sha256};
+use crate::{Block, Choice, Note, Page, Section, Tile, Tone, sha256};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("timeline.js"));
 
 /// The page as one document.
 pub(crate) fn page(page: &Page) -> String {
@@ -74,6 +74,14 @@ fn block(html: &mut String, part: &Block) {
         Block::Coverage(chart) => html.push_str(&chart.html()),
         Block::Spans(chart) => html.push_str(&chart.html()),
         Block::Table(table) => html.push_str(&table.html()),
+        Block::Timeline(chart) => html.push_str(&chart.html()),
+        Block::Months(table) => html.push_str(&table.html()),
+        Block::Ranking(chart) => html.push_str(&chart.html()),
+        Block::Verdict(n) => {
+            let (title, text) = (escape(&n.title), code(&escape(&n.text)));
+            let _ = write!(html, "<div class=\"verdict {}\"><b>{title}</b><p>{text}</p></div>", class(n.tone));
+        }
+        Block::Choice(all) => choice(html, all),
         Block::Note(n) => note(html, n),
         Block::Row(parts) => {
             html.push_str("<div class=\"row\">");
@@ -88,7 +96,9 @@ fn block(html: &mut String, part: &Block) {
 }
 
 fn tiles(html: &mut String, tiles: &[Tile]) {
-    html.push_str("<dl class=\"tiles\">");
+    // A unit stands beside its figure; words stand below, in all tiles alike.
+    let tall = tiles.iter().any(|tile| tile.unit.chars().count() > 12 && tile.unit.contains(' '));
+    html.push_str(if tall { "<dl class=\"tiles tall\">" } else { "<dl class=\"tiles\">" });
     for tile in tiles {
         let _ = write!(
             html,
@@ -100,6 +110,21 @@ fn tiles(html: &mut String, tiles: &[Tile]) {
         );
     }
     html.push_str("</dl>");
+}
+
+/// Without the script all of them are shown.
+fn choice(html: &mut String, all: &Choice) {
+    let _ = write!(html, "<div class=\"choice\"><label>{} <select>", escape(&all.label));
+    for (name, _) in &all.parts {
+        let _ = write!(html, "<option>{}</option>", escape(name));
+    }
+    html.push_str("</select></label>");
+    for (_, part) in &all.parts {
+        html.push_str("<div>");
+        block(html, part);
+        html.push_str("</div>");
+    }
+    html.push_str("</div>");
 }
 
 fn note(html: &mut String, note: &Note) {
@@ -124,17 +149,24 @@ pub(crate) fn class(tone: Tone) -> &'static str {
 /// obeyed.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in text.chars().map(harmless) {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('\u{fffd}'),
-            c if c.is_control() && c != '\n' && c != '\t' => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }
     safe
+}
+
+/// The character, or what stands for one that would do something.
+pub(crate) fn harmless(c: char) -> char {
+    match c {
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() && c != '\n' && c != '\t' => '\u{fffd}',
+        c => c,
+    }
 }

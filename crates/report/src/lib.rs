@@ -41,14 +41,17 @@ mod html;
 mod lines;
 mod log;
 mod monitor;
+mod months;
 mod os;
 mod plot;
+mod ranking;
 mod runs;
 mod screen;
 mod sha256;
 mod spans;
 mod table;
 mod tensorboard;
+mod timeline;
 
 pub use candles::Candles;
 pub use columns::Columns;
@@ -62,11 +65,14 @@ pub use monitor::{
     BestSummary, LogFollower, Member, MemberSummary, Metric, MetricSummary, MonitorState, MonitorSummary, NewRows,
     PhaseSummary, Point, Selection, Series, View, draw_monitor, field_label, judged_fields, summarise,
 };
+pub use months::Months;
+pub use ranking::Ranking;
 pub use runs::{BestMember, Run, RunState, RunStatus, RunSummary, list_runs};
 pub use screen::{Ink, Screen};
 pub use spans::{SpanRow, Spans};
 pub use table::{Cell, Column, Table};
 pub use tensorboard::Events;
+pub use timeline::{Look, TimeScale, TimeSeries, Timeline, TradeMark};
 
 /// A whole page.
 #[derive(Debug, Clone, Default)]
@@ -111,6 +117,16 @@ pub enum Block {
     Coverage(Coverage),
     /// Which stretch of time is for what, one strip a row.
     Spans(Spans),
+    /// Series over time that can be zoomed, all of a page together.
+    Timeline(Timeline),
+    /// Returns month by month.
+    Months(Months),
+    /// Named values, one bar a line.
+    Ranking(Ranking),
+    /// The answer, in a word and a sentence.
+    Verdict(Note),
+    /// One of several, each under its name.
+    Choice(Choice),
     /// Rows and columns, sortable by a click.
     Table(Table),
     /// A box with a sentence or two.
@@ -141,6 +157,15 @@ pub struct Note {
     pub text: String,
     /// How it should feel.
     pub tone: Tone,
+}
+
+/// One of several blocks, chosen by name.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// What is chosen: `Symbol`.
+    pub label: String,
+    /// The first is shown first.
+    pub parts: Vec<(String, Block)>,
 }
 
 /// How a figure, a cell or a note should feel.

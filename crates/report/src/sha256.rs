@@ -14,9 +14,14 @@ const K: [u32; 64] = [
 
 /// The digest of those bytes, in base64.
 pub(crate) fn base64(bytes: &[u8]) -> String {
+    encode_base64(&digest(bytes))
+}
+
+/// Bytes in base64.
+pub(crate) fn encode_base64(bytes: &[u8]) -> String {
     const SET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in digest(bytes).chunks(3) {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
         let at = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
         let word = at(0) << 16 | at(1) << 8 | at(2);
         for i in 0..4 {

@@ -12,6 +12,7 @@ mod list;
 mod monitor;
 mod predict;
 mod probe;
+mod report;
 mod runs;
 mod selftest;
 mod synth;
@@ -94,6 +95,7 @@ pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outco
         Verb::Tune(args) => tune::run(*args, &mut context),
         Verb::Backtest(args) => backtest::run(*args, &mut context),
         Verb::Predict(args) => predict::run(*args, &mut context),
+        Verb::Report(args) => report::run(&args, &mut context),
         Verb::Runs(runs) => runs::run(*runs, &mut context),
         Verb::Trials(args) => trials::run(*args, &mut context),
         Verb::Monitor(args) => monitor::run(&args, &mut context),

@@ -158,7 +158,10 @@ fn render(run: &TrainRun, paint: Paint) -> String {
                 write!(text, "\n{}; resume with\n  fullbore runs resume {folder}\n", paint.yellow("stopped and saved"));
         }
         (Some(folder), false) => {
-            let _ = write!(text, "\n{folder}\n");
+            let _ = writeln!(text, "\n{folder}");
+            if let Some(page) = &run.report {
+                let _ = writeln!(text, "{page}");
+            }
         }
         (None, _) => {}
     }

@@ -14,6 +14,7 @@ mod killed;
 mod monitor;
 mod pages;
 mod probe;
+mod report;
 mod resume;
 mod selftest;
 mod train;

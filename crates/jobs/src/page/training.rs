@@ -131,13 +131,20 @@ fn curves(
     let curve = |c: &crate::demo::training::MemberCurve| Curve {
         name: if c.seed > 1 { format!("fold {}, seed {}", c.fold, c.seed) } else { format!("fold {}", c.fold) },
         colour: (c.fold - 1) % 7,
+        faint: false,
         x: c.epoch.clone(),
         y: of(c).clone(),
     };
     let mut series: Vec<Curve> = training.curves.iter().filter(|c| c.fold > 0).map(curve).collect();
     let last = training.curves.iter().filter_map(|c| c.epoch.last()).fold(1.0f64, |a, b| a.max(*b));
     if let Some(best) = best {
-        series.push(Curve { name: "best possible".into(), colour: 7, x: vec![1.0, last], y: vec![best; 2] });
+        series.push(Curve {
+            name: "best possible".into(),
+            colour: 7,
+            faint: false,
+            x: vec![1.0, last],
+            y: vec![best; 2],
+        });
     }
     Curves { title: title.into(), unit: unit.into(), axis: "epoch".into(), series }
 }

@@ -22,9 +22,7 @@ mod source;
 mod trial;
 
 pub(crate) use experiment::{Experiment, memory_budget, open, split};
-#[cfg(test)]
-pub(crate) use folder::write_json;
-pub(crate) use folder::{json_text, member_file, request_of, run_data, symbol_names};
+pub(crate) use folder::{json_text, member_file, request_of, run_data, symbol_names, write_json};
 pub(crate) use holdout::Holdings;
 pub use phases::Phase;
 pub(crate) use predict::{Asked, ask, guess};
@@ -137,6 +135,13 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     run.seconds = phases.seconds();
     (run.phases, run.verdict) = phases.finish(cuda);
     folder.end(&mut run, kind)?;
+    if !run.interrupted {
+        // The run is saved: a page that cannot be written is worth a note, and can be made later.
+        match crate::report_run(folder.path()) {
+            Ok(reported) => run.report = Some(reported.page),
+            Err(why) => run.notes.push(format!("the report was not written: {why}")),
+        }
+    }
     Ok(run)
 }
 

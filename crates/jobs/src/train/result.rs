@@ -19,6 +19,9 @@ use serde_json::{Map, Value, json};
 pub struct TrainRun {
     /// The run folder; null for a dry run.
     pub folder: Option<String>,
+    /// The page that shows it; null before the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
     /// What was read.
     pub data: String,
     /// By name.
@@ -291,6 +294,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
     });
     let mut run = TrainRun {
         folder: None,
+        report: None,
         data: source.path.display().to_string(),
         learner: settings.train.learner,
         net: config.net.to_string(),

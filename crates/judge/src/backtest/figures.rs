@@ -138,7 +138,7 @@ pub fn backtest(
             walks.extend(started.into_iter().map(|thread| thread.join().unwrap_or_default()));
         });
     }
-    let walked = walks.remove(1);
+    let mut walked = walks.remove(1);
     if walked.times.len() < 2 {
         return Err(Error::input("there are fewer than two bars to walk through").remedy("give more data"));
     }
@@ -195,6 +195,8 @@ pub fn backtest(
         symbols: symbol_parts(course, &walked, capital),
         incidents: incidents(&walked),
     };
+    (walked.gross_equity, walked.hold_equity) =
+        (std::mem::take(&mut walks[0].equity), std::mem::take(&mut walks[4].equity));
     Ok((made, walked))
 }
 

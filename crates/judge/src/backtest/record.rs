@@ -12,6 +12,10 @@ pub struct Walked {
     pub days: Vec<i32>,
     /// `[steps + 1]` equity, first the capital.
     pub equity: Vec<f64>,
+    /// `[steps + 1]` equity of the same decisions without any cost; empty of a walk alone.
+    pub gross_equity: Vec<f64>,
+    /// `[steps + 1]` equity of buying and holding at cost; empty of a walk alone.
+    pub hold_equity: Vec<f64>,
     /// `[steps]` notional of all positions over equity.
     pub exposure: Vec<f64>,
     /// Notional of all fills over equity when they filled, summed.

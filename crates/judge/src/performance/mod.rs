@@ -9,6 +9,7 @@
 //! Sums are added in the order of the days, so the same returns give the same bits.
 
 mod benchmark;
+mod chance;
 mod drawdown;
 mod sharpe;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 mod trading;
 
 pub use benchmark::BenchmarkComparison;
+pub use chance::ChanceBand;
 pub use drawdown::Drawdown;
 pub use sharpe::{Moments, SharpeRatio};
 pub(crate) use sharpe::{deviation, mean};
