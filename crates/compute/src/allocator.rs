@@ -31,6 +31,19 @@ pub fn on_exhausted(last_word: fn(usize)) {
     let _ = LAST_WORD.set(last_word);
 }
 
+/// Gives memory that was freed back to the system. An allocator keeps pages of what was freed for each thread that took
+/// some; where many small pieces were read or computed side by side, that is a good part of all that was held.
+pub fn give_back_freed() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        }
+        // SAFETY: it takes no pointer, and may be called at any time by any thread.
+        unsafe { malloc_trim(0) };
+    }
+}
+
 /// Does something that can live without the memory it asks for: a failed allocation is its own to handle.
 pub fn fallible<T>(work: impl FnOnce() -> T) -> T {
     FALLIBLE.with(|depth| depth.set(depth.get() + 1));

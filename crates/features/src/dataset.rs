@@ -70,13 +70,13 @@ struct Coarse {
 }
 
 impl Dataset {
-    /// Gives back what a learner has copies of: values, where they are valid, and the slower rows of each row. Bars,
-    /// times, columns and labels stay.
+    /// Gives back what a learner has copies of: values, where they are valid, slower bars and the slower rows of each
+    /// row. Bars, times, columns and labels stay.
     pub fn release_values(&mut self) {
         for table in std::iter::once(&mut self.base).chain(self.slow.iter_mut().map(|s| &mut s.table)) {
             (table.values, table.valid) = Default::default();
         }
-        self.slow.iter_mut().for_each(|s| s.of = Vec::new());
+        self.slow.iter_mut().for_each(|s| (s.of, s.table.market) = Default::default());
     }
 
     /// Makes the tables and labels of a market whose bars all have one timeframe.

@@ -6,6 +6,7 @@ use crate::train::{Market, labeling_text, load_market};
 use crate::{Select, Settings, add, find, os, tables};
 use bars::audit::{Audit, Verdict};
 use bars::{Bars, Fingerprint, Timeframe};
+use compute::allocator::give_back_freed;
 use features::language::Set;
 use features::{Dataset, Options, Plan, Table, read_set};
 use files::{Error, Kind, Result, format_bytes};
@@ -266,6 +267,7 @@ pub(crate) fn compute(market: Vec<Bars>, plan: &Plan, settings: &Settings, sink:
             stop: &|| stop.load(Ordering::Relaxed),
         },
     )?;
+    give_back_freed();
     Ok((data, clock.elapsed().as_secs_f64()))
 }
 

@@ -460,6 +460,20 @@ fn features_and_predict_stay_within_the_memory_or_name_the_least() {
     }
 }
 
+/// Hundreds of symbols are many small pieces of memory, which an allocator does not give back by itself.
+#[test]
+fn training_on_many_symbols_stays_within_the_memory() {
+    let place = Place::new();
+    let (made, exit) = place.json(&["data", "synth", "--count", "500", "--bars", "1200", "--name", "many"]);
+    assert_eq!(exit, 0, "{made}");
+    let args = ["train", "many", "--learner", "lstm", "--dry-run", "--device", "cpu", "--threads", "2"];
+    let (value, exit) = place.json(&[&args[..], &["--memory", "200MiB"]].concat());
+    assert_eq!(exit, 0, "{value}");
+    if let Some(peak) = value["peak_memory_bytes"].as_u64() {
+        assert!(peak >> 20 <= 200 * 11 / 10 + 48, "{} MiB of 200", peak >> 20);
+    }
+}
+
 /// 600 daily samples of each of two symbols, whose labels are known the day after.
 fn arrays(more: bool) -> Vec<u8> {
     let (n, mut draw) = (1200usize, numbers(5));

@@ -34,7 +34,7 @@ pub(crate) use source::{Ids, Market, Source, fingerprint, load, load_market};
 pub(crate) use trial::labeling_text;
 
 use crate::progress::Update;
-use crate::{Select, Settings, home};
+use crate::{Select, Settings, home, os};
 use compute::Opened;
 use files::Result;
 use fit::{Timed, fit};
@@ -98,6 +98,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         return Ok(run);
     }
 
+        run.peak_memory_bytes = os::peak_memory();
     experiment.settle();
     let mut folder = Folder::open(request, &experiment)?;
     run.folder = Some(folder.path().display().to_string());
@@ -143,6 +144,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         }
     }
     Ok(run)
+    run.peak_memory_bytes = os::peak_memory();
 }
 
 /// Of one member, padding left out.

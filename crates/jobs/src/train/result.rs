@@ -92,6 +92,8 @@ pub struct TrainRun {
     pub verdict: String,
     /// From start to end.
     pub seconds: f64,
+    /// The most memory this process held; null where the system does not say.
+    pub peak_memory_bytes: Option<u64>,
     /// Whether it was stopped; `runs resume` goes on.
     pub interrupted: bool,
     /// Notes.
@@ -331,6 +333,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         phases: Vec::new(),
         verdict: String::new(),
         seconds: 0.0,
+        peak_memory_bytes: None,
         interrupted: false,
         notes: experiment.notes.clone(),
     };

@@ -10,6 +10,7 @@ use crate::progress::{Sink, check_stop, shared};
 use crate::{LabelSummary, Select, Settings, find};
 use bars::{Bars, Fingerprint, Timeframe};
 use compute::Net;
+use compute::allocator::give_back_freed;
 use features::labels::Rule;
 use features::{Dataset, Input, preset, read_set};
 use files::{Error, Kind, Result};
@@ -105,6 +106,8 @@ pub(crate) fn load_market(path: &Path, select: &Select, settings: &Settings, sin
     let options = select.narrow(settings.options()?);
     let (market, audit) = shared(sink, |progress| bars::read(path, &options, progress))?;
     let (bars, timeframe, others) = one_timeframe(market.bars, &audit)?;
+    // Of many symbols, what reading and auditing left behind is as much as the bars.
+    give_back_freed();
     let instruments = describe_instruments(&bars);
     Ok(Market { bars, timeframe, others, instruments, findings: findings(&audit) })
 }
@@ -183,6 +186,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     // The problem has its own copy of columns and labels; what stays are bars and times.
     data.release_values();
     data.labels = None;
+    give_back_freed();
     let ticks = data.clock.times.clone();
     let ids = Ids::Bars { data: Box::new(data), set: plan.text().to_string(), label, usable, rule };
     let seconds = [reading, computing];
