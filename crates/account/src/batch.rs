@@ -1,7 +1,7 @@
 //! Many accounts at once, in groups of eight lanes; the same bits as [`crate::step()`], account by account.
 
 use crate::lanes_simd::advance;
-use crate::state::{Account, Events, Flows};
+use crate::state::{Account, Events, Flows, Holding};
 use crate::{Bar, Params};
 
 /// Accounts side by side: an instruction does the same for each.
@@ -120,6 +120,20 @@ impl Accounts {
         }
     }
 
+    /// What account `i` holds, without what it paid.
+    #[inline]
+    pub fn holding(&self, i: usize) -> Holding {
+        let (group, lane) = self.place(i);
+        Holding {
+            equity: group.equity[lane],
+            peak: group.peak[lane],
+            quantity: group.quantity[lane],
+            target: group.target[lane],
+            entry: group.entry[lane],
+            bars_held: group.bars_held[lane],
+        }
+    }
+
     /// Puts an account in the place of account `i`, which keeps its rules and costs.
     pub fn set_account(&mut self, i: usize, account: &Account) {
         let lane = i % GROUP;
@@ -166,6 +180,7 @@ impl Accounts {
     }
 
     /// What happened to account `i` in the last step.
+    #[inline]
     pub fn events(&self, i: usize) -> Events {
         let (group, lane) = self.place(i);
         Events(group.events[lane])
@@ -191,6 +206,7 @@ impl Accounts {
         copy(&self.groups, to, |group| &group.traded);
     }
 
+    #[inline]
     fn place(&self, i: usize) -> (&Group, usize) {
         assert!(i < self.len(), "account {i} of {}", self.len());
         (&self.groups[i / GROUP], i % GROUP)

@@ -44,5 +44,5 @@ pub use batch::{Accounts, Orders};
 pub use logarithm::ln_1p;
 pub use params::Params;
 pub use portfolio::{Portfolio, PortfolioOutcome, SymbolFill};
-pub use state::{Account, Action, Event, Events, Fill, Flows, Outcome};
+pub use state::{Account, Action, Event, Events, Fill, Flows, Holding, Outcome};
 pub use step::{close_out, step};

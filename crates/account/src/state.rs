@@ -54,6 +54,25 @@ impl Account {
     }
 }
 
+/// What an account holds, without what it paid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(missing_docs, reason = "as in `Account`")]
+pub struct Holding {
+    pub equity: f64,
+    pub peak: f64,
+    pub quantity: f64,
+    pub target: f64,
+    pub entry: f64,
+    pub bars_held: f64,
+}
+
+impl From<&Account> for Holding {
+    fn from(account: &Account) -> Holding {
+        let Account { equity, peak, quantity, target, entry, bars_held, .. } = *account;
+        Holding { equity, peak, quantity, target, entry, bars_held }
+    }
+}
+
 /// What an account has paid (positive) and received (negative) by kind, and how much it has traded; in account
 /// currency.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

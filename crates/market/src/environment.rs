@@ -6,17 +6,24 @@
 //! a future that a learner may estimate from its own last observation, one that ended (`terminated`) has none. A cut
 //! episode is not closed out; only spans that are judged are.
 
-use crate::observation::{OBSERVED, RowTime, observe};
+use crate::observation::{OBSERVED, RowTime, log_bars, shown};
 use crate::policy::View;
 use crate::table::PriceTable;
 use account::{Account, Accounts, Event, Orders, Params};
 use std::ops::Range;
+
+/// Logarithms of bars held that are kept at hand.
+const LOGARITHMS: u32 = 1 << 16;
 
 /// Accounts on one table, each in its own episode.
 #[derive(Debug, Clone)]
 pub struct Environment<'a> {
     table: &'a PriceTable,
     times: &'a [RowTime],
+    /// `[rows]` logarithm of the bars to a forced close.
+    log_to_close: Vec<f32>,
+    /// `[length]` logarithm of so many bars held, at most [`LOGARITHMS`].
+    log_held: Vec<f32>,
     params: Vec<Params>,
     stretches: Vec<Range<u32>>,
     /// `[stretches]` how many starts there are up to each, the last for all.
@@ -68,6 +75,8 @@ impl<'a> Environment<'a> {
         let mut made = Environment {
             table,
             times,
+            log_to_close: times.iter().map(|time| log_bars(f64::from(time.bars_to_close))).collect(),
+            log_held: (0..=length.min(LOGARITHMS)).map(|bars| log_bars(f64::from(bars))).collect(),
             accounts: Accounts::new(&params).with_rewards(),
             params,
             stretches,
@@ -114,8 +123,12 @@ impl<'a> Environment<'a> {
     /// Writes what an account is shown at its row.
     fn show(&mut self, i: usize) {
         let row = self.rows[i] as usize;
-        let to = &mut self.observed[i * OBSERVED..(i + 1) * OBSERVED];
-        observe(&self.params[i], &self.accounts.account(i), &self.table.bars[row], self.times[row], to);
+        let (bar, holding) = (&self.table.bars[row], self.accounts.holding(i));
+        // Bars held are whole, and at most as many as an episode has steps.
+        let held = self.log_held.get(holding.bars_held as usize);
+        let logarithms = [held.map_or_else(|| log_bars(holding.bars_held), |log| *log), self.log_to_close[row]];
+        let observed = shown(&self.params[i], &holding, bar, self.times[row].time_of_day, logarithms);
+        self.observed[i * OBSERVED..(i + 1) * OBSERVED].copy_from_slice(&observed);
         let legal = &mut self.legal[i * 3..(i + 1) * 3];
         let open = self.table.bars[row].flat_next == 0.0;
         (legal[0], legal[1], legal[2]) = (self.params[i].shortable && open, true, open);

@@ -3,7 +3,7 @@
 //! Units are fixed, so that nothing is fitted: fractions of equity, deviations of the return since the position was
 //! opened, logarithms of bars. **Nothing behind the close is in it.**
 
-use account::{Account, Bar, Params, ln_1p};
+use account::{Account, Bar, Holding, Params, ln_1p};
 
 /// Numbers that an account is shown of itself.
 pub const OBSERVED: usize = 8;
@@ -31,22 +31,39 @@ pub struct RowTime {
 
 /// Writes what an account is shown at the close of a bar.
 pub fn observe(params: &Params, account: &Account, bar: &Bar, time: RowTime, to: &mut [f32]) {
+    let logarithms = [log_bars(account.bars_held), log_bars(f64::from(time.bars_to_close))];
+    to.copy_from_slice(&shown(params, &account.into(), bar, time.time_of_day, logarithms));
+}
+
+/// ln(1 + bars).
+pub(crate) fn log_bars(bars: f64) -> f32 {
+    ln_1p(bars) as f32
+}
+
+/// The same where the logarithms of bars held and of bars to a forced close are at hand.
+#[inline]
+pub(crate) fn shown(
+    params: &Params,
+    holding: &Holding,
+    bar: &Bar,
+    time_of_day: f32,
+    [bars_held, bars_to_close]: [f32; 2],
+) -> [f32; OBSERVED] {
     let unit = params.multiplier * bar.close * bar.fx_close;
-    let equity = if account.equity > 0.0 { account.equity } else { f64::INFINITY };
-    let position = account.quantity * unit / equity;
-    let moved = if account.entry > 0.0 { bar.close / account.entry - 1.0 } else { 0.0 };
-    let side = if account.quantity > 0.0 { 1.0 } else { -1.0 };
-    let deviation = bar.sigma * account.bars_held.sqrt();
-    let unrealised = if deviation > 0.0 && account.quantity != 0.0 { side * moved / deviation } else { 0.0 };
-    let all = [
-        position,
-        (account.target - account.quantity) * unit / equity,
-        unrealised.clamp(-10.0, 10.0),
-        ln_1p(account.bars_held),
-        1.0 - account.equity / account.peak,
-        position.abs() / params.leverage,
-        f64::from(time.time_of_day),
-        ln_1p(f64::from(time.bars_to_close)),
-    ];
-    to.iter_mut().zip(all).for_each(|(to, x)| *to = x as f32);
+    let equity = if holding.equity > 0.0 { holding.equity } else { f64::INFINITY };
+    let position = holding.quantity * unit / equity;
+    let moved = if holding.entry > 0.0 { bar.close / holding.entry - 1.0 } else { 0.0 };
+    let side = if holding.quantity > 0.0 { 1.0 } else { -1.0 };
+    let deviation = bar.sigma * holding.bars_held.sqrt();
+    let unrealised = if deviation > 0.0 && holding.quantity != 0.0 { side * moved / deviation } else { 0.0 };
+    [
+        position as f32,
+        ((holding.target - holding.quantity) * unit / equity) as f32,
+        unrealised.clamp(-10.0, 10.0) as f32,
+        bars_held,
+        (1.0 - holding.equity / holding.peak) as f32,
+        (position.abs() / params.leverage) as f32,
+        time_of_day,
+        bars_to_close,
+    ]
 }

@@ -3,7 +3,7 @@
 use account::{Account, Action, Params, step};
 use bars::Timeframe;
 use bars::synth::Synth;
-use market::{AccountOptions, Constant, Environment, OBSERVED, Policy, PriceTable, row_times};
+use market::{AccountOptions, Constant, Environment, OBSERVED, Policy, PriceTable, observe, row_times};
 use random::SplitMix;
 
 fn made() -> (Vec<bars::Bars>, PriceTable) {
@@ -50,6 +50,10 @@ fn an_environment_is_the_account_step_by_step() {
             }
             assert_eq!(world.account(i).equity.to_bits(), account.equity.to_bits());
             let shown = &world.view().observed[i * OBSERVED..(i + 1) * OBSERVED];
+            // What is shown is the definition, to the bit.
+            let (row, mut expected) = (world.view().rows[i] as usize, [0.0; OBSERVED]);
+            observe(params, account, &table.bars[row], times[row], &mut expected);
+            assert_eq!(shown.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), expected.map(f32::to_bits));
             assert!(shown.iter().all(|x| x.is_finite()));
             assert_eq!(shown[0] == 0.0, account.quantity == 0.0);
             assert!(world.view().legal[i * 3 + 1], "flat is always legal");
