@@ -1,6 +1,7 @@
 //! The bars of one symbol in columns, and a market of many.
 
 use crate::{Instrument, Timeframe};
+use std::ops::Range;
 
 /// The bars of one symbol and timeframe, oldest first, each time once.
 ///
@@ -44,6 +45,33 @@ impl Bars {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.start.is_empty()
+    }
+
+    /// Some neighbours of the bars, as if the others had never been.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many.
+    pub fn part(&self, rows: Range<usize>) -> Bars {
+        let (from, to) = (rows.start, rows.end);
+        let cut = |column: &[f64]| column[rows.clone()].to_vec();
+        let mut segments = vec![0];
+        segments.extend(self.segments.iter().filter(|s| **s > from && **s < to).map(|s| s - from));
+        Bars {
+            symbol: self.symbol.clone(),
+            instrument: self.instrument.clone(),
+            timeframe: self.timeframe,
+            start: self.start[rows.clone()].to_vec(),
+            end: self.end[rows.clone()].to_vec(),
+            open: cut(&self.open),
+            high: cut(&self.high),
+            low: cut(&self.low),
+            close: cut(&self.close),
+            volume: if self.volume.is_empty() { Vec::new() } else { cut(&self.volume) },
+            extras: self.extras.iter().map(|(name, column)| (name.clone(), cut(column))).collect(),
+            segments,
+            member: self.member.clone(),
+        }
     }
 }
 

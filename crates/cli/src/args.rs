@@ -129,6 +129,7 @@ Examples:
         after_help = "\
 Examples:
   fullbore check lookahead prices.csv --features my-set.txt
+  fullbore check parity runs/gold-lstm-2026-11-15
   fullbore check selftest"
     )]
     Check(Box<Check>),
@@ -138,6 +139,8 @@ Examples:
 pub(crate) enum Check {
     /// Check that no feature or label uses future data
     Lookahead(Lookahead),
+    /// Check that a model fed bar by bar, as a live account is, decides what its backtest did
+    Parity(Parity),
     /// Check that training finds a planted signal, and finds nothing where there is none
     Selftest(Selftest),
 }
@@ -597,6 +600,37 @@ pub(crate) struct Lookahead {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Examples:
+  fullbore check parity runs/gold-lstm-2026-11-15
+  fullbore check parity runs/gold-lstm-2026-11-15 newer.csv --all
+  fullbore check parity runs/gold-lstm-2026-11-15 --warm-up 2000 --json | jq .starts
+
+The bars are streamed one by one; features, probabilities, positions and equity must equal the
+backtest to the bit. Then the model is started anew at each test block with a warm-up instead of the
+whole history, and positions that change are counted. The exit code is 1 when anything differs from
+the same start. Nothing is written, and the locked holdout is not looked at.")]
+pub(crate) struct Parity {
+    /// Run whose model decides
+    pub(crate) run: PathBuf,
+    /// Data for the run's model: file, folder, or name [default: its own]
+    pub(crate) data: Option<String>,
+    /// Bars before a start [default: as many as features and windows take to settle]
+    #[arg(long, value_name = "BARS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) warm_up: Option<u32>,
+    /// Ask the model about every bar alone, not about a sample of 500
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Device that the model runs on: auto, cpu, cuda, cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    #[command(flatten)]
+    _account: Flags<flags::Account>,
+    #[command(flatten)]
+    pub(crate) how: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
 Four small trainings: one on a market with a planted signal, of which 90 % must be found, and three on
 markets without a signal, made from DATA or a synthetic market: labels shuffled, prices replaced by a
 random walk without drift, bars turned upside down. On those three a correlation beyond 3/\u{221a}n
@@ -683,6 +717,7 @@ pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
         Some((_, "runs")) => "runs/1",
         Some((_, "monitor")) => "monitor/1",
         Some((_, "check")) if words.contains(&"selftest") => "selftest/1",
+        Some((_, "check")) if words.contains(&"parity") => "parity/1",
         Some((_, "check")) => "check/1",
         Some((data, _)) => words[data..].iter().find_map(|w| schema_of(w)).unwrap_or("usage/1"),
         None => "usage/1",

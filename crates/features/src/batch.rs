@@ -367,7 +367,7 @@ fn read_inputs<const W: usize>(
     }
 }
 
-fn interrupted() -> Error {
+pub(crate) fn interrupted() -> Error {
     Error::new(Kind::Interrupted, "interrupted; no table was written")
 }
 

@@ -222,7 +222,7 @@ fn coarse(layer: &Layer, market: &[Bars], options: &Options<'_>) -> Result<Coars
 }
 
 /// The timeframe of all bars.
-fn one_timeframe(market: &[Bars]) -> Result<Timeframe> {
+pub(crate) fn one_timeframe(market: &[Bars]) -> Result<Timeframe> {
     let first = market.first().ok_or_else(|| Error::new(Kind::Input, "there are no bars"))?.timeframe;
     match market.iter().find(|b| b.timeframe != first) {
         None => Ok(first),

@@ -14,7 +14,8 @@
 //!    the [`Table`].
 //! 4. [`labels`] says what there is to learn, [`Clock`] puts all symbols on one time, [`Dataset::usable_rows`] says
 //!    which rows may be [`Samples`], [`Dataset::inputs`] what a sample reads.
-//! 5. [`Stream`] is the same engine fed one bar at a time: the same bits, with a state that can be saved.
+//! 5. [`Stream`] is the same engine fed one bar at a time: the same bits, with a state that can be saved;
+//!    [`Dataset::streamed`] makes the tables with it.
 //! 6. [`leak`] hunts for looks into the future, in this pipeline and in anyone's.
 //!
 //! **A lane's bits depend on its own bars alone**: not on its neighbours, the width, the block, the thread or the
@@ -69,6 +70,7 @@ mod samples;
 mod segmented_run;
 mod simd;
 mod stream;
+mod streamed;
 mod table;
 mod usable;
 mod values;

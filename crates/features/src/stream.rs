@@ -37,6 +37,8 @@ pub struct Row<'a> {
     pub valid: &'a [u64],
     /// Whether every column is valid and no longer depends on where the run began.
     pub settled: bool,
+    /// Whether a run begins with it: windows do not reach back across.
+    pub begins: bool,
 }
 
 /// A slower timeframe.
@@ -48,7 +50,15 @@ struct Coarse {
     /// What the base sees.
     seen: Vec<f64>,
     /// Rows completed by the last bar.
-    rows: Vec<(Vec<f32>, Vec<u64>, bool)>,
+    rows: Vec<SlowRow>,
+}
+
+/// A row of a slower timeframe.
+struct SlowRow {
+    values: Vec<f32>,
+    valid: Vec<u64>,
+    settled: bool,
+    begins: bool,
 }
 
 /// One layer of one symbol.
@@ -64,6 +74,9 @@ struct Lane {
     values: Vec<f32>,
     valid: Vec<u64>,
     settled: [bool; 1],
+    /// Whether the next bar begins a run, and whether the last one did.
+    fresh: bool,
+    begins: bool,
     /// Where each extra column is in a bar.
     extras: HashMap<String, usize>,
 }
@@ -135,7 +148,12 @@ impl Stream {
                 for (seen, id) in coarse.seen.iter_mut().zip(&coarse.shown) {
                     *seen = lane.engine.block(id.index(), 1).0[0][0];
                 }
-                coarse.rows.push((lane.values[..lane.features.len()].to_vec(), lane.valid.clone(), lane.settled[0]));
+                coarse.rows.push(SlowRow {
+                    values: lane.values[..lane.features.len()].to_vec(),
+                    valid: lane.valid.clone(),
+                    settled: lane.settled[0],
+                    begins: lane.begins,
+                });
             }
         }
         let slow = &self.slow;
@@ -154,8 +172,8 @@ impl Stream {
 
     /// The row of the last bar.
     pub fn row(&self) -> Row<'_> {
-        let Lane { values, valid, settled, features, .. } = &self.base;
-        Row { values: &values[..features.len()], valid, settled: settled[0] }
+        let Lane { values, valid, settled, features, begins, .. } = &self.base;
+        Row { values: &values[..features.len()], valid, settled: settled[0], begins: *begins }
     }
 
     /// The columns of [`Stream::row`].
@@ -168,7 +186,12 @@ impl Stream {
     pub fn slow(&self) -> impl Iterator<Item = (Timeframe, &[Feature], impl Iterator<Item = Row<'_>>)> {
         let slow = self.slow.iter().filter(|c| !c.lane.features.is_empty());
         slow.map(|c| {
-            let rows = c.rows.iter().map(|(values, valid, settled)| Row { values, valid, settled: *settled });
+            let rows = c.rows.iter().map(|SlowRow { values, valid, settled, begins }| Row {
+                values,
+                valid,
+                settled: *settled,
+                begins: *begins,
+            });
             (c.timeframe, c.lane.features.as_slice(), rows)
         })
     }
@@ -241,7 +264,7 @@ impl Stream {
 }
 
 /// The first word of a state: `fbfeat` and a version.
-const MAGIC: u64 = u64::from_le_bytes(*b"fbfeat\0\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"fbfeat\0\x03");
 
 impl Lane {
     fn new(
@@ -262,6 +285,8 @@ impl Lane {
             values: vec![0.0; stride],
             valid: vec![0; features.len().div_ceil(64)],
             settled: [false],
+            fresh: true,
+            begins: false,
             extras: extras.clone(),
             features,
             layer: layer.clone(),
@@ -272,6 +297,7 @@ impl Lane {
     fn reset(&mut self) {
         self.engine = Engine::new(&self.layer.graph, 1);
         self.emit = RowWriter::new(&self.features, self.values.len());
+        self.fresh = true;
     }
 
     fn push(&mut self, bar: &Bar, instrument: &Instrument, seen: &dyn Fn(Timeframe, usize) -> f64) {
@@ -279,6 +305,7 @@ impl Lane {
             self.reset();
         }
         self.last = Some(bar.end);
+        self.begins = std::mem::take(&mut self.fresh);
         let Lane { layer, engine, extras, .. } = self;
         engine.run(1, &mut |at, place| {
             let value = match &layer.columns[at] {
@@ -307,6 +334,9 @@ impl Lane {
         let mut last = self.last.unwrap_or(i64::MIN) as u64;
         state.word(&mut last);
         self.last = Some(last as i64).filter(|last| *last != i64::MIN);
+        let mut fresh = u64::from(self.fresh);
+        state.word(&mut fresh);
+        self.fresh = fresh != 0;
         self.engine.state(state);
         self.emit.state(state);
     }

@@ -127,9 +127,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     };
     let holdings = Holdings::of_bars(&market, settings).map_err(|e| e.at(&path))?;
     let settings = &settings.with_held(Some(holdings.held));
-    // What is locked stays locked where it is; on data that nobody has looked at the holdout is a share of the clock.
-    let fresh = || held_out_from(&clock.times, &walk_spec(settings, clock.times.len()));
-    let locked_from = holdings.held.locked_from.or_else(fresh);
+    let locked_from = locked_from(&holdings, &clock, settings);
     let first = folds.first().map(|(_, from)| *from).into_iter().chain(request.select.from).max();
     let span = span(&clock, first, locked_from).map_err(|e| e.at(&path))?;
 
@@ -292,8 +290,15 @@ fn beliefs(loaded: &Loaded, data: &Dataset, table: &Table) -> Beliefs {
     beliefs
 }
 
+/// From when on the data are locked. What is locked stays locked where it is; of data that nobody has looked at the
+/// holdout is a share of the clock.
+pub(crate) fn locked_from(holdings: &Holdings, clock: &Clock, settings: &Settings) -> Option<i64> {
+    let fresh = || held_out_from(&clock.times, &walk_spec(settings, clock.times.len()));
+    holdings.held.locked_from.or_else(fresh)
+}
+
 /// The time that is walked through: from the first bar asked about to the holdout.
-fn span(clock: &Clock, from: Option<i64>, locked_from: Option<i64>) -> Result<Span> {
+pub(crate) fn span(clock: &Clock, from: Option<i64>, locked_from: Option<i64>) -> Result<Span> {
     let (first, last) = (clock.times.first().copied().unwrap_or(0), clock.times.last().copied().unwrap_or(0));
     let (from, to) = (from.unwrap_or(first), locked_from.unwrap_or(last.saturating_add(1)));
     Span::new(from, to).ok_or_else(|| {

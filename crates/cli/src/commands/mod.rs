@@ -10,6 +10,7 @@ mod evidence;
 mod features;
 mod list;
 mod monitor;
+mod parity;
 mod predict;
 mod probe;
 mod report;
@@ -101,6 +102,7 @@ pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outco
         Verb::Monitor(args) => monitor::run(&args, &mut context),
         Verb::Check(check) => match *check {
             Check::Lookahead(args) => check::run(args, &mut context),
+            Check::Parity(args) => parity::run(args, &mut context),
             Check::Selftest(args) => selftest::run(args, &mut context),
         },
         Verb::Data(data) => match *data {
@@ -160,6 +162,7 @@ fn settings(global: &Global, verb: &Verb, given: &[(&Key, Vec<&str>)]) -> Result
     }
     let mut settings = match verb {
         Verb::Predict(predict) => jobs::model_settings(&predict.run)?,
+        Verb::Check(check) if let Check::Parity(parity) = &**check => jobs::run_settings(&parity.run)?,
         Verb::Backtest(test) if test.decides.is_model() => jobs::run_settings(test.run.as_ref())?,
         _ => Settings::default(),
     };

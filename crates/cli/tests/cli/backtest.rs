@@ -144,6 +144,21 @@ fn a_trained_model_trades_what_it_found_and_nothing_else() {
     for file in ["backtest.json", "trades.parquet", "returns.parquet"] {
         assert!(read(&format!("again/{file}")) == read(&format!("run-planted/backtest/{file}")), "{file} differs");
     }
+    // Fed bar by bar it decides the same, and so it does from a warm-up, but for what was signalled before a start.
+    let (parity, code) = place.json(&["check", "parity", "run-planted", "--device", "cpu"]);
+    assert_eq!((code, &parity["equal"], &parity["schema"]), (0, &true.into(), &"parity/1".into()), "{parity}");
+    let compared: Vec<&serde_json::Value> = parity["compared"].as_array().unwrap().iter().collect();
+    assert!(compared.len() == 6 && compared.iter().all(|c| c["compared"].as_u64().unwrap() > 100), "{parity}");
+    assert!(parity["bars"].as_u64().is_some_and(|n| n < 8000) && parity["locked_from"].is_string(), "{parity}");
+    let changed = |parity: &serde_json::Value, what: &str| -> u64 {
+        parity["starts"].as_array().unwrap().iter().map(|start| start[what].as_u64().unwrap()).sum()
+    };
+    assert_eq!((parity["starts"].as_array().unwrap().len(), changed(&parity, "undecided")), (5, 0), "{parity}");
+    assert!(changed(&parity, "changed_positions") < 10, "{parity}");
+    let (short, code) = place.json(&["check", "parity", "run-planted", "--device", "cpu", "--warm-up", "9"]);
+    assert!(code == 0 && changed(&short, "undecided") > 5 * 300, "{short}");
+    assert!(changed(&short, "changed_positions") > 100, "{short}");
+
     let (half, _) = place.json(&["backtest", "run-planted", "--sizing", "fraction(0.5)", "--out", "half"]);
     assert_eq!(half["trials"], 2, "{half}");
     assert!(half["backtest"]["net"]["total_return"].as_f64().unwrap() < total);
@@ -164,4 +179,26 @@ fn a_trained_model_trades_what_it_found_and_nothing_else() {
     let above = |low: f64| low > 0.0;
     let low = net["sharpe_annual"].as_f64().zip(net["sharpe_annual_error"].as_f64());
     assert!(!low.is_some_and(|(sharpe, error)| above(sharpe - 1.96 * error)), "{net}");
+}
+
+/// A universe is fed bar by bar as one portfolio; features of the whole market are refused.
+#[test]
+fn a_universe_is_streamed_or_refused() {
+    let place = Place::new();
+    let (made, code) = place.json(&["data", "synth", "--count", "4", "--bars", "700", "--name", "many"]);
+    assert_eq!(code, 0, "{made}");
+    for (set, code, says) in [
+        ("r = log_return(1), e = ema(20)/close - 1\n[slow @1w]\nr = log_return(1)", 0, "\"equal\":true"),
+        ("r = log_return(1), m = market_return(1, 3)", 2, "cannot be streamed yet"),
+    ] {
+        let out = format!("run-{code}");
+        let args = ["train", "many", "--learner", "mlp", "--features", set, "--labels", "fixed(2)", "--device", "cpu"];
+        let more = ["--seeds", "1", "--epochs", "1", "--folds", "2", "--out", &out];
+        let (value, trained) = place.json(&[&args[..], &more[..]].concat());
+        assert_eq!(trained, 0, "{value}");
+        let (value, got) = place.json(&["check", "parity", &out, "many", "--device", "cpu"]);
+        assert!(got == code && value.to_string().contains(says), "{set}: {got} {value}");
+    }
+    let text = place.run(&["check", "parity", "run-0", "--device", "cpu"]);
+    assert!(super::text(&text.stdout).contains("does what its backtest did, to the bit"), "{text:?}");
 }

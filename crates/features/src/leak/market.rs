@@ -26,7 +26,7 @@ pub(super) fn rows_of(market: &[Bars], rows: impl Fn(usize) -> std::ops::Range<u
         if !range.is_empty() {
             shared.push(Shared { symbol, whole: whole + range.start, part: at, rows: range.len() });
             at += range.len();
-            part.push(slice(bars, range));
+            part.push(bars.part(range));
         }
         whole += bars.len();
     }
@@ -44,29 +44,7 @@ pub fn sample(market: &[Bars], symbols: usize, least: usize, bars: usize) -> Vec
     let many = symbols.max(least).clamp(1, long.len().max(1));
     let each = (bars / many).max(1);
     let chosen = (0..many).filter_map(|i| long.get(i * long.len() / many));
-    chosen.map(|b| slice(b, b.len() - b.len().min(each)..b.len())).collect()
-}
-
-fn slice(bars: &Bars, range: std::ops::Range<usize>) -> Bars {
-    let (from, to) = (range.start, range.end);
-    let cut = |column: &[f64]| column[from..to].to_vec();
-    let mut segments = vec![0];
-    segments.extend(bars.segments.iter().filter(|s| **s > from && **s < to).map(|s| s - from));
-    Bars {
-        symbol: bars.symbol.clone(),
-        instrument: bars.instrument.clone(),
-        timeframe: bars.timeframe,
-        start: bars.start[from..to].to_vec(),
-        end: bars.end[from..to].to_vec(),
-        open: cut(&bars.open),
-        high: cut(&bars.high),
-        low: cut(&bars.low),
-        close: cut(&bars.close),
-        volume: if bars.volume.is_empty() { Vec::new() } else { cut(&bars.volume) },
-        extras: bars.extras.iter().map(|(name, column)| (name.clone(), cut(column))).collect(),
-        segments,
-        member: bars.member.clone(),
-    }
+    chosen.map(|b| b.part(b.len() - b.len().min(each)..b.len())).collect()
 }
 
 /// What the future is overwritten with.

@@ -8,9 +8,8 @@ use crate::inputs::inputs;
 use crate::labels::{Labeling, Rule, label};
 use crate::ops::Op;
 use crate::plan::{Fitted, Layer, Plan};
-use crate::resample::{Bar, resample};
+use crate::resample::resample;
 use crate::runs::runs;
-use crate::stream::Stream;
 use crate::table::{Feature, Table};
 use bars::{Bars, Timeframe};
 use files::Result;
@@ -78,95 +77,27 @@ impl PlanPipeline {
     /// All rows at once, as learners get them. What is seen of a slower table is a column `name@1h`; so is which of its
     /// rows is seen.
     pub fn batch(&self, market: &[Bars]) -> Result<PipelineOutput> {
-        let options = Options {
-            threads: self.threads,
-            max_hole: self.max_hole,
-            labels: self.labels.clone(),
-            progress: &|_, _, _| {},
-            stop: &|| false,
-        };
         // The plan has lost what the whole market is too small for; a part of it loses no more.
-        let data = Dataset::part_of(usize::MAX, None, market.to_vec(), &self.plan, &options)?;
-        let base = &data.base;
-        let mut seen = PipelineOutput { ages: vec![ages(base.runs.iter().flatten())], ..PipelineOutput::default() };
-        let all: Vec<Option<usize>> = (0..base.rows()).map(Some).collect();
-        table(&mut seen, base, &all, "");
-        for slow in &data.slow {
-            let at = format!("@{}", slow.table.timeframe);
-            let rows: Vec<Option<usize>> = slow.of.iter().map(|r| (*r != u32::MAX).then_some(*r as usize)).collect();
-            table(&mut seen, &slow.table, &rows, &at);
-            let local = rows.iter().map(|row| row.map_or(f64::NAN, |row| slow.table.place(row).1 as f64)).collect();
-            seen.columns.push(Column { name: format!("{ROW}{at}"), values: local, warm: None });
-        }
-        seen.labels = data.labels;
-        Ok(seen)
+        let data = Dataset::part_of(usize::MAX, None, market.to_vec(), &self.plan, &self.options())?;
+        Ok(seen_of(data))
     }
 
-    /// The same rows from a stream that is saved and restored now and then. What looks at other symbols is left out,
-    /// and so is whether the whole row has settled where there is such a column.
+    /// The same rows from streams. What looks at other symbols is left out, and so is whether the whole row has settled
+    /// where there is such a column.
     pub fn stream(&self, market: &[Bars]) -> Result<PipelineOutput> {
-        let mut seen = PipelineOutput { unstreamed: self.own.1.clone(), ..PipelineOutput::default() };
+        let options = Options { labels: None, ..self.options() };
+        let mut seen = seen_of(Dataset::streamed_fitted(market.to_vec(), &self.own.0, self.volume, &options)?);
+        seen.unstreamed.clone_from(&self.own.1);
         if !seen.unstreamed.is_empty() {
             seen.unstreamed.push(SETTLED.to_string());
         }
-        let mut slow_names: Vec<String> = Vec::new();
-        for (s, bars) in market.iter().enumerate() {
-            let names: Vec<String> = bars.extras.iter().map(|e| e.0.clone()).collect();
-            let make =
-                || Stream::new(&self.own.0, &bars.instrument, bars.timeframe, &names, self.volume, self.max_hole);
-            let mut stream = make()?;
-            if s == 0 {
-                let base = stream.columns().iter().map(|c| c.name.clone()).chain([SETTLED.to_string()]);
-                seen.columns.extend(base.map(|name| Column { name, ..Column::default() }));
-                for (timeframe, columns, _) in stream.slow() {
-                    let names = columns.iter().map(|c| c.name.as_str()).chain([SETTLED, ROW]);
-                    slow_names.extend(names.map(|name| format!("{name}@{timeframe}")));
-                }
-                seen.columns.extend(slow_names.iter().map(|name| Column { name: name.clone(), ..Column::default() }));
-            }
-            // `[slow columns]` what the last completed slow bars said, and how many there were of each timeframe.
-            let mut held = vec![f64::NAN; slow_names.len()];
-            let mut completed = vec![0; slow_names.len()];
-            let mut segments = bars.segments.iter().copied().skip_while(|s| *s == 0).peekable();
-            for row in 0..bars.len() {
-                let fresh = segments.next_if_eq(&row).is_some();
-                if fresh {
-                    held.fill(f64::NAN);
-                }
-                if row % 173 == 59 {
-                    let state = stream.save();
-                    stream = make()?;
-                    stream.restore(&state)?;
-                }
-                stream.push(&Bar::of(bars, row), fresh)?;
-                let now = stream.row();
-                let settled = [f64::from(u8::from(now.settled))];
-                let values = now.values.iter().map(|v| f64::from(*v)).chain(settled);
-                let mut at = 0;
-                for (f, value) in values.enumerate() {
-                    let there = f + 1 > now.values.len() || now.valid[f / 64] >> (f % 64) & 1 == 1;
-                    seen.columns[f].values.push(if there { value } else { f64::NAN });
-                    at = f + 1;
-                }
-                let mut place = 0;
-                for (t, (_, columns, rows)) in stream.slow().enumerate() {
-                    let n = columns.len();
-                    for slow in rows {
-                        for (held, value) in held[place..].iter_mut().zip(slow.values) {
-                            *held = f64::from(*value);
-                        }
-                        held[place + n] = f64::from(u8::from(slow.settled));
-                        held[place + n + 1] = f64::from(completed[t]);
-                        completed[t] += 1;
-                    }
-                    place += n + 2;
-                }
-                for (column, value) in seen.columns[at..].iter_mut().zip(&held) {
-                    column.values.push(*value);
-                }
-            }
-        }
         Ok(seen)
+    }
+
+    fn options(&self) -> Options<'_> {
+        let Self { threads, max_hole, labels, .. } = self;
+        let labels = labels.clone();
+        Options { threads: *threads, max_hole: *max_hole, labels, progress: &|_, _, _| {}, stop: &|| false }
     }
 
     /// The same features in f64, with what they say about their beginning; those of the market say nothing about it.
@@ -217,6 +148,23 @@ impl PlanPipeline {
         }
         Ok(seen)
     }
+}
+
+/// What rows of the base see: of a slower table too, and which of its rows that is.
+fn seen_of(data: Dataset) -> PipelineOutput {
+    let base = &data.base;
+    let mut seen = PipelineOutput { ages: vec![ages(base.runs.iter().flatten())], ..PipelineOutput::default() };
+    let all: Vec<Option<usize>> = (0..base.rows()).map(Some).collect();
+    table(&mut seen, base, &all, "");
+    for slow in &data.slow {
+        let at = format!("@{}", slow.table.timeframe);
+        let rows: Vec<Option<usize>> = slow.of.iter().map(|r| (*r != u32::MAX).then_some(*r as usize)).collect();
+        table(&mut seen, &slow.table, &rows, &at);
+        let local = rows.iter().map(|row| row.map_or(f64::NAN, |row| slow.table.place(row).1 as f64)).collect();
+        seen.columns.push(Column { name: format!("{ROW}{at}"), values: local, warm: None });
+    }
+    seen.labels = data.labels;
+    seen
 }
 
 /// The columns of a table, as rows of the base see them.

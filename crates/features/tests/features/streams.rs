@@ -1,8 +1,8 @@
 //! The stream gives the bits of the table, bar by bar, and goes on from a saved state as if it had never stopped.
 
-use crate::make::{bits, dataset, everything, once_in, plan, rough, stream, try_dataset};
+use crate::make::{bits, check_table, dataset, everything, once_in, plan, rough, stream, try_dataset};
 use bars::{Bars, Hints, Instrument, Timeframe};
-use features::{Bar, Plan, Row, Stream};
+use features::{Bar, Dataset, Options, Plan, Row, Stream};
 use random::SplitMix;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -303,4 +303,31 @@ fn one_symbol_of_a_table_is_its_stream() {
         let among: Vec<u32> = made.base.values[from..to].iter().map(|v| v.to_bits()).collect();
         assert_eq!(bits(&alone.base).0, among);
     }
+}
+
+#[test]
+fn the_tables_of_a_market_are_those_of_its_streams() {
+    let text = "body, rsi(14), atr(7), volume_ratio(20)\nslow = sma(3)@1h\n[hours @1h]\nema(5)\nbody\n[days @1d]\nbody";
+    let plan = plan(text);
+    let options = Options { threads: 2, max_hole: None, labels: None, progress: &|_, _, _| {}, stop: &|| false };
+    let mut market: Vec<Bars> = (0..4).map(|s| rough("BTCUSDT", "5m", 700 * s, s as u64, s != 2)).collect();
+    market[3].segments = vec![0, 61, 900];
+    let made = dataset(market.clone(), &plan, 2);
+    let mut streamed = Dataset::streamed(market.clone(), &plan, &options).unwrap();
+    fn tables(data: &Dataset) -> Vec<&features::Table> {
+        std::iter::once(&data.base).chain(data.slow.iter().map(|s| &s.table)).collect()
+    }
+    for (table, streamed) in tables(&made).into_iter().zip(tables(&streamed)) {
+        check_table(streamed);
+        assert_eq!((bits(table), &table.runs, &table.columns), (bits(streamed), &streamed.runs, &streamed.columns));
+    }
+    let of = |data: &Dataset| data.slow.iter().map(|s| s.of.clone()).collect::<Vec<_>>();
+    assert_eq!((of(&made), &made.clock), (of(&streamed), &streamed.clock));
+    assert!(made.slow.len() == 2 && made.base.runs.iter().map(Vec::len).sum::<usize>() > 4);
+    // Another price is seen in the rows behind it alone.
+    market[3].close[1500] *= 1.01;
+    streamed = Dataset::streamed(market.clone(), &plan, &options).unwrap();
+    let (row, stride) = (made.base.offsets[3] + 1500, made.base.stride);
+    let (before, after) = (bits(&made.base).0, bits(&streamed.base).0);
+    assert!(before[..row * stride] == after[..row * stride] && before[row * stride..] != after[row * stride..]);
 }

@@ -391,7 +391,7 @@ pub(crate) fn predictions_of(
         let mine = mine.filter_map(|(at, m)| Some((at, m, &m.best.as_ref()?.params)));
         let (places, queries): (Vec<usize>, Vec<Query<'_>>) = mine
             .map(|(at, m, params)| {
-                (at, Query { id: m.id, scaler: &learner.scalers()[m.fold], params, ids: rows(m.fold) })
+                (at, Query { id: m.id, scaler: &learner.scalers()[m.fold], params, ids: rows(m.fold), alone: false })
             })
             .unzip();
         let pins = pins.get(&learner.alike(number)).cloned().unwrap_or_default();

@@ -130,6 +130,13 @@ impl Settings {
         Settings { held, ..self.clone() }
     }
 
+    /// The same where no labels are made.
+    pub(crate) fn without_labels(&self) -> Settings {
+        let mut own = self.clone();
+        own.labels.rule = None;
+        own
+    }
+
     /// Threads to use on this machine.
     pub fn threads(&self) -> usize {
         self.general.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))

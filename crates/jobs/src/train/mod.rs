@@ -25,12 +25,15 @@ pub(crate) use experiment::{Experiment, memory_budget, open, split};
 pub(crate) use folder::{json_text, member_file, request_of, run_data, symbol_names, write_json};
 pub(crate) use holdout::Holdings;
 pub use phases::Phase;
-pub(crate) use predict::{Asked, ask, guess};
+pub(crate) use predict::{
+    Asked, Asking, Question, RowsOfFolds, answer, ask, bytes_of_row, choose_rows, guess, nothing_to_predict,
+    read_question,
+};
 pub use predict::{Predict, Predicted, model_settings, predict, run_settings};
 pub(crate) use problem::walk as walk_spec;
 pub use result::{ConfigRow, FoldRow, Judged, MemberRow, TrainRun, Units};
 pub use selftest::{SelfCase, SelfTest, SelfTested, selftest};
-pub(crate) use source::{Ids, Market, Source, fingerprint, load, load_market};
+pub(crate) use source::{Ids, Market, Source, fingerprint, load, load_market, longest};
 pub(crate) use trial::labeling_text;
 
 use crate::progress::Update;
@@ -95,10 +98,10 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     if request.dry_run {
         (run.phases, run.verdict) = phases.finish(cuda);
         run.seconds = run.phases.iter().map(|p| p.seconds).sum();
+        run.peak_memory_bytes = os::peak_memory();
         return Ok(run);
     }
 
-        run.peak_memory_bytes = os::peak_memory();
     experiment.settle();
     let mut folder = Folder::open(request, &experiment)?;
     run.folder = Some(folder.path().display().to_string());
@@ -134,6 +137,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();
+    run.peak_memory_bytes = os::peak_memory();
     (run.phases, run.verdict) = phases.finish(cuda);
     folder.end(&mut run, kind)?;
     if !run.interrupted {
@@ -144,7 +148,6 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         }
     }
     Ok(run)
-    run.peak_memory_bytes = os::peak_memory();
 }
 
 /// Of one member, padding left out.

@@ -13,7 +13,9 @@ use crate::kinds::classifier::{leave_out_not_finite, member_name};
 use crate::kinds::model::{About, Loaded, Model, ModelFold, about, read, universe};
 use crate::progress::{Sink, Update, check_stop};
 use crate::{Select, Settings, add, find, os};
-use features::{Dataset, Input, Samples, class, read_set};
+use bars::{Bars, Timeframe};
+use compute::Opened;
+use features::{Dataset, Input, Plan, Samples, class, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_bytes, format_list, format_plural};
 use judge::mean_probabilities;
@@ -188,9 +190,24 @@ pub(crate) struct Asked {
     pub(crate) notes: Vec<String>,
 }
 
-/// Reads bars and asks a model about them; nothing is written.
-pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Asked> {
-    let loaded = read(&request.run)?;
+/// A model and the bars it is to be asked about.
+pub(crate) struct Question {
+    /// What was read.
+    pub(crate) path: PathBuf,
+    pub(crate) loaded: Loaded,
+    pub(crate) plan: Plan,
+    pub(crate) market: Vec<Bars>,
+    pub(crate) timeframe: Timeframe,
+    pub(crate) instruments: String,
+    /// Whether these are the bars that it was trained on, to the bit.
+    pub(crate) same_bars: bool,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads a model and bars, and refuses bars that it cannot be asked about. The history before those that are asked
+/// about is read too.
+pub(crate) fn read_question(run: &Path, select: &Select, settings: &Settings, sink: Sink<'_>) -> Result<Question> {
+    let loaded = read(run)?;
     let model = &loaded.model;
     let Some(set) = &model.set else {
         return Err(Error::new(
@@ -199,7 +216,7 @@ pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Res
         )
         .remedy("its predictions on its own data are in predictions.parquet of the run"));
     };
-    let path = find(&request.select.data)?;
+    let path = find(&select.data)?;
     if are_ready(&path) {
         return Err(Error::new(Kind::Usage, "the model reads bars, and this is a file of ready arrays")
             .at(&path)
@@ -207,7 +224,7 @@ pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Res
     }
     moved(model, settings)?;
     // Bars before those that are asked about warm the features up.
-    let history = Select { from: None, ..request.select.clone() };
+    let history = Select { from: None, ..select.clone() };
     let Market { bars: market, timeframe, instruments, findings, .. } = load_market(&path, &history, settings, sink)?;
     if model.timeframe.as_deref() != Some(timeframe.to_string().as_str()) {
         let was = model.timeframe.clone().unwrap_or_default();
@@ -238,10 +255,21 @@ pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Res
             notes.push(format!("{strange} of {} symbols were not in training", symbols.len()));
         }
     }
-    let mut own = settings.clone();
-    own.labels.rule = None;
-    let made = model.folds.iter().map(|fold| answer_bytes(model, fold, request.members)).max().unwrap_or(0);
-    check_memory(&market, timeframe, &plan, TableUse::Inputs(made + ROW_BYTES), &own)?;
+    Ok(Question { path, loaded, plan, market, timeframe, instruments, same_bars, notes })
+}
+
+/// The bytes that are made of a row beside its features.
+pub(crate) fn bytes_of_row(model: &Model, by_member: bool) -> usize {
+    model.folds.iter().map(|fold| answer_bytes(model, fold, by_member)).max().unwrap_or(0) + ROW_BYTES
+}
+
+/// Reads bars and asks a model about them; nothing is written.
+pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Asked> {
+    let Question { path, loaded, plan, market, timeframe, instruments, same_bars, mut notes } =
+        read_question(&request.run, &request.select, settings, sink)?;
+    let own = settings.without_labels();
+    let made = bytes_of_row(&loaded.model, request.members);
+    check_memory(&market, timeframe, &plan, TableUse::Inputs(made), &own)?;
     let (mut data, _) = compute_features(market, &plan, &own, sink)?;
     check_stop()?;
     let (device, device_words) = open(&request.device, settings)?;
@@ -254,16 +282,8 @@ pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Res
         return Err(nothing_to_predict(&loaded, &data, &rows, request.select.from).at(&path));
     }
     let (locked, asked) = (rows.locked, rows.asked);
-    let held = held_bytes(&loaded, &data, &rows, request.members);
-    let at = DeviceBudget { budget: beside(memory_budget(settings, &device), settings, held, &device), device };
-    let Answer { table, predicted, members_left_out, silent } =
-        predict_rows(&loaded, &data, &at, rows, request.members).map_err(|e| match e.kind {
-            Kind::Memory => {
-                let held = format_bytes(held);
-                e.remedy(format!("give more with <memory>: bars, features and predictions take {held} of it"))
-            }
-            _ => e,
-        })?;
+    let asking = Asking { by_member: request.members, alone: false };
+    let Answer { table, predicted, members_left_out, silent } = answer(&loaded, &data, device, settings, rows, asking)?;
     let note = |name| format!("{name}: its probabilities are not finite, and it is left out");
     notes.extend(members_left_out.iter().map(note));
     if silent > 0 {
@@ -283,6 +303,35 @@ pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Res
         locked,
         members_left_out,
         notes,
+    })
+}
+
+/// How a model is asked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Asking {
+    /// One row per member instead of their mean.
+    pub(crate) by_member: bool,
+    /// Bar by bar.
+    pub(crate) alone: bool,
+}
+
+/// Asks a model about rows on a device, within the memory that may be used.
+pub(crate) fn answer(
+    loaded: &Loaded,
+    data: &Dataset,
+    device: Opened,
+    settings: &Settings,
+    rows: RowsOfFolds,
+    asking: Asking,
+) -> Result<Answer> {
+    let held = held_bytes(loaded, data, &rows, asking.by_member);
+    let at = DeviceBudget { budget: beside(memory_budget(settings, &device), settings, held, &device), device };
+    predict_rows(loaded, data, &at, rows, asking).map_err(|e| match e.kind {
+        Kind::Memory => {
+            let held = format_bytes(held);
+            e.remedy(format!("give more with <memory>: bars, features and predictions take {held} of it"))
+        }
+        _ => e,
     })
 }
 
@@ -325,9 +374,10 @@ fn read_otherwise(model: &Model, settings: &Settings, same_bars: bool) -> Vec<St
 }
 
 /// Which rows each fold is asked about, and how many there are of the others.
-struct RowsOfFolds {
-    folds: Vec<Vec<u32>>, // [folds] rows
-    inputs: Vec<Input>,
+#[derive(Clone)]
+pub(crate) struct RowsOfFolds {
+    pub(crate) folds: Vec<Vec<u32>>, // [folds] rows
+    pub(crate) inputs: Vec<Input>,
     asked: usize,
     locked: usize,
     /// Known before the first test.
@@ -337,13 +387,19 @@ struct RowsOfFolds {
 }
 
 impl RowsOfFolds {
-    fn predicted(&self) -> usize {
+    /// These rows, and no others that were asked about.
+    #[cfg(test)]
+    pub(crate) fn of(folds: Vec<Vec<u32>>, inputs: Vec<Input>) -> RowsOfFolds {
+        RowsOfFolds { folds, inputs, asked: 0, locked: 0, early: 0, unready: 0 }
+    }
+
+    pub(crate) fn predicted(&self) -> usize {
         self.folds.iter().map(Vec::len).sum()
     }
 }
 
 /// The rows of bars that start at `from` or later, by fold.
-fn choose_rows(loaded: &Loaded, data: &Dataset, from: Option<i64>) -> Result<RowsOfFolds> {
+pub(crate) fn choose_rows(loaded: &Loaded, data: &Dataset, from: Option<i64>) -> Result<RowsOfFolds> {
     let model = &loaded.model;
     let inputs = data.inputs(model.learner.kind().layout());
     for (has, wants) in inputs.iter().zip(&model.inputs) {
@@ -389,7 +445,7 @@ fn choose_rows(loaded: &Loaded, data: &Dataset, from: Option<i64>) -> Result<Row
 }
 
 /// Why nothing can be predicted.
-fn nothing_to_predict(loaded: &Loaded, data: &Dataset, rows: &RowsOfFolds, from: Option<i64>) -> Error {
+pub(crate) fn nothing_to_predict(loaded: &Loaded, data: &Dataset, rows: &RowsOfFolds, from: Option<i64>) -> Error {
     let model = &loaded.model;
     let day = |time: i64| rfc3339(time);
     let mut why = Vec::new();
@@ -448,9 +504,9 @@ fn bars_of(n: usize) -> String {
 }
 
 /// What a model says.
-struct Answer {
+pub(crate) struct Answer {
     /// Symbol, time, fold, (seed,) probabilities, guess.
-    table: Table,
+    pub(crate) table: Table,
     predicted: usize,
     members_left_out: Vec<String>,
     /// Bars of folds whose members were all left out.
@@ -463,7 +519,7 @@ fn predict_rows(
     data: &Dataset,
     at: &DeviceBudget,
     of: RowsOfFolds,
-    by_member: bool,
+    Asking { by_member, alone }: Asking,
 ) -> Result<Answer> {
     let (model, rows) = (&loaded.model, &of.folds);
     let (ids, samples) = (data.base.rows(), Samples::default());
@@ -480,7 +536,7 @@ fn predict_rows(
             let config = fold.config.as_ref().map_or(0, |c| c.number.saturating_sub(1));
             for (seed, params) in fold.seeds.iter().zip(&loaded.params[*at]) {
                 let id = MemberKey { config, fold: fold.number, seed: *seed }.id();
-                queries.push(Query { id, scaler, params, ids: rows[*at].clone() });
+                queries.push(Query { id, scaler, params, ids: rows[*at].clone(), alone });
             }
         }
         predicted.extend(classify::predict(

@@ -18,6 +18,8 @@ pub struct Query<'a> {
     pub params: &'a [f32],
     /// What is predicted.
     pub ids: Vec<u32>,
+    /// Whether each id is asked about alone, as by a live account, in a chunk that is otherwise empty.
+    pub alone: bool,
 }
 
 /// Members on the device at once; predicting is short, and each takes an arena.
@@ -72,9 +74,12 @@ pub fn predict(
         let mut out = vec![Vec::new(); net.heads.len()];
         for (i, q) in queries.iter().enumerate() {
             nets.set_params(i, q.params).map_err(failed)?;
-            let batch = Batch { rows: q.ids.len(), ids: &q.ids, extras: &[] };
-            nets.forward(i..i + 1, batch, &mut out).map_err(failed)?;
-            all.push(softmax(std::mem::take(&mut out[0]), classes));
+            let mut logits = Vec::with_capacity(q.ids.len() * classes);
+            for ids in q.ids.chunks(if q.alone { 1 } else { q.ids.len().max(1) }) {
+                nets.forward(i..i + 1, Batch { rows: ids.len(), ids, extras: &[] }, &mut out).map_err(failed)?;
+                logits.append(&mut out[0]);
+            }
+            all.push(softmax(logits, classes));
         }
         left = later;
     }

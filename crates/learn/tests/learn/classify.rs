@@ -239,11 +239,14 @@ fn predictions_use_the_algorithms_of_their_run() {
         assert_eq!(kept.unwrap().pins[&0], *pins);
         assert_eq!(predict_pins(&at.device, net, recipe, pins).unwrap(), chosen);
         let params = &outcome.members[0].best.as_ref().unwrap().params;
-        let with_pins = |pins: &Pins| {
-            let query = Query { id: 5, scaler: &learner.scalers()[0], params, ids: (10..900).collect() };
-            predict(&made.problem, net, recipe, &at, pins, &[query]).unwrap()
+        let with_pins = |pins: &Pins, ids: std::ops::Range<u32>, alone: bool| {
+            let query = Query { id: 5, scaler: &learner.scalers()[0], params, ids: ids.collect(), alone };
+            predict(&made.problem, net, recipe, &at, pins, &[query]).unwrap().remove(0)
         };
-        assert_eq!(with_pins(pins), with_pins(&Pins::default()));
+        let all = with_pins(pins, 10..900, false);
+        assert_eq!(all, with_pins(&Pins::default(), 10..900, false));
+        // The company of a row does not matter.
+        assert_eq!(with_pins(pins, 10..30, true), all[..20 * made.problem.classes]);
     }
 }
 
