@@ -167,7 +167,8 @@ fn figures(
         let query = |k: &usize| {
             let member = asked[*k];
             let params = &member.best.as_ref()?.params;
-            Some(Query { id: member.id, scaler: &learner.scalers()[member.fold], params, ids: places[*k].clone() })
+            let (scaler, ids) = (&learner.scalers()[member.fold], places[*k].clone());
+            Some(Query { id: member.id, scaler, params, ids, alone: false })
         };
         let queries: Vec<Query<'_>> = mine.iter().filter_map(query).collect();
         let pins = pins.get(&learner.alike(number)).cloned().unwrap_or_default();
