@@ -15,6 +15,7 @@ mod features;
 mod limit;
 mod make_csv;
 mod net;
+mod null_markets;
 mod statistics;
 
 use serde_json::json;
@@ -31,6 +32,7 @@ const HELP: &str = "\
   fullbore-bench columns BARS --features SET --out PARQUET [--threads N]   every feature as a column of doubles
   fullbore-bench backtest [--bars N] [--accounts N] [--threads N] [--rounds N]   accounts through bars, timed
   fullbore-bench environment N                          episodes of N accounts on one thread, timed
+  fullbore-bench null N                                 N markets without anything in them of each kind, judged
   fullbore-bench statistics JSON                                           the judge's figures of returns
   fullbore-bench account CASES OUT                      account::step over trajectories, for the oracle
   fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed";
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
             .and_then(|(threads, _)| features::columns(path.as_ref(), set, out.as_ref(), threads)),
         ["backtest", rest @ ..] => backtest(rest),
         ["environment", n] => number(n).and_then(|n| environment::time(n as usize, 3)),
+        ["null", n] => number(n).and_then(|n| null_markets::judge(n as usize, threads())),
         ["statistics", path] => statistics::compute(path.as_ref()),
         ["account", cases, out] => account_steps::run(cases.as_ref(), out.as_ref()),
         ["net", rest @ ..] => net::time(rest, threads()),
