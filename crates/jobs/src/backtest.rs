@@ -9,6 +9,7 @@ use crate::progress::{Sink, Update, check_stop};
 use crate::runs::find_run;
 use crate::small_table::read_rows;
 use crate::train::{Asked, Holdings, Market, Predict, ask, fingerprint, ledger_path, load_market, run_data, walk_spec};
+use crate::trials::Family;
 use crate::{Select, Settings, add, find, home};
 use account::Action;
 use bars::{Bars, Fingerprint, instrument_text};
@@ -16,8 +17,11 @@ use features::{Clock, Dataset, Plan, Span, class, precise, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
 use judge::backtest::{
-    Backtest, Beliefs, Course, SignalRule, Targets, Walked, buy_and_hold, follow_signals, rank_portfolio,
+    Backtest, Beliefs, ChanceTest, Course, SignalRule, Targets, Walked, buy_and_hold, follow_signals, rank_portfolio,
+    shift_positions,
 };
+use judge::deflated::DeflatedSharpe;
+use judge::evidence::Findings;
 use judge::ledger::{Ledger, Trial};
 use judge::split::held_out_from;
 use market::{Funding, PriceTable};
@@ -91,6 +95,10 @@ pub struct Backtested {
     pub trials: Option<u64>,
     /// The record.
     pub backtest: Backtest,
+    /// What is left of the Sharpe ratio when these are counted; null where this is no trial or has no ratio.
+    pub deflated: Option<DeflatedSharpe>,
+    /// What the same positions earn at other times; null where that was not judged.
+    pub chance: Option<ChanceTest>,
     /// Notes.
     pub notes: Vec<String>,
     /// Wall clock.
@@ -164,6 +172,18 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         ledger.finish(started, &metrics, Some(&id))?;
     }
     let trials = trial.as_ref().map(|trial| ledger.count(&trial.symbols, trial.span)).transpose()?;
+    let mut found = Findings::default();
+    if let Some(trial) = &trial {
+        let family = Family::of(&ledger, &trial.symbols, trial.span)?;
+        found = family.count_in(found, &walked.daily_returns().1)?;
+    }
+    let chance = match market.as_slice() {
+        [_] if !walked.trades.is_empty() => {
+            sink(Update { phase: "chance", done: 0, total: 0, unit: "" });
+            shift_positions(&course, &targets, 1, settings.general.seed, settings.threads()).ok()
+        }
+        _ => None,
+    };
     save(&out, &market, &backtest, &walked, settings.threads())?;
     Ok(Backtested {
         folder: out.display().to_string(),
@@ -173,6 +193,8 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         locked_from: locked_from.map(rfc3339),
         trials: trials.map(|n| n as u64),
         backtest,
+        deflated: found.deflated,
+        chance,
         notes,
         seconds: started_at.elapsed().as_secs_f64(),
     })

@@ -46,7 +46,19 @@ fn render(tested: &Backtested, paint: Paint) -> String {
     }
     if let Some(trials) = tested.trials {
         let trials = format_plural(trials, "trial");
-        text.push_str(&wrap(&format!("{trials} on these data so far, this one counted"), "  ", "  "));
+        let deflated = tested.deflated.map_or(String::new(), |found| {
+            format!("; the deflated Sharpe ratio, which counts them, is {:.3} (0.95 is convincing)", found.probability)
+        });
+        text.push_str(&wrap(&format!("{trials} on these data so far, this one counted{deflated}"), "  ", "  "));
+    }
+    if let Some(chance) = &tested.chance {
+        let line = format!(
+            "chance earns as much in {:.1} % of {} draws ({})",
+            100.0 * chance.p,
+            format_count(chance.draws as u64),
+            chance.how
+        );
+        text.push_str(&wrap(&line, "  ", "  "));
     }
     if !tested.notes.is_empty() {
         text.push('\n');
