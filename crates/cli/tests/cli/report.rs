@@ -82,7 +82,8 @@ fn a_run_has_a_page_whatever_it_left_behind() {
         drop(result.as_object_mut().unwrap().shift_remove("evidence"));
     });
     let (page, verdict) = report(&place, "planted");
-    assert_eq!(verdict, "No verdict");
+    // Twenty days are too few for a verdict, by whichever version.
+    assert_eq!(verdict, "Not enough data");
     assert!(!page.contains("price and trades") && !page.contains("Reliability") && headings(&page) == all);
     // Without prices at all, as ready arrays are: no money, and rows instead of times.
     std::fs::remove_dir_all(place.path().join("runs/planted/backtest")).unwrap();
