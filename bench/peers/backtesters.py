@@ -6,7 +6,7 @@ for every test run. Decided at a close, filled at the next open; equity at every
 | case | by |
 | --- | --- |
 | units, long and short, fee and half spread | vectorbt, `from_orders` with target amounts and slippage |
-| all of the equity or nothing, fee | vectorbt, `from_signals`; opens are not below the close before, so that cash cuts every order |
+| all of the equity or nothing, fee and half spread | vectorbt, `from_signals` with slippage; opens are not below the close before, so that cash cuts every order |
 | units, long and short, fee | backtesting.py, whose spread is paid only on the way in |
 
 What they cannot express (margin calls, volume, lots, ticks, funding, exchange rates and more) is in oracles/account.py.
@@ -57,12 +57,12 @@ def vectorbt_units(program, seed):
 
 
 def vectorbt_all(program, seed):
-    rules, bars, targets = case(seed, [0.0, 1.0], owned=1.0)
+    rules, bars, targets = case(seed, [0.0, 1.0], HALF_SPREAD, owned=1.0)
     bars[1:, 0] = np.maximum(bars[1:, 0], bars[:-1, 3])
     bars[:, 1] = bars[:, :4].max(axis=1)
     close, opens = pd.Series(bars[1:, 3]), pd.Series(bars[1:, 0])
     peer = vbt.Portfolio.from_signals(
-        close, pd.Series(targets == 1), pd.Series(targets == 0), price=opens, fees=FEE, init_cash=rules["capital"]
+        close, pd.Series(targets == 1), pd.Series(targets == 0), price=opens, fees=FEE, slippage=HALF_SPREAD, init_cash=rules["capital"]
     )
     return equity(program, rules, bars, targets), peer.value().to_numpy()
 

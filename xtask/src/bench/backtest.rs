@@ -17,7 +17,7 @@ const TARGET: f64 = 4.0;
 
 pub(super) fn run() -> Result<String> {
     let bench = build("fullbore-bench", "fullbore-bench", true)?;
-    let python = cache::python_of("vectorbt", &root().join("bench/peers/vectorbt.lock"))?;
+    let python = cache::python_of("backtesters", &root().join("bench/peers/backtesters.lock"))?;
     let mut out = String::from(
         "## Backtests\n\n| accounts × 425,419 bars | fullbore, M steps/s | vectorbt, simulation | with equity and Sharpe | \
          times the simulation | target |\n| --- | --- | --- | --- | --- | --- |\n",
