@@ -26,6 +26,8 @@ Examples:
   fullbore train prices.csv              classifiers, judged on unseen data (walk forward)
   fullbore backtest prices.csv --rule 'sma(20) > sma(50)'
                                          what a rule would have earned, every cost counted
+  fullbore holdout runs/gold             the run on its locked holdout, once
+  fullbore refit runs/gold               its recipe on all data, as the model to trade
   fullbore tune prices.csv               the batch size that learns fastest here
   fullbore monitor                       progress of the newest run
   fullbore report RUN                    a run on one page: verdict, equity, trades, folds
@@ -92,6 +94,10 @@ Examples:
   fullbore backtest prices.csv --policy buy-and-hold
   fullbore backtest prices.csv --positions mine.csv")]
     Backtest(Box<Backtest>),
+    /// Judge a run on its locked holdout: the only look at it, written to the ledger first
+    Holdout(Holdout),
+    /// Train the recipe of a judged run on all data, as the model to trade
+    Refit(Refit),
     /// Predict the probabilities of down, flat and up with a trained model
     Predict(Box<Predict>),
     /// Write the report of a run: one page that needs no network, and the same as data
@@ -215,6 +221,7 @@ Examples:
   fullbore train mine --dry-run                             show split, plan, memory and time only
   fullbore train mine --budget 10m                          as much as ten minutes allow
   fullbore train mine --try rate=1e-3,3e-4 --try decay=0,0.1    four configs, chosen by validation
+  fullbore train mine --split cpcv                          judge on combinatorial folds, no model
   fullbore train windows.npz --label-horizon 12 --batch-size 3072 --epochs 500
   fullbore train mine --net \"fast:16x50-lstm64d10 + slow:12x24-lstm24 + strategy:9 / 32 / direction:3\"
 
@@ -311,6 +318,53 @@ pub(crate) struct Predict {
     pub(crate) device: String,
     #[command(flatten)]
     pub(crate) how: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The last fold's members judge the part of the run's data that no fold saw: the figures of the test
+samples, and a backtest with that fold's calibration and threshold. The opening is written to the
+ledger before anything is predicted, and counts for the data, whichever run opens them; the second
+opening is no holdout any more and says so. Only --threads and --memory can be changed, --set and
+--settings are refused.
+
+Examples:
+  fullbore holdout runs/gold-lstm-2026-11-15
+  fullbore holdout gold-lstm-2026-11-15 --json | jq .net_sharpe_2x")]
+pub(crate) struct Holdout {
+    /// The run's folder
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// Device to run on: auto, cpu, cuda, cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    #[command(flatten)]
+    _pace: Flags<flags::Pace>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The config that the last fold chose is trained on everything up to the end, or up to a holdout that
+nobody has opened: as many epochs as the members of the run took to their best in the median, on the
+run's own schedule, with the calibration and the threshold of its last fold. The new run folder is
+for `predict` and `backtest` on bars that come later; it was not judged itself, and says which run
+judged its recipe. Ctrl-C saves it; `fullbore runs resume` continues it.
+
+Examples:
+  fullbore refit runs/gold-lstm-2026-11-15
+  fullbore refit gold-lstm-2026-11-15 --out gold-to-trade")]
+pub(crate) struct Refit {
+    /// The run's folder
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// Run folder of the refit [default: runs/NAME-LEARNER-refit-DATE]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Device to run on: auto, cpu, cuda, cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    #[command(flatten)]
+    _pace: Flags<flags::Pace>,
 }
 
 #[derive(Debug, Args)]
@@ -700,8 +754,8 @@ pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
     let after = |word: &str| words.iter().position(|w| *w == word);
     // The verb is the first word that is one; what stands before it are flags and their values.
     let verbs = [
-        "demo", "probe", "bench", "data", "features", "train", "tune", "backtest", "predict", "report", "runs",
-        "monitor", "check",
+        "demo", "probe", "bench", "data", "features", "train", "tune", "backtest", "holdout", "refit", "predict",
+        "report", "runs", "monitor", "check",
     ];
     let verb = verbs.into_iter().filter_map(|verb| Some((after(verb)?, verb))).min();
     let schema = match verb {
@@ -712,6 +766,8 @@ pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
         Some((_, "train")) => "train/1",
         Some((_, "tune")) => "tune/1",
         Some((_, "backtest")) => "backtest/1",
+        Some((_, "holdout")) => "holdout/1",
+        Some((_, "refit")) => "train/1",
         Some((_, "predict")) => "predict/1",
         Some((_, "report")) => "report/1",
         Some((_, "runs")) => "runs/1",

@@ -42,7 +42,7 @@ keys! {
     Read: "universe.membership", "universe.factors", "bars.timezone", "bars.stamp";
     /// What is learned from what: of `train` and `tune`.
     Learn: "train.learner", "train.net", "features.set" = "the learner's", "label.rule", "train.label_horizon",
-        "train.seeds", "split.folds";
+        "train.seeds", "split.folds", "split.kind", "split.test_days";
     /// How it is learned.
     Train: "train.batch", "train.epochs", "train.patience", "train.precision", "train.try", "train.tuned";
     /// What a tuning leaves open.

@@ -83,7 +83,7 @@ pub use plan::{Fitted, Plan, SETTLE};
 pub use presets::{PRESETS, columns, preset, read_set, usage};
 pub use resample::{Bar, resample};
 pub use runs::runs;
-pub use samples::{Fold, FoldSpans, Samples, Span};
+pub use samples::{Fold, FoldKind, FoldSpans, Samples, Span};
 pub use stream::{Row, Stream};
 pub use table::{Feature, Table};
 pub use usable::{CostlyColumn, Input, InputLayout};

@@ -139,14 +139,18 @@ fn in_order(clock: &Clock, keep: impl Fn(usize) -> bool) -> Vec<usize> {
     clock.rows_by_tick().1.into_iter().map(|(_, row)| row as usize).filter(|row| keep(*row)).collect()
 }
 
-/// Who learns from what: three sets of samples, one after another in time. `judge::split` makes it, learners receive
+/// Who learns from what: sets of samples for training, validation and test. `judge::split` makes it, learners receive
 /// it.
 ///
-/// No label of an earlier part reaches into a later one, and samples of one moment are all in the same part.
+/// No label of one part reaches into another, and samples of one moment are all in the same part. What lies before
+/// what is said by its kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fold {
     /// Which one, from 0, in the order of time.
     pub number: usize,
+    /// What lies before what.
+    #[serde(default)]
+    pub kind: FoldKind,
     /// `[train]` positions in [`Samples`], rising: weights and scalers are fitted on these alone.
     pub train: Vec<u32>,
     /// `[valid]` positions, rising: early stopping, calibration, thresholds and hyper-parameters.
@@ -159,6 +163,20 @@ pub struct Fold {
     pub purged: usize,
     /// How many were left out of them because they follow a later part too closely; none where time only goes forward.
     pub embargoed: usize,
+}
+
+/// What lies before what in a [`Fold`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FoldKind {
+    /// Training, validation and test, in the order of time.
+    #[default]
+    Forward,
+    /// Training and validation lie before and behind the test, which may be in pieces; what touches it is purged, and
+    /// what follows it closely is under an embargo. It judges a recipe: no model comes out.
+    Around,
+    /// Training alone, on everything: no validation and no test. Their spans are the moment behind it.
+    Whole,
 }
 
 /// When the parts of a [`Fold`] happened: from the first `t0` in it up to and with the last `t1` (a span's `to` is one

@@ -5,6 +5,7 @@
 //! before anything is seen.
 
 use crate::kinds::model::Loaded;
+use crate::kinds::trading::price_table;
 use crate::progress::{Sink, Update, check_stop};
 use crate::runs::find_run;
 use crate::small_table::read_rows;
@@ -17,14 +18,14 @@ use features::{Clock, Dataset, Plan, Span, class, precise, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
 use judge::backtest::{
-    Backtest, Beliefs, ChanceTest, Course, SignalRule, Targets, Walked, buy_and_hold, follow_signals, rank_portfolio,
+    Backtest, Beliefs, ChanceTest, Course, PortfolioRule, SignalRule, Targets, Walked, buy_and_hold, follow_beliefs,
     shift_positions,
 };
 use judge::deflated::DeflatedSharpe;
 use judge::evidence::Findings;
 use judge::ledger::{Ledger, Trial};
 use judge::split::held_out_from;
-use market::{Funding, PriceTable};
+use market::Funding;
 use random::SplitMix;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -135,13 +136,16 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     };
     let holdings = Holdings::of_bars(&market, settings).map_err(|e| e.at(&path))?;
     let settings = &settings.with_held(Some(holdings.held));
-    let locked_from = locked_from(&holdings, &clock, settings);
     let first = folds.first().map(|(_, from)| *from).into_iter().chain(request.select.from).max();
-    let span = span(&clock, first, locked_from).map_err(|e| e.at(&path))?;
+    let run = match &request.decisions {
+        Decisions::Run(run) => Some(run),
+        _ => None,
+    };
+    let locked_from = locked_from(&holdings, &clock, settings, run.and(first));
+    let span = span(&clock, first, locked_from, run.map(PathBuf::as_path)).map_err(|e| e.at(&path))?;
 
     sink(Update { phase: "prices", done: 0, total: 0, unit: "" });
-    let funding = settings.account.funding.as_deref().map(read_funding).transpose()?;
-    let table = PriceTable::new(&market, &settings.account.options(), funding.as_ref()).map_err(|e| e.at(&path))?;
+    let table = price_table(&market, settings).map_err(|e| e.at(&path))?;
     notes.extend(table.notes.iter().cloned());
     check_stop()?;
 
@@ -237,7 +241,8 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
     };
     let Asked { path, loaded, data, table, instruments, same_bars, notes, .. } = ask(&question, settings, sink)?;
     let model = &loaded.model;
-    let targets = model_targets(&loaded, &data, &table).map_err(|e| e.at(run))?;
+    let portfolio = settings.trading.rule();
+    let targets = model_targets(&loaded, &data, &table, settings, Some(portfolio)).map_err(|e| e.at(run))?;
     let folds: Vec<(usize, i64)> = model.folds.iter().map(|fold| (fold.number + 1, fold.test_from)).collect();
     let words = format!("the model of {}, {}", run.display(), format_plural(folds.len() as u64, "fold"));
     // The run's own backtest was part of its trial.
@@ -245,14 +250,23 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
     let as_trained = same_bars
         && from.is_none()
         && trained.read(&find_run(run)?).is_ok()
-        && trained.account.identity() == settings.account.identity();
-    let identity = (!as_trained).then(|| format!("model {} {from:?}", model.split.as_deref().unwrap_or("")));
+        && trained.account.identity() == settings.account.identity()
+        && trained.trading.identity() == settings.trading.identity();
+    let identity = (!as_trained)
+        .then(|| format!("model {} {from:?}{}", model.split.as_deref().unwrap_or(""), settings.trading.identity()));
     let clock = data.clock.clone();
     Ok(Decided { path, market: data.base.market, clock, targets, words, instruments, folds, identity, notes })
 }
 
-/// `[S][n]` what a model wants to hold from the next open on, by its predictions and what its validation said.
-pub(crate) fn model_targets(loaded: &Loaded, data: &Dataset, table: &Table) -> Result<Targets> {
+/// `[S][n]` what a model wants to hold from the next open on, by its predictions and what its validation said; several
+/// symbols by another portfolio than its own where one is given.
+pub(crate) fn model_targets(
+    loaded: &Loaded,
+    data: &Dataset,
+    table: &Table,
+    settings: &Settings,
+    portfolio: Option<PortfolioRule>,
+) -> Result<Targets> {
     let model = &loaded.model;
     let rules: Vec<&SignalRule> = model.folds.iter().filter_map(|fold| fold.trading.as_ref()).collect();
     if rules.len() != model.folds.iter().filter(|fold| !fold.seeds.is_empty()).count() {
@@ -262,11 +276,9 @@ pub(crate) fn model_targets(loaded: &Loaded, data: &Dataset, table: &Table) -> R
     let market = &data.base.market;
     let beliefs = beliefs(loaded, data, table);
     let horizon = rules.first().map_or(1, |rule| rule.horizon);
-    Ok(match market.as_slice() {
-        // A belief below its fold's threshold is below 0.
-        [bars] => Targets { actions: vec![follow_signals(&beliefs[0], 0.0, horizon, bars.instrument.shortable)] },
-        _ => rank_portfolio(market, &data.clock, &beliefs, horizon),
-    })
+    let portfolio = portfolio.or_else(|| rules.first().map(|rule| rule.portfolio)).unwrap_or_default();
+    let prices = if market.len() > 1 { Some(price_table(market, settings)?) } else { None };
+    Ok(follow_beliefs(market, &data.clock, prices.as_ref(), &beliefs, horizon, &portfolio))
 }
 
 /// The bar of a symbol that became known at a moment; rows of a symbol become known in their order.
@@ -313,14 +325,17 @@ fn beliefs(loaded: &Loaded, data: &Dataset, table: &Table) -> Beliefs {
 }
 
 /// From when on the data are locked. What is locked stays locked where it is; of data that nobody has looked at the
-/// holdout is a share of the clock.
-pub(crate) fn locked_from(holdings: &Holdings, clock: &Clock, settings: &Settings) -> Option<i64> {
+/// holdout is a share of the clock. A model, which begins at `from`, may be asked about what came after a holdout.
+pub(crate) fn locked_from(holdings: &Holdings, clock: &Clock, settings: &Settings, from: Option<i64>) -> Option<i64> {
+    if let Some(from) = from.filter(|_| !holdings.known.locks.is_empty()) {
+        return holdings.known.locked_after(from);
+    }
     let fresh = || held_out_from(&clock.times, &walk_spec(settings, clock.times.len()));
     holdings.held.locked_from.or_else(fresh)
 }
 
 /// The time that is walked through: from the first bar asked about to the holdout.
-pub(crate) fn span(clock: &Clock, from: Option<i64>, locked_from: Option<i64>) -> Result<Span> {
+pub(crate) fn span(clock: &Clock, from: Option<i64>, locked_from: Option<i64>, run: Option<&Path>) -> Result<Span> {
     let (first, last) = (clock.times.first().copied().unwrap_or(0), clock.times.last().copied().unwrap_or(0));
     let (from, to) = (from.unwrap_or(first), locked_from.unwrap_or(last.saturating_add(1)));
     Span::new(from, to).ok_or_else(|| {
@@ -329,7 +344,12 @@ pub(crate) fn span(clock: &Clock, from: Option<i64>, locked_from: Option<i64>) -
             Kind::State,
             format!("everything from {} on is the locked holdout, and {} is not before it", day(to), day(from)),
         )
-        .remedy("test earlier data; <release-holdout> of a training makes the holdout ordinary data for ever")
+        .remedy(match run {
+            Some(run) => format!("test other data; `fullbore holdout {}` judges the run there, once", run.display()),
+            None => {
+                "test earlier data; <release-holdout> of a training makes the holdout ordinary data for ever".into()
+            }
+        })
     })
 }
 

@@ -35,6 +35,7 @@ mod cache;
 mod check;
 mod demo;
 mod features;
+mod holdout;
 mod home;
 mod kinds;
 mod list;
@@ -45,6 +46,7 @@ mod page;
 mod parity;
 mod probe;
 mod progress;
+mod refit;
 mod run_report;
 mod runs;
 mod settings;
@@ -65,19 +67,22 @@ pub use bench::{BenchCell, BenchNet, BenchRow, BenchedNet, bench_net};
 pub use check::{Caught, Check, Checked, ColumnTests, Tested, check};
 pub use demo::training::{DemoTraining, Found, Verdict as FoundVerdict};
 pub use demo::{Damage, Demo, DemoFeatures, Demoed, demo};
+pub use holdout::{HoldoutOpened, HoldoutOpening, HoldoutRecord, HoldoutRequest, holdout, read_holdout};
 pub use home::{data_folder, home};
-pub use kinds::{ColumnImportance, LearnerKind, Measured, Metric};
+pub use kinds::{ColumnImportance, LearnerKind, Measured, Metric, PathRecord, PathsRecord};
 pub use list::{List, Listed, list};
 pub use memory::{Memory, available};
 pub use monitor::Monitor;
 pub use parity::{Compared, Difference, LiveStart, Parity, ParityRequest, parity};
 pub use probe::{Probed, Watched, probe, quick, watch};
 pub use progress::{Update, stop_flag};
+pub use refit::{Refit, RefitRequest, refit};
 pub use run_report::{Reported, report_run};
 pub use runs::{CheckpointRow, RunRow, RunShown, RunsListed, WeightsRow, runs_list, runs_resume, runs_show};
 pub use settings::{
     AccountSettings, BarSettings, CacheSettings, Candidates, ClassifySettings, FeatureSettings, Flag, GeneralSettings,
-    Key, LabelSettings, Settings, SplitSettings, SynthSettings, Takes, TrainSettings, UniverseSettings,
+    Key, LabelSettings, Settings, SplitKind, SplitSettings, SynthSettings, Takes, TradingSettings, TrainSettings,
+    UniverseSettings,
 };
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};

@@ -5,9 +5,10 @@
 //! beginning of each test block, as a live account would be, with a warm-up instead of the whole history: how many
 //! positions change is counted. Nothing is written, and no result is shown: this is no look at what was earned.
 
-use crate::backtest::{locked_from, model_targets, read_funding, span};
+use crate::backtest::{locked_from, model_targets, span};
 use crate::features::{TableUse, check_memory, compute};
 use crate::kinds::model::{Loaded, ModelFold};
+use crate::kinds::trading::price_table;
 use crate::progress::{Sink, Update, check_stop, stop_flag};
 use crate::train::{
     Asking, Holdings, Question, RowsOfFolds, answer, bytes_of_row, choose_rows, longest, nothing_to_predict, open,
@@ -19,7 +20,6 @@ use features::{Clock, Dataset, Input, Options, Plan, class};
 use files::time::rfc3339;
 use files::{Data, Error, Kind, Result, Table};
 use judge::backtest::{Course, Targets, Walked, walk};
-use market::PriceTable;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -131,15 +131,15 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
         true => Select { from: request.select.from, to: request.select.to.or(own.to), ..own },
         false => request.select.clone(),
     };
-    let Question { path, loaded, plan, market, timeframe, notes, .. } =
+    let Question { path, loaded, plan, market, known, timeframe, notes, .. } =
         read_question(&request.run, &select, settings, sink)?;
     check_stop()?;
     let holdings = Holdings::of_bars(&market, settings).map_err(|e| e.at(&path))?;
     let settings = &settings.with_held(Some(holdings.held)).without_labels();
     let whole = Clock::new(&market);
-    let locked = locked_from(&holdings, &whole, settings);
     let from = loaded.model.folds.first().map(|fold| fold.test_from).into_iter().chain(select.from).max();
-    let span = span(&whole, from, locked).map_err(|e| e.at(&path))?;
+    let locked = locked_from(&holdings, &whole, settings, from);
+    let span = span(&whole, from, locked, Some(&request.run)).map_err(|e| e.at(&path))?;
     // What is locked is not even streamed.
     let market = known_before(market, &whole, span.to());
     let symbols = market.len();
@@ -157,14 +157,14 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
 
     let (mut data, _) = compute(market, &plan, settings, sink)?;
     check_stop()?;
-    let rows = choose_rows(&loaded, &data, select.from)?;
+    let rows = choose_rows(&loaded, &data, &known, select.from)?;
     if rows.predicted() == 0 {
-        return Err(nothing_to_predict(&loaded, &data, &rows, select.from).at(&path));
+        return Err(nothing_to_predict(&loaded, &data, &rows, &request.run, select.from).at(&path));
     }
     let starts = plan_starts(&loaded, &data, &rows, span.to(), request.warm_up);
     data.release_values();
     let mut streamed = stream(data.base.market.clone(), &plan, settings, sink)?;
-    let live = choose_rows(&loaded, &streamed, select.from)?;
+    let live = choose_rows(&loaded, &streamed, &known, select.from)?;
     streamed.release_values();
 
     let mut compared = vec![compare_features(&data, &rows.inputs, &live.inputs), compare_rows(&data, &rows, &live)];
@@ -183,12 +183,10 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
     compared.push(compare_probabilities("probabilities", &data, &batch, &lived, true));
     compared.push(compare_probabilities("bars asked alone", &data, &batch, &alone, false));
 
-    let funding = settings.account.funding.as_deref().map(read_funding).transpose()?;
-    let table = PriceTable::new(&data.base.market, &settings.account.options(), funding.as_ref());
-    let table = table.map_err(|e| e.at(&path))?;
+    let table = price_table(&data.base.market, settings).map_err(|e| e.at(&path))?;
     let delisting_return = settings.account.delisting_return;
     let course = Course { market: &data.base.market, clock: &data.clock, table: &table, span, delisting_return };
-    let targets = |table: &Table| model_targets(&loaded, &data, table).map_err(|e| e.at(&request.run));
+    let targets = |table: &Table| model_targets(&loaded, &data, table, settings, None).map_err(|e| e.at(&request.run));
     let (wanted, live_wanted) = (targets(&batch)?, targets(&lived)?);
     compared.push(compare_positions(&data, &wanted, &live_wanted));
     let walks = [&wanted, &live_wanted].map(|targets| walk(&course, &table.params, targets));
@@ -198,7 +196,7 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
     for start in &starts {
         let market = start.rows.iter().zip(&data.base.market).map(|(rows, bars)| bars.part(rows.clone())).collect();
         let mut streamed = stream(market, &plan, settings, sink)?;
-        let mut rows = choose_rows(&loaded, &streamed, select.from)?;
+        let mut rows = choose_rows(&loaded, &streamed, &known, select.from)?;
         streamed.release_values();
         for rows in &mut rows.folds {
             rows.retain(|row| streamed.clock.time(*row as usize) >= start.from);

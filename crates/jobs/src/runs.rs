@@ -2,7 +2,7 @@
 
 use crate::kinds::{Measured, Metric, all_metrics};
 use crate::train::{Teller, TrainRun, request_of, train};
-use crate::{Memory, Settings};
+use crate::{HoldoutRecord, Settings, read_holdout};
 use files::{Error, Kind, Result};
 use learn::checkpoint;
 use report::{Row, RunSummary, read_log};
@@ -76,6 +76,8 @@ pub struct RunShown {
     pub last: Vec<String>,
     /// What came out; null before the end.
     pub result: Option<Value>,
+    /// What it is worth on its holdout; null until `fullbore holdout` opened it.
+    pub holdout: Option<HoldoutRecord>,
     /// Checkpoints from which it can go on, the newest first.
     pub checkpoints: Vec<CheckpointRow>,
     /// Weights alone: `checkpoints/best` and `checkpoints/last`.
@@ -228,6 +230,7 @@ pub fn runs_show(run: &Path) -> Result<RunShown> {
         epochs: rows.iter().filter(|r| r.kind == axis).count() as u64,
         last: lines[lines.len().saturating_sub(8)..].iter().map(|l| (*l).to_string()).collect(),
         result,
+        holdout: read_holdout(folder),
         checkpoints: checkpoints(&folder.join("checkpoints"))?,
         weights: weights(&folder.join("checkpoints")),
     })
@@ -243,12 +246,6 @@ fn judged(rows: &[Row]) -> Option<Measured> {
 /// Goes on with a run; threads and memory may be others than before, since they change no bit.
 pub fn runs_resume(run: &Path, pace: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
     let folder = &find_run(run).map_err(|e| Error { kind: Kind::Usage, ..e })?;
-    let (request, mut settings) = request_of(folder)?;
-    if pace.general.threads.is_some() {
-        settings.general.threads = pace.general.threads;
-    }
-    if pace.general.memory != Memory::Auto {
-        settings.general.memory = pace.general.memory;
-    }
-    train(&request, &settings, tell)
+    let (request, settings) = request_of(folder)?;
+    train(&request, &settings.with_pace(pace), tell)
 }

@@ -219,6 +219,19 @@ impl Truth<'_> {
     ///
     /// Where there are not as many probabilities as test samples.
     pub fn judge(&self, ensemble: &[Vec<f32>], beside: &Baselines) -> Result<Option<Judged>> {
+        self.judge_from(ensemble, beside, FOLDS)
+    }
+
+    /// The same of a holdout: one block, which nobody chose among several, so that the number of folds says nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Truth::judge`].
+    pub fn judge_holdout(&self, ensemble: &[Vec<f32>], beside: &Baselines) -> Result<Option<Judged>> {
+        self.judge_from(ensemble, beside, 1)
+    }
+
+    fn judge_from(&self, ensemble: &[Vec<f32>], beside: &Baselines, least_folds: usize) -> Result<Option<Judged>> {
         let volatility = beside.volatility;
         let (classes, samples) = (self.classes, self.samples);
         let (mut truth, mut all, mut prior, mut at) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -250,7 +263,7 @@ impl Truth<'_> {
         let prior: Option<Scores> = scores(&prior, classes, &truth, None).ok();
         let open = reach(samples, &at, &days);
         let folds = ensemble.iter().filter(|p| !p.is_empty()).count();
-        let no_interval = too_little(folds, groups.len(), open);
+        let no_interval = too_little(folds, least_folds, groups.len(), open);
         let judged = no_interval.is_none();
         let whole = if judged { estimate(&groups, open, Confusion::mcc)? } else { None };
         let direction = |all: &Confusion| all.directional_mcc().unwrap_or(0.0);
@@ -300,11 +313,12 @@ impl Truth<'_> {
 const FOLDS: usize = 5;
 const DAYS: usize = 60;
 
-/// Why so many folds and days, of labels that stay open for `reach` days, are too few for a verdict.
-fn too_little(folds: usize, days: usize, reach: usize) -> Option<String> {
+/// Why so many folds (of at least so many) and days, of labels that stay open for `reach` days, are too few for a
+/// verdict.
+fn too_little(folds: usize, least_folds: usize, days: usize, reach: usize) -> Option<String> {
     let mut missing = Vec::new();
-    if folds < FOLDS {
-        missing.push(format!("{} ({FOLDS} are needed)", format_plural(folds as u64, "fold")));
+    if folds < least_folds {
+        missing.push(format!("{} ({least_folds} are needed)", format_plural(folds as u64, "fold")));
     }
     if days < DAYS {
         missing.push(format!("{} ({DAYS} are needed)", format_plural(days as u64, "test day")));
@@ -353,6 +367,7 @@ mod tests {
         let span = Span::new(0, 1).unwrap();
         let fold = |(number, [train, test]): (usize, &[std::ops::Range<u32>; 2])| Fold {
             number,
+            kind: features::FoldKind::Forward,
             train: train.clone().collect(),
             valid: Vec::new(),
             test: test.clone().collect(),
@@ -408,8 +423,8 @@ mod tests {
 
     #[test]
     fn four_folds_or_fifty_days_give_no_verdict() {
-        assert_eq!(too_little(5, 60, 5), None);
-        let why = |folds, days| too_little(folds, days, 5).unwrap();
+        assert_eq!((too_little(5, 5, 60, 5), too_little(1, 1, 60, 5)), (None, None));
+        let why = |folds, days| too_little(folds, FOLDS, days, 5).unwrap();
         assert_eq!(why(4, 60), "4 folds (5 are needed)");
         assert_eq!(why(1, 59), "1 fold (5 are needed) and 59 test days (60 are needed)");
         // A fold that predicts nothing is none.

@@ -15,7 +15,7 @@
 //! ```
 //! use compute::population::{Precision, Recipe};
 //! use compute::{Budget, Choice, Opened};
-//! use features::{Fold, FoldSpans, Samples, Span};
+//! use features::{Fold, FoldKind, FoldSpans, Samples, Span};
 //! use learn::classify::{Classify, Spec};
 //! use learn::{Config, DeviceBudget, Hooks, Input, Plan, Problem, train};
 //! use std::sync::Arc;
@@ -30,11 +30,13 @@
 //! let span = |from, to| Span::new(from, to).expect("it starts before it ends");
 //! let spans = FoldSpans { train: span(0, 300), valid: span(301, 350), test: span(351, 401) };
 //! let (train_on, valid, test) = ((0..299).collect(), (301..349).collect(), (351..400).collect());
-//! let fold = Fold { number: 0, train: train_on, valid, test, spans, purged: 4, embargoed: 0 };
+//! let kind = FoldKind::Forward;
+//! let fold = Fold { number: 0, kind, train: train_on, valid, test, spans, purged: 4, embargoed: 0 };
 //!
 //! let recipe = Recipe::new(32, Precision::F32, 1);
 //! let configs = vec![Config { net: "row:1 / 4 / direction:2".parse()?, recipe, rate: 0.02 }];
-//! let spec = Spec { configs, epochs: 20, patience: 20, seeds: 2, balance: true, score: |score| -score.loss };
+//! let score = |score: &compute::population::Score| -score.loss;
+//! let spec = Spec { configs, epochs: 20, stop_after: None, patience: 20, seeds: 2, balance: true, score };
 //! let learner = Classify::new(&Arc::new(problem), &[fold], spec)?;
 //! let at = DeviceBudget { device: Opened::new(Choice::Cpu, 2)?.0, budget: Budget::default() };
 //! let plan = Plan::new(&learner, &at)?;

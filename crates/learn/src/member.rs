@@ -191,6 +191,12 @@ impl Trained {
         better
     }
 
+    /// Keeps its last weights as the best, for a member that is not validated: its score is no number.
+    pub fn keep_last(&mut self) {
+        self.best =
+            self.last.as_ref().map(|last| Best { unit: last.unit, score: f64::NAN, params: last.params.clone() });
+    }
+
     /// Whether patience has ended.
     pub(crate) fn is_out_of_patience(&self, patience: u32) -> bool {
         self.units() - self.best.as_ref().map_or(0, |b| b.unit) >= patience

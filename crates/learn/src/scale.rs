@@ -118,7 +118,7 @@ pub fn fit(problem: &Problem, fold: &Fold, split: u64) -> Scaler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use features::{FoldSpans, Input, Samples, Span};
+    use features::{FoldKind, FoldSpans, Input, Samples, Span};
 
     /// Steps of accounts have no class, and are scaled as any sample: by the rows of training alone.
     #[test]
@@ -136,7 +136,8 @@ mod tests {
         let span = |from, to| Span::new(from, to).expect("it starts before it ends");
         let spans = FoldSpans { train: span(0, 6), valid: span(6, 9), test: span(9, 11) };
         let (train, valid, test) = ((0..5).collect(), (6..8).collect(), vec![9]);
-        let fold = Fold { number: 0, train, valid, test, spans, purged: 0, embargoed: 0 };
+        let (number, kind) = (0, FoldKind::Forward);
+        let fold = Fold { number, kind, train, valid, test, spans, purged: 0, embargoed: 0 };
         let scaler = fit(&problem, &fold, split_id(std::slice::from_ref(&fold)));
         assert_eq!((scaler.scales[0].mean[0], scaler.scales[0].inverse[0]), (2.0, (1.0 / 2.0f64.sqrt()) as f32));
         assert!(scaler.precedes(fold.spans.test.from()).is_ok() && scaler.precedes(5).is_err());

@@ -22,6 +22,8 @@ pub struct AccountOptions {
     pub flat: FlatBefore,
     /// Whether prices include dividends, so that none are paid beside them.
     pub total_return: bool,
+    /// What money earns without risk, per year: 0.03 is 3 %. Ratios are of what is earned beyond it.
+    pub risk_free: f64,
 }
 
 impl Default for AccountOptions {
@@ -35,6 +37,7 @@ impl Default for AccountOptions {
             liquidation: None,
             flat: FlatBefore::Never,
             total_return: false,
+            risk_free: 0.0,
         }
     }
 }

@@ -20,6 +20,8 @@ pub struct PriceTable {
     pub params: Vec<Params>,
     /// Currency of the account.
     pub currency: String,
+    /// What money earns without risk, per year.
+    pub risk_free: f64,
     /// What was assumed, a sentence each.
     pub notes: Vec<String>,
 }
@@ -41,6 +43,7 @@ impl PriceTable {
             offsets: vec![0],
             params: Vec::with_capacity(market.len()),
             currency: currency.clone(),
+            risk_free: options.risk_free,
             notes: Vec::new(),
         };
         for bars in market {

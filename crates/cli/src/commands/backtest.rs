@@ -20,7 +20,7 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = BacktestRequest { select, decisions, out: args.out, device: args.device };
     let progress = &mut context.progress;
     let tested = jobs::backtest(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.print(&tested, |paint| render(&tested, paint))?;
+    context.print(&tested, |paint| render(&tested, &request.decisions, paint))?;
     Ok(0)
 }
 
@@ -36,12 +36,16 @@ fn policy(name: &str) -> Result<PolicyName, Error> {
     })
 }
 
-fn render(tested: &Backtested, paint: Paint) -> String {
+fn render(tested: &Backtested, decisions: &Decisions, paint: Paint) -> String {
     let mut text = format!("{}\n", paint.bold(&capital(&tested.decisions)));
     text.push_str(&wrap(&tested.instruments, "  ", "  "));
     figures(&mut text, &tested.backtest, paint);
     if let Some(locked) = &tested.locked_from {
-        let held = format!("the holdout from {} on stays locked and was not looked at", date(locked));
+        let open = match decisions {
+            Decisions::Run(run) => format!("; `fullbore holdout {}` judges the run there, once", run.display()),
+            _ => String::new(),
+        };
+        let held = format!("the holdout from {} on stays locked and was not looked at{open}", date(locked));
         text.push_str(&wrap(&held, "  ", "  "));
     }
     if let Some(trials) = tested.trials {

@@ -8,11 +8,13 @@ mod check;
 mod demo;
 mod evidence;
 mod features;
+mod holdout;
 mod list;
 mod monitor;
 mod parity;
 mod predict;
 mod probe;
+mod refit;
 mod report;
 mod runs;
 mod selftest;
@@ -95,6 +97,8 @@ pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outco
         Verb::Train(args) => train::run(*args, &mut context),
         Verb::Tune(args) => tune::run(*args, &mut context),
         Verb::Backtest(args) => backtest::run(*args, &mut context),
+        Verb::Holdout(args) => holdout::run(args, &mut context),
+        Verb::Refit(args) => refit::run(args, &mut context),
         Verb::Predict(args) => predict::run(*args, &mut context),
         Verb::Report(args) => report::run(&args, &mut context),
         Verb::Runs(runs) => runs::run(*runs, &mut context),
@@ -151,14 +155,16 @@ fn unparsed(error: &clap::Error, json: bool, schema: &'static str) -> Outcome {
 
 /// Defaults (of a model that is asked: how its bars were read), then the file, then `--set`, then flags.
 fn settings(global: &Global, verb: &Verb, given: &[(&Key, Vec<&str>)]) -> Result<Settings, Failure> {
-    let resumes = matches!(verb, Verb::Runs(runs) if matches!(**runs, Runs::Resume(_)));
-    if resumes && (global.settings.is_some() || !global.set.is_empty()) {
-        return Err(Error::new(
-            Kind::Usage,
-            "a run resumes with its own settings; only --threads and --memory may change",
-        )
-        .remedy("leave --set and --settings out; other settings are a new run")
-        .into());
+    let fixed = match verb {
+        Verb::Runs(runs) if matches!(**runs, Runs::Resume(_)) => Some("a run resumes with its own settings"),
+        Verb::Holdout(_) => Some("a run is judged with its own settings"),
+        Verb::Refit(_) => Some("a run is refitted with its own settings"),
+        _ => None,
+    };
+    if let Some(fixed) = fixed.filter(|_| global.settings.is_some() || !global.set.is_empty()) {
+        return Err(Error::new(Kind::Usage, format!("{fixed}; only --threads and --memory may change"))
+            .remedy("leave --set and --settings out; other settings are a new run")
+            .into());
     }
     let mut settings = match verb {
         Verb::Predict(predict) => jobs::model_settings(&predict.run)?,

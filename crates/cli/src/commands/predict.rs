@@ -7,6 +7,7 @@ use crate::show::wrap;
 use files::{format_plural, format_short};
 use jobs::{Predict, Predicted};
 use std::fmt::Write;
+use std::path::Path;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let select = narrow(args.data, args.how)?;
@@ -20,11 +21,11 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     };
     let progress = &mut context.progress;
     let predicted = jobs::predict(&request, &context.settings, &mut |u| progress.update(u))?;
-    context.print(&predicted, |paint| render(&predicted, paint))?;
+    context.print(&predicted, |paint| render(&predicted, &request.run, paint))?;
     Ok(0)
 }
 
-fn render(p: &Predicted, paint: Paint) -> String {
+fn render(p: &Predicted, run: &Path, paint: Paint) -> String {
     let mut text = format!("{}  {} bars/s\n", paint.bold(&format_plural(p.bars, "bar")), format_short(p.bars_per_s));
     text.push_str(&wrap(&p.instruments, "  ", "  "));
     text.push_str(&wrap(&format!("on {}", p.device), "  ", "  "));
@@ -41,8 +42,15 @@ fn render(p: &Predicted, paint: Paint) -> String {
         ));
     }
     if p.locked > 0 {
-        let locked = format_plural(p.locked, "bar");
-        text.push_str(&wrap(&format!("{locked} of the holdout are locked and get no prediction"), "  ", "  "));
+        let (locked, run) = (format_plural(p.locked, "bar"), run.display());
+        text.push_str(&wrap(
+            &format!(
+                "{locked} of the holdout are locked and get no prediction; `fullbore holdout {run}` judges the run \
+                 there, once"
+            ),
+            "  ",
+            "  ",
+        ));
     }
     p.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
     let _ = write!(text, "\n{}\n", p.path);

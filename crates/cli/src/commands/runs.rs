@@ -4,7 +4,7 @@ use super::{Context, Outcome, train};
 use crate::args::Runs;
 use crate::out::Paint;
 use crate::show::{date, table, wrap};
-use files::{format_bytes, format_count, format_plural};
+use files::{format_bytes, format_count, format_fixed, format_plural};
 use jobs::{RunShown, RunsListed};
 use std::fmt::Write;
 
@@ -73,6 +73,12 @@ fn show(shown: &RunShown, paint: Paint) -> String {
     }
     if let Some(judged) = &shown.judged {
         let _ = writeln!(text, "  judged on test samples: {} {judged}", judged.metric.label);
+    }
+    if let Some(held) = &shown.holdout {
+        let words = if held.is_holdout { "first opening" } else { "no holdout any more" };
+        let sharpe = |x: Option<f64>| x.map_or("-".into(), |x| format_fixed(x, 2));
+        let (once, twice) = (sharpe(held.net_sharpe), sharpe(held.net_sharpe_2x));
+        let _ = writeln!(text, "  on its holdout ({words}): net Sharpe ratio {once}, at twice the costs {twice}");
     }
     if !shown.checkpoints.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Checkpoints"));

@@ -5,8 +5,8 @@ use super::{Context, Outcome, select};
 use crate::args::Train as Args;
 use crate::out::Paint;
 use crate::show::{date, differing, table, wrap};
-use files::{Error, Kind, format_bytes, format_count, format_plural, format_seconds, format_short};
-use jobs::{Train, TrainRun};
+use files::{Error, Kind, format_bytes, format_count, format_fixed, format_plural, format_seconds, format_short};
+use jobs::{SplitKind, Train, TrainRun};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -100,11 +100,28 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         _ => format!("rate {:.2e}", run.rate),
     };
     let unit = run.units.name;
-    let _ = writeln!(text, "  at most {}, patience {}, {rate}", format_plural(run.units.most, unit), run.patience);
+    let units = format_plural(run.units.most, unit);
+    match &run.refit {
+        Some(_) => {
+            let _ = writeln!(text, "  {units}, the median of the best ones of the run that was judged, {rate}");
+        }
+        None => {
+            let _ = writeln!(text, "  at most {units}, patience {}, {rate}", run.patience);
+        }
+    }
     if let Some(estimate) = run.estimate_seconds {
         let _ = writeln!(text, "  at most {} for all {unit}s", format_seconds(estimate));
     }
-    let _ = write!(text, "\n{}\n", paint.bold("Walk forward"));
+    if let Some(refit) = &run.refit {
+        trained_on_all(&mut text, run, refit, paint);
+        return text;
+    }
+    let title = match run.split {
+        SplitKind::Walk | SplitKind::Rolling => "Walk forward",
+        SplitKind::KFold => "Purged k-fold: training around each test, to judge the recipe only",
+        SplitKind::Cpcv => "Combinatorial purged folds: training around each test, to judge the recipe only",
+    };
+    let _ = write!(text, "\n{}\n", paint.bold(title));
     run.picture.lines().for_each(|line| {
         let _ = writeln!(text, "  {line}");
     });
@@ -113,7 +130,8 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         .iter()
         .map(|f| {
             let counts = [f.train, f.valid, f.test, f.purged].map(format_count);
-            [vec![f.fold.to_string()], counts.to_vec(), vec![date(&f.test_from), date(&f.test_to)]].concat()
+            let day = |time: &Option<String>| time.as_deref().map_or("-".into(), date);
+            [vec![f.fold.to_string()], counts.to_vec(), vec![day(&f.test_from), day(&f.test_to)]].concat()
         })
         .collect();
     let heads = [">fold", ">train", ">valid", ">test", ">purged", "test from", "last label known"];
@@ -136,6 +154,9 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         let _ = write!(text, "\n{}\n", paint.bold(heading));
         j.sentences.iter().for_each(|sentence| text.push_str(&wrap(sentence, "  ", "  ")));
     }
+    if let Some(record) = &run.paths {
+        paths(&mut text, record, paint);
+    }
     if let Some(backtest) = &run.backtest {
         let _ = write!(text, "\n{}\n", paint.bold("Backtest over the test blocks, net of costs"));
         super::backtest::summary(&mut text, backtest);
@@ -148,6 +169,66 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         super::evidence::render(&mut text, evidence, paint);
     }
     phases(&mut text, run, paint);
+    end(&mut text, run, paint);
+    text
+}
+
+/// Paths through folds that train around their tests, and how their Sharpe ratios are spread.
+fn paths(text: &mut String, record: &jobs::PathsRecord, paint: Paint) {
+    let count = format_plural(record.paths.len() as u64, "path");
+    let _ = write!(text, "\n{}\n", paint.bold(&format!("{count} through all of the time, net of costs")));
+    let number = |x: Option<f64>| x.map_or("-".to_string(), |x| format_fixed(x, 2));
+    let row = |path: &jobs::PathRecord| {
+        let percent = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{} %", format_fixed(100.0 * x, 2)));
+        vec![
+            path.path.to_string(),
+            path.mcc.map_or("-".into(), |x| format_fixed(x, 4)),
+            percent(path.total_return),
+            number(path.sharpe),
+            number(path.sharpe_2x),
+            percent(path.drawdown),
+            path.trades.map_or("-".into(), format_count),
+        ]
+    };
+    let rows: Vec<Vec<String>> = record.paths.iter().take(32).map(row).collect();
+    let heads = [">path", ">MCC", ">return", ">Sharpe", ">at twice the costs", ">drawdown", ">trades"];
+    text.push_str(&table(&heads, &rows, "  "));
+    if let (Some(least), Some(most), true) = (record.sharpe_least, record.sharpe_most, record.paths.len() > 1) {
+        let (mean, deviation) = (number(record.sharpe_mean), number(record.sharpe_deviation));
+        let below = format_fixed(100.0 * record.share_not_above_zero.unwrap_or(0.0), 0);
+        let [least, most] = [least, most].map(|x| format_fixed(x, 2));
+        let spread = format!(
+            "Sharpe ratios from {least} to {most}, mean {mean}, deviation {deviation}; {below} % of the paths are not \
+             above 0"
+        );
+        text.push_str(&wrap(&spread, "  ", "  "));
+    }
+    let judged = "No model comes out of these folds: a walk forward on the same data makes one.";
+    text.push_str(&wrap(judged, "  ", "  "));
+}
+
+/// A refit: what it learned from, who judged it, and what to do with it.
+fn trained_on_all(text: &mut String, run: &TrainRun, refit: &jobs::Refit, paint: Paint) {
+    let _ = write!(text, "\n{}\n", paint.bold("Trained on everything, not judged itself"));
+    if let Some(fold) = run.folds.first() {
+        let (n, from, to) = (format_plural(fold.train, "sample"), date(&fold.train_from), date(&fold.train_to));
+        text.push_str(&wrap(&format!("{n} from {from}, the last label known {to}"), "  ", "  "));
+    }
+    if let Some(from) = &run.holdout_from {
+        let held = format!(
+            "the holdout from {} on was left out, since nobody has opened it (`fullbore holdout {}`)",
+            date(from),
+            refit.run
+        );
+        text.push_str(&wrap(&held, "  ", "  "));
+    }
+    text.push_str(&wrap(&format!("its recipe was judged by {}", refit.run), "  ", "  "));
+    phases(text, run, paint);
+    end(text, run, paint);
+}
+
+/// Notes, and where the run is.
+fn end(text: &mut String, run: &TrainRun, paint: Paint) {
     if !run.notes.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Notes"));
         run.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
@@ -165,7 +246,6 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         }
         (None, _) => {}
     }
-    text
 }
 
 fn least(values: &[f64]) -> Option<f64> {

@@ -3,7 +3,7 @@
 use super::{Place, sample};
 
 /// Hourly bars of a coin that rises by a tenth of a percent and falls by as much, a day each.
-fn waves() -> String {
+pub(super) fn waves() -> String {
     let mut text = String::from("time,open,high,low,close,volume\n");
     let mut price = 100.0f64;
     for hour in 0..24 * 120 {

@@ -10,6 +10,7 @@ mod checkpoints;
 #[cfg(target_os = "linux")]
 mod driver;
 mod guide;
+mod holdout;
 mod killed;
 mod monitor;
 mod pages;

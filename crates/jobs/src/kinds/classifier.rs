@@ -2,13 +2,13 @@
 //! judged on test samples, kept as `predictions.parquet` and the folder `model`.
 
 use super::importance::{ColumnImportance, importance};
-use super::trading::{Traded, Trading};
-use super::{Evaluation, Figure, Kind, Metric, model};
+use super::trading::{Traded, Trading, paths_of};
+use super::{Evaluation, Figure, Kind, Metric, PathRecord, PathsRecord, model};
 use crate::train::{Experiment, Ids, Judged, Source, guess, symbol_names};
 use crate::{Settings, backtest};
 use compute::Opened;
 use compute::population::{Recipe, Score};
-use features::{Input, InputLayout, class};
+use features::{Fold, FoldKind, Input, InputLayout, class};
 use files::{Column, Data, ParquetWriter, Result, Table, format_plural};
 use judge::backtest::Backtest;
 use judge::evidence::{Findings, seed_spread};
@@ -111,7 +111,7 @@ impl Kind for Classifier {
     }
 
     fn identity(&self, settings: &Settings) -> String {
-        settings.classify.balance.to_string()
+        format!("{}{}", settings.classify.balance, settings.trading.identity())
     }
 
     fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
@@ -147,8 +147,16 @@ impl Kind for Classifier {
         let note = |name| format!("{name}: its probabilities on test samples are not finite, and it is left out");
         let notes = wrong.into_iter().map(note).collect();
         let symbols = experiment.source.sample_symbols();
-        let mut tested =
-            Tested { experiment, members, predictions, symbols, beside: Baselines::default(), notes, traded: None };
+        let mut tested = Tested {
+            experiment,
+            members,
+            predictions,
+            symbols,
+            beside: Baselines::default(),
+            notes,
+            traded: None,
+            paths: None,
+        };
         // Ready arrays have no prices, and so no volatility.
         if let Ids::Bars { data, .. } = &experiment.source.ids {
             tested.beside.volatility = tested.truth().volatility_baseline(&data.base)?;
@@ -169,6 +177,7 @@ struct Tested<'a> {
     beside: Baselines,
     notes: Vec<String>, // members that were left out
     traded: Option<Traded>,
+    paths: Option<PathsRecord>, // of folds around their tests
 }
 
 impl Tested<'_> {
@@ -183,6 +192,33 @@ impl Tested<'_> {
     }
 }
 
+impl Tested<'_> {
+    fn is_around(&self) -> bool {
+        self.experiment.splits.folds.iter().any(|fold| fold.kind == FoldKind::Around)
+    }
+
+    /// `[paths]` what the predictions of each are worth: `ensemble` `[folds][test, classes]`. None where a path has
+    /// none.
+    fn judge_paths(&self, ensemble: &[Vec<f32>]) -> Result<Vec<Option<judge::Judged>>> {
+        let Experiment { source, splits, .. } = self.experiment;
+        let (samples, classes) = (&source.problem.samples, source.problem.classes);
+        let path = |path: &Vec<usize>| {
+            let part = |(number, (group, fold)): (usize, (&[i64], &usize))| {
+                let (own, said) = (&splits.folds[*fold], &ensemble[*fold]);
+                let inside = |at: &&u32| (group[0]..group[1]).contains(&samples.t0[**at as usize]);
+                let first = own.test.iter().take_while(|at| !inside(at)).count();
+                let test: Vec<u32> = own.test.iter().filter(inside).copied().collect();
+                let said = said.get(first * classes..(first + test.len()) * classes).unwrap_or_default().to_vec();
+                (Fold { number, test, ..own.clone() }, said)
+            };
+            let parts = splits.groups.windows(2).zip(path).enumerate().map(part);
+            let (folds, said): (Vec<Fold>, Vec<Vec<f32>>) = parts.unzip();
+            Truth { folds: &folds, ..self.truth() }.judge(&said, &self.beside)
+        };
+        paths_of(self.experiment).iter().map(path).collect()
+    }
+}
+
 impl Evaluation for Tested<'_> {
     fn test_figures(&self, member: usize) -> Result<Vec<Option<f64>>> {
         Ok(vec![self.truth().test_mcc(self.members[member].fold, &self.predictions[member])?])
@@ -191,12 +227,14 @@ impl Evaluation for Tested<'_> {
     fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>> {
         let folds = self.experiment.splits.folds.len();
         let ensemble = ensemble(&judge_members(self.members, &self.predictions), folds, config_of);
+        if self.is_around() {
+            // The path in the middle stands for all.
+            let mut paths: Vec<judge::Judged> = self.judge_paths(&ensemble)?.into_iter().flatten().collect();
+            paths.sort_by(|a, b| a.mcc.total_cmp(&b.mcc));
+            return Ok(paths.get(paths.len().saturating_sub(1) / 2).map(judged));
+        }
         let record = self.truth().judge(&ensemble, &self.beside)?;
-        let judged = |record: judge::Judged| Judged {
-            is_enough: record.no_interval.is_none(),
-            ..Judged::new(&record, vec![Some(record.mcc)], METRICS, sentences(&record))
-        };
-        Ok(record.map(judged))
+        Ok(record.as_ref().map(judged))
     }
 
     fn importance(&self, selected: &[usize]) -> Result<Vec<ColumnImportance>> {
@@ -208,11 +246,21 @@ impl Evaluation for Tested<'_> {
     }
 
     fn seal(&self, selected: &[usize], trials: &[StartedTrial]) -> Result<Option<model::Sealed>> {
-        let rules = self.traded.as_ref().map_or(&[][..], |traded| &traded.rules);
-        model::seal(self.experiment, self.members, selected, rules, trials).map(Some)
+        if self.is_around() {
+            return Ok(None);
+        }
+        let judged = self.experiment.settings.refit.as_ref().map(|refit| vec![refit.trading.clone()]);
+        let rules = judged.or_else(|| self.traded.as_ref().map(|traded| traded.rules.clone())).unwrap_or_default();
+        model::seal(self.experiment, self.members, selected, &rules, trials).map(Some)
     }
 
     fn trade(&mut self, selected: &[usize]) -> Result<Option<Backtest>> {
+        if self.experiment.settings.refit.is_some() {
+            return Ok(None);
+        }
+        if self.is_around() {
+            return self.trade_paths(selected);
+        }
         let Some(trading) = Trading::new(self.experiment)? else { return Ok(None) };
         self.traded = trading.trade(&self.members_of(&|fold| selected[fold]))?;
         if let Some(traded) = &mut self.traded {
@@ -221,8 +269,15 @@ impl Evaluation for Tested<'_> {
         Ok(self.traded.as_ref().map(|traded| traded.backtest.clone()))
     }
 
+    fn paths(&self) -> Option<PathsRecord> {
+        self.paths.clone()
+    }
+
     fn keep_returns(&self) -> Result<Vec<Option<String>>> {
         let configs = self.experiment.learner.configs().len();
+        if self.experiment.settings.refit.is_some() || (self.is_around() && configs > 1) {
+            return Ok(vec![None; configs]);
+        }
         if configs == 1 {
             let own = self.traded.as_ref().map(|traded| backtest::keep_returns(&traded.walked)).transpose()?;
             return Ok(vec![own]);
@@ -237,6 +292,10 @@ impl Evaluation for Tested<'_> {
     }
 
     fn findings(&self, judged: &Judged) -> Option<(Findings, Vec<f64>)> {
+        // A verdict is about what walks forward.
+        if self.is_around() {
+            return None;
+        }
         let traded = self.traded.as_ref();
         let horizon = traded.map_or(1, |traded| traded.horizon);
         let mut found = Findings::new(traded.map(|traded| &traded.backtest), record(judged).as_ref(), horizon);
@@ -254,7 +313,9 @@ impl Evaluation for Tested<'_> {
     }
 
     fn save(&self, selected: &[usize], folder: &Path, sealed: Option<&model::Sealed>) -> Result<()> {
-        write_predictions(&folder.join("predictions.parquet"), self, selected)?;
+        if self.predictions.iter().any(|p| !p.is_empty()) {
+            write_predictions(&folder.join("predictions.parquet"), self, selected)?;
+        }
         if let (Some(traded), Ids::Bars { data, .. }) = (&self.traded, &self.experiment.source.ids) {
             let threads = self.experiment.settings.threads();
             backtest::save(&folder.join("backtest"), &data.base.market, &traded.backtest, &traded.walked, threads)?;
@@ -265,9 +326,45 @@ impl Evaluation for Tested<'_> {
     }
 }
 
+impl Tested<'_> {
+    /// Walks every path; where there is one alone, its backtest is the run's.
+    fn trade_paths(&mut self, selected: &[usize]) -> Result<Option<Backtest>> {
+        let Experiment { splits, .. } = self.experiment;
+        let folds = splits.folds.len();
+        let ensemble = ensemble(&judge_members(self.members, &self.predictions), folds, |fold| selected[fold]);
+        let judged = self.judge_paths(&ensemble)?;
+        let members = self.members_of(&|fold| selected[fold]);
+        let mut traded = match Trading::new(self.experiment)? {
+            Some(trading) => Some(trading.trade_paths(&members)?),
+            None => None,
+        };
+        let record = |(at, judged): (usize, &Option<judge::Judged>)| {
+            let tested = traded.as_ref().and_then(|traded| traded.get(at)).map(|traded| &traded.backtest);
+            PathRecord::new(at + 1, judged.as_ref().map(|judged| judged.mcc), tested)
+        };
+        let paths: Vec<PathRecord> = judged.iter().enumerate().map(record).collect();
+        self.paths = Some(PathsRecord::new(folds, splits.groups.len().saturating_sub(1), splits.embargo, paths));
+        if let Some(traded) = &mut traded {
+            self.notes.append(&mut traded.first_mut().map_or_else(Vec::new, |first| std::mem::take(&mut first.notes)));
+            if traded.len() == 1 {
+                self.traded = traded.pop();
+            }
+        }
+        Ok(self.traded.as_ref().map(|traded| traded.backtest.clone()))
+    }
+}
+
 /// The record that classifiers are judged by, of a run that has one.
 pub(crate) fn record(judged: &Judged) -> Option<judge::Judged> {
     serde_json::from_value(judged.record.clone().into()).ok()
+}
+
+/// The record with its figures, and what is said of it.
+pub(crate) fn judged(record: &judge::Judged) -> Judged {
+    Judged {
+        is_enough: record.no_interval.is_none(),
+        ..Judged::new(record, vec![Some(record.mcc)], METRICS, sentences(record))
+    }
 }
 
 /// What classifiers were judged to be, for people.
@@ -340,7 +437,9 @@ fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Open
     let spec = Spec {
         configs: settings.configs().iter().zip(&source.nets).map(config).collect(),
         epochs: settings.train.epochs as u32,
-        patience: settings.train.patience as u32,
+        stop_after: settings.refit.as_ref().map(|refit| refit.epochs),
+        // Without validation nothing gets better.
+        patience: if settings.refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
         seeds: settings.train.seeds as u32,
         balance: settings.classify.balance,
         score: mcc,

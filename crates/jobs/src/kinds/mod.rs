@@ -12,7 +12,10 @@ mod lstm;
 pub(crate) mod manifest;
 mod mlp;
 pub(crate) mod model;
-mod trading;
+mod paths;
+pub(crate) mod trading;
+
+pub use paths::{PathRecord, PathsRecord};
 
 pub use importance::ColumnImportance;
 
@@ -113,6 +116,11 @@ pub(crate) trait Evaluation {
     /// Trades the test blocks; `selected` `[folds]` is the config of each fold. None where a learner does not.
     fn trade(&mut self, _selected: &[usize]) -> Result<Option<Backtest>> {
         Ok(None)
+    }
+
+    /// What the paths of folds that train around their tests are worth, once they were traded; none of other folds.
+    fn paths(&self) -> Option<PathsRecord> {
+        None
     }
 
     /// Keeps the daily returns of every config, and gives their ids, `[configs]`; nothing where a learner does not

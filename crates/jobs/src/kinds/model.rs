@@ -6,6 +6,7 @@
 
 use super::LearnerKind;
 use super::manifest::ModelManifest;
+use crate::Refit;
 use crate::runs::find_run;
 use crate::settings::ReadSettings;
 use crate::train::{Experiment, Ids, json_text, ledger_path, member_file};
@@ -64,6 +65,9 @@ pub(crate) struct Model {
     /// The guess is the class of the largest probability.
     pub(crate) threshold: Option<f64>,
     pub(crate) folds: Vec<ModelFold>,
+    /// Whose recipe it is where it was trained on everything, so that nothing judges it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refit: Option<Refit>,
     /// The algorithms that its predictions take on the card it was trained on.
     #[serde(default, skip_serializing_if = "Pins::is_empty")]
     pub(crate) pins: Pins,
@@ -245,6 +249,7 @@ fn json(
         }),
         threshold: None,
         folds: splits.folds.iter().map(fold).collect(),
+        refit: settings.refit.clone(),
         pins: pins(experiment, selected)?,
     };
     json_text(&model)
@@ -296,7 +301,10 @@ pub(crate) fn about(path: &Path) -> Result<About> {
     };
     let text = files::read_file(&json, LONGEST).map_err(|e| match json.exists() {
         true => e,
-        false => e.remedy("give the folder of a finished run; `fullbore runs list` shows them"),
+        false => e.remedy(
+            "give the folder of a finished run (`fullbore runs list` shows them) that walks forward: kfold and cpcv \
+             only judge, and leave no model",
+        ),
     })?;
     let manifest = ModelManifest::read(&folder, &ledger_path()?)?;
     if let Some((manifest, _)) = &manifest {
@@ -425,7 +433,7 @@ fn scaler(model: &Model, fold: &ModelFold, scales: Vec<Scale>) -> Result<Scaler>
 }
 
 /// The name of a split as text.
-fn hex(split: u64) -> String {
+pub(crate) fn hex(split: u64) -> String {
     format!("{split:016x}")
 }
 

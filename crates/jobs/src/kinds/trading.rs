@@ -3,15 +3,18 @@
 
 use super::classifier::predictions_of;
 use crate::train::{Experiment, Ids};
+use crate::{Settings, SplitKind};
+use bars::Bars;
 use features::labels::Rule;
-use features::{Dataset, Span, class};
+use features::{Dataset, FoldKind, Span, class};
 use files::Result;
 use judge::backtest::{
     Backtest, Beliefs, Calibration, ChanceTest, Course, SignalRule, Targets, Tried, Walked, backtest, choose_threshold,
-    follow_signals, permute_scores, rank_portfolio, shift_positions, try_thresholds, walk,
+    follow_beliefs, permute_scores, shift_positions, try_thresholds, walk,
 };
 use judge::mean_probabilities;
 use judge::performance::{TrackRecord, performance, trading_days_per_year};
+use judge::split::{paths, pieces};
 use learn::Trained;
 use market::PriceTable;
 
@@ -54,13 +57,20 @@ impl<'a> Trading<'a> {
     pub(crate) fn new(experiment: &'a Experiment) -> Result<Option<Trading<'a>>> {
         let Experiment { source, splits, settings, .. } = experiment;
         let Ids::Bars { data, usable, rule: Some(rule), .. } = &source.ids else { return Ok(None) };
-        let funding = settings.account.funding.as_deref().map(crate::backtest::read_funding).transpose()?;
-        let table = PriceTable::new(&data.base.market, &settings.account.options(), funding.as_ref())?;
+        let table = price_table(&data.base.market, settings)?;
         let blocks = blocks(experiment, data);
+        // Folds around their tests are asked about all groups that they test.
+        let paths = paths_of(experiment);
+        let tests = |fold: usize, time: i64| {
+            let block = blocks.iter().position(|span| span.contains(time));
+            block.is_some_and(|block| match paths.is_empty() {
+                true => block == fold,
+                false => paths.iter().any(|path| path[block] == fold),
+            })
+        };
         let rows_of = |fold: usize| -> (Vec<u32>, Vec<u32>) {
             let valid = splits.folds[fold].valid.iter().map(|at| source.problem.samples.rows[*at as usize]).collect();
-            let span = blocks[fold];
-            let in_block = |row: &u32| usable[*row as usize] && span.contains(data.clock.time(*row as usize));
+            let in_block = |row: &u32| usable[*row as usize] && tests(fold, data.clock.time(*row as usize));
             (valid, (0..usable.len() as u32).filter(in_block).collect())
         };
         let rows = (0..splits.folds.len()).map(rows_of).collect();
@@ -93,14 +103,7 @@ impl<'a> Trading<'a> {
         let Positions { rules, beliefs, targets } = self.positions(&all);
         let starts: Vec<(usize, i64)> = self.blocks.iter().enumerate().map(|(n, span)| (n + 1, span.from())).collect();
         let (backtest, walked) = backtest(&course, &targets, &starts, settings.threads())?;
-        let never = rules.iter().flatten().filter(|rule| rule.threshold.is_none()).count();
-        let mut notes = self.table.notes.clone();
-        if never > 0 {
-            notes.push(format!(
-                "{never} of {} do not trade: no threshold earned more than its standard error on validation data",
-                files::format_plural(rules.len() as u64, "fold")
-            ));
-        }
+        let notes = self.notes(&rules);
         let (seed, threads) = (settings.general.seed, settings.threads());
         let chance = match course.market {
             _ if walked.trades.is_empty() => Err("nothing was traded".to_string()),
@@ -152,95 +155,161 @@ impl<'a> Trading<'a> {
     }
 
     fn portfolio(&self, beliefs: &Beliefs) -> Targets {
-        rank_portfolio(&self.data.base.market, &self.data.clock, beliefs, self.horizon)
+        let rule = self.experiment.settings.trading.rule();
+        let (market, clock) = (&self.data.base.market, &self.data.clock);
+        follow_beliefs(market, clock, Some(&self.table), beliefs, self.horizon, &rule)
     }
 
     /// Calibrates, chooses thresholds by validation and follows the signals of the test blocks.
     fn positions(&self, members: &[(&Trained, &[f32])]) -> Positions {
+        let said = self.ask(members);
+        let beliefs = beliefs_of(self.data, &said);
+        let targets = self.portfolio(&beliefs);
+        Positions { rules: said.into_iter().map(|block| block.rule).collect(), beliefs, targets }
+    }
+
+    /// `[folds]` what each says of its test rows, and how that becomes positions by what its validation says.
+    fn ask(&self, members: &[(&Trained, &[f32])]) -> Vec<Block> {
         let Experiment { source, splits, .. } = self.experiment;
         let (data, horizon) = (self.data, self.horizon);
-        let market = &data.base.market;
-        let classes = source.problem.classes;
-        let empty: Beliefs = market.iter().map(|bars| vec![None; bars.len()]).collect();
-        let (mut rules, mut tried): (Vec<Option<SignalRule>>, Vec<Vec<Tried>>) = Default::default();
-        let mut targets = Targets::none(market);
-        let mut beliefs = empty.clone();
-        let mut trading = vec![false; splits.folds.len()];
+        let (classes, samples) = (source.problem.classes, &source.problem.samples);
+        let portfolio = self.experiment.settings.trading.rule();
+        let mut tried: Vec<Vec<Tried>> = Vec::new();
+        let mut said: Vec<Block> = Vec::new();
         for (number, fold) in splits.folds.iter().enumerate() {
             let own = members.iter().filter(|(m, _)| m.fold == number).map(|(_, p)| *p);
             let own: Vec<&[f32]> = own.filter(|p| !p.is_empty() && p.iter().all(|x| x.is_finite())).collect();
             if own.is_empty() {
-                rules.push(None);
+                said.push(Block::default());
                 continue;
             }
-            let mean = mean_probabilities(&own);
+            let mut mean = mean_probabilities(&own);
             let (valid, test) = &self.rows[number];
-            let (of_valid, of_test) = mean.split_at(valid.len() * classes);
+            let of_test = mean.split_off(valid.len() * classes);
             let truth: Vec<u8> = fold.valid.iter().map(|at| source.problem.class_index(*at)).collect();
-            let calibration = Calibration::fit(of_valid, &truth, classes);
-            let believe = |into: &mut Beliefs, rows: &[u32], p: &[f32]| {
-                for (row, p) in rows.iter().zip(p.chunks_exact(classes)) {
-                    let q = calibration.apply(p);
-                    let (symbol, t) = data.base.place(*row as usize);
-                    let (down, up) = (class::index(-1, classes), class::index(1, classes));
-                    into[symbol][t] = Some([q[usize::from(down)], q[usize::from(up)]]);
+            let calibration = Calibration::fit(&mean, &truth, classes);
+            let mut validated = nothing(&data.base.market);
+            believe(&mut validated, data, valid, &mean, &calibration, 0.0);
+            // Of what lies around a test each fold has its own; a walk knows earlier folds too.
+            if fold.kind == FoldKind::Around {
+                tried.clear();
+            }
+            for piece in pieces(&fold.valid, &[&fold.train, &fold.test]) {
+                let piece = &fold.valid[piece];
+                let from = samples.t0[piece[0] as usize];
+                let reach = piece.iter().map(|at| samples.t1[*at as usize]).max().unwrap_or(from);
+                if let Some(span) = Span::new(from, reach.saturating_add(1)) {
+                    tried.push(try_thresholds(&self.course(span), &self.table.params, &validated, horizon, &portfolio));
                 }
-            };
-            let mut validated = empty.clone();
-            believe(&mut validated, valid, of_valid);
-            tried.push(try_thresholds(&self.course(fold.spans.valid), &self.table.params, &validated, horizon));
+            }
             let threshold = choose_threshold(&tried);
-            trading[number] = threshold.is_some();
-            believe(&mut beliefs, test, of_test);
-            rules.push(Some(SignalRule { calibration, threshold, horizon }));
+            let rule = Some(SignalRule { calibration, threshold, horizon, portfolio });
+            said.push(Block { rows: test.clone(), probabilities: of_test, rule });
         }
-        // Where a fold never trades nothing is believed: what an earlier fold holds runs out at its horizon.
-        for (symbol, own) in beliefs.iter_mut().enumerate() {
-            for (row, belief) in data.clock.rows(symbol).zip(own) {
-                let time = data.clock.time(row);
-                if self.blocks.iter().zip(&trading).any(|(span, trades)| !trades && span.contains(time)) {
-                    *belief = None;
-                }
-            }
+        said
+    }
+
+    /// `[paths]` what every path through the groups of folds around their tests would have earned; the notes are with
+    /// the first.
+    pub(crate) fn trade_paths(&self, members: &[&Trained]) -> Result<Vec<Traded>> {
+        let Some(course) = self.whole() else { return Ok(Vec::new()) };
+        let predicted = self.predict(members)?;
+        let all: Vec<(&Trained, &[f32])> = members.iter().copied().zip(predicted.iter().map(Vec::as_slice)).collect();
+        let said = self.ask(&all);
+        let rules: Vec<Option<SignalRule>> = said.iter().map(|block| block.rule.clone()).collect();
+        let classes = self.experiment.source.problem.classes;
+        let part = |(group, fold): (&Span, &usize)| {
+            let Block { rows, probabilities, rule } = &said[*fold];
+            let inside = rows.iter().zip(probabilities.chunks_exact(classes));
+            let inside = inside.filter(|(row, _)| group.contains(self.data.clock.time(**row as usize)));
+            let (rows, p): (Vec<u32>, Vec<&[f32]>) = inside.map(|(row, p)| (*row, p)).unzip();
+            Block { rows, probabilities: p.concat(), rule: rule.clone() }
+        };
+        let starts: Vec<(usize, i64)> = self.blocks.iter().enumerate().map(|(n, span)| (n + 1, span.from())).collect();
+        let mut notes = self.notes(&rules);
+        let walk = |path: &Vec<usize>| {
+            let blocks: Vec<Block> = self.blocks.iter().zip(path).map(part).collect();
+            let targets = self.portfolio(&beliefs_of(self.data, &blocks));
+            let (backtest, walked) = backtest(&course, &targets, &starts, self.experiment.settings.threads())?;
+            let chance = Err("paths through folds that train around their tests are no walk forward".to_string());
+            let (rules, notes) = (rules.clone(), std::mem::take(&mut notes));
+            Ok(Traded { rules, backtest, walked, horizon: self.horizon, chance, seeds: Vec::new(), notes })
+        };
+        paths_of(self.experiment).iter().map(walk).collect()
+    }
+
+    fn notes(&self, rules: &[Option<SignalRule>]) -> Vec<String> {
+        let never = rules.iter().flatten().filter(|rule| rule.threshold.is_none()).count();
+        let mut notes = self.table.notes.clone();
+        if never > 0 {
+            notes.push(format!(
+                "{never} of {} do not trade: no threshold earned more than its standard error on validation data",
+                files::format_plural(rules.len() as u64, "fold")
+            ));
         }
-        match market.as_slice() {
-            [bars] => {
-                let shortable = bars.instrument.shortable;
-                targets.actions[0] = follow_folds(data, &beliefs, &rules, &self.blocks, horizon, shortable);
-            }
-            _ => targets = self.portfolio(&beliefs),
-        }
-        Positions { rules, beliefs, targets }
+        notes
     }
 }
 
-/// Positions of one symbol, each block by its own fold's threshold.
-fn follow_folds(
-    data: &Dataset,
-    beliefs: &Beliefs,
-    rules: &[Option<SignalRule>],
-    blocks: &[Span],
-    horizon: usize,
-    shortable: bool,
-) -> Vec<account::Action> {
-    // A belief that does not exceed its fold's threshold is one below any: one walk serves all folds.
-    let fold_of = |time: i64| blocks.iter().position(|span| span.contains(time));
-    let excess: Vec<Option<[f64; 2]>> = beliefs[0]
-        .iter()
-        .enumerate()
-        .map(|(t, belief)| {
-            let rule = fold_of(data.clock.time(t)).and_then(|fold| rules.get(fold)?.as_ref());
-            let threshold = rule.and_then(|rule| rule.threshold)?;
-            belief.map(|both| both.map(|p| p - threshold))
-        })
-        .collect();
-    follow_signals(&excess, 0.0, horizon, shortable)
+/// `[paths][groups]` the fold that each path takes each group from; none in a walk forward.
+pub(crate) fn paths_of(experiment: &Experiment) -> Vec<Vec<usize>> {
+    let split = &experiment.settings.split;
+    match experiment.splits.groups.len() {
+        0 => Vec::new(),
+        borders => paths(borders - 1, if split.kind == SplitKind::Cpcv { split.test_groups } else { 1 }),
+    }
 }
 
-/// `[folds]` the time each is asked about: from the beginning of its test to that of the next, the last up to the
-/// holdout or the end.
+/// What bars mean for money, by the settings of the account.
+pub(crate) fn price_table(market: &[Bars], settings: &Settings) -> Result<PriceTable> {
+    let funding = settings.account.funding.as_deref().map(crate::backtest::read_funding).transpose()?;
+    PriceTable::new(market, &settings.account.options(), funding.as_ref())
+}
+
+/// Rows, what is predicted for them, and how that becomes positions.
+#[derive(Default)]
+pub(crate) struct Block {
+    pub(crate) rows: Vec<u32>,
+    /// `[rows, classes]`
+    pub(crate) probabilities: Vec<f32>,
+    /// None where nobody predicts.
+    pub(crate) rule: Option<SignalRule>,
+}
+
+/// Corrected probabilities of blocks that do not overlap, each less its own rule's threshold. Where a rule never trades
+/// nothing is believed: what an earlier block holds runs out at its horizon.
+pub(crate) fn beliefs_of(data: &Dataset, blocks: &[Block]) -> Beliefs {
+    let mut beliefs = nothing(&data.base.market);
+    for Block { rows, probabilities, rule } in blocks {
+        if let Some(SignalRule { calibration, threshold: Some(threshold), .. }) = rule {
+            believe(&mut beliefs, data, rows, probabilities, calibration, *threshold);
+        }
+    }
+    beliefs
+}
+
+fn nothing(market: &[Bars]) -> Beliefs {
+    market.iter().map(|bars| vec![None; bars.len()]).collect()
+}
+
+/// Takes corrected probabilities of rows in, less a threshold.
+fn believe(into: &mut Beliefs, data: &Dataset, rows: &[u32], p: &[f32], calibration: &Calibration, threshold: f64) {
+    let classes = calibration.bias.len();
+    let [down, up] = [-1, 1].map(|side| usize::from(class::index(side, classes)));
+    for (row, p) in rows.iter().zip(p.chunks_exact(classes)) {
+        let q = calibration.apply(p);
+        let (symbol, t) = data.base.place(*row as usize);
+        into[symbol][t] = Some([q[down] - threshold, q[up] - threshold]);
+    }
+}
+
+/// The time that is tested, in its order: of a walk `[folds]` from the beginning of each test to that of the next, the
+/// last up to the holdout or the end; else the groups.
 fn blocks(experiment: &Experiment, data: &Dataset) -> Vec<Span> {
     let splits = &experiment.splits;
+    if !splits.groups.is_empty() {
+        return splits.groups.windows(2).filter_map(|pair| Span::new(pair[0], pair[1])).collect();
+    }
     let end = data.clock.times.last().map_or(i64::MAX, |last| last.saturating_add(1));
     let end = splits.holdout.as_ref().map_or(end, |holdout| holdout.span.from());
     let from: Vec<i64> = splits.folds.iter().map(|fold| fold.spans.test.from()).collect();
@@ -249,7 +318,7 @@ fn blocks(experiment: &Experiment, data: &Dataset) -> Vec<Span> {
 }
 
 /// Bars that a label looks ahead.
-fn horizon(rule: Rule) -> usize {
+pub(crate) fn horizon(rule: Rule) -> usize {
     match rule {
         Rule::Auto => 1,
         Rule::Fixed { horizon } | Rule::Triple { horizon, .. } => horizon,

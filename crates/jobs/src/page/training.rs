@@ -105,11 +105,12 @@ fn split(shown: &Shown<'_>) -> Spans {
     let rows = run.folds.iter().map(|f| SpanRow {
         name: format!("fold {}", f.fold),
         parts: [
-            (0, at(&f.train_from), at(&f.train_to)),
-            (1, at(&f.valid_from), at(&f.valid_to)),
-            (2, at(&f.test_from), at(&f.test_to)),
+            (0, Some(&f.train_from), Some(&f.train_to)),
+            (1, f.valid_from.as_ref(), f.valid_to.as_ref()),
+            (2, f.test_from.as_ref(), f.test_to.as_ref()),
         ]
         .into_iter()
+        .filter_map(|(kind, from, to)| Some((kind, at(from?), at(to?))))
         .chain(locked)
         .collect(),
         figure: format_count(f.train),

@@ -30,6 +30,8 @@ section! {
     total_return: bool = false, truth();
     /// What a position gains when its symbol's data end before the others' do, beside its costs: -0.3 loses 30 %.
     delisting_return: f64 = 0.0, number(-1.0..=1.0);
+    /// What money earns without risk, per year; Sharpe, Sortino and alpha are of what is earned beyond it. 0.03 is 3 %.
+    risk_free: f64 = AccountOptions::default().risk_free, number(-0.1..=1.0);
     /// File with symbol, time, funding rate and, where known, mark price, for perpetual swaps. Empty for none.
     funding: Option<PathBuf> = None, path().flag("funding", "FILE");
 }
@@ -46,6 +48,7 @@ impl AccountSettings {
             liquidation: self.liquidation,
             flat: self.flat_before_close,
             total_return: self.total_return,
+            risk_free: self.risk_free,
         }
     }
 

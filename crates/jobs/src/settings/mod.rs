@@ -26,6 +26,7 @@ mod split;
 mod synth;
 #[cfg(test)]
 mod tests;
+mod trading;
 mod train;
 mod universe;
 
@@ -33,6 +34,7 @@ pub use self::account::AccountSettings;
 pub use self::bars::BarSettings;
 pub use self::features::FeatureSettings;
 pub use self::synth::SynthSettings;
+pub use self::trading::TradingSettings;
 pub use self::train::TrainSettings;
 pub use cache::CacheSettings;
 pub use candidates::Candidates;
@@ -41,7 +43,7 @@ pub use general::GeneralSettings;
 pub use key::{Flag, Key, Takes};
 pub use labels::LabelSettings;
 pub(crate) use read::ReadSettings;
-pub use split::SplitSettings;
+pub use split::{SplitKind, SplitSettings};
 pub use universe::UniverseSettings;
 
 use ::bars::Repairs;
@@ -72,12 +74,16 @@ pub struct Settings {
     pub split: SplitSettings,
     /// The account that decisions are turned into money with.
     pub account: AccountSettings,
+    /// How predictions of several symbols become a portfolio.
+    pub trading: TradingSettings,
     /// The cache of feature tables.
     pub cache: CacheSettings,
     /// The market that `data synth` makes.
     pub synth: SynthSettings,
     /// What the ledger says of the time to hold out, once it was looked up: no key of a file.
     pub(crate) held: Option<judge::split::Held>,
+    /// The recipe of a run that is trained once more, on everything: no key of a file.
+    pub(crate) refit: Option<crate::Refit>,
     /// `[instrument.SYMBOL]`, each value checked; see [`Settings::patches`].
     instruments: BTreeMap<String, toml::Table>,
 }
@@ -95,6 +101,7 @@ fn keys() -> Vec<Key> {
         classify::keys(),
         split::keys(),
         account::keys(),
+        trading::keys(),
         cache::keys(),
         synth::keys(),
     ];
@@ -135,6 +142,17 @@ impl Settings {
         let mut own = self.clone();
         own.labels.rule = None;
         own
+    }
+
+    /// The same with the threads and the memory of others, where those are set: they change no bit.
+    pub(crate) fn with_pace(mut self, pace: &Settings) -> Settings {
+        if pace.general.threads.is_some() {
+            self.general.threads = pace.general.threads;
+        }
+        if pace.general.memory != crate::Memory::Auto {
+            self.general.memory = pace.general.memory;
+        }
+        self
     }
 
     /// Threads to use on this machine.

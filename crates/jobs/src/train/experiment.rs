@@ -6,11 +6,11 @@ use super::short::{fewer_folds, fold_counts, is_roomy, too_few};
 use super::{Ids, Source, Teller, Train, TrainEvent};
 use crate::kinds;
 use crate::tune::{Tuned, find};
-use crate::{Memory, Settings};
+use crate::{Memory, Settings, SplitKind};
 use compute::population::Pins;
 use compute::{Budget, Choice, Opened};
 use files::{Error, Kind, Result, format_list, format_plural, format_seconds};
-use judge::split::{Held, Splits, WalkForward, longest_label, walk_forward};
+use judge::split::{Held, Splits, WalkForward, around, longest_label, walk_forward, walk_forward_on, whole};
 use learn::classify::defaults;
 use learn::{DeviceBudget, Learner, Plan, failed};
 use std::collections::BTreeMap;
@@ -61,8 +61,10 @@ impl Experiment {
         let budget = beside(memory_budget(&settings, &device), &settings, source.bytes(), &device);
         let at = DeviceBudget { budget, device };
         let splits = split(&source, &settings).map_err(|e| source.holdings.explain(e, &source.path))?;
-        notes.extend(fewer_folds(&settings, splits.folds.len()));
-        notes.extend(held_note(&source, &settings, &splits));
+        if settings.refit.is_none() {
+            notes.extend(fewer_folds(&settings, splits.folds.len()));
+            notes.extend(held_note(&source, &settings, &splits));
+        }
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;
         let plan = plan(&*learner, &at, tuned.as_ref())?;
         Ok(Experiment {
@@ -109,6 +111,10 @@ impl Experiment {
                 (self.settings.train.seeds, self.settings.train.epochs) = (to.seeds, to.epochs);
                 (self.settings.train.patience, self.settings.split.folds) = (to.patience, Some(to.folds));
                 self.replan()?;
+                // The folds of some splits are what they are.
+                if self.scope() == before {
+                    return Err(over_budget(before, need, most, self.learner.unit()));
+                }
                 seconds = estimate(self)?;
             }
             if self.scope() != whole {
@@ -134,7 +140,9 @@ impl Experiment {
         if !self.settings.has_candidates("batch") {
             *self.kind().batch(&mut self.settings) = Some(self.learner.configs()[0].recipe.batch);
         }
-        self.settings.split.folds = Some(self.splits.folds.len());
+        if self.settings.refit.is_none() && self.settings.split.kind != SplitKind::Cpcv {
+            self.settings.split.folds = Some(self.splits.folds.len());
+        }
         for path in [&mut self.settings.universe.membership, &mut self.settings.universe.factors].into_iter().flatten()
         {
             *path = std::path::absolute(&*path).unwrap_or(path.clone());
@@ -184,11 +192,12 @@ pub(super) fn beside(budget: Budget, settings: &Settings, held: u64, device: &Op
 /// are long enough.
 pub(crate) fn split(source: &Source, settings: &Settings) -> Result<Splits> {
     let samples = &source.problem.samples;
+    if settings.refit.is_some() {
+        return whole(samples, &source.ticks, settings.held.and_then(|held| held.locked_from));
+    }
     let mut fewest = None;
     for folds in fold_counts(settings) {
-        let spec = WalkForward { folds, ..walk(settings, source.ticks.len()) };
-        let splits = walk_forward(samples, &source.ticks, &spec);
-        match splits {
+        match cut(source, settings, folds) {
             Ok(splits) if is_roomy(&splits.folds, &samples.t0) => return Ok(splits),
             // Fewer folds that fail are no better.
             Err(_) if matches!(fewest, Some(Ok(_))) => {}
@@ -203,6 +212,28 @@ pub(crate) fn split(source: &Source, settings: &Settings) -> Result<Splits> {
             Err(too_few(data, &windows, longest_label(samples, &source.ticks), settings).at(&source.path))
         }
         (_, splits) => splits,
+    }
+}
+
+/// Time cut as the settings say, into so many folds where they leave that open.
+fn cut(source: &Source, settings: &Settings, folds: usize) -> Result<Splits> {
+    let (samples, ticks) = (&source.problem.samples, &source.ticks);
+    let spec = WalkForward { folds, ..walk(settings, ticks.len()) };
+    let split = &settings.split;
+    if split.kind.is_around() && split.test_days.is_some() {
+        return Err(Error::new(Kind::Usage, "the last days are tested by a walk forward, not by kfold or cpcv")
+            .remedy("leave <split.test_days> out, or choose <split.kind=walk>"));
+    }
+    match (split.kind, &source.ids) {
+        (SplitKind::KFold, _) => around(samples, ticks, &spec, folds, 1),
+        (SplitKind::Cpcv, _) => around(samples, ticks, &spec, split.groups, split.test_groups),
+        // A tick is the end of a bar, and belongs to the trading day of the moment before it.
+        (_, Ids::Bars { data, .. }) if split.test_days.is_some() => {
+            let moments: Vec<i64> = ticks.iter().map(|tick| tick - 1).collect();
+            let days = data.base.market[0].instrument.session.trading_days(&moments);
+            walk_forward_on(samples, ticks, &days, &spec)
+        }
+        _ => walk_forward(samples, ticks, &spec),
     }
 }
 

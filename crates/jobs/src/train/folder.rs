@@ -189,13 +189,7 @@ impl Folder {
             let mut run = Run::read(&path)?;
             // Before its first checkpoint a run is what its folder says, and nothing else goes on under its trial.
             expect("the run in this folder", &noted(&run), &run.program, &about).map_err(|e| e.at(&path))?;
-            // One trial is an object, several are a list.
-            let noted = match run.more.get("ledger").cloned().unwrap_or(Value::Null) {
-                Value::Array(all) => Value::Array(all),
-                one => json!([one]),
-            };
-            let trials: Vec<StartedTrial> = serde_json::from_value(noted)
-                .map_err(|e| Error::new(Kind::State, format!("run.json does not name its trial: {e}")).at(&path))?;
+            let trials = started_trials(&run, &path)?;
             // Found out now, not when it has trained: another home has another ledger.
             trials.iter().try_for_each(|trial| ledger.expect_started(trial))?;
             run.resume();
@@ -204,7 +198,7 @@ impl Folder {
             source.holdings.lock(&ledger, splits)?;
             let start = |config: &Config| ledger.start(&trial(experiment, config, &path));
             let trials = learner.configs().iter().map(start).collect::<Result<Vec<StartedTrial>>>()?;
-            (Run::begin("train"), trials, false)
+            (Run::begin(if settings.refit.is_some() { "refit" } else { "train" }), trials, false)
         };
         run.data.clone_from(&source.fingerprint);
         run.settings.clone_from(&about.config);
@@ -223,6 +217,9 @@ impl Folder {
         };
         run.more.insert("asked".into(), json!(saved));
         run.more.insert("held".into(), json!(source.holdings.held));
+        if let Some(refit) = &settings.refit {
+            run.more.insert("refit".into(), json!(refit));
+        }
         run.more
             .insert("about".into(), json!({"net": about.net, "precision": about.precision, "device": about.device}));
         let noted = if let [one] = trials.as_slice() { json!(one) } else { json!(trials) };
@@ -422,18 +419,37 @@ pub(crate) fn run_data(run: &Path) -> Result<Select> {
     Ok(Select { data: saved.data, symbols: saved.symbols, from: saved.from, to: saved.to })
 }
 
+/// `[configs]` the trials of a run.
+pub(crate) fn started_trials(run: &Run, folder: &Path) -> Result<Vec<StartedTrial>> {
+    // One trial is an object, several are a list.
+    let noted = match run.more.get("ledger").cloned().unwrap_or(Value::Null) {
+        Value::Array(all) => Value::Array(all),
+        one => json!([one]),
+    };
+    serde_json::from_value(noted)
+        .map_err(|e| Error::new(Kind::State, format!("run.json does not name its trial: {e}")).at(folder))
+}
+
 /// The request to go on with the run in a folder, and its settings.
 pub(crate) fn request_of(folder: &Path) -> Result<(Train, Settings)> {
     let run = Run::read(folder)?;
-    let bad = |why: String| Error::new(Kind::State, why).at(&folder.join("run.json"));
     if run.state == RunState::Finished {
-        return Err(bad("the run is finished".into()).remedy("`fullbore runs show` shows its results"));
+        return Err(Error::new(Kind::State, "the run is finished")
+            .at(&folder.join("run.json"))
+            .remedy("`fullbore runs show` shows its results"));
     }
+    stored_request(folder, &run)
+}
+
+/// The request and the settings that a run was started with, to do the same again.
+pub(crate) fn stored_request(folder: &Path, run: &Run) -> Result<(Train, Settings)> {
+    let bad = |why: String| Error::new(Kind::State, why).at(&folder.join("run.json"));
     let saved: Request = serde_json::from_value(run.more.get("asked").cloned().unwrap_or(Value::Null))
         .map_err(|e| bad(format!("it does not hold the settings of the run: {e}")))?;
     let mut settings = Settings::default();
     settings.read(folder)?;
     settings.held = run.more.get("held").and_then(|held| serde_json::from_value(held.clone()).ok());
+    settings.refit = run.more.get("refit").and_then(|refit| serde_json::from_value(refit.clone()).ok());
     let select = Select { data: saved.data, symbols: saved.symbols, from: saved.from, to: saved.to };
     let out = Some(folder.to_path_buf());
     let request = Train { select, set: saved.set, out, device: saved.device, resume: true, ..Train::default() };
@@ -442,7 +458,8 @@ pub(crate) fn request_of(folder: &Path) -> Result<(Train, Settings)> {
 
 /// A folder that is not there yet: `runs/gold-lstm-2026-11-15`, then `-2` and so on.
 fn fresh(source: &Source, settings: &Settings) -> PathBuf {
-    let stem = format!("{}-{}-{}", name(&source.path), settings.train.learner.name(), crate::demo::today());
+    let refit = if settings.refit.is_some() { "-refit" } else { "" };
+    let stem = format!("{}-{}{refit}-{}", name(&source.path), settings.train.learner.name(), crate::demo::today());
     let path = |n: u32| PathBuf::from("runs").join(if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
     (1..).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1))
 }

@@ -45,7 +45,9 @@ impl Holdings {
     }
 
     fn new(series: Vec<Series>, known: Known, settings: &Settings) -> Holdings {
-        let found = Held { locked_from: known.locked_from(), released_to: known.released };
+        // What trains on everything leaves out what nobody has looked at.
+        let locked_from = if settings.refit.is_some() { known.unopened_from() } else { known.locked_from() };
+        let found = Held { locked_from, released_to: known.released };
         Holdings { series, known, held: settings.held.unwrap_or(found) }
     }
 

@@ -4,6 +4,7 @@
 use super::result::{Judged, MemberRow};
 use super::{Experiment, Ids, TrainRun};
 use crate::kinds::{Evaluation, Measured, Metric};
+use features::FoldKind;
 use files::Result;
 use judge::{ScoredMember, select_configs, validation_scores};
 use learn::Trained;
@@ -39,7 +40,17 @@ pub(super) fn judge<'a>(experiment: &'a Experiment, members: &'a [Trained]) -> R
         score: m.best.as_ref().map_or(worst, |best| best.score),
     };
     let scored: Vec<ScoredMember> = members.iter().map(scored).collect();
-    let selected = select_configs(&scored, configs, folds);
+    // What lies around a test has seen later days anyway: each fold goes by its own validation.
+    let alone = experiment.splits.folds.iter().any(|fold| fold.kind == FoldKind::Around);
+    let selected = if alone {
+        let of_fold = |fold: usize| {
+            let own: Vec<ScoredMember> = scored.iter().filter(|m| m.fold == fold).copied().collect();
+            select_configs(&own, configs, fold + 1)[fold]
+        };
+        (0..folds).map(of_fold).collect()
+    } else {
+        select_configs(&scored, configs, folds)
+    };
     let evaluation = kind.evaluate(experiment, members)?;
     let mut judged = evaluation.judge(&|fold| selected[fold])?;
     if let (Some(judged), Ids::Ready { timed: false, .. }) = (&mut judged, &experiment.source.ids) {
@@ -87,7 +98,7 @@ pub(super) fn member_rows(
 
 /// A learner's metrics with their values: a validation score, then figures on test samples.
 pub(super) fn measured(metrics: &[Metric], score: Option<f64>, test: Vec<Option<f64>>) -> Vec<Measured> {
-    let first = score.map(|score| metrics[0].signed(score));
+    let first = score.filter(|score| !score.is_nan()).map(|score| metrics[0].signed(score));
     let values = std::iter::once(first).chain(test).chain(std::iter::repeat(None));
     metrics.iter().zip(values).map(|(metric, value)| Measured { metric: *metric, value }).collect()
 }

@@ -22,7 +22,9 @@ mod source;
 mod trial;
 
 pub(crate) use experiment::{Experiment, memory_budget, open, split};
-pub(crate) use folder::{json_text, member_file, request_of, run_data, symbol_names, write_json};
+pub(crate) use folder::{
+    json_text, member_file, request_of, run_data, started_trials, stored_request, symbol_names, write_json,
+};
 pub(crate) use holdout::Holdings;
 pub use phases::Phase;
 pub(crate) use predict::{
@@ -42,6 +44,7 @@ use compute::Opened;
 use files::Result;
 use fit::{Timed, fit};
 use folder::Folder;
+use learn::Trained;
 use phases::Phases;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -92,7 +95,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let device = open(&request.device, settings)?;
     let mut experiment = Experiment::new(source, settings, device, !request.resume)?;
     let cuda = matches!(experiment.at.device, Opened::Cuda(_));
-    let estimate = experiment.estimate(request, tell)?;
+    let estimate = if experiment.settings.refit.is_some() { None } else { experiment.estimate(request, tell)? };
     let mut run = result::describe(&experiment);
     run.estimate_seconds = estimate;
     if request.dry_run {
@@ -110,7 +113,10 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     folder.begin(&run, &experiment)?;
     let timed = Timed { before: estimate.is_some(), budget: request.budget };
     let fitted = fit(&experiment, &mut folder, from, timed, &mut phases, &mut run.notes, tell);
-    let (outcome, samples_per_s) = fitted.inspect_err(|why| folder.failed(why))?;
+    let (mut outcome, samples_per_s) = fitted.inspect_err(|why| folder.failed(why))?;
+    if experiment.settings.refit.is_some() {
+        outcome.members.iter_mut().for_each(Trained::keep_last);
+    }
     (run.samples_per_s, run.interrupted) = (samples_per_s, outcome.interrupted);
     run.parts = outcome.pace.count(run.batch as usize) as u64;
     experiment.pins.clone_from(&outcome.pins);
@@ -125,6 +131,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         judgement.write_into(&mut run, kind.metrics());
         run.backtest = judgement.evaluation.trade(&judgement.selected)?;
         run.importance = judgement.evaluation.importance(&judgement.selected)?;
+        run.paths = judgement.evaluation.paths();
         run.notes.extend(judgement.evaluation.notes());
         let sealed = judgement.evaluation.seal(&judgement.selected, folder.trials())?;
         // The ledger first: a result is written there before anybody sees it, and so is what the model is.

@@ -3,6 +3,7 @@
 //! Bars are read as they were for the training ([`model_settings`]), so that features are the same to the bit; what a
 //! caller sets over that is taken, and named in the notes.
 
+use super::Holdings;
 use super::arrays::are_ready;
 use super::experiment::beside;
 use super::source::{Market, fingerprint, input_bytes, load_market, longest};
@@ -12,12 +13,13 @@ use crate::features::{TableUse, bar_bytes, check_memory, compute as compute_feat
 use crate::kinds::classifier::{leave_out_not_finite, member_name};
 use crate::kinds::model::{About, Loaded, Model, ModelFold, about, read, universe};
 use crate::progress::{Sink, Update, check_stop};
-use crate::{Select, Settings, add, find, os};
+use crate::{Refit, Select, Settings, add, find, os};
 use bars::{Bars, Timeframe};
 use compute::Opened;
 use features::{Dataset, Input, Plan, Samples, class, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_bytes, format_list, format_plural};
+use judge::ledger::Known;
 use judge::mean_probabilities;
 use judge::measure::most_likely;
 use learn::classify::{self, Query};
@@ -97,7 +99,7 @@ pub fn run_settings(run: &Path) -> Result<Settings> {
     let mut settings = model_settings(run)?;
     let mut own = Settings::default();
     own.read(&crate::runs::find_run(run)?)?;
-    (settings.account, settings.split) = (own.account, own.split);
+    (settings.account, settings.split, settings.trading) = (own.account, own.split, own.trading);
     Ok(settings)
 }
 
@@ -118,7 +120,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         ..
     } = ask(request, settings, sink)?;
     if request.positions {
-        let columns = positions(&loaded, &data, &table).map_err(|e| e.at(&request.run))?;
+        let columns = positions(&loaded, &data, &table, settings).map_err(|e| e.at(&request.run))?;
         table.columns.extend(columns);
     }
     let out = match &request.out {
@@ -153,8 +155,8 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
 }
 
 /// The column `target`: the weight to hold from the next open on, 1 all long and -1 all short; and when each bar began.
-fn positions(loaded: &Loaded, data: &Dataset, table: &Table) -> Result<[Column; 2]> {
-    let targets = model_targets(loaded, data, table)?;
+fn positions(loaded: &Loaded, data: &Dataset, table: &Table, settings: &Settings) -> Result<[Column; 2]> {
+    let targets = model_targets(loaded, data, table, settings, None)?;
     let column = |name: &str| table.columns.iter().find(|c| c.name == name).map(|c| &c.data);
     let (mut wanted, mut start) = (vec![f64::NAN; table.rows], vec![files::MISSING_TIME; table.rows]);
     if let (Some(Data::Names { codes, .. }), Some(Data::Time { ns, .. })) = (column("symbol"), column("time")) {
@@ -197,6 +199,8 @@ pub(crate) struct Question {
     pub(crate) loaded: Loaded,
     pub(crate) plan: Plan,
     pub(crate) market: Vec<Bars>,
+    /// What the ledger knows of them.
+    pub(crate) known: Known,
     pub(crate) timeframe: Timeframe,
     pub(crate) instruments: String,
     /// Whether these are the bars that it was trained on, to the bit.
@@ -233,9 +237,13 @@ pub(crate) fn read_question(run: &Path, select: &Select, settings: &Settings, si
             .remedy(format!("give bars of {was}, or train a model on these")));
     }
     let plan = resolve(&read_set(set)?, settings)?;
+    let mut known = Holdings::of_bars(&market, settings).map_err(|e| e.at(&path))?.known;
+    // A refit was trained on what had been opened.
+    known.locks.retain(|lock| model.refit.is_none() || !lock.is_opened);
     let same_bars = fingerprint(&market) == model.data;
     let mut notes = read_otherwise(model, settings, same_bars);
     notes.extend(loaded.note.clone());
+    notes.extend(model.refit.as_ref().map(Refit::note));
     if !same_bars {
         // Of its own bars the training has said it.
         notes.extend(findings);
@@ -255,7 +263,7 @@ pub(crate) fn read_question(run: &Path, select: &Select, settings: &Settings, si
             notes.push(format!("{strange} of {} symbols were not in training", symbols.len()));
         }
     }
-    Ok(Question { path, loaded, plan, market, timeframe, instruments, same_bars, notes })
+    Ok(Question { path, loaded, plan, market, known, timeframe, instruments, same_bars, notes })
 }
 
 /// The bytes that are made of a row beside its features.
@@ -265,7 +273,7 @@ pub(crate) fn bytes_of_row(model: &Model, by_member: bool) -> usize {
 
 /// Reads bars and asks a model about them; nothing is written.
 pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Asked> {
-    let Question { path, loaded, plan, market, timeframe, instruments, same_bars, mut notes } =
+    let Question { path, loaded, plan, market, known, timeframe, instruments, same_bars, mut notes } =
         read_question(&request.run, &request.select, settings, sink)?;
     let own = settings.without_labels();
     let made = bytes_of_row(&loaded.model, request.members);
@@ -275,11 +283,11 @@ pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Res
     let (device, device_words) = open(&request.device, settings)?;
     let clock = Instant::now();
     sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
-    let rows = choose_rows(&loaded, &data, request.select.from)?;
+    let rows = choose_rows(&loaded, &data, &known, request.select.from)?;
     // The rows have their own copy of the columns; what stays are bars and times.
     data.release_values();
     if rows.predicted() == 0 {
-        return Err(nothing_to_predict(&loaded, &data, &rows, request.select.from).at(&path));
+        return Err(nothing_to_predict(&loaded, &data, &rows, &request.run, request.select.from).at(&path));
     }
     let (locked, asked) = (rows.locked, rows.asked);
     let asking = Asking { by_member: request.members, alone: false };
@@ -398,8 +406,8 @@ impl RowsOfFolds {
     }
 }
 
-/// The rows of bars that start at `from` or later, by fold.
-pub(crate) fn choose_rows(loaded: &Loaded, data: &Dataset, from: Option<i64>) -> Result<RowsOfFolds> {
+/// The rows of bars that start at `from` or later, by fold; `ledger` is what it knows of these series.
+pub(crate) fn choose_rows(loaded: &Loaded, data: &Dataset, ledger: &Known, from: Option<i64>) -> Result<RowsOfFolds> {
     let model = &loaded.model;
     let inputs = data.inputs(model.learner.kind().layout());
     for (has, wants) in inputs.iter().zip(&model.inputs) {
@@ -425,7 +433,9 @@ pub(crate) fn choose_rows(loaded: &Loaded, data: &Dataset, from: Option<i64>) ->
     let known: Vec<bool> = data.base.market.iter().map(|b| model.symbols.contains(&b.symbol)).collect();
     let closed = |row: usize| {
         let held = model.holdout.is_some_and(|(from, to)| (from..to).contains(&time(row)));
-        held && known[data.base.place(row).0]
+        let symbol = data.base.place(row).0;
+        // Under another name, or of another run, it is as locked.
+        held && known[symbol] || ledger.is_locked(symbol, time(row))
     };
     let (mut asked, mut locked, mut early, mut unready) = (0, 0, 0, 0);
     for (row, is_usable) in usable.into_iter().enumerate() {
@@ -436,16 +446,22 @@ pub(crate) fn choose_rows(loaded: &Loaded, data: &Dataset, from: Option<i64>) ->
         asked += 1;
         match fold_of(row) {
             _ if !is_usable => unready += 1,
-            _ if closed(row) => locked += 1,
-            Some(fold) => rows[fold].push(row as u32),
             None => early += 1,
+            Some(_) if closed(row) => locked += 1,
+            Some(fold) => rows[fold].push(row as u32),
         }
     }
     Ok(RowsOfFolds { folds: rows, inputs, asked, locked, early, unready })
 }
 
 /// Why nothing can be predicted.
-pub(crate) fn nothing_to_predict(loaded: &Loaded, data: &Dataset, rows: &RowsOfFolds, from: Option<i64>) -> Error {
+pub(crate) fn nothing_to_predict(
+    loaded: &Loaded,
+    data: &Dataset,
+    rows: &RowsOfFolds,
+    run: &Path,
+    from: Option<i64>,
+) -> Error {
     let model = &loaded.model;
     let day = |time: i64| rfc3339(time);
     let mut why = Vec::new();
@@ -474,8 +490,11 @@ pub(crate) fn nothing_to_predict(loaded: &Loaded, data: &Dataset, rows: &RowsOfF
         let history = format!("windows are of {}{late}", format_plural(windows as u64, "row"));
         why.push(format!("{} without enough history before them ({history})", bars(rows.unready)));
     }
+    let run = run.display();
+    let open = format!("; `fullbore holdout {run}` judges the run on its holdout, once");
+    let open = if rows.locked > 0 { open } else { String::new() };
     Error::input(format!("the model has nothing to predict here: {}", format_list(&why, "and")))
-        .remedy("give bars from after its training, with the history before them")
+        .remedy(format!("give bars from after its training, with the history before them{open}"))
 }
 
 /// Bytes of a row beside its features: the clock, whether it is usable and settled, and a share of a small net.

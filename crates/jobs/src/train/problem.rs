@@ -2,7 +2,7 @@
 
 use super::short::{fold_counts, too_few};
 use super::source::LABELS;
-use crate::Settings;
+use crate::{Settings, SplitKind};
 use features::labels::{Labeling, Rule, TrainEnd, label};
 use features::{Dataset, Input, Samples};
 use files::{Error, Kind, Result};
@@ -78,14 +78,16 @@ fn earlier_training_end(data: &Dataset, samples: &Samples, settings: &Settings) 
 /// The walk forward of the settings, on a clock of `ticks` moments.
 pub(crate) fn walk(settings: &Settings, ticks: usize) -> WalkForward {
     let s = &settings.split;
+    let first = (s.kind == SplitKind::Rolling).then_some((1.0 - s.holdout) * (1.0 - s.tested));
+    let rolling = s.rolling.or(first);
     WalkForward {
         folds: fold_counts(settings)[0],
         tested: s.tested,
         validation: s.validation,
-        rolling: s.rolling.map(|share| (share * ticks as f64).round() as usize),
+        rolling: rolling.map(|share| ((share * ticks as f64).round() as usize).max(2)),
         embargo: s.embargo.unwrap_or(0),
         holdout: s.holdout,
-        test_days: None,
+        test_days: s.test_days.map(|days| days as u32),
         held: settings.held.unwrap_or_default(),
     }
 }

@@ -5,7 +5,7 @@ use super::phases::Phase;
 use super::source::Ids;
 use super::{Experiment, parameters};
 use crate::kinds::{ColumnImportance, Measured, Metric};
-use crate::{LabelSummary, LearnerKind, Settings};
+use crate::{LabelSummary, LearnerKind, PathsRecord, Refit, Settings, SplitKind};
 use compute::population::Precision;
 use judge::backtest::Backtest;
 use judge::evidence::Evidence;
@@ -55,6 +55,9 @@ pub struct TrainRun {
     pub units: Units,
     /// Units without a better score.
     pub patience: u64,
+    /// Whose recipe is trained on everything, and how; absent from a run that is judged itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refit: Option<Refit>,
     /// Of the walk forward.
     pub folds: Vec<FoldRow>,
     /// When the locked part begins; null without one.
@@ -86,6 +89,12 @@ pub struct TrainRun {
     pub importance: Vec<ColumnImportance>,
     /// What all of it is worth: the verdict, with every trial on these data counted; null before the end.
     pub evidence: Option<Evidence>,
+    /// What the paths through folds are worth that train around their tests; absent from a walk forward.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<PathsRecord>,
+    /// How time was cut.
+    #[serde(skip)]
+    pub split: SplitKind,
     /// Where the time went.
     pub phases: Vec<Phase>,
     /// What limited it, in words.
@@ -117,14 +126,14 @@ pub struct FoldRow {
     pub train_from: String,
     /// When the last label of its training was known.
     pub train_to: String,
-    /// When the first sample of its validation was known.
-    pub valid_from: String,
+    /// When the first sample of its validation was known; null without one.
+    pub valid_from: Option<String>,
     /// When the last label of its validation was known.
-    pub valid_to: String,
-    /// When the first sample of its test was known.
-    pub test_from: String,
+    pub valid_to: Option<String>,
+    /// When the first sample of its test was known; null without one.
+    pub test_from: Option<String>,
     /// When the last label of its test was known.
-    pub test_to: String,
+    pub test_to: Option<String>,
 }
 
 /// Units of work, under their name.
@@ -289,10 +298,10 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         purged: f.purged as u64,
         train_from: shown(f.spans.train.from()),
         train_to: shown(f.spans.train.to() - 1),
-        valid_from: shown(f.spans.valid.from()),
-        valid_to: shown(f.spans.valid.to() - 1),
-        test_from: shown(f.spans.test.from()),
-        test_to: shown(f.spans.test.to() - 1),
+        valid_from: (!f.valid.is_empty()).then(|| shown(f.spans.valid.from())),
+        valid_to: (!f.valid.is_empty()).then(|| shown(f.spans.valid.to() - 1)),
+        test_from: (!f.test.is_empty()).then(|| shown(f.spans.test.from())),
+        test_to: (!f.test.is_empty()).then(|| shown(f.spans.test.to() - 1)),
     });
     let mut run = TrainRun {
         folder: None,
@@ -316,6 +325,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         rate: f64::from(config.rate),
         units: Units { name: learner.unit(), most: u64::from(extent.units) },
         patience: u64::from(extent.patience),
+        refit: settings.refit.clone(),
         folds: folds.collect(),
         holdout_from: splits.holdout.as_ref().map(|h| shown(h.span.from())),
         picture: splits.picture(&problem.samples, &source.ticks, 60, false),
@@ -330,6 +340,8 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         backtest: None,
         importance: Vec::new(),
         evidence: None,
+        paths: None,
+        split: settings.split.kind,
         phases: Vec::new(),
         verdict: String::new(),
         seconds: 0.0,

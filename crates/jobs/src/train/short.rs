@@ -6,7 +6,7 @@
 
 use super::problem::walk;
 use super::source::{longest, nets};
-use crate::Settings;
+use crate::{Settings, SplitKind};
 use compute::Net;
 use features::{CostlyColumn, Dataset, Input};
 use files::{Error, Result, format_count, format_list, format_plural};
@@ -94,7 +94,12 @@ pub(super) fn fit_windows(
 
 /// The numbers of folds to try, the first that fits is taken.
 pub(super) fn fold_counts(settings: &Settings) -> Vec<usize> {
-    settings.split.folds.map_or(FOLDS.to_vec(), |folds| vec![folds])
+    let split = &settings.split;
+    match (split.kind, split.test_days, split.folds) {
+        (SplitKind::Cpcv, ..) | (_, Some(_), _) => vec![1],
+        (.., Some(folds)) => vec![folds],
+        _ => FOLDS.to_vec(),
+    }
 }
 
 /// Whether every test block has enough clock times; `t0` are those of all samples.
@@ -108,7 +113,7 @@ pub(super) fn is_roomy(folds: &[features::Fold], t0: &[i64]) -> bool {
 
 /// That there are fewer folds than usual, where none was set.
 pub(super) fn fewer_folds(settings: &Settings, folds: usize) -> Option<String> {
-    let fewer = settings.split.folds.is_none() && folds < FOLDS[0];
+    let fewer = fold_counts(settings).len() > 1 && folds < FOLDS[0];
     fewer.then(|| format!("{folds} folds instead of {}, because the data are short", FOLDS[0]))
 }
 

@@ -5,6 +5,7 @@ use super::Experiment;
 use super::source::Ids;
 use bars::{Fingerprint, instrument_text};
 use compute::population::Recipe;
+use features::Span;
 use features::labels::{Labeling, Rule, TrainEnd};
 use judge::ledger::Trial;
 use learn::Config;
@@ -36,6 +37,9 @@ pub(super) fn config_hash(experiment: &Experiment) -> String {
         &format!("{:016x}", splits.id()),
     ] {
         hash.add_text(text);
+    }
+    if let Some(refit) = &settings.refit {
+        hash.add_text(&format!("refit of {}", refit.trial));
     }
     for other in others {
         hash.add_text(&other.net.to_string());
@@ -117,9 +121,11 @@ pub(super) fn word(value: impl Serialize) -> String {
 /// A trial is a configuration and a root seed, on what it is judged on.
 pub(super) fn trial(experiment: &Experiment, config: &Config, folder: &Path) -> Trial {
     let Experiment { source, settings, splits, .. } = experiment;
-    let first = splits.folds.first().map(|f| f.spans.test);
-    let last = splits.folds.last().map(|f| f.spans.test);
-    let span = first.zip(last).and_then(|(a, b)| features::Span::new(a.from(), b.to()));
+    // What is not judged is in no family.
+    let judged = || splits.folds.iter().filter(|fold| !fold.test.is_empty()).map(|fold| fold.spans.test);
+    let first = judged().map(Span::from).min();
+    let last = judged().map(Span::to).max();
+    let span = first.zip(last).and_then(|(from, to)| Span::new(from, to));
     let labels = match &source.ids {
         Ids::Bars { label: Some(label), .. } => format!(", labels {}", label.rule),
         _ => String::new(),
@@ -132,12 +138,12 @@ pub(super) fn trial(experiment: &Experiment, config: &Config, folder: &Path) -> 
             symbols if symbols.is_empty() => vec![source.fingerprint.clone()],
             symbols => symbols.iter().map(|symbol| source.holdings.name_of(symbol)).collect(),
         },
-        span: span.unwrap_or_else(|| features::Span::new(0, 1).expect("0 is before 1")),
+        span: span.unwrap_or_else(|| Span::new(0, 1).expect("0 is before 1")),
         code: env!("CARGO_PKG_VERSION").into(),
         data: source.fingerprint.clone(),
         folds: splits.folds.len() as u32,
         seeds: (0..settings.train.seeds as u64).collect(),
-        parent: None,
+        parent: settings.refit.as_ref().map(|refit| refit.trial.clone()),
         what: Some(format!(
             "{name}: {} {}{labels}, rate {:.2e}",
             settings.train.learner.name(),

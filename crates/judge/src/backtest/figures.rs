@@ -143,7 +143,7 @@ pub fn backtest(
         return Err(Error::input("there are fewer than two bars to walk through").remedy("give more data"));
     }
     let (held, late, free) = (&walks[4], &walks[3], &walks[0]);
-    let days = Days::new(&walked);
+    let days = Days::new(&walked, course.table.risk_free);
     let benchmark = days.returns(held)?;
     let returns = days.returns(&walked)?;
     let results: Vec<f64> = walked.trades.iter().map(|trade| trade.result).collect();
@@ -157,18 +157,13 @@ pub fn backtest(
         costs: flows.costs().max(0.0),
         gross_profit: capital * total(&walked) + flows.costs(),
     };
-    let per_year = days.per_year;
     let record = TrackRecord {
         benchmark: Some(&benchmark),
         round_trips: &results,
         activity: Some(activity),
-        ..TrackRecord::new(&returns, per_year)
+        ..days.record(&returns)
     };
-    let sharpe = |returns: &[f64]| {
-        performance(&TrackRecord::new(returns, per_year))
-            .ok()
-            .and_then(|p| p.sharpe_annual.or(p.sharpe_annual_uncorrected))
-    };
+    let sharpe = |returns: &[f64]| days.sharpe(returns);
     let replay = |multiple: f64, walked: &Walked| -> Result<CostMultiple> {
         let sharpe_annual = sharpe(&days.returns(walked)?);
         Ok(CostMultiple { multiple, total_return: total(walked), sharpe_annual })
@@ -227,10 +222,11 @@ struct Days {
     days: Vec<i32>,   // [D] rising
     last: Vec<usize>, // [D] the last step of each
     per_year: f64,
+    risk_free: f64, // of a day
 }
 
 impl Days {
-    fn new(walked: &Walked) -> Days {
+    fn new(walked: &Walked, risk_free: f64) -> Days {
         let (mut days, mut last): (Vec<i32>, Vec<usize>) = (Vec::new(), Vec::new());
         for (at, day) in walked.days.iter().enumerate() {
             match days.last() {
@@ -243,7 +239,18 @@ impl Days {
             }
         }
         let per_year = trading_days_per_year(&days).unwrap_or(252.0).clamp(1.0, 366.0);
-        Days { days, last, per_year }
+        Days { days, last, per_year, risk_free: risk_free / per_year }
+    }
+
+    /// Returns of these days; what is earned beyond money without risk counts.
+    fn record<'a>(&self, returns: &'a [f64]) -> TrackRecord<'a> {
+        let risk_free = self.risk_free;
+        TrackRecord { risk_free, minimum_return: risk_free, ..TrackRecord::new(returns, self.per_year) }
+    }
+
+    /// Per year.
+    fn sharpe(&self, returns: &[f64]) -> Option<f64> {
+        performance(&self.record(returns)).ok().and_then(|p| p.sharpe_annual.or(p.sharpe_annual_uncorrected))
     }
 
     /// `[D]` returns of a walk over the same steps.
@@ -278,9 +285,7 @@ impl Days {
                 name: name(key),
                 total_return: own.iter().fold(1.0, |growth, r| growth * (1.0 + r)) - 1.0,
                 days: own.len(),
-                sharpe_annual: performance(&TrackRecord::new(own, self.per_year))
-                    .ok()
-                    .and_then(|p| p.sharpe_annual.or(p.sharpe_annual_uncorrected)),
+                sharpe_annual: self.sharpe(own),
                 trades: walked.trades.iter().filter(|trade| times.contains(&trade.closed)).count(),
             }
         };

@@ -18,7 +18,8 @@ pub use chance::{ChanceTest, permute_scores, shift_positions};
 pub use figures::{Backtest, CostMultiple, CostShares, Incidents, Part, backtest};
 pub use record::{Incident, PositionRow, Trade, Walked};
 pub use signals::{
-    Beliefs, Calibration, SignalRule, Tried, choose_threshold, follow_signals, rank_portfolio, try_thresholds,
+    Beliefs, Calibration, PortfolioRule, SignalRule, Tried, Weighting, choose_threshold, follow_beliefs,
+    follow_signals, rank_portfolio, try_thresholds,
 };
 pub use walk::{Course, Targets, buy_and_hold, walk};
 

@@ -3,7 +3,7 @@
 //! One symbol: long or short at the next open when a probability exceeds a threshold; a signal in the same direction
 //! renews the horizon without trading, an opposite one turns the position, otherwise it closes at the horizon. Several
 //! symbols: those that have a bar are ranked by `p_up - p_down`; the top is bought and, where it can be, the bottom
-//! sold, in tranches of `1/h` of equity that are held for h bars and netted.
+//! sold, by a [`PortfolioRule`], in tranches of `1/h` of equity that are held for h bars and netted.
 //!
 //! Whether to trade at all is decided on validation data: a threshold is taken only if its net Sharpe ratio there,
 //! pooled over this and earlier folds, exceeds one standard error with at least 30 trades; else the answer is never.
@@ -13,6 +13,7 @@ use crate::performance::SharpeRatio;
 use account::{Action, Params};
 use bars::Bars;
 use features::Clock;
+use market::PriceTable;
 use serde::{Deserialize, Serialize};
 
 /// How a fold's probabilities become positions.
@@ -24,6 +25,50 @@ pub struct SignalRule {
     pub threshold: Option<f64>,
     /// Bars that a position is held after its last signal.
     pub horizon: usize,
+    /// How several symbols become a portfolio.
+    #[serde(default)]
+    pub portfolio: PortfolioRule,
+}
+
+/// How scores of several symbols become a portfolio.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PortfolioRule {
+    /// Symbols on a side; null: the share of those that have a bar, at least one and at most fifty.
+    pub positions: Option<usize>,
+    /// Share of the symbols on a side.
+    pub share: f64,
+    /// Notional of both sides together over equity.
+    pub gross: f64,
+    /// Most that the long side may have more than the short side, over equity.
+    pub net: f64,
+    /// How a side is shared out.
+    pub weighting: Weighting,
+    /// Nothing is sold short.
+    pub long_only: bool,
+}
+
+impl Default for PortfolioRule {
+    fn default() -> PortfolioRule {
+        let weighting = Weighting::Equal;
+        PortfolioRule { positions: None, share: 0.1, gross: 1.0, net: 1.0, weighting, long_only: false }
+    }
+}
+
+/// How a side of a portfolio is shared out among its symbols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weighting {
+    /// The same for each.
+    Equal,
+    /// Inversely to the volatility that was known at the close.
+    Volatility,
+}
+
+impl Weighting {
+    /// All of them with their names.
+    pub const NAMES: &'static [(&'static str, Weighting)] =
+        &[("equal", Weighting::Equal), ("volatility", Weighting::Volatility)];
 }
 
 /// Corrects probabilities that were learned with weighted classes: `p_k ∝ exp(s·ln p_k + b_k)`.
@@ -162,8 +207,32 @@ pub fn follow_signals(beliefs: &[Option<[f64; 2]>], threshold: f64, horizon: usi
     beliefs.iter().map(decide).collect()
 }
 
+/// Positions by beliefs of which each fold's threshold was taken away: one symbol follows those above 0, several are a
+/// portfolio, weighted by the volatility in `table` where its rule says so. What is not believed in is not traded; what
+/// is held runs out at its horizon.
+pub fn follow_beliefs(
+    market: &[Bars],
+    clock: &Clock,
+    table: Option<&PriceTable>,
+    beliefs: &Beliefs,
+    horizon: usize,
+    rule: &PortfolioRule,
+) -> Targets {
+    match market {
+        [bars] => Targets { actions: vec![follow_signals(&beliefs[0], 0.0, horizon, bars.instrument.shortable)] },
+        _ => rank_portfolio(market, clock, table, beliefs, horizon, rule),
+    }
+}
+
 /// Weights of many symbols: ranked at every moment, netted over the last `horizon` of them.
-pub fn rank_portfolio(market: &[Bars], clock: &Clock, beliefs: &Beliefs, horizon: usize) -> Targets {
+pub fn rank_portfolio(
+    market: &[Bars],
+    clock: &Clock,
+    table: Option<&PriceTable>,
+    beliefs: &Beliefs,
+    horizon: usize,
+    rule: &PortfolioRule,
+) -> Targets {
     let horizon = horizon.max(1);
     let mut by_tick: Vec<Vec<(usize, usize)>> = vec![Vec::new(); clock.times.len()];
     for symbol in 0..market.len() {
@@ -175,9 +244,13 @@ pub fn rank_portfolio(market: &[Bars], clock: &Clock, beliefs: &Beliefs, horizon
     let mut tranches: std::collections::VecDeque<Vec<(usize, f64)>> = Default::default();
     let mut weights = vec![0.0; market.len()];
     for rows in by_tick.iter().filter(|rows| !rows.is_empty()) {
-        let mut scored: Vec<(f64, usize)> =
-            rows.iter().filter_map(|(symbol, t)| beliefs[*symbol][*t].map(|[down, up]| (up - down, *symbol))).collect();
-        let tranche = if scored.is_empty() { Vec::new() } else { one_tranche(&mut scored, market) };
+        let score = |(symbol, t): &(usize, usize)| {
+            let [down, up] = beliefs[*symbol][*t]?;
+            let sigma = table.map_or(0.0, |table| table.symbol(*symbol)[*t].sigma);
+            Some(Scored { score: up - down, symbol: *symbol, sigma })
+        };
+        let mut scored: Vec<Scored> = rows.iter().filter_map(score).collect();
+        let tranche = if scored.is_empty() { Vec::new() } else { one_tranche(&mut scored, market, rule) };
         tranche.iter().for_each(|(symbol, weight)| weights[*symbol] += weight / horizon as f64);
         tranches.push_back(tranche);
         if tranches.len() > horizon {
@@ -194,19 +267,46 @@ pub fn rank_portfolio(market: &[Bars], clock: &Clock, beliefs: &Beliefs, horizon
     targets
 }
 
-/// A tenth of the symbols on each side, at least one and at most fifty: equal weights, half of the equity a side, or
-/// all of it on the long side where nothing can be sold short.
-fn one_tranche(scored: &mut [(f64, usize)], market: &[Bars]) -> Vec<(usize, f64)> {
+/// A symbol that has a bar and a belief.
+struct Scored {
+    score: f64,
+    symbol: usize,
+    /// Deviation of returns per year as it was known at this close; 0 where it was not.
+    sigma: f64,
+}
+
+/// Most symbols on a side where their number follows from a share.
+const MOST_POSITIONS: usize = 50;
+
+/// The best on the long side and the worst on the short side; half of the gross notional a side, or on the long side
+/// alone as much as the limits allow.
+fn one_tranche(scored: &mut [Scored], market: &[Bars], rule: &PortfolioRule) -> Vec<(usize, f64)> {
     // The best first; equals in the order of symbols.
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let count = (scored.len() / 10).clamp(1, 50).min(scored.len() / 2).max(1);
-    let shortable = market.iter().all(|bars| bars.instrument.shortable) && scored.len() > 1;
-    let share = if shortable { 0.5 } else { 1.0 };
-    let mut tranche: Vec<(usize, f64)> = scored[..count].iter().map(|(_, s)| (*s, share / count as f64)).collect();
+    scored.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.symbol.cmp(&b.symbol)));
+    let n = scored.len();
+    let wanted = rule.positions.unwrap_or(((n as f64 * rule.share) as usize).clamp(1, MOST_POSITIONS));
+    let count = wanted.min(if rule.long_only { n } else { n / 2 }).max(1);
+    let shortable = !rule.long_only && market.iter().all(|bars| bars.instrument.shortable) && n > 1;
+    let notional = if shortable { 0.5 * rule.gross } else { rule.gross.min(rule.net) };
+    let mut tranche = one_side(&scored[..count], notional, rule.weighting);
     if shortable {
-        tranche.extend(scored[scored.len() - count..].iter().map(|(_, s)| (*s, -share / count as f64)));
+        tranche.extend(one_side(&scored[n - count..], -notional, rule.weighting));
     }
     tranche
+}
+
+/// A side's notional, shared out.
+fn one_side(side: &[Scored], notional: f64, weighting: Weighting) -> Vec<(usize, f64)> {
+    let calm = |one: &Scored| if one.sigma > 0.0 { 1.0 / one.sigma } else { f64::NAN };
+    let known: Vec<f64> = side.iter().map(calm).filter(|x| x.is_finite()).collect();
+    if weighting == Weighting::Equal || known.is_empty() {
+        return side.iter().map(|one| (one.symbol, notional / side.len() as f64)).collect();
+    }
+    // Who has no volatility yet is taken for an average one.
+    let mean = known.iter().sum::<f64>() / known.len() as f64;
+    let parts: Vec<f64> = side.iter().map(calm).map(|x| if x.is_finite() { x } else { mean }).collect();
+    let all: f64 = parts.iter().sum();
+    side.iter().zip(parts).map(|(one, part)| (one.symbol, notional * part / all)).collect()
 }
 
 /// Thresholds that are tried.
@@ -223,7 +323,13 @@ pub struct Tried {
 }
 
 /// Walks every threshold over a fold's validation time; several symbols have one entry, to trade or not.
-pub fn try_thresholds(course: &Course<'_>, params: &[Params], beliefs: &Beliefs, horizon: usize) -> Vec<Tried> {
+pub fn try_thresholds(
+    course: &Course<'_>,
+    params: &[Params],
+    beliefs: &Beliefs,
+    horizon: usize,
+    rule: &PortfolioRule,
+) -> Vec<Tried> {
     let one = |targets: &Targets| {
         let walked = walk(course, params, targets);
         let (_, returns) = walked.daily_returns();
@@ -237,7 +343,7 @@ pub fn try_thresholds(course: &Course<'_>, params: &[Params], beliefs: &Beliefs,
                 one(&Targets { actions: vec![actions] })
             })
             .collect(),
-        market => vec![one(&rank_portfolio(market, course.clock, beliefs, horizon))],
+        market => vec![one(&rank_portfolio(market, course.clock, Some(course.table), beliefs, horizon, rule))],
     }
 }
 
@@ -264,6 +370,7 @@ pub fn choose_threshold(tried: &[Vec<Tried>]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bars::synth::Synth;
     use random::SplitMix;
 
     #[test]
@@ -309,6 +416,32 @@ mod tests {
         assert_eq!(follow(&[up, down, none, none], true), [1.0, -1.0, -1.0, 0.0]);
         assert_eq!(follow(&[up, down, none], false), [1.0, 0.0, 0.0]);
         assert_eq!(follow(&[None, none, up], true), [0.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn a_portfolio_keeps_its_limits() {
+        let market = Synth { symbols: 40, bars: 30, ragged: false, ..Synth::default() }.make_market(1).market;
+        let tranche = |rule: PortfolioRule| {
+            let one = |symbol: usize| Scored { score: -(symbol as f64), symbol, sigma: 0.1 * (1 + symbol % 4) as f64 };
+            let mut scored: Vec<Scored> = (0..40).map(one).collect();
+            one_tranche(&mut scored, &market, &rule)
+        };
+        let sum = |tranche: &[(usize, f64)], side: f64| -> f64 {
+            tranche.iter().filter(|(_, w)| w * side > 0.0).map(|(_, w)| w).sum()
+        };
+        let usual = tranche(PortfolioRule::default());
+        assert_eq!(usual.iter().map(|(symbol, _)| *symbol).collect::<Vec<_>>(), [0, 1, 2, 3, 36, 37, 38, 39]);
+        assert!(usual.iter().all(|(_, weight)| weight.abs() == 0.125), "{usual:?}");
+        let two = tranche(PortfolioRule { positions: Some(2), gross: 1.5, ..PortfolioRule::default() });
+        assert_eq!((two.len(), sum(&two, 1.0), sum(&two, -1.0)), (4, 0.75, -0.75));
+        // Long alone: no more than the net limit, and as many as there are.
+        let long = PortfolioRule { positions: Some(30), net: 0.6, long_only: true, ..PortfolioRule::default() };
+        let long = tranche(long);
+        assert!(long.len() == 30 && (sum(&long, 1.0) - 0.6).abs() < 1e-12 && sum(&long, -1.0) == 0.0);
+        // Parity: a symbol of four times the volatility has a quarter of the weight.
+        let parity = tranche(PortfolioRule { weighting: Weighting::Volatility, ..PortfolioRule::default() });
+        assert!((sum(&parity, 1.0) - 0.5).abs() < 1e-12 && (sum(&parity, -1.0) + 0.5).abs() < 1e-12);
+        assert!((parity[0].1 / parity[3].1 - 4.0).abs() < 1e-12, "{parity:?}");
     }
 
     #[test]

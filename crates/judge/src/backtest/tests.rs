@@ -119,6 +119,23 @@ fn a_record_replays_costs_and_delay() {
 }
 
 #[test]
+fn ratios_are_of_what_is_earned_beyond_money_without_risk() {
+    let mut case = Case::new(market(1, 3000));
+    let targets = case.targets(1.0);
+    let (plain, _) = backtest(&case.course(), &targets, &[(1, 0)], 1).unwrap();
+    case.table.risk_free = 0.05;
+    let (net, _) = backtest(&case.course(), &targets, &[(1, 0)], 1).unwrap();
+    let daily = 0.05 / net.net.days_per_year;
+    let deviation = plain.net.volatility_annual.unwrap() / net.net.days_per_year.sqrt();
+    let less = plain.net.sharpe_daily.unwrap() - daily / deviation;
+    assert!((net.net.sharpe_daily.unwrap() - less).abs() < 1e-9, "{:?} and {less}", net.net.sharpe_daily);
+    assert!(net.net.sortino_annual < plain.net.sortino_annual && net.hold_sharpe_annual < plain.hold_sharpe_annual);
+    assert_ne!(net.net.benchmark.unwrap().alpha_annual, plain.net.benchmark.unwrap().alpha_annual);
+    assert_eq!((net.net.total_return, net.costs.fee), (plain.net.total_return, plain.costs.fee));
+    assert!(net.multiples[2].sharpe_annual < plain.multiples[2].sharpe_annual);
+}
+
+#[test]
 fn a_suspected_split_closes_and_is_listed() {
     let mut bars = market(1, 300);
     let own = &mut bars[0];
@@ -194,7 +211,9 @@ fn scores_that_change_hands_are_what_chance_earns() {
         case.market.iter().map(&mut score).collect()
     };
     let course = case.course();
-    let portfolio = |beliefs: &Beliefs| rank_portfolio(&case.market, &case.clock, beliefs, 5);
+    let portfolio = |beliefs: &Beliefs| {
+        rank_portfolio(&case.market, &case.clock, Some(&case.table), beliefs, 5, &PortfolioRule::default())
+    };
     let test = |beliefs: &Beliefs, threads| permute_scores(&course, beliefs, &portfolio, 3, threads).unwrap();
     let knows = test(&scores(0.9), 2);
     assert!(knows.p < 0.005 && knows.sharpe_daily > knows.high, "{knows:?}");

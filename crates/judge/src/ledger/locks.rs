@@ -35,6 +35,10 @@ pub struct HoldoutLock {
     pub time: i64,
     /// What is locked.
     pub span: Span,
+    /// Of which series, by their names in this ledger.
+    pub names: Vec<String>,
+    /// Whether a run has looked at it: then it is locked, but no holdout any more.
+    pub is_opened: bool,
 }
 
 impl Known {
@@ -52,6 +56,22 @@ impl Known {
     /// The first locked moment.
     pub fn locked_from(&self) -> Option<i64> {
         self.locks.iter().map(|lock| lock.span.from()).min()
+    }
+
+    /// The first moment of what is locked and was never opened.
+    pub fn unopened_from(&self) -> Option<i64> {
+        self.locks.iter().filter(|lock| !lock.is_opened).map(|lock| lock.span.from()).min()
+    }
+
+    /// The first locked moment of what is not over before a moment.
+    pub fn locked_after(&self, time: i64) -> Option<i64> {
+        self.locks.iter().map(|lock| lock.span).filter(|span| span.to() > time).map(Span::from).min()
+    }
+
+    /// Whether a moment of a series, by its place among those that were identified, is locked.
+    pub fn is_locked(&self, series: usize, time: i64) -> bool {
+        let of = |lock: &HoldoutLock| self.names.get(series).is_some_and(|name| lock.names.contains(name));
+        self.locks.iter().any(|lock| lock.span.contains(time) && of(lock))
     }
 }
 
@@ -155,13 +175,23 @@ impl Known {
     fn find_locks(&mut self, rows: &[Read], span: Span) {
         let names: BTreeSet<&String> = self.names.iter().collect();
         let of = |event: &Event| event.symbols.iter().flatten().any(|name| names.contains(name));
-        let mut locks = BTreeMap::new();
+        let mut locks: BTreeMap<u64, HoldoutLock> = BTreeMap::new();
+        let starts: BTreeMap<u64, &[String]> =
+            rows.iter().filter_map(|read| Some((read.row, read.event.symbols.as_deref()?))).collect();
         let mut released: Option<i64> = None;
         for Read { row, time, event } in rows {
+            if let (Some(looked), "holdout") = (event.span, event.kind.as_str()) {
+                let symbols = event.start.and_then(|row| starts.get(&row).copied()).unwrap_or_default();
+                for lock in locks.values_mut().filter(|lock| lock.span.overlaps(looked)) {
+                    lock.is_opened |= symbols.iter().any(|name| lock.names.contains(name));
+                }
+            }
             let Some(own) = event.span.filter(|own| own.overlaps(span) && of(event)) else { continue };
             match event.kind.as_str() {
                 "locked" => {
-                    locks.insert(*row, HoldoutLock { row: *row, time: *time, span: own });
+                    let names = event.symbols.clone().unwrap_or_default();
+                    let lock = HoldoutLock { row: *row, time: *time, span: own, names, is_opened: false };
+                    locks.insert(*row, lock);
                 }
                 "released" => {
                     released = released.max(Some(own.to()));

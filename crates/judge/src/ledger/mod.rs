@@ -3,9 +3,9 @@
 //! A *trial* is a configuration with a root seed, never a fold or a seed inside a run. Its *family* is every trial
 //! whose evaluated series and time overlap, whatever file they came from and whatever they are called there
 //! (`series.rs`); a figure is deflated by the size of its family. So nothing may leave the ledger: rows are events
-//! (started, finished, failed, holdout opened, series seen, holdout locked and released), each is on the disk before
-//! the call returns, each carries a hash of itself and of the row before, and the file refuses updates and deletions.
-//! A trial that started and never ended counts as crashed.
+//! (started, finished, failed, holdout opened and judged, series seen, holdout locked and released), each is on the
+//! disk before the call returns, each carries a hash of itself and of the row before, and the file refuses updates and
+//! deletions. A trial that started and never ended counts as crashed.
 //!
 //! Every question reads the chain from its first row and checks it on the way: a ledger that was changed gives no
 //! counts, only the row at which it is broken. What no chain can tell is that its end was cut off; [`StartedTrial`]
@@ -109,6 +109,19 @@ pub enum Outcome {
     Crashed,
 }
 
+/// A look at a holdout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opening {
+    /// Its row.
+    pub row: u64,
+    /// When, in nanoseconds since 1970 UTC.
+    pub time: i64,
+    /// What was looked at.
+    pub span: Span,
+    /// The run that looked, in words.
+    pub by: String,
+}
+
 /// The file of all trials.
 #[derive(Debug)]
 pub struct Ledger {
@@ -195,36 +208,46 @@ impl Ledger {
         self.append(event, |db| self.is_open(db, started)).map(drop)
     }
 
-    /// Writes that a trial looks at a holdout, and says how often that holdout has now been opened. More than once: it
-    /// is one no longer.
+    /// Writes that a trial looks at a holdout, and gives every opening of that holdout so far, this one last. More than
+    /// one: it is a holdout no longer. `by` is the run that looks, in words.
     ///
     /// # Errors
     ///
     /// Where the trial is not in this ledger, and where the row could not be written: then the holdout stays closed.
-    pub fn open_holdout(&self, started: &StartedTrial, span: Span) -> Result<usize> {
-        let event = Event { span: Some(span), ..started.event("holdout") };
+    pub fn open_holdout(&self, started: &StartedTrial, span: Span, by: &str) -> Result<Vec<Opening>> {
+        let event = Event { span: Some(span), reason: Some(by.to_string()), ..started.event("holdout") };
         self.append(event, |db| self.holds(db, started))?;
         let symbols = self.read()?.into_iter().find(|read| read.row == started.row).and_then(|read| read.event.trial());
-        self.holdout_opened(&symbols.map_or(Vec::new(), |trial| trial.symbols), span)
+        self.openings(&symbols.map_or(Vec::new(), |trial| trial.symbols), span)
     }
 
-    /// How often a holdout of any of these symbols that overlaps this time has been opened.
+    /// Writes what an opening showed, before anyone sees it.
+    ///
+    /// # Errors
+    ///
+    /// Where the trial is not in this ledger, and where the row could not be written.
+    pub fn judge_holdout(&self, started: &StartedTrial, metrics: &Value) -> Result<()> {
+        let event = Event { metrics: Some(metrics.to_string()), ..started.event("holdout judged") };
+        self.append(event, |db| self.holds(db, started)).map(drop)
+    }
+
+    /// Every opening of a holdout of any of these symbols that overlaps this time, the first one first.
     ///
     /// # Errors
     ///
     /// Where the ledger cannot be read or its chain is broken.
-    pub fn holdout_opened(&self, symbols: &[String], span: Span) -> Result<usize> {
+    pub fn openings(&self, symbols: &[String], span: Span) -> Result<Vec<Opening>> {
         let rows = self.read()?;
         let starts: BTreeMap<u64, Trial> =
             rows.iter().filter_map(|read| Some((read.row, read.event.trial()?))).collect();
         let wanted: BTreeSet<&String> = symbols.iter().collect();
-        let same = |read: &&Read| {
-            let of = read.event.start.and_then(|row| starts.get(&row));
-            read.event.kind == "holdout"
-                && read.event.span.is_some_and(|looked| looked.overlaps(span))
-                && of.is_some_and(|trial| trial.symbols.iter().any(|symbol| wanted.contains(symbol)))
+        let opening = |Read { row, time, event }: Read| {
+            let looked = event.span.filter(|looked| event.kind == "holdout" && looked.overlaps(span))?;
+            let of = starts.get(&event.start?)?;
+            let same = of.symbols.iter().any(|symbol| wanted.contains(symbol));
+            same.then(|| Opening { row, time, span: looked, by: event.reason.unwrap_or(event.trial) })
         };
-        Ok(rows.iter().filter(same).count())
+        Ok(rows.into_iter().filter_map(opening).collect())
     }
 
     /// Every start of a trial judged on any of these symbols in this time, or that looked at a holdout there, in the

@@ -86,18 +86,23 @@ fn overlapping_trials_form_a_family() {
     check(&["gold"], 0, 100, &[]);
     check(&[], 0, 100, &[]);
     // A look at the holdout is a trial on it.
-    assert_eq!(ledger.holdout_opened(&named(&["OIL"]), span(50, 60)).unwrap(), 0);
-    assert_eq!(ledger.open_holdout(&started, span(50, 60)).unwrap(), 1);
-    assert_eq!(ledger.open_holdout(&started, span(55, 70)).unwrap(), 2);
-    assert_eq!(ledger.holdout_opened(&named(&["OIL"]), span(60, 61)).unwrap(), 1);
-    assert_eq!(ledger.holdout_opened(&named(&["CORN"]), span(50, 60)).unwrap(), 0);
+    let openings = |symbol: &str, span: Span| ledger.openings(&named(&[symbol]), span).unwrap();
+    assert_eq!(openings("OIL", span(50, 60)).len(), 0);
+    assert_eq!(ledger.open_holdout(&started, span(50, 60), "runs/a").unwrap().len(), 1);
+    let both = ledger.open_holdout(&started, span(55, 70), "runs/b").unwrap();
+    assert_eq!(both.iter().map(|opening| opening.by.as_str()).collect::<Vec<_>>(), ["runs/a", "runs/b"]);
+    assert!(both[0].row < both[1].row && both[0].time <= both[1].time);
+    // What it showed is a row of its own, and no look.
+    ledger.judge_holdout(&started, &json!({"net_sharpe": 1.0})).unwrap();
+    assert_eq!(openings("OIL", span(60, 61)).len(), 1);
+    assert_eq!(openings("CORN", span(50, 60)).len(), 0);
     check(&["GOLD"], 50, 51, &["a"]);
     assert_eq!(ledger.family(&named(&["GOLD"]), span(50, 51)).unwrap()[0].holdouts, 2);
     assert!(ledger.start(&trial("d", &[], 0, 1)).is_err() && ledger.start(&trial("", &["GOLD"], 0, 1)).is_err());
     let strange = StartedTrial { row: 2, ..started.clone() };
     assert!(ledger.fail(&strange, "").unwrap_err().message.contains("did not start"));
-    assert!(ledger.open_holdout(&StartedTrial { row: u64::MAX, ..started }, span(0, 1)).is_err());
-    assert_eq!(ledger.verify().unwrap(), 5);
+    assert!(ledger.open_holdout(&StartedTrial { row: u64::MAX, ..started }, span(0, 1), "").is_err());
+    assert_eq!(ledger.verify().unwrap(), 6);
 }
 
 #[test]

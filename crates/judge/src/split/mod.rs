@@ -10,9 +10,11 @@
 //! no border needs more than that; a window of features that reaches back over a border is no leak, since the same bars
 //! are known live. An *embargo* before the holdout can be set all the same.
 //!
-//! [`walk_forward`] makes the folds, [`check`] holds any folds to the promise (and every one made here is checked
-//! before it is handed out), [`Splits::picture`] draws them. Combinatorial splits will come to the same [`purge`].
+//! [`walk_forward`] makes the folds, [`around`] those that train on both sides of their tests (k-fold and
+//! combinatorial), [`whole`] the one that only trains. [`check`] holds any folds to the promise of their kind, and
+//! every one made here is checked before it is handed out; [`Splits::picture`] draws them.
 
+mod around;
 mod check;
 mod picture;
 mod purge;
@@ -20,11 +22,14 @@ mod refuse;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod whole;
 
-pub use check::check;
+pub use around::{around, paths};
+pub use check::{check, pieces};
 pub use purge::{Block, Purged, overlaps, purge};
 pub use refuse::{longest_label, ticks_needed};
 pub use walk::{held_out_from, walk_forward, walk_forward_on};
+pub use whole::whole;
 
 use features::{Fold, Span};
 use serde::{Deserialize, Serialize};
@@ -85,8 +90,12 @@ pub struct Splits {
     pub folds: Vec<Fold>,
     /// What no fold sees.
     pub holdout: Option<Holdout>,
-    /// The embargo, in ticks.
+    /// The embargo, in ticks: before the holdout of a walk, behind each test block elsewhere.
     pub embargo: usize,
+    /// `[groups + 1]` where the groups of folds that train around their tests begin, and where the last ends; empty in
+    /// a walk.
+    #[serde(default)]
+    pub groups: Vec<i64>,
 }
 
 /// The end of the data, closed until it is opened through the ledger.

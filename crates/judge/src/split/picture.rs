@@ -1,6 +1,6 @@
 //! A split as a few lines of text, for `--dry-run`.
 
-use super::Splits;
+use super::{Splits, pieces};
 use features::Samples;
 
 /// Signs of a part, in the order they are drawn: unused, gap, training, validation, test, holdout.
@@ -24,17 +24,22 @@ impl Splits {
         let mut text = String::new();
         for fold in &self.folds {
             let mut line = vec![signs[0]; width];
-            let ends = |first: &[u32], last: &[u32]| {
-                let time = |at: &u32| samples.t0[*at as usize];
-                first.first().map(time).zip(last.last().map(time))
-            };
-            let part = |part: &[u32]| ends(part, part);
-            let held = self.holdout.as_ref().and_then(|holdout| part(&holdout.samples));
-            let whole = ends(&fold.train, &fold.test);
-            let parts = [whole, part(&fold.train), part(&fold.valid), part(&fold.test), held];
-            for (times, sign) in parts.into_iter().zip(&signs[1..]) {
-                if let Some((from, to)) = times {
-                    draw(&mut line, from, to, ticks, *sign);
+            let time = |at: &u32| samples.t0[*at as usize];
+            let (of_train, of_valid, of_test): (&[u32], &[u32], &[u32]) = (&fold.train, &fold.valid, &fold.test);
+            let held = self.holdout.as_ref().map_or(&[][..], |holdout| &holdout.samples);
+            let all = || [of_train, of_valid, of_test].into_iter().flatten();
+            if let Some((first, last)) = all().min().zip(all().max()) {
+                draw(&mut line, time(first), time(last), ticks, signs[1]);
+            }
+            let parts = [
+                (of_train, [of_valid, of_test]),
+                (of_valid, [of_train, of_test]),
+                (of_test, [of_train, of_valid]),
+                (held, [&[], &[]]),
+            ];
+            for ((part, others), sign) in parts.into_iter().zip(&signs[2..]) {
+                for piece in pieces(part, &others).into_iter().map(|piece| &part[piece]) {
+                    draw(&mut line, time(&piece[0]), time(&piece[piece.len() - 1]), ticks, *sign);
                 }
             }
             text.push_str(&format!("fold {:>labels$}  ", fold.number + 1));

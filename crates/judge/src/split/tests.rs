@@ -1,5 +1,6 @@
 //! Splits against brute force, against planted mistakes, and at the edges (docs/method.md, Splits).
 
+use super::around::plan_around;
 use super::purge::{Rule, purge_by};
 use super::walk::plan_splits;
 use super::*;
@@ -507,4 +508,165 @@ fn what_is_locked_stays_out_and_what_was_released_is_ordinary() {
     assert_eq!(held(None, Some(951), 0.15), Some(951), "only what is new");
     assert_eq!(held(None, Some(1002), 0.15), None);
     assert_eq!(held(Some(700), Some(951), 0.15), Some(700));
+}
+
+/// Folds around their tests by definition: every sample is asked about every sample of every test block.
+fn around_by_definition(samples: &Samples, ticks: &[i64], spec: &WalkForward, n: usize, k: usize) -> Option<Parts> {
+    let time = |i: u32| (samples.t0[i as usize], samples.t1[i as usize]);
+    let tick = |i: u32| ticks.iter().position(|t| *t == time(i).0).unwrap();
+    let all: Vec<u32> = (0..samples.len() as u32).collect();
+    let begin = tick(*all.first()?);
+    // What is held out is the walk's own, which has a brute force of its own.
+    let end = tick(*all.last()?) + 1;
+    let held_from = (begin..=end).find(|from| (end - from) as f64 <= spec.holdout * (end - begin) as f64).unwrap();
+    let work = if spec.holdout > 0.0 { held_from.saturating_sub(usize::from(held_from == end)) } else { end };
+    let border = |group: usize| begin + (work - begin) * group / n;
+    let group_of = |tick: usize| (0..n).find(|g| (border(*g)..border(g + 1)).contains(&tick));
+    let held: Vec<u32> = all.iter().copied().filter(|i| tick(*i) >= work).collect();
+    let free = |i: u32| held.is_empty() || time(i).1 < ticks[work];
+    let longest = all
+        .iter()
+        .map(|i| {
+            ticks.iter().filter(|t| time(*i).0 < **t && **t < time(*i).1).count() + usize::from(time(*i).1 > time(*i).0)
+        })
+        .max()?;
+    let embargo = (((work - begin) as f64 * 0.01 - 1e-9).ceil() as usize).max(longest);
+    let mut folds = Vec::new();
+    for chosen in 0u32..1 << n {
+        if chosen.count_ones() as usize == k {
+            folds.push(chosen);
+        }
+    }
+    // In the order of their groups.
+    folds.sort_by_key(|chosen| (0..n).filter(|g| chosen >> g & 1 == 1).collect::<Vec<_>>());
+    let mut made = Vec::new();
+    for chosen in folds {
+        let is_test = |g: usize| chosen >> g & 1 == 1;
+        let mine = |i: u32| group_of(tick(i)).filter(|_| free(i));
+        let test: Vec<u32> = all.iter().copied().filter(|i| mine(*i).is_some_and(is_test)).collect();
+        // The block of a group: it and its tested neighbours.
+        let block_of = |g: usize| {
+            let first = (0..=g).rev().take_while(|h| is_test(*h) == is_test(g)).last().unwrap();
+            let last = (g..n).take_while(|h| is_test(*h) == is_test(g)).last().unwrap();
+            first..last + 1
+        };
+        let allowed = |i: u32| {
+            (0..n).filter(|g| is_test(*g)).all(|g| {
+                let block: Vec<_> =
+                    test.iter().filter(|t| block_of(g).contains(&mine(**t).unwrap())).map(|t| time(*t)).collect();
+                let Some(until) = block.iter().map(|b| b.1).max() else { return true };
+                let after = ticks.iter().filter(|t| until < **t && **t <= time(i).0).count();
+                !touches(time(i), &block) && !(1..=embargo).contains(&after)
+            })
+        };
+        if (0..n).filter(|g| is_test(*g)).any(|g| !test.iter().any(|t| block_of(g).contains(&mine(*t).unwrap()))) {
+            return None;
+        }
+        let (mut train, mut valid) = (Vec::new(), Vec::new());
+        for i in all.iter().copied().filter(|i| mine(*i).is_some_and(|g| !is_test(g)) && allowed(*i)) {
+            let run = block_of(mine(i).unwrap());
+            let (from, to) = (border(run.start), border(run.end));
+            let kept =
+                (0..=to - from).find(|kept| *kept as f64 >= spec.validation * (to - from) as f64 - 1e-9).unwrap();
+            if tick(i) >= to - kept { valid.push((i, run)) } else { train.push((i, run)) }
+        }
+        let clear = |(i, run): &(u32, std::ops::Range<usize>)| {
+            let near: Vec<_> = valid.iter().filter(|v| v.1 == *run).map(|v| time(v.0)).collect();
+            near.is_empty() || !touches(time(*i), &near)
+        };
+        let train: Vec<u32> = train.iter().filter(|own| clear(own)).map(|own| own.0).collect();
+        let valid: Vec<u32> = valid.iter().map(|own| own.0).collect();
+        if train.is_empty() || valid.is_empty() {
+            return None;
+        }
+        made.push([train, valid, test]);
+    }
+    Some((made, held))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn folds_around_their_tests_match_brute_force((samples, ticks) in market(), n in 2usize..6, k in 1usize..3) {
+        prop_assume!(k < n);
+        let spec = WalkForward { holdout: 0.0, validation: 0.3, ..WalkForward::default() };
+        let made = around(&samples, &ticks, &spec, n, k);
+        let Some((folds, _)) = around_by_definition(&samples, &ticks, &spec, n, k) else {
+            prop_assert_eq!(made.unwrap_err().kind, Kind::Input);
+            return Ok(());
+        };
+        let made = made.unwrap();
+        let parts: Vec<_> = made.folds.iter().map(|f| [f.train.clone(), f.valid.clone(), f.test.clone()]).collect();
+        prop_assert_eq!(parts, folds);
+    }
+}
+
+#[test]
+fn check_catches_a_wrong_purge_and_a_short_embargo_around_tests() {
+    let (samples, ticks) = regular(600, 10, 2, 3);
+    for (groups, tested) in [(5, 1), (6, 2), (4, 3)] {
+        let spec = WalkForward::default();
+        let right = plan_around(&samples, &ticks, &spec, [groups, tested], overlaps).unwrap();
+        assert!(check(&samples, &ticks, &right).is_ok() && right.embargo == 6, "1 % of 510 ticks");
+        for which in [1, 3, 5] {
+            let wrong = plan_around(&samples, &ticks, &spec, [groups, tested], MISTAKES[which]).unwrap();
+            let error = check(&samples, &ticks, &wrong).unwrap_err();
+            assert!(
+                error.message.contains("touches its test") || error.message.contains("reaches"),
+                "{which}: {error}"
+            );
+        }
+        let mut longer = right.clone();
+        longer.embargo += 1;
+        assert!(check(&samples, &ticks, &longer).unwrap_err().message.contains("within the embargo"));
+        // What is said to walk forward must.
+        let mut forward = right;
+        forward.folds[0].kind = features::FoldKind::Forward;
+        assert!(check(&samples, &ticks, &forward).is_err());
+    }
+}
+
+#[test]
+fn every_group_is_tested_on_every_path_once() {
+    for (groups, tested, folds, count) in [(6, 2, 15, 5), (10, 2, 45, 9), (5, 1, 5, 1), (4, 3, 4, 3)] {
+        let (samples, ticks) = regular(1000, 10, 1, 2);
+        let splits = around(&samples, &ticks, &WalkForward::default(), groups, tested).unwrap();
+        let paths = paths(groups, tested);
+        assert_eq!((splits.folds.len(), paths.len(), splits.groups.len()), (folds, count, groups + 1));
+        let mut used = BTreeSet::new();
+        for path in &paths {
+            for (group, fold) in path.iter().enumerate() {
+                let span = splits.groups[group]..splits.groups[group + 1];
+                let tests = splits.folds[*fold].test.iter().filter(|at| span.contains(&samples.t0[**at as usize]));
+                assert!(tests.count() > 50, "fold {fold} tests group {group}");
+                assert!(used.insert((group, *fold)), "fold {fold} gives group {group} to one path");
+            }
+        }
+        assert_eq!(used.len(), folds * tested);
+        let tests: usize = splits.folds.iter().map(|fold| fold.test.len()).sum();
+        let held = splits.holdout.unwrap();
+        assert_eq!(tests, (1000 - held.samples.len() - held.purged) * count);
+    }
+    let (samples, ticks) = regular(100, 10, 1, 1);
+    for (groups, tested) in [(4, 4), (4, 0), (1, 1), (20, 10)] {
+        assert_eq!(around(&samples, &ticks, &WalkForward::default(), groups, tested).unwrap_err().kind, Kind::Usage);
+    }
+}
+
+#[test]
+fn a_whole_fold_trains_up_to_what_is_locked() {
+    let (samples, ticks) = regular(100, 10, 2, 3);
+    let all = whole(&samples, &ticks, None).unwrap();
+    assert_eq!((all.folds[0].train.len(), &all.holdout), (200, &None));
+    assert!(all.folds[0].valid.is_empty() && all.folds[0].spans.test.from() == 99 * 10 + 30 + 1);
+    let locked = whole(&samples, &ticks, Some(800)).unwrap();
+    let held = locked.holdout.as_ref().unwrap();
+    // Labels of three ticks: those that end before the lock.
+    assert_eq!((locked.folds[0].train.len(), held.samples.len(), held.purged), (2 * 77, 2 * 20, 6));
+    assert!(whole(&samples, &ticks, Some(0)).is_err());
+    let mut wrong = locked.clone();
+    wrong.folds[0].train.push(155);
+    assert!(check(&samples, &ticks, &wrong).is_err());
+    assert_ne!(all.id(), locked.id());
 }

@@ -3,7 +3,7 @@
 use super::purge::{Rule, purge_by};
 use super::refuse::{check_settings, in_order, too_short};
 use super::{Block, Holdout, Splits, WalkForward, check, overlaps};
-use features::{Fold, FoldSpans, Samples};
+use features::{Fold, FoldKind, FoldSpans, Samples};
 use files::Result;
 use std::ops::Range;
 
@@ -48,34 +48,11 @@ pub(super) fn plan_splits(
     };
     let [begin, end] = [*first, *last + 1].map(|time| ticks.partition_point(|tick| *tick < time));
     let embargo = spec.embargo;
-    let all = |range: Range<usize>| between(samples, ticks, range);
 
-    // What is held out, and the first tick that no label before it may reach.
-    let mut work = end;
-    let mut limit = i64::MAX;
-    let mut holdout = None;
-    let from = holdout_from(ticks, begin..end, spec);
-    if from < end {
-        work = from.checked_sub(embargo).filter(|work| *work > begin).ok_or_else(|| {
-            let gap = if embargo > 0 { format!(" and the embargo before it ({embargo})") } else { String::new() };
-            short(format!("the holdout ({} bars){gap} leaves nothing to train on", end - from))
-        })?;
-        limit = ticks[work];
-        let (held, before) = (all(from..end), all(begin..from));
-        let border = ticks[from];
-        let reach = |till: i64| before.iter().filter(|at| samples.t1[**at as usize] >= till).count();
-        let span = Block::of(samples, &held).and_then(Block::span);
-        let span = span.ok_or_else(|| short("the holdout has no samples".into()))?;
-        let purged = reach(border);
-        holdout = Some(Holdout { span, samples: held, purged, embargoed: reach(limit) - purged });
-    }
-    // Nothing that any fold uses has a label that reaches the limit.
-    let usable = |range: Range<usize>| -> Vec<u32> {
-        let open = limit == i64::MAX;
-        all(range).into_iter().filter(|at| open || samples.t1[*at as usize] < limit).collect()
-    };
+    let Work { ticks: work, limit, holdout } = hold_out(samples, ticks, begin..end, spec).map_err(&short)?;
+    let usable = |range: Range<usize>| usable(samples, ticks, range, limit);
 
-    let borders = borders(days, begin..work, spec).map_err(&short)?;
+    let borders = borders(days, work, spec).map_err(&short)?;
     let count = borders.len() - 1;
     let mut folds = Vec::with_capacity(count);
     for (number, block) in borders.windows(2).enumerate() {
@@ -94,6 +71,7 @@ pub(super) fn plan_splits(
         };
         folds.push(Fold {
             number,
+            kind: FoldKind::Forward,
             train: far.kept,
             valid: before.kept,
             test,
@@ -102,7 +80,48 @@ pub(super) fn plan_splits(
             embargoed: before.embargoed + near.embargoed + far.embargoed,
         });
     }
-    Ok(Splits { folds, holdout, embargo })
+    Ok(Splits { folds, holdout, embargo, groups: Vec::new() })
+}
+
+/// What folds may use.
+pub(super) struct Work {
+    /// Ticks before what is held out.
+    pub(super) ticks: Range<usize>,
+    /// No label that any fold uses reaches it.
+    pub(super) limit: i64,
+    pub(super) holdout: Option<Holdout>,
+}
+
+/// Cuts off what is held out of a range of ticks.
+pub(super) fn hold_out(
+    samples: &Samples,
+    ticks: &[i64],
+    range: Range<usize>,
+    spec: &WalkForward,
+) -> Result<Work, String> {
+    let Range { start: begin, end } = range;
+    let embargo = spec.embargo;
+    let from = holdout_from(ticks, begin..end, spec);
+    if from >= end {
+        return Ok(Work { ticks: begin..end, limit: i64::MAX, holdout: None });
+    }
+    let work = from.checked_sub(embargo).filter(|work| *work > begin).ok_or_else(|| {
+        let gap = if embargo > 0 { format!(" and the embargo before it ({embargo})") } else { String::new() };
+        format!("the holdout ({} bars){gap} leaves nothing to train on", end - from)
+    })?;
+    let limit = ticks[work];
+    let (held, before) = (between(samples, ticks, from..end), between(samples, ticks, begin..from));
+    let reach = |till: i64| before.iter().filter(|at| samples.t1[**at as usize] >= till).count();
+    let span = Block::of(samples, &held).and_then(Block::span).ok_or("the holdout has no samples")?;
+    let purged = reach(ticks[from]);
+    let holdout = Some(Holdout { span, samples: held, purged, embargoed: reach(limit) - purged });
+    Ok(Work { ticks: begin..work, limit, holdout })
+}
+
+/// Positions of the samples known in those ticks whose labels end before the limit.
+pub(super) fn usable(samples: &Samples, ticks: &[i64], range: Range<usize>, limit: i64) -> Vec<u32> {
+    let open = limit == i64::MAX;
+    between(samples, ticks, range).into_iter().filter(|at| open || samples.t1[*at as usize] < limit).collect()
 }
 
 /// Positions of the samples known in those ticks.
@@ -142,7 +161,7 @@ fn history(begin: usize, test: usize, spec: &WalkForward) -> (usize, usize) {
 }
 
 /// That share of so many ticks, rounded up; a hair below a whole number is that number.
-fn share(ticks: usize, share: f64) -> usize {
+pub(super) fn share(ticks: usize, share: f64) -> usize {
     ((ticks as f64 * share - 1e-9).ceil().max(0.0) as usize).min(ticks)
 }
 

@@ -13,7 +13,7 @@ use crate::{
 };
 use compute::population::{self, Data, Member, Pace, Pins, Scale};
 use compute::{Net, Opened, Population, Tables};
-use features::Fold;
+use features::{Fold, FoldKind};
 use files::{Error, Kind, Result};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -24,8 +24,10 @@ use training::ClassTraining;
 pub struct Spec {
     /// Sets of hyper-parameters, each with members of its own; at least one.
     pub configs: Vec<Config>,
-    /// Maximum number of epochs.
+    /// Maximum number of epochs; the schedule of the rate is made for as many.
     pub epochs: u32,
+    /// Members end after so many of them, however far the schedule is.
+    pub stop_after: Option<u32>,
     /// A member ends after so many epochs without a better score.
     pub patience: u32,
     /// Members of each fold.
@@ -68,7 +70,8 @@ impl Classify {
         let lists: Vec<[Vec<u32>; 2]> = folds.iter().map(|f| [ids(&f.train), ids(&f.valid)]).collect();
         let split = split_id(folds);
         let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold, split)).collect();
-        scalers.iter().zip(folds).try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
+        let forward = scalers.iter().zip(folds).filter(|(_, fold)| fold.kind != FoldKind::Around);
+        forward.into_iter().try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
         let class_weights = lists.iter().map(|[train, _]| {
             let mut sums = vec![0.0f64; problem.classes];
             train.iter().for_each(|id| sums[usize::from(labels[*id as usize])] += f64::from(weights[*id as usize]));
@@ -116,7 +119,7 @@ impl Classify {
             Member {
                 id: key.id(),
                 train: 2 * at,
-                valid: Some(2 * at + 1),
+                valid: (!of.lists[key.fold][1].is_empty()).then_some(2 * at + 1),
                 epochs: self.spec.epochs,
                 rate: self.spec.configs[key.config].rate,
                 scales: of.scalers[key.fold].scales.iter().cloned().map(Some).collect::<Vec<Option<Scale>>>(),
@@ -133,7 +136,8 @@ impl Learner for Classify {
     }
 
     fn extent(&self) -> Extent {
-        let Spec { epochs: units, patience, seeds, .. } = self.spec;
+        let Spec { epochs, stop_after, patience, seeds, .. } = self.spec;
+        let units = stop_after.map_or(epochs, |units| units.min(epochs));
         Extent { folds: self.folds.lists.len(), seeds, units, patience }
     }
 
@@ -208,7 +212,8 @@ fn balanced(sums: &[f64]) -> Vec<f32> {
 /// Refuses what cannot be trained, before anything begins.
 fn check(problem: &Problem, folds: &[Fold], spec: &Spec) -> Result<()> {
     spec.configs.iter().try_for_each(|config| check_net(problem, &config.net))?;
-    match folds.iter().find(|f| f.train.is_empty() || f.valid.is_empty()) {
+    let lacks = |f: &&Fold| f.train.is_empty() || (f.valid.is_empty() && f.kind != FoldKind::Whole);
+    match folds.iter().find(lacks) {
         None => Ok(()),
         Some(fold) => Err(Error::new(
             Kind::Usage,

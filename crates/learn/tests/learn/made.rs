@@ -2,7 +2,7 @@
 
 use compute::population::{Optimiser, Precision, Recipe, Schedule, Score};
 use compute::{Choice, Opened};
-use features::{Fold, FoldSpans, Samples, Span};
+use features::{Fold, FoldKind, FoldSpans, Samples, Span};
 use learn::classify::Spec;
 use learn::{Config, Input, Problem};
 use std::sync::Arc;
@@ -38,6 +38,7 @@ fn folds(n: usize) -> Vec<Fold> {
             let [a, b, c] = [0.4, 0.55, 0.7].map(|s| cut(s + 0.1 * number as f64));
             Fold {
                 number,
+                kind: FoldKind::Forward,
                 train: (0..a).collect(),
                 valid: (a + 1..b).collect(),
                 test: (b + 1..c).collect(),
@@ -133,7 +134,7 @@ pub(crate) fn spec(net: &str) -> Spec {
         average: None,
     };
     let configs = vec![Config { net: net.parse().unwrap(), recipe, rate: 5e-3 }];
-    Spec { configs, epochs: 5, patience: 5, seeds: 1, balance: true, score: mcc }
+    Spec { configs, epochs: 5, stop_after: None, patience: 5, seeds: 1, balance: true, score: mcc }
 }
 
 /// A card, or none, aloud.
