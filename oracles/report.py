@@ -1,8 +1,9 @@
 """The report of a run in a real browser.
 
-Usage: report.py PATH_OF_FULLBORE [PART_OF_A_CASE_NAME]. Run by `cargo xtask test`. A small run is trained on a synthetic
-market; its page is opened from the file system in Chromium, driven through the DevTools pipe, so nothing is installed.
-The browser is FULLBORE_BROWSER or the first of `BROWSERS` on the PATH; without one every case is skipped, visibly.
+Usage: report.py PATH_OF_FULLBORE [PART_OF_A_CASE_NAME]. Run by `cargo xtask test`. A small run is trained on a
+synthetic market; its page is opened from the file system in Chromium, driven through the DevTools pipe, so nothing is
+installed. The browser is FULLBORE_BROWSER or the first of `BROWSERS` on the PATH; without one every case is skipped,
+visibly.
 
 Each case gets a fresh page. In every one of them an error or a warning on the console, a request that leaves the file
 and a breach of the content security policy fail it.
@@ -242,7 +243,8 @@ def nothing_overlaps(tab):
       for (const svg of document.querySelectorAll('svg.zoom')) {
         const boxes = [...svg.querySelectorAll(':scope > text')].map(t => [t.textContent, t.getBoundingClientRect()]);
         for (const [i, [a, p]] of boxes.entries()) for (const [b, q] of boxes.slice(i + 1))
-          if (p.width && q.width && p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom) worst = a + ' / ' + b;
+          if (p.width && q.width && p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom)
+            worst = a + ' / ' + b;
       } return worst; })()""")
     assert not worst, worst
 

@@ -34,14 +34,7 @@ pub fn on_exhausted(last_word: fn(usize)) {
 /// Gives memory that was freed back to the system. An allocator keeps pages of what was freed for each thread that took
 /// some; where many small pieces were read or computed side by side, that is a good part of all that was held.
 pub fn give_back_freed() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        unsafe extern "C" {
-            fn malloc_trim(pad: usize) -> std::ffi::c_int;
-        }
-        // SAFETY: it takes no pointer, and may be called at any time by any thread.
-        unsafe { malloc_trim(0) };
-    }
+    crate::os::give_back_freed();
 }
 
 /// Does something that can live without the memory it asks for: a failed allocation is its own to handle.

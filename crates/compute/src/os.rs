@@ -23,3 +23,18 @@ pub(crate) fn available_memory() -> u64 {
 }
 
 const UNKNOWN: u64 = 4 << 30;
+
+/// Asks glibc to give what was freed back; other allocators do as they like.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "a function of the C library")]
+pub(crate) fn give_back_freed() {
+    unsafe extern "C" {
+        fn malloc_trim(pad: usize) -> std::ffi::c_int;
+    }
+    // SAFETY: it takes no pointer, and may be called at any time by any thread.
+    unsafe { malloc_trim(0) };
+}
+
+/// See above.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(crate) fn give_back_freed() {}

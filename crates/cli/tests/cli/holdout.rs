@@ -1,5 +1,5 @@
-//! `fullbore holdout` and `fullbore refit`: the locked part of the data is opened through the ledger and counted, and the
-//! recipe that was judged is trained on everything.
+//! `fullbore holdout` and `fullbore refit`: the locked part of the data is opened through the ledger and counted, and
+//! the recipe that was judged is trained on everything.
 
 use super::Place;
 use super::backtest::waves;

@@ -1,8 +1,8 @@
 //! `report`: a run as one page and as data, from its folder alone.
 //!
 //! `gather` reads what the run wrote (`run.json`, `result.json`, `log.jsonl`, `backtest/`), whatever of it there is: a
-//! run that was cut, has no prices or is of an earlier version has a page too. `series` derives what charts need, `page`
-//! and `sections` put it in order: the answer first, then what it rests on.
+//! run that was cut, has no prices or is of an earlier version has a page too. `series` derives what charts need,
+//! `page` and `sections` put it in order: the answer first, then what it rests on.
 
 mod gather;
 mod page;

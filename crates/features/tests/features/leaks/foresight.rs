@@ -20,8 +20,11 @@ fn labels() -> Labeling {
     Labeling { rule: Rule::Fixed { horizon: AHEAD }, cost_bp: Some(0.0), ..Labeling::default() }
 }
 
+/// A column that a user brings: its name, and how it is made of a symbol's bars.
+type Brought<'a> = (&'a str, &'a dyn Fn(&Bars, &mut SplitMix) -> Vec<f64>);
+
 /// A market with columns of its own, each made from a symbol's bars.
-fn with_columns(columns: &[(&str, &dyn Fn(&Bars, &mut SplitMix) -> Vec<f64>)]) -> Vec<Bars> {
+fn with_columns(columns: &[Brought<'_>]) -> Vec<Bars> {
     let mut market = market(MarketKind::Crypto, Timeframe::M5, 2, 9000);
     for bars in &mut market {
         let mut random = SplitMix::new(bars.len() as u64 + bars.close[7].to_bits());
