@@ -67,7 +67,8 @@ pub(super) fn returns(run: &Gathered) -> Option<Section> {
     }
     let years = years.into_iter().map(|(year, (months, whole))| (year, months, whole)).collect();
     blocks.push(Block::Months(Months { title: "Net return by month".into(), years }));
-    if let Some(window) = daily.window {
+    // Who holds something on few days has no such ratio.
+    if let Some(window) = daily.window.filter(|_| daily.rolling_sharpe.iter().any(Option::is_some)) {
         let value: Vec<f64> = daily.rolling_sharpe.iter().map(|s| s.unwrap_or(f64::NAN)).collect();
         let last = value.iter().rev().find(|v| v.is_finite()).map_or("–".into(), |v| number(*v));
         blocks.push(Block::Timeline(Timeline {
