@@ -119,13 +119,15 @@ struct Decided {
     folds: Vec<(usize, i64)>,
     /// What makes it a trial of its own, as text; none where nothing was chosen.
     identity: Option<String>,
+    /// Whether a refit decides, which was trained on what had been opened.
+    is_refit: bool,
     notes: Vec<String>,
 }
 
 /// Tests decisions.
 pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Result<Backtested> {
     let started_at = Instant::now();
-    let Decided { path, market, clock, targets, words, instruments, folds, identity, mut notes } =
+    let Decided { path, market, clock, targets, words, instruments, folds, identity, is_refit, mut notes } =
         match &request.decisions {
             Decisions::Run(run) => by_model(run, request, settings, sink)?,
             _ => by_bars(request, settings, sink)?,
@@ -141,7 +143,10 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         Decisions::Run(run) => Some(run),
         _ => None,
     };
-    let locked_from = locked_from(&holdings, &clock, settings, run.and(first));
+    let locked_from = match is_refit {
+        true => holdings.known.unopened_from(),
+        false => locked_from(&holdings, &clock, settings, run.and(first)),
+    };
     let span = span(&clock, first, locked_from, run.map(PathBuf::as_path)).map_err(|e| e.at(&path))?;
 
     sink(Update { phase: "prices", done: 0, total: 0, unit: "" });
@@ -219,7 +224,18 @@ fn by_bars(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Re
     let clock = Clock::new(&market);
     let (targets, words) = decide(&request.decisions, &market, &clock, settings, &mut notes)?;
     let identity = identity(&request.decisions, request.select.from)?;
-    Ok(Decided { path, market, clock, targets, words, instruments, folds: Vec::new(), identity, notes })
+    Ok(Decided {
+        path,
+        market,
+        clock,
+        targets,
+        words,
+        instruments,
+        folds: Vec::new(),
+        identity,
+        is_refit: false,
+        notes,
+    })
 }
 
 /// Decisions of a model: probabilities of each bar by the fold that may be asked, corrected and turned into positions
@@ -254,8 +270,13 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
         && trained.trading.identity() == settings.trading.identity();
     let identity = (!as_trained)
         .then(|| format!("model {} {from:?}{}", model.split.as_deref().unwrap_or(""), settings.trading.identity()));
-    let clock = data.clock.clone();
-    Ok(Decided { path, market: data.base.market, clock, targets, words, instruments, folds, identity, notes })
+    let (clock, is_refit) = (data.clock.clone(), model.refit.is_some());
+    if is_refit && same_bars {
+        return Err(Error::input("all of these bars are in the training of this refit, or from before its first test")
+            .at(&path)
+            .remedy("give data that reach beyond it"));
+    }
+    Ok(Decided { path, market: data.base.market, clock, targets, words, instruments, folds, identity, is_refit, notes })
 }
 
 /// `[S][n]` what a model wants to hold from the next open on, by its predictions and what its validation said; several
