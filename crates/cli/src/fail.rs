@@ -73,12 +73,13 @@ fn no_memory(what: &str) -> Error {
         .remedy("close other programs or raise the limit (`ulimit -v`); fewer symbols, features or members, and fewer threads, take less")
 }
 
-/// Shows a panic as what it is: our mistake; or the system's word that it has no room for another thread.
+/// What panics say where the system has no memory: for another thread, or for a compressor.
+const NO_MEMORY: [&str; 4] = ["os error 11", "os error 12", "WouldBlock", "zstd returned null pointer"];
+
+/// Shows a panic as what it is: our mistake; or the system's word that it has no room.
 pub(crate) fn bug(payload: &(dyn Any + Send), as_json: bool, schema: &str) -> u8 {
     let said = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
-    if let Some(said) =
-        said.filter(|said| ["os error 11", "os error 12", "WouldBlock"].iter().any(|e| said.contains(e)))
-    {
+    if let Some(said) = said.filter(|said| NO_MEMORY.iter().any(|e| said.contains(e))) {
         return report(&no_memory(said), as_json, schema, &[]);
     }
     let place = PLACE.lock().ok().and_then(|p| p.clone()).unwrap_or_else(|| "an unknown place".into());
