@@ -295,7 +295,7 @@ def main():
         print(f"0 passed, 0 failed, {len(chosen)} skipped")
         return
     passed = failed = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page = make_run(Path(fullbore).resolve(), Path(folder))
         size = page.stat().st_size
         assert size < 2_000_000, f"the page has {size} bytes"
