@@ -119,7 +119,7 @@ struct Decided {
     folds: Vec<(usize, i64)>,
     /// What makes it a trial of its own, as text; none where nothing was chosen.
     identity: Option<String>,
-    /// Whether a refit decides, which was trained on what had been opened.
+    /// Whether a model was trained on everything, and so is asked about what came after it alone.
     is_refit: bool,
     notes: Vec<String>,
 }
@@ -143,10 +143,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         Decisions::Run(run) => Some(run),
         _ => None,
     };
-    let locked_from = match is_refit {
-        true => holdings.known.unopened_from(),
-        false => locked_from(&holdings, &clock, settings, run.and(first)),
-    };
+    let locked_from = locked_from(&holdings, &clock, settings, run.and(first), is_refit);
     let span = span(&clock, first, locked_from, run.map(PathBuf::as_path)).map_err(|e| e.at(&path))?;
 
     sink(Update { phase: "prices", done: 0, total: 0, unit: "" });
@@ -347,9 +344,16 @@ fn beliefs(loaded: &Loaded, data: &Dataset, table: &Table) -> Beliefs {
 
 /// From when on the data are locked. What is locked stays locked where it is; of data that nobody has looked at the
 /// holdout is a share of the clock. A model, which begins at `from`, may be asked about what came after a holdout.
-pub(crate) fn locked_from(holdings: &Holdings, clock: &Clock, settings: &Settings, from: Option<i64>) -> Option<i64> {
+pub(crate) fn locked_from(
+    holdings: &Holdings,
+    clock: &Clock,
+    settings: &Settings,
+    from: Option<i64>,
+    is_refit: bool,
+) -> Option<i64> {
     if let Some(from) = from.filter(|_| !holdings.known.locks.is_empty()) {
-        return holdings.known.locked_after(from);
+        // A refit was trained on what had been opened.
+        return holdings.known.locked_after(from, !is_refit);
     }
     let fresh = || held_out_from(&clock.times, &walk_spec(settings, clock.times.len()));
     holdings.held.locked_from.or_else(fresh)

@@ -138,7 +138,7 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
     let settings = &settings.with_held(Some(holdings.held)).without_labels();
     let whole = Clock::new(&market);
     let from = loaded.model.folds.first().map(|fold| fold.test_from).into_iter().chain(select.from).max();
-    let locked = locked_from(&holdings, &whole, settings, from);
+    let locked = locked_from(&holdings, &whole, settings, from, loaded.model.refit.is_some());
     let span = span(&whole, from, locked, Some(&request.run)).map_err(|e| e.at(&path))?;
     // What is locked is not even streamed.
     let market = known_before(market, &whole, span.to());

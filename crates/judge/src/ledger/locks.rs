@@ -63,9 +63,10 @@ impl Known {
         self.locks.iter().filter(|lock| !lock.is_opened).map(|lock| lock.span.from()).min()
     }
 
-    /// The first locked moment of what is not over before a moment.
-    pub fn locked_after(&self, time: i64) -> Option<i64> {
-        self.locks.iter().map(|lock| lock.span).filter(|span| span.to() > time).map(Span::from).min()
+    /// The first locked moment of what is not over before a moment; without what was opened unless `opened_too`.
+    pub fn locked_after(&self, time: i64, opened_too: bool) -> Option<i64> {
+        let locks = self.locks.iter().filter(|lock| opened_too || !lock.is_opened).map(|lock| lock.span);
+        locks.filter(|span| span.to() > time).map(Span::from).min()
     }
 
     /// Whether a moment of a series, by its place among those that were identified, is locked.
