@@ -9,7 +9,7 @@ use crate::kinds::classifier::{judged, leave_out_not_finite, member_name};
 use crate::kinds::model::{self, Loaded};
 use crate::kinds::trading::{Block, beliefs_of, horizon, price_table};
 use crate::progress::{Update, check_stop};
-use crate::runs::find_run;
+use crate::runs::finished_run;
 use crate::train::{Experiment, Ids, ledger_path, load, open, started_trials, stored_request, write_json};
 use crate::{Settings, TrainEvent, backtest};
 use features::{Fold, Span};
@@ -22,7 +22,6 @@ use judge::split::Holdout;
 use judge::{Baselines, Truth, mean_probabilities};
 use learn::MemberKey;
 use learn::classify::{self, Query};
-use report::{Run, RunState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -118,16 +117,8 @@ pub fn holdout(
     tell: &mut (dyn FnMut(TrainEvent<'_>) + Send),
 ) -> Result<HoldoutOpened> {
     let clock = Instant::now();
-    let folder = find_run(&request.run)?;
+    let (folder, run) = finished_run(&request.run, "there is nothing to judge")?;
     let wrong = |what: &str, remedy: String| Error::new(Kind::State, what).at(&folder).remedy(remedy);
-    if !folder.join("run.json").exists() {
-        return Err(wrong("this is a model without its run", "give the folder of the run that trained it".into()));
-    }
-    let run = Run::read(&folder)?;
-    if run.state != RunState::Finished {
-        let remedy = format!("finish it with `fullbore runs resume {}`", folder.display());
-        return Err(wrong("the run is not finished, so that there is nothing to judge", remedy));
-    }
     let loaded = model::read(&folder)?;
     if let Some(refit) = &loaded.model.refit {
         let remedy = format!("`fullbore holdout {}` judges its recipe", refit.run);

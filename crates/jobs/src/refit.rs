@@ -6,12 +6,11 @@
 //! was not judged itself and which run judged its recipe.
 
 use crate::kinds::model;
-use crate::runs::find_run;
+use crate::runs::finished_run;
 use crate::train::{TrainRun, started_trials, stored_request, train};
 use crate::{Settings, TrainEvent};
 use files::{Error, Kind, Result};
 use judge::backtest::SignalRule;
-use report::{Run, RunState};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -53,16 +52,8 @@ pub fn refit(
     pace: &Settings,
     tell: &mut (dyn FnMut(TrainEvent<'_>) + Send),
 ) -> Result<TrainRun> {
-    let folder = find_run(&request.run)?;
+    let (folder, run) = finished_run(&request.run, "its recipe is not judged")?;
     let wrong = |what: &str, remedy: String| Error::new(Kind::State, what).at(&folder).remedy(remedy);
-    if !folder.join("run.json").exists() {
-        return Err(wrong("this is a model without its run", "give the folder of the run that trained it".into()));
-    }
-    let run = Run::read(&folder)?;
-    if run.state != RunState::Finished {
-        let remedy = format!("finish it with `fullbore runs resume {}`", folder.display());
-        return Err(wrong("the run is not finished, so that its recipe is not judged", remedy));
-    }
     let about = model::about(&folder)?.model;
     if let Some(refit) = &about.refit {
         return Err(wrong("this is a refit itself", format!("refit the run that was judged: {}", refit.run)));

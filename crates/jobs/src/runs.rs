@@ -5,7 +5,7 @@ use crate::train::{Teller, TrainRun, request_of, train};
 use crate::{HoldoutRecord, Settings, read_holdout};
 use files::{Error, Kind, Result};
 use learn::checkpoint;
-use report::{Row, RunSummary, read_log};
+use report::{Row, Run, RunState, RunSummary, read_log};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -210,6 +210,21 @@ pub(crate) fn find_run(run: &Path) -> Result<PathBuf> {
         Some(near) => error.remedy(format!("did you mean `{near}`? `fullbore runs list` shows the runs")),
         None => error.remedy("`fullbore runs list` shows the runs; `fullbore train DATA` starts one"),
     })
+}
+
+/// The folder of a run that has ended well, and what it says of itself; `why` says what is not there before that.
+pub(crate) fn finished_run(run: &Path, why: &str) -> Result<(PathBuf, Run)> {
+    let folder = find_run(run)?;
+    let wrong = |what: &str, remedy: String| Error::new(Kind::State, what).at(&folder).remedy(remedy);
+    if !folder.join("run.json").exists() {
+        return Err(wrong("this is a model without its run", "give the folder of the run that trained it".into()));
+    }
+    let run = Run::read(&folder)?;
+    if run.state != RunState::Finished {
+        let remedy = format!("finish it with `fullbore runs resume {}`", folder.display());
+        return Err(wrong(&format!("the run is not finished, so that {why}"), remedy));
+    }
+    Ok((folder, run))
 }
 
 /// Looks at one run.
