@@ -2,9 +2,10 @@
 
 use bars::Timeframe;
 use bars::synth::Synth;
-use market::{AccountOptions, Environment, OBSERVED, PriceTable, row_times};
+use market::{AccountOptions, Environment, EpisodeData, OBSERVED, PriceTable, row_times};
 use random::SplitMix;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Columns of the feature table that are gathered beside what the account is shown.
@@ -19,7 +20,8 @@ pub(crate) fn time(accounts: usize, rounds: usize) -> Result<Value, String> {
     let features: Vec<f32> = (0..table.bars.len() * FEATURES).map(|_| random.unit() as f32).collect();
     let targets: Vec<f64> = (0..accounts * 64).map(|_| [-1.0, 0.0, 1.0][random.below(3)]).collect();
     let stretch = 0..table.bars.len() as u32;
-    let mut world = Environment::new(&table, &times, std::slice::from_ref(&stretch), accounts, 1000, 1);
+    let data = Arc::new(EpisodeData::new(table, times));
+    let mut world = Environment::new(&data, std::slice::from_ref(&stretch), 0..accounts as u32, 1000, 1);
     let wide = FEATURES + OBSERVED;
     let mut observation = vec![0.0f32; accounts * wide];
     let steps = 1000;

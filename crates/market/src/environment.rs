@@ -9,19 +9,63 @@
 use crate::observation::{OBSERVED, RowTime, log_bars, shown};
 use crate::policy::View;
 use crate::table::PriceTable;
-use account::{Account, Accounts, Event, Orders, Params};
+use account::{Account, Accounts, Event, Flows, Holding, Orders, Params};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Logarithms of bars held that are kept at hand.
 const LOGARITHMS: u32 = 1 << 16;
 
-/// Accounts on one table, each in its own episode.
+/// What episodes are played on; any number of environments share it.
 #[derive(Debug, Clone)]
-pub struct Environment<'a> {
-    table: &'a PriceTable,
-    times: &'a [RowTime],
+pub struct EpisodeData {
+    table: PriceTable,
+    times: Vec<RowTime>,
     /// `[rows]` logarithm of the bars to a forced close.
     log_to_close: Vec<f32>,
+}
+
+impl EpisodeData {
+    /// A table and the times of its rows, `[rows]`.
+    ///
+    /// # Panics
+    ///
+    /// If there is not a time for each row.
+    pub fn new(table: PriceTable, times: Vec<RowTime>) -> EpisodeData {
+        assert_eq!(times.len(), table.bars.len(), "a time for each row");
+        let log_to_close = times.iter().map(|time| log_bars(f64::from(time.bars_to_close))).collect();
+        EpisodeData { table, times, log_to_close }
+    }
+
+    /// Prices and rules.
+    pub fn table(&self) -> &PriceTable {
+        &self.table
+    }
+
+    /// Rules and costs of the symbol that a row is of.
+    pub fn params(&self, row: u32) -> &Params {
+        &self.table.params[self.table.offsets.partition_point(|from| *from <= row as usize) - 1]
+    }
+
+    /// What an account is shown at the close of a row.
+    pub fn observe(&self, params: &Params, holding: &Holding, row: usize) -> [f32; OBSERVED] {
+        let logarithms = [log_bars(holding.bars_held), self.log_to_close[row]];
+        shown(params, holding, &self.table.bars[row], self.times[row].time_of_day, logarithms)
+    }
+
+    /// Whether short, flat and long are legal at the close of a row; flat always is.
+    pub fn legal(&self, params: &Params, row: usize) -> [bool; 3] {
+        let open = self.table.bars[row].flat_next == 0.0;
+        [params.shortable && open, true, open]
+    }
+}
+
+/// Accounts on one table, each in its own episode.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    data: Arc<EpisodeData>,
+    /// The number of the first account; where episodes start depends on an account's number.
+    first: u32,
     /// `[length]` logarithm of so many bars held, at most [`LOGARITHMS`].
     log_held: Vec<f32>,
     params: Vec<Params>,
@@ -48,23 +92,24 @@ pub struct Environment<'a> {
     last_observed: Vec<f32>,
 }
 
-impl<'a> Environment<'a> {
-    /// `n` accounts over stretches of rows (of at least two), each episode `length` steps long. `times` `[rows]`.
+impl Environment {
+    /// Accounts of these numbers over stretches of rows (of at least two), each episode `length` steps long. An account
+    /// lives the same episodes whatever other numbers are beside it.
     ///
     /// # Panics
     ///
-    /// If there is no stretch of two rows, or rows lie outside the table.
+    /// If there is no account, no step, no stretch of two rows, or rows lie outside the table.
     pub fn new(
-        table: &'a PriceTable,
-        times: &'a [RowTime],
+        data: &Arc<EpisodeData>,
         stretches: &[Range<u32>],
-        n: usize,
+        accounts: Range<u32>,
         length: u32,
         seed: u64,
-    ) -> Environment<'a> {
+    ) -> Environment {
+        let (n, table) = (accounts.len(), &data.table);
         let stretches: Vec<Range<u32>> = stretches.iter().filter(|s| s.len() >= 2).cloned().collect();
         assert!(!stretches.is_empty() && n > 0 && length > 0, "accounts need steps to take");
-        assert!(stretches.iter().all(|s| s.end as usize <= table.bars.len()) && times.len() == table.bars.len());
+        assert!(stretches.iter().all(|s| s.end as usize <= table.bars.len()), "rows of the table");
         // Short stretches have one start; in others an episode of full length fits behind any.
         let starts = stretches.iter().scan(0, |sum, s| {
             *sum += u64::from((s.len() as u32).saturating_sub(length).max(1));
@@ -73,9 +118,8 @@ impl<'a> Environment<'a> {
         let starts = starts.collect();
         let params = vec![table.params[0]; n];
         let mut made = Environment {
-            table,
-            times,
-            log_to_close: times.iter().map(|time| log_bars(f64::from(time.bars_to_close))).collect(),
+            data: Arc::clone(data),
+            first: accounts.start,
             log_held: (0..=length.min(LOGARITHMS)).map(|bars| log_bars(f64::from(bars))).collect(),
             accounts: Accounts::new(&params).with_rewards(),
             params,
@@ -104,7 +148,7 @@ impl<'a> Environment<'a> {
     fn begin(&mut self, i: usize) {
         let episode = self.episodes[i];
         self.episodes[i] += 1;
-        let counter = [i as u32, episode as u32, (episode >> 32) as u32, 0x4550_4953];
+        let counter = [self.first + i as u32, episode as u32, (episode >> 32) as u32, 0x4550_4953];
         let [low, high, ..] = random::philox(self.seed, counter);
         let draw = u64::from(low) | u64::from(high) << 32;
         let all = self.starts[self.starts.len() - 1];
@@ -115,23 +159,20 @@ impl<'a> Environment<'a> {
         let row = stretch.start + (at - before) as u32;
         self.rows[i] = row;
         self.ends[i] = stretch.end.min(row.saturating_add(self.length).saturating_add(1));
-        let symbol = self.table.offsets.partition_point(|from| *from <= row as usize) - 1;
-        self.params[i] = self.table.params[symbol];
+        self.params[i] = *self.data.params(row);
         self.accounts.replace(i, &self.params[i]);
     }
 
     /// Writes what an account is shown at its row.
     fn show(&mut self, i: usize) {
-        let row = self.rows[i] as usize;
-        let (bar, holding) = (&self.table.bars[row], self.accounts.holding(i));
+        let (row, data, holding) = (self.rows[i] as usize, &*self.data, self.accounts.holding(i));
         // Bars held are whole, and at most as many as an episode has steps.
         let held = self.log_held.get(holding.bars_held as usize);
-        let logarithms = [held.map_or_else(|| log_bars(holding.bars_held), |log| *log), self.log_to_close[row]];
-        let observed = shown(&self.params[i], &holding, bar, self.times[row].time_of_day, logarithms);
+        let logarithms = [held.map_or_else(|| log_bars(holding.bars_held), |log| *log), data.log_to_close[row]];
+        let (bar, time_of_day) = (&data.table.bars[row], data.times[row].time_of_day);
+        let observed = shown(&self.params[i], &holding, bar, time_of_day, logarithms);
         self.observed[i * OBSERVED..(i + 1) * OBSERVED].copy_from_slice(&observed);
-        let legal = &mut self.legal[i * 3..(i + 1) * 3];
-        let open = self.table.bars[row].flat_next == 0.0;
-        (legal[0], legal[1], legal[2]) = (self.params[i].shortable && open, true, open);
+        self.legal[i * 3..(i + 1) * 3].copy_from_slice(&data.legal(&self.params[i], row));
     }
 
     /// What a policy is shown.
@@ -145,7 +186,7 @@ impl<'a> Environment<'a> {
     ///
     /// If there is not a target for each.
     pub fn step(&mut self, targets: &[f64]) {
-        self.accounts.step_each(Orders::targets(targets), &self.table.bars, &self.rows);
+        self.accounts.step_each(Orders::targets(targets), &self.data.table.bars, &self.rows);
         self.accounts.rewards(&mut self.rewards);
         self.counter += 1;
         for i in 0..self.rows.len() {
@@ -187,7 +228,70 @@ impl<'a> Environment<'a> {
     pub fn account(&self, i: usize) -> Account {
         self.accounts.account(i)
     }
+
+    /// `[n, STATE]` all that the accounts and their episodes are between two steps.
+    pub fn state(&self) -> Vec<f64> {
+        let each = |i: usize| {
+            let a = self.accounts.account(i);
+            let Flows { fee, spread, impact, swap, borrow, funding, dividend, traded } = a.flows;
+            let place =
+                [f64::from(self.rows[i]), f64::from(self.ends[i]), self.episodes[i] as f64, self.counter as f64];
+            let held = [a.equity, a.peak, a.quantity, a.target, a.action, a.mark, a.fx, a.entry, a.bars_held];
+            let orders = [a.stop, a.limit, f64::from(u8::from(a.terminated))];
+            let flows = [fee, spread, impact, swap, borrow, funding, dividend, traded];
+            place.into_iter().chain(held).chain(orders).chain(flows)
+        };
+        (0..self.rows.len()).flat_map(each).collect()
+    }
+
+    /// Puts the accounts back to where [`Environment::state`] was taken; false where it is not of such accounts.
+    #[must_use]
+    pub fn restore(&mut self, state: &[f64]) -> bool {
+        let rows = self.data.table.bars.len() as f64;
+        // Four numbers of its place, then what it holds.
+        let fits = |own: &[f64]| {
+            own[..4].iter().all(|x| *x >= 0.0 && x.fract() == 0.0 && *x < 9e15)
+                && own[0] + 1.0 < own[1]
+                && own[1] <= rows
+        };
+        if state.len() != self.rows.len() * STATE || !state.chunks_exact(STATE).all(fits) {
+            return false;
+        }
+        for (i, own) in state.chunks_exact(STATE).enumerate() {
+            (self.rows[i], self.ends[i]) = (own[0] as u32, own[1] as u32);
+            (self.episodes[i], self.counter) = (own[2] as u64, own[3] as u64);
+            self.params[i] = *self.data.params(self.rows[i]);
+            self.accounts.replace(i, &self.params[i]);
+            let &[equity, peak, quantity, target, action, mark, fx, entry, bars_held, stop, limit, ended] =
+                own[4..16].first_chunk().expect("twelve numbers");
+            let &[fee, spread, impact, swap, borrow, funding, dividend, traded] =
+                own[16..STATE].first_chunk().expect("eight numbers");
+            let flows = Flows { fee, spread, impact, swap, borrow, funding, dividend, traded };
+            let terminated = ended != 0.0;
+            let account = Account {
+                equity,
+                peak,
+                quantity,
+                target,
+                action,
+                mark,
+                fx,
+                entry,
+                bars_held,
+                stop,
+                limit,
+                terminated,
+                flows,
+            };
+            self.accounts.set_account(i, &account);
+            self.show(i);
+        }
+        true
+    }
 }
+
+/// Numbers of an account and its episode in [`Environment::state`].
+pub const STATE: usize = 24;
 
 /// `[rows]` time of day and bars to a forced close, by the hours of each session.
 pub fn row_times(market: &[bars::Bars], table: &PriceTable) -> Vec<RowTime> {

@@ -17,7 +17,7 @@ mod options;
 mod policy;
 mod table;
 
-pub use environment::{Environment, row_times};
+pub use environment::{Environment, EpisodeData, STATE, row_times};
 pub use flows::Funding;
 pub use observation::{OBSERVED, OBSERVED_NAMES, RowTime, observe};
 pub use options::{AccountOptions, FlatBefore, Sizing};

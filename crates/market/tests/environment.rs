@@ -3,8 +3,9 @@
 use account::{Account, Action, Params, step};
 use bars::Timeframe;
 use bars::synth::Synth;
-use market::{AccountOptions, Constant, Environment, OBSERVED, Policy, PriceTable, observe, row_times};
+use market::{AccountOptions, Constant, Environment, EpisodeData, OBSERVED, Policy, PriceTable, observe, row_times};
 use random::SplitMix;
+use std::sync::Arc;
 
 fn made() -> (Vec<bars::Bars>, PriceTable) {
     let market = Synth { symbols: 2, bars: 600, timeframe: Timeframe::H1, ragged: false, ..Synth::default() };
@@ -21,7 +22,8 @@ fn an_environment_is_the_account_step_by_step() {
     // Two stretches of the first symbol and one of the second.
     let stretches = [10..200, 210..end, end + 5..end + 300];
     let n = 13;
-    let mut world = Environment::new(&table, &times, &stretches, n, 40, 9);
+    let data = Arc::new(EpisodeData::new(table.clone(), times.clone()));
+    let mut world = Environment::new(&data, &stretches, 0..n as u32, 40, 9);
     let mut single: Vec<(Params, Account)> = Vec::new();
     let symbol = |row: u32| usize::from(row >= end);
     for i in 0..n {
@@ -61,9 +63,45 @@ fn an_environment_is_the_account_step_by_step() {
     }
     assert!(cut > 100, "{cut} episodes ended");
     // The same seed, the same episodes; another seed, others.
-    let rows = |seed: u64| Environment::new(&table, &times, &stretches, n, 40, seed).view().rows.to_vec();
+    let rows = |seed: u64| Environment::new(&data, &stretches, 0..n as u32, 40, seed).view().rows.to_vec();
     assert_eq!(rows(9), rows(9));
     assert_ne!(rows(9), rows(10));
+}
+
+/// An account's episodes do not depend on its neighbours, and go on where their state was taken.
+#[test]
+fn episodes_are_an_accounts_own_and_go_on_from_their_state() {
+    let (market, table) = made();
+    let times = row_times(&market, &table);
+    let stretches = [10..200, 210..table.bars.len() as u32 - 600];
+    let data = Arc::new(EpisodeData::new(table, times));
+    let new = |accounts: std::ops::Range<u32>| Environment::new(&data, &stretches, accounts, 30, 5);
+    let (mut all, mut part) = (new(0..12), new(3..7));
+    let target = |step: usize, account: usize| [-1.0, 0.0, 1.0][(step / 5 + account) % 3];
+    let bits = |world: &Environment, i: usize| {
+        let own = i * OBSERVED..(i + 1) * OBSERVED;
+        let shown: Vec<u32> = world.view().observed[own].iter().map(|x| x.to_bits()).collect();
+        (world.view().rows[i], shown, world.rewards()[i].to_bits())
+    };
+    let play = |world: &mut Environment, step: usize, first: usize, n: usize| {
+        world.step(&(first..first + n).map(|account| target(step, account)).collect::<Vec<_>>());
+    };
+    let mut taken = None;
+    for step in 0..100 {
+        if step == 47 {
+            taken = Some(part.state());
+        }
+        play(&mut all, step, 0, 12);
+        play(&mut part, step, 3, 4);
+        (0..4).for_each(|i| assert_eq!(bits(&part, i), bits(&all, i + 3), "step {step}"));
+    }
+    let (taken, mut again) = (taken.expect("a state"), new(3..7));
+    assert!(again.restore(&taken));
+    (47..100).for_each(|step| play(&mut again, step, 3, 4));
+    (0..4).for_each(|i| assert_eq!(bits(&again, i), bits(&part, i)));
+    assert_eq!(again.state(), part.state());
+    // What is of other accounts, or no state at all, is refused.
+    assert!(!again.restore(&taken[1..]) && !again.restore(&vec![-1.0; taken.len()]));
 }
 
 /// Bars behind the close that were changed on purpose are not seen.
@@ -73,7 +111,8 @@ fn an_observation_ends_at_its_close() {
     let times = row_times(&market, &table);
     let stretch = 50..table.offsets[1] as u32;
     let shown = |table: &PriceTable, steps: usize| {
-        let mut world = Environment::new(table, &times, std::slice::from_ref(&stretch), 4, 1000, 2);
+        let data = Arc::new(EpisodeData::new(table.clone(), times.clone()));
+        let mut world = Environment::new(&data, std::slice::from_ref(&stretch), 0..4, 1000, 2);
         let mut seen = Vec::new();
         let policy = Constant(1.0);
         let (mut targets, mut memory) = (vec![0.0; 4], policy.start(4));
