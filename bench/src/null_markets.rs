@@ -1,17 +1,17 @@
 //! How often the judge finds something where there is nothing, and how often its intervals hold the truth: many markets
 //! without drift, each walked forward by logistic regression, judged and traded (docs/method.md, Leak tests: null).
 
-use account::{Action, Params};
+use account::Params;
 use bars::synth::{MarketKind, Synth};
 use bars::{Bars, Timeframe};
 use features::labels::{Labeling, Rule, label};
 use features::{Clock, Fold, Samples, Span, class, runs};
-use judge::backtest::{Course, Targets, walk};
+use judge::backtest::{Course, walk};
 use judge::measure::{Logistic, predicted};
 use judge::performance::{SharpeRatio, TrackRecord, performance, trading_days_per_year};
 use judge::split::{WalkForward, walk_forward};
 use judge::{Baselines, Truth};
-use market::{AccountOptions, PriceTable};
+use market::{AccountOptions, PriceTable, Targets};
 use random::{SplitMix, mix};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -178,13 +178,12 @@ fn one(setting: &Setting, seed: u64) -> Result<Option<Found>, String> {
     };
 
     // The most likely of up and down is held from the next open on, each symbol with its share.
-    let mut targets = Targets::none(&market);
+    let mut targets = Targets::none(clock.tick.len());
     for (fold, p) in splits.folds.iter().zip(&ensemble) {
         for (at, guess) in fold.test.iter().zip(predicted(p, 3)) {
             let row = samples.rows[*at as usize] as usize;
-            let symbol = symbols[*at as usize] as usize;
             let side = f64::from(guess) - 1.0;
-            targets.actions[symbol][row - clock.rows(symbol).start] = Action::target(side / market.len() as f64);
+            targets.actions[row].target = side / market.len() as f64;
         }
     }
     let table = PriceTable::new(&market, &AccountOptions::default(), None).map_err(text)?;
@@ -194,7 +193,7 @@ fn one(setting: &Setting, seed: u64) -> Result<Option<Found>, String> {
     let course = Course { market: &market, clock: &clock, table: &table, span, delisting_return: 0.0 };
     let above = |multiple: f64| {
         let params: Vec<Params> = table.params.iter().map(|p| p.with_costs(multiple)).collect();
-        let (days, returns) = walk(&course, &params, &targets).daily_returns();
+        let (days, returns) = walk(&course, &params, &targets).ok()?.daily_returns();
         let sharpe = SharpeRatio::new(&returns)?;
         let per_year = trading_days_per_year(&days).unwrap_or(252.0).clamp(1.0, 366.0);
         let p = performance(&TrackRecord::new(&returns, per_year)).ok()?;

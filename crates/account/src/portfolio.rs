@@ -75,6 +75,11 @@ impl Portfolio {
         self.positions[symbol].quantity
     }
 
+    /// A symbol's position as an account that has the common equity.
+    pub fn position(&self, symbol: usize) -> Account {
+        Account { equity: self.equity, peak: self.peak, terminated: self.terminated, ..self.positions[symbol] }
+    }
+
     /// What a symbol has earned so far, costs counted.
     pub fn earned(&self, symbol: usize) -> f64 {
         self.earned[symbol]

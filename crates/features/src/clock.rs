@@ -61,6 +61,11 @@ impl Clock {
         self.times[self.tick[row] as usize]
     }
 
+    /// Number of symbols.
+    pub fn symbols(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
     /// The rows of a symbol.
     pub fn rows(&self, symbol: usize) -> Range<usize> {
         self.offsets[symbol]..self.offsets[symbol + 1]
@@ -92,7 +97,7 @@ impl Clock {
     }
 
     /// `[T + 1]` where the rows of each tick begin; `[rows]` symbol and row, by tick, then symbol. A counting sort.
-    pub(crate) fn rows_by_tick(&self) -> (Vec<u32>, Vec<(u32, u32)>) {
+    pub fn rows_by_tick(&self) -> (Vec<u32>, Vec<(u32, u32)>) {
         let mut first = vec![0; self.times.len() + 1];
         self.tick.iter().for_each(|t| first[*t as usize + 1] += 1);
         for t in 1..first.len() {

@@ -12,23 +12,23 @@ use crate::small_table::read_rows;
 use crate::train::{Asked, Holdings, Market, Predict, ask, fingerprint, ledger_path, load_market, run_data, walk_spec};
 use crate::trials::Family;
 use crate::{Select, Settings, add, find, home};
-use account::Action;
 use bars::{Bars, Fingerprint, instrument_text};
 use features::{Clock, Dataset, Plan, Span, class, precise, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
 use judge::backtest::{
-    Backtest, Beliefs, ChanceTest, Course, PortfolioRule, SignalRule, Targets, Walked, buy_and_hold, follow_beliefs,
-    shift_positions,
+    Backtest, Beliefs, ChanceTest, Course, PortfolioRule, SignalRule, Walked, buy_and_hold, shift_positions,
+    signal_policy,
 };
 use judge::deflated::DeflatedSharpe;
 use judge::evidence::Findings;
 use judge::ledger::{Ledger, Trial};
 use judge::split::held_out_from;
-use market::Funding;
+use market::{Constant, Funding, Policy, Targets};
 use random::SplitMix;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What to test on what, and where it goes; costs and sizes are in the settings.
@@ -106,13 +106,13 @@ pub struct Backtested {
     pub seconds: f64,
 }
 
-/// Bars, and what was decided about them.
+/// Bars, and who decides about them.
 struct Decided {
     path: PathBuf,
     market: Vec<Bars>,
     clock: Clock,
-    targets: Targets,
-    /// Who decided, in words.
+    policy: Box<dyn Policy>,
+    /// Who decides, in words.
     words: String,
     instruments: String,
     /// `[folds]` number and first moment of each; empty without folds.
@@ -127,7 +127,7 @@ struct Decided {
 /// Tests decisions.
 pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Result<Backtested> {
     let started_at = Instant::now();
-    let Decided { path, market, clock, targets, words, instruments, folds, identity, is_refit, mut notes } =
+    let Decided { path, market, clock, policy, words, instruments, folds, identity, is_refit, mut notes } =
         match &request.decisions {
             Decisions::Run(run) => by_model(run, request, settings, sink)?,
             _ => by_bars(request, settings, sink)?,
@@ -160,7 +160,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     sink(Update { phase: "walking", done: 0, total: 0, unit: "" });
     let delisting_return = settings.account.delisting_return;
     let course = Course { market: &market, clock: &clock, table: &table, span, delisting_return };
-    let tested = judge::backtest::backtest(&course, &targets, &folds, settings.threads());
+    let tested = judge::backtest::backtest(&course, &*policy, &folds, settings.threads());
     let (backtest, walked) = match (tested, &started) {
         (Ok(tested), _) => tested,
         (Err(why), Some(started)) => {
@@ -186,7 +186,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     let chance = match market.as_slice() {
         [_] if !walked.trades.is_empty() => {
             sink(Update { phase: "chance", done: 0, total: 0, unit: "" });
-            shift_positions(&course, &targets, 1, settings.general.seed, settings.threads()).ok()
+            shift_positions(&course, &*policy, 1, settings.general.seed, settings.threads()).ok()
         }
         _ => None,
     };
@@ -219,20 +219,9 @@ fn by_bars(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Re
         notes.push(format!("bars of {} were left out: one timeframe is tested, here {timeframe}", others.join(", ")));
     }
     let clock = Clock::new(&market);
-    let (targets, words) = decide(&request.decisions, &market, &clock, settings, &mut notes)?;
+    let (policy, words) = policy_of(&request.decisions, &market, &clock, settings, &mut notes)?;
     let identity = identity(&request.decisions, request.select.from)?;
-    Ok(Decided {
-        path,
-        market,
-        clock,
-        targets,
-        words,
-        instruments,
-        folds: Vec::new(),
-        identity,
-        is_refit: false,
-        notes,
-    })
+    Ok(Decided { path, market, clock, policy, words, instruments, folds: Vec::new(), identity, is_refit: false, notes })
 }
 
 /// Decisions of a model: probabilities of each bar by the fold that may be asked, corrected and turned into positions
@@ -255,7 +244,7 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
     let Asked { path, loaded, data, table, instruments, same_bars, notes, .. } = ask(&question, settings, sink)?;
     let model = &loaded.model;
     let portfolio = settings.trading.rule();
-    let targets = model_targets(&loaded, &data, &table, settings, Some(portfolio)).map_err(|e| e.at(run))?;
+    let policy = model_policy(&loaded, &data, &table, settings, Some(portfolio)).map_err(|e| e.at(run))?;
     let folds: Vec<(usize, i64)> = model.folds.iter().map(|fold| (fold.number + 1, fold.test_from)).collect();
     let words = format!("the model of {}, {}", run.display(), format_plural(folds.len() as u64, "fold"));
     // The run's own backtest was part of its trial.
@@ -273,18 +262,18 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
             .at(&path)
             .remedy("give data that reach beyond it"));
     }
-    Ok(Decided { path, market: data.base.market, clock, targets, words, instruments, folds, identity, is_refit, notes })
+    Ok(Decided { path, market: data.base.market, clock, policy, words, instruments, folds, identity, is_refit, notes })
 }
 
-/// `[S][n]` what a model wants to hold from the next open on, by its predictions and what its validation said; several
-/// symbols by another portfolio than its own where one is given.
-pub(crate) fn model_targets(
+/// A model's decisions, by its predictions and what its validation said; several symbols by another portfolio than its
+/// own where one is given.
+pub(crate) fn model_policy(
     loaded: &Loaded,
     data: &Dataset,
     table: &Table,
     settings: &Settings,
     portfolio: Option<PortfolioRule>,
-) -> Result<Targets> {
+) -> Result<Box<dyn Policy>> {
     let model = &loaded.model;
     let rules: Vec<&SignalRule> = model.folds.iter().filter_map(|fold| fold.trading.as_ref()).collect();
     if rules.len() != model.folds.iter().filter(|fold| !fold.seeds.is_empty()).count() {
@@ -292,11 +281,11 @@ pub(crate) fn model_targets(
             .remedy("it is of an earlier version: train again with `fullbore train`"));
     }
     let market = &data.base.market;
-    let beliefs = beliefs(loaded, data, table);
+    let beliefs = Arc::new(beliefs(loaded, data, table));
     let horizon = rules.first().map_or(1, |rule| rule.horizon);
     let portfolio = portfolio.or_else(|| rules.first().map(|rule| rule.portfolio)).unwrap_or_default();
     let prices = if market.len() > 1 { Some(price_table(market, settings)?) } else { None };
-    Ok(follow_beliefs(market, &data.clock, prices.as_ref(), &beliefs, horizon, &portfolio))
+    Ok(signal_policy(market, prices.as_ref(), beliefs, horizon, &portfolio))
 }
 
 /// The bar of a symbol that became known at a moment; rows of a symbol become known in their order.
@@ -312,8 +301,7 @@ pub(crate) fn bar_known_at(clock: &Clock, symbol: usize, time: i64) -> Option<us
 
 /// Corrected probabilities of down and up less their fold's threshold; none where a fold never trades.
 fn beliefs(loaded: &Loaded, data: &Dataset, table: &Table) -> Beliefs {
-    let market = &data.base.market;
-    let mut beliefs: Beliefs = market.iter().map(|bars| vec![None; bars.len()]).collect();
+    let mut beliefs: Beliefs = vec![None; data.base.rows()];
     let column = |name: &str| table.columns.iter().find(|c| c.name == name).map(|c| &c.data);
     let (Some(Data::Names { codes, .. }), Some(Data::Time { ns, .. }), Some(Data::U32(folds))) =
         (column("symbol"), column("time"), column("fold"))
@@ -336,7 +324,7 @@ fn beliefs(loaded: &Loaded, data: &Dataset, table: &Table) -> Beliefs {
         let symbol = codes[row] as usize;
         let at = |side: i8| q[usize::from(class::index(side, classes.len()))] - threshold;
         if let Some(t) = bar_known_at(&data.clock, symbol, ns[row]) {
-            beliefs[symbol][t] = Some([at(-1), at(1)]);
+            beliefs[data.base.offsets[symbol] + t] = Some([at(-1), at(1)]);
         }
     }
     beliefs
@@ -378,27 +366,23 @@ pub(crate) fn span(clock: &Clock, from: Option<i64>, locked_from: Option<i64>, r
     })
 }
 
-/// `[S][n]` what is decided at each close, and who decided in words.
-fn decide(
+/// Who decides, and that in words.
+fn policy_of(
     decisions: &Decisions,
     market: &[Bars],
     clock: &Clock,
     settings: &Settings,
     notes: &mut Vec<String>,
-) -> Result<(Targets, String)> {
+) -> Result<(Box<dyn Policy>, String)> {
     Ok(match decisions {
         Decisions::Run(run) => {
             return Err(Error::new(Kind::Usage, "a run decides by its model").at(run));
         }
-        Decisions::Policy(PolicyName::BuyAndHold) => (buy_and_hold(market, clock), "buying and holding".into()),
-        Decisions::Policy(PolicyName::Flat) => {
-            let mut targets = Targets::none(market);
-            targets.actions.iter_mut().flatten().for_each(|action| action.target = 0.0);
-            (targets, "doing nothing".into())
-        }
+        Decisions::Policy(PolicyName::BuyAndHold) => (Box::new(buy_and_hold(clock)), "buying and holding".into()),
+        Decisions::Policy(PolicyName::Flat) => (Box::new(Constant(0.0)), "doing nothing".into()),
         Decisions::Policy(PolicyName::Random) => {
             let words = format!("at random, with seed {}", settings.general.seed);
-            (weigh(at_random(market, settings.general.seed), market, clock), words)
+            (Box::new(weigh(at_random(market, settings.general.seed), clock)), words)
         }
         Decisions::Rule { long, short } => {
             let targets = by_rule(long, short.as_deref(), market, settings)?;
@@ -406,51 +390,48 @@ fn decide(
                 Some(short) => format!("long while {long}, short while {short}"),
                 None => format!("long while {long}"),
             };
-            (weigh(targets, market, clock), words)
+            (Box::new(weigh(targets, clock)), words)
         }
-        Decisions::Positions(path) => (by_file(path, market, notes)?, format!("positions of {}", path.display())),
+        Decisions::Positions(path) => {
+            (Box::new(by_file(path, market, clock, notes)?), format!("positions of {}", path.display()))
+        }
     })
 }
 
 /// Targets of single symbols become weights: each symbol that has a bar is given the same share.
-fn weigh(mut targets: Targets, market: &[Bars], clock: &Clock) -> Targets {
-    if market.len() > 1 {
-        let shares = buy_and_hold(market, clock);
-        for (own, shares) in targets.actions.iter_mut().zip(shares.actions) {
-            own.iter_mut().zip(shares).for_each(|(action, share)| action.target *= share.target);
-        }
-    }
+fn weigh(mut targets: Targets, clock: &Clock) -> Targets {
+    let shares = buy_and_hold(clock);
+    targets.actions.iter_mut().zip(shares.actions).for_each(|(action, share)| action.target *= share.target);
     targets
 }
 
 fn at_random(market: &[Bars], seed: u64) -> Targets {
-    let mut targets = Targets::none(market);
-    for (symbol, own) in targets.actions.iter_mut().enumerate() {
+    let one = |(symbol, bars): (usize, &Bars)| {
         let mut random = SplitMix::new(random::mix(seed ^ random::mix(symbol as u64 + 1)));
-        let mut now = 0.0;
-        for action in own {
+        let draw = move |now: &mut f64, _| {
             if random.below(20) == 0 {
-                now = [-1.0, 0.0, 1.0][random.below(3)];
+                *now = [-1.0, 0.0, 1.0][random.below(3)];
             }
-            action.target = now;
-        }
-    }
-    targets
+            Some(*now)
+        };
+        (0..bars.len()).scan(0.0, draw)
+    };
+    market.iter().enumerate().flat_map(one).collect()
 }
 
 /// Long while every comparison of the first rule holds, short while every one of the second does.
 fn by_rule(long: &str, short: Option<&str>, market: &[Bars], settings: &Settings) -> Result<Targets> {
     let (long, short) = (Comparisons::read(long)?, short.map(Comparisons::read).transpose()?);
-    let mut targets = Targets::none(market);
-    for (bars, own) in market.iter().zip(&mut targets.actions) {
+    let mut sides: Vec<f64> = Vec::new();
+    for bars in market {
         let holds = |rule: &Comparisons| rule.hold(bars, settings);
         let (up, down) = (holds(&long)?, short.as_ref().map(holds).transpose()?);
-        for (t, action) in own.iter_mut().enumerate() {
+        sides.extend((0..bars.len()).map(|t| {
             let down = down.as_ref().is_some_and(|down| down[t]);
-            action.target = f64::from(i8::from(up[t])) - f64::from(i8::from(down));
-        }
+            f64::from(i8::from(up[t])) - f64::from(i8::from(down))
+        }));
     }
-    Ok(targets)
+    Ok(sides.into_iter().collect())
 }
 
 /// Comparisons that must all hold: `sma(20) > sma(50) and rsi(14) < 70`.
@@ -494,9 +475,9 @@ impl Comparisons {
 
 /// Targets from a file. A row's time is a bar's, so that it counts as decided at the close of the bar that starts then,
 /// or of the last one that started before; it fills at the next open, and holds until the next row.
-fn by_file(path: &Path, market: &[Bars], notes: &mut Vec<String>) -> Result<Targets> {
+fn by_file(path: &Path, market: &[Bars], clock: &Clock, notes: &mut Vec<String>) -> Result<Targets> {
     let rows = read_rows(path, "positions", &[&["target", "position", "signal", "weight", "side"]])?;
-    let mut targets = Targets::none(market);
+    let mut targets = Targets::none(clock.tick.len());
     let (mut outside, mut strange) = (0u64, Vec::new());
     for (at, (name, time)) in rows.symbol.iter().zip(&rows.time).enumerate() {
         let symbol = match market {
@@ -511,7 +492,7 @@ fn by_file(path: &Path, market: &[Bars], notes: &mut Vec<String>) -> Result<Targ
         };
         let starts = &market[symbol].start;
         match starts.partition_point(|start| start <= time).checked_sub(1) {
-            Some(t) => targets.actions[symbol][t] = Action::target(rows.numbers[0][at]),
+            Some(t) => targets.actions[clock.rows(symbol).start + t].target = rows.numbers[0][at],
             None => outside += 1,
         }
     }

@@ -15,7 +15,7 @@ use crate::{Settings, TrainEvent, backtest};
 use features::{Fold, Span};
 use files::time::rfc3339;
 use files::{Error, Kind, Lock, Result, format_plural};
-use judge::backtest::{Backtest, Course, backtest as walk_decisions, follow_beliefs};
+use judge::backtest::{Backtest, Course, backtest as walk_policy, signal_policy};
 use judge::evidence::{Evidence, Findings, HoldoutResult};
 use judge::ledger::{Ledger, Opening};
 use judge::split::Holdout;
@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Which run.
@@ -306,9 +307,8 @@ fn judge_block(
     let table = price_table(&data.base.market, settings)?;
     notes.extend(table.notes.iter().cloned());
     let block = Block { rows, probabilities: mean, rule: Some(trading.clone()) };
-    let beliefs = beliefs_of(data, &[block]);
-    let targets =
-        follow_beliefs(&data.base.market, &data.clock, Some(&table), &beliefs, horizon(*rule), &trading.portfolio);
+    let beliefs = Arc::new(beliefs_of(data, &[block]));
+    let policy = signal_policy(&data.base.market, Some(&table), beliefs, horizon(*rule), &trading.portfolio);
     let course = Course {
         market: &data.base.market,
         clock: &data.clock,
@@ -316,6 +316,6 @@ fn judge_block(
         span,
         delisting_return: settings.account.delisting_return,
     };
-    made.traded = Some(walk_decisions(&course, &targets, &[], settings.threads())?);
+    made.traded = Some(walk_policy(&course, &*policy, &[], settings.threads())?);
     Ok(made)
 }

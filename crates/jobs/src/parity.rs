@@ -5,7 +5,7 @@
 //! beginning of each test block, as a live account would be, with a warm-up instead of the whole history: how many
 //! positions change is counted. Nothing is written, and no result is shown: this is no look at what was earned.
 
-use crate::backtest::{locked_from, model_targets, span};
+use crate::backtest::{locked_from, model_policy, span};
 use crate::features::{TableUse, check_memory, compute};
 use crate::kinds::model::{Loaded, ModelFold};
 use crate::kinds::trading::price_table;
@@ -19,7 +19,8 @@ use bars::Bars;
 use features::{Clock, Dataset, Input, Options, Plan, class};
 use files::time::rfc3339;
 use files::{Data, Error, Kind, Result, Table};
-use judge::backtest::{Course, Targets, Walked, walk};
+use judge::backtest::{Course, Walked, decide_beforehand, walk};
+use market::Targets;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -186,11 +187,13 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
     let table = price_table(&data.base.market, settings).map_err(|e| e.at(&path))?;
     let delisting_return = settings.account.delisting_return;
     let course = Course { market: &data.base.market, clock: &data.clock, table: &table, span, delisting_return };
-    let targets = |table: &Table| model_targets(&loaded, &data, table, settings, None).map_err(|e| e.at(&request.run));
-    let (wanted, live_wanted) = (targets(&batch)?, targets(&lived)?);
-    compared.push(compare_positions(&data, &wanted, &live_wanted));
-    let walks = [&wanted, &live_wanted].map(|targets| walk(&course, &table.params, targets));
-    compared.push(compare_equity(&walks[0], &walks[1]));
+    let policy = |table: &Table| model_policy(&loaded, &data, table, settings, None).map_err(|e| e.at(&request.run));
+    let (tested, live) = (policy(&batch)?, policy(&lived)?);
+    let wanted = decide_beforehand(&data.clock, &*tested)?;
+    compared.push(compare_positions(&data, &wanted, &decide_beforehand(&data.clock, &*live)?));
+    // The backtest replays what was decided; a live account asks at every close.
+    let (replayed, asked) = (walk(&course, &table.params, &wanted)?, walk(&course, &table.params, &*live)?);
+    compared.push(compare_equity(&replayed, &asked));
 
     let mut live_starts = Vec::with_capacity(starts.len());
     for start in &starts {
@@ -205,7 +208,8 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
             0 => Table::default(),
             _ => ask("starting with a warm-up", &streamed, rows, false, sink)?,
         };
-        live_starts.push(start.judge(&data, &batch, &said, &wanted, &targets(&said)?));
+        let started = decide_beforehand(&data.clock, &*policy(&said)?)?;
+        live_starts.push(start.judge(&data, &batch, &said, &wanted, &started));
     }
     Ok(Parity {
         run: request.run.display().to_string(),
@@ -335,12 +339,10 @@ impl PlannedStart {
             }
         }
         let (mut bars, mut positions) = (0, 0);
-        for symbol in 0..data.base.market.len() {
-            for (t, _) in data.clock.rows(symbol).enumerate().filter(|(_, row)| own(data.clock.time(*row))) {
-                let [a, b] = [wanted, live_wanted].map(|targets| targets.actions[symbol][t].target);
-                bars += 1;
-                positions += u64::from(!same(a, b));
-            }
+        for row in (0..data.base.rows()).filter(|row| own(data.clock.time(*row))) {
+            let [a, b] = [wanted, live_wanted].map(|targets| targets.actions[row].target);
+            bars += 1;
+            positions += u64::from(!same(a, b));
         }
         LiveStart {
             fold: self.fold,
@@ -466,10 +468,8 @@ fn compare_probabilities(what: &'static str, data: &Dataset, batch: &Table, live
 /// What is to be held from the next open on.
 fn compare_positions(data: &Dataset, batch: &Targets, live: &Targets) -> Compared {
     let mut compared = Compared::new("positions");
-    for (symbol, (a, b)) in batch.actions.iter().zip(&live.actions).enumerate() {
-        for (t, (a, b)) in a.iter().zip(b).enumerate() {
-            compared.pair(a.target, b.target, || place(data, data.base.offsets[symbol] + t, "target"));
-        }
+    for (row, (a, b)) in batch.actions.iter().zip(&live.actions).enumerate() {
+        compared.pair(a.target, b.target, || place(data, row, "target"));
     }
     compared
 }
@@ -487,7 +487,6 @@ fn compare_equity(batch: &Walked, live: &Walked) -> Compared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use account::Action;
     use bars::synth::Synth;
     use features::{InputLayout, read_set};
     use files::Column;
@@ -559,9 +558,9 @@ mod tests {
         assert_eq!((compare_rows(&data, &a, &a).different, compare_rows(&data, &a, &b).different), (0, 2));
         assert_eq!(sample(&[vec![1, 2, 3, 4, 5], vec![6, 7]], 3), [vec![1, 4], vec![6]]);
 
-        let flat = Targets::none(&data.base.market);
+        let flat = Targets::none(data.base.rows());
         let mut long = flat.clone();
-        long.actions[1][3] = Action::target(1.0);
+        long.actions[first + 3].target = 1.0;
         let compared = compare_positions(&data, &flat, &long);
         assert_eq!((compared.compared, compared.different), (data.base.rows() as u64, 1));
         let walked = |equity: f64| Walked { times: vec![1, 2], equity: vec![1.0, 1.0, equity], ..Walked::default() };

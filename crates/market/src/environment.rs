@@ -6,7 +6,7 @@
 //! a future that a learner may estimate from its own last observation, one that ended (`terminated`) has none. A cut
 //! episode is not closed out; only spans that are judged are.
 
-use crate::observation::{OBSERVED, RowTime, log_bars, shown};
+use crate::observation::{OBSERVED, RowTime, legal_sides, log_bars, shown};
 use crate::policy::View;
 use crate::table::PriceTable;
 use account::{Account, Accounts, Event, Flows, Holding, Orders, Params};
@@ -55,8 +55,7 @@ impl EpisodeData {
 
     /// Whether short, flat and long are legal at the close of a row; flat always is.
     pub fn legal(&self, params: &Params, row: usize) -> [bool; 3] {
-        let open = self.table.bars[row].flat_next == 0.0;
-        [params.shortable && open, true, open]
+        legal_sides(params, &self.table.bars[row])
     }
 }
 
@@ -75,6 +74,8 @@ pub struct Environment {
     length: u32,
     seed: u64,
     accounts: Accounts,
+    /// `[n]` 0, 1, …
+    slots: Vec<u32>,
     /// `[n]` the row at whose close each account decides.
     rows: Vec<u32>,
     /// `[n]` the row behind the last that its episode reaches.
@@ -127,6 +128,7 @@ impl Environment {
             starts,
             length,
             seed,
+            slots: (0..n as u32).collect(),
             rows: vec![0; n],
             ends: vec![0; n],
             episodes: vec![0; n],
@@ -172,12 +174,13 @@ impl Environment {
         let (bar, time_of_day) = (&data.table.bars[row], data.times[row].time_of_day);
         let observed = shown(&self.params[i], &holding, bar, time_of_day, logarithms);
         self.observed[i * OBSERVED..(i + 1) * OBSERVED].copy_from_slice(&observed);
-        self.legal[i * 3..(i + 1) * 3].copy_from_slice(&data.legal(&self.params[i], row));
+        self.legal[i * 3..(i + 1) * 3].copy_from_slice(&legal_sides(&self.params[i], bar));
     }
 
-    /// What a policy is shown.
+    /// What a policy is shown; it is greedy unless a seed is put in.
     pub fn view(&self) -> View<'_> {
-        View { rows: &self.rows, observed: &self.observed, legal: &self.legal, counter: self.counter }
+        let Environment { rows, slots, observed, legal, counter, .. } = self;
+        View { rows, slots, observed, legal, counter: *counter, seed: None }
     }
 
     /// Takes every account one bar further; targets are `[n]`.

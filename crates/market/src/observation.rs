@@ -35,6 +35,13 @@ pub fn observe(params: &Params, account: &Account, bar: &Bar, time: RowTime, to:
     to.copy_from_slice(&shown(params, &account.into(), bar, time.time_of_day, logarithms));
 }
 
+/// Whether short, flat and long are legal at the close of a bar; flat always is.
+#[inline]
+pub fn legal_sides(params: &Params, bar: &Bar) -> [bool; 3] {
+    let open = bar.flat_next == 0.0;
+    [params.shortable && open, true, open]
+}
+
 /// ln(1 + bars).
 pub(crate) fn log_bars(bars: f64) -> f32 {
     ln_1p(bars) as f32

@@ -115,10 +115,10 @@ fn an_observation_ends_at_its_close() {
         let mut world = Environment::new(&data, std::slice::from_ref(&stretch), 0..4, 1000, 2);
         let mut seen = Vec::new();
         let policy = Constant(1.0);
-        let (mut targets, mut memory) = (vec![0.0; 4], policy.start(4));
+        let (mut actions, mut memory) = (vec![Action::target(0.0); 4], policy.start(4));
         for _ in 0..steps {
-            policy.act(&world.view(), &mut memory, &mut targets);
-            world.step(&targets);
+            policy.act(&world.view(), &mut memory, &mut actions).unwrap();
+            world.step(&actions.iter().map(|action| action.target).collect::<Vec<f64>>());
             seen.extend(world.view().observed.iter().map(|x| x.to_bits()));
         }
         (seen, world.view().rows.to_vec())

@@ -9,14 +9,15 @@ use features::labels::Rule;
 use features::{Dataset, FoldKind, Span, class};
 use files::Result;
 use judge::backtest::{
-    Backtest, Beliefs, Calibration, ChanceTest, Course, SignalRule, Targets, Tried, Walked, backtest, choose_threshold,
-    follow_beliefs, permute_scores, shift_positions, try_thresholds, walk,
+    Backtest, Beliefs, Calibration, ChanceTest, Course, SignalRule, Tried, Walked, backtest, choose_threshold,
+    permute_scores, shift_positions, signal_policy, try_thresholds, walk,
 };
 use judge::mean_probabilities;
 use judge::performance::{TrackRecord, performance, trading_days_per_year};
 use judge::split::{paths, pieces};
 use learn::Trained;
-use market::PriceTable;
+use market::{Policy, PriceTable};
+use std::sync::Arc;
 
 /// A run's positions and what they earned.
 pub(crate) struct Traded {
@@ -48,8 +49,8 @@ pub(crate) struct Trading<'a> {
 struct Positions {
     rules: Vec<Option<SignalRule>>,
     /// Of test blocks; none where a fold never trades.
-    beliefs: Beliefs,
-    targets: Targets,
+    beliefs: Arc<Beliefs>,
+    policy: Box<dyn Policy>,
 }
 
 impl<'a> Trading<'a> {
@@ -100,24 +101,24 @@ impl<'a> Trading<'a> {
         let settings = &self.experiment.settings;
         let predicted = self.predict(members)?;
         let all: Vec<(&Trained, &[f32])> = members.iter().copied().zip(predicted.iter().map(Vec::as_slice)).collect();
-        let Positions { rules, beliefs, targets } = self.positions(&all);
+        let Positions { rules, beliefs, policy } = self.positions(&all)?;
         let starts: Vec<(usize, i64)> = self.blocks.iter().enumerate().map(|(n, span)| (n + 1, span.from())).collect();
-        let (backtest, walked) = backtest(&course, &targets, &starts, settings.threads())?;
+        let (backtest, walked) = backtest(&course, &*policy, &starts, settings.threads())?;
         let notes = self.notes(&rules);
         let (seed, threads) = (settings.general.seed, settings.threads());
         let chance = match course.market {
             _ if walked.trades.is_empty() => Err("nothing was traded".to_string()),
-            [_] => shift_positions(&course, &targets, self.label_days(), seed, threads),
-            _ => permute_scores(&course, &beliefs, &|beliefs| self.portfolio(beliefs), seed, threads),
+            [_] => shift_positions(&course, &*policy, self.label_days(), seed, threads),
+            _ => permute_scores(&course, &beliefs, &|beliefs| self.policy(beliefs), seed, threads),
         };
         let mut seeds: Vec<u32> = members.iter().map(|m| m.seed).collect();
         seeds.sort_unstable();
         seeds.dedup();
         let alone = |seed: &u32| {
             let own: Vec<_> = all.iter().filter(|(m, _)| m.seed == *seed).copied().collect();
-            self.sharpe(&self.walk(&course, &self.positions(&own).targets))
+            Ok(self.sharpe(&self.walk(&course, &*self.positions(&own)?.policy)?))
         };
-        let seeds = if seeds.len() > 1 { seeds.iter().map(alone).collect() } else { Vec::new() };
+        let seeds = if seeds.len() > 1 { seeds.iter().map(alone).collect::<Result<_>>()? } else { Vec::new() };
         Ok(Some(Traded { rules, backtest, walked, horizon: self.horizon, chance, seeds, notes }))
     }
 
@@ -126,11 +127,11 @@ impl<'a> Trading<'a> {
         let Some(course) = self.whole() else { return Ok(None) };
         let predicted = self.predict(members)?;
         let all: Vec<(&Trained, &[f32])> = members.iter().copied().zip(predicted.iter().map(Vec::as_slice)).collect();
-        Ok(Some(self.walk(&course, &self.positions(&all).targets)))
+        self.walk(&course, &*self.positions(&all)?.policy).map(Some)
     }
 
-    fn walk(&self, course: &Course<'_>, targets: &Targets) -> Walked {
-        walk(course, &self.table.params, targets)
+    fn walk(&self, course: &Course<'_>, policy: &dyn Policy) -> Result<Walked> {
+        walk(course, &self.table.params, policy)
     }
 
     /// Per year; 0 where nothing was traded.
@@ -154,22 +155,21 @@ impl<'a> Trading<'a> {
         predictions_of(self.experiment, members, &ids)
     }
 
-    fn portfolio(&self, beliefs: &Beliefs) -> Targets {
+    fn policy(&self, beliefs: Arc<Beliefs>) -> Box<dyn Policy> {
         let rule = self.experiment.settings.trading.rule();
-        let (market, clock) = (&self.data.base.market, &self.data.clock);
-        follow_beliefs(market, clock, Some(&self.table), beliefs, self.horizon, &rule)
+        signal_policy(&self.data.base.market, Some(&self.table), beliefs, self.horizon, &rule)
     }
 
     /// Calibrates, chooses thresholds by validation and follows the signals of the test blocks.
-    fn positions(&self, members: &[(&Trained, &[f32])]) -> Positions {
-        let said = self.ask(members);
-        let beliefs = beliefs_of(self.data, &said);
-        let targets = self.portfolio(&beliefs);
-        Positions { rules: said.into_iter().map(|block| block.rule).collect(), beliefs, targets }
+    fn positions(&self, members: &[(&Trained, &[f32])]) -> Result<Positions> {
+        let said = self.ask(members)?;
+        let beliefs = Arc::new(beliefs_of(self.data, &said));
+        let policy = self.policy(beliefs.clone());
+        Ok(Positions { rules: said.into_iter().map(|block| block.rule).collect(), beliefs, policy })
     }
 
     /// `[folds]` what each says of its test rows, and how that becomes positions by what its validation says.
-    fn ask(&self, members: &[(&Trained, &[f32])]) -> Vec<Block> {
+    fn ask(&self, members: &[(&Trained, &[f32])]) -> Result<Vec<Block>> {
         let Experiment { source, splits, .. } = self.experiment;
         let (data, horizon) = (self.data, self.horizon);
         let (classes, samples) = (source.problem.classes, &source.problem.samples);
@@ -188,8 +188,9 @@ impl<'a> Trading<'a> {
             let of_test = mean.split_off(valid.len() * classes);
             let truth: Vec<u8> = fold.valid.iter().map(|at| source.problem.class_index(*at)).collect();
             let calibration = Calibration::fit(&mean, &truth, classes);
-            let mut validated = nothing(&data.base.market);
-            believe(&mut validated, data, valid, &mean, &calibration, 0.0);
+            let mut validated: Beliefs = vec![None; data.base.rows()];
+            believe(&mut validated, valid, &mean, &calibration, 0.0);
+            let validated = Arc::new(validated);
             // Of what lies around a test each fold has its own; a walk knows earlier folds too.
             if fold.kind == FoldKind::Around {
                 tried.clear();
@@ -199,14 +200,20 @@ impl<'a> Trading<'a> {
                 let from = samples.t0[piece[0] as usize];
                 let reach = piece.iter().map(|at| samples.t1[*at as usize]).max().unwrap_or(from);
                 if let Some(span) = Span::new(from, reach.saturating_add(1)) {
-                    tried.push(try_thresholds(&self.course(span), &self.table.params, &validated, horizon, &portfolio));
+                    tried.push(try_thresholds(
+                        &self.course(span),
+                        &self.table.params,
+                        &validated,
+                        horizon,
+                        &portfolio,
+                    )?);
                 }
             }
             let threshold = choose_threshold(&tried);
             let rule = Some(SignalRule { calibration, threshold, horizon, portfolio });
             said.push(Block { rows: test.clone(), probabilities: of_test, rule });
         }
-        said
+        Ok(said)
     }
 
     /// `[paths]` what every path through the groups of folds around their tests would have earned; the notes are with
@@ -215,7 +222,7 @@ impl<'a> Trading<'a> {
         let Some(course) = self.whole() else { return Ok(Vec::new()) };
         let predicted = self.predict(members)?;
         let all: Vec<(&Trained, &[f32])> = members.iter().copied().zip(predicted.iter().map(Vec::as_slice)).collect();
-        let said = self.ask(&all);
+        let said = self.ask(&all)?;
         let rules: Vec<Option<SignalRule>> = said.iter().map(|block| block.rule.clone()).collect();
         let classes = self.experiment.source.problem.classes;
         let part = |(group, fold): (&Span, &usize)| {
@@ -229,8 +236,8 @@ impl<'a> Trading<'a> {
         let mut notes = self.notes(&rules);
         let walk = |path: &Vec<usize>| {
             let blocks: Vec<Block> = self.blocks.iter().zip(path).map(part).collect();
-            let targets = self.portfolio(&beliefs_of(self.data, &blocks));
-            let (backtest, walked) = backtest(&course, &targets, &starts, self.experiment.settings.threads())?;
+            let policy = self.policy(Arc::new(beliefs_of(self.data, &blocks)));
+            let (backtest, walked) = backtest(&course, &*policy, &starts, self.experiment.settings.threads())?;
             let chance = Err("paths through folds that train around their tests are no walk forward".to_string());
             let (rules, notes) = (rules.clone(), std::mem::take(&mut notes));
             Ok(Traded { rules, backtest, walked, horizon: self.horizon, chance, seeds: Vec::new(), notes })
@@ -279,27 +286,22 @@ pub(crate) struct Block {
 /// Corrected probabilities of blocks that do not overlap, each less its own rule's threshold. Where a rule never trades
 /// nothing is believed: what an earlier block holds runs out at its horizon.
 pub(crate) fn beliefs_of(data: &Dataset, blocks: &[Block]) -> Beliefs {
-    let mut beliefs = nothing(&data.base.market);
+    let mut beliefs: Beliefs = vec![None; data.base.rows()];
     for Block { rows, probabilities, rule } in blocks {
         if let Some(SignalRule { calibration, threshold: Some(threshold), .. }) = rule {
-            believe(&mut beliefs, data, rows, probabilities, calibration, *threshold);
+            believe(&mut beliefs, rows, probabilities, calibration, *threshold);
         }
     }
     beliefs
 }
 
-fn nothing(market: &[Bars]) -> Beliefs {
-    market.iter().map(|bars| vec![None; bars.len()]).collect()
-}
-
 /// Takes corrected probabilities of rows in, less a threshold.
-fn believe(into: &mut Beliefs, data: &Dataset, rows: &[u32], p: &[f32], calibration: &Calibration, threshold: f64) {
+fn believe(into: &mut Beliefs, rows: &[u32], p: &[f32], calibration: &Calibration, threshold: f64) {
     let classes = calibration.bias.len();
     let [down, up] = [-1, 1].map(|side| usize::from(class::index(side, classes)));
     for (row, p) in rows.iter().zip(p.chunks_exact(classes)) {
         let q = calibration.apply(p);
-        let (symbol, t) = data.base.place(*row as usize);
-        into[symbol][t] = Some([q[down] - threshold, q[up] - threshold]);
+        into[*row as usize] = Some([q[down] - threshold, q[up] - threshold]);
     }
 }
 

@@ -8,7 +8,7 @@ use super::arrays::are_ready;
 use super::experiment::beside;
 use super::source::{Market, fingerprint, input_bytes, load_market, longest};
 use super::{memory_budget, open};
-use crate::backtest::{bar_known_at, model_targets};
+use crate::backtest::{bar_known_at, model_policy};
 use crate::features::{TableUse, bar_bytes, check_memory, compute as compute_features, resolve};
 use crate::kinds::classifier::{leave_out_not_finite, member_name};
 use crate::kinds::model::{About, Loaded, Model, ModelFold, about, read, universe};
@@ -19,6 +19,7 @@ use compute::Opened;
 use features::{Dataset, Input, Plan, Samples, class, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_bytes, format_list, format_plural};
+use judge::backtest::decide_beforehand;
 use judge::ledger::Known;
 use judge::mean_probabilities;
 use judge::measure::most_likely;
@@ -156,14 +157,14 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
 
 /// The column `target`: the weight to hold from the next open on, 1 all long and -1 all short; and when each bar began.
 fn positions(loaded: &Loaded, data: &Dataset, table: &Table, settings: &Settings) -> Result<[Column; 2]> {
-    let targets = model_targets(loaded, data, table, settings, None)?;
+    let targets = decide_beforehand(&data.clock, &*model_policy(loaded, data, table, settings, None)?)?;
     let column = |name: &str| table.columns.iter().find(|c| c.name == name).map(|c| &c.data);
     let (mut wanted, mut start) = (vec![f64::NAN; table.rows], vec![files::MISSING_TIME; table.rows]);
     if let (Some(Data::Names { codes, .. }), Some(Data::Time { ns, .. })) = (column("symbol"), column("time")) {
         for row in 0..table.rows {
             let symbol = codes[row] as usize;
             if let Some(t) = bar_known_at(&data.clock, symbol, ns[row]) {
-                wanted[row] = targets.actions[symbol][t].target;
+                wanted[row] = targets.actions[data.base.offsets[symbol] + t].target;
                 start[row] = data.base.market[symbol].start[t];
             }
         }

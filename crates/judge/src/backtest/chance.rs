@@ -6,12 +6,14 @@
 //! walked through the account at cost. A Sharpe ratio that many of these reach is none.
 
 use super::signals::Beliefs;
-use super::walk::{Course, Targets, walk};
+use super::walk::{Course, decide, walk};
 use crate::in_threads;
 use crate::measure::sorted_quantile;
 use account::{Accounts, Bar, Orders, Params};
+use market::Policy;
 use random::{SplitMix, mix};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Draws, where there are as many.
 const DRAWS: usize = 1000;
@@ -56,12 +58,13 @@ impl ChanceTest {
 /// [`DRAWS`] of them. `Err` says why nothing is judged.
 pub fn shift_positions(
     course: &Course<'_>,
-    targets: &Targets,
+    policy: &dyn Policy,
     least: usize,
     seed: u64,
     threads: usize,
 ) -> Result<ChanceTest, String> {
-    let days = TradingDays::new(course, &targets.actions[0]);
+    let decided = decide(course, policy).map_err(|e| e.message)?;
+    let days = TradingDays::new(course, &decided.actions);
     let count = days.first.len();
     enough_days(count)?;
     let least = least.max(1);
@@ -81,17 +84,18 @@ pub fn shift_positions(
 /// score, it takes that of the next in this order that has one. `Err` says why nothing is judged.
 pub fn permute_scores(
     course: &Course<'_>,
-    beliefs: &Beliefs,
-    portfolio: &(dyn Fn(&Beliefs) -> Targets + Sync),
+    beliefs: &Arc<Beliefs>,
+    portfolio: &(dyn Fn(Arc<Beliefs>) -> Box<dyn Policy> + Sync),
     seed: u64,
     threads: usize,
 ) -> Result<ChanceTest, String> {
-    let sharpe = |targets: &Targets| {
+    let sharpe = |beliefs: Arc<Beliefs>| {
         let mut sums = Sums::default();
-        walk(course, &course.table.params, targets).daily_returns().1.iter().for_each(|r| sums.add(*r));
-        sums
+        let walked = walk(course, &course.table.params, &*portfolio(beliefs)).map_err(|e| e.message)?;
+        walked.daily_returns().1.iter().for_each(|r| sums.add(*r));
+        Ok::<Sums, String>(sums)
     };
-    let own = sharpe(&portfolio(beliefs));
+    let own = sharpe(beliefs.clone())?;
     enough_days(own.days)?;
     if course.market.len() < 10 {
         return Err(format!("{} symbols; 10 are needed to let scores change hands", course.market.len()));
@@ -100,8 +104,9 @@ pub fn permute_scores(
     let drawn = in_threads(DRAWS, threads, |draw| {
         let mut order: Vec<usize> = (0..course.market.len()).collect();
         shuffle(&mut order, &mut SplitMix::new(mix(seed) ^ mix(!(draw as u64))));
-        sharpe(&portfolio(&change_hands(beliefs, &rows, &order))).sharpe()
+        Ok(sharpe(Arc::new(change_hands(beliefs, &rows, &order)))?.sharpe())
     });
+    let drawn = drawn.into_iter().collect::<Result<Vec<f64>, String>>()?;
     Ok(ChanceTest::new("scores that change hands between symbols", own.sharpe(), drawn))
 }
 
@@ -127,12 +132,12 @@ fn shuffle(all: &mut [usize], random: &mut SplitMix) {
     }
 }
 
-/// `[ticks]` symbol and bar of every score of that moment.
+/// `[ticks]` symbol and row of every score of that moment.
 fn rows_by_tick(course: &Course<'_>, beliefs: &Beliefs) -> Vec<Vec<(usize, usize)>> {
     let mut rows = vec![Vec::new(); course.clock.times.len()];
-    for (symbol, own) in beliefs.iter().enumerate() {
-        for ((t, row), _) in course.clock.rows(symbol).enumerate().zip(own).filter(|(_, belief)| belief.is_some()) {
-            rows[course.clock.tick[row] as usize].push((symbol, t));
+    for symbol in 0..course.clock.symbols() {
+        for row in course.clock.rows(symbol).filter(|row| beliefs[*row].is_some()) {
+            rows[course.clock.tick[row] as usize].push((symbol, row));
         }
     }
     rows
@@ -140,15 +145,15 @@ fn rows_by_tick(course: &Course<'_>, beliefs: &Beliefs) -> Vec<Vec<(usize, usize
 
 /// Each symbol takes the score of the next one in `order` that has one at that moment.
 fn change_hands(beliefs: &Beliefs, rows: &[Vec<(usize, usize)>], order: &[usize]) -> Beliefs {
-    let mut changed: Beliefs = beliefs.iter().map(|own| vec![None; own.len()]).collect();
+    let mut changed: Beliefs = vec![None; beliefs.len()];
     let mut place = vec![0; order.len()];
     order.iter().enumerate().for_each(|(at, symbol)| place[*symbol] = at);
     for own in rows.iter().filter(|own| !own.is_empty()) {
         let mut there = own.clone();
         there.sort_unstable_by_key(|(symbol, _)| place[*symbol]);
         let next = there.iter().cycle().skip(1);
-        for ((symbol, t), (from, at)) in there.iter().zip(next) {
-            changed[*symbol][*t] = beliefs[*from][*at];
+        for ((_, row), (_, from)) in there.iter().zip(next) {
+            changed[*row] = beliefs[*from];
         }
     }
     changed

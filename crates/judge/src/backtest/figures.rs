@@ -1,11 +1,13 @@
 //! The record of a backtest: what it earned, what it cost, and how it would have fared otherwise.
 
 use super::record::Walked;
-use super::walk::{Course, Targets, buy_and_hold, walk};
+use super::walk::{Course, buy_and_hold, decide, walk};
+use crate::in_threads;
 use crate::performance::{Activity, Performance, TrackRecord, daily_returns, performance, trading_days_per_year};
 use account::{Flows, Params};
 use files::time::rfc3339;
 use files::{Error, Result};
+use market::{Policy, Targets};
 use serde::{Deserialize, Serialize};
 
 /// What decisions would have earned. Returns are fractions (0.1 is 10 %).
@@ -112,32 +114,26 @@ pub struct Incidents {
 /// Costs that decisions are replayed at.
 const MULTIPLES: [f64; 4] = [0.0, 1.0, 2.0, 3.0];
 
-/// Walks decisions at cost, at other costs and a bar late, beside buying and holding. `folds` are moments at which one
-/// begins, with its number. Replays go `threads` at a time.
+/// Walks what a policy decides at cost, at other costs and a bar late, beside buying and holding. `folds` are moments at
+/// which one begins, with its number. Walks go `threads` at a time.
 ///
 /// # Errors
 ///
-/// Where there are fewer than two bars to walk through.
+/// Where there are fewer than two bars to walk through; the policy's own.
 pub fn backtest(
     course: &Course<'_>,
-    targets: &Targets,
+    policy: &dyn Policy,
     folds: &[(usize, i64)],
     threads: usize,
 ) -> Result<(Backtest, Walked)> {
     let params = &course.table.params;
     let at = |multiple: f64| params.iter().map(|p| p.with_costs(multiple)).collect::<Vec<Params>>();
-    let late = targets.delayed(1);
-    let hold = buy_and_hold(course.market, course.clock);
-    let runs: Vec<(Vec<Params>, &Targets)> =
-        MULTIPLES.iter().map(|multiple| (at(*multiple), targets)).chain([(at(1.0), &late), (at(1.0), &hold)]).collect();
-    let mut walks: Vec<Walked> = Vec::with_capacity(runs.len());
-    for some in runs.chunks(threads.max(1)) {
-        std::thread::scope(|scope| {
-            let started: Vec<_> =
-                some.iter().map(|(params, targets)| scope.spawn(|| walk(course, params, targets))).collect();
-            walks.extend(started.into_iter().map(|thread| thread.join().unwrap_or_default()));
-        });
-    }
+    let targets = decide(course, policy)?;
+    let (late, hold) = (targets.delayed(1, &course.table.offsets), buy_and_hold(course.clock));
+    let multiples = MULTIPLES.iter().map(|multiple| (at(*multiple), &targets));
+    let runs: Vec<(Vec<Params>, &Targets)> = multiples.chain([(at(1.0), &late), (at(1.0), &hold)]).collect();
+    let walks = in_threads(runs.len(), threads, |at| walk(course, &runs[at].0, runs[at].1));
+    let mut walks = walks.into_iter().collect::<Result<Vec<Walked>>>()?;
     let mut walked = walks.remove(1);
     if walked.times.len() < 2 {
         return Err(Error::input("there are fewer than two bars to walk through").remedy("give more data"));

@@ -1,7 +1,8 @@
 //! Does it earn? Decisions walk through an account, every cost counted (docs/method.md, Backtest).
 //!
-//! [`walk`] takes targets that were decided at closes through one [`account::Account`], or through one
-//! [`account::Portfolio`] where there are several symbols, and keeps what happened: equity, fills, round trips, costs.
+//! [`walk`] asks a [`market::Policy`] at every close and takes what it decides through one [`account::Account`], or
+//! through one [`account::Portfolio`] where there are several symbols, and keeps what happened: equity, fills, round
+//! trips, costs. Rules, files, constants and classifiers ([`signal_policy`]) are all policies; no learner is known here.
 //! [`backtest`] does so at several multiples of the costs and a bar late, and makes the [`Backtest`] record of it
 //! beside buying and holding. [`shift_positions`] and [`permute_scores`] say what the same trading earns by chance.
 //!
@@ -18,10 +19,9 @@ pub use chance::{ChanceTest, permute_scores, shift_positions};
 pub use figures::{Backtest, CostMultiple, CostShares, Incidents, Part, backtest};
 pub use record::{Incident, PositionRow, Trade, Walked};
 pub use signals::{
-    Beliefs, Calibration, PortfolioRule, SignalRule, Tried, Weighting, choose_threshold, follow_beliefs,
-    follow_signals, rank_portfolio, try_thresholds,
+    Beliefs, Calibration, PortfolioRule, SignalRule, Tried, Weighting, choose_threshold, signal_policy, try_thresholds,
 };
-pub use walk::{Course, Targets, buy_and_hold, walk};
+pub use walk::{Course, buy_and_hold, decide, decide_beforehand, walk};
 
 #[cfg(test)]
 mod tests;

@@ -8,13 +8,14 @@
 //! Whether to trade at all is decided on validation data: a threshold is taken only if its net Sharpe ratio there,
 //! pooled over this and earlier folds, exceeds one standard error with at least 30 trades; else the answer is never.
 
-use super::walk::{Course, Targets, walk};
+use super::walk::{Course, walk};
 use crate::performance::SharpeRatio;
 use account::{Action, Params};
 use bars::Bars;
-use features::Clock;
-use market::PriceTable;
+use files::Result;
+use market::{Needs, Policy, PriceTable, View};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// How a fold's probabilities become positions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -180,91 +181,109 @@ fn solve(matrix: &mut [f64], right: &mut [f64], n: usize) -> Option<Vec<f64>> {
     Some(solved)
 }
 
-/// Corrected probabilities of down and up at each bar that has any: `[S][n]`.
-pub type Beliefs = Vec<Vec<Option<[f64; 2]>>>;
+/// `[rows]` corrected probabilities of down and up, where there are any.
+pub type Beliefs = Vec<Option<[f64; 2]>>;
 
-/// Positions of one symbol from its beliefs; where there is none, the horizon runs on.
-pub fn follow_signals(beliefs: &[Option<[f64; 2]>], threshold: f64, horizon: usize, shortable: bool) -> Vec<Action> {
-    let (mut side, mut left) = (0.0, 0);
-    let decide = |belief: &Option<[f64; 2]>| {
-        let signal = match belief {
-            Some([down, up]) if *up > threshold && up >= down => 1.0,
-            Some([down, up]) if *down > threshold && down > up => -1.0,
-            _ => 0.0,
-        };
-        // What cannot be sold short is closed by a signal to the other side.
-        if signal != 0.0 {
-            side = if signal < 0.0 && !shortable { 0.0 } else { signal };
-            left = horizon.max(1);
-        } else if left > 0 {
-            left -= 1;
-            if left == 0 {
-                side = 0.0;
-            }
-        }
-        Action::target(side)
-    };
-    beliefs.iter().map(decide).collect()
-}
-
-/// Positions by beliefs of which each fold's threshold was taken away: one symbol follows those above 0, several are a
+/// Who follows beliefs of which each fold's threshold was taken away: one symbol follows those above 0, several are a
 /// portfolio, weighted by the volatility in `table` where its rule says so. What is not believed in is not traded; what
 /// is held runs out at its horizon.
-pub fn follow_beliefs(
+pub fn signal_policy(
     market: &[Bars],
-    clock: &Clock,
     table: Option<&PriceTable>,
-    beliefs: &Beliefs,
+    beliefs: Arc<Beliefs>,
     horizon: usize,
     rule: &PortfolioRule,
-) -> Targets {
-    match market {
-        [bars] => Targets { actions: vec![follow_signals(&beliefs[0], 0.0, horizon, bars.instrument.shortable)] },
-        _ => rank_portfolio(market, clock, table, beliefs, horizon, rule),
+) -> Box<dyn Policy> {
+    let shortable = market.iter().all(|bars| bars.instrument.shortable);
+    match (market, table) {
+        ([_], _) => Box::new(Signals { beliefs, thresholds: vec![0.0], horizon, shortable }),
+        (_, Some(table)) if rule.weighting == Weighting::Volatility => {
+            let sigma = table.bars.iter().map(|bar| bar.sigma).collect();
+            Box::new(Ranks { beliefs, horizon, shortable, rule: *rule, sigma })
+        }
+        _ => Box::new(Ranks { beliefs, horizon, shortable, rule: *rule, sigma: Vec::new() }),
+    }
+}
+
+/// Follows beliefs about one symbol; where there is none, the horizon runs on.
+pub(super) struct Signals {
+    pub(super) beliefs: Arc<Beliefs>,
+    /// `[accounts]` what a belief must exceed for each.
+    pub(super) thresholds: Vec<f64>,
+    pub(super) horizon: usize,
+    pub(super) shortable: bool,
+}
+
+impl Policy for Signals {
+    fn needs(&self) -> Needs {
+        Needs { memory: 2, ..Needs::default() }
+    }
+
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
+        for ((row, slot), action) in view.rows.iter().zip(view.slots).zip(actions) {
+            let (slot, threshold) = (*slot as usize, self.thresholds[*slot as usize]);
+            let signal = match self.beliefs[*row as usize] {
+                Some([down, up]) if up > threshold && up >= down => 1.0,
+                Some([down, up]) if down > threshold && down > up => -1.0,
+                _ => 0.0,
+            };
+            let [side, left] = &mut memory[2 * slot..][..2] else { continue };
+            // What cannot be sold short is closed by a signal to the other side.
+            if signal != 0.0 {
+                *side = if signal < 0.0 && !self.shortable { 0.0 } else { signal };
+                *left = self.horizon.max(1) as f64;
+            } else if *left > 0.0 {
+                *left -= 1.0;
+                if *left == 0.0 {
+                    *side = 0.0;
+                }
+            }
+            *action = Action::target(*side);
+        }
+        Ok(())
     }
 }
 
 /// Weights of many symbols: ranked at every moment, netted over the last `horizon` of them.
-pub fn rank_portfolio(
-    market: &[Bars],
-    clock: &Clock,
-    table: Option<&PriceTable>,
-    beliefs: &Beliefs,
+struct Ranks {
+    beliefs: Arc<Beliefs>,
     horizon: usize,
-    rule: &PortfolioRule,
-) -> Targets {
-    let horizon = horizon.max(1);
-    let mut by_tick: Vec<Vec<(usize, usize)>> = vec![Vec::new(); clock.times.len()];
-    for symbol in 0..market.len() {
-        for (t, row) in clock.rows(symbol).enumerate() {
-            by_tick[clock.tick[row] as usize].push((symbol, t));
-        }
+    shortable: bool,
+    rule: PortfolioRule,
+    /// `[rows]` as it was known at the close; empty where weights are equal.
+    sigma: Vec<f64>,
+}
+
+impl Policy for Ranks {
+    /// A symbol's weight, then its share of each tranche that is held, one after the other in a ring.
+    fn needs(&self) -> Needs {
+        Needs { memory: 1 + self.horizon.max(1), ..Needs::default() }
     }
-    let mut targets = Targets::none(market);
-    let mut tranches: std::collections::VecDeque<Vec<(usize, f64)>> = Default::default();
-    let mut weights = vec![0.0; market.len()];
-    for rows in by_tick.iter().filter(|rows| !rows.is_empty()) {
-        let score = |(symbol, t): &(usize, usize)| {
-            let [down, up] = beliefs[*symbol][*t]?;
-            let sigma = table.map_or(0.0, |table| table.symbol(*symbol)[*t].sigma);
-            Some(Scored { score: up - down, symbol: *symbol, sigma })
+
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
+        let score = |(row, slot): (&u32, &u32)| {
+            let [down, up] = self.beliefs[*row as usize]?;
+            let sigma = self.sigma.get(*row as usize).copied().unwrap_or(0.0);
+            Some(Scored { score: up - down, symbol: *slot as usize, sigma })
         };
-        let mut scored: Vec<Scored> = rows.iter().filter_map(score).collect();
-        let tranche = if scored.is_empty() { Vec::new() } else { one_tranche(&mut scored, market, rule) };
-        tranche.iter().for_each(|(symbol, weight)| weights[*symbol] += weight / horizon as f64);
-        tranches.push_back(tranche);
-        if tranches.len() > horizon {
-            for (symbol, weight) in tranches.pop_front().unwrap_or_default() {
-                weights[symbol] -= weight / horizon as f64;
-            }
+        let mut scored: Vec<Scored> = view.rows.iter().zip(view.slots).filter_map(score).collect();
+        let tranche = if scored.is_empty() { Vec::new() } else { one_tranche(&mut scored, self.shortable, &self.rule) };
+        let horizon = self.horizon.max(1);
+        let (each, place) = (1 + horizon, 1 + (view.counter % horizon as u64) as usize);
+        tranche.iter().for_each(|(symbol, weight)| memory[symbol * each] += weight / horizon as f64);
+        // The tranche that stood in this place of the ring has been held for its time.
+        for own in memory.chunks_exact_mut(each) {
+            own[0] -= own[place];
+            own[place] = 0.0;
         }
-        for (symbol, t) in rows {
+        tranche.iter().for_each(|(symbol, weight)| memory[symbol * each + place] = weight / horizon as f64);
+        for (slot, action) in view.slots.iter().zip(actions) {
+            let weight = memory[*slot as usize * each];
             // What rounding leaves of nothing is nothing.
-            let weight = if weights[*symbol].abs() < 1e-12 { 0.0 } else { weights[*symbol] };
-            targets.actions[*symbol][*t] = Action::target(weight);
+            *action = Action::target(if weight.abs() < 1e-12 { 0.0 } else { weight });
         }
+        Ok(())
     }
-    targets
 }
 
 /// A symbol that has a bar and a belief.
@@ -280,13 +299,13 @@ const MOST_POSITIONS: usize = 50;
 
 /// The best on the long side and the worst on the short side; half of the gross notional a side, or on the long side
 /// alone as much as the limits allow.
-fn one_tranche(scored: &mut [Scored], market: &[Bars], rule: &PortfolioRule) -> Vec<(usize, f64)> {
+fn one_tranche(scored: &mut [Scored], shortable: bool, rule: &PortfolioRule) -> Vec<(usize, f64)> {
     // The best first; equals in the order of symbols.
     scored.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.symbol.cmp(&b.symbol)));
     let n = scored.len();
     let wanted = rule.positions.unwrap_or(((n as f64 * rule.share) as usize).clamp(1, MOST_POSITIONS));
     let count = wanted.min(if rule.long_only { n } else { n / 2 }).max(1);
-    let shortable = !rule.long_only && market.iter().all(|bars| bars.instrument.shortable) && n > 1;
+    let shortable = !rule.long_only && shortable && n > 1;
     let notional = if shortable { 0.5 * rule.gross } else { rule.gross.min(rule.net) };
     let mut tranche = one_side(&scored[..count], notional, rule.weighting);
     if shortable {
@@ -323,27 +342,30 @@ pub struct Tried {
 }
 
 /// Walks every threshold over a fold's validation time; several symbols have one entry, to trade or not.
+///
+/// # Errors
+///
+/// None of a walk of signals; those of a policy.
 pub fn try_thresholds(
     course: &Course<'_>,
     params: &[Params],
-    beliefs: &Beliefs,
+    beliefs: &Arc<Beliefs>,
     horizon: usize,
     rule: &PortfolioRule,
-) -> Vec<Tried> {
-    let one = |targets: &Targets| {
-        let walked = walk(course, params, targets);
+) -> Result<Vec<Tried>> {
+    let one = |policy: &dyn Policy| {
+        let walked = walk(course, params, policy)?;
         let (_, returns) = walked.daily_returns();
-        Tried { returns, trades: walked.trades.len() }
+        Ok(Tried { returns, trades: walked.trades.len() })
     };
     match course.market {
-        [bars] => THRESHOLDS
-            .iter()
-            .map(|threshold| {
-                let actions = follow_signals(&beliefs[0], *threshold, horizon, bars.instrument.shortable);
-                one(&Targets { actions: vec![actions] })
-            })
-            .collect(),
-        market => vec![one(&rank_portfolio(market, course.clock, Some(course.table), beliefs, horizon, rule))],
+        [bars] => {
+            let shortable = bars.instrument.shortable;
+            let signals =
+                |threshold| Signals { beliefs: beliefs.clone(), thresholds: vec![threshold], horizon, shortable };
+            THRESHOLDS.iter().map(|threshold| one(&signals(*threshold))).collect()
+        }
+        market => Ok(vec![one(&*signal_policy(market, Some(course.table), beliefs.clone(), horizon, rule))?]),
     }
 }
 
@@ -370,7 +392,6 @@ pub fn choose_threshold(tried: &[Vec<Tried>]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bars::synth::Synth;
     use random::SplitMix;
 
     #[test]
@@ -409,7 +430,15 @@ mod tests {
     fn signals_renew_turn_and_run_out() {
         let (up, down, none) = (Some([0.1, 0.8]), Some([0.8, 0.1]), Some([0.3, 0.3]));
         let follow = |beliefs: &[Option<[f64; 2]>], shortable| -> Vec<f64> {
-            follow_signals(beliefs, 0.5, 2, shortable).iter().map(|action| action.target).collect()
+            let policy = Signals { beliefs: Arc::new(beliefs.to_vec()), thresholds: vec![0.5], horizon: 2, shortable };
+            let (mut memory, mut actions) = (policy.start(1), [Action::target(f64::NAN)]);
+            let mut at = |row: usize| {
+                let (rows, counter) = ([row as u32], row as u64);
+                let view = View { rows: &rows, slots: &[0], observed: &[], legal: &[], counter, seed: None };
+                policy.act(&view, &mut memory, &mut actions).unwrap();
+                actions[0].target
+            };
+            (0..beliefs.len()).map(&mut at).collect()
         };
         assert_eq!(follow(&[up, none, none, none], true), [1.0, 1.0, 0.0, 0.0]);
         assert_eq!(follow(&[up, up, none, None, none], true), [1.0, 1.0, 1.0, 0.0, 0.0]);
@@ -420,11 +449,10 @@ mod tests {
 
     #[test]
     fn a_portfolio_keeps_its_limits() {
-        let market = Synth { symbols: 40, bars: 30, ragged: false, ..Synth::default() }.make_market(1).market;
         let tranche = |rule: PortfolioRule| {
             let one = |symbol: usize| Scored { score: -(symbol as f64), symbol, sigma: 0.1 * (1 + symbol % 4) as f64 };
             let mut scored: Vec<Scored> = (0..40).map(one).collect();
-            one_tranche(&mut scored, &market, &rule)
+            one_tranche(&mut scored, true, &rule)
         };
         let sum = |tranche: &[(usize, f64)], side: f64| -> f64 {
             tranche.iter().filter(|(_, w)| w * side > 0.0).map(|(_, w)| w).sum()

@@ -5,7 +5,8 @@ use account::{Account, Action, step};
 use bars::synth::Synth;
 use bars::{Bars, Timeframe};
 use features::{Clock, Span};
-use market::{AccountOptions, PriceTable};
+use market::{AccountOptions, Constant, Needs, OBSERVED, Policy, PriceTable, Targets, View};
+use std::sync::Arc;
 
 fn market(symbols: usize, bars: usize) -> Vec<Bars> {
     let timeframe = Timeframe::H1;
@@ -32,13 +33,9 @@ impl Case {
 
     /// Targets that change now and then.
     fn targets(&self, weight: f64) -> Targets {
-        let mut targets = Targets::none(&self.market);
-        for (symbol, own) in targets.actions.iter_mut().enumerate() {
-            for (t, action) in own.iter_mut().enumerate() {
-                *action = Action::target(weight * [1.0, 1.0, 0.0, -1.0][(t / 17 + symbol) % 4]);
-            }
-        }
-        targets
+        let side = |symbol: usize, t: usize| weight * [1.0, 1.0, 0.0, -1.0][(t / 17 + symbol) % 4];
+        let symbols = self.market.iter().enumerate();
+        symbols.flat_map(|(symbol, bars)| (0..bars.len()).map(move |t| side(symbol, t))).collect()
     }
 }
 
@@ -46,7 +43,7 @@ impl Case {
 fn a_walk_is_the_account_step_by_step() {
     let case = Case::new(market(1, 800));
     let targets = case.targets(1.0);
-    let walked = walk(&case.course(), &case.table.params, &targets);
+    let walked = walk(&case.course(), &case.table.params, &targets).unwrap();
     let params = case.table.params[0];
     let mut account = Account::new(&params);
     let bars = case.table.symbol(0);
@@ -55,7 +52,7 @@ fn a_walk_is_the_account_step_by_step() {
         if t + 2 == bars.len() {
             next.close_out = 1.0;
         }
-        step(&params, &mut account, targets.actions[0][t], &bars[t], &next);
+        step(&params, &mut account, targets.actions[t], &bars[t], &next);
         assert_eq!(walked.equity[t + 1].to_bits(), account.equity.to_bits());
     }
     assert_eq!(walked.times, case.market[0].end[1..]);
@@ -69,7 +66,7 @@ fn a_walk_is_the_account_step_by_step() {
 #[test]
 fn a_portfolio_earns_what_its_symbols_earn() {
     let case = Case::new(market(6, 500));
-    let walked = walk(&case.course(), &case.table.params, &case.targets(0.2));
+    let walked = walk(&case.course(), &case.table.params, &case.targets(0.2)).unwrap();
     let capital = case.table.params[0].capital;
     let end = walked.equity[walked.equity.len() - 1];
     let symbols: f64 = walked.earned.iter().sum();
@@ -85,13 +82,13 @@ fn decisions_of_the_future_change_nothing_before() {
     for symbols in [1, 4] {
         let case = Case::new(market(symbols, 400));
         let targets = case.targets(1.0 / symbols as f64);
-        let whole = walk(&case.course(), &case.table.params, &targets);
+        let whole = walk(&case.course(), &case.table.params, &targets).unwrap();
         let mut poisoned = targets.clone();
-        for own in &mut poisoned.actions {
-            let from = own.len() / 2;
-            own[from..].iter_mut().for_each(|action| action.target = -0.7);
+        for symbol in 0..symbols {
+            let rows = case.clock.rows(symbol);
+            poisoned.actions[rows.start + rows.len() / 2..rows.end].iter_mut().for_each(|action| action.target = -0.7);
         }
-        let changed = walk(&case.course(), &case.table.params, &poisoned);
+        let changed = walk(&case.course(), &case.table.params, &poisoned).unwrap();
         let early = case.market.iter().map(|bars| bars.end[bars.len() / 2]).min().unwrap();
         let same = whole.times.iter().take_while(|time| **time <= early).count();
         assert!(same > 50);
@@ -113,7 +110,7 @@ fn a_record_replays_costs_and_delay() {
     assert_eq!(record.years.iter().map(|part| part.trades).sum::<usize>(), walked.trades.len());
     assert_eq!(record.folds.len(), 1);
     // Nothing decided, nothing earned.
-    let (none, _) = backtest(&case.course(), &Targets::none(&case.market), &[], 2).unwrap();
+    let (none, _) = backtest(&case.course(), &Targets::none(case.table.bars.len()), &[], 2).unwrap();
     assert_eq!((none.net.total_return, none.costs.total, none.break_even_bp_per_side), (0.0, 0.0, None));
     assert!(record.hold_return != 0.0 && record.hold_return == none.hold_return);
 }
@@ -144,7 +141,7 @@ fn a_suspected_split_closes_and_is_listed() {
         column[150..].iter_mut().for_each(|price| *price /= 10.0);
     }
     let case = Case::new(bars);
-    let (record, walked) = backtest(&case.course(), &buy_and_hold(&case.market, &case.clock), &[], 2).unwrap();
+    let (record, walked) = backtest(&case.course(), &buy_and_hold(&case.clock), &[], 2).unwrap();
     assert!(record.net.total_return > -0.5, "the jump is no loss: {}", record.net.total_return);
     let split = record.incidents.iter().find(|kind| kind.what == "suspected split").unwrap();
     assert!(split.count == 1 && split.if_real.unwrap() < -80_000.0, "{split:?}");
@@ -166,9 +163,9 @@ fn informed(bars: &Bars, right: f64, seed: u64) -> Targets {
         if t % 24 == 0 {
             side = knows(t);
         }
-        Action::target(side)
+        side
     });
-    Targets { actions: vec![actions.collect()] }
+    actions.collect()
 }
 
 #[test]
@@ -187,7 +184,7 @@ fn shifted_positions_are_what_chance_earns() {
     // Threads change nothing, and few days are not judged.
     assert_eq!(shift_positions(&case.course(), &informed(bars, 0.7, 3), 2, 1, 1), Ok(knows));
     let short = Case::new(market(1, 7 * 150));
-    let why = shift_positions(&short.course(), &Targets::none(&short.market), 1, 1, 1).unwrap_err();
+    let why = shift_positions(&short.course(), &Constant(f64::NAN), 1, 1, 1).unwrap_err();
     assert!(why.contains("200 are needed"), "{why}");
 }
 
@@ -195,7 +192,7 @@ fn shifted_positions_are_what_chance_earns() {
 fn scores_that_change_hands_are_what_chance_earns() {
     let made = Synth { symbols: 24, bars: 300, timeframe: Timeframe::D1, ..Synth::default() }.make_market(5).market;
     let case = Case::new(made);
-    let scores = |right: f64| -> Beliefs {
+    let scores = |right: f64| -> Arc<Beliefs> {
         let mut random = random::SplitMix::new(9);
         let score = |bars: &Bars| {
             (0..bars.len())
@@ -205,19 +202,76 @@ fn scores_that_change_hands_are_what_chance_earns() {
                     let up = if (random.unit() < right) == up { 0.6 } else { 0.4 };
                     Some([1.0 - up + 0.01 * random.unit(), up])
                 })
-                .collect()
+                .collect::<Beliefs>()
         };
-        let mut score = score;
-        case.market.iter().map(&mut score).collect()
+        Arc::new(case.market.iter().flat_map(score).collect())
     };
     let course = case.course();
-    let portfolio = |beliefs: &Beliefs| {
-        rank_portfolio(&case.market, &case.clock, Some(&case.table), beliefs, 5, &PortfolioRule::default())
-    };
-    let test = |beliefs: &Beliefs, threads| permute_scores(&course, beliefs, &portfolio, 3, threads).unwrap();
+    let portfolio = |beliefs| signal_policy(&case.market, Some(&case.table), beliefs, 5, &PortfolioRule::default());
+    let test = |beliefs: &Arc<Beliefs>, threads| permute_scores(&course, beliefs, &portfolio, 3, threads).unwrap();
     let knows = test(&scores(0.9), 2);
     assert!(knows.p < 0.005 && knows.sharpe_daily > knows.high, "{knows:?}");
     let random = test(&scores(0.5), 2);
     assert!(random.p > 0.01, "{random:?}");
     assert_eq!(test(&scores(0.5), 1), random);
+}
+
+/// Holds one side until the position has moved by half a deviation, then turns.
+struct Turns;
+
+impl Policy for Turns {
+    fn needs(&self) -> Needs {
+        Needs { memory: 1, account: true, ..Needs::default() }
+    }
+
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> files::Result<()> {
+        let shown = view.observed.chunks_exact(OBSERVED).zip(view.legal.chunks_exact(3));
+        let share = 1.0 / memory.len() as f64;
+        for ((slot, (observed, legal)), action) in view.slots.iter().zip(shown).zip(actions) {
+            let side = &mut memory[*slot as usize];
+            if *side == 0.0 || observed[2].abs() > 0.5 {
+                *side = if *side > 0.0 { -1.0 } else { 1.0 };
+            }
+            assert!(legal[1], "flat is always legal");
+            *action = Action::target(if legal[if *side > 0.0 { 2 } else { 0 }] { *side * share } else { 0.0 });
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn who_looks_at_the_account_is_asked_on_the_way_and_replayed() {
+    for symbols in [1, 4] {
+        let case = Case::new(market(symbols, 900));
+        let course = case.course();
+        let walked = walk(&course, &case.table.params, &Turns).unwrap();
+        assert!(walked.trades.len() > 10, "{} round trips", walked.trades.len());
+        // What it decided is walked again at its own cost, and at others.
+        let decided = decide(&course, &Turns).unwrap();
+        let again = walk(&course, &case.table.params, &decided).unwrap();
+        assert_eq!((&again.equity, &again.trades), (&walked.equity, &walked.trades));
+        let (record, tested) = backtest(&course, &Turns, &[], 2).unwrap();
+        assert_eq!((tested.equity, record.net.round_trips.count), (walked.equity, walked.trades.len()));
+        assert!(record.multiples[3].total_return < record.multiples[0].total_return);
+    }
+}
+
+#[test]
+fn signals_are_asked_beforehand_or_on_the_way() {
+    for symbols in [1, 4] {
+        let case = Case::new(market(symbols, 500));
+        let mut random = random::SplitMix::new(7);
+        let mut belief = |_| (random.below(3) > 0).then(|| [random.unit() - 0.5, random.unit() - 0.5]);
+        let beliefs: Arc<Beliefs> = Arc::new((0..case.table.bars.len()).map(&mut belief).collect());
+        for weighting in [Weighting::Equal, Weighting::Volatility] {
+            let rule = PortfolioRule { weighting, ..PortfolioRule::default() };
+            let policy = signal_policy(&case.market, Some(&case.table), beliefs.clone(), 6, &rule);
+            let decided = decide_beforehand(&case.clock, &*policy).unwrap();
+            let [known, asked] = [&decided as &dyn Policy, &*policy]
+                .map(|policy| walk(&case.course(), &case.table.params, policy).unwrap());
+            assert!(known.equity == asked.equity && known.trades.len() > 20, "{symbols} symbols, {weighting:?}");
+            let most = decided.actions.iter().fold(0.0f64, |most, action| most.max(action.target.abs()));
+            assert!(most <= 1.0 + 1e-9 && most > 0.0, "{most}");
+        }
+    }
 }

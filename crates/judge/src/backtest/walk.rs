@@ -1,33 +1,11 @@
-//! Decisions through an account, step by step.
+//! A policy through an account, step by step.
 
 use super::record::{Incident, PositionRow, Trade, Walked};
 use account::{Account, Action, Bar, Event, Outcome, Params, Portfolio, SymbolFill, step};
 use bars::Bars;
 use features::{Clock, Span};
-use market::PriceTable;
-
-/// What was decided at each close: `[S][n]`. A target that is not finite decides nothing.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Targets {
-    /// By symbol and bar.
-    pub actions: Vec<Vec<Action>>,
-}
-
-impl Targets {
-    /// Nothing decided anywhere.
-    pub fn none(market: &[Bars]) -> Targets {
-        Targets { actions: market.iter().map(|bars| vec![Action::target(f64::NAN); bars.len()]).collect() }
-    }
-
-    /// The same decisions, so many bars later.
-    pub fn delayed(&self, bars: usize) -> Targets {
-        let late = |own: &Vec<Action>| {
-            let none = std::iter::repeat_n(Action::target(f64::NAN), bars.min(own.len()));
-            none.chain(own.iter().copied()).take(own.len()).collect()
-        };
-        Targets { actions: self.actions.iter().map(late).collect() }
-    }
-}
+use files::Result;
+use market::{Needs, OBSERVED, Policy, PriceTable, RowTime, Targets, View, legal_sides, observe, row_times};
 
 /// Where a walk goes: bars with their table of money, and the time that is walked through.
 #[derive(Debug, Clone, Copy)]
@@ -63,31 +41,180 @@ impl Course<'_> {
 }
 
 /// Buying everything at once and holding it: all of one symbol, or the same weight of each symbol that has a bar.
-pub fn buy_and_hold(market: &[Bars], clock: &Clock) -> Targets {
+pub fn buy_and_hold(clock: &Clock) -> Targets {
+    if clock.symbols() == 1 {
+        return clock.tick.iter().map(|_| 1.0).collect();
+    }
     let mut listed = vec![0u32; clock.times.len()];
     clock.tick.iter().for_each(|tick| listed[*tick as usize] += 1);
-    let actions = (0..market.len()).map(|symbol| {
-        let weight = |row: usize| 1.0 / f64::from(listed[clock.tick[row] as usize].max(1));
-        clock.rows(symbol).map(|row| Action::target(if market.len() == 1 { 1.0 } else { weight(row) })).collect()
-    });
-    Targets { actions: actions.collect() }
+    clock.tick.iter().map(|tick| 1.0 / f64::from(listed[*tick as usize].max(1))).collect()
 }
 
-/// Walks targets through one account, or one portfolio where there are several symbols; `params` `[S]` are the rules.
+/// What a policy decides. Who does not look at an account is asked at every close there is, others on their way through
+/// the course.
+///
+/// # Errors
+///
+/// The policy's own.
+pub fn decide(course: &Course<'_>, policy: &dyn Policy) -> Result<Targets> {
+    if !policy.needs().account {
+        return decide_beforehand(course.clock, policy);
+    }
+    let mut decided = Targets::none(course.clock.tick.len());
+    walk_and_keep(course, &course.table.params, policy, Some(&mut decided))?;
+    Ok(decided)
+}
+
+/// What a policy that does not look at an account decides at every close.
+///
+/// # Errors
+///
+/// The policy's own.
 ///
 /// # Panics
 ///
-/// If there are no targets or rules for a symbol or a bar.
-pub fn walk(course: &Course<'_>, params: &[Params], targets: &Targets) -> Walked {
+/// If it does look at an account.
+pub fn decide_beforehand(clock: &Clock, policy: &dyn Policy) -> Result<Targets> {
+    assert!(!policy.needs().account, "a policy that looks at an account needs one");
+    let mut decided = Targets::none(clock.tick.len());
+    let moments = Moments::new(clock, 0..clock.times.len());
+    let mut asking = Asking::new(policy, clock.symbols());
+    for at in 0..moments.len() {
+        asking.ask(moments.at(at), |_, _, _, _| {}, Some(&mut decided))?;
+    }
+    Ok(decided)
+}
+
+/// Walks a policy through one account, or one portfolio where there are several symbols; `params` `[S]` are the rules.
+///
+/// # Errors
+///
+/// The policy's own.
+///
+/// # Panics
+///
+/// If there are no rules for a symbol.
+pub fn walk(course: &Course<'_>, params: &[Params], policy: &dyn Policy) -> Result<Walked> {
+    walk_and_keep(course, params, policy, None)
+}
+
+fn walk_and_keep(
+    course: &Course<'_>,
+    params: &[Params],
+    policy: &dyn Policy,
+    decided: Option<&mut Targets>,
+) -> Result<Walked> {
     assert_eq!(params.len(), course.market.len(), "rules for every symbol");
-    assert_eq!(targets.actions.len(), course.market.len(), "targets for every symbol");
     match course.market {
-        [_] => walk_one(course, &params[0], &targets.actions[0]),
-        _ => walk_many(course, params, targets),
+        [_] => walk_one(course, &params[0], policy, decided),
+        _ => walk_many(course, params, policy, decided),
     }
 }
 
-fn walk_one(course: &Course<'_>, params: &Params, actions: &[Action]) -> Walked {
+/// A policy that is asked at one close after the other.
+struct Asking<'a> {
+    policy: &'a dyn Policy,
+    needs: Needs,
+    memory: Vec<f64>,
+    counter: u64,
+    observed: Vec<f32>,
+    legal: Vec<bool>,
+    actions: Vec<Action>,
+}
+
+impl<'a> Asking<'a> {
+    fn new(policy: &'a dyn Policy, slots: usize) -> Asking<'a> {
+        let memory = policy.start(slots);
+        let (observed, legal, actions) = (Vec::new(), Vec::new(), Vec::new());
+        Asking { policy, needs: policy.needs(), memory, counter: 0, observed, legal, actions }
+    }
+
+    /// What is decided at a close. `show` writes, where the policy looks at it, what row and slot are shown of their
+    /// account, and what is legal.
+    fn ask(
+        &mut self,
+        moment: Moment<'_>,
+        mut show: impl FnMut(usize, usize, &mut [f32], &mut [bool]),
+        decided: Option<&mut Targets>,
+    ) -> Result<&[Action]> {
+        let Moment { rows, slots, .. } = moment;
+        if self.needs.account {
+            self.observed.resize(rows.len() * OBSERVED, 0.0);
+            self.legal.resize(rows.len() * 3, true);
+            let to = self.observed.chunks_exact_mut(OBSERVED).zip(self.legal.chunks_exact_mut(3));
+            for ((row, slot), (observed, legal)) in rows.iter().zip(slots).zip(to) {
+                show(*row as usize, *slot as usize, observed, legal);
+            }
+        }
+        self.actions.clear();
+        self.actions.resize(rows.len(), Action::target(f64::NAN));
+        let (observed, legal, counter) = (&self.observed[..], &self.legal[..], self.counter);
+        let view = View { rows, slots, observed, legal, counter, seed: None };
+        self.policy.act(&view, &mut self.memory, &mut self.actions)?;
+        self.counter += 1;
+        if let Some(decided) = decided {
+            rows.iter().zip(&self.actions).for_each(|(row, action)| decided.actions[*row as usize] = *action);
+        }
+        Ok(&self.actions)
+    }
+}
+
+/// What of a row is shown beside the account; nothing where the policy does not look.
+fn times_of(course: &Course<'_>, policy: &dyn Policy) -> Vec<RowTime> {
+    if policy.needs().account { row_times(course.market, course.table) } else { Vec::new() }
+}
+
+/// Rows by the moment at which they became known.
+struct Moments {
+    /// `[moments]`
+    times: Vec<i64>,
+    /// `[moments + 1]` where the rows of each begin.
+    first: Vec<u32>,
+    rows: Vec<u32>,
+    slots: Vec<u32>,
+}
+
+/// The rows that became known at a moment, and their symbols.
+#[derive(Clone, Copy)]
+struct Moment<'a> {
+    time: i64,
+    rows: &'a [u32],
+    slots: &'a [u32],
+}
+
+impl Moments {
+    /// Those of some ticks.
+    fn new(clock: &Clock, ticks: std::ops::Range<usize>) -> Moments {
+        let (first, all) = clock.rows_by_tick();
+        let all = &all[first[ticks.start] as usize..first[ticks.end] as usize];
+        let (slots, rows) = all.iter().copied().unzip();
+        let first = first[ticks.start..=ticks.end].iter().map(|at| at - first[ticks.start]).collect();
+        Moments { times: clock.times[ticks].to_vec(), first, rows, slots }
+    }
+
+    fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    fn at(&self, at: usize) -> Moment<'_> {
+        let own = self.first[at] as usize..self.first[at + 1] as usize;
+        Moment { time: self.times[at], rows: &self.rows[own.clone()], slots: &self.slots[own] }
+    }
+}
+
+impl Moment<'_> {
+    /// Rows with their symbols.
+    fn each(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.rows.iter().zip(self.slots).map(|(row, symbol)| (*row as usize, *symbol as usize))
+    }
+}
+
+fn walk_one(
+    course: &Course<'_>,
+    params: &Params,
+    policy: &dyn Policy,
+    mut decided: Option<&mut Targets>,
+) -> Result<Walked> {
     let (bars, rows) = (&course.market[0], course.rows(0));
     let table = course.table.symbol(0);
     let starts: Vec<i64> = rows.clone().skip(1).map(|t| bars.start[t]).collect();
@@ -99,7 +226,18 @@ fn walk_one(course: &Course<'_>, params: &Params, actions: &[Action]) -> Walked 
     };
     let mut account = Account::new(params);
     let mut open: Option<OpenTrade> = None;
-    for t in rows.start..rows.end.saturating_sub(1) {
+    let (times, mut asking) = (times_of(course, policy), Asking::new(policy, 1));
+    for t in rows.clone() {
+        let moment = Moment { time: bars.end[t], rows: &[t as u32], slots: &[0] };
+        let show = |row: usize, _, observed: &mut [f32], may: &mut [bool]| {
+            observe(params, &account, &table[row], times[row], observed);
+            may.copy_from_slice(&legal_sides(params, &table[row]));
+        };
+        let action = asking.ask(moment, show, decided.as_deref_mut())?[0];
+        // The last close decides on an open that nobody walks to.
+        if t + 1 == rows.end {
+            break;
+        }
         let mut next = table[t + 1];
         let last = t + 2 == rows.end;
         let border = next.close_out != 0.0;
@@ -107,10 +245,10 @@ fn walk_one(course: &Course<'_>, params: &Params, actions: &[Action]) -> Walked 
             next.close_out = 1.0;
         }
         let (held, equity) = (account.quantity, account.equity);
-        let outcome = step(params, &mut account, actions[t], &table[t], &next);
+        let outcome = step(params, &mut account, action, &table[t], &next);
         let (start, end) = (bars.start[t + 1], bars.end[t + 1]);
-        let at = Moment { start, end, held, after: account.equity };
-        walked.take_trades(&mut open, &outcome, at);
+        let around = Around { start, end, held, after: account.equity };
+        walked.take_trades(&mut open, &outcome, around);
         for (fill, base) in [(outcome.fill, equity), (outcome.exit, outcome.equity_open)] {
             if fill.quantity != 0.0 && base > 0.0 {
                 walked.traded += (fill.quantity * fill.price).abs() * params.multiplier * next.fx_open / base;
@@ -134,7 +272,7 @@ fn walk_one(course: &Course<'_>, params: &Params, actions: &[Action]) -> Walked 
     }
     walked.flows = account.flows;
     walked.earned = vec![account.equity - params.capital];
-    walked
+    Ok(walked)
 }
 
 fn held_before_exit(outcome: &Outcome) -> f64 {
@@ -152,7 +290,7 @@ struct OpenTrade {
 }
 
 /// Around one step of a single account.
-struct Moment {
+struct Around {
     start: i64,
     end: i64,
     /// Units held before the step.
@@ -163,7 +301,7 @@ struct Moment {
 
 impl Walked {
     /// Opens and closes round trips by the fills of a step.
-    fn take_trades(&mut self, open: &mut Option<OpenTrade>, outcome: &Outcome, at: Moment) {
+    fn take_trades(&mut self, open: &mut Option<OpenTrade>, outcome: &Outcome, at: Around) {
         let (fill, held) = (outcome.fill, at.held);
         let after = held + fill.quantity;
         let mut equity = outcome.equity_open;
@@ -224,56 +362,48 @@ fn is_flat(after: f64, before: f64) -> bool {
     after.abs() <= 1e-12 * before.abs()
 }
 
-/// The rows of a tick, by symbol.
-struct Tick {
-    time: i64,
-    rows: Vec<(usize, usize)>, // symbol, its bar
-}
-
-fn ticks(course: &Course<'_>) -> Vec<Tick> {
-    let mut all: Vec<(u32, usize, usize)> = Vec::new();
-    for symbol in 0..course.market.len() {
-        let first = course.clock.rows(symbol).start;
-        all.extend(course.rows(symbol).map(|t| (course.clock.tick[first + t], symbol, t)));
-    }
-    all.sort_unstable();
-    let one = |rows: &[(u32, usize, usize)]| Tick {
-        time: course.clock.times[rows[0].0 as usize],
-        rows: rows.iter().map(|(_, symbol, t)| (*symbol, *t)).collect(),
-    };
-    all.chunk_by(|a, b| a.0 == b.0).map(one).collect()
-}
-
-fn walk_many(course: &Course<'_>, params: &[Params], targets: &Targets) -> Walked {
+fn walk_many(
+    course: &Course<'_>,
+    params: &[Params],
+    policy: &dyn Policy,
+    mut decided: Option<&mut Targets>,
+) -> Result<Walked> {
     let symbols = course.market.len();
     // Weights trade only beyond a band around them.
     let params: Vec<Params> = params.iter().map(|p| Params { band: 0.2, band_of_target: true, ..*p }).collect();
-    let ticks = ticks(course);
-    let ends: Vec<usize> = (0..symbols).map(|symbol| course.rows(symbol).end).collect();
-    let last_time = ticks.last().map_or(0, |tick| tick.time);
+    let (table, offsets) = (&course.table.bars, &course.table.offsets);
+    let within = |time: i64| course.clock.times.partition_point(|known| *known < time);
+    let from = within(course.span.from());
+    let moments = Moments::new(course.clock, from..within(course.span.to()).max(from));
+    let ends: Vec<usize> = (0..symbols).map(|symbol| offsets[symbol] + course.rows(symbol).end).collect();
+    let last_time = moments.times.last().copied().unwrap_or(0);
     let mut walked = Walked { equity: vec![params[0].capital], ..Walked::default() };
     let mut portfolio = Portfolio::new(&params[0], symbols);
     let mut open: Vec<Option<OpenTrade>> = (0..symbols).map(|_| None).collect();
     let closed = Bar { tradable: 0.0, ..Bar::flat(1.0) };
     let mut pairs = vec![(closed, closed); symbols];
-    let mut wanted = vec![f64::NAN; symbols];
+    // What was decided at each symbol's last close, and what of it counts at this moment.
+    let (mut targets, mut wanted) = (vec![f64::NAN; symbols], vec![f64::NAN; symbols]);
     let mut before: Vec<Option<usize>> = vec![None; symbols];
-    for (number, tick) in ticks.iter().enumerate() {
-        for (symbol, t) in &tick.rows {
-            let table = course.table.symbol(*symbol);
-            let mut next = table[*t];
-            if t + 1 == ends[*symbol] {
+    let mut held: Vec<f64> = Vec::new();
+    let (times, mut asking) = (times_of(course, policy), Asking::new(policy, symbols));
+    for number in 0..moments.len() {
+        let moment = moments.at(number);
+        held.clear();
+        for (row, symbol) in moment.each() {
+            let mut next = table[row];
+            if row + 1 == ends[symbol] {
                 next.close_out = 1.0;
-                if tick.time < last_time && course.delisting_return != 0.0 {
+                if moment.time < last_time && course.delisting_return != 0.0 {
                     next.close *= 1.0 + course.delisting_return;
                     (next.low, next.high) = (next.low.min(next.close), next.high.max(next.close));
                 }
             }
-            let now = before[*symbol].map_or(Bar { close: f64::NAN, ..closed }, |t| table[t]);
-            pairs[*symbol] = (now, next);
-            wanted[*symbol] = before[*symbol].map_or(f64::NAN, |t| targets.actions[*symbol][t].target);
+            let now = before[symbol].map_or(Bar { close: f64::NAN, ..closed }, |row| table[row]);
+            pairs[symbol] = (now, next);
+            wanted[symbol] = targets[symbol];
+            held.push(portfolio.quantity(symbol));
         }
-        let held: Vec<(usize, f64)> = tick.rows.iter().map(|(s, _)| (*s, portfolio.quantity(*s))).collect();
         let equity = portfolio.equity;
         let outcome = portfolio.step(&params, &wanted, &pairs);
         for filled in &outcome.fills {
@@ -282,27 +412,32 @@ fn walk_many(course: &Course<'_>, params: &[Params], targets: &Targets) -> Walke
             if equity > 0.0 {
                 walked.traded += (fill.quantity * fill.price).abs() * params[symbol].multiplier * fx / equity;
             }
-            let bar = &course.market[symbol];
-            let t = tick.rows.iter().find(|(s, _)| *s == symbol).map(|(_, t)| *t);
-            let (start, end) = t.map_or((tick.time, tick.time), |t| (bar.start[t], bar.end[t]));
+            let bars = &course.market[symbol];
+            let t = moment.each().find(|(_, s)| *s == symbol).map(|(row, _)| row - offsets[symbol]);
+            let (start, end) = t.map_or((moment.time, moment.time), |t| (bars.start[t], bars.end[t]));
             walked.take_fill(&mut open[symbol], filled, if filled.at_close { end } else { start }, equity);
         }
-        walked.note_many(course, &outcome.events, tick, &held, &ends);
+        walked.note_many(course, &outcome.events, moment, &held, &ends);
         if number > 0 {
-            walked.times.push(tick.time);
+            walked.times.push(moment.time);
             walked.equity.push(portfolio.equity);
             let gross = portfolio.gross(&params);
             walked.exposure.push(if portfolio.equity > 0.0 { gross / portfolio.equity } else { 0.0 });
             for symbol in (0..symbols).filter(|k| portfolio.quantity(*k) != 0.0) {
                 let weight = portfolio.value(&params[symbol], symbol) / portfolio.equity;
                 let quantity = portfolio.quantity(symbol);
-                walked.positions.push(PositionRow { time: tick.time, symbol, quantity, weight });
+                walked.positions.push(PositionRow { time: moment.time, symbol, quantity, weight });
             }
         }
-        for (symbol, t) in &tick.rows {
-            before[*symbol] = Some(*t);
-            pairs[*symbol] = (course.table.symbol(*symbol)[*t], closed);
-            wanted[*symbol] = f64::NAN;
+        let show = |row: usize, symbol: usize, observed: &mut [f32], may: &mut [bool]| {
+            observe(&params[symbol], &portfolio.position(symbol), &table[row], times[row], observed);
+            may.copy_from_slice(&legal_sides(&params[symbol], &table[row]));
+        };
+        let actions = asking.ask(moment, show, decided.as_deref_mut())?;
+        for ((row, symbol), action) in moment.each().zip(actions) {
+            before[symbol] = Some(row);
+            pairs[symbol] = (table[row], closed);
+            (targets[symbol], wanted[symbol]) = (action.target, f64::NAN);
         }
     }
     walked.flows = portfolio.flows();
@@ -310,7 +445,7 @@ fn walk_many(course: &Course<'_>, params: &[Params], targets: &Targets) -> Walke
     // A close belongs to the day that ends with it.
     let moments: Vec<i64> = walked.times.iter().map(|time| time - 1).collect();
     walked.days = course.market[0].instrument.session.trading_days(&moments);
-    walked
+    Ok(walked)
 }
 
 impl Walked {
@@ -330,8 +465,8 @@ impl Walked {
         &mut self,
         course: &Course<'_>,
         events: &account::Events,
-        tick: &Tick,
-        held: &[(usize, f64)],
+        moment: Moment<'_>,
+        held: &[f64],
         ends: &[usize],
     ) {
         for (event, what) in
@@ -339,19 +474,19 @@ impl Walked {
         {
             if events.contains(event) {
                 let symbol = "portfolio".to_string();
-                self.incidents.push(Incident { symbol, time: tick.time, what, if_real: None });
+                self.incidents.push(Incident { symbol, time: moment.time, what, if_real: None });
             }
         }
-        for ((symbol, t), (_, quantity)) in tick.rows.iter().zip(held).filter(|(_, (_, held))| *held != 0.0) {
-            let table = course.table.symbol(*symbol);
-            let name = || course.market[*symbol].symbol.clone();
-            if table[*t].close_out != 0.0 {
-                let params = &course.table.params[*symbol];
-                let real = |after: &Bar| quantity * params.multiplier * (after.open - table[*t].close) * after.fx_open;
-                let if_real = table.get(t + 1).map(real);
-                self.incidents.push(Incident { symbol: name(), time: tick.time, what: "suspected split", if_real });
-            } else if t + 1 == ends[*symbol] {
-                self.incidents.push(Incident { symbol: name(), time: tick.time, what: "end of data", if_real: None });
+        for ((row, symbol), quantity) in moment.each().zip(held).filter(|(_, held)| **held != 0.0) {
+            let (bar, time) = (&course.table.bars[row], moment.time);
+            let name = || course.market[symbol].symbol.clone();
+            if bar.close_out != 0.0 {
+                let params = &course.table.params[symbol];
+                let real = |after: &Bar| quantity * params.multiplier * (after.open - bar.close) * after.fx_open;
+                let if_real = (row + 1 < course.table.offsets[symbol + 1]).then(|| real(&course.table.bars[row + 1]));
+                self.incidents.push(Incident { symbol: name(), time, what: "suspected split", if_real });
+            } else if row + 1 == ends[symbol] {
+                self.incidents.push(Incident { symbol: name(), time, what: "end of data", if_real: None });
             }
         }
     }
