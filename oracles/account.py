@@ -58,7 +58,7 @@ BAR = (
     "borrow_open borrow_inside close_out sigma volume half_spread flat_next"
 ).split()
 
-FLOWS = "fee spread impact swap borrow funding dividend traded".split()
+FLOWS = "fee spread impact swap borrow funding dividend traded closed".split()
 OUTPUT = [
     *"equity peak quantity target action entry bars_held stop limit terminated".split(),
     *FLOWS,
@@ -281,6 +281,8 @@ class Broker:
         self.paid["traded"] += contracts * price
         reversed_ = self.units * after < 0
         self.seen["reversed"] += reversed_
+        # A position ends where nothing is left of it, or where it is on the other side.
+        self.paid["closed"] += self.units != 0 and self.units * after <= 0
         if after == 0:
             self.entry = 0.0
         elif self.units == 0 or reversed_:

@@ -88,14 +88,14 @@ fn read_bar(next: &mut impl FnMut() -> Result<f64, String>) -> Result<Bar, Strin
 
 fn row(account: &Account, outcome: &Outcome) -> Vec<f64> {
     let Account { equity, peak, quantity, target, action, entry, bars_held, stop, limit, .. } = *account;
-    let Flows { fee, spread, impact, swap, borrow, funding, dividend, traded } = account.flows;
+    let Flows { fee, spread, impact, swap, borrow, funding, dividend, traded, closed } = account.flows;
     let [filled, left] = [outcome.fill, outcome.exit].map(|Fill { quantity, price, cost }| [quantity, price, cost]);
     let all = [Event::MarginCall, Event::Liquidated, Event::Stopped, Event::Limited, Event::ClosedOut, Event::Ruined];
     let events = all.into_iter().filter(|e| outcome.events.contains(*e)).map(|e| f64::from(e as u8)).sum();
-    [
-        [equity, peak, quantity, target, action, entry, bars_held, stop, limit],
-        [f64::from(u8::from(account.terminated)), fee, spread, impact, swap, borrow, funding, dividend, traded],
-        [outcome.reward, outcome.equity_open, filled[0], filled[1], filled[2], left[0], left[1], left[2], events],
-    ]
-    .concat()
+    let terminated = f64::from(u8::from(account.terminated));
+    let held = [equity, peak, quantity, target, action, entry, bars_held, stop, limit, terminated];
+    let flows = [fee, spread, impact, swap, borrow, funding, dividend, traded, closed];
+    let step =
+        [outcome.reward, outcome.equity_open, filled[0], filled[1], filled[2], left[0], left[1], left[2], events];
+    [&held[..], &flows, &step].concat()
 }

@@ -116,6 +116,7 @@ impl Accounts {
                 funding: at(&group.funding),
                 dividend: at(&group.dividends),
                 traded: at(&group.traded),
+                closed: at(&group.closed),
             },
         }
     }
@@ -159,6 +160,7 @@ impl Accounts {
             (&mut group.funding, account.flows.funding),
             (&mut group.dividends, account.flows.dividend),
             (&mut group.traded, account.flows.traded),
+            (&mut group.closed, account.flows.closed),
         ] {
             field[lane] = value;
         }
@@ -204,6 +206,11 @@ impl Accounts {
     /// Copies the notional of all fills so far, `[N]`.
     pub fn traded(&self, to: &mut [f64]) {
         copy(&self.groups, to, |group| &group.traded);
+    }
+
+    /// Copies how many positions each has closed or turned so far, `[N]`.
+    pub fn closed(&self, to: &mut [f64]) {
+        copy(&self.groups, to, |group| &group.closed);
     }
 
     #[inline]
@@ -281,6 +288,7 @@ pub(crate) struct Group {
     pub(crate) funding: [f64; GROUP],
     pub(crate) dividends: [f64; GROUP],
     pub(crate) traded: [f64; GROUP],
+    pub(crate) closed: [f64; GROUP],
     pub(crate) reward: [f64; GROUP],
     pub(crate) events: [u8; GROUP],
 }
@@ -343,6 +351,7 @@ impl Group {
             funding: zero,
             dividends: zero,
             traded: zero,
+            closed: zero,
             reward: zero,
             events: [0; GROUP],
         }

@@ -160,7 +160,7 @@ fn execute<L: Lane>(
     fx: L,
 ) {
     load!(L, at, group.params; multiplier, fee_rate, fee_per_unit);
-    load!(L, at, group; equity, quantity, entry, bars_held, stop, limit, fee, impact, spread, traded);
+    load!(L, at, group; equity, quantity, entry, bars_held, stop, limit, fee, impact, spread, traded, closed);
     let cost = units.mul(quote.unit_cost);
     let money = units.mul(multiplier).mul(fx);
     let impact_paid = money.mul(reference).mul(quote.impact);
@@ -179,6 +179,8 @@ fn execute<L: Lane>(
     let new_entry = L::select(fresh, quote.price, new_entry);
     let new_entry = L::select(flat, new_entry, zero());
     let entry = L::select(mask, new_entry, entry);
+    let ends = L::and(mask, L::or(crossed, L::and_not(quantity.ne(zero()), flat)));
+    let closed = L::select(ends, closed.add(L::splat(1.0)), closed);
     // Opened, turned or closed: what belonged to the position before goes.
     let same = L::and(L::and_not(quantity.ne(zero()), crossed), flat);
     let gone = L::and_not(mask, same);
@@ -186,7 +188,7 @@ fn execute<L: Lane>(
     let stop = L::select(gone, zero(), stop);
     let limit = L::select(gone, zero(), limit);
     let quantity = L::select(mask, after, quantity);
-    store!(at, group; equity, quantity, entry, bars_held, stop, limit, fee, impact, spread, traded);
+    store!(at, group; equity, quantity, entry, bars_held, stop, limit, fee, impact, spread, traded, closed);
 }
 
 /// Change of equity of the lanes when units move from one price and exchange rate to another.

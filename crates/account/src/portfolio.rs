@@ -94,7 +94,7 @@ impl Portfolio {
     /// What was paid and traded so far, over all symbols.
     pub fn flows(&self) -> Flows {
         let mut all = Flows::default();
-        for Flows { fee, spread, impact, swap, borrow, funding, dividend, traded } in
+        for Flows { fee, spread, impact, swap, borrow, funding, dividend, traded, closed } in
             self.positions.iter().map(|position| position.flows)
         {
             all.fee += fee;
@@ -105,6 +105,7 @@ impl Portfolio {
             all.funding += funding;
             all.dividend += dividend;
             all.traded += traded;
+            all.closed += closed;
         }
         all
     }

@@ -93,6 +93,8 @@ pub struct Flows {
     pub dividend: f64,
     /// Notional of all fills, both sides.
     pub traded: f64,
+    /// Positions that were closed or turned.
+    pub closed: f64,
 }
 
 impl Flows {

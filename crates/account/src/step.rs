@@ -278,6 +278,9 @@ pub(crate) fn execute(
     account.equity -= cost;
     let before = account.quantity;
     let crossed = before * after < 0.0;
+    if crossed || (before != 0.0 && after == 0.0) {
+        account.flows.closed += 1.0;
+    }
     account.entry = if after == 0.0 {
         0.0
     } else if crossed || before == 0.0 {

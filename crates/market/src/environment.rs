@@ -236,12 +236,12 @@ impl Environment {
     pub fn state(&self) -> Vec<f64> {
         let each = |i: usize| {
             let a = self.accounts.account(i);
-            let Flows { fee, spread, impact, swap, borrow, funding, dividend, traded } = a.flows;
+            let Flows { fee, spread, impact, swap, borrow, funding, dividend, traded, closed } = a.flows;
             let place =
                 [f64::from(self.rows[i]), f64::from(self.ends[i]), self.episodes[i] as f64, self.counter as f64];
             let held = [a.equity, a.peak, a.quantity, a.target, a.action, a.mark, a.fx, a.entry, a.bars_held];
             let orders = [a.stop, a.limit, f64::from(u8::from(a.terminated))];
-            let flows = [fee, spread, impact, swap, borrow, funding, dividend, traded];
+            let flows = [fee, spread, impact, swap, borrow, funding, dividend, traded, closed];
             place.into_iter().chain(held).chain(orders).chain(flows)
         };
         (0..self.rows.len()).flat_map(each).collect()
@@ -267,9 +267,9 @@ impl Environment {
             self.accounts.replace(i, &self.params[i]);
             let &[equity, peak, quantity, target, action, mark, fx, entry, bars_held, stop, limit, ended] =
                 own[4..16].first_chunk().expect("twelve numbers");
-            let &[fee, spread, impact, swap, borrow, funding, dividend, traded] =
-                own[16..STATE].first_chunk().expect("eight numbers");
-            let flows = Flows { fee, spread, impact, swap, borrow, funding, dividend, traded };
+            let &[fee, spread, impact, swap, borrow, funding, dividend, traded, closed] =
+                own[16..STATE].first_chunk().expect("nine numbers");
+            let flows = Flows { fee, spread, impact, swap, borrow, funding, dividend, traded, closed };
             let terminated = ended != 0.0;
             let account = Account {
                 equity,
@@ -294,7 +294,7 @@ impl Environment {
 }
 
 /// Numbers of an account and its episode in [`Environment::state`].
-pub const STATE: usize = 24;
+pub const STATE: usize = 25;
 
 /// `[rows]` time of day and bars to a forced close, by the hours of each session.
 pub fn row_times(market: &[bars::Bars], table: &PriceTable) -> Vec<RowTime> {

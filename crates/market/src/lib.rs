@@ -3,8 +3,8 @@
 //! 1. [`PriceTable`] turns bars into rows of [`account::Bar`]: prices in f64, exchange rates, what falls due, and what
 //!    was known at each close to size and price an order.
 //! 2. [`Environment`] lets accounts live through episodes on that table, and [`observe`] says what they are shown.
-//! 3. A [`Policy`] decides, from rows of the table and what accounts are shown; [`Targets`] are decisions that are known
-//!    beforehand.
+//! 3. A [`Policy`] decides, from rows of the table and what accounts are shown; [`Targets`] are decisions that are
+//!    known beforehand.
 //!
 //! **What sizes or prices an order is known at the close before it.** What happens (prices, funding, dividends,
 //! financing) belongs to its bar, is booked there, and never enters an observation.

@@ -93,10 +93,10 @@ fn some_action(random: &mut SplitMix) -> Action {
 fn bits(account: &Account) -> Vec<u64> {
     let Account { equity, peak, quantity, target, action, mark, fx, entry, bars_held, stop, limit, flows, .. } =
         account;
-    let Flows { fee, spread, impact, swap, borrow, funding, dividend, traded } = flows;
+    let Flows { fee, spread, impact, swap, borrow, funding, dividend, traded, closed } = flows;
     [equity, peak, quantity, target, action, mark, fx, entry, bars_held, stop, limit]
         .into_iter()
-        .chain([fee, spread, impact, swap, borrow, funding, dividend, traded])
+        .chain([fee, spread, impact, swap, borrow, funding, dividend, traded, closed])
         // No bit of sign on zero: it says nothing of money.
         .map(|x| (x + 0.0).to_bits())
         .chain([u64::from(account.terminated)])

@@ -5,12 +5,13 @@
 //! Several symbols: scores change hands between symbols, so that the portfolio is as large and trades as much. Both are
 //! walked through the account at cost. A Sharpe ratio that many of these reach is none.
 
+use super::beside::walk_beside;
 use super::signals::Beliefs;
 use super::walk::{Course, decide, walk};
 use crate::in_threads;
 use crate::measure::sorted_quantile;
-use account::{Accounts, Bar, Orders, Params};
-use market::Policy;
+use account::Action;
+use market::{Needs, Policy, View};
 use random::{SplitMix, mix};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -75,7 +76,8 @@ pub fn shift_positions(
     draw_some(&mut shifts, DRAWS, seed);
     let groups: Vec<&[usize]> = shifts.chunks(64).collect();
     let drawn = in_threads(groups.len(), threads, |group| days.sharpes(course, groups[group]));
-    let own = days.sharpes(course, &[0]);
+    let drawn = drawn.into_iter().collect::<Result<Vec<_>, String>>()?;
+    let own = days.sharpes(course, &[0])?;
     let how = "positions shifted by whole trading days";
     Ok(ChanceTest::new(how, own[0], drawn.into_iter().flatten().collect()))
 }
@@ -197,7 +199,7 @@ struct TradingDays {
 }
 
 impl TradingDays {
-    fn new(course: &Course<'_>, actions: &[account::Action]) -> TradingDays {
+    fn new(course: &Course<'_>, actions: &[Action]) -> TradingDays {
         let (bars, rows) = (&course.market[0], course.rows(0));
         let numbers = bars.instrument.session.trading_days(&bars.start[rows.clone()]);
         let mut days = TradingDays { wanted: Vec::new(), day: Vec::new(), clock: Vec::new(), first: Vec::new() };
@@ -218,54 +220,57 @@ impl TradingDays {
     }
 
     /// `[shifts]` Sharpe ratio of a day, each with decisions of so many days later.
-    fn sharpes(&self, course: &Course<'_>, shifts: &[usize]) -> Vec<f64> {
-        let (rows, table) = (course.rows(0), course.table.symbol(0));
-        let params: &Params = &course.table.params[0];
-        let mut accounts = Accounts::new(&vec![*params; shifts.len()]);
-        let mut cursors: Vec<Cursor> = shifts.iter().map(|_| Cursor::default()).collect();
-        let mut targets = vec![0.0; shifts.len()];
-        let mut equity = vec![params.capital; shifts.len()];
-        let mut before = equity.clone();
+    fn sharpes(&self, course: &Course<'_>, shifts: &[usize]) -> Result<Vec<f64>, String> {
+        let params = vec![course.table.params[0]; shifts.len()];
+        let mut before = vec![params[0].capital; shifts.len()];
         let mut sums = vec![Sums::default(); shifts.len()];
-        let (n, count) = (self.day.len(), self.first.len());
-        for t in 0..n.saturating_sub(1) {
-            let today = self.day[t];
-            if t == 0 || self.day[t - 1] != today {
-                for (cursor, shift) in cursors.iter_mut().zip(shifts) {
-                    let from = (today + shift) % count;
-                    let end = self.first.get(from + 1).copied().unwrap_or(n);
-                    *cursor = Cursor { next: self.first[from], end };
-                }
-            }
-            let clock = self.clock[t];
-            for (cursor, target) in cursors.iter_mut().zip(&mut targets) {
-                while cursor.next < cursor.end && self.clock[cursor.next] <= clock {
-                    cursor.next += 1;
-                }
-                *target = if cursor.next == 0 { 0.0 } else { self.wanted[cursor.next - 1] };
-            }
-            let row = rows.start + t;
-            let mut next: Bar = table[row + 1];
-            if t + 2 == n {
-                next.close_out = 1.0;
-            }
-            accounts.step(Orders::targets(&targets), &table[row], &next);
-            if t + 2 == n || self.day[t + 2] != self.day[t + 1] {
-                accounts.equity(&mut equity);
-                for ((sums, before), after) in sums.iter_mut().zip(&mut before).zip(&equity) {
+        let shifted = Shifted { days: self, shifts, from: course.rows(0).start };
+        let walked = walk_beside(course, &params, &shifted, |t, equity| {
+            if self.day.get(t + 2) != Some(&self.day[t + 1]) {
+                for ((sums, before), after) in sums.iter_mut().zip(&mut before).zip(equity) {
                     sums.add(if *before > 0.0 { after.max(0.0) / *before - 1.0 } else { 0.0 });
                     *before = *after;
                 }
             }
-        }
-        sums.iter().map(Sums::sharpe).collect()
+        });
+        walked.map_err(|e| e.message)?;
+        Ok(sums.iter().map(Sums::sharpe).collect())
     }
 }
 
-/// Where a shifted account stands in the day that it takes its decisions from.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cursor {
-    /// The first bar of that day that is not reached yet.
-    next: usize,
-    end: usize,
+/// Decisions of so many days later, for each account. It remembers where it stands in the day that decisions are taken
+/// from: the first bar that is not reached yet, and the end of that day.
+struct Shifted<'a> {
+    days: &'a TradingDays,
+    /// `[accounts]`
+    shifts: &'a [usize],
+    /// The row of the first bar.
+    from: usize,
+}
+
+impl Policy for Shifted<'_> {
+    fn needs(&self) -> Needs {
+        Needs { memory: 2, ..Needs::default() }
+    }
+
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> files::Result<()> {
+        let TradingDays { wanted, day, clock, first } = self.days;
+        for (((row, slot), own), action) in
+            view.rows.iter().zip(view.slots).zip(memory.chunks_exact_mut(2)).zip(actions)
+        {
+            let t = *row as usize - self.from;
+            if t == 0 || day[t - 1] != day[t] {
+                let from = (day[t] + self.shifts[*slot as usize]) % first.len();
+                let end = first.get(from + 1).copied().unwrap_or(day.len());
+                (own[0], own[1]) = (first[from] as f64, end as f64);
+            }
+            let (mut next, end) = (own[0] as usize, own[1] as usize);
+            while next < end && clock[next] <= clock[t] {
+                next += 1;
+            }
+            own[0] = next as f64;
+            *action = Action::target(if next == 0 { 0.0 } else { wanted[next - 1] });
+        }
+        Ok(())
+    }
 }

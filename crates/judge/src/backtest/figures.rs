@@ -1,5 +1,6 @@
 //! The record of a backtest: what it earned, what it cost, and how it would have fared otherwise.
 
+use super::beside::{Replays, walk_beside};
 use super::record::Walked;
 use super::walk::{Course, buy_and_hold, decide, walk};
 use crate::in_threads;
@@ -111,11 +112,12 @@ pub struct Incidents {
     pub if_real: Option<f64>,
 }
 
-/// Costs that decisions are replayed at.
-const MULTIPLES: [f64; 4] = [0.0, 1.0, 2.0, 3.0];
+/// Costs that decisions are replayed at, beside their own.
+const MULTIPLES: [f64; 3] = [0.0, 2.0, 3.0];
 
-/// Walks what a policy decides at cost, at other costs and a bar late, beside buying and holding. `folds` are moments at
-/// which one begins, with its number. Walks go `threads` at a time.
+/// Walks what a policy decides at cost, at other costs and a bar late, beside buying and holding. `folds` are moments
+/// at which one begins, with its number. Walks of a portfolio go `threads` at a time; on one symbol all others are
+/// accounts of one pass.
 ///
 /// # Errors
 ///
@@ -130,18 +132,26 @@ pub fn backtest(
     let at = |multiple: f64| params.iter().map(|p| p.with_costs(multiple)).collect::<Vec<Params>>();
     let targets = decide(course, policy)?;
     let (late, hold) = (targets.delayed(1, &course.table.offsets), buy_and_hold(course.clock));
-    let multiples = MULTIPLES.iter().map(|multiple| (at(*multiple), &targets));
-    let runs: Vec<(Vec<Params>, &Targets)> = multiples.chain([(at(1.0), &late), (at(1.0), &hold)]).collect();
-    let walks = in_threads(runs.len(), threads, |at| walk(course, &runs[at].0, runs[at].1));
-    let mut walks = walks.into_iter().collect::<Result<Vec<Walked>>>()?;
-    let mut walked = walks.remove(1);
+    let multiples = MULTIPLES.map(|multiple| (at(multiple), &targets));
+    let others: Vec<(Vec<Params>, &Targets)> =
+        multiples.into_iter().chain([(at(1.0), &late), (at(1.0), &hold)]).collect();
+    let (mut walked, equities) = match course.market {
+        [_] => (walk(course, params, &targets)?, replay_beside(course, &others)?),
+        _ => {
+            let runs: Vec<(&Vec<Params>, &Targets)> =
+                std::iter::once((params, &targets)).chain(others.iter().map(|(params, own)| (params, *own))).collect();
+            let walks = in_threads(runs.len(), threads, |at| walk(course, runs[at].0, runs[at].1));
+            let mut walks = walks.into_iter().collect::<Result<Vec<Walked>>>()?;
+            (walks.remove(0), walks.into_iter().map(|walked| walked.equity).collect())
+        }
+    };
     if walked.times.len() < 2 {
         return Err(Error::input("there are fewer than two bars to walk through").remedy("give more data"));
     }
-    let (held, late, free) = (&walks[4], &walks[3], &walks[0]);
+    let [free, twice, thrice, late, held] = &equities[..] else { unreachable!("as many as there are others") };
     let days = Days::new(&walked, course.table.risk_free);
     let benchmark = days.returns(held)?;
-    let returns = days.returns(&walked)?;
+    let returns = days.returns(&walked.equity)?;
     let results: Vec<f64> = walked.trades.iter().map(|trade| trade.result).collect();
     let capital = params[0].capital;
     let flows = walked.flows;
@@ -151,7 +161,7 @@ pub fn backtest(
         exposure_sum: walked.exposure.iter().sum(),
         exposure_bars: walked.exposure.len(),
         costs: flows.costs().max(0.0),
-        gross_profit: capital * total(&walked) + flows.costs(),
+        gross_profit: capital * total(&walked.equity) + flows.costs(),
     };
     let record = TrackRecord {
         benchmark: Some(&benchmark),
@@ -160,11 +170,11 @@ pub fn backtest(
         ..days.record(&returns)
     };
     let sharpe = |returns: &[f64]| days.sharpe(returns);
-    let replay = |multiple: f64, walked: &Walked| -> Result<CostMultiple> {
-        let sharpe_annual = sharpe(&days.returns(walked)?);
-        Ok(CostMultiple { multiple, total_return: total(walked), sharpe_annual })
+    let replay = |multiple: f64, equity: &[f64]| -> Result<CostMultiple> {
+        let sharpe_annual = sharpe(&days.returns(equity)?);
+        Ok(CostMultiple { multiple, total_return: total(equity), sharpe_annual })
     };
-    let multiples = vec![replay(0.0, free)?, replay(1.0, &walked)?, replay(2.0, &walks[1])?, replay(3.0, &walks[2])?];
+    let multiples = vec![replay(0.0, free)?, replay(1.0, &walked.equity)?, replay(2.0, twice)?, replay(3.0, thrice)?];
     let traded = flows.traded;
     let net = performance(&record)?;
     let made = Backtest {
@@ -186,15 +196,24 @@ pub fn backtest(
         symbols: symbol_parts(course, &walked, capital),
         incidents: incidents(&walked),
     };
-    (walked.gross_equity, walked.hold_equity) =
-        (std::mem::take(&mut walks[0].equity), std::mem::take(&mut walks[4].equity));
+    (walked.gross_equity, walked.hold_equity) = (free.clone(), held.clone());
     Ok((made, walked))
 }
 
+/// `[others]` equity `[steps + 1]` of other decisions and costs on one symbol, as accounts of one pass.
+fn replay_beside(course: &Course<'_>, others: &[(Vec<Params>, &Targets)]) -> Result<Vec<Vec<f64>>> {
+    let (params, targets): (Vec<Params>, Vec<&Targets>) = others.iter().map(|(params, own)| (params[0], *own)).unzip();
+    let mut equities: Vec<Vec<f64>> = params.iter().map(|params| vec![params.capital]).collect();
+    walk_beside(course, &params, &Replays(targets), |_, equity| {
+        equities.iter_mut().zip(equity).for_each(|(all, now)| all.push(*now));
+    })?;
+    Ok(equities)
+}
+
 /// From the first equity to the last.
-fn total(walked: &Walked) -> f64 {
-    let first = walked.equity.first().copied().unwrap_or(1.0);
-    walked.equity.last().copied().unwrap_or(first) / first - 1.0
+fn total(equity: &[f64]) -> f64 {
+    let first = equity.first().copied().unwrap_or(1.0);
+    equity.last().copied().unwrap_or(first) / first - 1.0
 }
 
 impl CostShares {
@@ -250,11 +269,11 @@ impl Days {
     }
 
     /// `[D]` returns of a walk over the same steps.
-    fn returns(&self, walked: &Walked) -> Result<Vec<f64>> {
-        let mut equity = vec![walked.equity[0]];
+    fn returns(&self, equity: &[f64]) -> Result<Vec<f64>> {
+        let mut ends = vec![equity[0]];
         // What an account that is gone still owes is nothing that a return could say.
-        equity.extend(self.last.iter().map(|at| walked.equity[at + 1].max(0.0)));
-        daily_returns(&equity)
+        ends.extend(self.last.iter().map(|at| equity[at + 1].max(0.0)));
+        daily_returns(&ends)
     }
 
     /// Parts of the days by a key that rises with them.

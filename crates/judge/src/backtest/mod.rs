@@ -2,13 +2,14 @@
 //!
 //! [`walk`] asks a [`market::Policy`] at every close and takes what it decides through one [`account::Account`], or
 //! through one [`account::Portfolio`] where there are several symbols, and keeps what happened: equity, fills, round
-//! trips, costs. Rules, files, constants and classifiers ([`signal_policy`]) are all policies; no learner is known here.
+//! trips, costs. Rules, files, constants and classifiers ([`signal_policy`]) are policies; no learner is known here.
 //! [`backtest`] does so at several multiples of the costs and a bar late, and makes the [`Backtest`] record of it
 //! beside buying and holding. [`shift_positions`] and [`permute_scores`] say what the same trading earns by chance.
 //!
 //! **A backtest is no episode.** It holds through holes, invalid bars and borders of folds, the gap counted. A
 //! suspected split or the end of a symbol's data closes its position at the last close, at cost, and is listed.
 
+mod beside;
 mod chance;
 mod figures;
 mod record;

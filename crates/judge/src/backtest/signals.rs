@@ -8,6 +8,7 @@
 //! Whether to trade at all is decided on validation data: a threshold is taken only if its net Sharpe ratio there,
 //! pooled over this and earlier folds, exceeds one standard error with at least 30 trades; else the answer is never.
 
+use super::beside::walk_beside;
 use super::walk::{Course, walk};
 use crate::performance::SharpeRatio;
 use account::{Action, Params};
@@ -329,7 +330,8 @@ fn one_side(side: &[Scored], notional: f64, weighting: Weighting) -> Vec<(usize,
 }
 
 /// Thresholds that are tried.
-const THRESHOLDS: [f64; 14] = [0.34, 0.37, 0.40, 0.43, 0.46, 0.49, 0.52, 0.55, 0.58, 0.61, 0.65, 0.70, 0.75, 0.80];
+pub(super) const THRESHOLDS: [f64; 14] =
+    [0.34, 0.37, 0.40, 0.43, 0.46, 0.49, 0.52, 0.55, 0.58, 0.61, 0.65, 0.70, 0.75, 0.80];
 
 /// Trades that a threshold must have made on validation data.
 const LEAST_TRADES: usize = 30;
@@ -337,8 +339,8 @@ const LEAST_TRADES: usize = 30;
 /// What a threshold gave on one fold's validation: daily returns and round trips.
 #[derive(Debug, Clone, Default)]
 pub struct Tried {
-    returns: Vec<f64>,
-    trades: usize,
+    pub(super) returns: Vec<f64>,
+    pub(super) trades: usize,
 }
 
 /// Walks every threshold over a fold's validation time; several symbols have one entry, to trade or not.
@@ -353,20 +355,38 @@ pub fn try_thresholds(
     horizon: usize,
     rule: &PortfolioRule,
 ) -> Result<Vec<Tried>> {
-    let one = |policy: &dyn Policy| {
-        let walked = walk(course, params, policy)?;
-        let (_, returns) = walked.daily_returns();
-        Ok(Tried { returns, trades: walked.trades.len() })
+    let [bars] = course.market else {
+        let policy = signal_policy(course.market, Some(course.table), beliefs.clone(), horizon, rule);
+        let walked = walk(course, params, &*policy)?;
+        return Ok(vec![Tried { returns: walked.daily_returns().1, trades: walked.trades.len() }]);
     };
-    match course.market {
-        [bars] => {
-            let shortable = bars.instrument.shortable;
-            let signals =
-                |threshold| Signals { beliefs: beliefs.clone(), thresholds: vec![threshold], horizon, shortable };
-            THRESHOLDS.iter().map(|threshold| one(&signals(*threshold))).collect()
+    let thresholds = THRESHOLDS.to_vec();
+    let policy = Signals { beliefs: beliefs.clone(), thresholds, horizon, shortable: bars.instrument.shortable };
+    let ends = day_ends(course);
+    let mut tried = vec![Tried::default(); THRESHOLDS.len()];
+    let mut before = vec![params[0].capital; THRESHOLDS.len()];
+    let accounts = walk_beside(course, &vec![params[0]; THRESHOLDS.len()], &policy, |step, equity| {
+        if ends[step] {
+            for ((tried, before), after) in tried.iter_mut().zip(&mut before).zip(equity) {
+                let after = after.max(0.0);
+                tried.returns.push(if *before > 0.0 { after / *before - 1.0 } else { 0.0 });
+                *before = after;
+            }
         }
-        market => Ok(vec![one(&*signal_policy(market, Some(course.table), beliefs.clone(), horizon, rule))?]),
-    }
+    })?;
+    let mut closed = vec![0.0; THRESHOLDS.len()];
+    accounts.closed(&mut closed);
+    tried.iter_mut().zip(closed).for_each(|(tried, closed)| tried.trades = closed as usize);
+    Ok(tried)
+}
+
+/// `[steps]` whether a trading day of the one symbol ends with it.
+fn day_ends(course: &Course<'_>) -> Vec<bool> {
+    let bars = &course.market[0];
+    let starts: Vec<i64> = course.rows(0).skip(1).map(|t| bars.start[t]).collect();
+    let days = bars.instrument.session.trading_days(&starts);
+    // A day that comes again after a later one belongs to that.
+    (0..days.len()).map(|at| days.get(at + 1).is_none_or(|next| *next > days[at])).collect()
 }
 
 /// The threshold of a fold from what was tried on its validation and on those of earlier folds, `[folds][thresholds]`;

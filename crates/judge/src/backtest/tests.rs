@@ -275,3 +275,55 @@ fn signals_are_asked_beforehand_or_on_the_way() {
         }
     }
 }
+
+/// Accounts side by side end with what each gives alone, and count the same round trips.
+#[test]
+fn accounts_side_by_side_are_walks() {
+    let case = Case::new(market(1, 2000));
+    let course = case.course();
+    let mut targets = case.targets(1.0);
+    // Now and then with a stop and a limit, so that positions are also closed inside a bar.
+    for (t, action) in targets.actions.iter_mut().enumerate().filter(|(t, _)| t % 5 == 0) {
+        (action.stop, action.limit) = (0.004, if t % 2 == 0 { 0.006 } else { 0.0 });
+    }
+    let late = targets.delayed(1, &case.table.offsets);
+    let multiples = [0.0, 1.0, 2.0, 3.0, 1.0];
+    let params: Vec<account::Params> = multiples.iter().map(|m| case.table.params[0].with_costs(*m)).collect();
+    let policy = beside::Replays(vec![&targets, &targets, &targets, &targets, &late]);
+    let mut equity = vec![Vec::new(); params.len()];
+    let accounts = beside::walk_beside(&course, &params, &policy, |_, now| {
+        equity.iter_mut().zip(now).for_each(|(all, now)| all.push(now.to_bits()));
+    });
+    let mut closed = vec![0.0; params.len()];
+    accounts.unwrap().closed(&mut closed);
+    for (at, own) in params.iter().enumerate() {
+        let walked = walk(&course, &[*own], policy.0[at]).unwrap();
+        let alone: Vec<u64> = walked.equity[1..].iter().map(|equity| equity.to_bits()).collect();
+        assert!(alone == equity[at] && closed[at] == walked.trades.len() as f64, "account {at}: {}", closed[at]);
+        assert!(
+            walked.incidents.iter().any(|i| i.what == "stop") && walked.incidents.iter().any(|i| i.what == "limit")
+        );
+    }
+}
+
+#[test]
+fn thresholds_side_by_side_are_walks() {
+    let case = Case::new(market(1, 1500));
+    let mut random = random::SplitMix::new(11);
+    let mut belief = |_| (random.below(5) > 0).then(|| [random.unit(), random.unit()]);
+    let beliefs: Arc<Beliefs> = Arc::new((0..case.table.bars.len()).map(&mut belief).collect());
+    let (course, params) = (case.course(), &case.table.params);
+    let tried = try_thresholds(&course, params, &beliefs, 4, &PortfolioRule::default()).unwrap();
+    assert!(tried.len() > 10);
+    for (at, tried) in tried.iter().enumerate() {
+        let policy = signals::Signals {
+            beliefs: beliefs.clone(),
+            thresholds: vec![signals::THRESHOLDS[at]],
+            horizon: 4,
+            shortable: true,
+        };
+        let walked = walk(&course, params, &policy).unwrap();
+        assert_eq!((&tried.returns, tried.trades), (&walked.daily_returns().1, walked.trades.len()), "threshold {at}");
+        assert!(tried.trades > 30);
+    }
+}

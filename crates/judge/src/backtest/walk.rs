@@ -112,7 +112,7 @@ fn walk_and_keep(
 }
 
 /// A policy that is asked at one close after the other.
-struct Asking<'a> {
+pub(super) struct Asking<'a> {
     policy: &'a dyn Policy,
     needs: Needs,
     memory: Vec<f64>,
@@ -123,7 +123,7 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn new(policy: &'a dyn Policy, slots: usize) -> Asking<'a> {
+    pub(super) fn new(policy: &'a dyn Policy, slots: usize) -> Asking<'a> {
         let memory = policy.start(slots);
         let (observed, legal, actions) = (Vec::new(), Vec::new(), Vec::new());
         Asking { policy, needs: policy.needs(), memory, counter: 0, observed, legal, actions }
@@ -131,7 +131,7 @@ impl<'a> Asking<'a> {
 
     /// What is decided at a close. `show` writes, where the policy looks at it, what row and slot are shown of their
     /// account, and what is legal.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         moment: Moment<'_>,
         mut show: impl FnMut(usize, usize, &mut [f32], &mut [bool]),
@@ -160,7 +160,7 @@ impl<'a> Asking<'a> {
 }
 
 /// What of a row is shown beside the account; nothing where the policy does not look.
-fn times_of(course: &Course<'_>, policy: &dyn Policy) -> Vec<RowTime> {
+pub(super) fn times_of(course: &Course<'_>, policy: &dyn Policy) -> Vec<RowTime> {
     if policy.needs().account { row_times(course.market, course.table) } else { Vec::new() }
 }
 
@@ -176,10 +176,10 @@ struct Moments {
 
 /// The rows that became known at a moment, and their symbols.
 #[derive(Clone, Copy)]
-struct Moment<'a> {
-    time: i64,
-    rows: &'a [u32],
-    slots: &'a [u32],
+pub(super) struct Moment<'a> {
+    pub(super) time: i64,
+    pub(super) rows: &'a [u32],
+    pub(super) slots: &'a [u32],
 }
 
 impl Moments {
