@@ -402,6 +402,8 @@ fn about(table: &Table, plan: &Plan, featured: &Featured, data_hash: &str) -> St
 pub(crate) enum TableUse {
     /// The inputs of a net are a copy, and it makes so many bytes of a row.
     Inputs(usize),
+    /// The same, and once the tables are given back what was learned is traded.
+    Traded,
     /// A group of rows is turned into columns, which are encoded beside it.
     File,
 }
@@ -425,14 +427,15 @@ pub(crate) fn check_memory(
     let mut slower: Vec<Option<Timeframe>> = columns.iter().map(|c| c.0).collect();
     slower.sort();
     slower.dedup();
-    let mut need = bars as f64;
+    let (mut need, mut inputs) = (bars as f64, bars as f64);
     for of in slower {
         let wide = columns.iter().filter(|c| c.0 == of).count();
         let part = of.map_or(1.0, |slow| timeframe.ns() as f64 / slow.ns().max(1) as f64);
         let row = wide.next_multiple_of(4) * 4 + wide.div_ceil(64) * 8 + 1 + 4;
+        inputs += part * (rows * row) as f64;
         let beside = match (table_use, of) {
             (TableUse::Inputs(made), None) => (rows * (row + made)) as f64,
-            (TableUse::Inputs(_), Some(_)) => part * (rows * row) as f64,
+            (TableUse::Inputs(_) | TableUse::Traded, _) => part * (rows * row) as f64,
             // Twelve columns of a file are no features; the tables are written one after the other.
             (TableUse::File, None) => (2 * rows.min(tables::GROUP) * (row + 12 * 8)) as f64,
             (TableUse::File, Some(_)) => 0.0,
@@ -441,6 +444,12 @@ pub(crate) fn check_memory(
     }
     // Class, end and weight of a label; the clock.
     need += rows as f64 * (13.0 + 12.0);
+    if table_use == TableUse::Traded {
+        // A row's prices, its sample and place in the folds, what is predicted for it and held there; and in every
+        // thread that trades by chance, what is believed and wanted.
+        let traded = size_of::<account::Bar>() + 64 + 160 + 48 * (1 + settings.threads());
+        need = need.max(inputs + (rows * traded) as f64);
+    }
     let budget = settings.general.memory.bytes();
     if need > budget as f64 {
         return Err(Error::new(

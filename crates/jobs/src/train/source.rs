@@ -129,7 +129,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     let set = read_set(&slower(&chosen, timeframe))?;
     let mut plan = resolve(&set, settings)?;
     let fingerprint = fingerprint(&market);
-    check_memory(&market, timeframe, &plan, TableUse::Inputs(0), settings)?;
+    check_memory(&market, timeframe, &plan, TableUse::Traded, settings)?;
     let (mut data, mut computing) = compute(market, &plan, settings, sink)?;
     check_stop()?;
     let costly = data.costly_columns(SETTLED_LEAST, PRESENT_LEAST);
