@@ -141,7 +141,7 @@ def expect_record(case):
         "sharpe_daily": ratio,
         "sharpe_daily_error": error,
         "sharpe_annual": ratio * factor,
-        "sharpe_annual_error": error * factor,
+        "sharpe_annual_error": max(error, 1 / math.sqrt(len(r) - 1)) * factor,
         "sharpe_annual_uncorrected": empyrical.sharpe_ratio(r, risk_free=free, **year),
         "sharpe_probability": stats.norm.cdf(ratio / error),
         "minimum_track_days": math.ceil(1 + error**2 * (len(r) - 1) * z**2) if ratio > 0 else None,

@@ -4,14 +4,15 @@
 //! figure of all and `θ_i` the one without block `i`:
 //!
 //! ```text
-//! error² = (B - 1)/B · Σ (θ_i - mean of θ_i)² / (1 - r/(3·L))
+//! error² = Σ (θ_i - mean of θ_i)² / (1 - r/(3·L))
 //! interval = θ ± t(0.975, B - 1)·error        p = 1 - T(θ/error, B - 1)
 //! ```
 //!
 //! `r` is how many days a label stays open and `L` the length of a block. Labels that overlap tie a block to its
 //! neighbours: with overlap falling evenly over `r` days the variance of a block's mean is short of the true one by
 //! `r/(3L)`, which the divisor gives back. Student's t instead of the normal distribution counts that few blocks tell
-//! little about their own spread.
+//! little about their own spread. The usual factor `(B - 1)/B` is left out: a figure of counts is no mean, guesses hang
+//! together over more than a block, and with it ten blocks cover 0 in 92 of 100 null markets.
 
 use super::{Confusion, Interval};
 use files::{Error, Result};
@@ -79,7 +80,7 @@ fn from_left_out(point: f64, left: &[f64], overlap: f64) -> Estimate {
     let n = left.len() as f64;
     let mean = left.iter().sum::<f64>() / n;
     let squares: f64 = left.iter().map(|x| (x - mean) * (x - mean)).sum();
-    let error = ((n - 1.0) / n * squares / (1.0 - overlap.min(1.0) / 3.0)).sqrt();
+    let error = (squares / (1.0 - overlap.min(1.0) / 3.0)).sqrt();
     let half = student::quantile(0.975, left.len() - 1) * error;
     // A figure that no block changes is not uncertain: it is 0, or it is not.
     let p = match error > 0.0 {

@@ -146,7 +146,7 @@ pub fn performance(record: &TrackRecord<'_>) -> Result<Performance> {
         sharpe_daily: sharpe.map(|sharpe| sharpe.daily),
         sharpe_daily_error: sharpe.map(|sharpe| sharpe.error),
         sharpe_annual: sharpe.zip(lo).and_then(|(sharpe, lo)| finite(sharpe.daily * lo)),
-        sharpe_annual_error: sharpe.zip(lo).and_then(|(sharpe, lo)| finite(sharpe.error * lo)),
+        sharpe_annual_error: sharpe.zip(lo).and_then(|(sharpe, lo)| finite(sharpe.careful_error() * lo)),
         sharpe_annual_uncorrected: sharpe.and_then(|sharpe| finite(sharpe.daily * year)),
         sharpe_probability: sharpe.and_then(|sharpe| sharpe.probability_above(0.0)),
         minimum_track_days: sharpe.and_then(|sharpe| sharpe.minimum_days(0.0, 0.05)),

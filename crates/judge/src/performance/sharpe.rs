@@ -7,11 +7,14 @@
 //! SR     = m / s
 //! error  = √((1 - γ3·SR + (γ4 - 1)/4·SR²) / (T - 1))                  (Mertens 2002)
 //! annual = η(q)·SR,  η(q) = q / √(q + 2·Σ_{k<q} (q - k)·ρ_k)          (Lo 2002)
+//! annual error = η(q)·max(error, 1/√(T - 1))
 //! PSR(x) = Φ((SR - x) / error)                                        (Bailey and López de Prado 2012)
 //! MinTRL = 1 + (1 - γ3·SR + (γ4 - 1)/4·SR²) · (Φ⁻¹(1 - α) / (SR - x))²
 //! ```
 //!
-//! `ρ_k` is the correlation of returns `k` days apart, up to `k = ⌊4·(T/100)^(2/9)⌋` and 0 beyond.
+//! A lucky day lifts ratio and skewness alike, and the formula then calls the ratio surer than it is; so the error of a
+//! year, which intervals are made of, is never smaller than that of a ratio of 0. `ρ_k` is the correlation of returns
+//! `k` days apart, up to `k = ⌊4·(T/100)^(2/9)⌋` and 0 beyond.
 
 use super::{NO_DEVIATION, finite};
 use random::normal::{cdf, quantile};
@@ -72,6 +75,11 @@ impl SharpeRatio {
         let z = -quantile(alpha) / (self.daily - threshold);
         let days = 1.0 + variance_factor(self.daily, self.moments) * z * z;
         (self.daily > threshold && days < 1e15).then(|| days.ceil() as u64)
+    }
+
+    /// Standard error of `daily` for intervals: never smaller than that of a ratio of 0.
+    pub(super) fn careful_error(&self) -> f64 {
+        self.error.max(1.0 / (self.days as f64 - 1.0).sqrt())
     }
 
     /// Lo's η: what turns the ratio of a day into that of a year of `q` days, given the returns it is of. `None` where
