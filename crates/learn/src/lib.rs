@@ -56,6 +56,7 @@ mod member;
 mod noise;
 mod pacer;
 mod plan;
+pub mod ppo;
 mod problem;
 pub mod ready;
 mod run;

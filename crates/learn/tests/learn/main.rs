@@ -6,3 +6,4 @@ mod bandit_learner;
 mod classify;
 mod made;
 mod noise;
+mod ppo;

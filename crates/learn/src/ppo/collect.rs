@@ -1,0 +1,203 @@
+//! Rollouts: blocks of accounts that act, and what was seen.
+//!
+//! On a processor a block takes all its steps on one thread, policy and account in turn, without waiting for others.
+
+use super::loss::{log_density, normal, softmax};
+use super::maths::{exp, tanh};
+use super::{Actions, Ended, Hypers};
+use compute::random::{Stream, normals, philox, uniform};
+use market::{Environment, EpisodeData, OBSERVED};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Accounts of a block, at most.
+const LARGEST: u32 = 64;
+/// And at least, where there are as many.
+const SMALLEST: u32 = 16;
+
+/// Bytes of a step of an account in a rollout.
+pub(super) const BLOCK_BYTES: u64 = 4 + 4 * OBSERVED as u64 + 1 + 1 + 6 * 4;
+
+/// Numbers of accounts of a member, block by block: whatever the number of threads.
+pub(super) fn block_sizes(accounts: u32) -> Vec<Range<u32>> {
+    let size = accounts.div_ceil(4).next_multiple_of(8).clamp(SMALLEST, LARGEST);
+    (0..accounts).step_by(size as usize).map(|first| first..accounts.min(first + size)).collect()
+}
+
+/// A draw of an action: a function of these and the account's number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Draw {
+    pub(super) seed: u64,
+    pub(super) member: u32,
+    pub(super) step: u32,
+}
+
+/// Some accounts of one member, and what they saw in the last rollout.
+pub(super) struct Block {
+    pub(super) accounts: Range<u32>,
+    pub(super) environment: Environment,
+    /// `[n]` discounted sum of rewards, for their scale.
+    pub(super) carried: Vec<f64>,
+    pub(super) rollout: Rollout,
+    targets: Vec<f64>,
+}
+
+/// What was seen, `[steps, n]`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rollout {
+    pub(super) rows: Vec<u32>,
+    pub(super) observed: Vec<f32>, // [steps, n, OBSERVED]
+    pub(super) legal: Vec<u8>,
+    pub(super) action: Vec<f32>,
+    pub(super) log_probability: Vec<f32>,
+    pub(super) value: Vec<f32>,
+    pub(super) reward: Vec<f32>,
+    pub(super) ended: Vec<Ended>,
+    /// Values of last observations of episodes that were cut off; 0 elsewhere.
+    pub(super) cut: Vec<f32>,
+    /// `[n]` values behind the last step.
+    pub(super) last: Vec<f32>,
+    pub(super) advantage: Vec<f32>,
+    /// Where episodes were cut off, with the row and observation there.
+    waiting: Vec<(usize, u32, [f32; OBSERVED])>,
+}
+
+impl Block {
+    pub(super) fn new(
+        data: &Arc<EpisodeData>,
+        stretches: &[Range<u32>],
+        accounts: Range<u32>,
+        hypers: &Hypers,
+        seed: u64,
+    ) -> Block {
+        let n = accounts.len();
+        let environment = Environment::new(data, stretches, accounts.clone(), hypers.episode, seed);
+        Block { accounts, environment, carried: vec![0.0; n], rollout: Rollout::default(), targets: vec![0.0; n] }
+    }
+
+    /// Accounts.
+    pub(super) fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Forgets the last rollout.
+    pub(super) fn begin(&mut self) {
+        let r = &mut self.rollout;
+        r.rows.clear();
+        r.observed.clear();
+        r.legal.clear();
+        r.action.clear();
+        r.log_probability.clear();
+        r.value.clear();
+        r.reward.clear();
+        r.ended.clear();
+        r.cut.clear();
+        r.waiting.clear();
+    }
+
+    /// Acts on the outputs `[n, outputs]` for what is shown now, the value behind the policy, and steps.
+    pub(super) fn step(&mut self, actions: Actions, out: &[f32], draw: Draw) {
+        let (wide, r, view) = (actions.outputs() + 1, &mut self.rollout, self.environment.view());
+        r.rows.extend_from_slice(view.rows);
+        r.observed.extend_from_slice(view.observed);
+        for (i, (z, legal)) in out.chunks_exact(wide).zip(view.legal.chunks_exact(3)).enumerate() {
+            let legal = legal.iter().enumerate().fold(0, |bits, (a, legal)| bits | u8::from(*legal) << a);
+            let account = self.accounts.start + i as u32;
+            let bits = philox(draw.seed, [account, draw.step, Stream::Action as u32, draw.member]);
+            let (action, log_probability, target) = sample(actions, z, legal, bits);
+            r.legal.push(legal);
+            r.action.push(action);
+            r.log_probability.push(log_probability);
+            r.value.push(z[wide - 1]);
+            self.targets[i] = target;
+        }
+        self.environment.step(&self.targets);
+        for i in 0..self.targets.len() {
+            let ended = match (self.environment.terminated()[i], self.environment.truncated()[i]) {
+                (true, _) => Ended::Terminated,
+                (_, true) => Ended::Truncated,
+                _ => Ended::Not,
+            };
+            if ended == Ended::Truncated {
+                let (row, observed) = self.environment.last(i);
+                let observed = observed.try_into().expect("an observation");
+                r.waiting.push((r.ended.len(), row, observed));
+            }
+            r.reward.push(self.environment.rewards()[i] as f32);
+            r.ended.push(ended);
+            r.cut.push(0.0);
+        }
+    }
+
+    /// Rows and observations whose values are still needed once all steps are taken.
+    pub(super) fn unvalued(&self) -> (Vec<u32>, Vec<f32>) {
+        let view = self.environment.view();
+        let waiting = self.rollout.waiting.iter();
+        let rows = view.rows.iter().copied().chain(waiting.clone().map(|(_, row, _)| *row)).collect();
+        let observed = view.observed.iter().copied().chain(waiting.flat_map(|(.., observed)| *observed)).collect();
+        (rows, observed)
+    }
+
+    /// Takes them, in that order.
+    pub(super) fn value(&mut self, values: &[f32]) {
+        let (last, cut) = values.split_at(self.targets.len());
+        let r = &mut self.rollout;
+        r.last = last.to_vec();
+        for ((at, ..), value) in r.waiting.iter().zip(cut) {
+            r.cut[*at] = *value;
+        }
+    }
+}
+
+/// An action, the logarithm of its probability, and the target it means.
+fn sample(actions: Actions, z: &[f32], legal: u8, bits: [u32; 4]) -> (f32, f32, f64) {
+    match actions {
+        Actions::Discrete => {
+            let (p, log) = softmax(z, legal);
+            let drawn = uniform(bits[0]);
+            let last = (0..3).rev().find(|a| p[*a] > 0.0).unwrap_or(1);
+            let mut sum = 0.0;
+            let first = (0..3).find(|a| {
+                sum += p[*a];
+                p[*a] > 0.0 && drawn < sum
+            });
+            let action = first.unwrap_or(last);
+            (action as f32, log[action], action as f64 - 1.0)
+        }
+        Actions::Continuous => {
+            let (mean, log_deviation, _) = normal(z);
+            let u = normals(bits)[0].mul_add(exp(log_deviation), mean);
+            (u, log_density(z, u), continuous_target(u, legal))
+        }
+    }
+}
+
+/// What a continuous action means where not everything is legal.
+pub(super) fn continuous_target(u: f32, legal: u8) -> f64 {
+    let target = f64::from(tanh(u));
+    match (legal & 1 == 1, legal & 4 == 4) {
+        (true, true) => target,
+        (false, true) => target.max(0.0),
+        (true, false) => target.min(0.0),
+        (false, false) => 0.0,
+    }
+}
+
+/// The target that a policy prefers: the most probable action, or the middle of a continuous one.
+pub(super) fn greedy(actions: Actions, z: &[f32], legal: u8) -> f64 {
+    match actions {
+        Actions::Discrete => preferred(&softmax(z, legal).0),
+        Actions::Continuous => continuous_target(normal(z).0, legal),
+    }
+}
+
+/// The target of the most probable of short, flat and long; flat where it is as probable as another.
+pub(super) fn preferred(p: &[f32; 3]) -> f64 {
+    let mut best = 1;
+    for a in [0, 2] {
+        if p[a] > p[best] {
+            best = a;
+        }
+    }
+    best as f64 - 1.0
+}

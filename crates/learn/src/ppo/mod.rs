@@ -1,0 +1,284 @@
+//! Proximal policy optimisation (Schulman et al. 2017, <https://arxiv.org/abs/1707.06347>) with generalised advantages
+//! (Schulman et al. 2016, <https://arxiv.org/abs/1506.02438>), on accounts that trade.
+//!
+//! A unit of work is an update: every account of a member takes `n_steps` steps, advantages are estimated, and the net
+//! goes `n_epochs` times through what was seen, in minibatches. Policy and value are the heads of one net, in towers of
+//! their own or on a shared trunk. The mean entropy of the policy is kept in a band by a multiplier of its own for each
+//! member ([`entropy`]).
+//!
+//! A rollout keeps rows of the table and what accounts were shown of themselves, never whole observations. What an
+//! account draws depends on seed, member, step and its own number: threads and blocks change no bit.
+
+mod advantage;
+mod collect;
+mod entropy;
+mod loss;
+mod maths;
+mod policy;
+mod training;
+mod walk;
+
+pub use advantage::{Ended, advantages};
+pub use entropy::EntropyBand;
+pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
+pub use policy::{FoldPolicy, PpoPolicy};
+
+use crate::scale::{Scaler, fit, split_id};
+use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
+use collect::BLOCK_BYTES;
+use compute::net::Start;
+use compute::nets::{MemberSetup, Nets, Setup};
+use compute::population::{Pace, Pins, Rule};
+use compute::{Opened, Tables};
+use features::Fold;
+use files::{Error, Kind, Result};
+use market::{EpisodeData, OBSERVED};
+use rayon::prelude::*;
+use std::ops::Range;
+use std::sync::Arc;
+use training::PpoTraining;
+
+/// What an action is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actions {
+    /// Short, flat or long, as far as each is legal: the policy's head has three outputs.
+    Discrete,
+    /// A target between -1 and 1, the hyperbolic tangent of a normal draw: two outputs, mean and logarithm of the
+    /// deviation.
+    Continuous,
+}
+
+impl Actions {
+    /// Outputs of the policy's head.
+    pub fn outputs(self) -> usize {
+        match self {
+            Actions::Discrete => 3,
+            Actions::Continuous => 2,
+        }
+    }
+}
+
+/// What PPO asks of a config beside net, recipe and rate; the recipe's batch is the minibatch. Names are those of
+/// Stable-Baselines3 where it has one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hypers {
+    /// Accounts.
+    pub n_envs: u32,
+    /// Steps of each account in an update.
+    pub n_steps: u32,
+    /// Passes through what was seen.
+    pub n_epochs: u32,
+    /// What a reward one step later is worth.
+    pub gamma: f32,
+    /// How far advantages look: 0 trusts the value, 1 the rewards.
+    pub gae_lambda: f32,
+    /// How far the probability of an action may move before it no longer counts.
+    pub clip: Clip,
+    /// Whether advantages of a minibatch have mean 0 and deviation 1.
+    pub normalize_advantage: bool,
+    /// Weight of the value's loss.
+    pub vf_coef: f32,
+    /// An update ends where the policy has moved further than 1.5 times this.
+    pub target_kl: Option<f32>,
+    /// Where the entropy is kept.
+    pub entropy: EntropyBand,
+    /// Steps of an episode.
+    pub episode: u32,
+    /// What an action is.
+    pub actions: Actions,
+}
+
+/// How policies are trained. What changes a bit is in here.
+#[derive(Clone)]
+pub struct Spec {
+    /// Sets of hyper-parameters, each with members of its own; at least one.
+    pub configs: Vec<Config>,
+    /// `[configs]` what PPO adds.
+    pub hypers: Vec<Hypers>,
+    /// Updates.
+    pub updates: u32,
+    /// A member ends after so many updates without a better score.
+    pub patience: u32,
+    /// Members of each fold.
+    pub seeds: u32,
+}
+
+/// Policies of a problem: the [`Learner`].
+#[derive(Clone)]
+pub struct Ppo {
+    spec: Spec,
+    folds: Arc<Folds>,
+}
+
+/// What the folds of a problem are to a policy.
+struct Folds {
+    problem: Arc<Problem>,
+    data: Arc<EpisodeData>,
+    /// `[folds]` rows that episodes may use, as stretches of neighbours.
+    train: Vec<Vec<Range<u32>>>,
+    /// `[folds]` the same of validation, cut into pieces of about one length.
+    valid: Vec<Vec<Range<u32>>>,
+    scalers: Vec<Scaler>,
+}
+
+impl Ppo {
+    /// Policies of these folds, whose samples are steps; `data` has a row for each id of the problem. What cannot be
+    /// trained is refused.
+    pub fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold], spec: Spec) -> Result<Ppo> {
+        let bad = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
+        assert_eq!(data.table().bars.len(), problem.ids, "a row of prices for each id");
+        assert_eq!(spec.configs.len(), spec.hypers.len(), "hyper-parameters for each config");
+        for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
+            let net = &config.net;
+            let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
+            let tables: Vec<usize> = net.inputs.iter().filter(|i| !i.dense).map(|i| i.features).collect();
+            let columns: Vec<usize> = problem.inputs.iter().map(|input| input.columns.len()).collect();
+            if heads != [hypers.actions.outputs(), 1] || tables != columns || net.extras() != OBSERVED {
+                return bad(
+                    format!(
+                        "the net `{net}` does not fit: a policy reads {columns:?} features and {OBSERVED} numbers of its \
+                         account, and ends in {} outputs and a value",
+                        hypers.actions.outputs()
+                    ),
+                    "change <ppo.net>, as in 64t-64t | 64t-64t",
+                );
+            }
+        }
+        let rows_of = |list: &[u32]| -> Vec<u32> {
+            let mut rows: Vec<u32> = list.iter().map(|at| problem.samples.rows[*at as usize]).collect();
+            rows.sort_unstable();
+            rows
+        };
+        let train: Vec<Vec<Range<u32>>> = folds.iter().map(|fold| stretches(&rows_of(&fold.train))).collect();
+        let valid: Vec<Vec<Range<u32>>> = folds.iter().map(|f| walk::pieces(&stretches(&rows_of(&f.valid)))).collect();
+        if let Some(at) = (0..folds.len()).find(|at| train[*at].is_empty() || valid[*at].is_empty()) {
+            return bad(
+                format!("fold {} has too few neighbouring bars to trade on, in training or in validation", at + 1),
+                "use fewer <split.folds>, or give more data",
+            );
+        }
+        let split = split_id(folds);
+        let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold, split)).collect();
+        scalers.iter().zip(folds).try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
+        let (problem, data) = (Arc::clone(problem), Arc::clone(data));
+        Ok(Ppo { spec, folds: Arc::new(Folds { problem, data, train, valid, scalers }) })
+    }
+
+    /// The config whose net, recipe and shape the members of a group share.
+    fn shared(&self, members: &[MemberKey]) -> (&Config, &Hypers) {
+        let at = members.first().map_or(0, |key| self.alike(key.config));
+        (&self.spec.configs[at], &self.spec.hypers[at])
+    }
+
+    fn setup(&self, members: &[MemberKey]) -> Setup {
+        let (config, _) = self.shared(members);
+        let recipe = &config.recipe;
+        let heads = &config.net.heads;
+        // Small steps at first, from a policy that prefers nothing.
+        let starts = vec![
+            (String::new(), Start::Orthogonal(std::f32::consts::SQRT_2)),
+            (format!("head.{}", heads[0].name), Start::Orthogonal(0.01)),
+            (format!("head.{}", heads[1].name), Start::Orthogonal(1.0)),
+        ];
+        Setup { rows: recipe.batch, precision: recipe.precision, rule: Some(Rule::AdamW), seed: recipe.seed, starts }
+    }
+
+    fn member_setups(&self, members: &[MemberKey]) -> Vec<MemberSetup> {
+        members.iter().map(|key| MemberSetup { id: key.id(), scales: self.scales(key.fold) }).collect()
+    }
+
+    /// How a fold's inputs are scaled; what an account is shown has fixed units.
+    fn scales(&self, fold: usize) -> Vec<Option<compute::population::Scale>> {
+        let mut own = self.folds.scalers[fold].scales.iter().cloned();
+        self.spec.configs[0].net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
+    }
+
+    /// Updates between two validations: about a twentieth of the time goes into them, by what they have to compute.
+    fn validate_every(&self, hypers: &Hypers) -> u32 {
+        let longest = self.folds.valid.iter().map(|pieces| pieces.iter().map(ExactSizeIterator::len).sum::<usize>());
+        let walked = longest.max().unwrap_or(0) as u64;
+        // A pass back costs twice a pass forward.
+        let update = u64::from(hypers.n_envs) * u64::from(hypers.n_steps) * (1 + 3 * u64::from(hypers.n_epochs));
+        (20 * walked).div_ceil(update.max(1)).clamp(1, u64::from(self.spec.updates.max(1))) as u32
+    }
+}
+
+/// Neighbouring rows as ranges of at least two.
+fn stretches(rows: &[u32]) -> Vec<Range<u32>> {
+    let runs = rows.chunk_by(|a, b| a + 1 == *b).filter(|run| run.len() >= 2);
+    runs.map(|run| run[0]..run[run.len() - 1] + 1).collect()
+}
+
+impl Learner for Ppo {
+    fn unit(&self) -> &'static str {
+        "update"
+    }
+
+    fn configs(&self) -> &[Config] {
+        &self.spec.configs
+    }
+
+    fn problem(&self) -> &Problem {
+        &self.folds.problem
+    }
+
+    fn extent(&self) -> Extent {
+        let Spec { updates, patience, seeds, .. } = self.spec;
+        Extent { folds: self.folds.train.len(), seeds, units: updates, patience }
+    }
+
+    fn scalers(&self) -> &[Scaler] {
+        &self.folds.scalers
+    }
+
+    fn alike(&self, config: usize) -> usize {
+        let Spec { configs, hypers, .. } = &self.spec;
+        let shape = |at: usize| {
+            let Hypers { n_envs, n_steps, n_epochs, episode, actions, .. } = hypers[at];
+            (n_envs, n_steps, n_epochs, episode, actions)
+        };
+        let same = |c: &usize| {
+            configs[*c].net == configs[config].net
+                && configs[*c].recipe == configs[config].recipe
+                && shape(*c) == shape(config)
+        };
+        (0..config).find(same).unwrap_or(config)
+    }
+
+    fn with(&self, configs: Vec<Config>, updates: u32) -> Box<dyn Learner> {
+        let hypers = vec![self.spec.hypers[0]; configs.len()];
+        let spec = Spec { configs, hypers, updates, ..self.spec.clone() };
+        Box::new(Ppo { spec, folds: Arc::clone(&self.folds) })
+    }
+
+    fn samples(&self, member: MemberKey) -> u64 {
+        let Hypers { n_envs, n_steps, .. } = self.spec.hypers[member.config];
+        u64::from(n_envs) * u64::from(n_steps)
+    }
+
+    fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {
+        let (config, hypers) = self.shared(members);
+        let nets = Nets::need(device, &config.net, &self.setup(members), &self.member_setups(members))?;
+        let rows = u64::from(hypers.n_envs) * u64::from(hypers.n_steps);
+        let rollouts = match device {
+            Opened::Cpu { .. } => members.len() as u64 * rows * BLOCK_BYTES,
+            Opened::Cuda(_) => 0,
+        };
+        Ok(nets + rollouts)
+    }
+
+    fn begin(
+        &self,
+        at: &DeviceBudget,
+        tables: &Arc<Tables>,
+        members: &[MemberKey],
+        _: Pace,
+        pins: &Pins,
+    ) -> compute::Result<Box<dyn Training>> {
+        Ok(Box::new(PpoTraining::new(self, at, tables, members, pins)?))
+    }
+
+    fn read_snapshot(&self, bytes: &[u8]) -> compute::Result<Snapshot> {
+        training::read_snapshot(self, bytes)
+    }
+}

@@ -1,0 +1,190 @@
+//! Policies on a market that is known: one column tells the sign of the next bar.
+
+use account::{Bar, Params};
+use compute::population::{Precision, Recipe};
+use compute::{Budget, Choice, Opened};
+use features::{Fold, FoldKind, FoldSpans, Samples, Span};
+use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Spec};
+use learn::{Config, DeviceBudget, Hooks, Input, Learner, Outcome, Plan, Problem, TrainState, train};
+use market::{EpisodeData, PriceTable, RowTime};
+use std::sync::Arc;
+
+const BARS: usize = 3000;
+
+/// Bars that move by 20 bp, up or down; the first column knows where to, as often as `known`, the second nothing. A
+/// trade costs `fee`.
+fn market(seed: u64, known: f64, fee: f64) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
+    let mut random = random::SplitMix::new(seed);
+    let (mut bars, mut values, mut price) = (Vec::new(), Vec::new(), 100.0f64);
+    let signs: Vec<f64> = (0..=BARS).map(|_| if random.unit() < 0.5 { -1.0 } else { 1.0 }).collect();
+    for t in 0..BARS {
+        // Opens where the last bar closed: the move of a bar is from open to close.
+        let open = price;
+        price *= 1.0 + 0.002 * signs[t];
+        let (high, low) = (open.max(price), open.min(price));
+        bars.push(Bar { open, high, low, close: price, sigma: 0.002, volume: 1e9, ..Bar::flat(price) });
+        let told = if random.unit() < known { signs[t + 1] } else { -signs[t + 1] };
+        values.extend_from_slice(&[told as f32, random.unit() as f32 - 0.5, 0.0, 0.0]);
+    }
+    let table = PriceTable {
+        offsets: vec![0, bars.len()],
+        params: vec![Params { fee, ..Params::default() }],
+        bars,
+        currency: "USD".into(),
+        risk_free: 0.0,
+        notes: Vec::new(),
+    };
+    let data = Arc::new(EpisodeData::new(table, vec![RowTime::default(); BARS]));
+    let columns = vec!["told".into(), "noise".into()];
+    let input = Input { name: "row".into(), columns, stride: 4, values, map: None, window: 0 };
+    let n = BARS - 1;
+    let samples = Samples {
+        rows: (0..n as u32).collect(),
+        t0: (0..n as i64).collect(),
+        t1: (1..=n as i64).collect(),
+        class: Vec::new(),
+        weight: vec![1.0; n],
+    };
+    let span = |from: u32, to: u32| Span::new(i64::from(from), i64::from(to)).unwrap();
+    let [a, b, c] = [1800u32, 2400, n as u32];
+    let spans = FoldSpans { train: span(0, a), valid: span(a + 1, b), test: span(b + 1, c) };
+    let (kind, lists) = (FoldKind::Forward, [0..a, a + 1..b, b + 1..c].map(|list| list.collect::<Vec<u32>>()));
+    let [on, valid, test] = lists;
+    let fold = Fold { number: 0, kind, train: on, valid, test, spans, purged: 2, embargoed: 0 };
+    let problem = Problem { inputs: vec![input], ids: BARS, classes: 0, samples, ..Problem::default() };
+    (Arc::new(problem), data, vec![fold])
+}
+
+fn hypers(actions: Actions) -> Hypers {
+    let entropy = match actions {
+        Actions::Discrete => EntropyBand { least: 0.2, most: 0.8 },
+        Actions::Continuous => EntropyBand { least: -1.5, most: 0.5 },
+    };
+    Hypers {
+        n_envs: 20,
+        n_steps: 64,
+        n_epochs: 4,
+        gamma: 0.9,
+        gae_lambda: 0.95,
+        clip: Clip { policy: 0.2, value: None },
+        normalize_advantage: true,
+        vf_coef: 0.5,
+        target_kl: None,
+        entropy,
+        episode: 200,
+        actions,
+    }
+}
+
+fn spec(hypers: Hypers, updates: u32) -> Spec {
+    let mut recipe = Recipe::new(320, Precision::F32, 7);
+    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
+    let outputs = hypers.actions.outputs();
+    let net = format!("row:2 + account:dense8 / 16t-16t | 16t-16t / policy:{outputs} | value:1").parse().unwrap();
+    let configs = vec![Config { net, recipe, rate: 3e-3 }];
+    Spec { configs, hypers: vec![hypers], updates, patience: updates, seeds: 2 }
+}
+
+fn at(threads: usize) -> DeviceBudget {
+    DeviceBudget { device: Opened::new(Choice::Cpu, threads).unwrap().0, budget: Budget::default() }
+}
+
+fn run(learner: &dyn Learner, threads: usize, from: Option<TrainState>) -> Outcome {
+    let at = at(threads);
+    let plan = Plan::new(learner, &at).unwrap();
+    let hooks = &mut Hooks { event: &mut |_| {}, stop: &|| false, save: &mut |_| Ok(()), every: 0 };
+    train(learner, &plan, &at, from, hooks).unwrap()
+}
+
+/// Where the column is right 9 times of 10, following it earns 20 bp · 0.8 a bar but for the costs of turning.
+#[test]
+fn policies_find_what_is_there() {
+    for (actions, updates) in [(Actions::Discrete, 30), (Actions::Continuous, 240)] {
+        let (problem, data, folds) = market(3, 0.9, 1e-4);
+        let ppo = Ppo::new(&problem, &data, &folds, spec(hypers(actions), updates)).unwrap();
+        let members = run(&ppo, 2, None).members;
+        // Half of the bars turn: 0.8 · 20 bp less 2 sides of 1 bp on half of them.
+        let possible = 16.0 - 1.0;
+        for member in &members {
+            let best = member.best.as_ref().expect("a best");
+            assert!(best.score > 0.8 * possible, "{actions:?}: {} of {possible} bp", best.score);
+            let last = &member.history.last().expect("validated").metrics;
+            let band = hypers(actions).entropy;
+            let entropy = last.get("entropy").expect("an entropy");
+            assert!(entropy > f64::from(band.least) - 0.1, "{actions:?}: {entropy}");
+        }
+    }
+}
+
+/// Where nothing is known and trading costs, what is preferred is to stay out, or as good as that.
+#[test]
+fn nothing_is_earned_where_nothing_is_known() {
+    let (problem, data, folds) = market(5, 0.5, 1e-3);
+    let ppo = Ppo::new(&problem, &data, &folds, spec(hypers(Actions::Discrete), 30)).unwrap();
+    for member in run(&ppo, 2, None).members {
+        let metrics = &member.history.last().expect("validated").metrics;
+        let [growth, error] = ["valid_growth", "valid_error"].map(|name| metrics.get(name).expect(name));
+        assert!(growth - 2.0 * error <= 0.0, "{growth} ± {error}");
+    }
+}
+
+fn bits(outcome: &Outcome) -> Vec<(Vec<u32>, Vec<u64>)> {
+    let member = |m: &learn::Trained| {
+        let last = m.last.as_ref().expect("ended").params.iter().map(|x| x.to_bits()).collect();
+        (last, m.history.iter().map(|v| v.score.unwrap_or(f64::NAN).to_bits()).collect())
+    };
+    outcome.members.iter().map(member).collect()
+}
+
+#[test]
+fn the_same_bits_for_any_threads_and_after_a_stop() {
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let ppo = Ppo::new(&problem, &data, &folds, spec(hypers(Actions::Discrete), 6)).unwrap();
+    let whole = bits(&run(&ppo, 1, None));
+    for threads in [2, 5] {
+        assert_eq!(bits(&run(&ppo, threads, None)), whole, "{threads} threads");
+    }
+    // Stopped after every update once, and continued from what was kept.
+    for stop_at in 1..6u32 {
+        let (at, kept, mut seen) = (at(2), std::cell::RefCell::new(None), 0);
+        let plan = Plan::new(&ppo, &at).unwrap();
+        let stop = std::cell::Cell::new(false);
+        let hooks = &mut Hooks {
+            event: &mut |event| {
+                if matches!(event, learn::RunEvent::Samples(_)) {
+                    seen += 1;
+                    stop.set(seen >= stop_at);
+                }
+            },
+            stop: &|| stop.get(),
+            save: &mut |state| {
+                *kept.borrow_mut() = Some(state.clone());
+                Ok(())
+            },
+            every: 0,
+        };
+        let cut = train(&ppo, &plan, &at, None, hooks).unwrap();
+        assert!(cut.interrupted || stop_at > 2, "stopped after {stop_at}");
+        let state = kept.into_inner().expect("a state");
+        for snapshot in &state.running {
+            assert_eq!(ppo.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
+        }
+        assert_eq!(bits(&run(&ppo, 1, Some(state))), whole, "stopped after {stop_at}");
+    }
+}
+
+/// Without a band a policy that was told to be sure stops trying; with one it does not.
+#[test]
+fn the_band_keeps_a_policy_from_collapsing() {
+    let entropy = |band: EntropyBand| {
+        let (problem, data, folds) = market(3, 1.0, 0.0);
+        let hypers = Hypers { entropy: band, ..hypers(Actions::Discrete) };
+        let ppo = Ppo::new(&problem, &data, &folds, spec(hypers, 60)).unwrap();
+        let members = run(&ppo, 2, None).members;
+        let last = members.iter().map(|m| m.history.last().expect("validated").metrics.get("entropy").expect("one"));
+        last.fold(1.0, f64::min)
+    };
+    let free = entropy(EntropyBand { least: 0.0, most: 1.0 });
+    let kept = entropy(EntropyBand { least: 0.2, most: 0.8 });
+    assert!(free < 0.1 && kept > 0.15, "{free} without, {kept} with");
+}
