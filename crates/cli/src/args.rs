@@ -81,7 +81,7 @@ Examples:
     Data(Box<Data>),
     /// Compute indicators and labels, and write them as a table
     Features(Box<Features>),
-    /// Train classifiers, all folds and seeds side by side, and judge them on unseen data
+    /// Train classifiers or policies, all folds and seeds side by side, and judge them on unseen data
     Train(Box<Train>),
     /// Measure which batch size, precision, threads and members at once train fastest
     Tune(Box<Tune>),
@@ -212,12 +212,14 @@ pub(crate) struct Monitor {
 DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x_fast [N,T,F],
 x_slow, x_strategy and labels. The learner lstm reads two windows and a row (feature set
 two_timeframe); mlp reads one row of indicators (feature set full, or universe for 20 symbols or
-more). With ready arrays --symbols, --from and --to select samples by symbol, t0 and t1.
+more); ppo reads that row and its account, and learns to trade by trying (--timesteps, --n-envs,
+--n-steps, --entropy, --continuous; the rest under ppo. in the settings). With ready arrays --symbols, --from and --to select samples by symbol, t0 and t1.
 On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:
   fullbore train XAUUSD.csv                                 the two-timeframe LSTM, 8 folds, 2 seeds
   fullbore train mine --learner mlp --seeds 4               the indicator net over all symbols
+  fullbore train mine --learner ppo --net 256,256           a policy that trades, by PPO
   fullbore train mine --dry-run                             show split, plan, memory and time only
   fullbore train mine --budget 10m                          as much as ten minutes allow
   fullbore train mine --try rate=1e-3,3e-4 --try decay=0,0.1    four configs, chosen by validation
@@ -233,6 +235,8 @@ pub(crate) struct Train {
     pub(crate) what: LearnArgs,
     #[command(flatten)]
     _flags: Flags<flags::Train>,
+    #[command(flatten)]
+    _policies: Flags<flags::Try>,
     /// Reduce folds, seeds and epochs to fit into this time: 90s, 10m, 2h
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,

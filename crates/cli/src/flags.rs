@@ -45,6 +45,8 @@ keys! {
         "train.seeds", "split.folds", "split.kind", "split.test_days";
     /// How it is learned.
     Train: "train.batch", "train.epochs", "train.patience", "train.precision", "train.try", "train.tuned";
+    /// How policies learn by trying.
+    Try: "ppo.timesteps", "ppo.n_envs", "ppo.n_steps", "ppo.entropy", "ppo.actions";
     /// What a tuning leaves open.
     Tune: "train.precision";
     /// What is computed.

@@ -80,9 +80,9 @@ pub use refit::{Refit, RefitRequest, refit};
 pub use run_report::{Reported, report_run};
 pub use runs::{CheckpointRow, RunRow, RunShown, RunsListed, WeightsRow, runs_list, runs_resume, runs_show};
 pub use settings::{
-    AccountSettings, BarSettings, CacheSettings, Candidates, ClassifySettings, FeatureSettings, Flag, GeneralSettings,
-    Key, LabelSettings, Settings, SplitKind, SplitSettings, SynthSettings, Takes, TradingSettings, TrainSettings,
-    UniverseSettings,
+    AccountSettings, Band, BarSettings, CacheSettings, Candidates, ClassifySettings, FeatureSettings, Flag,
+    GeneralSettings, Key, LabelSettings, PpoSettings, Settings, SplitKind, SplitSettings, SynthSettings, Takes,
+    TradingSettings, TrainSettings, UniverseSettings,
 };
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};

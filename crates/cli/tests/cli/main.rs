@@ -14,6 +14,7 @@ mod holdout;
 mod killed;
 mod monitor;
 mod pages;
+mod ppo;
 mod probe;
 mod report;
 mod resume;

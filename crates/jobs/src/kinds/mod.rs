@@ -13,6 +13,7 @@ pub(crate) mod manifest;
 mod mlp;
 pub(crate) mod model;
 mod paths;
+mod ppo;
 pub(crate) mod trading;
 
 pub use paths::{PathRecord, PathsRecord};
@@ -38,6 +39,7 @@ use std::path::Path;
 pub(crate) const LEARNERS: &[(&str, LearnerKind)] = &[
     ("lstm", LearnerKind(&lstm::LSTM)),
     ("mlp", LearnerKind(&mlp::MLP)),
+    ("ppo", LearnerKind(&ppo::PpoKind)),
     #[cfg(test)]
     ("bandit", LearnerKind(&bandit::BanditKind)),
 ];

@@ -302,8 +302,8 @@ pub(crate) fn about(path: &Path) -> Result<About> {
     let text = files::read_file(&json, LONGEST).map_err(|e| match json.exists() {
         true => e,
         false => e.remedy(
-            "give the folder of a finished run (`fullbore runs list` shows them) that walks forward: kfold and cpcv \
-             only judge, and leave no model",
+            "give the folder of a finished run (`fullbore runs list` shows them) of a classifier that walks forward: \
+             kfold, cpcv and the learner ppo leave no model",
         ),
     })?;
     let manifest = ModelManifest::read(&folder, &ledger_path()?)?;

@@ -307,7 +307,7 @@ fn believe(into: &mut Beliefs, rows: &[u32], p: &[f32], calibration: &Calibratio
 
 /// The time that is tested, in its order: of a walk `[folds]` from the beginning of each test to that of the next, the
 /// last up to the holdout or the end; else the groups.
-fn blocks(experiment: &Experiment, data: &Dataset) -> Vec<Span> {
+pub(super) fn blocks(experiment: &Experiment, data: &Dataset) -> Vec<Span> {
     let splits = &experiment.splits;
     if !splits.groups.is_empty() {
         return splits.groups.windows(2).filter_map(|pair| Span::new(pair[0], pair[1])).collect();

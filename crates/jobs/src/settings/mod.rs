@@ -20,6 +20,7 @@ mod instrument;
 mod key;
 mod labels;
 mod parse;
+mod ppo;
 mod read;
 mod repair;
 mod split;
@@ -42,6 +43,7 @@ pub use classify::ClassifySettings;
 pub use general::GeneralSettings;
 pub use key::{Flag, Key, Takes};
 pub use labels::LabelSettings;
+pub use ppo::{Band, PpoSettings};
 pub(crate) use read::ReadSettings;
 pub use split::{SplitKind, SplitSettings};
 pub use universe::UniverseSettings;
@@ -70,6 +72,8 @@ pub struct Settings {
     pub train: TrainSettings,
     /// The hyper-parameters of classifiers.
     pub classify: ClassifySettings,
+    /// The hyper-parameters of policies that learn by trying.
+    pub ppo: PpoSettings,
     /// How time is cut into folds.
     pub split: SplitSettings,
     /// The account that decisions are turned into money with.
@@ -99,6 +103,7 @@ fn keys() -> Vec<Key> {
         labels::keys(),
         train::keys(),
         classify::keys(),
+        ppo::keys(),
         split::keys(),
         account::keys(),
         trading::keys(),

@@ -1,0 +1,394 @@
+//! `ppo`: policies that learn by trying, on accounts that trade the training part of a fold; selected by what they make
+//! of its validation, judged by what they earn on test blocks.
+
+use super::trading::{blocks, price_table};
+use super::{Evaluation, Figure, Kind, Metric, mlp, model};
+use crate::train::{Experiment, Ids, Judged, Source, write_json};
+use crate::{Settings, backtest};
+use compute::Opened;
+use compute::population::{Precision, Recipe, Schedule, Shape};
+use features::{Dataset, FoldKind, Input, InputLayout, Span};
+use files::{Error, Result, format_plural};
+use judge::backtest::{Backtest, ChanceTest, Course, Walked, shift_positions, walk};
+use judge::evidence::{Findings, seed_spread};
+use judge::performance::{TrackRecord, performance, trading_days_per_year};
+use judge::split::Splits;
+use learn::ppo::{Actions, Clip, EntropyBand, FoldPolicy, Hypers, Ppo, PpoPolicy, Spec};
+use learn::{Config, Extent, Learner, Trained};
+use market::{EpisodeData, OBSERVED, row_times};
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(super) struct PpoKind;
+
+const FIGURES: &[Figure] = &[
+    Figure { name: "train_growth", tag: "rollout/ep_rew_mean", label: Some("earned") },
+    Figure { name: "valid_growth", tag: "eval/mean_reward", label: Some("validation") },
+    Figure { name: "valid_error", tag: "eval/standard_error", label: None },
+    Figure { name: "entropy", tag: "train/entropy", label: Some("entropy") },
+    Figure { name: "entropy_weight", tag: "train/ent_coef", label: None },
+    Figure { name: "approx_kl", tag: "train/approx_kl", label: None },
+    Figure { name: "clip_fraction", tag: "train/clip_fraction", label: None },
+    Figure { name: "policy_loss", tag: "train/policy_gradient_loss", label: None },
+    Figure { name: "value_loss", tag: "train/value_loss", label: None },
+    Figure { name: "explained_variance", tag: "train/explained_variance", label: None },
+    Figure { name: "norm", tag: "train/grad_norm", label: None },
+    Figure { name: "learning_rate", tag: "train/learning_rate", label: None },
+];
+
+/// Growth of equity a bar, in basis points.
+const GROWTH: Metric = Metric {
+    name: "valid_growth",
+    part: "valid",
+    label: "growth",
+    unit: " bp",
+    decimals: 3,
+    higher_is_better: true,
+    worst: -1e4,
+};
+
+const METRICS: &[Metric] = &[GROWTH, Metric { name: "test_growth", part: "test", ..GROWTH }];
+
+/// Minibatches of an update where none were chosen.
+const MINIBATCHES: usize = 8;
+
+fn hypers(settings: &Settings) -> Hypers {
+    let own = &settings.ppo;
+    let above_0 = |x: f64| (x > 0.0).then_some(x as f32);
+    let usual = match own.actions {
+        Actions::Discrete => EntropyBand { least: 0.2, most: 0.8 },
+        Actions::Continuous => EntropyBand { least: -1.5, most: 0.5 },
+    };
+    let entropy = own.entropy.map_or(usual, |b| EntropyBand { least: b.least as f32, most: b.most as f32 });
+    Hypers {
+        n_envs: own.n_envs as u32,
+        n_steps: own.n_steps as u32,
+        n_epochs: own.n_epochs as u32,
+        gamma: own.gamma as f32,
+        gae_lambda: own.gae_lambda as f32,
+        clip: Clip { policy: own.clip_range as f32, value: above_0(own.clip_range_vf) },
+        normalize_advantage: own.normalize_advantage,
+        vf_coef: own.vf_coef as f32,
+        target_kl: above_0(own.target_kl),
+        entropy,
+        episode: own.episode as u32,
+        actions: own.actions,
+    }
+}
+
+/// The config of settings; recipes of classifiers are others.
+fn config(settings: &Settings, net: &compute::Net) -> Config {
+    let rows = settings.ppo.n_envs * settings.ppo.n_steps;
+    let batch = settings.classify.batch.unwrap_or(rows.div_ceil(MINIBATCHES)).min(rows);
+    let precision = settings.train.precision.unwrap_or(Precision::F32);
+    let mut recipe = Recipe::new(batch, precision, settings.general.seed);
+    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
+    recipe.schedule = Schedule { shape: Shape::Constant, ..recipe.schedule };
+    Config { net: net.clone(), recipe, rate: PpoKind.rate(settings, batch) }
+}
+
+/// By the steps that were asked for; fewer where a number of epochs was set, or a time to fit into.
+fn updates(settings: &Settings) -> u32 {
+    let updates = settings.ppo.timesteps.div_ceil(settings.ppo.n_envs * settings.ppo.n_steps).max(1);
+    let most = settings.train.epochs;
+    (if most == Extent::default().units as usize { updates } else { updates.min(most) }) as u32
+}
+
+fn ppo(source: &Source, splits: &Splits, settings: &Settings) -> Result<Ppo> {
+    let usage = |what: &str, remedy: &str| Error::new(files::Kind::Usage, what).remedy(remedy);
+    let Ids::Bars { data, .. } = &source.ids else {
+        return Err(usage("policies trade, and ready arrays have no prices", "give bars"));
+    };
+    if splits.folds.iter().any(|fold| fold.kind != FoldKind::Forward) {
+        return Err(usage("policies walk forward", "leave <split.kind> out"));
+    }
+    let configs = settings.configs();
+    let (hypers, configs): (Vec<Hypers>, Vec<Config>) =
+        configs.iter().zip(&source.nets).map(|((_, own), net)| (hypers(own), config(own, net))).unzip();
+    let updates = updates(settings);
+    let patience = (settings.train.patience as u32).max(updates.div_ceil(4));
+    let spec = Spec { configs, hypers, updates, patience, seeds: settings.train.seeds as u32 };
+    Ppo::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)
+}
+
+fn episodes(data: &Dataset, settings: &Settings) -> Result<Arc<EpisodeData>> {
+    let table = price_table(&data.base.market, settings)?;
+    let times = row_times(&data.base.market, &table);
+    Ok(Arc::new(EpisodeData::new(table, times)))
+}
+
+impl Kind for PpoKind {
+    fn name(&self) -> &'static str {
+        "ppo"
+    }
+
+    fn task(&self) -> &'static str {
+        "trade"
+    }
+
+    fn is_labelled(&self) -> bool {
+        false
+    }
+
+    fn layout(&self) -> InputLayout {
+        InputLayout::Row
+    }
+
+    fn features(&self, symbols: usize) -> &'static str {
+        (mlp::MLP.features)(symbols)
+    }
+
+    /// The set net is the layers of both towers, `64t-64t` or `2048,1024,512`, or a whole net.
+    fn net(&self, settings: &Settings, inputs: &[Input], _: usize) -> String {
+        let layers = settings.classify.net.as_deref().unwrap_or("64t-64t");
+        if layers.contains('/') {
+            return layers.to_string();
+        }
+        let layers = layers.replace(',', "-");
+        let towers = if layers.contains('|') { layers } else { format!("{layers} | {layers}") };
+        let tables: Vec<String> = inputs.iter().map(|i| format!("{}:{}", i.name, i.columns.len())).collect();
+        let outputs = settings.ppo.actions.outputs();
+        format!("{} + account:dense{OBSERVED} / {towers} / policy:{outputs} | value:1", tables.join(" + "))
+    }
+
+    fn learner(&self, source: &Source, splits: &Splits, settings: &Settings, _: &Opened) -> Result<Box<dyn Learner>> {
+        Ok(Box::new(ppo(source, splits, settings)?))
+    }
+
+    fn identity(&self, settings: &Settings) -> String {
+        format!("{:?}{}{}", hypers(settings), updates(settings), settings.account.identity())
+    }
+
+    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
+        &mut settings.classify.batch
+    }
+
+    fn rate(&self, settings: &Settings, _: usize) -> f32 {
+        settings.classify.rate.unwrap_or(3e-4) as f32
+    }
+
+    fn rate_rule(&self, settings: &Settings) -> &'static str {
+        match settings.classify.rate {
+            Some(_) => "as set, whatever the batch",
+            None => "3e-4, whatever the batch",
+        }
+    }
+
+    fn figures(&self) -> &'static [Figure] {
+        FIGURES
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        METRICS
+    }
+
+    fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
+        let Ids::Bars { data, .. } = &experiment.source.ids else {
+            return Err(Error::input("policies trade, and ready arrays have no prices"));
+        };
+        let table = price_table(&data.base.market, &experiment.settings)?;
+        let mut notes = table.notes.clone();
+        let flat = members.iter().filter(|m| !is_above_flat(m)).count();
+        if flat > 0 {
+            notes.push(format!(
+                "{flat} of {} stay flat: what they earned on validation data is not above 0 by a standard error",
+                format_plural(members.len() as u64, "member")
+            ));
+        }
+        let blocks = blocks(experiment, data);
+        let mut tested = Tested { experiment, members, data, table, blocks, notes, figures: Vec::new(), traded: None };
+        tested.figures = members.iter().map(|m| tested.growth(m)).collect::<Result<_>>()?;
+        Ok(Box::new(tested))
+    }
+}
+
+/// Whether a member earned more than one standard error on its validation; else it is deployed flat.
+fn is_above_flat(member: &Trained) -> bool {
+    let Some(best) = &member.best else { return false };
+    let seen = member.history.iter().find(|v| v.unit == best.unit);
+    let error = seen.and_then(|v| v.metrics.get("valid_error")).unwrap_or(f64::INFINITY);
+    best.score > error
+}
+
+/// Policies on their test blocks.
+struct Tested<'a> {
+    experiment: &'a Experiment,
+    members: &'a [Trained],
+    data: &'a Dataset,
+    table: market::PriceTable,
+    blocks: Vec<Span>,
+    notes: Vec<String>,
+    /// `[members]` growth of a bar on its test block, in basis points; none where it has no weights.
+    figures: Vec<Option<f64>>,
+    traded: Option<Traded>,
+}
+
+struct Traded {
+    backtest: Backtest,
+    walked: Walked,
+    chance: std::result::Result<ChanceTest, String>,
+    seeds: Vec<f64>,
+}
+
+impl Tested<'_> {
+    fn course(&self, span: Span) -> Course<'_> {
+        Course {
+            market: &self.data.base.market,
+            clock: &self.data.clock,
+            table: &self.table,
+            span,
+            delisting_return: self.experiment.settings.account.delisting_return,
+        }
+    }
+
+    fn whole(&self) -> Option<Course<'_>> {
+        let (first, last) = (self.blocks.first()?, self.blocks.last()?);
+        Span::new(first.from(), last.to()).map(|span| self.course(span))
+    }
+
+    /// Some members as one policy. With `deployed` those that are not above flat stay flat.
+    fn policy(&self, members: &[&Trained], deployed: bool) -> Result<PpoPolicy> {
+        let Experiment { source, splits, learner, settings, at, .. } = self.experiment;
+        let Ids::Bars { usable, .. } = &source.ids else { return Err(Error::input("there are no bars")) };
+        let Some(first) = members.first() else { return Err(Error::input("there is no member to decide")) };
+        let net = &learner.configs()[first.config].net;
+        let scales = |fold: usize| {
+            let mut own = learner.scalers()[fold].scales.iter().cloned();
+            net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
+        };
+        let fold = |number: usize| {
+            let own: Vec<&&Trained> = members.iter().filter(|m| m.fold == number && m.best.is_some()).collect();
+            let (trading, flat): (Vec<&Trained>, Vec<&Trained>) =
+                own.into_iter().copied().partition(|m| !deployed || is_above_flat(m));
+            let weights = trading.iter().filter_map(|m| Some(m.best.as_ref()?.params.clone())).collect();
+            FoldPolicy { scales: scales(number), members: weights, flat: flat.len() }
+        };
+        let folds: Vec<FoldPolicy> = (0..splits.folds.len()).map(fold).collect();
+        let fold_of = |row: usize| {
+            let time = self.data.clock.time(row);
+            let block = self.blocks.iter().position(|span| span.contains(time));
+            // A fold without a member decides nothing.
+            let known = |block: &usize| !folds[*block].members.is_empty() || folds[*block].flat > 0;
+            if usable[row] { block.filter(known).map(|block| block as u16) } else { None }
+        };
+        let fold_of: Vec<Option<u16>> = (0..usable.len()).map(fold_of).collect();
+        let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
+        let tables = match &at.device {
+            Opened::Cpu { .. } => source.problem.tables(&at.device, at.budget)?,
+            // A clone has tables of its own, in the processor's memory.
+            Opened::Cuda(_) => learn::Problem::clone(&source.problem).tables(&cpu, compute::Budget::default())?,
+        };
+        let share = 1.0 / self.data.base.market.len() as f64;
+        PpoPolicy::new(net, settings.ppo.actions, &tables, folds, fold_of, share)
+    }
+
+    /// What a member makes of its test block alone, a bar, in basis points.
+    fn growth(&self, member: &Trained) -> Result<Option<f64>> {
+        if member.best.is_none() {
+            return Ok(None);
+        }
+        let walked = walk(&self.course(self.blocks[member.fold]), &self.table.params, &self.policy(&[member], false)?)?;
+        let (Some(first), Some(last)) = (walked.equity.first(), walked.equity.last()) else { return Ok(None) };
+        let steps = walked.equity.len().saturating_sub(1).max(1);
+        Ok((*first > 0.0 && *last > 0.0).then(|| 1e4 * (last / first).ln() / steps as f64))
+    }
+
+    fn members_of(&self, config_of: &dyn Fn(usize) -> usize) -> Vec<&Trained> {
+        self.members.iter().filter(|m| m.config == config_of(m.fold)).collect()
+    }
+
+    /// Per year; 0 where nothing was traded.
+    fn sharpe(walked: &Walked) -> f64 {
+        let (days, returns) = walked.daily_returns();
+        let per_year = trading_days_per_year(&days).unwrap_or(252.0).clamp(1.0, 366.0);
+        let found = performance(&TrackRecord::new(&returns, per_year)).ok();
+        found.and_then(|p| p.sharpe_annual.or(p.sharpe_annual_uncorrected)).unwrap_or(0.0)
+    }
+}
+
+impl Evaluation for Tested<'_> {
+    fn test_figures(&self, member: usize) -> Result<Vec<Option<f64>>> {
+        Ok(vec![self.figures[member]])
+    }
+
+    fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>> {
+        let own = self.members.iter().zip(&self.figures).filter(|(m, _)| m.config == config_of(m.fold));
+        let grown: Vec<f64> = own.filter_map(|(_, growth)| *growth).collect();
+        if grown.is_empty() {
+            return Ok(None);
+        }
+        let mean = grown.iter().sum::<f64>() / grown.len() as f64;
+        let record = json!({"members": grown.len(), "growth_bp": mean});
+        let sentence =
+            format!("growth of a member alone {mean:.3} bp a bar on its test block, net of costs, in the mean");
+        Ok(Some(Judged::new(&record, vec![Some(mean)], METRICS, vec![sentence])))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+
+    fn trade(&mut self, selected: &[usize]) -> Result<Option<Backtest>> {
+        let members = self.members_of(&|fold| selected[fold]);
+        let Some(course) = self.whole() else { return Ok(None) };
+        let settings = &self.experiment.settings;
+        let policy = self.policy(&members, true)?;
+        let starts: Vec<(usize, i64)> = self.blocks.iter().enumerate().map(|(n, span)| (n + 1, span.from())).collect();
+        let (backtest, walked) = judge::backtest::backtest(&course, &policy, &starts, settings.threads())?;
+        let chance = match course.market {
+            _ if walked.trades.is_empty() => Err("nothing was traded".to_string()),
+            [_] => shift_positions(&course, &policy, 1, settings.general.seed, settings.threads()),
+            _ => Err("positions of several symbols have no scores that could change hands".to_string()),
+        };
+        let mut numbers: Vec<u32> = members.iter().map(|m| m.seed).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let alone = |seed: &u32| {
+            let own: Vec<&Trained> = members.iter().filter(|m| m.seed == *seed).copied().collect();
+            Ok(Tested::sharpe(&walk(&course, &self.table.params, &self.policy(&own, true)?)?))
+        };
+        let seeds = if numbers.len() > 1 { numbers.iter().map(alone).collect::<Result<_>>()? } else { Vec::new() };
+        let said = backtest.clone();
+        self.traded = Some(Traded { backtest, walked, chance, seeds });
+        Ok(Some(said))
+    }
+
+    fn keep_returns(&self) -> Result<Vec<Option<String>>> {
+        let configs = self.experiment.learner.configs().len();
+        if configs == 1 {
+            let own = self.traded.as_ref().map(|traded| backtest::keep_returns(&traded.walked)).transpose()?;
+            return Ok(vec![own]);
+        }
+        let Some(course) = self.whole() else { return Ok(vec![None; configs]) };
+        let of = |config: usize| {
+            let policy = self.policy(&self.members_of(&|_| config), true)?;
+            backtest::keep_returns(&walk(&course, &self.table.params, &policy)?).map(Some)
+        };
+        (0..configs).map(of).collect()
+    }
+
+    fn findings(&self, _: &Judged) -> Option<(Findings, Vec<f64>)> {
+        let traded = self.traded.as_ref()?;
+        let mut found = Findings::new(Some(&traded.backtest), None, 1);
+        match &traded.chance {
+            Ok(chance) => found.chance = Some(chance.clone()),
+            Err(why) => found.chance_missing = Some(why.clone()),
+        }
+        let seed = self.experiment.settings.general.seed;
+        found.seeds = seed_spread("net Sharpe ratio per year", &traded.seeds, seed);
+        Some((found, traded.walked.daily_returns().1))
+    }
+
+    fn save(&self, selected: &[usize], folder: &Path, _: Option<&model::Sealed>) -> Result<()> {
+        if let Some(traded) = &self.traded {
+            let threads = self.experiment.settings.threads();
+            let market = &self.data.base.market;
+            backtest::save(&folder.join("backtest"), market, &traded.backtest, &traded.walked, threads)?;
+        }
+        let of_fold = self.members.iter().filter(|m| selected[m.fold] == m.config);
+        let deployed: Vec<_> =
+            of_fold.map(|m| json!({"fold": m.fold + 1, "seed": m.seed, "trades": is_above_flat(m)})).collect();
+        write_json(&folder.join("policies.json"), &deployed)
+    }
+}

@@ -1,0 +1,73 @@
+//! The hyper-parameters of policies that learn by trying; names and defaults are those of Stable-Baselines3 where it
+//! has one. Net, minibatch, rate, schedule, weight decay and clipping of gradients are those of any learner
+//! ([`super::classify`]).
+
+use super::form::{choice, number, parsed, truth, whole};
+use super::key::section;
+use learn::ppo::Actions;
+use std::fmt;
+use std::str::FromStr;
+
+section! {
+    /// The hyper-parameters of policies that learn by trying.
+    PpoSettings at ppo, "ppo.";
+
+    /// Steps of all accounts of a member together; its updates follow from them.
+    timesteps: usize = 2_000_000, whole(1..=1 << 40).flag("timesteps", "N");
+    /// Accounts that a member trades side by side.
+    n_envs: usize = 64, whole(1..=1 << 20).flag("n-envs", "N");
+    /// Steps of each account in an update.
+    n_steps: usize = 128, whole(2..=1 << 20).flag("n-steps", "N");
+    /// Passes through what was seen in an update.
+    n_epochs: usize = 4, whole(1..=1000);
+    /// What a reward one step later is worth.
+    gamma: f64 = 0.99, number(0.0..=1.0);
+    /// How far advantages look: 0 trusts the value, 1 the rewards.
+    gae_lambda: f64 = 0.95, number(0.0..=1.0);
+    /// How far the probability of an action may move before it no longer counts.
+    clip_range: f64 = 0.2, number(0.0..=10.0);
+    /// How far a value may move in an update; 0 leaves it free.
+    clip_range_vf: f64 = 0.0, number(0.0..=f64::MAX);
+    /// Whether the advantages of a minibatch have mean 0 and deviation 1.
+    normalize_advantage: bool = true, truth();
+    /// Weight of the value's loss.
+    vf_coef: f64 = 0.5, number(0.0..=f64::MAX);
+    /// An update ends where the policy has moved further than 1.5 times this; 0 for never.
+    target_kl: f64 = 0.0, number(0.0..=f64::MAX);
+    /// Band that the mean entropy is kept in: a share of what is possible; nats for continuous targets.
+    entropy: Option<Band> = None, parsed("a band as in 0.2..0.8").or_auto().flag("entropy", "BAND");
+    /// Steps of an episode.
+    episode: usize = 1024, whole(2..=1 << 30);
+    /// What an action is: short, flat or long, or any target between.
+    actions: Actions = Actions::Discrete, choice(ACTIONS)
+        .switch("continuous", "continuous", "Let policies choose any target between short and long");
+}
+
+const ACTIONS: &[(&str, Actions)] = &[("discrete", Actions::Discrete), ("continuous", Actions::Continuous)];
+
+/// From and to, as in `0.2..0.8`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Band {
+    /// At least.
+    pub least: f64,
+    /// At most.
+    pub most: f64,
+}
+
+impl FromStr for Band {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Band, String> {
+        let bad = || format!("`{text}` is no band (write 0.2..0.8)");
+        let (least, most) = text.trim().split_once("..").ok_or_else(bad)?;
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|x| x.is_finite()).ok_or_else(bad);
+        let band = Band { least: number(least)?, most: number(most)? };
+        if band.least < band.most { Ok(band) } else { Err(bad()) }
+    }
+}
+
+impl fmt::Display for Band {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.least, self.most)
+    }
+}
