@@ -171,7 +171,7 @@ def opens(tab):
     assert len(sizes) >= 5 and all(wide > 300 and high > 100 and lines > 0 for wide, high, lines in sizes), sizes
     # A path is drawn inside its frame, and has a length.
     assert tab.js(CHARTS + ".every(svg => svg.querySelector('path.over').getTotalLength() > 100)")
-    assert tab.js("document.querySelectorAll('table.unseen, .months table').length") >= 5
+    assert tab.js("document.querySelectorAll('.unseen table, .months table').length") >= 5
     assert tab.js(f"{FIRST}.querySelectorAll('path.over.band').length") == 1, "what chance gives"
 
 

@@ -66,7 +66,7 @@ pub use monitor::{
     PhaseSummary, Point, Selection, Series, View, draw_monitor, field_label, judged_fields, summarise,
 };
 pub use months::Months;
-pub use ranking::Ranking;
+pub use ranking::{RankRow, Ranking};
 pub use runs::{BestMember, Run, RunState, RunStatus, RunSummary, list_runs};
 pub use screen::{Ink, Screen};
 pub use spans::{SpanRow, Spans};

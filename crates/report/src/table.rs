@@ -70,7 +70,9 @@ impl Table {
         if !self.title.is_empty() {
             let _ = write!(html, "<figcaption><b>{}</b></figcaption>", escape(&self.title));
         }
-        html.push_str("<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
+        // A short table is shown whole, however its cells wrap.
+        let whole = if self.rows.len() <= 24 { " whole" } else { "" };
+        let _ = write!(html, "<div class=\"scroll{whole}\" tabindex=\"0\"><table><thead><tr>");
         for column in &self.columns {
             let number = if column.number { " class=\"n\"" } else { "" };
             let _ = write!(

@@ -65,8 +65,10 @@ fn every_block(name: &str) -> Page {
                     Block::Ranking(Ranking {
                         title: s(),
                         description: s(),
-                        rows: vec![(s(), 1.0, s()), (s(), f64::NAN, s())],
-                        noise: Some(0.5),
+                        rows: vec![
+                            RankRow { name: s(), value: 1.0, noise: 0.5, text: s() },
+                            RankRow { name: s(), value: f64::NAN, noise: f64::NAN, text: s() }
+                        ],
                     }),
                     Block::Choice(Choice { label: s(), parts: vec![(s(), Block::Timeline(timeline(&s())))] }),
                 ],

@@ -134,11 +134,11 @@ impl Timeline {
             escape(&label)
         );
         if !self.facts.is_empty() {
-            let _ = write!(html, "<table class=\"unseen\"><caption>{}</caption><tbody>", escape(&self.title));
+            let _ = write!(html, "<div class=\"unseen\"><table><caption>{}</caption><tbody>", escape(&self.title));
             for (name, value) in &self.facts {
                 let _ = write!(html, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(name), escape(value));
             }
-            html.push_str("</tbody></table>");
+            html.push_str("</tbody></table></div>");
         }
         // Inside a script nothing ends it but `</`, which JSON may write otherwise.
         let data: String = self.data().to_string().replace('<', "\\u003c").chars().map(harmless).collect();

@@ -140,7 +140,10 @@ fn tiles(run: &Gathered, backtest: Option<&Backtest>, evidence: Option<&Evidence
     }
     if let Some(judged) = run.part::<Judged>("judged").filter(|j| j.no_interval.is_none()) {
         let direction = judged.directional_mcc.map_or("–".into(), figure);
-        let chance = judged.directional_p.map(|p| format!("p {}", format_fixed(p, 4)));
+        let chance = judged.directional_p.map(|p| match p < 0.0001 {
+            true => "p below 0.0001".to_string(),
+            false => format!("p {}", format_fixed(p, 4)),
+        });
         let below = chance.unwrap_or_else(|| format!("all classes {}", figure(judged.mcc)));
         tiles.push(Tile::new("direction, MCC", direction, below));
     }
@@ -214,30 +217,31 @@ fn baselines(run: &Gathered, backtest: Option<&Backtest>, evidence: Option<&Evid
         row("Sharpe ratio", own.clone(), b.hold_sharpe_annual.map(number), "buy and hold");
         if let Some(chance) = evidence.and_then(|e| e.findings.chance.as_ref()) {
             let year = b.net.days_per_year.sqrt();
-            row("", own, Some(number(year * chance.mean)), &format!("chance: {}", chance.how));
-            let below = format!("nineteen of twenty of {} draws below", format_count(chance.draws as u64));
-            row("", None, Some(number(year * chance.high)), &below);
+            let draws = format!("chance, {} draws", format_count(chance.draws as u64));
+            row("Sharpe ratio", own.clone(), Some(number(year * chance.mean)), &draws);
+            row("Sharpe ratio", own.clone(), Some(number(year * chance.high)), "95 % of chance is below");
         }
         if let Some(seeds) = evidence.and_then(|e| e.findings.seeds.as_ref()) {
             let interval = format!("{} to {}", number(seeds.low), number(seeds.high));
-            let which = format!("{} alone: middle half, 95 % {interval}", format_plural(seeds.seeds as u64, "seed"));
-            row("", None, Some(number(seeds.interquartile_mean)), &which);
+            let which = format!("{} alone ({interval})", format_plural(seeds.seeds as u64, "seed"));
+            row("Sharpe ratio", own, Some(number(seeds.interquartile_mean)), &which);
         }
     }
     if let Some(j) = &judged {
         row("direction, MCC", j.directional_mcc.map(figure), j.persistence_mcc.map(figure), "the last label again");
         if let Some(logistic) = &j.logistic {
-            row("", None, logistic.directional_mcc.map(figure), "logistic regression");
+            let own = j.directional_mcc.map(figure);
+            row("direction, MCC", own, logistic.directional_mcc.map(figure), "logistic regression");
         }
         if j.volatility_mcc.is_some() {
             row("all classes, MCC", Some(figure(j.mcc)), j.volatility_mcc.map(figure), "volatility alone");
         }
         row("accuracy", Some(percent(j.accuracy)), Some(percent(j.test_majority_accuracy)), "most frequent class");
         if let Some(prior) = j.prior_log_loss {
-            row("log-loss, less is better", Some(figure(j.log_loss)), Some(figure(prior)), "class shares of training");
+            row("log-loss (low is good)", Some(figure(j.log_loss)), Some(figure(prior)), "class shares of training");
         }
         if let Some(prior) = j.prior_brier {
-            row("Brier score, less is better", Some(figure(j.brier)), Some(figure(prior)), "class shares of training");
+            row("Brier score (low is good)", Some(figure(j.brier)), Some(figure(prior)), "class shares of training");
         }
     }
     let columns =
@@ -261,7 +265,15 @@ fn costs(b: &Backtest) -> Table {
     let mut rows: Vec<Vec<Cell>> = replayed.collect();
     rows.push(cells("one bar late, at cost".into(), b.delayed.total_return, b.delayed.sharpe_annual));
     let columns = vec![Column::text("the same decisions"), Column::number("return"), Column::number("Sharpe")];
-    Table { title: format!("Costs: {} {} were paid", format_fixed(b.costs.total, 0), b.currency), columns, rows }
+    let paid = match b.costs.total {
+        paid if paid.abs() < 1e15 => format_count(paid.abs().round() as u64),
+        paid => number(paid),
+    };
+    let title = match b.costs.total < 0.0 {
+        true => format!("Costs: {paid} {} more were received than paid", b.currency),
+        false => format!("Costs: {paid} {} were paid", b.currency),
+    };
+    Table { title, columns, rows }
 }
 
 /// A return as a cell, losses marked.

@@ -2,13 +2,14 @@
 
 use super::gather::{Gathered, MemberCurve, Prices, SavedFold, SavedPhase};
 use super::page::{at, borders, day, figure, number, percent, returned};
+use crate::ColumnImportance;
 use features::class;
 use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
 use judge::Judged;
 use judge::backtest::{Backtest, Part};
 use report::{
-    Block, Cell, Choice, Column, Curve, Curves, Look, Months, Note, Section, SpanRow, Spans, Table, TimeScale,
-    TimeSeries, Timeline, Tone, TradeMark,
+    Block, Cell, Choice, Column, Curve, Curves, Look, Months, Note, RankRow, Ranking, Section, SpanRow, Spans, Table,
+    TimeScale, TimeSeries, Timeline, Tone, TradeMark,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -305,8 +306,31 @@ pub(super) fn predictions(run: &Gathered) -> Option<Section> {
             }),
         ]));
     }
+    blocks.extend(importance(run).map(Block::Ranking));
     let samples = format_plural(judged.samples, "test sample");
     section("Predictions", &format!("The members of each fold averaged, over {samples}."), blocks)
+}
+
+/// The columns that are worth most, each beside its noise.
+fn importance(run: &Gathered) -> Option<Ranking> {
+    const SHOWN: usize = 24;
+    let mut columns: Vec<ColumnImportance> = run.part("importance").filter(|all: &Vec<_>| !all.is_empty())?;
+    columns.sort_by(|a, b| b.log_loss_added.total_cmp(&a.log_loss_added));
+    let above = columns.iter().filter(|c| c.log_loss_added > 2.0 * c.error).count();
+    let row = |c: &ColumnImportance| RankRow {
+        name: format!("{} ({})", c.column, c.input),
+        value: c.log_loss_added,
+        noise: 2.0 * c.error,
+        text: format!("{:+.5}", c.log_loss_added).replace('-', "\u{2212}"),
+    };
+    Some(Ranking {
+        title: "Columns, by what log-loss rises by where one is shuffled".into(),
+        description: format!(
+            "The line is twice the standard error over folds; bars that end before it are noise. {above} of {} are above it.",
+            format_plural(columns.len() as u64, "column")
+        ),
+        rows: columns.iter().take(SHOWN).map(row).collect(),
+    })
 }
 
 fn confusion(judged: &Judged) -> Table {
