@@ -431,6 +431,48 @@ fn check_name_is_free(folder: &Path, name: &str, replace: bool) -> Result<()> {
     Ok(())
 }
 
+/// Takes a set out of the catalogue, by its name or by that of one of its files, and then removes its files. Gives what
+/// is gone; nothing where the catalogue has no such set.
+pub fn remove_set(folder: &Path, name: &str) -> Result<Vec<Entry>> {
+    if !folder.join(CATALOGUE).exists() {
+        return Ok(Vec::new());
+    }
+    let _lock = lock_catalogue(folder)?;
+    let mut all = read_catalogue(folder)?;
+    let named = all.sets.iter().any(|e| e.name == name);
+    let is_it = |e: &Entry| if named { e.name == name } else { file_stem(&e.file) == name };
+    let (gone, stay): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut all.sets).into_iter().partition(is_it);
+    if gone.is_empty() {
+        return Ok(gone);
+    }
+    all.sets = stay;
+    // The catalogue first: a file that it does not name is nobody's, a name without its file would be an error.
+    write_catalogue(folder, &all)?;
+    for entry in &gone {
+        let path = folder.join(&entry.file);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io(&path, "removing it", &e)),
+            _ => {}
+        }
+    }
+    Ok(gone)
+}
+
+/// Taken by whoever changes the catalogue; it dies with its process.
+fn lock_catalogue(folder: &Path) -> Result<File> {
+    let path = folder.join(".catalogue.lock");
+    let lock = File::options().create(true).append(true).open(&path);
+    let lock = lock.map_err(|e| Error::io(&path, "opening the lock", &e))?;
+    lock.lock().map_err(|e| Error::io(&path, "locking the catalogue", &e))?;
+    Ok(lock)
+}
+
+fn write_catalogue(folder: &Path, catalogue: &Catalogue) -> Result<()> {
+    let text = serde_json::to_vec_pretty(catalogue)
+        .map_err(|e| Error::new(Kind::State, format!("the catalogue cannot be written: {e}")))?;
+    replace_bytes(&folder.join(CATALOGUE), &text)
+}
+
 /// Puts files into place and enters them, under a lock that dies with its process. Whoever came second waits for a
 /// moment, and is told if the name is taken.
 fn add_to_catalogue(
@@ -440,13 +482,7 @@ fn add_to_catalogue(
     mut entries: Vec<Entry>,
     replace: bool,
 ) -> Result<Vec<Entry>> {
-    let lock_path = folder.join(".catalogue.lock");
-    let lock = File::options()
-        .create(true)
-        .append(true)
-        .open(&lock_path)
-        .map_err(|e| Error::io(&lock_path, "opening the lock", &e))?;
-    lock.lock().map_err(|e| Error::io(&lock_path, "locking the catalogue", &e))?;
+    let _lock = lock_catalogue(folder)?;
     check_name_is_free(folder, name, replace)?;
     let mut all = read_catalogue(folder)?;
     let several = entries.len() > 1;
@@ -460,9 +496,7 @@ fn add_to_catalogue(
     all.sets.retain(|e| e.name != name);
     all.sets.extend_from_slice(&entries);
     all.sets.sort_by(|a, b| (&a.name, &a.file).cmp(&(&b.name, &b.file)));
-    let text = serde_json::to_vec_pretty(&all)
-        .map_err(|e| Error::new(Kind::State, format!("the catalogue cannot be written: {e}")))?;
-    replace_bytes(&folder.join(CATALOGUE), &text)?;
+    write_catalogue(folder, &all)?;
     // What the set had before, and what killed runs left: the catalogue no longer names it.
     let stems: Vec<&str> = entries.iter().map(|e| file_stem(&e.file)).collect();
     for file in

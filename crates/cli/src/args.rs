@@ -67,7 +67,7 @@ pub(crate) enum Verb {
     /// Measure how fast this machine works
     #[command(subcommand, arg_required_else_help = true)]
     Bench(Box<Bench>),
-    /// Audit, add, generate and list bars
+    /// Audit, add, generate, list and remove bars
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -109,15 +109,17 @@ Examples:
   fullbore report gold-lstm-2026-11-15
   fullbore report runs/gold-lstm-2026-11-15 --json | jq .page")]
     Report(RunsShow),
-    /// List, show and resume runs
+    /// List, show, compare, resume and remove runs
     #[command(
         subcommand,
         arg_required_else_help = true,
         after_help = "\
 Examples:
   fullbore runs list
-  fullbore runs show runs/gold-lstm-2026-11-15
-  fullbore runs resume runs/gold-lstm-2026-11-15"
+  fullbore runs show gold-lstm-2026-11-15
+  fullbore runs compare gold-lstm-2026-11-15 gold-mlp-2026-11-15
+  fullbore runs resume gold-lstm-2026-11-15
+  fullbore runs remove gold-lstm-2026-11-15"
     )]
     Runs(Box<Runs>),
     /// Show every trial on a data set: what it was, what it gave, and how many count
@@ -157,8 +159,22 @@ pub(crate) enum Runs {
     List(RunsList),
     /// Show the state, progress and results of a run
     Show(RunsShow),
+    /// Show in what two runs differ: settings, then figures
+    Compare(RunsCompare),
     /// Continue an interrupted run; the result is as if it had never stopped
     Resume(RunsResume),
+    /// Remove a run's files; its trials stay in the ledger
+    Remove(RunsShow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsCompare {
+    /// A run's folder, or its name under runs/
+    #[arg(value_name = "A")]
+    pub(crate) first: PathBuf,
+    /// Another one
+    #[arg(value_name = "B")]
+    pub(crate) second: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -170,7 +186,7 @@ pub(crate) struct RunsList {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsShow {
-    /// The run's folder
+    /// The run's folder, or its name under runs/
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
 }
@@ -180,7 +196,7 @@ pub(crate) struct RunsShow {
     after_help = "A run continues with its own settings: only --threads and --memory can be changed, --set and --settings are refused."
 )]
 pub(crate) struct RunsResume {
-    /// The run's folder
+    /// The run's folder, or its name under runs/
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
     #[command(flatten)]
@@ -303,7 +319,7 @@ Examples:
   fullbore predict runs/gold-lstm-2026-11-15 XAUUSD.csv
   fullbore predict runs/gold-lstm-2026-11-15 XAUUSD.csv --members --out by-member.parquet")]
 pub(crate) struct Predict {
-    /// The run's folder, or the model in it
+    /// The run's folder, its name under runs/, or the model in it
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
     /// File, folder, or name in the catalogue
@@ -437,6 +453,8 @@ pub(crate) enum Data {
     Synth(Synth),
     /// List the catalogue
     List(List),
+    /// Remove a data set from the catalogue, with its files
+    Remove(DataRemove),
 }
 
 #[derive(Debug, Args)]
@@ -750,6 +768,20 @@ pub(crate) struct List {
     pub(crate) out: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fullbore data remove mine
+
+Files outside the catalogue are never touched. Runs keep what they need to predict.")]
+pub(crate) struct DataRemove {
+    /// Name in the catalogue
+    pub(crate) name: String,
+    /// Folder of the catalogue [default: data in FULLBORE_HOME]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+}
+
 /// Whether JSON is wanted and which schema it has, read off the words before they are parsed, for the case that they
 /// cannot be.
 pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
@@ -786,7 +818,7 @@ pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
 }
 
 fn schema_of(verb: &str) -> Option<&'static str> {
-    [("add", "add/1"), ("audit", "audit/1"), ("synth", "synth/1"), ("list", "list/1")]
+    [("add", "add/1"), ("audit", "audit/1"), ("synth", "synth/1"), ("list", "list/1"), ("remove", "remove/1")]
         .into_iter()
         .find_map(|(name, schema)| (name == verb).then_some(schema))
 }

@@ -1,7 +1,19 @@
-//! Dates, tables and paragraphs, within 100 columns.
+//! Dates, tables and paragraphs, within the terminal; 100 columns where there is none.
 
-/// The width everything keeps to.
-pub(crate) const WIDTH: usize = 100;
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+
+/// The width where there is no terminal.
+const WIDTH: usize = 100;
+
+/// The width everything keeps to: the terminal's, within reason.
+fn width() -> usize {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    *FOUND.get_or_init(|| match std::io::stdout().is_terminal().then(crossterm::terminal::size) {
+        Some(Ok((wide, _))) => usize::from(wide).clamp(40, 140),
+        _ => WIDTH,
+    })
+}
 
 /// `2024-03-01`, with ` 14:30` where it is not midnight, from RFC 3339.
 pub(crate) fn date(rfc3339: &str) -> String {
@@ -15,6 +27,10 @@ pub(crate) fn date(rfc3339: &str) -> String {
 /// Rows under headings; numbers (headings that start with `>`) stand at the right; what is too long for the last column
 /// is cut.
 pub(crate) fn table(heads: &[impl AsRef<str>], rows: &[Vec<String>], indent: &str) -> String {
+    table_within(heads, rows, indent, width())
+}
+
+fn table_within(heads: &[impl AsRef<str>], rows: &[Vec<String>], indent: &str, most: usize) -> String {
     let name = |h: &str| h.trim_start_matches('>').to_string();
     let long = |s: &str| s.chars().count();
     let widths: Vec<usize> = heads
@@ -32,14 +48,24 @@ pub(crate) fn table(heads: &[impl AsRef<str>], rows: &[Vec<String>], indent: &st
     // Cells are cut only where a whole row would not fit.
     let natural = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| long(c)).max().unwrap_or(0).max(widths[i]);
     let whole: Vec<usize> = (0..heads.len()).map(natural).collect();
-    let fits = long(indent) + whole.iter().map(|w| w + 2).sum::<usize>() <= WIDTH + 2;
-    let widths = if fits { whole } else { widths };
+    let fits = long(indent) + whole.iter().map(|w| w + 2).sum::<usize>() <= most + 2;
+    let mut widths = if fits { whole.clone() } else { widths };
+    // Where the last column would be left with next to nothing, the widest columns of words give way.
+    if let Some(last) = heads.len().checked_sub(1) {
+        let least = whole[last].min(16);
+        let taken = |widths: &[usize]| long(indent) + widths[..last].iter().map(|w| w + 2).sum::<usize>() + least;
+        while taken(&widths) > most {
+            let words = (0..last).filter(|i| !heads[*i].as_ref().starts_with('>') && widths[*i] > 8);
+            let Some(widest) = words.max_by_key(|i| widths[*i]) else { break };
+            widths[widest] -= 1;
+        }
+    }
     let mut text = String::new();
     let mut line = |cells: &[String]| {
         let mut row = String::from(indent);
         for (i, cell) in cells.iter().enumerate() {
             let last = i + 1 == cells.len();
-            let wide = if last { WIDTH.saturating_sub(long(&row)).max(8) } else { widths[i] };
+            let wide = if last { most.saturating_sub(long(&row)).max(8) } else { widths[i] };
             let cell = fit(cell, wide);
             let pad = " ".repeat(widths[i].saturating_sub(long(&cell)));
             if heads[i].as_ref().starts_with('>') {
@@ -123,7 +149,7 @@ pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> String {
     let (mut out, mut line) = (String::new(), first.to_string());
     let mut bare = true;
     for word in text.split_whitespace() {
-        if !bare && line.chars().count() + 1 + word.chars().count() > WIDTH {
+        if !bare && line.chars().count() + 1 + word.chars().count() > width() {
             out.push_str(line.trim_end());
             out.push('\n');
             line = indent.to_string();
@@ -181,6 +207,15 @@ mod tests {
         ];
         let text = table(&["symbol", ">bars", "why"], &rows, "  ");
         assert!(text.lines().all(|l| l.chars().count() <= WIDTH) && !text.contains('\u{1b}'));
+        // In a narrow terminal words give way, numbers do not.
+        let heads = ["run", "data", "labels", ">net Sharpe", "verdict"];
+        let name = "gold-lstm-2026-11-15-with-a-long-name";
+        let row = [name, "xauusd_m5_2014_2019", "triple(24, 1.5)", "-12.34", "not enough data"].map(String::from);
+        for most in [60, 80, 100] {
+            let text = table_within(&heads, &[row.to_vec()], "  ", most);
+            assert!(text.lines().all(|l| l.chars().count() <= most), "{most}: {text}");
+            assert!(text.contains("-12.34") && text.contains("not enough data"), "{most}: {text}");
+        }
         assert!(wrap(&"word ".repeat(60), "- ", "  ").lines().all(|l| l.chars().count() <= WIDTH));
     }
 }

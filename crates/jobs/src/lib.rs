@@ -47,6 +47,7 @@ mod parity;
 mod probe;
 mod progress;
 mod refit;
+mod remove;
 mod run_report;
 mod runs;
 mod settings;
@@ -77,8 +78,12 @@ pub use parity::{Compared, Difference, LiveStart, Parity, ParityRequest, parity}
 pub use probe::{Probed, Watched, probe, quick, watch};
 pub use progress::{Update, stop_flag};
 pub use refit::{Refit, RefitRequest, refit};
+pub use remove::{DataRemoved, RunRemoved, data_remove, runs_remove};
 pub use run_report::{Reported, report_run};
-pub use runs::{CheckpointRow, RunRow, RunShown, RunsListed, WeightsRow, runs_list, runs_resume, runs_show};
+pub use runs::{
+    CheckpointRow, RunDifference, RunRow, RunShown, RunsCompared, RunsListed, WeightsRow, runs_compare, runs_list,
+    runs_resume, runs_show,
+};
 pub use settings::{
     AccountSettings, Band, BarSettings, CacheSettings, Candidates, ClassifySettings, FeatureSettings, Flag,
     GeneralSettings, Key, LabelSettings, PpoSettings, Settings, SplitKind, SplitSettings, SynthSettings, Takes,

@@ -1,4 +1,8 @@
-//! `runs`: which there are, what one is, and going on with one that was cut.
+//! `runs`: which there are, what one is, in what two differ, and going on with one that was cut.
+
+mod compare;
+
+pub use compare::{RunDifference, RunsCompared, runs_compare};
 
 use crate::kinds::{Measured, Metric, all_metrics};
 use crate::train::{Teller, TrainRun, request_of, train};
@@ -49,6 +53,20 @@ pub struct RunRow {
     pub best_metric: Option<String>,
     /// Its value.
     pub best_value: Option<f64>,
+    /// What it was trained on, by its name.
+    pub data: Option<String>,
+    /// By name.
+    pub learner: Option<String>,
+    /// How labels were made; null before the end, as what follows.
+    pub labels: Option<String>,
+    /// On test samples, over all classes; null where there was not enough data for a verdict.
+    pub test_mcc: Option<f64>,
+    /// The same where truth and guess both have a direction.
+    pub direction_mcc: Option<f64>,
+    /// Net of costs, per year; null where nothing was traded.
+    pub net_sharpe: Option<f64>,
+    /// In words: `no evidence`.
+    pub verdict: Option<String>,
 }
 
 impl RunRow {
@@ -170,7 +188,22 @@ fn weights(checkpoints: &Path) -> Vec<WeightsRow> {
 fn row(summary: &RunSummary) -> RunRow {
     let run = summary.run.as_ref();
     let best = run.and_then(|r| r.best.as_ref());
+    let result = read_result(&summary.folder).unwrap_or(Value::Null);
+    let text = |place: &str| result.pointer(place).and_then(Value::as_str).map(String::from);
+    let number = |place: &str| result.pointer(place).and_then(Value::as_f64);
+    let is_enough = result.pointer("/judged/no_interval").is_none_or(Value::is_null);
+    let data = run.and_then(|r| r.more.get("asked")?.get("data")?.as_str()).map(String::from).or(text("/data"));
     RunRow {
+        data: data.map(|path| Path::new(&path).file_stem().map_or(path.clone(), |s| s.to_string_lossy().into_owned())),
+        learner: text("/learner").or_else(|| {
+            let mut settings = Settings::default();
+            settings.read(&summary.folder).ok().map(|()| settings.train.learner.name().to_string())
+        }),
+        labels: text("/label/rule"),
+        test_mcc: number("/judged/mcc").filter(|_| is_enough),
+        direction_mcc: number("/judged/directional_mcc").filter(|_| is_enough),
+        net_sharpe: number("/backtest/net/sharpe_annual").or(number("/backtest/net/sharpe_annual_uncorrected")),
+        verdict: text("/evidence/verdict").map(|word| word.replace('-', " ")),
         name: summary.name.clone(),
         folder: summary.folder.display().to_string(),
         state: summary.describe(),
@@ -181,6 +214,12 @@ fn row(summary: &RunSummary) -> RunRow {
         best_metric: best.map(|b| b.measure.clone()),
         best_value: best.and_then(|b| b.value),
     }
+}
+
+/// What came out, of a run that has ended.
+fn read_result(folder: &Path) -> Option<Value> {
+    let text = files::read_file(&folder.join("result.json"), 256 << 20).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 /// Lists the runs of a folder.
@@ -236,15 +275,13 @@ pub fn runs_show(run: &Path) -> Result<RunShown> {
     let text = files::read_file(&folder.join("training.log"), 1 << 30).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    let result =
-        files::read_file(&folder.join("result.json"), 256 << 20).ok().and_then(|t| serde_json::from_slice(&t).ok());
     Ok(RunShown {
         run: row(&RunSummary::read(folder)),
         unit: axis.to_string(),
         judged: judged(&rows),
         epochs: rows.iter().filter(|r| r.kind == axis).count() as u64,
         last: lines[lines.len().saturating_sub(8)..].iter().map(|l| (*l).to_string()).collect(),
-        result,
+        result: read_result(folder),
         holdout: read_holdout(folder),
         checkpoints: checkpoints(&folder.join("checkpoints"))?,
         weights: weights(&folder.join("checkpoints")),

@@ -6,13 +6,17 @@ use crate::args::Demo as Args;
 use crate::out::Paint;
 use crate::show::{table, wrap};
 use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
-use jobs::{Demo, DemoTraining, Demoed, FoundVerdict};
+use jobs::{Demo, DemoTraining, Demoed, FoundVerdict, TrainEvent};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let settings = context.settings.clone();
     let request = Demo { out: args.out, device: args.device, quick: args.quick };
-    let demo = jobs::demo(&request, &settings, &mut |event| context.report(event))?;
+    let demo = jobs::demo(&request, &settings, &mut |event| match event {
+        // The demo tells what it trains in its own words.
+        TrainEvent::Plan(_) => {}
+        event => context.report(event),
+    })?;
     context.print(&demo, |paint| render(&demo, paint))?;
     Ok(if demo.training.run.interrupted { 130 } else { 0 })
 }

@@ -1,7 +1,7 @@
 //! `fullbore data list`
 
 use super::{Context, Outcome};
-use crate::args::List as Args;
+use crate::args::{DataRemove, List as Args};
 use crate::show::{date, table};
 use bars::store::Entry;
 use files::{format_bytes, format_count, format_plural};
@@ -23,6 +23,15 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
             listed.folder,
             entries_table(&listed.entries)
         )
+    })?;
+    Ok(0)
+}
+
+/// `fullbore data remove`
+pub(super) fn remove(args: DataRemove, context: &mut Context) -> Outcome {
+    let gone = jobs::data_remove(&args.name, args.out)?;
+    context.print(&gone, |_| {
+        format!("removed from the catalogue in {}, with its files:\n{}", gone.folder, entries_table(&gone.entries))
     })?;
     Ok(0)
 }

@@ -45,6 +45,8 @@ struct Context {
     json: bool,
     schema: &'static str,
     progress: Progress,
+    /// Whether the plan of a training was printed: its result is printed without.
+    planned: bool,
     /// The command as it was typed.
     words: Vec<OsString>,
 }
@@ -66,6 +68,13 @@ impl Context {
         match event {
             TrainEvent::Update(update) => self.progress.update(update),
             TrainEvent::Line(line) => self.progress.print_line(&flags::typed(line, &self.words)),
+            TrainEvent::Plan(run) if !self.json => {
+                self.progress.clear();
+                // A reader that is gone is noticed at the end.
+                let _ = out::print_text(&flags::typed(&train::plan(run, Paint::stdout()), &self.words));
+                self.planned = true;
+            }
+            TrainEvent::Plan(_) => {}
         }
     }
 }
@@ -86,7 +95,8 @@ pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outco
     let settings = settings(&cli.global, &cli.verb, &given)?;
     let given = given.iter().map(|(key, _)| key.name).collect();
     let progress = Progress::new(cli.global.quiet);
-    let mut context = Context { settings, given, json: cli.global.json, schema, progress, words: typed.to_vec() };
+    let mut context =
+        Context { settings, given, json: cli.global.json, schema, progress, planned: false, words: typed.to_vec() };
     match cli.verb {
         Verb::Demo(args) => demo::run(args, &mut context),
         Verb::Probe(args) => probe::run(&args, &mut context),
@@ -114,6 +124,7 @@ pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outco
             Data::Audit(args) => audit::run(args, &mut context),
             Data::Synth(args) => synth::run(args, &mut context),
             Data::List(args) => list::run(args, &mut context),
+            Data::Remove(args) => list::remove(args, &mut context),
         },
     }
 }

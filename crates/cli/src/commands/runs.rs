@@ -5,7 +5,7 @@ use crate::args::Runs;
 use crate::out::Paint;
 use crate::show::{date, table, wrap};
 use files::{format_bytes, format_count, format_fixed, format_plural};
-use jobs::{RunShown, RunsListed};
+use jobs::{RunRemoved, RunShown, RunsCompared, RunsListed};
 use std::fmt::Write;
 
 pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
@@ -18,6 +18,16 @@ pub(super) fn run(runs: Runs, context: &mut Context) -> Outcome {
         Runs::Show(args) => {
             let shown = jobs::runs_show(&args.run)?;
             context.print(&shown, |paint| show(&shown, paint))?;
+            Ok(0)
+        }
+        Runs::Compare(args) => {
+            let compared = jobs::runs_compare(&args.first, &args.second)?;
+            context.print(&compared, |paint| compare(&compared, paint))?;
+            Ok(0)
+        }
+        Runs::Remove(args) => {
+            let gone = jobs::runs_remove(&args.run)?;
+            context.print(&gone, |_| removed(&gone))?;
             Ok(0)
         }
         Runs::Resume(args) => {
@@ -33,22 +43,54 @@ fn list(listed: &RunsListed, paint: Paint) -> String {
         return format!("There are no runs in {}. `fullbore train DATA` starts one.\n", listed.folder);
     }
     let mut text = format!("{} in {}\n\n", format_plural(listed.runs.len() as u64, "run"), paint.bold(&listed.folder));
-    let rows: Vec<Vec<String>> = listed
-        .runs
-        .iter()
-        .map(|r| {
-            vec![
-                r.name.clone(),
-                r.started.as_deref().map_or("-".into(), date),
-                r.members.map_or("-".into(), format_count),
-                best_value(r).unwrap_or_else(|| "-".into()),
-                r.state.clone(),
-            ]
-        })
-        .collect();
-    let best =
-        listed.metric().map_or_else(|| ">best by validation".into(), |metric| format!(">best {}", metric.head()));
-    text.push_str(&table(&["run", "started", ">members", &best, "state"], &rows, "  "));
+    let figure = |x: Option<f64>, digits: usize| x.map_or("-".into(), |x| format_fixed(x, digits));
+    let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
+    let row = |r: &jobs::RunRow| {
+        // How to go on with a run is for `runs show`.
+        let state = r.state.split(" (").next().unwrap_or_default().to_string();
+        vec![
+            r.name.clone(),
+            r.started.as_deref().map_or("-".into(), |started| date(started).chars().take(10).collect()),
+            word(&r.data),
+            word(&r.learner),
+            word(&r.labels),
+            figure(r.test_mcc, 4),
+            figure(r.direction_mcc, 4),
+            figure(r.net_sharpe, 2),
+            r.verdict.clone().unwrap_or(state),
+        ]
+    };
+    let rows: Vec<Vec<String>> = listed.runs.iter().map(row).collect();
+    let heads = ["run", "started", "data", "learner", "labels", ">test MCC", ">direction", ">net Sharpe", "verdict"];
+    text.push_str(&table(&heads, &rows, "  "));
+    text
+}
+
+fn compare(compared: &RunsCompared, paint: Paint) -> String {
+    let [a, b] = &compared.runs;
+    let mut text = String::new();
+    for (title, differences) in [("Settings that differ", &compared.settings), ("Figures", &compared.figures)] {
+        let _ = writeln!(text, "{}{}", if text.is_empty() { "" } else { "\n" }, paint.bold(title));
+        if differences.is_empty() {
+            text.push_str("  none\n");
+            continue;
+        }
+        let cell = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
+        let rows: Vec<Vec<String>> =
+            differences.iter().map(|d| vec![d.what.clone(), cell(&d.first), cell(&d.second)]).collect();
+        let side = |name: &str| if title == "Figures" { format!(">{name}") } else { name.to_string() };
+        text.push_str(&table(&["".to_string(), side(a), side(b)], &rows, "  "));
+    }
+    text
+}
+
+fn removed(gone: &RunRemoved) -> String {
+    let mut text =
+        format!("removed {}: {}, {}\n", gone.folder, format_plural(gone.files, "file"), format_bytes(gone.bytes));
+    if !gone.left.is_empty() {
+        text.push_str(&wrap(&format!("not of the run, and still there: {}", gone.left.join(", ")), "  ", "  "));
+    }
+    text.push_str("  its trials stay in the ledger and count\n");
     text
 }
 
@@ -79,6 +121,9 @@ fn show(shown: &RunShown, paint: Paint) -> String {
         let sharpe = |x: Option<f64>| x.map_or("-".into(), |x| format_fixed(x, 2));
         let (once, twice) = (sharpe(held.net_sharpe), sharpe(held.net_sharpe_2x));
         let _ = writeln!(text, "  on its holdout ({words}): net Sharpe ratio {once}, at twice the costs {twice}");
+    }
+    if let Some(sentence) = shown.result.as_ref().and_then(|r| r.pointer("/evidence/sentence")?.as_str()) {
+        text.push_str(&wrap(&format!("verdict: {sentence}"), "  ", "  "));
     }
     if !shown.checkpoints.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Checkpoints"));

@@ -30,7 +30,8 @@ pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
 
 /// The result, and 130 where the run was stopped.
 pub(super) fn print_run(run: &TrainRun, context: &Context) -> Outcome {
-    context.print(run, |paint| render(run, paint))?;
+    let plan = if context.planned { String::new() } else { plan(run, Paint::stdout()) };
+    context.print(run, |paint| plan + &result(run, paint))?;
     Ok(if run.interrupted { 130 } else { 0 })
 }
 
@@ -54,9 +55,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, Error> {
     }
 }
 
-fn render(run: &TrainRun, paint: Paint) -> String {
+/// What will be done: data, net, labels, costs, members, time, folds.
+pub(super) fn plan(run: &TrainRun, paint: Paint) -> String {
     let mut text = format!("{}  {} parameters\n", paint.bold(&run.net), format_count(run.parameters));
     text.push_str(&wrap(&format!("on {}", run.device), "  ", "  "));
+    text.push_str(&wrap(&run.data, "  ", "  "));
     let names = features::class::names(run.balance.len());
     let balance: Vec<String> =
         run.balance.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
@@ -113,7 +116,7 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         let _ = writeln!(text, "  at most {} for all {unit}s", format_seconds(estimate));
     }
     if let Some(refit) = &run.refit {
-        trained_on_all(&mut text, run, refit, paint);
+        on_everything(&mut text, run, refit, paint);
         return text;
     }
     let title = match run.split {
@@ -140,9 +143,19 @@ fn render(run: &TrainRun, paint: Paint) -> String {
         let _ = writeln!(text, "  holdout, locked: everything from {} on", date(from));
     }
     if several {
-        configs(&mut text, run, paint);
+        configs(&mut text, run, false, paint);
     }
-    if !run.members.is_empty() {
+    text
+}
+
+/// What came out.
+fn result(run: &TrainRun, paint: Paint) -> String {
+    let mut text = String::new();
+    let several = run.configs.len() > 1;
+    if several && run.judged.is_some() {
+        configs(&mut text, run, true, paint);
+    }
+    if !run.members.is_empty() && run.refit.is_none() {
         members(&mut text, run, paint);
     }
     if let Some(j) = &run.judged {
@@ -207,24 +220,22 @@ fn paths(text: &mut String, record: &jobs::PathsRecord, paint: Paint) {
     text.push_str(&wrap(judged, "  ", "  "));
 }
 
-/// A refit: what it learned from, who judged it, and what to do with it.
-fn trained_on_all(text: &mut String, run: &TrainRun, refit: &jobs::Refit, paint: Paint) {
-    let _ = write!(text, "\n{}\n", paint.bold("Trained on everything, not judged itself"));
+/// A refit: what it learns from, and who judged its recipe.
+fn on_everything(text: &mut String, run: &TrainRun, refit: &jobs::Refit, paint: Paint) {
+    let _ = write!(text, "\n{}\n", paint.bold("Everything is training; the model is not judged itself"));
     if let Some(fold) = run.folds.first() {
         let (n, from, to) = (format_plural(fold.train, "sample"), date(&fold.train_from), date(&fold.train_to));
         text.push_str(&wrap(&format!("{n} from {from}, the last label known {to}"), "  ", "  "));
     }
     if let Some(from) = &run.holdout_from {
         let held = format!(
-            "the holdout from {} on was left out, since nobody has opened it (`fullbore holdout {}`)",
+            "the holdout from {} on is left out, since nobody has opened it (`fullbore holdout {}`)",
             date(from),
             refit.run
         );
         text.push_str(&wrap(&held, "  ", "  "));
     }
     text.push_str(&wrap(&format!("its recipe was judged by {}", refit.run), "  ", "  "));
-    phases(text, run, paint);
-    end(text, run, paint);
 }
 
 /// Notes, and where the run is.
@@ -256,9 +267,9 @@ fn most(values: &[f64]) -> Option<f64> {
     values.iter().copied().reduce(f64::max)
 }
 
-/// A line for each config: what it is, what validation says, and where it was taken.
-fn configs(text: &mut String, run: &TrainRun, paint: Paint) {
-    let _ = write!(text, "\n{}\n", paint.bold("Configs"));
+/// A line for each config: what it is and, once they are judged, what validation says and where it was taken.
+fn configs(text: &mut String, run: &TrainRun, judged: bool, paint: Paint) {
+    let _ = write!(text, "\n{}\n", paint.bold(if judged { "Configs" } else { "Configs to try" }));
     let row = |c: &jobs::ConfigRow| {
         let folds: Vec<String> = c.chosen.iter().map(usize::to_string).collect();
         let mut row = vec![c.config.to_string(), c.what.clone()];
@@ -269,7 +280,6 @@ fn configs(text: &mut String, run: &TrainRun, paint: Paint) {
     let mut rows: Vec<Vec<String>> = run.configs.iter().take(32).map(row).collect();
     let what = differing(&rows.iter().map(|row| row[1].clone()).collect::<Vec<_>>());
     rows.iter_mut().zip(what).for_each(|(row, what)| row[1] = what);
-    let judged = run.judged.is_some();
     let metrics = run.configs.first().map_or(&[][..], |c| &c.metrics);
     let heads = [&[">config".to_string(), "what".into()], &heads(metrics)[..], &["chosen in folds".into()]].concat();
     let shown = if judged { heads.len() } else { 2 };

@@ -18,6 +18,7 @@ mod ppo;
 mod probe;
 mod report;
 mod resume;
+mod runs;
 mod selftest;
 mod train;
 mod tune;
@@ -162,7 +163,7 @@ fn help_of_every_verb() {
         assert_eq!(code(&output), 0);
         let help = text(&output.stdout);
         let name = if verb.is_empty() { "fullbore".into() } else { verb.join("_") };
-        let plain = ["bench", "runs_list", "runs_show", "runs_resume"].contains(&&*name);
+        let plain = ["bench", "runs_list", "runs_show", "runs_compare", "runs_resume", "runs_remove"].contains(&&*name);
         assert!(plain || help.contains("Examples:"), "{help}");
         assert!(help.lines().all(|l| l.chars().count() <= 100), "{help}");
         let listed = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());

@@ -219,10 +219,12 @@ fn long_plan_is_reported_at_the_start() {
     let mut child = place.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let said = lines.take(40).find(|line| line.contains("minutes; patience usually ends it sooner, --budget 10m"));
+    let log = place.path().join("run/training.log");
+    let noted = || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("budget=10m"));
+    wait_for("a note in the log", &mut child, noted);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(said.is_some());
-    assert!(read(&place, "run/training.log").contains("budget=10m"));
+    assert!(said.is_some() && noted());
     // With a budget it is known, and said, before anything is trained.
     let mut args = small(ROW, "fitted", "5000");
     args.extend(["--budget", "2s"]);

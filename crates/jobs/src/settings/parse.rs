@@ -188,6 +188,15 @@ impl Settings {
         })
     }
 
+    /// Every key with its value as it is written, and what was changed of instruments.
+    pub(crate) fn pairs(&self) -> Vec<(String, String)> {
+        let keys = Key::all().iter().map(|key| (key.name.to_string(), (key.show)(self).to_string()));
+        let instruments = self.instruments.iter().flat_map(|(symbol, table)| {
+            table.iter().map(move |(key, value)| (format!("instrument.{symbol}.{key}"), value.to_string()))
+        });
+        keys.chain(instruments).collect()
+    }
+
     /// Every key with its value, its meaning and what is legal; reads back as the same settings.
     pub fn to_toml(&self) -> String {
         let mut text = String::from("# Fullbore settings. `auto` is legal everywhere and means the default.\n");

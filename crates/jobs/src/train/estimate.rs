@@ -2,8 +2,11 @@
 
 use super::Experiment;
 use crate::progress::{check_stop, stop_flag};
+use compute::Opened;
+use compute::net::Layout;
 use files::{Result, format_plural, format_seconds};
 use learn::{Hooks, Plan, RunEvent};
+use machine::{StepKind, flops_per_sample};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,16 +15,26 @@ use std::time::{Duration, Instant};
 const LONG: f64 = 1800.0;
 
 /// Seconds that all units of all members would take, from real steps of the first group of each kind; none where
-/// nothing could be timed.
-pub(super) fn estimate(experiment: &Experiment) -> Result<Option<f64>> {
+/// nothing could be timed. `most` is how many milliseconds a kind is timed for.
+pub(super) fn estimate(experiment: &Experiment, most: u64) -> Result<Option<f64>> {
     let firsts = experiment.plan.firsts(&*experiment.learner);
-    let each = Duration::from_millis((2800 / firsts.len().max(1) as u64).clamp(100, 700));
+    let each = Duration::from_millis((4 * most / firsts.len().max(1) as u64).clamp(100, most));
     let mut seconds = 0.0;
     for (first, samples) in firsts {
         let Some(rate) = measure_rate(experiment, &first, each)? else { return Ok(None) };
         seconds += samples as f64 / rate;
     }
     Ok(Some(seconds))
+}
+
+/// Whether all units may last for ten seconds or more, so that timing a moment of them is worth it: by the operations
+/// that they take, at what a few cores or a card do in small nets.
+pub(super) fn is_lengthy(experiment: &Experiment) -> bool {
+    let Experiment { learner, plan, at, source, .. } = experiment;
+    let each = |net| Layout::new(net).map_or(0.0, |layout| flops_per_sample(&layout, StepKind::Train));
+    let operations = plan.samples(&**learner) as f64 * source.nets.iter().map(each).fold(0.0, f64::max);
+    let a_second = if matches!(at.device, Opened::Cuda(_)) { 5e12 } else { 5e10 };
+    operations > 10.0 * a_second
 }
 
 /// Samples a second, from a moment of real steps.

@@ -1,6 +1,6 @@
 //! One experiment: data, folds, learner, plan and device, as one value that every step of a run is handed.
 
-use super::estimate::{Scope, estimate, long};
+use super::estimate::{Scope, estimate, is_lengthy, long};
 use super::problem::walk;
 use super::short::{fewer_folds, fold_counts, is_roomy, too_few};
 use super::{Ids, Source, Teller, Train, TrainEvent};
@@ -93,13 +93,16 @@ impl Experiment {
         Ok(())
     }
 
-    /// Seconds that all of it would take, where that is asked for; fits it into the time that the request allows.
+    /// Seconds that all of it would take, where that is asked for or may be long; fits it into the time that the
+    /// request allows.
     pub(super) fn estimate(&mut self, request: &Train, tell: Teller<'_>) -> Result<Option<f64>> {
-        if !request.dry_run && request.budget.is_none() {
+        let asked = request.dry_run || request.budget.is_some();
+        // What is left of a run that goes on is known once it trains.
+        if !asked && (request.resume || !is_lengthy(self)) {
             return Ok(None);
         }
         let before = self.notes.len();
-        let mut seconds = estimate(self)?;
+        let mut seconds = estimate(self, if asked { 700 } else { 300 })?;
         if let Some(most) = request.budget.map(|budget| budget.as_secs_f64()) {
             let whole = self.scope();
             // Fewer members or folds may train at another pace, so what is left is timed again.
@@ -115,7 +118,7 @@ impl Experiment {
                 if self.scope() == before {
                     return Err(over_budget(before, need, most, self.learner.unit()));
                 }
-                seconds = estimate(self)?;
+                seconds = estimate(self, 700)?;
             }
             if self.scope() != whole {
                 self.notes.push(whole.taken(self.scope(), most, self.learner.unit()));

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// It trains this long before it knows how long all of it takes.
 const KNOWS: Duration = Duration::from_secs(2);
 
+/// Seconds to go that are worth a line.
+const WORTH_A_LINE: f64 = 10.0;
+
 /// A line about a validation is shown no more often than this.
 const SHOWN: Duration = Duration::from_secs(5);
 
@@ -71,6 +74,9 @@ pub(super) fn fit(
             if let Some(message) = long(left, learner.unit()) {
                 wrong = log.note(&message).err().or(wrong.take());
                 tell(TrainEvent::Line(&message));
+            } else if left > WORTH_A_LINE {
+                let (unit, left) = (learner.unit(), format_seconds(left));
+                tell(TrainEvent::Line(&format!("at most {left} to go for all {unit}s; patience may end it sooner")));
             }
         }
         let rate = all as f64 / began.elapsed().as_secs_f64().max(1e-9);

@@ -1,5 +1,6 @@
 //! What happens in a run, taken down: rows for programs, lines for people, events for TensorBoard.
 
+use super::estimate::long;
 use super::result::reason;
 use super::{Experiment, TrainRun};
 use crate::kinds::Kind;
@@ -65,6 +66,9 @@ impl RunLog {
             let rows = run.batch.div_ceil(run.parts);
             let memory = files::format_bytes(run.memory_bytes);
             self.message(&format!("batches of {} in {} parts of {rows}: {memory}", run.batch, run.parts))?;
+        }
+        if let Some(message) = run.estimate_seconds.and_then(|seconds| long(seconds, run.units.name)) {
+            self.note(&message)?;
         }
         // `axis`, `last`, `members`, `worth` and `lower_is_better` tell whoever watches where the rows of its axis
         // lead, whatever the learner.

@@ -76,6 +76,8 @@ pub enum TrainEvent<'a> {
     Update(Update),
     /// Something worth a line.
     Line(&'a str),
+    /// What will be done, before the first step.
+    Plan(&'a TrainRun),
 }
 
 /// Where that goes.
@@ -111,6 +113,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let from = folder.resume(&mut experiment, &mut run, tell)?;
     run.phases = phases.so_far().to_vec();
     folder.begin(&run, &experiment)?;
+    tell(TrainEvent::Plan(&run));
     let timed = Timed { before: estimate.is_some(), budget: request.budget };
     let fitted = fit(&experiment, &mut folder, from, timed, &mut phases, &mut run.notes, tell);
     let (mut outcome, samples_per_s) = fitted.inspect_err(|why| folder.failed(why))?;
