@@ -468,7 +468,7 @@ pub(crate) struct Demo {
     /// Folder for the page, the data and the run [default: runs/demo-DATE]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Train a smaller net for a few seconds instead of a minute
+    /// Train fewer folds and seeds, for a few seconds instead of a minute
     #[arg(long)]
     pub(crate) quick: bool,
     /// Device to run on: auto, cpu, cuda, cuda:1

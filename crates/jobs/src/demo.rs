@@ -1,5 +1,6 @@
-//! `demo`: a market made, written, read back, audited, damaged, audited again, turned into features and labels; a small
-//! LSTM trained on a market with a planted signal; all shown on one page.
+//! `demo`: a market made, written, read back, audited, damaged, audited again, turned into features and labels; a
+//! population of small LSTMs walked forward on a market with a weak planted signal and judged; all shown on one page
+//! beside the report of the run.
 //!
 //! The audit is judged on damage that is known: a copy of eight symbols gets seven kinds of it, row by row, and the
 //! page sets what was planted beside what was found. The training ([`training`]) is judged on a signal that is known.
@@ -12,7 +13,7 @@ use crate::synth::{Planted, planted};
 use crate::train::{Teller, TrainEvent};
 use crate::{Audited, Settings, page};
 use bars::audit::{SymbolAudit, Verdict};
-use bars::synth::{MarketKind, Plant, Synth, SyntheticMarket};
+use bars::synth::{Plant, Synth, SyntheticMarket};
 use bars::{Bars, Timeframe};
 use features::{Dataset, Plan, read_set};
 use files::{Error, Kind, Result};
@@ -127,7 +128,7 @@ pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Dem
     let mut data = folder.join("data");
     std::fs::create_dir_all(&data).map_err(|e| Error::io(&data, "making the folder", &e))?;
 
-    let (made, signal, session, make_seconds) = make(settings, request.quick, sink)?;
+    let (made, signal, session, make_seconds) = make(settings, sink)?;
     let all = made.market.len() + 2;
     let bars: u64 = made.market.iter().chain(&signal.market).chain(&session.market).map(|b| b.len() as u64).sum();
 
@@ -214,22 +215,10 @@ pub fn demo(request: &Demo, settings: &Settings, tell: Teller<'_>) -> Result<Dem
 }
 
 /// The daily market, a planted signal, and 5-minute bars with sessions.
-fn make(
-    settings: &Settings,
-    quick: bool,
-    sink: Sink<'_>,
-) -> Result<(SyntheticMarket, SyntheticMarket, SyntheticMarket, f64)> {
+fn make(settings: &Settings, sink: Sink<'_>) -> Result<(SyntheticMarket, SyntheticMarket, SyntheticMarket, f64)> {
     let (seed, threads) = (settings.general.seed, settings.threads());
     let market = Synth { seed, ..Synth::default() };
-    let signal = Synth {
-        seed,
-        symbols: 1,
-        bars: training::bars(quick),
-        timeframe: Timeframe::M5,
-        kind: MarketKind::Crypto,
-        plant: Some(Plant::default()),
-        ..Synth::default()
-    };
+    let signal = training::market(seed);
     let session =
         Synth { seed, symbols: 1, bars: 78 * 250, timeframe: Timeframe::M5, ragged: false, ..Synth::default() };
     let clock = Instant::now();

@@ -65,7 +65,10 @@ fn render(demo: &Demoed, paint: Paint) -> String {
         .collect();
     text.push_str(&table(&["damage", "symbol", ">planted", ">found"], &rows, "  "));
     training(&mut text, &demo.training, demo.planted.best_accuracy, paint);
-    let _ = write!(text, "\n{} {}  ({})\n", paint.bold("The page:"), demo.report, format_seconds(demo.seconds));
+    let _ = write!(text, "\n{} {}\n", paint.bold("The data:"), demo.report);
+    if let Some(report) = &demo.training.run.report {
+        let _ = writeln!(text, "{} {report}  ({} for all of it)", paint.bold("The run:"), format_seconds(demo.seconds));
+    }
     if demo.training.run.interrupted {
         let _ = write!(
             text,
@@ -82,7 +85,7 @@ fn training(text: &mut String, training: &DemoTraining, known: f64, paint: Paint
     let run = &training.run;
     let _ = write!(text, "\n{} {}\n", paint.bold("Trained:"), run.net);
     let each = format!(
-        "{} × {} of {}, {} of 5 minutes, {}{}",
+        "{} × {} of {}, {} of 4 hours, {}{}",
         format_plural(run.folds.len() as u64, "fold"),
         format_plural(run.seeds, "seed"),
         format_plural(run.parameters, "parameter"),
@@ -94,7 +97,7 @@ fn training(text: &mut String, training: &DemoTraining, known: f64, paint: Paint
     let Some(found) = &training.found else { return };
     let _ = writeln!(
         text,
-        "  planted   a column that knows {:.0} % of the next bars' directions: MCC {:.3} at best",
+        "  planted   a column that knows {:.1} % of the next bars' directions: MCC {:.3} at best",
         100.0 * known,
         found.best_mcc
     );
@@ -124,7 +127,12 @@ fn training(text: &mut String, training: &DemoTraining, known: f64, paint: Paint
         FoundVerdict::TooGood => paint.red(&found.words),
     };
     let _ = writeln!(text, "  verdict   {verdict}");
-    if let Some(folder) = &run.folder {
-        let _ = writeln!(text, "  the run   {folder}");
+    if let Some(backtest) = &run.backtest {
+        let _ = write!(text, "\n{}\n", paint.bold("Backtest over the test blocks, net of costs"));
+        super::backtest::summary(text, backtest);
+    }
+    if let Some(evidence) = &run.evidence {
+        let _ = write!(text, "\n{}\n", paint.bold("Verdict"));
+        super::evidence::render(text, evidence, paint);
     }
 }

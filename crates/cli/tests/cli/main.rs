@@ -228,12 +228,20 @@ fn json_of_demo_and_its_page() {
     assert_eq!(code, 0, "{demo}");
     // The figures of a training depend on the instruction set; what they must be does not.
     let training = demo["training"].take();
-    assert_eq!((training["run"]["members"].as_array().unwrap().len(), &training["resumed"]), (8, &false.into()));
+    assert_eq!((training["run"]["members"].as_array().unwrap().len(), &training["resumed"]), (15, &false.into()));
     let found = &training["found"];
     let number = |field: &str| found[field].as_f64().unwrap_or_else(|| panic!("{field}: {found}"));
     assert_eq!(found["verdict"], "found", "{found}");
-    assert!(number("mcc") >= 0.54 && number("mcc") <= number("best_mcc") + number("noise_mcc"), "{found}");
-    assert!((number("signal_mcc") - 0.6).abs() < number("noise_mcc"), "{found}");
+    assert!(
+        number("mcc") > number("noise_mcc") && number("mcc") <= number("best_mcc") + number("noise_mcc"),
+        "{found}"
+    );
+    assert!((number("signal_mcc") - number("best_mcc")).abs() < number("noise_mcc"), "{found}");
+    // So weak a signal is neither too good to be true nor nothing.
+    let evidence = &training["run"]["evidence"];
+    assert_eq!(evidence["verdict"], "promising", "{evidence}");
+    assert!(evidence["findings"]["sharpe_annual"].as_f64().is_some_and(|sharpe| sharpe > 0.5 && sharpe < 4.0));
+    assert_eq!(training["run"]["report"], "d/training/report.html");
     assert!(found["shifted"]["p"].as_f64().unwrap() <= 0.01 && found["shifted"]["mean"].as_f64().unwrap().abs() < 0.1);
     scrub(&mut demo, &place.path().display().to_string());
     insta::assert_snapshot!(serde_json::to_string_pretty(&demo).expect("it was JSON"));
@@ -314,15 +322,16 @@ fn interrupted_demo_resumes() {
     assert!(text(&output.stdout).contains("stopped and saved"), "{}", text(&output.stdout));
     // The same demo goes on with it; another one begins beside it.
     let (same, exit) = place.json(&args);
-    assert_eq!(
-        (exit, &same["training"]["resumed"], &same["training"]["found"]["verdict"]),
-        (0, &true.into(), &"found".into()),
-        "{same}"
-    );
+    assert_eq!((exit, &same["training"]["resumed"]), (0, &true.into()), "{same}");
+    assert!(same["training"]["found"]["verdict"].is_string(), "{same}");
     assert!(same["training"]["run"]["folder"].as_str().is_some_and(|f| f.ends_with("training")), "{same}");
-    let (other, exit) = place.json(&["demo", "--quick", "--device", "cpu", "--out", "d", "--set", "train.epochs=1"]);
-    assert_eq!((exit, &other["training"]["resumed"]), (0, &false.into()), "{other}");
-    assert!(other["training"]["run"]["folder"].as_str().is_some_and(|f| f.ends_with("training-2")), "{other}");
+    let other = place.run(&["demo", "--quick", "--device", "cpu", "--out", "d", "--set", "train.epochs=1"]);
+    let said = text(&other.stdout);
+    // The whole story, and at its end where the pages are.
+    let order = ["A damaged copy:", "Trained:", "Backtest over", "Verdict", "next: ", "The data: d/report.html"];
+    let places: Vec<_> = order.iter().map(|word| said.find(word)).collect();
+    assert!(code(&other) == 0 && places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {said}");
+    assert!(said.trim_end().lines().last().unwrap().starts_with("The run: d/training-2/report.html"), "{said}");
 }
 
 /// A set for sixty bars.

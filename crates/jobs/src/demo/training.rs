@@ -8,7 +8,8 @@ use crate::Settings;
 use crate::kinds::classifier::record;
 use crate::synth::Planted;
 use crate::train::{Teller, Train, TrainEvent, TrainRun, request_of, train};
-use bars::Bars;
+use bars::synth::{MarketKind, Plant, Synth};
+use bars::{Bars, Timeframe};
 use files::{Caps, Data, Error, Kind, Result, Table};
 use judge::measure::{Confusion, ShiftTest, predicted, shift_test};
 use report::read_log;
@@ -63,7 +64,7 @@ pub struct Found {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Nine tenths of the best (docs/method.md, Leak tests: power).
+    /// More than chance, and half of the best or more: of so weak a signal a test block shows more or less by chance.
     Found,
     /// More than chance, less than that.
     InPart,
@@ -83,54 +84,56 @@ pub(crate) struct MemberCurve {
     pub(crate) mcc: Vec<f64>,
 }
 
-/// The features of the small net: the signal among things that know nothing of what comes.
+/// The features of the small net: the signal among things that know nothing of what comes. Few, because so weak a
+/// signal is lost among many.
 const SET: &str = "[fast]
 plant = col(plant)
 ret_1 = log_return(1)
-ret_5 = log_return(5)
 range = range
-body = body
 rsi_14 = rsi(14)*0.02 - 1
-percent_b = bollinger(20, 2).percent_b*2 - 1
-volatility_20 = volatility(20)
 
-[slow @1h]
+[slow @1d]
 ret_1 = log_return(1)
-rsi_14 = rsi(14)*0.02 - 1
-natr_14 = natr(14)*0.01
-above_sma_10 = close/sma(10) - 1
+volatility_10 = volatility(10)
 
 [strategy]
 hour_sin = hour_sin
-hour_cos = hour_cos
 volatility_regime = volatility(20)/volatility(100) - 1
 ";
 
-/// What is trained where nobody said otherwise.
+/// What is trained where nobody said otherwise: enough folds and seeds for a verdict.
 const JOB: &[(&str, &str)] = &[
-    ("train.net", "fast:8x48-lstm32 + slow:4x12-lstm12 + strategy:3 / 16 / direction:3"),
-    ("train.epochs", "30"),
+    ("train.net", "fast:4x4-lstm16 + slow:2x2-lstm4 + strategy:2 / 16 / direction:3"),
+    ("train.epochs", "8"),
     ("train.patience", "10"),
     ("train.batch", "128"),
-    ("train.rate", "0.0007"),
-    ("train.checkpoint", "5"),
-    ("train.seeds", "2"),
-    ("split.folds", "4"),
+    ("train.rate", "0.004"),
+    ("train.checkpoint", "4"),
+    ("train.seeds", "10"),
+    ("split.folds", "8"),
     ("label.rule", "fixed(1)"),
     ("label.cost_bp", "0"),
 ];
 
-/// The same in a few seconds: a smaller net, fewer epochs.
-const QUICK: &[(&str, &str)] = &[
-    ("train.net", "fast:8x6-lstm8 + slow:4x4-lstm4 + strategy:3 / 8 / direction:3"),
-    ("train.epochs", "12"),
-    ("train.batch", "64"),
-    ("train.rate", "0.01"),
-];
+/// The same in a few seconds: fewer epochs, seeds and folds.
+const QUICK: &[(&str, &str)] = &[("train.epochs", "5"), ("train.seeds", "3"), ("split.folds", "5")];
 
-/// Bars of the planted market.
-pub(super) fn bars(quick: bool) -> usize {
-    if quick { 9_000 } else { 32_000 }
+/// Its first bar: 4 January 2016.
+const START: i64 = 1_451_865_600_000_000_000;
+
+/// The market that is trained on: nine years of 4-hour bars. The signal is as weak as a good one is in a market: held
+/// at the cost of trading, it earns a Sharpe ratio of about three, and five years of test blocks tell that from chance.
+pub(super) fn market(seed: u64) -> Synth {
+    Synth {
+        seed,
+        symbols: 1,
+        bars: 20_000,
+        timeframe: Timeframe::Fixed(4 * Timeframe::H1.ns()),
+        start: START,
+        kind: MarketKind::Crypto,
+        plant: Some(Plant { accuracy: 0.532, stay: 0.9, cost_bp: 1.0, sigma_bp: 30.0 }),
+        ..Synth::default()
+    }
 }
 
 /// The settings of the training: the user's, and the job's where the user said nothing.
@@ -217,6 +220,9 @@ fn nth(folder: &Path, n: u32) -> PathBuf {
     folder.join(if n == 1 { "training".to_string() } else { format!("training-{n}") })
 }
 
+/// Share of the best that makes a weak signal a found one.
+const ENOUGH: f64 = 0.5;
+
 /// What the predictions on disk say of the planted signal.
 fn found(run: &TrainRun, path: &Path, signal: &Bars, planted: &Planted, seed: u64) -> Result<Found> {
     let judged = run.judged.as_ref().and_then(record);
@@ -232,15 +238,16 @@ fn found(run: &TrainRun, path: &Path, signal: &Bars, planted: &Planted, seed: u6
     let share = mcc / best_mcc;
     let verdict = match () {
         () if mcc > best_mcc + noise_mcc => Verdict::TooGood,
-        () if share >= 0.9 && shifted.p <= 0.01 => Verdict::Found,
-        () if mcc > noise_mcc && shifted.p <= 0.01 => Verdict::InPart,
-        () => Verdict::NotFound,
+        () if mcc <= noise_mcc || shifted.p > 0.01 => Verdict::NotFound,
+        () if share >= ENOUGH => Verdict::Found,
+        () => Verdict::InPart,
     };
     let words = match verdict {
         Verdict::Found => format!("the planted signal was found: {:.0} % of the best possible", 100.0 * share),
         Verdict::InPart => format!(
-            "the planted signal was found in part: {:.0} % of the best possible, and 90 % are required",
-            100.0 * share
+            "the planted signal was found in part: {:.0} % of the best possible, less than {:.0} %",
+            100.0 * share,
+            100.0 * ENOUGH
         ),
         Verdict::NotFound => "the planted signal was not found: no better than chance".into(),
         Verdict::TooGood => "the result is better than the planted signal allows: something uses future data".into(),
@@ -346,9 +353,9 @@ mod tests {
     #[test]
     fn demo_settings_replace_defaults_but_not_user_settings() {
         let plain = job(&Settings::default(), false).expect("legal");
-        assert_eq!((plain.split.folds, plain.train.seeds, plain.train.epochs), (Some(4), 2, 30));
+        assert_eq!((plain.split.folds, plain.train.seeds, plain.train.epochs), (Some(8), 10, 8));
         let quick = job(&Settings::default(), true).expect("legal");
-        assert_eq!((quick.split.folds, quick.train.epochs), (Some(4), 12));
+        assert_eq!((quick.split.folds, quick.train.seeds, quick.train.epochs), (Some(5), 3, 5));
         let mut settings = Settings::default();
         settings.set("train.epochs=7").expect("legal");
         settings.set("features.set=basic").expect("legal");

@@ -44,12 +44,12 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
     Section {
         heading: "Training".into(),
         prose: format!(
-            "A population of {} nets (`{}`, {} parameters each) learned from {} bars of five minutes whether the next bar goes up or down. \
-             The planted column knows this for {:.0} % of the bars, far more than any market reveals; the other {} columns know nothing. \
+            "A population of {} nets (`{}`, {} parameters each) learned from {} bars of four hours whether the next bar goes up or down. \
+             The planted column knows this for {:.1} % of the bars, as little as a market may reveal; the other {} columns know nothing. \
              Each fold was trained on the bars before its validation, which chose its best epoch, and judged on the block after it, which \
              it had not seen; samples whose labels cross a border were left out, and the last part stays locked.\n\n\
-             So the best possible result is known: a correlation of {:.2}. A learner that finds less has missed something; one that finds \
-             clearly more uses future data.",
+             So the best possible result is known: a correlation of {:.2}. A learner that finds far less has missed something; one that finds \
+             clearly more uses future data. The report of the run, beside this page, has its backtest and its verdict.",
             run.groups.iter().sum::<u64>(),
             run.net,
             format_count(run.parameters),

@@ -376,8 +376,9 @@ impl Folder {
     /// The verdict on what was found, every trial on these data counted; `daily` are its returns.
     pub(crate) fn weigh(&self, found: Findings, daily: &[f64]) -> Result<Evidence> {
         let family = Family::of(&self.ledger, &self.tried.symbols, self.tried.span)?;
-        let name =
-            self.path.file_name().map_or_else(|| self.path.display().to_string(), |n| n.to_string_lossy().into());
+        // By its name where verbs find it by that, else by its folder.
+        let named = self.path.strip_prefix(crate::runs::RUNS).ok().filter(|name| name.components().count() == 1);
+        let name = named.unwrap_or(&self.path).display().to_string();
         Ok(family.count_in(found, daily)?.weigh(&name))
     }
 
