@@ -71,6 +71,9 @@ fn planted_signal_is_found_and_predicted_again() {
     let mcc = run["judged"]["directional_mcc"].as_f64().unwrap();
     assert!(mcc > 0.54, "{mcc}");
     assert_eq!(run["members"].as_array().unwrap().len(), 4);
+    // One column carries it, and is named.
+    let column = &run["evidence"]["findings"]["best_column"];
+    assert!(column[0] == "p" && column[1].as_f64().is_some_and(|share| share > 0.9), "{column}");
     for name in ["run.json", "settings.toml", "split.parquet", "log.jsonl", "training.log", "predictions.parquet"] {
         assert!(place.path().join("run").join(name).is_file(), "{name}");
     }

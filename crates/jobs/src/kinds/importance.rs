@@ -25,6 +25,14 @@ pub struct ColumnImportance {
     pub direction_lost: f64,
 }
 
+impl ColumnImportance {
+    /// Its name, and what directional MCC falls by without it; nothing where that is noise.
+    pub(crate) fn direction(&self) -> (String, f64) {
+        let lost = if self.log_loss_added > 2.0 * self.error { self.direction_lost } else { 0.0 };
+        (self.column.clone(), lost)
+    }
+}
+
 /// Test samples of a fold that are asked about, evenly spaced.
 const SAMPLES: usize = 512;
 

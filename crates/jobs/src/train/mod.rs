@@ -39,7 +39,7 @@ pub(crate) use source::{Ids, Market, Source, fingerprint, load, load_market, lon
 pub(crate) use trial::labeling_text;
 
 use crate::progress::Update;
-use crate::{Select, Settings, home, os};
+use crate::{ColumnImportance, Select, Settings, home, os};
 use compute::Opened;
 use files::Result;
 use fit::{Timed, fit};
@@ -140,7 +140,8 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         // The ledger first: a result is written there before anybody sees it, and so is what the model is.
         let returns = judgement.evaluation.keep_returns()?;
         folder.finished(&run, &judgement.per_config, sealed.as_ref().map(|sealed| sealed.hash.as_str()), &returns)?;
-        if let Some((found, daily)) = run.judged.as_ref().and_then(|judged| judgement.evaluation.findings(judged)) {
+        if let Some((mut found, daily)) = run.judged.as_ref().and_then(|judged| judgement.evaluation.findings(judged)) {
+            found.count_columns(&run.importance.iter().map(ColumnImportance::direction).collect::<Vec<_>>());
             run.evidence = Some(folder.weigh(found, &daily)?);
         }
         judgement.evaluation.save(&judgement.selected, folder.path(), sealed.as_ref())?;

@@ -189,6 +189,25 @@ fn shifted_positions_are_what_chance_earns() {
 }
 
 #[test]
+fn a_symbol_that_carries_a_portfolio_is_named() {
+    let case = Case::new(market(12, 400));
+    // One symbol knows its next open, the others never trade much.
+    let mut targets = case.targets(1e-4);
+    let bars = &case.market[7];
+    let first = case.clock.rows(7).start;
+    for t in 0..bars.len() - 2 {
+        let side = if bars.open[t + 2] > bars.open[t + 1] { 0.5 } else { -0.5 };
+        targets.actions[first + t] = Action::target(side);
+    }
+    let (record, _) = backtest(&case.course(), &targets, &[(1, 0)], 1).unwrap();
+    let found = crate::evidence::Findings::new(Some(&record), None, 1);
+    let (symbol, share) = found.best_symbol.clone().unwrap();
+    assert!(symbol == bars.symbol && share > 0.9 && found.symbols == 12, "{symbol} {share}");
+    let said = found.weigh("run");
+    assert!(said.suspicions.iter().any(|line| line.contains(&format!("{symbol} alone earned"))), "{said:?}");
+}
+
+#[test]
 fn scores_that_change_hands_are_what_chance_earns() {
     let made = Synth { symbols: 24, bars: 300, timeframe: Timeframe::D1, ..Synth::default() }.make_market(5).market;
     let case = Case::new(made);

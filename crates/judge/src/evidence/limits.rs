@@ -26,6 +26,13 @@ pub const SUSPICIOUS_TRADES: usize = 200;
 pub const SUSPICIOUS_SYMBOL_SHARE: f64 = 0.5;
 /// Symbols that make it so.
 pub const SUSPICIOUS_SYMBOLS: usize = 10;
+/// A column without which this share of the directional correlation is gone carries the result, where the correlation
+/// is above [`SUSPICIOUS_COLUMN_DIRECTION`] and there are at least [`SUSPICIOUS_COLUMNS`].
+pub const SUSPICIOUS_COLUMN_SHARE: f64 = 0.8;
+/// Below this, one weak column that tells something is what an honest result looks like.
+pub const SUSPICIOUS_COLUMN_DIRECTION: f64 = 0.1;
+/// Columns that make it so.
+pub const SUSPICIOUS_COLUMNS: usize = 4;
 /// A yearly Sharpe ratio above this that loses more than half with one bar of delay is suspicious, for horizons of at
 /// least [`DELAY_HORIZON`] bars; below, it is fragile.
 pub const DELAY_SHARPE: f64 = 0.5;

@@ -60,6 +60,9 @@ pub struct Findings {
     pub symbols: usize,
     /// See `symbols`.
     pub best_symbol: Option<(String, f64)>,
+    /// The column that direction rests on most, and the share of its correlation that is gone where that is shuffled;
+    /// null where it rests on none, or too few columns are known.
+    pub best_column: Option<(String, f64)>,
     /// Trials on these data, this one counted.
     pub trials: usize,
     /// The Sharpe ratio when they are counted; null where there is none.
@@ -74,7 +77,7 @@ pub struct Findings {
     pub seeds: Option<SeedSpread>,
     /// The holdout, if it was opened.
     pub holdout: Option<HoldoutResult>,
-    /// Trains beside the prior: log-loss and that of the prior.
+    /// Log-loss, and that of the prior: the class shares of the training.
     pub log_loss: Option<(f64, f64)>,
 }
 
@@ -179,6 +182,13 @@ impl Findings {
             found.best_symbol = best.map(|best| (best.name.clone(), best.total_return / profits));
         }
         found
+    }
+
+    /// Takes in what directional MCC falls by where a column is shuffled, column by column.
+    pub fn count_columns(&mut self, columns: &[(String, f64)]) {
+        let whole = self.direction_mcc.filter(|mcc| *mcc > 0.0 && columns.len() >= limits::SUSPICIOUS_COLUMNS);
+        let most = columns.iter().filter(|column| column.1 > 0.0).max_by(|a, b| a.1.total_cmp(&b.1));
+        self.best_column = whole.zip(most).map(|(whole, (name, lost))| (name.clone(), (lost / whole).clamp(0.0, 1.0)));
     }
 
     /// The verdict; `name` is how a command names the run.
@@ -319,9 +329,8 @@ impl Findings {
     /// What is too good, and what is only fragile.
     fn suspicions(&self) -> (Vec<String>, Vec<String>) {
         let (mut suspicions, mut remarks) = (Vec::new(), Vec::new());
-        if let Some(mcc) = self.direction_mcc.filter(|mcc| {
-            *mcc > limits::SUSPICIOUS_DIRECTION && self.direction_p.is_some_and(|p| p <= limits::SIGNIFICANCE)
-        }) {
+        let direction = self.direction_mcc.filter(|_| self.direction_p.is_some_and(|p| p <= limits::SIGNIFICANCE));
+        if let Some(mcc) = direction.filter(|mcc| *mcc > limits::SUSPICIOUS_DIRECTION) {
             suspicions.push(format!(
                 "direction is told with an MCC of {mcc:.3}, and honest data hardly ever give more than {}; look at each \
                  column with `fullbore check lookahead`",
@@ -347,6 +356,16 @@ impl Findings {
                 100.0 * rate,
                 format_plural(self.trades as u64, "trade"),
                 100.0 * limits::SUSPICIOUS_HIT_RATE
+            ));
+        }
+        if let (Some(mcc), Some((column, share))) = (direction, &self.best_column)
+            && mcc > limits::SUSPICIOUS_COLUMN_DIRECTION
+            && *share >= limits::SUSPICIOUS_COLUMN_SHARE
+        {
+            suspicions.push(format!(
+                "the column `{column}` alone carries it: where it is shuffled, {:.0} % of the direction's MCC of \
+                 {mcc:.3} is gone; look first at what it knows, and when",
+                100.0 * share
             ));
         }
         let earns = self.sharpe_annual.is_some_and(|sharpe| sharpe > 0.0);
@@ -521,12 +540,40 @@ mod tests {
         suspicious(&|f| (f.hit_rate, f.trades) = (Some(0.8), 200), "80 % of 200 trades");
         suspicious(&|f| (f.symbols, f.best_symbol) = (12, Some(("AAVE".into(), 0.9))), "AAVE alone earned 90 %");
         suspicious(&|f| f.delayed_sharpe_annual = Some(0.3), "one bar later");
+        let column = |name: &str, share: f64| Some((name.to_string(), share));
+        suspicious(
+            &|f| (f.direction_mcc, f.best_column) = (Some(0.15), column("high", 0.9)),
+            "`high` alone carries it",
+        );
         // Below a limit nothing is said, and a short horizon is only fragile.
         assert_eq!(said(&|f| (f.hit_rate, f.trades) = (Some(0.8), 199)).0, Verdict::Evidence);
         assert!(!said(&|f| (f.sharpe_annual, f.days) = (Some(6.0), 249)).1.contains("249 days"));
         let (verdict, _, remarks) = said(&|f| (f.delayed_sharpe_annual, f.horizon) = (Some(0.3), 3));
         assert!(verdict == Verdict::Evidence && remarks.contains("fragile"), "{remarks}");
+        assert_eq!(said(&|f| (f.symbols, f.best_symbol) = (9, Some(("AAVE".into(), 0.9)))).0, Verdict::Evidence);
+        assert_eq!(
+            said(&|f| (f.direction_mcc, f.best_column) = (Some(0.09), column("high", 0.9))).0,
+            Verdict::Evidence
+        );
+        assert_eq!(
+            said(&|f| (f.direction_mcc, f.best_column) = (Some(0.15), column("high", 0.7))).0,
+            Verdict::Evidence
+        );
         assert!(said(&|f| f.log_loss = Some((0.947, 0.752))).2.contains("worse than the class shares"));
+    }
+
+    #[test]
+    fn the_column_that_direction_rests_on_is_named() {
+        let lost = |values: &[f64]| -> Option<(String, f64)> {
+            let names = ["a", "b", "c", "d", "e"].map(String::from);
+            let mut found = Findings { direction_mcc: Some(0.25), ..Findings::default() };
+            found.count_columns(&names.into_iter().zip(values.iter().copied()).collect::<Vec<_>>());
+            found.best_column
+        };
+        assert_eq!(lost(&[0.01, 0.125, -0.02, 0.0]), Some(("b".into(), 0.5)));
+        assert_eq!(lost(&[0.01, -0.2, -0.02, 0.3, 0.1]), Some(("d".into(), 1.0)), "no more than all of it");
+        assert_eq!(lost(&[0.0, -0.15, 0.0, 0.0]), None, "it rests on none");
+        assert_eq!(lost(&[0.01, 0.15, 0.0]), None, "of three columns one may well carry it");
     }
 
     #[test]
