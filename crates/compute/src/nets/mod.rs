@@ -23,6 +23,7 @@ use crate::population::backend::Arena;
 use crate::population::{Optimiser, Pace, Pins, Precision, Recipe, Rule, Scale};
 use crate::random::Turn;
 use crate::tables::Tables;
+use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -217,8 +218,9 @@ impl Nets {
                 fits: "fewer members or fewer rows at once would fit".into(),
             });
         }
+        // Orthogonal rows of a wide layer take seconds.
         let first: Vec<Vec<f32>> = member_setups
-            .iter()
+            .par_iter()
             .map(|member_setup| init_by(&layout, setup.seed, member_setup.id, &setup.starts))
             .collect::<Result<_>>()?;
         let twin = match device {
