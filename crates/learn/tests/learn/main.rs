@@ -7,3 +7,4 @@ mod classify;
 mod made;
 mod noise;
 mod ppo;
+mod ppo_torch;

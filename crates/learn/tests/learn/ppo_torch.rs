@@ -1,0 +1,96 @@
+//! One update of a policy beside PyTorch's, from the same weights and the same rollout: `tests/fixtures/ppo_*`, made by
+//! `oracles/fixtures/ppo.py`.
+
+use compute::net::{Layout, flatten, load};
+use compute::nets::{Batch, Hyper, MemberSetup, Nets, Setup};
+use compute::population::{Pins, Precision, Rule};
+use compute::{Budget, Choice, Opened, Table, Tables};
+use learn::ppo::{Actions, Clip, LossSums, Taken, Terms, policy_loss, value_loss};
+use serde_json::Value;
+
+const BATCH: usize = 32;
+
+fn numbers(data: &Value, name: &str) -> Vec<f32> {
+    data[name].as_array().expect(name).iter().map(|x| x.as_f64().expect("a number") as f32).collect()
+}
+
+fn update(actions: Actions, data: &str, before: &[u8], after: &[u8], device: &Opened) {
+    let data: Value = serde_json::from_str(data).unwrap();
+    let outputs = actions.outputs();
+    let net = format!("row:3 + account:dense8 / 16t-16t | 16t-16t / policy:{outputs} | value:1").parse().unwrap();
+    let layout = Layout::new(&net).unwrap();
+    let values: Vec<f32> = numbers(&data, "features").chunks_exact(3).flat_map(|x| [x[0], x[1], x[2], 0.0]).collect();
+    let table = Table { values: &values, stride: 4 };
+    let tables = Tables::new(device, Budget::default(), &[table], &[None]).unwrap();
+    let rule = Some(Rule::AdamW);
+    let setup = Setup { rows: BATCH, precision: Precision::F32, rule, seed: 1, starts: vec![] };
+    let member = MemberSetup { id: 0, scales: Vec::new() };
+    let pins = Pins::default();
+    let mut nets = Nets::new(device, Budget::default(), &net, &tables, &setup, &[member], &pins).unwrap();
+    nets.set_params(0, &load(&net, &layout, before).unwrap()).unwrap();
+    let [shown, legal, action, old, advantage, old_value] =
+        ["shown", "legal", "action", "log_probability", "advantage", "value"].map(|name| numbers(&data, name));
+    let order: Vec<usize> = numbers(&data, "order").iter().map(|x| *x as usize).collect();
+    for at in order.chunks_exact(BATCH) {
+        let ids: Vec<u32> = at.iter().map(|at| *at as u32).collect();
+        let extras: Vec<f32> = at.iter().flat_map(|at| &shown[at * 8..(at + 1) * 8]).copied().collect();
+        let mut out = [Vec::new(), Vec::new()];
+        nets.forward(0..1, Batch { rows: BATCH, ids: &ids, extras: &extras }, &mut out).unwrap();
+        let own: Vec<f64> = at.iter().map(|at| f64::from(advantage[*at])).collect();
+        let mean = own.iter().sum::<f64>() / BATCH as f64;
+        let variance = own.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (BATCH - 1) as f64;
+        let clip = Clip { policy: 0.2, value: None };
+        let terms = Terms { actions, clip, entropy_weight: 0.05, value_weight: 0.5, rows: BATCH as f32 };
+        let (mut d_policy, mut d_value, mut sums) = (vec![0.0; BATCH * outputs], vec![0.0; BATCH], LossSums::default());
+        for (row, at) in at.iter().enumerate() {
+            let taken = Taken {
+                action: action[*at],
+                legal: legal[*at] as u8,
+                log_probability: old[*at],
+                advantage: ((own[row] - mean) / (variance.sqrt() + 1e-8)) as f32,
+            };
+            let place = row * outputs..(row + 1) * outputs;
+            policy_loss(&terms, &out[0][place.clone()], &taken, &mut d_policy[place], &mut sums);
+            let wanted = advantage[*at] + old_value[*at];
+            d_value[row] = value_loss(&terms, out[1][row], old_value[*at], wanted, &mut sums);
+        }
+        nets.backward(&[&d_policy, &d_value]).unwrap();
+        let hyper = Hyper { rate: 3e-3, eps: 1e-5, decay: 0.0, clip: Some(0.5), ..Hyper::default() };
+        nets.optimise(&[hyper], None).unwrap();
+    }
+    let (ours, theirs) = (nets.params(0).unwrap(), load(&net, &layout, after).unwrap());
+    let start = load(&net, &layout, before).unwrap();
+    for ((ours, theirs), start) in
+        flatten(&layout, &ours).into_iter().zip(flatten(&layout, &theirs)).zip(flatten(&layout, &start))
+    {
+        let apart = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
+        let norm = apart(&theirs.2, &vec![0.0; theirs.2.len()]);
+        let (distance, moved) = (apart(&ours.2, &theirs.2), apart(&start.2, &theirs.2));
+        assert!(distance <= 1e-5 * norm, "{actions:?} {}: {distance} of {norm}", ours.0);
+        assert!(moved > 100.0 * distance, "{actions:?} {}: it moved by {moved}, and is {distance} apart", ours.0);
+    }
+}
+
+/// Both kinds of actions, on a device.
+fn updates(device: &Opened) {
+    let discrete = include_str!("../fixtures/ppo_discrete.json");
+    let before = include_bytes!("../fixtures/ppo_discrete_before.safetensors");
+    let after = include_bytes!("../fixtures/ppo_discrete_after.safetensors");
+    update(Actions::Discrete, discrete, before, after, device);
+    let continuous = include_str!("../fixtures/ppo_continuous.json");
+    let before = include_bytes!("../fixtures/ppo_continuous_before.safetensors");
+    let after = include_bytes!("../fixtures/ppo_continuous_after.safetensors");
+    update(Actions::Continuous, continuous, before, after, device);
+}
+
+#[test]
+fn an_update_is_that_of_pytorch() {
+    updates(&Opened::new(Choice::Cpu, 2).unwrap().0);
+}
+
+#[test]
+fn an_update_is_that_of_pytorch_on_a_card() {
+    if let Some(device) = super::made::card() {
+        updates(&device);
+    }
+}
