@@ -229,7 +229,7 @@ DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x
 x_slow, x_strategy and labels. The learner lstm reads two windows and a row (feature set
 two_timeframe); mlp reads one row of indicators (feature set full, or universe for 20 symbols or
 more); ppo reads that row and its account, and learns to trade by trying (--timesteps, --n-envs,
---n-steps, --entropy, --continuous; the rest under ppo. in the settings). With ready arrays --symbols, --from and --to select samples by symbol, t0 and t1.
+--n-steps, --entropy, --reward, --continuous; the rest under ppo. in the settings). With ready arrays --symbols, --from and --to select samples by symbol, t0 and t1.
 On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:

@@ -46,7 +46,7 @@ keys! {
     /// How it is learned.
     Train: "train.batch", "train.epochs", "train.patience", "train.precision", "train.try", "train.tuned";
     /// How policies learn by trying.
-    Try: "ppo.timesteps", "ppo.n_envs", "ppo.n_steps", "ppo.entropy", "ppo.actions";
+    Try: "ppo.timesteps", "ppo.n_envs", "ppo.n_steps", "ppo.entropy", "ppo.reward", "ppo.actions";
     /// What a tuning leaves open.
     Tune: "train.precision";
     /// What is computed.

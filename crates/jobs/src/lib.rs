@@ -86,8 +86,8 @@ pub use runs::{
 };
 pub use settings::{
     AccountSettings, Band, BarSettings, CacheSettings, Candidates, ClassifySettings, FeatureSettings, Flag,
-    GeneralSettings, Key, LabelSettings, PpoSettings, Settings, SplitKind, SplitSettings, SynthSettings, Takes,
-    TradingSettings, TrainSettings, UniverseSettings,
+    GeneralSettings, Key, LabelSettings, PpoSettings, RewardKind, Settings, SplitKind, SplitSettings, SynthSettings,
+    Takes, TradingSettings, TrainSettings, UniverseSettings,
 };
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};

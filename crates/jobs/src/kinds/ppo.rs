@@ -4,7 +4,7 @@
 use super::trading::{blocks, price_table};
 use super::{Evaluation, Figure, Kind, Metric, mlp, model};
 use crate::train::{Experiment, Ids, Judged, Source, write_json};
-use crate::{Settings, backtest};
+use crate::{RewardKind, Settings, backtest};
 use compute::Opened;
 use compute::population::{Precision, Recipe, Schedule, Shape};
 use features::{Dataset, FoldKind, Input, InputLayout, Span};
@@ -13,7 +13,7 @@ use judge::backtest::{Backtest, ChanceTest, Course, Walked, shift_positions, wal
 use judge::evidence::{Findings, seed_spread};
 use judge::performance::{TrackRecord, performance, trading_days_per_year};
 use judge::split::Splits;
-use learn::ppo::{Actions, Clip, EntropyBand, FoldPolicy, Hypers, Ppo, PpoPolicy, Spec};
+use learn::ppo::{Actions, Clip, EntropyBand, FoldPolicy, Hypers, Ppo, PpoPolicy, Reward, Spec};
 use learn::{Config, Extent, Learner, Trained};
 use market::{EpisodeData, OBSERVED, row_times};
 use serde_json::json;
@@ -74,6 +74,11 @@ fn hypers(settings: &Settings) -> Hypers {
         entropy,
         episode: own.episode as u32,
         actions: own.actions,
+        reward: match own.reward {
+            RewardKind::Growth => Reward::Growth,
+            RewardKind::Drawdown => Reward::Drawdown(own.drawdown_weight as f32),
+            RewardKind::Sharpe => Reward::Sharpe,
+        },
     }
 }
 

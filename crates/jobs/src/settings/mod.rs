@@ -43,7 +43,7 @@ pub use classify::ClassifySettings;
 pub use general::GeneralSettings;
 pub use key::{Flag, Key, Takes};
 pub use labels::LabelSettings;
-pub use ppo::{Band, PpoSettings};
+pub use ppo::{Band, PpoSettings, RewardKind};
 pub(crate) use read::ReadSettings;
 pub use split::{SplitKind, SplitSettings};
 pub use universe::UniverseSettings;

@@ -36,6 +36,10 @@ section! {
     target_kl: f64 = 0.0, number(0.0..=f64::MAX);
     /// Band that the mean entropy is kept in: a share of what is possible; nats for continuous targets.
     entropy: Option<Band> = None, parsed("a band as in 0.2..0.8").or_auto().flag("entropy", "BAND");
+    /// What a step is worth: the growth of equity, growth less what the drawdown grew, or what the Sharpe ratio rose.
+    reward: RewardKind = RewardKind::Growth, choice(REWARDS).flag("reward", "KIND");
+    /// How many times what the largest drawdown grew by is taken off, with a reward of drawdown.
+    drawdown_weight: f64 = 1.0, number(0.0..=1000.0);
     /// Steps of an episode.
     episode: usize = 1024, whole(2..=1 << 30);
     /// What an action is: short, flat or long, or any target between.
@@ -44,6 +48,20 @@ section! {
 }
 
 const ACTIONS: &[(&str, Actions)] = &[("discrete", Actions::Discrete), ("continuous", Actions::Continuous)];
+
+const REWARDS: &[(&str, RewardKind)] =
+    &[("growth", RewardKind::Growth), ("drawdown", RewardKind::Drawdown), ("sharpe", RewardKind::Sharpe)];
+
+/// What a step is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RewardKind {
+    /// The growth of equity.
+    Growth,
+    /// Growth, less what the largest drawdown grew by.
+    Drawdown,
+    /// How much the Sharpe ratio of the last steps rose.
+    Sharpe,
+}
 
 /// From and to, as in `0.2..0.8`.
 #[derive(Debug, Clone, Copy, PartialEq)]

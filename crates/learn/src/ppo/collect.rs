@@ -4,6 +4,7 @@
 
 use super::loss::{log_density, normal, softmax};
 use super::maths::{exp, tanh};
+use super::reward::{Reward, RewardState};
 use super::{Actions, Ended, Hypers};
 use compute::random::{Stream, normals, philox, uniform};
 use market::{Environment, EpisodeData, OBSERVED};
@@ -38,6 +39,11 @@ pub(super) struct Block {
     pub(super) environment: Environment,
     /// `[n]` discounted sum of rewards, for their scale.
     pub(super) carried: Vec<f64>,
+    /// `[n]` what rewards remember.
+    pub(super) remembered: Vec<RewardState>,
+    reward: Reward,
+    /// Growth of equity in the steps of the last rollout, summed up.
+    pub(super) grown: f64,
     pub(super) rollout: Rollout,
     targets: Vec<f64>,
 }
@@ -72,7 +78,16 @@ impl Block {
     ) -> Block {
         let n = accounts.len();
         let environment = Environment::new(data, stretches, accounts.clone(), hypers.episode, seed);
-        Block { accounts, environment, carried: vec![0.0; n], rollout: Rollout::default(), targets: vec![0.0; n] }
+        Block {
+            accounts,
+            environment,
+            carried: vec![0.0; n],
+            remembered: vec![RewardState::default(); n],
+            reward: hypers.reward,
+            grown: 0.0,
+            rollout: Rollout::default(),
+            targets: vec![0.0; n],
+        }
     }
 
     /// Accounts.
@@ -82,6 +97,7 @@ impl Block {
 
     /// Forgets the last rollout.
     pub(super) fn begin(&mut self) {
+        self.grown = 0.0;
         let r = &mut self.rollout;
         r.rows.clear();
         r.observed.clear();
@@ -123,7 +139,12 @@ impl Block {
                 let observed = observed.try_into().expect("an observation");
                 r.waiting.push((r.ended.len(), row, observed));
             }
-            r.reward.push(self.environment.rewards()[i] as f32);
+            let growth = self.environment.rewards()[i];
+            self.grown += growth;
+            r.reward.push(self.reward.step(&mut self.remembered[i], growth) as f32);
+            if ended != Ended::Not {
+                self.remembered[i] = RewardState::default();
+            }
             r.ended.push(ended);
             r.cut.push(0.0);
         }

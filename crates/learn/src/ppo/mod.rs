@@ -15,6 +15,7 @@ mod entropy;
 mod loss;
 mod maths;
 mod policy;
+mod reward;
 mod training;
 mod walk;
 
@@ -22,6 +23,7 @@ pub use advantage::{Ended, advantages};
 pub use entropy::EntropyBand;
 pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
 pub use policy::{FoldPolicy, PpoPolicy};
+pub use reward::Reward;
 
 use crate::scale::{Scaler, fit, split_id};
 use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
@@ -86,6 +88,8 @@ pub struct Hypers {
     pub episode: u32,
     /// What an action is.
     pub actions: Actions,
+    /// What a step is worth.
+    pub reward: Reward,
 }
 
 /// How policies are trained. What changes a bit is in here.

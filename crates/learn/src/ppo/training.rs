@@ -81,8 +81,8 @@ impl ReturnScale {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Seen {
     losses: LossSums,
-    /// Mean reward of a step.
-    reward: f64,
+    /// Mean growth of equity in a step.
+    growth: f64,
     /// How much of the returns' variance the values explain.
     explained: f64,
     norm: f64,
@@ -245,14 +245,14 @@ impl PpoTraining {
         for member in self.members.iter_mut().filter(|m| m.active) {
             let Hypers { gamma, gae_lambda, .. } = member.hypers;
             // Discounted returns, with what earlier rollouts left.
-            let (mut returns, mut rewards) = (Vec::new(), 0.0);
+            let (mut returns, mut grown) = (Vec::new(), 0.0);
             for block in &mut member.blocks {
                 let n = block.len();
+                grown += block.grown;
                 for (at, (reward, ended)) in block.rollout.reward.iter().zip(&block.rollout.ended).enumerate() {
                     let carried = &mut block.carried[at % n];
                     *carried = f64::from(gamma).mul_add(*carried, f64::from(*reward));
                     returns.push(*carried);
-                    rewards += f64::from(*reward);
                     if *ended != Ended::Not {
                         *carried = 0.0;
                     }
@@ -262,7 +262,7 @@ impl PpoTraining {
             let mean = returns.iter().sum::<f64>() / count;
             let squares = returns.iter().map(|x| (x - mean) * (x - mean)).sum();
             member.returns.add(count, mean, squares);
-            member.seen = Seen { reward: rewards / count, ..Seen::default() };
+            member.seen = Seen { growth: grown / count, ..Seen::default() };
             let scale = (1.0 / (member.returns.deviation() + 1e-8)) as f32;
             let (mut wanted, mut errors) = (Moments::default(), Moments::default());
             for block in &mut member.blocks {
@@ -544,9 +544,9 @@ impl Training for PpoTraining {
             let (growth, error) = mean_growth(&self.walk(at)?);
             let member = &mut self.members[at];
             member.due = false;
-            let Seen { losses, reward, explained, norm, rate } = member.seen;
+            let Seen { losses, growth: grown, explained, norm, rate } = member.seen;
             let metrics = Metrics::new(&[
-                ("train_growth", 1e4 * reward),
+                ("train_growth", 1e4 * grown),
                 ("valid_growth", 1e4 * growth),
                 ("valid_error", 1e4 * error),
                 ("entropy", losses.mean(losses.entropy)),
@@ -591,9 +591,11 @@ impl Training for PpoTraining {
         let Multipliers { least, most, weight } = member.multipliers;
         [least, most, weight].iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
         let ReturnScale { count, mean: returns, squares } = member.returns;
-        let numbers = [count, returns, squares].into_iter().chain(
-            member.blocks.iter().flat_map(|block| block.carried.iter().copied().chain(block.environment.state())),
-        );
+        let of_block = |block: &Block| {
+            let remembered: Vec<f64> = block.remembered.iter().flat_map(|state| state.0).collect();
+            [block.carried.clone(), remembered, block.environment.state()].concat()
+        };
+        let numbers = [count, returns, squares].into_iter().chain(member.blocks.iter().flat_map(of_block));
         numbers.for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
         weights.iter().chain(&mean).chain(&square).for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
         Ok(Snapshot { id, weights, bytes })
@@ -604,7 +606,7 @@ impl Training for PpoTraining {
         let bad = || Error::Invalid("the snapshot of a policy is not of this run".into());
         let accounts: usize = member.blocks.iter().map(Block::len).sum();
         let (head, rest) = snapshot.bytes.split_at_checked(HEAD).ok_or_else(bad)?;
-        let (state, arrays) = rest.split_at_checked(8 * (3 + accounts * (1 + STATE))).ok_or_else(bad)?;
+        let (state, arrays) = rest.split_at_checked(8 * (3 + accounts * (3 + STATE))).ok_or_else(bad)?;
         let word = |at: usize| u32::from_le_bytes(head[4 * at..4 * at + 4].try_into().expect("four bytes"));
         let numbers: Vec<f64> =
             state.chunks_exact(8).map(|x| f64::from_le_bytes(x.try_into().expect("eight bytes"))).collect();
@@ -619,8 +621,12 @@ impl Training for PpoTraining {
         let mut rest = &numbers[3..];
         for block in &mut member.blocks {
             let (carried, after) = rest.split_at(block.len());
+            let (remembered, after) = after.split_at(2 * block.len());
             let (state, after) = after.split_at(block.len() * STATE);
             block.carried.copy_from_slice(carried);
+            for (own, kept) in block.remembered.iter_mut().zip(remembered.chunks_exact(2)) {
+                own.0 = [kept[0], kept[1]];
+            }
             if !block.environment.restore(state) {
                 return Err(bad());
             }

@@ -4,7 +4,7 @@ use account::{Bar, Params};
 use compute::population::{Precision, Recipe};
 use compute::{Budget, Choice, Opened};
 use features::{Fold, FoldKind, FoldSpans, Samples, Span};
-use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Spec};
+use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward, Spec};
 use learn::{Config, DeviceBudget, Hooks, Input, Learner, Outcome, Plan, Problem, TrainState, train};
 use market::{EpisodeData, PriceTable, RowTime};
 use std::sync::Arc;
@@ -73,6 +73,7 @@ fn hypers(actions: Actions) -> Hypers {
         entropy,
         episode: 200,
         actions,
+        reward: Reward::Growth,
     }
 }
 
@@ -116,6 +117,20 @@ fn policies_find_what_is_there() {
     }
 }
 
+/// Other rewards lead to the same where nothing speaks against it.
+#[test]
+fn other_rewards_are_followed_too() {
+    for reward in [Reward::Drawdown(1.0), Reward::Sharpe] {
+        let (problem, data, folds) = market(3, 0.9, 1e-4);
+        let hypers = Hypers { reward, ..hypers(Actions::Discrete) };
+        let ppo = Ppo::new(&problem, &data, &folds, spec(hypers, 30)).unwrap();
+        for member in run(&ppo, 2, None).members {
+            let best = member.best.as_ref().expect("a best").score;
+            assert!(best > 0.8 * 15.0, "{reward:?}: {best} bp");
+        }
+    }
+}
+
 /// Where nothing is known and trading costs, what is preferred is to stay out, or as good as that.
 #[test]
 fn nothing_is_earned_where_nothing_is_known() {
@@ -139,7 +154,8 @@ fn bits(outcome: &Outcome) -> Vec<(Vec<u32>, Vec<u64>)> {
 #[test]
 fn the_same_bits_for_any_threads_and_after_a_stop() {
     let (problem, data, folds) = market(3, 0.8, 1e-4);
-    let ppo = Ppo::new(&problem, &data, &folds, spec(hypers(Actions::Discrete), 6)).unwrap();
+    let hypers = Hypers { reward: Reward::Drawdown(0.5), ..hypers(Actions::Discrete) };
+    let ppo = Ppo::new(&problem, &data, &folds, spec(hypers, 6)).unwrap();
     let whole = bits(&run(&ppo, 1, None));
     for threads in [2, 5] {
         assert_eq!(bits(&run(&ppo, threads, None)), whole, "{threads} threads");
