@@ -95,6 +95,6 @@ pub use train::{
     ConfigRow, FoldRow, Judged, MemberRow, Phase, Predict, Predicted, Train, TrainEvent, TrainRun, Units,
     model_settings, predict, run_settings, train,
 };
-pub use train::{SelfCase, SelfTest, SelfTested, selftest};
+pub use train::{SelfCase, SelfCheck, SelfTest, SelfTested, selftest};
 pub use trials::{LackingRun, TrialLine, TrialsListed, trials};
 pub use tune::{Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune};

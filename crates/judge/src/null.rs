@@ -1,7 +1,8 @@
 //! Markets with nothing in them (docs/method.md, Leak tests: null): whatever finds something here is broken.
 //!
 //! [`permute`] deals the labels out anew, in blocks; [`walk`] simulates prices without drift at the asset's own
-//! volatility; [`flip`] turns bars upside down at random. Volatility stays what it was in the last two, and it
+//! volatility; [`flip`] turns bars upside down at random; [`delay`] moves features back in time, and [`poison`] changes
+//! the future. Volatility stays what it was in the last two, and it
 //! clusters, so it may be predicted there; direction may not. [`bound`] is what noise reaches.
 
 use bars::Bars;
@@ -44,6 +45,16 @@ pub fn permute(samples: &mut Samples, symbols: &[u32], block: usize, seed: u64) 
         }
     }
     Ok(())
+}
+
+/// Gives every sample of one symbol the features of the sample `by` places before it; the first ones have none and go.
+pub fn delay(samples: &mut Samples, by: usize) {
+    let by = by.min(samples.len());
+    samples.rows.truncate(samples.rows.len() - by);
+    samples.t0.drain(..by);
+    samples.t1.drain(..by);
+    samples.class.drain(..by);
+    samples.weight.drain(..by);
 }
 
 /// The same bars with other prices: a walk without drift whose steps are as wide as the asset's moves were lately. A
@@ -91,6 +102,28 @@ pub fn flip(bars: &Bars, seed: u64) -> Bars {
         (made.low[t], made.close[t]) = (price * low, price * close);
         (before, price) = (bars.close[t], made.close[t]);
     }
+    made
+}
+
+/// The same bars up to the moment `t`, and another future behind it: prices of another walk go on from the last close,
+/// volume and other columns come in reverse. Nothing that is known at `t` may change.
+pub fn poison(bars: &Bars, t: i64, seed: u64) -> Bars {
+    let from = bars.end.partition_point(|end| *end <= t);
+    let (other, mut made) = (walk(bars, !seed), bars.clone());
+    if from == 0 || from == bars.len() {
+        return if from == 0 { other } else { made };
+    }
+    let scale = bars.close[from - 1] / other.open[from];
+    for (own, other) in [
+        (&mut made.open, &other.open),
+        (&mut made.high, &other.high),
+        (&mut made.low, &other.low),
+        (&mut made.close, &other.close),
+    ] {
+        own[from..].iter_mut().zip(&other[from..]).for_each(|(own, other)| *own = scale * other);
+    }
+    made.volume.get_mut(from..).into_iter().for_each(<[f64]>::reverse);
+    made.extras.iter_mut().for_each(|(_, column)| column[from..].reverse());
     made
 }
 

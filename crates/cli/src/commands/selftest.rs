@@ -42,6 +42,11 @@ fn render(tested: &SelfTested, paint: Paint) -> String {
         })
         .collect();
     text.push_str(&table(&["case", ">samples", ">MCC", ">direction MCC", ">allowed", "passed"], &rows, "  "));
+    text.push('\n');
+    for check in &tested.checks {
+        let word = if check.passed { "yes" } else { "NO" };
+        text.push_str(&wrap(&format!("{}: {word} ({})", check.what, check.found), "  ", "  "));
+    }
     let verdict = match tested.passed {
         true => paint.green("it finds the planted signal, and finds nothing in markets without one"),
         false => paint.red("the self-test failed: do not trust other results of this build"),

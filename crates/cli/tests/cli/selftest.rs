@@ -15,7 +15,14 @@ fn check(place: &Place, args: &[&str]) {
     );
     let cases = tested["cases"].as_array().unwrap();
     let names: Vec<&str> = cases.iter().map(|c| c["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["planted", "labels", "walk", "flips"]);
+    assert_eq!(names, ["planted", "late", "labels", "walk", "flips"]);
+    let checks: Vec<(&str, bool)> = tested["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| (c["name"].as_str().unwrap(), c["passed"] == true))
+        .collect();
+    assert_eq!(checks, [("costs", true), ("poison", true)], "{tested}");
     for case in cases {
         let number = |field: &str| case[field].as_f64().unwrap();
         let (mcc, n) = (number("directional_mcc"), number("independent"));
@@ -50,7 +57,7 @@ fn selftest_works_on_user_data() {
     let args = ["coins", "--learner", "mlp", "--features", set, "--labels", "fixed(2)", "--set", "label.cost_bp=0"];
     let (tested, exit) = place.json(&[&["check", "selftest", "--device", "cpu"], &args[..]].concat());
     // Labels of two bars overlap: there are fewer independent ones than samples.
-    let walk = &tested["cases"][2];
+    let walk = &tested["cases"][3];
     assert!(walk["independent"].as_f64().unwrap() < 0.8 * walk["samples"].as_f64().unwrap(), "{tested}");
     assert_eq!((exit, &tested["passed"]), (0, &true.into()), "{tested}");
 }
