@@ -1,4 +1,4 @@
-"""The judge's figures of returns beside empyrical, scipy and numpy.
+"""The judge's figures of returns beside empyrical, skfolio, scipy and numpy.
 
 Usage: performance.py PATH_OF_FULLBORE [PART_OF_A_CASE_NAME]. Run by `cargo xtask test`, which builds `fullbore-bench`
 beside `fullbore`; `fullbore-bench statistics` computes all cases in one run.
@@ -9,6 +9,7 @@ beside `fullbore`; `fullbore-bench statistics` computes all cases in one run.
 | skewness, kurtosis, probability of the ratio, days needed, Wilson interval | scipy |
 | Lo's correction, standard error, days of the drawdown, round trips | numpy, as docs/method.md writes them |
 | deflated ratio | scipy's normal distribution, and the golden values of docs/method.md |
+| probability of the ratio, drawdown, skewness, kurtosis, deflated ratio | skfolio as well, with which the others must agree |
 | probability of overfitting | numpy over all 12,870 halves, day by day, ranks by scipy |
 
 A figure is right within 1e-9 of itself (1e-12 at 0). One that does not exist must be null here and not finite, or
@@ -29,8 +30,15 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from scipy import stats
+from skfolio import measures
 
 TOLERANCE = 1e-9
+
+
+def agreed(one, skfolio):
+    """A reference's figure, which skfolio's must equal where it has one."""
+    assert not math.isfinite(skfolio) or math.isclose(one, skfolio, rel_tol=TOLERANCE, abs_tol=1e-12), f"{one}, by skfolio {skfolio}"
+    return one
 
 
 # ---------------------------------------------------------------- track records
@@ -133,6 +141,7 @@ def expect_record(case):
     wilson = stats.binomtest(len(won), len(trips)).proportion_ci(0.95, "wilson")
     alpha, beta = empyrical.alpha_beta(r, b, risk_free=free, **year)
     z = stats.norm.ppf(0.95) / ratio
+    depth = measures.max_drawdown(measures.get_drawdowns(np.concatenate([[0.0], returns]), compounded=True))
     figures = {
         "days": len(returns),
         "total_return": empyrical.cum_returns_final(r),
@@ -143,13 +152,13 @@ def expect_record(case):
         "sharpe_annual": ratio * factor,
         "sharpe_annual_error": max(error, 1 / math.sqrt(len(r) - 1)) * factor,
         "sharpe_annual_uncorrected": empyrical.sharpe_ratio(r, risk_free=free, **year),
-        "sharpe_probability": stats.norm.cdf(ratio / error),
+        "sharpe_probability": agreed(stats.norm.cdf(ratio / error), measures.probabilistic_sharpe_ratio(returns, risk_free_rate=free)),
         "minimum_track_days": math.ceil(1 + error**2 * (len(r) - 1) * z**2) if ratio > 0 else None,
         "sortino_annual": empyrical.sortino_ratio(r, required_return=least, **year),
         "calmar": empyrical.calmar_ratio(r, **year),
-        "skewness": stats.skew(returns),
-        "kurtosis": stats.kurtosis(returns, fisher=False),
-        "drawdown": {"depth": -empyrical.max_drawdown(r), **drawdown(returns)},
+        "skewness": agreed(stats.skew(returns), measures.skew(returns)),
+        "kurtosis": agreed(stats.kurtosis(returns, fisher=False), measures.kurtosis(returns)),
+        "drawdown": {"depth": agreed(-empyrical.max_drawdown(r), depth), **drawdown(returns)},
         "benchmark": {
             "total_return": empyrical.cum_returns_final(b),
             "beta": beta,
@@ -208,7 +217,8 @@ def expect_trials(case):
     effective = min(max(math.ceil((rho or 0.0) + (1 - (rho or 0.0)) * trials), 1), trials)
     variance = np.var(case["sharpes"], ddof=1) if given > 1 else 0.0
     variance = max(variance, 1 / days) if given < 10 else variance
-    chance = [math.sqrt(variance) * expected_maximum(n) for n in (effective, trials)]
+    deviation = math.sqrt(variance)
+    chance = [agreed(deviation * expected_maximum(n), measures.expected_max_sharpe_ratio(n, deviation)) for n in (effective, trials)]
     sure = [stats.norm.cdf((ratio - x) * math.sqrt(days - 1) / math.sqrt(factor)) for x in chance]
     return {
         "correlation": rho,
