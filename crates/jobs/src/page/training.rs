@@ -4,8 +4,9 @@ use crate::demo::Shown;
 use crate::demo::training::{DemoTraining, Found, Verdict};
 use crate::kinds::Measured;
 use crate::kinds::classifier::record;
+use crate::run_report::{SavedPhase, phase_table};
 use crate::train::TrainRun;
-use files::{format_bytes, format_count, format_fixed, format_short};
+use files::{format_count, format_fixed, format_short};
 use judge::Judged;
 use report::{Block, Cell, Column, Curve, Curves, Heat, Note, Section, SpanRow, Spans, Table, Tile, Tone};
 
@@ -37,7 +38,8 @@ pub(super) fn section(shown: &Shown<'_>) -> Section {
         blocks.push(Block::Row(vec![Block::Table(confusion(judged)), Block::Heat(shares(judged))]));
     }
     blocks.push(Block::Table(members(run)));
-    blocks.push(Block::Table(phases(run)));
+    let phases: Vec<SavedPhase> = run.phases.iter().map(SavedPhase::from).collect();
+    blocks.push(Block::Table(phase_table(format!("Where the time went, on {}", run.device), &phases)));
     if !run.verdict.is_empty() {
         blocks.push(Block::Note(Note::new(Tone::Plain, "", sentence(&run.verdict))));
     }
@@ -255,29 +257,6 @@ fn members(run: &TrainRun) -> Table {
     Table {
         title: "Members".into(),
         columns: columns.into_iter().chain([Column::text("ended by")]).collect(),
-        rows: rows.collect(),
-    }
-}
-
-fn phases(run: &TrainRun) -> Table {
-    let percent = |x: Option<f64>| x.map_or(Cell::text("–"), |x| Cell::number(x, format!("{x:.0} %")));
-    let mib = |x: Option<u64>| x.map_or(Cell::text("–"), |x| Cell::number(x as f64, format_bytes(x)));
-    let all: f64 = run.phases.iter().map(|p| p.seconds).sum();
-    let rows = run.phases.iter().map(|p| {
-        vec![
-            Cell::text(p.name),
-            Cell::number(p.seconds, format!("{:.2} s", p.seconds)),
-            percent(Some(100.0 * p.seconds / all.max(1e-9))),
-            percent(p.cpu_percent),
-            percent(p.gpu_percent),
-            mib(p.memory_bytes),
-            mib(p.gpu_memory_bytes),
-        ]
-    });
-    let columns = ["time", "share", "CPU", "GPU", "memory", "GPU memory"].map(Column::number);
-    Table {
-        title: format!("Where the time went, on {}", run.device),
-        columns: [Column::text("phase")].into_iter().chain(columns).collect(),
         rows: rows.collect(),
     }
 }

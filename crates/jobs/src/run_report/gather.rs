@@ -1,6 +1,7 @@
 //! Everything that a run left in its folder, and what charts need of it: `report.json`.
 
 use super::series::{Daily, Month};
+use crate::train::Phase;
 use files::{Caps, Data, Error, Kind, Result, Source, read_parquet};
 use judge::backtest::Backtest;
 use report::{Row, RunSummary, read_log};
@@ -89,13 +90,20 @@ pub(super) struct SavedFold {
 /// A phase's line of the result.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct SavedPhase {
-    pub(super) name: String,
-    pub(super) seconds: f64,
-    pub(super) cpu_percent: Option<f64>,
-    pub(super) gpu_percent: Option<f64>,
-    pub(super) memory_bytes: Option<u64>,
-    pub(super) gpu_memory_bytes: Option<u64>,
+pub(crate) struct SavedPhase {
+    pub(crate) name: String,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_percent: Option<f64>,
+    pub(crate) gpu_percent: Option<f64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) gpu_memory_bytes: Option<u64>,
+}
+
+impl From<&Phase> for SavedPhase {
+    fn from(phase: &Phase) -> SavedPhase {
+        let Phase { name, seconds, cpu_percent, gpu_percent, memory_bytes, gpu_memory_bytes } = *phase;
+        SavedPhase { name: name.into(), seconds, cpu_percent, gpu_percent, memory_bytes, gpu_memory_bytes }
+    }
 }
 
 impl Gathered {

@@ -9,6 +9,9 @@ mod page;
 mod sections;
 mod series;
 
+pub(crate) use gather::SavedPhase;
+pub(crate) use sections::phase_table;
+
 use crate::runs::find_run;
 use crate::train::write_json;
 use files::Result;

@@ -517,6 +517,16 @@ fn rows_table(title: &str, rows: &[Map<String, Value>]) -> Table {
 /// Where the time went.
 pub(super) fn machine(run: &Gathered) -> Option<Section> {
     let phases: Vec<SavedPhase> = run.part("phases").filter(|all: &Vec<SavedPhase>| !all.is_empty())?;
+    let rate = run
+        .part::<f64>("samples_per_s")
+        .map_or(String::new(), |r| format!(", {} samples/s in training", format_short(r)));
+    let all = format_seconds(phases.iter().map(|p| p.seconds).sum());
+    let prose = format!("{all} in all on {}{rate}.", run.text("device"));
+    section("Machine", &prose, vec![Block::Table(phase_table("Where the time went".into(), &phases))])
+}
+
+/// The phases of a run: how long each took, and how full the machine was.
+pub(crate) fn phase_table(title: String, phases: &[SavedPhase]) -> Table {
     let all: f64 = phases.iter().map(|p| p.seconds).sum();
     let percent = |x: Option<f64>| x.map_or(Cell::text("–"), |x| Cell::number(x, format!("{x:.0} %")));
     let bytes = |x: Option<u64>| x.map_or(Cell::text("–"), |x| Cell::number(x as f64, format_bytes(x)));
@@ -532,16 +542,7 @@ pub(super) fn machine(run: &Gathered) -> Option<Section> {
         ]
     });
     let columns = ["time", "share", "CPU", "GPU", "memory", "GPU memory"].map(Column::number);
-    let table = Table {
-        title: "Where the time went".into(),
-        columns: [Column::text("phase")].into_iter().chain(columns).collect(),
-        rows: rows.collect(),
-    };
-    let rate = run
-        .part::<f64>("samples_per_s")
-        .map_or(String::new(), |r| format!(", {} samples/s in training", format_short(r)));
-    let prose = format!("{} in all on {}{rate}.", format_seconds(all), run.text("device"));
-    section("Machine", &prose, vec![Block::Table(table)])
+    Table { title, columns: [Column::text("phase")].into_iter().chain(columns).collect(), rows: rows.collect() }
 }
 
 /// Notes, and where everything is.

@@ -94,11 +94,13 @@ fn one(folder: &Path) -> Result<One> {
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let asked = ["data", "symbols", "from", "to", "set"].map(|name| (name.to_string(), text(&asked[name])));
-    let own = [("program".to_string(), run.program.clone()), ("device".into(), run.device.clone())];
-    let mut settings: Vec<(String, String)> = own.into_iter().chain(asked).filter(|(_, v)| !v.is_empty()).collect();
     let mut used = Settings::default();
     used.read(folder)?;
+    // A set that stands in the settings is named there.
+    let asked = ["data", "symbols", "from", "to", "set"].map(|name| (name.to_string(), text(&asked[name])));
+    let asked = asked.into_iter().filter(|(name, _)| name != "set" || used.features.set == "auto");
+    let own = [("program".to_string(), run.program.clone()), ("device".into(), run.device.clone())];
+    let mut settings: Vec<(String, String)> = own.into_iter().chain(asked).filter(|(_, v)| !v.is_empty()).collect();
     settings.extend(used.pairs());
     Ok(One { name: summary.name, settings, result: read_result(folder) })
 }
