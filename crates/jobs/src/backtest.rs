@@ -5,20 +5,21 @@
 //! before anything is seen.
 
 use crate::kinds::model::Loaded;
-use crate::kinds::trading::price_table;
+use crate::kinds::trading::{distances, price_table};
 use crate::progress::{Sink, Update, check_stop};
 use crate::runs::find_run;
-use crate::small_table::read_rows;
+use crate::small_table::{Rows, read_rows};
 use crate::train::{Asked, Holdings, Market, Predict, ask, fingerprint, ledger_path, load_market, run_data, walk_spec};
 use crate::trials::Family;
 use crate::{Select, Settings, add, find, home};
+use account::Action;
 use bars::{Bars, Fingerprint, instrument_text};
 use features::{Clock, Dataset, Plan, Span, class, precise, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
 use judge::backtest::{
-    Backtest, Beliefs, ChanceTest, Course, PortfolioRule, SignalRule, Walked, buy_and_hold, shift_positions,
-    signal_policy,
+    Backtest, Beliefs, ChanceTest, Course, Exit, Follower, PortfolioRule, SignalRule, Walked, buy_and_hold,
+    shift_positions,
 };
 use judge::deflated::DeflatedSharpe;
 use judge::evidence::Findings;
@@ -243,8 +244,8 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
     };
     let Asked { path, loaded, data, table, instruments, same_bars, notes, .. } = ask(&question, settings, sink)?;
     let model = &loaded.model;
-    let portfolio = settings.trading.rule();
-    let policy = model_policy(&loaded, &data, &table, settings, Some(portfolio)).map_err(|e| e.at(run))?;
+    let other = Some((settings.trading.rule(), settings.trading.exit));
+    let policy = model_policy(&loaded, &data, &table, settings, other).map_err(|e| e.at(run))?;
     let folds: Vec<(usize, i64)> = model.folds.iter().map(|fold| (fold.number + 1, fold.test_from)).collect();
     let words = format!("the model of {}, {}", run.display(), format_plural(folds.len() as u64, "fold"));
     // The run's own backtest was part of its trial.
@@ -265,14 +266,14 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
     Ok(Decided { path, market: data.base.market, clock, policy, words, instruments, folds, identity, is_refit, notes })
 }
 
-/// A model's decisions, by its predictions and what its validation said; several symbols by another portfolio than its
-/// own where one is given.
+/// A model's decisions, by its predictions and what its validation said; with another portfolio and exit than its own
+/// where they are given.
 pub(crate) fn model_policy(
     loaded: &Loaded,
     data: &Dataset,
     table: &Table,
     settings: &Settings,
-    portfolio: Option<PortfolioRule>,
+    other: Option<(PortfolioRule, Exit)>,
 ) -> Result<Box<dyn Policy>> {
     let model = &loaded.model;
     let rules: Vec<&SignalRule> = model.folds.iter().filter_map(|fold| fold.trading.as_ref()).collect();
@@ -282,10 +283,12 @@ pub(crate) fn model_policy(
     }
     let market = &data.base.market;
     let beliefs = Arc::new(beliefs(loaded, data, table));
-    let horizon = rules.first().map_or(1, |rule| rule.horizon);
-    let portfolio = portfolio.or_else(|| rules.first().map(|rule| rule.portfolio)).unwrap_or_default();
+    let own = rules.first().map(|rule| (rule.portfolio, rule.exit));
+    let (portfolio, exit) = other.or(own).unwrap_or_default();
+    let barriers = distances(data, exit, rules.first().and_then(|rule| rule.barriers))?;
     let prices = if market.len() > 1 { Some(price_table(market, settings)?) } else { None };
-    Ok(signal_policy(market, prices.as_ref(), beliefs, horizon, &portfolio))
+    let horizon = rules.first().map_or(1, |rule| rule.horizon);
+    Ok(Follower { market, table: prices.as_ref(), horizon, portfolio, barriers }.policy(beliefs))
 }
 
 /// The bar of a symbol that became known at a moment; rows of a symbol become known in their order.
@@ -476,7 +479,9 @@ impl Comparisons {
 /// Targets from a file. A row's time is a bar's, so that it counts as decided at the close of the bar that starts then,
 /// or of the last one that started before; it fills at the next open, and holds until the next row.
 fn by_file(path: &Path, market: &[Bars], clock: &Clock, notes: &mut Vec<String>) -> Result<Targets> {
-    let rows = read_rows(path, "positions", &[&["target", "position", "signal", "weight", "side"]])?;
+    let names: &[&str] = &["target", "position", "signal", "weight", "side"];
+    let rows = read_rows(path, "positions", &[names, &["stop"], &["limit"]])?;
+    check_brackets(path, &rows, market)?;
     let mut targets = Targets::none(clock.tick.len());
     let (mut outside, mut strange) = (0u64, Vec::new());
     for (at, (name, time)) in rows.symbol.iter().zip(&rows.time).enumerate() {
@@ -492,7 +497,11 @@ fn by_file(path: &Path, market: &[Bars], clock: &Clock, notes: &mut Vec<String>)
         };
         let starts = &market[symbol].start;
         match starts.partition_point(|start| start <= time).checked_sub(1) {
-            Some(t) => targets.actions[clock.rows(symbol).start + t].target = rows.numbers[0][at],
+            Some(t) => {
+                let number = |column: usize| rows.numbers[column].get(at).copied().filter(|x| *x > 0.0).unwrap_or(0.0);
+                let (target, stop, limit) = (rows.numbers[0][at], number(1), number(2));
+                targets.actions[clock.rows(symbol).start + t] = Action { target, stop, limit };
+            }
             None => outside += 1,
         }
     }
@@ -513,6 +522,24 @@ fn by_file(path: &Path, market: &[Bars], clock: &Clock, notes: &mut Vec<String>)
             .into(),
     );
     Ok(targets)
+}
+
+/// Refuses stops and limits that are prices, and those of several symbols.
+fn check_brackets(path: &Path, rows: &Rows, market: &[Bars]) -> Result<()> {
+    for (name, column) in ["stop", "limit"].iter().zip(&rows.numbers[1..]) {
+        if market.len() > 1 && column.iter().any(|x| *x > 0.0) {
+            return Err(Error::input(format!("positions of several symbols have a column `{name}`"))
+                .at(path)
+                .remedy("leave it out: stops and limits are for one symbol"));
+        }
+        if let Some(at) = column.iter().position(|x| *x < 0.0 || *x >= 1.0) {
+            return Err(Error::input(format!("`{name}` is {}, and should be at least 0 and below 1", column[at]))
+                .at(path)
+                .line(at as u64 + 2)
+                .remedy("give its distance from the next open as a share of it, 0 to keep the one there is"));
+        }
+    }
+    Ok(())
 }
 
 /// Funding rates of a file.

@@ -7,7 +7,7 @@
 
 use crate::kinds::classifier::{judged, leave_out_not_finite, member_name};
 use crate::kinds::model::{self, Loaded};
-use crate::kinds::trading::{Block, beliefs_of, horizon, price_table};
+use crate::kinds::trading::{Block, beliefs_of, distances, horizon, price_table};
 use crate::progress::{Update, check_stop};
 use crate::runs::finished_run;
 use crate::train::{Experiment, Ids, ledger_path, load, open, started_trials, stored_request, write_json};
@@ -15,7 +15,7 @@ use crate::{Settings, TrainEvent, backtest};
 use features::{Fold, Span};
 use files::time::rfc3339;
 use files::{Error, Kind, Lock, Result, format_plural};
-use judge::backtest::{Backtest, Course, backtest as walk_policy, signal_policy};
+use judge::backtest::{Backtest, Course, Follower, backtest as walk_policy};
 use judge::evidence::{Evidence, Findings, HoldoutResult};
 use judge::ledger::{Ledger, Opening};
 use judge::split::Holdout;
@@ -308,7 +308,14 @@ fn judge_block(
     notes.extend(table.notes.iter().cloned());
     let block = Block { rows, probabilities: mean, rule: Some(trading.clone()) };
     let beliefs = Arc::new(beliefs_of(data, &[block]));
-    let policy = signal_policy(&data.base.market, Some(&table), beliefs, horizon(*rule), &trading.portfolio);
+    let follower = Follower {
+        market: &data.base.market,
+        table: Some(&table),
+        horizon: horizon(*rule),
+        portfolio: trading.portfolio,
+        barriers: distances(data, trading.exit, trading.barriers)?,
+    };
+    let policy = follower.policy(beliefs);
     let course = Course {
         market: &data.base.market,
         clock: &data.clock,

@@ -84,6 +84,7 @@ fn wrong_backtests_name_a_remedy() {
     place.write("AAPL.csv", &sample());
     place.write("bad.csv", "when,what\n2024-01-02,1\n");
     place.write("nan.csv", "time,target\n2024-01-02,up\n");
+    place.write("stop.csv", "time,target,stop\n2024-01-02,1,0.02\n2024-01-03,1,182.5\n");
     for (args, code, says) in [
         (vec!["backtest", "AAPL.csv"], 2, "--rule"),
         (vec!["backtest", "nothing"], 3, "there is no run here"),
@@ -94,6 +95,7 @@ fn wrong_backtests_name_a_remedy() {
         (vec!["backtest", "AAPL.csv", "--positions", "none.csv"], 3, "none.csv"),
         (vec!["backtest", "AAPL.csv", "--positions", "bad.csv"], 3, "need a column `time`"),
         (vec!["backtest", "AAPL.csv", "--positions", "nan.csv"], 3, "`up` is not a number"),
+        (vec!["backtest", "AAPL.csv", "--positions", "stop.csv"], 3, "`stop` is 182.5, and should be"),
         (vec!["backtest", "AAPL.csv", "--policy", "flat", "--funding", "bad.csv"], 3, "funding rates need a column"),
     ] {
         let (value, got) = place.json(&args);
@@ -179,6 +181,50 @@ fn a_trained_model_trades_what_it_found_and_nothing_else() {
     let above = |low: f64| low > 0.0;
     let low = net["sharpe_annual"].as_f64().zip(net["sharpe_annual_error"].as_f64());
     assert!(!low.is_some_and(|(sharpe, error)| above(sharpe - 1.96 * error)), "{net}");
+}
+
+/// Positions end at the barriers of their label where that is set: in training, from the model, from a file.
+#[test]
+fn positions_end_at_the_barriers_of_their_label() {
+    let place = Place::new();
+    let synth = |count: &str, name: &str| {
+        let args = ["data", "synth", "--count", count, "--bars", "4000", "--timeframe", "5m", "--name", name];
+        place.json(&[&args[..], &["--plant", "--accuracy", "0.9", "--stay", "0.9", "--cost-bp", "1"]].concat());
+    };
+    synth("1", "one");
+    let train = |name: &str, label: &str| {
+        let args = ["train", name, "--learner", "mlp", "--features", "p = col(plant)", "--labels", label];
+        let more = ["--seeds", "1", "--epochs", "2", "--folds", "2", "--out", "run", "--device", "cpu"];
+        place.json(&[&args[..], &more[..], &["--set", "trading.exit=label"]].concat())
+    };
+    let (value, code) = train("one", "fixed(2)");
+    assert!(code == 2 && value.to_string().contains("the label fixed(2) has no barriers"), "{value}");
+    let (value, code) = train("one", "triple(6)");
+    assert_eq!(code, 0, "{value}");
+    let closed = |value: &serde_json::Value, what: &str| {
+        let all = value["backtest"]["incidents"].as_array().unwrap_or_else(|| panic!("{value}"));
+        all.iter().find(|kind| kind["what"] == what).map_or(0, |kind| kind["count"].as_u64().unwrap())
+    };
+    let total = |value: &serde_json::Value| value["backtest"]["net"]["total_return"].as_f64().unwrap();
+    assert!(closed(&value, "stop") + closed(&value, "limit") > 3, "{value}");
+    // The model keeps it, and another exit is another trial.
+    let (again, _) = place.json(&["backtest", "run", "--out", "again"]);
+    assert_eq!((total(&again), &again["trials"]), (total(&value), &serde_json::Value::Null), "{again}");
+    let (other, _) = place.json(&["backtest", "run", "--out", "other", "--set", "trading.exit=horizon"]);
+    assert_eq!((closed(&other, "stop"), closed(&other, "limit"), &other["trials"]), (0, 0, &2.into()), "{other}");
+    assert_ne!(total(&other), total(&value));
+    let (parity, code) = place.json(&["check", "parity", "run", "--device", "cpu"]);
+    assert_eq!((code, &parity["equal"]), (0, &true.into()), "{parity}");
+    // What it wants to hold, with stops and limits, earns the same from a file.
+    let (told, code) = place.json(&["predict", "run", "one", "--positions", "--out", "p.parquet"]);
+    assert_eq!(code, 0, "{told}");
+    let (own, code) = place.json(&["backtest", "one", "--positions", "p.parquet", "--out", "own"]);
+    assert!(code == 0 && (total(&own) / total(&value) - 1.0).abs() < 1e-9, "{own}");
+    assert_eq!(closed(&own, "limit"), closed(&value, "limit"));
+
+    synth("3", "three");
+    let (value, code) = train("three", "triple(6)");
+    assert!(code == 2 && value.to_string().contains("is for one symbol, and there are 3"), "{value}");
 }
 
 /// A universe is fed bar by bar as one portfolio; features of the whole market are refused.

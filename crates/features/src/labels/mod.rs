@@ -22,7 +22,7 @@ mod triple;
 mod weight;
 
 pub use rule::Rule;
-pub use triple::sigma;
+pub use triple::{Barriers, sigma};
 pub use weight::weigh;
 
 use crate::class;
@@ -233,8 +233,6 @@ struct Path<'a> {
 
 impl<'a> Path<'a> {
     fn new(bars: &'a Bars, runs: &[Range<usize>], spec: &Labeling) -> Path<'a> {
-        // A rebate above the spread is no reason to call a loss a gain.
-        let cost_bp = spec.cost_bp.unwrap_or_else(|| (2.0 * bars.instrument.costs.side_bp()).max(0.0));
         let (mut sigma, mut log_open) = (Vec::new(), Vec::new());
         match spec.rule {
             Rule::Auto | Rule::Triple { .. } => sigma = triple::sigma(&bars.close, runs, spec.span),
@@ -249,7 +247,7 @@ impl<'a> Path<'a> {
             low: &bars.low,
             sigma,
             log_open,
-            cost: cost_bp * 1e-4,
+            cost: round_trip_cost(spec, bars),
         }
     }
 
@@ -306,6 +304,12 @@ impl<'a> Path<'a> {
         let sided = entry > 0.0 && moved.is_finite();
         sided.then_some(if moved > least { 1 } else { -i8::from(moved < -least) })
     }
+}
+
+/// What a round trip costs, as a log move.
+fn round_trip_cost(spec: &Labeling, bars: &Bars) -> f64 {
+    // A rebate above the spread is no reason to call a loss a gain.
+    spec.cost_bp.unwrap_or_else(|| (2.0 * bars.instrument.costs.side_bp()).max(0.0)) * 1e-4
 }
 
 /// Who does the work: a pool, or this thread alone.

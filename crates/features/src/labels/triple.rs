@@ -11,7 +11,9 @@
 //! weights `(1 - α)^age`, normalised, `α = 2 / (span + 1)`, counted from the start of the run; below [`RETURNS`] of
 //! them there is none.
 
-use super::{Mark, Path};
+use super::{Labeling, Mark, Path, Rule, round_trip_cost};
+use bars::Bars;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Returns that σ needs.
@@ -24,7 +26,7 @@ pub(super) fn mark(path: &Path, t: usize, h: usize, k: f64) -> Option<Mark> {
     if !sigma.is_finite() || !entry.is_finite() || entry <= 0.0 {
         return None;
     }
-    let distance = (k * sigma * (h as f64).sqrt()).max(2.0 * path.cost);
+    let distance = distance(sigma, h, k, path.cost);
     let factor = distance.exp();
     let (upper, lower) = (entry * factor, entry / factor);
     // A price that stood still and costs nothing has barriers without width, which would be touched by standing still.
@@ -46,6 +48,43 @@ pub(super) fn mark(path: &Path, t: usize, h: usize, k: f64) -> Option<Mark> {
     let class = path.settle(entry, t + 1 + h, path.cost.max(0.5 * distance))?;
     // Where bars overlap, the last one scanned may end after the next one opens.
     Some(Mark { class, last: t + h, t1: path.start[t + 1 + h].max(path.known[t + h]), both: false })
+}
+
+/// How far a barrier lies from the entry, as a log move.
+fn distance(sigma: f64, h: usize, k: f64, cost: f64) -> f64 {
+    (k * sigma * (h as f64).sqrt()).max(2.0 * cost)
+}
+
+/// The barriers of one symbol's label, for who leaves a position where its label was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Barriers {
+    /// Bars of the label.
+    pub horizon: usize,
+    /// Distance in standard deviations of a move over the horizon.
+    pub width: f64,
+    /// Bars over which σ forgets.
+    pub span: f64,
+    /// Of a round trip, as a log move; a barrier is at least twice as far away.
+    pub cost: f64,
+}
+
+impl Barriers {
+    /// Those of a label with this rule; `None` where it has none.
+    pub fn new(labeling: &Labeling, rule: Rule, bars: &Bars) -> Option<Barriers> {
+        let Rule::Triple { horizon, width } = rule else { return None };
+        Some(Barriers { horizon, width, span: labeling.span, cost: round_trip_cost(labeling, bars) })
+    }
+
+    /// `[n]` how far both lie from the open behind each row, as a log move that is known at its close; NaN where there
+    /// is no σ yet, or no distance.
+    pub fn distances(&self, close: &[f64], runs: &[Range<usize>]) -> Vec<f64> {
+        let mut all = sigma(close, runs, self.span);
+        for x in &mut all {
+            let far = distance(*x, self.horizon, self.width, self.cost);
+            *x = if x.is_finite() && far > 0.0 { far } else { f64::NAN };
+        }
+        all
+    }
 }
 
 /// The first bar that reaches a barrier. Bars are asked eight at a time, which the compiler turns into vectors.

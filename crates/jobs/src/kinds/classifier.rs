@@ -2,7 +2,7 @@
 //! judged on test samples, kept as `predictions.parquet` and the folder `model`.
 
 use super::importance::{ColumnImportance, importance};
-use super::trading::{Traded, Trading, paths_of};
+use super::trading::{Traded, Trading, check_exit, paths_of};
 use super::{Evaluation, Figure, Kind, Metric, PathRecord, PathsRecord, model};
 use crate::train::{Experiment, Ids, Judged, Source, guess, symbol_names};
 use crate::{Settings, backtest};
@@ -428,6 +428,9 @@ fn sentences(j: &judge::Judged) -> Vec<String> {
 
 /// Classifiers as the settings have them.
 fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -> Result<Classify> {
+    if let Ids::Bars { data, rule: Some(rule), .. } = &source.ids {
+        check_exit(&data.base.market, *rule, settings)?;
+    }
     let samples = splits.folds.iter().map(|f| f.train.len()).min().unwrap_or(0);
     let kind = settings.train.learner.kind();
     let config = |((_, own), net): (&(String, Settings), &compute::Net)| {

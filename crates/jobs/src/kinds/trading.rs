@@ -5,12 +5,12 @@ use super::classifier::predictions_of;
 use crate::train::{Experiment, Ids};
 use crate::{Settings, SplitKind};
 use bars::Bars;
-use features::labels::Rule;
+use features::labels::{Barriers, Rule};
 use features::{Dataset, FoldKind, Span, class};
-use files::Result;
+use files::{Error, Kind, Result};
 use judge::backtest::{
-    Backtest, Beliefs, Calibration, ChanceTest, Course, SignalRule, Tried, Walked, backtest, choose_threshold,
-    permute_scores, shift_positions, signal_policy, try_thresholds, walk,
+    Backtest, Beliefs, Calibration, ChanceTest, Course, Exit, Follower, SignalRule, Tried, Walked, backtest,
+    choose_threshold, permute_scores, shift_positions, try_thresholds, walk,
 };
 use judge::mean_probabilities;
 use judge::performance::{TrackRecord, performance, trading_days_per_year};
@@ -40,6 +40,10 @@ pub(crate) struct Trading<'a> {
     data: &'a Dataset,
     table: PriceTable,
     horizon: usize,
+    /// Of one symbol's label.
+    barriers: Option<Barriers>,
+    /// `[rows]` how far they are; empty where positions end at the horizon alone.
+    distances: Arc<Vec<f64>>,
     blocks: Vec<Span>,
     /// `[folds]` rows of its validation and of its test block.
     rows: Vec<(Vec<u32>, Vec<u32>)>,
@@ -75,7 +79,9 @@ impl<'a> Trading<'a> {
             (valid, (0..usable.len() as u32).filter(in_block).collect())
         };
         let rows = (0..splits.folds.len()).map(rows_of).collect();
-        Ok(Some(Trading { experiment, data, table, horizon: horizon(*rule), blocks, rows }))
+        let barriers = barriers_of(&data.base.market, *rule, settings);
+        let distances = distances(data, settings.trading.exit, barriers)?;
+        Ok(Some(Trading { experiment, data, table, horizon: horizon(*rule), barriers, distances, blocks, rows }))
     }
 
     fn course(&self, span: Span) -> Course<'_> {
@@ -155,9 +161,14 @@ impl<'a> Trading<'a> {
         predictions_of(self.experiment, members, &ids)
     }
 
+    fn follower(&self) -> Follower<'_> {
+        let portfolio = self.experiment.settings.trading.rule();
+        let (market, table, barriers) = (&self.data.base.market, Some(&self.table), self.distances.clone());
+        Follower { market, table, horizon: self.horizon, portfolio, barriers }
+    }
+
     fn policy(&self, beliefs: Arc<Beliefs>) -> Box<dyn Policy> {
-        let rule = self.experiment.settings.trading.rule();
-        signal_policy(&self.data.base.market, Some(&self.table), beliefs, self.horizon, &rule)
+        self.follower().policy(beliefs)
     }
 
     /// Calibrates, chooses thresholds by validation and follows the signals of the test blocks.
@@ -173,7 +184,7 @@ impl<'a> Trading<'a> {
         let Experiment { source, splits, .. } = self.experiment;
         let (data, horizon) = (self.data, self.horizon);
         let (classes, samples) = (source.problem.classes, &source.problem.samples);
-        let portfolio = self.experiment.settings.trading.rule();
+        let (follower, exit, barriers) = (self.follower(), self.experiment.settings.trading.exit, self.barriers);
         let mut tried: Vec<Vec<Tried>> = Vec::new();
         let mut said: Vec<Block> = Vec::new();
         for (number, fold) in splits.folds.iter().enumerate() {
@@ -200,17 +211,12 @@ impl<'a> Trading<'a> {
                 let from = samples.t0[piece[0] as usize];
                 let reach = piece.iter().map(|at| samples.t1[*at as usize]).max().unwrap_or(from);
                 if let Some(span) = Span::new(from, reach.saturating_add(1)) {
-                    tried.push(try_thresholds(
-                        &self.course(span),
-                        &self.table.params,
-                        &validated,
-                        horizon,
-                        &portfolio,
-                    )?);
+                    tried.push(try_thresholds(&self.course(span), &self.table.params, &validated, &follower)?);
                 }
             }
             let threshold = choose_threshold(&tried);
-            let rule = Some(SignalRule { calibration, threshold, horizon, portfolio });
+            let portfolio = follower.portfolio;
+            let rule = Some(SignalRule { calibration, threshold, horizon, portfolio, exit, barriers });
             said.push(Block { rows: test.clone(), probabilities: of_test, rule });
         }
         Ok(said)
@@ -326,4 +332,46 @@ pub(crate) fn horizon(rule: Rule) -> usize {
         Rule::Fixed { horizon } | Rule::Triple { horizon, .. } => horizon,
         Rule::Trend { longest } => longest,
     }
+}
+
+/// The barriers of a label; none where it has none, or for several symbols.
+fn barriers_of(market: &[Bars], rule: Rule, settings: &Settings) -> Option<Barriers> {
+    match (market, settings.labeling()) {
+        ([bars], Some(labeling)) => Barriers::new(&labeling, rule, bars),
+        _ => None,
+    }
+}
+
+/// `[rows]` how far barriers lie where positions end there; empty where they end at the horizon alone.
+pub(crate) fn distances(data: &Dataset, exit: Exit, barriers: Option<Barriers>) -> Result<Arc<Vec<f64>>> {
+    match (exit, barriers, data.base.market.as_slice()) {
+        (Exit::Horizon, ..) => Ok(Arc::default()),
+        (Exit::Label, Some(barriers), [bars]) => Ok(Arc::new(barriers.distances(&bars.close, &data.base.runs[0]))),
+        (Exit::Label, _, [_]) => {
+            Err(Error::new(Kind::Usage, "this model keeps no barriers that positions could end at")
+                .remedy("train again with <label.rule=\"triple(24)\">, or leave out <trading.exit=label>"))
+        }
+        (Exit::Label, _, market) => Err(for_one_symbol(market.len())),
+    }
+}
+
+fn for_one_symbol(symbols: usize) -> Error {
+    let many = format!("`trading.exit = \"label\"` is for one symbol, and there are {symbols}");
+    Error::new(Kind::Usage, format!("{many}: a portfolio nets tranches, which have no stop of their own"))
+        .remedy("choose one with <symbols>, or leave out <trading.exit=label>")
+}
+
+/// Refuses exits that a data set has not: barriers belong to one symbol and a triple label.
+pub(crate) fn check_exit(market: &[Bars], rule: Rule, settings: &Settings) -> Result<()> {
+    if settings.trading.exit == Exit::Horizon {
+        return Ok(());
+    }
+    if market.len() > 1 {
+        return Err(for_one_symbol(market.len()));
+    }
+    if barriers_of(market, rule, settings).is_none() {
+        return Err(Error::new(Kind::Usage, format!("`trading.exit = \"label\"`: the label {rule} has no barriers"))
+            .remedy("predict <label.rule=\"triple(24)\">, or leave out <trading.exit=label>"));
+    }
+    Ok(())
 }

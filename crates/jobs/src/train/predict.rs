@@ -14,6 +14,7 @@ use crate::kinds::classifier::{leave_out_not_finite, member_name};
 use crate::kinds::model::{About, Loaded, Model, ModelFold, about, read, universe};
 use crate::progress::{Sink, Update, check_stop};
 use crate::{Refit, Select, Settings, add, find, os};
+use account::Action;
 use bars::{Bars, Timeframe};
 use compute::Opened;
 use features::{Dataset, Input, Plan, Samples, class, read_set};
@@ -156,20 +157,28 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
 }
 
 /// The column `target`: the weight to hold from the next open on, 1 all long and -1 all short; and when each bar began.
-fn positions(loaded: &Loaded, data: &Dataset, table: &Table, settings: &Settings) -> Result<[Column; 2]> {
+/// Where positions end at barriers, `stop` and `limit`: their distance from that open as a share of it, 0 for as
+/// before.
+fn positions(loaded: &Loaded, data: &Dataset, table: &Table, settings: &Settings) -> Result<Vec<Column>> {
     let targets = decide_beforehand(&data.clock, &*model_policy(loaded, data, table, settings, None)?)?;
     let column = |name: &str| table.columns.iter().find(|c| c.name == name).map(|c| &c.data);
-    let (mut wanted, mut start) = (vec![f64::NAN; table.rows], vec![files::MISSING_TIME; table.rows]);
+    let mut wanted = vec![Action::target(f64::NAN); table.rows];
+    let mut start = vec![files::MISSING_TIME; table.rows];
     if let (Some(Data::Names { codes, .. }), Some(Data::Time { ns, .. })) = (column("symbol"), column("time")) {
         for row in 0..table.rows {
             let symbol = codes[row] as usize;
             if let Some(t) = bar_known_at(&data.clock, symbol, ns[row]) {
-                wanted[row] = targets.actions[data.base.offsets[symbol] + t].target;
+                wanted[row] = targets.actions[data.base.offsets[symbol] + t];
                 start[row] = data.base.market[symbol].start[t];
             }
         }
     }
-    Ok([Column::time("bar_start", start), Column::f64("target", wanted)])
+    let column = |name: &str, of: fn(&Action) -> f64| Column::f64(name, wanted.iter().map(of).collect());
+    let mut columns = vec![Column::time("bar_start", start), column("target", |action| action.target)];
+    if targets.actions.iter().any(|action| action.stop > 0.0 || action.limit > 0.0) {
+        columns.extend([column("stop", |action| action.stop), column("limit", |action| action.limit)]);
+    }
+    Ok(columns)
 }
 
 /// What a model says about bars, and the bars.

@@ -189,7 +189,7 @@ const DAY: i64 = 86_400_000_000_000;
 /// The decisions of one symbol by trading day and time of day.
 struct TradingDays {
     /// `[bars of the span]` what is wanted at each close: a decision holds until the next.
-    wanted: Vec<f64>,
+    wanted: Vec<Action>,
     /// `[bars]` the trading day of each, by its number in `first`.
     day: Vec<usize>,
     /// `[bars]` start behind midnight of its trading day, in nanoseconds.
@@ -203,10 +203,9 @@ impl TradingDays {
         let (bars, rows) = (&course.market[0], course.rows(0));
         let numbers = bars.instrument.session.trading_days(&bars.start[rows.clone()]);
         let mut days = TradingDays { wanted: Vec::new(), day: Vec::new(), clock: Vec::new(), first: Vec::new() };
-        let (mut wanted, mut last) = (0.0, i32::MIN);
+        let (mut wanted, mut last) = (Action::target(0.0), i32::MIN);
         for (at, (row, number)) in rows.zip(&numbers).enumerate() {
-            let target = actions[row].target;
-            wanted = if target.is_finite() { target } else { wanted };
+            wanted = if actions[row].target.is_finite() { actions[row] } else { Action::target(wanted.target) };
             // A day that comes again after a later one belongs to that.
             if *number > last {
                 last = *number;
@@ -265,11 +264,14 @@ impl Policy for Shifted<'_> {
                 (own[0], own[1]) = (first[from] as f64, end as f64);
             }
             let (mut next, end) = (own[0] as usize, own[1] as usize);
+            let before = next;
             while next < end && clock[next] <= clock[t] {
                 next += 1;
             }
             own[0] = next as f64;
-            *action = Action::target(if next == 0 { 0.0 } else { wanted[next - 1] });
+            let now = if next == 0 { Action::target(0.0) } else { wanted[next - 1] };
+            // A decision that is said again sets no stop and no limit.
+            *action = if next > before { now } else { Action::target(now.target) };
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! [`walk`] asks a [`market::Policy`] at every close and takes what it decides through one [`account::Account`], or
 //! through one [`account::Portfolio`] where there are several symbols, and keeps what happened: equity, fills, round
-//! trips, costs. Rules, files, constants and classifiers ([`signal_policy`]) are policies; no learner is known here.
+//! trips, costs. Rules, files, constants and classifiers ([`Follower`]) are policies; no learner is known here.
 //! [`backtest`] does so at several multiples of the costs and a bar late, and makes the [`Backtest`] record of it
 //! beside buying and holding. [`shift_positions`] and [`permute_scores`] say what the same trading earns by chance.
 //!
@@ -20,7 +20,7 @@ pub use chance::{ChanceTest, permute_scores, shift_positions};
 pub use figures::{Backtest, CostMultiple, CostShares, Incidents, Part, backtest};
 pub use record::{Incident, PositionRow, Trade, Walked};
 pub use signals::{
-    Beliefs, Calibration, PortfolioRule, SignalRule, Tried, Weighting, choose_threshold, signal_policy, try_thresholds,
+    Beliefs, Calibration, Exit, Follower, PortfolioRule, SignalRule, Tried, Weighting, choose_threshold, try_thresholds,
 };
 pub use walk::{Course, buy_and_hold, decide, decide_beforehand, walk};
 

@@ -1,7 +1,8 @@
 //! From probabilities to positions: calibration, thresholds and rank portfolios.
 //!
 //! One symbol: long or short at the next open when a probability exceeds a threshold; a signal in the same direction
-//! renews the horizon without trading, an opposite one turns the position, otherwise it closes at the horizon. Several
+//! renews the horizon without trading, an opposite one turns the position, otherwise it closes at the horizon; with
+//! [`Exit::Label`] also where the label was decided, at its barriers, which every signal of its side renews. Several
 //! symbols: those that have a bar are ranked by `p_up - p_down`; the top is bought and, where it can be, the bottom
 //! sold, by a [`PortfolioRule`], in tranches of `1/h` of equity that are held for h bars and netted.
 //!
@@ -13,6 +14,7 @@ use super::walk::{Course, walk};
 use crate::performance::SharpeRatio;
 use account::{Action, Params};
 use bars::Bars;
+use features::labels::Barriers;
 use files::Result;
 use market::{Needs, Policy, PriceTable, View};
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,28 @@ pub struct SignalRule {
     /// How several symbols become a portfolio.
     #[serde(default)]
     pub portfolio: PortfolioRule,
+    /// Where a position of one symbol ends without a signal.
+    #[serde(default)]
+    pub exit: Exit,
+    /// The barriers of one symbol's label; null where it has none.
+    #[serde(default)]
+    pub barriers: Option<Barriers>,
+}
+
+/// Where a position ends that no signal renews or turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Exit {
+    /// At the horizon.
+    #[default]
+    Horizon,
+    /// At the barriers of its label, or at the horizon.
+    Label,
+}
+
+impl Exit {
+    /// All of them with their names.
+    pub const NAMES: &'static [(&'static str, Exit)] = &[("horizon", Exit::Horizon), ("label", Exit::Label)];
 }
 
 /// How scores of several symbols become a portfolio.
@@ -185,24 +209,43 @@ fn solve(matrix: &mut [f64], right: &mut [f64], n: usize) -> Option<Vec<f64>> {
 /// `[rows]` corrected probabilities of down and up, where there are any.
 pub type Beliefs = Vec<Option<[f64; 2]>>;
 
-/// Who follows beliefs of which each fold's threshold was taken away: one symbol follows those above 0, several are a
-/// portfolio, weighted by the volatility in `table` where its rule says so. What is not believed in is not traded; what
-/// is held runs out at its horizon.
-pub fn signal_policy(
-    market: &[Bars],
-    table: Option<&PriceTable>,
-    beliefs: Arc<Beliefs>,
-    horizon: usize,
-    rule: &PortfolioRule,
-) -> Box<dyn Policy> {
-    let shortable = market.iter().all(|bars| bars.instrument.shortable);
-    match (market, table) {
-        ([_], _) => Box::new(Signals { beliefs, thresholds: vec![0.0], horizon, shortable }),
-        (_, Some(table)) if rule.weighting == Weighting::Volatility => {
-            let sigma = table.bars.iter().map(|bar| bar.sigma).collect();
-            Box::new(Ranks { beliefs, horizon, shortable, rule: *rule, sigma })
+/// What turns beliefs, of which each fold's threshold was taken away, into positions: one symbol follows those above 0,
+/// several are a portfolio. What is not believed in is not traded; what is held runs out at its horizon.
+#[derive(Debug, Clone)]
+pub struct Follower<'a> {
+    /// `[S]`
+    pub market: &'a [Bars],
+    /// Has the volatility that a portfolio may be weighted by; not needed for one symbol.
+    pub table: Option<&'a PriceTable>,
+    /// Bars that a position is held after its last signal.
+    pub horizon: usize,
+    /// How several symbols become a portfolio.
+    pub portfolio: PortfolioRule,
+    /// `[rows]` how far stop and limit of the one symbol lie from its entry, as a log move; not finite: none. Empty:
+    /// positions end at the horizon alone.
+    pub barriers: Arc<Vec<f64>>,
+}
+
+impl Follower<'_> {
+    /// Who follows these beliefs.
+    pub fn policy(&self, beliefs: Arc<Beliefs>) -> Box<dyn Policy> {
+        if let [_] = self.market {
+            return Box::new(self.signals(beliefs, vec![0.0]));
         }
-        _ => Box::new(Ranks { beliefs, horizon, shortable, rule: *rule, sigma: Vec::new() }),
+        let table = self.table.filter(|_| self.portfolio.weighting == Weighting::Volatility);
+        let sigma = table.map_or_else(Vec::new, |table| table.bars.iter().map(|bar| bar.sigma).collect());
+        let (horizon, rule) = (self.horizon, self.portfolio);
+        Box::new(Ranks { beliefs, horizon, shortable: self.is_shortable(), rule, sigma })
+    }
+
+    fn is_shortable(&self) -> bool {
+        self.market.iter().all(|bars| bars.instrument.shortable)
+    }
+
+    /// Accounts on one symbol, each with a threshold of its own.
+    pub(super) fn signals(&self, beliefs: Arc<Beliefs>, thresholds: Vec<f64>) -> Signals {
+        let barriers = self.barriers.clone();
+        Signals { beliefs, thresholds, horizon: self.horizon, shortable: self.is_shortable(), barriers }
     }
 }
 
@@ -213,6 +256,8 @@ pub(super) struct Signals {
     pub(super) thresholds: Vec<f64>,
     pub(super) horizon: usize,
     pub(super) shortable: bool,
+    /// `[rows]` or empty, as in [`Follower`].
+    pub(super) barriers: Arc<Vec<f64>>,
 }
 
 impl Policy for Signals {
@@ -240,6 +285,12 @@ impl Policy for Signals {
                 }
             }
             *action = Action::target(*side);
+            let far = self.barriers.get(*row as usize).copied().unwrap_or(f64::NAN);
+            if signal * *side > 0.0 && far.is_finite() {
+                // At entry · exp(± far), as the label has them.
+                let (above, below) = (far.exp_m1(), -(-far).exp_m1());
+                (action.stop, action.limit) = if *side > 0.0 { (below, above) } else { (above, below) };
+            }
         }
         Ok(())
     }
@@ -352,16 +403,13 @@ pub fn try_thresholds(
     course: &Course<'_>,
     params: &[Params],
     beliefs: &Arc<Beliefs>,
-    horizon: usize,
-    rule: &PortfolioRule,
+    follower: &Follower<'_>,
 ) -> Result<Vec<Tried>> {
-    let [bars] = course.market else {
-        let policy = signal_policy(course.market, Some(course.table), beliefs.clone(), horizon, rule);
-        let walked = walk(course, params, &*policy)?;
+    let [_] = course.market else {
+        let walked = walk(course, params, &*follower.policy(beliefs.clone()))?;
         return Ok(vec![Tried { returns: walked.daily_returns().1, trades: walked.trades.len() }]);
     };
-    let thresholds = THRESHOLDS.to_vec();
-    let policy = Signals { beliefs: beliefs.clone(), thresholds, horizon, shortable: bars.instrument.shortable };
+    let policy = follower.signals(beliefs.clone(), THRESHOLDS.to_vec());
     let ends = day_ends(course);
     let mut tried = vec![Tried::default(); THRESHOLDS.len()];
     let mut before = vec![params[0].capital; THRESHOLDS.len()];
@@ -450,7 +498,8 @@ mod tests {
     fn signals_renew_turn_and_run_out() {
         let (up, down, none) = (Some([0.1, 0.8]), Some([0.8, 0.1]), Some([0.3, 0.3]));
         let follow = |beliefs: &[Option<[f64; 2]>], shortable| -> Vec<f64> {
-            let policy = Signals { beliefs: Arc::new(beliefs.to_vec()), thresholds: vec![0.5], horizon: 2, shortable };
+            let (beliefs, barriers) = (Arc::new(beliefs.to_vec()), Arc::default());
+            let policy = Signals { beliefs, thresholds: vec![0.5], horizon: 2, shortable, barriers };
             let (mut memory, mut actions) = (policy.start(1), [Action::target(f64::NAN)]);
             let mut at = |row: usize| {
                 let (rows, counter) = ([row as u32], row as u64);
@@ -458,7 +507,7 @@ mod tests {
                 policy.act(&view, &mut memory, &mut actions).unwrap();
                 actions[0].target
             };
-            (0..beliefs.len()).map(&mut at).collect()
+            (0..policy.beliefs.len()).map(&mut at).collect()
         };
         assert_eq!(follow(&[up, none, none, none], true), [1.0, 1.0, 0.0, 0.0]);
         assert_eq!(follow(&[up, up, none, None, none], true), [1.0, 1.0, 1.0, 0.0, 0.0]);

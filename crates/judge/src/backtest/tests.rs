@@ -31,6 +31,10 @@ impl Case {
         Course { market: &self.market, clock: &self.clock, table: &self.table, span, delisting_return: 0.0 }
     }
 
+    fn follower(&self, horizon: usize, portfolio: PortfolioRule) -> Follower<'_> {
+        Follower { market: &self.market, table: Some(&self.table), horizon, portfolio, barriers: Arc::default() }
+    }
+
     /// Targets that change now and then.
     fn targets(&self, weight: f64) -> Targets {
         let side = |symbol: usize, t: usize| weight * [1.0, 1.0, 0.0, -1.0][(t / 17 + symbol) % 4];
@@ -226,7 +230,7 @@ fn scores_that_change_hands_are_what_chance_earns() {
         Arc::new(case.market.iter().flat_map(score).collect())
     };
     let course = case.course();
-    let portfolio = |beliefs| signal_policy(&case.market, Some(&case.table), beliefs, 5, &PortfolioRule::default());
+    let portfolio = |beliefs| case.follower(5, PortfolioRule::default()).policy(beliefs);
     let test = |beliefs: &Arc<Beliefs>, threads| permute_scores(&course, beliefs, &portfolio, 3, threads).unwrap();
     let knows = test(&scores(0.9), 2);
     assert!(knows.p < 0.005 && knows.sharpe_daily > knows.high, "{knows:?}");
@@ -284,7 +288,7 @@ fn signals_are_asked_beforehand_or_on_the_way() {
         let beliefs: Arc<Beliefs> = Arc::new((0..case.table.bars.len()).map(&mut belief).collect());
         for weighting in [Weighting::Equal, Weighting::Volatility] {
             let rule = PortfolioRule { weighting, ..PortfolioRule::default() };
-            let policy = signal_policy(&case.market, Some(&case.table), beliefs.clone(), 6, &rule);
+            let policy = case.follower(6, rule).policy(beliefs.clone());
             let decided = decide_beforehand(&case.clock, &*policy).unwrap();
             let [known, asked] = [&decided as &dyn Policy, &*policy]
                 .map(|policy| walk(&case.course(), &case.table.params, policy).unwrap());
@@ -332,17 +336,72 @@ fn thresholds_side_by_side_are_walks() {
     let mut belief = |_| (random.below(5) > 0).then(|| [random.unit(), random.unit()]);
     let beliefs: Arc<Beliefs> = Arc::new((0..case.table.bars.len()).map(&mut belief).collect());
     let (course, params) = (case.course(), &case.table.params);
-    let tried = try_thresholds(&course, params, &beliefs, 4, &PortfolioRule::default()).unwrap();
-    assert!(tried.len() > 10);
-    for (at, tried) in tried.iter().enumerate() {
-        let policy = signals::Signals {
-            beliefs: beliefs.clone(),
-            thresholds: vec![signals::THRESHOLDS[at]],
-            horizon: 4,
-            shortable: true,
-        };
-        let walked = walk(&course, params, &policy).unwrap();
-        assert_eq!((&tried.returns, tried.trades), (&walked.daily_returns().1, walked.trades.len()), "threshold {at}");
-        assert!(tried.trades > 30);
+    let mut follower = case.follower(4, PortfolioRule::default());
+    // At the horizon alone, and at barriers that are often touched.
+    for barriers in [Vec::new(), vec![0.004; case.table.bars.len()]] {
+        follower.barriers = Arc::new(barriers);
+        let tried = try_thresholds(&course, params, &beliefs, &follower).unwrap();
+        assert!(tried.len() > 10);
+        for (at, tried) in tried.iter().enumerate() {
+            let policy = follower.signals(beliefs.clone(), vec![signals::THRESHOLDS[at]]);
+            let walked = walk(&course, params, &policy).unwrap();
+            assert_eq!((&tried.returns, tried.trades), (&walked.daily_returns().1, walked.trades.len()), "{at}");
+            assert!(tried.trades > 30);
+        }
     }
+}
+
+/// By hand: barriers at 100 · exp(± 0.02), which is 102.0201 and 98.0199, without costs.
+#[test]
+fn a_position_ends_at_the_barriers_of_its_label() {
+    let (up, none) = (Some([-0.2, 0.2]), Some([-0.1, -0.1]));
+    let down = Some([0.2, -0.2]);
+    // Open, high, low and close of the bars behind the signal; what a position of 100,000 is worth at the end.
+    let check = |signals: &[Option<[f64; 2]>], prices: &[[f64; 4]], what: &str, end: f64| {
+        let mut bars = market(1, signals.len());
+        for (t, [open, high, low, close]) in std::iter::once(&[100.0; 4]).chain(prices).enumerate() {
+            let own = &mut bars[0];
+            (own.open[t], own.high[t], own.low[t], own.close[t]) = (*open, *high, *low, *close);
+        }
+        let mut case = Case::new(bars);
+        case.table.params[0] = case.table.params[0].with_costs(0.0);
+        let follower =
+            Follower { barriers: Arc::new(vec![0.02; signals.len()]), ..case.follower(3, PortfolioRule::default()) };
+        let policy = follower.policy(Arc::new(signals.to_vec()));
+        let walked = walk(&case.course(), &case.table.params, &*policy).unwrap();
+        let last = walked.equity[walked.equity.len() - 1];
+        assert!((last - end).abs() < 0.01, "{what}: {last}");
+        let stops = walked.incidents.iter().map(|incident| incident.what).filter(|what| *what != "end of data");
+        assert_eq!(stops.collect::<Vec<_>>(), what.split_whitespace().collect::<Vec<_>>());
+    };
+    let still = [100.0; 4];
+    let (gain, loss) = (0.02f64.exp(), (-0.02f64).exp());
+    // From the bar of the fill on: its high touches the upper barrier.
+    check(&[up, none, none, none], &[[100.0, 103.0, 99.0, 101.0], still, still], "limit", 1e5 * gain);
+    // Both inside one bar: the stop is taken.
+    check(&[up, none, none, none], &[[100.0, 103.0, 97.0, 101.0], still, still], "stop", 1e5 * loss);
+    // An open beyond the stop fills there.
+    check(&[up, none, none, none], &[still, [97.0, 99.0, 96.0, 98.0], still], "stop", 0.97e5);
+    // Short: the barriers change sides. 1000 units sold at 100 are bought back at 98.0199.
+    check(
+        &[down, none, none, none],
+        &[[100.0, 101.0, 98.0, 99.0], still, still],
+        "limit",
+        1e5 + 1e3 * (100.0 - 100.0 * loss),
+    );
+    // Untouched it ends at the horizon: bought at 100, sold at the open three bars later, at 101.
+    let quiet = [100.0, 101.0, 99.0, 100.0];
+    check(&[up, none, none, none, none], &[quiet, quiet, quiet, [101.0, 101.5, 100.0, 100.5]], "", 1.01e5);
+    // Who was stopped out stays out until the next signal of any side, which sets barriers anew: from 100 to 102.02.
+    let stopped = [100.0, 101.0, 97.0, 99.0];
+    let again = 1e5 * loss * gain;
+    check(
+        &[up, none, up, none],
+        &[stopped, [99.0, 104.0, 98.5, 100.0], [100.0, 103.0, 99.0, 100.0]],
+        "stop limit",
+        again,
+    );
+    // A signal of its own side renews them without trading: 101 · exp(-0.02) is 98.9999, and 98.5 touches it.
+    let higher = [101.0, 101.5, 100.0, 101.0];
+    check(&[up, up, none, none], &[quiet, higher, [101.0, 101.0, 98.5, 99.0]], "stop", 1e3 * 101.0 * loss);
 }
