@@ -5,7 +5,7 @@
 //! before anything is seen.
 
 use crate::kinds::model::Loaded;
-use crate::kinds::trading::{distances, price_table};
+use crate::kinds::trading::{distances, portfolio_notes, price_table};
 use crate::progress::{Sink, Update, check_stop};
 use crate::runs::find_run;
 use crate::small_table::{Rows, read_rows};
@@ -150,6 +150,9 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     sink(Update { phase: "prices", done: 0, total: 0, unit: "" });
     let table = price_table(&market, settings).map_err(|e| e.at(&path))?;
     notes.extend(table.notes.iter().cloned());
+    if run.is_some() {
+        notes.extend(portfolio_notes(&market, &table, &settings.trading.rule()));
+    }
     check_stop()?;
 
     // Written down before anything is seen.

@@ -7,7 +7,7 @@
 
 use crate::kinds::classifier::{judged, leave_out_not_finite, member_name};
 use crate::kinds::model::{self, Loaded};
-use crate::kinds::trading::{Block, beliefs_of, distances, horizon, price_table};
+use crate::kinds::trading::{Block, beliefs_of, distances, horizon, portfolio_notes, price_table};
 use crate::progress::{Update, check_stop};
 use crate::runs::finished_run;
 use crate::train::{Experiment, Ids, ledger_path, load, open, started_trials, stored_request, write_json};
@@ -306,6 +306,7 @@ fn judge_block(
     }
     let table = price_table(&data.base.market, settings)?;
     notes.extend(table.notes.iter().cloned());
+    notes.extend(portfolio_notes(&data.base.market, &table, &trading.portfolio));
     let block = Block { rows, probabilities: mean, rule: Some(trading.clone()) };
     let beliefs = Arc::new(beliefs_of(data, &[block]));
     let follower = Follower {

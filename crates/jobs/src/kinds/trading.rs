@@ -9,8 +9,8 @@ use features::labels::{Barriers, Rule};
 use features::{Dataset, FoldKind, Span, class};
 use files::{Error, Kind, Result};
 use judge::backtest::{
-    Backtest, Beliefs, Calibration, ChanceTest, Course, Exit, Follower, SignalRule, Tried, Walked, backtest,
-    choose_threshold, permute_scores, shift_positions, try_thresholds, walk,
+    Backtest, Beliefs, Calibration, ChanceTest, Course, Exit, Follower, PortfolioRule, SignalRule, Tried, Walked,
+    backtest, choose_threshold, permute_scores, shift_positions, try_thresholds, walk,
 };
 use judge::mean_probabilities;
 use judge::performance::{TrackRecord, performance, trading_days_per_year};
@@ -254,6 +254,8 @@ impl<'a> Trading<'a> {
     fn notes(&self, rules: &[Option<SignalRule>]) -> Vec<String> {
         let never = rules.iter().flatten().filter(|rule| rule.threshold.is_none()).count();
         let mut notes = self.table.notes.clone();
+        let trading = &self.experiment.settings.trading;
+        notes.extend(portfolio_notes(&self.data.base.market, &self.table, &trading.rule()));
         if never > 0 {
             notes.push(format!(
                 "{never} of {} do not trade: no threshold earned more than its standard error on validation data",
@@ -323,6 +325,37 @@ pub(super) fn blocks(experiment: &Experiment, data: &Dataset) -> Vec<Span> {
     let from: Vec<i64> = splits.folds.iter().map(|fold| fold.spans.test.from()).collect();
     let ends = from.iter().skip(1).copied().chain([end]);
     from.iter().zip(ends).filter_map(|(from, to)| Span::new(*from, to)).collect()
+}
+
+/// What a portfolio's rule does not say by itself: which side is missing, and what leverage leaves of it.
+pub(crate) fn portfolio_notes(market: &[Bars], table: &PriceTable, rule: &PortfolioRule) -> Vec<String> {
+    let mut notes = Vec::new();
+    if market.len() < 2 {
+        return notes;
+    }
+    let held: Vec<&str> = market.iter().filter(|b| !b.instrument.shortable).map(|b| b.symbol.as_str()).collect();
+    let long_only = rule.long_only || !held.is_empty();
+    let most = if long_only { rule.gross.min(rule.net) } else { rule.gross };
+    if !rule.long_only && !held.is_empty() {
+        let who = match held.len() == market.len() {
+            true => "these symbols".to_string(),
+            false => format!("{} of {} symbols ({}, …)", held.len(), market.len(), held[0]),
+        };
+        notes.push(format!(
+            "nothing is sold short, because {who} cannot be: the long side holds {most} times equity, the smaller of \
+             `trading.gross` and `trading.net`"
+        ));
+    } else if long_only && rule.net < rule.gross {
+        notes.push(format!("the long side alone holds {most} times equity: `trading.net` is below `trading.gross`"));
+    }
+    let leverage = table.params[0].leverage;
+    if most > leverage {
+        notes.push(format!(
+            "a portfolio of {most} times equity is cut to {leverage}, all that `account.leverage` allows: raise \
+             <account.leverage> to hold it"
+        ));
+    }
+    notes
 }
 
 /// Bars that a label looks ahead.

@@ -356,8 +356,8 @@ fn one_tranche(scored: &mut [Scored], shortable: bool, rule: &PortfolioRule) -> 
     scored.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.symbol.cmp(&b.symbol)));
     let n = scored.len();
     let wanted = rule.positions.unwrap_or(((n as f64 * rule.share) as usize).clamp(1, MOST_POSITIONS));
-    let count = wanted.min(if rule.long_only { n } else { n / 2 }).max(1);
     let shortable = !rule.long_only && shortable && n > 1;
+    let count = wanted.min(if shortable { n / 2 } else { n }).max(1);
     let notional = if shortable { 0.5 * rule.gross } else { rule.gross.min(rule.net) };
     let mut tranche = one_side(&scored[..count], notional, rule.weighting);
     if shortable {
@@ -535,6 +535,11 @@ mod tests {
         let long = PortfolioRule { positions: Some(30), net: 0.6, long_only: true, ..PortfolioRule::default() };
         let long = tranche(long);
         assert!(long.len() == 30 && (sum(&long, 1.0) - 0.6).abs() < 1e-12 && sum(&long, -1.0) == 0.0);
+        // The same where nothing can be sold short.
+        let mut scored: Vec<Scored> = (0..40).map(|symbol| Scored { score: 0.0, symbol, sigma: 0.1 }).collect();
+        let rule = PortfolioRule { positions: Some(30), ..PortfolioRule::default() };
+        let unshorted = one_tranche(&mut scored, false, &rule);
+        assert!(unshorted.len() == 30 && (sum(&unshorted, 1.0) - 1.0).abs() < 1e-12);
         // Parity: a symbol of four times the volatility has a quarter of the weight.
         let parity = tranche(PortfolioRule { weighting: Weighting::Volatility, ..PortfolioRule::default() });
         assert!((sum(&parity, 1.0) - 0.5).abs() < 1e-12 && (sum(&parity, -1.0) + 0.5).abs() < 1e-12);
