@@ -37,6 +37,10 @@ fn a_policy_finds_what_a_market_hides() {
     assert!(exit != 0 && refused.to_string().contains("leave no model"), "{refused}");
     let (refused, exit) = train("around", "2", &["--split", "kfold"]);
     assert!(exit == 2 && refused.to_string().contains("walk forward"), "{exit} {refused}");
+    let (refused, exit) = train("labels", "2", &["--labels", "fixed(3)"]);
+    assert!(exit == 2 && refused.to_string().contains("not from labels"), "{exit} {refused}");
+    let (refused, exit) = train("decay", "2", &["--try", "decay=0,0.1"]);
+    assert!(exit == 2 && refused.to_string().contains("are of classifiers"), "{exit} {refused}");
     let (refused, exit) = train("net", "2", &["--net", "row:3 / 8 / direction:3"]);
     assert!(exit == 2 && refused.to_string().contains("a policy reads"), "{exit} {refused}");
 }

@@ -4,9 +4,9 @@
 use super::trading::{blocks, price_table};
 use super::{Evaluation, Figure, Kind, Metric, mlp, model};
 use crate::train::{Experiment, Ids, Judged, Source, write_json};
-use crate::{RewardKind, Settings, backtest};
+use crate::{ClassifySettings, RewardKind, Settings, backtest};
 use compute::Opened;
-use compute::population::{Precision, Recipe, Schedule, Shape};
+use compute::population::{Precision, Recipe, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout, Span};
 use files::{Error, Result, format_plural};
 use judge::backtest::{Backtest, ChanceTest, Course, Walked, shift_positions, walk};
@@ -88,8 +88,9 @@ fn config(settings: &Settings, net: &compute::Net) -> Config {
     let batch = settings.classify.batch.unwrap_or(rows.div_ceil(MINIBATCHES)).min(rows);
     let precision = settings.train.precision.unwrap_or(Precision::F32);
     let mut recipe = Recipe::new(batch, precision, settings.general.seed);
-    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
-    recipe.schedule = Schedule { shape: Shape::Constant, ..recipe.schedule };
+    let clip = Some(settings.ppo.max_grad_norm as f32).filter(|norm| *norm > 0.0);
+    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, clip);
+    recipe.schedule = Schedule { shape: settings.ppo.schedule, ..recipe.schedule };
     Config { net: net.clone(), recipe, rate: PpoKind.rate(settings, batch) }
 }
 
@@ -109,12 +110,33 @@ fn ppo(source: &Source, splits: &Splits, settings: &Settings) -> Result<Ppo> {
         return Err(usage("policies walk forward", "leave <split.kind> out"));
     }
     let configs = settings.configs();
+    configs.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
     let (hypers, configs): (Vec<Hypers>, Vec<Config>) =
         configs.iter().zip(&source.nets).map(|((_, own), net)| (hypers(own), config(own, net))).unzip();
     let updates = updates(settings);
     let patience = (settings.train.patience as u32).max(updates.div_ceil(4));
     let spec = Spec { configs, hypers, updates, patience, seeds: settings.train.seeds as u32 };
     Ppo::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)
+}
+
+/// An error where something was set that classifiers alone go by.
+fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
+    let usual = Settings::default();
+    let ClassifySettings { net, batch, rate, .. } = settings.classify.clone();
+    let ours = ClassifySettings { net, batch, rate, ..usual.classify };
+    let (what, remedy) = if settings.classify != ours {
+        (
+            "schedule, warmup, decay, clip, smoothing, average and balance under `train.` are of classifiers",
+            "<ppo.schedule> and <ppo.max_grad_norm> are those of policies",
+        )
+    } else if settings.labels != usual.labels {
+        ("policies learn from what they earn, not from labels", "leave <label.rule> out")
+    } else if settings.trading != usual.trading {
+        ("`trading.` turns predictions into positions, and a policy decides by itself", "leave those settings out")
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(files::Kind::Usage, what).remedy(remedy))
 }
 
 fn episodes(data: &Dataset, settings: &Settings) -> Result<Arc<EpisodeData>> {

@@ -1,9 +1,9 @@
 //! The hyper-parameters of policies that learn by trying; names and defaults are those of Stable-Baselines3 where it
-//! has one. Net, minibatch, rate, schedule, weight decay and clipping of gradients are those of any learner
-//! ([`super::classify`]).
+//! has one. Net, minibatch and rate are those of any learner (`train.net`, `train.batch`, `train.rate`).
 
 use super::form::{choice, number, parsed, truth, whole};
 use super::key::section;
+use compute::population::Shape;
 use learn::ppo::Actions;
 use std::fmt;
 use std::str::FromStr;
@@ -32,6 +32,10 @@ section! {
     normalize_advantage: bool = true, truth();
     /// Weight of the value's loss.
     vf_coef: f64 = 0.5, number(0.0..=f64::MAX);
+    /// The largest norm of a gradient, above which it is clipped; 0 for none.
+    max_grad_norm: f64 = 0.5, number(0.0..=f64::MAX);
+    /// How the learning rate changes over a member's updates.
+    schedule: Shape = Shape::Constant, choice(SCHEDULES);
     /// An update ends where the policy has moved further than 1.5 times this; 0 for never.
     target_kl: f64 = 0.0, number(0.0..=f64::MAX);
     /// Band that the mean entropy is kept in: a share of what is possible; nats for continuous targets.
@@ -46,6 +50,8 @@ section! {
     actions: Actions = Actions::Discrete, choice(ACTIONS)
         .switch("continuous", "continuous", "Let policies choose any target between short and long");
 }
+
+const SCHEDULES: &[(&str, Shape)] = &[("constant", Shape::Constant), ("cosine", Shape::Cosine)];
 
 const ACTIONS: &[(&str, Actions)] = &[("discrete", Actions::Discrete), ("continuous", Actions::Continuous)];
 
