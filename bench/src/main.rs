@@ -31,7 +31,7 @@ const HELP: &str = "\
   fullbore-bench features BARS --features SET [--threads N] [--rounds N]   bars to table, timed
   fullbore-bench columns BARS --features SET --out PARQUET [--threads N]   every feature as a column of doubles
   fullbore-bench backtest [--bars N] [--accounts N] [--threads N] [--rounds N]   accounts through bars, timed
-  fullbore-bench environment N                          episodes of N accounts on one thread, timed
+  fullbore-bench environment N [BLOCK]                  episodes of N accounts on one thread, BLOCK at a time, timed
   fullbore-bench null N                                 N markets without anything in them of each kind, judged
   fullbore-bench statistics JSON                                           the judge's figures of returns
   fullbore-bench account CASES OUT                      account::step over trajectories, for the oracle
@@ -51,7 +51,10 @@ fn main() -> ExitCode {
         ["columns", path, "--features", set, "--out", out, rest @ ..] => flags(rest, threads(), 1)
             .and_then(|(threads, _)| features::columns(path.as_ref(), set, out.as_ref(), threads)),
         ["backtest", rest @ ..] => backtest(rest),
-        ["environment", n] => number(n).and_then(|n| environment::time(n as usize, 3)),
+        ["environment", n] => number(n).and_then(|n| environment::time(n as usize, n as usize, 3)),
+        ["environment", n, block] => number(n)
+            .and_then(|n| Ok((n as usize, number(block)? as usize)))
+            .and_then(|(n, block)| environment::time(n, block.clamp(1, n.max(1)), 3)),
         ["null", n] => number(n).and_then(|n| null_markets::judge(n as usize, threads())),
         ["statistics", path] => statistics::compute(path.as_ref()),
         ["account", cases, out] => account_steps::run(cases.as_ref(), out.as_ref()),
