@@ -447,7 +447,10 @@ pub(crate) fn check_memory(
     if table_use == TableUse::Traded {
         // A row's prices, its sample and place in the folds, what is predicted for it and held there; and in every
         // thread that trades by chance, what is believed and wanted.
-        let traded = size_of::<account::Bar>() + 64 + 160 + 48 * (1 + settings.threads());
+        let bar = size_of::<account::Bar>();
+        // Who learns by trading has prices of its own.
+        let own = if settings.train.learner.kind().is_labelled() { 0 } else { bar + 12 };
+        let traded = bar + own + 64 + 160 + 48 * (1 + settings.threads());
         need = need.max(inputs + (rows * traded) as f64);
     }
     let budget = settings.general.memory.bytes();

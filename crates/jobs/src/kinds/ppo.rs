@@ -114,8 +114,8 @@ fn ppo(source: &Source, splits: &Splits, settings: &Settings) -> Result<Ppo> {
     let (hypers, configs): (Vec<Hypers>, Vec<Config>) =
         configs.iter().zip(&source.nets).map(|((_, own), net)| (hypers(own), config(own, net))).unzip();
     let updates = updates(settings);
-    let patience = (settings.train.patience as u32).max(updates.div_ceil(4));
-    let spec = Spec { configs, hypers, updates, patience, seeds: settings.train.seeds as u32 };
+    let (patience, seeds) = (settings.train.patience as u32, settings.train.seeds as u32);
+    let spec = Spec { configs, hypers, updates, patience, seeds };
     Ppo::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)
 }
 
@@ -223,8 +223,17 @@ impl Kind for PpoKind {
                 format_plural(members.len() as u64, "member")
             ));
         }
-        let blocks = blocks(experiment, data);
-        let mut tested = Tested { experiment, members, data, table, blocks, notes, figures: Vec::new(), traded: None };
+        let Experiment { source, settings, at, .. } = experiment;
+        let tables = match &at.device {
+            Opened::Cpu { .. } => source.problem.tables(&at.device, at.budget)?,
+            // A clone has tables of its own, in the processor's memory.
+            Opened::Cuda(_) => {
+                let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
+                learn::Problem::clone(&source.problem).tables(&cpu, compute::Budget::default())?
+            }
+        };
+        let (blocks, figures) = (blocks(experiment, data), Vec::new());
+        let mut tested = Tested { experiment, members, data, table, tables, blocks, notes, figures, traded: None };
         tested.figures = members.iter().map(|m| tested.growth(m)).collect::<Result<_>>()?;
         Ok(Box::new(tested))
     }
@@ -244,6 +253,8 @@ struct Tested<'a> {
     members: &'a [Trained],
     data: &'a Dataset,
     table: market::PriceTable,
+    /// In the processor's memory.
+    tables: Arc<compute::Tables>,
     blocks: Vec<Span>,
     notes: Vec<String>,
     /// `[members]` growth of a bar on its test block, in basis points; none where it has no weights.
@@ -276,7 +287,7 @@ impl Tested<'_> {
 
     /// Some members as one policy. With `deployed` those that are not above flat stay flat.
     fn policy(&self, members: &[&Trained], deployed: bool) -> Result<PpoPolicy> {
-        let Experiment { source, splits, learner, settings, at, .. } = self.experiment;
+        let Experiment { source, splits, learner, settings, .. } = self.experiment;
         let Ids::Bars { usable, .. } = &source.ids else { return Err(Error::input("there are no bars")) };
         let Some(first) = members.first() else { return Err(Error::input("there is no member to decide")) };
         let net = &learner.configs()[first.config].net;
@@ -300,14 +311,8 @@ impl Tested<'_> {
             if usable[row] { block.filter(known).map(|block| block as u16) } else { None }
         };
         let fold_of: Vec<Option<u16>> = (0..usable.len()).map(fold_of).collect();
-        let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
-        let tables = match &at.device {
-            Opened::Cpu { .. } => source.problem.tables(&at.device, at.budget)?,
-            // A clone has tables of its own, in the processor's memory.
-            Opened::Cuda(_) => learn::Problem::clone(&source.problem).tables(&cpu, compute::Budget::default())?,
-        };
         let share = 1.0 / self.data.base.market.len() as f64;
-        PpoPolicy::new(net, settings.ppo.actions, &tables, folds, fold_of, share)
+        PpoPolicy::new(net, settings.ppo.actions, &self.tables, folds, fold_of, share)
     }
 
     /// What a member makes of its test block alone, a bar, in basis points.
