@@ -144,7 +144,7 @@ impl Ppo {
                          account, and ends in {} outputs and a value",
                         hypers.actions.outputs()
                     ),
-                    "change <ppo.net>, as in 64t-64t | 64t-64t",
+                    "change <train.net>, as in 64t-64t | 64t-64t",
                 );
             }
         }
