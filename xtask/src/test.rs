@@ -6,9 +6,10 @@
 //!
 //! # How a test says that it was skipped
 //!
-//! A test that cannot run (no `../shared/data`, no GPU) says why and returns. It appends one line to the file named by
-//! `FULLBORE_SKIP_LOG`, or, where that is not set, prints a line that starts with `SKIP: `; both are found here. With
-//! CI=true every skip but `no GPU` is a failure. The helper to inline in a room's tests:
+//! A test that cannot run (no `../shared/data`, no GPU) says why and returns. It appends one line, in one write because
+//! tests run side by side, to the file named by `FULLBORE_SKIP_LOG`, or, where that is not set, prints a line that
+//! starts with `SKIP: `; both are found here. With CI=true every skip but `no GPU` is a failure. The helper to inline
+//! in a room's tests:
 //!
 //! ```ignore
 //! /// Says why a test did not run; `cargo xtask test` counts it.
@@ -16,7 +17,7 @@
 //!     use std::io::Write;
 //!     let log = std::env::var_os("FULLBORE_SKIP_LOG");
 //!     match log.and_then(|p| std::fs::OpenOptions::new().create(true).append(true).open(p).ok()) {
-//!         Some(mut file) => writeln!(file, "{why}").expect("the skip log can be written"),
+//!         Some(mut file) => file.write_all(format!("{why}\n").as_bytes()).expect("the skip log can be written"),
 //!         None => println!("SKIP: {why}"),
 //!     }
 //! }

@@ -21,7 +21,7 @@ fn skip(why: &str) {
     let log = std::env::var_os("FULLBORE_SKIP_LOG");
     let file = log.and_then(|path| std::fs::OpenOptions::new().append(true).create(true).open(path).ok());
     match file {
-        Some(mut file) => writeln!(file, "ready_memory: {why}").unwrap(),
+        Some(mut file) => file.write_all(format!("ready_memory: {why}\n").as_bytes()).unwrap(),
         None => eprintln!("SKIP: {why}"),
     }
 }

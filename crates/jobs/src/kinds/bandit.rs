@@ -339,7 +339,7 @@ mod tests {
         use std::io::Write;
         let log = std::env::var_os("FULLBORE_SKIP_LOG");
         match log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
-            Some(mut file) => writeln!(file, "{why}").expect("written"),
+            Some(mut file) => file.write_all(format!("{why}\n").as_bytes()).expect("written"),
             None => println!("SKIP: {why}"),
         }
     }

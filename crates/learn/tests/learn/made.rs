@@ -154,7 +154,7 @@ fn skip(why: &str) {
     use std::io::Write;
     let log = std::env::var_os("FULLBORE_SKIP_LOG");
     match log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
-        Some(mut file) => writeln!(file, "{why}").unwrap(),
+        Some(mut file) => file.write_all(format!("{why}\n").as_bytes()).unwrap(),
         None => println!("SKIP: {why}"),
     }
 }

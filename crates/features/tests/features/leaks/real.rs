@@ -11,7 +11,7 @@ fn skip(why: &str) {
     println!("SKIP: {why}");
     let log = std::env::var_os("FULLBORE_SKIP_LOG");
     if let Some(mut file) = log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
-        writeln!(file, "SKIP: {why}").unwrap();
+        file.write_all(format!("SKIP: {why}\n").as_bytes()).unwrap();
     }
 }
 
