@@ -5,7 +5,8 @@
 use super::loss::{log_density, normal, softmax};
 use super::maths::{exp, tanh};
 use super::reward::{Reward, RewardState};
-use super::{Actions, Ended, Hypers};
+use super::training::Member;
+use super::{Actions, Ended, Hypers, Ppo};
 use compute::random::{Stream, normals, philox, uniform};
 use market::{Environment, EpisodeData, OBSERVED};
 use std::ops::Range;
@@ -20,9 +21,17 @@ const SMALLEST: u32 = 16;
 pub(super) const BLOCK_BYTES: u64 = 4 + 4 * OBSERVED as u64 + 1 + 1 + 6 * 4;
 
 /// Numbers of accounts of a member, block by block: whatever the number of threads.
-pub(super) fn block_sizes(accounts: u32) -> Vec<Range<u32>> {
+fn block_sizes(accounts: u32) -> Vec<Range<u32>> {
     let size = accounts.div_ceil(4).next_multiple_of(8).clamp(SMALLEST, LARGEST);
     (0..accounts).step_by(size as usize).map(|first| first..accounts.min(first + size)).collect()
+}
+
+/// A member's accounts, in blocks.
+pub(super) fn member_blocks(ppo: &Ppo, member: &Member) -> Vec<Block> {
+    let Member { key, hypers, .. } = member;
+    let seed = ppo.spec.configs[key.config].recipe.seed ^ u64::from(key.id()) << 32;
+    let block = |accounts| Block::new(&ppo.folds.data, &ppo.folds.train[key.fold], accounts, hypers, seed);
+    block_sizes(hypers.n_envs).into_iter().map(block).collect()
 }
 
 /// A draw of an action: a function of these and the account's number.
@@ -69,7 +78,7 @@ pub(super) struct Rollout {
 }
 
 impl Block {
-    pub(super) fn new(
+    fn new(
         data: &Arc<EpisodeData>,
         stretches: &[Range<u32>],
         accounts: Range<u32>,
@@ -167,6 +176,23 @@ impl Block {
         for ((at, ..), value) in r.waiting.iter().zip(cut) {
             r.cut[*at] = *value;
         }
+    }
+
+    /// All that lasts from one rollout to the next: `3 + STATE` numbers of each account.
+    pub(super) fn state(&self) -> Vec<f64> {
+        let remembered: Vec<f64> = self.remembered.iter().flat_map(|state| state.0).collect();
+        [self.carried.clone(), remembered, self.environment.state()].concat()
+    }
+
+    /// Sets it; false where it is no such state.
+    pub(super) fn restore(&mut self, state: &[f64]) -> bool {
+        let (carried, state) = state.split_at(self.len());
+        let (remembered, state) = state.split_at(2 * self.len());
+        self.carried.copy_from_slice(carried);
+        for (own, kept) in self.remembered.iter_mut().zip(remembered.chunks_exact(2)) {
+            own.0 = [kept[0], kept[1]];
+        }
+        self.environment.restore(state)
     }
 }
 

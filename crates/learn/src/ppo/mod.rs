@@ -11,6 +11,8 @@
 
 mod advantage;
 mod collect;
+mod cpu;
+mod cuda;
 mod entropy;
 mod loss;
 mod maths;
