@@ -10,8 +10,9 @@
 //! 4. *Close* of bar t+1: the account is marked. `reward = ln E(close t+1) - ln E(close t)`.
 //!
 //! Money is f64 in one currency; arithmetic is `+ - * /`, square root, comparisons and floor, so that a twin on another
-//! device can give the same bits. [`Accounts`] is the twin over lanes, for many accounts at once; [`Portfolio`] holds
-//! several symbols with one balance and one margin.
+//! device can give the same bits. [`Accounts`] is the twin over lanes, for many accounts at once; `step.cuh` and
+//! `portfolio.cuh` are the twins that kernels of other rooms include, and [`Params::numbers`] and its like are what
+//! they read. [`Portfolio`] holds several symbols with one balance and one margin.
 //!
 //! Left out: where bars and flows come from (`market`), which orders are wise (a policy), and inverse contracts, whose
 //! profit is in the coin that is traded.
@@ -33,11 +34,14 @@
 mod bar;
 mod batch;
 mod lanes_simd;
+mod layout;
 mod logarithm;
 mod params;
 mod portfolio;
 mod state;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use bar::Bar;
 pub use batch::{Accounts, Orders};
