@@ -5,7 +5,7 @@
 pub(crate) mod made;
 
 use crate::portfolio::Portfolio;
-use crate::{Account, Action, Bar, Flows, Params, step};
+use crate::{Account, Action, Bar, Event, Flows, Params, close_out, step};
 use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Plain, Stream, gpus};
 use made::{next_bar, some_action, some_params};
 use random::SplitMix;
@@ -88,29 +88,43 @@ fn begins_again(t: usize, terminated: bool) -> bool {
     t % 64 == 63 && terminated
 }
 
+/// Whether an episode ends before its account does: the position is closed at the close.
+fn ends_early(t: usize) -> bool {
+    t % 50 == 49
+}
+
 /// The numbers of each, field by field: `[fields, n]`.
 fn field_major<const N: usize>(rows: &[[f64; N]]) -> Vec<f64> {
     (0..N).flat_map(|field| rows.iter().map(move |row| row[field])).collect()
 }
 
-/// Accounts on bars of their own; `lean` is without stops, limits and flows.
-fn accounts(n: usize, steps: usize, lean: bool) -> Case {
-    let mut random = SplitMix::new(11 + n as u64);
-    let params: Vec<Params> = (0..n).map(|_| some_params(&mut random)).collect();
+/// Accounts on bars of their own, which `meets` gives with the decision before them; `lean` is without stops, limits
+/// and flows.
+fn walk_accounts(
+    params: &[Params],
+    steps: usize,
+    lean: bool,
+    mut meets: impl FnMut(usize, usize, &Account, &Bar) -> (Action, Bar),
+) -> Case {
+    let n = params.len();
     let mut accounts: Vec<Account> = params.iter().map(Account::new).collect();
     let before = field_major(&accounts.iter().map(Account::numbers).collect::<Vec<_>>());
     let (mut bars, mut actions) = (vec![vec![Bar::flat(100.0)]; n], Vec::new());
     let mut expected = Walked::default();
     let mut now = vec![Bar::flat(100.0); n];
     for t in 0..steps {
-        for i in 0..n {
-            let next = next_bar(&mut random, &now[i]);
-            let action = some_action(&mut random);
+        for (i, account) in accounts.iter_mut().enumerate() {
+            let (action, next) = meets(t, i, account, &now[i]);
             let action = if lean { Action::target(action.target) } else { action };
             actions.extend([action.target, action.stop, action.limit]);
             bars[i].push(next);
-            let account = &mut accounts[i];
             let outcome = step(&params[i], account, action, &now[i], &next);
+            if next.tradable != 0.0 {
+                now[i] = next;
+            }
+            if ends_early(t) {
+                close_out(&params[i], account, &now[i]);
+            }
             if lean {
                 account.flows = Flows::default();
             }
@@ -119,9 +133,6 @@ fn accounts(n: usize, steps: usize, lean: bool) -> Case {
             expected.digests.push(digest.take(&[f64::from(outcome.events.0)]).0);
             expected.rewards.push(outcome.reward);
             expected.events |= outcome.events.0;
-            if next.tradable != 0.0 {
-                now[i] = next;
-            }
             if begins_again(t, account.terminated) {
                 *account = Account::new(&params[i]);
             }
@@ -134,6 +145,53 @@ fn accounts(n: usize, steps: usize, lean: bool) -> Case {
         actions,
     ];
     Case { name: if lean { "lean" } else { "accounts" }, n, steps, symbols: 1, inputs, before: vec![before], expected }
+}
+
+/// Random accounts on random bars, some of which end exactly at a stop or limit, or below zero.
+fn accounts(n: usize, steps: usize, lean: bool) -> Case {
+    let mut random = SplitMix::new(11 + n as u64);
+    let params: Vec<Params> = (0..n).map(|_| some_params(&mut random)).collect();
+    walk_accounts(&params, steps, lean, |_, _, account, now| {
+        let mut next = next_bar(&mut random, now);
+        if next.tradable != 0.0 {
+            match random.below(40) {
+                0 if account.stop > 0.0 && account.quantity > 0.0 => next.low = account.stop,
+                1 if account.stop > 0.0 && account.quantity < 0.0 => next.high = account.stop,
+                2 if account.limit > 0.0 && account.quantity > 0.0 => next.high = account.limit,
+                3 if account.limit > 0.0 && account.quantity < 0.0 => next.low = account.limit,
+                4 if random.below(10) == 0 => (next.low, next.close) = (-40.0, [0.0, -37.0][random.below(2)]),
+                5 if random.below(10) == 0 => (next.open, next.low) = ([0.0, -5.0][random.below(2)], -5.0),
+                _ => {}
+            }
+        }
+        (some_action(&mut random), next)
+    })
+}
+
+/// Rules and bars at which equity exactly meets ruin or what is needed, and an account that closing ruins; with what
+/// happens to an account and to a portfolio.
+fn borders() -> Vec<(Params, [Bar; 2], [u8; 2])> {
+    let params = Params { leverage: 10.0, maintenance: 0.0, liquidation: 0.0, ..Params::default() };
+    let to = |close: f64| Bar { low: close, close, ..Bar::flat(100.0) };
+    let last = |close: f64| Bar { close_out: 1.0, ..Bar::flat(close) };
+    let [liquidated, closed_out, ruined] =
+        [Event::Liquidated, Event::ClosedOut, Event::Ruined].map(|event| event as u8);
+    vec![
+        // 10 units from 100 to 1 leave 10, which is ruin.
+        (Params { capital: 1000.0, lots: 10.0, ..params }, [to(1.0), last(1.0)], [closed_out | ruined; 2]),
+        // 1,500 + 20 · (50 - 100) is half of 20 · 50.
+        (
+            Params { capital: 1500.0, lots: 20.0, liquidation: 0.5, ..params },
+            [to(50.0), last(50.0)],
+            [liquidated, liquidated | closed_out],
+        ),
+        // Half of 1,000 is the fee; 10 units lose 470, and 30 is above ruin; to sell them costs 265.
+        (
+            Params { capital: 1000.0, lots: 10.0, fee: 0.5, ..params },
+            [Bar { close_out: 1.0, ..to(53.0) }, last(53.0)],
+            [closed_out | ruined; 2],
+        ),
+    ]
 }
 
 /// What a card holds of portfolios: common numbers `[3, n]` and those of positions `[17, symbols, n]`.
@@ -155,17 +213,14 @@ fn portfolio_numbers(portfolios: &[Portfolio]) -> Vec<Vec<f64>> {
 }
 
 /// Portfolios on common bars, with rules and targets of their own.
-fn portfolios(n: usize, steps: usize, symbols: usize) -> Case {
-    let mut random = SplitMix::new(23 + symbols as u64);
-    let params: Vec<Vec<Params>> = (0..n)
-        .map(|_| {
-            let common = some_params(&mut random);
-            let Params { capital, leverage, maintenance, liquidation, .. } = common;
-            let own =
-                |random: &mut SplitMix| Params { capital, leverage, maintenance, liquidation, ..some_params(random) };
-            (0..symbols).map(|_| own(&mut random)).collect()
-        })
-        .collect();
+fn walk_portfolios(
+    params: &[Vec<Params>],
+    steps: usize,
+    random: &mut SplitMix,
+    target: impl Fn(&mut SplitMix) -> f64,
+    next: impl Fn(&mut SplitMix, usize, &Bar) -> Bar,
+) -> Case {
+    let (n, symbols) = (params.len(), params[0].len());
     let new = |i: usize| Portfolio::new(&params[i][0], symbols);
     let mut portfolios: Vec<Portfolio> = (0..n).map(new).collect();
     let before = portfolio_numbers(&portfolios);
@@ -173,12 +228,11 @@ fn portfolios(n: usize, steps: usize, symbols: usize) -> Case {
     let mut expected = Walked::default();
     let mut now = vec![Bar::flat(100.0); symbols];
     for t in 0..steps {
-        let pairs: Vec<(Bar, Bar)> = now.iter().map(|bar| (*bar, next_bar(&mut random, bar))).collect();
+        let pairs: Vec<(Bar, Bar)> = now.iter().map(|bar| (*bar, next(random, t, bar))).collect();
         bars.extend(pairs.iter().flat_map(|(now, next)| [now.numbers(), next.numbers()].concat()));
-        for i in 0..n {
-            let targets: Vec<f64> = (0..symbols).map(|_| some_action(&mut random).target).collect();
+        for (i, portfolio) in portfolios.iter_mut().enumerate() {
+            let targets: Vec<f64> = (0..symbols).map(|_| target(random)).collect();
             all_targets.extend(&targets);
-            let portfolio = &mut portfolios[i];
             let outcome = portfolio.step(&params[i], &targets, &pairs);
             let events = outcome.events.0;
             let mut digest = Digest::new().take(&[portfolio.equity, portfolio.peak, f64::from(events)]);
@@ -201,14 +255,40 @@ fn portfolios(n: usize, steps: usize, symbols: usize) -> Case {
     Case { name: "portfolios", n, steps, symbols, inputs, before, expected }
 }
 
+/// Random portfolios on random bars.
+fn portfolios(n: usize, steps: usize, symbols: usize) -> Case {
+    let mut random = SplitMix::new(23 + symbols as u64);
+    let params: Vec<Vec<Params>> = (0..n)
+        .map(|_| {
+            let Params { capital, leverage, maintenance, liquidation, .. } = some_params(&mut random);
+            let common = |own: Params| Params { capital, leverage, maintenance, liquidation, ..own };
+            (0..symbols).map(|_| common(some_params(&mut random))).collect()
+        })
+        .collect();
+    walk_portfolios(
+        &params,
+        steps,
+        &mut random,
+        |random| some_action(random).target,
+        |random, _, now| next_bar(random, now),
+    )
+}
+
 /// The walks that both twins are held to: 100,000 steps of each kind, and odd sizes.
 fn cases() -> Vec<Case> {
     let large = [accounts(256, 400, false), accounts(256, 400, true), portfolios(128, 800, 3)];
     assert_eq!(large[0].expected.events, 63, "everything that can happen to an account did");
     assert_eq!(large[1].expected.events, 63 - 12, "and without stop and limit");
     assert_eq!(large[2].expected.events, 63 - 12, "and to a portfolio");
-    let small = [accounts(1, 70, false), accounts(33, 9, true), portfolios(1, 70, 1), portfolios(5, 130, 7)];
-    large.into_iter().chain(small).collect()
+    let small = [accounts(1, 70, false), accounts(33, 9, true), portfolios(5, 500, 1), portfolios(5, 130, 7)];
+    let borders = borders().into_iter().flat_map(|(params, bars, events)| {
+        let long = Action::target(1.0);
+        let account = walk_accounts(&[params], 2, false, |t, _, _, _| (long, bars[t]));
+        let portfolio = walk_portfolios(&[vec![params]], 2, &mut SplitMix::new(1), |_| 1.0, |_, t, _| bars[t]);
+        assert_eq!([account.expected.events, portfolio.expected.events], events);
+        [account, portfolio]
+    });
+    large.into_iter().chain(small).chain(borders).collect()
 }
 
 /// Compares to the bit, and names the first step that differs.

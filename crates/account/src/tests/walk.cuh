@@ -45,6 +45,9 @@ struct Digest {
 // Now and then those that have ended begin again.
 __device__ __forceinline__ bool begins_again(u64 t, f64 terminated) { return t % 64 == 63 && terminated != 0.0; }
 
+// Now and then an episode ends before its account does.
+__device__ __forceinline__ bool ends_early(u64 t) { return t % 50 == 49; }
+
 // Account i of n over its own bars. params [n, PARAMS], bars [n, steps + 1, BAR], actions [steps, n, 3],
 // state [STATE + FLOWS, n], rewards and digests [steps, n].
 template <bool WITH_FLOWS, bool WITH_BRACKETS>
@@ -58,6 +61,9 @@ __device__ __forceinline__ void walk_account(const f64* params, const f64* bars,
         const f64* action = actions + (t * n + i) * 3;
         const Outcome outcome =
             step<WITH_FLOWS, WITH_BRACKETS>(own, account, {action[0], action[1], action[2]}, now, next);
+        // A bar without prices leaves the last ones.
+        if (next.tradable != 0.0) now = next;
+        if (ends_early(t)) close_out<WITH_FLOWS, WITH_BRACKETS>(own, account, now);
         Digest digest;
         digest.take(account);
         digest.take(outcome.equity_open);
@@ -66,8 +72,6 @@ __device__ __forceinline__ void walk_account(const f64* params, const f64* bars,
         digest.take((f64)outcome.events);
         rewards[t * n + i] = outcome.reward;
         digests[t * n + i] = digest.value;
-        // A bar without prices leaves the last ones.
-        if (next.tradable != 0.0) now = next;
         if (begins_again(t, account.terminated)) account = new_account(own);
     }
     store<WITH_FLOWS, WITH_BRACKETS>(state, n, i, account);
