@@ -1,8 +1,9 @@
 """The report of a run in a real browser.
 
-Usage: report.py PATH_OF_FULLBORE [PART_OF_A_CASE_NAME]. Run by `cargo xtask test`. A small run is trained on a
-synthetic market; its page is opened from the file system in Chromium, driven through the DevTools pipe, so nothing is
-installed. The browser is FULLBORE_BROWSER or the first of `BROWSERS` on the PATH; without one every case is skipped,
+Usage: report.py PATH_OF_FULLBORE [PART_OF_A_CASE_NAME], or report.py --cases [PART_OF_A_CASE_NAME] for the names of
+the cases alone. Run by `cargo xtask test`. A small run is trained on a synthetic market; its page is opened from the
+file system in Chromium, driven through the DevTools pipe, so no package is needed. The browser is FULLBORE_BROWSER or
+the first of `BROWSERS` on the PATH (`cargo xtask` installs one where it can); without one every case is skipped,
 visibly.
 
 Each case gets a fresh page. In every one of them an error or a warning on the console, a request that leaves the file
@@ -288,10 +289,14 @@ def main():
     fullbore, part = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
     names = [*CASES, "light and dark differ"]
     chosen = [name for name in names if part in name]
+    if fullbore == "--cases":
+        print(*chosen, sep="\n", end="\n" if chosen else "")
+        return
     program = browser_program()
     if not program or not chosen:
         for name in chosen:
-            print(f"SKIP: {name}: there is no Chromium on the PATH (FULLBORE_BROWSER names one)")
+            print(f"not run: {name}")
+            print("SKIP: no Chromium; install it (as root, `apt-get install chromium`) or set FULLBORE_BROWSER to its program")
         print(f"0 passed, 0 failed, {len(chosen)} skipped")
         return
     passed = failed = 0

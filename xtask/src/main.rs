@@ -2,12 +2,14 @@
 //!
 //! `test` is everything a change must pass, `soak` is for hours, `bench` is for figures, `rooms` keeps ARCHITECTURE.md
 //! in step with `rooms.toml`, `kernels` compiles CUDA. What a verb needs beyond Rust (Python packages, cargo-fuzz,
-//! large inputs) it installs or makes itself, in the cache folder ([`cache`]), never in the working tree.
+//! large inputs) it installs or makes itself, in the cache folder ([`cache`]), never in the working tree; only a
+//! browser is installed in the system ([`browser`]).
 //!
 //! Nothing here is part of the product, and nothing of the product is named here: this crate sees the rooms only
 //! through `cargo` and through the `fullbore` binary, as a user would.
 
 mod bench;
+mod browser;
 mod cache;
 mod kernels;
 mod licences;
@@ -58,6 +60,7 @@ Checks and chores of Fullbore.
                                           bench/SOAK.md
 
 Environment: FULLBORE_CACHE (else XDG_CACHE_HOME/fullbore, else ~/.cache/fullbore) holds the virtual environments, tools and inputs;
+FULLBORE_BROWSER names a Chromium for the oracle of reports, which is else looked for on the PATH, or installed with apt-get by root;
 CI=true turns every skip but \"no GPU\" into a failure.";
 
 fn main() -> ExitCode {
