@@ -10,6 +10,7 @@ use super::Layout;
 use crate::error::Result;
 use crate::host::filled;
 use crate::random::{Stream, normals, words};
+use rayon::prelude::*;
 
 /// `[params]` a member's row of the arena at the start.
 pub fn init(layout: &Layout, seed: u64, member: u32) -> Vec<f32> {
@@ -74,17 +75,15 @@ pub fn init_by(layout: &Layout, seed: u64, member: u32, starts: &[(String, Start
         let start = starts.iter().rev().find(|(begins, _)| name.starts_with(begins.as_str()));
         start.and_then(|(_, start)| if let Start::Orthogonal(gain) = start { Some(*gain) } else { None })
     };
-    let fill = |row: &mut [f32], places: &[usize], shape: [usize; 2], tensor: usize, gain: f32| {
-        let made = orthogonal(shape, words(seed, Stream::Init, tensor as u32, member));
-        places.iter().zip(made).for_each(|(at, value)| row[*at] = (f64::from(gain) * value) as f32);
-    };
+    // Places, shape, number and gain of each matrix: the largest take seconds, so all are made side by side.
+    let mut matrices: Vec<(Vec<usize>, [usize; 2], usize, f32)> = Vec::new();
     for (r, recurrent) in layout.recurrents.iter().enumerate() {
         let Some(gain) = gain(&recurrent.name) else { continue };
         for (p, part) in recurrent.parts().into_iter().enumerate() {
             match part.shape.as_slice() {
                 [rows, columns] => {
                     let tensor = 2 * layout.linears.len() + 3 * r + p;
-                    fill(&mut row, &part.places, [*rows, *columns], tensor, gain);
+                    matrices.push((part.places, [*rows, *columns], tensor, gain));
                 }
                 _ => part.places.into_iter().for_each(|at| row[at] = 0.0),
             }
@@ -92,9 +91,15 @@ pub fn init_by(layout: &Layout, seed: u64, member: u32, starts: &[(String, Start
     }
     for (l, linear) in layout.linears.iter().enumerate() {
         let Some(gain) = gain(&linear.name) else { continue };
-        let places: Vec<usize> = super::params::places(linear).collect();
-        fill(&mut row, &places, [linear.outputs, linear.inputs()], 2 * l, gain);
+        matrices.push((super::params::places(linear).collect(), [linear.outputs, linear.inputs()], 2 * l, gain));
         row[linear.bias..][..linear.outputs].fill(0.0);
+    }
+    let make = |(_, shape, tensor, _): &(Vec<usize>, [usize; 2], usize, f32)| {
+        orthogonal(*shape, words(seed, Stream::Init, *tensor as u32, member))
+    };
+    let made: Vec<Vec<f64>> = matrices.par_iter().map(make).collect();
+    for ((places, _, _, gain), made) in matrices.iter().zip(made) {
+        places.iter().zip(made).for_each(|(at, value)| row[*at] = (f64::from(*gain) * value) as f32);
     }
     Ok(row)
 }
@@ -110,7 +115,7 @@ fn orthogonal([rows, columns]: [usize; 2], words: impl Iterator<Item = u32>) -> 
         let own = &mut from[..long];
         for _ in 0..2 {
             for other in before.chunks_exact(long) {
-                let along: f64 = own.iter().zip(other).map(|(a, b)| a * b).sum();
+                let along = dot(own, other);
                 own.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
             }
         }
@@ -121,6 +126,16 @@ fn orthogonal([rows, columns]: [usize; 2], words: impl Iterator<Item = u32>) -> 
         return vectors;
     }
     (0..rows * columns).map(|i| vectors[i % columns * long + i / columns]).collect()
+}
+
+/// The sum of products, in eight sums side by side.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut sums = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
+    }
+    sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f64>()
 }
 
 /// Uniform in (-1, 1) without its ends and without 0: the middles of 2²⁴ equal parts, exact in f32.
