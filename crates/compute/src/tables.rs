@@ -4,7 +4,7 @@
 //! copy. An id without a map is the row itself; with a map the map names the row. There are as many ids as the first
 //! map has, or the first table rows.
 
-use crate::cuda::{Memory, Slab, Slice, Stream, lock_driver};
+use crate::cuda::{Array, Memory, Slab, Slice, Stream, lock_driver};
 use crate::device::{Budget, Device, Opened};
 use crate::error::{Error, Result};
 use crate::host::copied;
@@ -162,6 +162,16 @@ impl Tables {
             Store::Cpu(tables) => Some(Table { values: &tables[input], stride: self.shapes[input].stride }),
             Store::Cuda(_) => None,
         }
+    }
+
+    /// One table and its map on a card, `[rows, stride]` and `[ids]`, for kernels of other rooms.
+    ///
+    /// # Errors
+    ///
+    /// Where they are in the processor's memory.
+    pub fn array(&self, input: usize) -> Result<(Array<f32>, Option<Array<u32>>)> {
+        let on = self.on_card()?;
+        Ok((on.slab.share(&on.tables[input]), on.maps[input].as_ref().map(|map| on.slab.share(map))))
     }
 
     /// Those on a card.

@@ -113,7 +113,7 @@ impl Slab {
     }
 
     /// A slice of it as an array.
-    pub(super) fn share<T: Plain>(&self, slice: &Slice<T>) -> Array<T> {
+    pub(crate) fn share<T: Plain>(&self, slice: &Slice<T>) -> Array<T> {
         Array::new(&self.memory, *slice)
     }
 

@@ -510,6 +510,15 @@ impl Nets {
         Ok(self.card()?.params())
     }
 
+    /// `[P, params]` their bf16 copies, which products read; none where nets are held in f32.
+    ///
+    /// # Errors
+    ///
+    /// On a processor.
+    pub fn copies_on_card(&mut self) -> Result<Option<Array<u16>>> {
+        Ok(self.card()?.copies())
+    }
+
     /// Follows a change of the parameters on the card, on a stream.
     ///
     /// # Errors

@@ -401,6 +401,11 @@ impl Nets {
         self.engine.slab.share(&self.engine.at.params)
     }
 
+    /// `[P, params]` in bf16.
+    pub(crate) fn copies(&self) -> Option<Array<u16>> {
+        self.engine.at.shadow.as_ref().map(|shadow| self.engine.slab.share(shadow))
+    }
+
     /// What `work` puts on the engine's streams, in order with what is on another stream, and part of its graph where
     /// that is captured; the graph then keeps all memory of it.
     fn on(&mut self, stream: &Stream, work: impl FnOnce(&Nets) -> Result<()>) -> Result<()> {
