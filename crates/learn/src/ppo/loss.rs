@@ -157,10 +157,11 @@ pub fn policy_loss(terms: &Terms, z: &[f32], taken: &Taken, d_z: &mut [f32], sum
 
 /// The value's part of one row: the gradient of `weight · error²` at the value.
 pub fn value_loss(terms: &Terms, value: f32, old: f32, wanted: f32, sums: &mut LossSums) -> f32 {
-    let limited = terms.clip.value.map_or(value, |most| old + (value - old).clamp(-most, most));
-    let error = limited - wanted;
+    let moved = value - old;
+    let held = terms.clip.value.filter(|most| moved.abs() > *most).map(|most| old + most.copysign(moved));
+    let error = held.unwrap_or(value) - wanted;
     sums.value += f64::from(error * error);
-    if limited == value { 2.0 * terms.value_weight * error / terms.rows } else { 0.0 }
+    if held.is_none() { 2.0 * terms.value_weight * error / terms.rows } else { 0.0 }
 }
 
 #[cfg(test)]
