@@ -44,7 +44,17 @@ impl EpisodeData {
 
     /// Rules and costs of the symbol that a row is of.
     pub fn params(&self, row: u32) -> &Params {
-        &self.table.params[self.table.offsets.partition_point(|from| *from <= row as usize) - 1]
+        &self.table.params[self.symbol(row)]
+    }
+
+    /// `[rows]` time of day, and logarithm of the bars to a forced close.
+    pub fn times(&self) -> (Vec<f32>, &[f32]) {
+        (self.times.iter().map(|time| time.time_of_day).collect(), &self.log_to_close)
+    }
+
+    /// The symbol that a row is of.
+    pub fn symbol(&self, row: u32) -> usize {
+        self.table.offsets.partition_point(|from| *from <= row as usize) - 1
     }
 
     /// What an account is shown at the close of a row.
@@ -111,12 +121,7 @@ impl Environment {
         let stretches: Vec<Range<u32>> = stretches.iter().filter(|s| s.len() >= 2).cloned().collect();
         assert!(!stretches.is_empty() && n > 0 && length > 0, "accounts need steps to take");
         assert!(stretches.iter().all(|s| s.end as usize <= table.bars.len()), "rows of the table");
-        // Short stretches have one start; in others an episode of full length fits behind any.
-        let starts = stretches.iter().scan(0, |sum, s| {
-            *sum += u64::from((s.len() as u32).saturating_sub(length).max(1));
-            Some(*sum)
-        });
-        let starts = starts.collect();
+        let starts = count_starts(&stretches, length);
         let params = vec![table.params[0]; n];
         let mut made = Environment {
             data: Arc::clone(data),
@@ -291,6 +296,16 @@ impl Environment {
         }
         true
     }
+}
+
+/// `[stretches]` how many starts of episodes there are up to each, the last for all. Short stretches have one start; in
+/// others an episode of full length fits behind any.
+pub fn count_starts(stretches: &[Range<u32>], length: u32) -> Vec<u64> {
+    let up_to = stretches.iter().scan(0, |sum, stretch| {
+        *sum += u64::from((stretch.len() as u32).saturating_sub(length).max(1));
+        Some(*sum)
+    });
+    up_to.collect()
 }
 
 /// Numbers of an account and its episode in [`Environment::state`].

@@ -18,7 +18,7 @@ mod options;
 mod policy;
 mod table;
 
-pub use environment::{Environment, EpisodeData, STATE, row_times};
+pub use environment::{Environment, EpisodeData, STATE, count_starts, row_times};
 pub use flows::Funding;
 pub use observation::{OBSERVED, OBSERVED_NAMES, RowTime, legal_sides, observe};
 pub use options::{AccountOptions, FlatBefore, Sizing};

@@ -21,7 +21,7 @@ const SMALLEST: u32 = 16;
 pub(super) const BLOCK_BYTES: u64 = 4 + 4 * OBSERVED as u64 + 1 + 1 + 6 * 4;
 
 /// Numbers of accounts of a member, block by block: whatever the number of threads.
-fn block_sizes(accounts: u32) -> Vec<Range<u32>> {
+pub(super) fn block_sizes(accounts: u32) -> Vec<Range<u32>> {
     let size = accounts.div_ceil(4).next_multiple_of(8).clamp(SMALLEST, LARGEST);
     (0..accounts).step_by(size as usize).map(|first| first..accounts.min(first + size)).collect()
 }
@@ -78,7 +78,7 @@ pub(super) struct Rollout {
 }
 
 impl Block {
-    fn new(
+    pub(super) fn new(
         data: &Arc<EpisodeData>,
         stretches: &[Range<u32>],
         accounts: Range<u32>,

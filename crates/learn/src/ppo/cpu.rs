@@ -157,8 +157,8 @@ pub(super) fn update(
 ) -> Result<()> {
     let Hypers { n_envs, n_steps, n_epochs, actions, .. } = group.shape;
     let all = n_envs * n_steps;
-    let per_epoch = (all as usize).div_ceil(group.batch);
-    let total = group.updates * n_epochs * per_epoch as u32;
+    let hypers: Vec<Hyper> = members.iter().map(|member| group.hyper(member)).collect();
+    members.iter_mut().zip(&hypers).for_each(|(member, hyper)| member.seen.rate = f64::from(hyper.rate));
     let mut goes: Vec<bool> = members.iter().map(|m| m.active).collect();
     let wide = actions.outputs();
     let (mut ids, mut extras) = (Vec::new(), Vec::new());
@@ -210,17 +210,6 @@ pub(super) fn update(
                 return Ok(());
             }
             group.nets.backward(&[&d_out[0], &d_out[1]])?;
-            let hypers: Vec<Hyper> = (members.iter_mut())
-                .map(|member| {
-                    let config = &group.ppo.spec.configs[member.key.config];
-                    let done = (member.unit * n_epochs + epoch) * per_epoch as u32 + first / group.batch as u32;
-                    let rate = f64::from(config.rate) * config.recipe.schedule.factor(done + 1, total);
-                    member.seen.rate = rate;
-                    let o = &config.recipe.optimiser;
-                    let (beta1, beta2, eps, decay, clip) = (o.beta1, o.beta2, o.eps, o.decay, o.clip);
-                    Hyper { rate: rate as f32, beta1, beta2, eps, decay, clip, weight: 1.0 }
-                })
-                .collect();
             let norms = group.nets.optimise(&hypers, Some(&goes))?;
             for ((member, norm), goes) in members.iter_mut().zip(norms).zip(&mut goes) {
                 if *goes {

@@ -39,7 +39,7 @@ use files::{Error, Kind, Result};
 use market::{EpisodeData, OBSERVED};
 use rayon::prelude::*;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use training::PpoTraining;
 
 /// What an action is.
@@ -125,6 +125,8 @@ struct Folds {
     /// `[folds]` the same of validation, cut into pieces of about one length.
     valid: Vec<Vec<Range<u32>>>,
     scalers: Vec<Scaler>,
+    /// What episodes are played on, once a card has it.
+    on_card: Mutex<Option<cuda::EpisodeTable>>,
 }
 
 impl Ppo {
@@ -167,7 +169,7 @@ impl Ppo {
         let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold, split)).collect();
         scalers.iter().zip(folds).try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
         let (problem, data) = (Arc::clone(problem), Arc::clone(data));
-        Ok(Ppo { spec, folds: Arc::new(Folds { problem, data, train, valid, scalers }) })
+        Ok(Ppo { spec, folds: Arc::new(Folds { problem, data, train, valid, scalers, on_card: Mutex::default() }) })
     }
 
     /// The config whose net, recipe and shape the members of a group share.
@@ -176,9 +178,13 @@ impl Ppo {
         (&self.spec.configs[at], &self.spec.hypers[at])
     }
 
-    fn setup(&self, members: &[MemberKey]) -> Setup {
+    fn setup(&self, device: &Opened, members: &[MemberKey]) -> Setup {
         let (config, _) = self.shared(members);
         let recipe = &config.recipe;
+        let rows = match device {
+            Opened::Cpu { .. } => recipe.batch,
+            Opened::Cuda(context) => cuda::rows(context, self, members, recipe.batch),
+        };
         let heads = &config.net.heads;
         // Small steps at first, from a policy that prefers nothing.
         let starts = vec![
@@ -186,7 +192,7 @@ impl Ppo {
             (format!("head.{}", heads[0].name), Start::Orthogonal(0.01)),
             (format!("head.{}", heads[1].name), Start::Orthogonal(1.0)),
         ];
-        Setup { rows: recipe.batch, precision: recipe.precision, rule: Some(Rule::AdamW), seed: recipe.seed, starts }
+        Setup { rows, precision: recipe.precision, rule: Some(Rule::AdamW), seed: recipe.seed, starts }
     }
 
     fn member_setups(&self, members: &[MemberKey]) -> Vec<MemberSetup> {
@@ -264,11 +270,11 @@ impl Learner for Ppo {
 
     fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {
         let (config, hypers) = self.shared(members);
-        let nets = Nets::need(device, &config.net, &self.setup(members), &self.member_setups(members))?;
+        let nets = Nets::need(device, &config.net, &self.setup(device, members), &self.member_setups(members))?;
         let rows = u64::from(hypers.n_envs) * u64::from(hypers.n_steps);
         let rollouts = match device {
             Opened::Cpu { .. } => members.len() as u64 * rows * BLOCK_BYTES,
-            Opened::Cuda(_) => 0,
+            Opened::Cuda(context) => cuda::need(context, self, members)?,
         };
         Ok(nets + rollouts)
     }

@@ -8,8 +8,8 @@ use super::loss::LossSums;
 use super::walk::mean_growth;
 use super::{Hypers, Ppo};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Progress, Score, Snapshot, Training};
-use compute::nets::Nets;
-use compute::population::{Pins, Precision, Scale};
+use compute::nets::{Hyper, Nets};
+use compute::population::{Optimiser, Pins, Precision, Scale};
 use compute::{Error, Net, Opened, Result, Tables};
 use market::STATE;
 use std::sync::Arc;
@@ -38,10 +38,25 @@ pub(super) struct Group {
     pub(super) updates: u32,
 }
 
+impl Group {
+    /// What a member's optimiser goes by in its next update: rates are those of whole updates.
+    pub(super) fn hyper(&self, member: &Member) -> Hyper {
+        let config = &self.ppo.spec.configs[member.key.config];
+        let rate = f64::from(config.rate) * config.recipe.schedule.factor(member.unit + 1, self.updates);
+        let Optimiser { beta1, beta2, eps, decay, clip, .. } = config.recipe.optimiser;
+        Hyper { rate: rate as f32, beta1, beta2, eps, decay, clip, weight: 1.0 }
+    }
+
+    /// The seed of a member's episodes.
+    pub(super) fn episode_seed(&self, member: &Member) -> u64 {
+        self.seed ^ u64::from(member.key.id()) << 32
+    }
+}
+
 /// Where accounts step: collects, estimates advantages and updates.
 enum Engine {
     Cpu(Cpu),
-    Cuda(Cuda),
+    Cuda(Box<Cuda>),
 }
 
 impl Engine {
@@ -53,31 +68,35 @@ impl Engine {
         }
     }
 
-    /// `[pieces]` what a member makes of its validation, taking what it prefers.
-    fn walk(&mut self, group: &mut Group, member: &Member, at: usize) -> Result<Vec<(f64, usize)>> {
+    /// `[due][pieces]` what members make of their validation, taking what they prefer.
+    fn walk(&mut self, group: &mut Group, members: &[Member], due: &[usize]) -> Result<Vec<Vec<(f64, usize)>>> {
         match self {
-            Engine::Cpu(cpu) => cpu.walk(group, member, at),
-            Engine::Cuda(cuda) => cuda.walk(group, member, at),
-        }
-    }
-
-    /// A member's accounts between two updates, block by block: `3 + STATE` numbers of each account.
-    fn state(&self, at: usize) -> Vec<f64> {
-        match self {
-            Engine::Cpu(Cpu { blocks, .. }) | Engine::Cuda(Cuda { blocks }) => {
-                blocks[at].iter().flat_map(Block::state).collect()
+            Engine::Cpu(cpu) => due.iter().map(|at| cpu.walk(group, &members[*at], *at)).collect(),
+            // All walk side by side, and those that are not due are not asked.
+            Engine::Cuda(cuda) => {
+                let mut all = cuda.walk(group, members)?;
+                Ok(due.iter().map(|at| std::mem::take(&mut all[*at])).collect())
             }
         }
     }
 
-    /// Sets a member's accounts to such a state; false where it is none of theirs.
-    fn restore(&mut self, at: usize, mut state: &[f64]) -> bool {
+    /// A member's accounts between two updates, block by block: `3 + STATE` numbers of each account.
+    fn state(&self, at: usize) -> Result<Vec<f64>> {
         match self {
-            Engine::Cpu(Cpu { blocks, .. }) | Engine::Cuda(Cuda { blocks }) => blocks[at].iter_mut().all(|block| {
+            Engine::Cpu(Cpu { blocks, .. }) => Ok(blocks[at].iter().flat_map(Block::state).collect()),
+            Engine::Cuda(cuda) => cuda.state(at),
+        }
+    }
+
+    /// Sets a member's accounts to such a state; false where it is none of theirs.
+    fn restore(&mut self, group: &Group, at: usize, returns: &ReturnScale, mut state: &[f64]) -> Result<bool> {
+        match self {
+            Engine::Cpu(Cpu { blocks, .. }) => Ok(blocks[at].iter_mut().all(|block| {
                 let (own, rest) = state.split_at(block.len() * (3 + STATE));
                 state = rest;
                 block.restore(own)
-            }),
+            })),
+            Engine::Cuda(cuda) => cuda.restore(group, at, returns, state),
         }
     }
 }
@@ -100,9 +119,9 @@ pub(super) struct Member {
 /// The running deviation of discounted returns, by which rewards are divided.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct ReturnScale {
-    count: f64,
-    mean: f64,
-    squares: f64,
+    pub(super) count: f64,
+    pub(super) mean: f64,
+    pub(super) squares: f64,
 }
 
 impl ReturnScale {
@@ -142,7 +161,7 @@ impl PpoTraining {
     ) -> Result<PpoTraining> {
         let (config, shape) = ppo.shared(keys);
         let (net, recipe, shape) = (config.net.clone(), config.recipe, *shape);
-        let (setup, setups) = (ppo.setup(keys), ppo.member_setups(keys));
+        let (setup, setups) = (ppo.setup(&at.device, keys), ppo.member_setups(keys));
         let nets = Nets::new(&at.device, at.budget, &net, tables, &setup, &setups, pins)?;
         let member = |key: &MemberKey| Member {
             key: *key,
@@ -158,7 +177,7 @@ impl PpoTraining {
             seen: Seen::default(),
         };
         let members: Vec<Member> = keys.iter().map(member).collect();
-        let group = Group {
+        let mut group = Group {
             ppo: ppo.clone(),
             tables: Arc::clone(tables),
             nets,
@@ -171,7 +190,7 @@ impl PpoTraining {
         };
         let engine = match &at.device {
             Opened::Cpu { threads } => Engine::Cpu(Cpu::new(&group, &members, *threads)?),
-            Opened::Cuda(_) => Engine::Cuda(Cuda::new(&group, &members)),
+            Opened::Cuda(_) => Engine::Cuda(Box::new(Cuda::new(&mut group, &members, at, pins)?)),
         };
         let memory = ppo.needs(&at.device, keys, compute::population::Pace::default())?;
         Ok(PpoTraining { group, members, engine, every: ppo.validate_every(&shape), memory })
@@ -189,11 +208,18 @@ impl Training for PpoTraining {
     }
 
     fn kernel_paths(&self) -> Vec<String> {
-        Vec::new()
+        match &self.engine {
+            Engine::Cpu(_) => Vec::new(),
+            Engine::Cuda(cuda) => vec![cuda.describe()],
+        }
     }
 
     fn pins(&self) -> Pins {
-        self.group.nets.pins()
+        let mut pins = self.group.nets.pins();
+        if let Engine::Cuda(cuda) = &self.engine {
+            pins.0.extend(cuda.pins().0);
+        }
+        pins
     }
 
     fn progress(&self) -> Vec<Progress> {
@@ -232,8 +258,9 @@ impl Training for PpoTraining {
     fn validate(&mut self) -> Result<Vec<Score>> {
         let due: Vec<usize> = (0..self.members.len()).filter(|at| self.members[*at].due).collect();
         let mut scores = Vec::new();
-        for at in due {
-            let (growth, error) = mean_growth(&self.engine.walk(&mut self.group, &self.members[at], at)?);
+        let walked = self.engine.walk(&mut self.group, &self.members, &due)?;
+        for (at, walked) in due.into_iter().zip(walked) {
+            let (growth, error) = mean_growth(&walked);
             let member = &mut self.members[at];
             member.due = false;
             let Seen { losses, growth: grown, explained, norm, rate } = member.seen;
@@ -283,7 +310,7 @@ impl Training for PpoTraining {
         let Multipliers { least, most, weight } = member.multipliers;
         [least, most, weight].iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
         let ReturnScale { count, mean: returns, squares } = member.returns;
-        let numbers = [count, returns, squares].into_iter().chain(self.engine.state(at));
+        let numbers = [count, returns, squares].into_iter().chain(self.engine.state(at)?);
         numbers.for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
         weights.iter().chain(&mean).chain(&square).for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
         Ok(Snapshot { id, weights, bytes })
@@ -305,8 +332,9 @@ impl Training for PpoTraining {
             most: f32::from_bits(word(6)),
             weight: f32::from_bits(word(7)),
         };
-        member.returns = ReturnScale { count: numbers[0], mean: numbers[1], squares: numbers[2] };
-        if !self.engine.restore(at, &numbers[3..]) {
+        let returns = ReturnScale { count: numbers[0], mean: numbers[1], squares: numbers[2] };
+        member.returns = returns;
+        if !self.engine.restore(&self.group, at, &returns, &numbers[3..])? {
             return Err(bad());
         }
         let params = snapshot.weights.len();
@@ -324,6 +352,9 @@ impl Training for PpoTraining {
         let (returns, multipliers) = (source.returns, source.multipliers);
         let (to, target) = self.member(to)?;
         (target.returns, target.multipliers) = (returns, multipliers);
+        if let Engine::Cuda(cuda) = &mut self.engine {
+            cuda.adopt(from, to)?;
+        }
         self.group.nets.adopt(from, to)
     }
 
@@ -331,6 +362,35 @@ impl Training for PpoTraining {
         let (_, member) = self.member(id)?;
         (member.active, member.due) = (false, false);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl PpoTraining {
+    /// An update of all members, without a validation.
+    pub(super) fn update(&mut self) -> Result<()> {
+        self.members.iter_mut().for_each(|m| m.due = false);
+        self.advance(1).map(drop)
+    }
+
+    pub(super) fn nets(&mut self) -> &mut Nets {
+        &mut self.group.nets
+    }
+
+    pub(super) fn cuda(&self) -> &Cuda {
+        self.parts().2
+    }
+
+    pub(super) fn parts(&self) -> (&Group, &[Member], &Cuda) {
+        match &self.engine {
+            Engine::Cuda(cuda) => (&self.group, &self.members, cuda),
+            Engine::Cpu(_) => panic!("not on a card"),
+        }
+    }
+
+    pub(super) fn walks(&mut self) -> Result<Vec<Vec<(f64, usize)>>> {
+        let all: Vec<usize> = (0..self.members.len()).collect();
+        self.engine.walk(&mut self.group, &self.members, &all)
     }
 }
 

@@ -91,10 +91,37 @@ fn at(threads: usize) -> DeviceBudget {
 }
 
 fn run(learner: &dyn Learner, threads: usize, from: Option<TrainState>) -> Outcome {
-    let at = at(threads);
-    let plan = Plan::new(learner, &at).unwrap();
+    run_at(learner, &at(threads), from)
+}
+
+fn run_at(learner: &dyn Learner, at: &DeviceBudget, from: Option<TrainState>) -> Outcome {
+    let plan = Plan::new(learner, at).unwrap();
     let hooks = &mut Hooks { event: &mut |_| {}, stop: &|| false, save: &mut |_| Ok(()), every: 0 };
-    train(learner, &plan, &at, from, hooks).unwrap()
+    train(learner, &plan, at, from, hooks).unwrap()
+}
+
+/// The same training, stopped after so many updates: what was kept.
+fn stopped(learner: &dyn Learner, at: &DeviceBudget, stop_at: u32) -> TrainState {
+    let (kept, mut seen) = (std::cell::RefCell::new(None), 0);
+    let plan = Plan::new(learner, at).unwrap();
+    let stop = std::cell::Cell::new(false);
+    let hooks = &mut Hooks {
+        event: &mut |event| {
+            if matches!(event, learn::RunEvent::Samples(_)) {
+                seen += 1;
+                stop.set(seen >= stop_at);
+            }
+        },
+        stop: &|| stop.get(),
+        save: &mut |state| {
+            *kept.borrow_mut() = Some(state.clone());
+            Ok(())
+        },
+        every: 0,
+    };
+    let cut = train(learner, &plan, at, None, hooks).unwrap();
+    assert!(cut.interrupted || stop_at > 2, "stopped after {stop_at}");
+    kept.into_inner().expect("a state")
 }
 
 /// Where the column is right 9 times of 10, following it earns 20 bp · 0.8 a bar but for the costs of turning.
@@ -162,30 +189,44 @@ fn the_same_bits_for_any_threads_and_after_a_stop() {
     }
     // Stopped after every update once, and continued from what was kept.
     for stop_at in 1..6u32 {
-        let (at, kept, mut seen) = (at(2), std::cell::RefCell::new(None), 0);
-        let plan = Plan::new(&ppo, &at).unwrap();
-        let stop = std::cell::Cell::new(false);
-        let hooks = &mut Hooks {
-            event: &mut |event| {
-                if matches!(event, learn::RunEvent::Samples(_)) {
-                    seen += 1;
-                    stop.set(seen >= stop_at);
-                }
-            },
-            stop: &|| stop.get(),
-            save: &mut |state| {
-                *kept.borrow_mut() = Some(state.clone());
-                Ok(())
-            },
-            every: 0,
-        };
-        let cut = train(&ppo, &plan, &at, None, hooks).unwrap();
-        assert!(cut.interrupted || stop_at > 2, "stopped after {stop_at}");
-        let state = kept.into_inner().expect("a state");
+        let state = stopped(&ppo, &at(2), stop_at);
         for snapshot in &state.running {
             assert_eq!(ppo.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
         }
         assert_eq!(bits(&run(&ppo, 1, Some(state))), whole, "stopped after {stop_at}");
+    }
+}
+
+/// A card finds what is there, in any precision; the same bits each time, beside other members, and after a stop.
+#[test]
+fn policies_on_a_card() {
+    let Some(device) = super::made::card() else { return };
+    let at = DeviceBudget { device, budget: Budget::default() };
+    for (precision, actions, updates) in [
+        (Precision::F32, Actions::Discrete, 30),
+        (Precision::Bf16, Actions::Discrete, 30),
+        (Precision::Bf16, Actions::Continuous, 400),
+    ] {
+        let (problem, data, folds) = market(3, 0.9, 1e-4);
+        let mut own = spec(hypers(actions), updates);
+        own.configs[0].recipe.precision = precision;
+        let ppo = Ppo::new(&problem, &data, &folds, own.clone()).unwrap();
+        let outcome = run_at(&ppo, &at, None);
+        for member in &outcome.members {
+            let best = member.best.as_ref().expect("a best").score;
+            assert!(best > 0.8 * 15.0, "{precision:?} {actions:?}: {best} bp");
+        }
+        assert_eq!(bits(&run_at(&ppo, &at, None)), bits(&outcome), "{precision:?} {actions:?}: a second time");
+        let alone = Ppo::new(&problem, &data, &folds, Spec { seeds: 1, ..own }).unwrap();
+        assert_eq!(bits(&run_at(&alone, &at, None))[0], bits(&outcome)[0], "{precision:?} {actions:?}: alone");
+        for stop_at in [1, 2, 5] {
+            let state = stopped(&ppo, &at, stop_at);
+            for snapshot in &state.running {
+                assert_eq!(ppo.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
+            }
+            let resumed = bits(&run_at(&ppo, &at, Some(state)));
+            assert_eq!(resumed, bits(&outcome), "{precision:?} {actions:?}: stopped after {stop_at}");
+        }
     }
 }
 

@@ -1,0 +1,364 @@
+//! Policies on a card: an iteration (rollout, advantages, minibatches) stays there, in captured graphs. The host says
+//! what an update goes by in one copy, enqueues graphs, and reads nothing back before the update is over.
+//!
+//! [`arrays`] is what lies on the card. Around a net of any shape, [`passes`] puts the kernels of `ppo.cu` between the
+//! net's own; small nets in bf16 have one kernel for each whole phase instead ([`small`]).
+
+mod arguments;
+mod arrays;
+mod passes;
+mod small;
+#[cfg(test)]
+mod tests;
+
+pub(super) use arguments::EpisodeTable;
+
+use super::training::{Group, Member, ReturnScale};
+use super::{LossSums, Ppo};
+use crate::{DeviceBudget, MemberKey};
+use arguments::{Decide, Estimate, Moments, Report};
+use arrays::{Arrays, REPORT, Sizes};
+use compute::cuda::{Context, Graph, Grid, Image, Kernel, Module, Stream};
+use compute::nets::{Hyper, Hypers as CardHypers, Nets, StepOptions};
+use compute::population::Pins;
+use compute::{Error, Opened, Result, image};
+use passes::Passes;
+use small::Small;
+use std::sync::Arc;
+
+static PPO: Image = image!("ppo");
+
+/// What members have beside their nets on the card.
+pub(super) struct Cuda {
+    stream: Stream,
+    arrays: Arrays,
+    path: Path,
+    phases: Phases,
+    graphs: Option<Graphs>,
+    walk_graph: Option<Graph>,
+}
+
+/// How the net is gone through.
+enum Path {
+    Passes(Box<Passes>),
+    Small(Box<Small>),
+}
+
+/// What is replayed, once it has run without.
+struct Graphs {
+    /// Steps of a rollout; none where a rollout is one kernel.
+    steps: Option<Graph>,
+    estimate: Graph,
+    minibatches: Graph,
+}
+
+/// Bytes on the card beside the nets that learn.
+pub(super) fn need(context: &Arc<Context>, ppo: &Ppo, keys: &[MemberKey]) -> Result<u64> {
+    let sizes = Sizes::new(context, ppo, keys)?;
+    let acting = if sizes.slices > 0 { 0 } else { passes::need(context, ppo, keys)? };
+    Ok(sizes.bytes() + arrays::table_bytes(ppo) + acting)
+}
+
+/// Rows that the nets that learn are set up for: one that has a kernel of its own for minibatches needs none.
+pub(super) fn rows(context: &Context, ppo: &Ppo, keys: &[MemberKey], batch: usize) -> usize {
+    if small::fits(context, ppo, keys).is_some() { batch.min(32) } else { batch }
+}
+
+impl Cuda {
+    pub(super) fn new(group: &mut Group, members: &[Member], at: &DeviceBudget, pins: &Pins) -> Result<Cuda> {
+        let Opened::Cuda(context) = &at.device else {
+            return Err(Error::Invalid("policies on a card need one".into()));
+        };
+        let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
+        let stream = Stream::new(context)?;
+        let sizes = Sizes::new(context, &group.ppo, &keys)?;
+        let table = arrays::table(context, &stream, &group.ppo)?;
+        let mut arrays = Arrays::new(context, &stream, group, members, sizes, table)?;
+        let module = Module::load(context, &PPO)?;
+        let path = match small::fits(context, &group.ppo, &keys) {
+            Some(shape) => Path::Small(Box::new(Small::new(context, &stream, group, members, &mut arrays, shape)?)),
+            None => Path::Passes(Box::new(Passes::new(&module, group, at, &keys, &mut arrays, pins)?)),
+        };
+        let hypers: Vec<Hyper> = members.iter().map(|m| group.hyper(m)).collect();
+        let phases = Phases::new(&module, &arrays, group.nets.hypers(&hypers)?)?;
+        Ok(Cuda { stream, arrays, path, phases, graphs: None, walk_graph: None })
+    }
+
+    /// Which kernels do the work, for people.
+    pub(super) fn describe(&self) -> String {
+        match &self.path {
+            Path::Small(_) => "one kernel for each phase of an update, accounts and net together".into(),
+            Path::Passes(_) => "accounts between the passes of the net, in captured graphs".into(),
+        }
+    }
+
+    /// The algorithms of nets that act.
+    pub(super) fn pins(&self) -> Pins {
+        match &self.path {
+            Path::Passes(passes) => passes.pins(),
+            Path::Small(_) => Pins::default(),
+        }
+    }
+
+    /// Collect, estimate advantages, update.
+    pub(super) fn iterate(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
+        let Cuda { stream, arrays, path, phases, graphs, .. } = self;
+        let sizes = arrays.sizes;
+        let words = members.iter_mut().flat_map(|member| {
+            let rate = group.hyper(member).rate;
+            member.seen.rate = f64::from(rate);
+            [member.unit, u32::from(member.active), member.multipliers.weight.to_bits(), rate.to_bits()]
+        });
+        let words: Vec<u32> = words.collect();
+        let nets = &mut group.nets;
+        arrays.words.put(stream, &words)?;
+        phases.begin.launch(stream, blocks(sizes.p, 1, 1), &phases.report)?;
+        path.begin(stream, nets)?;
+        match graphs {
+            Some(Graphs { steps, estimate, minibatches }) => {
+                if let Some(steps) = steps {
+                    (0..sizes.t / sizes.graph_steps).try_for_each(|_| steps.launch(stream))?;
+                }
+                estimate.launch(stream)?;
+                (0..sizes.minibatches / sizes.graph_minibatches).try_for_each(|_| minibatches.launch(stream))?;
+            }
+            // What is captured has to have run before.
+            None => {
+                (0..sizes.t).try_for_each(|_| path.steps(stream, 1))?;
+                path.value_later(stream)?;
+                phases.estimate(stream, &sizes)?;
+                (0..sizes.minibatches).try_for_each(|_| path.minibatch(stream, nets, phases, &sizes))?;
+                let steps = match path {
+                    Path::Small(_) => None,
+                    Path::Passes(passes) => Some(stream.capture(|| passes.steps(stream, sizes.graph_steps))?),
+                };
+                let estimate = stream.capture(|| {
+                    path.value_later(stream)?;
+                    phases.estimate(stream, &sizes)
+                })?;
+                let minibatches = stream.capture(|| {
+                    (0..sizes.graph_minibatches).try_for_each(|_| path.minibatch(stream, nets, phases, &sizes))
+                })?;
+                *graphs = Some(Graphs { steps, estimate, minibatches });
+            }
+        }
+        phases.end.launch(stream, blocks(sizes.p, 1, 1), &phases.report)?;
+        let report = arrays.report.get(stream)?;
+        for (member, seen) in members.iter_mut().zip(report.as_chunks::<REPORT>().0).filter(|(m, _)| m.active) {
+            let [rows, policy, value, entropy, kl, clipped, growth, explained, steps, count, mean, squares, _, norm] =
+                *seen;
+            member.seen.losses = LossSums { rows, policy, value, entropy, kl, clipped };
+            (member.seen.growth, member.seen.explained, member.seen.norm) = (growth, explained, norm);
+            member.step += steps as u32;
+            member.returns = ReturnScale { count, mean, squares };
+            if !norm.is_finite() {
+                member.fault = Some(format!("the gradient is not finite in update {}", member.unit + 1));
+                member.active = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// `[members][pieces]` what members make of their validation, taking what they prefer.
+    pub(super) fn walk(&mut self, group: &mut Group, members: &[Member]) -> Result<Vec<Vec<(f64, usize)>>> {
+        let Cuda { stream, arrays, path, walk_graph, .. } = self;
+        let sizes = arrays.sizes;
+        arrays.begin_walk(stream)?;
+        path.begin_walk(stream, &mut group.nets)?;
+        match (&mut *path, &*walk_graph) {
+            (Path::Small(small), _) => small.walk(stream)?,
+            (Path::Passes(passes), graph) => {
+                let from = match graph {
+                    Some(_) => 0,
+                    None => {
+                        passes.walk(stream)?;
+                        *walk_graph = Some(stream.capture(|| (0..WALK).try_for_each(|_| passes.walk(stream)))?);
+                        1
+                    }
+                };
+                if let Some(graph) = walk_graph {
+                    // Who has arrived stays there, so a few steps too many change nothing.
+                    (0..(sizes.walk_steps - from).div_ceil(WALK)).try_for_each(|_| graph.launch(stream))?;
+                }
+            }
+        }
+        let equity = arrays.walkers.equity.get(stream)?;
+        let of = |(member, equity): (&Member, &[f64])| {
+            let folds = &group.ppo.folds;
+            let each = folds.valid[member.key.fold].iter().zip(equity);
+            // Ruin counts as the loss of all but a ten-thousandth.
+            let growth = |(piece, equity): (&std::ops::Range<u32>, &f64)| {
+                let capital = folds.data.params(piece.start).capital;
+                ((equity / capital).max(1e-4).ln(), piece.len() - 1)
+            };
+            each.map(growth).collect()
+        };
+        Ok(members.iter().zip(equity.chunks_exact(sizes.pieces.max(1))).map(of).collect())
+    }
+
+    /// A member's accounts between two updates, as blocks on a processor have them.
+    pub(super) fn state(&self, at: usize) -> Result<Vec<f64>> {
+        self.arrays.state(&self.stream, at)
+    }
+
+    /// Sets a member's accounts to such a state; false where it is none of theirs.
+    pub(super) fn restore(&mut self, group: &Group, at: usize, returns: &ReturnScale, state: &[f64]) -> Result<bool> {
+        self.arrays.restore(&self.stream, group, at, returns, state)
+    }
+
+    /// The running scale of a member's rewards becomes another's.
+    pub(super) fn adopt(&mut self, from: usize, to: usize) -> Result<()> {
+        let returns = &self.arrays.returns;
+        returns.part(3 * to, 3)?.copy_from(&self.stream, &returns.part(3 * from, 3)?)?;
+        self.stream.wait()
+    }
+}
+
+/// Steps of a validation in one graph.
+const WALK: usize = 8;
+
+impl Path {
+    /// Before the first step: a rollout of a small net is whole after it.
+    fn begin(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
+        match self {
+            Path::Passes(passes) => passes.take_params(stream, nets),
+            Path::Small(small) => small.rollout(stream),
+        }
+    }
+
+    fn begin_walk(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
+        match self {
+            Path::Passes(passes) => passes.take_params(stream, nets),
+            Path::Small(_) => Ok(()),
+        }
+    }
+
+    /// Some steps of the rollout.
+    fn steps(&mut self, stream: &Stream, steps: usize) -> Result<()> {
+        match self {
+            Path::Passes(passes) => passes.steps(stream, steps),
+            Path::Small(_) => Ok(()),
+        }
+    }
+
+    /// Values that a rollout left open.
+    fn value_later(&mut self, stream: &Stream) -> Result<()> {
+        match self {
+            Path::Passes(passes) => passes.value_later(stream),
+            Path::Small(small) => small.values(stream),
+        }
+    }
+
+    fn minibatch(&mut self, stream: &Stream, nets: &mut Nets, phases: &Phases, sizes: &Sizes) -> Result<()> {
+        let options = StepOptions { mask: Some(&phases.decide.goes), norms: Some(&phases.decide.norms), parts: None };
+        match self {
+            Path::Passes(passes) => {
+                passes.losses(stream, nets)?;
+                phases.decide(stream, sizes)?;
+                passes.back(stream, nets)?;
+                nets.optimise_on(stream, &phases.hypers, options)
+            }
+            Path::Small(small) => {
+                small.minibatch(stream)?;
+                phases.decide(stream, sizes)?;
+                nets.optimise_on(stream, &phases.hypers, StepOptions { parts: Some(small.gradient()), ..options })
+            }
+        }
+    }
+}
+
+/// The phases that are the same for all nets.
+struct Phases {
+    begin: Kernel<Report>,
+    end: Kernel<Report>,
+    returns: Kernel<Estimate>,
+    scales: Kernel<Estimate>,
+    advantages: Kernel<Estimate>,
+    explained: Kernel<Estimate>,
+    moments: Kernel<Moments>,
+    moments_end: Kernel<Moments>,
+    decides: Kernel<Decide>,
+    hypers: CardHypers,
+    report: Report,
+    estimate: Estimate,
+    centre: Moments,
+    decide: Decide,
+}
+
+impl Phases {
+    fn new(module: &Arc<Module>, a: &Arrays, hypers: CardHypers) -> Result<Phases> {
+        Ok(Phases {
+            begin: module.kernel("begin_update")?,
+            end: module.kernel("end_update")?,
+            returns: module.kernel("returns")?,
+            scales: module.kernel("scales")?,
+            advantages: module.kernel("advantages")?,
+            explained: module.kernel("explained")?,
+            moments: module.kernel("moments")?,
+            moments_end: module.kernel("moments_end")?,
+            decides: module.kernel("decide")?,
+            report: Report {
+                words: a.words.clone(),
+                unit: a.members.unit.clone(),
+                goes: a.goes.clone(),
+                entropy_weight: a.members.entropy_weight.clone(),
+                rate: hypers.rate.clone(),
+                norms: a.norms.clone(),
+                totals: a.totals.clone(),
+                returns: a.returns.clone(),
+                report: a.report.clone(),
+                clock: a.clock.clone(),
+            },
+            estimate: Estimate {
+                members: a.members.clone(),
+                standing: a.standing.clone(),
+                seen: a.seen.clone(),
+                carried: a.carried.clone(),
+                partial: a.partial.clone(),
+                returns: a.returns.clone(),
+                scale: a.scale.clone(),
+                totals: a.totals.clone(),
+            },
+            centre: Moments {
+                members: a.members.clone(),
+                advantage: a.seen.advantage.clone(),
+                partial: a.moment_partial.clone(),
+                centre: a.centre.clone(),
+                per_epoch: a.sizes.per_epoch as u32,
+            },
+            decide: Decide {
+                members: a.members.clone(),
+                partial: a.loss_partial.clone(),
+                norms: a.norms.clone(),
+                totals: a.totals.clone(),
+                goes: a.goes.clone(),
+                clock: a.clock.clone(),
+                blocks: a.sizes.loss_blocks as u32,
+            },
+            hypers,
+        })
+    }
+
+    /// The scale of rewards, advantages, and what minibatches are centred by.
+    fn estimate(&self, stream: &Stream, sizes: &Sizes) -> Result<()> {
+        let accounts = blocks(sizes.n.div_ceil(32), sizes.p, 32);
+        self.returns.launch(stream, accounts, &self.estimate)?;
+        self.scales.launch(stream, blocks(sizes.p, 1, 256), &self.estimate)?;
+        self.advantages.launch(stream, accounts, &self.estimate)?;
+        self.explained.launch(stream, blocks(sizes.p, 1, 256), &self.estimate)?;
+        let of_minibatches = [sizes.batch.div_ceil(arrays::SLICE), sizes.minibatches, sizes.p].map(|n| n as u32);
+        let grid = Grid { blocks: of_minibatches, threads: [256, 1, 1], shared: 0 };
+        self.moments.launch(stream, grid, &self.centre)?;
+        self.moments_end.launch(stream, blocks(sizes.minibatches.div_ceil(32), sizes.p, 32), &self.centre)
+    }
+
+    /// What a minibatch saw, and who goes on.
+    fn decide(&self, stream: &Stream, sizes: &Sizes) -> Result<()> {
+        self.decides.launch(stream, blocks(sizes.p, 1, 256), &self.decide)
+    }
+}
+
+/// Blocks in two directions, of so many threads.
+fn blocks(x: usize, y: usize, threads: u32) -> Grid {
+    Grid { blocks: [x as u32, y as u32, 1], threads: [threads, 1, 1], shared: 0 }
+}

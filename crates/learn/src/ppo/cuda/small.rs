@@ -1,0 +1,274 @@
+//! Small nets in bf16: one kernel for a rollout, one for values, one for a minibatch up to the gradient of the weights,
+//! one for a whole validation (`ppo_small.cu`).
+
+use super::super::Ppo;
+use super::super::training::{Group, Member};
+use super::arguments::{AddParts, PolicyLayer, PolicyNet, SmallMinibatch, SmallRollout, SmallValues, SmallWalk};
+use super::arrays::{Arrays, Sizes, counted, put, zeros};
+use crate::MemberKey;
+use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Stream};
+use compute::net::{Branch, Layout, Linear};
+use compute::population::{Precision, Scale};
+use compute::{Error, Net, Result, image};
+use market::OBSERVED;
+use std::sync::Arc;
+
+static PPO_SMALL: Image = image!("ppo_small");
+
+/// Layers of a tower, with its head.
+const LAYERS: usize = 4;
+/// The widest that a layer or the input may be.
+const WIDEST: usize = 256;
+/// Parts of a minibatch's gradient, at most.
+const SLICES: usize = 256;
+
+/// Which of the kernels serve a net on a card: rows of a block, and bytes of its shared memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    minibatch: (usize, u32),
+    values: (usize, u32),
+    rollout: (usize, u32),
+    walk: u32,
+}
+
+/// Parts of a minibatch's gradient, and rows of each: a function of the batch alone, because sums go by them.
+pub(super) fn slices(batch: usize) -> (usize, usize) {
+    let rows = batch.div_ceil(SLICES).max(256).next_multiple_of(128);
+    (batch.div_ceil(rows), rows)
+}
+
+/// The kernels for these policies, where there are any.
+pub(super) fn fits(context: &Context, ppo: &Ppo, keys: &[MemberKey]) -> Option<Shape> {
+    let (config, shape) = ppo.shared(keys);
+    let towers = towers(&config.net)?;
+    if config.recipe.precision != Precision::Bf16 {
+        return None;
+    }
+    let padded = |width: usize| width.next_multiple_of(32);
+    let hidden = |tower: &[Linear]| tower[..tower.len() - 1].iter().map(|l| padded(l.output.width)).collect::<Vec<_>>();
+    let (input, hidden) = (padded(towers[0][0].input.width), towers.each_ref().map(|tower| hidden(tower)));
+    let widest = hidden.iter().flatten().max()?;
+    let deepest = hidden.iter().map(|widths| widths.iter().sum::<usize>()).max()?;
+    let weights: usize = towers[0].iter().map(|l| padded(l.output.width) * padded(l.input.width) * 2).sum();
+    let minibatch = |rows: usize| rows * (2 * (input + deepest + 32) + 64);
+    let values = |rows: usize| rows * (2 * (input + 2 * widest) + 20);
+    let rollout = |rows: usize| values(rows) + weights;
+    let room = context.gpu().shared as usize;
+    let largest = |of: &[usize], bytes: &dyn Fn(usize) -> usize| {
+        let rows = of.iter().copied().find(|rows| bytes(*rows) <= room)?;
+        Some((rows, bytes(rows) as u32))
+    };
+    // Enough blocks for the card come first.
+    let (n, p, multiprocessors) = (shape.n_envs as usize, keys.len(), context.gpu().multiprocessors as usize);
+    let wanted = [32, 64, 128].into_iter().find(|rows| n.div_ceil(*rows) * p <= multiprocessors).unwrap_or(128);
+    let rollouts: Vec<usize> = [128, 64, 32].into_iter().filter(|rows| *rows <= wanted).collect();
+    Some(Shape {
+        minibatch: largest(&[128, 64], &minibatch)?,
+        values: largest(&[128, 64], &values)?,
+        rollout: largest(&rollouts, &rollout)?,
+        walk: rollout(32) as u32,
+    })
+}
+
+/// The layers of the policy's and of the value's tower with their heads, of a net that these kernels know: a row of a
+/// table and what an account is shown, two towers of plain layers, a head each.
+fn towers(net: &Net) -> Option<[Vec<Linear>; 2]> {
+    let [row, shown] = net.inputs.as_slice() else { return None };
+    let [policy, value] = net.towers.as_slice() else { return None };
+    let whole = |tower: &compute::net::Tower| tower.reads.is_empty() && tower.heads == 1;
+    let plain = net.branches.iter().all(|branch| *branch == Branch::default());
+    if row.dense || row.window != 1 || !shown.dense || shown.features != OBSERVED || !plain {
+        return None;
+    }
+    if row.features + OBSERVED > WIDEST - 8 || !whole(policy) || !whole(value) {
+        return None;
+    }
+    let layout = Layout::new(net).ok()?;
+    let (a, b) = (policy.layers.len(), value.layers.len());
+    let fits = |l: &Linear| l.plain() && l.output.width <= WIDEST;
+    let small = (1..LAYERS).contains(&a) && (1..LAYERS).contains(&b) && layout.linears.iter().all(fits);
+    if !small || layout.linears.len() != a + b + 2 {
+        return None;
+    }
+    let tower = |layers: std::ops::Range<usize>, head: usize| {
+        layout.linears[layers].iter().chain([&layout.linears[head]]).cloned().collect()
+    };
+    Some([tower(0..a, a + b), tower(a..a + b, a + b + 1)])
+}
+
+/// Kernels and arrays of such updates.
+pub(super) struct Small {
+    rollout: (Kernel<SmallRollout>, Grid, SmallRollout),
+    values: [(Grid, SmallValues); 2],
+    valued: Kernel<SmallValues>,
+    minibatch: (Kernel<SmallMinibatch>, Grid, SmallMinibatch),
+    add_parts: (Kernel<AddParts>, Grid, AddParts),
+    walk: (Kernel<SmallWalk>, Grid, SmallWalk),
+}
+
+impl Small {
+    pub(super) fn new(
+        context: &Arc<Context>,
+        stream: &Stream,
+        group: &mut Group,
+        members: &[Member],
+        a: &mut Arrays,
+        shape: Shape,
+    ) -> Result<Small> {
+        let Sizes { p, n, t, later, pieces, per_epoch, slices: count, .. } = a.sizes;
+        let net = policy_net(stream, group, members, a)?;
+        let module = Module::load(context, &PPO_SMALL)?;
+        let grid = |x: usize, shared: u32| Grid { blocks: [x as u32, p as u32, 1], threads: [256, 1, 1], shared };
+        let multiprocessors = context.gpu().multiprocessors as usize;
+        let rollout = grid(n.div_ceil(shape.rollout.0), shape.rollout.1);
+        let minibatch = grid(count, shape.minibatch.1);
+        let walk = grid(pieces.div_ceil(32), shape.walk);
+        let values =
+            |rows: usize| grid(rows.div_ceil(shape.values.0).min((2 * multiprocessors).div_ceil(p)), shape.values.1);
+        let params = group.nets.layout().params;
+        let parts = zeros(&mut a.slab, stream, p * count * params)?;
+        let made = Small {
+            rollout: (
+                module.kernel(&format!("rollout_{}", shape.rollout.0))?,
+                rollout,
+                SmallRollout {
+                    table: a.table.clone(),
+                    members: a.members.clone(),
+                    standing: a.standing.clone(),
+                    seen: a.seen.clone(),
+                    net: net.clone(),
+                },
+            ),
+            valued: module.kernel(&format!("values_{}", shape.values.0))?,
+            values: [
+                (
+                    values(t * n),
+                    SmallValues {
+                        net: net.clone(),
+                        rows: a.seen.rows.clone(),
+                        observed: a.seen.observed.clone(),
+                        value: a.seen.value.clone(),
+                        count: counted(t * n)?,
+                    },
+                ),
+                (
+                    values(n * later),
+                    SmallValues {
+                        net: net.clone(),
+                        rows: a.seen.later_rows.clone(),
+                        observed: a.seen.later_observed.clone(),
+                        value: a.seen.later_value.clone(),
+                        count: counted(n * later)?,
+                    },
+                ),
+            ],
+            minibatch: (
+                module.kernel(&format!("minibatch_{}", shape.minibatch.0))?,
+                minibatch,
+                SmallMinibatch {
+                    members: a.members.clone(),
+                    seen: a.seen.clone(),
+                    net: net.clone(),
+                    clock: a.clock.clone(),
+                    goes: a.goes.clone(),
+                    centre: a.centre.clone(),
+                    parts: parts.clone(),
+                    partial: a.loss_partial.clone(),
+                    per_epoch: per_epoch as u32,
+                    slice: slices(a.sizes.batch).1 as u32,
+                },
+            ),
+            add_parts: (
+                module.kernel("add_parts")?,
+                grid(params / 64, 0),
+                AddParts {
+                    parts,
+                    gradient: zeros(&mut a.slab, stream, p * params)?,
+                    goes: a.goes.clone(),
+                    params: params as u64,
+                    slices: counted(count)?,
+                },
+            ),
+            walk: (
+                module.kernel("walk_32")?,
+                walk,
+                SmallWalk {
+                    table: a.table.clone(),
+                    walkers: a.walkers.clone(),
+                    net,
+                    actions: a.members.actions,
+                    steps: a.sizes.walk_steps as u32,
+                },
+            ),
+        };
+        made.rollout.0.allow_shared(shape.rollout.1)?;
+        made.minibatch.0.allow_shared(shape.minibatch.1)?;
+        made.walk.0.allow_shared(shape.walk)?;
+        made.valued.allow_shared(shape.values.1)?;
+        Ok(made)
+    }
+
+    /// All steps of all accounts.
+    pub(super) fn rollout(&self, stream: &Stream) -> Result<()> {
+        self.rollout.0.launch(stream, self.rollout.1, &self.rollout.2)
+    }
+
+    /// Values of what was seen, and of what is behind it.
+    pub(super) fn values(&self, stream: &Stream) -> Result<()> {
+        self.values.iter().try_for_each(|(grid, values)| self.valued.launch(stream, *grid, values))
+    }
+
+    /// Losses and gradient of a minibatch.
+    pub(super) fn minibatch(&self, stream: &Stream) -> Result<()> {
+        self.minibatch.0.launch(stream, self.minibatch.1, &self.minibatch.2)?;
+        self.add_parts.0.launch(stream, self.add_parts.1, &self.add_parts.2)
+    }
+
+    /// `[P, params]` the gradient.
+    pub(super) fn gradient(&self) -> &Array<f32> {
+        &self.add_parts.2.gradient
+    }
+
+    /// A whole validation.
+    pub(super) fn walk(&self, stream: &Stream) -> Result<()> {
+        self.walk.0.launch(stream, self.walk.1, &self.walk.2)
+    }
+}
+
+fn policy_net(stream: &Stream, group: &mut Group, members: &[Member], a: &mut Arrays) -> Result<PolicyNet> {
+    let not_small = || Error::Invalid("the net is none of the small ones".into());
+    let towers = towers(&group.net).ok_or_else(not_small)?;
+    let (table, map) = group.tables.array(0)?;
+    let features = group.net.inputs[0].features;
+    let scales: Vec<Option<Scale>> = members.iter().map(|m| m.scales.first().cloned().flatten()).collect();
+    let column = |of: fn(&Scale) -> &[f32], usual: f32| -> Vec<f32> {
+        scales.iter().flat_map(|s| s.as_ref().map_or(vec![usual; features], |s| of(s).to_vec())).collect()
+    };
+    let (mean, inverse) = (column(|s| &s.mean, 0.0), column(|s| &s.inverse, 1.0));
+    let mut layers = [PolicyLayer::default(); 2 * LAYERS];
+    for (tower, own) in towers.iter().enumerate() {
+        for (l, linear) in own.iter().enumerate() {
+            layers[tower * LAYERS + l] = PolicyLayer {
+                weight: counted(linear.weight)?,
+                bias: counted(linear.bias)?,
+                inputs: linear.input.width as u32,
+                outputs: linear.output.width as u32,
+                act: linear.activation as u32,
+            };
+        }
+    }
+    Ok(PolicyNet {
+        master: group.nets.params_on_card()?,
+        copy: group.nets.copies_on_card()?.ok_or_else(not_small)?,
+        table,
+        map,
+        mean: Some(put(&mut a.slab, stream, &mean)?),
+        inverse: Some(put(&mut a.slab, stream, &inverse)?),
+        params: group.nets.layout().params as u64,
+        stride: group.tables.stride(0) as u32,
+        features: features as u32,
+        column: features.next_multiple_of(8) as u32,
+        hidden: [towers[0].len() as u32 - 1, towers[1].len() as u32 - 1],
+        layers,
+    })
+}

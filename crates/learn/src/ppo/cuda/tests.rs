@@ -1,0 +1,385 @@
+//! What a card did in an update, done again on the host from what was seen.
+
+use super::super::advantage::advantages;
+use super::super::collect::Block;
+use super::super::training::{Group, Member, PpoTraining};
+use super::super::{
+    Actions, Clip, Ended, EntropyBand, Hypers, LossSums, Ppo, Reward, Spec, Taken, Terms, policy_loss, value_loss,
+};
+use super::arrays::Arrays;
+use super::{Cuda, Path};
+use crate::{Config, DeviceBudget, Learner, MemberKey, Problem};
+use account::{Bar, Params};
+use compute::nets::{Forward, Rows};
+use compute::population::{Pins, Precision, Recipe};
+use compute::random::Permutation;
+use compute::{Budget, Choice, Opened};
+use features::{Fold, FoldKind, FoldSpans, Samples, Span};
+use market::{EpisodeData, OBSERVED, PriceTable, RowTime};
+use std::sync::Arc;
+
+const BARS: usize = 900;
+const FEATURES: usize = 11;
+
+/// Two symbols whose bars wander, with splits, dividends, wild swings and closed bars between; columns of noise.
+fn market(seed: u64) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
+    let mut random = random::SplitMix::new(seed);
+    let (mut bars, mut values, mut price) = (Vec::new(), Vec::new(), 100.0f64);
+    for t in 0..BARS {
+        let open = price * (1.0 + 0.01 * (random.unit() - 0.5));
+        let swing = if random.unit() < 0.01 { 0.6 } else { 0.02 };
+        price = open * (1.0 + swing * (random.unit() - 0.5));
+        let (high, low) = (open.max(price) * 1.001, open.min(price) * 0.999);
+        let odd = t % 37 == 0;
+        bars.push(Bar {
+            open,
+            high,
+            low,
+            close: price,
+            sigma: 0.01,
+            volume: 1e6,
+            half_spread: 1e-4,
+            tradable: if t % 53 == 7 { 0.0 } else { 1.0 },
+            split: if t % 211 == 5 { 2.0 } else { 1.0 },
+            dividend: if odd { 0.1 } else { 0.0 },
+            borrow_open: if odd { 0.003 } else { 0.0 },
+            flat_next: if t % 97 == 11 { 1.0 } else { 0.0 },
+            ..Bar::flat(price)
+        });
+        values.extend((0..FEATURES).map(|_| random.unit() as f32 - 0.5));
+        values.push(0.0);
+    }
+    let rules = Params { fee: 5e-4, impact: 0.1, borrow: 0.02, leverage: 2.0, ..Params::default() };
+    let table = PriceTable {
+        offsets: vec![0, BARS / 2, BARS],
+        params: vec![rules, Params { shortable: false, ..rules }],
+        bars,
+        currency: "USD".into(),
+        risk_free: 0.0,
+        notes: Vec::new(),
+    };
+    let times = (0..BARS).map(|t| RowTime { time_of_day: (t % 24) as f32 / 24.0, bars_to_close: (t % 7) as f32 });
+    let data = Arc::new(EpisodeData::new(table, times.collect()));
+    let columns = (0..FEATURES).map(|c| format!("c{c}")).collect();
+    let input = crate::Input { name: "row".into(), columns, stride: 12, values, map: None, window: 0 };
+    // Rows of both symbols, with a hole between them.
+    let rows: Vec<u32> = (0..BARS as u32 - 1).filter(|row| *row != BARS as u32 / 2 - 1).collect();
+    let n = rows.len();
+    let samples = Samples {
+        rows,
+        t0: (0..n as i64).collect(),
+        t1: (1..=n as i64).collect(),
+        class: Vec::new(),
+        weight: vec![1.0; n],
+    };
+    let span = |from: u32, to: u32| Span::new(i64::from(from), i64::from(to)).unwrap();
+    let [a, b, c] = [600u32, 750, n as u32];
+    let spans = FoldSpans { train: span(0, a), valid: span(a + 1, b), test: span(b + 1, c) };
+    let [train, valid, test] = [0..a, a + 1..b, b + 1..c].map(|list| list.collect::<Vec<u32>>());
+    let fold = Fold { number: 0, kind: FoldKind::Forward, train, valid, test, spans, purged: 2, embargoed: 0 };
+    let problem = Problem { inputs: vec![input], ids: BARS, classes: 0, samples, ..Problem::default() };
+    (Arc::new(problem), data, vec![fold])
+}
+
+fn ppo(actions: Actions, precision: Precision, layers: &str, reward: Reward) -> Ppo {
+    let (problem, data, folds) = market(9);
+    let mut recipe = Recipe::new(300, precision, 7);
+    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
+    let outputs = actions.outputs();
+    // Heads of one trunk are added, those of towers lie beside each other.
+    let between = if layers.contains('|') { '|' } else { '+' };
+    let net = format!("row:{FEATURES} + account:dense8 / {layers} / policy:{outputs} {between} value:1");
+    let net = net.parse().unwrap();
+    let entropy = match actions {
+        Actions::Discrete => EntropyBand { least: 0.2, most: 0.8 },
+        Actions::Continuous => EntropyBand { least: -1.5, most: 0.5 },
+    };
+    let hypers = Hypers {
+        n_envs: 37,
+        n_steps: 24,
+        n_epochs: 2,
+        gamma: 0.97,
+        gae_lambda: 0.9,
+        clip: Clip { policy: 0.2, value: Some(0.3) },
+        normalize_advantage: true,
+        vf_coef: 0.5,
+        target_kl: None,
+        entropy,
+        episode: 10,
+        actions,
+        reward,
+    };
+    let configs = vec![Config { net, recipe, rate: 3e-3 }];
+    Ppo::new(&problem, &data, &folds, Spec { configs, hypers: vec![hypers], updates: 4, patience: 4, seeds: 3 })
+        .unwrap()
+}
+
+fn card() -> Option<DeviceBudget> {
+    match compute::cuda::gpus() {
+        Ok(found) if !found.is_empty() => {
+            Some(DeviceBudget { device: Opened::new(Choice::Cuda(0), 1).unwrap().0, budget: Budget::default() })
+        }
+        _ => {
+            skip("no GPU");
+            None
+        }
+    }
+}
+
+/// As xtask's `test.rs` reads it.
+#[expect(clippy::print_stdout, reason = "this is how a skip is reported")]
+fn skip(why: &str) {
+    use std::io::Write;
+    let log = std::env::var_os("FULLBORE_SKIP_LOG");
+    match log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
+        Some(mut file) => file.write_all(format!("{why}\n").as_bytes()).unwrap(),
+        None => println!("SKIP: {why}"),
+    }
+}
+
+const CASES: [(Actions, Precision, &str, Reward); 5] = [
+    (Actions::Discrete, Precision::F32, "16t-16t | 16t-16t", Reward::Growth),
+    (Actions::Continuous, Precision::F32, "16t-16t", Reward::Drawdown(0.5)),
+    (Actions::Discrete, Precision::Bf16, "16t-16t | 16t-16t", Reward::Sharpe),
+    (Actions::Continuous, Precision::Bf16, "64-40t | 24t", Reward::Growth),
+    (Actions::Discrete, Precision::Bf16, "300-16 | 16t", Reward::Drawdown(2.0)),
+];
+
+/// Members in the middle of their training, with what the card has of them.
+fn begun(case: (Actions, Precision, &str, Reward), at: &DeviceBudget, updates: u32) -> PpoTraining {
+    let ppo = ppo(case.0, case.1, case.2, case.3);
+    let tables = ppo.problem().tables(&at.device, at.budget).unwrap();
+    let keys: Vec<MemberKey> = (0..3).map(|seed| MemberKey { config: 0, fold: 0, seed }).collect();
+    let mut training = PpoTraining::new(&ppo, at, &tables, &keys, &Pins::default()).unwrap();
+    for _ in 0..updates {
+        training.update().unwrap();
+    }
+    training
+}
+
+/// Accounts, rewards, observations and endings of a rollout are those of the host's environment, to the bit; advantages
+/// are those of the definition; probabilities of actions are those of the net.
+#[test]
+fn a_rollout_is_that_of_the_host() {
+    let Some(at) = card() else { return };
+    for case in CASES {
+        for updates in 1..4 {
+            let mut training = begun(case, &at, updates - 1);
+            let before: Vec<Vec<f32>> = (0..3).map(|p| training.nets().params(p).unwrap()).collect();
+            let states: Vec<Vec<f64>> = (0..3).map(|p| training.cuda().state(p).unwrap()).collect();
+            training.update().unwrap();
+            let (group, members, cuda) = training.parts();
+            replay(case, group, members, cuda, &before, &states);
+        }
+    }
+}
+
+fn replay(
+    case: (Actions, Precision, &str, Reward),
+    group: &Group,
+    members: &[Member],
+    cuda: &Cuda,
+    before: &[Vec<f32>],
+    states: &[Vec<f64>],
+) {
+    let (Arrays { seen, .. }, stream) = (&cuda.arrays, &cuda.stream);
+    let Hypers { n_envs, n_steps, actions, gamma, gae_lambda, .. } = group.shape;
+    let (n, t) = (n_envs as usize, n_steps as usize);
+    let (rows, observed) = (seen.rows.get(stream).unwrap(), seen.observed.get(stream).unwrap());
+    let (legal, ended) = (seen.legal.get(stream).unwrap(), seen.ended.get(stream).unwrap());
+    let (action, log) = (seen.action.get(stream).unwrap(), seen.log_probability.get(stream).unwrap());
+    let (value, reward) = (seen.value.get(stream).unwrap(), seen.reward.get(stream).unwrap());
+    let advantage = seen.advantage.get(stream).unwrap();
+    let later_value = seen.later_value.get(stream).unwrap();
+    let later = seen.later as usize;
+    let cpu = Opened::new(Choice::Cpu, 1).unwrap().0;
+    let tables = Problem::clone(group.ppo.problem()).tables(&cpu, Budget::default()).unwrap();
+    let (mut worst, mut flips) = (0.0f32, 0);
+    for (p, member) in members.iter().enumerate() {
+        // One block of all accounts, from where they stood.
+        let mut block = Block::new(
+            &group.ppo.folds.data,
+            &group.ppo.folds.train[0],
+            0..n_envs,
+            &member.hypers,
+            group.episode_seed(member),
+        );
+        assert!(block.restore(&in_one_block(&states[p], n)));
+        let wide = actions.outputs() + 1;
+        let mut pass = Forward::new(&group.net, case.1, 64).unwrap();
+        let mut net = pass.with(&before[p]).unwrap();
+        let (mut cuts, mut kept) = (vec![0usize; n], vec![0.0f32; t * n]);
+        let mut endings = vec![Ended::Not; t * n];
+        for step in 0..t {
+            let from = (p * t + step) * n;
+            let view = block.environment.view();
+            assert_eq!(&rows[from..from + n], view.rows, "{case:?}: rows of step {step}");
+            let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+            let own = &observed[from * OBSERVED..(from + n) * OBSERVED];
+            assert_eq!(bits(own), bits(view.observed), "{case:?}: what is shown at step {step}");
+            let mut out = vec![0.0; n * wide];
+            let at_rows = Rows { tables: &tables, scales: &member.scales, ids: view.rows, extras: view.observed };
+            net.run(at_rows, &mut out).unwrap();
+            let mut targets = vec![0.0; n];
+            for i in 0..n {
+                let sides = view.legal[i * 3..(i + 1) * 3].iter().enumerate();
+                let bits = sides.fold(0u8, |bits, (a, legal)| bits | u8::from(*legal) << a);
+                assert_eq!(legal[from + i], bits);
+                let z = &out[i * wide..(i + 1) * wide];
+                let found = super::super::loss::log_probability(actions, z, bits, action[from + i]);
+                worst = worst.max((found - log[from + i]).abs()).max((z[wide - 1] - value[from + i]).abs());
+                targets[i] = match actions {
+                    Actions::Discrete => f64::from(action[from + i]) - 1.0,
+                    Actions::Continuous => super::super::collect::continuous_target(action[from + i], bits),
+                };
+            }
+            block.environment.step(&targets);
+            for i in 0..n {
+                let growth = block.environment.rewards()[i];
+                let wanted = member.hypers.reward.step(&mut block.remembered[i], growth) as f32;
+                assert_eq!(wanted.to_bits(), reward[from + i].to_bits(), "{case:?}: reward of {i} at {step}");
+                let end = match (block.environment.terminated()[i], block.environment.truncated()[i]) {
+                    (true, _) => Ended::Terminated,
+                    (_, true) => Ended::Truncated,
+                    _ => Ended::Not,
+                };
+                assert_eq!(ended[from + i], end as u8, "{case:?}: ending of {i} at {step}");
+                endings[step * n + i] = end;
+                if end == Ended::Truncated {
+                    cuts[i] += 1;
+                    kept[step * n + i] = later_value[(p * n + i) * later + cuts[i]];
+                }
+                if end != Ended::Not {
+                    block.remembered[i] = Default::default();
+                    flips += 1;
+                }
+            }
+        }
+        let last: Vec<f32> = (0..n).map(|i| later_value[(p * n + i) * later]).collect();
+        let (from, to) = (p * t * n, (p + 1) * t * n);
+        let scale = cuda.arrays.scale.get(stream).unwrap()[p];
+        let scaled: Vec<f32> = reward[from..to].iter().map(|r| (r * scale).clamp(-10.0, 10.0)).collect();
+        let wanted = advantages(&scaled, &value[from..to], &endings, &kept, &last, [gamma, gae_lambda]);
+        for (wanted, found) in wanted.iter().zip(&advantage[from..to]) {
+            assert_eq!(wanted.to_bits(), found.to_bits(), "{case:?}: an advantage");
+        }
+        // The scale is one over the deviation of returns.
+        assert!((f64::from(scale) * member.returns.deviation() - 1.0).abs() < 1e-5, "{case:?}: {scale}");
+    }
+    assert!(flips > 20, "{case:?}: episodes end");
+    let most = if case.1 == Precision::F32 { 2e-4 } else { 0.06 };
+    assert!(worst < most, "{case:?}: outputs are {worst} apart");
+}
+
+/// A state whose accounts are in blocks, as one block.
+fn in_one_block(state: &[f64], n: usize) -> Vec<f64> {
+    let (mut carried, mut remembered, mut standing) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rest = state;
+    for block in super::super::collect::block_sizes(n as u32) {
+        let (own, after) = rest.split_at(block.len() * (3 + market::STATE));
+        carried.extend_from_slice(&own[..block.len()]);
+        remembered.extend_from_slice(&own[block.len()..3 * block.len()]);
+        standing.extend_from_slice(&own[3 * block.len()..]);
+        rest = after;
+    }
+    [carried, remembered, standing].concat()
+}
+
+/// Losses of a minibatch and the gradients at the outputs are those of the host, to the bit.
+#[test]
+fn losses_are_those_of_the_host() {
+    let Some(at) = card() else { return };
+    for case in CASES {
+        let mut training = begun(case, &at, 2);
+        let unit = training.parts().1[0].unit;
+        training.update().unwrap();
+        let (group, members, cuda) = training.parts();
+        let Path::Passes(passes) = &cuda.path else { continue };
+        let stream = &cuda.stream;
+        let (seen, sizes) = (&cuda.arrays.seen, cuda.arrays.sizes);
+        let (chosen, loss) = passes.last_minibatch();
+        let places = chosen.places.get(stream).unwrap();
+        let [z, value, d_z, d_value] =
+            [&loss.z, &loss.value, &loss.d_z, &loss.d_value].map(|array| array.get(stream).unwrap());
+        let (legal, action) = (seen.legal.get(stream).unwrap(), seen.action.get(stream).unwrap());
+        let (log, old) = (seen.log_probability.get(stream).unwrap(), seen.value.get(stream).unwrap());
+        let (advantage, centre) = (seen.advantage.get(stream).unwrap(), cuda.arrays.centre.get(stream).unwrap());
+        let (all, wide, batch) = (sizes.n * sizes.t, sizes.outputs, sizes.batch);
+        for (p, member) in members.iter().enumerate() {
+            let order = Permutation::new(all as u32, group.seed, member.key.id(), unit * member.hypers.n_epochs + 1);
+            let first = (sizes.per_epoch - 1) * batch;
+            let rows = all - first;
+            let norm = &centre[(p * sizes.minibatches + sizes.minibatches - 1) * 2..][..2];
+            let own: Vec<f64> =
+                (0..rows).map(|b| f64::from(advantage[p * all + order.at((first + b) as u32) as usize])).collect();
+            let mean = own.iter().sum::<f64>() / rows as f64;
+            let variance = own.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (rows - 1) as f64;
+            assert!(
+                (f64::from(norm[0]) - mean).abs() < 1e-5 && (f64::from(norm[1]) * variance.sqrt() - 1.0).abs() < 1e-4
+            );
+            let terms = Terms {
+                actions: group.shape.actions,
+                clip: member.hypers.clip,
+                entropy_weight: cuda.arrays.members.entropy_weight.get(stream).unwrap()[p],
+                value_weight: member.hypers.vf_coef,
+                rows: rows as f32,
+            };
+            for b in 0..batch {
+                let at = p * batch + b;
+                let (mut wanted, mut wanted_value) = (vec![0.0; wide], 0.0);
+                if b < rows {
+                    let place = order.at((first + b) as u32) as usize;
+                    assert_eq!(places[at], place as u32);
+                    let from = p * all + place;
+                    let taken = Taken {
+                        action: action[from],
+                        legal: legal[from],
+                        log_probability: log[from],
+                        advantage: (advantage[from] - norm[0]) * norm[1],
+                    };
+                    let (mut sums, goal) = (LossSums::default(), advantage[from] + old[from]);
+                    policy_loss(&terms, &z[at * wide..(at + 1) * wide], &taken, &mut wanted, &mut sums);
+                    wanted_value = value_loss(&terms, value[at], old[from], goal, &mut sums);
+                }
+                let found = &d_z[at * wide..(at + 1) * wide];
+                let bits = |x: &[f32]| x.iter().map(|x| (x + 0.0).to_bits()).collect::<Vec<u32>>();
+                assert_eq!(bits(&wanted), bits(found), "{case:?}: row {b}");
+                assert_eq!((wanted_value + 0.0).to_bits(), (d_value[at] + 0.0).to_bits(), "{case:?}: value {b}");
+            }
+        }
+    }
+}
+
+/// One kernel for each phase does what passes in between do: an update moves weights by the same, but for rounding.
+#[test]
+fn small_nets_move_as_others_do() {
+    let Some(at) = card() else { return };
+    for case in CASES.into_iter().filter(|case| case.1 == Precision::Bf16) {
+        let mut small = begun(case, &at, 1);
+        let mut plain = begun((case.0, Precision::F32, case.2, case.3), &at, 1);
+        if !matches!(small.cuda().path, Path::Small(_)) {
+            continue;
+        }
+        // Both go on from the same weights.
+        for p in 0..3 {
+            let (a, (mean, square, step)) = (small.nets().params(p).unwrap(), small.nets().optimiser(p).unwrap());
+            plain.nets().set_params(p, &a).unwrap();
+            plain.nets().set_optimiser(p, &mean, &square, step).unwrap();
+        }
+        let before: Vec<Vec<f32>> = (0..3).map(|p| small.nets().params(p).unwrap()).collect();
+        let walks = |training: &mut PpoTraining| training.walks().unwrap();
+        let (a, b) = (walks(&mut small), walks(&mut plain));
+        for (a, b) in a.iter().flatten().zip(b.iter().flatten()) {
+            assert_eq!(a.1, b.1);
+        }
+        small.update().unwrap();
+        plain.update().unwrap();
+        for (p, before) in before.iter().enumerate() {
+            let (ours, theirs) = (small.nets().params(p).unwrap(), plain.nets().params(p).unwrap());
+            let apart =
+                |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
+            let (moved, off) = (apart(&theirs, before), apart(&ours, &theirs));
+            assert!(off < 0.5 * moved, "{case:?}: moved by {moved}, {off} apart");
+        }
+    }
+}
