@@ -4,6 +4,7 @@
 //! backtest is a look at the data: it stops at the holdout, locks it as a training does, and is written into the ledger
 //! before anything is seen.
 
+use crate::features::check_walk_memory;
 use crate::kinds::model::Loaded;
 use crate::kinds::trading::{distances, portfolio_notes, price_table};
 use crate::progress::{Sink, Update, check_stop};
@@ -11,7 +12,7 @@ use crate::runs::find_run;
 use crate::small_table::{Rows, read_rows};
 use crate::train::{Asked, Holdings, Market, Predict, ask, fingerprint, ledger_path, load_market, run_data, walk_spec};
 use crate::trials::Family;
-use crate::{Select, Settings, add, find, home};
+use crate::{Select, Settings, add, find, home, os};
 use account::Action;
 use bars::{Bars, Fingerprint, instrument_text};
 use features::{Clock, Dataset, Plan, Span, class, precise, read_set};
@@ -103,6 +104,8 @@ pub struct Backtested {
     pub chance: Option<ChanceTest>,
     /// Notes.
     pub notes: Vec<String>,
+    /// The most memory this process held; null where the system does not say.
+    pub peak_memory_bytes: Option<u64>,
     /// Wall clock.
     pub seconds: f64,
 }
@@ -206,6 +209,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         deflated: found.deflated,
         chance,
         notes,
+        peak_memory_bytes: os::peak_memory(),
         seconds: started_at.elapsed().as_secs_f64(),
     })
 }
@@ -218,6 +222,7 @@ fn by_bars(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Re
     let Market { bars: market, others, instruments, findings, timeframe } =
         load_market(&path, &history, settings, sink)?;
     check_stop()?;
+    check_walk_memory(&market, settings).map_err(|e| e.at(&path))?;
     let mut notes = findings;
     if !others.is_empty() {
         notes.push(format!("bars of {} were left out: one timeframe is tested, here {timeframe}", others.join(", ")));
@@ -245,7 +250,7 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
         members: false,
         positions: false,
     };
-    let Asked { path, loaded, data, table, instruments, same_bars, notes, .. } = ask(&question, settings, sink)?;
+    let Asked { path, loaded, data, table, instruments, same_bars, notes, .. } = ask(&question, true, settings, sink)?;
     let model = &loaded.model;
     let other = Some((settings.trading.rule(), settings.trading.exit));
     let policy = model_policy(&loaded, &data, &table, settings, other).map_err(|e| e.at(run))?;

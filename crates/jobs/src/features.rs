@@ -402,7 +402,9 @@ fn about(table: &Table, plan: &Plan, featured: &Featured, data_hash: &str) -> St
 pub(crate) enum TableUse {
     /// The inputs of a net are a copy, and it makes so many bytes of a row.
     Inputs(usize),
-    /// The same, and once the tables are given back what was learned is traded.
+    /// The same, and once the inputs are given back the decisions are walked through an account.
+    Tested(usize),
+    /// The inputs of a net are a copy, and once the tables are given back what was learned is traded.
     Traded,
     /// A group of rows is turned into columns, which are encoded beside it.
     File,
@@ -434,8 +436,8 @@ pub(crate) fn check_memory(
         let row = wide.next_multiple_of(4) * 4 + wide.div_ceil(64) * 8 + 1 + 4;
         inputs += part * (rows * row) as f64;
         let beside = match (table_use, of) {
-            (TableUse::Inputs(made), None) => (rows * (row + made)) as f64,
-            (TableUse::Inputs(_) | TableUse::Traded, _) => part * (rows * row) as f64,
+            (TableUse::Inputs(made) | TableUse::Tested(made), None) => (rows * (row + made)) as f64,
+            (TableUse::Inputs(_) | TableUse::Tested(_) | TableUse::Traded, _) => part * (rows * row) as f64,
             // Twelve columns of a file are no features; the tables are written one after the other.
             (TableUse::File, None) => (2 * rows.min(tables::GROUP) * (row + 12 * 8)) as f64,
             (TableUse::File, Some(_)) => 0.0,
@@ -444,32 +446,42 @@ pub(crate) fn check_memory(
     }
     // Class, end and weight of a label; the clock.
     need += rows as f64 * (13.0 + 12.0);
-    if table_use == TableUse::Traded {
-        // A row's prices, its sample and place in the folds, what is predicted for it and held there; and in every
-        // thread that trades by chance, what is believed and wanted.
-        let bar = size_of::<account::Bar>();
-        // Who learns by trading has prices of its own.
-        let own = if settings.train.learner.kind().is_labelled() { 0 } else { bar + 12 };
-        let traded = bar + own + 64 + 160 + 48 * (1 + settings.threads());
-        need = need.max(inputs + (rows * traded) as f64);
+    match table_use {
+        TableUse::Traded => {
+            // Who learns by trading has prices of its own.
+            let own = if settings.train.learner.kind().is_labelled() { 0 } else { size_of::<account::Bar>() + 12 };
+            need = need.max(inputs + (rows * (walk_bytes(settings) + own)) as f64);
+        }
+        TableUse::Tested(made) => need = need.max((bars + rows * (walk_bytes(settings) + made)) as f64),
+        TableUse::Inputs(_) | TableUse::File => {}
     }
+    within_memory(need as u64, &format!("{rows} rows of {} features", columns.len()), "a smaller set", settings)
+}
+
+/// Bytes of a row while decisions are walked through an account: its prices, its place among samples and folds, what is
+/// predicted for it and held there; and in every thread that trades by chance, what is believed and wanted.
+fn walk_bytes(settings: &Settings) -> usize {
+    size_of::<account::Bar>() + 64 + 160 + 48 * (1 + settings.threads())
+}
+
+/// An error if bars and a walk through them would not fit into the budget, with the least that is enough.
+pub(crate) fn check_walk_memory(market: &[Bars], settings: &Settings) -> Result<()> {
+    let rows: usize = market.iter().map(Bars::len).sum();
+    let need = bar_bytes(market) + rows * walk_bytes(settings);
+    within_memory(need as u64, &format!("{rows} bars and a walk through them"), "larger bars", settings)
+}
+
+fn within_memory(need: u64, what: &str, smaller: &str, settings: &Settings) -> Result<()> {
     let budget = settings.general.memory.bytes();
-    if need > budget as f64 {
-        return Err(Error::new(
-            Kind::Memory,
-            format!(
-                "{rows} rows of {} features take {}, more than the {} that may be used",
-                columns.len(),
-                format_bytes(need as u64),
-                format_bytes(budget)
-            ),
-        )
-        .remedy(format!(
-            "take fewer symbols, a shorter time or a smaller set, or raise <memory> to {}MiB at least",
-            (need as u64).div_ceil(1 << 20)
-        )));
+    if need <= budget {
+        return Ok(());
     }
-    Ok(())
+    let (takes, least) = (format_bytes(need), need.div_ceil(1 << 20));
+    Err(Error::new(
+        Kind::Memory,
+        format!("{what} take {takes}, more than the {} that may be used", format_bytes(budget)),
+    )
+    .remedy(format!("take fewer symbols, a shorter time or {smaller}, or raise <memory> to {least}MiB at least")))
 }
 
 #[cfg(test)]

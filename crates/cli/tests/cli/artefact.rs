@@ -434,9 +434,10 @@ fn memory_limit_applies_to_the_chosen_device() {
     assert_eq!(exit, 0, "{value}");
 }
 
-/// What `features` and `predict` take stays within `--memory`, a tenth and 48 MiB; the least is said before the work.
+/// What `features`, `predict` and `backtest` take stays within `--memory`, a tenth and 48 MiB; the least is said before
+/// the work.
 #[test]
-fn features_and_predict_stay_within_the_memory_or_name_the_least() {
+fn tables_predictions_and_walks_stay_within_the_memory_or_name_the_least() {
     let place = Place::new();
     place.write("PX.csv", &csv(2400, 3, true));
     let (run, exit) = place.json(&small("PX.csv", "full", "run"));
@@ -445,7 +446,12 @@ fn features_and_predict_stay_within_the_memory_or_name_the_least() {
     let bars = ["--symbols", "PX", "--timezone", "UTC"];
     std::fs::create_dir(place.path().join("long")).unwrap();
     std::fs::rename(place.path().join("long.csv"), place.path().join("long/PX.csv")).unwrap();
-    for verb in [&["predict", "run", "long/PX.csv", "--device", "cpu"][..], &["features", "long/PX.csv"]] {
+    for verb in [
+        &["predict", "run", "long/PX.csv", "--device", "cpu"][..],
+        &["backtest", "run", "long/PX.csv", "--device", "cpu", "--out", "tested"],
+        &["backtest", "--policy", "random", "long/PX.csv", "--out", "walked"],
+        &["features", "long/PX.csv"],
+    ] {
         let asked = |memory: &str| place.json(&[verb, &bars, &["--threads", "2", "--memory", memory]].concat());
         let (value, exit) = asked("64MiB");
         let remedy = value["error"]["remedy"].as_str().unwrap_or_default();

@@ -120,7 +120,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         members_left_out,
         notes,
         ..
-    } = ask(request, settings, sink)?;
+    } = ask(request, request.positions, settings, sink)?;
     if request.positions {
         let columns = positions(&loaded, &data, &table, settings).map_err(|e| e.at(&request.run))?;
         table.columns.extend(columns);
@@ -281,13 +281,15 @@ pub(crate) fn bytes_of_row(model: &Model, by_member: bool) -> usize {
     model.folds.iter().map(|fold| answer_bytes(model, fold, by_member)).max().unwrap_or(0) + ROW_BYTES
 }
 
-/// Reads bars and asks a model about them; nothing is written.
-pub(crate) fn ask(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Asked> {
+/// Reads bars and asks a model about them; nothing is written. `walked` says that its decisions are walked through an
+/// account afterwards, which takes memory too.
+pub(crate) fn ask(request: &Predict, walked: bool, settings: &Settings, sink: Sink<'_>) -> Result<Asked> {
     let Question { path, loaded, plan, market, known, timeframe, instruments, same_bars, mut notes } =
         read_question(&request.run, &request.select, settings, sink)?;
     let own = settings.without_labels();
     let made = bytes_of_row(&loaded.model, request.members);
-    check_memory(&market, timeframe, &plan, TableUse::Inputs(made), &own)?;
+    let table_use = if walked { TableUse::Tested(made) } else { TableUse::Inputs(made) };
+    check_memory(&market, timeframe, &plan, table_use, &own).map_err(|e| e.at(&path))?;
     let (mut data, _) = compute_features(market, &plan, &own, sink)?;
     check_stop()?;
     let (device, device_words) = open(&request.device, settings)?;
