@@ -133,10 +133,15 @@ pub(crate) fn typed(remedy: &str, words: &[OsString]) -> String {
     }
     let mut text = String::new();
     let mut rest = remedy;
-    while let Some((before, (inside, after))) = rest.split_once('<').and_then(|(b, r)| Some((b, r.split_once('>')?))) {
-        let (key, value) = inside.split_once('=').map_or((inside, None), |(key, value)| (key, Some(value)));
+    while let Some((before, behind)) = rest.split_once('<') {
         text += before;
-        text += &spelled(key, value, verb).unwrap_or_else(|| format!("<{inside}>"));
+        // A bracket of something else may stand before that of a setting: `p < 0.01; a longer <budget> allows more`.
+        let setting = behind.split_once('>').and_then(|(inside, after)| {
+            let (key, value) = inside.split_once('=').map_or((inside, None), |(key, value)| (key, Some(value)));
+            Some((spelled(key, value, verb)?, after))
+        });
+        let (shown, after) = setting.unwrap_or_else(|| ("<".into(), behind));
+        text += &shown;
         rest = after;
     }
     text + rest
@@ -188,6 +193,7 @@ mod tests {
             ("fullbore probe", "<features.set=\"rsi(14)\">", "--set features.set=\"rsi(14)\""),
             ("fullbore runs resume r", "another <out>", "another --out"),
             ("fullbore train x.csv", "a Vec<f32> < 3 <b>, <unknown=1>", "a Vec<f32> < 3 <b>, <unknown=1>"),
+            ("fullbore train x.csv", "p < 0.01, or a longer <budget>", "p < 0.01, or a longer --budget"),
         ] {
             assert_eq!(shown(remedy, words), expected, "{words}");
         }
