@@ -11,13 +11,14 @@ use crate::kinds::trading::{Block, beliefs_of, distances, horizon, portfolio_not
 use crate::progress::{Update, check_stop};
 use crate::runs::finished_run;
 use crate::train::{Experiment, Ids, ledger_path, load, open, started_trials, stored_request, write_json};
+use crate::trials::{Family, returns_in};
 use crate::{Settings, TrainEvent, backtest};
 use features::{Fold, Span};
 use files::time::rfc3339;
 use files::{Error, Kind, Lock, Result, format_plural};
 use judge::backtest::{Backtest, Course, Follower, backtest as walk_policy};
 use judge::evidence::{Evidence, Findings, HoldoutResult};
-use judge::ledger::{Ledger, Opening};
+use judge::ledger::{Ledger, Opening, StartedTrial};
 use judge::split::Holdout;
 use judge::{Baselines, Truth, mean_probabilities};
 use learn::MemberKey;
@@ -169,7 +170,7 @@ pub fn holdout(
         notes.push("a part of it was released before: runs since then may have trained on it".into());
     }
     let mut record = made.record(&openings, released, span);
-    record.evidence = weigh(&folder, &record);
+    record.evidence = weigh(&folder, &record, &ledger, trial)?;
     // The ledger first: a result is written there before anybody sees it.
     ledger.judge_holdout(
         trial,
@@ -184,6 +185,10 @@ pub fn holdout(
             backtest::save(&folder.join("holdout"), &data.base.market, record, walked, settings.threads())?;
         }
         write_json(&folder.join(FILE), &record)?;
+        // The verdict on the page is this one from now on; a page that cannot be written can be made later.
+        if let Err(why) = crate::report_run(&folder) {
+            notes.push(format!("the report was not written again: {why}"));
+        }
     }
     Ok(HoldoutOpened {
         folder: folder.display().to_string(),
@@ -197,19 +202,33 @@ pub fn holdout(
     })
 }
 
-/// The verdict in `result.json`, weighed again.
-fn weigh(folder: &Path, record: &HoldoutRecord) -> Option<Evidence> {
-    let result: Value = serde_json::from_slice(&files::read_file(&folder.join("result.json"), LONGEST).ok()?).ok()?;
-    let before: Evidence = serde_json::from_value(result.get("evidence")?.clone()).ok()?;
-    let held = HoldoutResult {
-        sharpe_annual: record.net_sharpe,
-        sharpe_annual_twice: record.net_sharpe_2x,
-        days: record.days? as usize,
-        trades: record.trades? as usize,
-        opening: record.opening as usize,
+/// The verdict in `result.json`, weighed again with every trial that the ledger has by now. A holdout that the run
+/// failed stays failed, however often it is opened.
+fn weigh(folder: &Path, record: &HoldoutRecord, ledger: &Ledger, trial: &StartedTrial) -> Result<Option<Evidence>> {
+    let result = files::read_file(&folder.join("result.json"), LONGEST).ok();
+    let result: Option<Value> = result.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let before = result.and_then(|mut result| serde_json::from_value(result.get_mut("evidence")?.take()).ok());
+    let failed = |first: &HoldoutRecord| first.opening == 1 && first.net_sharpe_2x.is_none_or(|sharpe| sharpe <= 0.0);
+    let first = read_holdout(folder).filter(failed);
+    let shown = first.as_ref().unwrap_or(record);
+    let (Some(Evidence { findings, .. }), Some(days), Some(trades)) = (before, shown.days, shown.trades) else {
+        return Ok(None);
     };
+    let held = HoldoutResult {
+        sharpe_annual: shown.net_sharpe,
+        sharpe_annual_twice: shown.net_sharpe_2x,
+        days: days as usize,
+        trades: trades as usize,
+        opening: shown.opening as usize,
+    };
+    let mut found = Findings { holdout: Some(held), ..findings };
+    let daily = returns_in(&folder.join("backtest/returns.parquet"));
+    if let (Some(row), Some(daily)) = (ledger.trials()?.into_iter().find(|row| row.row == trial.row), daily) {
+        let daily: Vec<f64> = daily.into_values().collect();
+        found = Family::of(ledger, &row.trial.symbols, row.trial.span)?.count_in(found, &daily)?;
+    }
     let name = folder.file_name().map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into());
-    Some(Findings { holdout: Some(held), ..before.findings }.weigh(&name))
+    Ok(Some(found.weigh(&name)))
 }
 
 /// A fold's ensemble on the holdout.

@@ -216,10 +216,14 @@ fn row(summary: &RunSummary) -> RunRow {
     }
 }
 
-/// What came out, of a run that has ended.
-fn read_result(folder: &Path) -> Option<Value> {
+/// What came out, of a run that has ended. Where its holdout was opened, the verdict is the one that was weighed again.
+pub(crate) fn read_result(folder: &Path) -> Option<Value> {
     let text = files::read_file(&folder.join("result.json"), 256 << 20).ok()?;
-    serde_json::from_slice(&text).ok()
+    let mut result: Value = serde_json::from_slice(&text).ok()?;
+    if let Some(weighed) = read_holdout(folder).and_then(|held| serde_json::to_value(held.evidence?).ok()) {
+        result.as_object_mut()?.insert("evidence".into(), weighed);
+    }
+    Some(result)
 }
 
 /// Lists the runs of a folder.

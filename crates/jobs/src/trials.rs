@@ -101,12 +101,16 @@ fn on_common_days(all: &[&BTreeMap<i32, f64>]) -> Vec<Vec<f64>> {
 
 /// Daily returns of a trial by their id; none where the file is no longer there or cannot be read.
 fn read_returns(id: &str) -> Result<Option<BTreeMap<i32, f64>>> {
-    let path = home()?.join("returns").join(format!("{id}.parquet"));
+    Ok(returns_in(&home()?.join("returns").join(format!("{id}.parquet"))))
+}
+
+/// Daily returns in a file; none where it cannot be read.
+pub(crate) fn returns_in(path: &Path) -> Option<BTreeMap<i32, f64>> {
     if !path.exists() {
-        return Ok(None);
+        return None;
     }
     let mut all = BTreeMap::new();
-    let read = Source::open(&path).and_then(|source| {
+    let read = Source::open(path).and_then(|source| {
         read_parquet(&source, &Caps::default(), None, &mut |table| {
             let column = |name: &str| table.columns.iter().find(|c| c.name == name).map(|c| &c.data);
             if let (Some(Data::Time { ns, .. }), Some(Data::F64(returns))) = (column("day"), column("return")) {
@@ -116,7 +120,7 @@ fn read_returns(id: &str) -> Result<Option<BTreeMap<i32, f64>>> {
             Ok(())
         })
     });
-    Ok(read.is_ok().then_some(all))
+    read.is_ok().then_some(all)
 }
 
 /// The ledger, as far as it is about a data set.

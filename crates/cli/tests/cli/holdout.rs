@@ -94,6 +94,35 @@ fn a_holdout_is_opened_once_whichever_run_opens_it() {
     assert!(refused.to_string().contains("`fullbore holdout a` judges the run on its holdout"), "{refused}");
 }
 
+/// A second look is no way around what the first one showed, and counts what was tried between them.
+#[test]
+fn a_holdout_that_failed_stays_failed() {
+    let place = Place::new();
+    let args = ["data", "synth", "--count", "1", "--bars", "4000", "--timeframe", "1h", "--name", "noise"];
+    assert_eq!(place.json(&args).1, 0);
+    let trained = train(&place, "noise", "a", &["--folds", "5"]);
+    let trials = |value: &Value| value["evidence"]["findings"]["trials"].as_u64().unwrap();
+    let opened = || {
+        let (value, code) = place.json(&["holdout", "a"]);
+        assert_eq!(code, 0, "{value}");
+        let criteria = value["evidence"]["criteria"].as_array().unwrap();
+        let met = criteria.iter().find(|c| c["name"] == "holdout").unwrap()["met"].clone();
+        (value["opening"].as_u64().unwrap(), met, trials(&value))
+    };
+    let before = trials(&trained);
+    assert_eq!(opened(), (1, false.into(), before));
+    // Whoever looks at the run sees the verdict with it.
+    let (shown, listed) = (place.json(&["runs", "show", "a"]).0, place.json(&["runs", "list", "."]).0);
+    let holdout = |evidence: &Value| evidence["criteria"].as_array().unwrap().last().unwrap().clone();
+    let on_page: Value = serde_json::from_slice(&std::fs::read(place.path().join("a/report.json")).unwrap()).unwrap();
+    for evidence in [&shown["result"]["evidence"], &on_page["result"]["evidence"]] {
+        assert_eq!((&holdout(evidence)["name"], &holdout(evidence)["met"]), (&"holdout".into(), &false.into()));
+    }
+    assert_eq!(listed["runs"][0]["verdict"], "no evidence");
+    assert_eq!(place.json(&["backtest", "--rule", "sma(5) > sma(20)", "noise"]).1, 0);
+    assert_eq!(opened(), (2, false.into(), before + 1));
+}
+
 #[test]
 fn an_opening_that_was_killed_counts() {
     let place = Place::new();
@@ -233,6 +262,8 @@ fn folds_around_their_tests_judge_and_leave_no_model() {
     let value = train(&place, "BTCUSDT.csv", "k", &["--split", "kfold", "--folds", "5"]);
     assert_eq!((value["folds"].as_array().unwrap().len(), value["paths"]["paths"].as_array().unwrap().len()), (5, 1));
     assert!(value["backtest"].is_object() && value["judged"]["mcc"].as_f64() > Some(0.3), "{value}");
+    let counted = |note: &Value| note.as_str().is_some_and(|note| note.starts_with("1 trial on these data so far"));
+    assert!(value["evidence"].is_null() && value["notes"].as_array().unwrap().iter().any(counted), "{value}");
     // Every moment before the holdout is tested, and training lies behind it too.
     let first = &value["folds"][0];
     assert!(first["train_from"].as_str() > first["test_to"].as_str(), "{first}");

@@ -1,6 +1,7 @@
 //! Everything that a run left in its folder, and what charts need of it: `report.json`.
 
 use super::series::{Daily, Month};
+use crate::runs::read_result;
 use crate::train::Phase;
 use files::{Caps, Data, Error, Kind, Result, Source, read_parquet};
 use judge::backtest::Backtest;
@@ -23,7 +24,7 @@ pub(super) struct Gathered {
     pub(super) ended: Option<String>,
     /// Version of the program that made it.
     pub(super) program: Option<String>,
-    /// `result.json` as it is; null before the end.
+    /// `result.json`, with the verdict of the holdout where that was opened; null before the end.
     pub(super) result: Option<Value>,
     /// Day by day over the test blocks; null without a backtest.
     pub(super) daily: Option<Daily>,
@@ -113,10 +114,7 @@ impl Gathered {
         let Some(run) = &summary.run else {
             return Err(Error::new(Kind::State, summary.describe()).at(folder).remedy("restore run.json from a copy"));
         };
-        let result: Option<Value> = match files::read_file(&folder.join("result.json"), 256 << 20) {
-            Ok(text) => serde_json::from_slice(&text).ok(),
-            Err(_) => None,
-        };
+        let result = read_result(folder);
         let within = folder.join("backtest");
         let backtest = result.as_ref().and_then(|result| part::<Backtest>(result, "backtest"));
         let daily = backtest.as_ref().and_then(|backtest| Daily::read(&within.join("returns.parquet"), backtest));

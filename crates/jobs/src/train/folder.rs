@@ -18,7 +18,7 @@ use crate::trials::Family;
 use crate::{Select, Settings};
 use compute::Opened;
 use compute::population::Pace;
-use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, replace_bytes};
+use files::{Column, Data, Error, Kind, Lock, ParquetWriter, Result, Table, format_plural, replace_bytes};
 use judge::evidence::{Evidence, Findings};
 use judge::ledger::{Ledger, StartedTrial, Trial};
 use judge::split::Splits;
@@ -380,6 +380,12 @@ impl Folder {
         let named = self.path.strip_prefix(crate::runs::RUNS).ok().filter(|name| name.components().count() == 1);
         let name = named.unwrap_or(&self.path).display().to_string();
         Ok(family.count_in(found, daily)?.weigh(&name))
+    }
+
+    /// How many trials there are on these data, in words.
+    pub(crate) fn count_trials(&self) -> Result<String> {
+        let trials = self.ledger.count(&self.tried.symbols, self.tried.span)?;
+        Ok(format!("{} on these data so far, this one counted", format_plural(trials as u64, "trial")))
     }
 
     /// Takes the end down: the log, the result, the run's state; the ledger has it by then.

@@ -129,22 +129,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         run.members = judge::member_rows(&experiment, &outcome.members, |_| Ok(Vec::new()))?;
     } else {
         tell(TrainEvent::Update(Update { phase: "judging", done: 0, total: 0, unit: "" }));
-        folder.parts().0.phase("judge")?;
-        let mut judgement = judge::judge(&experiment, &outcome.members)?;
-        judgement.write_into(&mut run, kind.metrics());
-        run.backtest = judgement.evaluation.trade(&judgement.selected)?;
-        run.importance = judgement.evaluation.importance(&judgement.selected)?;
-        run.paths = judgement.evaluation.paths();
-        run.notes.extend(judgement.evaluation.notes());
-        let sealed = judgement.evaluation.seal(&judgement.selected, folder.trials())?;
-        // The ledger first: a result is written there before anybody sees it, and so is what the model is.
-        let returns = judgement.evaluation.keep_returns()?;
-        folder.finished(&run, &judgement.per_config, sealed.as_ref().map(|sealed| sealed.hash.as_str()), &returns)?;
-        if let Some((mut found, daily)) = run.judged.as_ref().and_then(|judged| judgement.evaluation.findings(judged)) {
-            found.count_columns(&run.importance.iter().map(ColumnImportance::direction).collect::<Vec<_>>());
-            run.evidence = Some(folder.weigh(found, &daily)?);
-        }
-        judgement.evaluation.save(&judgement.selected, folder.path(), sealed.as_ref())?;
+        judge_and_save(&experiment, &outcome.members, &mut folder, &mut run)?;
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();
@@ -159,6 +144,29 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
         }
     }
     Ok(run)
+}
+
+/// Judges members whose training has ended, trades with them, weighs what was found and saves the model.
+fn judge_and_save(experiment: &Experiment, members: &[Trained], folder: &mut Folder, run: &mut TrainRun) -> Result<()> {
+    folder.parts().0.phase("judge")?;
+    let mut judgement = judge::judge(experiment, members)?;
+    judgement.write_into(run, experiment.kind().metrics());
+    run.backtest = judgement.evaluation.trade(&judgement.selected)?;
+    run.importance = judgement.evaluation.importance(&judgement.selected)?;
+    run.paths = judgement.evaluation.paths();
+    run.notes.extend(judgement.evaluation.notes());
+    let sealed = judgement.evaluation.seal(&judgement.selected, folder.trials())?;
+    // The ledger first: a result is written there before anybody sees it, and so is what the model is.
+    let returns = judgement.evaluation.keep_returns()?;
+    folder.finished(run, &judgement.per_config, sealed.as_ref().map(|sealed| sealed.hash.as_str()), &returns)?;
+    if let Some((mut found, daily)) = run.judged.as_ref().and_then(|judged| judgement.evaluation.findings(judged)) {
+        found.count_columns(&run.importance.iter().map(ColumnImportance::direction).collect::<Vec<_>>());
+        run.evidence = Some(folder.weigh(found, &daily)?);
+    } else if run.judged.is_some() {
+        // Without a verdict, which says it, the count still stands beside the figures.
+        run.notes.push(folder.count_trials()?);
+    }
+    judgement.evaluation.save(&judgement.selected, folder.path(), sealed.as_ref())
 }
 
 /// Of one member, padding left out.
