@@ -87,6 +87,24 @@ fn table_within(heads: &[impl AsRef<str>], rows: &[Vec<String>], indent: &str, m
     text
 }
 
+/// The same for rows that begin with a name to type, which is never cut: where rows would be too wide, each name has a
+/// line of its own.
+pub(crate) fn named_table(heads: &[&str], rows: &[Vec<String>], indent: &str) -> String {
+    named_table_within(heads, rows, indent, width())
+}
+
+fn named_table_within(heads: &[&str], rows: &[Vec<String>], indent: &str, most: usize) -> String {
+    let names: Vec<String> = rows.iter().map(|row| crate::fail::printable(&row[0])).collect();
+    let beside = table_within(heads, rows, indent, most);
+    if beside.lines().skip(1).zip(&names).all(|(line, name)| line.trim_start().starts_with(name.as_str())) {
+        return beside;
+    }
+    let others: Vec<Vec<String>> = rows.iter().map(|row| row[1..].to_vec()).collect();
+    let below = table_within(&heads[1..], &others, &format!("{indent}  "), most);
+    let names = std::iter::once(heads[0].to_string()).chain(names);
+    names.zip(below.lines()).map(|(name, line)| format!("{indent}{name}\n{line}\n")).collect()
+}
+
 /// Cut to that many characters, with an ellipsis.
 pub(crate) fn fit(text: &str, wide: usize) -> String {
     let text = crate::fail::printable(text).replace('\n', " ");
@@ -179,6 +197,20 @@ mod tests {
         assert_eq!(differing(&short), short);
         let table = table(&["what", ">x"], &[vec![net.into(), "1".into()]], "  ");
         assert!(table.contains(net), "{table}");
+    }
+
+    #[test]
+    fn names_to_type_are_never_cut() {
+        let row = |name: &str| vec![name.to_string(), "a data set of some length".into(), "1.25".into()];
+        let (heads, rows) = (["run", "data", ">Sharpe"], [row("short"), row(&"long-".repeat(8))]);
+        let whole = named_table_within(&heads, &rows, "  ", 90);
+        assert!(whole.lines().count() == 3 && !whole.contains('…'), "{whole}");
+        let narrow = named_table_within(&heads, &rows, "  ", 60);
+        assert_eq!(
+            narrow.lines().map(str::trim).collect::<Vec<_>>()[..4],
+            ["run", "data                       Sharpe", "short", "a data set of some length    1.25"]
+        );
+        assert!(narrow.contains(&format!("\n  {}\n", "long-".repeat(8))), "{narrow}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Context, Outcome, train};
 use crate::args::Runs;
 use crate::out::Paint;
-use crate::show::{date, table, wrap};
+use crate::show::{date, named_table, table, wrap};
 use files::{format_bytes, format_count, format_fixed, format_plural};
 use jobs::{RunRemoved, RunShown, RunsCompared, RunsListed};
 use std::fmt::Write;
@@ -62,13 +62,20 @@ fn list(listed: &RunsListed, paint: Paint) -> String {
     };
     let rows: Vec<Vec<String>> = listed.runs.iter().map(row).collect();
     let heads = ["run", "started", "data", "learner", "labels", ">test MCC", ">direction", ">net Sharpe", "verdict"];
-    text.push_str(&table(&heads, &rows, "  "));
+    text.push_str(&named_table(&heads, &rows, "  "));
     text
 }
 
+/// Longer names of runs do not head columns.
+const LONG_NAME: usize = 24;
+
 fn compare(compared: &RunsCompared, paint: Paint) -> String {
-    let [a, b] = &compared.runs;
+    let [mut a, mut b] = compared.runs.each_ref().map(String::as_str);
     let mut text = String::new();
+    if a.chars().count().max(b.chars().count()) > LONG_NAME {
+        let _ = write!(text, "first   {a}\nsecond  {b}\n");
+        (a, b) = ("first", "second");
+    }
     for (title, differences) in [("Settings that differ", &compared.settings), ("Figures", &compared.figures)] {
         let _ = writeln!(text, "{}{}", if text.is_empty() { "" } else { "\n" }, paint.bold(title));
         if differences.is_empty() {
