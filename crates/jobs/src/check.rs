@@ -184,6 +184,14 @@ pub fn check(request: &Check, settings: &Settings, sink: Sink<'_>) -> Result<Che
     if !others.is_empty() {
         notes.push(format!("bars of {} were left out: a table has one timeframe", others.join(", ")));
     }
+    if !leaks.price_levels.is_empty() {
+        let names = leaks.price_levels.join(", ");
+        notes.push(format!(
+            "not judged: whether prices were adjusted backwards. The level of such a price knows of later splits, \
+             dividends and rolls, and no test can tell; these columns hold one: {names}. Take ratios instead, as in \
+             `close / sma(20) - 1`"
+        ));
+    }
     let never = leaks.tests.iter().filter(|t| t.test == Test::WarmUp && t.compared == 0).count();
     if never > 0 {
         notes.push(format!(

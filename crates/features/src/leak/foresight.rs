@@ -7,7 +7,7 @@
 //! directional Matthews correlation; it must exceed both a level and what chance gives the best of so many questions.
 
 use super::checks::Findings;
-use super::{LeakTests, Outcome, PipelineOutput, Test, Verdict, check_stop};
+use super::{Column, LeakTests, Outcome, PipelineOutput, Test, Verdict, check_stop};
 use crate::labels::{Labels, NONE};
 use bars::Bars;
 use files::Result;
@@ -193,6 +193,23 @@ fn pairs(whole: &PipelineOutput, truth: &Truth, sheet: &mut Findings<'_>, spec: 
 /// What a correlation must exceed.
 fn level(truth: &Truth, sigmas: f64) -> f64 {
     FORESIGHT.0.max(sigmas / truth.independent.sqrt())
+}
+
+/// Columns that are the level of a price: near the close, or moving with it from bar to bar.
+pub(super) fn price_levels(market: &[Bars], whole: &PipelineOutput) -> Vec<String> {
+    let close: Vec<f64> = market.iter().flat_map(|bars| bars.close.iter().copied()).collect();
+    let starts: Vec<bool> = market.iter().flat_map(|bars| (0..bars.len()).map(|t| t == 0)).collect();
+    let is_level = |column: &&Column| is_price(&column.values, &close) || moves_with(&column.values, &close, &starts);
+    whole.columns.iter().filter(is_level).map(|column| column.name.clone()).collect()
+}
+
+/// Whether logarithms of a column change as those of the close do, but for a few jumps.
+fn moves_with(x: &[f64], close: &[f64], starts: &[bool]) -> bool {
+    let steps = (1..x.len()).filter(|row| !starts[*row]);
+    let changes = steps.map(|row| ((x[row] / x[row - 1]).ln(), (close[row] / close[row - 1]).ln()));
+    let known = changes.filter(|(own, of_close)| own.is_finite() && of_close.is_finite() && *of_close != 0.0);
+    let same: Vec<bool> = known.map(|(own, of_close)| (own - of_close).abs() <= 0.1 * of_close.abs()).collect();
+    same.len() >= 100 && same.iter().filter(|same| **same).count() * 10 >= same.len() * 9
 }
 
 /// Whether a column is a price of the same thing.

@@ -220,6 +220,9 @@ pub struct LeakReport {
     pub tests: Vec<Outcome>,
     /// Rows of the market.
     pub rows: usize,
+    /// Columns that hold the level of a price. Where it was adjusted backwards, levels know of later splits, dividends
+    /// and rolls, and no test here can tell.
+    pub price_levels: Vec<String>,
 }
 
 impl LeakReport {
@@ -251,10 +254,11 @@ pub fn run_leak_tests(market: &[Bars], suspect: &TestedPipeline<'_>, spec: &Leak
     tests.extend(checks::poison(market, suspect.seen, &whole, spec)?);
     tests.extend(checks::clairvoyance(market, &whole, spec)?);
     tests.extend(foresight::foresight(market, &whole, spec)?);
+    let price_levels = foresight::price_levels(market, &whole);
     drop(whole);
     tests.extend(checks::warm_up(market, suspect.exact.unwrap_or(suspect.seen), spec)?);
     tests.sort_by_key(|t| t.test);
-    Ok(LeakReport { tests, rows })
+    Ok(LeakReport { tests, rows, price_levels })
 }
 
 impl PipelineOutput {

@@ -111,3 +111,19 @@ fn honest_columns_pass() {
     let set = "rsi(14), sma(20), log_return(1), log_return(24), volatility(20), bollinger(20), x = col(x), y = col(y)";
     assert_eq!(caught(&made, set), []);
 }
+
+/// What an adjustment for a later split adds to a level cannot be caught, so such levels are named; ratios are not.
+#[test]
+fn levels_of_prices_are_named_since_adjustment_cannot_be_caught() {
+    let adjusted = |bars: &Bars, _: &mut SplitMix| {
+        // Split twenty for one in the middle: what came before is divided.
+        let factor = |t: usize| if t < bars.len() / 2 { 0.05 } else { 1.0 };
+        (0..bars.len()).map(|t| factor(t) * bars.close[t]).collect()
+    };
+    let market = with_columns(&[("adjusted", &adjusted)]);
+    let set = "a = col(adjusted), s = sma(20), r = rsi(14), g = log_return(1), d = close / sma(20) - 1";
+    let pipeline = PlanPipeline::new(&market, &plan(set), Some(labels()), None, 2).unwrap();
+    let seen = |m: &[Bars]| pipeline.batch(m);
+    let report = run_leak_tests(&market, &TestedPipeline { seen: &seen, stream: None, exact: None }, &HOW).unwrap();
+    assert_eq!(report.price_levels, ["a", "s"]);
+}
