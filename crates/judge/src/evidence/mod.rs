@@ -46,6 +46,8 @@ pub struct Findings {
     pub sharpe_annual: Option<f64>,
     /// Its standard error.
     pub sharpe_annual_error: Option<f64>,
+    /// Yearly Sharpe ratio of buying and holding, at cost.
+    pub hold_sharpe_annual: Option<f64>,
     /// Days after which a ratio like this is above 0 at 95 %, one trial taken for granted.
     pub minimum_track_days: Option<u64>,
     /// Yearly net Sharpe ratio with one bar of delay.
@@ -173,6 +175,7 @@ impl Findings {
             found.days = net.days;
             found.sharpe_annual = net.sharpe_annual.or(net.sharpe_annual_uncorrected);
             found.sharpe_annual_error = net.sharpe_annual_error;
+            found.hold_sharpe_annual = backtest.hold_sharpe_annual;
             found.minimum_track_days = net.minimum_track_days;
             found.delayed_sharpe_annual = backtest.delayed.sharpe_annual;
             (found.hit_rate, found.trades) = (net.round_trips.hit_rate, net.round_trips.count);
@@ -262,7 +265,8 @@ impl Findings {
         let twice = holdout.map(|held| held.sharpe_annual_twice.is_some_and(|sharpe| sharpe > 0.0));
         let opened_again = self.holdout.as_ref().is_some_and(|held| held.opening > 1);
         let seeds = self.seeds.as_ref().filter(|spread| spread.seeds >= limits::SEEDS);
-        let seed_count = self.seeds.as_ref().map_or(0, |spread| spread.seeds);
+        // One seed has no spread.
+        let seed_count = self.seeds.as_ref().map_or(1, |spread| spread.seeds);
         vec![
             Criterion {
                 name: "deflated Sharpe ratio".into(),
@@ -303,7 +307,7 @@ impl Findings {
                     }
                     None => format!("{seed_count} of {}", limits::SEEDS),
                 },
-                needed: "an interquartile mean whose interval is above 0".into(),
+                needed: "an interval above 0".into(),
                 met: seeds.map(|spread| spread.low > 0.0),
                 applies: true,
                 remedy: format!("the same training with {} seeds", limits::SEEDS),
@@ -315,7 +319,7 @@ impl Findings {
                     Some(held) => format!("net Sharpe ratio {} at twice the costs", number(held.sharpe_annual_twice)),
                     None => "not opened".into(),
                 },
-                needed: "a net Sharpe ratio above 0 at twice the costs".into(),
+                needed: "above 0 at twice the costs".into(),
                 met: twice,
                 applies: true,
                 remedy: match opened_again {
@@ -394,6 +398,16 @@ impl Findings {
                 true => suspicions.push(format!("{sentence}; look for a column that knows the next bar")),
                 false => remarks.push(format!("fragile: {sentence}")),
             }
+        }
+        if let (Some(now), Some(hold)) = (self.sharpe_annual, self.hold_sharpe_annual)
+            && earns
+            && hold > now
+        {
+            remarks.push(format!(
+                "buying and holding did better over the same time: Sharpe ratio {} against {}",
+                number(Some(hold)),
+                number(Some(now))
+            ));
         }
         if let Some((own, prior)) = self.log_loss.filter(|(own, prior)| own > prior) {
             remarks.push(format!(
@@ -519,6 +533,10 @@ mod tests {
         assert!(never.verdict == Verdict::NoEvidence && never.sentence.contains("nothing was traded"));
         let seeds = weigh(&|f| f.seeds = seed_spread("net", &[1.0, 2.0], 1));
         assert!(seeds.sentence.contains("10 seeds") && seeds.next.contains("with 10 seeds"), "{seeds:?}");
+        let hold = |sharpe| weigh(&|f| f.hold_sharpe_annual = Some(sharpe)).remarks.join(" ");
+        assert!(hold(9.0).contains("did better over the same time: Sharpe ratio 9.00") && hold(0.1).is_empty());
+        let one = weigh(&|f| f.seeds = None);
+        assert!(one.criteria.iter().any(|c| c.name == "10 seeds" && c.found == "1 of 10"), "{one:?}");
         let lost = weigh(&|f| f.holdout.as_mut().unwrap().sharpe_annual_twice = Some(-0.1));
         assert!(lost.verdict == Verdict::NoEvidence && lost.sentence.contains("holdout"), "{}", lost.sentence);
     }
