@@ -184,8 +184,8 @@ pub(super) fn figures(text: &mut String, b: &Backtest, paint: Paint) {
         .filter(|(_, money)| money.abs() >= 0.005)
         .map(|(name, money)| format!("{name} {}", format_fixed(*money, 2)))
         .collect();
-    let kinds = if shown.is_empty() { "nothing was paid".to_string() } else { shown.join(", ") };
-    text.push_str(&wrap(&format!("{kinds} {}", b.currency), "  ", "  "));
+    let paid = format!("{} {}", shown.join(", "), b.currency);
+    text.push_str(&wrap(if shown.is_empty() { "nothing was paid" } else { &paid }, "  ", "  "));
     let mut rows: Vec<Vec<String>> = b
         .multiples
         .iter()
