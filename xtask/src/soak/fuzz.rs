@@ -31,9 +31,8 @@ pub fn run_all(flags: &[&str]) -> Result<bool> {
     let mut good = true;
     for target in &targets {
         println!("\n=== fuzz {target}, {minutes} minutes, sanitizer {sanitizer}");
-        let start = Instant::now();
-        let (executions, crashes) = fuzz_one(target, minutes, sanitizer, &path)?;
-        let took = start.elapsed().as_secs_f64() / 60.0; // a crash ends a target early
+        let (executions, crashes, took) = fuzz_one(target, minutes, sanitizer, &path)?;
+        let took = took.as_secs_f64() / 60.0; // a crash ends a target early
         good &= crashes == 0;
         println!("=== fuzz {target}: {executions} executions, {crashes} crashes");
         note(
@@ -44,7 +43,8 @@ pub fn run_all(flags: &[&str]) -> Result<bool> {
     Ok(good)
 }
 
-fn fuzz_one(target: &str, minutes: f64, sanitizer: &str, path: &std::ffi::OsStr) -> Result<(u64, usize)> {
+/// Executions, crashes, and how long it took once the target was built.
+fn fuzz_one(target: &str, minutes: f64, sanitizer: &str, path: &std::ffi::OsStr) -> Result<(u64, usize, Duration)> {
     let corpus = root().join("fuzz/corpus").join(target);
     let found = cache::folder()?.join("fuzz-corpus").join(target);
     let artifacts = root().join("fuzz/artifacts").join(target);
@@ -61,12 +61,15 @@ fn fuzz_one(target: &str, minutes: f64, sanitizer: &str, path: &std::ffi::OsStr)
     fuzz.arg(format!("-max_len={MAX_LEN}")).args(["-rss_limit_mb=2048", "-timeout=20", "-print_final_stats=1"]);
     fuzz.env("RUSTC_BOOTSTRAP", "1").env("PATH", path).stdin(Stdio::null()).stderr(Stdio::piped());
     let mut child = fuzz.spawn().map_err(|e| format!("cargo fuzz could not be started: {e}."))?;
-    let (mut executions, mut last_shown) = (0, Instant::now());
+    let (mut executions, mut start, mut last_shown) = (0, Instant::now(), Instant::now());
     if let Some(err) = child.stderr.take() {
         for line in BufReader::new(err).split(b'\n').map_while(std::result::Result::ok) {
             let line = String::from_utf8_lossy(&line);
             if let Some(n) = line.strip_prefix("stat::number_of_executed_units:") {
                 executions = n.trim().parse().unwrap_or(0);
+            }
+            if line.starts_with("INFO: Seed") {
+                start = Instant::now();
             }
             // Of the fuzzer's progress one line a minute is enough; everything else is shown.
             let progress = line.starts_with('#');
@@ -79,6 +82,7 @@ fn fuzz_one(target: &str, minutes: f64, sanitizer: &str, path: &std::ffi::OsStr)
         }
     }
     let status = child.wait().map_err(|e| e.to_string())?;
+    let took = start.elapsed();
     let mut crashes = 0;
     let new = names(&artifacts).into_iter().filter(|n| !before.contains(n) && !n.starts_with("slow-unit"));
     for name in new {
@@ -91,7 +95,7 @@ fn fuzz_one(target: &str, minutes: f64, sanitizer: &str, path: &std::ffi::OsStr)
     if !status.success() && crashes == 0 {
         return Err(format!("cargo fuzz on `{target}` ended with {status} and left no crash; read its lines above."));
     }
-    Ok((executions, crashes))
+    Ok((executions, crashes, took))
 }
 
 fn targets() -> Result<Vec<String>> {
