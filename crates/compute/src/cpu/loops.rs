@@ -43,36 +43,48 @@ pub(super) struct Columns {
 wide! {
     /// `activation(y + bias)` on some columns, rounded to bf16 if asked.
     fn finish(y: &mut [f32], at: Columns, bias: &[f32], activation: Activation, round: bool) {
-        let each = y.chunks_exact_mut(at.stride).map(|row| &mut row[at.column..at.column + at.width]);
         match (activation, round) {
-            (Activation::Identity, false) => each.for_each(|row| map(row, bias, |y, b| y + b)),
-            (Activation::Relu, false) => each.for_each(|row| map(row, bias, |y, b| relu(y + b))),
-            (Activation::Tanh, false) => each.for_each(|row| map(row, bias, |y, b| curve::tanh(y + b))),
-            (Activation::Identity, true) => each.for_each(|row| map(row, bias, |y, b| bf16::round(y + b))),
-            (Activation::Relu, true) => each.for_each(|row| map(row, bias, |y, b| bf16::round(relu(y + b)))),
-            (Activation::Tanh, true) => each.for_each(|row| map(row, bias, |y, b| bf16::round(curve::tanh(y + b)))),
+            (Activation::Identity, false) => with_bias(y, at, bias, |y| y),
+            (Activation::Relu, false) => with_bias(y, at, bias, relu),
+            (Activation::Tanh, false) => with_bias(y, at, bias, curve::tanh),
+            (Activation::Identity, true) => with_bias(y, at, bias, bf16::round),
+            (Activation::Relu, true) => with_bias(y, at, bias, |y| bf16::round(relu(y))),
+            (Activation::Tanh, true) => with_bias(y, at, bias, |y| bf16::round(curve::tanh(y))),
         }
+    }
+}
+
+/// `f(y + bias)` on some columns. A loop and no chain of iterators: what those call may stay outside of the function
+/// that is compiled for AVX2, and then takes half of its width.
+#[inline(always)]
+fn with_bias(y: &mut [f32], at: Columns, bias: &[f32], f: impl Fn(f32) -> f32) {
+    for row in y.chunks_exact_mut(at.stride) {
+        map(&mut row[at.column..at.column + at.width], bias, |y, b| f(y + b));
     }
 }
 
 wide! {
     /// `dz = dy × derivative` on some columns, from the layer's output, rounded to bf16 if asked.
     fn derive(dy: &mut [f32], y: &[f32], at: Columns, activation: Activation, round: bool) {
-        let columns = at.column..at.column + at.width;
-        let rows = dy.chunks_exact_mut(at.stride).zip(y.chunks_exact(at.stride));
-        let each = rows.map(|(dy, y)| (&mut dy[columns.clone()], &y[columns.clone()]));
         match (activation, round) {
             (Activation::Identity, false) => {}
             // As a factor: chosen between two values it becomes a masked store, which some processors do ten times
             // slower.
-            (Activation::Relu, false) => each.for_each(|(dy, y)| map(dy, y, |d, y| d * if y > 0.0 { 1.0 } else { 0.0 })),
-            (Activation::Tanh, false) => each.for_each(|(dy, y)| map(dy, y, |d, y| d * (1.0 - y * y))),
-            (Activation::Identity, true) => each.for_each(|(dy, y)| map(dy, y, |d, _| bf16::round(d))),
-            (Activation::Relu, true) => {
-                each.for_each(|(dy, y)| map(dy, y, |d, y| bf16::round(if y > 0.0 { d } else { d * 0.0 })));
-            }
-            (Activation::Tanh, true) => each.for_each(|(dy, y)| map(dy, y, |d, y| bf16::round(d * (1.0 - y * y)))),
+            (Activation::Relu, false) => with_output(dy, y, at, |d, y| d * if y > 0.0 { 1.0 } else { 0.0 }),
+            (Activation::Tanh, false) => with_output(dy, y, at, |d, y| d * (1.0 - y * y)),
+            (Activation::Identity, true) => with_output(dy, y, at, |d, _| bf16::round(d)),
+            (Activation::Relu, true) => with_output(dy, y, at, |d, y| bf16::round(if y > 0.0 { d } else { d * 0.0 })),
+            (Activation::Tanh, true) => with_output(dy, y, at, |d, y| bf16::round(d * (1.0 - y * y))),
         }
+    }
+}
+
+/// `f(dy, y)` on some columns, in a loop as above.
+#[inline(always)]
+fn with_output(dy: &mut [f32], y: &[f32], at: Columns, f: impl Fn(f32, f32) -> f32) {
+    let columns = at.column..at.column + at.width;
+    for (dy, y) in dy.chunks_exact_mut(at.stride).zip(y.chunks_exact(at.stride)) {
+        map(&mut dy[columns.clone()], &y[columns.clone()], &f);
     }
 }
 
