@@ -9,6 +9,7 @@
 use super::block::{self, Pass};
 use super::buffers::Rows;
 use super::data::Source;
+use super::descent::write_back;
 use super::loops;
 use super::memory::Split;
 use super::plan::{BLOCK, Plan};
@@ -246,16 +247,8 @@ impl Task for Given<'_> {
 
     fn loss(&self, plan: &Plan, at: usize, ids: &[u32], _: &Rows<'_>, back: &mut Rows<'_>) -> (f64, f64) {
         for (head, given) in plan.layout.linears[plan.first_head()..].iter().zip(&self.d_out) {
-            let dz = back.write(plan, head.output.buffer);
-            let given = given[at * head.outputs..].chunks_exact(head.outputs).take(ids.len());
-            for (dz, given) in dz.chunks_exact_mut(plan.stride(head.output.buffer)).zip(given) {
-                let (dz, padding) = dz.split_at_mut(head.outputs);
-                dz.copy_from_slice(given);
-                padding.fill(0.0);
-            }
-            if plan.round {
-                loops::round(dz);
-            }
+            let given = &given[at * head.outputs..(at + ids.len()) * head.outputs];
+            write_back(plan, head, given, back);
         }
         (0.0, 1.0)
     }

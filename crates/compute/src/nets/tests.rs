@@ -29,12 +29,12 @@ fn numbers(stream: u64, n: usize) -> Vec<f32> {
 }
 
 /// A net, tables for it, members that scale differently, and a batch.
-struct World {
+pub(super) struct World {
     net: Net,
     layout: Layout,
     values: Vec<Vec<f32>>, // [tables]
     member_setups: Vec<MemberSetup>,
-    rows: usize,
+    pub(super) rows: usize,
     ids: Vec<u32>,
     extras: Vec<f32>,
 }
@@ -42,7 +42,7 @@ struct World {
 const TABLE_ROWS: usize = 300;
 
 impl World {
-    fn new(net: &str, members: usize, rows: usize) -> World {
+    pub(super) fn new(net: &str, members: usize, rows: usize) -> World {
         let net: Net = net.parse().unwrap();
         let stride = |features: usize| features.next_multiple_of(4);
         let read: Vec<usize> = net.inputs.iter().filter(|i| !i.dense).map(|i| i.features).collect();
@@ -77,7 +77,7 @@ impl World {
         Tables::new(device, Budget::default(), &tables, &vec![None; tables.len()]).unwrap()
     }
 
-    fn nets(&self, device: &Opened, precision: Precision) -> Nets {
+    pub(super) fn nets(&self, device: &Opened, precision: Precision) -> Nets {
         self.made(device, precision, &self.member_setups).unwrap()
     }
 
@@ -87,7 +87,7 @@ impl World {
         Nets::new(device, Budget::default(), &self.net, &tables, &setup, member_setups, &Pins::default())
     }
 
-    fn batch(&self) -> Batch<'_> {
+    pub(super) fn batch(&self) -> Batch<'_> {
         Batch { rows: self.rows, ids: &self.ids, extras: &self.extras }
     }
 
@@ -123,7 +123,7 @@ impl World {
     }
 }
 
-fn near(what: &str, got: &[f32], wanted: &[f32], tolerance: f32) {
+pub(super) fn near(what: &str, got: &[f32], wanted: &[f32], tolerance: f32) {
     assert_eq!(got.len(), wanted.len(), "{what}");
     let scale = wanted.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
     for (i, (g, w)) in got.iter().zip(wanted).enumerate() {
@@ -131,7 +131,7 @@ fn near(what: &str, got: &[f32], wanted: &[f32], tolerance: f32) {
     }
 }
 
-fn bits(row: &[f32]) -> Vec<u32> {
+pub(super) fn bits(row: &[f32]) -> Vec<u32> {
     row.iter().map(|x| x.to_bits()).collect()
 }
 
