@@ -6,12 +6,14 @@ use super::loss::{LossSums, Taken, Terms, policy_loss, value_loss};
 use super::training::{Group, Member, Seen};
 use super::walk::Walk;
 use super::{Ended, Hypers};
-use compute::nets::{Batch, Forward, Hyper, Rows};
+use compute::nets::{Batch, Forward, Hyper, Loss, Rows};
 use compute::random::Permutation;
 use compute::{Error, Result};
 use market::OBSERVED;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Values of rows that are asked for at once, behind a rollout.
 const CHUNK: usize = 256;
@@ -39,7 +41,7 @@ impl Cpu {
     pub(super) fn iterate(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
         self.collect(group, members)?;
         estimate(members, &mut self.blocks);
-        update(group, members, &self.blocks, Some(&self.threads))
+        update(group, members, &self.blocks, &self.threads)
     }
 
     /// Every active member's accounts take their steps.
@@ -91,7 +93,7 @@ impl Cpu {
         // Pieces that are as long as each other end together.
         let parts: Vec<_> = pieces.chunks(pieces.len().div_ceil(8).max(8)).collect();
         let grown = self.threads.install(|| {
-            let part = |pieces: &&[std::ops::Range<u32>]| -> Result<Vec<(f64, usize)>> {
+            let part = |pieces: &&[Range<u32>]| -> Result<Vec<(f64, usize)>> {
                 let mut walk = Walk::new(&folds.data, pieces);
                 let mut pass = Forward::new(net, precision, pieces.len())?;
                 let mut ready = pass.with(&params)?;
@@ -110,7 +112,7 @@ impl Cpu {
 }
 
 /// Scales the rewards of what was seen, and estimates advantages.
-pub(super) fn estimate(members: &mut [Member], blocks: &mut [Vec<Block>]) {
+fn estimate(members: &mut [Member], blocks: &mut [Vec<Block>]) {
     for (member, blocks) in members.iter_mut().zip(blocks).filter(|(m, _)| m.active) {
         let Hypers { gamma, gae_lambda, .. } = member.hypers;
         // Discounted returns, with what earlier rollouts left.
@@ -149,78 +151,36 @@ pub(super) fn estimate(members: &mut [Member], blocks: &mut [Vec<Block>]) {
 }
 
 /// Goes through what was seen.
-pub(super) fn update(
-    group: &mut Group,
-    members: &mut [Member],
-    blocks: &[Vec<Block>],
-    threads: Option<&ThreadPool>,
-) -> Result<()> {
-    let Hypers { n_envs, n_steps, n_epochs, actions, .. } = group.shape;
-    let all = n_envs * n_steps;
+fn update(group: &mut Group, members: &mut [Member], blocks: &[Vec<Block>], threads: &ThreadPool) -> Result<()> {
+    let Hypers { n_envs, n_steps, n_epochs, .. } = group.shape;
+    let all = (n_envs * n_steps) as usize;
     let hypers: Vec<Hyper> = members.iter().map(|member| group.hyper(member)).collect();
     members.iter_mut().zip(&hypers).for_each(|(member, hyper)| member.seen.rate = f64::from(hyper.rate));
     let mut goes: Vec<bool> = members.iter().map(|m| m.active).collect();
-    let wide = actions.outputs();
-    let (mut ids, mut extras) = (Vec::new(), Vec::new());
-    let mut out = [Vec::new(), Vec::new()];
+    let mut shuffled = Shuffled::new(members.len(), all, group.batch);
     for epoch in 0..n_epochs {
-        let order = |m: &Member| Permutation::new(all, group.seed, m.key.id(), m.unit * n_epochs + epoch);
+        if goes.iter().all(|goes| !goes) {
+            break;
+        }
+        let order = |m: &Member| Permutation::new(all as u32, group.seed, m.key.id(), m.unit * n_epochs + epoch);
         let orders: Vec<Permutation> = members.iter().map(order).collect();
-        for first in (0..all).step_by(group.batch) {
-            if goes.iter().all(|goes| !goes) {
-                return Ok(());
-            }
-            let rows = (group.batch as u32).min(all - first);
-            ids.clear();
-            extras.clear();
-            for (blocks, order) in blocks.iter().zip(&orders) {
-                for at in first..first + rows {
-                    let (block, at) = place(blocks, order.at(at), n_envs);
-                    ids.push(block.rollout.rows.get(at).copied().unwrap_or(block.environment.view().rows[0]));
-                    match block.rollout.observed.get(at * OBSERVED..(at + 1) * OBSERVED) {
-                        Some(observed) => extras.extend_from_slice(observed),
-                        None => extras.extend_from_slice(&[0.0; OBSERVED]),
-                    }
+        threads.install(|| shuffled.fill(blocks, &orders, &goes, n_envs));
+        let descents: Vec<Mutex<Descent>> = members.iter().map(|_| Mutex::default()).collect();
+        let losses = MemberLosses { members, shuffled: &shuffled, descents: &descents };
+        let batch = Batch { rows: all, ids: &shuffled.ids, extras: &shuffled.observed };
+        group.nets.descend(batch, group.batch, &hypers, &goes, &losses)?;
+        for ((member, descent), goes) in members.iter_mut().zip(descents).zip(&mut goes) {
+            let descent = descent.into_inner().unwrap_or_else(PoisonError::into_inner);
+            member.seen.losses.add(&descent.sums);
+            member.step += descent.steps;
+            if let Some(norm) = descent.norm {
+                member.seen.norm = f64::from(norm);
+                if !norm.is_finite() {
+                    member.fault = Some(format!("the gradient is not finite in update {}", member.unit + 1));
+                    member.active = false;
                 }
             }
-            let batch = Batch { rows: rows as usize, ids: &ids, extras: &extras };
-            group.nets.forward(0..members.len(), batch, &mut out)?;
-            let mut d_out = [vec![0.0; out[0].len()], vec![0.0; out[1].len()]];
-            let [d_policy, d_value] = &mut d_out;
-            let rows = rows as usize;
-            let mut heads = d_policy.chunks_exact_mut(rows * wide).zip(d_value.chunks_exact_mut(rows));
-            let tasks = members.iter().zip(blocks).zip(&orders).enumerate().map(|(at, ((member, blocks), order))| {
-                let (d_z, d_value) = heads.next().expect("gradients of each member");
-                let z = &out[0][at * rows * wide..(at + 1) * rows * wide];
-                let value = &out[1][at * rows..(at + 1) * rows];
-                let places = (first..first + rows as u32).map(|i| place(blocks, order.at(i), n_envs)).collect();
-                Minibatch { member, places, z, value, d_z, d_value, goes: goes[at] }
-            });
-            let tasks: Vec<Minibatch<'_>> = tasks.collect();
-            let sums: Vec<LossSums> = match threads {
-                Some(threads) => threads.install(|| tasks.into_par_iter().map(Minibatch::losses).collect()),
-                None => tasks.into_iter().map(Minibatch::losses).collect(),
-            };
-            for ((member, sums), goes) in members.iter_mut().zip(&sums).zip(&mut goes) {
-                member.seen.losses.add(sums);
-                let moved = sums.mean(sums.kl);
-                *goes &= member.hypers.target_kl.is_none_or(|most| moved <= 1.5 * f64::from(most));
-            }
-            if goes.iter().all(|goes| !goes) {
-                return Ok(());
-            }
-            group.nets.backward(&[&d_out[0], &d_out[1]])?;
-            let norms = group.nets.optimise(&hypers, Some(&goes))?;
-            for ((member, norm), goes) in members.iter_mut().zip(norms).zip(&mut goes) {
-                if *goes {
-                    member.step += 1;
-                    member.seen.norm = f64::from(norm);
-                    if !norm.is_finite() {
-                        member.fault = Some(format!("the gradient is not finite in update {}", member.unit + 1));
-                        (*goes, member.active) = (false, false);
-                    }
-                }
-            }
+            *goes &= !descent.ended;
         }
     }
     Ok(())
@@ -234,53 +194,144 @@ fn place(blocks: &[Block], step: u32, accounts: u32) -> (&Block, usize) {
     (block, t as usize * block.len() + (account % size) as usize)
 }
 
-/// A member's part of a step: outputs of its rows, and the gradients at them.
-struct Minibatch<'a> {
-    member: &'a Member,
-    places: Vec<(&'a Block, usize)>,
-    z: &'a [f32],
-    value: &'a [f32],
-    d_z: &'a mut [f32],
-    d_value: &'a mut [f32],
-    goes: bool,
+/// Rollouts of all members in the order of an epoch, `[members, steps]`.
+struct Shuffled {
+    all: usize,
+    /// Rows of a minibatch.
+    batch: usize,
+    ids: Vec<u32>,
+    observed: Vec<f32>, // [members, steps, OBSERVED]
+    taken: Vec<Taken>,
+    values: Vec<[f32; 2]>, // as they were, and as they should be
+    /// `[members, minibatches]` what is taken off the advantages, and what they are multiplied with.
+    norms: Vec<[f32; 2]>,
 }
 
-impl Minibatch<'_> {
-    /// Writes the gradients; sums of the losses.
-    fn losses(self) -> LossSums {
-        let Minibatch { member: Member { hypers, multipliers, .. }, places, z, value, d_z, d_value, goes } = self;
-        let mut sums = LossSums::default();
-        if !goes {
-            return sums;
+impl Shuffled {
+    fn new(members: usize, all: usize, batch: usize) -> Shuffled {
+        let taken = Taken { action: 0.0, legal: 7, log_probability: 0.0, advantage: 0.0 };
+        let n = members * all;
+        Shuffled {
+            all,
+            batch,
+            ids: vec![0; n],
+            observed: vec![0.0; n * OBSERVED],
+            taken: vec![taken; n],
+            values: vec![[0.0; 2]; n],
+            norms: vec![[0.0, 1.0]; members * all.div_ceil(batch)],
         }
-        let mut moments = Moments::default();
-        places.iter().for_each(|(block, at)| moments.add(f64::from(block.rollout.advantage[*at])));
-        let (shift, scale) = match hypers.normalize_advantage && places.len() > 1 {
-            true => (moments.mean() as f32, (1.0 / (moments.sample_variance().sqrt() + 1e-8)) as f32),
-            false => (0.0, 1.0),
-        };
+    }
+
+    /// Brings the steps into an order, minibatch by minibatch. A member that does not go gets any rows that there are.
+    fn fill(&mut self, blocks: &[Vec<Block>], orders: &[Permutation], goes: &[bool], accounts: u32) {
+        let Shuffled { all, batch, ids, observed, taken, values, norms } = self;
+        let (all, batch) = (*all, *batch);
+        let members = ids.chunks_mut(all).zip(observed.chunks_mut(all * OBSERVED)).zip(taken.chunks_mut(all));
+        let members = members.zip(values.chunks_mut(all)).zip(norms.chunks_mut(all.div_ceil(batch)));
+        let minibatches: Vec<_> = members
+            .zip(blocks.iter().zip(orders).zip(goes))
+            .flat_map(|(((((ids, observed), taken), values), norms), ((blocks, order), goes))| {
+                let parts =
+                    ids.chunks_mut(batch).zip(observed.chunks_mut(batch * OBSERVED)).zip(taken.chunks_mut(batch));
+                let parts = parts.zip(values.chunks_mut(batch)).zip(norms).enumerate();
+                parts.map(move |(number, part)| (number, part, blocks, order, *goes))
+            })
+            .collect();
+        minibatches.into_par_iter().for_each(|(number, part, blocks, order, goes)| {
+            let ((((ids, observed), taken), values), norm) = part;
+            if !goes {
+                return ids.fill(blocks[0].environment.view().rows[0]);
+            }
+            let mut moments = Moments::default();
+            let rows = ids.iter_mut().zip(observed.chunks_exact_mut(OBSERVED)).zip(taken.iter_mut().zip(values));
+            for (i, ((id, observed), (taken, value))) in rows.enumerate() {
+                let (block, at) = place(blocks, order.at((number * batch + i) as u32), accounts);
+                let r = &block.rollout;
+                *id = r.rows[at];
+                observed.copy_from_slice(&r.observed[at * OBSERVED..(at + 1) * OBSERVED]);
+                let (action, legal, log_probability) = (r.action[at], r.legal[at], r.log_probability[at]);
+                *taken = Taken { action, legal, log_probability, advantage: r.advantage[at] };
+                *value = [r.value[at], r.advantage[at] + r.value[at]];
+                moments.add(f64::from(r.advantage[at]));
+            }
+            let scale = 1.0 / (moments.sample_variance().sqrt() + 1e-8);
+            *norm = if ids.len() > 1 { [moments.mean() as f32, scale as f32] } else { [0.0, 1.0] };
+        });
+    }
+}
+
+/// What a member did in an epoch.
+#[derive(Default)]
+struct Descent {
+    /// Of the minibatch under way: where its pieces begin, and their sums.
+    pieces: Vec<(usize, LossSums)>,
+    sums: LossSums,
+    steps: u32,
+    norm: Option<f32>,
+    ended: bool,
+}
+
+/// The losses of all members.
+struct MemberLosses<'a> {
+    members: &'a [Member],
+    shuffled: &'a Shuffled,
+    descents: &'a [Mutex<Descent>],
+}
+
+impl MemberLosses<'_> {
+    fn descent(&self, member: usize) -> MutexGuard<'_, Descent> {
+        self.descents[member].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Loss for MemberLosses<'_> {
+    fn losses(&self, member: usize, minibatch: usize, rows: Range<usize>, out: &[Vec<f32>], d_out: &mut [Vec<f32>]) {
+        let Member { hypers, multipliers, .. } = &self.members[member];
+        let Shuffled { all, batch, taken, values, norms, .. } = self.shuffled;
+        let first = minibatch * batch;
         let terms = Terms {
             actions: hypers.actions,
             clip: hypers.clip,
             entropy_weight: multipliers.weight,
             value_weight: hypers.vf_coef,
-            rows: places.len() as f32,
+            rows: (*batch).min(all - first) as f32,
         };
-        let wide = hypers.actions.outputs();
-        for (row, (block, at)) in places.into_iter().enumerate() {
-            let r = &block.rollout;
-            let taken = Taken {
-                action: r.action[at],
-                legal: r.legal[at],
-                log_probability: r.log_probability[at],
-                advantage: (r.advantage[at] - shift) * scale,
-            };
-            let own = row * wide..(row + 1) * wide;
-            policy_loss(&terms, &z[own.clone()], &taken, &mut d_z[own], &mut sums);
-            let wanted = r.advantage[at] + r.value[at];
-            d_value[row] = value_loss(&terms, value[row], r.value[at], wanted, &mut sums);
+        let [shift, scale] = match hypers.normalize_advantage {
+            true => norms[member * all.div_ceil(*batch) + minibatch],
+            false => [0.0, 1.0],
+        };
+        let own = member * all + first + rows.start..member * all + first + rows.end;
+        let (z, d_z) = (out[0].chunks_exact(hypers.actions.outputs()), &mut d_out[0]);
+        let d_z = d_z.chunks_exact_mut(hypers.actions.outputs());
+        let mut sums = LossSums::default();
+        for ((z, d_z), taken) in z.zip(d_z).zip(&taken[own.clone()]) {
+            let taken = Taken { advantage: (taken.advantage - shift) * scale, ..*taken };
+            policy_loss(&terms, z, &taken, d_z, &mut sums);
         }
-        sums
+        for ((value, d_value), [old, wanted]) in out[1].iter().zip(&mut d_out[1]).zip(&values[own]) {
+            *d_value = value_loss(&terms, *value, *old, *wanted, &mut sums);
+        }
+        self.descent(member).pieces.push((rows.start, sums));
+    }
+
+    fn goes(&self, member: usize, _: usize) -> bool {
+        let mut descent = self.descent(member);
+        // Pieces come in any order, and are added in one.
+        descent.pieces.sort_unstable_by_key(|piece| piece.0);
+        let mut sums = LossSums::default();
+        descent.pieces.drain(..).for_each(|piece| sums.add(&piece.1));
+        descent.sums.add(&sums);
+        let moved = sums.mean(sums.kl);
+        descent.ended = self.members[member].hypers.target_kl.is_some_and(|most| moved > 1.5 * f64::from(most));
+        !descent.ended
+    }
+
+    fn stepped(&self, member: usize, _: usize, norm: f32) -> bool {
+        let mut descent = self.descent(member);
+        descent.steps += 1;
+        descent.norm = Some(norm);
+        descent.ended = !norm.is_finite();
+        !descent.ended
     }
 }
 

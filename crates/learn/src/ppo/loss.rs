@@ -79,6 +79,7 @@ pub(super) fn log_density(z: &[f32], u: f32) -> f32 {
 }
 
 /// The logarithm of the probability of a discrete action, or the density of a continuous one.
+#[cfg(test)]
 pub(super) fn log_probability(actions: Actions, z: &[f32], legal: u8, action: f32) -> f32 {
     match actions {
         Actions::Discrete => softmax(z, legal).1[action as usize],
@@ -118,7 +119,8 @@ pub struct Terms {
 pub fn policy_loss(terms: &Terms, z: &[f32], taken: &Taken, d_z: &mut [f32], sums: &mut LossSums) {
     let Terms { actions, clip, entropy_weight, rows, .. } = *terms;
     let Taken { action, legal, log_probability: old, advantage } = *taken;
-    let new = log_probability(actions, z, legal, action);
+    let discrete = (actions == Actions::Discrete).then(|| softmax(z, legal));
+    let new = discrete.map_or_else(|| log_density(z, action), |(_, log)| log[action as usize]);
     let log_ratio = new - old;
     let ratio = exp(log_ratio.min(20.0));
     let limited = ratio.clamp(1.0 - clip.policy, 1.0 + clip.policy);
@@ -129,9 +131,8 @@ pub fn policy_loss(terms: &Terms, z: &[f32], taken: &Taken, d_z: &mut [f32], sum
     sums.clipped += f64::from(u8::from((ratio - 1.0).abs() > clip.policy));
     // Where the clipped form is the smaller one, nothing moves it.
     let slope = if free <= held { -free } else { 0.0 };
-    match actions {
-        Actions::Discrete => {
-            let (p, log) = softmax(z, legal);
+    match discrete {
+        Some((p, log)) => {
             let entropy = -(p[0] * log[0] + p[1] * log[1] + p[2] * log[2]);
             let choices = legal.count_ones();
             // With one legal action there is nothing to choose and nothing to measure: as spread as can be.
@@ -144,7 +145,7 @@ pub fn policy_loss(terms: &Terms, z: &[f32], taken: &Taken, d_z: &mut [f32], sum
                 d_z[a] = if legal >> a & 1 == 1 { (slope * (chosen - p[a]) + to_entropy) / rows } else { 0.0 };
             }
         }
-        Actions::Continuous => {
+        None => {
             let (mean, log_deviation, limited) = normal(z);
             let inverse = exp(-log_deviation);
             let away = (action - mean) * inverse;
