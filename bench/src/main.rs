@@ -16,6 +16,7 @@ mod limit;
 mod make_csv;
 mod net;
 mod null_markets;
+mod ppo;
 mod statistics;
 
 use serde_json::json;
@@ -35,7 +36,9 @@ const HELP: &str = "\
   fullbore-bench null N                                 N markets without anything in them of each kind, judged
   fullbore-bench statistics JSON                                           the judge's figures of returns
   fullbore-bench account CASES OUT                      account::step over trajectories, for the oracle
-  fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed";
+  fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed
+  fullbore-bench ppo [--net 64,64] [--activation tanh|relu] [--envs N] [--steps N] [--minibatches N] [--epochs N]
+      [--members N] [--precision P] [--device D] [--threads N] [--seconds S]   whole updates of policies, timed";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         ["statistics", path] => statistics::compute(path.as_ref()),
         ["account", cases, out] => account_steps::run(cases.as_ref(), out.as_ref()),
         ["net", rest @ ..] => net::time(rest, threads()),
+        ["ppo", rest @ ..] => ppo::time(rest, threads()),
         ["copy"] => copy::measure(threads()),
         ["copy", "--threads", n] => number(n).and_then(|n| copy::measure(n as usize)),
         ["limit", path] => limit::measure(path.as_ref(), threads()),

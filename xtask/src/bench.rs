@@ -11,6 +11,7 @@ mod cpu_net;
 mod features;
 mod gpu;
 mod nets;
+mod ppo;
 
 use crate::process::{Measured, build, command, last_json, measure, output};
 use crate::{Result, cache, root, today};
@@ -66,6 +67,16 @@ pub fn classify(flags: &[&str]) -> Result<()> {
 /// The same on the CPU.
 pub fn cpu_classify(flags: &[&str]) -> Result<()> {
     write("cpu-classify", classify::run(&nets::BenchFlags::read(flags)?, false)?)
+}
+
+/// Whole updates of policies on the GPU; apart from [`run`], because the peers are large.
+pub fn ppo(flags: &[&str]) -> Result<()> {
+    write("ppo", ppo::run(&nets::BenchFlags::read(flags)?, true)?)
+}
+
+/// The same on the CPU.
+pub fn cpu_ppo(flags: &[&str]) -> Result<()> {
+    write("cpu-ppo", ppo::run(&nets::BenchFlags::read(flags)?, false)?)
 }
 
 fn write(name: &str, section: String) -> Result<()> {

@@ -1,0 +1,279 @@
+//! Our side of PPO beside its peers: whole updates on a synthetic market, with the full account.
+//!
+//! 62 table features and what an account is shown of itself, three actions, 5 bp on every change of position, 200,000
+//! bars. An update is a rollout, its advantages, and its epochs of minibatches; updates are timed one by one after a
+//! warm-up, and the median counts. On a processor the accounts are then stepped alone on as many threads: their share
+//! of an update.
+
+use account::{Bar, Params};
+use compute::population::{Pace, Pins, Precision, Recipe};
+use compute::{Budget, Choice, Opened};
+use features::{Fold, FoldKind, FoldSpans, Samples, Span};
+use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward, Spec};
+use learn::{Config, DeviceBudget, Input, Learner, MemberKey, Problem};
+use market::{Environment, EpisodeData, PriceTable, RowTime};
+use random::{SplitMix, normal};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Instant;
+
+const BARS: usize = 200_000;
+const FEATURES: usize = 62;
+/// Steps of an episode.
+const EPISODE: u32 = 1000;
+
+/// What is trained.
+struct Load {
+    net: Vec<usize>,
+    envs: u32,
+    steps: u32,
+    minibatches: u32,
+    epochs: u32,
+    members: u32,
+    precision: Precision,
+    seconds: f64,
+}
+
+/// `[--net 64t,64t] [--envs N] [--steps N] [--minibatches N] [--epochs N] [--members N] [--precision P] [--device D]
+/// [--threads N] [--seconds S]`
+pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
+    let mut load = Load {
+        net: vec![64, 64],
+        envs: 1024,
+        steps: 128,
+        minibatches: 8,
+        epochs: 4,
+        members: 1,
+        precision: Precision::F32,
+        seconds: 5.0,
+    };
+    let (mut device, mut threads, mut activation) = (Choice::Auto, threads, "t");
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().copied().ok_or(format!("{word} wants a value"));
+        match *word {
+            "--net" => load.net = value()?.split(',').map(whole).collect::<Result<_, _>>()?,
+            "--activation" => {
+                activation = match value()? {
+                    "tanh" => "t",
+                    "relu" => "",
+                    other => return Err(format!("{other} is not an activation: tanh and relu are")),
+                }
+            }
+            "--envs" => load.envs = whole(value()?)? as u32,
+            "--steps" => load.steps = whole(value()?)? as u32,
+            "--minibatches" => load.minibatches = whole(value()?)?.max(1) as u32,
+            "--epochs" => load.epochs = whole(value()?)? as u32,
+            "--members" => load.members = whole(value()?)?.max(1) as u32,
+            "--threads" => threads = whole(value()?)?,
+            "--device" => device = value()?.parse().map_err(text)?,
+            "--seconds" => load.seconds = value()?.parse().map_err(|e| format!("{e}"))?,
+            "--precision" => {
+                load.precision = match value()? {
+                    "f32" => Precision::F32,
+                    "tf32" => Precision::Tf32,
+                    "bf16" => Precision::Bf16,
+                    other => return Err(format!("{other} is not a precision: f32, tf32 and bf16 are")),
+                }
+            }
+            other => return Err(format!("{other} is not known here")),
+        }
+    }
+    let (device, device_name) = Opened::new(device, threads).map_err(text)?;
+    let on_cpu = matches!(device, Opened::Cpu { .. });
+    let at = DeviceBudget { device, budget: Budget::default() };
+
+    let started = Instant::now();
+    let (problem, data, folds) = market();
+    let market_s = started.elapsed().as_secs_f64();
+    let started = Instant::now();
+    let ppo = Ppo::new(&problem, &data, &folds, spec(&load, activation)?).map_err(text)?;
+    let keys: Vec<MemberKey> = (0..load.members).map(|seed| MemberKey { config: 0, fold: 0, seed }).collect();
+    let tables = problem.tables(&at.device, at.budget).map_err(text)?;
+    let mut training = ppo.begin(&at, &tables, &keys, Pace::default(), &Pins::default()).map_err(text)?;
+    let mut update = || -> Result<f64, String> {
+        let clock = Instant::now();
+        // The fewest steps there are end with a whole update.
+        let progress = training.advance(1).map_err(text)?;
+        let took = clock.elapsed().as_secs_f64();
+        match progress.iter().find_map(|p| p.fault.clone()) {
+            Some(fault) => return Err(fault),
+            None if progress.iter().any(|p| !p.active) => return Err("a member ended; that is a fault here".into()),
+            None => {}
+        }
+        if progress.iter().any(|p| p.due) {
+            training.skip_validation().map_err(text)?;
+        }
+        Ok(took)
+    };
+    update()?;
+    let first_s = started.elapsed().as_secs_f64();
+    for _ in 0..2 {
+        update()?;
+    }
+    let mut times = Vec::new();
+    let clock = Instant::now();
+    while times.len() < 5 || clock.elapsed().as_secs_f64() < load.seconds {
+        times.push(update()?);
+    }
+    let all: f64 = times.iter().sum();
+    let updates = times.len();
+    times.sort_by(f64::total_cmp);
+    let per_update = times[updates / 2];
+    let rows = f64::from(load.envs) * f64::from(load.steps) * f64::from(load.members);
+    let account_s = if on_cpu { Some(accounts_alone(&load, &data, &folds[0], threads)) } else { None };
+    Ok(json!({
+        "program": "fullbore",
+        "net": load.net,
+        "activation": if activation == "t" { "tanh" } else { "relu" },
+        "envs": load.envs,
+        "horizon": load.steps,
+        "minibatches": load.minibatches,
+        "epochs": load.epochs,
+        "members": load.members,
+        "precision": load.precision,
+        "device": device_name,
+        "threads": threads,
+        "steps_per_s": rows / per_update,
+        "steps_per_s_mean": rows * updates as f64 / all,
+        "seconds_per_update": per_update,
+        "updates": updates,
+        "account_seconds": account_s,
+        "account_share": account_s.map(|s| s / per_update),
+        "first_update_s": first_s,
+        "market_s": market_s,
+        "device_bytes": training.memory() + tables.bytes(),
+        "peak_rss_mib": super::peak_rss_mib(),
+        "flop_per_step": flop(&load.net, load.epochs),
+    }))
+}
+
+/// Operations of the products of a step that are needed, two for a multiply and add: both towers forward once, then
+/// forward and back in every epoch. The first layer passes no gradient on.
+fn flop(net: &[usize], epochs: u32) -> f64 {
+    let inputs = FEATURES + 2;
+    let mut widths = vec![inputs];
+    widths.extend_from_slice(net);
+    let hidden: usize = widths.windows(2).map(|w| w[0] * w[1]).sum();
+    let heads = 4 * widths[widths.len() - 1];
+    let all = 2.0 * (2 * hidden + heads) as f64;
+    let first = 2.0 * (2 * inputs * widths[1]) as f64;
+    all + f64::from(epochs) * (3.0 * all - first)
+}
+
+/// Prices without drift, features that know nothing, and one fold.
+fn market() -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
+    let mut random = SplitMix::new(1);
+    let mut price = 100.0f64;
+    let bars: Vec<Bar> = (0..BARS)
+        .map(|_| {
+            let open = price;
+            price *= (1e-3 * draw(&mut random)).exp();
+            let (high, low) = (open.max(price), open.min(price));
+            Bar { open, high, low, close: price, sigma: 1e-3, volume: 1e9, ..Bar::flat(price) }
+        })
+        .collect();
+    let params = vec![Params { fee: 5e-4, ..Params::default() }];
+    let offsets = vec![0, BARS];
+    let table = PriceTable { offsets, params, bars, currency: "USD".into(), risk_free: 0.0, notes: Vec::new() };
+    let data = Arc::new(EpisodeData::new(table, vec![RowTime::default(); BARS]));
+    let stride = FEATURES.next_multiple_of(8);
+    let mut values = vec![0.0f32; BARS * stride];
+    for row in values.chunks_exact_mut(stride) {
+        row[..FEATURES].fill_with(|| draw(&mut random) as f32);
+    }
+    let columns = (0..FEATURES).map(|i| format!("f{i}")).collect();
+    let input = Input { name: "row".into(), columns, stride, values, map: None, window: 0 };
+    let n = BARS - 1;
+    let samples = Samples {
+        rows: (0..n as u32).collect(),
+        t0: (0..n as i64).collect(),
+        t1: (1..=n as i64).collect(),
+        class: Vec::new(),
+        weight: vec![1.0; n],
+    };
+    // Almost everything is trained on.
+    let [a, b, c] = [n as u32 - 4002, n as u32 - 2001, n as u32];
+    let span = |from: u32, to: u32| Span::new(i64::from(from), i64::from(to)).expect("a span");
+    let spans = FoldSpans { train: span(0, a), valid: span(a + 1, b), test: span(b + 1, c) };
+    let [train, valid, test] = [0..a, a + 1..b, b + 1..c].map(|list| list.collect::<Vec<u32>>());
+    let fold = Fold { number: 0, kind: FoldKind::Forward, train, valid, test, spans, purged: 2, embargoed: 0 };
+    let problem = Problem { inputs: vec![input], ids: BARS, classes: 0, samples, ..Problem::default() };
+    (Arc::new(problem), data, vec![fold])
+}
+
+/// A draw from the normal distribution.
+fn draw(random: &mut SplitMix) -> f64 {
+    normal::quantile(random.unit().max(1e-12))
+}
+
+fn spec(load: &Load, activation: &str) -> Result<Spec, String> {
+    let rows = load.envs * load.steps;
+    let mut recipe = Recipe::new(rows.div_ceil(load.minibatches) as usize, load.precision, 1);
+    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
+    let tower: Vec<String> = load.net.iter().map(|n| format!("{n}{activation}")).collect();
+    let tower = tower.join("-");
+    let shown = market::OBSERVED;
+    let net = format!("row:{FEATURES} + account:dense{shown} / {tower} | {tower} / policy:3 | value:1");
+    let configs = vec![Config { net: net.parse().map_err(text)?, recipe, rate: 3e-4 }];
+    let hypers = Hypers {
+        n_envs: load.envs,
+        n_steps: load.steps,
+        n_epochs: load.epochs,
+        gamma: 0.99,
+        gae_lambda: 0.95,
+        clip: Clip { policy: 0.2, value: None },
+        normalize_advantage: true,
+        vf_coef: 0.5,
+        target_kl: None,
+        entropy: EntropyBand { least: 0.2, most: 0.8 },
+        episode: EPISODE,
+        actions: Actions::Discrete,
+        reward: Reward::Growth,
+    };
+    let updates = 1_000_000;
+    Ok(Spec { configs, hypers: vec![hypers], updates, patience: updates, seeds: load.members })
+}
+
+/// Seconds in which the accounts of an update take their steps without a net, in blocks on threads as the learner holds
+/// them: the least of three.
+fn accounts_alone(load: &Load, data: &Arc<EpisodeData>, fold: &Fold, threads: usize) -> f64 {
+    const BLOCK: u32 = 64;
+    let stretch = fold.train[0]..fold.train[fold.train.len() - 1] + 1;
+    let all = load.envs * load.members;
+    let world = |first| {
+        let numbers = first..all.min(first + BLOCK);
+        Environment::new(data, std::slice::from_ref(&stretch), numbers, EPISODE, 1)
+    };
+    let mut worlds: Vec<Environment> = (0..all).step_by(BLOCK as usize).map(world).collect();
+    let mut random = SplitMix::new(1);
+    let targets: Vec<f64> = (0..64 * BLOCK).map(|_| [-1.0, 0.0, 1.0][random.below(3)]).collect();
+    let each = worlds.len().div_ceil(threads.max(1)).max(1);
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        let clock = Instant::now();
+        std::thread::scope(|scope| {
+            for worlds in worlds.chunks_mut(each) {
+                scope.spawn(|| {
+                    for world in worlds {
+                        let n = world.view().rows.len();
+                        for step in 0..load.steps {
+                            let at = (step % 64 * BLOCK) as usize;
+                            world.step(&targets[at..at + n]);
+                        }
+                    }
+                });
+            }
+        });
+        best = best.min(clock.elapsed().as_secs_f64());
+    }
+    best
+}
+
+fn whole(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|e| format!("{text}: {e}"))
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
