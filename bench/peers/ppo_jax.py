@@ -2,8 +2,8 @@
 
 Usage: ppo_jax.py [--net 64,64] [--envs N] [--steps N] [--minibatches N] [--epochs N] [--members N] [--precision P]
 [--device cpu|cuda] [--flags XLA_FLAGS] ... Prints one JSON object. Adam and its clipping are written here, so that
-nothing but jax is needed. Members are a `vmap` over the whole update. In bf16 the observations are kept and the products
-taken in bf16, with f32 masters and losses; `tf32` and `f32` are the precision of f32 products.
+nothing but jax is needed. Members are a `vmap` over the whole update. In bf16 the observations are kept and the
+products taken in bf16, with f32 masters and losses; `tf32` and `f32` are the precision of f32 products.
 """
 
 import os

@@ -1,7 +1,7 @@
 """What the PPO peers share: their options, the market, the clock, and the JSON line.
 
-The environment is the same for all of them, and smaller than ours: 62 features, position and equity are observed, short,
-flat or long is chosen, 5 bp are paid on every change of position, 200,000 bars, rows begin anew at the end.
+The environment is the same for all of them, and smaller than ours: 62 features, position and equity are observed,
+short, flat or long is chosen, 5 bp are paid on every change of position, 200,000 bars, rows begin anew at the end.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 Usage: ppo_torch.py [--net 64,64] [--envs N] [--steps N] [--minibatches N] [--epochs N] [--precision P]
 [--device cpu|cuda] [--variants A,B] ... Prints one JSON object: every variant with its rate, and the best one.
 
-- `eager`      modules and fused Adam as they are; on a GPU the steps of the rollout, the advantages and a whole minibatch
-               are CUDA graphs that are replayed. In bf16 under autocast
+- `eager`      modules and fused Adam as they are; on a GPU the steps of the rollout, the advantages and a whole
+               minibatch are CUDA graphs that are replayed. In bf16 under autocast
 - `master`     bf16 only: bf16 weights for the products, f32 masters for the fused Adam
 - `compiled`   policy step and loss through torch.compile, then as `eager`
 - `fused`      bf16 only: `master` with policy step and loss through torch.compile

@@ -11,8 +11,8 @@ use std::ops::Range;
 /// What minibatches are trained by. Rows of a minibatch come in pieces, from any thread; everything else of a member
 /// comes in order.
 pub trait Loss: Sync {
-    /// Some rows of a member's minibatch: from the outputs `[heads][rows, outputs]` the gradient at them. Which pieces a
-    /// minibatch has depends on the net and its size alone.
+    /// Some rows of a member's minibatch: from the outputs `[heads][rows, outputs]` the gradient at them. Which pieces
+    /// a minibatch has depends on the net and its size alone.
     fn losses(&self, member: usize, minibatch: usize, rows: Range<usize>, out: &[Vec<f32>], d_out: &mut [Vec<f32>]);
 
     /// After the losses of all rows: whether the member takes the step. If not, it is done with this call.

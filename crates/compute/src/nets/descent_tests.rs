@@ -47,7 +47,8 @@ impl Loss for Quadratic {
 /// Member, minibatch and norm of each step.
 type Norms = Vec<(usize, usize, f32)>;
 
-/// Parameters of all members after three epochs, and the norms of their steps; in one call for each epoch, or by passes.
+/// Parameters of all members after three epochs, and the norms of their steps; in one call for each epoch, or by
+/// passes.
 fn descended(world: &World, threads: usize, rows: usize, passes: bool) -> (Vec<Vec<f32>>, Norms) {
     let device = Opened::Cpu { threads };
     let mut nets = world.nets(&device, Precision::F32);

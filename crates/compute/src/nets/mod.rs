@@ -3,8 +3,9 @@
 //!
 //! [`Nets::forward`] gives the outputs of any rows. [`Nets::backward`] takes the gradient at the outputs, which is the
 //! caller's: what is learned, and by which loss, is not known here. [`Nets::optimise`] takes each member's own
-//! hyper-parameters. [`Nets::descend`] is all three through many minibatches. A member may [`adopt`](Nets::adopt) another's parameters and optimiser. On a processor a whole
-//! rollout can run on one thread with anybody's parameters: [`Forward`].
+//! hyper-parameters. [`Nets::descend`] is all three through many minibatches. A member may [`adopt`](Nets::adopt)
+//! another's parameters and optimiser. On a processor a whole rollout can run on one thread with anybody's parameters:
+//! [`Forward`].
 //!
 //! A [`Population`](crate::Population) is nets with lists of samples, cross-entropy and epochs.
 
