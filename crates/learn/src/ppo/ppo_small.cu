@@ -328,8 +328,8 @@ template <u32 R, u32 ROWS> __device__ __forceinline__ void values(const SmallVal
     }
 }
 
-__global__ void __launch_bounds__(256, 1) values_64(const __grid_constant__ SmallValues given) { values<64, 1>(given); }
-__global__ void __launch_bounds__(256, 1) values_128(const __grid_constant__ SmallValues given) { values<128, 2>(given); }
+__global__ void __launch_bounds__(256, 2) values_64(const __grid_constant__ SmallValues given) { values<64, 1>(given); }
+__global__ void __launch_bounds__(256, 2) values_128(const __grid_constant__ SmallValues given) { values<128, 2>(given); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // minibatch: losses of a slice of a minibatch, and the gradient of the weights.
