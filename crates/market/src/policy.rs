@@ -6,6 +6,7 @@
 
 use account::Action;
 use files::Result;
+use std::sync::Arc;
 
 /// What a policy is shown at a close, for `n` accounts, or for the `n` symbols of a portfolio that have a bar.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +52,20 @@ pub trait Policy {
     ///
     /// Where what it runs on fails, a device for instance.
     fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()>;
+}
+
+impl<P: Policy + ?Sized> Policy for Arc<P> {
+    fn needs(&self) -> Needs {
+        (**self).needs()
+    }
+
+    fn start(&self, n: usize) -> Vec<f64> {
+        (**self).start(n)
+    }
+
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
+        (**self).act(view, memory, actions)
+    }
 }
 
 /// The same target, always: flat, or buying and holding.

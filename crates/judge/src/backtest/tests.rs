@@ -279,6 +279,33 @@ fn who_looks_at_the_account_is_asked_on_the_way_and_replayed() {
     }
 }
 
+/// Wants everything while it has nothing, else half of it.
+struct Halves;
+
+impl Policy for Halves {
+    fn needs(&self) -> Needs {
+        Needs { account: true, ..Needs::default() }
+    }
+
+    fn act(&self, view: &View<'_>, _: &mut [f64], actions: &mut [Action]) -> files::Result<()> {
+        let held = view.observed.chunks_exact(OBSERVED).map(|observed| observed[0]);
+        held.zip(actions).for_each(|(held, action)| *action = Action::target(if held == 0.0 { 0.2 } else { 0.1 }));
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_wanted_at_the_last_close_is_of_an_account_that_was_not_closed() {
+    for symbols in [1, 4] {
+        let case = Case::new(market(symbols, 300));
+        let decided = decide(&case.course(), &Halves).unwrap();
+        for rows in case.table.offsets.windows(2).filter(|rows| rows[1] > rows[0] + 2) {
+            let [first, last] = [rows[0], rows[1] - 1].map(|row| decided.actions[row].target);
+            assert_eq!((first, last), (0.2, 0.1), "{symbols} symbols");
+        }
+    }
+}
+
 #[test]
 fn signals_are_asked_beforehand_or_on_the_way() {
     for symbols in [1, 4] {

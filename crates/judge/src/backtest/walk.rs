@@ -51,7 +51,7 @@ pub fn buy_and_hold(clock: &Clock) -> Targets {
 }
 
 /// What a policy decides. Who does not look at an account is asked at every close there is, others on their way through
-/// the course.
+/// the course, which ends with their positions open: what they want at the last close is of the account as it stands.
 ///
 /// # Errors
 ///
@@ -239,7 +239,7 @@ fn walk_one(
             break;
         }
         let mut next = table[t + 1];
-        let last = t + 2 == rows.end;
+        let last = t + 2 == rows.end && decided.is_none();
         let border = next.close_out != 0.0;
         if last {
             next.close_out = 1.0;
@@ -392,7 +392,9 @@ fn walk_many(
         held.clear();
         for (row, symbol) in moment.each() {
             let mut next = table[row];
-            if row + 1 == ends[symbol] {
+            // Whoever is asked what it wants at the end keeps what it has until then.
+            let stays = decided.is_some() && moment.time == last_time;
+            if row + 1 == ends[symbol] && !stays {
                 next.close_out = 1.0;
                 if moment.time < last_time && course.delisting_return != 0.0 {
                     next.close *= 1.0 + course.delisting_return;
