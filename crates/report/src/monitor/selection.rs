@@ -98,7 +98,8 @@ impl MonitorState {
         }
     }
 
-    /// The charts there are: what the best is chosen by first, then losses, at last rates.
+    /// The charts there are: what the best is chosen by first, then entropy and losses, at last rates. What has a band
+    /// comes behind the ends of it.
     pub(super) fn charts(&self) -> Vec<Chart> {
         let mut charts: Vec<Chart> = Vec::new();
         for (i, metric) in self.metrics().iter().enumerate() {
@@ -108,10 +109,13 @@ impl MonitorState {
                 None => charts.push(Chart { name: name.to_string(), metrics: vec![i] }),
             }
         }
+        for chart in &mut charts {
+            chart.metrics.sort_by_key(|i| self.metrics()[*i].name == chart.name);
+        }
         let score = self.score_metric().map(stem);
         charts.sort_by_key(|c| match &*c.name {
             name if Some(name) == score => 0,
-            name if name.contains("loss") => 1,
+            name if name.contains("loss") || name == "entropy" => 1,
             name if name.ends_with("_per_s") => 3,
             _ => 2,
         });
@@ -119,7 +123,7 @@ impl MonitorState {
     }
 }
 
-/// The name without the part of the data it was measured on.
+/// The name without the part of the data it was measured on, or the end of a band.
 pub(super) fn stem(name: &str) -> &str {
-    ["train_", "valid_", "test_"].iter().find_map(|part| name.strip_prefix(part)).unwrap_or(name)
+    ["train_", "valid_", "test_", "least_", "most_"].iter().find_map(|part| name.strip_prefix(part)).unwrap_or(name)
 }

@@ -310,3 +310,30 @@ fn a_hostile_log_takes_bounded_memory_and_breaks_nothing() {
     monitor.add_row(None);
     assert!(monitor.members().is_empty() && monitor.metrics().is_empty());
 }
+
+#[test]
+fn a_policys_entropy_is_drawn_with_its_band() {
+    let run = Some(summary(RunStatus::Finished, RunState::Finished));
+    let mut monitor = MonitorState { run, now: BEGAN, ..MonitorState::default() };
+    let begun = json!({"axis": "update", "last": 9, "members": 1, "worth": "valid_growth"});
+    let seen = |at: u32| {
+        row(
+            f64::from(at),
+            "update",
+            json!({
+                "member": 0, "fold": 1, "seed": 1, "update": at, "valid_growth": 0.1, "train_growth": 0.2, "entropy": 0.5,
+                "least_entropy": 0.2, "most_entropy": 0.8, "approx_kl": 0.01, "policy_loss": 0.3,
+            }),
+        )
+    };
+    let rows = [row(0.0, "started", begun)].into_iter().chain((1..5).map(seen));
+    rows.for_each(|row| monitor.add_row(Some(&row)));
+    let charts: Vec<(String, Vec<String>)> = monitor
+        .charts()
+        .iter()
+        .map(|c| (c.name.clone(), c.metrics.iter().map(|i| monitor.metrics()[*i].name.clone()).collect()))
+        .collect();
+    let names: Vec<&str> = charts.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["growth", "entropy", "policy_loss", "approx_kl"]);
+    assert_eq!(charts[1].1, ["least_entropy", "most_entropy", "entropy"]);
+}
