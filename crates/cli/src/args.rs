@@ -229,7 +229,8 @@ DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x
 x_slow, x_strategy and labels. The learner lstm reads two windows and a row (feature set
 two_timeframe); mlp reads one row of indicators (feature set full, or universe for 20 symbols or
 more); ppo reads that row and its account, and learns to trade by trying (--timesteps, --n-envs,
---n-steps, --entropy, --reward, --continuous; the rest under ppo. in the settings). With ready arrays --symbols, --from and --to select samples by symbol, t0 and t1.
+--n-steps, --entropy, --reward, --continuous; the rest under ppo. in the settings). With ready
+arrays --symbols, --from and --to select samples by symbol, t0 and t1.
 On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:
@@ -312,7 +313,8 @@ pub(crate) struct Tune {
 #[command(after_help = "\
 Each bar is predicted by the newest fold whose test span had begun when the bar became known; members
 are averaged. Bars are read as in training: time zone, stamps, repairs, factors, membership and
-sessions come with the model. Flags given here override that, which the notes report.
+sessions come with the model. Flags given here override that, which the notes report. A policy looks
+at its account: one starts flat with the first bar that is asked about, and trades along at cost.
 On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:
@@ -324,7 +326,7 @@ pub(crate) struct Predict {
     pub(crate) run: PathBuf,
     /// File, folder, or name in the catalogue
     pub(crate) data: String,
-    /// Parquet file for the probabilities [default: NAME-predictions.parquet]
+    /// Parquet file for the probabilities, or the targets of a policy [default: NAME-predictions.parquet]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Write one row per member instead of their mean

@@ -10,17 +10,19 @@ use crate::kinds::trading::{distances, portfolio_notes, price_table};
 use crate::progress::{Sink, Update, check_stop};
 use crate::runs::find_run;
 use crate::small_table::{Rows, read_rows};
-use crate::train::{Asked, Holdings, Market, Predict, ask, fingerprint, ledger_path, load_market, run_data, walk_spec};
+use crate::train::{
+    Answer, Asked, Holdings, Market, Predict, ask, fingerprint, ledger_path, load_market, run_data, walk_spec,
+};
 use crate::trials::Family;
-use crate::{Select, Settings, add, find, home, os};
+use crate::{Select, Settings, TradingSettings, add, find, home, os};
 use account::Action;
 use bars::{Bars, Fingerprint, instrument_text};
 use features::{Clock, Dataset, Plan, Span, class, precise, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
 use judge::backtest::{
-    Backtest, Beliefs, ChanceTest, Course, Exit, Follower, PortfolioRule, SignalRule, Walked, buy_and_hold,
-    shift_positions,
+    Backtest, Beliefs, ChanceTest, Course, Exit, Follower, PortfolioRule, SignalRule, Walked, buy_and_hold, decide,
+    decide_beforehand, shift_positions,
 };
 use judge::deflated::DeflatedSharpe;
 use judge::evidence::Findings;
@@ -123,6 +125,8 @@ struct Decided {
     folds: Vec<(usize, i64)>,
     /// What makes it a trial of its own, as text; none where nothing was chosen.
     identity: Option<String>,
+    /// Whether predictions of a model become a portfolio by `trading.`.
+    follows_signals: bool,
     /// Whether a model was trained on everything, and so is asked about what came after it alone.
     is_refit: bool,
     notes: Vec<String>,
@@ -131,11 +135,22 @@ struct Decided {
 /// Tests decisions.
 pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Result<Backtested> {
     let started_at = Instant::now();
-    let Decided { path, market, clock, policy, words, instruments, folds, identity, is_refit, mut notes } =
-        match &request.decisions {
-            Decisions::Run(run) => by_model(run, request, settings, sink)?,
-            _ => by_bars(request, settings, sink)?,
-        };
+    let Decided {
+        path,
+        market,
+        clock,
+        policy,
+        words,
+        instruments,
+        folds,
+        identity,
+        follows_signals,
+        is_refit,
+        mut notes,
+    } = match &request.decisions {
+        Decisions::Run(run) => by_model(run, request, settings, sink)?,
+        _ => by_bars(request, settings, sink)?,
+    };
     let out = match &request.out {
         Some(out) => out.clone(),
         None => PathBuf::from(format!("{}-backtest", add::name_of(&path)?)),
@@ -153,7 +168,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     sink(Update { phase: "prices", done: 0, total: 0, unit: "" });
     let table = price_table(&market, settings).map_err(|e| e.at(&path))?;
     notes.extend(table.notes.iter().cloned());
-    if run.is_some() {
+    if follows_signals {
         notes.extend(portfolio_notes(&market, &table, &settings.trading.rule()));
     }
     check_stop()?;
@@ -230,11 +245,23 @@ fn by_bars(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Re
     let clock = Clock::new(&market);
     let (policy, words) = policy_of(&request.decisions, &market, &clock, settings, &mut notes)?;
     let identity = identity(&request.decisions, request.select.from)?;
-    Ok(Decided { path, market, clock, policy, words, instruments, folds: Vec::new(), identity, is_refit: false, notes })
+    Ok(Decided {
+        path,
+        market,
+        clock,
+        policy,
+        words,
+        instruments,
+        folds: Vec::new(),
+        identity,
+        follows_signals: false,
+        is_refit: false,
+        notes,
+    })
 }
 
-/// Decisions of a model: probabilities of each bar by the fold that may be asked, corrected and turned into positions
-/// as its validation said.
+/// Decisions of a model, each bar by the fold that may be asked: a policy's own, or probabilities corrected and turned
+/// into positions as its validation said.
 fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Result<Decided> {
     let own = run_data(run)?;
     let select = match request.select.data.is_empty() {
@@ -250,10 +277,12 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
         members: false,
         positions: false,
     };
-    let Asked { path, loaded, data, table, instruments, same_bars, notes, .. } = ask(&question, true, settings, sink)?;
+    let Asked { path, loaded, data, answer, instruments, same_bars, notes, .. } =
+        ask(&question, true, settings, sink)?;
     let model = &loaded.model;
     let other = Some((settings.trading.rule(), settings.trading.exit));
-    let policy = model_policy(&loaded, &data, &table, settings, other).map_err(|e| e.at(run))?;
+    let policy = model_policy(&loaded, &data, &answer, settings, other).map_err(|e| e.at(run))?;
+    let follows_signals = answer.policy.is_none();
     let folds: Vec<(usize, i64)> = model.folds.iter().map(|fold| (fold.number + 1, fold.test_from)).collect();
     let words = format!("the model of {}, {}", run.display(), format_plural(folds.len() as u64, "fold"));
     // The run's own backtest was part of its trial.
@@ -271,7 +300,19 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
             .at(&path)
             .remedy("give data that reach beyond it"));
     }
-    Ok(Decided { path, market: data.base.market, clock, policy, words, instruments, folds, identity, is_refit, notes })
+    Ok(Decided {
+        path,
+        market: data.base.market,
+        clock,
+        policy,
+        words,
+        instruments,
+        folds,
+        identity,
+        follows_signals,
+        is_refit,
+        notes,
+    })
 }
 
 /// A model's decisions, by its predictions and what its validation said; with another portfolio and exit than its own
@@ -279,11 +320,18 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
 pub(crate) fn model_policy(
     loaded: &Loaded,
     data: &Dataset,
-    table: &Table,
+    answer: &Answer,
     settings: &Settings,
     other: Option<(PortfolioRule, Exit)>,
 ) -> Result<Box<dyn Policy>> {
-    let model = &loaded.model;
+    let (model, table) = (&loaded.model, &answer.table);
+    if let Some(policy) = &answer.policy {
+        if settings.trading != TradingSettings::default() {
+            let what = "`trading.` turns predictions into positions, and a policy decides by itself";
+            return Err(Error::new(Kind::Usage, what).remedy("leave those settings out"));
+        }
+        return Ok(Box::new(Arc::clone(policy)));
+    }
     let rules: Vec<&SignalRule> = model.folds.iter().filter_map(|fold| fold.trading.as_ref()).collect();
     if rules.len() != model.folds.iter().filter(|fold| !fold.seeds.is_empty()).count() {
         return Err(Error::new(Kind::State, "the model does not say how its probabilities become positions")
@@ -297,6 +345,24 @@ pub(crate) fn model_policy(
     let prices = if market.len() > 1 { Some(price_table(market, settings)?) } else { None };
     let horizon = rules.first().map_or(1, |rule| rule.horizon);
     Ok(Follower { market, table: prices.as_ref(), horizon, portfolio, barriers }.policy(beliefs))
+}
+
+/// What a policy wants at every close; one that looks at an account begins flat with each of the spans, and wants
+/// nothing outside of them.
+pub(crate) fn wanted(data: &Dataset, policy: &dyn Policy, spans: &[Span], settings: &Settings) -> Result<Targets> {
+    if !policy.needs().account {
+        return decide_beforehand(&data.clock, policy);
+    }
+    let (market, clock) = (&data.base.market, &data.clock);
+    let table = price_table(market, settings)?;
+    let delisting_return = settings.account.delisting_return;
+    let mut all = Targets::none(data.base.rows());
+    for span in spans {
+        let decided = decide(&Course { market, clock, table: &table, span: *span, delisting_return }, policy)?;
+        let own = (0..data.base.rows()).filter(|row| span.contains(clock.time(*row)));
+        own.for_each(|row| all.actions[row] = decided.actions[row]);
+    }
+    Ok(all)
 }
 
 /// The bar of a symbol that became known at a moment; rows of a symbol become known in their order.

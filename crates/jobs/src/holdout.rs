@@ -5,12 +5,15 @@
 //! second opening on it is a holdout no longer, and the record says so. What the first opening of a run showed stays in
 //! its folder: `holdout.json`, and `holdout/` with returns, trades and positions.
 
+use crate::backtest::model_policy;
 use crate::kinds::classifier::{judged, leave_out_not_finite, member_name};
 use crate::kinds::model::{self, Loaded};
 use crate::kinds::trading::{Block, beliefs_of, distances, horizon, portfolio_notes, price_table};
 use crate::progress::{Update, check_stop};
 use crate::runs::finished_run;
-use crate::train::{Experiment, Ids, ledger_path, load, open, started_trials, stored_request, write_json};
+use crate::train::{
+    Asking, Experiment, Ids, RowsOfFolds, answer, ledger_path, load, open, started_trials, stored_request, write_json,
+};
 use crate::trials::{Family, returns_in};
 use crate::{Settings, TrainEvent, backtest};
 use features::{Fold, Span};
@@ -177,7 +180,7 @@ pub fn holdout(
         &json!({
             "opening": record.opening, "days": record.days, "trades": record.trades,
             "net_sharpe": record.net_sharpe, "net_sharpe_2x": record.net_sharpe_2x,
-            "mcc": record.judged.as_ref().map(|judged| &judged["mcc"]),
+            "mcc": record.judged.as_ref().and_then(|judged| judged.get("mcc")),
         }),
     )?;
     if read_holdout(&folder).is_none() {
@@ -265,6 +268,35 @@ impl JudgedBlock {
     }
 }
 
+/// Trades the holdout with the policy of a fold, by its place in the model: there is nothing else to judge it by.
+fn trade_block(
+    experiment: &Experiment,
+    loaded: &Loaded,
+    place: usize,
+    span: Span,
+    notes: &mut Vec<String>,
+) -> Result<JudgedBlock> {
+    let Experiment { source, settings, at, .. } = experiment;
+    let Ids::Bars { data, usable, .. } = &source.ids else {
+        return Err(Error::input("policies trade, and ready arrays have no prices"));
+    };
+    let inside = |row: &u32| usable[*row as usize] && span.contains(data.clock.time(*row as usize));
+    let mut folds = vec![Vec::new(); loaded.model.folds.len()];
+    folds[place] = (0..usable.len() as u32).filter(inside).collect();
+    let rows = RowsOfFolds::of(folds, source.problem.inputs.clone());
+    let opened = answer(loaded, data, at.device.clone(), settings, rows, Asking::default())?;
+    let fold = &loaded.model.folds[place];
+    if fold.flat.len() == fold.seeds.len() {
+        notes.push("the last fold stays flat: no seed of it was above flat by a standard error in validation".into());
+    }
+    let table = price_table(&data.base.market, settings)?;
+    notes.extend(table.notes.iter().cloned());
+    let (market, clock, delisting_return) = (&data.base.market, &data.clock, settings.account.delisting_return);
+    let course = Course { market, clock, table: &table, span, delisting_return };
+    let policy = model_policy(loaded, data, &opened, settings, None)?;
+    Ok(JudgedBlock { judged: None, traded: Some(walk_policy(&course, &*policy, &[], settings.threads())?) })
+}
+
 /// Predicts the holdout with the members of a fold, by their place in the model, and judges what they say of it.
 fn judge_block(
     experiment: &Experiment,
@@ -274,6 +306,9 @@ fn judge_block(
     span: Span,
     notes: &mut Vec<String>,
 ) -> Result<JudgedBlock> {
+    if loaded.model.account.is_some() {
+        return trade_block(experiment, loaded, place, span, notes);
+    }
     let Experiment { source, splits, settings, at, .. } = experiment;
     let (problem, model, fold) = (&source.problem, &loaded.model, &loaded.model.folds[place]);
     let (samples, classes) = (&problem.samples, problem.classes);

@@ -1,7 +1,8 @@
 //! `check parity`: would a live account have done what the backtest did?
 //!
 //! The bars are fed one by one through streams of features; what the model says of those rows, which positions follow
-//! and what the account makes of them must equal the backtest to the bit. Then the model is started anew at the
+//! and what the account makes of them must equal the backtest to the bit. A policy says nothing but positions, on its
+//! way through its account. Then the model is started anew at the
 //! beginning of each test block, as a live account would be, with a warm-up instead of the whole history: how many
 //! positions change is counted. Nothing is written, and no result is shown: this is no look at what was earned.
 
@@ -11,21 +12,22 @@ use crate::kinds::model::{Loaded, ModelFold};
 use crate::kinds::trading::price_table;
 use crate::progress::{Sink, Update, check_stop, stop_flag};
 use crate::train::{
-    Asking, Holdings, Question, RowsOfFolds, answer, bytes_of_row, choose_rows, longest, nothing_to_predict, open,
-    read_question, run_data,
+    Answer, Asking, Holdings, Question, RowsOfFolds, answer, bytes_of_row, choose_rows, longest, nothing_to_predict,
+    open_for, read_question, run_data,
 };
 use crate::{Select, Settings};
+use account::Action;
 use bars::Bars;
-use features::{Clock, Dataset, Input, Options, Plan, class};
+use features::{Clock, Dataset, Input, Options, Plan, Span, class};
 use files::time::rfc3339;
 use files::{Data, Error, Kind, Result, Table};
-use judge::backtest::{Course, Walked, decide_beforehand, walk};
-use market::Targets;
+use judge::backtest::{Course, Walked, decide, walk};
+use market::{Needs, OBSERVED, Policy, Targets, View};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Which run, on what.
@@ -132,7 +134,7 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
         true => Select { from: request.select.from, to: request.select.to.or(own.to), ..own },
         false => request.select.clone(),
     };
-    let Question { path, loaded, plan, market, known, timeframe, notes, .. } =
+    let Question { path, loaded, plan, market, known, timeframe, mut notes, .. } =
         read_question(&request.run, &select, settings, sink)?;
     check_stop()?;
     let holdings = Holdings::of_bars(&market, settings).map_err(|e| e.at(&path))?;
@@ -170,27 +172,34 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
 
     let mut compared = vec![compare_features(&data, &rows.inputs, &live.inputs), compare_rows(&data, &rows, &live)];
     let decided = rows.predicted() as u64;
-    let (device, device_words) = open(&request.device, settings)?;
+    let (device, device_words) = open_for(&loaded.model, &request.device, settings, &mut notes)?;
     let ask = |phase: &'static str, data: &Dataset, rows: RowsOfFolds, alone: bool, sink: Sink<'_>| {
         check_stop()?;
         sink(Update { phase, done: 0, total: 0, unit: "" });
-        Ok(answer(&loaded, data, device.clone(), settings, rows, Asking { by_member: false, alone })?.table)
+        answer(&loaded, data, device.clone(), settings, rows, Asking { by_member: false, alone })
     };
     let batch = ask("asking", &data, rows, false, sink)?;
     let mut some = live.clone();
     some.folds = sample(&live.folds, if request.all { usize::MAX } else { ALONE });
     let lived = ask("asking", &data, live, false, sink)?;
-    let alone = ask("asking about bars alone", &data, some, true, sink)?;
-    compared.push(compare_probabilities("probabilities", &data, &batch, &lived, true));
-    compared.push(compare_probabilities("bars asked alone", &data, &batch, &alone, false));
+    if batch.policy.is_none() {
+        let alone = ask("asking about bars alone", &data, some, true, sink)?;
+        compared.push(compare_probabilities("probabilities", &data, &batch.table, &lived.table, true));
+        compared.push(compare_probabilities("bars asked alone", &data, &batch.table, &alone.table, false));
+    }
 
     let table = price_table(&data.base.market, settings).map_err(|e| e.at(&path))?;
     let delisting_return = settings.account.delisting_return;
     let course = Course { market: &data.base.market, clock: &data.clock, table: &table, span, delisting_return };
-    let policy = |table: &Table| model_policy(&loaded, &data, table, settings, None).map_err(|e| e.at(&request.run));
+    let policy = |said: &Answer| model_policy(&loaded, &data, said, settings, None).map_err(|e| e.at(&request.run));
     let (tested, live) = (policy(&batch)?, policy(&lived)?);
-    let wanted = decide_beforehand(&data.clock, &*tested)?;
-    compared.push(compare_positions(&data, &wanted, &decide_beforehand(&data.clock, &*live)?));
+    sink(Update { phase: "walking", done: 0, total: 0, unit: "" });
+    let wanted = decide(&course, &*tested)?;
+    compared.push(compare_positions("positions", &data, &wanted, &decide(&course, &*live)?));
+    if batch.policy.is_some() {
+        let alone = decide(&course, &OneByOne(&*live))?;
+        compared.push(compare_positions("bars asked alone", &data, &wanted, &alone));
+    }
     // The backtest replays what was decided; a live account asks at every close.
     let (replayed, asked) = (walk(&course, &table.params, &wanted)?, walk(&course, &table.params, &*live)?);
     compared.push(compare_equity(&replayed, &asked));
@@ -205,11 +214,19 @@ pub fn parity(request: &ParityRequest, settings: &Settings, sink: Sink<'_>) -> R
             rows.retain(|row| streamed.clock.time(*row as usize) >= start.from);
         }
         let said = match rows.predicted() {
-            0 => Table::default(),
+            0 => Answer::default(),
             _ => ask("starting with a warm-up", &streamed, rows, false, sink)?,
         };
-        let started = decide_beforehand(&data.clock, &*policy(&said)?)?;
-        live_starts.push(start.judge(&data, &batch, &said, &wanted, &started));
+        let started = match (&batch.policy, &said.policy, Span::new(start.from, start.to)) {
+            // Its account begins flat here; rows are those of the stream.
+            (Some(_), Some(policy), Some(span)) => {
+                let policy = OnStream { policy: Arc::clone(policy), rows: start.rows_of(&data, &streamed) };
+                decide(&Course { span, ..course }, &policy)?
+            }
+            (Some(_), ..) => Targets::none(data.base.rows()),
+            _ => decide(&course, &*policy(&said)?)?,
+        };
+        live_starts.push(start.judge(&data, &batch.table, &said.table, &wanted, &started));
     }
     Ok(Parity {
         run: request.run.display().to_string(),
@@ -320,7 +337,68 @@ fn plan_starts(
     starts
 }
 
+/// A policy that is asked about one row after the other, never about several at once.
+struct OneByOne<'a>(&'a dyn Policy);
+
+impl Policy for OneByOne<'_> {
+    fn needs(&self) -> Needs {
+        self.0.needs()
+    }
+
+    fn start(&self, n: usize) -> Vec<f64> {
+        self.0.start(n)
+    }
+
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
+        for (at, action) in actions.iter_mut().enumerate() {
+            let own = at..at + 1;
+            let view = View {
+                rows: &view.rows[own.clone()],
+                slots: &view.slots[own],
+                observed: view.observed.get(at * OBSERVED..(at + 1) * OBSERVED).unwrap_or_default(),
+                legal: view.legal.get(at * 3..(at + 1) * 3).unwrap_or_default(),
+                ..*view
+            };
+            self.0.act(&view, memory, std::slice::from_mut(action))?;
+        }
+        Ok(())
+    }
+}
+
+/// A policy whose rows are those of a stream that began later; what the stream has not is not decided.
+struct OnStream {
+    policy: Arc<dyn Policy>,
+    /// `[rows]` the row of the stream.
+    rows: Vec<Option<u32>>,
+}
+
+impl Policy for OnStream {
+    fn needs(&self) -> Needs {
+        self.policy.needs()
+    }
+
+    fn start(&self, n: usize) -> Vec<f64> {
+        self.policy.start(n)
+    }
+
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
+        // A row that nobody decides about is none of the policy's.
+        let rows: Vec<u32> = view.rows.iter().map(|row| self.rows[*row as usize].unwrap_or(u32::MAX)).collect();
+        self.policy.act(&View { rows: &rows, ..*view }, memory, actions)
+    }
+}
+
 impl PlannedStart {
+    /// `[rows]` which row of the stream each row of the whole is.
+    fn rows_of(&self, data: &Dataset, streamed: &Dataset) -> Vec<Option<u32>> {
+        let mut rows = vec![None; data.base.rows()];
+        for (symbol, own) in self.rows.iter().enumerate() {
+            let (whole, part) = (data.base.offsets[symbol], streamed.base.offsets[symbol]);
+            own.clone().for_each(|t| rows[whole + t] = Some((part + t - own.start) as u32));
+        }
+        rows
+    }
+
     /// Counts what differs from the backtest between this start and the next.
     fn judge(&self, data: &Dataset, batch: &Table, live: &Table, wanted: &Targets, live_wanted: &Targets) -> LiveStart {
         let own = |time: i64| self.from <= time && time < self.to;
@@ -466,8 +544,8 @@ fn compare_probabilities(what: &'static str, data: &Dataset, batch: &Table, live
 }
 
 /// What is to be held from the next open on.
-fn compare_positions(data: &Dataset, batch: &Targets, live: &Targets) -> Compared {
-    let mut compared = Compared::new("positions");
+fn compare_positions(what: &'static str, data: &Dataset, batch: &Targets, live: &Targets) -> Compared {
+    let mut compared = Compared::new(what);
     for (row, (a, b)) in batch.actions.iter().zip(&live.actions).enumerate() {
         compared.pair(a.target, b.target, || place(data, row, "target"));
     }
@@ -561,7 +639,7 @@ mod tests {
         let flat = Targets::none(data.base.rows());
         let mut long = flat.clone();
         long.actions[first + 3].target = 1.0;
-        let compared = compare_positions(&data, &flat, &long);
+        let compared = compare_positions("positions", &data, &flat, &long);
         assert_eq!((compared.compared, compared.different), (data.base.rows() as u64, 1));
         let walked = |equity: f64| Walked { times: vec![1, 2], equity: vec![1.0, 1.0, equity], ..Walked::default() };
         let compared = compare_equity(&walked(1.0), &walked(1.0 + f64::EPSILON));

@@ -2,7 +2,7 @@
 //!
 //! It is an experiment with one fold that has no validation and no test: data up to the end, or up to a holdout that
 //! nobody has opened; as many epochs as the members of the run took in the median, on the schedule of the run; the
-//! calibration and the threshold of its last fold. It comes out as a run folder of its own, whose model says that it
+//! calibration and the threshold of its last fold, or of a policy which of its seeds stay flat. It comes out as a run folder of its own, whose model says that it
 //! was not judged itself and which run judged its recipe.
 
 use crate::kinds::model;
@@ -33,10 +33,13 @@ pub struct Refit {
     pub run: String,
     /// Its trial in the ledger.
     pub trial: String,
-    /// Epochs: the median of the best ones of its members.
+    /// Epochs, or updates: the median of the best ones of its members.
     pub epochs: u32,
-    /// Calibration and threshold of its last fold; null for ready arrays.
+    /// Calibration and threshold of its last fold; null for ready arrays and policies.
     pub trading: Option<SignalRule>,
+    /// Seeds that stay flat, of policies: those that did in its last fold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flat: Vec<u32>,
 }
 
 impl Refit {
@@ -81,6 +84,7 @@ pub fn refit(
         trial: trial.trial.clone(),
         epochs,
         trading: fold.trading.clone(),
+        flat: fold.flat.clone(),
     });
     // What is locked is looked up anew: a holdout may have been opened since.
     settings.held = None;
@@ -97,7 +101,10 @@ fn best_epochs(folder: &Path, config: usize) -> Result<u32> {
     let result: Value = serde_json::from_slice(&files::read_file(&path, 256 << 20)?)
         .map_err(|e| bad(&format!("it is not the result of a run: {e}")))?;
     let own = result["members"].as_array().into_iter().flatten().filter(|m| m["config"] == config + 1);
-    let mut best: Vec<u64> = own.filter_map(|member| member["best_epoch"].as_u64()).collect();
+    // Its unit of work is in the name: `best_epoch`, `best_update`.
+    let best =
+        |member: &Value| member.as_object()?.iter().find_map(|(k, v)| v.as_u64().filter(|_| k.starts_with("best_")));
+    let mut best: Vec<u64> = own.filter_map(best).collect();
     best.sort_unstable();
     let middle = |at: usize| best.get(at).copied();
     let median = match best.len() {

@@ -67,6 +67,11 @@ pub trait Learner: Send + Sync {
     /// How many members a config has and how long they train.
     fn extent(&self) -> Extent;
 
+    /// Units of work of a config's members; those of [`Learner::extent`] unless configs differ.
+    fn units(&self, _config: usize) -> u32 {
+        self.extent().units
+    }
+
     /// `[folds]` each fold's scaling.
     fn scalers(&self) -> &[Scaler];
 

@@ -5,7 +5,7 @@
 //! goes on keeps to it ([`Plan::with_pace`]).
 
 use crate::member::{CONFIGS, FOLDS, SEEDS};
-use crate::{DeviceBudget, Learner, MemberKey, TrainState, failed};
+use crate::{DeviceBudget, Learner, MemberKey, TrainState, Trained, failed};
 use compute::Opened;
 use compute::population::Pace;
 use files::{Error, Kind, Result};
@@ -147,8 +147,8 @@ impl Plan {
     pub fn samples_left(&self, learner: &dyn Learner, from: Option<&TrainState>) -> u64 {
         let Some(state) = from else { return self.samples(learner) };
         let running = state.members.iter().filter(|m| m.stopped.is_none());
-        let units = learner.extent().units;
-        running.map(|m| learner.samples(m.key()) * u64::from(units.saturating_sub(m.units()))).sum()
+        let units = |m: &Trained| learner.units(m.config).saturating_sub(m.units());
+        running.map(|m| learner.samples(m.key()) * u64::from(units(m))).sum()
     }
 
     /// For each kind of member (those that train in one group), its first group alone, which is enough to learn its
@@ -187,8 +187,7 @@ fn needs(learner: &dyn Learner, device: &Opened, members: &[MemberKey], pace: Pa
 }
 
 fn samples(learner: &dyn Learner, members: &[MemberKey]) -> u64 {
-    let units = u64::from(learner.extent().units);
-    members.iter().map(|key| learner.samples(*key) * units).sum()
+    members.iter().map(|key| learner.samples(*key) * u64::from(learner.units(key.config))).sum()
 }
 
 fn largest_batch(learner: &dyn Learner) -> usize {

@@ -257,7 +257,7 @@ impl Run<'_, '_> {
         if let Some(validation) = member.history.last() {
             (self.hooks.event)(RunEvent::Validated { member, validation, best: better });
         }
-        let done = unit >= self.extent.units;
+        let done = unit >= self.learner.units(member.config);
         if done || member.is_out_of_patience(self.extent.patience) {
             member.stopped = Some(if done { Stopped::Limit } else { Stopped::Patience });
             member.last = Some(Last { unit, params: training.weights(id).map_err(failed)? });

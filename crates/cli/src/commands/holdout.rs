@@ -38,7 +38,9 @@ fn render(opened: &HoldoutOpened, paint: Paint) -> String {
     if let Some(instruments) = &opened.instruments {
         text.push_str(&wrap(instruments, "  ", "  "));
     }
-    let _ = write!(text, "\n{}\n", paint.bold("Judged there: the last fold, averaged over its members"));
+    if !opened.sentences.is_empty() {
+        let _ = write!(text, "\n{}\n", paint.bold("Judged there: the last fold, averaged over its members"));
+    }
     opened.sentences.iter().for_each(|sentence| text.push_str(&wrap(sentence, "  ", "  ")));
     if let Some(tested) = &record.backtest {
         let _ = write!(text, "\n{}\n", paint.bold("Backtest there"));

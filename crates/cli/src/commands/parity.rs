@@ -51,14 +51,17 @@ fn render(checked: &Parity, paint: Paint) -> String {
         text.push_str(&wrap(&line, "  - ", "    "));
     }
     let _ = write!(text, "\n{}\n", paint.bold("Started at each test block, with a warm-up"));
+    // A policy gives no probabilities.
+    let said = checked.compared.iter().any(|c| c.what == "probabilities");
     let row = |s: &jobs::LiveStart| {
+        let changed = format!("{} (by {:.0e} at most)", format_count(s.changed_probabilities), s.largest_change);
         vec![
             s.fold.to_string(),
             date(&s.from),
             format_count(s.warm_up),
             format_count(s.bars),
             format_count(s.undecided),
-            format!("{} (by {:.0e} at most)", format_count(s.changed_probabilities), s.largest_change),
+            if said { changed } else { "-".into() },
             format_count(s.changed_positions),
         ]
     };

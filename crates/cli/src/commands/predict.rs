@@ -29,10 +29,16 @@ fn render(p: &Predicted, run: &Path, paint: Paint) -> String {
     let mut text = format!("{}  {} bars/s\n", paint.bold(&format_plural(p.bars, "bar")), format_short(p.bars_per_s));
     text.push_str(&wrap(&p.instruments, "  ", "  "));
     text.push_str(&wrap(&format!("on {}", p.device), "  ", "  "));
-    let names = features::class::names(p.guesses.len());
+    let names = if p.guesses.is_empty() { &[] } else { features::class::names(p.guesses.len()) };
     let guesses: Vec<String> =
         p.guesses.iter().zip(names).map(|(share, name)| format!("{:.1} % {name}", 100.0 * share)).collect();
-    let _ = writeln!(text, "  predicted classes: {}", guesses.join(", "));
+    if !guesses.is_empty() {
+        let _ = writeln!(text, "  predicted classes: {}", guesses.join(", "));
+    }
+    if let [short, flat, long] = p.wanted[..] {
+        let [short, flat, long] = [short, flat, long].map(|share| format!("{:.1} %", 100.0 * share));
+        let _ = writeln!(text, "  wanted from the next open on: {short} short, {flat} flat, {long} long");
+    }
     if p.left_out > 0 {
         let left = format_plural(p.left_out, "bar");
         text.push_str(&wrap(

@@ -4,8 +4,8 @@
 use super::importance::{ColumnImportance, importance};
 use super::trading::{Traded, Trading, check_exit, paths_of};
 use super::{Evaluation, Figure, Kind, Metric, PathRecord, PathsRecord, model};
-use crate::train::{Experiment, Ids, Judged, Source, guess, symbol_names};
-use crate::{Settings, backtest};
+use crate::train::{Answer, Experiment, Ids, Judged, ModelRows, Source, answer_with_classes, guess, symbol_names};
+use crate::{PpoSettings, Settings, backtest};
 use compute::Opened;
 use compute::population::{Recipe, Score};
 use features::{Fold, FoldKind, Input, InputLayout, class};
@@ -139,6 +139,10 @@ impl Kind for Classifier {
         METRICS
     }
 
+    fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
+        answer_with_classes(asked)
+    }
+
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
         let mut predictions = predictions(experiment, members)?;
         let several = experiment.learner.configs().len() > 1;
@@ -251,7 +255,9 @@ impl Evaluation for Tested<'_> {
         }
         let judged = self.experiment.settings.refit.as_ref().map(|refit| vec![refit.trading.clone()]);
         let rules = judged.or_else(|| self.traded.as_ref().map(|traded| traded.rules.clone())).unwrap_or_default();
-        model::seal(self.experiment, self.members, selected, &rules, trials).map(Some)
+        let deployed = |trading| model::Deployed { trading, flat: Vec::new() };
+        let deployed: Vec<model::Deployed> = rules.into_iter().map(deployed).collect();
+        model::seal(self.experiment, self.members, selected, &deployed, trials).map(Some)
     }
 
     fn trade(&mut self, selected: &[usize]) -> Result<Option<Backtest>> {
@@ -428,6 +434,10 @@ fn sentences(j: &judge::Judged) -> Vec<String> {
 
 /// Classifiers as the settings have them.
 fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -> Result<Classify> {
+    if settings.configs().iter().any(|(_, own)| own.ppo != PpoSettings::default()) {
+        let what = format!("`ppo.` is of policies, and `{}` is a classifier", settings.train.learner.name());
+        return Err(files::Error::new(files::Kind::Usage, what).remedy("choose <train.learner=ppo>, or leave it out"));
+    }
     if let Ids::Bars { data, rule: Some(rule), .. } = &source.ids {
         check_exit(&data.base.market, *rule, settings)?;
     }

@@ -21,7 +21,7 @@ pub use paths::{PathRecord, PathsRecord};
 pub use importance::ColumnImportance;
 
 use crate::Settings;
-use crate::train::{Experiment, Judged, Source};
+use crate::train::{Answer, Experiment, Judged, ModelRows, Source};
 use compute::Opened;
 use features::{Input, InputLayout};
 use files::{Error, Result, format_fixed};
@@ -29,7 +29,7 @@ use judge::backtest::Backtest;
 use judge::evidence::Findings;
 use judge::ledger::StartedTrial;
 use judge::split::Splits;
-use learn::{Learner, Trained};
+use learn::{Learner, Trained, Validation};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -88,9 +88,24 @@ pub(crate) trait Kind: Sync {
     /// The figures of a validation, in the order of a log row.
     fn figures(&self) -> &'static [Figure];
 
+    /// More of a validation, that follows from its figures and from settings; `rate` are samples a second.
+    fn more_figures(&self, _of: &Validated<'_>, _rate: f64) -> Vec<MoreFigure> {
+        Vec::new()
+    }
+
+    /// Where a validation lies on the axis of TensorBoard; steps of the optimiser unless a learner has its own.
+    fn event_step(&self, of: &Validated<'_>) -> u64 {
+        u64::from(of.validation.step)
+    }
+
     /// The figures of a member's and of a config's line of the result: first what members are selected by, one of the
     /// figures of a validation, then those on test samples, the one that the run is summed up by first.
     fn metrics(&self) -> &'static [Metric];
+
+    /// Opens a model of this kind on bars: what it says of their rows, and who decides by it.
+    fn open(&self, _asked: ModelRows<'_>) -> Result<Answer> {
+        Err(Error::new(files::Kind::State, format!("a run of `{}` leaves no model", self.name())))
+    }
 
     /// Puts members whose training has ended to the test, on what they never learned from.
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>>;
@@ -154,6 +169,24 @@ pub(crate) struct Figure {
     pub(crate) tag: &'static str,
     /// Its name in a line for people: `validation`; none where it is not shown there.
     pub(crate) label: Option<&'static str>,
+}
+
+/// A validation, with what it is of.
+pub(crate) struct Validated<'a> {
+    /// The settings of its config.
+    pub(crate) settings: &'a Settings,
+    /// Whether positions may be short, in any symbol; ready arrays have none.
+    pub(crate) shortable: bool,
+    pub(crate) validation: &'a Validation,
+}
+
+/// A figure that is worked out when it is written down.
+pub(crate) struct MoreFigure {
+    /// Its key in a log row; none where it is for TensorBoard alone.
+    pub(crate) name: Option<&'static str>,
+    /// Its tag in TensorBoard.
+    pub(crate) tag: &'static str,
+    pub(crate) value: f64,
 }
 
 /// A figure of a result.

@@ -8,7 +8,7 @@ use super::LearnerKind;
 use super::manifest::ModelManifest;
 use crate::Refit;
 use crate::runs::find_run;
-use crate::settings::ReadSettings;
+use crate::settings::{ReadSettings, SectionSettings};
 use crate::train::{Experiment, Ids, json_text, ledger_path, member_file};
 use bars::Fingerprint;
 use compute::Net;
@@ -18,8 +18,10 @@ use files::{Error, Kind, Result, replace_bytes};
 use judge::backtest::SignalRule;
 use judge::ledger::StartedTrial;
 use learn::classify::predict_pins;
+use learn::ppo::Actions;
 use learn::scale::Scaler;
 use learn::{Best, Config, MemberKey, Trained, failed};
+use market::OBSERVED;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,7 @@ pub(crate) struct Model {
     pub(crate) program: String,
     pub(crate) learner: LearnerKind,
     pub(crate) net: String,
+    /// 0 of a policy.
     pub(crate) classes: usize,
     /// How it was trained; precision decides how it is asked.
     pub(crate) recipe: Recipe,
@@ -47,6 +50,9 @@ pub(crate) struct Model {
     /// keep it.
     #[serde(default)]
     pub(crate) reading: Option<ReadSettings>,
+    /// The account that a policy was trained on, and is shown; none for classifiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) account: Option<SectionSettings>,
     pub(crate) timeframe: Option<String>,
     pub(crate) label: Option<String>,
     pub(crate) inputs: Vec<ModelInput>,
@@ -98,6 +104,18 @@ pub(crate) struct ModelFold {
     /// How its probabilities become positions; none for ready arrays, and in models of versions that did not keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) trading: Option<SignalRule>,
+    /// Those of its seeds that stay flat, for policies: their validation was not above it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) flat: Vec<u32>,
+}
+
+/// How a fold's members become positions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Deployed {
+    /// Of classifiers.
+    pub(crate) trading: Option<SignalRule>,
+    /// Of policies: the seeds that stay flat.
+    pub(crate) flat: Vec<u32>,
 }
 
 /// Where a scaler is from (docs/method.md, Scaling).
@@ -135,17 +153,17 @@ pub(crate) struct Sealed {
     pub(crate) hash: String,
 }
 
-/// Makes the model of a finished run ready; `selected` `[folds]` is the config of each fold, `rules` how its
-/// probabilities become positions.
+/// Makes the model of a finished run ready; `selected` `[folds]` is the config of each fold, `deployed` how its members
+/// become positions.
 pub(crate) fn seal(
     experiment: &Experiment,
     members: &[Trained],
     selected: &[usize],
-    rules: &[Option<SignalRule>],
+    deployed: &[Deployed],
     trials: &[StartedTrial],
 ) -> Result<Sealed> {
     let mut manifest = ModelManifest::new(trials);
-    let json = json(experiment, members, selected, rules)?;
+    let json = json(experiment, members, selected, deployed)?;
     manifest.add(JSON, &json);
     each_weights(experiment, members, selected, |name, bytes| {
         manifest.add(name, bytes);
@@ -192,14 +210,9 @@ fn each_weights(
 }
 
 /// `model.json`.
-fn json(
-    experiment: &Experiment,
-    members: &[Trained],
-    selected: &[usize],
-    rules: &[Option<SignalRule>],
-) -> Result<Vec<u8>> {
+fn json(experiment: &Experiment, members: &[Trained], selected: &[usize], deployed: &[Deployed]) -> Result<Vec<u8>> {
     let Experiment { source, splits, learner, settings, .. } = experiment;
-    let several = learner.configs().len() > 1;
+    let (several, is_labelled) = (learner.configs().len() > 1, settings.train.learner.kind().is_labelled());
     let own: Vec<&Config> = selected.iter().map(|config| &learner.configs()[*config]).collect();
     let (set, timeframe, label) = match &source.ids {
         Ids::Bars { data, set, label, .. } => {
@@ -219,7 +232,8 @@ fn json(
             scales: scaler.scales.iter().map(scale).collect(),
             seeds: kept(members, selected).filter(|(m, _)| m.fold == f.number).map(|(m, _)| m.seed).collect(),
             config: several.then_some(ModelConfig { number, net, recipe }),
-            trading: rules.get(f.number).cloned().flatten(),
+            trading: deployed.get(f.number).and_then(|own| own.trading.clone()),
+            flat: deployed.get(f.number).map_or_else(Vec::new, |own| own.flat.clone()),
         }
     };
     // What the newest fold has stands for all where only one is shown.
@@ -235,6 +249,7 @@ fn json(
         set,
         max_hole: settings.features.max_hole,
         reading: matches!(source.ids, Ids::Bars { .. }).then(|| settings.read_settings()),
+        account: (!is_labelled).then(|| settings.account_settings()),
         timeframe,
         label,
         inputs: inputs.map(|i| ModelInput { name: i.name.clone(), columns: i.columns.clone() }).collect(),
@@ -250,7 +265,8 @@ fn json(
         threshold: None,
         folds: splits.folds.iter().map(fold).collect(),
         refit: settings.refit.clone(),
-        pins: pins(experiment, selected)?,
+        // Policies decide on a processor, whatever they were trained on.
+        pins: if is_labelled { pins(experiment, selected)? } else { Pins::default() },
     };
     json_text(&model)
 }
@@ -302,8 +318,8 @@ pub(crate) fn about(path: &Path) -> Result<About> {
     let text = files::read_file(&json, LONGEST).map_err(|e| match json.exists() {
         true => e,
         false => e.remedy(
-            "give the folder of a finished run (`fullbore runs list` shows them) of a classifier that walks forward: \
-             kfold, cpcv and the learner ppo leave no model",
+            "give the folder of a finished run (`fullbore runs list` shows them) that walks forward: kfold and cpcv \
+             leave no model",
         ),
     })?;
     let manifest = ModelManifest::read(&folder, &ledger_path()?)?;
@@ -330,8 +346,10 @@ pub(crate) fn about(path: &Path) -> Result<About> {
 /// Whether the parts of a model fit each other: a person may have shortened or changed it. Some of its folds are a
 /// model too, in their order.
 fn check(model: &Model) -> Result<(), String> {
-    if !(2..=3).contains(&model.classes) {
-        return Err(format!("{} classes; a model has 2 or 3", model.classes));
+    match (model.learner.kind().is_labelled(), model.classes) {
+        (true, 2..=3) | (false, 0) => {}
+        (true, classes) => return Err(format!("{classes} classes; a model has 2 or 3")),
+        (false, classes) => return Err(format!("{classes} classes; a policy has none")),
     }
     if model.holdout.is_some_and(|(from, to)| from >= to) || (model.set.is_some() && model.symbols.is_empty()) {
         return Err("the locked part of its data is not known: its holdout or its symbols are missing".into());
@@ -365,6 +383,9 @@ fn check(model: &Model) -> Result<(), String> {
         if (1..fold.seeds.len()).any(|at| fold.seeds[..at].contains(&fold.seeds[at])) {
             return wrong("a seed is in it twice".into());
         }
+        if let Some(seed) = fold.flat.iter().find(|seed| !fold.seeds.contains(seed)) {
+            return wrong(format!("seed {seed} stays flat, and is not in it"));
+        }
     }
     Ok(())
 }
@@ -382,18 +403,24 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
         let net: Net = text.parse().map_err(|e: compute::Error| bad(e.to_string()))?;
         let layout = Layout::new(&net).map_err(failed)?;
         let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
-        if heads != [model.classes] {
+        if !model.learner.kind().is_labelled() {
+            if heads != [Actions::of(&net).outputs(), 1] || net.extras() != OBSERVED {
+                return Err(bad(format!("the net `{net}` of fold {number} is not a policy's")));
+            }
+        } else if heads != [model.classes] || net.extras() != 0 {
             let classes = model.classes;
             return Err(bad(format!(
                 "the model has {classes} classes, and the net `{net}` of fold {number} has another number"
             )));
         }
-        let columns = |(input, of): (&ModelInput, &compute::net::Input)| input.columns.len() == of.features;
-        if model.inputs.len() != net.inputs.len() || !model.inputs.iter().zip(&net.inputs).all(columns) {
+        // What an account is shown is no table, and has fixed units.
+        let tables: Vec<&compute::net::Input> = net.inputs.iter().filter(|input| !input.dense).collect();
+        let columns = |(input, of): (&ModelInput, &&compute::net::Input)| input.columns.len() == of.features;
+        if model.inputs.len() != tables.len() || !model.inputs.iter().zip(&tables).all(columns) {
             return Err(bad(format!("the inputs of the model are not those of the net `{net}` of fold {number}")));
         }
-        let fits = fold.scales.len() == net.inputs.len()
-            && fold.scales.iter().zip(&net.inputs).all(|(s, i)| [s.mean.len(), s.inverse.len()] == [i.features; 2]);
+        let fits = fold.scales.len() == tables.len()
+            && fold.scales.iter().zip(&tables).all(|(s, i)| [s.mean.len(), s.inverse.len()] == [i.features; 2]);
         if !fits {
             return Err(bad(format!("the scales of fold {number} do not fit the net `{net}`")));
         }

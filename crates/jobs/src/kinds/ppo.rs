@@ -2,19 +2,21 @@
 //! of its validation, judged by what they earn on test blocks.
 
 use super::trading::{blocks, price_table};
-use super::{Evaluation, Figure, Kind, Metric, mlp, model};
-use crate::train::{Experiment, Ids, Judged, Source, write_json};
+use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp, model};
+use crate::train::{Answer, Experiment, Ids, Judged, ModelRows, RowsOfFolds, Source};
 use crate::{ClassifySettings, RewardKind, Settings, backtest};
 use compute::Opened;
-use compute::population::{Precision, Recipe, Schedule};
+use compute::population::{Precision, Recipe, Scale, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout, Span};
 use files::{Error, Result, format_plural};
 use judge::backtest::{Backtest, ChanceTest, Course, Walked, shift_positions, walk};
 use judge::evidence::{Findings, seed_spread};
+use judge::ledger::StartedTrial;
 use judge::performance::{TrackRecord, performance, trading_days_per_year};
 use judge::split::Splits;
 use learn::ppo::{Actions, Clip, EntropyBand, FoldPolicy, Hypers, Ppo, PpoPolicy, Reward, Spec};
-use learn::{Config, Extent, Learner, Trained};
+use learn::scale::Scaler;
+use learn::{Config, Extent, Learner, Problem, Trained};
 use market::{EpisodeData, OBSERVED, row_times};
 use serde_json::json;
 use std::path::Path;
@@ -106,16 +108,21 @@ fn ppo(source: &Source, splits: &Splits, settings: &Settings) -> Result<Ppo> {
     let Ids::Bars { data, .. } = &source.ids else {
         return Err(usage("policies trade, and ready arrays have no prices", "give bars"));
     };
-    if splits.folds.iter().any(|fold| fold.kind != FoldKind::Forward) {
+    if splits.folds.iter().any(|fold| fold.kind == FoldKind::Around) {
         return Err(usage("policies walk forward", "leave <split.kind> out"));
     }
-    let configs = settings.configs();
-    configs.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
-    let (hypers, configs): (Vec<Hypers>, Vec<Config>) =
-        configs.iter().zip(&source.nets).map(|((_, own), net)| (hypers(own), config(own, net))).unzip();
-    let updates = updates(settings);
-    let (patience, seeds) = (settings.train.patience as u32, settings.train.seeds as u32);
-    let spec = Spec { configs, hypers, updates, patience, seeds };
+    let all = settings.configs();
+    all.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
+    let refit = settings.refit.as_ref();
+    let spec = Spec {
+        configs: all.iter().zip(&source.nets).map(|((_, own), net)| config(own, net)).collect(),
+        hypers: all.iter().map(|(_, own)| hypers(own)).collect(),
+        updates: all.iter().map(|(_, own)| updates(own)).collect(),
+        stop_after: refit.map(|refit| refit.epochs),
+        // Without validation nothing gets better.
+        patience: if refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
+        seeds: settings.train.seeds as u32,
+    };
     Ppo::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)
 }
 
@@ -206,8 +213,75 @@ impl Kind for PpoKind {
         FIGURES
     }
 
+    /// The band of the entropy; and what Stable-Baselines3 writes beside, under its names.
+    fn more_figures(&self, of: &Validated<'_>, rate: f64) -> Vec<MoreFigure> {
+        let (own, hypers, unit) = (&of.settings.ppo, hypers(of.settings), f64::from(of.validation.unit));
+        let named = |name, tag, value: f32| MoreFigure { name: Some(name), tag, value: f64::from(value) };
+        let tagged = |tag, value: f64| MoreFigure { name: None, tag, value };
+        let mut all = vec![
+            named("least_entropy", "train/entropy_least", hypers.entropy.least),
+            named("most_entropy", "train/entropy_most", hypers.entropy.most),
+            tagged("train/clip_range", own.clip_range),
+            tagged("train/n_updates", unit * own.n_epochs as f64),
+            tagged("time/iterations", unit),
+            tagged("time/total_timesteps", self.event_step(of) as f64),
+            tagged("time/fps", rate),
+        ];
+        if own.clip_range_vf > 0.0 {
+            all.push(tagged("train/clip_range_vf", own.clip_range_vf));
+        }
+        // Of discrete actions the entropy is a share of what is possible.
+        let sides: f64 = if of.shortable { 3.0 } else { 2.0 };
+        let possible = match own.actions {
+            Actions::Discrete => sides.ln(),
+            Actions::Continuous => 1.0,
+        };
+        let seen = |name: &str| of.validation.metrics.get(name);
+        all.extend(seen("entropy").map(|entropy| tagged("train/entropy_loss", -entropy * possible)));
+        let losses = seen("policy_loss").zip(seen("value_loss")).zip(seen("entropy").zip(seen("entropy_weight")));
+        all.extend(losses.map(|((policy, value), (entropy, weight))| {
+            tagged("train/loss", policy + own.vf_coef * value - weight * entropy)
+        }));
+        all
+    }
+
+    /// Stable-Baselines3 counts steps of accounts.
+    fn event_step(&self, of: &Validated<'_>) -> u64 {
+        let own = &of.settings.ppo;
+        u64::from(of.validation.unit) * own.n_envs as u64 * own.n_steps as u64
+    }
+
     fn metrics(&self) -> &'static [Metric] {
         METRICS
+    }
+
+    fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
+        let ModelRows { loaded, data, rows: RowsOfFolds { folds: rows, inputs, .. }, settings, asking, .. } = asked;
+        if asking.by_member {
+            let what = "the members of a policy decide as one, on one account";
+            return Err(Error::new(files::Kind::Usage, what).remedy("leave <members> out"));
+        }
+        let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
+        let problem = Problem { inputs, ids: data.base.rows(), ..Problem::default() };
+        let tables = problem.tables(&cpu, compute::Budget::default())?;
+        let fold = |at: usize| {
+            let (own, net) = (&loaded.model.folds[at], &loaded.nets[at]);
+            let members = own.seeds.iter().zip(&loaded.params[at]).filter(|(seed, _)| !own.flat.contains(seed));
+            FoldPolicy {
+                net: net.clone(),
+                scales: scales(net, &loaded.scalers[at]),
+                members: members.map(|(_, params)| params.clone()).collect(),
+                flat: own.flat.len(),
+            }
+        };
+        let folds = (0..loaded.model.folds.len()).map(fold).collect();
+        let mut fold_of = vec![None; data.base.rows()];
+        for (fold, rows) in rows.iter().enumerate() {
+            rows.iter().for_each(|row| fold_of[*row as usize] = Some(fold as u16));
+        }
+        let share = 1.0 / data.base.market.len() as f64;
+        let policy = PpoPolicy::new(&tables, folds, fold_of, share)?;
+        Ok(Answer::of_policy(loaded, data, &rows, Arc::new(policy)))
     }
 
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
@@ -216,8 +290,9 @@ impl Kind for PpoKind {
         };
         let table = price_table(&data.base.market, &experiment.settings)?;
         let mut notes = table.notes.clone();
+        let refit = experiment.settings.refit.is_some();
         let flat = members.iter().filter(|m| !is_above_flat(m)).count();
-        if flat > 0 {
+        if flat > 0 && !refit {
             notes.push(format!(
                 "{flat} of {} stay flat: what they earned on validation data is not above 0 by a standard error",
                 format_plural(members.len() as u64, "member")
@@ -234,9 +309,16 @@ impl Kind for PpoKind {
         };
         let (blocks, figures) = (blocks(experiment, data), Vec::new());
         let mut tested = Tested { experiment, members, data, table, tables, blocks, notes, figures, traded: None };
-        tested.figures = members.iter().map(|m| tested.growth(m)).collect::<Result<_>>()?;
+        let growth = |m: &Trained| if refit { Ok(None) } else { tested.growth(m) };
+        tested.figures = members.iter().map(growth).collect::<Result<_>>()?;
         Ok(Box::new(tested))
     }
+}
+
+/// `[inputs]` how a net's inputs are scaled; what an account is shown has fixed units.
+fn scales(net: &compute::Net, scaler: &Scaler) -> Vec<Option<Scale>> {
+    let mut own = scaler.scales.iter().cloned();
+    net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
 }
 
 /// Whether a member earned more than one standard error on its validation; else it is deployed flat.
@@ -287,20 +369,19 @@ impl Tested<'_> {
 
     /// Some members as one policy. With `deployed` those that are not above flat stay flat.
     fn policy(&self, members: &[&Trained], deployed: bool) -> Result<PpoPolicy> {
-        let Experiment { source, splits, learner, settings, .. } = self.experiment;
+        let Experiment { source, splits, learner, .. } = self.experiment;
         let Ids::Bars { usable, .. } = &source.ids else { return Err(Error::input("there are no bars")) };
         let Some(first) = members.first() else { return Err(Error::input("there is no member to decide")) };
-        let net = &learner.configs()[first.config].net;
-        let scales = |fold: usize| {
-            let mut own = learner.scalers()[fold].scales.iter().cloned();
-            net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
-        };
         let fold = |number: usize| {
             let own: Vec<&&Trained> = members.iter().filter(|m| m.fold == number && m.best.is_some()).collect();
             let (trading, flat): (Vec<&Trained>, Vec<&Trained>) =
                 own.into_iter().copied().partition(|m| !deployed || is_above_flat(m));
             let weights = trading.iter().filter_map(|m| Some(m.best.as_ref()?.params.clone())).collect();
-            FoldPolicy { scales: scales(number), members: weights, flat: flat.len() }
+            // All members of a fold are of one config.
+            let config = members.iter().find(|m| m.fold == number).unwrap_or(first).config;
+            let net = learner.configs()[config].net.clone();
+            let scales = scales(&net, &learner.scalers()[number]);
+            FoldPolicy { net, scales, members: weights, flat: flat.len() }
         };
         let folds: Vec<FoldPolicy> = (0..splits.folds.len()).map(fold).collect();
         let fold_of = |row: usize| {
@@ -312,7 +393,7 @@ impl Tested<'_> {
         };
         let fold_of: Vec<Option<u16>> = (0..usable.len()).map(fold_of).collect();
         let share = 1.0 / self.data.base.market.len() as f64;
-        PpoPolicy::new(net, settings.ppo.actions, &self.tables, folds, fold_of, share)
+        PpoPolicy::new(&self.tables, folds, fold_of, share)
     }
 
     /// What a member makes of its test block alone, a bar, in basis points.
@@ -362,6 +443,9 @@ impl Evaluation for Tested<'_> {
     }
 
     fn trade(&mut self, selected: &[usize]) -> Result<Option<Backtest>> {
+        if self.experiment.settings.refit.is_some() {
+            return Ok(None);
+        }
         let members = self.members_of(&|fold| selected[fold]);
         let Some(course) = self.whole() else { return Ok(None) };
         let settings = &self.experiment.settings;
@@ -388,6 +472,9 @@ impl Evaluation for Tested<'_> {
 
     fn keep_returns(&self) -> Result<Vec<Option<String>>> {
         let configs = self.experiment.learner.configs().len();
+        if self.experiment.settings.refit.is_some() {
+            return Ok(vec![None; configs]);
+        }
         if configs == 1 {
             let own = self.traded.as_ref().map(|traded| backtest::keep_returns(&traded.walked)).transpose()?;
             return Ok(vec![own]);
@@ -412,15 +499,27 @@ impl Evaluation for Tested<'_> {
         Some((found, traded.walked.daily_returns().1))
     }
 
-    fn save(&self, selected: &[usize], folder: &Path, _: Option<&model::Sealed>) -> Result<()> {
+    fn seal(&self, selected: &[usize], trials: &[StartedTrial]) -> Result<Option<model::Sealed>> {
+        let refit = self.experiment.settings.refit.as_ref();
+        let flat = |fold: usize| {
+            let own = self.members.iter().filter(|m| m.fold == fold && m.config == selected[fold] && m.best.is_some());
+            // A refit has no validation of its own, and goes by that of the run that judged it.
+            let is_flat = |m: &&Trained| refit.map_or(!is_above_flat(m), |refit| refit.flat.contains(&m.seed));
+            own.filter(is_flat).map(|m| m.seed).collect()
+        };
+        let deployed = |fold: usize| model::Deployed { trading: None, flat: flat(fold) };
+        let deployed: Vec<model::Deployed> = (0..selected.len()).map(deployed).collect();
+        model::seal(self.experiment, self.members, selected, &deployed, trials).map(Some)
+    }
+
+    fn save(&self, selected: &[usize], folder: &Path, sealed: Option<&model::Sealed>) -> Result<()> {
         if let Some(traded) = &self.traded {
             let threads = self.experiment.settings.threads();
             let market = &self.data.base.market;
             backtest::save(&folder.join("backtest"), market, &traded.backtest, &traded.walked, threads)?;
         }
-        let of_fold = self.members.iter().filter(|m| selected[m.fold] == m.config);
-        let deployed: Vec<_> =
-            of_fold.map(|m| json!({"fold": m.fold + 1, "seed": m.seed, "trades": is_above_flat(m)})).collect();
-        write_json(&folder.join("policies.json"), &deployed)
+        sealed.map_or(Ok(()), |sealed| {
+            model::write(&folder.join("model"), self.experiment, self.members, selected, sealed)
+        })
     }
 }

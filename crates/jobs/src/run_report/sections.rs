@@ -416,13 +416,15 @@ pub(super) fn training(run: &Gathered) -> Option<Section> {
     section("Training", &words, blocks)
 }
 
-/// Loss and score over epochs: the mean of all members, and members one by one where they are few.
+/// Loss and score over epochs, of policies growth and the entropy in its band: the mean of all members, and members one by one where they are few.
 fn curve_charts(all: &[MemberCurve]) -> Vec<Curves> {
     let known = |name: &str| all.iter().any(|c| c.figures.get(name).is_some_and(|v| v.iter().flatten().count() > 0));
     let others = all.first().map_or(Vec::new(), |c| c.figures.keys().map(String::as_str).collect());
     let mut names: Vec<&str> = Vec::new();
-    for name in ["valid_loss", "valid_mcc"].into_iter().chain(others) {
-        if names.len() < 2 && known(name) && !names.contains(&name) && !["norm", "train_loss"].contains(&name) {
+    let first = ["valid_loss", "valid_mcc", "valid_growth", "entropy"];
+    for name in first.into_iter().chain(others) {
+        let beside = ["norm", "train_loss"].contains(&name) || BAND.iter().any(|(field, _)| *field == name);
+        if names.len() < 2 && known(name) && !names.contains(&name) && !beside {
             names.push(name);
         }
     }
@@ -432,9 +434,15 @@ fn curve_charts(all: &[MemberCurve]) -> Vec<Curves> {
             let (x, y) = mean_curve(all, name);
             Curve { name: what.into(), colour, faint: false, x, y }
         };
-        let mut series = vec![mean_of("validation, mean", name, 0)];
-        if name == "valid_loss" && known("train_loss") {
-            series.push(mean_of("training, mean", "train_loss", 1));
+        let validation = if name.starts_with("valid_") { "validation, mean" } else { "mean" };
+        let mut series = vec![mean_of(validation, name, 0)];
+        let training = name.replace("valid_", "train_");
+        if training != name && known(&training) {
+            series.push(mean_of("training, mean", &training, 1));
+        }
+        if name == "entropy" {
+            let band = BAND.iter().filter(|(field, _)| known(field));
+            series.extend(band.map(|(field, what)| mean_of(what, field, 2)));
         }
         let one = |c: &MemberCurve| Curve {
             name: "each member".into(),
@@ -449,6 +457,8 @@ fn curve_charts(all: &[MemberCurve]) -> Vec<Curves> {
         let label = match name {
             "valid_loss" => "Loss".to_string(),
             "valid_mcc" => "Validation MCC".to_string(),
+            "valid_growth" => "Growth in basis points a bar".to_string(),
+            "entropy" => "Mean entropy of the policy".to_string(),
             other => other.replace('_', " "),
         };
         Curves {
@@ -460,6 +470,9 @@ fn curve_charts(all: &[MemberCurve]) -> Vec<Curves> {
     };
     names.into_iter().map(chart).collect()
 }
+
+/// The ends of the band that the entropy is kept in.
+const BAND: [(&str, &str); 2] = [("least_entropy", "band, least"), ("most_entropy", "band, most")];
 
 /// The mean over the members that were still in training.
 fn mean_curve(all: &[MemberCurve], name: &str) -> (Vec<f64>, Vec<f64>) {

@@ -44,7 +44,7 @@ pub use general::GeneralSettings;
 pub use key::{Flag, Key, Takes};
 pub use labels::LabelSettings;
 pub use ppo::{Band, PpoSettings, RewardKind};
-pub(crate) use read::ReadSettings;
+pub(crate) use read::{ReadSettings, SectionSettings};
 pub use split::{SplitKind, SplitSettings};
 pub use universe::UniverseSettings;
 

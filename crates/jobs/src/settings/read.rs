@@ -28,7 +28,59 @@ fn under_todays_names<'de, D: Deserializer<'de>>(from: D) -> std::result::Result
     Ok(stored.into_iter().map(|(name, value)| (renamed(&name).map_or(name, str::to_string), value)).collect())
 }
 
+/// The settings of a section with their values, as a model keeps them; paths are absolute.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SectionSettings(#[serde(deserialize_with = "under_todays_names")] BTreeMap<String, Value>);
+
+impl SectionSettings {
+    /// What differs from `then`, a sentence each.
+    pub(crate) fn differences(&self, then: &SectionSettings) -> Vec<String> {
+        let shown = |of: &SectionSettings, name: &str| of.0.get(name).map_or("auto".into(), plain);
+        let names: BTreeSet<&String> = self.0.keys().chain(then.0.keys()).collect();
+        let others = names.into_iter().filter(|name| self.0.get(*name) != then.0.get(*name));
+        let sentence = |name: &String| {
+            let [here, then] = [self, then].map(|of| shown(of, name));
+            format!("{name} is {here} here and was {then} in training: the policy is shown another account")
+        };
+        others.map(sentence).collect()
+    }
+}
+
+/// A value as it is written; no text is none.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), |s| if s.is_empty() { "none" } else { s }.into())
+}
+
 impl Settings {
+    /// The settings of the account.
+    pub(crate) fn account_settings(&self) -> SectionSettings {
+        let own = |key: &Key| {
+            let value = (key.show)(self);
+            let path = value.as_str().filter(|path| key.name == "account.funding" && !path.is_empty());
+            let path = path.and_then(|path| std::path::absolute(Path::new(path)).ok());
+            (key.name.to_string(), path.map_or(value, |path| path.display().to_string().into()))
+        };
+        SectionSettings(Key::all().iter().filter(|key| key.name.starts_with("account.")).map(own).collect())
+    }
+
+    /// Takes settings that a model kept.
+    ///
+    /// # Errors
+    ///
+    /// Where a key is unknown here or has a value that it cannot have.
+    pub(crate) fn take_section(&mut self, section: &SectionSettings) -> Result<()> {
+        for (name, value) in &section.0 {
+            let path: Vec<&str> = name.split('.').collect();
+            self.assign(&path, value).map_err(|refusal| {
+                let (Refusal::Key(what, remedy) | Refusal::Value(what, remedy)) = refusal;
+                Error::new(Kind::State, format!("the account that the model was trained on is damaged: {what}"))
+                    .remedy(remedy)
+            })?;
+        }
+        Ok(())
+    }
+
     /// What of these settings shapes bars and features.
     pub(crate) fn read_settings(&self) -> ReadSettings {
         let mine = |name: &str| {
@@ -95,8 +147,6 @@ impl ReadSettings {
 
     /// Names and values as they are written.
     fn flat(&self) -> BTreeMap<String, String> {
-        let plain =
-            |v: &Value| v.as_str().map_or_else(|| v.to_string(), |s| if s.is_empty() { "none" } else { s }.into());
         let keys = self.keys.iter().map(|(name, value)| (name.clone(), plain(value)));
         let of = |(symbol, table): (&String, &toml::Table)| {
             let name = |key: &String| format!("instrument.{symbol}.{key}");
@@ -140,6 +190,22 @@ mod tests {
         assert_eq!(more.read_settings(), Settings::default().read_settings());
         let relative = settings(&["universe.membership=m.csv"]).read_settings();
         assert!(Path::new(relative.keys["universe.membership"].as_str().unwrap()).is_absolute());
+    }
+
+    #[test]
+    fn an_account_is_saved_restored_and_compared() {
+        let own = settings(&["account.leverage=3", "account.funding=f.csv", "account.sizing=vol-target(0.1)"]);
+        let text = serde_json::to_string(&own.account_settings()).unwrap();
+        let mut read = Settings::default();
+        read.take_section(&serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!((read.account.leverage, read.account.sizing), (3.0, own.account.sizing));
+        assert!(read.account.funding.as_ref().is_some_and(|path| path.is_absolute()));
+        assert_eq!(read.account_settings().differences(&own.account_settings()), Vec::<String>::new());
+        let other = settings(&["account.leverage=2"]).account_settings().differences(&own.account_settings());
+        assert_eq!(other.len(), 3, "{other:?}");
+        assert!(other.iter().any(|d| d.starts_with("account.leverage is 2.0 here and was 3.0")), "{other:?}");
+        let strange: SectionSettings = serde_json::from_str("{\"account.levrage\": 1.0}").unwrap();
+        assert!(read.take_section(&strange).is_err());
     }
 
     #[test]

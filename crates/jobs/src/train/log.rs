@@ -2,8 +2,9 @@
 
 use super::estimate::long;
 use super::result::reason;
-use super::{Experiment, TrainRun};
-use crate::kinds::Kind;
+use super::{Experiment, Ids, TrainRun};
+use crate::Settings;
+use crate::kinds::{Kind, Validated};
 use files::Result;
 use learn::{RunEvent, Stopped, Trained, Validation};
 use machine::Sample;
@@ -26,6 +27,8 @@ pub(crate) struct RunLog {
     kind: &'static dyn Kind,
     unit: &'static str,
     several: bool, // configs
+    configs: Vec<Settings>,
+    shortable: bool,
     events: BTreeMap<u32, Events>,
     seen: Option<Instant>, // when the machine was last looked at
 }
@@ -35,7 +38,21 @@ impl RunLog {
         let log = Log::open(folder)?;
         let (kind, learner) = (experiment.kind(), &experiment.learner);
         let (unit, several) = (learner.unit(), learner.configs().len() > 1);
-        Ok(RunLog { log, folder: folder.join("events"), kind, unit, several, events: BTreeMap::new(), seen: None })
+        let shortable = match &experiment.source.ids {
+            Ids::Bars { data, .. } => data.base.market.iter().any(|bars| bars.instrument.shortable),
+            Ids::Ready { .. } => false,
+        };
+        Ok(RunLog {
+            log,
+            folder: folder.join("events"),
+            kind,
+            unit,
+            several,
+            configs: experiment.settings.configs().into_iter().map(|(_, own)| own).collect(),
+            shortable,
+            events: BTreeMap::new(),
+            seen: None,
+        })
     }
 
     /// Nothing of it counts: the run begins again.
@@ -120,7 +137,7 @@ impl RunLog {
             RunEvent::Ended(member) => {
                 let why = member.stopped.as_ref().map_or_else(String::new, |why| reason(why, self.unit));
                 self.row("ended", fields(json!({"member": member.id, "why": why})))?;
-                let (unit, n) = (self.unit, member.history.len());
+                let (unit, n) = (self.unit, member.units());
                 let line = format!("{} ended after {unit} {n}: {why}", self.named(member));
                 self.message(&line)?;
                 // What is not finite is reported at once.
@@ -157,6 +174,9 @@ impl RunLog {
             "member": member.id, "fold": member.fold + 1, "seed": member.seed + 1, unit: of.unit, "step": of.step,
         });
         kind.figures().iter().for_each(|figure| row[figure.name] = json!(value(figure.name)));
+        let of_config = Validated { settings: &self.configs[member.config], shortable: self.shortable, validation: of };
+        let (more, at) = (kind.more_figures(&of_config, rate), kind.event_step(&of_config));
+        more.iter().filter_map(|figure| Some((figure.name?, figure.value))).for_each(|(name, x)| row[name] = json!(x));
         (row["best"], row["samples_per_s"]) = (json!(best), json!(rate.round()));
         if self.several {
             row["config"] = json!(member.config + 1);
@@ -178,11 +198,12 @@ impl RunLog {
                 std::collections::btree_map::Entry::Vacant(place) => {
                     let config = if self.several { format!("config-{}-", member.config + 1) } else { String::new() };
                     let name = format!("{config}fold-{}-seed-{}", member.fold + 1, member.seed + 1);
-                    place.insert(Events::create(&self.folder.join(name), u64::from(of.step))?)
+                    place.insert(Events::create(&self.folder.join(name), at)?)
                 }
             };
             let figures = kind.figures().iter().filter_map(|f| Some((f.tag, value(f.name)?)));
-            waits(events.scalars(u64::from(of.step), figures.chain([("time/samples_per_s", rate)])))?;
+            let more = more.iter().map(|figure| (figure.tag, figure.value));
+            waits(events.scalars(at, figures.chain(more).chain([("time/samples_per_s", rate)])))?;
         }
         Ok(line)
     }

@@ -28,8 +28,8 @@ pub(crate) use folder::{
 pub(crate) use holdout::Holdings;
 pub use phases::Phase;
 pub(crate) use predict::{
-    Asked, Asking, Question, RowsOfFolds, answer, ask, bytes_of_row, choose_rows, guess, nothing_to_predict,
-    read_question,
+    Answer, Asked, Asking, ModelRows, Question, RowsOfFolds, answer, answer_with_classes, ask, bytes_of_row,
+    choose_rows, guess, nothing_to_predict, open_for, read_question,
 };
 pub use predict::{Predict, Predicted, model_settings, predict, run_settings};
 pub(crate) use problem::walk as walk_spec;

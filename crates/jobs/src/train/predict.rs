@@ -1,4 +1,7 @@
-//! `predict`: what a trained model says about bars, as probabilities.
+//! `predict`: what a trained model says about bars: a classifier probabilities, a policy what it wants to hold.
+//!
+//! A policy looks at its account, so that one is walked along: flat where the prediction begins, then trading every bar
+//! at cost.
 //!
 //! Bars are read as they were for the training ([`model_settings`]), so that features are the same to the bit; what a
 //! caller sets over that is taken, and named in the notes.
@@ -8,7 +11,7 @@ use super::arrays::are_ready;
 use super::experiment::beside;
 use super::source::{Market, fingerprint, input_bytes, load_market, longest};
 use super::{memory_budget, open};
-use crate::backtest::{bar_known_at, model_policy};
+use crate::backtest::{bar_known_at, model_policy, wanted};
 use crate::features::{TableUse, bar_bytes, check_memory, compute as compute_features, resolve};
 use crate::kinds::classifier::{leave_out_not_finite, member_name};
 use crate::kinds::model::{About, Loaded, Model, ModelFold, about, read, universe};
@@ -17,17 +20,18 @@ use crate::{Refit, Select, Settings, add, find, os};
 use account::Action;
 use bars::{Bars, Timeframe};
 use compute::Opened;
-use features::{Dataset, Input, Plan, Samples, class, read_set};
+use features::{Dataset, Input, Plan, Samples, Span, class, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_bytes, format_list, format_plural};
-use judge::backtest::decide_beforehand;
 use judge::ledger::Known;
 use judge::mean_probabilities;
 use judge::measure::most_likely;
 use learn::classify::{self, Query};
 use learn::{DeviceBudget, MemberKey, Problem};
+use market::Policy;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Which model, about what.
@@ -68,8 +72,11 @@ pub struct Predicted {
     pub members_left_out: Vec<String>,
     /// Bars of the training data's holdout: locked, so nobody is asked about them.
     pub locked: u64,
-    /// Share of each guess.
+    /// Share of each guess; empty of policies.
     pub guesses: Vec<f64>,
+    /// Of policies, the share of bars at which they want to be short, flat and long.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wanted: Vec<f64>,
     /// Bars asked about a second.
     pub bars_per_s: f64,
     /// The most memory this process held; null where the system does not say.
@@ -88,6 +95,10 @@ pub fn model_settings(run: &Path) -> Result<Settings> {
     };
     // Models of older versions keep only this.
     settings.features.max_hole = model.max_hole;
+    // A policy is shown the account that it was trained on.
+    if let Some(account) = &model.account {
+        settings.take_section(account).map_err(|e| e.at(&folder.join("model.json")))?;
+    }
     Ok(settings)
 }
 
@@ -107,24 +118,22 @@ pub fn run_settings(run: &Path) -> Result<Settings> {
 
 /// Asks the model; the settings are best made by [`model_settings`].
 pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Predicted> {
-    let Asked {
-        path,
-        loaded,
-        data,
-        mut table,
-        instruments,
-        device,
-        predicted,
-        asked,
-        locked,
-        members_left_out,
-        notes,
-        ..
-    } = ask(request, request.positions, settings, sink)?;
-    if request.positions {
-        let columns = positions(&loaded, &data, &table, settings).map_err(|e| e.at(&request.run))?;
-        table.columns.extend(columns);
+    let Asked { path, loaded, data, mut answer, spans, instruments, device, asked, locked, mut notes, .. } =
+        ask(request, request.positions, settings, sink)?;
+    let mut held = Vec::new();
+    if request.positions || answer.policy.is_some() {
+        let (columns, shares) = positions(&loaded, &data, &answer, &spans, settings).map_err(|e| e.at(&request.run))?;
+        answer.table.columns.extend(columns);
+        if let (Some(_), Some(first)) = (&answer.policy, spans.first()) {
+            held = shares;
+            notes.push(format!(
+                "targets are of an account that starts flat on {} and trades these bars at cost: one that starts at \
+                 another time may want something else at first",
+                rfc3339(first.from()).chars().take(10).collect::<String>()
+            ));
+        }
     }
+    let Answer { mut table, predicted, members_left_out, .. } = answer;
     let out = match &request.out {
         Some(out) => out.clone(),
         None => PathBuf::from(format!("{}-predictions.parquet", add::name_of(&path)?)),
@@ -150,6 +159,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
         members_left_out,
         locked: locked as u64,
         guesses: guesses.iter().map(|n| *n as f64 / written.max(1) as f64).collect(),
+        wanted: held,
         bars_per_s: predicted as f64 / seconds.max(1e-9),
         peak_memory_bytes: os::peak_memory(),
         notes,
@@ -158,9 +168,16 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
 
 /// The column `target`: the weight to hold from the next open on, 1 all long and -1 all short; and when each bar began.
 /// Where positions end at barriers, `stop` and `limit`: their distance from that open as a share of it, 0 for as
-/// before.
-fn positions(loaded: &Loaded, data: &Dataset, table: &Table, settings: &Settings) -> Result<Vec<Column>> {
-    let targets = decide_beforehand(&data.clock, &*model_policy(loaded, data, table, settings, None)?)?;
+/// before. Beside it the shares of bars that want to be short, flat and long.
+fn positions(
+    loaded: &Loaded,
+    data: &Dataset,
+    answer: &Answer,
+    spans: &[Span],
+    settings: &Settings,
+) -> Result<(Vec<Column>, Vec<f64>)> {
+    let table = &answer.table;
+    let targets = wanted(data, &*model_policy(loaded, data, answer, settings, None)?, spans, settings)?;
     let column = |name: &str| table.columns.iter().find(|c| c.name == name).map(|c| &c.data);
     let mut wanted = vec![Action::target(f64::NAN); table.rows];
     let mut start = vec![files::MISSING_TIME; table.rows];
@@ -178,7 +195,10 @@ fn positions(loaded: &Loaded, data: &Dataset, table: &Table, settings: &Settings
     if targets.actions.iter().any(|action| action.stop > 0.0 || action.limit > 0.0) {
         columns.extend([column("stop", |action| action.stop), column("limit", |action| action.limit)]);
     }
-    Ok(columns)
+    let share = |of: fn(f64) -> bool| {
+        wanted.iter().filter(|action| of(action.target)).count() as f64 / table.rows.max(1) as f64
+    };
+    Ok((columns, vec![share(|x| x < 0.0), share(|x| x == 0.0), share(|x| x > 0.0)]))
 }
 
 /// What a model says about bars, and the bars.
@@ -188,17 +208,17 @@ pub(crate) struct Asked {
     pub(crate) loaded: Loaded,
     /// Bars and times; the columns are gone.
     pub(crate) data: Dataset,
-    /// Symbol, time, fold, probabilities and guess.
-    pub(crate) table: Table,
+    /// What it says, and who decides by it.
+    pub(crate) answer: Answer,
+    /// The time that may be asked about, whatever is locked left out.
+    spans: Vec<Span>,
     pub(crate) instruments: String,
     /// In words, and the seconds it took.
     pub(crate) device: (String, f64),
     /// Whether these are the bars that it was trained on, to the bit.
     pub(crate) same_bars: bool,
-    predicted: usize,
     asked: usize,
     locked: usize,
-    members_left_out: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -254,6 +274,7 @@ pub(crate) fn read_question(run: &Path, select: &Select, settings: &Settings, si
     let mut notes = read_otherwise(model, settings, same_bars);
     notes.extend(loaded.note.clone());
     notes.extend(model.refit.as_ref().map(Refit::note));
+    notes.extend(model.account.iter().flat_map(|account| settings.account_settings().differences(account)));
     if !same_bars {
         // Of its own bars the training has said it.
         notes.extend(findings);
@@ -278,7 +299,25 @@ pub(crate) fn read_question(run: &Path, select: &Select, settings: &Settings, si
 
 /// The bytes that are made of a row beside its features.
 pub(crate) fn bytes_of_row(model: &Model, by_member: bool) -> usize {
-    model.folds.iter().map(|fold| answer_bytes(model, fold, by_member)).max().unwrap_or(0) + ROW_BYTES
+    // A policy trades while it is asked: a row's prices and times, and what is wanted there.
+    let traded = if model.account.is_some() { size_of::<account::Bar>() + 12 + 48 } else { 0 };
+    model.folds.iter().map(|fold| answer_bytes(model, fold, by_member)).max().unwrap_or(0) + ROW_BYTES + traded
+}
+
+/// Opens the device that a model is asked on; policies decide bar after bar, on a processor.
+pub(crate) fn open_for(
+    model: &Model,
+    device: &str,
+    settings: &Settings,
+    notes: &mut Vec<String>,
+) -> Result<(Opened, String)> {
+    if model.account.is_none() {
+        return open(device, settings);
+    }
+    if device.starts_with("cuda") {
+        notes.push("a policy decides bar after bar, on the processor: no GPU was used".into());
+    }
+    open("cpu", settings)
 }
 
 /// Reads bars and asks a model about them; nothing is written. `walked` says that its decisions are walked through an
@@ -288,11 +327,13 @@ pub(crate) fn ask(request: &Predict, walked: bool, settings: &Settings, sink: Si
         read_question(&request.run, &request.select, settings, sink)?;
     let own = settings.without_labels();
     let made = bytes_of_row(&loaded.model, request.members);
+    // A policy is asked while it walks.
+    let walked = walked || loaded.model.account.is_some();
     let table_use = if walked { TableUse::Tested(made) } else { TableUse::Inputs(made) };
     check_memory(&market, timeframe, &plan, table_use, &own).map_err(|e| e.at(&path))?;
     let (mut data, _) = compute_features(market, &plan, &own, sink)?;
     check_stop()?;
-    let (device, device_words) = open(&request.device, settings)?;
+    let (device, device_words) = open_for(&loaded.model, &request.device, settings, &mut notes)?;
     let clock = Instant::now();
     sink(Update { phase: "asking", done: 0, total: 0, unit: "" });
     let rows = choose_rows(&loaded, &data, &known, request.select.from)?;
@@ -301,29 +342,16 @@ pub(crate) fn ask(request: &Predict, walked: bool, settings: &Settings, sink: Si
     if rows.predicted() == 0 {
         return Err(nothing_to_predict(&loaded, &data, &rows, &request.run, request.select.from).at(&path));
     }
-    let (locked, asked) = (rows.locked, rows.asked);
+    let (locked, asked, spans) = (rows.locked, rows.asked, rows.spans(&data));
     let asking = Asking { by_member: request.members, alone: false };
-    let Answer { table, predicted, members_left_out, silent } = answer(&loaded, &data, device, settings, rows, asking)?;
+    let answer = answer(&loaded, &data, device, settings, rows, asking)?;
     let note = |name| format!("{name}: its probabilities are not finite, and it is left out");
-    notes.extend(members_left_out.iter().map(note));
-    if silent > 0 {
-        notes.push(format!("{} get no prediction, since no member of their fold is left", bars_of(silent)));
+    notes.extend(answer.members_left_out.iter().map(note));
+    if answer.silent > 0 {
+        notes.push(format!("{} get no prediction, since no member of their fold is left", bars_of(answer.silent)));
     }
     let device = (device_words, clock.elapsed().as_secs_f64());
-    Ok(Asked {
-        path,
-        loaded,
-        data,
-        table,
-        instruments,
-        device,
-        same_bars,
-        predicted,
-        asked,
-        locked,
-        members_left_out,
-        notes,
-    })
+    Ok(Asked { path, loaded, data, answer, spans, instruments, device, same_bars, asked, locked, notes })
 }
 
 /// How a model is asked.
@@ -335,7 +363,17 @@ pub(crate) struct Asking {
     pub(crate) alone: bool,
 }
 
-/// Asks a model about rows on a device, within the memory that may be used.
+/// A model, and the rows that it is to be asked about.
+pub(crate) struct ModelRows<'a> {
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) data: &'a Dataset,
+    pub(crate) rows: RowsOfFolds,
+    pub(crate) device: Opened,
+    pub(crate) settings: &'a Settings,
+    pub(crate) asking: Asking,
+}
+
+/// Asks a model about rows, as its kind does.
 pub(crate) fn answer(
     loaded: &Loaded,
     data: &Dataset,
@@ -344,6 +382,12 @@ pub(crate) fn answer(
     rows: RowsOfFolds,
     asking: Asking,
 ) -> Result<Answer> {
+    loaded.model.learner.kind().open(ModelRows { loaded, data, rows, device, settings, asking })
+}
+
+/// Asks a classifier about rows on a device, within the memory that may be used.
+pub(crate) fn answer_with_classes(asked: ModelRows<'_>) -> Result<Answer> {
+    let ModelRows { loaded, data, rows, device, settings, asking } = asked;
     let held = held_bytes(loaded, data, &rows, asking.by_member);
     let at = DeviceBudget { budget: beside(memory_budget(settings, &device), settings, held, &device), device };
     predict_rows(loaded, data, &at, rows, asking).map_err(|e| match e.kind {
@@ -400,6 +444,8 @@ pub(crate) struct RowsOfFolds {
     pub(crate) inputs: Vec<Input>,
     asked: usize,
     locked: usize,
+    /// The first and the last moment of what is locked.
+    locked_times: Option<(i64, i64)>,
     /// Known before the first test.
     early: usize,
     /// Without whole, settled windows.
@@ -408,9 +454,20 @@ pub(crate) struct RowsOfFolds {
 
 impl RowsOfFolds {
     /// These rows, and no others that were asked about.
-    #[cfg(test)]
     pub(crate) fn of(folds: Vec<Vec<u32>>, inputs: Vec<Input>) -> RowsOfFolds {
-        RowsOfFolds { folds, inputs, asked: 0, locked: 0, early: 0, unready: 0 }
+        RowsOfFolds { folds, inputs, asked: 0, locked: 0, locked_times: None, early: 0, unready: 0 }
+    }
+
+    /// From the first row that is asked about to the end of the data, what is locked left out.
+    pub(crate) fn spans(&self, data: &Dataset) -> Vec<Span> {
+        let times = || self.folds.iter().flatten().map(|row| data.clock.time(*row as usize));
+        let (Some(from), Some(to)) = (times().min(), data.clock.times.last()) else { return Vec::new() };
+        let to = to.saturating_add(1);
+        let parts = match self.locked_times {
+            Some((first, last)) => vec![(from, first), (from.max(last.saturating_add(1)), to)],
+            None => vec![(from, to)],
+        };
+        parts.into_iter().filter_map(|(from, to)| Span::new(from, to)).collect()
     }
 
     pub(crate) fn predicted(&self) -> usize {
@@ -450,6 +507,7 @@ pub(crate) fn choose_rows(loaded: &Loaded, data: &Dataset, ledger: &Known, from:
         held && known[symbol] || ledger.is_locked(symbol, time(row))
     };
     let (mut asked, mut locked, mut early, mut unready) = (0, 0, 0, 0);
+    let mut locked_times: Option<(i64, i64)> = None;
     for (row, is_usable) in usable.into_iter().enumerate() {
         let (symbol, bar) = data.base.place(row);
         if from.is_some_and(|from| data.base.market[symbol].start[bar] < from) {
@@ -459,11 +517,15 @@ pub(crate) fn choose_rows(loaded: &Loaded, data: &Dataset, ledger: &Known, from:
         match fold_of(row) {
             _ if !is_usable => unready += 1,
             None => early += 1,
-            Some(_) if closed(row) => locked += 1,
+            Some(_) if closed(row) => {
+                locked += 1;
+                let (first, last) = locked_times.unwrap_or((i64::MAX, i64::MIN));
+                locked_times = Some((first.min(time(row)), last.max(time(row))));
+            }
             Some(fold) => rows[fold].push(row as u32),
         }
     }
-    Ok(RowsOfFolds { folds: rows, inputs, asked, locked, early, unready })
+    Ok(RowsOfFolds { folds: rows, inputs, asked, locked, locked_times, early, unready })
 }
 
 /// Why nothing can be predicted.
@@ -534,14 +596,28 @@ fn bars_of(n: usize) -> String {
     format_plural(n as u64, "bar")
 }
 
-/// What a model says.
+/// What a model says, and who decides by it.
+#[derive(Default)]
 pub(crate) struct Answer {
-    /// Symbol, time, fold, (seed,) probabilities, guess.
+    /// Symbol, time, fold, (seed,) and of classifiers probabilities and guess.
     pub(crate) table: Table,
     predicted: usize,
     members_left_out: Vec<String>,
     /// Bars of folds whose members were all left out.
     silent: usize,
+    /// Who decides; none of a classifier, whose probabilities become positions by the rule of each fold.
+    pub(crate) policy: Option<Arc<dyn Policy>>,
+}
+
+impl Answer {
+    /// A policy that decides on these rows.
+    pub(crate) fn of_policy(loaded: &Loaded, data: &Dataset, rows: &[Vec<u32>], policy: Arc<dyn Policy>) -> Answer {
+        let predicted = rows.iter().map(Vec::len).sum();
+        let mut table = Rows::new(0, false, predicted);
+        let folds = loaded.model.folds.iter().zip(rows);
+        folds.for_each(|(fold, rows)| table.push(data, fold.number, None, rows, &[]));
+        Answer { table: table.table(data), predicted, policy: Some(policy), ..Answer::default() }
+    }
 }
 
 /// Asks each fold about its rows.
@@ -607,7 +683,7 @@ fn predict_rows(
         return Err(Error::input(format!("no member can predict these bars, since no probability is finite: {all}"))
             .remedy("look for absurd values with `fullbore data audit`, or train again with `fullbore train`"));
     }
-    Ok(Answer { table: table.table(data), predicted, members_left_out, silent })
+    Ok(Answer { table: table.table(data), predicted, members_left_out, silent, policy: None })
 }
 
 /// Columns of the file as they grow.
@@ -636,7 +712,8 @@ impl Rows {
     }
 
     fn push(&mut self, data: &Dataset, fold: usize, seed: Option<u32>, rows: &[u32], p: &[f32]) {
-        for (row, p) in rows.iter().zip(p.chunks_exact(self.classes)) {
+        for (at, row) in rows.iter().enumerate() {
+            let p = &p[at * self.classes..(at + 1) * self.classes];
             self.symbol.push(data.base.place(*row as usize).0 as u32);
             self.time.push(data.clock.time(*row as usize));
             self.fold.push(fold as u32 + 1);
@@ -644,7 +721,9 @@ impl Rows {
                 seeds.push(seed + 1);
             }
             self.p.iter_mut().zip(p).for_each(|(column, p)| column.push(*p));
-            self.guess.push(guess(p));
+            if self.classes > 0 {
+                self.guess.push(guess(p));
+            }
         }
     }
 
@@ -657,9 +736,11 @@ impl Rows {
             Column { name: "fold".into(), data: Data::U32(self.fold) },
         ];
         columns.extend(self.seed.map(|seed| Column { name: "seed".into(), data: Data::U32(seed) }));
-        let names = class::names(self.classes).iter();
+        let names = if self.classes > 0 { class::names(self.classes).iter() } else { [].iter() };
         columns.extend(names.zip(self.p).map(|(name, values)| Column::f32(format!("p_{name}"), values)));
-        columns.push(Column { name: "guess".into(), data: Data::I8(self.guess) });
+        if self.classes > 0 {
+            columns.push(Column { name: "guess".into(), data: Data::I8(self.guess) });
+        }
         Table { columns, rows }
     }
 }

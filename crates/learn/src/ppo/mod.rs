@@ -33,7 +33,7 @@ use collect::BLOCK_BYTES;
 use compute::net::Start;
 use compute::nets::{MemberSetup, Nets, Setup};
 use compute::population::{Pace, Pins, Rule};
-use compute::{Opened, Tables};
+use compute::{Net, Opened, Tables};
 use features::Fold;
 use files::{Error, Kind, Result};
 use market::{EpisodeData, OBSERVED};
@@ -53,6 +53,14 @@ pub enum Actions {
 }
 
 impl Actions {
+    /// What the actions of a policy's net are, by the outputs of its first head.
+    pub fn of(net: &Net) -> Actions {
+        match net.heads.first() {
+            Some(head) if head.classes == Actions::Continuous.outputs() => Actions::Continuous,
+            _ => Actions::Discrete,
+        }
+    }
+
     /// Outputs of the policy's head.
     pub fn outputs(self) -> usize {
         match self {
@@ -101,8 +109,10 @@ pub struct Spec {
     pub configs: Vec<Config>,
     /// `[configs]` what PPO adds.
     pub hypers: Vec<Hypers>,
-    /// Updates.
-    pub updates: u32,
+    /// `[configs]` updates of a member.
+    pub updates: Vec<u32>,
+    /// Members end after so many updates, on the schedule of all; none: they do all.
+    pub stop_after: Option<u32>,
     /// A member ends after so many updates without a better score.
     pub patience: u32,
     /// Members of each fold.
@@ -136,6 +146,7 @@ impl Ppo {
         let bad = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
         assert_eq!(data.table().bars.len(), problem.ids, "a row of prices for each id");
         assert_eq!(spec.configs.len(), spec.hypers.len(), "hyper-parameters for each config");
+        assert_eq!(spec.configs.len(), spec.updates.len(), "updates of each config");
         for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
             let net = &config.net;
             let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
@@ -159,7 +170,9 @@ impl Ppo {
         };
         let train: Vec<Vec<Range<u32>>> = folds.iter().map(|fold| stretches(&rows_of(&fold.train))).collect();
         let valid: Vec<Vec<Range<u32>>> = folds.iter().map(|f| walk::pieces(&stretches(&rows_of(&f.valid)))).collect();
-        if let Some(at) = (0..folds.len()).find(|at| train[*at].is_empty() || valid[*at].is_empty()) {
+        // Without a validation at all, as where everything is training, the last weights are taken.
+        let is_bare = |at: &usize| train[*at].is_empty() || (valid[*at].is_empty() && !folds[*at].valid.is_empty());
+        if let Some(at) = (0..folds.len()).find(is_bare) {
             return bad(
                 format!("fold {} has too few neighbouring bars to trade on, in training or in validation", at + 1),
                 "use fewer <split.folds>, or give more data",
@@ -206,12 +219,12 @@ impl Ppo {
     }
 
     /// Updates between two validations: about a twentieth of the time goes into them, by what they have to compute.
-    fn validate_every(&self, hypers: &Hypers) -> u32 {
+    fn validate_every(&self, hypers: &Hypers, updates: u32) -> u32 {
         let longest = self.folds.valid.iter().map(|pieces| pieces.iter().map(ExactSizeIterator::len).sum::<usize>());
         let walked = longest.max().unwrap_or(0) as u64;
         // A pass back costs twice a pass forward.
         let update = u64::from(hypers.n_envs) * u64::from(hypers.n_steps) * (1 + 3 * u64::from(hypers.n_epochs));
-        (20 * walked).div_ceil(update.max(1)).clamp(1, u64::from(self.spec.updates.max(1))) as u32
+        (20 * walked).div_ceil(update.max(1)).clamp(1, u64::from(updates.max(1))) as u32
     }
 }
 
@@ -235,8 +248,13 @@ impl Learner for Ppo {
     }
 
     fn extent(&self) -> Extent {
-        let Spec { updates, patience, seeds, .. } = self.spec;
-        Extent { folds: self.folds.train.len(), seeds, units: updates, patience }
+        let Spec { patience, seeds, .. } = self.spec;
+        let units = (0..self.spec.configs.len()).map(|config| self.units(config)).max().unwrap_or(0);
+        Extent { folds: self.folds.train.len(), seeds, units, patience }
+    }
+
+    fn units(&self, config: usize) -> u32 {
+        self.spec.updates[config].min(self.spec.stop_after.unwrap_or(u32::MAX))
     }
 
     fn scalers(&self) -> &[Scaler] {
@@ -244,10 +262,10 @@ impl Learner for Ppo {
     }
 
     fn alike(&self, config: usize) -> usize {
-        let Spec { configs, hypers, .. } = &self.spec;
+        let Spec { configs, hypers, updates, .. } = &self.spec;
         let shape = |at: usize| {
             let Hypers { n_envs, n_steps, n_epochs, episode, actions, .. } = hypers[at];
-            (n_envs, n_steps, n_epochs, episode, actions)
+            (n_envs, n_steps, n_epochs, episode, actions, updates[at])
         };
         let same = |c: &usize| {
             configs[*c].net == configs[config].net
@@ -258,7 +276,12 @@ impl Learner for Ppo {
     }
 
     fn with(&self, configs: Vec<Config>, updates: u32) -> Box<dyn Learner> {
-        let hypers = vec![self.spec.hypers[0]; configs.len()];
+        // The same configs with another batch, say, keep what else they have; others are like the first.
+        let hypers = match configs.len() == self.spec.configs.len() {
+            true => self.spec.hypers.clone(),
+            false => vec![self.spec.hypers[0]; configs.len()],
+        };
+        let updates = vec![updates; configs.len()];
         let spec = Spec { configs, hypers, updates, ..self.spec.clone() };
         Box::new(Ppo { spec, folds: Arc::clone(&self.folds) })
     }

@@ -20,6 +20,8 @@ pub(super) struct PpoTraining {
     members: Vec<Member>,
     engine: Engine,
     every: u32,
+    /// Updates that members do: all of the schedule, unless they stop before.
+    units: u32,
     memory: u64,
 }
 
@@ -34,7 +36,7 @@ pub(super) struct Group {
     pub(super) batch: usize,
     pub(super) seed: u64,
     pub(super) precision: Precision,
-    /// Updates of a whole training.
+    /// Updates of a whole training, which schedules are made for.
     pub(super) updates: u32,
 }
 
@@ -160,6 +162,7 @@ impl PpoTraining {
         pins: &Pins,
     ) -> Result<PpoTraining> {
         let (config, shape) = ppo.shared(keys);
+        let kind = keys.first().map_or(0, |key| ppo.alike(key.config));
         let (net, recipe, shape) = (config.net.clone(), config.recipe, *shape);
         let (setup, setups) = (ppo.setup(&at.device, keys), ppo.member_setups(keys));
         let nets = Nets::new(&at.device, at.budget, &net, tables, &setup, &setups, pins)?;
@@ -186,14 +189,15 @@ impl PpoTraining {
             batch: recipe.batch,
             seed: recipe.seed,
             precision: recipe.precision,
-            updates: ppo.spec.updates,
+            updates: ppo.spec.updates[kind],
         };
         let engine = match &at.device {
             Opened::Cpu { threads } => Engine::Cpu(Cpu::new(&group, &members, *threads)?),
             Opened::Cuda(_) => Engine::Cuda(Box::new(Cuda::new(&mut group, &members, at, pins)?)),
         };
         let memory = ppo.needs(&at.device, keys, compute::population::Pace::default())?;
-        Ok(PpoTraining { group, members, engine, every: ppo.validate_every(&shape), memory })
+        let units = ppo.units(kind);
+        Ok(PpoTraining { group, members, engine, every: ppo.validate_every(&shape, units), units, memory })
     }
 
     fn member(&mut self, id: u32) -> Result<(usize, &mut Member)> {
@@ -249,7 +253,7 @@ impl Training for PpoTraining {
                 let entropy = member.seen.losses.mean(member.seen.losses.entropy) as f32;
                 member.multipliers = member.multipliers.next(member.hypers.entropy, entropy);
                 member.unit += 1;
-                member.due = member.unit.is_multiple_of(self.every) || member.unit >= self.group.updates;
+                member.due = member.unit.is_multiple_of(self.every) || member.unit >= self.units;
             }
         }
         Ok(self.progress())
@@ -260,7 +264,8 @@ impl Training for PpoTraining {
         let mut scores = Vec::new();
         let walked = self.engine.walk(&mut self.group, &self.members, &due)?;
         for (at, walked) in due.into_iter().zip(walked) {
-            let (growth, error) = mean_growth(&walked);
+            // Where everything is training there is nothing to select by.
+            let (growth, error) = if walked.is_empty() { (f64::NAN, f64::NAN) } else { mean_growth(&walked) };
             let member = &mut self.members[at];
             member.due = false;
             let Seen { losses, growth: grown, explained, norm, rate } = member.seen;

@@ -5,7 +5,7 @@ use compute::population::{Precision, Recipe};
 use compute::{Budget, Choice, Opened};
 use features::{Fold, FoldKind, FoldSpans, Samples, Span};
 use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward, Spec};
-use learn::{Config, DeviceBudget, Hooks, Input, Learner, Outcome, Plan, Problem, TrainState, train};
+use learn::{Config, DeviceBudget, Hooks, Input, Learner, Outcome, Plan, Problem, TrainState, Trained, train};
 use market::{EpisodeData, PriceTable, RowTime};
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ fn spec(hypers: Hypers, updates: u32) -> Spec {
     let outputs = hypers.actions.outputs();
     let net = format!("row:2 + account:dense8 / 16t-16t | 16t-16t / policy:{outputs} | value:1").parse().unwrap();
     let configs = vec![Config { net, recipe, rate: 3e-3 }];
-    Spec { configs, hypers: vec![hypers], updates, patience: updates, seeds: 2 }
+    Spec { configs, hypers: vec![hypers], updates: vec![updates], stop_after: None, patience: updates, seeds: 2 }
 }
 
 fn at(threads: usize) -> DeviceBudget {
@@ -142,6 +142,39 @@ fn policies_find_what_is_there() {
             assert!(entropy > f64::from(band.least) - 0.1, "{actions:?}: {entropy}");
         }
     }
+}
+
+/// What is a member's own shares a group with others and changes none of their bits; what changes a shape does not.
+#[test]
+fn configs_have_hyper_parameters_of_their_own() {
+    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    let first = hypers(Actions::Discrete);
+    let own = [
+        first,
+        Hypers { clip: Clip { policy: 1e-5, ..first.clip }, gamma: 0.9, gae_lambda: 0.5, ..first },
+        Hypers { reward: Reward::Drawdown(2.0), entropy: EntropyBand { least: 0.4, most: 0.5 }, ..first },
+        Hypers { n_steps: first.n_steps / 2, ..first },
+    ];
+    let alone = spec(first, 6);
+    let config = alone.configs[0].clone();
+    let all = Spec { configs: vec![config; 4], hypers: own.to_vec(), updates: vec![6, 6, 6, 12], ..alone.clone() };
+    let [alone, all] = [alone, all].map(|spec| Ppo::new(&problem, &data, &folds, spec).unwrap());
+    assert_eq!([0, 1, 2, 3].map(|config| all.alike(config)), [0, 0, 0, 3]);
+    assert_eq!((all.units(0), all.units(3), all.extent().units), (6, 12, 12));
+    let (one, four) = (run(&alone, 2, None).members, run(&all, 2, None).members);
+    let last = |members: &[Trained], config: usize| -> Vec<(u32, Vec<f32>)> {
+        let own = members.iter().filter(|m| m.config == config);
+        own.map(|m| m.last.as_ref().map(|last| (last.unit, last.params.clone())).unwrap()).collect()
+    };
+    assert_eq!(last(&one, 0), last(&four, 0));
+    for (config, units) in [(1, 6), (2, 6), (3, 12)] {
+        assert!(last(&four, config).iter().all(|(unit, _)| *unit == units), "config {config}");
+        assert_ne!(last(&four, 0), last(&four, config), "config {config}");
+    }
+    // Fewer updates on the schedule of all of them.
+    let spec = Spec { stop_after: Some(2), ..spec(first, 6) };
+    let short = Ppo::new(&problem, &data, &folds, spec).unwrap();
+    assert!(last(&run(&short, 2, None).members, 0).iter().all(|(unit, _)| *unit == 2));
 }
 
 /// Other rewards lead to the same where nothing speaks against it.
