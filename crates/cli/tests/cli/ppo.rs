@@ -1,46 +1,307 @@
 //! Policies that learn by trying, as a user trains them.
 
-use super::Place;
+use super::{Place, code, text};
+use serde_json::Value;
 
-/// A market with a column that tells four of five next bars: the policy finds it, trades it and is told that it is too
-/// good. The same seed gives the same result with other threads.
-#[test]
-fn a_policy_finds_what_a_market_hides() {
-    let place = Place::new();
-    let synth = ["data", "synth", "--plant", "--count", "1", "--kind", "crypto", "--bars", "6000"];
-    let (made, exit) = place.json(&[&synth[..], &["--timeframe", "1h", "--name", "planted"]].concat());
+/// Makes a market of hours whose column `plant` tells the next bar as often as is said; gives the best growth a bar.
+fn market(place: &Place, name: &str, count: &str, bars: &str, accuracy: &str) -> f64 {
+    let synth =
+        ["data", "synth", "--plant", "--kind", "crypto", "--timeframe", "1h", "--stay", "0.9", "--cost-bp", "1"];
+    let more = ["--count", count, "--bars", bars, "--accuracy", accuracy, "--name", name];
+    let (made, exit) = place.json(&[&synth[..], &more].concat());
     assert_eq!(exit, 0, "{made}");
-    let train = |out: &str, threads: &str, more: &[&str]| {
-        let set = ["--features", "p = col(plant), log_return(1), volatility(20)", "--folds", "3", "--seeds", "2"];
-        let args = ["train", "planted", "--learner", "ppo", "--device", "cpu", "--timesteps", "100000"];
-        let pace =
-            ["--n-envs", "32", "--n-steps", "64", "--set", "train.rate=0.003", "--out", out, "--threads", threads];
-        place.json(&[&args[..], &set, &pace, more].concat())
-    };
-    let (run, exit) = train("run", "2", &[]);
+    made["planted"]["log_growth_bp"].as_f64().unwrap_or_else(|| panic!("{made}"))
+}
+
+const SMALL: [&str; 12] = [
+    "--learner",
+    "ppo",
+    "--device",
+    "cpu",
+    "--features",
+    "p = col(plant), log_return(1), volatility(20)",
+    "--n-envs",
+    "32",
+    "--n-steps",
+    "64",
+    "--set",
+    "train.rate=0.003",
+];
+
+fn train(place: &Place, data: &str, out: &str, more: &[&str]) -> (Value, i32) {
+    place.json(&[&["train", data, "--out", out], &SMALL[..], more].concat())
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// What a model of a policy is for: it is asked, tested, fed bar by bar, opened once and trained again; and no bit of
+/// it can be changed unseen.
+#[test]
+fn a_policy_is_kept_and_used_like_any_model() {
+    let place = Place::new();
+    let best = market(&place, "planted", "1", "6000", "0.8");
+    let more = ["--timesteps", "100000", "--folds", "3", "--seeds", "2"];
+    let (run, exit) = train(&place, "planted", "run", &[&more[..], &["--threads", "2"]].concat());
     assert_eq!(exit, 0, "{run}");
-    let grown = run["judged"]["growth_bp"].as_f64().expect("growth");
-    assert!(grown > 1.0, "{grown} bp a bar: {run}");
-    assert!(run["backtest"].is_object(), "{run}");
-    assert_eq!((&run["learner"], &run["label"]), (&"ppo".into(), &serde_json::Value::Null));
+    assert_eq!((&run["learner"], &run["label"]), (&"ppo".into(), &Value::Null));
     assert_eq!(run["members"].as_array().map(Vec::len), Some(6));
-    for file in ["result.json", "report.html", "backtest/returns.parquet", "policies.json"] {
+    let record = &run["backtest"];
+    let total = number(&record["net"]["total_return"]);
+    let growth = 1e4 * (1.0 + total).ln() / number(&record["steps"]);
+    assert!(growth > 0.8 * best, "{growth} bp a bar of {best}");
+    for file in ["result.json", "report.html", "backtest/returns.parquet", "model/model.json", "model/MANIFEST"] {
         assert!(place.path().join("run").join(file).exists(), "{file}");
     }
-    let (again, exit) = train("again", "1", &[]);
+    let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
+    assert!(page.contains("Mean entropy of the policy") && page.contains("band, least"), "the band is drawn");
+    let log = std::fs::read_to_string(place.path().join("run/log.jsonl")).expect("a log");
+    assert!(log.contains("\"least_entropy\":0.2") && log.contains("\"most_entropy\":0.8"), "the band is logged");
+
+    // The same seed gives the same with another number of threads.
+    let (again, exit) = train(&place, "planted", "again", &[&more[..], &["--threads", "1"]].concat());
     assert_eq!(exit, 0, "{again}");
     for field in ["judged", "members", "backtest"] {
         assert_eq!(run[field], again[field], "{field}");
     }
-    // What has no model says so, and what cannot be traded is refused.
-    let (refused, exit) = place.json(&["predict", "run", "planted"]);
-    assert!(exit != 0 && refused.to_string().contains("leave no model"), "{refused}");
-    let (refused, exit) = train("around", "2", &["--split", "kfold"]);
-    assert!(exit == 2 && refused.to_string().contains("walk forward"), "{exit} {refused}");
-    let (refused, exit) = train("labels", "2", &["--labels", "fixed(3)"]);
-    assert!(exit == 2 && refused.to_string().contains("not from labels"), "{exit} {refused}");
-    let (refused, exit) = train("decay", "2", &["--try", "decay=0,0.1"]);
-    assert!(exit == 2 && refused.to_string().contains("are of classifiers"), "{exit} {refused}");
-    let (refused, exit) = train("net", "2", &["--net", "row:3 / 8 / direction:3"]);
-    assert!(exit == 2 && refused.to_string().contains("a policy reads"), "{exit} {refused}");
+    let read = |path: &str| std::fs::read(place.path().join(path)).expect(path);
+    assert!(read("run/model/model.json") == read("again/model/model.json"));
+
+    // The model gives the same bits as the run.
+    let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
+    assert_eq!((exit, &tested["trials"]), (0, &Value::Null), "{tested}");
+    for file in ["backtest.json", "trades.parquet", "returns.parquet"] {
+        assert!(read(&format!("tested/{file}")) == read(&format!("run/backtest/{file}")), "{file} differs");
+    }
+    let (other, exit) = place.json(&["backtest", "run", "--leverage", "0.5", "--out", "half"]);
+    assert!(exit == 0 && other["notes"].to_string().contains("is shown another account"), "{other}");
+    let (refused, exit) = place.json(&["backtest", "run", "--set", "trading.gross=2", "--out", "x"]);
+    assert!(exit == 2 && refused.to_string().contains("a policy decides by itself"), "{exit} {refused}");
+
+    // What it wants is what it did; fed back as anybody's positions it earns the same.
+    for flag in [&[][..], &["--positions"]] {
+        let args = ["predict", "run", "planted", "--out", "p.parquet"];
+        let (said, exit) = place.json(&[&args[..], flag].concat());
+        assert_eq!((exit, said["guesses"].as_array().map(Vec::len)), (0, Some(0)), "{said}");
+        let wanted: f64 = said["wanted"].as_array().expect("shares").iter().map(number).sum();
+        assert!((wanted - 1.0).abs() < 1e-9 && said["notes"].to_string().contains("starts flat"), "{said}");
+        assert!(said["locked"].as_u64().is_some_and(|n| n > 100), "{said}");
+    }
+    let (own, exit) = place.json(&["backtest", "planted", "--positions", "p.parquet", "--out", "own"]);
+    assert_eq!(exit, 0, "{own}");
+    let same = number(&own["backtest"]["net"]["total_return"]);
+    assert!((same / total - 1.0).abs() < 1e-9, "{same} and {total}");
+    market(&place, "new", "1", "7000", "0.8");
+    let (new, exit) = place.json(&["predict", "run", "new", "--out", "new.parquet"]);
+    assert!(exit == 0 && new["bars"].as_u64().is_some_and(|n| n > 1000), "{new}");
+    let (refused, exit) = place.json(&["predict", "run", "planted", "--members", "--out", "m.parquet"]);
+    assert!(exit == 2 && refused.to_string().contains("decide as one"), "{exit} {refused}");
+
+    // Fed bar by bar it decides the same.
+    let (parity, exit) = place.json(&["check", "parity", "run"]);
+    assert_eq!((exit, &parity["equal"]), (0, &true.into()), "{parity}");
+    let compared: Vec<&str> =
+        parity["compared"].as_array().expect("rows").iter().filter_map(|c| c["what"].as_str()).collect();
+    assert_eq!(compared, ["features", "bars decided on", "positions", "bars asked alone", "equity"]);
+    let changed: u64 =
+        parity["starts"].as_array().expect("starts").iter().filter_map(|s| s["changed_positions"].as_u64()).sum();
+    let bars: u64 = parity["starts"].as_array().expect("starts").iter().filter_map(|s| s["bars"].as_u64()).sum();
+    assert!(changed * 20 < bars && bars > 1000, "{changed} of {bars}");
+    let (short, _) = place.json(&["check", "parity", "run", "--warm-up", "3"]);
+    assert!(short["starts"][0]["undecided"].as_u64().is_some_and(|n| n > 5), "{short}");
+
+    // The holdout is opened once, and counted.
+    let (opened, exit) = place.json(&["holdout", "run"]);
+    assert_eq!((exit, &opened["opening"], &opened["judged"]), (0, &1.into(), &Value::Null), "{opened}");
+    assert!(opened["net_sharpe"].as_f64().is_some_and(|sharpe| sharpe > 0.0), "{opened}");
+    let text_of = text(&place.run(&["holdout", "run"]).stdout);
+    assert!(text_of.contains("Backtest there") && !text_of.contains("Judged there"), "{text_of}");
+
+    // Its recipe is trained on everything, which was opened by now; the seeds that stay flat are those of the run.
+    let (refit, exit) = place.json(&["refit", "run", "--out", "refit", "--device", "cpu"]);
+    assert_eq!((exit, &refit["judged"], &refit["backtest"]), (0, &Value::Null, &Value::Null), "{refit}");
+    let model: Value = serde_json::from_slice(&read("refit/model/model.json")).expect("JSON");
+    let first: Value = serde_json::from_slice(&read("run/model/model.json")).expect("JSON");
+    assert_eq!(model["folds"].as_array().map(Vec::len), Some(1));
+    assert_eq!(model["folds"][0].get("flat"), first["folds"][2].get("flat"), "{model}");
+    let (new, exit) = place.json(&["predict", "refit", "new", "--out", "r.parquet"]);
+    assert!(exit == 0 && new["notes"].to_string().contains("not judged itself"), "{new}");
+
+    // A bit of a part that is another is seen.
+    let weights = place.path().join("run/model/fold-2-seed-1.safetensors");
+    let mut bytes = std::fs::read(&weights).expect("weights");
+    let at = bytes.len() - 3;
+    bytes[at] ^= 1;
+    std::fs::write(&weights, bytes).expect("written");
+    let (changed, exit) = place.json(&["predict", "run", "planted", "--out", "p.parquet"]);
+    assert!(exit == 5 && changed.to_string().contains("was changed"), "{exit} {changed}");
+}
+
+/// What is not for policies is refused, and so is what is for them alone.
+#[test]
+fn what_policies_do_not_go_by_is_refused() {
+    let place = Place::new();
+    market(&place, "planted", "1", "3000", "0.8");
+    for (more, wanted) in [
+        (&["--split", "kfold"][..], "walk forward"),
+        (&["--labels", "fixed(3)"], "not from labels"),
+        (&["--try", "decay=0,0.1"], "are of classifiers"),
+        (&["--net", "row:3 / 8 / direction:3"], "a policy reads"),
+        (&["--set", "ppo.ent_coef=0.01"], "kept in a band"),
+        (&["--try", "ppo.timesteps=10,20"], "cannot be tried"),
+        (&["--entropy", "0.8..0.2"], "is no band"),
+    ] {
+        let (refused, exit) = train(&place, "planted", "x", more);
+        assert!(exit == 2 && refused.to_string().contains(wanted), "{more:?}: {exit} {refused}");
+    }
+    for more in [["--n-envs", "8"], ["--try", "ppo.gamma=0.9,0.99"], ["--reward", "sharpe"]] {
+        let args = ["train", "planted", "--learner", "mlp", "--device", "cpu", "--out", "x"];
+        let (refused, exit) = place.json(&[&args[..], &more].concat());
+        assert!(exit == 2 && refused.to_string().contains("is of policies"), "{more:?}: {exit} {refused}");
+    }
+}
+
+/// Every flag of policies does what it says, and `auto` is legal for each.
+#[test]
+fn flags_of_policies_change_the_plan() {
+    let place = Place::new();
+    market(&place, "planted", "2", "3000", "0.8");
+    let plan = |more: &[&str]| {
+        let args = ["train", "planted", "--learner", "ppo", "--device", "cpu", "--dry-run"];
+        let (plan, exit) = place.json(&[&args[..], more].concat());
+        assert_eq!(exit, 0, "{more:?}: {plan}");
+        plan
+    };
+    let usual = plan(&[]);
+    let auto = plan(&[
+        "--n-envs",
+        "auto",
+        "--n-steps",
+        "auto",
+        "--batch-size",
+        "auto",
+        "--net",
+        "auto",
+        "--entropy",
+        "auto",
+        "--precision",
+        "auto",
+        "--timesteps",
+        "auto",
+        "--memory",
+        "auto",
+        "--reward",
+        "auto",
+        "--test-days",
+        "auto",
+    ]);
+    for field in ["net", "batch", "updates", "precision", "folds"] {
+        assert_eq!(usual[field], auto[field], "{field}");
+    }
+    assert_eq!((&usual["batch"], &usual["updates"]), (&1024.into(), &245.into()), "64 · 128 / 8, 2,000,000 / 8,192");
+    let set = plan(&[
+        "--n-envs",
+        "16",
+        "--n-steps",
+        "32",
+        "--batch-size",
+        "100",
+        "--net",
+        "32,16",
+        "--entropy",
+        "0.3..0.6",
+        "--precision",
+        "f32",
+        "--timesteps",
+        "51200",
+        "--memory",
+        "80%",
+        "--reward",
+        "drawdown",
+        "--test-days",
+        "20",
+        "--symbols",
+        "SYN0001",
+        "--continuous",
+        "--set",
+        "ppo.learning_rate=0.01",
+    ]);
+    assert_eq!((&set["batch"], &set["updates"], &set["rate"]), (&100.into(), &100.into(), &0.01f32.into()), "{set}");
+    assert!(set["net"].as_str().is_some_and(|net| net.contains("32-16 | 32-16 / policy:2")), "{set}");
+    assert_ne!((&set["folds"], &set["samples"]), (&usual["folds"], &usual["samples"]));
+}
+
+/// Values of policies are tried like those of any learner: each config with its own, and each a trial.
+#[test]
+fn hyper_parameters_of_policies_are_tried() {
+    let place = Place::new();
+    market(&place, "planted", "1", "4000", "0.8");
+    let more = ["--timesteps", "40000", "--folds", "2", "--seeds", "1"];
+    let tried = ["--try", "ppo.clip_range=0.2,0.00001", "--try", "ppo.n_steps=64,32"];
+    let (run, exit) = train(&place, "planted", "run", &[&more[..], &tried].concat());
+    assert_eq!(exit, 0, "{run}");
+    let configs = run["configs"].as_array().expect("configs");
+    assert_eq!((configs.len(), &configs[3]["what"]), (4, &"ppo.clip_range 0.00001, ppo.n_steps 32".into()), "{run}");
+    // Half of the steps in an update, twice the updates.
+    let updates = |config: u64| {
+        let own = run["members"].as_array().expect("members").iter().filter(|m| m["config"] == config);
+        own.filter_map(|m| m["updates"].as_u64()).max()
+    };
+    assert_eq!((updates(1), updates(2)), (Some(20), Some(40)), "{run}");
+    // Who may hardly move learns hardly anything.
+    let score = |config: usize| number(&configs[config]["valid_growth"]);
+    assert!(score(0) > score(2) && score(1) > score(3), "{run}");
+    let (trials, exit) = place.json(&["trials", "planted"]);
+    assert_eq!((exit, &trials["counted"]), (0, &4.into()), "{trials}");
+    // Folds that chose other nets than others are one model.
+    let tried = ["--try", "net=16t,8t-8t"];
+    let (run, exit) = train(&place, "planted", "nets", &[&more[..], &tried].concat());
+    assert_eq!(exit, 0, "{run}");
+    let (tested, exit) = place.json(&["backtest", "nets", "--out", "tested"]);
+    assert_eq!((exit, &tested["backtest"]["net"]), (0, &run["backtest"]["net"]), "{tested}");
+}
+
+/// One policy for all symbols; they share the capital.
+#[test]
+fn one_policy_trades_many_symbols() {
+    let place = Place::new();
+    let best = market(&place, "many", "6", "3000", "0.8");
+    let (run, exit) = train(&place, "many", "run", &["--timesteps", "100000", "--folds", "2", "--seeds", "1"]);
+    assert_eq!(exit, 0, "{run}");
+    let record = &run["backtest"];
+    let growth = 1e4 * (1.0 + number(&record["net"]["total_return"])).ln() / number(&record["steps"]);
+    // A sixth of the capital in each of six: the mean of them, at a fraction of the variance.
+    assert!(growth > 0.7 * best, "{growth} bp a bar of {best}");
+    let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
+    assert_eq!((exit, &tested["backtest"]["net"]), (0, &record["net"]), "{tested}");
+    let (parity, exit) = place.json(&["check", "parity", "run"]);
+    assert_eq!((exit, &parity["equal"]), (0, &true.into()), "{parity}");
+    let said = place.run(&["predict", "run", "many", "--out", "p.parquet"]);
+    assert!(code(&said) == 0 && text(&said.stdout).contains("wanted from the next open on"), "{}", text(&said.stderr));
+}
+
+/// Continuous targets capture what is planted as well; without anything planted nothing is claimed.
+#[test]
+fn policies_capture_a_signal_and_claim_nothing_without_one() {
+    let place = Place::new();
+    let best = market(&place, "planted", "1", "6000", "0.8");
+    let more = ["--timesteps", "400000", "--folds", "2", "--seeds", "2", "--continuous"];
+    let (run, exit) = train(&place, "planted", "continuous", &more);
+    assert_eq!(exit, 0, "{run}");
+    let record = &run["backtest"];
+    let growth = 1e4 * (1.0 + number(&record["net"]["total_return"])).ln() / number(&record["steps"]);
+    assert!(growth > 0.8 * best, "{growth} bp a bar of {best}");
+
+    market(&place, "nothing", "1", "6000", "0.5");
+    for (out, more) in [("discrete", &[][..]), ("any", &["--continuous"])] {
+        let args = ["--timesteps", "60000", "--folds", "3", "--seeds", "2"];
+        let (run, exit) = train(&place, "nothing", out, &[&args[..], more].concat());
+        assert_eq!(exit, 0, "{run}");
+        let net = &run["backtest"]["net"];
+        let low = net["sharpe_annual"].as_f64().zip(net["sharpe_annual_error"].as_f64());
+        assert!(low.is_none_or(|(sharpe, error)| sharpe - 1.96 * error <= 0.0), "{out}: {net}");
+        let verdict = run["evidence"]["verdict"].as_str().unwrap_or("none");
+        assert!(!["evidence", "promising", "suspicious"].contains(&verdict), "{}", run["evidence"]);
+    }
 }

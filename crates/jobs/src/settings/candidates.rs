@@ -1,16 +1,16 @@
 //! Values to try: keys with several values each, of which every combination is a config.
 
 use super::form::{Form, Wrong};
-use super::parse::Origin;
+use super::parse::{Origin, stands_for};
 use super::{Key, Settings};
 use ::bars::nearest;
 use files::{Error, Kind, Result};
 use toml::Value;
 
-/// A key of `[train]` and the values it is tried with, as they were written.
+/// A key and the values it is tried with, as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
-    /// Without `train.`.
+    /// Without `train.`; those of other sections are whole: `ppo.gamma`.
     pub key: String,
     /// At least one, all different.
     pub values: Vec<String>,
@@ -25,22 +25,32 @@ impl std::fmt::Display for Candidates {
     }
 }
 
-/// The prefix of keys whose values may be tried.
+/// The prefix that keys to be tried are written without.
 const SECTION: &str = "train.";
 
-/// The keys that may be tried, without their section: everything that a member's own training is made of, and nothing
+/// The whole name of a key.
+fn name_of(key: &str) -> String {
+    if key.contains('.') { key.to_string() } else { format!("{SECTION}{key}") }
+}
+
+/// The keys that may be tried, as they are written: everything that a member's own training is made of, and nothing
 /// that changes what there is to learn.
 fn tried(keys: &[Key]) -> Vec<&'static str> {
-    keys.iter().filter(|key| key.tried).filter_map(|key| key.name.strip_prefix(SECTION)).collect()
+    keys.iter().filter(|key| key.tried).map(|key| key.name.strip_prefix(SECTION).unwrap_or(key.name)).collect()
 }
 
 /// A list of texts, or one text.
 pub(super) fn candidates() -> Form<Vec<Candidates>> {
-    let keys = tried(&super::classify::keys()).join(", ");
-    let legal = format!("a list, as in [\"rate = 0.001, 0.0003\", \"decay = 0, 0.1\"], of {keys}");
+    let [keys, policies] = [super::classify::keys(), super::ppo::keys()].map(|keys| tried(&keys).join(", "));
+    let legal =
+        format!("a list, as in [\"rate = 0.001, 0.0003\", \"decay = 0, 0.1\"], of {keys}; for policies of {policies}");
     let show =
         |all: &Vec<Candidates>| all.iter().map(|one| Value::from(one.to_string())).collect::<Vec<Value>>().into();
-    Form::new(legal, read_all, show).flags("try", "KEY=V,V", format!("for {keys}; repeat --try for more keys"))
+    Form::new(legal, read_all, show).flags(
+        "try",
+        "KEY=V,V",
+        format!("for {keys}, or keys of policies (ppo.gamma); repeat --try for more keys"),
+    )
 }
 
 fn read_all(value: &Value) -> Result<Vec<Candidates>, Wrong> {
@@ -69,7 +79,7 @@ fn read_all(value: &Value) -> Result<Vec<Candidates>, Wrong> {
 fn read_one(text: &str) -> Result<Candidates, Wrong> {
     let form = || "write key = value, value, as in rate = 0.001, 0.0003".to_string();
     let (key, values) = text.split_once('=').ok_or_else(|| Some((format!("`{text}` has no `=`"), form())))?;
-    let key = key.trim().trim_start_matches(SECTION).to_string();
+    let key = stands_for(key.trim()).trim_start_matches(SECTION).to_string();
     let keys = tried(Key::all());
     if !keys.contains(&key.as_str()) {
         let near = nearest(&key, keys.iter().copied());
@@ -82,7 +92,7 @@ fn read_one(text: &str) -> Result<Candidates, Wrong> {
         if values[..i].contains(value) {
             return Err(Some((format!("`{key}` is tried with {value} twice"), form())));
         }
-        let name = format!("{SECTION}{key}");
+        let name = name_of(&key);
         let tried = Settings::default().pair(&name, value, Origin::Words(&name));
         tried.map_err(|e| Some((format!("`{key}` cannot be tried with `{value}`"), e.remedy.unwrap_or_else(form))))?;
     }
@@ -99,7 +109,7 @@ impl Settings {
                 tried.values.iter().map(move |value| {
                     let mut own = settings.clone();
                     // Each value was checked when it was set.
-                    let _ = own.pair(&format!("{SECTION}{}", tried.key), value, Origin::Words(value));
+                    let _ = own.pair(&name_of(&tried.key), value, Origin::Words(value));
                     let comma = if description.is_empty() { "" } else { ", " };
                     (format!("{description}{comma}{} {value}", tried.key), own)
                 })
@@ -113,7 +123,7 @@ impl Settings {
     /// Sentences about values that were set and are not used, since others are tried.
     pub(crate) fn overruled(&self) -> Vec<String> {
         let sentence = |tried: &Candidates| {
-            let key = Key::find(&format!("{SECTION}{}", tried.key))?;
+            let key = Key::find(&name_of(&tried.key))?;
             let value = (key.show)(self);
             key.is_set(self).then(|| format!("{} = {value} is not used: `{tried}` is tried instead", key.name))
         };
@@ -131,7 +141,7 @@ impl Settings {
         }
     }
 
-    /// Whether a key of `[train]` is tried with several values.
+    /// Whether a key is tried with several values.
     pub(crate) fn has_candidates(&self, key: &str) -> bool {
         self.train.candidates.iter().any(|t| t.key == key)
     }
@@ -147,11 +157,44 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_can_be_tried_are_keys_of_train_and_named_in_its_help() {
+    fn keys_that_can_be_tried_are_named_in_its_help() {
         let legal = &Key::find("train.try").expect("a key").legal;
         for key in Key::all().iter().filter(|key| key.tried) {
-            let name = key.name.strip_prefix(SECTION).unwrap_or_else(|| panic!("{} is not in {SECTION}", key.name));
-            assert!(legal.split([' ', ',']).any(|word| word == name), "{name}: {legal}");
+            let name = key.name.strip_prefix(SECTION).unwrap_or(key.name);
+            assert!(legal.split([' ', ',', ';']).any(|word| word == name), "{name}: {legal}");
+            assert_eq!(name_of(name), key.name);
+        }
+    }
+
+    #[test]
+    fn keys_of_policies_are_tried_by_their_whole_names() {
+        let mut settings = Settings::default();
+        try_values(&mut settings, &["ppo.clip_range=0.1,0.3", "ppo.entropy=auto,0.1..0.5", "rate=1e-3"])
+            .expect("legal");
+        let configs = settings.configs();
+        let words: Vec<&str> = configs.iter().map(|c| c.0.as_str()).collect();
+        assert_eq!((words.len(), words[1]), (4, "ppo.clip_range 0.1, ppo.entropy 0.1..0.5, rate 1e-3"));
+        assert_eq!((configs[2].1.ppo.clip_range, configs[2].1.ppo.entropy), (0.3, None));
+        assert_eq!(configs[3].1.ppo.entropy.map(|band| band.most), Some(0.5));
+        let mut again = Settings::default();
+        again.apply(&settings.to_toml(), Origin::Words("its own")).expect("legal");
+        assert_eq!(again, settings);
+        settings.set("train.try=[\"ppo.learning_rate = 0.01, 0.02\"]").expect("legal");
+        assert_eq!(settings.configs()[1], ("rate 0.02".into(), settings.configs()[1].1.clone()));
+        settings.set("ppo.learning_rate=0.5").expect("another name");
+        settings.set("ppo.batch_size=96").expect("another name");
+        assert_eq!((settings.classify.rate, settings.classify.batch), (Some(0.5), Some(96)));
+        let band = settings.set("ppo.ent_coef=0.1").expect_err("there is none");
+        assert!(band.to_string().contains("kept in a band"), "{band}");
+        settings = again;
+        settings.set("ppo.clip_range=0.2").expect("legal");
+        settings.set("ppo.entropy=0.3..0.4").expect("legal");
+        let overruled = settings.overruled();
+        assert_eq!(overruled.len(), 1, "{overruled:?}");
+        for (wrong, wanted) in [("ppo.gama=1", "did you mean `ppo.gamma`"), ("ppo.timesteps=5,6", "cannot be tried")] {
+            let error = try_values(&mut settings, &[wrong]).expect_err(wrong);
+            let remedy = error.remedy.clone().unwrap_or_default();
+            assert!(error.to_string().contains(wanted) || remedy.contains(wanted), "{error}: {remedy}");
         }
     }
 

@@ -177,7 +177,7 @@ impl Settings {
             return self.patch(symbol, key, value);
         }
         let name = path.join(".");
-        let Some(key) = Key::find(&name) else {
+        let Some(key) = Key::find(stands_for(&name)) else {
             return Err(unknown(&name));
         };
         let default = is_auto(value).then(|| (key.show)(&Settings::default()));
@@ -239,6 +239,14 @@ fn comment(text: &mut String, words: &str) {
 /// Keys that had another name in an earlier version: what runs and models stored is read by it.
 const RENAMED: &[(&str, &str)] = &[("bars.label", "bars.stamp")];
 
+/// Names that Stable-Baselines3 has for keys which other learners have too.
+const ALIASES: &[(&str, &str)] = &[("ppo.learning_rate", "train.rate"), ("ppo.batch_size", "train.batch")];
+
+/// The key that a name stands for.
+pub(super) fn stands_for(name: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key)
+}
+
 /// What a key of an earlier version is called now.
 pub(super) fn renamed(name: &str) -> Option<&'static str> {
     RENAMED.iter().find(|(then, _)| *then == name).map(|(_, now)| *now)
@@ -247,6 +255,10 @@ pub(super) fn renamed(name: &str) -> Option<&'static str> {
 fn unknown(name: &str) -> Refusal {
     if let Some(now) = renamed(name) {
         return Refusal::Key(format!("`{name}` is now called `{now}`"), format!("write `{now}`"));
+    }
+    if name == "ppo.ent_coef" {
+        let what = "there is no fixed weight of the entropy: it is kept in a band";
+        return Refusal::Key(what.into(), "set <ppo.entropy=0.2..0.8>, a share of what is possible".into());
     }
     let names = || Key::all().iter().map(|k| k.name);
     let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);

@@ -1,5 +1,6 @@
 //! The hyper-parameters of policies that learn by trying; names and defaults are those of Stable-Baselines3 where it
-//! has one. Net, minibatch and rate are those of any learner (`train.net`, `train.batch`, `train.rate`).
+//! has one. Net, minibatch and rate are those of any learner (`train.net`, `train.batch`, `train.rate`); its names for
+//! the last two are read too (`ppo.batch_size`, `ppo.learning_rate`).
 
 use super::form::{choice, number, parsed, truth, whole};
 use super::key::section;
@@ -15,37 +16,37 @@ section! {
     /// Steps of all accounts of a member together; its updates follow from them.
     timesteps: usize = 2_000_000, whole(1..=1 << 40).flag("timesteps", "N");
     /// Accounts that a member trades side by side.
-    n_envs: usize = 64, whole(1..=1 << 20).flag("n-envs", "N");
+    n_envs: usize = 64, whole(1..=1 << 20).flag("n-envs", "N").tried();
     /// Steps of each account in an update.
-    n_steps: usize = 128, whole(2..=1 << 20).flag("n-steps", "N");
+    n_steps: usize = 128, whole(2..=1 << 20).flag("n-steps", "N").tried();
     /// Passes through what was seen in an update.
-    n_epochs: usize = 4, whole(1..=1000);
+    n_epochs: usize = 4, whole(1..=1000).tried();
     /// What a reward one step later is worth.
-    gamma: f64 = 0.99, number(0.0..=1.0);
+    gamma: f64 = 0.99, number(0.0..=1.0).tried();
     /// How far advantages look: 0 trusts the value, 1 the rewards.
-    gae_lambda: f64 = 0.95, number(0.0..=1.0);
+    gae_lambda: f64 = 0.95, number(0.0..=1.0).tried();
     /// How far the probability of an action may move before it no longer counts.
-    clip_range: f64 = 0.2, number(0.0..=10.0);
+    clip_range: f64 = 0.2, number(0.0..=10.0).tried();
     /// How far a value may move in an update; 0 leaves it free.
-    clip_range_vf: f64 = 0.0, number(0.0..=f64::MAX);
+    clip_range_vf: f64 = 0.0, number(0.0..=f64::MAX).tried();
     /// Whether the advantages of a minibatch have mean 0 and deviation 1.
-    normalize_advantage: bool = true, truth();
+    normalize_advantage: bool = true, truth().tried();
     /// Weight of the value's loss.
-    vf_coef: f64 = 0.5, number(0.0..=f64::MAX);
+    vf_coef: f64 = 0.5, number(0.0..=f64::MAX).tried();
     /// The largest norm of a gradient, above which it is clipped; 0 for none.
-    max_grad_norm: f64 = 0.5, number(0.0..=f64::MAX);
+    max_grad_norm: f64 = 0.5, number(0.0..=f64::MAX).tried();
     /// How the learning rate changes over a member's updates.
-    schedule: Shape = Shape::Constant, choice(SCHEDULES);
+    schedule: Shape = Shape::Constant, choice(SCHEDULES).tried();
     /// An update ends where the policy has moved further than 1.5 times this; 0 for never.
-    target_kl: f64 = 0.0, number(0.0..=f64::MAX);
+    target_kl: f64 = 0.0, number(0.0..=f64::MAX).tried();
     /// Band that the mean entropy is kept in: a share of what is possible; nats for continuous targets.
-    entropy: Option<Band> = None, parsed("a band as in 0.2..0.8").or_auto().flag("entropy", "BAND");
+    entropy: Option<Band> = None, parsed("a band as in 0.2..0.8").or_auto().flag("entropy", "BAND").tried();
     /// What a step is worth: the growth of equity, growth less what the drawdown grew, or what the Sharpe ratio rose.
-    reward: RewardKind = RewardKind::Growth, choice(REWARDS).flag("reward", "KIND");
+    reward: RewardKind = RewardKind::Growth, choice(REWARDS).flag("reward", "KIND").tried();
     /// How many times what the largest drawdown grew by is taken off, with a reward of drawdown.
-    drawdown_weight: f64 = 1.0, number(0.0..=1000.0);
+    drawdown_weight: f64 = 1.0, number(0.0..=1000.0).tried();
     /// Steps of an episode.
-    episode: usize = 1024, whole(2..=1 << 30);
+    episode: usize = 1024, whole(2..=1 << 30).tried();
     /// What an action is: short, flat or long, or any target between.
     actions: Actions = Actions::Discrete, choice(ACTIONS)
         .switch("continuous", "continuous", "Let policies choose any target between short and long");

@@ -140,8 +140,12 @@ impl Experiment {
     /// Takes what was worked out down into the settings: the same settings give the same bits, whatever is tuned later
     /// and from wherever the run goes on.
     pub(super) fn settle(&mut self) {
-        if !self.settings.has_candidates("batch") {
-            *self.kind().batch(&mut self.settings) = Some(self.learner.configs()[0].recipe.batch);
+        // Configs of policies with other numbers of accounts have other batches, each by its rule.
+        let batch = self.learner.configs()[0].recipe.batch;
+        if self.learner.configs().iter().all(|config| config.recipe.batch == batch)
+            && !self.settings.has_candidates("batch")
+        {
+            *self.kind().batch(&mut self.settings) = Some(batch);
         }
         if self.settings.refit.is_none() && self.settings.split.kind != SplitKind::Cpcv {
             self.settings.split.folds = Some(self.splits.folds.len());

@@ -196,8 +196,8 @@ impl Folder {
             (run, trials, true)
         } else {
             source.holdings.lock(&ledger, splits)?;
-            let start = |config: &Config| ledger.start(&trial(experiment, config, &path));
-            let trials = learner.configs().iter().map(start).collect::<Result<Vec<StartedTrial>>>()?;
+            let start = |config: usize| ledger.start(&trial(experiment, config, &path));
+            let trials = (0..learner.configs().len()).map(start).collect::<Result<Vec<StartedTrial>>>()?;
             (Run::begin(if settings.refit.is_some() { "refit" } else { "train" }), trials, false)
         };
         run.data.clone_from(&source.fingerprint);
@@ -227,7 +227,7 @@ impl Folder {
         let log = RunLog::open(&path, experiment)?;
         let writer = Writer::new(Store::open(&path.join("checkpoints"))?, &[])?;
         let keeper = Keeper { writer, about: about.clone() };
-        let tried = trial(experiment, &learner.configs()[0], &path);
+        let tried = trial(experiment, 0, &path);
         let mut folder = Folder { path, run, about, log, keeper, ledger, trials, tried, resumed, _lock: lock };
         folder.note_recipe(experiment);
         Ok(folder)

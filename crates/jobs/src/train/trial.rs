@@ -8,7 +8,6 @@ use compute::population::Recipe;
 use features::Span;
 use features::labels::{Labeling, Rule, TrainEnd};
 use judge::ledger::Trial;
-use learn::Config;
 use learn::checkpoint::About;
 use report::Run;
 use serde::Serialize;
@@ -25,7 +24,7 @@ pub(super) fn config_hash(experiment: &Experiment) -> String {
     };
     let (first, others) = learner.configs().split_first().expect("there is at least one config");
     let extent = learner.extent();
-    let own = experiment.kind().identity(settings);
+    let own = identity(experiment, 0);
     for text in [
         env!("CARGO_PKG_VERSION"),
         &first.net.to_string(),
@@ -41,26 +40,38 @@ pub(super) fn config_hash(experiment: &Experiment) -> String {
     if let Some(refit) = &settings.refit {
         hash.add_text(&format!("refit of {}", refit.trial));
     }
-    for other in others {
+    for (number, other) in others.iter().enumerate() {
         hash.add_text(&other.net.to_string());
         hash.add_text(&format!("{} {}", other.rate, json!(other.recipe)));
+        // Where it is as in the first, the text is that of versions in which it always was.
+        let identity = identity(experiment, number + 1);
+        if identity != own {
+            hash.add_text(&identity);
+        }
     }
     hash.to_hex()
+}
+
+/// What changes a bit of a config beside its net, recipe and rate.
+fn identity(experiment: &Experiment, config: usize) -> String {
+    let own = experiment.settings.configs().swap_remove(config).1;
+    experiment.kind().identity(&own)
 }
 
 /// The hash of a trial's configuration (docs/method.md, Ledger): features, label, learner, hyper-parameters, costs,
 /// universe, and how time is cut; behind it the root seed. Seeds inside a run are averaged and no trials, another run
 /// with another root seed is one: else the best of fifty would count as one. A version of the program is none.
-fn trial_id(experiment: &Experiment, config: &Config) -> String {
+fn trial_id(experiment: &Experiment, number: usize) -> String {
     let Experiment { source, learner, settings, splits, .. } = experiment;
     let mut hash = Fingerprint::new();
+    let config = &learner.configs()[number];
     let recipe = Recipe { seed: 0, ..config.recipe };
-    let (kind, extent) = (experiment.kind(), learner.extent());
+    let (kind, extent, identity) = (experiment.kind(), learner.extent(), identity(experiment, number));
     hash.add_text("trial 3");
     hash.add_text(kind.name());
     hash.add_text(&config.net.to_string());
     hash.add_text(&json!(recipe).to_string());
-    hash.add_text(&format!("{} {} {} {}", config.rate, extent.units, extent.patience, kind.identity(settings)));
+    hash.add_text(&format!("{} {} {} {identity}", config.rate, learner.units(number), extent.patience));
     hash.add_text(&format!("{:016x}", splits.id()));
     match &source.ids {
         Ids::Bars { data, set, .. } => {
@@ -119,8 +130,9 @@ pub(super) fn word(value: impl Serialize) -> String {
 }
 
 /// A trial is a configuration and a root seed, on what it is judged on.
-pub(super) fn trial(experiment: &Experiment, config: &Config, folder: &Path) -> Trial {
-    let Experiment { source, settings, splits, .. } = experiment;
+pub(super) fn trial(experiment: &Experiment, number: usize, folder: &Path) -> Trial {
+    let Experiment { source, settings, splits, learner, .. } = experiment;
+    let config = &learner.configs()[number];
     // What is not judged is in no family.
     let judged = || splits.folds.iter().filter(|fold| !fold.test.is_empty()).map(|fold| fold.spans.test);
     let first = judged().map(Span::from).min();
@@ -132,7 +144,7 @@ pub(super) fn trial(experiment: &Experiment, config: &Config, folder: &Path) -> 
     };
     let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     Trial {
-        id: trial_id(experiment, config),
+        id: trial_id(experiment, number),
         // Arrays that name no symbol are a family of their own.
         symbols: match source.judged() {
             symbols if symbols.is_empty() => vec![source.fingerprint.clone()],
@@ -145,12 +157,21 @@ pub(super) fn trial(experiment: &Experiment, config: &Config, folder: &Path) -> 
         seeds: (0..settings.train.seeds as u64).collect(),
         parent: settings.refit.as_ref().map(|refit| refit.trial.clone()),
         what: Some(format!(
-            "{name}: {} {}{labels}, rate {:.2e}",
+            "{name}: {} {}{labels}, rate {:.2e}{}",
             settings.train.learner.name(),
             config.net,
-            config.rate
+            config.rate,
+            tried(settings, number)
         )),
     }
+}
+
+/// What else of a config is tried than net and rate; nothing where it is alone.
+fn tried(settings: &crate::Settings, number: usize) -> String {
+    let mut all = settings.configs();
+    let words = if all.len() > 1 { all.swap_remove(number).0 } else { String::new() };
+    let more: Vec<&str> = words.split(", ").filter(|word| word.starts_with("ppo.")).collect();
+    if more.is_empty() { String::new() } else { format!(", {}", more.join(", ")) }
 }
 
 #[cfg(test)]
