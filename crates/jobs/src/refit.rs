@@ -2,8 +2,8 @@
 //!
 //! It is an experiment with one fold that has no validation and no test: data up to the end, or up to a holdout that
 //! nobody has opened; as many epochs as the members of the run took in the median, on the schedule of the run; the
-//! calibration and the threshold of its last fold, or of a policy which of its seeds stay flat. It comes out as a run folder of its own, whose model says that it
-//! was not judged itself and which run judged its recipe.
+//! calibration and the threshold of its last fold, or of a policy which of its seeds stay flat. It comes out as a run
+//! folder of its own, whose model says that it was not judged itself and which run judged its recipe.
 
 use crate::kinds::model;
 use crate::runs::finished_run;

@@ -60,7 +60,8 @@ fn hypers(settings: &Settings) -> Hypers {
     let above_0 = |x: f64| (x > 0.0).then_some(x as f32);
     let usual = match own.actions {
         Actions::Discrete => EntropyBand { least: 0.2, most: 0.8 },
-        Actions::Continuous => EntropyBand { least: -1.5, most: 0.5 },
+        // A policy starts at 1.42 nats, inside.
+        Actions::Continuous => EntropyBand { least: -1.5, most: 1.5 },
     };
     let entropy = own.entropy.map_or(usual, |b| EntropyBand { least: b.least as f32, most: b.most as f32 });
     Hypers {

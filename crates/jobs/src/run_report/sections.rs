@@ -416,7 +416,8 @@ pub(super) fn training(run: &Gathered) -> Option<Section> {
     section("Training", &words, blocks)
 }
 
-/// Loss and score over epochs, of policies growth and the entropy in its band: the mean of all members, and members one by one where they are few.
+/// Loss and score over epochs, of policies growth and the entropy in its band: the mean of all members, and members one
+/// by one where they are few.
 fn curve_charts(all: &[MemberCurve]) -> Vec<Curves> {
     let known = |name: &str| all.iter().any(|c| c.figures.get(name).is_some_and(|v| v.iter().flatten().count() > 0));
     let others = all.first().map_or(Vec::new(), |c| c.figures.keys().map(String::as_str).collect());

@@ -120,7 +120,7 @@ pub fn run_settings(run: &Path) -> Result<Settings> {
 pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result<Predicted> {
     let Asked { path, loaded, data, mut answer, spans, instruments, device, asked, locked, mut notes, .. } =
         ask(request, request.positions, settings, sink)?;
-    let mut held = Vec::new();
+    let (mut held, clock) = (Vec::new(), Instant::now());
     if request.positions || answer.policy.is_some() {
         let (columns, shares) = positions(&loaded, &data, &answer, &spans, settings).map_err(|e| e.at(&request.run))?;
         answer.table.columns.extend(columns);
@@ -133,6 +133,7 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
             ));
         }
     }
+    let walking = clock.elapsed().as_secs_f64();
     let Answer { mut table, predicted, members_left_out, .. } = answer;
     let out = match &request.out {
         Some(out) => out.clone(),
@@ -147,7 +148,8 @@ pub fn predict(request: &Predict, settings: &Settings, sink: Sink<'_>) -> Result
     let mut writer = ParquetWriter::create(&out, &[])?.threads(settings.threads());
     writer.write(&std::mem::take(&mut table))?;
     writer.finish()?;
-    let (device, seconds) = device;
+    // A policy is asked while it walks.
+    let (device, seconds) = (device.0, device.1 + if held.is_empty() { 0.0 } else { walking });
     Ok(Predicted {
         path: out.display().to_string(),
         data: path.display().to_string(),
@@ -327,7 +329,7 @@ pub(crate) fn ask(request: &Predict, walked: bool, settings: &Settings, sink: Si
         read_question(&request.run, &request.select, settings, sink)?;
     let own = settings.without_labels();
     let made = bytes_of_row(&loaded.model, request.members);
-    // A policy is asked while it walks.
+    // What a policy says is walked in any case.
     let walked = walked || loaded.model.account.is_some();
     let table_use = if walked { TableUse::Tested(made) } else { TableUse::Inputs(made) };
     check_memory(&market, timeframe, &plan, table_use, &own).map_err(|e| e.at(&path))?;
