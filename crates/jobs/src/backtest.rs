@@ -277,8 +277,7 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
         members: false,
         positions: false,
     };
-    let Asked { path, loaded, data, answer, instruments, same_bars, notes, .. } =
-        ask(&question, true, settings, sink)?;
+    let Asked { path, loaded, data, answer, instruments, same_bars, notes, .. } = ask(&question, true, settings, sink)?;
     let model = &loaded.model;
     let other = Some((settings.trading.rule(), settings.trading.exit));
     let policy = model_policy(&loaded, &data, &answer, settings, other).map_err(|e| e.at(run))?;

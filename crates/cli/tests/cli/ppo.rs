@@ -297,7 +297,7 @@ fn one_policy_trades_many_symbols() {
 fn policies_capture_a_signal_and_claim_nothing_without_one() {
     let place = Place::new();
     let best = market(&place, "planted", "1", "6000", "0.8");
-    let more = ["--timesteps", "400000", "--folds", "2", "--seeds", "2", "--continuous"];
+    let more = ["--timesteps", "200000", "--folds", "2", "--seeds", "2", "--continuous"];
     let (run, exit) = train(&place, "planted", "continuous", &more);
     assert_eq!(exit, 0, "{run}");
     let record = &run["backtest"];

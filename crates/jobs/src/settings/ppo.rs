@@ -46,7 +46,7 @@ section! {
     /// How many times what the largest drawdown grew by is taken off, with a reward of drawdown.
     drawdown_weight: f64 = 1.0, number(0.0..=1000.0).tried();
     /// Steps of an episode.
-    episode: usize = 1024, whole(2..=1 << 30).tried();
+    episode: usize = 1024, whole(2..=1 << 30);
     /// What an action is: short, flat or long, or any target between.
     actions: Actions = Actions::Discrete, choice(ACTIONS)
         .switch("continuous", "continuous", "Let policies choose any target between short and long");

@@ -134,6 +134,8 @@ struct Folds {
     train: Vec<Vec<Range<u32>>>,
     /// `[folds]` the same of validation, cut into pieces of about one length.
     valid: Vec<Vec<Range<u32>>>,
+    /// `[folds]` whether that is a validation; else members are not selected.
+    is_validated: Vec<bool>,
     scalers: Vec<Scaler>,
     /// What episodes are played on, once a card has it.
     on_card: Mutex<Option<cuda::EpisodeTable>>,
@@ -169,10 +171,15 @@ impl Ppo {
             rows
         };
         let train: Vec<Vec<Range<u32>>> = folds.iter().map(|fold| stretches(&rows_of(&fold.train))).collect();
-        let valid: Vec<Vec<Range<u32>>> = folds.iter().map(|f| walk::pieces(&stretches(&rows_of(&f.valid)))).collect();
-        // Without a validation at all, as where everything is training, the last weights are taken.
-        let is_bare = |at: &usize| train[*at].is_empty() || (valid[*at].is_empty() && !folds[*at].valid.is_empty());
-        if let Some(at) = (0..folds.len()).find(is_bare) {
+        let mut valid: Vec<Vec<Range<u32>>> =
+            folds.iter().map(|f| walk::pieces(&stretches(&rows_of(&f.valid)))).collect();
+        // Where everything is training the last weights are taken; a moment of it is walked, and not counted.
+        let is_validated: Vec<bool> = folds.iter().map(|fold| !fold.valid.is_empty()).collect();
+        for at in (0..folds.len()).filter(|at| !is_validated[*at]) {
+            let long = train[at].iter().find(|stretch| stretch.len() >= 3);
+            valid[at] = long.map(|stretch| stretch.start..stretch.start + 3).into_iter().collect();
+        }
+        if let Some(at) = (0..folds.len()).find(|at| train[*at].is_empty() || valid[*at].is_empty()) {
             return bad(
                 format!("fold {} has too few neighbouring bars to trade on, in training or in validation", at + 1),
                 "use fewer <split.folds>, or give more data",
@@ -182,7 +189,8 @@ impl Ppo {
         let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold, split)).collect();
         scalers.iter().zip(folds).try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
         let (problem, data) = (Arc::clone(problem), Arc::clone(data));
-        Ok(Ppo { spec, folds: Arc::new(Folds { problem, data, train, valid, scalers, on_card: Mutex::default() }) })
+        let on_card = Mutex::default();
+        Ok(Ppo { spec, folds: Arc::new(Folds { problem, data, train, valid, is_validated, scalers, on_card }) })
     }
 
     /// The config whose net, recipe and shape the members of a group share.

@@ -265,7 +265,10 @@ impl Training for PpoTraining {
         let walked = self.engine.walk(&mut self.group, &self.members, &due)?;
         for (at, walked) in due.into_iter().zip(walked) {
             // Where everything is training there is nothing to select by.
-            let (growth, error) = if walked.is_empty() { (f64::NAN, f64::NAN) } else { mean_growth(&walked) };
+            let (growth, error) = match self.group.ppo.folds.is_validated[self.members[at].key.fold] {
+                true => mean_growth(&walked),
+                false => (f64::NAN, f64::NAN),
+            };
             let member = &mut self.members[at];
             member.due = false;
             let Seen { losses, growth: grown, explained, norm, rate } = member.seen;

@@ -110,8 +110,13 @@ fn ppo(actions: Actions, precision: Precision, layers: &str, reward: Reward) -> 
         reward,
     };
     let configs = vec![Config { net, recipe, rate: 3e-3 }];
-    Ppo::new(&problem, &data, &folds, Spec { configs, hypers: vec![hypers], updates: vec![4], stop_after: None, patience: 4, seeds: 3 })
-        .unwrap()
+    Ppo::new(
+        &problem,
+        &data,
+        &folds,
+        Spec { configs, hypers: vec![hypers], updates: vec![4], stop_after: None, patience: 4, seeds: 3 },
+    )
+    .unwrap()
 }
 
 fn card() -> Option<DeviceBudget> {
