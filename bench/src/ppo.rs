@@ -232,7 +232,8 @@ fn spec(load: &Load, activation: &str) -> Result<Spec, String> {
         reward: Reward::Growth,
     };
     let updates = 1_000_000;
-    Ok(Spec { configs, hypers: vec![hypers], updates, patience: updates, seeds: load.members })
+    let (hypers, patience, seeds) = (vec![hypers], updates, load.members);
+    Ok(Spec { configs, hypers, updates: vec![updates], stop_after: None, patience, seeds })
 }
 
 /// Seconds in which the accounts of an update take their steps without a net, in blocks on threads as the learner holds
