@@ -6,7 +6,7 @@ use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp, model}
 use crate::train::{Answer, Experiment, Ids, Judged, ModelRows, RowsOfFolds, Source};
 use crate::{ClassifySettings, RewardKind, Settings, backtest};
 use compute::Opened;
-use compute::population::{Precision, Recipe, Scale, Schedule};
+use compute::population::{Recipe, Scale, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout, Span};
 use files::{Error, Result, format_plural};
 use judge::backtest::{Backtest, ChanceTest, Course, Walked, shift_positions, walk};
@@ -14,6 +14,7 @@ use judge::evidence::{Findings, seed_spread};
 use judge::ledger::StartedTrial;
 use judge::performance::{TrackRecord, performance, trading_days_per_year};
 use judge::split::Splits;
+use learn::classify::defaults;
 use learn::ppo::{Actions, Clip, EntropyBand, FoldPolicy, Hypers, Ppo, PpoPolicy, Reward, Spec};
 use learn::scale::Scaler;
 use learn::{Config, Extent, Learner, Problem, Trained};
@@ -86,10 +87,11 @@ fn hypers(settings: &Settings) -> Hypers {
 }
 
 /// The config of settings; recipes of classifiers are others.
-fn config(settings: &Settings, net: &compute::Net) -> Config {
+fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Config {
     let rows = settings.ppo.n_envs * settings.ppo.n_steps;
     let batch = settings.classify.batch.unwrap_or(rows.div_ceil(MINIBATCHES)).min(rows);
-    let precision = settings.train.precision.unwrap_or(Precision::F32);
+    let usual = defaults::precision(matches!(device, Opened::Cuda(_)));
+    let precision = settings.train.precision.unwrap_or(usual);
     let mut recipe = Recipe::new(batch, precision, settings.general.seed);
     let clip = Some(settings.ppo.max_grad_norm as f32).filter(|norm| *norm > 0.0);
     (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, clip);
@@ -104,7 +106,7 @@ fn updates(settings: &Settings) -> u32 {
     (if most == Extent::default().units as usize { updates } else { updates.min(most) }) as u32
 }
 
-fn ppo(source: &Source, splits: &Splits, settings: &Settings) -> Result<Ppo> {
+fn ppo(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -> Result<Ppo> {
     let usage = |what: &str, remedy: &str| Error::new(files::Kind::Usage, what).remedy(remedy);
     let Ids::Bars { data, .. } = &source.ids else {
         return Err(usage("policies trade, and ready arrays have no prices", "give bars"));
@@ -116,7 +118,7 @@ fn ppo(source: &Source, splits: &Splits, settings: &Settings) -> Result<Ppo> {
     all.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
     let refit = settings.refit.as_ref();
     let spec = Spec {
-        configs: all.iter().zip(&source.nets).map(|((_, own), net)| config(own, net)).collect(),
+        configs: all.iter().zip(&source.nets).map(|((_, own), net)| config(own, net, device)).collect(),
         hypers: all.iter().map(|(_, own)| hypers(own)).collect(),
         updates: all.iter().map(|(_, own)| updates(own)).collect(),
         stop_after: refit.map(|refit| refit.epochs),
@@ -187,8 +189,14 @@ impl Kind for PpoKind {
         format!("{} + account:dense{OBSERVED} / {towers} / policy:{outputs} | value:1", tables.join(" + "))
     }
 
-    fn learner(&self, source: &Source, splits: &Splits, settings: &Settings, _: &Opened) -> Result<Box<dyn Learner>> {
-        Ok(Box::new(ppo(source, splits, settings)?))
+    fn learner(
+        &self,
+        source: &Source,
+        splits: &Splits,
+        settings: &Settings,
+        device: &Opened,
+    ) -> Result<Box<dyn Learner>> {
+        Ok(Box::new(ppo(source, splits, settings, device)?))
     }
 
     fn identity(&self, settings: &Settings) -> String {
