@@ -4,6 +4,7 @@ use crate::Score;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Seeds of one fold at most, folds of one config at most, configs at most: a member's id is `(config × FOLDS + fold) ×
 /// SEEDS + seed`.
@@ -105,24 +106,45 @@ pub struct Validation {
 }
 
 /// Named figures of a validation, in the learner's order; none where one is no number.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Metrics(pub Vec<(Cow<'static, str>, Option<f64>)>);
+///
+/// A long training has many of them, so that a history keeps their names once.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    names: Arc<[Cow<'static, str>]>,
+    values: Box<[f64]>, // NaN where there is none
+}
 
 impl Metrics {
     /// Figures by name; what is not finite is none.
     pub fn new(all: &[(&'static str, f64)]) -> Metrics {
-        Metrics(all.iter().map(|(name, x)| (Cow::Borrowed(*name), x.is_finite().then_some(*x))).collect())
+        Metrics::named(all.iter().map(|(name, x)| (Cow::Borrowed(*name), Some(*x))))
+    }
+
+    fn named(all: impl Iterator<Item = (Cow<'static, str>, Option<f64>)>) -> Metrics {
+        let (names, values): (Vec<_>, Vec<f64>) = all.map(|(name, x)| (name, x.unwrap_or(f64::NAN))).unzip();
+        Metrics { names: names.into(), values: values.into() }
     }
 
     /// One of them.
     pub fn get(&self, name: &str) -> Option<f64> {
-        self.0.iter().find(|(own, _)| own == name).and_then(|(_, x)| *x)
+        self.iter().find(|(own, _)| *own == name).and_then(|(_, x)| x)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&str, Option<f64>)> {
+        let values = self.values.iter().map(|x| x.is_finite().then_some(*x));
+        self.names.iter().map(|name| &**name).zip(values)
+    }
+}
+
+impl PartialEq for Metrics {
+    fn eq(&self, other: &Metrics) -> bool {
+        self.iter().eq(other.iter())
     }
 }
 
 impl Serialize for Metrics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, x)| (name, x)))
+        serializer.collect_map(self.iter())
     }
 }
 
@@ -131,7 +153,7 @@ impl<'de> Deserialize<'de> for Metrics {
         let all = Map::<String, Value>::deserialize(deserializer)?;
         // Older programs wrote counts of guesses beside the figures.
         let figures = all.into_iter().filter(|(_, x)| x.is_number() || x.is_null());
-        Ok(Metrics(figures.map(|(name, x)| (name.into(), x.as_f64())).collect()))
+        Ok(Metrics::named(figures.map(|(name, x)| (name.into(), x.as_f64()))))
     }
 }
 
@@ -184,11 +206,22 @@ impl Trained {
         let Score { unit, step, score, metrics, .. } = score;
         let number = score.is_finite().then_some(score);
         self.history.push(Validation { unit, step, score: number, metrics });
+        self.share_names(self.history.len() - 1);
         let better = number.is_some() && self.best.as_ref().is_none_or(|b| score > b.score);
         if better {
             self.best = Some(Best { unit, score, params: Vec::new() });
         }
         better
+    }
+
+    /// Lets validations from that one on name their figures by the names of the one before, where they are the same.
+    pub(crate) fn share_names(&mut self, from: usize) {
+        for at in from.max(1)..self.history.len() {
+            let [before, own] = [at - 1, at].map(|at| Arc::clone(&self.history[at].metrics.names));
+            if before == own {
+                self.history[at].metrics.names = before;
+            }
+        }
     }
 
     /// Keeps its last weights as the best, for a member that is not validated: its score is no number.
@@ -200,5 +233,32 @@ impl Trained {
     /// Whether patience has ended.
     pub(crate) fn is_out_of_patience(&self, patience: u32) -> bool {
         self.units() - self.best.as_ref().map_or(0, |b| b.unit) >= patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_keeps_the_names_of_its_figures_once() {
+        let mut member = Trained::new(MemberKey { config: 0, fold: 0, seed: 0 });
+        for unit in 1..=3 {
+            let figures = [("valid_loss", 0.5 / f64::from(unit)), ("norm", if unit == 2 { f64::NAN } else { 1.0 })];
+            let metrics = Metrics::new(&figures);
+            member.validated(Score { id: 0, unit, step: 10 * unit, score: f64::from(unit), metrics });
+        }
+        let is_shared = |member: &Trained| {
+            let names: Vec<_> = member.history.iter().map(|v| &v.metrics.names).collect();
+            names.windows(2).all(|pair| Arc::ptr_eq(pair[0], pair[1]))
+        };
+        assert!(is_shared(&member));
+        let text = serde_json::to_string(&member).expect("JSON");
+        assert!(text.contains(r#"{"epoch":2,"step":20,"worth":2.0,"valid_loss":0.25,"norm":null}"#), "{text}");
+        let mut read: Trained = serde_json::from_str(&text).expect("a member");
+        assert_eq!(read, member);
+        assert_eq!([1, 2].map(|at| read.history[at].metrics.get("norm")), [None, Some(1.0)]);
+        read.share_names(0);
+        assert!(is_shared(&read));
     }
 }

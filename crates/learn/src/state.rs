@@ -1,9 +1,11 @@
 //! A state from which a training can go on, to the bit, as the parts of a checkpoint.
 
+use crate::checkpoint::Staging;
 use crate::{Learner, Snapshot, Trained, failed};
 use compute::population::{Pace, Pins};
 use files::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Everything a training is, between two chunks of steps.
@@ -19,10 +21,10 @@ pub struct TrainState {
     pub pace: Pace,
 }
 
-/// What is written as JSON beside the numbers.
+/// What is written as JSON beside the numbers. A long history is not copied to be written.
 #[derive(Serialize, Deserialize)]
-struct StateJson {
-    members: Vec<Trained>,
+struct StateJson<'a> {
+    members: Cow<'a, [Trained]>,
     /// Of the first config.
     pins: Pins,
     /// Of the others.
@@ -39,23 +41,23 @@ impl TrainState {
         TrainState { members, running: Vec::new(), pins: BTreeMap::new(), pace: Pace::default() }
     }
 
-    /// The parts: JSON, snapshots, best weights, last weights of those that ended.
-    pub fn parts(&self) -> Vec<(&'static str, Vec<u8>)> {
+    /// Puts the parts into a staging area: JSON, snapshots, best weights, last weights of those that ended.
+    pub fn stage(&self, staging: &mut Staging) {
         let json = StateJson {
-            members: self.members.clone(),
+            members: Cow::Borrowed(&self.members),
             pins: self.pins.get(&0).cloned().unwrap_or_default(),
             other_pins: self.pins.iter().filter(|p| *p.0 > 0).map(|(kind, pins)| (*kind, pins.clone())).collect(),
             pace: self.pace,
             running: self.running.iter().map(|s| s.bytes.len() as u64).collect(),
         };
-        let json = serde_json::to_vec(&json).expect("plain values have no failing serialisers");
-        let running = self.running.iter().flat_map(|s| s.bytes.iter().copied()).collect();
-        let rows = |of: fn(&Trained) -> Option<&[f32]>| {
-            self.members.iter().filter_map(of).flatten().flat_map(|x| x.to_le_bytes()).collect()
+        serde_json::to_writer(staging.part("state.json"), &json).expect("plain values have no failing serialisers");
+        let running = staging.part("members.bin");
+        self.running.iter().for_each(|s| running.extend_from_slice(&s.bytes));
+        let mut rows = |name: &str, of: fn(&Trained) -> Option<&[f32]>| {
+            staging.part(name).extend(self.members.iter().filter_map(of).flatten().flat_map(|x| x.to_le_bytes()));
         };
-        let best = rows(|m| m.best.as_ref().map(|b| b.params.as_slice()));
-        let last = rows(|m| m.last.as_ref().map(|l| l.params.as_slice()));
-        vec![("state.json", json), ("members.bin", running), ("best.bin", best), ("last.bin", last)]
+        rows("best.bin", |m| m.best.as_ref().map(|b| b.params.as_slice()));
+        rows("last.bin", |m| m.last.as_ref().map(|l| l.params.as_slice()));
     }
 
     /// Back from the parts.
@@ -64,8 +66,9 @@ impl TrainState {
             Error::new(Kind::State, format!("the checkpoint cannot be used: {what}"))
                 .remedy("start a new run with another <out>")
         };
-        let mut json: StateJson =
+        let json: StateJson<'_> =
             serde_json::from_slice(&read("state.json")?).map_err(|e| damaged(format!("state.json: {e}")))?;
+        let mut members = json.members.into_owned();
         let (bytes, mut at) = (read("members.bin")?, 0usize);
         let mut running = Vec::new();
         for length in &json.running {
@@ -75,7 +78,7 @@ impl TrainState {
             at = end;
         }
         // States of older programs have no last weights, and name none.
-        let ended = json.members.iter().any(|m| m.last.is_some());
+        let ended = members.iter().any(|m| m.last.is_some());
         let last = if ended { read("last.bin")? } else { Vec::new() };
         let best = read("best.bin")?;
         let (mut last, mut best) = (last.as_slice(), best.as_slice());
@@ -89,7 +92,8 @@ impl TrainState {
             *from = rest;
             Ok(row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
         };
-        for member in &mut json.members {
+        for member in &mut members {
+            member.share_names(0);
             if let Some(kept) = &mut member.last {
                 kept.params = row(&mut last, "last.bin", member.config)?;
             }
@@ -99,6 +103,6 @@ impl TrainState {
         }
         let mut pins = json.other_pins;
         pins.insert(0, json.pins);
-        Ok(TrainState { members: json.members, running, pins, pace: json.pace })
+        Ok(TrainState { members, running, pins, pace: json.pace })
     }
 }

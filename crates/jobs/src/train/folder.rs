@@ -84,9 +84,7 @@ impl Keeper {
             state.members.iter().filter_map(|m| m.history.last()).map(|e| u64::from(e.step)).max().unwrap_or(0);
         about.more = standing(state);
         self.writer.submit(about, |staging| {
-            for (name, bytes) in state.parts() {
-                staging.put(name, &bytes);
-            }
+            state.stage(staging);
             for (view, name, bytes) in weights(state, configs) {
                 staging.view(view, name, bytes);
             }

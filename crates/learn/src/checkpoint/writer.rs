@@ -38,6 +38,11 @@ impl Staging {
         self.part(name).extend_from_slice(bytes);
     }
 
+    /// The parts that were put in, with their names.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.parts[..self.used].iter().map(|(name, bytes)| (&**name, &**bytes))
+    }
+
     /// Weights for `checkpoints/best` or `checkpoints/last`, written once the generation was read back.
     pub fn view(&mut self, view: View, name: String, bytes: Vec<u8>) {
         self.views.push((view, name, bytes));
@@ -75,8 +80,7 @@ impl Writer {
             let _ = tell.send((Staging::ready(&sizes), Ok(None)));
             let mut views = Views::default();
             while let Ok((about, mut staging)) = todo.recv() {
-                let parts = staging.parts[..staging.used].iter().map(|(name, bytes)| (&**name, &**bytes));
-                let outcome = store.save(&about, &parts.collect::<Vec<_>>()).map(Some);
+                let outcome = store.save(&about, &staging.parts().collect::<Vec<_>>()).map(Some);
                 if outcome.is_ok() {
                     views.write(store.folder(), staging.views());
                 }

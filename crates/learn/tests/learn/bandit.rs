@@ -7,6 +7,7 @@ use compute::cuda::{Array, Grid, Kernel, Module, Plain, Slab, Stream};
 use compute::population::{Pace, Pins};
 use compute::random::philox;
 use compute::{Budget, Choice, Opened};
+use learn::checkpoint::Staging;
 use learn::{DeviceBudget, Hooks, Learner, Outcome, Pacer, Plan, RunEvent, Stopped, TrainState, train};
 use std::cell::Cell;
 
@@ -27,8 +28,9 @@ fn run(bandit: &Bandit, at: &DeviceBudget, from: Option<TrainState>, looks: u32)
         event: &mut |event| count.set(count.get() + u32::from(matches!(event, RunEvent::Samples(_)))),
         stop: &|| count.get() >= looks,
         save: &mut |state| {
-            let parts = state.parts();
-            let read = |name: &str| Ok(parts.iter().find(|p| p.0 == name).unwrap().1.clone());
+            let mut staging = Staging::default();
+            state.stage(&mut staging);
+            let read = |name: &str| Ok(staging.parts().find(|p| p.0 == name).unwrap().1.to_vec());
             kept = Some(TrainState::from_parts(&read, bandit)?);
             Ok(())
         },

@@ -4,6 +4,7 @@
 use crate::made::{self, Made};
 use compute::population::{Pace, Pins, Recipe};
 use compute::{Budget, Choice, Opened};
+use learn::checkpoint::Staging;
 use learn::classify::{Classify, Query, Spec, predict, predict_pins};
 use learn::{Config, DeviceBudget, Hooks, Learner, Outcome, Plan, RunEvent, Stopped, TrainState, Trained, train};
 use std::cell::Cell;
@@ -47,8 +48,9 @@ fn run(
 
 /// A saved state through the bytes of its parts.
 fn through_bytes(state: &TrainState, made: &Made, spec: &Spec) -> TrainState {
-    let parts = state.parts();
-    let read = |name: &str| Ok(parts.iter().find(|p| p.0 == name).unwrap().1.clone());
+    let mut staging = Staging::default();
+    state.stage(&mut staging);
+    let read = |name: &str| Ok(staging.parts().find(|p| p.0 == name).unwrap().1.to_vec());
     TrainState::from_parts(&read, &learner(made, spec)).unwrap()
 }
 
