@@ -42,6 +42,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use training::PpoTraining;
 
+/// Validations of a member at most: all are kept, and the memory of a long training must not grow.
+const VALIDATIONS: u64 = 256;
+
 /// What an action is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actions {
@@ -226,13 +229,15 @@ impl Ppo {
         self.spec.configs[0].net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
     }
 
-    /// Updates between two validations: about a twentieth of the time goes into them, by what they have to compute.
+    /// Updates between two validations: about a twentieth of the time goes into them, by what they have to compute, and
+    /// there are at most [`VALIDATIONS`] of them.
     fn validate_every(&self, hypers: &Hypers, updates: u32) -> u32 {
         let longest = self.folds.valid.iter().map(|pieces| pieces.iter().map(ExactSizeIterator::len).sum::<usize>());
         let walked = longest.max().unwrap_or(0) as u64;
         // A pass back costs twice a pass forward.
         let update = u64::from(hypers.n_envs) * u64::from(hypers.n_steps) * (1 + 3 * u64::from(hypers.n_epochs));
-        (20 * walked).div_ceil(update.max(1)).clamp(1, u64::from(updates.max(1))) as u32
+        let updates = u64::from(updates.max(1));
+        (20 * walked).div_ceil(update.max(1)).clamp(updates.div_ceil(VALIDATIONS), updates) as u32
     }
 }
 
