@@ -79,7 +79,7 @@ impl Keeper {
 
     fn submit(&mut self, state: &TrainState, configs: &[Config]) -> Result<()> {
         let mut about = self.about.clone();
-        about.epoch = state.members.iter().map(|m| m.history.len() as u64).max().unwrap_or(0);
+        about.epoch = state.members.iter().map(|m| u64::from(m.units())).max().unwrap_or(0);
         about.step =
             state.members.iter().filter_map(|m| m.history.last()).map(|e| u64::from(e.step)).max().unwrap_or(0);
         about.more = standing(state);
