@@ -29,10 +29,11 @@ pub(crate) fn strays(folder: &Path) -> Vec<String> {
     found
 }
 
-/// One case: the renames at which the run ends, one after the other; it goes on behind each.
-fn check(place: &Place, set: &str, out: &str, at: &[&str]) {
-    let mut args = small(set, out, "6");
-    args.extend(["--set", "train.checkpoint=2", "--quiet"]);
+/// One case: the renames at which the run ends, one after the other; it goes on behind each. `train` are the words for
+/// a run in a folder, and the run in `whole` was not disturbed.
+fn check(place: &Place, train: &dyn Fn(&str) -> Vec<String>, out: &str, at: &[&str]) {
+    let args = train(out);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let begun = || place.path().join(out).join("run.json").exists();
     let next = || if begun() { vec!["runs", "resume", out, "--quiet"] } else { args.clone() };
     for at in at {
@@ -48,29 +49,61 @@ fn check(place: &Place, set: &str, out: &str, at: &[&str]) {
         let read = |run: &Path| std::fs::read(run.join(&file)).unwrap();
         assert_eq!(read(&run), read(&whole), "{at:?}: {file}");
     }
-    let judged = |run: &Path| -> Value {
-        let text = std::fs::read(run.join("result.json")).unwrap();
-        serde_json::from_slice::<Value>(&text).unwrap()["judged"].take()
-    };
-    assert_eq!(judged(&run), judged(&whole), "{at:?}");
+    let result =
+        |run: &Path| -> Value { serde_json::from_slice(&std::fs::read(run.join("result.json")).unwrap()).unwrap() };
+    let (run, whole) = (result(&run), result(&whole));
+    for part in ["judged", "members", "backtest"] {
+        assert_eq!(run[part], whole[part], "{at:?}: {part}");
+    }
+}
+
+/// Trains undisturbed into `whole`, on a market with a signal.
+fn undisturbed(place: &Place, train: &dyn Fn(&str) -> Vec<String>) {
+    market(place, true, "3000");
+    let args = train("whole");
+    let whole = place.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(code(&whole), 0, "{}", text(&whole.stderr));
 }
 
 #[test]
 fn a_run_killed_before_any_rename_leaves_no_stray_and_ends_with_the_same_bits() {
     let place = Place::new();
-    market(&place, true, "3000");
     let set = format!("p = col(plant), {ROW}");
-    let mut args = small(&set, "whole", "6");
-    args.extend(["--set", "train.checkpoint=2", "--quiet"]);
-    let whole = place.run(&args);
-    assert_eq!(code(&whole), 0, "{}", text(&whole.stderr));
-    check(&place, &set, "begin", &["settings.toml", "split.parquet", "run.json"]);
+    let train = |out: &str| {
+        let mut args = small(&set, out, "6");
+        args.extend(["--set", "train.checkpoint=2", "--quiet"]);
+        args.into_iter().map(String::from).collect()
+    };
+    undisturbed(&place, &train);
+    check(&place, &train, "begin", &["settings.toml", "split.parquet", "run.json"]);
     // Rows that were logged behind the last checkpoint are cut off, by a rename, when the run goes on.
-    check(&place, &set, "saving", &["000001/MANIFEST", "000003/MANIFEST", "log.jsonl"]);
-    check(&place, &set, "saved", &["checkpoints/LATEST", "checkpoints/best#2", "checkpoints/last#3", "run.json"]);
+    check(&place, &train, "saving", &["000001/MANIFEST", "000003/MANIFEST", "log.jsonl"]);
+    check(&place, &train, "saved", &["checkpoints/LATEST", "checkpoints/best#2", "checkpoints/last#3", "run.json"]);
     // Behind the last checkpoint nothing is saved again.
-    check(&place, &set, "latest", &["checkpoints/LATEST#3", "checkpoints/best"]);
-    check(&place, &set, "end", &["predictions.parquet", "model#3", "model/model.json", "result.json", "run.json#2"]);
+    check(&place, &train, "latest", &["checkpoints/LATEST#3", "checkpoints/best"]);
+    check(&place, &train, "end", &["predictions.parquet", "model#3", "model/model.json", "result.json", "run.json#2"]);
+}
+
+/// Policies save between two validations too, with accounts in the middle of an episode and a reward that remembers.
+#[test]
+fn policies_killed_before_any_rename_leave_no_stray_and_end_with_the_same_bits() {
+    let place = Place::new();
+    let train = |out: &str| {
+        let mut args = vec!["train", "coin", "--learner", "ppo", "--device", "cpu", "--threads", "2", "--folds", "2"];
+        args.extend(["--seeds", "2", "--features", "p = col(plant), log_return(1)", "--net", "8t", "--n-envs", "8"]);
+        args.extend(["--n-steps", "32", "--timesteps", "3072", "--reward", "sharpe", "--set", "ppo.episode=50"]);
+        args.extend(["--set", "train.rate=0.003", "--set", "train.checkpoint=2", "--quiet", "--out", out]);
+        args.into_iter().map(String::from).collect()
+    };
+    undisturbed(&place, &train);
+    check(&place, &train, "saving", &["run.json", "000001/MANIFEST", "000003/MANIFEST", "log.jsonl"]);
+    check(&place, &train, "saved", &["checkpoints/LATEST", "checkpoints/best#2", "checkpoints/last#3"]);
+    check(
+        &place,
+        &train,
+        "end",
+        &["backtest/trades.parquet", "model#3", "model/model.json", "result.json", "run.json#2"],
+    );
 }
 
 #[test]

@@ -178,14 +178,18 @@ fn repeatedly_killed_run_of_several_configs_ends_with_the_same_bits() {
 
 /// Files of a run that are the same whatever happened on the way.
 pub(crate) fn settled(run: &Path) -> Vec<String> {
-    let mut all = vec!["predictions.parquet".to_string()];
-    for folder in ["model", "checkpoints/best", "checkpoints/last"] {
-        let files = std::fs::read_dir(run.join(folder)).unwrap().map(|f| f.unwrap().file_name());
-        all.extend(files.map(|f| format!("{folder}/{}", f.to_string_lossy())));
+    let mut all = Vec::new();
+    for part in ["predictions.parquet", "backtest", "model", "checkpoints/best", "checkpoints/last"] {
+        match std::fs::read_dir(run.join(part)) {
+            Ok(files) => all.extend(files.map(|f| format!("{part}/{}", f.unwrap().file_name().to_string_lossy()))),
+            Err(_) if run.join(part).is_file() => all.push(part.to_string()),
+            Err(_) => {}
+        }
     }
     // Names the run's own row of the ledger.
     all.retain(|file| file != "model/MANIFEST");
     all.sort();
+    assert!(all.iter().any(|file| file.starts_with("checkpoints/best/")), "{all:?}");
     all
 }
 
