@@ -55,9 +55,12 @@ Checks and chores of Fullbore.
   cargo xtask soak writers [--rounds N] [--fullbore PATH]
                                           two and four `fullbore data add` at once under one name, N rounds (default
                                           1000); outcome into bench/SOAK.md
-  cargo xtask soak kills [--times N] [--seed S] [--fullbore PATH]
+  cargo xtask soak kills [--learner lstm|ppo] [--times N] [--seed S] [--fullbore PATH]
                                           N SIGKILLs (default 100) to `fullbore train` and `runs resume` at random instants; every run must end
                                           with the bits of an undisturbed one; outcome into bench/SOAK.md
+  cargo xtask soak memory [--updates N] [--fullbore PATH]
+                                          N updates (default 5000) of small policies: the last tenth may hold 1.02 times the memory of the
+                                          first, and the first validation comes within 5 s; outcome into bench/SOAK.md
   cargo xtask soak flips [--times N] [--seed S] [--fullbore PATH]
                                           N flipped bits (default 10000) in a model's folder; `fullbore predict` must refuse each; outcome into
                                           bench/SOAK.md
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         ["soak", "kill", flags @ ..] => soak::kill(flags),
         ["soak", "writers", flags @ ..] => soak::writers(flags),
         ["soak", "kills", flags @ ..] => soak::run_kills(flags),
+        ["soak", "memory", flags @ ..] => soak::run_memory(flags),
         ["soak", "flips", flags @ ..] => soak::run_flips(flags),
         other => {
             eprintln!("`{}` is not a chore here.\n\n{HELP}", other.join(" "));

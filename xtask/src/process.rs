@@ -78,7 +78,7 @@ pub fn measure(command: &mut Command) -> Result<Measured> {
     let err = std::thread::spawn(move || read_all(&mut err));
     let mut peak_mib = None;
     let status = loop {
-        peak_mib = peak_of(child.id()).or(peak_mib);
+        peak_mib = memory_of(child.id(), "VmHWM:").or(peak_mib);
         match child.try_wait().map_err(|e| e.to_string())? {
             Some(status) => break status,
             None => std::thread::sleep(Duration::from_millis(20)),
@@ -132,9 +132,14 @@ pub fn last_json(text: &str) -> Result<Value> {
         .map_err(|e| format!("no JSON object in `{last}`: {e}."))
 }
 
-fn peak_of(pid: u32) -> Option<f64> {
+/// What a process holds in memory now, in MiB; `None` where the system does not tell.
+pub fn resident_mib(pid: u32) -> Option<f64> {
+    memory_of(pid, "VmRSS:")
+}
+
+fn memory_of(pid: u32, name: &str) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|l| l.strip_prefix(name))?;
     Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)
 }
 

@@ -1,15 +1,17 @@
 //! For hours: fuzzing, killing the store while it writes, several writers of one name, killing training while it
-//! trains, flipping bits of a model. The outcome is a row in `bench/SOAK.md`.
+//! trains, its memory over many updates, flipping bits of a model. The outcome is a row in `bench/SOAK.md`.
 
 mod flips;
 mod fuzz;
 mod kill;
+mod memory;
 mod train;
 mod writers;
 
 pub use flips::run_flips;
 pub use fuzz::run_all as fuzz;
 pub use kill::run_kill_rounds as kill;
+pub use memory::run_memory;
 pub use train::run_kills;
 pub use writers::run_writers as writers;
 

@@ -1,6 +1,6 @@
 //! One bit flipped in a part of a model, again and again: `fullbore predict` must refuse it and name the part.
 
-use super::train::Place;
+use super::train::{Learner, Place};
 use super::{Flags, note};
 use crate::process::{build, output};
 use crate::{Result, today};
@@ -17,7 +17,7 @@ pub fn run_flips(flags: &[&str]) -> Result<bool> {
         Some(path) => PathBuf::from(path),
         None => build("fullbore", "fullbore", true)?,
     };
-    let place = Place::new(fullbore, "flips")?;
+    let place = Place::new(fullbore, "flips", Learner::Classifier)?;
     output(&mut place.train("run"))?;
     let folder = place.home.join("run/model");
     let mut parts = super::names(&folder);

@@ -1,7 +1,8 @@
 //! SIGKILL to `fullbore train` and `fullbore runs resume` at random instants.
 //!
 //! A run is killed again and again, resumed after each kill, and in the end must be, to the bit, what the same run is
-//! when nobody disturbs it: predictions, weights, figures, and a log in which every epoch of every member stands once.
+//! when nobody disturbs it: predictions, positions, weights, figures, and a log in which every validation of every
+//! member stands once.
 //! Runs follow one another until there were enough kills.
 
 use super::{Flags, note};
@@ -16,14 +17,19 @@ use std::time::{Duration, Instant};
 
 /// Kills training so often; false when an end was another one.
 pub fn run_kills(flags: &[&str]) -> Result<bool> {
-    let flags = Flags::read(flags, &["--times", "--seed", "--fullbore"])?;
+    let flags = Flags::read(flags, &["--times", "--seed", "--learner", "--fullbore"])?;
     let times = flags.number("--times", 100.0)? as usize;
+    let (learner, kind) = match flags.get("--learner") {
+        None | Some("lstm") => (Learner::Classifier, "train"),
+        Some("ppo") => (Learner::Policy, "policies"),
+        Some(other) => return Err(format!("--learner {other}: give lstm or ppo.")),
+    };
     let mut random = SplitMix::new(flags.number("--seed", 1.0)? as u64);
     let fullbore = match flags.get("--fullbore") {
         Some(path) => PathBuf::from(path),
         None => build("fullbore", "fullbore", true)?,
     };
-    let place = Place::new(fullbore, "kills")?;
+    let place = Place::new(fullbore, "kills", learner)?;
     let start = Instant::now();
     output(&mut place.train("whole"))?;
     let whole = start.elapsed();
@@ -67,7 +73,7 @@ pub fn run_kills(flags: &[&str]) -> Result<bool> {
         tally.most,
         wrong.len()
     );
-    note("train", &row)?;
+    note(kind, &row)?;
     if wrong.is_empty() {
         let _ = fs::remove_dir_all(&place.home);
     } else {
@@ -85,17 +91,27 @@ struct Tally {
     most: usize,  // kills of one run
 }
 
+/// What is trained.
+#[derive(Clone, Copy)]
+pub(super) enum Learner {
+    /// Four small LSTMs.
+    Classifier,
+    /// Four small policies.
+    Policy,
+}
+
 /// A market and the runs on it, in the cache folder.
 pub(super) struct Place {
     fullbore: PathBuf,
     pub(super) home: PathBuf,
+    learner: Learner,
 }
 
 impl Place {
-    pub(super) fn new(fullbore: PathBuf, name: &str) -> Result<Place> {
+    pub(super) fn new(fullbore: PathBuf, name: &str, learner: Learner) -> Result<Place> {
         let home = cache::folder()?.join(format!("{name}-{}", std::process::id()));
         cache::make(&home)?;
-        let place = Place { fullbore, home };
+        let place = Place { fullbore, home, learner };
         let market = ["data", "synth", "--kind", "crypto", "--timeframe", "5m", "--count", "1", "--bars", "5000"];
         output(place.fullbore().args(market).args(["--plant", "--name", "coin", "--seed", "7"]))?;
         Ok(place)
@@ -107,13 +123,36 @@ impl Place {
         fullbore
     }
 
-    /// A small population with a checkpoint after every epoch.
+    /// A small population with a checkpoint after every epoch or update.
     pub(super) fn train(&self, out: &str) -> Command {
+        let mut train = match self.learner {
+            Learner::Classifier => self.train_classifier(out),
+            Learner::Policy => self.train_policy(out, 8, 32, 8 * 32 * 60),
+        };
+        train.args(["--set", "train.checkpoint=1"]);
+        train
+    }
+
+    fn train_classifier(&self, out: &str) -> Command {
+        let mut train = self.train_anything(out);
+        train.args(["--net", "fast:3x12-lstm12 / 8 / direction:3", "--labels", "fixed(1)", "--batch-size", "128"]);
+        train.args(["--seeds", "2", "--epochs", "25", "--patience", "25", "--set", "label.cost_bp=0"]);
+        train
+    }
+
+    /// Policies with a reward that remembers, over so many steps of all accounts of one.
+    pub(super) fn train_policy(&self, out: &str, accounts: u64, steps: u64, timesteps: u64) -> Command {
+        let mut train = self.train_anything(out);
+        train.args(["--learner", "ppo", "--net", "16t-16t", "--seeds", "2", "--reward", "sharpe"]);
+        train.args(["--set", "ppo.episode=100", "--patience", "1000000", "--timesteps", &timesteps.to_string()]);
+        train.args(["--n-envs", &accounts.to_string(), "--n-steps", &steps.to_string()]);
+        train
+    }
+
+    fn train_anything(&self, out: &str) -> Command {
         let mut train = self.fullbore();
         train.args(["train", "coin", "--features", "p = col(plant), r = log_return(1), v = volatility(20)"]);
-        train.args(["--net", "fast:3x12-lstm12 / 8 / direction:3", "--labels", "fixed(1)", "--batch-size", "128"]);
-        train.args(["--folds", "2", "--seeds", "2", "--epochs", "25", "--patience", "25", "--device", "cpu"]);
-        train.args(["--set", "label.cost_bp=0", "--set", "train.checkpoint=1", "--quiet", "--json", "--out", out]);
+        train.args(["--folds", "2", "--device", "cpu", "--quiet", "--json", "--out", out]);
         train
     }
 
@@ -188,31 +227,38 @@ impl Place {
         let folder = self.home.join(name);
         let mut end = Vec::new();
         let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}.", path.display()));
-        end.push(("predictions.parquet".into(), read(&folder.join("predictions.parquet"))?));
-        for part in ["model", "checkpoints/best", "checkpoints/last"] {
+        let predictions = folder.join("predictions.parquet");
+        if predictions.exists() {
+            end.push(("predictions.parquet".into(), read(&predictions)?));
+        }
+        for part in ["backtest", "model", "checkpoints/best", "checkpoints/last"] {
             let mut files = super::names(&folder.join(part));
-            files.retain(|f| f.ends_with(".safetensors") || f == "model.json");
+            // Names the run's own row of the ledger.
+            files.retain(|f| f != "MANIFEST");
             files.sort();
             for file in files {
                 end.push((format!("{part}/{file}"), read(&folder.join(part).join(&file))?));
             }
         }
         let result: Value = last_json(&String::from_utf8_lossy(&read(&folder.join("result.json"))?))?;
-        for part in ["judged", "members", "folds", "balance"] {
+        for part in ["judged", "members", "folds", "balance", "backtest"] {
             end.push((format!("{part} of result.json"), result[part].to_string().into_bytes()));
         }
-        // Every epoch once, whatever was logged twice in between.
-        let mut epochs: Vec<String> = Vec::new();
+        // Every validation once, whatever was logged twice in between.
+        let mut validations: Vec<String> = Vec::new();
         for line in String::from_utf8_lossy(&read(&folder.join("log.jsonl"))?).lines() {
-            let row: Value = serde_json::from_str(line).map_err(|e| format!("a torn row in log.jsonl: {e}."))?;
-            if row["kind"] == "epoch" {
-                let figures =
-                    ["member", "epoch", "train_loss", "valid_loss", "valid_mcc", "best"].map(|f| row[f].to_string());
-                epochs.push(figures.join(" "));
+            let mut row: Value = serde_json::from_str(line).map_err(|e| format!("a torn row in log.jsonl: {e}."))?;
+            if row["kind"] == "epoch" || row["kind"] == "update" {
+                let figures = row.as_object_mut().ok_or("a row of log.jsonl is no object.")?;
+                figures.retain(|name, _| name != "time" && !name.ends_with("_per_s"));
+                validations.push(row.to_string());
             }
         }
-        epochs.sort();
-        end.push(("epochs of log.jsonl".into(), epochs.join("\n").into_bytes()));
+        if validations.is_empty() {
+            return Err("log.jsonl has no validation.".into());
+        }
+        validations.sort();
+        end.push(("validations of log.jsonl".into(), validations.join("\n").into_bytes()));
         Ok(end)
     }
 }
