@@ -21,8 +21,6 @@ pub(super) const TOTALS: usize = 9;
 pub(super) const REPORT: usize = TOTALS + 5;
 /// Rows of a minibatch whose moments one block adds up.
 pub(super) const SLICE: usize = 4096;
-/// Minibatches, and steps of a rollout, that one graph has at most.
-const GRAPH: usize = 16;
 /// Arrays in the slab, at most: each begins on a border of 256 bytes.
 const ARRAYS: usize = 80;
 
@@ -43,9 +41,6 @@ pub(super) struct Sizes {
     pub(super) per_epoch: usize,
     /// Minibatches of an update.
     pub(super) minibatches: usize,
-    /// Steps and minibatches of one graph; each divides what there is of it.
-    pub(super) graph_steps: usize,
-    pub(super) graph_minibatches: usize,
     /// Parts of a minibatch's losses.
     pub(super) loss_blocks: usize,
     /// Parts of a minibatch's gradient where one kernel makes it, else 0.
@@ -77,8 +72,6 @@ impl Sizes {
             batch,
             per_epoch,
             minibatches,
-            graph_steps: divisor(t),
-            graph_minibatches: divisor(minibatches),
             loss_blocks: if slices > 0 { slices } else { batch.div_ceil(256) },
             slices,
             params: config.params()?,
@@ -110,11 +103,6 @@ impl Sizes {
         };
         (8 * doubles + 4 * (words + of_path) + 2 * rows + 256 * ARRAYS) as u64
     }
-}
-
-/// The largest number of at most [`GRAPH`] that divides another.
-fn divisor(of: usize) -> usize {
-    (1..=GRAPH).rev().find(|d| of.is_multiple_of(*d)).unwrap_or(1)
 }
 
 /// Bytes of what episodes are played on.

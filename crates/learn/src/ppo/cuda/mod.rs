@@ -35,7 +35,7 @@ pub(super) struct Cuda {
     path: Path,
     phases: Phases,
     graphs: Option<Graphs>,
-    walk_graph: Option<Graph>,
+    walk_graph: Option<(Graph, usize)>,
 }
 
 /// How the net is gone through.
@@ -46,10 +46,21 @@ enum Path {
 
 /// What is replayed, once it has run without.
 struct Graphs {
-    /// Steps of a rollout; none where a rollout is one kernel.
-    steps: Option<Graph>,
+    /// Steps of a rollout, and how often; none where a rollout is one kernel.
+    steps: Option<(Graph, usize)>,
     estimate: Graph,
-    minibatches: Graph,
+    minibatches: (Graph, usize),
+}
+
+/// Nodes that a graph of repeated work has at most.
+const NODES: usize = 1000;
+
+/// A graph of as much of `all` as it can have, captured by `capture`, and how often it is launched for all of it.
+fn repeated(all: usize, mut capture: impl FnMut(usize) -> Result<Graph>) -> Result<(Graph, usize)> {
+    let one = capture(1)?;
+    let most = (NODES / one.nodes().max(1)).clamp(1, 16);
+    let each = (1..=most).rev().find(|each| all.is_multiple_of(*each)).unwrap_or(1);
+    Ok((if each == 1 { one } else { capture(each)? }, all / each))
 }
 
 /// Bytes on the card beside the nets that learn.
@@ -116,11 +127,12 @@ impl Cuda {
         path.begin(stream, nets)?;
         match graphs {
             Some(Graphs { steps, estimate, minibatches }) => {
-                if let Some(steps) = steps {
-                    (0..sizes.t / sizes.graph_steps).try_for_each(|_| steps.launch(stream))?;
+                if let Some((steps, times)) = steps {
+                    (0..*times).try_for_each(|_| steps.launch(stream))?;
                 }
                 estimate.launch(stream)?;
-                (0..sizes.minibatches / sizes.graph_minibatches).try_for_each(|_| minibatches.launch(stream))?;
+                let (minibatches, times) = minibatches;
+                (0..*times).try_for_each(|_| minibatches.launch(stream))?;
             }
             // What is captured has to have run before.
             None => {
@@ -130,14 +142,14 @@ impl Cuda {
                 (0..sizes.minibatches).try_for_each(|_| path.minibatch(stream, nets, phases, &sizes))?;
                 let steps = match path {
                     Path::Small(_) => None,
-                    Path::Passes(passes) => Some(stream.capture(|| passes.steps(stream, sizes.graph_steps))?),
+                    Path::Passes(passes) => Some(repeated(sizes.t, |n| stream.capture(|| passes.steps(stream, n)))?),
                 };
                 let estimate = stream.capture(|| {
                     path.value_later(stream)?;
                     phases.estimate(stream, &sizes)
                 })?;
-                let minibatches = stream.capture(|| {
-                    (0..sizes.graph_minibatches).try_for_each(|_| path.minibatch(stream, nets, phases, &sizes))
+                let minibatches = repeated(sizes.minibatches, |n| {
+                    stream.capture(|| (0..n).try_for_each(|_| path.minibatch(stream, nets, phases, &sizes)))
                 })?;
                 *graphs = Some(Graphs { steps, estimate, minibatches });
             }
@@ -165,20 +177,18 @@ impl Cuda {
         let sizes = arrays.sizes;
         arrays.begin_walk(stream)?;
         path.begin_walk(stream, &mut group.nets)?;
-        match (&mut *path, &*walk_graph) {
-            (Path::Small(small), _) => small.walk(stream)?,
-            (Path::Passes(passes), graph) => {
-                let from = match graph {
-                    Some(_) => 0,
-                    None => {
-                        passes.walk(stream)?;
-                        *walk_graph = Some(stream.capture(|| (0..WALK).try_for_each(|_| passes.walk(stream)))?);
-                        1
-                    }
-                };
-                if let Some(graph) = walk_graph {
-                    // Who has arrived stays there, so a few steps too many change nothing.
-                    (0..(sizes.walk_steps - from).div_ceil(WALK)).try_for_each(|_| graph.launch(stream))?;
+        match path {
+            Path::Small(small) => small.walk(stream)?,
+            Path::Passes(passes) => {
+                // Who has arrived stays there, so a few steps too many change nothing.
+                let steps = sizes.walk_steps.next_multiple_of(WALK);
+                if walk_graph.is_none() {
+                    passes.walk(stream)?;
+                    let walk = |n| stream.capture(|| (0..n).try_for_each(|_| passes.walk(stream)));
+                    *walk_graph = Some(repeated(steps, walk)?);
+                }
+                if let Some((graph, times)) = walk_graph {
+                    (0..*times).try_for_each(|_| graph.launch(stream))?;
                 }
             }
         }
@@ -214,7 +224,7 @@ impl Cuda {
     }
 }
 
-/// Steps of a validation in one graph.
+/// Steps of a validation are a multiple of this, so that a graph can have several.
 const WALK: usize = 8;
 
 impl Path {
