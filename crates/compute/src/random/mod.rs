@@ -14,12 +14,14 @@
 //! `random.cu`.
 
 mod dropout;
+mod fill;
 mod normal;
 mod permutation;
 
 pub use ::random::philox;
 pub use dropout::{Dropout, Turn};
 pub(crate) use dropout::{factor, share, threshold};
+pub use fill::{fill_normals, fill_perturbation};
 pub use normal::normals;
 pub use permutation::Permutation;
 

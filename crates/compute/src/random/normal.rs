@@ -13,7 +13,8 @@ pub fn normals(bits: [u32; 4]) -> [f32; 4] {
     [a, b, c, d]
 }
 
-fn pair(radius: u32, angle: u32) -> [f32; 2] {
+#[inline(always)]
+pub(super) fn pair(radius: u32, angle: u32) -> [f32; 2] {
     // Never 0; conversion keeps the resolution where u is small, that is in the tail.
     let u = (radius | 1) as f32 * (1.0 / 4_294_967_296.0);
     let r = (-2.0 * ln(u)).sqrt();
@@ -22,6 +23,7 @@ fn pair(radius: u32, angle: u32) -> [f32; 2] {
 }
 
 /// ln x for normal x > 0: `x = m 2^e` with m from √½ to √2, then `e ln 2 + ln m`.
+#[inline(always)]
 fn ln(x: f32) -> f32 {
     // 0x3f3504f3 is √½: the exponent steps there instead of at 1.
     let shifted = x.to_bits().wrapping_sub(0x3f35_04f3);
@@ -36,6 +38,7 @@ fn ln(x: f32) -> f32 {
 
 /// Cosine and sine of `angle / 2³²` of a full turn: the nearest quarter exactly in integers, the rest at most an eighth
 /// either way.
+#[inline(always)]
 fn cos_sin(angle: u32) -> [f32; 2] {
     let quarter = angle.wrapping_add(1 << 29) >> 30;
     let rest = angle.wrapping_sub(quarter << 30) as i32;
@@ -43,16 +46,15 @@ fn cos_sin(angle: u32) -> [f32; 2] {
     let z = t * t;
     let s = t.mul_add(f32::from_bits(0x3f49_0fdb), t * (z * polynomial(&SIN, z)));
     let c = polynomial(&COS, z);
-    match quarter {
-        0 => [c, s],
-        1 => [-s, c],
-        2 => [-c, -s],
-        _ => [s, -c],
-    }
+    // 0: c, s; 1: -s, c; 2: -c, -s; 3: s, -c. Signs as bits, so that loops over it have no branch.
+    let (x, y) = if quarter & 1 == 1 { (s, c) } else { (c, s) };
+    let (turned, below) = ((quarter + 1) & 2, quarter & 2);
+    [f32::from_bits(x.to_bits() ^ turned << 30), f32::from_bits(y.to_bits() ^ below << 30)]
 }
 
 /// By Horner's rule with fma. Coefficients are bits of f32, the highest first, so that no decimal stands between the
 /// twins.
+#[inline(always)]
 fn polynomial(coefficients: &[u32], x: f32) -> f32 {
     let mut sum = 0.0_f32;
     for bits in coefficients {
