@@ -220,7 +220,7 @@ fn sample(actions: Actions, z: &[f32], legal: u8, bits: [u32; 4]) -> (f32, f32, 
 }
 
 /// What a continuous action means where not everything is legal.
-pub(super) fn continuous_target(u: f32, legal: u8) -> f64 {
+pub(crate) fn continuous_target(u: f32, legal: u8) -> f64 {
     let target = f64::from(tanh(u));
     match (legal & 1 == 1, legal & 4 == 4) {
         (true, true) => target,

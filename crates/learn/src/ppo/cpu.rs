@@ -4,7 +4,7 @@ use super::advantage::advantages;
 use super::collect::{Block, Draw, member_blocks};
 use super::loss::{LossSums, Taken, Terms, policy_loss, value_loss};
 use super::training::{Group, Member, Seen};
-use super::walk::Walk;
+use super::walk::{Walker, walk_pieces};
 use super::{Ended, Hypers};
 use compute::nets::{Batch, Forward, Hyper, Loss, Rows};
 use compute::random::Permutation;
@@ -84,30 +84,16 @@ impl Cpu {
 
     /// `[pieces]` what a member makes of its validation, taking what it prefers.
     pub(super) fn walk(&self, group: &mut Group, member: &Member, at: usize) -> Result<Vec<(f64, usize)>> {
-        let (actions, folds) = (group.shape.actions, &group.ppo.folds);
-        let wide = actions.outputs() + 1;
-        let pieces = &folds.valid[member.key.fold];
-        let params = group.nets.params(at)?;
-        let (tables, net) = (&*group.tables, &group.net);
-        let (scales, precision) = (&member.scales, group.precision);
-        // Pieces that are as long as each other end together.
-        let parts: Vec<_> = pieces.chunks(pieces.len().div_ceil(8).max(8)).collect();
-        let grown = self.threads.install(|| {
-            let part = |pieces: &&[Range<u32>]| -> Result<Vec<(f64, usize)>> {
-                let mut walk = Walk::new(&folds.data, pieces);
-                let mut pass = Forward::new(net, precision, pieces.len())?;
-                let mut ready = pass.with(&params)?;
-                let mut out = vec![0.0; pieces.len() * wide];
-                for _ in 0..walk.steps() {
-                    let (ids, extras) = walk.view();
-                    ready.run(Rows { tables, scales, ids, extras }, &mut out)?;
-                    walk.step(actions, &out);
-                }
-                Ok(walk.growth())
-            };
-            parts.par_iter().map(part).collect::<Result<Vec<_>>>()
-        })?;
-        Ok(grown.concat())
+        let (params, folds) = (group.nets.params(at)?, &group.ppo.folds);
+        let walker = Walker {
+            net: &group.net,
+            params: &params,
+            precision: group.precision,
+            tables: &group.tables,
+            scales: &member.scales,
+            actions: group.shape.actions,
+        };
+        self.threads.install(|| walk_pieces(walker, &folds.data, &folds.valid[member.key.fold]))
     }
 }
 

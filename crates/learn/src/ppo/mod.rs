@@ -22,17 +22,19 @@ mod training;
 mod walk;
 
 pub use advantage::{Ended, advantages};
+pub(crate) use collect::continuous_target;
 pub use entropy::EntropyBand;
 pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
 pub use policy::{FoldPolicy, PpoPolicy};
 pub use reward::Reward;
+pub(crate) use walk::{Walker, mean_growth, walk_pieces};
 
 use crate::scale::{Scaler, fit, split_id};
 use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
 use collect::BLOCK_BYTES;
 use compute::net::Start;
 use compute::nets::{MemberSetup, Nets, Setup};
-use compute::population::{Pace, Pins, Rule};
+use compute::population::{Pace, Pins, Rule, Scale};
 use compute::{Net, Opened, Tables};
 use features::Fold;
 use files::{Error, Kind, Result};
@@ -129,45 +131,26 @@ pub struct Ppo {
     folds: Arc<Folds>,
 }
 
-/// What the folds of a problem are to a policy.
-struct Folds {
-    problem: Arc<Problem>,
-    data: Arc<EpisodeData>,
+/// What the folds of a problem are to a policy, whichever way it learns.
+pub(crate) struct Folds {
+    pub(crate) problem: Arc<Problem>,
+    pub(crate) data: Arc<EpisodeData>,
     /// `[folds]` rows that episodes may use, as stretches of neighbours.
-    train: Vec<Vec<Range<u32>>>,
+    pub(crate) train: Vec<Vec<Range<u32>>>,
     /// `[folds]` the same of validation, cut into pieces of about one length.
-    valid: Vec<Vec<Range<u32>>>,
+    pub(crate) valid: Vec<Vec<Range<u32>>>,
     /// `[folds]` whether that is a validation; else members are not selected.
-    is_validated: Vec<bool>,
-    scalers: Vec<Scaler>,
+    pub(crate) is_validated: Vec<bool>,
+    pub(crate) scalers: Vec<Scaler>,
     /// What episodes are played on, once a card has it.
     on_card: Mutex<Option<cuda::EpisodeTable>>,
 }
 
-impl Ppo {
-    /// Policies of these folds, whose samples are steps; `data` has a row for each id of the problem. What cannot be
-    /// trained is refused.
-    pub fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold], spec: Spec) -> Result<Ppo> {
-        let bad = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
+impl Folds {
+    /// Folds whose samples are steps; `data` has a row for each id of the problem. One that cannot be traded on is
+    /// refused.
+    pub(crate) fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold]) -> Result<Folds> {
         assert_eq!(data.table().bars.len(), problem.ids, "a row of prices for each id");
-        assert_eq!(spec.configs.len(), spec.hypers.len(), "hyper-parameters for each config");
-        assert_eq!(spec.configs.len(), spec.updates.len(), "updates of each config");
-        for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
-            let net = &config.net;
-            let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
-            let tables: Vec<usize> = net.inputs.iter().filter(|i| !i.dense).map(|i| i.features).collect();
-            let columns: Vec<usize> = problem.inputs.iter().map(|input| input.columns.len()).collect();
-            if heads != [hypers.actions.outputs(), 1] || tables != columns || net.extras() != OBSERVED {
-                return bad(
-                    format!(
-                        "the net `{net}` does not fit: a policy reads {columns:?} features and {OBSERVED} numbers of its \
-                         account, and ends in {} outputs and a value",
-                        hypers.actions.outputs()
-                    ),
-                    "change <train.net>, as in 64t-64t | 64t-64t",
-                );
-            }
-        }
         let rows_of = |list: &[u32]| -> Vec<u32> {
             let mut rows: Vec<u32> = list.iter().map(|at| problem.samples.rows[*at as usize]).collect();
             rows.sort_unstable();
@@ -183,17 +166,52 @@ impl Ppo {
             valid[at] = long.map(|stretch| stretch.start..stretch.start + 3).into_iter().collect();
         }
         if let Some(at) = (0..folds.len()).find(|at| train[*at].is_empty() || valid[*at].is_empty()) {
-            return bad(
-                format!("fold {} has too few neighbouring bars to trade on, in training or in validation", at + 1),
-                "use fewer <split.folds>, or give more data",
-            );
+            let what =
+                format!("fold {} has too few neighbouring bars to trade on, in training or in validation", at + 1);
+            return Err(Error::new(Kind::Usage, what).remedy("use fewer <split.folds>, or give more data"));
         }
         let split = split_id(folds);
         let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold, split)).collect();
         scalers.iter().zip(folds).try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
         let (problem, data) = (Arc::clone(problem), Arc::clone(data));
         let on_card = Mutex::default();
-        Ok(Ppo { spec, folds: Arc::new(Folds { problem, data, train, valid, is_validated, scalers, on_card }) })
+        Ok(Folds { problem, data, train, valid, is_validated, scalers, on_card })
+    }
+
+    /// How a fold's inputs of a net are scaled; what an account is shown has fixed units.
+    pub(crate) fn scales(&self, net: &Net, fold: usize) -> Vec<Option<Scale>> {
+        let mut own = self.scalers[fold].scales.iter().cloned();
+        net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
+    }
+
+    /// Rows that the longest validation walks through.
+    pub(crate) fn walked(&self) -> u64 {
+        let all = self.valid.iter().map(|pieces| pieces.iter().map(ExactSizeIterator::len).sum::<usize>());
+        all.max().unwrap_or(0) as u64
+    }
+}
+
+impl Ppo {
+    /// Policies of these folds, whose samples are steps; `data` has a row for each id of the problem. What cannot be
+    /// trained is refused.
+    pub fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold], spec: Spec) -> Result<Ppo> {
+        assert_eq!(spec.configs.len(), spec.hypers.len(), "hyper-parameters for each config");
+        assert_eq!(spec.configs.len(), spec.updates.len(), "updates of each config");
+        for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
+            let net = &config.net;
+            let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
+            let tables: Vec<usize> = net.inputs.iter().filter(|i| !i.dense).map(|i| i.features).collect();
+            let columns: Vec<usize> = problem.inputs.iter().map(|input| input.columns.len()).collect();
+            if heads != [hypers.actions.outputs(), 1] || tables != columns || net.extras() != OBSERVED {
+                let what = format!(
+                    "the net `{net}` does not fit: a policy reads {columns:?} features and {OBSERVED} numbers of its \
+                     account, and ends in {} outputs and a value",
+                    hypers.actions.outputs()
+                );
+                return Err(Error::new(Kind::Usage, what).remedy("change <train.net>, as in 64t-64t | 64t-64t"));
+            }
+        }
+        Ok(Ppo { spec, folds: Arc::new(Folds::new(problem, data, folds)?) })
     }
 
     /// The config whose net, recipe and shape the members of a group share.
@@ -224,16 +242,14 @@ impl Ppo {
     }
 
     /// How a fold's inputs are scaled; what an account is shown has fixed units.
-    fn scales(&self, fold: usize) -> Vec<Option<compute::population::Scale>> {
-        let mut own = self.folds.scalers[fold].scales.iter().cloned();
-        self.spec.configs[0].net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
+    fn scales(&self, fold: usize) -> Vec<Option<Scale>> {
+        self.folds.scales(&self.spec.configs[0].net, fold)
     }
 
     /// Updates between two validations: about a twentieth of the time goes into them, by what they have to compute, and
     /// there are at most [`VALIDATIONS`] of them.
     fn validate_every(&self, hypers: &Hypers, updates: u32) -> u32 {
-        let longest = self.folds.valid.iter().map(|pieces| pieces.iter().map(ExactSizeIterator::len).sum::<usize>());
-        let walked = longest.max().unwrap_or(0) as u64;
+        let walked = self.folds.walked();
         // A pass back costs twice a pass forward.
         let update = u64::from(hypers.n_envs) * u64::from(hypers.n_steps) * (1 + 3 * u64::from(hypers.n_epochs));
         let updates = u64::from(updates.max(1));

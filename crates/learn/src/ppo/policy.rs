@@ -61,7 +61,7 @@ impl PpoPolicy {
     fn decide(&self, fold: usize, ids: &[u32], observed: &[f32], legal: &[u8]) -> Result<Vec<f64>> {
         let (pass, fold) = (&self.passes[fold], &self.folds[fold]);
         let actions = Actions::of(&fold.net);
-        let wide = actions.outputs() + 1;
+        let wide: usize = fold.net.heads.iter().map(|head| head.classes).sum();
         let all = (fold.members.len() + fold.flat) as f32;
         let mut sums = vec![[0.0f32, fold.flat as f32, 0.0]; ids.len()];
         let mut middles = vec![0.0f64; ids.len()];

@@ -4,7 +4,11 @@
 use super::Actions;
 use super::collect::greedy;
 use account::{Accounts, Orders, Params};
+use compute::nets::{Forward, Rows};
+use compute::population::{Precision, Scale};
+use compute::{Net, Result, Tables};
 use market::{EpisodeData, OBSERVED};
+use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -71,15 +75,15 @@ impl Walk {
         self.observed[i * OBSERVED..(i + 1) * OBSERVED].copy_from_slice(&shown);
     }
 
-    /// Takes what the outputs `[n, outputs]` prefer.
+    /// Takes what the outputs `[n, heads]` prefer; those of the policy come first.
     pub(super) fn step(&mut self, actions: Actions, out: &[f32]) {
-        let wide = actions.outputs() + 1;
+        let wide = out.len() / self.rows.len();
         for (i, z) in out.chunks_exact(wide).enumerate() {
             let legal = self.data.legal(&self.params[i], self.rows[i] as usize);
             let legal = legal.iter().enumerate().fold(0, |bits, (a, legal)| bits | u8::from(*legal) << a);
             // The last decision closes.
             let closes = self.rows[i] + 2 >= self.pieces[i].end;
-            self.targets[i] = if closes { 0.0 } else { greedy(actions, &z[..wide - 1], legal) };
+            self.targets[i] = if closes { 0.0 } else { greedy(actions, &z[..actions.outputs()], legal) };
         }
         self.accounts.step_each(Orders::targets(&self.targets), &self.data.table().bars, &self.rows);
         for i in 0..self.rows.len() {
@@ -104,8 +108,44 @@ impl Walk {
     }
 }
 
+/// Whose validation it is: a net, its weights and what it reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Walker<'a> {
+    pub(crate) net: &'a Net,
+    pub(crate) params: &'a [f32],
+    pub(crate) precision: Precision,
+    pub(crate) tables: &'a Tables,
+    pub(crate) scales: &'a [Option<Scale>],
+    pub(crate) actions: Actions,
+}
+
+/// `[pieces]` what a policy makes of them on a processor, and their steps; on the threads of the pool that it runs in.
+pub(crate) fn walk_pieces(
+    walker: Walker<'_>,
+    data: &Arc<EpisodeData>,
+    pieces: &[Range<u32>],
+) -> Result<Vec<(f64, usize)>> {
+    let Walker { net, params, precision, tables, scales, actions } = walker;
+    let wide: usize = net.heads.iter().map(|head| head.classes).sum();
+    // Pieces that are as long as each other end together.
+    let parts: Vec<_> = pieces.chunks(pieces.len().div_ceil(8).max(8)).collect();
+    let part = |pieces: &&[Range<u32>]| -> Result<Vec<(f64, usize)>> {
+        let mut walk = Walk::new(data, pieces);
+        let mut pass = Forward::new(net, precision, pieces.len())?;
+        let mut ready = pass.with(params)?;
+        let mut out = vec![0.0; pieces.len() * wide];
+        for _ in 0..walk.steps() {
+            let (ids, extras) = walk.view();
+            ready.run(Rows { tables, scales, ids, extras }, &mut out)?;
+            walk.step(actions, &out);
+        }
+        Ok(walk.growth())
+    };
+    Ok(parts.par_iter().map(part).collect::<Result<Vec<_>>>()?.concat())
+}
+
 /// The mean growth of a step over pieces, and its standard error.
-pub(super) fn mean_growth(pieces: &[(f64, usize)]) -> (f64, f64) {
+pub(crate) fn mean_growth(pieces: &[(f64, usize)]) -> (f64, f64) {
     let steps: usize = pieces.iter().map(|(_, steps)| steps).sum();
     let (n, steps) = (pieces.len() as f64, steps.max(1) as f64);
     let sum: f64 = pieces.iter().map(|(growth, _)| growth).sum();
