@@ -51,6 +51,7 @@
 pub mod checkpoint;
 pub mod classify;
 mod error;
+pub mod evolve;
 mod learner;
 mod member;
 mod noise;

@@ -59,7 +59,13 @@ impl EpisodeData {
 
     /// What an account is shown at the close of a row.
     pub fn observe(&self, params: &Params, holding: &Holding, row: usize) -> [f32; OBSERVED] {
-        let logarithms = [log_bars(holding.bars_held), self.log_to_close[row]];
+        self.observe_held(params, holding, row, log_bars(holding.bars_held))
+    }
+
+    /// The same where ln(1 + bars held) is at hand.
+    #[inline]
+    pub fn observe_held(&self, params: &Params, holding: &Holding, row: usize, log_held: f32) -> [f32; OBSERVED] {
+        let logarithms = [log_held, self.log_to_close[row]];
         shown(params, holding, &self.table.bars[row], self.times[row].time_of_day, logarithms)
     }
 

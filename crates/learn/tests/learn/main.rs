@@ -4,6 +4,7 @@ mod bandit;
 #[path = "../bandit/mod.rs"]
 mod bandit_learner;
 mod classify;
+mod evolve;
 mod made;
 mod noise;
 mod ppo;

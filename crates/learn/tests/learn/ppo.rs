@@ -13,7 +13,7 @@ const BARS: usize = 3000;
 
 /// Bars that move by 20 bp, up or down; the first column knows where to, as often as `known`, the second nothing. A
 /// trade costs `fee`.
-fn market(seed: u64, known: f64, fee: f64) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
+pub(crate) fn market(seed: u64, known: f64, fee: f64) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
     let mut random = random::SplitMix::new(seed);
     let (mut bars, mut values, mut price) = (Vec::new(), Vec::new(), 100.0f64);
     let signs: Vec<f64> = (0..=BARS).map(|_| if random.unit() < 0.5 { -1.0 } else { 1.0 }).collect();
@@ -86,11 +86,11 @@ fn spec(hypers: Hypers, updates: u32) -> Spec {
     Spec { configs, hypers: vec![hypers], updates: vec![updates], stop_after: None, patience: updates, seeds: 2 }
 }
 
-fn at(threads: usize) -> DeviceBudget {
+pub(crate) fn at(threads: usize) -> DeviceBudget {
     DeviceBudget { device: Opened::new(Choice::Cpu, threads).unwrap().0, budget: Budget::default() }
 }
 
-fn run(learner: &dyn Learner, threads: usize, from: Option<TrainState>) -> Outcome {
+pub(crate) fn run(learner: &dyn Learner, threads: usize, from: Option<TrainState>) -> Outcome {
     run_at(learner, &at(threads), from)
 }
 
@@ -101,7 +101,7 @@ fn run_at(learner: &dyn Learner, at: &DeviceBudget, from: Option<TrainState>) ->
 }
 
 /// The same training, stopped after so many updates: what was kept.
-fn stopped(learner: &dyn Learner, at: &DeviceBudget, stop_at: u32) -> TrainState {
+pub(crate) fn stopped(learner: &dyn Learner, at: &DeviceBudget, stop_at: u32) -> TrainState {
     let (kept, mut seen) = (std::cell::RefCell::new(None), 0);
     let plan = Plan::new(learner, at).unwrap();
     let stop = std::cell::Cell::new(false);
@@ -205,7 +205,7 @@ fn nothing_is_earned_where_nothing_is_known() {
     }
 }
 
-fn bits(outcome: &Outcome) -> Vec<(Vec<u32>, Vec<u64>)> {
+pub(crate) fn bits(outcome: &Outcome) -> Vec<(Vec<u32>, Vec<u64>)> {
     let member = |m: &learn::Trained| {
         let last = m.last.as_ref().expect("ended").params.iter().map(|x| x.to_bits()).collect();
         (last, m.history.iter().map(|v| v.score.unwrap_or(f64::NAN).to_bits()).collect())

@@ -1,0 +1,299 @@
+//! Evolution of policies: search distributions over the weights of a net, on accounts that trade.
+//!
+//! A member is a search distribution: a middle, a deviation, counters. In a generation it is asked for individuals,
+//! each trades the same random spans of the member's training part, greedily and at cost, and the distribution is told
+//! how fit they were ([`Strategy`]); [`OpenAi`] and [`SepCma`] are two ways. The middle is what is validated and
+//! deployed. A generation selects by fitness on training data alone, and the best generation is chosen on validation
+//! data.
+//!
+//! Individuals are no rows of an arena. They follow from counters, and whoever needs one makes it:
+//!
+//! - **Parameters** are numbered layer by layer, of each layer the weights `[inputs, outputs]`, outputs adjacent, then
+//!   the biases; there is no padding. There are `d` of them; `d₄` is `d` rounded up to a multiple of 4.
+//! - **Normals**: that of parameter `j` in draw `i` is word `j % 4` of `normals(philox(seed, [i · d₄ / 4 + j / 4,
+//!   generation, STREAM_PERTURBATION, member]))`. Generations count from 0.
+//! - **Individuals** `2 i` and `2 i + 1` of a mirrored search are `fma(σ, z, middle)` and `fma(-σ, z, middle)`; without
+//!   mirrors individual `i` is `fma(σ · deviation, z, middle)`.
+//! - **Spans**: account `a` of every individual begins at the start that the first two words of `philox(seed, [a,
+//!   generation, STREAM_START, member])` draw as 64 bits (low word first, by multiply-high), and takes `n_steps` steps,
+//!   or as many as its stretch has. It starts flat and is not closed at the end. A ruined account earns nothing more.
+//! - **Fitness** adds steps in order for each account, then accounts in order, in f64 ([`Fitness`]).
+//! - **Sums over draws**, `Σ weight · z`: slices of 64 draws from 0 by fma in order, then slices in order, in f32.
+//!   Draws whose weight is 0 are left out.
+//!
+//! So a member's bits depend on its config, fold and seed, not on threads, on neighbours or on how often it was
+//! stopped.
+
+mod fitness;
+mod openai;
+mod ranks;
+mod rollout;
+mod sep_cma;
+mod stack;
+mod stack_simd;
+mod strategy;
+mod training;
+
+pub use fitness::Fitness;
+pub use openai::OpenAi;
+pub use ranks::{centred_ranks, mean_ranks, weights_by_rank};
+pub use sep_cma::SepCma;
+pub use strategy::{Counted, Normals, State, Strategy};
+
+use crate::ppo::{Actions, Folds};
+use crate::scale::Scaler;
+use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
+use compute::net::{Layout, Start, init_by};
+use compute::population::{Pace, Pins};
+use compute::{Opened, Tables};
+use features::Fold;
+use files::{Error, Kind, Result};
+use market::{EpisodeData, OBSERVED};
+use rollout::Worker;
+use stack::Stack;
+use std::sync::Arc;
+use training::EvolveTraining;
+
+/// Validations of a member at most: all are kept, and the memory of a long training must not grow.
+const VALIDATIONS: u64 = 256;
+
+/// How a row of a validation costs beside a step of an individual, about: it goes through a net of any shape.
+const ROW_COST: u64 = 3;
+
+/// A way of searching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// [`OpenAi`].
+    OpenAi,
+    /// [`SepCma`].
+    SepCma,
+}
+
+impl Algorithm {
+    /// Individuals of a draw.
+    fn sides(self) -> usize {
+        match self {
+            Algorithm::OpenAi => 2,
+            Algorithm::SepCma => 1,
+        }
+    }
+}
+
+/// What evolution asks of a config beside net, recipe and rate; of the recipe it uses seed, optimiser and schedule.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hypers {
+    /// How the distribution moves.
+    pub algorithm: Algorithm,
+    /// Individuals of a generation.
+    pub population: u32,
+    /// The deviation of individuals at first.
+    pub sigma: f32,
+    /// Accounts of an individual.
+    pub n_envs: u32,
+    /// Steps of each account.
+    pub n_steps: u32,
+    /// What an action is.
+    pub actions: Actions,
+    /// What individuals are ranked by.
+    pub fitness: Fitness,
+}
+
+impl Hypers {
+    /// Steps of all accounts of all individuals in a generation.
+    pub fn steps(&self) -> u64 {
+        u64::from(self.population) * u64::from(self.n_envs) * u64::from(self.n_steps)
+    }
+
+    fn draws(&self) -> u32 {
+        self.population / self.algorithm.sides() as u32
+    }
+}
+
+/// How policies evolve. What changes a bit is in here.
+#[derive(Clone)]
+pub struct Spec {
+    /// Sets of hyper-parameters, each with members of its own; at least one.
+    pub configs: Vec<Config>,
+    /// `[configs]` what evolution adds.
+    pub hypers: Vec<Hypers>,
+    /// `[configs]` generations of a member.
+    pub generations: Vec<u32>,
+    /// Members end after so many generations, on the schedule of all; none: they do all.
+    pub stop_after: Option<u32>,
+    /// A member ends after so many generations without a better score.
+    pub patience: u32,
+    /// Members of each fold.
+    pub seeds: u32,
+}
+
+/// Evolved policies of a problem: the [`Learner`].
+#[derive(Clone)]
+pub struct Evolve {
+    spec: Spec,
+    folds: Arc<Folds>,
+    /// `[configs]` their nets as individuals run them.
+    stacks: Vec<Arc<Stack>>,
+}
+
+impl Evolve {
+    /// Policies of these folds, whose samples are steps; `data` has a row for each id of the problem. What cannot be
+    /// trained is refused.
+    pub fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold], spec: Spec) -> Result<Evolve> {
+        assert_eq!(spec.configs.len(), spec.hypers.len(), "hyper-parameters for each config");
+        assert_eq!(spec.configs.len(), spec.generations.len(), "generations of each config");
+        let mut stacks = Vec::new();
+        for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
+            stacks.push(Arc::new(fitting(problem, config, hypers)?));
+        }
+        Ok(Evolve { spec, folds: Arc::new(Folds::new(problem, data, folds)?), stacks })
+    }
+
+    /// The config whose net, recipe and shape the members of a group share.
+    fn shared(&self, members: &[MemberKey]) -> usize {
+        members.first().map_or(0, |key| self.alike(key.config))
+    }
+
+    /// The distribution that a member begins with.
+    fn begin_search(&self, key: MemberKey) -> compute::Result<Box<dyn Strategy>> {
+        let (config, hypers) = (&self.spec.configs[key.config], &self.spec.hypers[key.config]);
+        // Small steps at first, from a policy that prefers nothing.
+        let starts = [
+            (String::new(), Start::Orthogonal(std::f32::consts::SQRT_2)),
+            (format!("head.{}", config.net.heads[0].name), Start::Orthogonal(0.01)),
+        ];
+        let row = init_by(&Layout::new(&config.net)?, config.recipe.seed, key.id(), &starts)?;
+        let mean = self.stacks[key.config].gather(&row);
+        Ok(match hypers.algorithm {
+            Algorithm::OpenAi => Box::new(OpenAi::new(mean, hypers.sigma, config.recipe.optimiser)),
+            Algorithm::SepCma => Box::new(SepCma::new(mean, hypers.sigma, hypers.population as usize)),
+        })
+    }
+
+    /// Generations between two validations: about a twentieth of the time goes into them, and there are at most
+    /// [`VALIDATIONS`] of them.
+    fn validate_every(&self, config: usize) -> u32 {
+        let generations = u64::from(self.units(config).max(1));
+        let walked = 20 * ROW_COST * self.folds.walked();
+        let every = walked.div_ceil(self.spec.hypers[config].steps().max(1));
+        every.clamp(generations.div_ceil(VALIDATIONS), generations) as u32
+    }
+}
+
+/// A config's net as individuals run it, where it fits.
+fn fitting(problem: &Problem, config: &Config, hypers: &Hypers) -> Result<Stack> {
+    let bad = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
+    let net = &config.net;
+    let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
+    let tables: Vec<usize> = net.inputs.iter().filter(|i| !i.dense).map(|i| i.features).collect();
+    let columns: Vec<usize> = problem.inputs.iter().map(|input| input.columns.len()).collect();
+    if heads != [hypers.actions.outputs()] || tables != columns || net.extras() != OBSERVED {
+        let what = format!(
+            "the net `{net}` does not fit: an evolved policy reads {columns:?} features and {OBSERVED} numbers of its \
+             account, and ends in {} outputs",
+            hypers.actions.outputs()
+        );
+        return bad(what, "change <train.net>, as in 64t-64t");
+    }
+    let Ok(stack) = Stack::new(net) else {
+        let what = format!("the net `{net}` is no plain stack of layers, and evolution has no other");
+        return bad(what, "change <train.net>, as in 64t-64t");
+    };
+    let sides = hypers.algorithm.sides() as u32;
+    if hypers.population < 2 * sides || !hypers.population.is_multiple_of(sides) {
+        let what = format!("a population of {} is too small, or odd where draws are mirrored", hypers.population);
+        return bad(what, "give <evolve.population=64>, an even number");
+    }
+    let numbers = u64::from(hypers.draws()) * stack.parameters.div_ceil(4) as u64;
+    if numbers > u64::from(u32::MAX) {
+        let what =
+            format!("{} individuals of {} parameters are more than can be drawn", hypers.population, stack.parameters);
+        return bad(what, "use a smaller <evolve.population> or net");
+    }
+    Ok(stack)
+}
+
+impl Learner for Evolve {
+    fn unit(&self) -> &'static str {
+        "generation"
+    }
+
+    fn configs(&self) -> &[Config] {
+        &self.spec.configs
+    }
+
+    fn problem(&self) -> &Problem {
+        &self.folds.problem
+    }
+
+    fn extent(&self) -> Extent {
+        let Spec { patience, seeds, .. } = self.spec;
+        let units = (0..self.spec.configs.len()).map(|config| self.units(config)).max().unwrap_or(0);
+        Extent { folds: self.folds.train.len(), seeds, units, patience }
+    }
+
+    fn units(&self, config: usize) -> u32 {
+        self.spec.generations[config].min(self.spec.stop_after.unwrap_or(u32::MAX))
+    }
+
+    fn scalers(&self) -> &[Scaler] {
+        &self.folds.scalers
+    }
+
+    fn alike(&self, config: usize) -> usize {
+        let Spec { configs, hypers, generations, .. } = &self.spec;
+        let shape = |at: usize| {
+            let Hypers { algorithm, n_envs, n_steps, population, actions, .. } = hypers[at];
+            (algorithm.sides(), n_envs, n_steps, population, actions, generations[at])
+        };
+        let same = |c: &usize| {
+            configs[*c].net == configs[config].net
+                && configs[*c].recipe == configs[config].recipe
+                && shape(*c) == shape(config)
+        };
+        (0..config).find(same).unwrap_or(config)
+    }
+
+    fn with(&self, configs: Vec<Config>, generations: u32) -> Box<dyn Learner> {
+        // The same configs with another batch, say, keep what else they have; others are like the first. The batch of a
+        // recipe is the population.
+        let all = match configs.len() == self.spec.configs.len() {
+            true => self.spec.hypers.clone(),
+            false => vec![self.spec.hypers[0]; configs.len()],
+        };
+        let population =
+            |(hypers, config): (Hypers, &Config)| Hypers { population: config.recipe.batch as u32, ..hypers };
+        let hypers: Vec<Hypers> = all.into_iter().zip(&configs).map(population).collect();
+        let stack = |config: &Config| Stack::new(&config.net).map_or_else(|_| Arc::clone(&self.stacks[0]), Arc::new);
+        let stacks = configs.iter().map(stack).collect();
+        let spec = Spec { generations: vec![generations; configs.len()], configs, hypers, ..self.spec.clone() };
+        Box::new(Evolve { spec, folds: Arc::clone(&self.folds), stacks })
+    }
+
+    fn samples(&self, member: MemberKey) -> u64 {
+        self.spec.hypers[member.config].steps()
+    }
+
+    fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {
+        let kind = self.shared(members);
+        let (stack, hypers) = (&self.stacks[kind], &self.spec.hypers[kind]);
+        let workers = training::threads(device) as u64 * Worker::bytes(stack, hypers, hypers.algorithm.sides());
+        // A distribution has at most five arrays, and a few more while it moves.
+        let member = 4 * 8 * stack.parameters as u64 + 16 * u64::from(hypers.population) + 8 * u64::from(hypers.n_envs);
+        Ok(workers + members.len() as u64 * member)
+    }
+
+    fn begin(
+        &self,
+        at: &DeviceBudget,
+        tables: &Arc<Tables>,
+        members: &[MemberKey],
+        _: Pace,
+        _: &Pins,
+    ) -> compute::Result<Box<dyn Training>> {
+        Ok(Box::new(EvolveTraining::new(self, at, tables, members)?))
+    }
+
+    fn read_snapshot(&self, bytes: &[u8]) -> compute::Result<Snapshot> {
+        training::read_snapshot(self, bytes)
+    }
+}

@@ -1,0 +1,106 @@
+//! OpenAI-ES (Salimans et al. 2017, <https://arxiv.org/abs/1703.03864>): a gradient of the expected fitness, estimated
+//! from mirrored draws and centred ranks, followed by Adam with decoupled weight decay.
+//!
+//! The gradient at the middle is `1 / (n σ) Σ (u⁺ - u⁻) z` over draws `z`, with `u` the centred ranks of the two
+//! individuals. The deviation σ stays as it is.
+
+use super::ranks::centred_ranks;
+use super::strategy::{Normals, State, Strategy, length, restore_arrays, weighted_sums};
+use compute::population::Optimiser;
+
+/// A normal distribution of one deviation, whose middle moves by Adam.
+#[derive(Debug, Clone)]
+pub struct OpenAi {
+    sigma: f32,
+    optimiser: Optimiser,
+    mean: Vec<f32>,
+    adam: Adam,
+    moved: f64,
+}
+
+impl OpenAi {
+    /// Around a middle; of the optimiser the memories, what is added to the root, and the decay are used.
+    pub fn new(mean: Vec<f32>, sigma: f32, optimiser: Optimiser) -> OpenAi {
+        let adam = Adam::new(mean.len());
+        OpenAi { sigma, optimiser, mean, adam, moved: 0.0 }
+    }
+}
+
+impl Strategy for OpenAi {
+    fn mean(&self) -> &[f32] {
+        &self.mean
+    }
+
+    fn sides(&self) -> usize {
+        2
+    }
+
+    fn ask(&self, side: f32, from: usize, z: &[f32], x: &mut [f32]) {
+        let by = side * self.sigma;
+        let mean = &self.mean[from..from + x.len()];
+        x.iter_mut().zip(mean).zip(z).for_each(|((x, mean), z)| *x = by.mul_add(*z, *mean));
+    }
+
+    fn tell(&mut self, fitness: &[f64], normals: &dyn Normals, rate: f32) {
+        let ranks = centred_ranks(fitness);
+        let weights: Vec<f32> = ranks.chunks_exact(2).map(|pair| (pair[0] - pair[1]) as f32).collect();
+        let mut gradient = vec![0.0; self.mean.len()];
+        weighted_sums(normals, &weights, &mut gradient, None);
+        let scale = 1.0 / (fitness.len() as f32 * self.sigma);
+        gradient.iter_mut().for_each(|g| *g *= scale);
+        self.moved = self.adam.climb(&mut self.mean, &gradient, rate, &self.optimiser);
+    }
+
+    fn sigma(&self) -> f64 {
+        f64::from(self.sigma)
+    }
+
+    fn moved(&self) -> f64 {
+        self.moved
+    }
+
+    fn state(&self) -> State {
+        let Adam { first, second, step } = &self.adam;
+        let arrays = vec![self.mean.clone(), first.clone(), second.clone()];
+        State { numbers: vec![f64::from(*step), self.moved], arrays }
+    }
+
+    fn restore(&mut self, state: &State) -> bool {
+        let [step, moved] = state.numbers[..] else { return false };
+        (self.adam.step, self.moved) = (step as u32, moved);
+        restore_arrays(state, &mut [&mut self.mean, &mut self.adam.first, &mut self.adam.second])
+    }
+}
+
+/// Adam (Kingma and Ba 2015, <https://arxiv.org/abs/1412.6980>) uphill, with weight decay beside the gradient
+/// (Loshchilov and Hutter 2019, <https://arxiv.org/abs/1711.05101>).
+#[derive(Debug, Clone)]
+pub(super) struct Adam {
+    pub(super) first: Vec<f32>,
+    pub(super) second: Vec<f32>,
+    pub(super) step: u32,
+}
+
+impl Adam {
+    pub(super) fn new(parameters: usize) -> Adam {
+        Adam { first: vec![0.0; parameters], second: vec![0.0; parameters], step: 0 }
+    }
+
+    /// Moves `x` along a gradient; how far.
+    pub(super) fn climb(&mut self, x: &mut [f32], gradient: &[f32], rate: f32, by: &Optimiser) -> f64 {
+        let Optimiser { beta1, beta2, eps, decay, .. } = *by;
+        self.step += 1;
+        let left = |beta: f32| (1.0 - f64::from(beta).powi(self.step as i32)) as f32;
+        let (first_left, second_left) = (left(beta1), left(beta2));
+        let moments = self.first.iter_mut().zip(&mut self.second);
+        let moves = x.iter_mut().zip(gradient).zip(moments).map(|((x, g), (first, second))| {
+            *first = beta1 * *first + (1.0 - beta1) * g;
+            *second = beta2 * *second + (1.0 - beta2) * g * g;
+            let step = (*first / first_left) / ((*second / second_left).sqrt() + eps);
+            let moved = rate * (step - decay * *x);
+            *x += moved;
+            moved
+        });
+        length(moves)
+    }
+}

@@ -1,0 +1,168 @@
+//! A policy's net as individuals run it: a plain stack of layers.
+//!
+//! Parameters of a search are numbered layer by layer, of each layer the weights `[inputs, outputs]` and then the
+//! biases `[outputs]`, without padding. An individual's weights lie in [`Line`]s of sixteen: for each input a row of
+//! lines, then a row for the biases, padded with zeros; so the outputs of a layer are lanes and an input is one number
+//! for all of them. What a layout of `compute` has beside that (branches, towers, norms, recurrent layers) is refused.
+
+use compute::net::{Activation, Layout};
+use compute::{Error, Net, Result};
+
+/// Floats of a line.
+pub(super) const LANES: usize = 16;
+
+/// Sixteen floats on a border of their own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C, align(64))]
+pub(super) struct Line(pub(super) [f32; LANES]);
+
+pub(super) const ZEROS: Line = Line([0.0; LANES]);
+
+/// A layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dense {
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    pub(super) activation: Activation,
+    /// Its first parameter.
+    pub(super) first: usize,
+    /// Lines of a row of weights.
+    pub(super) lines: usize,
+    /// Its first line.
+    pub(super) at: usize,
+}
+
+/// Layers, one behind the other.
+#[derive(Debug, Clone)]
+pub(super) struct Stack {
+    pub(super) layers: Vec<Dense>,
+    pub(super) parameters: usize,
+    /// Lines of an individual's weights.
+    pub(super) lines: usize,
+    /// `[parameters]` the place of each in a row of the arena.
+    places: Vec<u32>,
+    /// Numbers of a row of the arena.
+    row: usize,
+}
+
+impl Stack {
+    /// The layers of a net, or what of it is none.
+    pub(super) fn new(net: &Net) -> Result<Stack> {
+        let layout = Layout::new(net)?;
+        let plain = net.towers.is_empty()
+            && net.heads.len() == 1
+            && layout.recurrents.is_empty()
+            && net.branches.iter().all(|branch| branch.layers.is_empty())
+            && net.inputs.iter().all(|input| input.window == 1)
+            && layout.linears.iter().all(|layer| layer.plain());
+        if !plain {
+            return Err(Error::Invalid(format!("`{net}` is not a plain stack of layers with one head")));
+        }
+        let mut stack = Stack { layers: Vec::new(), parameters: 0, lines: 0, places: Vec::new(), row: layout.params };
+        for layer in &layout.linears {
+            let (inputs, outputs) = (layer.inputs(), layer.outputs);
+            let (first, at, lines) = (stack.parameters, stack.lines, outputs.div_ceil(LANES));
+            stack.layers.push(Dense { inputs, outputs, activation: layer.activation, first, lines, at });
+            for column in layer.columns.iter().cloned().flatten() {
+                let place = |output: usize| (layer.weight + output * layer.input.width + column) as u32;
+                stack.places.extend((0..outputs).map(place));
+            }
+            stack.places.extend((0..outputs).map(|output| (layer.bias + output) as u32));
+            stack.parameters += (inputs + 1) * outputs;
+            stack.lines += (inputs + 1) * lines;
+        }
+        Ok(stack)
+    }
+
+    /// Numbers that a row of input has.
+    pub(super) fn inputs(&self) -> usize {
+        self.layers[0].inputs
+    }
+
+    /// Outputs of the head.
+    pub(super) fn outputs(&self) -> usize {
+        self.layers[self.layers.len() - 1].outputs
+    }
+
+    /// Lines of the widest layer or input.
+    pub(super) fn widest(&self) -> usize {
+        self.layers.iter().flat_map(|l| [l.lines, l.inputs.div_ceil(LANES)]).max().unwrap_or(1)
+    }
+
+    /// Parameters of a search from a row of the arena.
+    pub(super) fn gather(&self, row: &[f32]) -> Vec<f32> {
+        self.places.iter().map(|at| row[*at as usize]).collect()
+    }
+
+    /// The row of the arena of such parameters.
+    pub(super) fn scatter(&self, x: &[f32]) -> Vec<f32> {
+        let mut row = vec![0.0; self.row];
+        self.places.iter().zip(x).for_each(|(at, x)| row[*at as usize] = *x);
+        row
+    }
+
+    /// Lays an individual's parameters into its lines, whose padding is zero and stays so.
+    pub(super) fn lay(&self, x: &[f32], weights: &mut [Line]) {
+        for layer in &self.layers {
+            let own = &x[layer.first..][..(layer.inputs + 1) * layer.outputs];
+            let rows = weights[layer.at..][..(layer.inputs + 1) * layer.lines].chunks_exact_mut(layer.lines);
+            for (own, row) in own.chunks_exact(layer.outputs).zip(rows) {
+                for (own, line) in own.chunks(LANES).zip(row) {
+                    match <&[f32; LANES]>::try_from(own) {
+                        Ok(whole) => line.0 = *whole,
+                        Err(_) => line.0[..own.len()].copy_from_slice(own),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stack_simd::forward;
+    use super::*;
+    use compute::nets::{Forward, Rows};
+    use compute::population::Precision;
+    use compute::{Budget, Choice, Opened, Tables};
+
+    /// The lanes compute what any other pass computes, for layers of odd and even widths and any number of rows.
+    #[test]
+    fn individuals_run_the_net_as_compute_does() {
+        let mut random = random::SplitMix::new(3);
+        let opened = Opened::new(Choice::Cpu, 1).unwrap().0;
+        let tables = Tables::new(&opened, Budget::default(), &[], &[]).unwrap();
+        for text in ["a:dense18 / 64t-64t / policy:3", "a:dense5 / 7-33t / policy:2", "a:dense40 / 100 / policy:3"] {
+            let net: Net = text.parse().unwrap();
+            let stack = Stack::new(&net).unwrap();
+            let row = compute::net::init(&Layout::new(&net).unwrap(), 5, 1);
+            let x = stack.gather(&row);
+            assert_eq!((x.len(), stack.scatter(&x)), (stack.parameters, row.clone()), "{text}");
+            let mut weights = vec![ZEROS; stack.lines];
+            stack.lay(&x, &mut weights);
+            let wide = stack.inputs();
+            for rows in [1, 3, 4, 9] {
+                let given: Vec<f32> = (0..rows * wide).map(|_| random.unit() as f32 * 4.0 - 2.0).collect();
+                let lines = wide.div_ceil(LANES);
+                let mut values = [vec![ZEROS; rows * stack.widest()], vec![ZEROS; rows * stack.widest()]];
+                for (own, to) in given.chunks_exact(wide).zip(values[0].chunks_exact_mut(lines)) {
+                    own.chunks(LANES).zip(to).for_each(|(own, line)| line.0[..own.len()].copy_from_slice(own));
+                }
+                let last = forward(&stack, &weights, &mut values, rows);
+                let mut pass = Forward::new(&net, Precision::F32, rows).unwrap();
+                let mut out = vec![0.0; rows * stack.outputs()];
+                let input = Rows { tables: &tables, scales: &[], ids: &[], extras: &given };
+                pass.with(&row).unwrap().run(input, &mut out).unwrap();
+                let lines = stack.outputs().div_ceil(LANES);
+                for (wanted, found) in out.chunks_exact(stack.outputs()).zip(values[last].chunks_exact(lines)) {
+                    for (a, b) in wanted.iter().zip(found[0].0) {
+                        assert!((a - b).abs() < 2e-5, "{text}, {rows} rows: {a} and {b}");
+                    }
+                }
+            }
+        }
+        for refused in ["a:dense4 / 8 | 8 / policy:3 | value:1", "a:dense4 / 8n / policy:3"] {
+            assert!(refused.parse().is_ok_and(|net: Net| Stack::new(&net).is_err()), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The pass of an individual's net: outputs in lanes of sixteen, a few rows at a time in registers.
+//!
+//! A block is some rows and some lines of outputs: its sums stay in registers while it goes once through the weights,
+//! and an input of a row is one number for all lanes. Sums run over the inputs in order from the bias on; a head, which
+//! has one line alone, has four such sums (inputs 0, 4, 8, … and so on), added at the end, so that they do not wait for
+//! each other. Compiled for AVX-512, for AVX2 and for everything else; which one runs is decided when it is called.
+
+#![expect(unsafe_code, reason = "intrinsics, called only behind the detection of their features")]
+
+use super::stack::{Dense, LANES, Line, Stack};
+use compute::net::Activation;
+
+/// Sixteen floats that every operation treats alike.
+trait Lanes: Copy {
+    /// Lines of a block: what the registers hold for four rows.
+    const WIDE: usize;
+    fn load(from: &Line) -> Self;
+    fn store(self, to: &mut Line);
+    fn splat(x: f32) -> Self;
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn div(self, other: Self) -> Self;
+    /// `self × by + plus`
+    fn mul_add(self, by: Self, plus: Self) -> Self;
+    fn at_least(self, low: f32) -> Self;
+    fn at_most(self, high: f32) -> Self;
+    /// `2ⁿ`, where n is in the lowest bits, as adding 1.5 × 2²³ leaves it.
+    fn power(self) -> Self;
+}
+
+/// Runs a net: `values[0]` are `[rows]` inputs in whole lines. Which of both holds the outputs, `[rows]` in whole
+/// lines.
+pub(super) fn forward(stack: &Stack, weights: &[Line], values: &mut [Vec<Line>; 2], rows: usize) -> usize {
+    assert!(
+        weights.len() >= stack.lines && values.iter().all(|v| v.len() >= rows * stack.widest()),
+        "memory for a pass"
+    );
+    #[cfg(target_arch = "x86_64")]
+    match wide::level() {
+        // SAFETY: the features were detected.
+        2 => return unsafe { wide::forward_avx512(stack, weights, values, rows) },
+        1 => return unsafe { wide::forward_avx2(stack, weights, values, rows) },
+        _ => {}
+    }
+    layers::<Plain>(stack, weights, values, rows)
+}
+
+/// Lines as the floats that they are.
+pub(super) fn floats(lines: &mut [Line]) -> &mut [f32] {
+    // SAFETY: a line is sixteen floats without padding.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<f32>(), lines.len() * LANES) }
+}
+
+#[inline(always)]
+fn layers<L: Lanes>(stack: &Stack, weights: &[Line], values: &mut [Vec<Line>; 2], rows: usize) -> usize {
+    let [a, b] = values;
+    let (mut from, mut to, mut last) = (a, b, 0);
+    for layer in &stack.layers {
+        let weights = &weights[layer.at..][..(layer.inputs + 1) * layer.lines];
+        run::<L>(layer, weights, from, to, rows);
+        (from, to, last) = (to, from, 1 - last);
+    }
+    last
+}
+
+/// One layer of all rows.
+#[inline(always)]
+fn run<L: Lanes>(layer: &Dense, weights: &[Line], x: &[Line], y: &mut [Line], rows: usize) {
+    let x_lines = layer.inputs.div_ceil(LANES);
+    let (x, y) = (&x[..rows * x_lines], &mut y[..rows * layer.lines]);
+    let mut row = 0;
+    while row < rows {
+        let four = rows - row >= 4;
+        let mut line = 0;
+        while line < layer.lines {
+            let left = layer.lines - line;
+            let at = Place { row, line };
+            line += match (four, left) {
+                (true, 1) => head::<L, 4>(layer, weights, x, y, at),
+                (false, 1) => head::<L, 1>(layer, weights, x, y, at),
+                (true, 4..) if L::WIDE >= 4 => block::<L, 4, 4>(layer, weights, x, y, at),
+                (false, 4..) if L::WIDE >= 4 => block::<L, 1, 4>(layer, weights, x, y, at),
+                (true, 2..) if L::WIDE >= 2 => block::<L, 4, 2>(layer, weights, x, y, at),
+                (false, 2..) if L::WIDE >= 2 => block::<L, 1, 2>(layer, weights, x, y, at),
+                (true, _) => block::<L, 4, 1>(layer, weights, x, y, at),
+                (false, _) => block::<L, 1, 1>(layer, weights, x, y, at),
+            };
+        }
+        row += if four { 4 } else { 1 };
+    }
+}
+
+/// Where a block begins.
+#[derive(Clone, Copy)]
+struct Place {
+    row: usize,
+    line: usize,
+}
+
+/// `[R]` the inputs of some rows, each as so many floats.
+#[inline(always)]
+fn inputs<'a, const R: usize>(layer: &Dense, x: &'a [Line], row: usize) -> [&'a [f32]; R] {
+    let lines = layer.inputs.div_ceil(LANES);
+    std::array::from_fn(|r| {
+        let own = &x[(row + r) * lines..][..lines];
+        // SAFETY: a line is sixteen floats without padding, and `lines` of them hold the inputs.
+        unsafe { std::slice::from_raw_parts(own.as_ptr().cast::<f32>(), layer.inputs) }
+    })
+}
+
+/// `R` rows of `V` lines; how many lines.
+#[inline(always)]
+fn block<L: Lanes, const R: usize, const V: usize>(
+    layer: &Dense,
+    weights: &[Line],
+    x: &[Line],
+    y: &mut [Line],
+    at: Place,
+) -> usize {
+    let lines = layer.lines;
+    let x: [&[f32]; R] = inputs(layer, x, at.row);
+    let (own, bias) = weights.split_at(layer.inputs * lines);
+    let bias: [L; V] = std::array::from_fn(|v| L::load(&bias[at.line + v]));
+    let mut sums = [bias; R];
+    for (k, row) in own.chunks_exact(lines).enumerate() {
+        let row = &row[at.line..at.line + V];
+        let w: [L; V] = std::array::from_fn(|v| L::load(&row[v]));
+        for r in 0..R {
+            let input = L::splat(x[r][k]);
+            for v in 0..V {
+                sums[r][v] = w[v].mul_add(input, sums[r][v]);
+            }
+        }
+    }
+    for (r, sums) in sums.into_iter().enumerate() {
+        let to = &mut y[(at.row + r) * lines + at.line..][..V];
+        for (sum, to) in activate(layer.activation, sums).into_iter().zip(to) {
+            sum.store(to);
+        }
+    }
+    V
+}
+
+/// `R` rows of one line, in four sums each; one line.
+#[inline(always)]
+fn head<L: Lanes, const R: usize>(layer: &Dense, weights: &[Line], x: &[Line], y: &mut [Line], at: Place) -> usize {
+    let lines = layer.lines;
+    let x: [&[f32]; R] = inputs(layer, x, at.row);
+    let (own, bias) = weights.split_at(layer.inputs * lines);
+    let mut sums = [[L::splat(0.0); 4]; R];
+    sums.iter_mut().for_each(|sums| sums[0] = L::load(&bias[at.line]));
+    let whole = layer.inputs / 4 * 4;
+    for (k, rows) in (0..whole).step_by(4).zip(own.chunks_exact(4 * lines)) {
+        for part in 0..4 {
+            let w = L::load(&rows[part * lines + at.line]);
+            for r in 0..R {
+                sums[r][part] = w.mul_add(L::splat(x[r][k + part]), sums[r][part]);
+            }
+        }
+    }
+    for k in whole..layer.inputs {
+        let w = L::load(&own[k * lines + at.line]);
+        for r in 0..R {
+            sums[r][k % 4] = w.mul_add(L::splat(x[r][k]), sums[r][k % 4]);
+        }
+    }
+    for (r, [a, b, c, d]) in sums.into_iter().enumerate() {
+        let [sum] = activate(layer.activation, [a.add(b).add(c.add(d))]);
+        sum.store(&mut y[(at.row + r) * lines + at.line]);
+    }
+    1
+}
+
+#[inline(always)]
+fn activate<L: Lanes, const V: usize>(activation: Activation, x: [L; V]) -> [L; V] {
+    match activation {
+        Activation::Identity => x,
+        Activation::Relu => x.map(|x| x.at_least(0.0)),
+        // All that is divided by comes first, then all divisions: they wait less for each other.
+        Activation::Tanh => x.map(above).map(|above| above.div(above.add(L::splat(2.0)))),
+    }
+}
+
+/// `e^2x - 1`, of which `tanh x` is `a / (a + 2)`; within 4 units in the last place there.
+#[inline(always)]
+fn above<L: Lanes>(x: L) -> L {
+    const WHOLE: f32 = 12_582_912.0;
+    let x = x.add(x).at_most(20.0).at_least(-20.0);
+    let shifted = x.mul_add(L::splat(std::f32::consts::LOG2_E), L::splat(WHOLE));
+    let n = shifted.sub(L::splat(WHOLE));
+    // ln 2 in two parts; the first has few bits.
+    let r = n.mul_add(L::splat(2.121_944_4e-4), n.mul_add(L::splat(-0.693_359_4), x));
+    // (e^r - 1 - r) / r² within 2e-8, |r| ≤ ln 2 / 2.
+    let mut sum = L::splat(0.001_388_239_6);
+    for c in [0.008_367_181, 0.041_667_223, 0.166_665_39, 0.499_999_97] {
+        sum = sum.mul_add(r, L::splat(c));
+    }
+    let p = sum.mul_add(r.mul(r), r);
+    let power = shifted.power();
+    power.mul_add(p, power.sub(L::splat(1.0)))
+}
+
+/// Without any special instructions.
+#[derive(Clone, Copy)]
+struct Plain([f32; LANES]);
+
+impl Plain {
+    #[inline(always)]
+    fn zip(self, other: Plain, f: impl Fn(f32, f32) -> f32) -> Plain {
+        Plain(std::array::from_fn(|i| f(self.0[i], other.0[i])))
+    }
+}
+
+impl Lanes for Plain {
+    const WIDE: usize = 1;
+    #[inline(always)]
+    fn load(from: &Line) -> Plain {
+        Plain(from.0)
+    }
+    #[inline(always)]
+    fn store(self, to: &mut Line) {
+        to.0 = self.0;
+    }
+    #[inline(always)]
+    fn splat(x: f32) -> Plain {
+        Plain([x; LANES])
+    }
+    #[inline(always)]
+    fn add(self, other: Plain) -> Plain {
+        self.zip(other, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn sub(self, other: Plain) -> Plain {
+        self.zip(other, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, other: Plain) -> Plain {
+        self.zip(other, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn div(self, other: Plain) -> Plain {
+        self.zip(other, |a, b| a / b)
+    }
+    #[inline(always)]
+    fn mul_add(self, by: Plain, plus: Plain) -> Plain {
+        self.mul(by).add(plus)
+    }
+    #[inline(always)]
+    fn at_least(self, low: f32) -> Plain {
+        Plain(self.0.map(|x| if x < low { low } else { x }))
+    }
+    #[inline(always)]
+    fn at_most(self, high: f32) -> Plain {
+        Plain(self.0.map(|x| if x > high { high } else { x }))
+    }
+    #[inline(always)]
+    fn power(self) -> Plain {
+        Plain(self.0.map(|x| f32::from_bits(x.to_bits().wrapping_add(127) << 23)))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    use super::{LANES, Lanes, Line, Stack, layers};
+    use std::arch::x86_64::*;
+    use std::sync::OnceLock;
+
+    /// 2: AVX-512, 1: AVX2 and FMA, 0: neither.
+    pub(super) fn level() -> u8 {
+        static LEVEL: OnceLock<u8> = OnceLock::new();
+        *LEVEL.get_or_init(|| {
+            let fused = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            if fused && is_x86_feature_detected!("avx512f") { 2 } else { u8::from(fused) }
+        })
+    }
+
+    #[target_feature(enable = "avx512f,avx2,fma")]
+    pub(super) fn forward_avx512(stack: &Stack, weights: &[Line], values: &mut [Vec<Line>; 2], rows: usize) -> usize {
+        layers::<Sixteen>(stack, weights, values, rows)
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn forward_avx2(stack: &Stack, weights: &[Line], values: &mut [Vec<Line>; 2], rows: usize) -> usize {
+        layers::<Eights>(stack, weights, values, rows)
+    }
+
+    #[derive(Clone, Copy)]
+    struct Sixteen(__m512);
+
+    impl Lanes for Sixteen {
+        const WIDE: usize = 4;
+        #[inline(always)]
+        fn load(from: &Line) -> Sixteen {
+            Sixteen(unsafe { _mm512_load_ps(from.0.as_ptr()) })
+        }
+        #[inline(always)]
+        fn store(self, to: &mut Line) {
+            unsafe { _mm512_store_ps(to.0.as_mut_ptr(), self.0) }
+        }
+        #[inline(always)]
+        fn splat(x: f32) -> Sixteen {
+            Sixteen(unsafe { _mm512_set1_ps(x) })
+        }
+        #[inline(always)]
+        fn add(self, other: Sixteen) -> Sixteen {
+            Sixteen(unsafe { _mm512_add_ps(self.0, other.0) })
+        }
+        #[inline(always)]
+        fn sub(self, other: Sixteen) -> Sixteen {
+            Sixteen(unsafe { _mm512_sub_ps(self.0, other.0) })
+        }
+        #[inline(always)]
+        fn mul(self, other: Sixteen) -> Sixteen {
+            Sixteen(unsafe { _mm512_mul_ps(self.0, other.0) })
+        }
+        #[inline(always)]
+        fn div(self, other: Sixteen) -> Sixteen {
+            Sixteen(unsafe { _mm512_div_ps(self.0, other.0) })
+        }
+        #[inline(always)]
+        fn mul_add(self, by: Sixteen, plus: Sixteen) -> Sixteen {
+            Sixteen(unsafe { _mm512_fmadd_ps(self.0, by.0, plus.0) })
+        }
+        // Where one is NaN the second is taken, so NaN stays NaN.
+        #[inline(always)]
+        fn at_least(self, low: f32) -> Sixteen {
+            Sixteen(unsafe { _mm512_max_ps(_mm512_set1_ps(low), self.0) })
+        }
+        #[inline(always)]
+        fn at_most(self, high: f32) -> Sixteen {
+            Sixteen(unsafe { _mm512_min_ps(_mm512_set1_ps(high), self.0) })
+        }
+        #[inline(always)]
+        fn power(self) -> Sixteen {
+            unsafe {
+                let bits = _mm512_add_epi32(_mm512_castps_si512(self.0), _mm512_set1_epi32(127));
+                Sixteen(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(bits)))
+            }
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    struct Eights([__m256; 2]);
+
+    impl Eights {
+        #[inline(always)]
+        fn zip(self, other: Eights, f: impl Fn(__m256, __m256) -> __m256) -> Eights {
+            Eights([f(self.0[0], other.0[0]), f(self.0[1], other.0[1])])
+        }
+    }
+
+    impl Lanes for Eights {
+        const WIDE: usize = 1;
+        #[inline(always)]
+        fn load(from: &Line) -> Eights {
+            let at = from.0.as_ptr();
+            Eights(unsafe { [_mm256_load_ps(at), _mm256_load_ps(at.add(LANES / 2))] })
+        }
+        #[inline(always)]
+        fn store(self, to: &mut Line) {
+            let at = to.0.as_mut_ptr();
+            unsafe {
+                _mm256_store_ps(at, self.0[0]);
+                _mm256_store_ps(at.add(LANES / 2), self.0[1]);
+            }
+        }
+        #[inline(always)]
+        fn splat(x: f32) -> Eights {
+            Eights(unsafe { [_mm256_set1_ps(x); 2] })
+        }
+        #[inline(always)]
+        fn add(self, other: Eights) -> Eights {
+            self.zip(other, |a, b| unsafe { _mm256_add_ps(a, b) })
+        }
+        #[inline(always)]
+        fn sub(self, other: Eights) -> Eights {
+            self.zip(other, |a, b| unsafe { _mm256_sub_ps(a, b) })
+        }
+        #[inline(always)]
+        fn mul(self, other: Eights) -> Eights {
+            self.zip(other, |a, b| unsafe { _mm256_mul_ps(a, b) })
+        }
+        #[inline(always)]
+        fn div(self, other: Eights) -> Eights {
+            self.zip(other, |a, b| unsafe { _mm256_div_ps(a, b) })
+        }
+        #[inline(always)]
+        fn mul_add(self, by: Eights, plus: Eights) -> Eights {
+            let ([a, b], [c, d], [e, f]) = (self.0, by.0, plus.0);
+            Eights(unsafe { [_mm256_fmadd_ps(a, c, e), _mm256_fmadd_ps(b, d, f)] })
+        }
+        #[inline(always)]
+        fn at_least(self, low: f32) -> Eights {
+            self.zip(Eights::splat(low), |a, low| unsafe { _mm256_max_ps(low, a) })
+        }
+        #[inline(always)]
+        fn at_most(self, high: f32) -> Eights {
+            self.zip(Eights::splat(high), |a, high| unsafe { _mm256_min_ps(high, a) })
+        }
+        #[inline(always)]
+        fn power(self) -> Eights {
+            let power = |x: __m256| unsafe {
+                let bits = _mm256_add_epi32(_mm256_castps_si256(x), _mm256_set1_epi32(127));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(bits))
+            };
+            Eights(self.0.map(power))
+        }
+    }
+}

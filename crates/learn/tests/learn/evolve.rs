@@ -1,0 +1,120 @@
+//! Evolved policies on a market that is known: one column tells the sign of the next bar.
+
+use super::ppo::{at, bits, market, run, stopped};
+use compute::population::{Precision, Recipe};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec};
+use learn::ppo::Actions;
+use learn::{Config, Learner};
+
+fn hypers(algorithm: Algorithm, actions: Actions) -> Hypers {
+    Hypers { algorithm, population: 64, sigma: 0.1, n_envs: 6, n_steps: 64, actions, fitness: Fitness::Growth }
+}
+
+fn spec(hypers: Hypers, generations: u32) -> Spec {
+    let mut recipe = Recipe::new(hypers.population as usize, Precision::F32, 7);
+    recipe.optimiser.decay = 0.0;
+    let net = format!("row:2 + account:dense8 / 16t-16t / policy:{}", hypers.actions.outputs()).parse().unwrap();
+    let configs = vec![Config { net, recipe, rate: 0.05 }];
+    let (hypers, generations, patience) = (vec![hypers], vec![generations], generations);
+    Spec { configs, hypers, generations, stop_after: None, patience, seeds: 2 }
+}
+
+/// Where the column is right 9 times of 10, following it earns 20 bp · 0.8 a bar but for the costs of turning.
+#[test]
+fn searches_find_what_is_there() {
+    for (algorithm, actions) in [
+        (Algorithm::OpenAi, Actions::Discrete),
+        (Algorithm::OpenAi, Actions::Continuous),
+        (Algorithm::SepCma, Actions::Discrete),
+    ] {
+        let (problem, data, folds) = market(3, 0.9, 1e-4);
+        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers(algorithm, actions), 60)).unwrap();
+        for member in run(&evolve, 2, None).members {
+            let best = member.best.as_ref().expect("a best");
+            // Half of the bars turn: 0.8 · 20 bp less 2 sides of 1 bp on half of them.
+            assert!(best.score > 0.8 * 15.0, "{algorithm:?} {actions:?}: {} of 15 bp", best.score);
+        }
+    }
+}
+
+/// Other measures of fitness lead to the same where nothing speaks against it.
+#[test]
+fn other_fitness_is_followed_too() {
+    for fitness in [Fitness::Drawdown(1.0), Fitness::Sharpe] {
+        let (problem, data, folds) = market(3, 0.9, 1e-4);
+        let hypers = Hypers { fitness, ..hypers(Algorithm::OpenAi, Actions::Discrete) };
+        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers, 60)).unwrap();
+        for member in run(&evolve, 2, None).members {
+            let best = member.best.as_ref().expect("a best").score;
+            assert!(best > 0.8 * 15.0, "{fitness:?}: {best} bp");
+        }
+    }
+}
+
+/// Where nothing is known and trading costs, the fittest stay out, or as good as that.
+#[test]
+fn nothing_is_earned_where_nothing_is_known() {
+    for algorithm in [Algorithm::OpenAi, Algorithm::SepCma] {
+        let (problem, data, folds) = market(5, 0.5, 1e-3);
+        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers(algorithm, Actions::Discrete), 40)).unwrap();
+        for member in run(&evolve, 2, None).members {
+            let metrics = &member.history.last().expect("validated").metrics;
+            let [growth, error] = ["valid_growth", "valid_error"].map(|name| metrics.get(name).expect(name));
+            assert!(growth - 2.0 * error <= 0.0, "{algorithm:?}: {growth} ± {error}");
+        }
+    }
+}
+
+#[test]
+fn the_same_bits_for_any_threads_and_after_a_stop() {
+    for algorithm in [Algorithm::OpenAi, Algorithm::SepCma] {
+        let (problem, data, folds) = market(3, 0.8, 1e-4);
+        let hypers = Hypers { fitness: Fitness::Drawdown(0.5), ..hypers(algorithm, Actions::Discrete) };
+        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers, 6)).unwrap();
+        let whole = bits(&run(&evolve, 1, None));
+        for threads in [2, 16] {
+            assert_eq!(bits(&run(&evolve, threads, None)), whole, "{algorithm:?}, {threads} threads");
+        }
+        let alone = Spec { seeds: 1, ..spec(hypers, 6) };
+        let alone = Evolve::new(&problem, &data, &folds, alone).unwrap();
+        assert_eq!(bits(&run(&alone, 2, None))[0], whole[0], "{algorithm:?}, alone");
+        for stop_at in 1..4u32 {
+            let state = stopped(&evolve, &at(2), stop_at);
+            for snapshot in &state.running {
+                assert_eq!(evolve.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
+            }
+            assert_eq!(bits(&run(&evolve, 1, Some(state))), whole, "{algorithm:?}, stopped after {stop_at}");
+        }
+    }
+}
+
+/// What a member has of its own changes no bit of another; what cannot be trained is refused.
+#[test]
+fn configs_have_hyper_parameters_of_their_own() {
+    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    let first = hypers(Algorithm::OpenAi, Actions::Discrete);
+    let alone = spec(first, 6);
+    let own = vec![first, Hypers { sigma: 0.2, ..first }, Hypers { n_steps: 32, ..first }];
+    let all = Spec {
+        configs: vec![alone.configs[0].clone(); 3],
+        hypers: own,
+        generations: vec![6, 6, 12],
+        patience: 12,
+        ..alone.clone()
+    };
+    let [alone, all] = [alone, all].map(|spec| Evolve::new(&problem, &data, &folds, spec).unwrap());
+    assert_eq!([0, 1, 2].map(|config| all.alike(config)), [0, 0, 2]);
+    let (one, three) = (run(&alone, 2, None), run(&all, 2, None));
+    assert_eq!(bits(&one)[0], bits(&three)[0]);
+    assert_ne!(bits(&three)[0].0, bits(&three)[2].0);
+    for (net, population, wanted) in [
+        ("row:2 + account:dense8 / 8 | 8 / policy:3 | value:1", 64, "does not fit"),
+        ("row:2 + account:dense8 / 8n / policy:3", 64, "plain stack"),
+        ("row:2 + account:dense8 / 8 / policy:3", 7, "odd"),
+    ] {
+        let mut spec = spec(Hypers { population, ..first }, 2);
+        spec.configs[0].net = net.parse().unwrap();
+        let error = Evolve::new(&problem, &data, &folds, spec).err().expect("refused").to_string();
+        assert!(error.contains(wanted), "{net}: {error}");
+    }
+}
