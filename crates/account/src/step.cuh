@@ -134,12 +134,17 @@ __device__ __forceinline__ f64 sub(f64 a, f64 b) { return __dsub_rn(a, b); }
 __device__ __forceinline__ f64 sub(f64 a, f64 b, f64 c) { return sub(sub(a, b), c); }
 __device__ __forceinline__ f64 mul(f64 a, f64 b) { return __dmul_rn(a, b); }
 __device__ __forceinline__ f64 mul(f64 a, f64 b, f64 c) { return mul(mul(a, b), c); }
-__device__ __forceinline__ f64 div(f64 a, f64 b) { return __ddiv_rn(a, b); }
 __device__ __forceinline__ f64 absolute(f64 x) { return x < 0.0 ? -x : x; }
 __device__ __forceinline__ f64 smaller(f64 a, f64 b) { return a < b ? a : b; }
 __device__ __forceinline__ f64 larger(f64 a, f64 b) { return a > b ? a : b; }
 __device__ __forceinline__ f64 infinite() { return __longlong_as_double(0x7ff0000000000000ll); }
 __device__ __forceinline__ bool is_finite(f64 x) { return absolute(x) < infinite(); }
+// A numerator of zero, as every flat account has, would send its whole warp through the division's slow path.
+__device__ __forceinline__ f64 div(f64 a, f64 b) {
+    const bool nothing = a == 0.0 && b != 0.0 && is_finite(b);
+    const f64 quotient = __ddiv_rn(nothing ? 1.0 : a, b);
+    return nothing ? mul(a, b) : quotient;
+}
 
 // step.rs and params.rs say what these are.
 constexpr f64 RUIN = 0.01, FLOOR = 1e-4, TINY = 1e-9;

@@ -84,21 +84,21 @@ __device__ __forceinline__ void observe(const EpisodeTable& table, const account
                                         const account::Account& held, u32 row, f32 (&to)[OBSERVED]) {
     const f64 unit = __dmul_rn(__dmul_rn(params.multiplier, bar.close), bar.fx_close);
     const f64 equity = held.equity > 0.0 ? held.equity : __longlong_as_double(0x7ff0000000000000ll);
-    const f64 position = __ddiv_rn(__dmul_rn(held.quantity, unit), equity);
-    const f64 pending = __ddiv_rn(__dmul_rn(__dsub_rn(held.target, held.quantity), unit), equity);
+    const f64 position = account::div(__dmul_rn(held.quantity, unit), equity);
+    const f64 pending = account::div(__dmul_rn(__dsub_rn(held.target, held.quantity), unit), equity);
     f64 unrealised = 0.0;
     if (held.quantity != 0.0) {
-        const f64 moved = held.entry > 0.0 ? __dsub_rn(__ddiv_rn(bar.close, held.entry), 1.0) : 0.0;
+        const f64 moved = held.entry > 0.0 ? __dsub_rn(account::div(bar.close, held.entry), 1.0) : 0.0;
         const f64 deviation = __dmul_rn(bar.sigma, __dsqrt_rn(held.bars_held));
-        if (deviation > 0.0) unrealised = __ddiv_rn(held.quantity > 0.0 ? moved : -moved, deviation);
+        if (deviation > 0.0) unrealised = account::div(held.quantity > 0.0 ? moved : -moved, deviation);
         unrealised = unrealised < -10.0 ? -10.0 : unrealised > 10.0 ? 10.0 : unrealised;
     }
     to[0] = __double2float_rn(position);
     to[1] = __double2float_rn(pending);
     to[2] = __double2float_rn(unrealised);
     to[3] = __double2float_rn(account::ln_1p(held.bars_held));
-    to[4] = __double2float_rn(__dsub_rn(1.0, __ddiv_rn(held.equity, held.peak)));
-    to[5] = __double2float_rn(__ddiv_rn(position < 0.0 ? -position : position, params.leverage));
+    to[4] = __double2float_rn(__dsub_rn(1.0, account::div(held.equity, held.peak)));
+    to[5] = __double2float_rn(account::div(position < 0.0 ? -position : position, params.leverage));
     to[6] = table.time_of_day[row];
     to[7] = table.log_to_close[row];
 }

@@ -22,7 +22,7 @@ pub use ::random::philox;
 pub use dropout::{Dropout, Turn};
 pub(crate) use dropout::{factor, share, threshold};
 pub use fill::{fill_normals, fill_perturbation};
-pub use normal::normals;
+pub use normal::{ln, normals};
 pub use permutation::Permutation;
 
 /// Declares the streams once, with the list that a test compares with `random.cuh`.

@@ -24,7 +24,7 @@ pub(super) fn pair(radius: u32, angle: u32) -> [f32; 2] {
 
 /// ln x for normal x > 0: `x = m 2^e` with m from √½ to √2, then `e ln 2 + ln m`.
 #[inline(always)]
-fn ln(x: f32) -> f32 {
+pub fn ln(x: f32) -> f32 {
     // 0x3f3504f3 is √½: the exponent steps there instead of at 1.
     let shifted = x.to_bits().wrapping_sub(0x3f35_04f3);
     let e = (shifted as i32 >> 23) as f32;

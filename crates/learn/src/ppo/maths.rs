@@ -1,6 +1,6 @@
 //! The few functions of losses and draws, the same on every machine: explicit steps of one rounding each.
 
-use account::ln_1p;
+pub(super) use compute::random::ln;
 
 /// e^x, for x up to 80; less than -80 is taken as -80.
 pub(super) fn exp(x: f32) -> f32 {
@@ -11,11 +11,6 @@ pub(super) fn exp(x: f32) -> f32 {
     let [c6, c5, c4, c3] = [0x3ab6_0b61, 0x3c08_8889, 0x3d2a_aaab, 0x3e2a_aaab].map(f32::from_bits);
     let p = [c5, c4, c3, 0.5, 1.0, 1.0].into_iter().fold(c6, |p, c| p.mul_add(r, c));
     p * f32::from_bits(((n as i32 + 127) as u32) << 23)
-}
-
-/// The natural logarithm, of numbers from a millionth on.
-pub(super) fn ln(x: f32) -> f32 {
-    ln_1p(f64::from(x) - 1.0) as f32
 }
 
 /// The hyperbolic tangent.

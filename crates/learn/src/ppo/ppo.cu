@@ -20,6 +20,7 @@
 // registers: 160
 
 #include "../../../compute/src/population/population.cuh"
+#include "decide.cuh"
 #include "rollout.cuh"
 
 // Sums over accounts and rows go through `partial` in a fixed order.
@@ -47,8 +48,10 @@ __global__ void __launch_bounds__(128) act_all(const __grid_constant__ Act given
     Trader trader = load_trader(given.standing, i, all);
     if (t > 0) trader.grown = given.standing.grown[i], trader.cuts = given.seen.cuts[i];
     f32 z[3] = {given.z[i * wide], given.z[i * wide + 1], wide > 2 ? given.z[i * wide + 2] : 0.0f};
-    given.seen.value[((u64)p * given.members.steps + t) * given.members.accounts + n] = given.value[i];
-    act(given.table, given.members, given.seen, p, n, t, z, trader);
+    const u64 at = ((u64)p * given.members.steps + t) * given.members.accounts + n;
+    given.seen.value[at] = given.value[i];
+    const ActTerms terms(given.members, p);
+    act(given.table, terms, given.seen, i, at, n, look_ahead(given.table, terms, n, t, trader), z, trader);
     store_trader(given.standing, i, all, trader);
     given.seen.cuts[i] = trader.cuts;
 }
@@ -94,10 +97,6 @@ struct Estimate {
     View<f32> scale;    // [P] what rewards are multiplied by
     View<f64> totals;   // [P, TOTALS]
 };
-
-// What the host reads behind an update: sums of the losses (rows, policy, value, entropy, divergence, clipped), growth
-// of equity a step, share of the returns' variance that values explain, steps of the optimiser.
-constexpr u32 TOTALS = 9;
 
 // Rows of a rollout are read ahead, this many.
 constexpr u32 AHEAD = 8;
@@ -207,11 +206,12 @@ __global__ void __launch_bounds__(256) explained(const __grid_constant__ Estimat
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// moments: mean and deviation of the advantages of every minibatch of the update.
+// moments: the order of rows in every epoch, and mean and deviation of the advantages of every minibatch of the update.
 // ---------------------------------------------------------------------------------------------------------------------
 struct Moments {
     Members members;
     View<const f32> advantage; // [P, T, N]
+    View<u32> order;           // [P, epochs, T × N]
     View<f64> partial;         // [P, minibatches, slices, 2]
     View<f32> centre;          // [P, minibatches, 2] what is subtracted, then multiplied with
     u32 per_epoch;             // minibatches of an epoch
@@ -236,16 +236,19 @@ __global__ void __launch_bounds__(256) moments(const __grid_constant__ Moments g
     const u32 rows = rows_of(given.members, minibatch, given.per_epoch), end = min(rows, (slice + 1) * SLICE);
     const u32 first = minibatch % given.per_epoch * given.members.batch;
     const Permutation order = order_of(given.members, p, minibatch, given.per_epoch);
-    const u64 own = (u64)p * given.members.accounts * given.members.steps;
+    const u64 all = (u64)given.members.accounts * given.members.steps, own = p * all;
+    const u64 to = ((u64)p * given.members.epochs + minibatch / given.per_epoch) * all + first;
     f64 sum = 0.0, squares = 0.0;
     for (u32 b = slice * SLICE + threadIdx.x; b < end; b += 256) {
-        const f64 x = (f64)given.advantage[own + order.at(first + b)];
+        const u32 place = order.at(first + b);
+        given.order[to + b] = place;
+        const f64 x = (f64)given.advantage[own + place];
         sum += x, squares += x * x;
     }
     sum = block_sum(sum, scratch), squares = block_sum(squares, scratch);
     if (threadIdx.x != 0) return;
-    f64* to = &given.partial[(((u64)p * gridDim.y + minibatch) * gridDim.x + slice) * 2];
-    to[0] = sum, to[1] = squares;
+    f64* sums = &given.partial[(((u64)p * gridDim.y + minibatch) * gridDim.x + slice) * 2];
+    sums[0] = sum, sums[1] = squares;
 }
 
 __global__ void __launch_bounds__(32) moments_end(const __grid_constant__ Moments given) {
@@ -281,8 +284,9 @@ __global__ void __launch_bounds__(256) choose(const __grid_constant__ Choose giv
     if (b >= batch) return;
     const bool real = b < rows_of(given.members, minibatch, given.per_epoch);
     const u32 first = minibatch % given.per_epoch * batch;
-    const u32 place = order_of(given.members, p, minibatch, given.per_epoch).at(real ? first + b : first);
-    const u64 to = (u64)p * batch + b, from = (u64)p * given.members.accounts * given.members.steps + place;
+    const u64 all = (u64)given.members.accounts * given.members.steps;
+    const u32 place = given.seen.order[((u64)p * given.members.epochs + minibatch / given.per_epoch) * all + first + (real ? b : 0)];
+    const u64 to = (u64)p * batch + b, from = p * all + place;
     given.ids[to] = given.seen.rows[from];
     given.places[to] = real ? place : NOWHERE;
     const float4* observed = reinterpret_cast<const float4*>(&given.seen.observed[from * OBSERVED]);
@@ -343,45 +347,7 @@ __global__ void __launch_bounds__(256) losses(const __grid_constant__ LossArgs g
 // decide: what a minibatch saw is added up; a member that has moved too far, or whose last gradient was no number,
 // takes no further step in this update.
 // ---------------------------------------------------------------------------------------------------------------------
-struct Decide {
-    Members members;
-    View<const f64> partial; // [P, blocks, 6]
-    View<const f32> norms;   // [P] of the step before
-    View<f64> totals;        // [P, TOTALS]
-    View<u32> goes;          // [P]
-    View<u32> clock;         // [2]
-    u32 blocks;
-};
-
-__global__ void __launch_bounds__(256) decide(const __grid_constant__ Decide given) {
-    __shared__ double scratch[6][8];
-    const u32 p = blockIdx.x, warp = threadIdx.x / 32;
-    const f64* own = &given.partial[(u64)p * given.blocks * 6];
-    f64 sums[6] = {};
-    for (u32 block = threadIdx.x; block < given.blocks; block += 256)
-#pragma unroll
-        for (u32 k = 0; k < 6; k++) sums[k] += own[block * 6 + k];
-#pragma unroll
-    for (u32 k = 0; k < 6; k++) {
-        sums[k] = warp_sum(sums[k]);
-        if (threadIdx.x % 32 == 0) scratch[k][warp] = sums[k];
-    }
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    if (given.goes[p] != 0) {
-#pragma unroll
-        for (u32 k = 0; k < 6; k++) {
-            sums[k] = 0.0;
-            for (u32 w = 0; w < 8; w++) sums[k] += scratch[k][w];
-            given.totals[p * TOTALS + k] += sums[k];
-        }
-        const f32 most = given.members.target_kl[p], norm = given.norms[p];
-        const bool far = most >= 0.0f && !(sums[4] / sums[0] <= 1.5 * (f64)most), lost = !isfinite(norm);
-        if (far || lost) given.goes[p] = 0;
-        else given.totals[p * TOTALS + 8] += 1.0;
-    }
-    if (p == 0) given.clock[1]++;
-}
+__global__ void __launch_bounds__(256) decide(const __grid_constant__ Decide given) { decide_member(given, blockIdx.x); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // walk_all: one step of validation.

@@ -34,9 +34,6 @@ __device__ __forceinline__ f32 policy_exp(f32 x) {
     return __fmul_rn(p, __uint_as_float((u32)(__float2int_rz(n) + 127) << 23));
 }
 
-// The natural logarithm, of numbers from a millionth on.
-__device__ __forceinline__ f32 policy_ln(f32 x) { return __double2float_rn(account::ln_1p(__dsub_rn((f64)x, 1.0))); }
-
 __device__ __forceinline__ f32 policy_tanh(f32 x) {
     const f32 e = policy_exp(__fmul_rn(-2.0f, fabsf(x)));
     return copysignf(__fdiv_rn(__fsub_rn(1.0f, e), __fadd_rn(1.0f, e)), x);
@@ -55,7 +52,7 @@ struct Softmax {
             if (is_legal(legal, a)) most = fmaxf(most, z[a]);
 #pragma unroll
         for (u32 a = 0; a < 3; a++) p[a] = is_legal(legal, a) ? policy_exp(__fsub_rn(z[a], most)) : 0.0f;
-        const f32 sum = __fadd_rn(__fadd_rn(p[0], p[1]), p[2]), whole = policy_ln(sum);
+        const f32 sum = __fadd_rn(__fadd_rn(p[0], p[1]), p[2]), whole = random_ln(sum);
 #pragma unroll
         for (u32 a = 0; a < 3; a++) {
             log[a] = is_legal(legal, a) ? __fsub_rn(__fsub_rn(z[a], most), whole) : 0.0f;
@@ -74,7 +71,7 @@ __device__ __forceinline__ f32 log_density(const f32 (&z)[3], f32 u) {
     const f32 away = __fmul_rn(__fsub_rn(u, z[0]), policy_exp(-log_deviation)), squashed = policy_tanh(u);
     const f32 room = fmaxf(__fsub_rn(1.0f, __fmul_rn(squashed, squashed)), 1e-6f);
     const f32 bell = __fsub_rn(__fsub_rn(__fmul_rn(__fmul_rn(-0.5f, away), away), log_deviation), HALF_LN_TAU);
-    return __fsub_rn(bell, policy_ln(room));
+    return __fsub_rn(bell, random_ln(room));
 }
 
 // What a continuous action means where not everything is legal.
@@ -128,7 +125,7 @@ __device__ __forceinline__ f64 preferred_target(u32 actions, const f32 (&z)[3], 
 // What the reward remembers of an episode, and the reward of a step in which the logarithm of equity grew by `growth`.
 __device__ __forceinline__ f64 sharpe_of(f64 a, f64 b) {
     const f64 variance = __dsub_rn(__dadd_rn(b, 1e-6), __dmul_rn(a, a)), least = 1e-6 * 1e-3;
-    return __ddiv_rn(a, __dsqrt_rn(variance > least ? variance : least));
+    return account::div(a, __dsqrt_rn(variance > least ? variance : least));
 }
 
 __device__ __forceinline__ f64 reward_of(u32 kind, f32 weight, f64& a, f64& b, f64 growth) {
@@ -143,7 +140,7 @@ __device__ __forceinline__ f64 reward_of(u32 kind, f32 weight, f64& a, f64& b, f
         const f64 before = sharpe_of(a, b);
         a = __dadd_rn(a, __dmul_rn(0.01, __dsub_rn(growth, a)));
         b = __dadd_rn(b, __dmul_rn(0.01, __dsub_rn(__dsub_rn(__dmul_rn(growth, growth), 1e-6), b)));
-        return __ddiv_rn(__dsub_rn(sharpe_of(a, b), before), 0.01);
+        return account::div(__dsub_rn(sharpe_of(a, b), before), 0.01);
     }
     return growth;
 }
@@ -196,8 +193,8 @@ __device__ __forceinline__ void policy_loss(u32 actions, f32 clip, f32 entropy_w
                                __fmul_rn(policy.p[2], policy.log[2]));
     const f32 entropy = -part;
     const u32 choices = __popc(legal & 7);
-    // ln 2 and ln 3, as `policy_ln` gives them.
-    const f32 possible = choices == 3 ? policy_ln(3.0f) : policy_ln(2.0f);
+    // ln 2 and ln 3, as `random_ln` gives them.
+    const f32 possible = choices == 3 ? random_ln(3.0f) : random_ln(2.0f);
     seen.entropy = choices > 1 ? __fdiv_rn(entropy, possible) : 1.0f;
     const f32 scale = choices > 1 ? __fdiv_rn(entropy_weight, possible) : 0.0f;
 #pragma unroll

@@ -10,7 +10,7 @@
 // | rollout_R       | 256   | [ceil(N / R), P]            | R × (2 × (x + 2 × widest) + 20), and the tower's weights  |
 // | walk_32         | 256   | [ceil(M / 32), P]           | the same with 32                                          |
 // | values_R        | 256   | [any, P]                    | R × (2 × (x + 2 × widest) + 20)                           |
-// | add_parts       | 256   | [params / 64, P]            | none                                                      |
+// | add_parts       | 256   | [params / 64 + 1, P]        | none                                                      |
 // | minibatch_R     | 256   | [slices, P]                 | R × (2 × (x + Σ hidden of the larger tower + 32) + 64)    |
 //
 // Widths are padded to 32; x is the width of the net's input. Two blocks of a minibatch share a multiprocessor, which
@@ -19,41 +19,11 @@
 // spills: 32
 
 #include "../../../compute/src/population/small.cuh"
-#include "rollout.cuh"
-
-// No place in a rollout.
-constexpr u32 NOWHERE = 0xffffffffu;
-
-struct PolicyLayer {
-    u32 weight;  // offset in a row of the arena
-    u32 bias;
-    u32 inputs;  // padded to 8
-    u32 outputs; // padded to 8
-    u32 act;
-};
-
-// A policy's net, and where its rows are.
-struct PolicyNet {
-    View<const f32> master;  // [P, params]
-    View<const u16> copy;    // [P, params] bf16
-    View<const f32> table;   // [rows, stride]
-    View<const u32> map;     // [ids], or none
-    View<const f32> mean;    // [P, features], or none
-    View<const f32> inverse;
-    u64 params;
-    u32 stride;
-    u32 features;
-    u32 column;              // of what an account is shown, in the net's input
-    u32 hidden[2];           // hidden layers of each tower
-    PolicyLayer layers[8];   // of the policy, then of the value: hidden layers, then the head; 4 each
-};
+#include "decide.cuh"
+#include "policy_net.cuh"
 
 constexpr u32 THREADS = 256;
 constexpr u32 WARPS = 8;
-
-__device__ __forceinline__ const bf16* copy_of(const PolicyNet& net, u32 p) {
-    return reinterpret_cast<const bf16*>(net.copy.data) + (u64)p * net.params;
-}
 
 __device__ __forceinline__ Weights weights_of(const bf16* copy, const PolicyLayer& layer) {
     return {copy + layer.weight, layer.outputs, layer.inputs / 8};
@@ -82,12 +52,6 @@ __device__ __forceinline__ void put_shown(const PolicyNet& net, const Tile& x, u
     const u32 words[4] = {pack(observed[0], observed[1]), pack(observed[2], observed[3]), pack(observed[4], observed[5]),
                           pack(observed[6], observed[7])};
     x.put(row, net.column / 8, words);
-}
-
-__device__ __forceinline__ u32 table_row(const PolicyNet& net, u32 id) {
-    const u32 row = net.map ? net.map[id] : id;
-    if (((u64)row + 1) * net.stride > net.table.len) __trap();
-    return row;
 }
 
 // The rows of a tile, scaled and rounded. A thread keeps to its 8 columns.
@@ -206,13 +170,6 @@ struct Space {
 // ---------------------------------------------------------------------------------------------------------------------
 // rollout: all steps of R accounts.
 // ---------------------------------------------------------------------------------------------------------------------
-struct SmallRollout {
-    EpisodeTable table;
-    Members members;
-    Standing standing;
-    Rollout seen;
-    PolicyNet net;
-};
 
 template <u32 R, u32 ROWS> __device__ __forceinline__ void rollout(const SmallRollout& given) {
     const Members& members = given.members;
@@ -225,6 +182,7 @@ template <u32 R, u32 ROWS> __device__ __forceinline__ void rollout(const SmallRo
     Trader trader;
     if (lives) trader = load_trader(given.standing, i, all);
     if (own && !lives) space.rows[threadIdx.x] = 0;
+    const ActTerms terms(members, p);
 #pragma unroll 1
     for (u32 t = 0; t < members.steps; t++) {
         if (lives) {
@@ -237,7 +195,8 @@ template <u32 R, u32 ROWS> __device__ __forceinline__ void rollout(const SmallRo
         if (lives) {
             const float* from = space.z + threadIdx.x * 4;
             const f32 z[3] = {from[0], from[1], from[2]};
-            act(given.table, members, given.seen, p, n, t, z, trader);
+            const u64 at = ((u64)p * members.steps + t) * members.accounts + n;
+            act(given.table, terms, given.seen, i, at, n, look_ahead(given.table, terms, n, t, trader), z, trader);
         }
     }
     if (lives) {
@@ -293,13 +252,6 @@ __global__ void __launch_bounds__(256, 1) walk_32(const __grid_constant__ SmallW
 // ---------------------------------------------------------------------------------------------------------------------
 // values: of any rows.
 // ---------------------------------------------------------------------------------------------------------------------
-struct SmallValues {
-    PolicyNet net;
-    View<const u32> rows;     // [P, count]
-    View<const f32> observed; // [P, count, OBSERVED]
-    View<f32> value;          // [P, count]
-    u32 count;
-};
 
 template <u32 R, u32 ROWS> __device__ __forceinline__ void values(const SmallValues& given) {
     const u32 p = blockIdx.y;
@@ -334,18 +286,6 @@ __global__ void __launch_bounds__(256, 2) values_128(const __grid_constant__ Sma
 // ---------------------------------------------------------------------------------------------------------------------
 // minibatch: losses of a slice of a minibatch, and the gradient of the weights.
 // ---------------------------------------------------------------------------------------------------------------------
-struct SmallMinibatch {
-    Members members;
-    Rollout seen;
-    PolicyNet net;
-    View<const u32> clock;   // [2]
-    View<const u32> goes;    // [P] members that take no step are left out
-    View<const f32> centre;  // [P, minibatches, 2]
-    View<f32> parts;         // [P, slices, params]
-    View<f64> partial;       // [P, slices, 6]
-    u32 per_epoch;
-    u32 slice;               // rows of one, a multiple of R
-};
 
 // From the gradient at a tower's outputs, in `dz`, to those of its weights.
 template <u32 R, u32 ROWS, typename Take>
@@ -396,7 +336,7 @@ template <u32 R, u32 ROWS> __device__ __forceinline__ void minibatch(const Small
     const u32 k = given.clock[1], all = members.accounts * members.steps, first = k % given.per_epoch * members.batch;
     const u32 rows = min(members.batch, all - first);
     const u32 begin = blockIdx.x * given.slice, end = min(rows, begin + given.slice);
-    const Permutation order(all, members.draws, members.id[p], members.unit[p] * members.epochs + k / given.per_epoch);
+    const u32* order = &given.seen.order[((u64)p * members.epochs + k / given.per_epoch) * all + first];
     const f32* centre = &given.centre[((u64)p * members.epochs * given.per_epoch + k) * 2];
     float* part = &given.parts[((u64)p * gridDim.x + blockIdx.x) * net.params];
     const bf16* copy = copy_of(net, p);
@@ -407,7 +347,7 @@ template <u32 R, u32 ROWS> __device__ __forceinline__ void minibatch(const Small
         const bool own = threadIdx.x < R;
         if (own) {
             const bool real = base + threadIdx.x < end;
-            const u32 place = order.at(first + (real ? base + threadIdx.x : 0));
+            const u32 place = order[real ? base + threadIdx.x : 0];
             const u64 from = (u64)p * all + place;
             places[threadIdx.x] = real ? place : NOWHERE;
             rows_at[threadIdx.x] = table_row(net, given.seen.rows[from]);
@@ -480,12 +420,14 @@ template <u32 R, u32 ROWS> __device__ __forceinline__ void minibatch(const Small
 
 // ---------------------------------------------------------------------------------------------------------------------
 // add_parts: the parts of a gradient become one, in a fixed order. A block has 64 parameters of a member; 16 threads
-// side by side read them, 16 groups of such threads take turns with the parts.
+// side by side read them, 16 groups of such threads take turns with the parts. One more block decides who goes on; what
+// others have added of a member that does not is used by nobody.
 // ---------------------------------------------------------------------------------------------------------------------
 struct AddParts {
     View<const f32> parts; // [P, slices, params]
     View<f32> gradient;    // [P, params]
     View<const u32> goes;  // [P]
+    Decide decide;
     u64 params;            // a multiple of 64
     u32 slices;
 };
@@ -493,6 +435,7 @@ struct AddParts {
 __global__ void __launch_bounds__(256) add_parts(const __grid_constant__ AddParts given) {
     __shared__ float4 sums[16][16];
     const u32 p = blockIdx.y, lane = threadIdx.x % 16, group = threadIdx.x / 16;
+    if (blockIdx.x == given.params / 64) return decide_member(given.decide, p);
     if (given.goes[p] == 0) return;
     const u64 at = (u64)blockIdx.x * 64 + lane * 4;
     const float* from = &given.parts[(u64)p * given.slices * given.params + at];

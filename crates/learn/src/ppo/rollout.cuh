@@ -54,6 +54,7 @@ struct Rollout {
     View<f32> value;
     View<f32> reward;
     View<f32> advantage;
+    View<u32> order;         // [P, epochs, T × N] places of an epoch's rows, minibatch behind minibatch
     View<u32> cuts;          // [P, N] episodes that were cut off
     View<u32> later_rows;    // [P, N, K] the row behind the last step, then those where episodes were cut off
     View<f32> later_observed; // [P, N, K, OBSERVED]
@@ -100,41 +101,65 @@ __device__ __forceinline__ void store_trader(const Standing& at, u64 i, u64 all,
     put_observed(&at.observed[i * OBSERVED], trader.observed);
 }
 
+// What a member's accounts go by in a rollout.
+struct ActTerms {
+    u64 draws, seed;
+    u32 id, fold, first, actions, reward, episode;
+    f32 reward_weight;
+
+    __device__ __forceinline__ ActTerms(const Members& members, u32 p)
+        : draws(members.draws), seed(members.seed[p]), id(members.id[p]), fold(members.fold[p]), first(members.unit[p] * members.steps),
+          actions(members.actions), reward(members.reward[p]), episode(members.episode), reward_weight(members.reward_weight[p]) {}
+};
+
+// What is known of a step before the net has spoken.
+struct StepAhead {
+    account::Bar now, next;
+    u32 legal;
+    uint4 bits;
+};
+
+__device__ __forceinline__ StepAhead look_ahead(const EpisodeTable& table, const ActTerms& terms, u32 n, u32 t, const Trader& trader) {
+    StepAhead ahead;
+    ahead.now = bar_at(table, trader.place.row);
+    ahead.next = bar_at(table, trader.place.row + 1);
+    ahead.legal = legal_sides(params_of(table, trader.place.symbol), ahead.now);
+    ahead.bits = philox(terms.draws, make_uint4(n, terms.first + t, STREAM_ACTION, terms.id));
+    return ahead;
+}
+
 // One step of a member's account `n` at step `t` of the rollout: it acts on the outputs `z`, lives through the next
-// bar, and starts another episode where its own is over.
-__device__ __forceinline__ void act(const EpisodeTable& table, const Members& members, const Rollout& seen, u32 p, u32 n, u32 t,
-                                    const f32 (&z)[3], Trader& trader) {
-    const u64 at = ((u64)p * members.steps + t) * members.accounts + n;
+// bar, and starts another episode where its own is over. `at` is the step's place in the rollout.
+__device__ __forceinline__ void act(const EpisodeTable& table, const ActTerms& terms, const Rollout& seen, u64 account, u64 at, u32 n,
+                                    const StepAhead& ahead, const f32 (&z)[3], Trader& trader) {
     const account::Params& params = params_of(table, trader.place.symbol);
     const u32 row = trader.place.row;
-    const account::Bar now = bar_at(table, row);
-    const account::Bar next = bar_at(table, row + 1);
-    const u32 legal = legal_sides(params, now);
-    const u32 step = members.unit[p] * members.steps + t;
-    const uint4 bits = philox(members.draws, make_uint4(n, step, STREAM_ACTION, members.id[p]));
-    const Sampled drawn = sample_action(members.actions, z, legal, bits);
-    seen.rows[at] = row;
-    put_observed(&seen.observed[at * OBSERVED], trader.observed);
-    seen.legal[at] = (u8)legal;
-    seen.action[at] = drawn.action;
-    seen.log_probability[at] = drawn.log_probability;
-    const account::Outcome stepped = account::step<false, false>(params, trader.account, {drawn.target, 0.0, 0.0}, now, next);
+    const Sampled drawn = sample_action(terms.actions, z, ahead.legal, ahead.bits);
+    // All arrays of a rollout have this length.
+    if (at >= seen.rows.len) __trap();
+    seen.rows.data[at] = row;
+    put_observed(seen.observed.data + at * OBSERVED, trader.observed);
+    seen.legal.data[at] = (u8)ahead.legal;
+    seen.action.data[at] = drawn.action;
+    seen.log_probability.data[at] = drawn.log_probability;
+    const account::Outcome stepped = account::step<false, false>(params, trader.account, {drawn.target, 0.0, 0.0}, ahead.now, ahead.next);
     trader.grown = __dadd_rn(trader.grown, stepped.reward);
-    seen.reward[at] = __double2float_rn(reward_of(members.reward[p], members.reward_weight[p], trader.memory[0], trader.memory[1], stepped.reward));
+    seen.reward.data[at] =
+        __double2float_rn(reward_of(terms.reward, terms.reward_weight, trader.memory[0], trader.memory[1], stepped.reward));
     trader.place.row = row + 1;
     const bool ruined = (stepped.events & account::RUINED) != 0;
     const bool cut = !ruined && row + 2 >= trader.place.end;
-    observe(table, params, next, trader.account, row + 1, trader.observed);
-    seen.ended[at] = ruined ? TERMINATED : cut ? TRUNCATED : NOT_ENDED;
+    observe(table, params, ahead.next, trader.account, row + 1, trader.observed);
+    seen.ended.data[at] = ruined ? TERMINATED : cut ? TRUNCATED : NOT_ENDED;
     if (!ruined && !cut) return;
     if (cut) {
         trader.cuts++;
-        const u64 later = ((u64)p * members.accounts + n) * seen.later + trader.cuts;
+        const u64 later = account * seen.later + trader.cuts;
         seen.later_rows[later] = row + 1;
         put_observed(&seen.later_observed[later * OBSERVED], trader.observed);
     }
     trader.memory[0] = 0.0, trader.memory[1] = 0.0;
-    begin_episode(table, members.fold[p], members.episode, members.seed[p], n, trader.place, trader.account);
+    begin_episode(table, terms.fold, terms.episode, terms.seed, n, trader.place, trader.account);
     observe(table, params_of(table, trader.place.symbol), bar_at(table, trader.place.row), trader.account, trader.place.row,
             trader.observed);
 }

@@ -69,6 +69,7 @@ arguments! {
         pub(super) value: Array<f32>,
         pub(super) reward: Array<f32>,
         pub(super) advantage: Array<f32>,
+        pub(super) order: Array<u32>,
         pub(super) cuts: Array<u32>,
         pub(super) later_rows: Array<u32>,
         pub(super) later_observed: Array<f32>,
@@ -134,6 +135,7 @@ arguments! {
     pub(super) struct Moments in "../ppo.cu" {
         pub(super) members: Members,
         pub(super) advantage: Array<f32>,
+        pub(super) order: Array<u32>,
         pub(super) partial: Array<f64>,
         pub(super) centre: Array<f32>,
         pub(super) per_epoch: u32,
@@ -169,7 +171,7 @@ arguments! {
 }
 
 arguments! {
-    pub(super) struct Decide in "../ppo.cu" {
+    pub(super) struct Decide in "../decide.cuh" {
         pub(super) members: Members,
         pub(super) partial: Array<f64>,
         pub(super) norms: Array<f32>,
@@ -207,7 +209,7 @@ arguments! {
 
 arguments! {
     #[derive(Clone, Copy, Default)]
-    pub(super) struct PolicyLayer in "../ppo_small.cu" {
+    pub(super) struct PolicyLayer in "../policy_net.cuh" {
         pub(super) weight: u32,
         pub(super) bias: u32,
         pub(super) inputs: u32,
@@ -218,7 +220,7 @@ arguments! {
 
 arguments! {
     #[derive(Clone)]
-    pub(super) struct PolicyNet in "../ppo_small.cu" {
+    pub(super) struct PolicyNet in "../policy_net.cuh" {
         pub(super) master: Array<f32>,
         pub(super) copy: Array<u16>,
         pub(super) table: Array<f32>,
@@ -235,7 +237,7 @@ arguments! {
 }
 
 arguments! {
-    pub(super) struct SmallRollout in "../ppo_small.cu" {
+    pub(super) struct SmallRollout in "../policy_net.cuh" {
         pub(super) table: EpisodeTable,
         pub(super) members: Members,
         pub(super) standing: Standing,
@@ -255,7 +257,7 @@ arguments! {
 }
 
 arguments! {
-    pub(super) struct SmallValues in "../ppo_small.cu" {
+    pub(super) struct SmallValues in "../policy_net.cuh" {
         pub(super) net: PolicyNet,
         pub(super) rows: Array<u32>,
         pub(super) observed: Array<f32>,
@@ -265,7 +267,7 @@ arguments! {
 }
 
 arguments! {
-    pub(super) struct SmallMinibatch in "../ppo_small.cu" {
+    pub(super) struct SmallMinibatch in "../policy_net.cuh" {
         pub(super) members: Members,
         pub(super) seen: Rollout,
         pub(super) net: PolicyNet,
@@ -284,6 +286,7 @@ arguments! {
         pub(super) parts: Array<f32>,
         pub(super) gradient: Array<f32>,
         pub(super) goes: Array<u32>,
+        pub(super) decide: Decide,
         pub(super) params: u64,
         pub(super) slices: u32,
     }

@@ -3,7 +3,7 @@
 use super::super::collect::block_sizes;
 use super::super::training::{Group, Member, ReturnScale};
 use super::super::{Actions, Hypers, Ppo, Reward};
-use super::arguments::{EpisodeTable, Members, Rollout, Standing, Walkers};
+use super::arguments::{Decide, EpisodeTable, Members, Rollout, Standing, Walkers};
 use super::small;
 use crate::MemberKey;
 use account::{Account, Bar, Params};
@@ -37,6 +37,7 @@ pub(super) struct Sizes {
     pub(super) walk_steps: usize,
     pub(super) outputs: usize,
     pub(super) batch: usize,
+    pub(super) epochs: usize,
     /// Minibatches of an epoch.
     pub(super) per_epoch: usize,
     /// Minibatches of an update.
@@ -59,7 +60,7 @@ impl Sizes {
         let folds = || keys.iter().map(|key| key.fold);
         let steps = |stretch: &Range<u32>| (stretch.len() - 1).min(shape.episode as usize);
         let shortest = folds().flat_map(|fold| ppo.folds.train[fold].iter().map(steps)).min().unwrap_or(1).max(1);
-        let slices = small::fits(context, ppo, keys).map_or(0, |_| small::slices(batch).0);
+        let slices = small::fits(context, ppo, keys).map_or(0, |shape| shape.slices(batch).0);
         Ok(Sizes {
             p: keys.len(),
             n,
@@ -70,6 +71,7 @@ impl Sizes {
             walk_steps: folds().flat_map(|f| ppo.folds.valid[f].iter().map(|p| p.len() - 1)).max().unwrap_or(0),
             outputs: shape.actions.outputs(),
             batch,
+            epochs: shape.n_epochs as usize,
             per_epoch,
             minibatches,
             loss_blocks: if slices > 0 { slices } else { batch.div_ceil(256) },
@@ -89,7 +91,7 @@ impl Sizes {
             + 2 * p * minibatches * batch.div_ceil(SLICE)
             + p;
         let words = accounts * (4 + OBSERVED + 1 + later * (2 + OBSERVED))
-            + rows * (1 + OBSERVED + 5)
+            + rows * (1 + OBSERVED + 5 + self.epochs)
             + 2 * walkers * (4 + OBSERVED)
             + p * (2 * minibatches + 24);
         let of_path = if slices > 0 {
@@ -182,7 +184,7 @@ impl Arrays {
         sizes: Sizes,
         table: EpisodeTable,
     ) -> Result<Arrays> {
-        let Sizes { p, n, t, later, pieces, batch, minibatches, loss_blocks, .. } = sizes;
+        let Sizes { p, n, t, later, pieces, epochs, batch, minibatches, loss_blocks, .. } = sizes;
         let (accounts, rows) = (p * n, p * t * n);
         let mut slab = context.slab(sizes.bytes())?;
         let own = member_arrays(&mut slab, stream, group, members)?;
@@ -204,6 +206,7 @@ impl Arrays {
             value: zeros(s, stream, rows)?,
             reward: zeros(s, stream, rows)?,
             advantage: zeros(s, stream, rows)?,
+            order: s.array(rows * epochs)?,
             cuts: zeros(s, stream, accounts)?,
             later_rows: zeros(s, stream, accounts * later)?,
             later_observed: zeros(s, stream, accounts * later * OBSERVED)?,
@@ -247,6 +250,19 @@ impl Arrays {
         };
         arrays.put_standing(stream, group, &members.iter().map(|m| first_state(group, m)).collect::<Vec<_>>())?;
         Ok(arrays)
+    }
+
+    /// What says who goes on after a minibatch.
+    pub(super) fn decide(&self) -> Decide {
+        Decide {
+            members: self.members.clone(),
+            partial: self.loss_partial.clone(),
+            norms: self.norms.clone(),
+            totals: self.totals.clone(),
+            goes: self.goes.clone(),
+            clock: self.clock.clone(),
+            blocks: self.sizes.loss_blocks as u32,
+        }
     }
 
     /// Walkers stand at the beginnings of their pieces again.

@@ -270,7 +270,6 @@ impl Path {
             }
             Path::Small(small) => {
                 small.minibatch(stream)?;
-                phases.decide(stream, sizes)?;
                 nets.optimise_on(stream, &phases.hypers, StepOptions { parts: Some(small.gradient()), ..options })
             }
         }
@@ -332,19 +331,12 @@ impl Phases {
             centre: Moments {
                 members: a.members.clone(),
                 advantage: a.seen.advantage.clone(),
+                order: a.seen.order.clone(),
                 partial: a.moment_partial.clone(),
                 centre: a.centre.clone(),
                 per_epoch: a.sizes.per_epoch as u32,
             },
-            decide: Decide {
-                members: a.members.clone(),
-                partial: a.loss_partial.clone(),
-                norms: a.norms.clone(),
-                totals: a.totals.clone(),
-                goes: a.goes.clone(),
-                clock: a.clock.clone(),
-                blocks: a.sizes.loss_blocks as u32,
-            },
+            decide: a.decide(),
             hypers,
         })
     }

@@ -1,5 +1,6 @@
 //! Small nets in bf16: one kernel for a rollout, one for values, one for a minibatch up to the gradient of the weights,
-//! one for a whole validation (`ppo_small.cu`).
+//! one for a whole validation (`ppo_small.cu`). Two hidden layers of 64 in each tower have faster ones for all but the
+//! last (`ppo_warp.cu`).
 
 use super::super::Ppo;
 use super::super::training::{Group, Member};
@@ -14,27 +15,44 @@ use market::OBSERVED;
 use std::sync::Arc;
 
 static PPO_SMALL: Image = image!("ppo_small");
+static PPO_WARP: Image = image!("ppo_warp");
 
 /// Layers of a tower, with its head.
 const LAYERS: usize = 4;
 /// The widest that a layer or the input may be.
 const WIDEST: usize = 256;
-/// Parts of a minibatch's gradient, at most.
+/// Blocks of a minibatch, at most.
 const SLICES: usize = 256;
 
-/// Which of the kernels serve a net on a card: rows of a block, and bytes of its shared memory.
+/// Which of the kernels serve a net on a card.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    minibatch: (usize, u32),
-    values: (usize, u32),
-    rollout: (usize, u32),
+    rollout: Block,
+    values: Block,
+    minibatch: Block,
+    /// Blocks of a minibatch for each slice: one for all, or one for each tower.
+    towers: u32,
+    /// Shared memory of a validation's.
     walk: u32,
+    /// Steps of 16 inputs that the kernels of `ppo_warp.cu` are compiled for, where these serve.
+    steps: Option<usize>,
 }
 
-/// Parts of a minibatch's gradient, and rows of each: a function of the batch alone, because sums go by them.
-pub(super) fn slices(batch: usize) -> (usize, usize) {
-    let rows = batch.div_ceil(SLICES).max(256).next_multiple_of(128);
-    (batch.div_ceil(rows), rows)
+/// A block of a kernel: rows, threads, and bytes of its shared memory.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    rows: usize,
+    threads: u32,
+    shared: u32,
+}
+
+impl Shape {
+    /// Parts of a minibatch's gradient, and rows of each: a function of net and batch alone, because sums go by them.
+    pub(super) fn slices(&self, batch: usize) -> (usize, usize) {
+        let least = if batch < 16_384 { 256 } else { 256 * self.towers as usize };
+        let rows = (batch * self.towers as usize).div_ceil(SLICES).max(least).next_multiple_of(128);
+        (batch.div_ceil(rows), rows)
+    }
 }
 
 /// The kernels for these policies, where there are any.
@@ -54,20 +72,75 @@ pub(super) fn fits(context: &Context, ppo: &Ppo, keys: &[MemberKey]) -> Option<S
     let values = |rows: usize| rows * (2 * (input + 2 * widest) + 20);
     let rollout = |rows: usize| values(rows) + weights;
     let room = context.gpu().shared as usize;
+    let multiprocessors = context.gpu().multiprocessors as usize;
+    let (n, p) = (shape.n_envs as usize, keys.len());
+    let walk = rollout(32) as u32;
+    if let Some(warps) = warp_shape(&towers, n, p, multiprocessors, walk).filter(|s| s.largest() <= room) {
+        return Some(warps);
+    }
     let largest = |of: &[usize], bytes: &dyn Fn(usize) -> usize| {
         let rows = of.iter().copied().find(|rows| bytes(*rows) <= room)?;
-        Some((rows, bytes(rows) as u32))
+        Some(Block { rows, threads: 256, shared: bytes(rows) as u32 })
     };
     // Enough blocks for the card come first.
-    let (n, p, multiprocessors) = (shape.n_envs as usize, keys.len(), context.gpu().multiprocessors as usize);
     let wanted = [32, 64, 128].into_iter().find(|rows| n.div_ceil(*rows) * p <= multiprocessors).unwrap_or(128);
     let rollouts: Vec<usize> = [128, 64, 32].into_iter().filter(|rows| *rows <= wanted).collect();
     Some(Shape {
         minibatch: largest(&[128, 64], &minibatch)?,
         values: largest(&[128, 64], &values)?,
         rollout: largest(&rollouts, &rollout)?,
-        walk: rollout(32) as u32,
+        towers: 1,
+        walk,
+        steps: None,
     })
+}
+
+/// Rows that a warp takes through a tower, and the width of its hidden layers.
+const WARP_ROWS: usize = 16;
+const WARP_HIDDEN: usize = 64;
+
+/// The kernels of `ppo_warp.cu`, where the towers are theirs.
+fn warp_shape(towers: &[Vec<Linear>; 2], n: usize, p: usize, multiprocessors: usize, walk: u32) -> Option<Shape> {
+    let fits = |tower: &Vec<Linear>| tower.len() == 3 && tower[..2].iter().all(|l| l.output.width == WARP_HIDDEN);
+    let input = towers[0][0].input.width;
+    let steps = [5, 8].into_iter().find(|steps| steps * WARP_ROWS >= input)?;
+    if !towers.iter().all(fits) {
+        return None;
+    }
+    // As `warp_mlp.cuh` lays them out.
+    let slab = |rows: usize| rows * 32 + 32;
+    let hidden = WARP_HIDDEN / WARP_ROWS;
+    let biases = ((2 * WARP_HIDDEN + 8) * 4).next_multiple_of(32);
+    let scales = 2 * 128 * 4;
+    let weights = (steps + hidden) * slab(WARP_HIDDEN) + hidden * slab(8) + biases + scales;
+    let block = |rows: usize, slabs: usize, more: usize| Block {
+        rows,
+        threads: (rows / WARP_ROWS * 32) as u32,
+        shared: (weights + slabs * slab(128) + more) as u32,
+    };
+    // Enough blocks for the card come first.
+    let warps = (n.div_ceil(WARP_ROWS) * p).div_ceil(multiprocessors).next_power_of_two().min(8);
+    Some(Shape {
+        rollout: block(warps * WARP_ROWS, steps, 0),
+        values: block(128, steps, 0),
+        minibatch: block(128, steps + 4 * hidden, 128 * 16),
+        towers: 2,
+        walk,
+        steps: Some(steps),
+    })
+}
+
+impl Shape {
+    /// The most shared memory that one of its kernels takes.
+    fn largest(&self) -> usize {
+        let all = [self.rollout.shared, self.values.shared, self.minibatch.shared, self.walk];
+        all.into_iter().max().unwrap_or(0) as usize
+    }
+
+    /// The name of the kernel of a phase.
+    fn name(&self, phase: &str, block: Block) -> String {
+        format!("{phase}_{}", self.steps.unwrap_or(block.rows))
+    }
 }
 
 /// The layers of the policy's and of the value's tower with their heads, of a net that these kernels know: a row of a
@@ -117,19 +190,26 @@ impl Small {
     ) -> Result<Small> {
         let Sizes { p, n, t, later, pieces, per_epoch, slices: count, .. } = a.sizes;
         let net = policy_net(stream, group, members, a)?;
-        let module = Module::load(context, &PPO_SMALL)?;
-        let grid = |x: usize, shared: u32| Grid { blocks: [x as u32, p as u32, 1], threads: [256, 1, 1], shared };
+        let small = Module::load(context, &PPO_SMALL)?;
+        let module = if shape.steps.is_some() { Module::load(context, &PPO_WARP)? } else { Arc::clone(&small) };
+        let grid = |x: usize, block: Block| Grid {
+            blocks: [x as u32, p as u32, 1],
+            threads: [block.threads, 1, 1],
+            shared: block.shared,
+        };
         let multiprocessors = context.gpu().multiprocessors as usize;
-        let rollout = grid(n.div_ceil(shape.rollout.0), shape.rollout.1);
-        let minibatch = grid(count, shape.minibatch.1);
-        let walk = grid(pieces.div_ceil(32), shape.walk);
+        let rollout = grid(n.div_ceil(shape.rollout.rows), shape.rollout);
+        let mut minibatch = grid(count, shape.minibatch);
+        minibatch.blocks[2] = shape.towers;
+        let plain = |shared: u32| Block { rows: 32, threads: 256, shared };
+        let walk = grid(pieces.div_ceil(32), plain(shape.walk));
         let values =
-            |rows: usize| grid(rows.div_ceil(shape.values.0).min((2 * multiprocessors).div_ceil(p)), shape.values.1);
+            |rows: usize| grid(rows.div_ceil(shape.values.rows).min((2 * multiprocessors).div_ceil(p)), shape.values);
         let params = group.nets.layout().params;
         let parts = zeros(&mut a.slab, stream, p * count * params)?;
         let made = Small {
             rollout: (
-                module.kernel(&format!("rollout_{}", shape.rollout.0))?,
+                module.kernel(&shape.name("rollout", shape.rollout))?,
                 rollout,
                 SmallRollout {
                     table: a.table.clone(),
@@ -139,7 +219,7 @@ impl Small {
                     net: net.clone(),
                 },
             ),
-            valued: module.kernel(&format!("values_{}", shape.values.0))?,
+            valued: module.kernel(&shape.name("values", shape.values))?,
             values: [
                 (
                     values(t * n),
@@ -163,7 +243,7 @@ impl Small {
                 ),
             ],
             minibatch: (
-                module.kernel(&format!("minibatch_{}", shape.minibatch.0))?,
+                module.kernel(&shape.name("minibatch", shape.minibatch))?,
                 minibatch,
                 SmallMinibatch {
                     members: a.members.clone(),
@@ -175,22 +255,23 @@ impl Small {
                     parts: parts.clone(),
                     partial: a.loss_partial.clone(),
                     per_epoch: per_epoch as u32,
-                    slice: slices(a.sizes.batch).1 as u32,
+                    slice: shape.slices(a.sizes.batch).1 as u32,
                 },
             ),
             add_parts: (
-                module.kernel("add_parts")?,
-                grid(params / 64, 0),
+                small.kernel("add_parts")?,
+                grid(params / 64 + 1, plain(0)),
                 AddParts {
                     parts,
                     gradient: zeros(&mut a.slab, stream, p * params)?,
                     goes: a.goes.clone(),
+                    decide: a.decide(),
                     params: params as u64,
                     slices: counted(count)?,
                 },
             ),
             walk: (
-                module.kernel("walk_32")?,
+                small.kernel("walk_32")?,
                 walk,
                 SmallWalk {
                     table: a.table.clone(),
@@ -201,10 +282,10 @@ impl Small {
                 },
             ),
         };
-        made.rollout.0.allow_shared(shape.rollout.1)?;
-        made.minibatch.0.allow_shared(shape.minibatch.1)?;
+        made.rollout.0.allow_shared(shape.rollout.shared)?;
+        made.minibatch.0.allow_shared(shape.minibatch.shared)?;
         made.walk.0.allow_shared(shape.walk)?;
-        made.valued.allow_shared(shape.values.1)?;
+        made.valued.allow_shared(shape.values.shared)?;
         Ok(made)
     }
 
@@ -218,7 +299,7 @@ impl Small {
         self.values.iter().try_for_each(|(grid, values)| self.valued.launch(stream, *grid, values))
     }
 
-    /// Losses and gradient of a minibatch.
+    /// Losses and gradient of a minibatch, and who goes on.
     pub(super) fn minibatch(&self, stream: &Stream) -> Result<()> {
         self.minibatch.0.launch(stream, self.minibatch.1, &self.minibatch.2)?;
         self.add_parts.0.launch(stream, self.add_parts.1, &self.add_parts.2)

@@ -142,12 +142,14 @@ fn skip(why: &str) {
     }
 }
 
-const CASES: [(Actions, Precision, &str, Reward); 5] = [
+const CASES: [(Actions, Precision, &str, Reward); 7] = [
     (Actions::Discrete, Precision::F32, "16t-16t | 16t-16t", Reward::Growth),
     (Actions::Continuous, Precision::F32, "16t-16t", Reward::Drawdown(0.5)),
     (Actions::Discrete, Precision::Bf16, "16t-16t | 16t-16t", Reward::Sharpe),
     (Actions::Continuous, Precision::Bf16, "64-40t | 24t", Reward::Growth),
     (Actions::Discrete, Precision::Bf16, "300-16 | 16t", Reward::Drawdown(2.0)),
+    (Actions::Discrete, Precision::Bf16, "64t-64t | 64t-64t", Reward::Growth),
+    (Actions::Continuous, Precision::Bf16, "64-64t | 64t-64", Reward::Growth),
 ];
 
 /// Members in the middle of their training, with what the card has of them.
