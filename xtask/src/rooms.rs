@@ -25,6 +25,8 @@ struct Room {
     folder: String,
     what: String,
     may: Vec<String>,
+    /// Rooms that it may not reach, not even through others.
+    never: Vec<String>,
     kernel_bytes: Option<u64>,
 }
 
@@ -99,6 +101,7 @@ fn differences(table: &Table, metadata: &Value) -> Vec<String> {
             bad.push(format!("rooms.toml lets `{}` use `{other}`, which is not a room", room.name));
         }
     }
+    bad.extend(table.rooms.iter().flat_map(|room| reached(table, room)));
     for other in table.doors.iter().flat_map(|d| &d.rooms).filter(|o| !table.rooms.iter().any(|r| r.name == **o)) {
         bad.push(format!("rooms.toml opens a door to `{other}`, which is not a room"));
     }
@@ -130,6 +133,20 @@ fn differences(table: &Table, metadata: &Value) -> Vec<String> {
         }
     }
     bad
+}
+
+/// Rooms that a room reaches through others though it never may. Includes follow the same table, so headers do too.
+fn reached(table: &Table, room: &Room) -> Vec<String> {
+    let (mut reach, mut at) = (room.may.clone(), 0);
+    while at < reach.len() {
+        let next = table.rooms.iter().filter(|r| r.name == reach[at]).flat_map(|r| &r.may);
+        let new: Vec<String> = next.filter(|name| !reach.contains(name)).cloned().collect();
+        reach.extend(new);
+        at += 1;
+    }
+    let known = |name: &&String| reach.contains(name) || !table.rooms.iter().any(|r| r.name == **name);
+    let line = |name: &String| format!("`{}` reaches `{name}` or names no room, and never may", room.name);
+    room.never.iter().filter(known).map(line).collect()
 }
 
 /// Includes of CUDA files that reach where their room may not.
@@ -227,6 +244,7 @@ fn parse(text: &str) -> Result<Table> {
             folder: word(entry, "folder")?,
             what: word(entry, "what")?,
             may: list(entry, "may")?,
+            never: entry.get("never").map_or(Ok(Vec::new()), |_| list(entry, "never"))?,
             kernel_bytes: entry.get("kernel_bytes").map(|n| bytes(n, entry)).transpose()?,
         });
     }
@@ -310,6 +328,19 @@ mod tests {
         for wrong in ["-1", "\"7\""] {
             assert!(budgets(&TABLE.replace("kernel_bytes = 7", &format!("kernel_bytes = {wrong}"))).is_err());
         }
+    }
+
+    #[test]
+    fn what_a_room_never_may_it_does_not_reach_through_others() {
+        let top = "[[room]]\nname = \"top\"\npackage = \"f-top\"\nfolder = \"crates/top\"\nwhat = \"\"\n";
+        let bad = |may: &str, never: &str| {
+            let table = format!("{TABLE}\n{top}may = [{may}]\nnever = [{never}]\n");
+            let packages = [package("f-low", &[]), package("f-high", &[]), package("f-top", &[])];
+            differences(&parse(&table).unwrap(), &json!({"packages": packages})).len()
+        };
+        assert_eq!(bad("\"high\"", "\"low\""), 1);
+        assert_eq!(bad("\"low\"", "\"high\""), 0);
+        assert_eq!(bad("\"low\"", "\"attic\""), 1);
     }
 
     #[test]

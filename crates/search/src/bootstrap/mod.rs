@@ -1,0 +1,192 @@
+//! Conditional bootstrap in row space: what may follow is drawn from what followed similar rows of the training part.
+//!
+//! A code is a training row. Every chance node draws its codes anew, from rows whose predecessors lie near the node's
+//! observation; only one of them may be the node's own continuation, so that no code gives away what follows it. The
+//! whole bar is moved to the node's price and rescaled by the ratio of the volatilities known at the two closes. The
+//! observation that follows is the drawn row's, as it is: indicators are never computed again inside a tree.
+//!
+//! Near means: in the same cell of at most three columns, which are those that best predict the distribution of the
+//! next move on rows held out for it ([`ModelScore`]). Rows near the border of a cell also see the one beside it.
+
+mod cells;
+mod rows;
+mod score;
+
+pub use rows::{Rows, TrainingRow};
+pub use score::ModelScore;
+
+use crate::market::{InfoSet, MarketModel};
+use crate::world::{Chance, Draws};
+use account::Bar;
+use cells::{Cells, Key};
+use compute::{Error, Result};
+
+/// Rows that a model needs at least.
+const LEAST: usize = 64;
+/// How often a row that may not be drawn is drawn again before the next one behind it is taken.
+const TRIES: u32 = 8;
+/// Volatilities may differ by this factor; beyond it the move is taken for that of another world.
+const RATIO: (f64, f64) = (0.2, 5.0);
+/// What a price is left of itself at least.
+const LOWEST: f64 = 0.05;
+
+/// The model: training rows, and which of them are near which.
+#[derive(Debug)]
+pub struct Bootstrap {
+    rows: Rows,
+    cells: Cells,
+    score: ModelScore,
+}
+
+/// A training row as a code, or the root.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drawn {
+    row: Option<u32>,
+    bar: Bar,
+}
+
+impl Bootstrap {
+    /// Chooses the columns by their score on rows held out at the end, then takes all rows.
+    ///
+    /// # Errors
+    ///
+    /// Where too few rows have one that follows them.
+    pub fn new(rows: Rows) -> Result<Bootstrap> {
+        let before = rows.predecessors();
+        if before.len() < LEAST {
+            return Err(Error::Invalid(format!(
+                "{} rows with one that follows; a market model needs at least {LEAST}, so give a longer training part",
+                before.len()
+            )));
+        }
+        let (columns, score) = score::choose(&rows, &before);
+        let cells = Cells::new(&rows, &before, &columns);
+        Ok(Bootstrap { rows, cells, score })
+    }
+
+    /// How well the model did on the rows that were held out while its columns were chosen.
+    pub fn score(&self) -> &ModelScore {
+        &self.score
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn key(&self, known: &InfoSet, state: &Drawn) -> Key {
+        match state.row {
+            None => self.cells.key(&known.observation),
+            Some(row) => self.cells.key(self.rows.observation(row)),
+        }
+    }
+
+    /// The row before the next code.
+    fn pick(&self, known: &InfoSet, state: &Drawn, key: &Key, words: impl Fn(u32) -> [u32; 4], used: &mut bool) -> u32 {
+        let own = |row: u32| state.row == Some(row);
+        let may = |row: u32, used: bool| {
+            let near_root = known.excluded.contains(&self.rows.row(row + 1).clock);
+            !(near_root || used && own(row))
+        };
+        let mut range = self.cells.members();
+        let mut at = 0;
+        for attempt in 0..TRIES {
+            let words = words(attempt);
+            range = self.cells.near(key, [words[0], words[1], words[2]]);
+            at = compute::random::below(words[3], range.len() as u32) as usize;
+            if may(range[at], *used) {
+                *used |= own(range[at]);
+                return range[at];
+            }
+        }
+        // Nearly all of the cell may not be drawn: the next one that may, of the cell or of all.
+        let around = range[at..].iter().chain(&range[..at]);
+        let found = around.chain(self.cells.members()).copied().find(|row| may(*row, *used));
+        let row = found.unwrap_or(range[at]);
+        *used |= own(row);
+        row
+    }
+}
+
+impl MarketModel for Bootstrap {
+    type State = Drawn;
+
+    fn features(&self) -> usize {
+        self.rows.features()
+    }
+
+    fn root(&self, known: &InfoSet) -> Drawn {
+        Drawn { row: None, bar: known.bar }
+    }
+
+    fn bar<'a>(&self, state: &'a Drawn) -> &'a Bar {
+        &state.bar
+    }
+
+    fn draw(&self, known: &InfoSet, state: &Drawn, draws: Draws, count: usize, to: &mut Vec<Chance<Drawn>>) {
+        let key = self.key(known, state);
+        let mut used = false;
+        for code in 0..count as u32 {
+            let before = self.pick(known, state, &key, |attempt| draws.words(code * TRIES + attempt), &mut used);
+            let bar = moved(&state.bar, &self.rows.row(before).bar, &self.rows.row(before + 1).bar);
+            let market = Drawn { row: Some(before + 1), bar };
+            to.push(Chance { probability: 1.0 / count as f32, market });
+        }
+    }
+
+    fn observe(&self, known: &InfoSet, state: &Drawn, to: &mut [f32]) -> [f32; 2] {
+        match state.row {
+            None => {
+                to.copy_from_slice(&known.observation);
+                known.time
+            }
+            Some(row) => {
+                to.copy_from_slice(self.rows.observation(row));
+                self.rows.row(row).time
+            }
+        }
+    }
+}
+
+/// The bar that follows `now` if what went from `before` to `next` happens there: every price's distance from the close
+/// before it, scaled by the ratio of the volatilities known at the two closes.
+fn moved(now: &Bar, before: &Bar, next: &Bar) -> Bar {
+    let mut ratio = 1.0;
+    if now.sigma > 0.0 && before.sigma > 0.0 {
+        ratio = (now.sigma / before.sigma).clamp(RATIO.0, RATIO.1);
+    }
+    // No price falls below a small share of the one before.
+    let fall = 1.0 - next.low * next.split / before.close;
+    if ratio * fall > 1.0 - LOWEST {
+        ratio = (1.0 - LOWEST) / fall;
+    }
+    let price = |p: f64| now.close * (1.0 + ratio * (p * next.split / before.close - 1.0));
+    // What falls due is a share of the price.
+    let due = |flow: f64| flow * next.split / before.close * now.close;
+    Bar {
+        open: price(next.open),
+        high: price(next.high),
+        low: price(next.low),
+        close: price(next.close),
+        fx_open: now.fx_close * next.fx_open / before.fx_close,
+        fx_close: now.fx_close * next.fx_close / before.fx_close,
+        tradable: next.tradable,
+        split: 1.0,
+        dividend: due(next.dividend),
+        funding_open: due(next.funding_open),
+        funding_inside: due(next.funding_inside),
+        swap_open: next.swap_open,
+        swap_inside: next.swap_inside,
+        borrow_open: next.borrow_open,
+        borrow_inside: next.borrow_inside,
+        // That the data end there, or a series is cut, is no event of the market.
+        close_out: 0.0,
+        sigma: next.sigma * ratio,
+        volume: now.volume,
+        half_spread: next.half_spread * ratio,
+        flat_next: next.flat_next,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Training rows that a model owns, cut where its training ends.
+
+use account::Bar;
+use compute::{Error, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One row beside its observation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrainingRow {
+    /// What the bar means for an account.
+    pub bar: Bar,
+    /// Time of day, and bars to a forced close.
+    pub time: [f32; 2],
+    /// The number of its clock time: rows of several symbols may share one.
+    pub clock: u32,
+    /// Whether the next row is the bar behind this one.
+    pub continues: bool,
+}
+
+/// Rows with their observations.
+#[derive(Debug)]
+pub struct Rows {
+    features: usize,
+    observations: Vec<f32>, // [rows, features]
+    rows: Vec<TrainingRow>,
+    /// Somebody asked for a row behind the last.
+    behind: AtomicBool,
+}
+
+impl Rows {
+    /// Copies the rows that a member trains on, in the order of their symbols and times: `keep` says of a row whether
+    /// it lies before the end of the member's training. Nothing of the others is kept.
+    ///
+    /// # Errors
+    ///
+    /// Where there is not an observation for each row, or none is kept.
+    pub fn cut(
+        observations: &[f32],
+        features: usize,
+        rows: &[TrainingRow],
+        keep: impl Fn(&TrainingRow) -> bool,
+    ) -> Result<Rows> {
+        if features == 0 || observations.len() != rows.len() * features {
+            return Err(Error::Invalid(format!(
+                "{} numbers for {} rows of {features} features; give an observation for each row",
+                observations.len(),
+                rows.len()
+            )));
+        }
+        let mut own = Rows { features, observations: Vec::new(), rows: Vec::new(), behind: AtomicBool::new(false) };
+        let mut last_kept = None;
+        for (at, row) in rows.iter().enumerate().filter(|(_, row)| keep(row)) {
+            // A row whose follower was left out has none here.
+            if let Some(before) = own.rows.last_mut() {
+                let before: &mut TrainingRow = before;
+                before.continues &= last_kept == at.checked_sub(1);
+            }
+            own.rows.push(*row);
+            own.observations.extend_from_slice(&observations[at * features..(at + 1) * features]);
+            last_kept = Some(at);
+        }
+        match own.rows.last_mut() {
+            None => {
+                Err(Error::Invalid("no row lies before the end of the training; give a longer training part".into()))
+            }
+            Some(last) => {
+                last.continues = false;
+                Ok(own)
+            }
+        }
+    }
+
+    /// Numbers of an observation.
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Bytes they take.
+    pub fn bytes(&self) -> u64 {
+        (self.observations.len() * 4 + self.rows.len() * size_of::<TrainingRow>()) as u64
+    }
+
+    /// Whether somebody asked for a row behind the last; it was then given the last.
+    pub fn reached_behind(&self) -> bool {
+        self.behind.load(Ordering::Relaxed)
+    }
+
+    fn inside(&self, row: u32) -> usize {
+        let last = self.rows.len() - 1;
+        if row as usize > last {
+            self.behind.store(true, Ordering::Relaxed);
+        }
+        (row as usize).min(last)
+    }
+
+    pub(crate) fn row(&self, row: u32) -> &TrainingRow {
+        &self.rows[self.inside(row)]
+    }
+
+    pub(crate) fn observation(&self, row: u32) -> &[f32] {
+        let at = self.inside(row) * self.features;
+        &self.observations[at..at + self.features]
+    }
+
+    /// Rows that have one behind them from which a move can be taken.
+    pub(crate) fn predecessors(&self) -> Vec<u32> {
+        let usable = |pair: &[TrainingRow]| {
+            let (now, next) = (&pair[0].bar, &pair[1].bar);
+            let prices = [now.close, next.open, next.high, next.low, next.close, now.fx_close];
+            pair[0].continues && next.tradable != 0.0 && prices.iter().all(|p| p.is_finite() && *p > 0.0)
+        };
+        let pairs = self.rows.windows(2).enumerate();
+        pairs.filter(|(_, pair)| usable(pair)).map(|(at, _)| at as u32).collect()
+    }
+}

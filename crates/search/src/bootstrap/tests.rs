@@ -1,0 +1,129 @@
+//! The bootstrap's own parts: cuts, near rows, moved bars.
+
+use super::*;
+
+/// A walk whose next move follows from column 1 of 3: its sign times three deviations.
+fn walk(n: usize) -> (Vec<f32>, Vec<TrainingRow>) {
+    let mut random = random::SplitMix::new(5);
+    let (mut observations, mut rows, mut close) = (Vec::new(), Vec::new(), 100.0);
+    let mut move_next = 0.0;
+    for clock in 0..n as u32 {
+        let open = close;
+        close *= 1.0 + move_next;
+        let bar = Bar { open, close, high: open.max(close), low: open.min(close), sigma: 0.01, ..Bar::flat(close) };
+        let sign = if random.unit() < 0.5 { -1.0 } else { 1.0 };
+        move_next = 0.03 * sign + 0.01 * (random.unit() - 0.5);
+        observations.extend([random.unit() as f32, sign as f32, random.unit() as f32]);
+        rows.push(TrainingRow { bar, time: [0.0; 2], clock, continues: true });
+    }
+    (observations, rows)
+}
+
+fn known(observation: [f32; 3]) -> InfoSet {
+    let params = account::Params::default();
+    let account = account::Account::new(&params);
+    let bar = Bar { sigma: 0.02, ..Bar::flat(50.0) };
+    InfoSet { observation: observation.to_vec(), bar, time: [0.0; 2], params, account, excluded: 0..0 }
+}
+
+fn model(n: usize) -> Bootstrap {
+    let (observations, rows) = walk(n);
+    Bootstrap::new(Rows::cut(&observations, 3, &rows, |_| true).unwrap()).unwrap()
+}
+
+fn codes(model: &Bootstrap, known: &InfoSet, state: &Drawn, path: u64) -> Vec<Drawn> {
+    let mut to = Vec::new();
+    model.draw(known, state, Draws::new(3, path), 64, &mut to);
+    to.iter().map(|chance| chance.market).collect()
+}
+
+#[test]
+fn the_column_that_tells_is_chosen_and_its_rows_are_drawn() {
+    let model = model(4000);
+    assert_eq!(model.score().columns, [1]);
+    let ModelScore { crps, crps_of_all, coverage, .. } = *model.score();
+    assert!(crps < 0.2 * crps_of_all && (0.7..0.9).contains(&coverage), "{crps} {crps_of_all} {coverage}");
+    for sign in [-1.0, 1.0] {
+        let known = known([0.5, sign, 0.5]);
+        for drawn in codes(&model, &known, &model.root(&known), 7) {
+            // Twice the deviation, so twice the move; the open is the close before.
+            let moved = drawn.bar.close / 50.0 - 1.0;
+            assert!((moved - 0.06 * f64::from(sign)).abs() < 0.011, "{moved}");
+            assert!((drawn.bar.open - 50.0).abs() < 1e-9 && (drawn.bar.sigma - 0.02).abs() < 1e-12);
+        }
+    }
+}
+
+#[test]
+fn columns_that_know_nothing_are_left_out() {
+    let (mut observations, rows) = walk(4000);
+    observations.chunks_exact_mut(3).for_each(|row| row[1] = 0.0);
+    let model = Bootstrap::new(Rows::cut(&observations, 3, &rows, |_| true).unwrap()).unwrap();
+    assert!(model.score().columns.is_empty(), "{:?}", model.score());
+}
+
+#[test]
+fn a_rows_own_continuation_is_drawn_at_most_once() {
+    let model = model(128);
+    let root = known([0.5, 1.0, 0.5]);
+    let mut seen = 0;
+    for path in 0..200 {
+        let state = codes(&model, &root, &model.root(&root), path)[0];
+        let own = state.row.unwrap() + 1;
+        let drawn = codes(&model, &root, &state, path + 1000);
+        let same = drawn.iter().filter(|next| next.row == Some(own)).count();
+        assert!(same <= 1, "{same}");
+        seen += same;
+    }
+    assert!(seen > 0, "a continuation may be drawn");
+}
+
+#[test]
+fn rows_within_the_horizon_of_a_root_are_never_drawn() {
+    let model = model(400);
+    let known = InfoSet { excluded: 100..390, ..known([0.5, 1.0, 0.5]) };
+    for path in 0..50 {
+        for drawn in codes(&model, &known, &model.root(&known), path) {
+            assert!(!known.excluded.contains(&drawn.row.unwrap()), "{drawn:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_behind_the_end_of_the_training_is_kept_or_reached() {
+    let (mut observations, mut rows) = walk(600);
+    let cut = |observations: &[f32], rows: &[TrainingRow]| {
+        Bootstrap::new(Rows::cut(observations, 3, rows, |row| row.clock < 400).unwrap()).unwrap()
+    };
+    let clean = cut(&observations, &rows);
+    observations[400 * 3..].fill(f32::NAN);
+    rows[400..].iter_mut().for_each(|row| row.bar = Bar { sigma: f64::NAN, ..Bar::flat(f64::NAN) });
+    let poisoned = cut(&observations, &rows);
+    assert_eq!((clean.rows.len(), poisoned.rows.len()), (400, 400));
+    assert_eq!(clean.score(), poisoned.score());
+    let known = known([0.5, 1.0, 0.5]);
+    for path in 0..50 {
+        let [a, b] = [&clean, &poisoned].map(|model| codes(model, &known, &model.root(&known), path));
+        assert_eq!(a, b);
+    }
+    assert!(!clean.rows.reached_behind());
+    // A row behind the end is the last one, and is noted.
+    assert_eq!(clean.rows.row(4000).clock, 399);
+    assert!(clean.rows.reached_behind());
+}
+
+#[test]
+fn a_fall_is_never_to_nothing() {
+    let before = Bar { sigma: 0.01, ..Bar::flat(100.0) };
+    let next = Bar { open: 90.0, high: 91.0, low: 60.0, close: 70.0, ..before };
+    let bar = moved(&Bar { sigma: 0.1, ..Bar::flat(10.0) }, &before, &next);
+    assert!(bar.low > 0.49 && bar.low <= bar.close && bar.close <= bar.open && bar.open <= bar.high, "{bar:?}");
+}
+
+#[test]
+fn too_few_rows_are_refused() {
+    let (observations, rows) = walk(20);
+    let short = Rows::cut(&observations, 3, &rows, |_| true).unwrap();
+    assert!(Bootstrap::new(short).unwrap_err().to_string().contains("at least 64"));
+    assert!(Rows::cut(&observations, 3, &rows, |_| false).is_err());
+}

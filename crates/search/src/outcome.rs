@@ -1,0 +1,170 @@
+//! What a search says of its roots: visits, values, the improved policy, and the action to take.
+//!
+//! The best of several noisy values is too good: who chooses an action by the scenarios that also say what it is worth
+//! sees an edge where there is none. So the scenarios of a root are dealt into two halves. Each half chooses, the other
+//! says what its choice is worth beside keeping the position; the mean of the two is the cross-fitted advantage, and
+//! the position changes only where it is above two standard errors, or where there are enough scenarios.
+
+use crate::select;
+use crate::settings::{ENOUGH_SCENARIOS, Mode, RootRule, Settings};
+use crate::tree::{NONE, Tree};
+use crate::world::World;
+
+/// What a search found, `R` roots with `A` actions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcomes {
+    /// How many actions there are.
+    pub actions: usize,
+    /// `[R, A]` simulations that began with the action.
+    pub visits: Vec<u32>,
+    /// `[R, A]` what the action is worth; 0 where it was not tried.
+    pub q: Vec<f32>,
+    /// `[R, A]` the improved policy, which a net can learn from.
+    pub policy: Vec<f32>,
+    /// `[R]` what the root is worth; in the honest mode by scenarios that did not choose.
+    pub value: Vec<f32>,
+    /// `[R]` what to do.
+    pub chosen: Vec<u8>,
+    /// `[R]` the action that keeps the position.
+    pub held: Vec<u8>,
+    /// `[R]` what the halves' choices are worth more than keeping the position, each on the other half; 0 in the
+    /// reference mode.
+    pub advantage: Vec<f32>,
+    /// `[R]` its standard error.
+    pub error: Vec<f32>,
+}
+
+impl Outcomes {
+    /// How many roots there are.
+    pub fn len(&self) -> usize {
+        self.value.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.value.is_empty()
+    }
+
+    /// Those of later roots behind these.
+    pub(crate) fn append(&mut self, mut later: Outcomes) {
+        self.actions = later.actions;
+        self.visits.append(&mut later.visits);
+        self.q.append(&mut later.q);
+        self.policy.append(&mut later.policy);
+        self.value.append(&mut later.value);
+        self.chosen.append(&mut later.chosen);
+        self.held.append(&mut later.held);
+        self.advantage.append(&mut later.advantage);
+        self.error.append(&mut later.error);
+    }
+
+    /// Puts one root behind these; `gumbels` is `[A]`.
+    pub(crate) fn push<W: World>(&mut self, world: &W, tree: &Tree<W>, settings: &Settings, gumbels: &[f32]) {
+        let (root, edges) = (&tree.nodes[0], tree.edges_of(0));
+        let actions = edges.len();
+        self.actions = actions;
+        self.visits.extend(edges.iter().map(|edge| edge.visits));
+        self.q.extend(edges.iter().map(|edge| if edge.child == NONE { 0.0 } else { edge.q() }));
+        let most = edges.iter().map(|edge| edge.visits).max().unwrap_or(0);
+        match settings.rule {
+            RootRule::Gumbel { .. } => self.policy.extend_from_slice(&select::improved(root, edges)[..actions]),
+            RootRule::Puct { .. } => {
+                let all: u32 = edges.iter().map(|edge| edge.visits).sum();
+                self.policy.extend(edges.iter().map(|edge| edge.visits as f32 / all as f32));
+            }
+        }
+        let held = world.held(&tree.accounts[0]);
+        self.held.push(held as u8);
+        if settings.mode == Mode::Reference {
+            let chosen = match settings.rule {
+                RootRule::Gumbel { .. } => select::gumbel_root(root, edges, gumbels, most),
+                RootRule::Puct { .. } => edges.iter().position(|edge| edge.visits == most).unwrap_or(held),
+            };
+            self.chosen.push(chosen as u8);
+            self.value.push(root.value);
+            self.advantage.push(0.0);
+            self.error.push(0.0);
+            return;
+        }
+        let found = cross_fitted(tree, held);
+        let scenarios = tree.edges_of(edges[root.legal.trailing_zeros() as usize].child).len();
+        let sure = match found.choice {
+            Some(_) if found.advantage > 2.0 * found.error => true,
+            // All scenarios together have chosen, and they are enough.
+            _ => scenarios >= ENOUGH_SCENARIOS,
+        };
+        let chosen = if !sure {
+            held
+        } else if scenarios >= ENOUGH_SCENARIOS {
+            best(edges.iter().map(|edge| f64::from(edge.q())), root.legal, held)
+        } else {
+            found.choice.unwrap_or(held)
+        };
+        self.chosen.push(chosen as u8);
+        self.value.push(found.value as f32);
+        self.advantage.push(found.advantage as f32);
+        self.error.push(found.error as f32);
+    }
+}
+
+/// What two halves of the scenarios say of each other's choices.
+struct CrossFitted {
+    /// The action, where both halves choose the same.
+    choice: Option<usize>,
+    /// Mean worth of each half's choice on the other half.
+    value: f64,
+    advantage: f64,
+    error: f64,
+}
+
+/// The best action; the one that is held where it is not worse.
+fn best(values: impl Iterator<Item = f64>, legal: u32, held: usize) -> usize {
+    let values: Vec<f64> = values.collect();
+    let is_legal = |action: usize| legal >> action & 1 != 0;
+    let first = if is_legal(held) { held } else { legal.trailing_zeros() as usize };
+    (0..values.len()).filter(|a| is_legal(*a)).fold(first, |best, a| if values[a] > values[best] { a } else { best })
+}
+
+fn cross_fitted<W: World>(tree: &Tree<W>, held: usize) -> CrossFitted {
+    let (root, edges) = (&tree.nodes[0], tree.edges_of(0));
+    let legal = root.legal;
+    let keep = if legal >> held & 1 != 0 { held } else { legal.trailing_zeros() as usize };
+    let codes: Vec<&[crate::tree::Edge]> =
+        edges.iter().map(|edge| if edge.child == NONE { &[][..] } else { tree.edges_of(edge.child) }).collect();
+    // Scenario c belongs to half c % 2; each half's weights add up to 1.
+    let mean = |half: usize, f: &dyn Fn(usize) -> f64| {
+        let own = codes[keep].iter().enumerate().skip(half).step_by(2);
+        let (sum, weight) = own.fold((0.0, 0.0), |(sum, weight), (c, edge)| {
+            let p = f64::from(edge.prior);
+            (sum + p * f(c), weight + p)
+        });
+        if weight > 0.0 { sum / weight } else { 0.0 }
+    };
+    let q = |action: usize, c: usize| f64::from(codes[action][c].q());
+    let choose = |half: usize| {
+        let values = (0..edges.len()).map(|a| if legal >> a & 1 != 0 { mean(half, &|c| q(a, c)) } else { f64::NAN });
+        best(values, legal, keep)
+    };
+    let choices = [choose(0), choose(1)];
+    // What the choice of one half is worth on the other: worth, advantage, and the square of its standard error.
+    let judged = |half: usize| {
+        let (action, other) = (choices[half], 1 - half);
+        let gain = |c: usize| q(action, c) - q(keep, c);
+        let advantage = mean(other, &gain);
+        let spread = mean(other, &|c| (gain(c) - advantage).powi(2));
+        let own = || codes[keep].iter().skip(other).step_by(2).map(|edge| f64::from(edge.prior));
+        let (sum, squares) = own().fold((0.0, 0.0), |(sum, squares), p| (sum + p, squares + p * p));
+        // How many scenarios of equal weight these are worth.
+        let count = if squares > 0.0 { sum * sum / squares } else { 0.0 };
+        let square = if count > 1.0 { spread / (count - 1.0) } else { f64::INFINITY };
+        (mean(other, &|c| q(action, c)), advantage, square)
+    };
+    let [(a, gain_a, square_a), (b, gain_b, square_b)] = [judged(0), judged(1)];
+    // Halves of one scenario cannot judge; a change is then never sure.
+    CrossFitted {
+        choice: (choices[0] == choices[1]).then_some(choices[0]),
+        value: 0.5 * (a + b),
+        advantage: 0.5 * (gain_a + gain_b),
+        error: 0.5 * (square_a + square_b).sqrt(),
+    }
+}

@@ -1,0 +1,152 @@
+//! All roots of a search: blocks of them on threads, each block on one.
+//!
+//! Which roots make a block follows from the settings, and a block's work is one thread's, so the number of threads
+//! changes no bit.
+
+use crate::block::Block;
+use crate::evaluate::Evaluate;
+use crate::outcome::Outcomes;
+use crate::settings::{RootRule, Settings};
+use crate::tree::Tree;
+use crate::world::World;
+use compute::random::{Stream, philox};
+use compute::{Error, Result};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+/// A root: what is known there, and its name in the random numbers.
+#[derive(Debug, Clone)]
+pub struct Root<K> {
+    /// What is known, owned.
+    pub known: K,
+    /// The same counter and seed draw the same.
+    pub counter: u64,
+}
+
+/// A search with its memory, which is taken once.
+pub struct Search<W: World> {
+    settings: Settings,
+    blocks: Vec<Block<W>>, // [threads]
+    actions: usize,
+}
+
+impl<W: World> Search<W> {
+    /// Takes the memory for a search on so many threads.
+    ///
+    /// # Errors
+    ///
+    /// Where a setting makes no sense, or the trees need more than `most` bytes.
+    pub fn new(world: &W, settings: &Settings, threads: usize, most: u64) -> Result<Search<W>> {
+        let actions = world.actions();
+        let needed = Search::<W>::need(world, settings, threads)?;
+        if needed > most {
+            return Err(Error::Memory {
+                what: format!("trees of {} simulations with {} codes", settings.simulations, settings.codes),
+                device: "cpu".into(),
+                needed,
+                budget: most,
+                fits: "fewer simulations, codes or scenarios would fit".into(),
+            });
+        }
+        let blocks = (0..threads.max(1)).map(|_| Block::new(settings, actions)).collect();
+        Ok(Search { settings: settings.clone(), blocks, actions })
+    }
+
+    /// Bytes that the trees of such a search take.
+    ///
+    /// # Errors
+    ///
+    /// Where a setting makes no sense.
+    pub fn need(world: &W, settings: &Settings, threads: usize) -> Result<u64> {
+        settings.check(world.actions())?;
+        let each = Tree::<W>::bytes(settings.capacity(world.actions()));
+        Ok(each * (settings.block() * threads.max(1)) as u64)
+    }
+
+    /// Searches from all roots, on as many threads as there are evaluators, at most those it was made for.
+    ///
+    /// # Errors
+    ///
+    /// Where an evaluation fails.
+    pub fn run<E: Evaluate>(&mut self, world: &W, evaluators: &mut [E], roots: &[Root<W::Known>]) -> Result<Outcomes> {
+        let gumbels: Vec<f32> = match self.settings.rule {
+            RootRule::Puct { .. } => vec![0.0; roots.len() * self.actions],
+            RootRule::Gumbel { scale, .. } => {
+                let own = |root: &Root<W::Known>| gumbels(self.settings.seed, root.counter, self.actions);
+                roots.iter().flat_map(own).map(|gumbel| scale * gumbel).collect()
+            }
+        };
+        self.run_with(world, evaluators, roots, &gumbels)
+    }
+
+    /// The same with Gumbel draws that are given, `[R, A]`.
+    ///
+    /// # Errors
+    ///
+    /// Where they are not as many as the roots' actions, or an evaluation fails.
+    pub fn run_with<E: Evaluate>(
+        &mut self,
+        world: &W,
+        evaluators: &mut [E],
+        roots: &[Root<W::Known>],
+        gumbels: &[f32],
+    ) -> Result<Outcomes> {
+        let (actions, settings) = (self.actions, &self.settings);
+        if gumbels.len() != roots.len() * actions || world.actions() != actions {
+            return Err(Error::Invalid(format!(
+                "{} Gumbel draws for {} roots of {actions} actions; give one for each",
+                gumbels.len(),
+                roots.len()
+            )));
+        }
+        if evaluators.is_empty() {
+            return Err(Error::Invalid("no evaluator; give one for each thread".into()));
+        }
+        let each = settings.block();
+        let work = Mutex::new(roots.chunks(each).zip(gumbels.chunks(each * actions)).enumerate());
+        let done: Mutex<Vec<(usize, Result<Outcomes>)>> = Mutex::new(Vec::new());
+        let walk = |block: &mut Block<W>, evaluator: &mut E| {
+            loop {
+                let next = work.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some((number, (roots, gumbels))) = next else { return };
+                let found = block.search(world, evaluator, settings, roots, gumbels).map(|()| {
+                    let mut outcomes = Outcomes::default();
+                    for (tree, gumbels) in block.trees.iter().zip(gumbels.chunks_exact(actions)) {
+                        outcomes.push(world, tree, settings, gumbels);
+                    }
+                    outcomes
+                });
+                done.lock().unwrap_or_else(PoisonError::into_inner).push((number, found));
+            }
+        };
+        let mut pairs = self.blocks.iter_mut().zip(evaluators);
+        let first = pairs.next();
+        std::thread::scope(|scope| {
+            let helpers = roots.len().div_ceil(each).saturating_sub(1);
+            for (block, evaluator) in pairs.take(helpers) {
+                scope.spawn(|| walk(block, evaluator));
+            }
+            if let Some((block, evaluator)) = first {
+                walk(block, evaluator);
+            }
+        });
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        done.sort_by_key(|(number, _)| *number);
+        let mut outcomes = Outcomes { actions, ..Outcomes::default() };
+        for (_, found) in done {
+            outcomes.append(found?);
+        }
+        Ok(outcomes)
+    }
+}
+
+/// `[A]` a root's draws from the Gumbel distribution.
+fn gumbels(seed: u64, counter: u64, actions: usize) -> Vec<f32> {
+    let word = |action: usize| {
+        let words = philox(seed, [action as u32 / 4, counter as u32, Stream::Noise as u32, (counter >> 32) as u32]);
+        words[action % 4]
+    };
+    // Uniform inside (0, 1): neither logarithm is infinite.
+    let draw = |action| -(-((f64::from(word(action)) + 0.5) / 4_294_967_296.0).ln()).ln() as f32;
+    (0..actions).map(draw).collect()
+}

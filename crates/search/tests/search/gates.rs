@@ -1,0 +1,200 @@
+//! What an honest search must and must not find, in worlds whose laws are known.
+//!
+//! Zero drift: nothing is to be found, so nothing is traded and nothing is promised. Two regimes: the best policy is
+//! known, and a search comes near it and never promises more. A model that is told what comes fails all of it.
+
+use crate::worlds::*;
+use account::Account;
+use compute::Result;
+use search::{Evaluate, Mode, Outcomes, Root, RootRule, Search, Settings, World};
+
+const FLAT_LAW: Regimes = Regimes { drift: 0.0, deviation: 1e-3, stay: 0.5, leak: false };
+const LAW: Regimes = Regimes { drift: 8e-4, deviation: 1e-3, stay: 0.9, leak: false };
+
+const HONEST: Mode = Mode::Honest { in_flight: 1 };
+
+fn settings(scenarios: usize, simulations: u32) -> Settings {
+    let rule = RootRule::Gumbel { considered: 16, scale: 0.0 };
+    Settings { scenarios, simulations, depth: 4, codes: 16, rule, mode: HONEST, seed: 9 }
+}
+
+fn search<E: Evaluate + Clone>(
+    law: Regimes,
+    settings: &Settings,
+    evaluator: E,
+    known: Vec<Root<search::InfoSet>>,
+) -> Outcomes {
+    let world = world(law);
+    let mut search = Search::new(&world, settings, 2, u64::MAX).unwrap();
+    search.run(&world, &mut [evaluator.clone(), evaluator], &known).unwrap()
+}
+
+fn flat() -> Account {
+    Account::new(&params())
+}
+
+/// Share of roots that trade, and the mean of what they promise with its standard error.
+fn zero_drift(leak: bool, scenarios: usize, roots: usize) -> (f64, f64, f64) {
+    let path = path(FLAT_LAW, 11, roots + 1);
+    let known =
+        |i: usize| Root { known: known(path[i].0, flat(), 100.0, (path[i].1, path[i + 1].0)), counter: i as u64 };
+    let law = Regimes { leak, ..FLAT_LAW };
+    let seen = search(law, &settings(scenarios, 8), Hold(Some(FLAT_LAW)), (0..roots).map(known).collect());
+    let trades = seen.chosen.iter().zip(&seen.held).filter(|(chosen, held)| chosen != held).count();
+    let (value, error) = mean(&seen.value.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>());
+    (trades as f64 / roots as f64, value, error)
+}
+
+#[test]
+fn nothing_is_traded_where_there_is_no_drift() {
+    for (scenarios, roots) in [(512, 10_000), (64, 10_000)] {
+        let (trades, value, error) = zero_drift(false, scenarios, roots);
+        assert!(trades <= 0.01, "{scenarios} scenarios: {trades} of the roots trade");
+        assert!(value <= 2.0 * error, "{scenarios} scenarios: {value} ± {error} is promised");
+    }
+}
+
+#[test]
+fn a_model_that_is_told_what_comes_trades_where_there_is_no_drift() {
+    let (trades, value, error) = zero_drift(true, 512, 500);
+    assert!(trades > 0.2 && value > 10.0 * error, "{trades} {value} {error}");
+}
+
+/// The values of a table.
+#[derive(Clone, Copy)]
+struct Worth(Values);
+
+impl Evaluate for Worth {
+    fn evaluate(&mut self, shown: &[f32], logits: &mut [f32], values: &mut [f32]) -> Result<()> {
+        logits.fill(0.0);
+        for (shown, value) in shown.chunks_exact(2).zip(values) {
+            *value = self.0[usize::from(shown[0] > 0.0)][(shown[1] + 1.0) as usize] as f32;
+        }
+        Ok(())
+    }
+}
+
+/// Roots of every sign and position, `each` of them.
+fn all_states(each: usize) -> Vec<Root<search::InfoSet>> {
+    let path = path(LAW, 21, 40 * each);
+    let mut roots = Vec::new();
+    for (x, p) in (0..2).flat_map(|x| (0..3).map(move |p| (x, p))) {
+        // Places of the path with this sign, and what really followed them.
+        let places = path.windows(2).filter(|pair| pair[0].0 == sign_of(x)).take(each);
+        for pair in places {
+            let counter = roots.len() as u64;
+            let position = p as f64 - 1.0;
+            roots.push(Root { known: known(sign_of(x), account(position), 100.0, (pair[0].1, pair[1].0)), counter });
+        }
+    }
+    roots
+}
+
+/// What the policy of a search is worth beside the best, in the mean over signs and positions.
+fn share_of_optimum(seen: &Outcomes, each: usize) -> f64 {
+    let mut policy = [[[0.0; 3]; 3]; 2];
+    for (i, action) in seen.chosen.iter().enumerate() {
+        policy[i / each / 3][i / each % 3][usize::from(*action)] += 1.0 / each as f64;
+    }
+    let sum = |values: Values| values.iter().flatten().sum::<f64>();
+    sum(worth_of(LAW, &policy)) / sum(optimum(LAW))
+}
+
+#[test]
+fn the_best_policy_of_two_regimes_is_found_from_the_value_of_doing_nothing() {
+    let each = 60;
+    let gumbel = settings(64, 24);
+    let puct = Settings { rule: RootRule::PUCT, ..gumbel.clone() };
+    let batched = Settings { mode: Mode::Honest { in_flight: 6 }, ..gumbel.clone() };
+    let reference = Settings { mode: Mode::Reference, simulations: 256, ..gumbel.clone() };
+    for settings in [gumbel, puct, batched, reference] {
+        let seen = search(LAW, &settings, Hold(Some(LAW)), all_states(each));
+        let share = share_of_optimum(&seen, each);
+        assert!((0.98..=1.0 + 1e-9).contains(&share), "{settings:?}: {share} of the optimum");
+    }
+    // Never doing anything is worth much less: the gate can fail.
+    let lazy = Outcomes { chosen: (0..6 * each).map(|i| (i / each % 3) as u8).collect(), ..Outcomes::default() };
+    assert!(share_of_optimum(&lazy, each) < 0.5);
+}
+
+/// By how many standard errors a search promises more than the optimum, at most over signs and positions.
+fn most_above_optimum(leak: bool, each: usize) -> f64 {
+    let best = optimum(LAW);
+    let law = Regimes { leak, ..LAW };
+    let seen = search(law, &settings(64, 24), Worth(best), all_states(each));
+    let above = |state: usize| {
+        let own: Vec<f64> = seen.value[state * each..(state + 1) * each].iter().map(|v| f64::from(*v)).collect();
+        let (value, error) = mean(&own);
+        (value - best[state / 3][state % 3]) / error
+    };
+    (0..6).map(above).fold(f64::NEG_INFINITY, f64::max)
+}
+
+#[test]
+fn no_more_than_the_optimum_is_promised() {
+    let above = most_above_optimum(false, 400);
+    assert!(above < 2.0, "{above} standard errors above the optimum");
+}
+
+#[test]
+fn a_model_that_is_told_what_comes_promises_more_than_the_optimum() {
+    let above = most_above_optimum(true, 400);
+    assert!(above > 4.0, "{above} standard errors above the optimum");
+}
+
+/// Slope of realised returns on promised ones, and its standard error.
+fn calibration() -> (f64, f64) {
+    let (paths, steps) = (600, 60);
+    let law = Regimes { deviation: 3e-4, ..LAW };
+    let (model, settings) = (world(law), settings(32, 6));
+    let evaluator = Worth(optimum(law));
+    let mut search = Search::new(&model, &settings, 2, u64::MAX).unwrap();
+    let real: Vec<Vec<(f64, f64)>> =
+        (0..paths).map(|i| path(law, 1000 + i as u64, 40 + steps + 1)[40..].to_vec()).collect();
+    let mut accounts: Vec<Account> = (0..paths).map(|i| account((i % 3) as f64 - 1.0)).collect();
+    let mut closes = vec![100.0; paths];
+    let (mut promised, mut earned, mut weight) = (Vec::new(), vec![0.0; paths], 1.0);
+    for step in 0..steps {
+        let root = |i: usize| Root {
+            known: known(real[i][step].0, accounts[i], closes[i], (real[i][step].1, real[i][step + 1].0)),
+            counter: (step * paths + i) as u64,
+        };
+        let roots: Vec<_> = (0..paths).map(root).collect();
+        let seen = search.run(&model, &mut [evaluator, evaluator], &roots).unwrap();
+        if step == 0 {
+            promised = seen.value.iter().map(|v| f64::from(*v)).collect();
+        }
+        for i in 0..paths {
+            let (now, next) = (account::Bar::flat(closes[i]), bar_behind(closes[i], real[i][step].1));
+            let order = account::Action::target(f64::from(seen.chosen[i]) - 1.0);
+            earned[i] += weight * account::step(&params(), &mut accounts[i], order, &now, &next).reward;
+            closes[i] = next.close;
+        }
+        weight *= DISCOUNT;
+    }
+    let (x, y) = (mean(&promised).0, mean(&earned).0);
+    let sum = |f: &dyn Fn(usize) -> f64| (0..paths).map(f).sum::<f64>();
+    let spread = sum(&|i| (promised[i] - x).powi(2));
+    let slope = sum(&|i| (promised[i] - x) * (earned[i] - y)) / spread;
+    let left = sum(&|i| (earned[i] - y - slope * (promised[i] - x)).powi(2));
+    (slope, (left / (paths as f64 - 2.0) / spread).sqrt())
+}
+
+#[test]
+fn what_is_promised_is_what_is_earned() {
+    let (slope, error) = calibration();
+    assert!(error < 0.2, "undetermined: {slope} ± {error}");
+    assert!((0.5..=1.5).contains(&slope), "{slope} ± {error}");
+}
+
+#[test]
+fn markets_are_shared_by_all_actions() {
+    // Whatever was decided, the same codes are drawn: with no costs, long and short mirror each other.
+    let world = world(FLAT_LAW);
+    let root = Root { known: known(1.0, flat(), 100.0, (0.0, 1.0)), counter: 3 };
+    let mut search = Search::new(&world, &settings(256, 3), 1, u64::MAX).unwrap();
+    let seen = search.run(&world, &mut [Hold(None)], &[root]).unwrap();
+    let (short, long) = (seen.q[0] + COST as f32, seen.q[2] + COST as f32);
+    assert!((short + long).abs() < 3e-6 && seen.q[1] == 0.0, "{short} {long}");
+    assert_eq!(world.actions(), 3);
+}
