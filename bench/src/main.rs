@@ -17,6 +17,7 @@ mod make_csv;
 mod net;
 mod null_markets;
 mod ppo;
+mod search;
 mod statistics;
 
 use serde_json::json;
@@ -38,7 +39,9 @@ const HELP: &str = "\
   fullbore-bench account CASES OUT                      account::step over trajectories, for the oracle
   fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed
   fullbore-bench ppo [--net 64,64] [--activation tanh|relu] [--envs N] [--steps N] [--minibatches N] [--epochs N]
-      [--members N] [--precision P] [--device D] [--threads N] [--seconds S]   whole updates of policies, timed";
+      [--members N] [--precision P] [--device D] [--threads N] [--seconds S]   whole updates of policies, timed
+  fullbore-bench search [--net 256,256] [--roots N] [--simulations N] [--rule gumbel|muzero] [--mode reference|honest]
+      [--in-flight N] [--codes N] [--scenarios N] [--threads N] [--seconds S]   whole searches, timed";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         ["account", cases, out] => account_steps::run(cases.as_ref(), out.as_ref()),
         ["net", rest @ ..] => net::time(rest, threads()),
         ["ppo", rest @ ..] => ppo::time(rest, threads()),
+        ["search", rest @ ..] => search::time(rest, threads()),
         ["copy"] => copy::measure(threads()),
         ["copy", "--threads", n] => number(n).and_then(|n| copy::measure(n as usize)),
         ["limit", path] => limit::measure(path.as_ref(), threads()),

@@ -12,6 +12,7 @@ mod features;
 mod gpu;
 mod nets;
 mod ppo;
+mod search;
 
 use crate::process::{Measured, build, command, last_json, measure, output};
 use crate::{Result, cache, root, today};
@@ -77,6 +78,11 @@ pub fn ppo(flags: &[&str]) -> Result<()> {
 /// The same on the CPU.
 pub fn cpu_ppo(flags: &[&str]) -> Result<()> {
     write("cpu-ppo", ppo::run(&nets::BenchFlags::read(flags)?, false)?)
+}
+
+/// Searches on the CPU; apart from [`run`], because JAX is large.
+pub fn cpu_search(flags: &[&str]) -> Result<()> {
+    write("cpu-search", search::run(&nets::BenchFlags::read(flags)?)?)
 }
 
 fn write(name: &str, section: String) -> Result<()> {

@@ -49,6 +49,7 @@ Checks and chores of Fullbore.
   cargo xtask bench ppo [the same]        whole updates of policies beside JAX and PyTorch, on the GPU; --ours is a built fullbore-bench, --quick is
                                           one round without torch.compile and command buffers; cpu-ppo is the same on the CPU, beside
                                           Stable-Baselines3 too
+  cargo xtask bench cpu-search [the same] searches on the CPU beside mctx; --quick is one round
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
   cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         ["bench", "cpu-classify", flags @ ..] => bench::cpu_classify(flags).map(|()| true),
         ["bench", "ppo", flags @ ..] => bench::ppo(flags).map(|()| true),
         ["bench", "cpu-ppo", flags @ ..] => bench::cpu_ppo(flags).map(|()| true),
+        ["bench", "cpu-search", flags @ ..] => bench::cpu_search(flags).map(|()| true),
         ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),
         ["soak", "fuzz", flags @ ..] => soak::fuzz(flags),
         ["soak", "kill", flags @ ..] => soak::kill(flags),

@@ -1,0 +1,203 @@
+//! Our side of searches beside `mctx`, and what the honest mode does by itself.
+//!
+//! In the reference mode the world is that of the peer: 64 numbers that shrink and move with the action, the first of
+//! which is the reward; the net reads them and gives three logits and a value. In the honest mode the world is a
+//! bootstrap of 20,000 training rows with 56 features and accounts on it. Searches are timed one by one after a
+//! warm-up, and the median counts; beside it the rate of the same net on as many rows as there are roots.
+
+use account::{Account, Bar, Params};
+use compute::net::{Layout, init};
+use compute::{Net, Result as Computed};
+use random::{SplitMix, normal};
+use search::{
+    Bootstrap, Chance, Draws, Evaluate, InfoSet, MarketWorld, Mode, NetEvaluator, Root, RootRule, Rows, Search,
+    Settings, Step, TrainingRow, World,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Instant;
+
+const INPUTS: usize = 64;
+const FEATURES: usize = 56;
+const TRAINING_ROWS: u32 = 20_000;
+
+/// What is searched.
+struct Load {
+    net: Vec<usize>,
+    roots: usize,
+    settings: Settings,
+    threads: usize,
+    seconds: f64,
+}
+
+/// `[--net 256,256] [--roots N] [--simulations N] [--rule gumbel|muzero] [--mode reference|honest] [--in-flight N]
+/// [--codes N] [--scenarios N] [--threads N] [--seconds S]`
+pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
+    let settings = Settings { depth: u32::MAX, codes: 1, mode: Mode::Reference, ..Settings::default() };
+    let mut load = Load { net: vec![256, 256], roots: 128, settings, threads, seconds: 3.0 };
+    let (mut honest, mut in_flight, mut codes) = (false, 1, 16);
+    for pair in words.chunks(2) {
+        let [name, value] = pair else { return Err(format!("{} needs a value", pair[0])) };
+        let whole = || value.parse::<usize>().map_err(|e| format!("{name} {value}: {e}"));
+        match *name {
+            "--net" => load.net = value.split(',').map(str::parse).collect::<Result<_, _>>().map_err(text)?,
+            "--roots" => load.roots = whole()?,
+            "--simulations" => load.settings.simulations = whole()? as u32,
+            "--in-flight" => in_flight = whole()? as u32,
+            "--codes" => codes = whole()?,
+            "--scenarios" => load.settings.scenarios = whole()?,
+            "--threads" => load.threads = whole()?.max(1),
+            "--seconds" => load.seconds = value.parse().map_err(text)?,
+            "--mode" => honest = known(value, &[("reference", false), ("honest", true)])?,
+            "--rule" => {
+                load.settings.rule = known(value, &[("gumbel", RootRule::GUMBEL), ("muzero", RootRule::PUCT)])?;
+            }
+            other => return Err(format!("{other} is not known here")),
+        }
+    }
+    if !honest {
+        let mut random = SplitMix::new(1);
+        let mut row = || std::array::from_fn(|_| normal::quantile(random.unit().max(1e-12)) as f32);
+        return run(&load, &Shrinking, (0..load.roots).map(|_| row()).collect(), "");
+    }
+    (load.settings.mode, load.settings.codes, load.settings.depth) = (Mode::Honest { in_flight }, codes, 8);
+    let (world, known) = market(load.roots).map_err(text)?;
+    run(&load, &world, known, "honest")
+}
+
+fn known<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T, String> {
+    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    let found = all.iter().find(|(name, _)| *name == value).map(|(_, known)| *known);
+    found.ok_or(format!("{value} is none of {}", names.join(", ")))
+}
+
+fn run<W: World>(load: &Load, world: &W, known: Vec<W::Known>, mode: &str) -> Result<Value, String> {
+    let Load { net, roots, settings, threads, seconds } = load;
+    let layers: Vec<String> = net.iter().map(usize::to_string).collect();
+    let net: Net =
+        format!("all:{} / {} / policy:3 + value:1", world.inputs(), layers.join("-")).parse().map_err(text)?;
+    let params = Arc::new(init(&Layout::new(&net).map_err(text)?, 1, 0));
+    let mut evaluators = NetEvaluator::several(&net, &params, *threads).map_err(text)?;
+    let mut search = Search::new(world, settings, *threads, 1 << 36).map_err(text)?;
+    let all: Vec<Root<W::Known>> = known.into_iter().zip(0..).map(|(known, counter)| Root { known, counter }).collect();
+    let mut once = || -> Result<f64, String> {
+        let clock = Instant::now();
+        search.run(world, &mut evaluators, &all).map_err(text)?;
+        Ok(clock.elapsed().as_secs_f64())
+    };
+    let search_s = median_of(&mut once, *seconds)?;
+    let net_s = median_of(&mut || alone(&mut evaluators, world.inputs(), *roots).map_err(text), 1.0)?;
+    let simulations = f64::from(settings.simulations) * *roots as f64;
+    Ok(json!({
+        "program": if mode.is_empty() { "fullbore" } else { "fullbore, honest" },
+        "search_s": search_s,
+        "simulations_per_s": simulations / search_s,
+        "net_rows_per_s": *roots as f64 / net_s,
+        "bytes": Search::need(world, settings, *threads).map_err(text)?,
+        "threads": threads,
+    }))
+}
+
+/// Seconds of the net alone on as many rows as there are roots, all threads together.
+fn alone(evaluators: &mut [NetEvaluator], inputs: usize, roots: usize) -> Computed<f64> {
+    let each = roots.div_ceil(evaluators.len());
+    let clock = Instant::now();
+    let run = |evaluator: &mut NetEvaluator| {
+        let shown = vec![0.1; each * inputs];
+        (0..32).try_for_each(|_| evaluator.evaluate(&shown, &mut vec![0.0; each * 3], &mut vec![0.0; each]))
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = evaluators.iter_mut().map(|evaluator| scope.spawn(|| run(evaluator))).collect();
+        all.into_iter().try_for_each(|one| one.join().expect("a thread that does not panic"))
+    })?;
+    Ok(clock.elapsed().as_secs_f64() / 32.0)
+}
+
+/// Median of at least seven after two that warm up.
+fn median_of(once: &mut dyn FnMut() -> Result<f64, String>, seconds: f64) -> Result<f64, String> {
+    once()?;
+    once()?;
+    let (clock, mut all) = (Instant::now(), Vec::new());
+    while all.len() < 7 || clock.elapsed().as_secs_f64() < seconds {
+        all.push(once()?);
+    }
+    all.sort_unstable_by(f64::total_cmp);
+    Ok(all[all.len() / 2])
+}
+
+/// The peer's world: what is known is the row itself.
+struct Shrinking;
+
+impl World for Shrinking {
+    type Known = [f32; INPUTS];
+    type Market = ();
+    type Account = [f32; INPUTS];
+
+    fn actions(&self) -> usize {
+        3
+    }
+
+    fn inputs(&self) -> usize {
+        INPUTS
+    }
+
+    fn start(&self, known: &[f32; INPUTS]) -> ((), [f32; INPUTS]) {
+        ((), *known)
+    }
+
+    fn draw(&self, _: &[f32; INPUTS], (): &(), _: Draws, _: usize, to: &mut Vec<Chance<()>>) {
+        to.push(Chance { probability: 1.0, market: () });
+    }
+
+    fn step(&self, _: &[f32; INPUTS], row: &[f32; INPUTS], action: usize, (): &(), (): &()) -> Step<[f32; INPUTS]> {
+        let moved = (action as f32 - 1.0) * 0.01;
+        let account = row.map(|x| x * 0.99 + moved);
+        Step { reward: account[0], discount: 0.99, account }
+    }
+
+    fn legal(&self, _: &[f32; INPUTS], (): &(), _: &[f32; INPUTS]) -> u32 {
+        0b111
+    }
+
+    fn held(&self, _: &[f32; INPUTS]) -> usize {
+        1
+    }
+
+    fn observe(&self, _: &[f32; INPUTS], (): &(), row: &[f32; INPUTS], to: &mut [f32]) {
+        to.copy_from_slice(row);
+    }
+}
+
+/// An account as eight numbers.
+fn show(_: &Params, account: &Account, bar: &Bar, [time, left]: [f32; 2], to: &mut [f32]) {
+    to.fill(0.0);
+    (to[0], to[1], to[2], to[3]) = (account.action as f32, time, left, (bar.sigma * 1e3) as f32);
+}
+
+/// A walk with features that know nothing, and roots on its last rows.
+fn market(roots: usize) -> Computed<(MarketWorld<Bootstrap>, Vec<InfoSet>)> {
+    let mut random = SplitMix::new(7);
+    let mut draw = || normal::quantile(random.unit().max(1e-12));
+    let (mut rows, mut observations, mut close) = (Vec::new(), Vec::new(), 100.0);
+    for clock in 0..TRAINING_ROWS {
+        let open = close;
+        close *= 1.0 + 1e-3 * draw();
+        let bar = Bar { open, high: open.max(close), low: open.min(close), close, sigma: 1e-3, ..Bar::flat(close) };
+        rows.push(TrainingRow { bar, time: [0.5, 0.0], clock, continues: true });
+        observations.extend((0..FEATURES).map(|_| draw() as f32));
+    }
+    let params = Params { fee: 5e-4, ..Params::default() };
+    let root = |at: usize| {
+        let row = rows.len() - 1 - at % rows.len();
+        let observation = observations[row * FEATURES..(row + 1) * FEATURES].to_vec();
+        let account = Account::new(&params);
+        InfoSet { observation, bar: rows[row].bar, time: [0.5, 0.0], params, account, excluded: 0..0 }
+    };
+    let known = (0..roots).map(root).collect();
+    let model = Bootstrap::new(Rows::cut(&observations, FEATURES, &rows, |_| true)?)?;
+    Ok((MarketWorld::new(model, 0.99, show, INPUTS - FEATURES), known))
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
