@@ -35,7 +35,7 @@ struct Act {
     Standing standing;
     Rollout seen;
     View<const f32> z;      // [P, N, outputs]
-    View<const f32> value;  // [P, N]
+    View<const f32> value;  // [P, N], or none where values come behind the rollout
     View<const u32> clock;  // [2] steps of the rollout before this graph
     u32 offset;             // the step within it
 };
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(128) act_all(const __grid_constant__ Act given
     if (t > 0) trader.grown = given.standing.grown[i], trader.cuts = given.seen.cuts[i];
     f32 z[3] = {given.z[i * wide], given.z[i * wide + 1], wide > 2 ? given.z[i * wide + 2] : 0.0f};
     const u64 at = ((u64)p * given.members.steps + t) * given.members.accounts + n;
-    given.seen.value[at] = given.value[i];
+    if (given.value) given.seen.value[at] = given.value[i];
     const ActTerms terms(given.members, p);
     act(given.table, terms, given.seen, i, at, n, look_ahead(given.table, terms, n, t, trader), z, trader);
     store_trader(given.standing, i, all, trader);
@@ -92,7 +92,7 @@ struct Estimate {
     Standing standing;
     Rollout seen;
     View<f64> carried;  // [P, N] discounted sum of rewards
-    View<f64> partial;  // [P, N, 4]
+    View<f64> partial;  // [P, ceil(N / 32), 4] sums of neighbouring accounts
     View<f64> returns;  // [P, 3] count, mean and squares of returns so far
     View<f32> scale;    // [P] what rewards are multiplied by
     View<f64> totals;   // [P, TOTALS]
@@ -101,10 +101,33 @@ struct Estimate {
 // Rows of a rollout are read ahead, this many.
 constexpr u32 AHEAD = 8;
 
+// An account of a warp of 32: where it is in arrays of accounts, and at the first step of a rollout. One behind the
+// last does what the last does, and counts for nothing.
+struct OneOfWarp {
+    bool lives;
+    u64 account, first;
+
+    __device__ __forceinline__ OneOfWarp(const Members& members, const Rollout& seen) {
+        const u32 p = blockIdx.y, n = blockIdx.x * 32 + threadIdx.x, last = members.accounts - 1;
+        lives = n <= last;
+        account = (u64)p * members.accounts + min(n, last);
+        first = (u64)p * members.steps * members.accounts + min(n, last);
+        // All arrays of a rollout have this length.
+        if (first + (u64)(members.steps - 1) * members.accounts >= seen.rows.len) __trap();
+    }
+
+    __device__ __forceinline__ void put_sums(const View<f64>& partial, f64 a, f64 b, f64 c, f64 d) const {
+        a = warp_sum(lives ? a : 0.0), b = warp_sum(lives ? b : 0.0), c = warp_sum(lives ? c : 0.0), d = warp_sum(lives ? d : 0.0);
+        if (threadIdx.x != 0) return;
+        f64* to = &partial[((u64)blockIdx.y * gridDim.x + blockIdx.x) * 4];
+        to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+    }
+};
+
 __global__ void __launch_bounds__(32) returns(const __grid_constant__ Estimate given) {
-    const u32 p = blockIdx.y, n = blockIdx.x * 32 + threadIdx.x, accounts = given.members.accounts, steps = given.members.steps;
-    if (n >= accounts) return;
-    const u64 i = (u64)p * accounts + n, first = (u64)p * steps * accounts + n;
+    const u32 p = blockIdx.y, accounts = given.members.accounts, steps = given.members.steps;
+    const OneOfWarp own(given.members, given.seen);
+    const u64 i = own.account, first = own.first;
     const f64 gamma = (f64)given.members.gamma[p];
     f64 carried = given.carried[i], sum = 0.0, squares = 0.0;
     for (u32 t = 0; t < steps; t += AHEAD) {
@@ -113,7 +136,7 @@ __global__ void __launch_bounds__(32) returns(const __grid_constant__ Estimate g
 #pragma unroll
         for (u32 k = 0; k < AHEAD; k++) {
             const u64 at = first + (u64)min(t + k, steps - 1) * accounts;
-            reward[k] = given.seen.reward[at], ended[k] = given.seen.ended[at];
+            reward[k] = given.seen.reward.data[at], ended[k] = given.seen.ended.data[at];
         }
 #pragma unroll
         for (u32 k = 0; k < AHEAD; k++) {
@@ -123,9 +146,8 @@ __global__ void __launch_bounds__(32) returns(const __grid_constant__ Estimate g
             if (ended[k] != NOT_ENDED) carried = 0.0;
         }
     }
-    given.carried[i] = carried;
-    given.partial[i * 4] = sum, given.partial[i * 4 + 1] = squares;
-    given.partial[i * 4 + 2] = given.standing.grown[i];
+    if (own.lives) given.carried[i] = carried;
+    own.put_sums(given.partial, sum, squares, given.standing.grown[i], 0.0);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -133,10 +155,10 @@ __global__ void __launch_bounds__(32) returns(const __grid_constant__ Estimate g
 // ---------------------------------------------------------------------------------------------------------------------
 __global__ void __launch_bounds__(256) scales(const __grid_constant__ Estimate given) {
     __shared__ double scratch[8];
-    const u32 p = blockIdx.x, accounts = given.members.accounts;
-    const f64* own = &given.partial[(u64)p * accounts * 4];
-    const f64 sum = block_sum(own, accounts, 4, scratch), all = block_sum(own + 1, accounts, 4, scratch);
-    const f64 grown = block_sum(own + 2, accounts, 4, scratch);
+    const u32 p = blockIdx.x, accounts = given.members.accounts, warps = (accounts + 31) / 32;
+    const f64* own = &given.partial[(u64)p * warps * 4];
+    const f64 sum = block_sum(own, warps, 4, scratch), all = block_sum(own + 1, warps, 4, scratch);
+    const f64 grown = block_sum(own + 2, warps, 4, scratch);
     if (threadIdx.x != 0) return;
     const f64 count = (f64)accounts * (f64)given.members.steps, mean = sum / count;
     const f64 spread = all - sum * mean, squares = spread > 0.0 ? spread : 0.0;
@@ -155,9 +177,9 @@ __global__ void __launch_bounds__(256) scales(const __grid_constant__ Estimate g
 // advantages: rewards are scaled and cut at ten deviations; then generalised advantages, backwards through time.
 // ---------------------------------------------------------------------------------------------------------------------
 __global__ void __launch_bounds__(32) advantages(const __grid_constant__ Estimate given) {
-    const u32 p = blockIdx.y, n = blockIdx.x * 32 + threadIdx.x, accounts = given.members.accounts, steps = given.members.steps;
-    if (n >= accounts) return;
-    const u64 i = (u64)p * accounts + n, first = (u64)p * steps * accounts + n;
+    const u32 p = blockIdx.y, accounts = given.members.accounts, steps = given.members.steps;
+    const OneOfWarp own(given.members, given.seen);
+    const u64 i = own.account, first = own.first;
     const f32 gamma = given.members.gamma[p], both = __fmul_rn(gamma, given.members.lambda[p]), scale = given.scale[p];
     const f32* later = &given.seen.later_value[i * given.seen.later];
     u32 cut = given.seen.cuts[i];
@@ -169,7 +191,7 @@ __global__ void __launch_bounds__(32) advantages(const __grid_constant__ Estimat
 #pragma unroll
         for (u32 k = 0; k < AHEAD; k++) {
             const u64 at = first + (u64)(back + k < steps ? steps - 1 - back - k : 0) * accounts;
-            reward[k] = given.seen.reward[at], value[k] = given.seen.value[at], ended[k] = given.seen.ended[at];
+            reward[k] = given.seen.reward.data[at], value[k] = given.seen.value.data[at], ended[k] = given.seen.ended.data[at];
         }
 #pragma unroll
         for (u32 k = 0; k < AHEAD; k++) {
@@ -180,13 +202,12 @@ __global__ void __launch_bounds__(32) advantages(const __grid_constant__ Estimat
             if (ended[k] != NOT_ENDED) carried = 0.0f, behind = ended[k] == TRUNCATED ? later[cut--] : 0.0f;
             running = __fmaf_rn(both, carried, __fsub_rn(__fmaf_rn(gamma, behind, r), value[k]));
             next = value[k];
-            given.seen.advantage[at] = running;
+            if (own.lives) given.seen.advantage.data[at] = running;
             const f64 goal = (f64)__fadd_rn(running, value[k]), error = (f64)running;
             wanted += goal, wanted_squares += goal * goal, sum += error, squares += error * error;
         }
     }
-    f64* to = &given.partial[i * 4];
-    to[0] = wanted, to[1] = wanted_squares, to[2] = sum, to[3] = squares;
+    own.put_sums(given.partial, wanted, wanted_squares, sum, squares);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -194,10 +215,10 @@ __global__ void __launch_bounds__(32) advantages(const __grid_constant__ Estimat
 // ---------------------------------------------------------------------------------------------------------------------
 __global__ void __launch_bounds__(256) explained(const __grid_constant__ Estimate given) {
     __shared__ double scratch[8];
-    const u32 p = blockIdx.x, accounts = given.members.accounts;
-    const f64* own = &given.partial[(u64)p * accounts * 4];
+    const u32 p = blockIdx.x, accounts = given.members.accounts, warps = (accounts + 31) / 32;
+    const f64* own = &given.partial[(u64)p * warps * 4];
     f64 sums[4];
-    for (u32 k = 0; k < 4; k++) sums[k] = block_sum(own + k, accounts, 4, scratch);
+    for (u32 k = 0; k < 4; k++) sums[k] = block_sum(own + k, warps, 4, scratch);
     if (threadIdx.x != 0) return;
     const f64 count = (f64)accounts * (f64)given.members.steps;
     const f64 goal = sums[0] / count, error = sums[2] / count;
@@ -239,11 +260,16 @@ __global__ void __launch_bounds__(256) moments(const __grid_constant__ Moments g
     const u64 all = (u64)given.members.accounts * given.members.steps, own = p * all;
     const u64 to = ((u64)p * given.members.epochs + minibatch / given.per_epoch) * all + first;
     f64 sum = 0.0, squares = 0.0;
-    for (u32 b = slice * SLICE + threadIdx.x; b < end; b += 256) {
-        const u32 place = order.at(first + b);
+    // A thread whose number is still too large after a round takes another, and does not keep its warp waiting.
+    u32 place = first + slice * SLICE + threadIdx.x;
+    for (u32 b = slice * SLICE + threadIdx.x; b < end;) {
+        place = order.once(place);
+        if (place >= all) continue;
         given.order[to + b] = place;
         const f64 x = (f64)given.advantage[own + place];
         sum += x, squares += x * x;
+        b += 256;
+        place = first + b;
     }
     sum = block_sum(sum, scratch), squares = block_sum(squares, scratch);
     if (threadIdx.x != 0) return;
@@ -257,7 +283,8 @@ __global__ void __launch_bounds__(32) moments_end(const __grid_constant__ Moment
     const u32 slices = (given.members.batch + SLICE - 1) / SLICE;
     const f64* from = &given.partial[((u64)p * minibatches + minibatch) * slices * 2];
     f64 sum = 0.0, squares = 0.0;
-    for (u32 s = 0; s < slices; s++) sum += from[2 * s], squares += from[2 * s + 1];
+#pragma unroll 8
+    for (u32 s = 0; s < slices; s++) sum += __ldg(from + 2 * s), squares += __ldg(from + 2 * s + 1);
     const f64 count = (f64)rows_of(given.members, minibatch, given.per_epoch), mean = sum / count;
     const f64 spread = squares / count - mean * mean, variance = (spread > 0.0 ? spread : 0.0) * count / (count > 2.0 ? count - 1.0 : 1.0);
     const bool normal = given.members.normalise[p] != 0 && count > 1.0;

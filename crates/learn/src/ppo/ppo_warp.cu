@@ -314,6 +314,23 @@ template <u32 STEPS> struct TowerGradient {
     }
 };
 
+// A lane's row of a tile, as the losses want it.
+struct LossRow {
+    f32 observed[OBSERVED];
+    f32 advantage;
+    f32 action; // of the value's tower the value as it was
+    f32 log_probability;
+    u32 legal;
+
+    __device__ __forceinline__ LossRow(const Rollout& seen, u32 tower, u64 from) {
+        load_shown(observed, {seen.observed.data, seen.observed.len}, from);
+        advantage = seen.advantage.data[from];
+        action = tower == 0 ? seen.action.data[from] : seen.value.data[from];
+        log_probability = tower == 0 ? seen.log_probability.data[from] : 0.0f;
+        legal = tower == 0 ? seen.legal.data[from] : 0;
+    }
+};
+
 // Asks for what the next tile reads: a row of the rollout and of the table for each lane's row.
 __device__ __forceinline__ void fetch_next(const SmallMinibatch& given, u32 tower, u64 from, u32 id) {
     fetch_ahead(given.net, table_row(given.net, id));
@@ -374,18 +391,13 @@ template <u32 STEPS> __device__ __forceinline__ void minibatch(const SmallMiniba
     if (first_of_all + all > given.seen.rows.len) __trap();
     u32 place = place_of(begin), id = given.seen.rows.data[first_of_all + place];
     u32 later = place_of(begin + TILE);
+    LossRow row(given.seen, tower, first_of_all + place);
 #pragma unroll 1
     for (u32 base = begin; base < end; base += TILE) {
-        const u64 from = first_of_all + place;
         const bool real = base + own_row + number < end;
         const TileSlabs x = tile.x.from_row(own_row);
-        {
-            f32 observed[OBSERVED];
-            load_shown(observed, {given.seen.observed.data, given.seen.observed.len}, from);
-            gather_rows<(STEPS * 16 + 63) / 64, 4>(net, scales, table_row(net, id), x);
-            if (threadIdx.x % 32 < MLP_ROWS) put_shown(net, x, number, observed);
-        }
-        const f32 advantage = given.seen.advantage[from];
+        gather_rows<(STEPS * 16 + 63) / 64, 4>(net, scales, table_row(net, id), x);
+        if (threadIdx.x % 32 < MLP_ROWS) put_shown(net, x, number, row.observed);
         // The next tile's rows are looked up while this one is computed.
         place = later;
         id = given.seen.rows.data[first_of_all + place];
@@ -406,12 +418,12 @@ template <u32 STEPS> __device__ __forceinline__ void minibatch(const SmallMiniba
         own_outputs(z, out);
         Losses seen = {};
         if (tower == 0) {
-            const Taken taken = {given.seen.action[from], given.seen.log_probability[from],
-                                 __fmul_rn(__fsub_rn(advantage, terms.centre[0]), terms.centre[1]), given.seen.legal[from]};
+            const Taken taken = {row.action, row.log_probability, __fmul_rn(__fsub_rn(row.advantage, terms.centre[0]), terms.centre[1]),
+                                 row.legal};
             policy_loss(members.actions, terms.clip, terms.entropy_weight, (f32)rows, z, taken, d, seen);
         } else {
-            const f32 old = given.seen.value[from];
-            d[0] = value_loss(terms.clip_value, terms.value_weight, (f32)rows, z[0], old, __fadd_rn(advantage, old), seen);
+            const f32 old = row.action;
+            d[0] = value_loss(terms.clip_value, terms.value_weight, (f32)rows, z[0], old, __fadd_rn(row.advantage, old), seen);
             seen.policy = seen.value;
         }
         if (real) {
@@ -435,6 +447,7 @@ template <u32 STEPS> __device__ __forceinline__ void minibatch(const SmallMiniba
             put_words(tile.d_first.from_row(own_row), lane, d_first);
         }
         __syncthreads();
+        row = LossRow(given.seen, tower, first_of_all + place);
         gradient.add(tile, lane);
         __syncthreads();
     }

@@ -97,7 +97,7 @@ arguments! {
         pub(super) standing: Standing,
         pub(super) seen: Rollout,
         pub(super) z: Array<f32>,
-        pub(super) value: Array<f32>,
+        pub(super) value: Option<Array<f32>>,
         pub(super) clock: Array<u32>,
         pub(super) offset: u32,
     }

@@ -4,7 +4,7 @@ use super::super::collect::block_sizes;
 use super::super::training::{Group, Member, ReturnScale};
 use super::super::{Actions, Hypers, Ppo, Reward};
 use super::arguments::{Decide, EpisodeTable, Members, Rollout, Standing, Walkers};
-use super::small;
+use super::{passes, small};
 use crate::MemberKey;
 use account::{Account, Bar, Params};
 use compute::cuda::{Array, Context, Plain, Slab, Stream};
@@ -46,6 +46,8 @@ pub(super) struct Sizes {
     pub(super) loss_blocks: usize,
     /// Parts of a minibatch's gradient where one kernel makes it, else 0.
     pub(super) slices: usize,
+    /// Whether the policy acts alone, and values come behind the rollout in passes of the whole net.
+    values_behind: bool,
     params: usize,
     features: usize,
 }
@@ -76,6 +78,7 @@ impl Sizes {
             minibatches,
             loss_blocks: if slices > 0 { slices } else { batch.div_ceil(256) },
             slices,
+            values_behind: slices == 0 && passes::policy_alone(&config.net, n * t, batch).is_some(),
             params: config.params()?,
             features: config.net.inputs[0].features,
         })
@@ -85,7 +88,8 @@ impl Sizes {
     pub(super) fn bytes(&self) -> u64 {
         let Sizes { p, n, t, later, pieces, outputs, batch, minibatches, loss_blocks, slices, .. } = *self;
         let (accounts, rows, walkers) = (p * n, p * t * n, p * pieces);
-        let doubles = accounts * (HELD + 2 + 1 + 1 + 4)
+        let doubles = accounts * (HELD + 2 + 1 + 1)
+            + 4 * p * n.div_ceil(32)
             + 2 * walkers * (HELD + 1)
             + p * (3 + TOTALS + REPORT + 6 * loss_blocks)
             + 2 * p * minibatches * batch.div_ceil(SLICE)
@@ -102,6 +106,7 @@ impl Sizes {
                 + accounts * (outputs + 1)
                 + accounts * later * outputs
                 + walkers * (outputs + 1)
+                + if self.values_behind { rows * outputs } else { 0 }
         };
         (8 * doubles + 4 * (words + of_path) + 2 * rows + 256 * ARRAYS) as u64
     }
@@ -160,7 +165,7 @@ pub(super) struct Arrays {
     pub(super) walkers: Walkers,
     first_walkers: Walkers,
     pub(super) carried: Array<f64>,        // [P, N]
-    pub(super) partial: Array<f64>,        // [P, N, 4]
+    pub(super) partial: Array<f64>,        // [P, ceil(N / 32), 4]
     pub(super) returns: Array<f64>,        // [P, 3]
     pub(super) scale: Array<f32>,          // [P]
     pub(super) totals: Array<f64>,         // [P, TOTALS]
@@ -232,7 +237,7 @@ impl Arrays {
             walkers,
             first_walkers,
             carried: zeros(s, stream, accounts)?,
-            partial: zeros(s, stream, 4 * accounts)?,
+            partial: zeros(s, stream, 4 * p * n.div_ceil(32))?,
             returns: zeros(s, stream, 3 * p)?,
             scale: zeros(s, stream, p)?,
             totals: zeros(s, stream, TOTALS * p)?,

@@ -137,7 +137,7 @@ impl Cuda {
             // What is captured has to have run before.
             None => {
                 (0..sizes.t).try_for_each(|_| path.steps(stream, 1))?;
-                path.value_later(stream)?;
+                path.value_later(stream, nets)?;
                 phases.estimate(stream, &sizes)?;
                 (0..sizes.minibatches).try_for_each(|_| path.minibatch(stream, nets, phases, &sizes))?;
                 let steps = match path {
@@ -145,7 +145,7 @@ impl Cuda {
                     Path::Passes(passes) => Some(repeated(sizes.t, |n| stream.capture(|| passes.steps(stream, n)))?),
                 };
                 let estimate = stream.capture(|| {
-                    path.value_later(stream)?;
+                    path.value_later(stream, nets)?;
                     phases.estimate(stream, &sizes)
                 })?;
                 let minibatches = repeated(sizes.minibatches, |n| {
@@ -252,9 +252,9 @@ impl Path {
     }
 
     /// Values that a rollout left open.
-    fn value_later(&mut self, stream: &Stream) -> Result<()> {
+    fn value_later(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
         match self {
-            Path::Passes(passes) => passes.value_later(stream),
+            Path::Passes(passes) => passes.value_later(stream, nets),
             Path::Small(small) => small.values(stream),
         }
     }

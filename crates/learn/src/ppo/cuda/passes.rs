@@ -2,6 +2,8 @@
 //!
 //! Accounts act by nets of their own with as many rows as a member has accounts, which take the parameters of those
 //! that learn at the beginning of a rollout: passes of a minibatch's size would compute rows that nobody asked for.
+//! Where the policy has a tower of its own they have nothing else, and values come behind the rollout, from the nets
+//! that learn.
 
 use super::super::Ppo;
 use super::super::training::Group;
@@ -10,15 +12,18 @@ use super::arrays::{Arrays, Sizes};
 use super::blocks;
 use crate::{DeviceBudget, MemberKey};
 use compute::cuda::{Array, Context, Kernel, Module, Stream};
+use compute::net::{Branch, Layout, Tower};
 use compute::nets::{Nets, OnCard, Setup};
 use compute::population::Pins;
-use compute::{Opened, Result};
+use compute::{Net, Opened, Result};
 use std::sync::Arc;
 
 /// Kernels and arrays of such updates.
 pub(super) struct Passes {
     sizes: Sizes,
     acting: Nets,
+    /// Parameters of the nets that learn and where those that act have them, where they have the policy alone.
+    alone: Option<Vec<Shared>>,
     act_all: Kernel<Act>,
     later_rows: Kernel<Later>,
     tick: Kernel<Tick>,
@@ -32,8 +37,54 @@ pub(super) struct Passes {
     walk: Walk,
     walk_value: Array<f32>, // [P, M]
     later_z: Array<f32>,    // [P, N, K, outputs]
+    all_z: Array<f32>,      // [P, T, N, outputs] where values come behind the rollout, else empty
     ids: Array<u32>,        // [P, N] rows at which accounts decide
     walk_ids: Array<u32>,   // [P, M]
+}
+
+/// Parameters that two arenas share: where they begin in each, and how many they are.
+pub(super) struct Shared {
+    learning: usize,
+    acting: usize,
+    count: usize,
+}
+
+/// Passes that find the values of a rollout, at most: each is some nodes of a graph.
+const VALUE_PASSES: usize = 128;
+
+/// The policy of a net as a net of its own, and what it shares with the whole; none where it has no tower of its own,
+/// or where minibatches are so small that values are found sooner in the rollout.
+pub(super) fn policy_alone(net: &Net, rows: usize, batch: usize) -> Option<(Net, Vec<Shared>)> {
+    let [policy, value] = net.towers.as_slice() else { return None };
+    let whole = |tower: &Tower| tower.reads.is_empty() && tower.heads == 1;
+    let plain = net.branches.iter().all(|branch| *branch == Branch::default());
+    if !whole(policy) || !whole(value) || !plain || rows.div_ceil(batch) > VALUE_PASSES {
+        return None;
+    }
+    let alone =
+        Net { trunk: policy.layers.clone(), heads: vec![net.heads[0].clone()], towers: Vec::new(), ..net.clone() };
+    let (all, own) = (Layout::new(net).ok()?, Layout::new(&alone).ok()?);
+    let (layers, behind) = (policy.layers.len(), policy.layers.len() + value.layers.len());
+    let of_policy = all.linears.get(..layers)?.iter().chain(all.linears.get(behind));
+    let mut shared = Vec::new();
+    for (from, to) in of_policy.zip(&own.linears) {
+        let width = (from.input.width, from.output.width);
+        if !from.plain() || !to.plain() || width != (to.input.width, to.output.width) {
+            return None;
+        }
+        shared.push(Shared { learning: from.weight, acting: to.weight, count: width.0 * width.1 });
+        shared.push(Shared { learning: from.bias, acting: to.bias, count: width.1 });
+    }
+    (own.linears.len() == layers + 1 && own.recurrents.is_empty()).then_some((alone, shared))
+}
+
+/// The net that accounts act by.
+fn acting_net(ppo: &Ppo, keys: &[MemberKey]) -> (Net, Option<Vec<Shared>>) {
+    let (config, shape) = ppo.shared(keys);
+    match policy_alone(&config.net, (shape.n_envs * shape.n_steps) as usize, config.recipe.batch) {
+        Some((net, shared)) => (net, Some(shared)),
+        None => (config.net.clone(), None),
+    }
 }
 
 /// Nets that act.
@@ -44,8 +95,8 @@ fn setup(ppo: &Ppo, keys: &[MemberKey]) -> Setup {
 
 /// Bytes of the nets that act.
 pub(super) fn need(context: &Arc<Context>, ppo: &Ppo, keys: &[MemberKey]) -> Result<u64> {
-    let net = &ppo.shared(keys).0.net;
-    Nets::need(&Opened::Cuda(Arc::clone(context)), net, &setup(ppo, keys), &ppo.member_setups(keys))
+    let net = acting_net(ppo, keys).0;
+    Nets::need(&Opened::Cuda(Arc::clone(context)), &net, &setup(ppo, keys), &ppo.member_setups(keys))
 }
 
 impl Passes {
@@ -59,7 +110,8 @@ impl Passes {
     ) -> Result<Passes> {
         let Sizes { p, n, later, pieces, batch, outputs, per_epoch, .. } = a.sizes;
         let (setup, setups) = (setup(&group.ppo, keys), group.ppo.member_setups(keys));
-        let acting = Nets::new(&at.device, at.budget, &group.net, &group.tables, &setup, &setups, pins)?;
+        let (net, alone) = acting_net(&group.ppo, keys);
+        let acting = Nets::new(&at.device, at.budget, &net, &group.tables, &setup, &setups, pins)?;
         let slab = &mut a.slab;
         let act = Act {
             table: a.table.clone(),
@@ -67,7 +119,7 @@ impl Passes {
             standing: a.standing.clone(),
             seen: a.seen.clone(),
             z: slab.array(p * n * outputs)?,
-            value: slab.array(p * n)?,
+            value: if alone.is_some() { None } else { Some(slab.array(p * n)?) },
             clock: a.clock.clone(),
             offset: 0,
         };
@@ -100,9 +152,11 @@ impl Passes {
             actions: a.members.actions,
             outputs: outputs as u32,
         };
+        let all_rows = if alone.is_some() { p * a.sizes.t * n } else { 0 };
         Ok(Passes {
             sizes: a.sizes,
             acting,
+            alone,
             act_all: module.kernel("act_all")?,
             later_rows: module.kernel("later_rows")?,
             tick: module.kernel("tick")?,
@@ -112,6 +166,7 @@ impl Passes {
             later: Later { members: a.members.clone(), standing: a.standing.clone(), seen: a.seen.clone() },
             walk_value: slab.array(p * pieces)?,
             later_z: slab.array(p * n * later * outputs)?,
+            all_z: slab.array(all_rows * outputs)?,
             ids: a.standing.place.part(0, p * n)?,
             walk_ids: a.walkers.place.part(0, p * pieces)?,
             act,
@@ -127,7 +182,19 @@ impl Passes {
 
     /// The nets that act become what those that learn are.
     pub(super) fn take_params(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
-        self.acting.params_on_card()?.copy_from(stream, &nets.params_on_card()?)?;
+        let (to, from) = (self.acting.params_on_card()?, nets.params_on_card()?);
+        match &self.alone {
+            None => to.copy_from(stream, &from)?,
+            Some(shared) => {
+                let (own, all) = (self.acting.layout().params, nets.layout().params);
+                for p in 0..self.sizes.p {
+                    for Shared { learning, acting, count } in shared {
+                        let part = from.part(p * all + learning, *count)?;
+                        to.part(p * own + acting, *count)?.copy_from(stream, &part)?;
+                    }
+                }
+            }
+        }
         self.acting.params_changed_on(stream)
     }
 
@@ -137,20 +204,28 @@ impl Passes {
         for offset in 0..steps {
             act.offset = offset as u32;
             let extras = Some(&act.standing.observed);
-            let out = [act.z.clone(), act.value.clone()];
+            let out: Vec<Array<f32>> = [Some(&act.z), act.value.as_ref()].into_iter().flatten().cloned().collect();
             acting.forward_on(stream, OnCard { rows: sizes.n, ids: Some(ids), extras }, &out)?;
             act_all.launch(stream, blocks(sizes.n.div_ceil(128), sizes.p, 128), act)?;
         }
         self.tick.launch(stream, blocks(1, 1, 1), &Tick { clock: self.act.clock.clone(), steps: steps as u32 })
     }
 
-    /// The values behind the last step, and those of episodes that were cut off.
-    pub(super) fn value_later(&mut self, stream: &Stream) -> Result<()> {
-        let Passes { sizes, acting, later, later_rows, later_z, .. } = self;
+    /// The values behind the last step, those of episodes that were cut off, and those of all steps where the rollout
+    /// left them open.
+    pub(super) fn value_later(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
+        let Passes { sizes, acting, alone, later, later_rows, later_z, all_z, .. } = self;
         later_rows.launch(stream, blocks(sizes.n.div_ceil(128), sizes.p, 128), later)?;
-        let (ids, extras) = (Some(&later.seen.later_rows), Some(&later.seen.later_observed));
-        let out = [later_z.clone(), later.seen.later_value.clone()];
-        acting.forward_on(stream, OnCard { rows: sizes.n * sizes.later, ids, extras }, &out)
+        let seen = &later.seen;
+        let mut value = |rows, ids, extras, out: [&Array<f32>; 2]| {
+            let nets = if alone.is_some() { &mut *nets } else { &mut *acting };
+            nets.forward_on(stream, OnCard { rows, ids: Some(ids), extras: Some(extras) }, &out.map(Array::clone))
+        };
+        if alone.is_some() {
+            value(sizes.n * sizes.t, &seen.rows, &seen.observed, [all_z, &seen.value])?;
+        }
+        let behind = [&*later_z, &seen.later_value];
+        value(sizes.n * sizes.later, &seen.later_rows, &seen.later_observed, behind)
     }
 
     /// The losses of a minibatch, and the gradients at the outputs.
@@ -170,9 +245,12 @@ impl Passes {
 
     /// One step of a validation.
     pub(super) fn walk(&mut self, stream: &Stream) -> Result<()> {
-        let Passes { sizes, acting, walk, walk_all, walk_value, walk_ids, .. } = self;
+        let Passes { sizes, acting, alone, walk, walk_all, walk_value, walk_ids, .. } = self;
         let (ids, extras) = (Some(&*walk_ids), Some(&walk.walkers.observed));
-        let out = [walk.z.clone(), walk_value.clone()];
+        let mut out = vec![walk.z.clone()];
+        if alone.is_none() {
+            out.push(walk_value.clone());
+        }
         acting.forward_on(stream, OnCard { rows: sizes.pieces, ids, extras }, &out)?;
         walk_all.launch(stream, blocks(sizes.pieces.div_ceil(64), sizes.p, 64), walk)
     }
