@@ -11,6 +11,7 @@ mod account_steps;
 mod backtest;
 mod copy;
 mod environment;
+mod evolve;
 mod features;
 mod limit;
 mod make_csv;
@@ -41,7 +42,9 @@ const HELP: &str = "\
   fullbore-bench ppo [--net 64,64] [--activation tanh|relu] [--envs N] [--steps N] [--minibatches N] [--epochs N]
       [--members N] [--precision P] [--device D] [--threads N] [--seconds S]   whole updates of policies, timed
   fullbore-bench search [--net 256,256] [--roots N] [--simulations N] [--rule gumbel|muzero] [--mode reference|honest]
-      [--in-flight N] [--codes N] [--scenarios N] [--threads N] [--seconds S]   whole searches, timed";
+      [--in-flight N] [--codes N] [--scenarios N] [--threads N] [--seconds S]   whole searches, timed
+  fullbore-bench evolve [--algorithm openai|sep-cma] [--population N] [--envs N] [--steps N] [--net 64,64] [--features N]
+      [--device D] [--threads N] [--seconds S]   whole generations of evolved policies, timed";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         ["net", rest @ ..] => net::time(rest, threads()),
         ["ppo", rest @ ..] => ppo::time(rest, threads()),
         ["search", rest @ ..] => search::time(rest, threads()),
+        ["evolve", rest @ ..] => evolve::time(rest, threads()),
         ["copy"] => copy::measure(threads()),
         ["copy", "--threads", n] => number(n).and_then(|n| copy::measure(n as usize)),
         ["limit", path] => limit::measure(path.as_ref(), threads()),

@@ -84,7 +84,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let at = DeviceBudget { device, budget: Budget::default() };
 
     let started = Instant::now();
-    let (problem, data, folds) = market();
+    let (problem, data, folds) = market(FEATURES);
     let market_s = started.elapsed().as_secs_f64();
     let started = Instant::now();
     let ppo = Ppo::new(&problem, &data, &folds, spec(&load, activation)?).map_err(text)?;
@@ -161,8 +161,8 @@ fn flop(net: &[usize], epochs: u32) -> f64 {
     all + f64::from(epochs) * (3.0 * all - first)
 }
 
-/// Prices without drift, features that know nothing, and one fold.
-fn market() -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
+/// Prices without drift, so many features that know nothing, and one fold.
+pub(crate) fn market(features: usize) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
     let mut random = SplitMix::new(1);
     let mut price = 100.0f64;
     let bars: Vec<Bar> = (0..BARS)
@@ -177,12 +177,12 @@ fn market() -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
     let offsets = vec![0, BARS];
     let table = PriceTable { offsets, params, bars, currency: "USD".into(), risk_free: 0.0, notes: Vec::new() };
     let data = Arc::new(EpisodeData::new(table, vec![RowTime::default(); BARS]));
-    let stride = FEATURES.next_multiple_of(8);
+    let stride = features.next_multiple_of(8);
     let mut values = vec![0.0f32; BARS * stride];
     for row in values.chunks_exact_mut(stride) {
-        row[..FEATURES].fill_with(|| draw(&mut random) as f32);
+        row[..features].fill_with(|| draw(&mut random) as f32);
     }
-    let columns = (0..FEATURES).map(|i| format!("f{i}")).collect();
+    let columns = (0..features).map(|i| format!("f{i}")).collect();
     let input = Input { name: "row".into(), columns, stride, values, map: None, window: 0 };
     let n = BARS - 1;
     let samples = Samples {

@@ -8,6 +8,7 @@
 mod backtest;
 mod classify;
 mod cpu_net;
+mod evolve;
 mod features;
 mod gpu;
 mod nets;
@@ -83,6 +84,11 @@ pub fn cpu_ppo(flags: &[&str]) -> Result<()> {
 /// Searches on the CPU; apart from [`run`], because JAX is large.
 pub fn cpu_search(flags: &[&str]) -> Result<()> {
     write("cpu-search", search::run(&nets::BenchFlags::read(flags)?)?)
+}
+
+/// Whole generations of evolved policies on the CPU, beside evosax and JAX.
+pub fn cpu_evolve(flags: &[&str]) -> Result<()> {
+    write("cpu-evolve", evolve::run(&nets::BenchFlags::read(flags)?)?)
 }
 
 fn write(name: &str, section: String) -> Result<()> {

@@ -50,13 +50,14 @@ Checks and chores of Fullbore.
                                           one round without torch.compile and command buffers; cpu-ppo is the same on the CPU, beside
                                           Stable-Baselines3 too
   cargo xtask bench cpu-search [the same] searches on the CPU beside mctx; --quick is one round
+  cargo xtask bench cpu-evolve [the same] whole generations of evolved policies on the CPU beside evosax and JAX
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
   cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md
   cargo xtask soak writers [--rounds N] [--fullbore PATH]
                                           two and four `fullbore data add` at once under one name, N rounds (default
                                           1000); outcome into bench/SOAK.md
-  cargo xtask soak kills [--learner lstm|ppo] [--times N] [--seed S] [--fullbore PATH]
+  cargo xtask soak kills [--learner lstm|ppo|evolve] [--times N] [--seed S] [--fullbore PATH]
                                           N SIGKILLs (default 100) to `fullbore train` and `runs resume` at random instants; every run must end
                                           with the bits of an undisturbed one; outcome into bench/SOAK.md
   cargo xtask soak memory [--updates N] [--fullbore PATH]
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         ["bench", "ppo", flags @ ..] => bench::ppo(flags).map(|()| true),
         ["bench", "cpu-ppo", flags @ ..] => bench::cpu_ppo(flags).map(|()| true),
         ["bench", "cpu-search", flags @ ..] => bench::cpu_search(flags).map(|()| true),
+        ["bench", "cpu-evolve", flags @ ..] => bench::cpu_evolve(flags).map(|()| true),
         ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),
         ["soak", "fuzz", flags @ ..] => soak::fuzz(flags),
         ["soak", "kill", flags @ ..] => soak::kill(flags),

@@ -229,14 +229,17 @@ DATA is bars (any file, folder or name in the catalogue), or a ready .npz with x
 x_slow, x_strategy and labels. The learner lstm reads two windows and a row (feature set
 two_timeframe); mlp reads one row of indicators (feature set full, or universe for 20 symbols or
 more); ppo reads that row and its account, and learns to trade by trying (--timesteps, --n-envs,
---n-steps, --entropy, --reward, --continuous; the rest under ppo. in the settings). With ready
-arrays --symbols, --from and --to select samples by symbol, t0 and t1.
+--n-steps, --entropy, --reward, --continuous; the rest under ppo. in the settings); evolve searches
+for the weights of such a policy by generations of individuals (--algorithm, --population, --sigma,
+and those flags of ppo but --entropy). With ready arrays --symbols, --from and --to select samples
+by symbol, t0 and t1.
 On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:
   fullbore train XAUUSD.csv                                 the two-timeframe LSTM, 8 folds, 2 seeds
   fullbore train mine --learner mlp --seeds 4               the indicator net over all symbols
   fullbore train mine --learner ppo --net 256,256           a policy that trades, by PPO
+  fullbore train mine --learner evolve --symbols BPCL       the same by evolution, on one symbol
   fullbore train mine --dry-run                             show split, plan, memory and time only
   fullbore train mine --budget 10m                          as much as ten minutes allow
   fullbore train mine --try rate=1e-3,3e-4 --try decay=0,0.1    four configs, chosen by validation

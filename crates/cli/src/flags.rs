@@ -46,7 +46,8 @@ keys! {
     /// How it is learned.
     Train: "train.batch", "train.epochs", "train.patience", "train.precision", "train.try", "train.tuned";
     /// How policies learn by trying.
-    Try: "ppo.timesteps", "ppo.n_envs", "ppo.n_steps", "ppo.entropy", "ppo.reward", "ppo.actions";
+    Try: "ppo.timesteps", "ppo.n_envs", "ppo.n_steps", "ppo.entropy", "ppo.reward", "ppo.actions", "evolve.algorithm",
+        "evolve.population", "evolve.sigma";
     /// What a tuning leaves open.
     Tune: "train.precision";
     /// What is computed.

@@ -22,7 +22,8 @@ pub fn run_kills(flags: &[&str]) -> Result<bool> {
     let (learner, kind) = match flags.get("--learner") {
         None | Some("lstm") => (Learner::Classifier, "train"),
         Some("ppo") => (Learner::Policy, "policies"),
-        Some(other) => return Err(format!("--learner {other}: give lstm or ppo.")),
+        Some("evolve") => (Learner::Evolved, "evolved"),
+        Some(other) => return Err(format!("--learner {other}: give lstm, ppo or evolve.")),
     };
     let mut random = SplitMix::new(flags.number("--seed", 1.0)? as u64);
     let fullbore = match flags.get("--fullbore") {
@@ -98,6 +99,8 @@ pub(super) enum Learner {
     Classifier,
     /// Four small policies.
     Policy,
+    /// Four small policies that evolve.
+    Evolved,
 }
 
 /// A market and the runs on it, in the cache folder.
@@ -128,6 +131,7 @@ impl Place {
         let mut train = match self.learner {
             Learner::Classifier => self.train_classifier(out),
             Learner::Policy => self.train_policy(out, 8, 32, 8 * 32 * 60),
+            Learner::Evolved => self.train_evolved(out, 60),
         };
         train.args(["--set", "train.checkpoint=1"]);
         train
@@ -146,6 +150,15 @@ impl Place {
         train.args(["--learner", "ppo", "--net", "16t-16t", "--seeds", "2", "--reward", "sharpe"]);
         train.args(["--set", "ppo.episode=100", "--patience", "1000000", "--timesteps", &timesteps.to_string()]);
         train.args(["--n-envs", &accounts.to_string(), "--n-steps", &steps.to_string()]);
+        train
+    }
+
+    /// Evolved policies over so many generations of 64 individuals with 4 accounts of 64 steps.
+    fn train_evolved(&self, out: &str, generations: u64) -> Command {
+        let mut train = self.train_anything(out);
+        let timesteps = generations * 64 * 4 * 64;
+        train.args(["--learner", "evolve", "--net", "16t-16t", "--seeds", "2", "--population", "64", "--n-envs", "4"]);
+        train.args(["--n-steps", "64", "--patience", "1000000", "--timesteps", &timesteps.to_string()]);
         train
     }
 
@@ -248,7 +261,7 @@ impl Place {
         let mut validations: Vec<String> = Vec::new();
         for line in String::from_utf8_lossy(&read(&folder.join("log.jsonl"))?).lines() {
             let mut row: Value = serde_json::from_str(line).map_err(|e| format!("a torn row in log.jsonl: {e}."))?;
-            if row["kind"] == "epoch" || row["kind"] == "update" {
+            if ["epoch", "update", "generation"].iter().any(|unit| row["kind"] == *unit) {
                 let figures = row.as_object_mut().ok_or("a row of log.jsonl is no object.")?;
                 figures.retain(|name, _| name != "time" && !name.ends_with("_per_s"));
                 validations.push(row.to_string());

@@ -9,6 +9,7 @@ mod check;
 mod checkpoints;
 #[cfg(target_os = "linux")]
 mod driver;
+mod evolve;
 mod guide;
 mod holdout;
 mod killed;

@@ -4,7 +4,7 @@ use super::{Place, code, text};
 use serde_json::Value;
 
 /// Makes a market of hours whose column `plant` tells the next bar as often as is said; gives the best growth a bar.
-fn market(place: &Place, name: &str, count: &str, bars: &str, accuracy: &str) -> f64 {
+pub(crate) fn market(place: &Place, name: &str, count: &str, bars: &str, accuracy: &str) -> f64 {
     let synth =
         ["data", "synth", "--plant", "--kind", "crypto", "--timeframe", "1h", "--stay", "0.9", "--cost-bp", "1"];
     let more = ["--count", count, "--bars", bars, "--accuracy", accuracy, "--name", name];
@@ -32,7 +32,7 @@ fn train(place: &Place, data: &str, out: &str, more: &[&str]) -> (Value, i32) {
     place.json(&[&["train", data, "--out", out], &SMALL[..], more].concat())
 }
 
-fn number(value: &Value) -> f64 {
+pub(crate) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 

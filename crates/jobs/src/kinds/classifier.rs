@@ -5,7 +5,7 @@ use super::importance::{ColumnImportance, importance};
 use super::trading::{Traded, Trading, check_exit, paths_of};
 use super::{Evaluation, Figure, Kind, Metric, PathRecord, PathsRecord, model};
 use crate::train::{Answer, Experiment, Ids, Judged, ModelRows, Source, answer_with_classes, guess, symbol_names};
-use crate::{PpoSettings, Settings, backtest};
+use crate::{EvolveSettings, PpoSettings, Settings, backtest};
 use compute::Opened;
 use compute::population::{Recipe, Score};
 use features::{Fold, FoldKind, Input, InputLayout, class};
@@ -434,9 +434,13 @@ fn sentences(j: &judge::Judged) -> Vec<String> {
 
 /// Classifiers as the settings have them.
 fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -> Result<Classify> {
-    if settings.configs().iter().any(|(_, own)| own.ppo != PpoSettings::default()) {
-        let what = format!("`ppo.` is of policies, and `{}` is a classifier", settings.train.learner.name());
-        return Err(files::Error::new(files::Kind::Usage, what).remedy("choose <train.learner=ppo>, or leave it out"));
+    let of_policies = |own: &Settings| own.ppo != PpoSettings::default() || own.evolve != EvolveSettings::default();
+    if settings.configs().iter().any(|(_, own)| of_policies(own)) {
+        let what =
+            format!("`ppo.` or `evolve.` is of policies, and `{}` is a classifier", settings.train.learner.name());
+        return Err(
+            files::Error::new(files::Kind::Usage, what).remedy("choose <train.learner=ppo> or evolve, or leave it out")
+        );
     }
     if let Ids::Bars { data, rule: Some(rule), .. } = &source.ids {
         check_exit(&data.base.market, *rule, settings)?;

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod bandit;
 pub(crate) mod classifier;
+mod evolve;
 mod importance;
 mod lstm;
 pub(crate) mod manifest;
@@ -40,6 +41,7 @@ pub(crate) const LEARNERS: &[(&str, LearnerKind)] = &[
     ("lstm", LearnerKind(&lstm::LSTM)),
     ("mlp", LearnerKind(&mlp::MLP)),
     ("ppo", LearnerKind(&ppo::PpoKind)),
+    ("evolve", LearnerKind(&evolve::EvolveKind)),
     #[cfg(test)]
     ("bandit", LearnerKind(&bandit::BanditKind)),
 ];

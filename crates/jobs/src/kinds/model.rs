@@ -404,7 +404,9 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
         let layout = Layout::new(&net).map_err(failed)?;
         let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
         if !model.learner.kind().is_labelled() {
-            if heads != [Actions::of(&net).outputs(), 1] || net.extras() != OBSERVED {
+            // The policy's own head; beside it may be a value's.
+            let policy = Actions::of(&net).outputs();
+            if !(heads == [policy] || heads == [policy, 1]) || net.extras() != OBSERVED {
                 return Err(bad(format!("the net `{net}` of fold {number} is not a policy's")));
             }
         } else if heads != [model.classes] || net.extras() != 0 {

@@ -4,7 +4,7 @@
 use super::trading::{blocks, price_table};
 use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp, model};
 use crate::train::{Answer, Experiment, Ids, Judged, ModelRows, RowsOfFolds, Source};
-use crate::{ClassifySettings, RewardKind, Settings, backtest};
+use crate::{ClassifySettings, EvolveSettings, RewardKind, Settings, backtest};
 use compute::Opened;
 use compute::population::{Recipe, Scale, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout, Span};
@@ -56,8 +56,13 @@ const METRICS: &[Metric] = &[GROWTH, Metric { name: "test_growth", part: "test",
 /// Minibatches of an update where none were chosen.
 const MINIBATCHES: usize = 8;
 
+/// Accounts, and steps of each in an update.
+fn shape(settings: &Settings) -> (usize, usize) {
+    (settings.ppo.n_envs.unwrap_or(64), settings.ppo.n_steps.unwrap_or(128))
+}
+
 fn hypers(settings: &Settings) -> Hypers {
-    let own = &settings.ppo;
+    let (own, (n_envs, n_steps)) = (&settings.ppo, shape(settings));
     let above_0 = |x: f64| (x > 0.0).then_some(x as f32);
     let usual = match own.actions {
         Actions::Discrete => EntropyBand { least: 0.2, most: 0.8 },
@@ -66,8 +71,8 @@ fn hypers(settings: &Settings) -> Hypers {
     };
     let entropy = own.entropy.map_or(usual, |b| EntropyBand { least: b.least as f32, most: b.most as f32 });
     Hypers {
-        n_envs: own.n_envs as u32,
-        n_steps: own.n_steps as u32,
+        n_envs: n_envs as u32,
+        n_steps: n_steps as u32,
         n_epochs: own.n_epochs as u32,
         gamma: own.gamma as f32,
         gae_lambda: own.gae_lambda as f32,
@@ -88,7 +93,8 @@ fn hypers(settings: &Settings) -> Hypers {
 
 /// The config of settings; recipes of classifiers are others.
 fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Config {
-    let rows = settings.ppo.n_envs * settings.ppo.n_steps;
+    let (n_envs, n_steps) = shape(settings);
+    let rows = n_envs * n_steps;
     let batch = settings.classify.batch.unwrap_or(rows.div_ceil(MINIBATCHES)).min(rows);
     let usual = defaults::precision(matches!(device, Opened::Cuda(_)));
     let precision = settings.train.precision.unwrap_or(usual);
@@ -101,7 +107,8 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Config {
 
 /// By the steps that were asked for; fewer where a number of epochs was set, or a time to fit into.
 fn updates(settings: &Settings) -> u32 {
-    let updates = settings.ppo.timesteps.div_ceil(settings.ppo.n_envs * settings.ppo.n_steps).max(1);
+    let (n_envs, n_steps) = shape(settings);
+    let updates = settings.ppo.timesteps.unwrap_or(2_000_000).div_ceil(n_envs * n_steps).max(1);
     let most = settings.train.epochs;
     (if most == Extent::default().units as usize { updates } else { updates.min(most) }) as u32
 }
@@ -129,8 +136,17 @@ fn ppo(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -
     Ppo::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)
 }
 
-/// An error where something was set that classifiers alone go by.
+/// An error where something was set that others alone go by.
 fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
+    if settings.evolve != EvolveSettings::default() {
+        let what = "`evolve.` is of policies that evolve, and `ppo` follows a gradient";
+        return Err(Error::new(files::Kind::Usage, what).remedy("choose <train.learner=evolve>, or leave it out"));
+    }
+    refuse_what_is_not_a_policys(settings)
+}
+
+/// An error where something was set that classifiers alone go by.
+pub(super) fn refuse_what_is_not_a_policys(settings: &Settings) -> Result<()> {
     let usual = Settings::default();
     let ClassifySettings { net, batch, rate, .. } = settings.classify.clone();
     let ours = ClassifySettings { net, batch, rate, ..usual.classify };
@@ -149,7 +165,7 @@ fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     Err(Error::new(files::Kind::Usage, what).remedy(remedy))
 }
 
-fn episodes(data: &Dataset, settings: &Settings) -> Result<Arc<EpisodeData>> {
+pub(super) fn episodes(data: &Dataset, settings: &Settings) -> Result<Arc<EpisodeData>> {
     let table = price_table(&data.base.market, settings)?;
     let times = row_times(&data.base.market, &table);
     Ok(Arc::new(EpisodeData::new(table, times)))
@@ -256,8 +272,8 @@ impl Kind for PpoKind {
 
     /// Stable-Baselines3 counts steps of accounts.
     fn event_step(&self, of: &Validated<'_>) -> u64 {
-        let own = &of.settings.ppo;
-        u64::from(of.validation.unit) * own.n_envs as u64 * own.n_steps as u64
+        let (n_envs, n_steps) = shape(of.settings);
+        u64::from(of.validation.unit) * n_envs as u64 * n_steps as u64
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -13,6 +13,7 @@ mod bars;
 mod cache;
 mod candidates;
 mod classify;
+mod evolve;
 mod features;
 mod form;
 mod general;
@@ -40,6 +41,7 @@ pub use self::train::TrainSettings;
 pub use cache::CacheSettings;
 pub use candidates::Candidates;
 pub use classify::ClassifySettings;
+pub use evolve::EvolveSettings;
 pub use general::GeneralSettings;
 pub use key::{Flag, Key, Takes};
 pub use labels::LabelSettings;
@@ -74,6 +76,8 @@ pub struct Settings {
     pub classify: ClassifySettings,
     /// The hyper-parameters of policies that learn by trying.
     pub ppo: PpoSettings,
+    /// The hyper-parameters of policies that evolve.
+    pub evolve: EvolveSettings,
     /// How time is cut into folds.
     pub split: SplitSettings,
     /// The account that decisions are turned into money with.
@@ -104,6 +108,7 @@ fn keys() -> Vec<Key> {
         train::keys(),
         classify::keys(),
         ppo::keys(),
+        evolve::keys(),
         split::keys(),
         account::keys(),
         trading::keys(),

@@ -13,12 +13,13 @@ section! {
     /// The hyper-parameters of policies that learn by trying.
     PpoSettings at ppo, "ppo.";
 
-    /// Steps of all accounts of a member together; its updates follow from them.
-    timesteps: usize = 2_000_000, whole(1..=1 << 40).flag("timesteps", "N");
-    /// Accounts that a member trades side by side.
-    n_envs: usize = 64, whole(1..=1 << 20).flag("n-envs", "N").tried();
-    /// Steps of each account in an update.
-    n_steps: usize = 128, whole(2..=1 << 20).flag("n-steps", "N").tried();
+    /// Steps of all accounts of a member together; its updates or generations follow from them. Auto is 2,000,000 for
+    /// ppo and 50,000,000 for evolve, whose steps are of all individuals.
+    timesteps: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("timesteps", "N");
+    /// Accounts that a member trades side by side; of evolve, each individual. Auto is 64 for ppo and 8 for evolve.
+    n_envs: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("n-envs", "N").tried();
+    /// Steps of each account in an update or generation. Auto is 128 for ppo and 256 for evolve.
+    n_steps: Option<usize> = None, whole(2..=1 << 20).or_auto().flag("n-steps", "N").tried();
     /// Passes through what was seen in an update.
     n_epochs: usize = 4, whole(1..=1000).tried();
     /// What a reward one step later is worth.

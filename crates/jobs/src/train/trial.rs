@@ -170,7 +170,8 @@ pub(super) fn trial(experiment: &Experiment, number: usize, folder: &Path) -> Tr
 fn tried(settings: &crate::Settings, number: usize) -> String {
     let mut all = settings.configs();
     let words = if all.len() > 1 { all.swap_remove(number).0 } else { String::new() };
-    let more: Vec<&str> = words.split(", ").filter(|word| word.starts_with("ppo.")).collect();
+    let more: Vec<&str> =
+        words.split(", ").filter(|word| word.starts_with("ppo.") || word.starts_with("evolve.")).collect();
     if more.is_empty() { String::new() } else { format!(", {}", more.join(", ")) }
 }
 

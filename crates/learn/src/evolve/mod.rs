@@ -25,6 +25,7 @@
 //! stopped.
 
 mod fitness;
+mod fused_simd;
 mod openai;
 mod ranks;
 mod rollout;

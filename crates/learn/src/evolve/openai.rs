@@ -4,6 +4,7 @@
 //! The gradient at the middle is `1 / (n σ) Σ (u⁺ - u⁻) z` over draws `z`, with `u` the centred ranks of the two
 //! individuals. The deviation σ stays as it is.
 
+use super::fused_simd::perturb;
 use super::ranks::centred_ranks;
 use super::strategy::{Normals, State, Strategy, length, restore_arrays, weighted_sums};
 use compute::population::Optimiser;
@@ -36,9 +37,7 @@ impl Strategy for OpenAi {
     }
 
     fn ask(&self, side: f32, from: usize, z: &[f32], x: &mut [f32]) {
-        let by = side * self.sigma;
-        let mean = &self.mean[from..from + x.len()];
-        x.iter_mut().zip(mean).zip(z).for_each(|((x, mean), z)| *x = by.mul_add(*z, *mean));
+        perturb(side * self.sigma, z, &self.mean[from..from + x.len()], x);
     }
 
     fn tell(&mut self, fitness: &[f64], normals: &dyn Normals, rate: f32) {

@@ -5,6 +5,7 @@
 //! weights; the rates of the covariance are `(d + 2) / 3` times as large, as the paper has them, because `d` numbers
 //! are learned instead of `d²`.
 
+use super::fused_simd::perturb_each;
 use super::ranks::weights_by_rank;
 use super::strategy::{Normals, State, Strategy, length, restore_arrays, weighted_sums};
 
@@ -104,9 +105,8 @@ impl Strategy for SepCma {
     }
 
     fn ask(&self, side: f32, from: usize, z: &[f32], x: &mut [f32]) {
-        let by = side * self.sigma as f32;
-        let own = self.mean[from..].iter().zip(&self.deviation[from..]);
-        x.iter_mut().zip(own).zip(z).for_each(|((x, (mean, deviation)), z)| *x = (by * deviation).mul_add(*z, *mean));
+        let own = from..from + x.len();
+        perturb_each(side * self.sigma as f32, &self.deviation[own.clone()], z, &self.mean[own], x);
     }
 
     fn tell(&mut self, fitness: &[f64], normals: &dyn Normals, _: f32) {

@@ -6,6 +6,7 @@
 //! each other. Compiled for AVX-512, for AVX2 and for everything else; which one runs is decided when it is called.
 
 #![expect(unsafe_code, reason = "intrinsics, called only behind the detection of their features")]
+#![expect(clippy::needless_range_loop, reason = "several arrays at once, without closures")]
 
 use super::stack::{Dense, LANES, Line, Stack};
 use compute::net::Activation;
@@ -98,16 +99,16 @@ struct Place {
     line: usize,
 }
 
-/// `[R]` the inputs of some rows, each as so many floats.
+/// The inputs of a row as so many floats.
 #[inline(always)]
-fn inputs<'a, const R: usize>(layer: &Dense, x: &'a [Line], row: usize) -> [&'a [f32]; R] {
+fn inputs<'a>(layer: &Dense, x: &'a [Line], row: usize) -> &'a [f32] {
     let lines = layer.inputs.div_ceil(LANES);
-    std::array::from_fn(|r| {
-        let own = &x[(row + r) * lines..][..lines];
-        // SAFETY: a line is sixteen floats without padding, and `lines` of them hold the inputs.
-        unsafe { std::slice::from_raw_parts(own.as_ptr().cast::<f32>(), layer.inputs) }
-    })
+    let own = &x[row * lines..][..lines];
+    // SAFETY: a line is sixteen floats without padding, and `lines` of them hold the inputs.
+    unsafe { std::slice::from_raw_parts(own.as_ptr().cast::<f32>(), layer.inputs) }
 }
+
+// Loops below have no closures: one would be compiled without the instructions of its caller, and not be inlined.
 
 /// `R` rows of `V` lines; how many lines.
 #[inline(always)]
@@ -119,24 +120,36 @@ fn block<L: Lanes, const R: usize, const V: usize>(
     at: Place,
 ) -> usize {
     let lines = layer.lines;
-    let x: [&[f32]; R] = inputs(layer, x, at.row);
+    let mut rows: [&[f32]; R] = [&[]; R];
+    for r in 0..R {
+        rows[r] = inputs(layer, x, at.row + r);
+    }
     let (own, bias) = weights.split_at(layer.inputs * lines);
-    let bias: [L; V] = std::array::from_fn(|v| L::load(&bias[at.line + v]));
-    let mut sums = [bias; R];
+    let mut sums = [[L::splat(0.0); V]; R];
+    for v in 0..V {
+        let bias = L::load(&bias[at.line + v]);
+        for r in 0..R {
+            sums[r][v] = bias;
+        }
+    }
     for (k, row) in own.chunks_exact(lines).enumerate() {
         let row = &row[at.line..at.line + V];
-        let w: [L; V] = std::array::from_fn(|v| L::load(&row[v]));
+        let mut w = [L::splat(0.0); V];
+        for v in 0..V {
+            w[v] = L::load(&row[v]);
+        }
         for r in 0..R {
-            let input = L::splat(x[r][k]);
+            let input = L::splat(rows[r][k]);
             for v in 0..V {
                 sums[r][v] = w[v].mul_add(input, sums[r][v]);
             }
         }
     }
-    for (r, sums) in sums.into_iter().enumerate() {
+    for r in 0..R {
+        let sums = activate(layer.activation, sums[r]);
         let to = &mut y[(at.row + r) * lines + at.line..][..V];
-        for (sum, to) in activate(layer.activation, sums).into_iter().zip(to) {
-            sum.store(to);
+        for v in 0..V {
+            sums[v].store(&mut to[v]);
         }
     }
     V
@@ -146,26 +159,33 @@ fn block<L: Lanes, const R: usize, const V: usize>(
 #[inline(always)]
 fn head<L: Lanes, const R: usize>(layer: &Dense, weights: &[Line], x: &[Line], y: &mut [Line], at: Place) -> usize {
     let lines = layer.lines;
-    let x: [&[f32]; R] = inputs(layer, x, at.row);
+    let mut rows: [&[f32]; R] = [&[]; R];
+    for r in 0..R {
+        rows[r] = inputs(layer, x, at.row + r);
+    }
     let (own, bias) = weights.split_at(layer.inputs * lines);
     let mut sums = [[L::splat(0.0); 4]; R];
-    sums.iter_mut().for_each(|sums| sums[0] = L::load(&bias[at.line]));
-    let whole = layer.inputs / 4 * 4;
-    for (k, rows) in (0..whole).step_by(4).zip(own.chunks_exact(4 * lines)) {
+    let bias = L::load(&bias[at.line]);
+    for r in 0..R {
+        sums[r][0] = bias;
+    }
+    let whole = layer.inputs / 4;
+    for (four, w) in own.chunks_exact(4 * lines).enumerate() {
         for part in 0..4 {
-            let w = L::load(&rows[part * lines + at.line]);
+            let w = L::load(&w[part * lines + at.line]);
             for r in 0..R {
-                sums[r][part] = w.mul_add(L::splat(x[r][k + part]), sums[r][part]);
+                sums[r][part] = w.mul_add(L::splat(rows[r][4 * four + part]), sums[r][part]);
             }
         }
     }
-    for k in whole..layer.inputs {
+    for k in 4 * whole..layer.inputs {
         let w = L::load(&own[k * lines + at.line]);
         for r in 0..R {
-            sums[r][k % 4] = w.mul_add(L::splat(x[r][k]), sums[r][k % 4]);
+            sums[r][k % 4] = w.mul_add(L::splat(rows[r][k]), sums[r][k % 4]);
         }
     }
-    for (r, [a, b, c, d]) in sums.into_iter().enumerate() {
+    for r in 0..R {
+        let [a, b, c, d] = sums[r];
         let [sum] = activate(layer.activation, [a.add(b).add(c.add(d))]);
         sum.store(&mut y[(at.row + r) * lines + at.line]);
     }
@@ -173,13 +193,25 @@ fn head<L: Lanes, const R: usize>(layer: &Dense, weights: &[Line], x: &[Line], y
 }
 
 #[inline(always)]
-fn activate<L: Lanes, const V: usize>(activation: Activation, x: [L; V]) -> [L; V] {
+fn activate<L: Lanes, const V: usize>(activation: Activation, mut x: [L; V]) -> [L; V] {
     match activation {
-        Activation::Identity => x,
-        Activation::Relu => x.map(|x| x.at_least(0.0)),
+        Activation::Identity => {}
+        Activation::Relu => {
+            for v in 0..V {
+                x[v] = x[v].at_least(0.0);
+            }
+        }
         // All that is divided by comes first, then all divisions: they wait less for each other.
-        Activation::Tanh => x.map(above).map(|above| above.div(above.add(L::splat(2.0)))),
+        Activation::Tanh => {
+            for v in 0..V {
+                x[v] = above(x[v]);
+            }
+            for v in 0..V {
+                x[v] = x[v].div(x[v].add(L::splat(2.0)));
+            }
+        }
     }
+    x
 }
 
 /// `e^2x - 1`, of which `tanh x` is `a / (a + 2)`; within 4 units in the last place there.
@@ -343,11 +375,11 @@ mod wide {
     #[derive(Clone, Copy)]
     struct Eights([__m256; 2]);
 
-    impl Eights {
-        #[inline(always)]
-        fn zip(self, other: Eights, f: impl Fn(__m256, __m256) -> __m256) -> Eights {
-            Eights([f(self.0[0], other.0[0]), f(self.0[1], other.0[1])])
-        }
+    /// An operation of both halves.
+    macro_rules! halves {
+        ($operation:ident, $a:expr, $b:expr) => {
+            Eights(unsafe { [$operation($a.0[0], $b.0[0]), $operation($a.0[1], $b.0[1])] })
+        };
     }
 
     impl Lanes for Eights {
@@ -371,19 +403,19 @@ mod wide {
         }
         #[inline(always)]
         fn add(self, other: Eights) -> Eights {
-            self.zip(other, |a, b| unsafe { _mm256_add_ps(a, b) })
+            halves!(_mm256_add_ps, self, other)
         }
         #[inline(always)]
         fn sub(self, other: Eights) -> Eights {
-            self.zip(other, |a, b| unsafe { _mm256_sub_ps(a, b) })
+            halves!(_mm256_sub_ps, self, other)
         }
         #[inline(always)]
         fn mul(self, other: Eights) -> Eights {
-            self.zip(other, |a, b| unsafe { _mm256_mul_ps(a, b) })
+            halves!(_mm256_mul_ps, self, other)
         }
         #[inline(always)]
         fn div(self, other: Eights) -> Eights {
-            self.zip(other, |a, b| unsafe { _mm256_div_ps(a, b) })
+            halves!(_mm256_div_ps, self, other)
         }
         #[inline(always)]
         fn mul_add(self, by: Eights, plus: Eights) -> Eights {
@@ -392,19 +424,20 @@ mod wide {
         }
         #[inline(always)]
         fn at_least(self, low: f32) -> Eights {
-            self.zip(Eights::splat(low), |a, low| unsafe { _mm256_max_ps(low, a) })
+            halves!(_mm256_max_ps, Eights::splat(low), self)
         }
         #[inline(always)]
         fn at_most(self, high: f32) -> Eights {
-            self.zip(Eights::splat(high), |a, high| unsafe { _mm256_min_ps(high, a) })
+            halves!(_mm256_min_ps, Eights::splat(high), self)
         }
         #[inline(always)]
         fn power(self) -> Eights {
-            let power = |x: __m256| unsafe {
-                let bits = _mm256_add_epi32(_mm256_castps_si256(x), _mm256_set1_epi32(127));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(bits))
-            };
-            Eights(self.0.map(power))
+            let mut powers = self.0;
+            for x in &mut powers {
+                let bits = unsafe { _mm256_add_epi32(_mm256_castps_si256(*x), _mm256_set1_epi32(127)) };
+                *x = unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<23>(bits)) };
+            }
+            Eights(powers)
         }
     }
 }

@@ -4,6 +4,7 @@
 //! that mirror have two individuals of each draw, one on either side. Normals are never kept: whoever needs them fills
 //! them again from their counters ([`Counted`]).
 
+use super::fused_simd::{add_weighted, add_weighted_squares};
 use compute::random::fill_perturbation;
 use rayon::prelude::*;
 
@@ -109,9 +110,9 @@ pub(super) fn weighted_sums(normals: &dyn Normals, weights: &[f32], sums: &mut [
             let (mut sum, mut square) = ([0.0f32; CHUNK], [0.0f32; CHUNK]);
             for (at, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
                 normals.fill((slice * SLICE + at) as u32, chunk * CHUNK, z);
-                sum.iter_mut().zip(&*z).for_each(|(sum, z)| *sum = weight.mul_add(*z, *sum));
+                add_weighted(*weight, z, &mut sum);
                 if squared {
-                    square.iter_mut().zip(&*z).for_each(|(sum, z)| *sum = weight.mul_add(*z * *z, *sum));
+                    add_weighted_squares(*weight, z, &mut square);
                 }
             }
             sums.iter_mut().zip(sum).for_each(|(all, own)| *all += own);

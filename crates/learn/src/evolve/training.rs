@@ -3,7 +3,7 @@
 use super::rollout::{Course, Spans, Worker};
 use super::stack::Stack;
 use super::strategy::{Counted, State, Strategy};
-use super::{Evolve, Hypers};
+use super::{Evolve, Fitness, Hypers};
 use crate::ppo::{Walker, mean_growth, walk_pieces};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Problem, Progress, Score, Snapshot, Training};
 use compute::population::{Pins, Scale};
@@ -249,9 +249,14 @@ impl Training for EvolveTraining {
             let (growth, error) = if folds.is_validated[fold] { mean_growth(&walked) } else { (f64::NAN, f64::NAN) };
             member.due = false;
             let Seen { best, mean, rate } = member.seen;
+            // Growth in basis points; a Sharpe ratio as it is.
+            let unit = match self.evolve.spec.hypers[member.key.config].fitness {
+                Fitness::Growth | Fitness::Drawdown(_) => 1e4,
+                Fitness::Sharpe => 1.0,
+            };
             let metrics = Metrics::new(&[
-                ("mean_fitness", 1e4 * mean),
-                ("best_fitness", 1e4 * best),
+                ("mean_fitness", unit * mean),
+                ("best_fitness", unit * best),
                 ("valid_growth", 1e4 * growth),
                 ("valid_error", 1e4 * error),
                 ("sigma", member.search.sigma()),

@@ -5,6 +5,7 @@ mod bandit;
 mod bandit_learner;
 mod classify;
 mod evolve;
+mod evolve_evosax;
 mod made;
 mod noise;
 mod ppo;

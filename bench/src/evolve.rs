@@ -1,0 +1,123 @@
+//! Our side of evolution beside its peers: whole generations on a synthetic market, with the full account.
+//!
+//! 10 table features and the 8 numbers that an account is shown of itself, layers of 64 and 64, three actions, 5 bp on
+//! every change of position, 200,000 bars: the market of `ppo.rs`. A generation draws its individuals, lets each trade
+//! the same spans, ranks them and moves the distribution; generations are timed one by one after a warm-up, and the
+//! median counts.
+
+use super::ppo::market;
+use compute::population::{Pace, Pins, Precision, Recipe};
+use compute::{Budget, Choice, Opened};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec};
+use learn::ppo::Actions;
+use learn::{Config, DeviceBudget, Learner, MemberKey};
+use market::OBSERVED;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// `[--algorithm openai|sep-cma] [--population N] [--envs N] [--steps N] [--net 64,64] [--features N] [--device D]
+/// [--threads N] [--seconds S]`
+pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
+    let mut hypers = Hypers {
+        algorithm: Algorithm::OpenAi,
+        population: 256,
+        sigma: 0.02,
+        n_envs: 4,
+        n_steps: 256,
+        actions: Actions::Discrete,
+        fitness: Fitness::Growth,
+    };
+    let (mut net, mut features, mut device, mut threads, mut seconds) = ("64,64", 10, Choice::Cpu, threads, 5.0);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let value = words.next().copied().ok_or(format!("{word} wants a value"))?;
+        let whole = || value.parse::<u32>().map_err(|e| format!("{value}: {e}"));
+        match *word {
+            "--algorithm" => {
+                hypers.algorithm = match value {
+                    "openai" => Algorithm::OpenAi,
+                    "sep-cma" => Algorithm::SepCma,
+                    other => return Err(format!("{other} is not an algorithm: openai and sep-cma are")),
+                }
+            }
+            "--population" => hypers.population = whole()?,
+            "--envs" => hypers.n_envs = whole()?,
+            "--steps" => hypers.n_steps = whole()?,
+            "--net" => net = value,
+            "--features" => features = whole()? as usize,
+            "--threads" => threads = whole()? as usize,
+            "--device" => device = value.parse().map_err(text)?,
+            "--seconds" => seconds = value.parse().map_err(|e| format!("{e}"))?,
+            other => return Err(format!("{other} is not known here")),
+        }
+    }
+    let (device, device_name) = Opened::new(device, threads).map_err(text)?;
+    let at = DeviceBudget { device, budget: Budget::default() };
+    let (problem, data, folds) = market(features);
+    let layers: Vec<String> = net.split(',').map(|width| format!("{width}t")).collect();
+    let layers = layers.join("-");
+    let net = format!("row:{features} + account:dense{OBSERVED} / {layers} / policy:3").parse().map_err(text)?;
+    let recipe = Recipe::new(hypers.population as usize, Precision::F32, 1);
+    let configs = vec![Config { net, recipe, rate: 0.01 }];
+    let (generations, patience) = (vec![1_000_000], 1_000_000);
+    let spec = Spec { configs, hypers: vec![hypers], generations, stop_after: None, patience, seeds: 1 };
+    let started = Instant::now();
+    let evolve = Evolve::new(&problem, &data, &folds, spec).map_err(text)?;
+    let tables = problem.tables(&at.device, at.budget).map_err(text)?;
+    let key = MemberKey { config: 0, fold: 0, seed: 0 };
+    let mut training = evolve.begin(&at, &tables, &[key], Pace::default(), &Pins::default()).map_err(text)?;
+    let mut generation = || -> Result<f64, String> {
+        let clock = Instant::now();
+        let progress = training.advance(1).map_err(text)?;
+        let took = clock.elapsed().as_secs_f64();
+        if let Some(fault) = progress.iter().find_map(|p| p.fault.clone()) {
+            return Err(fault);
+        }
+        if progress.iter().any(|p| p.due) {
+            training.skip_validation().map_err(text)?;
+        }
+        Ok(took)
+    };
+    generation()?;
+    let first_s = started.elapsed().as_secs_f64();
+    for _ in 0..2 {
+        generation()?;
+    }
+    let mut times = Vec::new();
+    let clock = Instant::now();
+    while times.len() < 5 || clock.elapsed().as_secs_f64() < seconds {
+        times.push(generation()?);
+    }
+    let count = times.len();
+    times.sort_by(f64::total_cmp);
+    let (median, p99) = (times[count / 2], times[(count * 99 / 100).min(count - 1)]);
+    let weights: usize = [features + OBSERVED]
+        .into_iter()
+        .chain(layers.split('-').filter_map(|l| l.trim_end_matches('t').parse().ok()))
+        .chain([3])
+        .collect::<Vec<usize>>()
+        .windows(2)
+        .map(|w| w[0] * w[1])
+        .sum();
+    let steps = hypers.steps() as f64;
+    Ok(json!({
+        "program": "fullbore",
+        "algorithm": format!("{:?}", hypers.algorithm),
+        "population": hypers.population,
+        "envs": hypers.n_envs,
+        "steps": hypers.n_steps,
+        "device": device_name,
+        "threads": threads,
+        "steps_per_s": steps / median,
+        "seconds_per_generation": median,
+        "seconds_per_generation_p99": p99,
+        "generations": count,
+        "first_generation_s": first_s,
+        "flop_per_step": 2.0 * weights as f64,
+        "peak_rss_mib": super::peak_rss_mib(),
+    }))
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

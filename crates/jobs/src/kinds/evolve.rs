@@ -1,0 +1,217 @@
+//! `evolve`: policies whose weights are searched for by generations of individuals, on accounts that trade the training
+//! part of a fold. How they are validated, judged, deployed and kept is as for `ppo`.
+
+use super::ppo::{PpoKind, episodes, refuse_what_is_not_a_policys};
+use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp};
+use crate::train::{Answer, Experiment, Ids, ModelRows, Source};
+use crate::{PpoSettings, RewardKind, Settings};
+use compute::Opened;
+use compute::population::{Precision, Recipe, Schedule};
+use features::{FoldKind, Input, InputLayout};
+use files::{Error, Result};
+use judge::split::Splits;
+use learn::evolve::{Evolve, Fitness, Hypers, Spec};
+use learn::{Config, Extent, Learner, Trained};
+use market::OBSERVED;
+
+pub(super) struct EvolveKind;
+
+const FIGURES: &[Figure] = &[
+    Figure { name: "mean_fitness", tag: "rollout/mean_fitness", label: Some("mean fitness") },
+    Figure { name: "best_fitness", tag: "rollout/best_fitness", label: Some("best fitness") },
+    Figure { name: "valid_growth", tag: "eval/mean_reward", label: Some("validation") },
+    Figure { name: "valid_error", tag: "eval/standard_error", label: None },
+    Figure { name: "sigma", tag: "train/sigma", label: None },
+    Figure { name: "moved", tag: "train/step_length", label: None },
+    Figure { name: "learning_rate", tag: "train/learning_rate", label: None },
+];
+
+/// Steps of all accounts of all individuals where nothing was set: seconds of two cores for a member.
+const TIMESTEPS: usize = 50_000_000;
+/// Accounts of an individual, and steps of each.
+const ACCOUNTS: usize = 8;
+const STEPS: usize = 256;
+/// Individuals at most, and generations at least, where nothing was set.
+const POPULATION: usize = 128;
+const GENERATIONS: usize = 50;
+
+fn timesteps(settings: &Settings) -> usize {
+    settings.ppo.timesteps.unwrap_or(TIMESTEPS)
+}
+
+fn hypers(settings: &Settings) -> Hypers {
+    let (shared, own) = (&settings.ppo, &settings.evolve);
+    let (n_envs, n_steps) = (shared.n_envs.unwrap_or(ACCOUNTS), shared.n_steps.unwrap_or(STEPS));
+    let usual = || {
+        let fits = timesteps(settings) / (GENERATIONS * n_envs * n_steps);
+        // An even number: individuals are mirrored.
+        (fits.clamp(4, POPULATION) / 2) * 2
+    };
+    Hypers {
+        algorithm: own.algorithm,
+        population: own.population.unwrap_or_else(usual) as u32,
+        sigma: own.sigma.unwrap_or(0.05) as f32,
+        n_envs: n_envs as u32,
+        n_steps: n_steps as u32,
+        actions: shared.actions,
+        fitness: match shared.reward {
+            RewardKind::Growth => Fitness::Growth,
+            RewardKind::Drawdown => Fitness::Drawdown(shared.drawdown_weight as f32),
+            RewardKind::Sharpe => Fitness::Sharpe,
+        },
+    }
+}
+
+fn config(settings: &Settings, net: &compute::Net) -> Config {
+    let batch = hypers(settings).population as usize;
+    let mut recipe = Recipe::new(batch, settings.train.precision.unwrap_or(Precision::F32), settings.general.seed);
+    (recipe.optimiser.decay, recipe.optimiser.clip) = (settings.evolve.decay as f32, None);
+    recipe.schedule = Schedule { shape: settings.ppo.schedule, ..recipe.schedule };
+    Config { net: net.clone(), recipe, rate: EvolveKind.rate(settings, batch) }
+}
+
+/// By the steps that were asked for; fewer where a number of epochs was set, or a time to fit into.
+fn generations(settings: &Settings) -> u32 {
+    let generations = (timesteps(settings) as u64).div_ceil(hypers(settings).steps().max(1)).max(1);
+    let most = settings.train.epochs;
+    let set = most != Extent::default().units as usize;
+    generations.min(if set { most as u64 } else { u64::from(u32::MAX) }) as u32
+}
+
+/// An error where something was set that other learners alone go by.
+fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
+    let usage = |what: &str, remedy: &str| Err(Error::new(files::Kind::Usage, what).remedy(remedy));
+    if settings.classify.batch.is_some() {
+        return usage("individuals are a population, not a batch", "give <evolve.population>");
+    }
+    if settings.train.precision.is_some_and(|precision| precision != Precision::F32) {
+        return usage("individuals compute in f32", "leave <train.precision> out");
+    }
+    refuse_what_is_not_a_policys(settings)?;
+    let PpoSettings { timesteps, n_envs, n_steps, reward, drawdown_weight, actions, schedule, .. } =
+        settings.ppo.clone();
+    let ours = PpoSettings {
+        timesteps,
+        n_envs,
+        n_steps,
+        reward,
+        drawdown_weight,
+        actions,
+        schedule,
+        ..PpoSettings::default()
+    };
+    if settings.ppo != ours {
+        let what = "of `ppo.` evolution goes by timesteps, n_envs, n_steps, reward, drawdown_weight, actions and \
+                    schedule alone";
+        return usage(what, "choose <train.learner=ppo>, or leave the others out");
+    }
+    Ok(())
+}
+
+impl Kind for EvolveKind {
+    fn name(&self) -> &'static str {
+        "evolve"
+    }
+
+    fn task(&self) -> &'static str {
+        "trade"
+    }
+
+    fn is_labelled(&self) -> bool {
+        false
+    }
+
+    fn layout(&self) -> InputLayout {
+        InputLayout::Row
+    }
+
+    fn features(&self, symbols: usize) -> &'static str {
+        (mlp::MLP.features)(symbols)
+    }
+
+    /// The set net is the layers, `64t-64t` or `64,64`, or a whole net.
+    fn net(&self, settings: &Settings, inputs: &[Input], _: usize) -> String {
+        let layers = settings.classify.net.as_deref().unwrap_or("64t-64t");
+        if layers.contains('/') {
+            return layers.to_string();
+        }
+        let tables: Vec<String> = inputs.iter().map(|i| format!("{}:{}", i.name, i.columns.len())).collect();
+        let (layers, outputs) = (layers.replace(',', "-"), settings.ppo.actions.outputs());
+        format!("{} + account:dense{OBSERVED} / {layers} / policy:{outputs}", tables.join(" + "))
+    }
+
+    fn learner(&self, source: &Source, splits: &Splits, settings: &Settings, _: &Opened) -> Result<Box<dyn Learner>> {
+        let usage = |what: &str, remedy: &str| Error::new(files::Kind::Usage, what).remedy(remedy);
+        let Ids::Bars { data, .. } = &source.ids else {
+            return Err(usage("policies trade, and ready arrays have no prices", "give bars"));
+        };
+        if splits.folds.iter().any(|fold| fold.kind == FoldKind::Around) {
+            return Err(usage("policies walk forward", "leave <split.kind> out"));
+        }
+        let all = settings.configs();
+        all.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
+        let refit = settings.refit.as_ref();
+        let spec = Spec {
+            configs: all.iter().zip(&source.nets).map(|((_, own), net)| config(own, net)).collect(),
+            hypers: all.iter().map(|(_, own)| hypers(own)).collect(),
+            generations: all.iter().map(|(_, own)| generations(own)).collect(),
+            stop_after: refit.map(|refit| refit.epochs),
+            // Without validation nothing gets better.
+            patience: if refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
+            seeds: settings.train.seeds as u32,
+        };
+        Ok(Box::new(Evolve::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?))
+    }
+
+    fn identity(&self, settings: &Settings) -> String {
+        format!("{:?}{}{}", hypers(settings), generations(settings), settings.account.identity())
+    }
+
+    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
+        &mut settings.evolve.population
+    }
+
+    fn rate(&self, settings: &Settings, _: usize) -> f32 {
+        settings.classify.rate.unwrap_or(0.02) as f32
+    }
+
+    fn rate_rule(&self, settings: &Settings) -> &'static str {
+        match settings.classify.rate {
+            Some(_) => "as set, whatever the population",
+            None => "0.02, whatever the population",
+        }
+    }
+
+    fn figures(&self) -> &'static [Figure] {
+        FIGURES
+    }
+
+    /// How fast it goes, under the names of Stable-Baselines3 where it has one.
+    fn more_figures(&self, of: &Validated<'_>, rate: f64) -> Vec<MoreFigure> {
+        let steps = hypers(of.settings).steps().max(1) as f64;
+        let figure = |name, tag, value| MoreFigure { name, tag, value };
+        vec![
+            figure(Some("generations_per_s"), "time/generations_per_s", rate / steps),
+            figure(None, "time/iterations", f64::from(of.validation.unit)),
+            figure(None, "time/total_timesteps", self.event_step(of) as f64),
+            figure(None, "time/fps", rate),
+        ]
+    }
+
+    /// Steps of accounts, as Stable-Baselines3 counts.
+    fn event_step(&self, of: &Validated<'_>) -> u64 {
+        u64::from(of.validation.unit) * hypers(of.settings).steps()
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        PpoKind.metrics()
+    }
+
+    fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
+        PpoKind.open(asked)
+    }
+
+    fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
+        PpoKind.evaluate(experiment, members)
+    }
+}

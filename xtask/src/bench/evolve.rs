@@ -1,0 +1,113 @@
+//! Evolved policies: whole generations of OpenAI-ES, ours and the peers' in turn, on a processor.
+//!
+//! Every run is a fresh process that prints one JSON object. A round is ours on all threads, ours on one, then each
+//! peer; every other round goes backwards. Medians count. Ours keeps the full account in f64; the peers have the small
+//! environment of `bench/peers/evolve_jax.py`. The target is against the faster of them.
+
+use super::nets::BenchFlags;
+use super::{machine, median, threads};
+use crate::process::{build, command, last_json, measure};
+use crate::{Result, cache, root};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// Individuals, accounts of each, and steps of an account; the net is 18-64-64-3.
+const SHAPE: [(&str, usize); 3] = [("--population", 256), ("--envs", 4), ("--steps", 256)];
+
+/// How many times as fast as the faster peer ours should be, and how much faster on two threads than on one.
+const TARGET: f64 = 6.0;
+const TWO_THREADS: f64 = 1.9;
+
+const PEERS: [&str; 2] = ["evosax", "plain"];
+
+pub(super) fn run(flags: &BenchFlags) -> Result<String> {
+    let python = match &flags.python {
+        Some(path) => path.clone(),
+        None => cache::python_of("evolve", &root().join("bench/peers/evolve.lock"))?,
+    };
+    let ours = match &flags.ours {
+        Some(path) => path.clone(),
+        None => build("fullbore-bench", "fullbore-bench", true)?,
+    };
+    let shape: Vec<String> = SHAPE.iter().flat_map(|(name, n)| [name.to_string(), n.to_string()]).collect();
+    let of_ours = |threads: usize| -> Result<Value> {
+        let mut run = command(&ours);
+        run.arg("evolve").args(&shape).args(["--threads", &threads.to_string()]);
+        last_json(&measure(&mut run)?.out)
+    };
+    let of_peer = |variant: &str| -> Result<Value> {
+        let mut run = command(&python);
+        run.arg(root().join("bench/peers/evolve_jax.py")).args(&shape).args(["--variant", variant]);
+        run.env("PYTHONDONTWRITEBYTECODE", "1");
+        last_json(&measure(&mut run)?.out)
+    };
+    let rounds = if flags.quick { 1 } else { 5 };
+    let mut seen: Vec<Vec<Value>> = vec![Vec::new(); 2 + PEERS.len()];
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..seen.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let made = match at {
+                0 => of_ours(threads())?,
+                1 => of_ours(1)?,
+                at => of_peer(PEERS[at - 2])?,
+            };
+            println!("  {}: {} steps/s", made["program"].as_str().unwrap_or("?"), made["steps_per_s"]);
+            seen[at].push(made);
+        }
+    }
+    Ok(table(&seen, rounds, &machine(&python)))
+}
+
+fn table(seen: &[Vec<Value>], rounds: usize, machine: &str) -> String {
+    let rate = |at: usize| median(&seen[at], "steps_per_s");
+    let work = median(&seen[0], "flop_per_step");
+    let fastest = (2..seen.len()).map(rate).fold(0.0, f64::max);
+    let verdict = |found: f64, target: f64| {
+        format!("{found:.2} | {target}: {}", if found >= target { "met" } else { "**missed**" })
+    };
+    let mut rows = String::new();
+    let mut row = |name: &str, at: usize, ratio: String| {
+        let r = rate(at);
+        let _ = writeln!(rows, "| {name} | {:.2} | {:.1} | {ratio} |", r / 1e6, r * work / 1e9);
+    };
+    row(&format!("**fullbore**, {} threads", threads()), 0, verdict(rate(0) / fastest, TARGET));
+    row("**fullbore**, 1 thread", 1, verdict(rate(0) / rate(1), TWO_THREADS));
+    for (at, peer) in PEERS.iter().enumerate() {
+        let name = if *peer == "evosax" { "evosax, one function" } else { "JAX, one function" };
+        row(name, at + 2, format!("{:.2} |", rate(0) / rate(at + 2)));
+    }
+    let p99 = median(&seen[0], "seconds_per_generation_p99") / median(&seen[0], "seconds_per_generation");
+    format!(
+        "## Evolution on the CPU\n\n\
+         OpenAI-ES, 256 individuals × 4 accounts × 256 steps, net 18-64-64-3 with tanh, f32.\n\n\
+         | program | M steps/s | GFLOP/s | all our threads are faster by | target |\n\
+         | --- | --- | --- | --- | --- |\n{rows}\n\
+         Whole generations after a warm-up, median of {rounds} processes in turn. The 99th percentile of ours is {p99:.2} \
+         times the median.\n\n{machine}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_target_is_against_the_faster_peer() {
+        let run = |rate: f64| {
+            let [rate, each] = [json!({"steps_per_s": rate, "flop_per_step": 1e4}), json!([1.0, 1.5])];
+            let mut run = rate;
+            (run["seconds_per_generation"], run["seconds_per_generation_p99"]) = (each[0].clone(), each[1].clone());
+            vec![run]
+        };
+        let made = table(&[run(12e6), run(6e6), run(1e6), run(2.5e6)], 1, "A machine.");
+        let lines: Vec<&str> = made.lines().filter(|line| line.starts_with("| ")).collect();
+        assert!(lines[2].ends_with("| 12.00 | 120.0 | 4.80 | 6: **missed** |"), "{}", lines[2]);
+        assert!(lines[3].ends_with("| 6.00 | 60.0 | 2.00 | 1.9: met |"), "{}", lines[3]);
+        assert!(lines[4].starts_with("| evosax, one function | 1.00 |"), "{}", lines[4]);
+        assert!(made.contains("is 1.50 times the median"), "{made}");
+    }
+}
