@@ -4,6 +4,9 @@
 //! sees an edge where there is none. So the scenarios of a root are dealt into two halves. Each half chooses, the other
 //! says what its choice is worth beside keeping the position; the mean of the two is the cross-fitted advantage, and
 //! the position changes only where it is above two standard errors, or where there are enough scenarios.
+//!
+//! The improved policy of the honest mode counts what an action is worth beside keeping the position in standard errors
+//! over the scenarios: noise leaves the prior nearly as it is, whatever its size in money.
 
 use crate::select;
 use crate::settings::{ENOUGH_SCENARIOS, Mode, RootRule, Settings};
@@ -66,15 +69,18 @@ impl Outcomes {
         self.visits.extend(edges.iter().map(|edge| edge.visits));
         self.q.extend(edges.iter().map(|edge| if edge.child == NONE { 0.0 } else { edge.q() }));
         let most = edges.iter().map(|edge| edge.visits).max().unwrap_or(0);
-        match settings.rule {
-            RootRule::Gumbel { .. } => self.policy.extend_from_slice(&select::improved(root, edges)[..actions]),
-            RootRule::Puct { .. } => {
+        let held = world.held(&tree.accounts[0]);
+        self.held.push(held as u8);
+        match (settings.mode, settings.rule) {
+            (Mode::Honest { .. }, _) => self.policy.extend(honest_policy(tree, held)),
+            (Mode::Reference, RootRule::Gumbel { .. }) => {
+                self.policy.extend_from_slice(&select::improved(root, edges)[..actions]);
+            }
+            (Mode::Reference, RootRule::Puct { .. }) => {
                 let all: u32 = edges.iter().map(|edge| edge.visits).sum();
                 self.policy.extend(edges.iter().map(|edge| edge.visits as f32 / all as f32));
             }
         }
-        let held = world.held(&tree.accounts[0]);
-        self.held.push(held as u8);
         if settings.mode == Mode::Reference {
             let chosen = match settings.rule {
                 RootRule::Gumbel { .. } => select::gumbel_root(root, edges, gumbels, most),
@@ -125,10 +131,44 @@ fn best(values: impl Iterator<Item = f64>, legal: u32, held: usize) -> usize {
     (0..values.len()).filter(|a| is_legal(*a)).fold(first, |best, a| if values[a] > values[best] { a } else { best })
 }
 
+/// The position that is kept: the one that is held, or the first legal one.
+fn kept(legal: u32, held: usize) -> usize {
+    if legal >> held & 1 != 0 { held } else { legal.trailing_zeros() as usize }
+}
+
+/// Standard errors that count, at most: beyond them an action is as sure as it can be.
+const SURE: f64 = 8.0;
+
+/// `[A]` the prior, moved by what each action is worth more than keeping the position, in standard errors.
+fn honest_policy<W: World>(tree: &Tree<W>, held: usize) -> Vec<f32> {
+    let (legal, edges) = (tree.nodes[0].legal, tree.edges_of(0));
+    let codes_of = |action: usize| tree.edges_of(edges[action].child);
+    let keep = kept(legal, held);
+    let score = |action: usize| {
+        if legal >> action & 1 == 0 {
+            return f64::NEG_INFINITY;
+        }
+        let gains = || {
+            let pairs = codes_of(action).iter().zip(codes_of(keep));
+            pairs.map(|(own, kept)| (f64::from(own.prior), f64::from(own.q() - kept.q())))
+        };
+        let mean: f64 = gains().map(|(p, gain)| p * gain).sum();
+        let spread: f64 = gains().map(|(p, gain)| p * (gain - mean).powi(2)).sum();
+        let squares: f64 = gains().map(|(p, _)| p * p).sum();
+        let error = (spread * squares / (1.0 - squares).max(f64::MIN_POSITIVE)).sqrt();
+        let counted = if mean == 0.0 { 0.0 } else { (mean / error).clamp(-SURE, SURE) };
+        f64::from(edges[action].logit) + counted
+    };
+    let scores: Vec<f64> = (0..edges.len()).map(score).collect();
+    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = scores.iter().map(|z| (z - most).exp()).sum();
+    scores.iter().map(|z| ((z - most).exp() / sum) as f32).collect()
+}
+
 fn cross_fitted<W: World>(tree: &Tree<W>, held: usize) -> CrossFitted {
     let (root, edges) = (&tree.nodes[0], tree.edges_of(0));
     let legal = root.legal;
-    let keep = if legal >> held & 1 != 0 { held } else { legal.trailing_zeros() as usize };
+    let keep = kept(legal, held);
     let codes: Vec<&[crate::tree::Edge]> =
         edges.iter().map(|edge| if edge.child == NONE { &[][..] } else { tree.edges_of(edge.child) }).collect();
     // Scenario c belongs to half c % 2; each half's weights add up to 1.

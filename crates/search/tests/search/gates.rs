@@ -188,6 +188,32 @@ fn what_is_promised_is_what_is_earned() {
 }
 
 #[test]
+fn noise_moves_the_policy_less_than_a_signal() {
+    // Actions are alike to the prior. Without drift and costs the values of long and short are noise alone.
+    let roots = |cost: f64| {
+        let root = |i: u64| {
+            let mut known = known(1.0, flat(), 100.0, (0.0, 1.0));
+            known.params.fee = cost;
+            Root { known, counter: i }
+        };
+        (0..400).map(root).collect::<Vec<_>>()
+    };
+    let mean_of = |seen: &Outcomes, action: usize| {
+        mean(&seen.policy.chunks_exact(3).map(|p| f64::from(p[action])).collect::<Vec<f64>>()).0
+    };
+    let largest = |seen: &Outcomes| {
+        let most = |p: &[f32]| f64::from(p.iter().copied().fold(0.0, f32::max));
+        mean(&seen.policy.chunks_exact(3).map(most).collect::<Vec<f64>>()).0
+    };
+    let noise = search(FLAT_LAW, &settings(64, 8), Hold(None), roots(0.0));
+    assert!(largest(&noise) < 0.65, "{}", largest(&noise));
+    let costly = search(FLAT_LAW, &settings(64, 8), Hold(None), roots(COST));
+    assert!(mean_of(&costly, 1) > 0.9, "{}", mean_of(&costly, 1));
+    let signal = search(LAW, &settings(64, 8), Hold(Some(LAW)), roots(COST));
+    assert!(mean_of(&signal, 2) > 0.95, "{}", mean_of(&signal, 2));
+}
+
+#[test]
 fn markets_are_shared_by_all_actions() {
     // Whatever was decided, the same codes are drawn: with no costs, long and short mirror each other.
     let world = world(FLAT_LAW);
