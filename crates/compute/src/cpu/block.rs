@@ -5,7 +5,7 @@ use super::data::Source;
 use super::loops::{self, Columns};
 use super::norm::{self, Left};
 use super::plan::Plan;
-use super::product::{self, Matrix, MatrixMut};
+use super::product::{self, LayerWeights, Matrix, MatrixMut};
 use super::recurrent::{self, EVALUATED, Sequence};
 use crate::net::{Linear, Place};
 use crate::random::{Turn, share};
@@ -20,6 +20,18 @@ pub(super) struct Weights<'a> {
     pub(super) params: &'a [f32],
     /// Those of recurrent layers once more, as their kernels read them.
     pub(super) packed: &'a [f32],
+    /// Those of linear layers once more, in strips, where few rows are evaluated at a time; empty elsewhere.
+    pub(super) strips: &'a [f32],
+}
+
+impl<'a> Weights<'a> {
+    fn layer(&self, plan: &Plan, layer: usize) -> LayerWeights<'a> {
+        let linear = &plan.layout.linears[layer];
+        match self.strips.get(linear.weight..linear.weight + linear.output.width * linear.input.width) {
+            Some(strips) => LayerWeights::Strips(strips),
+            None => LayerWeights::Rows(matrix_of(linear, self.params)),
+        }
+    }
 }
 
 /// Rows of a training step: what they leave out follows from the step and from their places in the batch.
@@ -79,7 +91,7 @@ pub(super) fn forward(
         product::forward(
             rows,
             matrix(plan, x, linear.input),
-            matrix_of(linear, params),
+            weights.layer(plan, l),
             matrix_mut(plan, y, linear.output),
         );
         let mut bias = &params[linear.bias..linear.bias + linear.output.width];

@@ -1,15 +1,16 @@
 //! Forward passes of one net on one thread: for rollouts that run whole in one call, with anybody's parameters.
 //!
-//! Everything it works with is taken once; after that nothing is allocated but what `gemm` packs layers above 512 units
-//! into. One [`Forward`] belongs to one thread.
+//! Everything it works with is taken once; after that nothing is allocated. One [`Forward`] belongs to one thread;
+//! [`Packed`] parameters are read by any number of them.
 
-use super::block;
+use super::block::{self, Weights};
 use super::buffers::Buffers;
 use super::data::Source;
 use super::memory::Floats;
 use super::plan::Plan;
 use super::recurrent::{Sequence, pack};
 use super::slot::{held, hold};
+use super::tile;
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
 use crate::population::{Pace, Precision, Recipe, Scale};
@@ -40,11 +41,25 @@ pub struct Rows<'a> {
     pub extras: &'a [f32],
 }
 
+/// Parameters as passes of few rows read them: worth it where many passes follow.
+#[derive(Debug)]
+pub struct Packed {
+    params: Floats, // as they are held
+    recurrent: Floats,
+    strips: Floats,
+}
+
 /// A net with parameters.
 #[derive(Debug)]
 pub struct Ready<'a> {
     with: &'a mut Forward,
-    params: &'a [f32],
+    params: Params<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Params<'a> {
+    Rows(&'a [f32]),
+    Packed(&'a Packed),
 }
 
 impl Forward {
@@ -85,15 +100,53 @@ impl Forward {
     ///
     /// Where they are not as many as the net has.
     pub fn with<'a>(&'a mut self, params: &'a [f32]) -> Result<Ready<'a>> {
-        let wanted = self.plan.layout.params;
-        if params.len() != wanted {
-            return Err(Error::Invalid(format!("{} parameters for a net that has {wanted}", params.len())));
-        }
+        self.fits(params)?;
         if self.plan.round {
             hold(&self.plan, 0, params, &mut self.rounded);
         }
         pack::pack(&self.plan, held(params, &self.rounded, &[]).params, &mut self.packed);
-        Ok(Ready { with: self, params })
+        Ok(Ready { with: self, params: Params::Rows(params) })
+    }
+
+    /// Parameters for many passes, of this and of any other [`Forward`] of the same net and precision.
+    ///
+    /// # Errors
+    ///
+    /// Where they are not as many as the net has, or the memory is not enough.
+    pub fn pack(&self, params: &[f32]) -> Result<Packed> {
+        self.fits(params)?;
+        let (plan, wanted) = (&self.plan, params.len());
+        let (mut own, mut recurrent) = (Floats::new(wanted)?, Floats::new(plan.all_packed())?);
+        if plan.round {
+            hold(plan, 0, params, &mut own);
+        } else {
+            own.copy_from_slice(params);
+        }
+        pack::pack(plan, &own, &mut recurrent);
+        let mut strips = Floats::new(wanted)?;
+        for linear in &plan.layout.linears {
+            let range = linear.weight..linear.weight + linear.output.width * linear.input.width;
+            tile::strips(linear.output.width, linear.input.width, &own[range.clone()], &mut strips[range]);
+        }
+        Ok(Packed { params: own, recurrent, strips })
+    }
+
+    /// The net with packed parameters.
+    ///
+    /// # Errors
+    ///
+    /// Where they are those of another net.
+    pub fn with_packed<'a>(&'a mut self, packed: &'a Packed) -> Result<Ready<'a>> {
+        self.fits(&packed.params)?;
+        Ok(Ready { with: self, params: Params::Packed(packed) })
+    }
+
+    fn fits(&self, params: &[f32]) -> Result<()> {
+        let wanted = self.plan.layout.params;
+        if params.len() != wanted {
+            return Err(Error::Invalid(format!("{} parameters for a net that has {wanted}", params.len())));
+        }
+        Ok(())
     }
 }
 
@@ -125,7 +178,11 @@ impl Ready<'_> {
         let ids = if tables { rows.ids } else { &ids[..n] };
         let source = Source { tables: rows.tables, scales: rows.scales, extras: rows.extras };
         let mut values = values.first(n);
-        block::forward(plan, source, held(self.params, rounded, packed), ids, &mut values, sequences, None);
+        let weights = match self.params {
+            Params::Rows(params) => held(params, rounded, packed),
+            Params::Packed(own) => Weights { params: &own.params, packed: &own.recurrent, strips: &own.strips },
+        };
+        block::forward(plan, source, weights, ids, &mut values, sequences, None);
         let mut at = 0;
         for head in &plan.layout.linears[plan.first_head()..] {
             let made = values.read(plan, head.output.buffer).chunks_exact(plan.stride(head.output.buffer));

@@ -1,15 +1,18 @@
-//! The loops over single numbers, compiled once for AVX2 beside the build's own instructions and chosen at run time.
+//! The loops over single numbers, compiled for AVX-512 and for AVX2 beside the build's own instructions and chosen at run
+//! time.
 //!
-//! Nothing in them is fused or reordered, so both versions give the same bits.
+//! Nothing in them is fused or reordered, so all versions give the same bits; but for the hyperbolic tangent, whose
+//! products are fused where the processor can.
 
-#![expect(unsafe_code, reason = "calling a function compiled for instructions that were just found")]
+#![expect(unsafe_code, reason = "functions compiled for instructions that were just found, and loads of whole lanes")]
 
 use super::curve;
+use super::simd::{self, LANES, Lanes, lanes};
 use crate::bf16;
 use crate::net::Activation;
 use crate::ops::optimise::Step;
 
-/// A function that is compiled twice; its body may call what is inlined into it.
+/// A function that is compiled three times; its body may call what is inlined into it.
 macro_rules! wide {
     ($(#[$about:meta])* fn $name:ident($($arg:ident: $kind:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         $(#[$about])*
@@ -18,9 +21,17 @@ macro_rules! wide {
             fn body($($arg: $kind),*) $(-> $out)? $body
             #[cfg(target_arch = "x86_64")]
             {
+                #[target_feature(enable = "avx512f,avx2")]
+                fn avx512($($arg: $kind),*) $(-> $out)? {
+                    body($($arg),*)
+                }
                 #[target_feature(enable = "avx2")]
                 fn avx2($($arg: $kind),*) $(-> $out)? {
                     body($($arg),*)
+                }
+                if std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has both.
+                    return unsafe { avx512($($arg),*) };
                 }
                 if std::arch::is_x86_feature_detected!("avx2") {
                     // SAFETY: the processor has AVX2.
@@ -40,17 +51,55 @@ pub(super) struct Columns {
     pub(super) width: usize,
 }
 
+/// `activation(y + bias)` on some columns, rounded to bf16 if asked.
+pub(super) fn finish(y: &mut [f32], at: Columns, bias: &[f32], activation: Activation, round: bool) {
+    match activation {
+        Activation::Tanh => finish_tanh(y, at, bias, round),
+        Activation::Relu | Activation::Identity => finish_line(y, at, bias, activation, round),
+    }
+}
+
 wide! {
-    /// `activation(y + bias)` on some columns, rounded to bf16 if asked.
-    fn finish(y: &mut [f32], at: Columns, bias: &[f32], activation: Activation, round: bool) {
-        match (activation, round) {
-            (Activation::Identity, false) => with_bias(y, at, bias, |y| y),
-            (Activation::Relu, false) => with_bias(y, at, bias, relu),
-            (Activation::Tanh, false) => with_bias(y, at, bias, curve::tanh),
-            (Activation::Identity, true) => with_bias(y, at, bias, bf16::round),
-            (Activation::Relu, true) => with_bias(y, at, bias, |y| bf16::round(relu(y))),
-            (Activation::Tanh, true) => with_bias(y, at, bias, |y| bf16::round(curve::tanh(y))),
+    fn finish_line(y: &mut [f32], at: Columns, bias: &[f32], activation: Activation, round: bool) {
+        match (activation == Activation::Relu, round) {
+            (false, false) => with_bias(y, at, bias, |y| y),
+            (true, false) => with_bias(y, at, bias, relu),
+            (false, true) => with_bias(y, at, bias, bf16::round),
+            (true, true) => with_bias(y, at, bias, |y| bf16::round(relu(y))),
         }
+    }
+}
+
+lanes! {
+    /// `tanh(y + bias)` on some columns; their number is a multiple of 8.
+    fn finish_tanh(y: &mut [f32], at: Columns, bias: &[f32], round: bool) = finish_tanh_by
+}
+
+#[inline(always)]
+pub(super) fn finish_tanh_by<V: Lanes>(y: &mut [f32], at: Columns, bias: &[f32], round: bool) {
+    assert!(at.width.is_multiple_of(LANES) && bias.len() == at.width);
+    let whole = at.width / V::N * V::N;
+    for row in y.chunks_exact_mut(at.stride) {
+        let row = &mut row[at.column..at.column + at.width];
+        for column in (0..whole).step_by(V::N) {
+            // SAFETY: as many columns as lanes are left of the row, and of the bias.
+            unsafe { tanh_of::<V>(row[column..].as_mut_ptr(), bias[column..].as_ptr(), round) }
+        }
+        if whole < at.width {
+            // SAFETY: eight columns are left.
+            unsafe { tanh_of::<V::Narrow>(row[whole..].as_mut_ptr(), bias[whole..].as_ptr(), round) }
+        }
+    }
+}
+
+/// # Safety
+/// As many floats as lanes must lie at both.
+#[inline(always)]
+unsafe fn tanh_of<V: Lanes>(y: *mut f32, bias: *const f32, round: bool) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let x = simd::tanh(V::load(y).add(V::load(bias)));
+        if round { x.round().store(y) } else { x.store(y) }
     }
 }
 

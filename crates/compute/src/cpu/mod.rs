@@ -2,9 +2,8 @@
 //!
 //! Work is spread over slots and, within a slot, over fixed parts of its batch; no product is spread over threads. What
 //! a part is follows from net and recipe alone, and parts are added in order, so a seed gives the same bits for any
-//! number of threads and members. Products of small layers are our own, those of recurrent layers fused with their
-//! gates, those of large layers `gemm`'s; other loops are written for SIMD; all look at run time what the processor
-//! has. After the first step nothing is allocated but what `gemm` packs its operands into.
+//! number of threads and members. Products are our own, those of recurrent layers fused with their gates; other loops
+//! are written for SIMD; all look at run time what the processor has. After the first step nothing is allocated.
 
 mod block;
 mod buffers;
@@ -39,7 +38,7 @@ use crate::tables::Tables;
 use data::Owned;
 pub(crate) use data::Source;
 pub(crate) use descent::Descending;
-pub use forward::{Forward, Ready, Rows};
+pub use forward::{Forward, Packed, Ready, Rows};
 use member_batch::MemberBatch;
 use nets::Core;
 pub(crate) use nets::{Given, Nets, Update, need as need_of};

@@ -1,31 +1,39 @@
-//! Eight floats side by side, for loops that fuse products with what follows them: as AVX2 registers, or as an array
-//! anywhere else.
+//! Floats side by side, for loops that fuse products with what follows them: sixteen as AVX-512 registers, eight as AVX2
+//! registers, or eight as an array anywhere else.
 //!
-//! A kernel is written once for any [`Eight`]; [`eights!`](crate::cpu::simd) compiles it for both and looks at run time
-//! what the processor has. Products are fused where the processor can, so bits may differ between processors, never
-//! between threads or shapes.
+//! A kernel is written once for any [`Lanes`], or for any [`Eight`] where its data is laid out in eights;
+//! [`lanes!`](crate::cpu::simd) and [`eights!`](crate::cpu::simd) compile it for all of them and look at run time what
+//! the processor has. Products are fused where the processor can, so bits may differ between processors, never between
+//! threads or shapes. A lane's bits are the same in registers of sixteen and of eight.
 
 #![expect(unsafe_code, reason = "loads and stores through pointers, whose range the caller has checked")]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod curves;
 
 use crate::bf16;
 
-/// How many floats.
+/// Floats of an [`Eight`].
 pub(super) const LANES: usize = 8;
 
-/// Eight floats. Everything must be inlined into a function that is compiled for its instructions.
-pub(super) trait Eight: Copy {
-    /// The same number eight times.
+/// Floats side by side. Everything must be inlined into a function that is compiled for its instructions.
+pub(super) trait Lanes: Copy {
+    /// How many.
+    const N: usize;
+    /// Eight of them, for what is left of a row.
+    type Narrow: Eight;
+    /// The same number in every lane.
     fn splat(x: f32) -> Self;
-    /// Eight numbers from memory.
+    /// `N` numbers from memory.
     ///
     /// # Safety
-    /// Eight floats must lie there; for AVX2 the processor must have AVX2 and FMA, as for every method.
+    /// `N` floats must lie there; the processor must have the instructions that the type is made of, as for every
+    /// method.
     unsafe fn load(from: *const f32) -> Self;
-    /// Eight numbers into memory.
+    /// `N` numbers into memory.
     ///
     /// # Safety
     /// As for `load`, and nobody else may use that memory.
@@ -44,6 +52,10 @@ pub(super) trait Eight: Copy {
     fn power(self) -> Self;
     /// The nearest bf16.
     fn round(self) -> Self;
+}
+
+/// Eight floats.
+pub(super) trait Eight: Lanes {
     /// Rows become columns.
     fn transpose(rows: [Self; LANES]) -> [Self; LANES];
 }
@@ -59,7 +71,9 @@ impl Plain {
     }
 }
 
-impl Eight for Plain {
+impl Lanes for Plain {
+    const N: usize = LANES;
+    type Narrow = Plain;
     #[inline(always)]
     fn splat(x: f32) -> Plain {
         Plain([x; LANES])
@@ -111,6 +125,9 @@ impl Eight for Plain {
     fn round(self) -> Plain {
         Plain(self.0.map(bf16::round))
     }
+}
+
+impl Eight for Plain {
     #[inline(always)]
     fn transpose(rows: [Plain; LANES]) -> [Plain; LANES] {
         std::array::from_fn(|i| Plain(std::array::from_fn(|j| rows[j].0[i])))
@@ -119,6 +136,8 @@ impl Eight for Plain {
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub(super) use avx512::Avx512;
 pub(super) use curves::{Half, tanh};
 
 /// A kernel that is compiled for AVX2 beside the build's own instructions: `fn name(args)` calls the generic
@@ -143,3 +162,33 @@ macro_rules! eights {
     };
 }
 pub(super) use eights;
+
+/// The same for sixteen lanes too, where the processor has AVX-512.
+macro_rules! lanes {
+    ($(#[$about:meta])* fn $name:ident($($arg:ident: $kind:ty),* $(,)?) = $kernel:ident) => {
+        $(#[$about])*
+        pub(in crate::cpu) fn $name($($arg: $kind),*) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx2,fma")]
+                fn avx512($($arg: $kind),*) {
+                    $kernel::<crate::cpu::simd::Avx512>($($arg),*)
+                }
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2($($arg: $kind),*) {
+                    $kernel::<crate::cpu::simd::Avx2>($($arg),*)
+                }
+                if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+                    if std::arch::is_x86_feature_detected!("avx512f") {
+                        // SAFETY: the processor has all three.
+                        return unsafe { avx512($($arg),*) };
+                    }
+                    // SAFETY: the processor has both.
+                    return unsafe { avx2($($arg),*) };
+                }
+            }
+            $kernel::<crate::cpu::simd::Plain>($($arg),*)
+        }
+    };
+}
+pub(super) use lanes;

@@ -369,7 +369,7 @@ impl Slot {
 }
 
 pub(super) fn held<'a>(params: &'a [f32], rounded: &'a [f32], packed: &'a [f32]) -> Weights<'a> {
-    Weights { params: if rounded.is_empty() { params } else { rounded }, packed }
+    Weights { params: if rounded.is_empty() { params } else { rounded }, packed, strips: &[] }
 }
 
 /// Parameters from offset `first` on as they are held in bf16: rounded, but for the biases of heads and recurrent

@@ -16,7 +16,7 @@ mod descent_tests;
 mod tests;
 
 pub use self::descent::Loss;
-pub use crate::cpu::{Forward, Ready, Rows};
+pub use crate::cpu::{Forward, Packed, Ready, Rows};
 pub use crate::cuda::Hypers;
 
 use crate::cpu::{Given, Plan, Source, Update};

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "instructions that were looked for before anything of this type is made")]
 
-use super::{Eight, LANES};
+use super::{Eight, LANES, Lanes};
 use std::arch::x86_64::*;
 
 /// Only made where AVX2 and FMA were found.
@@ -11,7 +11,9 @@ pub(in crate::cpu) struct Avx2(__m256);
 
 // SAFETY of all blocks below: whoever uses this type has found AVX2 and FMA (the trait's promise), and memory is the
 // caller's promise.
-impl Eight for Avx2 {
+impl Lanes for Avx2 {
+    const N: usize = LANES;
+    type Narrow = Avx2;
     #[inline(always)]
     fn splat(x: f32) -> Avx2 {
         // SAFETY: see above.
@@ -86,6 +88,9 @@ impl Eight for Avx2 {
             _mm256_castsi256_ps(_mm256_and_si256(chosen, _mm256_set1_epi32(0xffff_0000u32 as i32)))
         })
     }
+}
+
+impl Eight for Avx2 {
     #[inline(always)]
     fn transpose(rows: [Avx2; LANES]) -> [Avx2; LANES] {
         let [a, b, c, d, e, f, g, h] = rows.map(|row| row.0);

@@ -1,11 +1,11 @@
-//! The curves of gates, eight at a time: the logistic function and the hyperbolic tangent, within 4 units in the last
+//! The curves of gates, lanes at a time: the logistic function and the hyperbolic tangent, within 4 units in the last
 //! place.
 
-use super::Eight;
+use super::Lanes;
 
 /// `(p, 2ⁿ)` with `e^x = 2ⁿ (1 + p)`, so that nothing is lost near 0. For x inside ±87.
 #[inline(always)]
-fn powers<V: Eight>(x: V) -> (V, V) {
+fn powers<V: Lanes>(x: V) -> (V, V) {
     const WHOLE: f32 = 12_582_912.0;
     let shifted = x.mul_add(V::splat(std::f32::consts::LOG2_E), V::splat(WHOLE));
     let n = shifted.sub(V::splat(WHOLE));
@@ -21,14 +21,14 @@ fn powers<V: Eight>(x: V) -> (V, V) {
 
 /// `1 + e^-x`, one over the logistic function. From ±43 on it stays as it is, so that two of them can be multiplied.
 #[inline(always)]
-fn inverse<V: Eight>(x: V) -> V {
+fn inverse<V: Lanes>(x: V) -> V {
     let (p, power) = powers(V::splat(0.0).sub(x.clamp(-43.0, 43.0)));
     power.mul_add(p, power.add(V::splat(1.0)))
 }
 
 /// `e^2x - 1`: what is above the line of `tanh x = (e^2x - 1) / (e^2x + 1)`; below it is 2 more.
 #[inline(always)]
-fn above<V: Eight>(x: V) -> V {
+fn above<V: Lanes>(x: V) -> V {
     let (p, power) = powers(x.add(x).clamp(-20.0, 20.0));
     power.mul_add(p, power.sub(V::splat(1.0)))
 }
@@ -41,33 +41,33 @@ pub(in crate::cpu) struct Half;
 impl Half {
     /// Of a logistic function.
     #[inline(always)]
-    pub(in crate::cpu) fn sigmoid<V: Eight>(x: V) -> V {
+    pub(in crate::cpu) fn sigmoid<V: Lanes>(x: V) -> V {
         inverse(x)
     }
 
     /// Of a tangent.
     #[inline(always)]
-    pub(in crate::cpu) fn tanh<V: Eight>(x: V) -> V {
+    pub(in crate::cpu) fn tanh<V: Lanes>(x: V) -> V {
         above(x)
     }
 
     /// `tanh x`; NaN stays NaN.
     #[inline(always)]
-    pub(in crate::cpu) fn end_tanh<V: Eight>(above: V) -> V {
+    pub(in crate::cpu) fn end_tanh<V: Lanes>(above: V) -> V {
         above.div(above.add(V::splat(2.0)))
     }
 
     /// The logistic functions `1 / (1 + e^-x)` of both; NaN makes both NaN. They share a division, which costs as much
     /// as all the rest.
     #[inline(always)]
-    pub(in crate::cpu) fn end_sigmoids<V: Eight>(a: V, b: V) -> (V, V) {
+    pub(in crate::cpu) fn end_sigmoids<V: Lanes>(a: V, b: V) -> (V, V) {
         let both = V::splat(1.0).div(a.mul(b));
         (both.mul(b), both.mul(a))
     }
 
     /// The logistic function of one, the tangent of the other, as above.
     #[inline(always)]
-    pub(in crate::cpu) fn end_sigmoid_and_tanh<V: Eight>(a: V, above: V) -> (V, V) {
+    pub(in crate::cpu) fn end_sigmoid_and_tanh<V: Lanes>(a: V, above: V) -> (V, V) {
         let below = above.add(V::splat(2.0));
         let both = V::splat(1.0).div(a.mul(below));
         (both.mul(below), both.mul(a).mul(above))
@@ -76,7 +76,7 @@ impl Half {
 
 /// `tanh x`; NaN stays NaN.
 #[inline(always)]
-pub(in crate::cpu) fn tanh<V: Eight>(x: V) -> V {
+pub(in crate::cpu) fn tanh<V: Lanes>(x: V) -> V {
     Half::end_tanh(Half::tanh(x))
 }
 
@@ -85,13 +85,13 @@ pub(in crate::cpu) fn tanh<V: Eight>(x: V) -> V {
 mod tests {
     use super::*;
     use crate::bf16;
-    use crate::cpu::simd::{LANES, Plain, eights};
+    use crate::cpu::simd::{Eight, LANES, Plain, eights};
 
-    type Lanes = [f32; LANES];
+    type Floats = [f32; LANES];
 
     /// Both forms of both curves: of x, of x and -x, and the rounding.
     #[inline(always)]
-    fn curves<V: Eight>(x: &Lanes, out: &mut [Lanes; 6]) {
+    fn curves<V: Eight>(x: &Floats, out: &mut [Floats; 6]) {
         // SAFETY: arrays of eight; AVX2 only through `eights!`, which has looked for it.
         unsafe {
             let x = V::load(x.as_ptr());
@@ -103,7 +103,7 @@ mod tests {
         }
     }
     eights! {
-        fn here(x: &Lanes, out: &mut [Lanes; 6]) = curves
+        fn here(x: &Floats, out: &mut [Floats; 6]) = curves
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         for f in [here, curves::<Plain>] {
             for (from, to) in [(-42f32, 42f32), (-12.0, 12.0), (-1.0, 1.0), (-1e-3, 1e-3), (1e-30, 1e-20)] {
                 for i in 0..50_000 {
-                    let x: Lanes = std::array::from_fn(|k| from + (to - from) * (8 * i + k) as f32 / 4e5);
+                    let x: Floats = std::array::from_fn(|k| from + (to - from) * (8 * i + k) as f32 / 4e5);
                     let mut out = [[0f32; LANES]; 6];
                     f(&x, &mut out);
                     for (k, x) in x.into_iter().enumerate() {

@@ -1,13 +1,13 @@
 //! Every operation, fast against plain, over empty, one, odd and large sizes.
 
 use super::near;
-use crate::cpu::loops::{self, Columns};
-use crate::cpu::product::{self, Matrix, MatrixMut};
+use crate::cpu::loops::{self, Columns, finish_tanh_by};
+use crate::cpu::product::{self, LayerWeights, Matrix, MatrixMut};
 use crate::cpu::recurrent::back::{self, Back};
 use crate::cpu::recurrent::step::{self, Forward};
 use crate::cpu::recurrent::sums::{self as products, Spread, Weigh};
-use crate::cpu::simd::Plain;
-use crate::cpu::tile::{self, Product, Side};
+use crate::cpu::simd::{Plain, eights};
+use crate::cpu::tile::{self, Product, Right, Side, multiply_by};
 use crate::net::Activation;
 use crate::ops::linear::{self, Shape};
 use crate::ops::optimise::{self, Step};
@@ -31,7 +31,13 @@ fn check_layer(rows: usize, inputs: usize, outputs: usize, activation: Activatio
     fn out(values: &mut [f32], stride: usize, width: usize) -> MatrixMut<'_> {
         MatrixMut { values, stride, width }
     }
-    product::forward(rows, matrix(&x, x_stride, inputs), matrix(&w, inputs, inputs), out(&mut fast, y_stride, outputs));
+    let rows_of = LayerWeights::Rows(matrix(&w, inputs, inputs));
+    product::forward(rows, matrix(&x, x_stride, inputs), rows_of, out(&mut fast, y_stride, outputs));
+    let (mut strips, mut again) = (vec![0.0; w.len()], vec![0.0; fast.len()]);
+    tile::strips(outputs, inputs, &w, &mut strips);
+    let strips = LayerWeights::Strips(&strips);
+    product::forward(rows, matrix(&x, x_stride, inputs), strips, out(&mut again, y_stride, outputs));
+    assert_eq!(fast, again, "{what}: in strips");
     let at = Columns { stride: y_stride, column: 0, width: outputs };
     loops::finish(&mut fast, at, &bias, activation, round);
     linear::forward(shape, &x, &w, &bias, activation, precision, &mut plain);
@@ -84,8 +90,44 @@ fn layers_match_the_reference() {
     check_layer(1, 4096, 4096, Identity, Precision::F32);
 }
 
-/// `[m, n]` in rows of `n + 8`, by the instructions found here or by none.
-fn tiles(m: usize, n: usize, k: usize, down: bool, across: bool, add: bool, plain: bool) -> Vec<f32> {
+eights! {
+    #[expect(unsafe_code, reason = "a function compiled for instructions that were just found")]
+    fn tanh_in_eights(y: &mut [f32], at: Columns, bias: &[f32], round: bool) = finish_tanh_by
+}
+
+#[test]
+fn a_tangent_is_the_same_in_registers_of_any_width() {
+    for (width, round) in [(8, false), (16, false), (24, true), (64, false), (72, true)] {
+        let at = Columns { stride: width + 8, column: 8, width };
+        let (mut found, bias) = (numbers(1, 5 * at.stride), numbers(2, width));
+        found.iter_mut().for_each(|x| *x *= 4.0);
+        let mut eights = found.clone();
+        loops::finish(&mut found, at, &bias, Activation::Tanh, round);
+        tanh_in_eights(&mut eights, at, &bias, round);
+        assert_eq!(found, eights, "{width} columns, rounded {round}");
+    }
+}
+
+/// By which instructions a product is made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum By {
+    /// Those found here, rows copied where that is worth it.
+    Found,
+    /// Those found here, rows copied.
+    Copied,
+    /// AVX2, where it is there.
+    Eights,
+    /// None.
+    Plain,
+}
+
+eights! {
+    #[expect(unsafe_code, reason = "a function compiled for instructions that were just found")]
+    fn in_eights(product: Product<'_>, copy: &mut [f32]) = multiply_by
+}
+
+/// `[m, n]` in rows of `n + 8`.
+fn tiles(m: usize, n: usize, k: usize, [down, across, add]: [bool; 3], by: By) -> Vec<f32> {
     let (left, right) = (numbers(1, m * k), numbers(2, k * n));
     let side = |values, rows, columns, turned| match turned {
         false => Side { values, row: columns, column: 1 },
@@ -93,40 +135,45 @@ fn tiles(m: usize, n: usize, k: usize, down: bool, across: bool, add: bool, plai
     };
     let (left, right, stride) = (side(&left, m, k, down), side(&right, k, n, across), n + 8);
     let mut to = numbers(3, m * stride);
-    let product = Product { m, n, k, left, right, to: &mut to, stride, add };
-    if plain {
-        tile::multiply_by::<Plain>(product)
-    } else {
-        tile::multiply(product)
+    let product = Product { m, n, k, left, right: Right::Matrix(right), to: &mut to, stride, add };
+    let mut copy = vec![0.0; tile::COPY];
+    match by {
+        By::Found => tile::multiply(product),
+        By::Copied => tile::tiles(product, &mut copy),
+        By::Eights => in_eights(product, &mut []),
+        By::Plain => multiply_by::<Plain>(product, &mut copy),
     }
     to
 }
 
 #[test]
 fn tiles_are_products_on_any_instructions() {
-    for (m, n) in (1..=19).map(|m| (m, [8, 16, 24, 40][m % 4])) {
-        for k in [2, 3, 8, 13, 256, 300] {
-            for case in 0..8 {
-                let [down, across, add] = [1, 2, 4].map(|bit| case & bit > 0);
-                let what = format!("{m} × {n} × {k}, turned {down} {across}, added {add}");
-                let [fast, plain] = [false, true].map(|plain| tiles(m, n, k, down, across, add, plain));
-                let (left, right, before) = (numbers(1, m * k), numbers(2, k * n), numbers(3, m * (n + 8)));
-                let mut exact = before.clone();
-                for (at, to) in exact.iter_mut().enumerate() {
-                    let (i, j) = (at / (n + 8), at % (n + 8));
-                    if j < n {
-                        let left = |x: usize| f64::from(left[if down { x * m + i } else { i * k + x }]);
-                        let right = |x: usize| f64::from(right[if across { j * k + x } else { x * n + j }]);
-                        let sum: f64 = (0..k).map(|x| left(x) * right(x)).sum();
-                        *to = (sum + if add { f64::from(before[at]) } else { 0.0 }) as f32;
-                    }
+    let small = (1..=27).flat_map(|m| [2, 3, 8, 13, 128, 300].map(|k| (m, [8, 16, 24, 40, 48, 72, 136][m % 7], k)));
+    for (m, n, k) in small.chain([(600, 64, 9), (40, 200, 520)]) {
+        for case in 0..8 {
+            let turned = [1, 2, 4].map(|bit| case & bit > 0);
+            let [down, across, add] = turned;
+            let what = format!("{m} × {n} × {k}, turned {down} {across}, added {add}");
+            let (left, right, before) = (numbers(1, m * k), numbers(2, k * n), numbers(3, m * (n + 8)));
+            let mut exact = before.clone();
+            for (at, to) in exact.iter_mut().enumerate() {
+                let (i, j) = (at / (n + 8), at % (n + 8));
+                if j < n {
+                    let left = |x: usize| f64::from(left[if down { x * m + i } else { i * k + x }]);
+                    let right = |x: usize| f64::from(right[if across { j * k + x } else { x * n + j }]);
+                    let sum: f64 = (0..k).map(|x| left(x) * right(x)).sum();
+                    *to = (sum + if add { f64::from(before[at]) } else { 0.0 }) as f32;
                 }
-                near(&what, &fast, &exact, 1e-5);
-                near(&what, &plain, &exact, 1e-5);
-                // A row alone is the row among others.
-                if !down && !add && m > 1 {
-                    assert_eq!(tiles(1, n, k, false, across, false, false)[..n], fast[..n], "{what}");
-                }
+            }
+            let found = tiles(m, n, k, turned, By::Found);
+            near(&what, &found, &exact, 1e-5);
+            near(&what, &tiles(m, n, k, turned, By::Plain), &exact, 1e-5);
+            // A copy changes nothing, nor do the lanes of a register, as long as products are fused.
+            assert_eq!(tiles(m, n, k, turned, By::Copied), found, "{what}, rows copied");
+            assert_eq!(tiles(m, n, k, turned, By::Eights), found, "{what}, in eights");
+            // A row alone is the row among others.
+            if !down && !add && m > 1 {
+                assert_eq!(tiles(1, n, k, turned, By::Found)[..n], found[..n], "{what}");
             }
         }
     }
