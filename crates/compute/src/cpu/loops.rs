@@ -1,5 +1,5 @@
-//! The loops over single numbers, compiled for AVX-512 and for AVX2 beside the build's own instructions and chosen at run
-//! time.
+//! The loops over single numbers, compiled for AVX-512 and for AVX2 beside the build's own instructions and chosen at
+//! run time.
 //!
 //! Nothing in them is fused or reordered, so all versions give the same bits; but for the hyperbolic tangent, whose
 //! products are fused where the processor can.
@@ -173,8 +173,21 @@ wide! {
         if !add {
             sums.fill(0.0);
         }
+        // As many columns at once as registers hold.
+        let (together, rest) = sums[..at.width].as_chunks_mut::<64>();
+        let behind = at.column + 64 * together.len();
+        for (i, sums) in together.iter_mut().enumerate() {
+            let mut own = *sums;
+            for row in values.chunks(at.stride) {
+                map(&mut own, &row[at.column + 64 * i..at.column + 64 * (i + 1)], |sum, x| sum + x);
+            }
+            *sums = own;
+        }
+        if rest.is_empty() {
+            return;
+        }
         for row in values.chunks(at.stride) {
-            map(sums, &row[at.column..at.column + at.width], |sum, x| sum + x);
+            map(rest, &row[behind..at.column + at.width], |sum, x| sum + x);
         }
     }
 }

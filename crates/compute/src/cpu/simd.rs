@@ -1,5 +1,5 @@
-//! Floats side by side, for loops that fuse products with what follows them: sixteen as AVX-512 registers, eight as AVX2
-//! registers, or eight as an array anywhere else.
+//! Floats side by side, for loops that fuse products with what follows them: sixteen as AVX-512 registers, eight as
+//! AVX2 registers, or eight as an array anywhere else.
 //!
 //! A kernel is written once for any [`Lanes`], or for any [`Eight`] where its data is laid out in eights;
 //! [`lanes!`](crate::cpu::simd) and [`eights!`](crate::cpu::simd) compile it for all of them and look at run time what

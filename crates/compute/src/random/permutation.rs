@@ -6,6 +6,8 @@
 //! (cycle walking): the cycle comes back below `n` because it holds `i`. Fewer than 4 rounds through the network are
 //! needed on average. No sort, no table, no state.
 
+#![expect(unsafe_code, reason = "calling a function compiled for instructions that were just found")]
+
 use super::{Stream, philox};
 
 const ROUNDS: usize = 8;
@@ -41,6 +43,53 @@ impl Permutation {
         x
     }
 
+    /// What stands at the positions from `first` on.
+    pub fn fill(&self, first: u32, out: &mut [u32]) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "avx2")]
+            fn avx2(order: &Permutation, first: u32, out: &mut [u32]) {
+                order.fill_by(first, out);
+            }
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2.
+                return unsafe { avx2(self, first, out) };
+            }
+        }
+        self.fill_by(first, out);
+    }
+
+    /// Positions go through the network side by side; those that are still outside go through it again together.
+    #[inline(always)]
+    fn fill_by(&self, first: u32, out: &mut [u32]) {
+        const TOGETHER: usize = 256;
+        let last = self.n - 1;
+        let (mut walking, mut places) = ([0u32; TOGETHER], [0usize; TOGETHER]);
+        for (chunk, out) in out.chunks_mut(TOGETHER).enumerate() {
+            let first = first.saturating_add((chunk * TOGETHER) as u32);
+            let mut n = out.len();
+            for (i, (x, place)) in walking.iter_mut().zip(&mut places).enumerate().take(n) {
+                (*x, *place) = (first.saturating_add(i as u32).min(last), i);
+            }
+            while n > 0 {
+                // A loop: what a chain of iterators calls may stay outside of the function compiled for AVX2.
+                for x in &mut walking[..n] {
+                    *x = self.once(*x);
+                }
+                let mut outside = 0;
+                for i in 0..n {
+                    let (x, place) = (walking[i], places[i]);
+                    // Written also where it is outside, and then again: a branch here would be a guess.
+                    out[place] = x;
+                    (walking[outside], places[outside]) = (x, place);
+                    outside += usize::from(x >= self.n);
+                }
+                n = outside;
+            }
+        }
+    }
+
+    #[inline(always)]
     fn once(&self, x: u32) -> u32 {
         let (mut left, mut right) = (x >> self.half, x & ((1 << self.half) - 1));
         for key in self.keys {
@@ -51,6 +100,7 @@ impl Permutation {
 }
 
 /// Spreads the bits of a keyed half over a word, best in the upper ones.
+#[inline(always)]
 fn mix(half: u32, key: u32) -> u32 {
     let mut x = half.wrapping_mul(0x9E37_79B1) ^ key;
     x = (x ^ x >> 16).wrapping_mul(0x85EB_CA6B);
@@ -64,6 +114,10 @@ mod tests {
 
     fn check(n: u32, seed: u64) {
         let p = Permutation::new(n, seed, 3, 1);
+        let mut filled = vec![0; n as usize + 3];
+        p.fill(0, &mut filled);
+        let each: Vec<u32> = (0..n + 3).map(|i| p.at(i)).collect();
+        assert_eq!(filled, each, "n {n}");
         let mut seen = vec![false; n as usize];
         for i in 0..n {
             let at = p.at(i) as usize;

@@ -17,8 +17,8 @@ const LARGEST: u32 = 64;
 /// And at least, where there are as many.
 const SMALLEST: u32 = 16;
 
-/// Bytes of a step of an account in a rollout, and in the order of an epoch.
-pub(super) const BLOCK_BYTES: u64 = (4 + 4 * OBSERVED as u64 + 1 + 1 + 6 * 4) + (4 + 4 * OBSERVED as u64 + 6 * 4);
+/// Bytes of a step of an account in a rollout, on a line of its own, and in the order of an epoch.
+pub(super) const BLOCK_BYTES: u64 = (4 + 4 * OBSERVED as u64 + 1 + 1 + 6 * 4) + 64 + (4 + 4 * OBSERVED as u64 + 6 * 4);
 
 /// Numbers of accounts of a member, block by block: whatever the number of threads.
 pub(super) fn block_sizes(accounts: u32) -> Vec<Range<u32>> {

@@ -2,11 +2,12 @@
 
 use super::advantage::advantages;
 use super::collect::{Block, Draw, member_blocks};
-use super::loss::{LossSums, Taken, Terms, policy_loss, value_loss};
+use super::loss::{LossSums, Taken, Terms};
+use super::loss_simd::{Targets, losses};
 use super::training::{Group, Member, Seen};
 use super::walk::{Walker, walk_pieces};
 use super::{Ended, Hypers};
-use compute::nets::{Batch, Forward, Hyper, Loss, Rows};
+use compute::nets::{Batch, Forward, Hyper, Loss, Packed, Rows};
 use compute::random::Permutation;
 use compute::{Error, Result};
 use market::OBSERVED;
@@ -17,6 +18,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Values of rows that are asked for at once, behind a rollout.
 const CHUNK: usize = 256;
+/// Steps that are brought into an order without waking other threads: that takes as long.
+const FEW: usize = 8 * 1024;
 
 /// What members have on a processor.
 pub(super) struct Cpu {
@@ -25,6 +28,7 @@ pub(super) struct Cpu {
     pub(super) blocks: Vec<Vec<Block>>,
     /// `[members][blocks]` memory for passes.
     passes: Vec<Vec<Forward>>,
+    shuffled: Shuffled,
 }
 
 impl Cpu {
@@ -34,31 +38,35 @@ impl Cpu {
         let blocks: Vec<Vec<Block>> = members.iter().map(|m| member_blocks(&group.ppo, m)).collect();
         let pass = |block: &Block| Forward::new(&group.net, group.precision, block.len().max(CHUNK));
         let passes = blocks.iter().map(|blocks| blocks.iter().map(pass).collect()).collect::<Result<_>>()?;
-        Ok(Cpu { threads, blocks, passes })
+        let Hypers { n_envs, n_steps, .. } = group.shape;
+        let shuffled = Shuffled::new(members.len(), (n_envs * n_steps) as usize, group.batch);
+        Ok(Cpu { threads, blocks, passes, shuffled })
     }
 
     /// Collect, estimate advantages, update.
     pub(super) fn iterate(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
         self.collect(group, members)?;
         estimate(members, &mut self.blocks);
-        update(group, members, &self.blocks, &self.threads)
+        let Cpu { threads, blocks, shuffled, .. } = self;
+        update(group, members, blocks, shuffled, threads)
     }
 
     /// Every active member's accounts take their steps.
     fn collect(&mut self, group: &mut Group, members: &[Member]) -> Result<()> {
         let (actions, steps, seed) = (group.shape.actions, group.shape.n_steps, group.seed);
-        let params = (0..members.len()).map(|at| group.nets.params(at)).collect::<Result<Vec<_>>>()?;
         let tables = &*group.tables;
-        let Cpu { threads, blocks, passes } = self;
-        let of_members = members.iter().zip(&params).zip(blocks.iter_mut().zip(passes));
-        let tasks = of_members.filter(|((m, _), _)| m.active).flat_map(|((member, params), (blocks, passes))| {
+        let Cpu { threads, blocks, passes, .. } = self;
+        let packed = |(at, passes): (usize, &Vec<Forward>)| passes[0].pack(&group.nets.params(at)?);
+        let packed = passes.iter().enumerate().map(packed).collect::<Result<Vec<Packed>>>()?;
+        let of_members = members.iter().zip(&packed).zip(blocks.iter_mut().zip(passes));
+        let tasks = of_members.filter(|((m, _), _)| m.active).flat_map(|((member, packed), (blocks, passes))| {
             let (id, from, scales) = (member.key.id(), member.unit.wrapping_mul(steps), &member.scales);
-            blocks.iter_mut().zip(passes).map(move |(block, pass)| (block, pass, params, scales, id, from))
+            blocks.iter_mut().zip(passes).map(move |(block, pass)| (block, pass, packed, scales, id, from))
         });
         let tasks: Vec<_> = tasks.collect();
         threads.install(|| {
-            tasks.into_par_iter().try_for_each(|(block, pass, params, scales, member, from)| {
-                let mut net = pass.with(params)?;
+            tasks.into_par_iter().try_for_each(|(block, pass, packed, scales, member, from)| {
+                let mut net = pass.with_packed(packed)?;
                 let wide = actions.outputs() + 1;
                 let mut out = vec![0.0; block.len().max(CHUNK) * wide];
                 block.begin();
@@ -137,22 +145,29 @@ fn estimate(members: &mut [Member], blocks: &mut [Vec<Block>]) {
 }
 
 /// Goes through what was seen.
-fn update(group: &mut Group, members: &mut [Member], blocks: &[Vec<Block>], threads: &ThreadPool) -> Result<()> {
+fn update(
+    group: &mut Group,
+    members: &mut [Member],
+    blocks: &[Vec<Block>],
+    shuffled: &mut Shuffled,
+    threads: &ThreadPool,
+) -> Result<()> {
     let Hypers { n_envs, n_steps, n_epochs, .. } = group.shape;
     let all = (n_envs * n_steps) as usize;
     let hypers: Vec<Hyper> = members.iter().map(|member| group.hyper(member)).collect();
     members.iter_mut().zip(&hypers).for_each(|(member, hyper)| member.seen.rate = f64::from(hyper.rate));
     let mut goes: Vec<bool> = members.iter().map(|m| m.active).collect();
-    let mut shuffled = Shuffled::new(members.len(), all, group.batch);
+    let threads = Some(threads).filter(|_| shuffled.steps.len() > FEW);
+    shuffled.take(blocks, &goes, threads);
     for epoch in 0..n_epochs {
         if goes.iter().all(|goes| !goes) {
             break;
         }
         let order = |m: &Member| Permutation::new(all as u32, group.seed, m.key.id(), m.unit * n_epochs + epoch);
         let orders: Vec<Permutation> = members.iter().map(order).collect();
-        threads.install(|| shuffled.fill(blocks, &orders, &goes, n_envs));
+        shuffled.fill(&orders, &goes, threads);
         let descents: Vec<Mutex<Descent>> = members.iter().map(|_| Mutex::default()).collect();
-        let losses = MemberLosses { members, shuffled: &shuffled, descents: &descents };
+        let losses = MemberLosses { members, shuffled, descents: &descents };
         let batch = Batch { rows: all, ids: &shuffled.ids, extras: &shuffled.observed };
         group.nets.descend(batch, group.batch, &hypers, &goes, &losses)?;
         for ((member, descent), goes) in members.iter_mut().zip(descents).zip(&mut goes) {
@@ -172,12 +187,17 @@ fn update(group: &mut Group, members: &mut [Member], blocks: &[Vec<Block>], thre
     Ok(())
 }
 
-/// Where a step of a member's rollout lies: its block, and its place there. Steps are numbered time by time.
-fn place(blocks: &[Block], step: u32, accounts: u32) -> (&Block, usize) {
-    let (t, account) = (step / accounts, step % accounts);
-    let size = blocks[0].len() as u32;
-    let block = &blocks[(account / size) as usize];
-    (block, t as usize * block.len() + (account % size) as usize)
+/// A step of a rollout as an epoch reads it: on one cache line, because an epoch reads steps in any order.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
+struct Step {
+    observed: [f32; OBSERVED],
+    row: u32,
+    legal: u8,
+    action: f32,
+    log_probability: f32,
+    advantage: f32,
+    value: f32,
 }
 
 /// Rollouts of all members in the order of an epoch, `[members, steps]`.
@@ -185,10 +205,12 @@ struct Shuffled {
     all: usize,
     /// Rows of a minibatch.
     batch: usize,
+    /// `[members, steps]` as they were taken, time by time and account by account.
+    steps: Vec<Step>,
     ids: Vec<u32>,
     observed: Vec<f32>, // [members, steps, OBSERVED]
     taken: Vec<Taken>,
-    values: Vec<[f32; 2]>, // as they were, and as they should be
+    values: Vec<Targets>,
     /// `[members, minibatches]` what is taken off the advantages, and what they are multiplied with.
     norms: Vec<[f32; 2]>,
 }
@@ -200,49 +222,79 @@ impl Shuffled {
         Shuffled {
             all,
             batch,
+            steps: vec![Step::default(); n],
             ids: vec![0; n],
             observed: vec![0.0; n * OBSERVED],
             taken: vec![taken; n],
-            values: vec![[0.0; 2]; n],
+            values: vec![Targets::default(); n],
             norms: vec![[0.0, 1.0]; members * all.div_ceil(batch)],
         }
     }
 
-    /// Brings the steps into an order, minibatch by minibatch. A member that does not go gets any rows that there are.
-    fn fill(&mut self, blocks: &[Vec<Block>], orders: &[Permutation], goes: &[bool], accounts: u32) {
-        let Shuffled { all, batch, ids, observed, taken, values, norms } = self;
+    /// Takes the steps of members that go from their blocks. A member that does not go gets any row that there is.
+    fn take(&mut self, blocks: &[Vec<Block>], goes: &[bool], threads: Option<&ThreadPool>) {
+        for ((steps, blocks), goes) in self.steps.chunks_mut(self.all).zip(blocks).zip(goes) {
+            let accounts: usize = blocks.iter().map(Block::len).sum();
+            let row = blocks[0].environment.view().rows[0];
+            on_each(threads, steps.chunks_mut(accounts).enumerate().collect(), |(t, steps)| {
+                if !goes {
+                    return steps.fill(Step { row, ..Step::default() });
+                }
+                let of_block = |block| (0..Block::len(block)).map(move |i| (&block.rollout, t * block.len() + i));
+                for (step, (r, at)) in steps.iter_mut().zip(blocks.iter().flat_map(of_block)) {
+                    let observed = &r.observed[at * OBSERVED..(at + 1) * OBSERVED];
+                    step.observed.copy_from_slice(observed);
+                    (step.row, step.legal, step.action) = (r.rows[at], r.legal[at], r.action[at]);
+                    (step.log_probability, step.advantage, step.value) =
+                        (r.log_probability[at], r.advantage[at], r.value[at]);
+                }
+            });
+        }
+    }
+
+    /// Brings the steps into an order, minibatch by minibatch.
+    fn fill(&mut self, orders: &[Permutation], goes: &[bool], threads: Option<&ThreadPool>) {
+        let Shuffled { all, batch, steps, ids, observed, taken, values, norms } = self;
         let (all, batch) = (*all, *batch);
         let members = ids.chunks_mut(all).zip(observed.chunks_mut(all * OBSERVED)).zip(taken.chunks_mut(all));
         let members = members.zip(values.chunks_mut(all)).zip(norms.chunks_mut(all.div_ceil(batch)));
         let minibatches: Vec<_> = members
-            .zip(blocks.iter().zip(orders).zip(goes))
-            .flat_map(|(((((ids, observed), taken), values), norms), ((blocks, order), goes))| {
+            .zip(steps.chunks(all).zip(orders).zip(goes))
+            .flat_map(|(((((ids, observed), taken), values), norms), ((steps, order), goes))| {
                 let parts =
                     ids.chunks_mut(batch).zip(observed.chunks_mut(batch * OBSERVED)).zip(taken.chunks_mut(batch));
                 let parts = parts.zip(values.chunks_mut(batch)).zip(norms).enumerate();
-                parts.map(move |(number, part)| (number, part, blocks, order, *goes))
+                parts.map(move |(number, part)| (number, part, steps, order, *goes))
             })
             .collect();
-        minibatches.into_par_iter().for_each(|(number, part, blocks, order, goes)| {
+        on_each(threads, minibatches, |(number, part, steps, order, goes)| {
             let ((((ids, observed), taken), values), norm) = part;
             if !goes {
-                return ids.fill(blocks[0].environment.view().rows[0]);
+                return ids.fill(steps[0].row);
             }
             let mut moments = Moments::default();
+            order.fill((number * batch) as u32, ids);
             let rows = ids.iter_mut().zip(observed.chunks_exact_mut(OBSERVED)).zip(taken.iter_mut().zip(values));
-            for (i, ((id, observed), (taken, value))) in rows.enumerate() {
-                let (block, at) = place(blocks, order.at((number * batch + i) as u32), accounts);
-                let r = &block.rollout;
-                *id = r.rows[at];
-                observed.copy_from_slice(&r.observed[at * OBSERVED..(at + 1) * OBSERVED]);
-                let (action, legal, log_probability) = (r.action[at], r.legal[at], r.log_probability[at]);
-                *taken = Taken { action, legal, log_probability, advantage: r.advantage[at] };
-                *value = [r.value[at], r.advantage[at] + r.value[at]];
-                moments.add(f64::from(r.advantage[at]));
+            for ((id, observed), (taken, value)) in rows {
+                let step = &steps[*id as usize];
+                let Step { row, legal, action, log_probability, advantage, .. } = *step;
+                *id = row;
+                observed.copy_from_slice(&step.observed);
+                *taken = Taken { action, legal, log_probability, advantage };
+                *value = Targets { old: step.value, wanted: advantage + step.value };
+                moments.add(f64::from(advantage));
             }
             let scale = 1.0 / (moments.sample_variance().sqrt() + 1e-8);
             *norm = if ids.len() > 1 { [moments.mean() as f32, scale as f32] } else { [0.0, 1.0] };
         });
+    }
+}
+
+/// Does something with each, on threads if there are any.
+fn on_each<T: Send>(threads: Option<&ThreadPool>, all: Vec<T>, f: impl Fn(T) + Send + Sync) {
+    match threads {
+        Some(threads) => threads.install(|| all.into_par_iter().for_each(f)),
+        None => all.into_iter().for_each(f),
     }
 }
 
@@ -287,16 +339,10 @@ impl Loss for MemberLosses<'_> {
             false => [0.0, 1.0],
         };
         let own = member * all + first + rows.start..member * all + first + rows.end;
-        let (z, d_z) = (out[0].chunks_exact(hypers.actions.outputs()), &mut d_out[0]);
-        let d_z = d_z.chunks_exact_mut(hypers.actions.outputs());
         let mut sums = LossSums::default();
-        for ((z, d_z), taken) in z.zip(d_z).zip(&taken[own.clone()]) {
-            let taken = Taken { advantage: (taken.advantage - shift) * scale, ..*taken };
-            policy_loss(&terms, z, &taken, d_z, &mut sums);
-        }
-        for ((value, d_value), [old, wanted]) in out[1].iter().zip(&mut d_out[1]).zip(&values[own]) {
-            *d_value = value_loss(&terms, *value, *old, *wanted, &mut sums);
-        }
+        let (d_policy, d_value) = d_out.split_at_mut(1);
+        let policy = (&*out[0], &mut *d_policy[0], &taken[own.clone()]);
+        losses(&terms, [shift, scale], policy, (&out[1], &mut d_value[0], &values[own]), &mut sums);
         self.descent(member).pieces.push((rows.start, sums));
     }
 

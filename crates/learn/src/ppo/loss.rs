@@ -48,6 +48,7 @@ impl LossSums {
 
 /// Probabilities of three actions, 0 for those that are not legal (bits: 1 short, 2 flat, 4 long); and the logarithm of
 /// each.
+#[inline(always)]
 pub(super) fn softmax(z: &[f32], legal: u8) -> ([f32; 3], [f32; 3]) {
     let is_legal = |a: usize| legal >> a & 1 == 1;
     let most = (0..3).filter(|a| is_legal(*a)).map(|a| z[a]).fold(f32::NEG_INFINITY, f32::max);
@@ -65,12 +66,14 @@ pub(super) fn softmax(z: &[f32], legal: u8) -> ([f32; 3], [f32; 3]) {
 const HALF_LN_TAU: f32 = 0.918_938_5;
 
 /// A continuous head: mean, logarithm of the deviation within limits, and whether it is at one.
+#[inline(always)]
 pub(super) fn normal(z: &[f32]) -> (f32, f32, bool) {
     let limited = z[1].clamp(-5.0, 1.0);
     (z[0], limited, limited != z[1])
 }
 
 /// The logarithm of the density of a target whose value before squashing is `u`.
+#[inline(always)]
 pub(super) fn log_density(z: &[f32], u: f32) -> f32 {
     let (mean, log_deviation, _) = normal(z);
     let away = (u - mean) * exp(-log_deviation);
@@ -116,6 +119,7 @@ pub struct Terms {
 }
 
 /// The policy's part of one row: writes the gradient of `surrogate - weight · entropy` at the outputs `z`.
+#[inline(always)]
 pub fn policy_loss(terms: &Terms, z: &[f32], taken: &Taken, d_z: &mut [f32], sums: &mut LossSums) {
     let Terms { actions, clip, entropy_weight, rows, .. } = *terms;
     let Taken { action, legal, log_probability: old, advantage } = *taken;
@@ -157,6 +161,7 @@ pub fn policy_loss(terms: &Terms, z: &[f32], taken: &Taken, d_z: &mut [f32], sum
 }
 
 /// The value's part of one row: the gradient of `weight · error²` at the value.
+#[inline(always)]
 pub fn value_loss(terms: &Terms, value: f32, old: f32, wanted: f32, sums: &mut LossSums) -> f32 {
     let moved = value - old;
     let held = terms.clip.value.filter(|most| moved.abs() > *most).map(|most| old + most.copysign(moved));

@@ -1,19 +1,27 @@
-//! The few functions of losses and draws, the same on every machine: explicit steps of one rounding each.
+//! The few functions of losses and draws, the same on every machine: explicit steps of one rounding each. They are
+//! inlined, so that callers compiled for fused products use the instruction.
 
 pub(super) use compute::random::ln;
 
 /// e^x, for x up to 80; less than -80 is taken as -80.
+#[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
     let x = x.clamp(-80.0, 80.0);
     let n = (x * std::f32::consts::LOG2_E).round_ties_even();
     // ln 2 in two parts.
     let r = n.mul_add(f32::from_bits(0x395e_8083), n.mul_add(f32::from_bits(0xbf31_8000), x));
-    let [c6, c5, c4, c3] = [0x3ab6_0b61, 0x3c08_8889, 0x3d2a_aaab, 0x3e2a_aaab].map(f32::from_bits);
-    let p = [c5, c4, c3, 0.5, 1.0, 1.0].into_iter().fold(c6, |p, c| p.mul_add(r, c));
-    p * f32::from_bits(((n as i32 + 127) as u32) << 23)
+    let (c6, c5) = (f32::from_bits(0x3ab6_0b61), f32::from_bits(0x3c08_8889));
+    let (c4, c3) = (f32::from_bits(0x3d2a_aaab), f32::from_bits(0x3e2a_aaab));
+    let mut p = c6;
+    for c in [c5, c4, c3, 0.5, 1.0, 1.0] {
+        p = p.mul_add(r, c);
+    }
+    // n plus 1.5 × 2²³ has n in its lowest bits.
+    p * f32::from_bits((n + 12_582_912.0).to_bits().wrapping_add(127) << 23)
 }
 
 /// The hyperbolic tangent.
+#[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
     let e = exp(-2.0 * x.abs());
     ((1.0 - e) / (1.0 + e)).copysign(x)

@@ -15,6 +15,7 @@ mod cpu;
 mod cuda;
 mod entropy;
 mod loss;
+mod loss_simd;
 mod maths;
 mod policy;
 mod reward;
@@ -325,7 +326,8 @@ impl Learner for Ppo {
         let nets = Nets::need(device, &config.net, &self.setup(device, members), &self.member_setups(members))?;
         let rows = u64::from(hypers.n_envs) * u64::from(hypers.n_steps);
         let rollouts = match device {
-            Opened::Cpu { .. } => members.len() as u64 * rows * BLOCK_BYTES,
+            // A rollout reads a copy of the parameters, and they are packed beside it.
+            Opened::Cpu { .. } => members.len() as u64 * (rows * BLOCK_BYTES + 12 * config.params()? as u64),
             Opened::Cuda(context) => cuda::need(context, self, members)?,
         };
         Ok(nets + rollouts)

@@ -129,10 +129,11 @@ pub(crate) fn walk_pieces(
     let wide: usize = net.heads.iter().map(|head| head.classes).sum();
     // Pieces that are as long as each other end together.
     let parts: Vec<_> = pieces.chunks(pieces.len().div_ceil(8).max(8)).collect();
+    let packed = Forward::new(net, precision, 1)?.pack(params)?;
     let part = |pieces: &&[Range<u32>]| -> Result<Vec<(f64, usize)>> {
         let mut walk = Walk::new(data, pieces);
         let mut pass = Forward::new(net, precision, pieces.len())?;
-        let mut ready = pass.with(params)?;
+        let mut ready = pass.with_packed(&packed)?;
         let mut out = vec![0.0; pieces.len() * wide];
         for _ in 0..walk.steps() {
             let (ids, extras) = walk.view();
