@@ -3,6 +3,7 @@
 //! The rate is that of the work we do: each thread has products of its own, because the CPU engine spreads rows over
 //! threads and never threads inside a product.
 
+use crate::cpu::square_product;
 use crate::random::{Stream, uniform, words};
 use std::hint::black_box;
 use std::sync::RwLock;
@@ -91,34 +92,8 @@ pub fn together(threads: usize, work: impl Fn(usize, &dyn Fn()) -> f64 + Sync) -
 }
 
 /// `c = a b`, all row-major `[SIDE, SIDE]`.
-#[expect(unsafe_code, reason = "gemm takes pointers and strides")]
 fn product(a: &[f32], b: &[f32], c: &mut [f32]) {
-    assert!(a.len() == SIDE * SIDE && b.len() == SIDE * SIDE && c.len() == SIDE * SIDE);
-    let (column, row) = (1, SIDE as isize);
-    // SAFETY: three separate slices of SIDE * SIDE numbers, as asserted; the strides stay within them.
-    unsafe {
-        gemm::gemm(
-            SIDE,
-            SIDE,
-            SIDE,
-            c.as_mut_ptr(),
-            column,
-            row,
-            false,
-            a.as_ptr(),
-            column,
-            row,
-            b.as_ptr(),
-            column,
-            row,
-            0.0,
-            1.0,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
-    }
+    square_product(SIDE, a, b, c);
 }
 
 /// Numbers in `-1..1` that no multiplier can skip.

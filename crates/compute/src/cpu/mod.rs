@@ -43,6 +43,7 @@ use member_batch::MemberBatch;
 use nets::Core;
 pub(crate) use nets::{Given, Nets, Update, need as need_of};
 pub(crate) use plan::Plan;
+pub(crate) use product::square_product;
 use rayon::prelude::*;
 pub use recurrent::stack::Stack;
 use slot::{Lane, Slot};

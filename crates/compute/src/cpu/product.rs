@@ -56,6 +56,12 @@ pub(super) fn weights_back(rows: usize, dz: Matrix<'_>, x: Matrix<'_>, dw: Matri
     product([outputs, inputs, rows], dw, side(dz, rows, true), Right::Matrix(side(x, rows, false)), add);
 }
 
+/// `c = a b`, all row-major `[side, side]`, as layers are multiplied.
+pub(crate) fn square_product(side: usize, a: &[f32], b: &[f32], c: &mut [f32]) {
+    let [a, b] = [a, b].map(|values| Matrix { values, stride: side, width: side });
+    input_back(side, a, b, MatrixMut { values: c, stride: side, width: side }, false);
+}
+
 fn side(matrix: Matrix<'_>, rows: usize, transposed: bool) -> Side<'_> {
     assert!(fits(matrix.values.len(), rows, matrix.stride, matrix.width), "a matrix larger than its slice");
     let (row, column) = if transposed { (1, matrix.stride) } else { (matrix.stride, 1) };
