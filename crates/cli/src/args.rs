@@ -293,9 +293,14 @@ FULLBORE_HOME. `fullbore train` with --batch-size auto uses it for the same work
 the data, labels, device, version), reports it, and records it in the run folder.
 On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
+Policies (--learner ppo) are tuned by environments (16 to 16384), then steps and minibatch. A row
+shows steps/s, memory, the time of an update, and the time to a set return on a market with a
+planted signal. What does not fit the memory or the time is left out with the reason.
+
 Examples:
   fullbore tune XAUUSD.csv                                  for the two-timeframe LSTM
   fullbore tune mine --learner mlp --seeds 4                for the indicator net
+  fullbore tune mine --learner ppo --net 2048,1024,512      for policies
   fullbore tune mine --budget 2m                            measure longer
   fullbore tune mine --json | jq .chosen
   fullbore train mine --no-tuned                            train by the fixed rule instead
@@ -307,7 +312,7 @@ pub(crate) struct Tune {
     pub(crate) what: LearnArgs,
     #[command(flatten)]
     _flags: Flags<flags::Tune>,
-    /// Time to spend, apart from reading the data: 10s, 2m [default: 20s]
+    /// Time to spend, apart from reading the data: 10s, 2m [default: 20s, or 2m for policies]
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,
 }

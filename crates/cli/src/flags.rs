@@ -49,7 +49,7 @@ keys! {
     Try: "ppo.timesteps", "ppo.n_envs", "ppo.n_steps", "ppo.entropy", "ppo.reward", "ppo.actions", "evolve.algorithm",
         "evolve.population", "evolve.sigma";
     /// What a tuning leaves open.
-    Tune: "train.precision";
+    Tune: "train.precision", "ppo.timesteps", "ppo.actions";
     /// What is computed.
     Table: "features.set" = "full", "label.rule";
     /// What the self-test trains.

@@ -97,4 +97,4 @@ pub use train::{
 };
 pub use train::{SelfCase, SelfCheck, SelfTest, SelfTested, selftest};
 pub use trials::{LackingRun, TrialLine, TrialsListed, trials};
-pub use tune::{Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune};
+pub use tune::{Capacity, CapacityRow, Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune};

@@ -6,14 +6,14 @@ use crate::args::Tune as Args;
 use crate::out::Paint;
 use crate::show::{table, wrap};
 use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
-use jobs::{Tune, TuneRow, TuneRun};
+use jobs::{Capacity, CapacityRow, Tune, TuneRow, TuneRun};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
     let request = Tune {
         select: select(args.what.source)?,
         device: args.what.device,
-        budget: args.budget.as_deref().map(train::duration).transpose()?.unwrap_or(Tune::BUDGET),
+        budget: args.budget.as_deref().map(train::duration).transpose()?,
     };
     let progress = &mut context.progress;
     let tuned = jobs::tune(&request, &context.settings, &mut |u| progress.update(u))
@@ -48,6 +48,64 @@ fn render(tuned: &TuneRun, paint: Paint) -> String {
         );
     }
 
+    let dash = || "-".to_string();
+    match &tuned.capacity {
+        Some(found) => capacity(found, paint, &mut text),
+        None => batches(tuned, paint, &mut text),
+    }
+    if !tuned.others.is_empty() {
+        let _ = write!(text, "\n{}\n", paint.bold("Other settings"));
+        let rows: Vec<Vec<String>> = tuned
+            .others
+            .iter()
+            .map(|o| {
+                vec![
+                    if o.chosen { "*".into() } else { String::new() },
+                    o.what.into(),
+                    o.value.clone(),
+                    o.samples_per_s.map_or_else(dash, |s| format!("{}/s", format_short(s))),
+                ]
+            })
+            .collect();
+        text.push_str(&table(&["", "what", ">value", ">samples"], &rows, "  "));
+    }
+
+    let _ = write!(text, "\n{}\n", paint.bold("Chosen"));
+    let c = &tuned.chosen;
+    let threads = c.threads.map_or(String::new(), |n| format!(", {}", format_plural(n as u64, "thread")));
+    let members = c.members_at_once.map_or_else(
+        || ", as many members at once as fit".into(),
+        |n| format!(", {} at once", format_plural(n as u64, "member")),
+    );
+    let shape = |envs: usize, steps: usize| {
+        format!("{} of {}, ", format_plural(envs as u64, "environment"), format_plural(steps as u64, "step"))
+    };
+    let own = c.n_envs.zip(c.n_steps).map_or(String::new(), |(envs, steps)| shape(envs, steps));
+    let rule = tuned.rule_shape.map_or(String::new(), |[envs, steps]| shape(envs, steps));
+    let said = format!(
+        "{own}batches of {}, {:?}{threads}{members}; without tuning {rule}batches of {}",
+        format_count(c.batch as u64),
+        c.precision,
+        format_count(tuned.rule_batch as u64)
+    );
+    text.push_str(&wrap(&said, "  ", "  "));
+    text.push_str(&wrap(&tuned.why, "  ", "  "));
+    text.push_str(&wrap(&tuned.rate_words(), "  ", "  "));
+    if !tuned.notes.is_empty() {
+        let _ = write!(text, "\n{}\n", paint.bold("Notes"));
+        tuned.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
+    }
+    let _ = write!(
+        text,
+        "\nsaved in {} after {}; `fullbore train` uses it for this workload\n",
+        tuned.file,
+        format_seconds(tuned.seconds)
+    );
+    text
+}
+
+/// The table of batches.
+fn batches(tuned: &TuneRun, paint: Paint, text: &mut String) {
     let _ = write!(text, "\n{}\n", paint.bold("Batches"));
     let dash = || "-".to_string();
     let row = |r: &TuneRow| {
@@ -75,48 +133,45 @@ fn render(tuned: &TuneRun, paint: Paint) -> String {
         };
         text.push_str(&wrap(&format!("{which}: {}", why[0].0), "  - ", "    "));
     }
-    if !tuned.others.is_empty() {
-        let _ = write!(text, "\n{}\n", paint.bold("Other settings"));
-        let rows: Vec<Vec<String>> = tuned
-            .others
-            .iter()
-            .map(|o| {
-                vec![
-                    if o.chosen { "*".into() } else { String::new() },
-                    o.what.into(),
-                    o.value.clone(),
-                    o.samples_per_s.map_or_else(dash, |s| format!("{}/s", format_short(s))),
-                ]
-            })
-            .collect();
-        text.push_str(&table(&["", "what", ">value", ">samples"], &rows, "  "));
-    }
+}
 
-    let _ = write!(text, "\n{}\n", paint.bold("Chosen"));
-    let c = &tuned.chosen;
-    let threads = c.threads.map_or(String::new(), |n| format!(", {}", format_plural(n as u64, "thread")));
-    let members = c.members_at_once.map_or_else(
-        || ", as many members at once as fit".into(),
-        |n| format!(", {} at once", format_plural(n as u64, "member")),
-    );
-    let _ = writeln!(
-        text,
-        "  batches of {}, {:?}{threads}{members}; without tuning the batch would be {}",
-        format_count(c.batch as u64),
-        c.precision,
-        format_count(tuned.rule_batch as u64)
-    );
-    text.push_str(&wrap(&tuned.why, "  ", "  "));
-    text.push_str(&wrap(&tuned.rate_words(), "  ", "  "));
-    if !tuned.notes.is_empty() {
-        let _ = write!(text, "\n{}\n", paint.bold("Notes"));
-        tuned.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
+/// The table of environments, then of steps and minibatches.
+fn capacity(found: &Capacity, paint: Paint, text: &mut String) {
+    let dash = || "-".to_string();
+    let row = |r: &CapacityRow| {
+        vec![
+            if r.chosen { "*".into() } else { String::new() },
+            format_count(r.n_envs as u64),
+            format_count(r.n_steps as u64),
+            format_count(r.batch_size as u64),
+            format_bytes(r.memory_bytes),
+            format_count(r.members_at_once as u64),
+            r.steps_per_s.map_or_else(dash, |s| format!("{}/s", format_short(s))),
+            r.update_s.map_or_else(dash, format_seconds),
+            r.planted_s.map_or_else(dash, format_seconds),
+        ]
+    };
+    let heads = ["", ">envs", ">steps", ">batch", ">memory", ">members fit", ">steps", ">update", ">planted return"];
+    for (title, is_envs) in [("Environments", true), ("Steps and minibatches", false)] {
+        let rows: Vec<&CapacityRow> = found.rows.iter().filter(|r| (r.what == "n_envs") == is_envs).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let _ = write!(text, "\n{}\n", paint.bold(title));
+        text.push_str(&table(&heads, &rows.iter().map(|r| row(r)).collect::<Vec<_>>(), "  "));
+        for (r, note) in rows.iter().filter_map(|r| Some((r, r.note.as_deref()?))) {
+            let of = match r.what {
+                "n_envs" => format!("{} environments", format_count(r.n_envs as u64)),
+                "n_steps" => format!("{} steps", format_count(r.n_steps as u64)),
+                _ => format!("batches of {}", format_count(r.batch_size as u64)),
+            };
+            text.push_str(&wrap(&format!("{of}: {note}"), "  - ", "    "));
+        }
     }
-    let _ = write!(
-        text,
-        "\nsaved in {} after {}; `fullbore train` uses it for this workload\n",
-        tuned.file,
-        format_seconds(tuned.seconds)
+    let explained = format!(
+        "planted return: time until a policy of these layers grows by {:.2} bp a bar on the validation of a market with a \
+         planted signal, 80 % of what is possible there",
+        found.target_growth_bp
     );
-    text
+    text.push_str(&wrap(&explained, "  ", "  "));
 }

@@ -199,7 +199,12 @@ fn flags_of_policies_change_the_plan() {
     for field in ["net", "batch", "updates", "precision", "folds"] {
         assert_eq!(usual[field], auto[field], "{field}");
     }
-    assert_eq!((&usual["batch"], &usual["updates"]), (&1024.into(), &245.into()), "64 · 128 / 8, 2,000,000 / 8,192");
+    // 5,900 samples are 46 stretches of 128, so 32 accounts; a shorter training has fewer, to have its updates.
+    assert_eq!((&usual["batch"], &usual["updates"]), (&512.into(), &489.into()), "32 · 128 / 8, 2,000,000 / 4,096");
+    let short = plan(&["--timesteps", "100000"]);
+    assert_eq!((&short["batch"], &short["updates"]), (&128.into(), &98.into()), "8 · 128 / 8, 100,000 / 1,024");
+    let wide = plan(&["--net", "1024,1024", "--n-envs", "8", "--n-steps", "8", "--timesteps", "640"]);
+    assert_eq!((&wide["batch"], &wide["updates"]), (&4.into(), &10.into()), "8 · 8 / 16, 640 / 64");
     let set = plan(&[
         "--n-envs",
         "16",

@@ -110,6 +110,68 @@ fn resumed_run_keeps_its_batch() {
     assert!(bits("cut") == bits("whole"));
 }
 
+/// Policies: the table has every number of environments, timed or with its reason; `train` takes what was chosen whole.
+#[test]
+fn policies_are_tuned_by_environments() {
+    let place = Place::new();
+    market(&place);
+    let of = |verb: &'static str| vec![verb, "coin", "--learner", "ppo", "--features", ROW, "--device", "cpu"];
+    let (small, long) = (["--net", "8", "--folds", "2", "--seeds", "1"], ["--timesteps", "200000"]);
+    let limits = ["--budget", "6s", "--memory", "100MiB", "--set", "ppo.n_envs=7"];
+    let (tuned, exit) = place.json(&[&of("tune")[..], &small, &long, &limits].concat());
+    assert_eq!((exit, &tuned["schema"]), (0, &"tune/1".into()), "{tuned}");
+    let rows = tuned["capacity"]["rows"].as_array().unwrap();
+    let number = |row: &Value, field: &str| row[field].as_u64().unwrap_or_else(|| panic!("{field}: {row}"));
+    let envs: Vec<u64> = rows.iter().filter(|r| r["what"] == "n_envs").map(|r| number(r, "n_envs")).collect();
+    assert_eq!(envs, [16, 32, 64, 128, 256, 1024, 4096, 16_384]);
+    for row in rows {
+        let (rate, update) = (&row["steps_per_s"], &row["update_s"]);
+        assert_eq!(rate.is_null(), update.is_null(), "{row}");
+        assert!(number(row, "memory_bytes") > 0 && (!row["planted_s"].is_null() || row["note"].is_string()), "{row}");
+        if let (Some(rate), Some(update)) = (rate.as_f64(), update.as_f64()) {
+            let steps = (number(row, "n_envs") * number(row, "n_steps")) as f64;
+            assert!((rate * update / steps - 1.0).abs() < 1e-9, "{row}");
+        }
+    }
+    let last = &rows[7];
+    assert!(last["steps_per_s"].is_null() && last["note"].to_string().contains("the memory budget is"), "{last}");
+    let chosen = rows.iter().rfind(|r| r["chosen"] == true).unwrap_or_else(|| panic!("{tuned}"));
+    for (field, of_row) in [("n_envs", "n_envs"), ("n_steps", "n_steps"), ("batch", "batch_size")] {
+        assert_eq!(tuned["chosen"][field], chosen[of_row], "{tuned}");
+    }
+    assert!(number(chosen, "updates") >= 16 && tuned["why"].to_string().contains("planted market"), "{tuned}");
+    assert!(tuned["notes"].to_string().contains("ppo.n_envs = 7 of the settings is ignored"), "{tuned}");
+    assert!(!place.path().join("home/ledger.sqlite").exists());
+
+    // The rule's shape is what runs take without it.
+    let plan = |more: &[&str]| {
+        let (plan, exit) = place.json(&[&of("train")[..], &small, &long, &["--dry-run"], more].concat());
+        assert_eq!(exit, 0, "{plan}");
+        plan
+    };
+    let rule = plan(&["--no-tuned"]);
+    let shape: Vec<u64> = tuned["rule_shape"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+    assert_eq!(number(&rule, "updates"), 200_000u64.div_ceil(shape[0] * shape[1]), "{rule}");
+    assert_eq!(rule["batch"], tuned["rule_batch"], "{rule}");
+
+    // What a run takes cannot be anything else; it is written down.
+    let path = place.path().join("home/tuned.json");
+    let mut saved: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for (field, value) in [("n_envs", 24), ("n_steps", 32), ("batch", 96)] {
+        saved["entries"][0]["choice"][field] = value.into();
+    }
+    std::fs::write(&path, saved.to_string()).unwrap();
+    let (run, exit) = place.json(&[&of("train")[..], &small, &["--timesteps", "3000", "--out", "run"]].concat());
+    assert_eq!((exit, &run["batch"], &run["updates"]), (0, &96.into(), &4.into()), "{run}");
+    assert!(run["notes"].to_string().contains("environments 24, steps 32, batch 96"), "{run}");
+    let kept = std::fs::read_to_string(place.path().join("run/settings.toml")).unwrap();
+    assert!(["n_envs = 24", "n_steps = 32", "batch = 96"].iter().all(|part| kept.contains(part)), "{kept}");
+    // Part of it set by hand: none of it is taken.
+    for set in [["--n-envs", "16"], ["--n-steps", "64"], ["--batch-size", "50"]] {
+        assert!(!plan(&set)["notes"].to_string().contains("tuned on"), "{set:?}");
+    }
+}
+
 #[test]
 fn tune_text_explains_its_choice() {
     let place = Place::new();

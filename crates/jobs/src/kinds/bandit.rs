@@ -207,7 +207,7 @@ mod tests {
         };
         let select = Select { data: data.into(), ..Select::default() };
         if job == "tune" {
-            let request = Tune { select, device: device.into(), budget: Duration::from_secs(3) };
+            let request = Tune { select, device: device.into(), budget: Some(Duration::from_secs(3)) };
             let tuned = tune(&request, &settings(), &mut |_| {}).expect("tuned");
             // Without gradients of samples there is no noise scale: the rate of the steps decides.
             assert!(tuned.noise.is_none() && tuned.noise_scale.is_none() && tuned.rate_rule == "whatever the batch");

@@ -20,6 +20,7 @@ pub(crate) mod trading;
 pub use paths::{PathRecord, PathsRecord};
 
 pub use importance::ColumnImportance;
+pub(crate) use ppo::UPDATES;
 
 use crate::Settings;
 use crate::train::{Answer, Experiment, Judged, ModelRows, Source};
@@ -75,6 +76,15 @@ pub(crate) trait Kind: Sync {
         device: &Opened,
     ) -> Result<Box<dyn Learner>>;
 
+    /// Sets what its settings leave open and what changes a bit, by a fixed rule of data and kind of device; the batch
+    /// apart, which goes by [`Kind::batch`].
+    fn fill_in(&self, _settings: &mut Settings, _source: &Source, _device: &Opened) {}
+
+    /// Where its settings say what an update is made of; none of a learner without environments.
+    fn rollout<'s>(&self, _settings: &'s mut Settings) -> Option<RolloutSettings<'s>> {
+        None
+    }
+
     /// What changes a bit beside nets, recipes, rates, members and data, as text.
     fn identity(&self, settings: &Settings) -> String;
 
@@ -111,6 +121,14 @@ pub(crate) trait Kind: Sync {
 
     /// Puts members whose training has ended to the test, on what they never learned from.
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>>;
+}
+
+/// What an update of a learner with environments is made of; `None` leaves it to a rule or to the tuner.
+pub(crate) struct RolloutSettings<'s> {
+    pub(crate) n_envs: &'s mut Option<usize>,
+    pub(crate) n_steps: &'s mut Option<usize>,
+    /// Steps of all environments of a member in its whole training.
+    pub(crate) timesteps: usize,
 }
 
 /// Trained members on the test samples of their folds.

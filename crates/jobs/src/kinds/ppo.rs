@@ -1,8 +1,12 @@
 //! `ppo`: policies that learn by trying, on accounts that trade the training part of a fold; selected by what they make
 //! of its validation, judged by what they earn on test blocks.
 
+mod shape;
+
+pub(crate) use shape::UPDATES;
+
 use super::trading::{blocks, price_table};
-use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp, model};
+use super::{Evaluation, Figure, Kind, Metric, MoreFigure, RolloutSettings, Validated, mlp, model};
 use crate::train::{Answer, Experiment, Ids, Judged, ModelRows, RowsOfFolds, Source};
 use crate::{ClassifySettings, EvolveSettings, RewardKind, Settings, backtest};
 use compute::Opened;
@@ -20,6 +24,7 @@ use learn::scale::Scaler;
 use learn::{Config, Extent, Learner, Problem, Trained};
 use market::{EpisodeData, OBSERVED, row_times};
 use serde_json::json;
+use shape::UpdateShape;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,16 +58,8 @@ const GROWTH: Metric = Metric {
 
 const METRICS: &[Metric] = &[GROWTH, Metric { name: "test_growth", part: "test", ..GROWTH }];
 
-/// Minibatches of an update where none were chosen.
-const MINIBATCHES: usize = 8;
-
-/// Accounts, and steps of each in an update.
-fn shape(settings: &Settings) -> (usize, usize) {
-    (settings.ppo.n_envs.unwrap_or(64), settings.ppo.n_steps.unwrap_or(128))
-}
-
 fn hypers(settings: &Settings) -> Hypers {
-    let (own, (n_envs, n_steps)) = (&settings.ppo, shape(settings));
+    let (own, shape) = (&settings.ppo, UpdateShape::of(settings));
     let above_0 = |x: f64| (x > 0.0).then_some(x as f32);
     let usual = match own.actions {
         Actions::Discrete => EntropyBand { least: 0.2, most: 0.8 },
@@ -71,8 +68,8 @@ fn hypers(settings: &Settings) -> Hypers {
     };
     let entropy = own.entropy.map_or(usual, |b| EntropyBand { least: b.least as f32, most: b.most as f32 });
     Hypers {
-        n_envs: n_envs as u32,
-        n_steps: n_steps as u32,
+        n_envs: shape.n_envs as u32,
+        n_steps: shape.n_steps as u32,
         n_epochs: own.n_epochs as u32,
         gamma: own.gamma as f32,
         gae_lambda: own.gae_lambda as f32,
@@ -93,9 +90,8 @@ fn hypers(settings: &Settings) -> Hypers {
 
 /// The config of settings; recipes of classifiers are others.
 fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Config {
-    let (n_envs, n_steps) = shape(settings);
-    let rows = n_envs * n_steps;
-    let batch = settings.classify.batch.unwrap_or(rows.div_ceil(MINIBATCHES)).min(rows);
+    let shape = UpdateShape::of(settings);
+    let batch = settings.classify.batch.unwrap_or_else(|| shape::minibatch(shape, net)).min(shape.rows());
     let usual = defaults::precision(matches!(device, Opened::Cuda(_)));
     let precision = settings.train.precision.unwrap_or(usual);
     let mut recipe = Recipe::new(batch, precision, settings.general.seed);
@@ -107,8 +103,7 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Config {
 
 /// By the steps that were asked for; fewer where a number of epochs was set, or a time to fit into.
 fn updates(settings: &Settings) -> u32 {
-    let (n_envs, n_steps) = shape(settings);
-    let updates = settings.ppo.timesteps.unwrap_or(2_000_000).div_ceil(n_envs * n_steps).max(1);
+    let updates = shape::timesteps(settings).div_ceil(UpdateShape::of(settings).rows()).max(1);
     let most = settings.train.epochs;
     (if most == Extent::default().units as usize { updates } else { updates.min(most) }) as u32
 }
@@ -215,6 +210,23 @@ impl Kind for PpoKind {
         Ok(Box::new(ppo(source, splits, settings, device)?))
     }
 
+    fn fill_in(&self, settings: &mut Settings, source: &Source, device: &Opened) {
+        let shape = shape::rule(settings, source.problem.samples.len(), device);
+        for (key, own, value) in [
+            ("ppo.n_envs", &mut settings.ppo.n_envs, shape.n_envs),
+            ("ppo.n_steps", &mut settings.ppo.n_steps, shape.n_steps),
+        ] {
+            if !settings.train.candidates.iter().any(|tried| tried.key == key) {
+                own.get_or_insert(value);
+            }
+        }
+    }
+
+    fn rollout<'s>(&self, settings: &'s mut Settings) -> Option<RolloutSettings<'s>> {
+        let (timesteps, own) = (shape::timesteps(settings), &mut settings.ppo);
+        Some(RolloutSettings { n_envs: &mut own.n_envs, n_steps: &mut own.n_steps, timesteps })
+    }
+
     fn identity(&self, settings: &Settings) -> String {
         format!("{:?}{}{}", hypers(settings), updates(settings), settings.account.identity())
     }
@@ -272,8 +284,7 @@ impl Kind for PpoKind {
 
     /// Stable-Baselines3 counts steps of accounts.
     fn event_step(&self, of: &Validated<'_>) -> u64 {
-        let (n_envs, n_steps) = shape(of.settings);
-        u64::from(of.validation.unit) * n_envs as u64 * n_steps as u64
+        u64::from(of.validation.unit) * UpdateShape::of(of.settings).rows() as u64
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -16,9 +16,10 @@ section! {
     /// Steps of all accounts of a member together; its updates or generations follow from them. Auto is 2,000,000 for
     /// ppo and 50,000,000 for evolve, whose steps are of all individuals.
     timesteps: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("timesteps", "N");
-    /// Accounts that a member trades side by side; of evolve, each individual. Auto is 64 for ppo and 8 for evolve.
+    /// Accounts that a member trades side by side; of evolve, each individual. Auto is 8 for evolve; for ppo
+    /// what was tuned, else at most 64 on a processor and 2048 on a GPU, fewer where timesteps or data are few.
     n_envs: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("n-envs", "N").tried();
-    /// Steps of each account in an update or generation. Auto is 128 for ppo and 256 for evolve.
+    /// Steps of each account in an update or generation. Auto is 256 for evolve; for ppo what was tuned, else 128.
     n_steps: Option<usize> = None, whole(2..=1 << 20).or_auto().flag("n-steps", "N").tried();
     /// Passes through what was seen in an update.
     n_epochs: usize = 4, whole(1..=1000).tried();

@@ -5,7 +5,7 @@ use super::problem::walk;
 use super::short::{fewer_folds, fold_counts, is_roomy, too_few};
 use super::{Ids, Source, Teller, Train, TrainEvent};
 use crate::kinds;
-use crate::tune::{Tuned, find};
+use crate::tune::{Tuned, find, is_open};
 use crate::{Memory, Settings, SplitKind};
 use compute::population::Pins;
 use compute::{Budget, Choice, Opened};
@@ -46,10 +46,7 @@ impl Experiment {
         let mut notes = source.notes.clone();
         notes.extend(settings.overruled());
         let kind = settings.train.learner.kind();
-        let use_tuned = use_tuned
-            && settings.train.tuned
-            && kind.batch(&mut settings).is_none()
-            && !settings.has_candidates("batch");
+        let use_tuned = use_tuned && settings.train.tuned && is_open(&mut settings);
         let tuned = if use_tuned { find(&source, &settings, &device, &mut notes) } else { None };
         if let Some(tuned) = &tuned {
             let before = settings.threads();
@@ -65,6 +62,7 @@ impl Experiment {
             notes.extend(fewer_folds(&settings, splits.folds.len()));
             notes.extend(held_note(&source, &settings, &splits));
         }
+        kind.fill_in(&mut settings, &source, &at.device);
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;
         let plan = plan(&*learner, &at, tuned.as_ref())?;
         Ok(Experiment {
@@ -272,6 +270,11 @@ fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> S
         settings.train.precision = Some(recipe.precision);
     }
     let mut taken = format!("batch {}", recipe.batch);
+    if let Some(rollout) = settings.train.learner.kind().rollout(settings) {
+        (*rollout.n_envs, *rollout.n_steps) = (recipe.n_envs, recipe.n_steps);
+        let of = |n: Option<usize>| n.map_or("auto".into(), |n| n.to_string());
+        taken = format!("environments {}, steps {}, {taken}", of(recipe.n_envs), of(recipe.n_steps));
+    }
     if let (Opened::Cpu { threads }, None, Some(tuned)) = (device, settings.general.threads, recipe.threads) {
         *threads = tuned.min(*threads);
         taken += &format!(", threads {threads}");

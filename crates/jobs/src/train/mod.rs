@@ -34,6 +34,7 @@ pub(crate) use predict::{
 pub use predict::{Predict, Predicted, model_settings, predict, run_settings};
 pub(crate) use problem::walk as walk_spec;
 pub use result::{ConfigRow, FoldRow, Judged, MemberRow, TrainRun, Units};
+pub(crate) use selftest::MarketFolder;
 pub use selftest::{SelfCase, SelfCheck, SelfTest, SelfTested, selftest};
 pub(crate) use source::{Ids, Market, Source, fingerprint, load, load_market, longest};
 pub(crate) use trial::labeling_text;

@@ -131,7 +131,7 @@ pub fn selftest(request: &SelfTest, settings: &Settings, tell: super::Teller<'_>
     let mut own = settings.clone();
     JOB.iter().try_for_each(|(key, value)| own.suggest(key, value))?;
     let device = open(&request.device, settings)?;
-    let place = Place::new()?;
+    let place = MarketFolder::new("selftest")?;
     let seed = settings.general.seed;
 
     // The power test is about a market that is made for it, whatever the data: one bar ahead, two classes, 20 % noise.
@@ -391,19 +391,19 @@ fn samples_of(splits: &judge::split::Splits, samples: &features::Samples) -> f64
     splits.folds.iter().flat_map(|f| &f.test).map(|at| f64::from(samples.weight[*at as usize])).sum()
 }
 
-/// A folder for the markets, gone when it is dropped.
-struct Place(PathBuf);
+/// A folder for made markets, gone when it is dropped.
+pub(crate) struct MarketFolder(PathBuf);
 
-impl Place {
-    fn new() -> Result<Place> {
-        let path = std::env::temp_dir().join(format!("fullbore-selftest-{}", std::process::id()));
+impl MarketFolder {
+    pub(crate) fn new(verb: &str) -> Result<MarketFolder> {
+        let path = std::env::temp_dir().join(format!("fullbore-{verb}-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(|e| Error::io(&path, "making a folder for the markets", &e))?;
-        Ok(Place(path))
+        Ok(MarketFolder(path))
     }
 
     /// Through a file, as any data.
-    fn read(&self, market: &[Bars], name: &str, set: Option<String>, settings: &Settings) -> Result<Source> {
-        bars::store::write_set(market, &self.0, name, true, "selftest")?;
+    pub(crate) fn read(&self, market: &[Bars], name: &str, set: Option<String>, settings: &Settings) -> Result<Source> {
+        bars::store::write_set(market, &self.0, name, true, "made")?;
         let gone = || Error::new(Kind::State, "what was written is not in the catalogue").at(&self.0);
         let file: &Path = &bars::store::find_set(&self.0, name)?.ok_or_else(gone)?;
         let select = Select { data: file.display().to_string(), ..Select::default() };
@@ -411,7 +411,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for MarketFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -428,7 +428,7 @@ mod tests {
         synth.make_market(1).market
     }
 
-    fn learn(place: &Place, market: &[Bars], name: &str) -> Learned {
+    fn learn(place: &MarketFolder, market: &[Bars], name: &str) -> Learned {
         let mut settings = Settings::default();
         let job = [("train.learner", "mlp"), ("train.epochs", "4"), ("train.rate", "0.01"), ("train.seeds", "1")];
         let rule = [("split.folds", "2"), ("label.rule", "fixed(1)"), ("label.cost_bp", "0")];
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn what_is_planted_is_told_from_what_comes_too_late_and_from_another_future() {
-        let (place, market) = (Place::new().unwrap(), market(true));
+        let (place, market) = (MarketFolder::new("selftest").unwrap(), market(true));
         let in_time = learn(&place, &market, "in-time");
         let late = learn(&place, &market, "late");
         // Features that come in time fail where late ones must give nothing.

@@ -1,32 +1,32 @@
 //! `tune`: which batch, precision, threads and members at once suit a workload on this machine, without training it.
 //!
+//! For policies it is environments, steps and minibatch (`capacity.rs`).
+//!
 //! It reads as `train` does, looks at the gradient noise scale of this net on these data, times real steps of the real
 //! net, and keeps what it chose at home, where `train` finds it. Batch and precision are recipe: they change bits, so a
 //! run takes them from here or from a fixed rule and writes down which. Threads and members at once are pace and change
 //! none.
 
+mod bench;
+mod capacity;
 mod saved;
 mod table;
 
+pub use capacity::{Capacity, CapacityRow};
 pub use saved::TunedRecipe;
-pub(crate) use saved::{Tuned, find};
+pub(crate) use saved::{Tuned, find, is_open};
 pub use table::{TuneOther, TuneRow};
 
-use crate::progress::{Sink, Update, check_stop, stop_flag};
+use crate::progress::{Sink, check_stop};
 use crate::train::{load, memory_budget, open, parameters, split};
-use crate::{LearnerKind, Select, Settings, home};
-use compute::population::{Pace, Precision, Recipe};
-use compute::{Device, Opened};
-use files::{Error, Kind, Result};
-use learn::{Config, DeviceBudget, Learner, Noise, NoisePhase, NoiseSpec, Pacer, Plan, failed};
-use machine::{
-    Candidate, Profile, StartSettings, StepKind, SystemClock, Timer, TimingLimits, Tuner, flops_per_sample,
-    machine_key, nearest_index, start_settings_here,
-};
+use crate::{LearnerKind, Select, Settings};
+use bench::{Bench, Found};
+use compute::Device;
+use files::Result;
+use learn::{DeviceBudget, Noise, Plan};
+use machine::{SystemClock, TimingLimits, Tuner, machine_key, start_settings_here};
 use serde::Serialize;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use table::{BatchValue, Size, batches, others, table};
 
 /// What to tune for; how is in the settings.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,14 +35,12 @@ pub struct Tune {
     pub select: Select,
     /// `auto`, `cpu`, `cuda`, `cuda:1`.
     pub device: String,
-    /// About so long at most, reading apart.
-    pub budget: Duration,
+    /// About so long at most, reading apart; none is 20 s, and 2 minutes for policies.
+    pub budget: Option<Duration>,
 }
 
-impl Tune {
-    /// Where nobody says how long.
-    pub const BUDGET: Duration = Duration::from_secs(20);
-}
+/// Where nobody says how long: for batches, and for policies, which are trained on the way.
+const BUDGETS: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(120)];
 
 /// What was seen and chosen.
 #[derive(Debug, Clone, Serialize)]
@@ -71,8 +69,10 @@ pub struct TuneRun {
     pub noise_scale: Option<f64>,
     /// What the noise scale is at least; null where nothing can be said.
     pub noise_scale_at_least: Option<f64>,
-    /// One for each batch.
+    /// One for each batch; none of policies.
     pub rows: Vec<TuneRow>,
+    /// Environments, steps and minibatches of policies; null for other learners.
+    pub capacity: Option<Capacity>,
     /// Precision, threads and members at once, where there was a choice.
     pub others: Vec<TuneOther>,
     /// What later runs take.
@@ -83,7 +83,9 @@ pub struct TuneRun {
     pub rate_rule: &'static str,
     /// The batch that runs take where nothing was tuned.
     pub rule_batch: usize,
-    /// Why this batch, in a sentence.
+    /// The environments and steps that runs take then; null for learners without environments.
+    pub rule_shape: Option<[usize; 2]>,
+    /// Why this batch, or these environments, in a sentence.
     pub why: String,
     /// The file it is kept in.
     pub file: String,
@@ -102,16 +104,6 @@ impl TuneRun {
     }
 }
 
-/// Steps of training before gradients are looked at.
-const WARM_UP: u32 = 300;
-/// Rows of the batches whose gradients are looked at, and how many of them at most.
-const ROWS: usize = 64;
-const GRADIENTS: u32 = 512;
-/// Fewer of them make a rough scale.
-const FEW: u32 = 64;
-/// Timed work should last so long: shorter is the clock's, longer is wasted.
-const ONE_RUN: f64 = 0.02;
-
 /// Tunes, and keeps what it chose.
 pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneRun> {
     let mut settings = settings.clone();
@@ -125,11 +117,21 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     if let Some(batch) = kind.batch(&mut settings).take() {
         notes.push(format!("train.batch = {batch} of the settings is ignored: tuning chooses the batch"));
     }
+    let mut is_policy = false;
+    if let Some(rollout) = kind.rollout(&mut settings) {
+        is_policy = true;
+        for (name, own) in [("n_envs", rollout.n_envs), ("n_steps", rollout.n_steps)] {
+            notes.extend(own.take().map(|n| format!("ppo.{name} = {n} of the settings is ignored: tuning chooses it")));
+        }
+    }
+    let budget = request.budget.unwrap_or(BUDGETS[usize::from(is_policy)]);
     let source = load(&request.select, None, &settings, sink)?;
     notes.extend(source.notes.iter().cloned());
     let (device, device_words) = open(&request.device, &settings)?;
     let splits = split(&source, &settings)?;
-    let learner = kind.learner(&source, &splits, &settings, &device)?;
+    let mut by_rule = settings.clone();
+    kind.fill_in(&mut by_rule, &source, &device);
+    let learner = kind.learner(&source, &splits, &by_rule, &device)?;
     let smallest_fold = splits.folds.iter().map(|fold| fold.train.len()).min().unwrap_or(0);
     let at = DeviceBudget { budget: memory_budget(&settings, &device), device };
     let plan = Plan::new(&*learner, &at)?;
@@ -146,27 +148,11 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         at,
         start: start_settings_here(card),
         began: Instant::now(),
-        most: request.budget,
+        most: budget,
     };
 
     // Nothing was tuned or set, so the batch is that of the rule.
     let rule_batch = bench.config().recipe.batch;
-    let noise = bench.noise(sink)?;
-    check_stop()?;
-    let scale = noise.as_ref().and_then(Noise::scale);
-    if let Some(noise) = noise.filter(|noise| noise.warm_up < WARM_UP) {
-        notes.push(format!(
-            "the net was trained for {} steps of {WARM_UP} before its gradients were looked at: a larger <budget> allows more",
-            noise.warm_up
-        ));
-    }
-    let few = |noise: &Noise| noise.batches < FEW && (noise.batches as usize + 1) * noise.batch <= smallest_fold;
-    if let Some(noise) = noise.filter(few) {
-        notes.push(format!(
-            "the noise scale comes from {} batches only and is rough: a larger <budget> allows more",
-            noise.batches
-        ));
-    }
     let clock = SystemClock::default();
     let bytes = bench.at.bytes(bench.learner.problem())?;
     let tuner = Tuner {
@@ -178,36 +164,19 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         limits: TimingLimits {
             warm_ups: 1,
             min_repeats: 5,
-            max_time: (request.budget / 60).clamp(Duration::from_millis(20), Duration::from_millis(500)),
+            max_time: (budget / 60).clamp(Duration::from_millis(20), Duration::from_millis(500)),
             ..TimingLimits::default()
         },
         clock: &clock,
     };
-    let mut others = bench.precision(&tuner, sink)?;
-    let (found, threads) = bench.threads(&tuner, sink)?;
-    others.extend(found);
-    let (mut rows, seen) = bench.batches(&tuner, BatchValue::new(scale, smallest_fold), sink)?;
-    let chosen = rows.iter().find(|r| r.chosen).map(|r| r.batch).ok_or_else(|| nothing(&rows))?;
-    bench.learner = bench.with(chosen, bench.config().recipe.precision);
-    let (found, members_at_once) = bench.members(&tuner, &rows, sink)?;
-    others.extend(found);
+    let found = match is_policy {
+        true => bench.capacity(&source, &splits, &tuner, sink)?,
+        false => bench.best_batch(&source, &tuner, &machine, &mut notes, sink)?,
+    };
     check_stop()?;
-    let limit = limit(&machine, &bench.at.device, bench.config().recipe.precision);
-    let flops =
-        compute::net::Layout::new(&source.nets[0]).map_or(0.0, |layout| flops_per_sample(&layout, StepKind::Train));
-    rows.iter_mut().for_each(|r| r.share_of_limit = r.samples_per_s.zip(limit).map(|(s, limit)| s * flops / limit));
-    if limit.is_none() {
-        notes.push("the share of the device's limit is not known: `fullbore probe` measures it".into());
-    }
+    let Found { noise, rows, others, recipe, why, capacity, seen } = found;
 
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
-    let recipe = TunedRecipe {
-        batch: chosen,
-        precision: bench.config().recipe.precision,
-        threads,
-        members_at_once,
-        noise_scale: scale,
-    };
     let tuned = Tuned { at: files::time::rfc3339(now), recipe };
     let workload = saved::workload(&source, &settings, &bench.at.device);
     let file = saved::keep(machine, workload, &tuned, seen, &mut notes)?;
@@ -222,298 +191,20 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         budget_bytes: bytes,
         start: bench.start.source.clone(),
         noise,
-        noise_scale: scale,
+        noise_scale: noise.as_ref().and_then(Noise::scale),
         noise_scale_at_least: noise.as_ref().and_then(Noise::at_least),
-        why: why(&rows, noise.as_ref()),
+        why,
         rows,
+        capacity,
         others,
         chosen: tuned.recipe,
         rate: f64::from(bench.config().rate),
         rate_rule: kind.rate_rule(&settings),
         rule_batch,
+        rule_shape: kind.rollout(&mut by_rule).and_then(|r| Some([(*r.n_envs)?, (*r.n_steps)?])),
         file: file.display().to_string(),
         tuned_at: tuned.at,
         seconds: bench.began.elapsed().as_secs_f64(),
         notes,
     })
-}
-
-/// Everything a measurement needs.
-struct Bench<'a> {
-    settings: &'a Settings,
-    plan: Plan,
-    learner: Box<dyn Learner>,
-    smallest_fold: usize,
-    at: DeviceBudget,
-    start: StartSettings,
-    began: Instant,
-    most: Duration,
-}
-
-impl Bench<'_> {
-    /// The one config that is tuned.
-    fn config(&self) -> &Config {
-        &self.learner.configs()[0]
-    }
-
-    /// The same learner with another batch and precision.
-    fn with(&self, batch: usize, precision: Precision) -> Box<dyn Learner> {
-        let Config { net, recipe, .. } = self.config().clone();
-        let config = Config { net, recipe: Recipe { batch, precision, ..recipe }, rate: self.rate(batch) };
-        self.learner.with(vec![config], self.learner.extent().units)
-    }
-
-    /// The learning rate that goes with a batch.
-    fn rate(&self, batch: usize) -> f32 {
-        self.settings.train.learner.kind().rate(self.settings, batch)
-    }
-
-    /// Whether this part of the time is over, or the user has had enough.
-    fn over(&self, part: f64) -> bool {
-        self.began.elapsed().as_secs_f64() > part * self.most.as_secs_f64() || stop_flag().load(Ordering::Relaxed)
-    }
-
-    fn noise(&self, sink: Sink<'_>) -> Result<Option<Noise>> {
-        sink(Update { phase: "measuring gradients", done: 0, total: 0, unit: "" });
-        let spec = NoiseSpec { warm_up: WARM_UP, batch: ROWS, batches: GRADIENTS, rate: self.rate(ROWS) };
-        let enough = |phase: NoisePhase| match phase {
-            NoisePhase::WarmUp => self.over(0.25),
-            NoisePhase::Gradients => self.over(0.45),
-        };
-        self.learner.noise(&self.plan.members, &self.at, &spec, &enough)
-    }
-
-    /// The batch to begin with on such a machine.
-    fn first(&self) -> usize {
-        let net = &self.config().net;
-        let wanted = self.start.batch(net.to_string().contains("lstm"), parameters(net));
-        let sizes: Vec<usize> = batches(self.smallest_fold).collect();
-        sizes[nearest_index(&sizes, wanted)]
-    }
-
-    /// Bytes of the first members with whole batches, tables included.
-    fn needs(&self, learner: &dyn Learner, members: usize) -> Result<u64> {
-        let own = learner.needs(&self.at.device, &self.plan.members[..members], Pace::default()).map_err(failed)?;
-        Ok(own + learner.problem().tables_need(&self.at.device))
-    }
-
-    /// As many members as fit with a batch, by halving, and what they take.
-    fn group(&self, learner: &dyn Learner) -> Result<(usize, u64)> {
-        let most = self.at.bytes(self.learner.problem())?;
-        let mut members = self.plan.members.len();
-        loop {
-            let bytes = self.needs(learner, members)?;
-            if bytes <= most || members == 1 {
-                return Ok((members, bytes));
-            }
-            members = members.div_ceil(2);
-        }
-    }
-
-    /// Members that are timed: on a card all that fit; on a processor one a thread, since more only wait.
-    fn timed(&self, members: usize) -> usize {
-        match self.at.device {
-            Opened::Cpu { threads } => members.min(threads),
-            Opened::Cuda(_) => members,
-        }
-    }
-
-    /// Times steps of the first members; `units` makes of the rows what is counted.
-    fn time(
-        &self,
-        learner: &dyn Learner,
-        device: &Opened,
-        members: usize,
-        timer: &mut Timer<'_>,
-        units: &dyn Fn(f64) -> f64,
-    ) -> Result<()> {
-        // They never end: a clock wants all of them.
-        let endless = learner.with(learner.configs().to_vec(), u32::MAX);
-        let at = DeviceBudget { device: device.clone(), budget: self.at.budget };
-        let mut pacer = Pacer::new(&*endless, &at, &self.plan.members[..members])?;
-        let mut one = 0.0;
-        for _ in 0..2 {
-            let clock = Instant::now();
-            pacer.advance(1)?;
-            one = clock.elapsed().as_secs_f64();
-            if one > ONE_RUN {
-                break;
-            }
-        }
-        let steps = (ONE_RUN / one.max(1e-9)).clamp(1.0, 256.0) as u32;
-        timer.time(|| {
-            check_stop()?;
-            Ok(units(pacer.advance(steps)? as f64))
-        })
-    }
-
-    /// f32 or bf16, on a card where nobody chose: bf16 only where it is clearly faster.
-    fn precision(&mut self, tuner: &Tuner<'_>, sink: Sink<'_>) -> Result<Vec<TuneOther>> {
-        if self.settings.train.precision.is_some() || matches!(self.at.device, Opened::Cpu { .. }) {
-            return Ok(Vec::new());
-        }
-        sink(Update { phase: "timing precisions", done: 0, total: 0, unit: "" });
-        let mut candidates = Vec::new();
-        for (label, precision) in [("f32", Precision::F32), ("bf16", Precision::Bf16)] {
-            let learner = self.with(self.first(), precision);
-            let (members, bytes) = self.group(&*learner)?;
-            candidates.push(Candidate { label: label.into(), bytes, config: (learner, members) });
-        }
-        let (rows, chosen) = others(tuner, "precision", &candidates, 1, 0, |(learner, members), timer| {
-            if self.over(0.6) {
-                return Err(late());
-            }
-            self.time(&**learner, &self.at.device, *members, timer, &|rows| rows)
-        });
-        check_stop()?;
-        self.learner = candidates.swap_remove(chosen).config.0;
-        Ok(rows)
-    }
-
-    /// Threads of the processor, where nobody chose.
-    fn threads(&mut self, tuner: &Tuner<'_>, sink: Sink<'_>) -> Result<(Vec<TuneOther>, Option<usize>)> {
-        let Opened::Cpu { threads: all } = self.at.device else { return Ok((Vec::new(), None)) };
-        if self.settings.general.threads.is_some() || all == 1 {
-            return Ok((Vec::new(), None));
-        }
-        sink(Update { phase: "timing threads", done: 0, total: 0, unit: "" });
-        let mut counts: Vec<usize> = (0..).map(|i| 1 << i).take_while(|n| *n < all).collect();
-        counts.extend([self.start.threads.min(all), all]);
-        counts.sort_unstable();
-        counts.dedup();
-        let learner = self.with(self.first(), self.config().recipe.precision);
-        let members = self.group(&*learner)?.0.min(all);
-        let candidates: Vec<Candidate<usize>> =
-            counts.iter().map(|n| Candidate { label: n.to_string(), bytes: 0, config: *n }).collect();
-        let begin = nearest_index(&counts, self.start.threads);
-        let (rows, chosen) = others(tuner, "threads", &candidates, begin, counts.len() - 1, |threads, timer| {
-            if self.over(0.6) {
-                return Err(late());
-            }
-            self.time(&*learner, &Opened::Cpu { threads: *threads }, members, timer, &|rows| rows)
-        });
-        check_stop()?;
-        self.at.device = Opened::Cpu { threads: counts[chosen] };
-        Ok((rows, (counts[chosen] != all).then_some(counts[chosen])))
-    }
-
-    /// The table of batches, and the rows as the tuner saw them.
-    fn batches(
-        &self,
-        tuner: &Tuner<'_>,
-        value: BatchValue,
-        sink: Sink<'_>,
-    ) -> Result<(Vec<TuneRow>, Vec<machine::CandidateRow>)> {
-        let mut sizes = Vec::new();
-        for batch in batches(self.smallest_fold) {
-            let (members, bytes) = self.group(&*self.with(batch, self.config().recipe.precision))?;
-            sizes.push(Size { batch, members, bytes });
-        }
-        let (mut done, total) = (0, sizes.len() as u64);
-        let (rows, _, seen) = table(tuner, &sizes, self.first(), value, |size, timer, helps| {
-            sink(Update { phase: "timing batches", done, total, unit: "" });
-            // The first is timed however late it is: there has to be something to choose.
-            if done > 0 && self.over(0.9) {
-                return Err(late());
-            }
-            done += 1;
-            let learner = self.with(size.batch, self.config().recipe.precision);
-            self.time(&*learner, &self.at.device, self.timed(size.members), timer, helps)
-        });
-        check_stop()?;
-        Ok((rows, seen))
-    }
-
-    /// Members at once with the chosen batch: as many as fit, unless fewer are clearly faster.
-    fn members(&self, tuner: &Tuner<'_>, rows: &[TuneRow], sink: Sink<'_>) -> Result<(Vec<TuneOther>, Option<usize>)> {
-        let (all, _) = self.group(&*self.learner)?;
-        if all == 1 {
-            return Ok((Vec::new(), None));
-        }
-        sink(Update { phase: "timing members at once", done: 0, total: 0, unit: "" });
-        let mut counts: Vec<usize> = (0..).map(|i| 1 << i).take_while(|n| *n < all).collect();
-        counts.push(all);
-        let rate = rows.iter().find(|r| r.chosen).and_then(|r| r.samples_per_s).unwrap_or(1.0);
-        let mut candidates = Vec::new();
-        for n in &counts {
-            let bytes = self.needs(&*self.learner, *n)?;
-            candidates.push(Candidate { label: n.to_string(), bytes, config: *n });
-        }
-        let begin = nearest_index(&counts, self.start.members);
-        let (rows, chosen) =
-            others(tuner, "members at once", &candidates, begin, counts.len() - 1, |members, timer| {
-                // Two steps before the clock, one that warms up and one that counts.
-                let need = 4.0 * (members * self.config().recipe.batch) as f64 / rate;
-                if self.began.elapsed().as_secs_f64() + need > self.most.as_secs_f64() {
-                    return Err(late());
-                }
-                self.time(&*self.learner, &self.at.device, *members, timer, &|rows| rows)
-            });
-        check_stop()?;
-        // Where everyone could not be timed, nothing is known to be better.
-        let known = rows.last().is_some_and(|r| r.samples_per_s.is_some());
-        let fewer = (known && chosen + 1 < counts.len()).then(|| counts[chosen]);
-        Ok((if known { rows } else { Vec::new() }, fewer))
-    }
-}
-
-/// What large matrix products reach on this device, where `probe` has measured it.
-fn limit(machine: &str, device: &Opened, precision: Precision) -> Option<f64> {
-    let profile = Profile::load(&home().ok()?, machine).ok()??;
-    match device.device() {
-        Device::Cpu { .. } => Some(profile.cpu_rates.product_all_threads_flop_per_s),
-        Device::Cuda { index } => {
-            let rates = &profile.gpus.iter().find(|g| g.index == index)?.rates;
-            match precision {
-                Precision::F32 => rates.f32_flop_per_s,
-                Precision::Tf32 => rates.tf32_flop_per_s,
-                Precision::Bf16 => rates.bf16_flop_per_s,
-            }
-        }
-    }
-    .filter(|limit| *limit > 0.0)
-}
-
-/// Said of what there was no time for.
-fn late() -> Error {
-    Error::new(Kind::Machine, "not timed: the budget was used up; a larger <budget> allows it")
-}
-
-/// No batch could be timed.
-fn nothing(rows: &[TuneRow]) -> Error {
-    let why = rows.iter().find_map(|r| r.note.clone()).unwrap_or_else(|| "there was none to try".into());
-    Error::new(Kind::Machine, format!("no batch could be timed: {why}"))
-        .remedy("use a larger <memory> or <budget>, or a smaller net")
-}
-
-/// Why this batch, in a sentence.
-fn why(rows: &[TuneRow], noise: Option<&Noise>) -> String {
-    let Some(chosen) = rows.iter().find(|r| r.chosen) else { return String::new() };
-    let batch = chosen.batch;
-    let larger = rows.iter().find(|r| r.batch > batch && r.relative_time.is_some());
-    let next = larger.and_then(|r| Some((r.batch, r.relative_time? / chosen.relative_time?)));
-    let against = next.map_or(String::new(), |(batch, time)| format!("; {batch} would take {time:.2} times as long"));
-    let cap =
-        "the smallest batch with the best throughput, of those with at most 3072 rows and at least 32 steps per epoch";
-    let Some(noise) = noise else { return format!("{batch} is {cap}") };
-    match noise.scale() {
-        Some(scale) if scale < batch as f64 => format!(
-            "the gradient noise scale is about {scale:.0} rows, less than the smallest batch that is tried, so {batch} is chosen"
-        ),
-        Some(scale) => format!(
-            "the gradient noise scale is about {scale:.0} rows; larger batches hardly help. Of the smaller ones, {batch} is the \
-             smallest that is predicted to reach the same loss within 3 % of the fastest{against}"
-        ),
-        None => {
-            let reason = if noise.gradient_squared <= 0.0 {
-                "the estimate of |G|² is negative"
-            } else {
-                "the estimate of |G|² lies within its error"
-            };
-            let least = noise.at_least().map_or(String::new(), |n| format!(" (it is at least about {n:.0} rows)"));
-            format!(
-                "the gradient cannot be distinguished from noise ({reason}), so the noise scale is unknown{least}: {batch} is {cap}"
-            )
-        }
-    }
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// What was chosen for a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TunedRecipe {
-    /// Rows of a batch: recipe.
+    /// Rows of a batch, or of a minibatch: recipe.
     pub batch: usize,
     /// How numbers are held: recipe.
     pub precision: Precision,
@@ -23,6 +23,12 @@ pub struct TunedRecipe {
     pub members_at_once: Option<usize>,
     /// The gradient noise scale it was chosen by, in rows; null where none was found.
     pub noise_scale: Option<f64>,
+    /// Environments of a policy: recipe; null for a learner without them.
+    #[serde(default)]
+    pub n_envs: Option<usize>,
+    /// Steps of each environment in an update: recipe.
+    #[serde(default)]
+    pub n_steps: Option<usize>,
 }
 
 /// A recipe, and when it was tuned.
@@ -58,6 +64,14 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
         "device": device,
     });
     format!("{} {words}", settings.train.learner.kind().task())
+}
+
+/// Whether settings leave everything open that is tuned together: what was tuned is taken whole or not at all.
+pub(crate) fn is_open(settings: &mut Settings) -> bool {
+    let kind = settings.train.learner.kind();
+    let tried = ["batch", "ppo.n_envs", "ppo.n_steps"].iter().any(|key| settings.has_candidates(key));
+    let shape = kind.rollout(settings).is_none_or(|r| r.n_envs.is_none() && r.n_steps.is_none());
+    !tried && shape && kind.batch(settings).is_none()
 }
 
 /// What was tuned for this workload here, if anything was; what is wrong with the file goes to `notes`.

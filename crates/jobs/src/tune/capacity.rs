@@ -1,0 +1,494 @@
+//! The capacity of a device for policies: environments, steps, minibatch and members at once inside the memory budget,
+//! with what each costs and brings.
+//!
+//! Every row takes real updates on the user's data (steps a second, time of an update) and then trains one policy of
+//! the same layers on a small market with a planted signal until its validation reaches a set share of the best growth:
+//! more environments make more steps a second and need more steps, so a rate alone chooses badly. A row is left out,
+//! with its reason, where memory or time do not allow it.
+
+use super::TunedRecipe;
+use super::bench::{Bench, Found, nothing_fits};
+use crate::Settings;
+use crate::kinds::UPDATES;
+use crate::progress::{Sink, Update, check_stop, stop_flag};
+use crate::synth::planted;
+use crate::train::{MarketFolder, Source, split};
+use bars::Timeframe;
+use bars::synth::{MarketKind, Plant, Synth};
+use compute::population::{Pace, Pins};
+use files::{Result, format_bytes, format_count, format_seconds};
+use judge::split::Splits;
+use learn::{Learner, MemberKey, Pacer, failed};
+use machine::Tuner;
+use serde::Serialize;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// The environments of the table.
+const ENVIRONMENTS: [usize; 8] = [16, 32, 64, 128, 256, 1024, 4096, 16_384];
+/// What a policy has to reach of the best growth on the planted market.
+const REACH: f64 = 0.8;
+/// Bars of that market.
+const BARS: usize = 20_000;
+/// What policies read of it.
+const COLUMNS: &str = "p = col(plant), r = log_return(1), v = volatility(20)";
+/// Shares of the time: up to where environments are tried, and up to where steps and minibatches are.
+const UNTIL: [f64; 2] = [0.6, 0.9];
+/// Of a row's time, what its clock of updates may take; the rest is for the planted market.
+const TIMED: f64 = 0.3;
+/// Policies of each row on the planted market, where there is time for them: the median counts.
+const SEEDS: u32 = 3;
+/// A policy that takes so many times as long as the quickest row, and this many seconds at least, is not waited for.
+const LOST: (f64, f64) = (2.0, 1.0);
+/// Of rows that arrive within this part of the first the smaller is taken: a clock is no sharper.
+const AS_SOON: f64 = 1.1;
+/// Fewer updates in all timesteps are no training.
+const UPDATES_LEAST: usize = 16;
+
+/// What environments, steps and minibatches cost and bring.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Capacity {
+    /// Timesteps that a training has.
+    pub timesteps: usize,
+    /// The best mean growth of a bar on the planted market, in basis points.
+    pub planted_growth_bp: f64,
+    /// The growth that is waited for.
+    pub target_growth_bp: f64,
+    /// Environments first, then steps and minibatches with those that were chosen.
+    pub rows: Vec<CapacityRow>,
+}
+
+/// One shape of an update.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CapacityRow {
+    /// Which of the three is tried: `n_envs`, `n_steps` or `batch_size`.
+    pub what: &'static str,
+    /// Environments of a member.
+    pub n_envs: usize,
+    /// Steps of each in an update.
+    pub n_steps: usize,
+    /// Rows of a minibatch.
+    pub batch_size: usize,
+    /// Updates in all timesteps.
+    pub updates: usize,
+    /// Members that the memory holds at once.
+    pub members_at_once: usize,
+    /// Bytes of one member on the device, tables included.
+    pub memory_bytes: u64,
+    /// Steps of one member in a second; null where nothing was timed.
+    pub steps_per_s: Option<f64>,
+    /// Seconds of one update of one member.
+    pub update_s: Option<f64>,
+    /// Seconds until the planted market's growth was reached, the median of up to three seeds; null where it was not.
+    pub planted_s: Option<f64>,
+    /// Whether later rows and runs take it.
+    pub chosen: bool,
+    /// Why something is missing, or why it is not chosen.
+    pub note: Option<String>,
+}
+
+/// A shape to be tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tried {
+    what: &'static str,
+    n_envs: usize,
+    n_steps: usize,
+    /// None goes by the rule.
+    batch: Option<usize>,
+}
+
+/// Where policies are timed to a return.
+struct PlantedMarket {
+    source: Source,
+    splits: Splits,
+    growth_bp: f64,
+}
+
+impl Bench<'_> {
+    /// Environments, steps and minibatch of policies, and members at once.
+    pub(super) fn capacity(
+        &mut self,
+        source: &Source,
+        splits: &Splits,
+        tuner: &Tuner<'_>,
+        sink: Sink<'_>,
+    ) -> Result<Found> {
+        let mut settings = self.settings.clone();
+        let kind = settings.train.learner.kind();
+        kind.fill_in(&mut settings, source, &self.at.device);
+        let (timesteps, n_steps) =
+            kind.rollout(&mut settings).map_or((0, 0), |r| (r.timesteps, r.n_steps.unwrap_or(0)));
+        let market = PlantedMarket::new(&settings)?;
+        let (mut rows, mut first) = (Vec::new(), None);
+        let mut table = Table { bench: self, source, splits, settings: &settings, market: &market, timesteps };
+
+        let tried = ENVIRONMENTS.map(|n_envs| Tried { what: "n_envs", n_envs, n_steps, batch: None });
+        table.measure(&tried, UNTIL[0], &mut first, &mut rows, sink)?;
+        let mut best = choose(&rows).ok_or_else(|| nothing_fits(rows.iter().find_map(|row| row.note.clone())))?;
+        rows[best].chosen = true;
+        let why = why(&rows, best, REACH * market.growth_bp);
+        // One factor of two each way, from what is best so far.
+        for what in ["n_steps", "batch_size"] {
+            let CapacityRow { n_envs, n_steps, batch_size, .. } = rows[best].clone();
+            let near = |twice: bool| match (what, twice) {
+                ("n_steps", true) => Tried { what, n_envs, n_steps: 2 * n_steps, batch: None },
+                ("n_steps", false) => Tried { what, n_envs, n_steps: n_steps / 2, batch: None },
+                (_, true) => Tried { what, n_envs, n_steps, batch: Some((2 * batch_size).min(n_envs * n_steps)) },
+                (_, false) => Tried { what, n_envs, n_steps, batch: Some((batch_size / 2).max(1)) },
+            };
+            let until = if what == "n_steps" { 0.5 * (UNTIL[0] + UNTIL[1]) } else { UNTIL[1] };
+            let begin = rows.len();
+            let tried = [near(false), near(true)].into_iter().filter(|t| t.n_steps >= 2).collect::<Vec<_>>();
+            table.measure(&tried, until, &mut first, &mut rows, sink)?;
+            // Only what arrives clearly sooner replaces what is known to work.
+            let sooner =
+                |at: &usize| rows[*at].planted_s.zip(rows[best].planted_s).is_some_and(|(a, b)| AS_SOON * a < b);
+            let quickest = (begin..rows.len()).filter(|at| is_open(&rows[*at])).filter(sooner);
+            if let Some(at) = quickest.min_by(|a, b| f64::total_cmp(&seconds(&rows[*a]), &seconds(&rows[*b]))) {
+                rows[at].chosen = true;
+                best = at;
+            }
+        }
+        let CapacityRow { n_envs, n_steps, batch_size, steps_per_s, .. } = rows[best].clone();
+        self.learner = self.shaped(source, splits, &settings, (n_envs, n_steps, Some(batch_size)))?;
+        let (others, members_at_once) = self.members(tuner, steps_per_s.unwrap_or(1.0), n_envs * n_steps, sink)?;
+        let recipe = TunedRecipe {
+            batch: batch_size,
+            precision: self.config().recipe.precision,
+            threads: None,
+            members_at_once,
+            noise_scale: None,
+            n_envs: Some(n_envs),
+            n_steps: Some(n_steps),
+        };
+        let growth_bp = market.growth_bp;
+        let capacity = Capacity { timesteps, planted_growth_bp: growth_bp, target_growth_bp: REACH * growth_bp, rows };
+        Ok(Found { noise: None, rows: Vec::new(), others, recipe, why, capacity: Some(capacity), seen: Vec::new() })
+    }
+
+    /// The learner with updates of this shape.
+    fn shaped(
+        &self,
+        source: &Source,
+        splits: &Splits,
+        settings: &Settings,
+        (n_envs, n_steps, batch): (usize, usize, Option<usize>),
+    ) -> Result<Box<dyn Learner>> {
+        let mut own = settings.clone();
+        let kind = own.train.learner.kind();
+        if let Some(rollout) = kind.rollout(&mut own) {
+            (*rollout.n_envs, *rollout.n_steps) = (Some(n_envs), Some(n_steps));
+        }
+        *kind.batch(&mut own) = batch;
+        kind.learner(source, splits, &own, &self.at.device)
+    }
+}
+
+/// Rows are measured by this.
+struct Table<'a, 'b> {
+    bench: &'a Bench<'b>,
+    source: &'a Source,
+    splits: &'a Splits,
+    settings: &'a Settings,
+    market: &'a PlantedMarket,
+    timesteps: usize,
+}
+
+impl Table<'_, '_> {
+    /// Measures shapes until that part of the time is over; `first` is the soonest arrival on the planted market.
+    fn measure(
+        &mut self,
+        tried: &[Tried],
+        until: f64,
+        first: &mut Option<f64>,
+        rows: &mut Vec<CapacityRow>,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        for (at, one) in tried.iter().enumerate() {
+            let phase = if one.what == "n_envs" { "timing environments" } else { "timing steps and minibatches" };
+            sink(Update { phase, done: at as u64, total: tried.len() as u64, unit: "" });
+            let left = until * self.bench.most.as_secs_f64() - self.bench.began.elapsed().as_secs_f64();
+            let share = left.max(0.0) / (tried.len() - at) as f64;
+            let rate = rows.iter().rev().find_map(|row| row.steps_per_s);
+            rows.push(self.row(*one, share, rate, first)?);
+            check_stop()?;
+        }
+        Ok(())
+    }
+
+    /// One row, in about so many seconds; `rate` are the steps a second that others made.
+    fn row(&self, tried: Tried, share: f64, rate: Option<f64>, first: &mut Option<f64>) -> Result<CapacityRow> {
+        let Tried { what, n_envs, n_steps, batch } = tried;
+        let (bench, shape) = (self.bench, (n_envs, n_steps, batch));
+        let learner = bench.shaped(self.source, self.splits, self.settings, shape)?;
+        let memory_bytes = bench.needs(&*learner, 1)?;
+        let mut row = CapacityRow {
+            what,
+            n_envs,
+            n_steps,
+            batch_size: learner.configs()[0].recipe.batch,
+            updates: self.timesteps.div_ceil(n_envs * n_steps),
+            members_at_once: bench.group(&*learner)?.0,
+            memory_bytes,
+            steps_per_s: None,
+            update_s: None,
+            planted_s: None,
+            chosen: false,
+            note: None,
+        };
+        let budget = bench.at.bytes(learner.problem())?;
+        if memory_bytes > budget {
+            let note = format!("needs {}, the memory budget is {}", format_bytes(memory_bytes), format_bytes(budget));
+            return Ok(CapacityRow { members_at_once: 0, note: Some(note), ..row });
+        }
+        let steps = (n_envs * n_steps) as f64;
+        // One update that warms up and one that counts.
+        let expected = rate.map_or(0.0, |rate| 2.0 * steps / rate);
+        if expected > share {
+            row.note = Some(format!(
+                "left out: two updates take about {}, and {} are left for this row; a larger <budget> allows it",
+                format_seconds(expected),
+                format_seconds(share)
+            ));
+            return Ok(row);
+        }
+        let clock = Instant::now();
+        match self.time(&*learner, TIMED * share) {
+            Ok(update_s) => (row.update_s, row.steps_per_s) = (Some(update_s), Some(steps / update_s)),
+            Err(why) => return Ok(CapacityRow { note: Some(why.to_string()), ..row }),
+        }
+        let left = (share - clock.elapsed().as_secs_f64()).max(0.5 * (1.0 - TIMED) * share);
+        let most = first.map_or(left, |first| left.min((LOST.0 * first).max(LOST.1)));
+        match self.races(shape, most, left) {
+            Ok(Arrival::After(seconds)) => {
+                row.planted_s = Some(seconds);
+                *first = Some(first.map_or(seconds, |first| first.min(seconds)));
+            }
+            Ok(Arrival::Not(note)) => row.note = Some(note),
+            Err(why) => row.note = Some(why.to_string()),
+        }
+        if row.updates < UPDATES_LEAST {
+            let few = format!("only {} updates in {} timesteps", row.updates, format_count(self.timesteps as u64));
+            row.note = Some(row.note.map_or(few.clone(), |note| format!("{few}; {note}")));
+        }
+        Ok(row)
+    }
+
+    /// The median time of an update of one member.
+    fn time(&self, learner: &dyn Learner, most: f64) -> Result<f64> {
+        let endless = learner.with(learner.configs().to_vec(), u32::MAX);
+        let mut pacer = Pacer::new(&*endless, &self.bench.at, &self.bench.plan.members[..1])?;
+        pacer.advance(1)?;
+        let (clock, mut times) = (Instant::now(), Vec::new());
+        loop {
+            let one = Instant::now();
+            pacer.advance(1)?;
+            times.push(one.elapsed().as_secs_f64());
+            check_stop()?;
+            let so_far = clock.elapsed().as_secs_f64();
+            if so_far > most || (times.len() >= 5 && so_far > 0.5) {
+                times.sort_by(f64::total_cmp);
+                return Ok(times[times.len() / 2]);
+            }
+        }
+    }
+
+    /// The median arrival of a few seeds, as far as `left` seconds last; each is waited for `most` seconds.
+    fn races(&self, shape: (usize, usize, Option<usize>), most: f64, left: f64) -> Result<Arrival> {
+        let (clock, mut arrived, mut missed) = (Instant::now(), Vec::new(), Vec::new());
+        for seed in 0..SEEDS {
+            match self.race(shape, seed, most)? {
+                Arrival::After(seconds) => arrived.push(seconds),
+                Arrival::Not(note) => missed.push(note),
+            }
+            check_stop()?;
+            // No more where the next would not fit, or where most have missed it.
+            let spent = clock.elapsed().as_secs_f64();
+            if spent * f64::from(seed + 2) / f64::from(seed + 1) > left || missed.len() > 1 {
+                break;
+            }
+        }
+        arrived.sort_by(f64::total_cmp);
+        // Those that missed it are the slowest.
+        let middle = (arrived.len() + missed.len()) / 2;
+        Ok(match arrived.get(middle) {
+            Some(seconds) => Arrival::After(*seconds),
+            None => Arrival::Not(missed.swap_remove(0)),
+        })
+    }
+
+    /// Trains a policy on the planted market until it has reached what is waited for, or so many seconds are over.
+    fn race(&self, shape: (usize, usize, Option<usize>), seed: u32, most: f64) -> Result<Arrival> {
+        let PlantedMarket { source, splits, growth_bp } = self.market;
+        let at = &self.bench.at;
+        let learner = self.bench.shaped(source, splits, &market_settings(self.settings), shape)?;
+        let tables = learner.problem().tables(&at.device, at.budget)?;
+        let member = MemberKey { config: 0, fold: splits.folds.len() - 1, seed };
+        let begin = learner.begin(at, &tables, &[member], Pace::default(), &Pins::default());
+        let mut training = begin.map_err(failed)?;
+        let (clock, mut best) = (Instant::now(), f64::NEG_INFINITY);
+        loop {
+            let progress = training.advance(1).map_err(failed)?.swap_remove(0);
+            if let Some(fault) = progress.fault {
+                return Ok(Arrival::Not(format!("on the planted market: {fault}")));
+            }
+            let spent = clock.elapsed().as_secs_f64();
+            if progress.due {
+                let scores = training.validate().map_err(failed)?;
+                best = scores.iter().map(|score| score.score).fold(best, f64::max);
+                if best >= REACH * growth_bp {
+                    return Ok(Arrival::After(clock.elapsed().as_secs_f64()));
+                }
+            }
+            let so_far = || match best.is_finite() {
+                true => format!(" (so far {best:.2} of {:.2} bp a bar)", REACH * growth_bp),
+                false => String::new(),
+            };
+            if spent > most || stop_flag().load(Ordering::Relaxed) {
+                let spent = format_seconds(spent);
+                return Ok(Arrival::Not(format!("the planted return was not reached in {spent}{}", so_far())));
+            }
+            if !progress.active || progress.unit >= learner.units(0) {
+                let all = format_count(self.timesteps as u64);
+                return Ok(Arrival::Not(format!("the planted return was not reached in {all} timesteps{}", so_far())));
+            }
+        }
+    }
+}
+
+/// How a race ended.
+enum Arrival {
+    After(f64),
+    Not(String),
+}
+
+impl PlantedMarket {
+    /// A signal that tells the next bar three times of five: enough noise that one update does not find it.
+    fn new(settings: &Settings) -> Result<PlantedMarket> {
+        let plant = Plant { accuracy: 0.6, cost_bp: 1.0, ..Plant::default() };
+        let synth = Synth {
+            seed: settings.general.seed,
+            symbols: 1,
+            bars: BARS,
+            timeframe: Timeframe::H1,
+            kind: MarketKind::Crypto,
+            plant: Some(plant),
+            ..Synth::default()
+        };
+        let own = market_settings(settings);
+        let folder = MarketFolder::new("tune")?;
+        let source = folder.read(&synth.make_market(1).market, "planted", Some(COLUMNS.into()), &own)?;
+        let splits = split(&source, &own)?;
+        Ok(PlantedMarket { source, splits, growth_bp: planted(&plant.optimum()).log_growth_bp })
+    }
+}
+
+/// What a policy is made of, from the user's settings; what its account and data are, as by default.
+fn market_settings(settings: &Settings) -> Settings {
+    let mut own = Settings::default();
+    (own.general, own.classify, own.ppo) = (settings.general.clone(), settings.classify.clone(), settings.ppo.clone());
+    // Of a whole net the layers: its inputs are others.
+    if let Some(layers) = settings.classify.net.as_deref().and_then(|net| net.split('/').nth(1)) {
+        own.classify.net = Some(layers.trim().to_string());
+    }
+    (own.train.learner, own.train.precision) = (settings.train.learner, settings.train.precision);
+    (own.train.seeds, own.split.folds) = (SEEDS as usize, Some(1));
+    own
+}
+
+/// Whether a row can be taken: it was timed, and leaves updates enough.
+fn is_open(row: &CapacityRow) -> bool {
+    row.steps_per_s.is_some() && row.updates >= UPDATES_LEAST
+}
+
+fn seconds(row: &CapacityRow) -> f64 {
+    row.planted_s.unwrap_or(f64::INFINITY)
+}
+
+/// The smallest of those that arrive first; where none does, the one with the best rate that leaves updates enough.
+fn choose(rows: &[CapacityRow]) -> Option<usize> {
+    let open = || (0..rows.len()).filter(|at| is_open(&rows[*at]));
+    let soonest = open().map(|at| seconds(&rows[at])).fold(f64::INFINITY, f64::min);
+    if soonest.is_finite() {
+        return open().find(|at| seconds(&rows[*at]) <= AS_SOON * soonest);
+    }
+    let rate = |at: &usize| rows[*at].steps_per_s.unwrap_or(0.0);
+    let many = open().filter(|at| rows[*at].updates >= UPDATES).max_by(|a, b| rate(a).total_cmp(&rate(b)));
+    many.or_else(|| open().next()).or_else(|| (0..rows.len()).find(|at| rows[*at].steps_per_s.is_some()))
+}
+
+/// Why these environments, in a sentence.
+fn why(rows: &[CapacityRow], chosen: usize, target: f64) -> String {
+    let own = &rows[chosen];
+    let envs = |row: &CapacityRow| format_count(row.n_envs as u64);
+    let per_s = |row: &CapacityRow| format_count(row.steps_per_s.unwrap_or(0.0).round() as u64);
+    let Some(took) = own.planted_s else {
+        return format!(
+            "no number of environments reached {target:.2} bp a bar on the planted market in its time, so {} is the fastest \
+             of those that leave at least {UPDATES} updates ({} steps/s); a larger <budget> waits longer",
+            envs(own),
+            per_s(own)
+        );
+    };
+    let next = rows.iter().filter(|row| row.n_envs > own.n_envs).find_map(|row| Some((row, row.planted_s?)));
+    let next =
+        next.map_or(String::new(), |(row, time)| format!("; {} take {:.2} times as long", envs(row), time / took));
+    let faster = rows.iter().filter(|row| row.steps_per_s > own.steps_per_s);
+    let fastest = faster.max_by(|a, b| a.steps_per_s.unwrap_or(0.0).total_cmp(&b.steps_per_s.unwrap_or(0.0)));
+    let fastest = fastest.map_or(String::new(), |row| {
+        format!(", though {} make more steps a second ({} against {})", envs(row), per_s(row), per_s(own))
+    });
+    format!(
+        "{} environments are the fewest that reach {target:.2} bp a bar on the planted market within 10 % of the shortest \
+         time ({}){next}{fastest}",
+        envs(own),
+        format_seconds(took)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Environments, steps a second and seconds to the return; 128 steps each.
+    fn rows(all: &[(usize, f64, f64)]) -> Vec<CapacityRow> {
+        let some = |x: f64| (x > 0.0).then_some(x);
+        let row = |(n_envs, rate, planted): &(usize, f64, f64)| CapacityRow {
+            what: "n_envs",
+            n_envs: *n_envs,
+            n_steps: 128,
+            batch_size: 16 * n_envs,
+            updates: 2_000_000usize.div_ceil(128 * n_envs),
+            members_at_once: 4,
+            memory_bytes: 1,
+            steps_per_s: some(*rate),
+            update_s: some(128.0 * *n_envs as f64 / rate),
+            planted_s: some(*planted),
+            chosen: false,
+            note: None,
+        };
+        all.iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_soonest_arrival_is_chosen_and_not_the_best_rate() {
+        let check = |all: &[(usize, f64, f64)], envs: Option<usize>, part: &str| {
+            let rows = rows(all);
+            let chosen = choose(&rows);
+            assert_eq!(chosen.map(|at| rows[at].n_envs), envs, "{all:?}");
+            let text = chosen.map_or(String::new(), |at| why(&rows, at, 3.9));
+            assert!(text.contains(part), "{part}: {text}");
+        };
+        let fast = [(16, 1e5, 3.0), (64, 2e5, 1.0), (1024, 9e5, 1.4)];
+        check(&fast, Some(64), "1,024 take 1.40 times as long, though 1,024 make more steps a second");
+        // Within a tenth the smaller is taken.
+        check(&[(16, 1e5, 1.05), (64, 2e5, 1.0), (256, 1e5, 2.0)], Some(16), "the fewest");
+        // 16,384 environments leave one update, and 4,096 four.
+        check(&[(64, 1e5, 9.0), (4096, 9e5, 2.0), (16_384, 1e6, 1.0)], Some(64), "64 environments");
+        // Nobody arrived: by rate, of those with 64 updates; 256 have 62.
+        check(&[(64, 1e5, 0.0), (128, 3e5, 0.0), (256, 9e5, 0.0)], Some(128), "no number of environments");
+        check(&[(256, 1e5, 0.0), (1024, 3e5, 0.0)], Some(256), "no number of environments");
+        check(&[(16_384, 1e5, 0.0)], Some(16_384), "no number of environments");
+        check(&[(64, 0.0, 0.0)], None, "");
+    }
+}
