@@ -71,7 +71,9 @@ impl Context {
             TrainEvent::Plan(run) if !self.json => {
                 self.progress.clear();
                 // A reader that is gone is noticed at the end.
-                let _ = out::print_text(&flags::typed(&train::plan(run, Paint::stdout()), &self.words));
+                // Notes stand here, where there is time to act on them, and with those of the end at the end.
+                let text = train::plan(run, Paint::stdout()) + &train::notes(run, Paint::stdout());
+                let _ = out::print_text(&flags::typed(&text, &self.words));
                 self.planned = true;
             }
             TrainEvent::Plan(_) => {}

@@ -238,12 +238,19 @@ fn on_everything(text: &mut String, run: &TrainRun, refit: &jobs::Refit, paint: 
     text.push_str(&wrap(&format!("its recipe was judged by {}", refit.run), "  ", "  "));
 }
 
-/// Notes, and where the run is.
-fn end(text: &mut String, run: &TrainRun, paint: Paint) {
+/// What is worth knowing of data and plan, so far.
+pub(super) fn notes(run: &TrainRun, paint: Paint) -> String {
+    let mut text = String::new();
     if !run.notes.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Notes"));
         run.notes.iter().for_each(|note| text.push_str(&wrap(note, "  - ", "    ")));
     }
+    text
+}
+
+/// Notes, and where the run is.
+fn end(text: &mut String, run: &TrainRun, paint: Paint) {
+    text.push_str(&notes(run, paint));
     match (&run.folder, run.interrupted) {
         (Some(folder), true) => {
             let _ =
