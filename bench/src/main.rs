@@ -18,6 +18,7 @@ mod make_csv;
 mod net;
 mod null_markets;
 mod ppo;
+mod ppo_seeds;
 mod search;
 mod statistics;
 
@@ -44,7 +45,9 @@ const HELP: &str = "\
   fullbore-bench search [--net 256,256] [--roots N] [--simulations N] [--rule gumbel|muzero] [--mode reference|honest]
       [--in-flight N] [--codes N] [--scenarios N] [--threads N] [--seconds S]   whole searches, timed
   fullbore-bench evolve [--algorithm openai|sep-cma] [--population N] [--envs N] [--steps N] [--net 64,64] [--features N]
-      [--device D] [--threads N] [--seconds S]   whole generations of evolved policies, timed";
+      [--device D] [--threads N] [--seconds S]   whole generations of evolved policies, timed
+  fullbore-bench ppo-seeds [--net 64t,64t] [--updates N] [--seeds N] [--precision f32,tf32,bf16] [--device D] [--threads N]
+      policies on a planted market: the growth of each seed in each precision, with 95 % intervals";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         ["ppo", rest @ ..] => ppo::time(rest, threads()),
         ["search", rest @ ..] => search::time(rest, threads()),
         ["evolve", rest @ ..] => evolve::time(rest, threads()),
+        ["ppo-seeds", rest @ ..] => ppo_seeds::run(rest, threads()),
         ["copy"] => copy::measure(threads()),
         ["copy", "--threads", n] => number(n).and_then(|n| copy::measure(n as usize)),
         ["limit", path] => limit::measure(path.as_ref(), threads()),
