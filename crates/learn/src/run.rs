@@ -10,6 +10,7 @@ use crate::{
     failed,
 };
 use compute::Tables;
+use compute::allocator::give_back_freed;
 use compute::population::{Pace, Pins};
 use files::Result;
 use std::collections::{BTreeMap, VecDeque};
@@ -230,6 +231,7 @@ impl Run<'_, '_> {
                 for score in training.validate().map_err(failed)? {
                     self.validated(training, group.clone(), score)?;
                 }
+                give_back_freed();
                 self.spent.validate += clock.elapsed().as_secs_f64();
             }
             let progress = training.progress();
@@ -285,6 +287,9 @@ impl Run<'_, '_> {
             self.state.running.push(training.snapshot(member.id).map_err(failed)?);
         }
         (self.hooks.save)(&self.state)?;
+        // What a checkpoint was made of is freed by now; the heap of each thread would keep its pages, and a long
+        // training would grow by them.
+        give_back_freed();
         self.spent.save += clock.elapsed().as_secs_f64();
         (self.hooks.event)(RunEvent::Saved);
         Ok(())
