@@ -22,7 +22,7 @@ use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
 use judge::backtest::{
     Backtest, Beliefs, ChanceTest, Course, Exit, Follower, PortfolioRule, SignalRule, Walked, buy_and_hold, decide,
-    decide_beforehand, shift_positions,
+    decide_beforehand, shift_portfolio, shift_positions,
 };
 use judge::deflated::DeflatedSharpe;
 use judge::evidence::Findings;
@@ -182,8 +182,12 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     sink(Update { phase: "walking", done: 0, total: 0, unit: "" });
     let delisting_return = settings.account.delisting_return;
     let course = Course { market: &market, clock: &clock, table: &table, span, delisting_return };
-    let tested = judge::backtest::backtest(&course, &*policy, &folds, settings.threads());
-    let (backtest, walked) = match (tested, &started) {
+    // Asked once: whoever looks at an account is slow to ask, and its decisions can be walked again.
+    let tested = decide(&course, &*policy).and_then(|decided| {
+        let (backtest, walked) = judge::backtest::backtest(&course, &decided, &folds, settings.threads())?;
+        Ok((backtest, walked, decided))
+    });
+    let (backtest, walked, decided) = match (tested, &started) {
         (Ok(tested), _) => tested,
         (Err(why), Some(started)) => {
             ledger.fail(started, &why.message)?;
@@ -208,7 +212,11 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     let chance = match market.as_slice() {
         [_] if !walked.trades.is_empty() => {
             sink(Update { phase: "chance", done: 0, total: 0, unit: "" });
-            shift_positions(&course, &*policy, 1, settings.general.seed, settings.threads()).ok()
+            shift_positions(&course, &decided, 1, settings.general.seed, settings.threads()).ok()
+        }
+        [_, _, ..] if policy.needs().account && !walked.trades.is_empty() => {
+            sink(Update { phase: "chance", done: 0, total: 0, unit: "" });
+            shift_portfolio(&course, &decided, settings.general.seed, settings.threads()).ok()
         }
         _ => None,
     };

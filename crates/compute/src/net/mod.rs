@@ -15,7 +15,7 @@ mod text;
 
 pub use init::{Start, init, init_by};
 pub use layout::{Buffer, Layout, Linear, Norm, PAD, Place};
-pub use params::{flatten, load, save};
+pub use params::{flatten, load, pick, save};
 pub use recurrent::{GATES, Recurrent, UNITS};
 
 /// What follows a product.

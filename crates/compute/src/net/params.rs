@@ -35,6 +35,33 @@ pub fn flatten(layout: &Layout, row: &[f32]) -> Vec<Tensor> {
     tensors
 }
 
+/// A row of the arena of another net, whose tensors all are in the first as well, under the name that `name_in_first`
+/// gives: a tower as a trunk alone, say.
+///
+/// # Panics
+///
+/// If one is not, or has another shape.
+pub fn pick(from: &Layout, row: &[f32], to: &Layout, name_in_first: &dyn Fn(&str) -> String) -> Vec<f32> {
+    let tensors: HashMap<String, (Vec<usize>, Vec<f32>)> =
+        flatten(from, row).into_iter().map(|(name, shape, values)| (name, (shape, values))).collect();
+    let mut picked = vec![0.0; to.params];
+    let mut put = |name: String, shape: &[usize], places: &mut dyn Iterator<Item = usize>| {
+        let (own, values) = tensors.get(&name_in_first(&name)).expect("a tensor of the first net");
+        assert_eq!(own, shape, "the shape of {name}");
+        places.zip(values).for_each(|(at, value)| picked[at] = *value);
+    };
+    for part in to.recurrents.iter().flat_map(Recurrent::parts) {
+        put(part.name, &part.shape, &mut part.places.into_iter());
+    }
+    for l in &to.linears {
+        put(format!("{}.weight", l.name), &[l.outputs, l.inputs()], &mut places(l));
+        for (name, at) in vectors(l) {
+            put(name, &[l.outputs], &mut (at..at + l.outputs));
+        }
+    }
+    picked
+}
+
 /// The bytes of a safetensors file with the parameters in `row`, a member's row of the arena.
 pub fn save(net: &Net, layout: &Layout, row: &[f32]) -> Vec<u8> {
     let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = flatten(layout, row)

@@ -13,16 +13,18 @@ use compute::Opened;
 use compute::population::{Recipe, Scale, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout, Span};
 use files::{Error, Result, format_plural};
-use judge::backtest::{Backtest, ChanceTest, Course, Walked, shift_positions, walk};
+use judge::backtest::{
+    Backtest, ChanceTest, Course, Lane, Walked, decide, decide_beside, shift_portfolio, shift_positions, walk,
+};
 use judge::evidence::{Findings, seed_spread};
 use judge::ledger::StartedTrial;
 use judge::performance::{TrackRecord, performance, trading_days_per_year};
 use judge::split::Splits;
 use learn::classify::defaults;
-use learn::ppo::{Actions, Clip, EntropyBand, FoldPolicy, Hypers, Ppo, PpoPolicy, Reward, Spec};
+use learn::ppo::{Actions, Clip, Deciders, EntropyBand, FoldPolicy, Hypers, Ppo, PpoPolicy, Reward, Spec};
 use learn::scale::Scaler;
 use learn::{Config, Extent, Learner, Problem, Trained};
-use market::{EpisodeData, OBSERVED, row_times};
+use market::{EpisodeData, OBSERVED, Targets, row_times};
 use serde_json::json;
 use shape::UpdateShape;
 use std::path::Path;
@@ -344,9 +346,9 @@ impl Kind for PpoKind {
             }
         };
         let (blocks, figures) = (blocks(experiment, data), Vec::new());
-        let mut tested = Tested { experiment, members, data, table, tables, blocks, notes, figures, traded: None };
-        let growth = |m: &Trained| if refit { Ok(None) } else { tested.growth(m) };
-        tested.figures = members.iter().map(growth).collect::<Result<_>>()?;
+        let (decided, traded) = (None, None);
+        let mut tested = Tested { experiment, members, data, table, tables, blocks, notes, figures, decided, traded };
+        (tested.figures, tested.decided) = if refit { (vec![None; members.len()], None) } else { tested.walk_all()? };
         Ok(Box::new(tested))
     }
 }
@@ -365,6 +367,19 @@ fn is_above_flat(member: &Trained) -> bool {
     best.score > error
 }
 
+/// The seeds of members, each once.
+fn seeds_of(members: &[&Trained]) -> Vec<u32> {
+    let mut numbers: Vec<u32> = members.iter().map(|m| m.seed).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// The mean logarithm of growth of a step, in basis points; none of a ruin.
+fn growth_bp(growth: f64, steps: usize) -> Option<f64> {
+    (growth > 0.0).then(|| 1e4 * growth.ln() / steps.max(1) as f64)
+}
+
 /// Policies on their test blocks.
 struct Tested<'a> {
     experiment: &'a Experiment,
@@ -377,7 +392,16 @@ struct Tested<'a> {
     notes: Vec<String>,
     /// `[members]` growth of a bar on its test block, in basis points; none where it has no weights.
     figures: Vec<Option<f64>>,
+    /// What the only config decides, where it was asked together with its members alone.
+    decided: Option<Decided>,
     traded: Option<Traded>,
+}
+
+/// What deployed members decide on all test blocks.
+struct Decided {
+    together: Targets,
+    /// Each seed alone, where there are several.
+    seeds: Vec<Targets>,
 }
 
 struct Traded {
@@ -432,15 +456,95 @@ impl Tested<'_> {
         PpoPolicy::new(&self.tables, folds, fold_of, share)
     }
 
-    /// What a member makes of its test block alone, a bar, in basis points.
-    fn growth(&self, member: &Trained) -> Result<Option<f64>> {
-        if member.best.is_none() {
-            return Ok(None);
+    /// `[members]` what each makes of its test block alone; and what all decide together, where there is one config of
+    /// one symbol: they walk side by side.
+    fn walk_all(&self) -> Result<(Vec<Option<f64>>, Option<Decided>)> {
+        let configs = self.experiment.learner.configs().len();
+        if self.data.base.market.len() > 1 {
+            let alone = |m: &Trained| m.best.as_ref().map(|_| self.growth(m)).transpose().map(Option::flatten);
+            return Ok((self.members.iter().map(alone).collect::<Result<_>>()?, None));
         }
+        let (mut figures, mut decided) = (vec![None; self.members.len()], None);
+        for config in 0..configs {
+            let (own, places): (Vec<&Trained>, Vec<usize>) =
+                self.members.iter().zip(0..).filter(|(m, _)| m.config == config).unzip();
+            let (grown, all) = self.walk_beside(&own, true, configs == 1)?;
+            places.into_iter().zip(grown).for_each(|(at, growth)| figures[at] = growth);
+            decided = all;
+        }
+        Ok((figures, decided))
+    }
+
+    /// What a member makes of its test block alone, a bar, in basis points, on a portfolio.
+    fn growth(&self, member: &Trained) -> Result<Option<f64>> {
         let walked = walk(&self.course(self.blocks[member.fold]), &self.table.params, &self.policy(&[member], false)?)?;
         let (Some(first), Some(last)) = (walked.equity.first(), walked.equity.last()) else { return Ok(None) };
-        let steps = walked.equity.len().saturating_sub(1).max(1);
-        Ok((*first > 0.0 && *last > 0.0).then(|| 1e4 * (last / first).ln() / steps as f64))
+        Ok(growth_bp(last / first, walked.equity.len().saturating_sub(1)))
+    }
+
+    /// Members of one symbol on accounts side by side: each `alone` on its test block, and those that are deployed on
+    /// all blocks, `together` and seed by seed. `[members]` what those alone make of a bar, in basis points.
+    fn walk_beside(
+        &self,
+        members: &[&Trained],
+        alone: bool,
+        together: bool,
+    ) -> Result<(Vec<Option<f64>>, Option<Decided>)> {
+        let trained: Vec<&Trained> = members.iter().filter(|m| m.best.is_some()).copied().collect();
+        let Some(whole) = self.whole().filter(|_| !trained.is_empty()) else {
+            return Ok((vec![None; members.len()], None));
+        };
+        let folds = self.experiment.splits.folds.len();
+        // The number of a member among those of its fold.
+        let number = |m: &Trained| trained.iter().filter(|o| o.fold == m.fold).position(|o| std::ptr::eq(*o, m));
+        let deployed = |seed: Option<u32>| {
+            let fold = |fold: usize| {
+                let own = trained.iter().filter(|m| m.fold == fold && seed.is_none_or(|seed| m.seed == seed));
+                let (trading, flat): (Vec<&Trained>, Vec<&Trained>) = own.partition(|m| is_above_flat(m));
+                Deciders { members: trading.into_iter().filter_map(number).collect(), flat: flat.len() }
+            };
+            (0..folds).map(fold).collect::<Vec<_>>()
+        };
+        let (mut lanes, mut who) = (Vec::new(), Vec::new());
+        if together {
+            let seeds = seeds_of(members);
+            let each = seeds.iter().filter(|_| seeds.len() > 1).map(|seed| Some(*seed));
+            who.extend(std::iter::once(None).chain(each).map(deployed));
+            lanes.resize(who.len(), Lane { span: whole.span, keeps: true });
+        }
+        let kept = lanes.len();
+        for member in trained.iter().filter(|_| alone) {
+            let fold = |fold: usize| match fold == member.fold {
+                true => Deciders { members: number(member).into_iter().collect(), flat: 0 },
+                false => Deciders::default(),
+            };
+            who.push((0..folds).map(fold).collect());
+            lanes.push(Lane { span: self.blocks[member.fold], keeps: false });
+        }
+        let policy = self.policy(&trained, false)?.with_lanes(who);
+        let mut ends = decide_beside(&whole, &lanes, &policy)?;
+        let mut grown = ends.split_off(kept).into_iter().map(|end| growth_bp(end.growth, end.steps));
+        let figures = members.iter().map(|m| m.best.as_ref().filter(|_| alone).and_then(|_| grown.next().flatten()));
+        let figures = figures.collect();
+        let mut targets = ends.into_iter().filter_map(|end| end.targets);
+        let decided = targets.next().map(|together| Decided { together, seeds: targets.collect() });
+        Ok((figures, decided))
+    }
+
+    /// What some members decide on all test blocks, each seed alone as well.
+    fn decide(&self, members: &[&Trained]) -> Result<Option<Decided>> {
+        let Some(course) = self.whole() else { return Ok(None) };
+        if self.data.base.market.len() == 1 {
+            return Ok(self.walk_beside(members, false, true)?.1);
+        }
+        let together = decide(&course, &self.policy(members, true)?)?;
+        let seeds = seeds_of(members);
+        let alone = |seed: &u32| {
+            let own: Vec<&Trained> = members.iter().filter(|m| m.seed == *seed).copied().collect();
+            decide(&course, &self.policy(&own, true)?)
+        };
+        let seeds = if seeds.len() > 1 { seeds.iter().map(alone).collect::<Result<_>>()? } else { Vec::new() };
+        Ok(Some(Decided { together, seeds }))
     }
 
     fn members_of(&self, config_of: &dyn Fn(usize) -> usize) -> Vec<&Trained> {
@@ -482,25 +586,21 @@ impl Evaluation for Tested<'_> {
         if self.experiment.settings.refit.is_some() {
             return Ok(None);
         }
+        let known = self.decided.take();
         let members = self.members_of(&|fold| selected[fold]);
         let Some(course) = self.whole() else { return Ok(None) };
         let settings = &self.experiment.settings;
-        let policy = self.policy(&members, true)?;
+        let known = known.map_or_else(|| self.decide(&members), |known| Ok(Some(known)))?;
+        let Some(decided) = known else { return Ok(None) };
         let starts: Vec<(usize, i64)> = self.blocks.iter().enumerate().map(|(n, span)| (n + 1, span.from())).collect();
-        let (backtest, walked) = judge::backtest::backtest(&course, &policy, &starts, settings.threads())?;
+        let (backtest, walked) = judge::backtest::backtest(&course, &decided.together, &starts, settings.threads())?;
         let chance = match course.market {
             _ if walked.trades.is_empty() => Err("nothing was traded".to_string()),
-            [_] => shift_positions(&course, &policy, 1, settings.general.seed, settings.threads()),
-            _ => Err("positions of several symbols have no scores that could change hands".to_string()),
+            [_] => shift_positions(&course, &decided.together, 1, settings.general.seed, settings.threads()),
+            _ => shift_portfolio(&course, &decided.together, settings.general.seed, settings.threads()),
         };
-        let mut numbers: Vec<u32> = members.iter().map(|m| m.seed).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let alone = |seed: &u32| {
-            let own: Vec<&Trained> = members.iter().filter(|m| m.seed == *seed).copied().collect();
-            Ok(Tested::sharpe(&walk(&course, &self.table.params, &self.policy(&own, true)?)?))
-        };
-        let seeds = if numbers.len() > 1 { numbers.iter().map(alone).collect::<Result<_>>()? } else { Vec::new() };
+        let alone = |targets: &Targets| Ok(Tested::sharpe(&walk(&course, &self.table.params, targets)?));
+        let seeds = decided.seeds.iter().map(alone).collect::<Result<_>>()?;
         let said = backtest.clone();
         self.traded = Some(Traded { backtest, walked, chance, seeds });
         Ok(Some(said))
@@ -517,8 +617,8 @@ impl Evaluation for Tested<'_> {
         }
         let Some(course) = self.whole() else { return Ok(vec![None; configs]) };
         let of = |config: usize| {
-            let policy = self.policy(&self.members_of(&|_| config), true)?;
-            backtest::keep_returns(&walk(&course, &self.table.params, &policy)?).map(Some)
+            let Some(decided) = self.decide(&self.members_of(&|_| config))? else { return Ok(None) };
+            backtest::keep_returns(&walk(&course, &self.table.params, &decided.together)?).map(Some)
         };
         (0..configs).map(of).collect()
     }

@@ -2,8 +2,9 @@
 //!
 //! One symbol: positions are shifted in time as a whole by whole trading days, the last days following the first, so
 //! that they are as long, as often and at the same times of day as before; only what they knew of the moment is gone.
-//! Several symbols: scores change hands between symbols, so that the portfolio is as large and trades as much. Both are
-//! walked through the account at cost. A Sharpe ratio that many of these reach is none.
+//! Several symbols: scores change hands between symbols, so that the portfolio is as large and trades as much; where
+//! there are positions and no scores, all symbols are shifted together. All of it is walked through the account at
+//! cost. A Sharpe ratio that many of these reach is none.
 
 use super::beside::walk_beside;
 use super::signals::Beliefs;
@@ -11,7 +12,7 @@ use super::walk::{Course, decide, walk};
 use crate::in_threads;
 use crate::measure::sorted_quantile;
 use account::Action;
-use market::{Needs, Policy, View};
+use market::{Needs, Policy, Targets, View};
 use random::{SplitMix, mix};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -111,6 +112,37 @@ pub fn permute_scores(
     let drawn = drawn.into_iter().collect::<Result<Vec<f64>, String>>()?;
     Ok(ChanceTest::new("scores that change hands between symbols", own.sharpe(), drawn))
 }
+
+/// Shifts the positions of several symbols together by whole trading days, at least one either way. As many shifts as
+/// [`ROWS`] rows allow, at least [`FEWEST`] where there are as many days, at most [`DRAWS`]. `Err` says why nothing is
+/// judged.
+pub fn shift_portfolio(
+    course: &Course<'_>,
+    decided: &Targets,
+    seed: u64,
+    threads: usize,
+) -> Result<ChanceTest, String> {
+    let days = PortfolioDays::new(course, decided);
+    enough_days(days.count)?;
+    let mut shifts: Vec<usize> = (1..days.count).collect();
+    let rows: usize = days.symbols.iter().map(|symbol| symbol.places.len()).sum();
+    draw_some(&mut shifts, (ROWS / rows.max(1)).clamp(FEWEST, DRAWS), seed);
+    let sharpe = |targets: &Targets| {
+        let walked = walk(course, &course.table.params, targets).map_err(|e| e.message)?;
+        let mut sums = Sums::default();
+        walked.daily_returns().1.iter().for_each(|r| sums.add(*r));
+        Ok::<f64, String>(sums.sharpe())
+    };
+    let own = sharpe(decided)?;
+    let drawn = in_threads(shifts.len(), threads, |at| sharpe(&days.shifted(shifts[at], decided.actions.len())));
+    let drawn = drawn.into_iter().collect::<Result<Vec<f64>, String>>()?;
+    Ok(ChanceTest::new("positions of all symbols shifted together by whole trading days", own, drawn))
+}
+
+/// Rows that all shifts of a portfolio walk through together, about; and shifts at the least: with fewer no p of 0.01
+/// can be seen.
+const ROWS: usize = 200_000_000;
+const FEWEST: usize = 199;
 
 fn enough_days(days: usize) -> Result<(), String> {
     if days >= LEAST_DAYS {
@@ -234,6 +266,71 @@ impl TradingDays {
         });
         walked.map_err(|e| e.message)?;
         Ok(sums.iter().map(Sums::sharpe).collect())
+    }
+}
+
+/// The decisions of several symbols by trading day and time of day.
+struct PortfolioDays {
+    symbols: Vec<SymbolDays>,
+    /// Trading days of all symbols together.
+    count: usize,
+}
+
+/// The bars of one symbol in the span.
+struct SymbolDays {
+    /// The row of the first.
+    from: usize,
+    /// `[bars]` trading day, by its number among all, and when it became known behind midnight, in nanoseconds.
+    places: Vec<(usize, i64)>,
+    /// `[bars]` what is wanted at each close: a decision holds until the next.
+    wanted: Vec<f64>,
+}
+
+impl PortfolioDays {
+    fn new(course: &Course<'_>, decided: &Targets) -> PortfolioDays {
+        // A close belongs to the day that ends with it.
+        let known: Vec<i64> = course.clock.times.iter().map(|time| time - 1).collect();
+        let numbers = course.market[0].instrument.session.trading_days(&known);
+        let mut all: Vec<i32> = Vec::new();
+        let mut symbols = Vec::new();
+        for symbol in 0..course.market.len() {
+            let (rows, first) = (course.rows(symbol), course.clock.rows(symbol).start);
+            let ticks = rows.clone().map(|row| course.clock.tick[first + row] as usize);
+            let days: Vec<(i32, i64)> = ticks.map(|t| (numbers[t], known[t] - i64::from(numbers[t]) * DAY)).collect();
+            all.extend(days.iter().map(|(day, _)| day));
+            let mut now = 0.0;
+            let wanted = |row: usize| {
+                let target = decided.actions[first + row].target;
+                now = if target.is_finite() { target } else { now };
+                now
+            };
+            let wanted = rows.clone().map(wanted).collect();
+            symbols.push((first + rows.start, days, wanted));
+        }
+        all.sort_unstable();
+        all.dedup();
+        let number = |day: i32| all.partition_point(|other| *other < day);
+        let place = |(from, days, wanted): (usize, Vec<(i32, i64)>, Vec<f64>)| SymbolDays {
+            from,
+            places: days.into_iter().map(|(day, clock)| (number(day), clock)).collect(),
+            wanted,
+        };
+        PortfolioDays { symbols: symbols.into_iter().map(place).collect(), count: all.len() }
+    }
+
+    /// Decisions of so many days later, the last days followed by the first. What was not listed then is not held.
+    fn shifted(&self, by: usize, rows: usize) -> Targets {
+        let mut targets = Targets::none(rows);
+        for SymbolDays { from, places, wanted } in &self.symbols {
+            for (at, (day, clock)) in places.iter().enumerate() {
+                let then = ((day + by) % self.count, *clock);
+                let reached = places.partition_point(|place| *place <= then);
+                let is_over = reached == places.len() && places.last().is_some_and(|last| last.0 < then.0);
+                let now = if reached == 0 || is_over { 0.0 } else { wanted[reached - 1] };
+                targets.actions[from + at] = Action::target(now);
+            }
+        }
+        targets
     }
 }
 

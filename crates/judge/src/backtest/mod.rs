@@ -4,7 +4,8 @@
 //! through one [`account::Portfolio`] where there are several symbols, and keeps what happened: equity, fills, round
 //! trips, costs. Rules, files, constants and classifiers ([`Follower`]) are policies; no learner is known here.
 //! [`backtest`] does so at several multiples of the costs and a bar late, and makes the [`Backtest`] record of it
-//! beside buying and holding. [`shift_positions`] and [`permute_scores`] say what the same trading earns by chance.
+//! beside buying and holding. [`shift_positions`], [`shift_portfolio`] and [`permute_scores`] say what the same
+//! trading earns by chance.
 //!
 //! **A backtest is no episode.** It holds through holes, invalid bars and borders of folds, the gap counted. A
 //! suspected split or the end of a symbol's data closes its position at the last close, at cost, and is listed.
@@ -16,7 +17,8 @@ mod record;
 mod signals;
 mod walk;
 
-pub use chance::{ChanceTest, permute_scores, shift_positions};
+pub use beside::{Lane, LaneEnd, decide_beside};
+pub use chance::{ChanceTest, permute_scores, shift_portfolio, shift_positions};
 pub use figures::{Backtest, CostMultiple, CostShares, Incidents, Part, backtest};
 pub use record::{Incident, PositionRow, Trade, Walked};
 pub use signals::{

@@ -239,6 +239,35 @@ fn scores_that_change_hands_are_what_chance_earns() {
     assert_eq!(test(&scores(0.5), 1), random);
 }
 
+#[test]
+fn a_portfolio_that_knows_is_told_from_chance() {
+    let case = Case::new(market(4, 3000));
+    let course = case.course();
+    // Knows the next bar of its symbol, or one of a month ago.
+    let targets = |late: usize| -> Targets {
+        let side = |bars: &Bars, t: usize| {
+            let at = t.checked_sub(late).map_or(0, |t| (t + 1).min(bars.len() - 1));
+            0.25 * (bars.close[at] - bars.open[at]).signum()
+        };
+        case.market.iter().flat_map(|bars| (0..bars.len()).map(move |t| side(bars, t))).collect()
+    };
+    let test = |late: usize, threads: usize| shift_portfolio(&course, &targets(late), 3, threads).unwrap();
+    let knows = test(0, 2);
+    assert!(knows.p < 0.01 && knows.sharpe_daily > knows.high && knows.draws >= 199, "{knows:?}");
+    let late = test(150, 2);
+    assert!(late.p > 0.02, "{late:?}");
+    assert_eq!(test(150, 1), late);
+    // The Sharpe ratio is that of the walk itself.
+    let walked = walk(&course, &case.table.params, &targets(0)).unwrap();
+    let (_, returns) = walked.daily_returns();
+    let mean = returns.iter().sum::<f64>() / returns.len() as f64;
+    let variance = returns.iter().map(|r| (r - mean) * (r - mean)).sum::<f64>() / (returns.len() - 1) as f64;
+    assert!((mean / variance.sqrt() - knows.sharpe_daily).abs() < 1e-9, "{knows:?}");
+    let few = Case::new(market(4, 300));
+    let why = shift_portfolio(&few.course(), &few.targets(0.2), 3, 1).unwrap_err();
+    assert!(why.contains("trading days"), "{why}");
+}
+
 /// Holds one side until the position has moved by half a deviation, then turns.
 struct Turns;
 
@@ -277,6 +306,31 @@ fn who_looks_at_the_account_is_asked_on_the_way_and_replayed() {
         assert_eq!((tested.equity, record.net.round_trips.count), (walked.equity, walked.trades.len()));
         assert!(record.multiples[3].total_return < record.multiples[0].total_return);
     }
+}
+
+#[test]
+fn lanes_decide_as_each_would_alone() {
+    let case = Case::new(market(1, 900));
+    let course = case.course();
+    let time = |row: usize| case.course().clock.times[row];
+    let part = |from: usize, to: usize| Span::new(time(from), time(to)).unwrap();
+    let spans = [course.span, part(100, 400), part(400, 700), part(250, 650), part(300, 301)];
+    let lanes: Vec<Lane> =
+        spans.iter().flat_map(|span| [true, false].map(|keeps| Lane { span: *span, keeps })).collect();
+    let ends = decide_beside(&course, &lanes, &Halves).unwrap();
+    for (lane, end) in lanes.iter().zip(&ends) {
+        let own = Course { span: lane.span, ..course };
+        let walked = walk(&own, &case.table.params, &Halves).unwrap();
+        assert_eq!(end.steps + 1, walked.equity.len(), "{lane:?}");
+        match &end.targets {
+            Some(targets) => {
+                let bits = |all: &Targets| all.actions.iter().map(|a| a.target.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(targets), bits(&decide(&own, &Halves).unwrap()), "{lane:?}");
+            }
+            None => assert_eq!(end.growth, walked.equity.last().unwrap() / walked.equity[0], "{lane:?}"),
+        }
+    }
+    assert!(ends[1].growth != 1.0 && ends[9].growth == 1.0, "{} {}", ends[1].growth, ends[9].growth);
 }
 
 /// Wants everything while it has nothing, else half of it.

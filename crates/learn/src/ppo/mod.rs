@@ -26,7 +26,7 @@ pub use advantage::{Ended, advantages};
 pub(crate) use collect::continuous_target;
 pub use entropy::EntropyBand;
 pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
-pub use policy::{FoldPolicy, PpoPolicy};
+pub use policy::{Deciders, FoldPolicy, PpoPolicy};
 pub use reward::Reward;
 pub(crate) use walk::{Walker, mean_growth, walk_pieces};
 

@@ -8,6 +8,7 @@ use super::collect::{continuous_target, preferred};
 use super::loss::{normal, softmax};
 use crate::failed;
 use account::Action;
+use compute::net::Layout;
 use compute::nets::{Forward, Rows};
 use compute::population::{Precision, Scale};
 use compute::{Net, Tables};
@@ -28,6 +29,15 @@ pub struct FoldPolicy {
     pub flat: usize,
 }
 
+/// Who of a fold decides for an account that walks beside others ([`PpoPolicy::lanes`]).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Deciders {
+    /// Numbers of members.
+    pub members: Vec<usize>,
+    /// How many stay flat beside them.
+    pub flat: usize,
+}
+
 /// Policies of folds as one.
 pub struct PpoPolicy {
     tables: Arc<Tables>,
@@ -38,6 +48,8 @@ pub struct PpoPolicy {
     passes: Vec<Mutex<Forward>>,
     /// The largest position of a row, as a share of equity: a portfolio divides it among its symbols.
     share: f64,
+    /// `[slots][folds]` who decides for each slot; where it is empty, all members of a fold for all slots.
+    lanes: Vec<Vec<Deciders>>,
 }
 
 impl PpoPolicy {
@@ -52,35 +64,73 @@ impl PpoPolicy {
         fold_of: Vec<Option<u16>>,
         share: f64,
     ) -> Result<PpoPolicy> {
+        let folds = folds.into_iter().map(FoldPolicy::without_value).collect::<Result<Vec<_>>>()?;
         let pass = |fold: &FoldPolicy| Forward::new(&fold.net, Precision::F32, ROWS).map(Mutex::new).map_err(failed);
         let passes = folds.iter().map(pass).collect::<Result<_>>()?;
-        Ok(PpoPolicy { tables: Arc::clone(tables), folds, fold_of, passes, share })
+        Ok(PpoPolicy { tables: Arc::clone(tables), folds, fold_of, passes, share, lanes: Vec::new() })
     }
 
-    /// Targets of rows that one fold decides on.
-    fn decide(&self, fold: usize, ids: &[u32], observed: &[f32], legal: &[u8]) -> Result<Vec<f64>> {
-        let (pass, fold) = (&self.passes[fold], &self.folds[fold]);
-        let actions = Actions::of(&fold.net);
-        let wide: usize = fold.net.heads.iter().map(|head| head.classes).sum();
-        let all = (fold.members.len() + fold.flat) as f32;
-        let mut sums = vec![[0.0f32, fold.flat as f32, 0.0]; ids.len()];
+    /// The same members for accounts that walk side by side, `[slots][folds]` who decides for each: a net reads its
+    /// weights once for all of them.
+    pub fn with_lanes(self, lanes: Vec<Vec<Deciders>>) -> PpoPolicy {
+        PpoPolicy { lanes, ..self }
+    }
+
+    /// Targets of rows that one fold decides on, for these slots.
+    fn decide(&self, fold: usize, slots: &[u32], ids: &[u32], observed: &[f32], legal: &[u8]) -> Result<Vec<f64>> {
+        let (pass, own) = (&self.passes[fold], &self.folds[fold]);
+        let actions = Actions::of(&own.net);
+        let is_wide = own.net.trunk.iter().chain(own.net.towers.iter().flat_map(|t| &t.layers)).any(|l| l.width > WIDE);
+        let deciders = |i: usize| self.lanes.get(slots[i] as usize).map(|lane| &lane[fold]);
+        let flat = |i: usize| deciders(i).map_or(own.flat, |own| own.flat);
+        let mut sums: Vec<[f32; 3]> = (0..ids.len()).map(|i| [0.0, flat(i) as f32, 0.0]).collect();
         let mut middles = vec![0.0f64; ids.len()];
         let mut pass = pass.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut out = vec![0.0; ids.len() * wide];
-        for params in &fold.members {
-            let rows = Rows { tables: &self.tables, scales: &fold.scales, ids, extras: observed };
-            pass.with(params).and_then(|mut net| net.run(rows, &mut out)).map_err(failed)?;
-            for (i, (z, legal)) in out.chunks_exact(wide).zip(legal).enumerate() {
+        let wide = pass.outputs();
+        for (number, params) in own.members.iter().enumerate() {
+            let rows: Vec<usize> =
+                (0..ids.len()).filter(|i| deciders(*i).is_none_or(|own| own.members.contains(&number))).collect();
+            let some: Vec<u32> = rows.iter().map(|i| ids[*i]).collect();
+            let extras: Vec<f32> =
+                rows.iter().flat_map(|i| &observed[i * OBSERVED..(i + 1) * OBSERVED]).copied().collect();
+            let mut out = vec![0.0; rows.len() * wide];
+            // The products of wide layers round by the number of rows, and an account beside others decides as alone.
+            let each = if is_wide && !self.lanes.is_empty() { 1 } else { rows.len().max(1) };
+            let mut net = pass.with(params).map_err(failed)?;
+            for (at, out) in out.chunks_mut(each * wide).enumerate() {
+                let part = at * each..at * each + out.len() / wide;
+                let extras = &extras[part.start * OBSERVED..part.end * OBSERVED];
+                let given = Rows { tables: &self.tables, scales: &own.scales, ids: &some[part], extras };
+                net.run(given, out).map_err(failed)?;
+            }
+            for (z, i) in out.chunks_exact(wide).zip(rows) {
                 match actions {
-                    Actions::Discrete => softmax(z, *legal).0.iter().zip(&mut sums[i]).for_each(|(p, sum)| *sum += p),
-                    Actions::Continuous => middles[i] += continuous_target(normal(z).0, *legal),
+                    Actions::Discrete => softmax(z, legal[i]).0.iter().zip(&mut sums[i]).for_each(|(p, sum)| *sum += p),
+                    Actions::Continuous => middles[i] += continuous_target(normal(z).0, legal[i]),
                 }
             }
         }
+        let all = |i: usize| (deciders(i).map_or(own.members.len(), |own| own.members.len()) + flat(i)).max(1);
         Ok(match actions {
             Actions::Discrete => sums.iter().map(preferred).collect(),
-            Actions::Continuous => middles.iter().map(|sum| sum / f64::from(all.max(1.0))).collect(),
+            Actions::Continuous => middles.iter().enumerate().map(|(i, sum)| sum / all(i) as f64).collect(),
         })
+    }
+}
+
+impl FoldPolicy {
+    /// Without the tower of the value, which decides nothing; a value on a shared trunk stays.
+    fn without_value(self) -> Result<FoldPolicy> {
+        let [policy, _] = &self.net.towers[..] else { return Ok(self) };
+        if policy.heads != 1 || !policy.reads.is_empty() {
+            return Ok(self);
+        }
+        let (trunk, heads) = (policy.layers.clone(), self.net.heads[..1].to_vec());
+        let net = Net { trunk, towers: Vec::new(), heads, ..self.net.clone() };
+        let (from, to) = (Layout::new(&self.net).map_err(failed)?, Layout::new(&net).map_err(failed)?);
+        let name = |own: &str| own.strip_prefix("trunk.").map_or(own.to_string(), |layer| format!("tower.0.{layer}"));
+        let members = self.members.iter().map(|params| compute::net::pick(&from, params, &to, &name)).collect();
+        Ok(FoldPolicy { net, members, ..self })
     }
 }
 
@@ -99,6 +149,9 @@ const SHARES: [usize; 3] = [0, 1, 5];
 
 /// Rows that go through a net at once.
 const ROWS: usize = 256;
+
+/// Layers with more units go through products whose rounding depends on the number of rows.
+const WIDE: usize = 512;
 
 impl Policy for PpoPolicy {
     fn needs(&self) -> Needs {
@@ -123,7 +176,8 @@ impl Policy for PpoPolicy {
                     own.fold(0u8, |bits, (a, legal)| bits | u8::from(*legal) << a)
                 };
                 let legal: Vec<u8> = places.iter().map(bits).collect();
-                let targets = self.decide(usize::from(fold), &ids, &observed, &legal)?;
+                let slots: Vec<u32> = places.iter().map(|at| view.slots[*at]).collect();
+                let targets = self.decide(usize::from(fold), &slots, &ids, &observed, &legal)?;
                 for (at, target) in places.iter().zip(targets) {
                     actions[*at] = Action::target(target * self.share);
                 }
@@ -136,7 +190,75 @@ impl Policy for PpoPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use compute::{Budget, Choice, Opened};
     use market::OBSERVED_NAMES;
+    use random::SplitMix;
+
+    fn draws(n: usize, seed: u64) -> Vec<f32> {
+        let mut random = SplitMix::new(seed);
+        (0..n).map(|_| (random.below(2001) as f32 - 1000.0) / 4000.0).collect()
+    }
+
+    /// Wide and small nets, discrete and continuous, with towers and a shared trunk: what a member wants of a row is
+    /// the same alone, among others, and with its value tower.
+    #[test]
+    fn a_row_alone_has_the_bits_of_a_row_among_others() {
+        let opened = Opened::new(Choice::Cpu, 1).unwrap().0;
+        let tables = Tables::new(&opened, Budget::default(), &[], &[]).unwrap();
+        for layers in [
+            "2048-1024-512 | 2048-1024-512 / policy:3 | value:1",
+            "64t-64t | 64t-64t / policy:2 | value:1",
+            "16 / policy:3 + value:1",
+        ] {
+            let net: Net = format!("account:dense{OBSERVED} / {layers}").parse().unwrap();
+            let layout = Layout::new(&net).unwrap();
+            let members: Vec<Vec<f32>> = (0..2).map(|seed| draws(layout.params, seed)).collect();
+            let n = 7;
+            let observed = draws(n * OBSERVED, 9);
+            // As it is, value included; layers of more than 512 units row by row.
+            let mut whole = Forward::new(&net, Precision::F32, n).unwrap();
+            let wide = whole.outputs();
+            let mut plain = vec![vec![0.0f32; n * wide]; 2];
+            let each = if layers.starts_with("2048") { 1 } else { n };
+            for (params, out) in members.iter().zip(&mut plain) {
+                for (out, extras) in out.chunks_mut(each * wide).zip(observed.chunks(each * OBSERVED)) {
+                    let rows = Rows { tables: &tables, scales: &[], ids: &[], extras };
+                    whole.with(params).unwrap().run(rows, out).unwrap();
+                }
+            }
+            let fold = FoldPolicy { net: net.clone(), scales: Vec::new(), members, flat: 0 };
+            let stripped = fold.clone().without_value().unwrap();
+            assert_eq!(stripped.net.heads.len(), if layers.contains("16 /") { 2 } else { 1 });
+            let mut pass = Forward::new(&stripped.net, Precision::F32, n).unwrap();
+            let own = pass.outputs();
+            for (at, params) in stripped.members.iter().enumerate() {
+                for row in 0..n {
+                    let mut out = vec![0.0; own];
+                    let extras = &observed[row * OBSERVED..(row + 1) * OBSERVED];
+                    let rows = Rows { tables: &tables, scales: &[], ids: &[], extras };
+                    pass.with(params).unwrap().run(rows, &mut out).unwrap();
+                    let bits = |z: &[f32]| z[..own.min(wide - 1)].iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(&out), bits(&plain[at][row * wide..(row + 1) * wide]), "{layers}, row {row}");
+                }
+            }
+            // Lanes: both members, each alone, one beside a flat one.
+            let lanes = [(vec![0, 1], 0), (vec![0], 0), (vec![1], 0), (vec![1], 1)];
+            let lanes = lanes.map(|(members, flat)| vec![Deciders { members, flat }]).to_vec();
+            let policy = |members: &[usize], flat: usize| {
+                let members = members.iter().map(|at| fold.members[*at].clone()).collect();
+                let fold = FoldPolicy { members, flat, ..fold.clone() };
+                PpoPolicy::new(&tables, vec![fold], vec![Some(0); 1], 1.0).unwrap()
+            };
+            let beside = policy(&[0, 1], 0).with_lanes(lanes.clone());
+            let shown: Vec<f32> = observed[..lanes.len() * OBSERVED].to_vec();
+            let targets = beside.decide(0, &[0, 1, 2, 3], &[0; 4], &shown, &[7; 4]).unwrap();
+            for (at, lane) in lanes.iter().enumerate() {
+                let alone = policy(&lane[0].members, lane[0].flat);
+                let own = &shown[at * OBSERVED..(at + 1) * OBSERVED];
+                assert_eq!(alone.decide(0, &[0], &[0], own, &[7]).unwrap(), targets[at..at + 1], "{layers}, lane {at}");
+            }
+        }
+    }
 
     #[test]
     fn shares_of_a_portfolio_are_seen_as_those_of_an_account_of_its_own() {
