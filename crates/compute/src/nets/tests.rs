@@ -648,11 +648,11 @@ fn nets_trained_by_hand_match_a_population() {
             }
             for (m, member_setup) in world.member_setups.iter().enumerate() {
                 let (got, wanted) = (nets.params(m).unwrap(), population.params(member_setup.id).unwrap());
-                // The powers of e differ in their last bit between the plain softmax and the fast one. On a card the
-                // population's head is fused with its loss as well, and AdamW makes a step of the smallest gradient:
-                // there the rows are compared as a whole.
+                // The powers of e differ in their last bit between the plain softmax and the fast one, and AdamW makes
+                // a step of the smallest gradient: single numbers come 3e-4 of the largest apart. On a card the
+                // population's head is fused with its loss as well: there the rows are compared as a whole.
                 if name.starts_with("cpu") {
-                    near(&format!("{name} {net}"), &got, &wanted, 3e-4);
+                    near(&format!("{name} {net}"), &got, &wanted, 6e-4);
                 }
                 let square = |x: f32| f64::from(x).powi(2);
                 let apart: f64 = got.iter().zip(&wanted).map(|(g, w)| square(g - w)).sum();
