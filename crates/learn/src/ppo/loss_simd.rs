@@ -192,8 +192,8 @@ mod tests {
             let policy = (&*z, &mut *d_z, &*taken);
             losses(&terms, [0.1, 1.7], policy, (&value, &mut d_value, &targets), &mut sums);
             let (mut d_one, mut d_value_one, mut sums_one) = (vec![0.0; n * wide], vec![0.0; n], LossSums::default());
-            for i in 0..n {
-                let own = Taken { advantage: (taken[i].advantage - 0.1) * 1.7, ..taken[i] };
+            for (i, taken) in taken.iter().enumerate() {
+                let own = Taken { advantage: (taken.advantage - 0.1) * 1.7, ..*taken };
                 let columns = i * wide..(i + 1) * wide;
                 policy_loss(&terms, &z[columns.clone()], &own, &mut d_one[columns], &mut sums_one);
             }

@@ -57,7 +57,7 @@ impl Group {
 
 /// Where accounts step: collects, estimates advantages and updates.
 enum Engine {
-    Cpu(Cpu),
+    Cpu(Box<Cpu>),
     Cuda(Box<Cuda>),
 }
 
@@ -85,7 +85,7 @@ impl Engine {
     /// A member's accounts between two updates, block by block: `3 + STATE` numbers of each account.
     fn state(&self, at: usize) -> Result<Vec<f64>> {
         match self {
-            Engine::Cpu(Cpu { blocks, .. }) => Ok(blocks[at].iter().flat_map(Block::state).collect()),
+            Engine::Cpu(cpu) => Ok(cpu.blocks[at].iter().flat_map(Block::state).collect()),
             Engine::Cuda(cuda) => cuda.state(at),
         }
     }
@@ -93,7 +93,7 @@ impl Engine {
     /// Sets a member's accounts to such a state; false where it is none of theirs.
     fn restore(&mut self, group: &Group, at: usize, returns: &ReturnScale, mut state: &[f64]) -> Result<bool> {
         match self {
-            Engine::Cpu(Cpu { blocks, .. }) => Ok(blocks[at].iter_mut().all(|block| {
+            Engine::Cpu(cpu) => Ok(cpu.blocks[at].iter_mut().all(|block| {
                 let (own, rest) = state.split_at(block.len() * (3 + STATE));
                 state = rest;
                 block.restore(own)
@@ -192,7 +192,7 @@ impl PpoTraining {
             updates: ppo.spec.updates[kind],
         };
         let engine = match &at.device {
-            Opened::Cpu { threads } => Engine::Cpu(Cpu::new(&group, &members, *threads)?),
+            Opened::Cpu { threads } => Engine::Cpu(Box::new(Cpu::new(&group, &members, *threads)?)),
             Opened::Cuda(_) => Engine::Cuda(Box::new(Cuda::new(&mut group, &members, at, pins)?)),
         };
         let memory = ppo.needs(&at.device, keys, compute::population::Pace::default())?;
