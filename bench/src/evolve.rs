@@ -57,7 +57,9 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let layers: Vec<String> = net.split(',').map(|width| format!("{width}t")).collect();
     let layers = layers.join("-");
     let net = format!("row:{features} + account:dense{OBSERVED} / {layers} / policy:3").parse().map_err(text)?;
-    let recipe = Recipe::new(hypers.population as usize, Precision::F32, 1);
+    // On a card individuals compute in bf16.
+    let precision = if matches!(at.device, Opened::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
+    let recipe = Recipe::new(hypers.population as usize, precision, 1);
     let configs = vec![Config { net, recipe, rate: 0.01 }];
     let (generations, patience) = (vec![1_000_000], 1_000_000);
     let spec = Spec { configs, hypers: vec![hypers], generations, stop_after: None, patience, seeds: 1 };

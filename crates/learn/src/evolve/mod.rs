@@ -23,7 +23,11 @@
 //!
 //! So a member's bits depend on its config, fold and seed, not on threads, on neighbours or on how often it was
 //! stopped.
+//!
+//! A card takes whole generations of some configs ([`cuda`]): from the same fitness they end where they end here, but
+//! their nets compute in bf16.
 
+mod cuda;
 mod fitness;
 mod fused_simd;
 mod openai;
@@ -170,6 +174,12 @@ impl Evolve {
         })
     }
 
+    /// The learning rate of a generation, from 0.
+    fn rate(&self, config: usize, generation: u32) -> f64 {
+        let (Config { rate, recipe, .. }, generations) = (&self.spec.configs[config], self.spec.generations[config]);
+        f64::from(*rate) * recipe.schedule.factor(generation + 1, generations)
+    }
+
     /// Generations between two validations: about a twentieth of the time goes into them, and there are at most
     /// [`VALIDATIONS`] of them.
     fn validate_every(&self, config: usize) -> u32 {
@@ -276,6 +286,11 @@ impl Learner for Evolve {
 
     fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {
         let kind = self.shared(members);
+        if let Opened::Cuda(context) = device
+            && let Some(shape) = cuda::fits(context, self, kind)
+        {
+            return Ok(cuda::need(self, kind, members.len(), &shape));
+        }
         let (stack, hypers) = (&self.stacks[kind], &self.spec.hypers[kind]);
         let workers = training::threads(device) as u64 * Worker::bytes(stack, hypers, hypers.algorithm.sides());
         // A distribution has at most five arrays, and a few more while it moves.

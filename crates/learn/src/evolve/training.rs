@@ -1,5 +1,6 @@
 //! Evolved policies while they train: ask, let individuals trade, tell.
 
+use super::cuda::{self, Card};
 use super::rollout::{Course, Spans, Worker};
 use super::stack::Stack;
 use super::strategy::{Counted, State, Strategy};
@@ -21,8 +22,9 @@ pub(super) struct EvolveTraining {
     tables: Arc<Tables>,
     members: Vec<Member>,
     threads: ThreadPool,
-    /// One for each thread.
+    /// One for each thread; none where a card does their work.
     workers: Vec<Mutex<Worker>>,
+    card: Option<Card>,
     /// `[members, individuals]` bits of how fit each is; threads write their own.
     fitness: Vec<AtomicU64>,
     every: u32,
@@ -41,6 +43,19 @@ struct Member {
     due: bool,
     fault: Option<String>,
     seen: Seen,
+    /// Whether the card has gone on since `search` and `seen` were brought from there.
+    stale: bool,
+}
+
+impl Member {
+    /// Behind a generation: whether a validation is due, and whether it can go on.
+    fn settle(&mut self, every: u32, units: u32, finite: bool) {
+        self.due = self.unit.is_multiple_of(every) || self.unit >= units;
+        if !finite {
+            self.fault = Some(format!("the step of generation {} is not finite", self.unit));
+            (self.active, self.due) = (false, false);
+        }
+    }
 }
 
 /// What the last generation saw.
@@ -51,7 +66,14 @@ struct Seen {
     rate: f64,
 }
 
-/// Threads that individuals are divided among. With a card, which has no kernels for them, those of the machine.
+impl Seen {
+    fn new(fitness: &[f64], rate: f64) -> Seen {
+        let best = fitness.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Seen { best, mean: fitness.iter().sum::<f64>() / fitness.len() as f64, rate }
+    }
+}
+
+/// Threads that individuals are divided among. With a card that has no kernels for them, those of the machine.
 pub(super) fn threads(device: &Opened) -> usize {
     match device {
         Opened::Cpu { threads } => *threads,
@@ -63,7 +85,7 @@ impl EvolveTraining {
     pub(super) fn new(
         evolve: &Evolve,
         at: &DeviceBudget,
-        tables: &Arc<Tables>,
+        given: &Arc<Tables>,
         keys: &[MemberKey],
     ) -> Result<EvolveTraining> {
         let kind = evolve.shared(keys);
@@ -72,7 +94,7 @@ impl EvolveTraining {
         let made = ThreadPoolBuilder::new().num_threads(count).build();
         let threads = made.map_err(|e| Error::Invalid(format!("threads could not be started: {e}")))?;
         let tables = match &at.device {
-            Opened::Cpu { .. } => Arc::clone(tables),
+            Opened::Cpu { .. } => Arc::clone(given),
             // A clone has tables of its own, in the processor's memory.
             Opened::Cuda(_) => {
                 let cpu = Opened::new(Choice::Cpu, count)?.0;
@@ -91,13 +113,22 @@ impl EvolveTraining {
                 due: false,
                 fault: None,
                 seen: Seen::default(),
+                stale: false,
             })
         };
         let members = keys.iter().map(member).collect::<Result<Vec<_>>>()?;
+        let card = match &at.device {
+            Opened::Cpu { .. } => None,
+            Opened::Cuda(context) => match cuda::fits(context, evolve, kind) {
+                Some(shape) => Some(Card::new(context, evolve, kind, keys, given, shape)?),
+                None => None,
+            },
+        };
         let sides = hypers.algorithm.sides();
         let worker = |_| Mutex::new(Worker::new(&evolve.folds.data, &stack, hypers, sides));
-        Ok(EvolveTraining {
-            workers: (0..count).map(worker).collect(),
+        let training = EvolveTraining {
+            workers: (0..if card.is_some() { 0 } else { count }).map(worker).collect(),
+            card,
             fitness: (0..keys.len() * hypers.population as usize).map(|_| AtomicU64::new(0)).collect(),
             every: evolve.validate_every(kind),
             units: evolve.units(kind),
@@ -108,7 +139,47 @@ impl EvolveTraining {
             tables,
             members,
             threads,
-        })
+        };
+        (0..keys.len()).try_for_each(|at| training.send_member(at))?;
+        Ok(training)
+    }
+
+    /// Brings a member to the card, where one does the work.
+    fn send_member(&self, at: usize) -> Result<()> {
+        let (Some(card), Member { search, unit, active, .. }) = (&self.card, &self.members[at]) else { return Ok(()) };
+        if card.put(at, &search.state(), *unit, *active)? { Ok(()) } else { Err(not_ours()) }
+    }
+
+    /// Brings a member back from there, with what its last generation saw.
+    fn fetch_member(&mut self, at: usize) -> Result<()> {
+        let (Some(card), member) = (&self.card, &mut self.members[at]) else { return Ok(()) };
+        if !member.stale {
+            return Ok(());
+        }
+        let fitness = card.fitness(at)?;
+        if !member.search.restore(&card.state(at)?) {
+            return Err(not_ours());
+        }
+        member.seen = Seen::new(&fitness, self.evolve.rate(member.key.config, member.unit - 1));
+        member.stale = false;
+        Ok(())
+    }
+
+    /// Generations on the card: as many as until one is due, and no more than are asked for.
+    fn generations_on_card(&mut self, at_most: u32) -> Result<()> {
+        let Some(card) = &mut self.card else { return Ok(()) };
+        let (every, end) = (self.every, self.units);
+        let left = |m: &Member| (every - m.unit % every).min(end.saturating_sub(m.unit).max(1));
+        let active = self.members.iter().filter(|m| m.active);
+        let generations = active.map(left).min().unwrap_or(0).min(at_most);
+        let units: Vec<u32> = self.members.iter().map(|m| m.unit).collect();
+        let (evolve, members) = (&self.evolve, &self.members);
+        let done = card.run(&units, generations, |at, unit| evolve.rate(members[at].key.config, unit) as f32)?;
+        for (member, done) in self.members.iter_mut().zip(done).filter(|(m, _)| m.active && generations > 0) {
+            (member.unit, member.stale) = (done.unit, true);
+            member.settle(every, end, done.failed.is_none());
+        }
+        Ok(())
     }
 
     fn member(&mut self, id: u32) -> Result<(usize, &mut Member)> {
@@ -150,21 +221,11 @@ impl EvolveTraining {
         let all = self.members.iter_mut().zip(&normals).zip(self.fitness.chunks_exact(population));
         for ((member, normals), fitness) in all.filter(|((m, _), _)| m.active) {
             let fitness: Vec<f64> = fitness.iter().map(|f| f64::from_bits(f.load(Ordering::Relaxed))).collect();
-            let config = &self.evolve.spec.configs[member.key.config];
-            let generations = self.evolve.spec.generations[member.key.config];
-            let rate = f64::from(config.rate) * config.recipe.schedule.factor(member.unit + 1, generations);
+            let rate = self.evolve.rate(member.key.config, member.unit);
             threads.install(|| member.search.tell(&fitness, normals, rate as f32));
-            member.seen = Seen {
-                best: fitness.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-                mean: fitness.iter().sum::<f64>() / fitness.len() as f64,
-                rate,
-            };
+            member.seen = Seen::new(&fitness, rate);
             member.unit += 1;
-            member.due = member.unit.is_multiple_of(self.every) || member.unit >= self.units;
-            if !member.search.moved().is_finite() {
-                member.fault = Some(format!("the step of generation {} is not finite", member.unit));
-                (member.active, member.due) = (false, false);
-            }
+            member.settle(self.every, self.units, member.search.moved().is_finite());
         }
     }
 
@@ -177,8 +238,9 @@ impl EvolveTraining {
         let (draws, sides, population) =
             (hypers.draws() as usize, hypers.algorithm.sides(), hypers.population as usize);
         let next = AtomicUsize::new(0);
+        let (workers, all) = (&self.workers, &self.fitness);
         self.threads.broadcast(|thread| {
-            let mut worker = self.workers[thread.index()].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut worker = workers[thread.index()].lock().unwrap_or_else(PoisonError::into_inner);
             loop {
                 let task = next.fetch_add(1, Ordering::Relaxed);
                 let (member, draw) = (task / draws, task % draws);
@@ -187,10 +249,39 @@ impl EvolveTraining {
                 };
                 worker.run(course, &*member.search, normals, draw as u32, |side, fitness| {
                     let place = at * population + draw * sides + side;
-                    self.fitness[place].store(fitness.to_bits(), Ordering::Relaxed);
+                    all[place].store(fitness.to_bits(), Ordering::Relaxed);
                 });
             }
         });
+    }
+}
+
+#[cfg(test)]
+impl EvolveTraining {
+    pub(super) fn card(&mut self) -> &mut Card {
+        self.card.as_mut().expect("on a card")
+    }
+
+    /// `[individuals]` of the last generation.
+    pub(super) fn last_fitness(&self, at: usize) -> Vec<f64> {
+        let population = self.fitness.len() / self.members.len();
+        let own = &self.fitness[at * population..][..population];
+        let here = || own.iter().map(|f| f64::from_bits(f.load(Ordering::Relaxed))).collect();
+        self.card.as_ref().map_or_else(here, |card| card.fitness(at).unwrap())
+    }
+
+    /// Sets the middle of a distribution.
+    pub(super) fn plant(&mut self, at: usize, middle: &[f32]) {
+        let none = vec![0.0; middle.len()];
+        let state = State { numbers: vec![0.0; 2], arrays: vec![middle.to_vec(), none.clone(), none] };
+        assert!(self.members[at].search.restore(&state));
+        self.send_member(at).unwrap();
+    }
+
+    /// All of a distribution, and the generations it has done.
+    pub(super) fn stands(&mut self, at: usize) -> (State, u32) {
+        self.fetch_member(at).unwrap();
+        (self.members[at].search.state(), self.members[at].unit)
     }
 }
 
@@ -200,7 +291,8 @@ impl Training for EvolveTraining {
     }
 
     fn kernel_paths(&self) -> Vec<String> {
-        Vec::new()
+        let path = "individuals are made and trade in one kernel; a generation is one graph";
+        self.card.iter().map(|_| path.to_string()).collect()
     }
 
     fn pins(&self) -> Pins {
@@ -222,6 +314,11 @@ impl Training for EvolveTraining {
     }
 
     fn advance(&mut self, at_most: u32) -> Result<Vec<Progress>> {
+        let waits = self.members.iter().any(|m| m.due) || self.members.iter().all(|m| !m.active);
+        if self.card.is_some() && !waits {
+            self.generations_on_card(at_most)?;
+            return Ok(self.progress());
+        }
         for _ in 0..at_most {
             if self.members.iter().any(|m| m.due) || self.members.iter().all(|m| !m.active) {
                 break;
@@ -232,6 +329,11 @@ impl Training for EvolveTraining {
     }
 
     fn validate(&mut self) -> Result<Vec<Score>> {
+        for at in 0..self.members.len() {
+            if self.members[at].due {
+                self.fetch_member(at)?;
+            }
+        }
         let mut scores = Vec::new();
         let config = &self.evolve.spec.configs[self.kind];
         for member in self.members.iter_mut().filter(|m| m.due) {
@@ -276,11 +378,13 @@ impl Training for EvolveTraining {
 
     fn weights(&mut self, id: u32) -> Result<Vec<f32>> {
         let (at, _) = self.member(id)?;
+        self.fetch_member(at)?;
         Ok(self.stack.scatter(self.members[at].search.mean()))
     }
 
     fn snapshot(&mut self, id: u32) -> Result<Snapshot> {
         let (at, _) = self.member(id)?;
+        self.fetch_member(at)?;
         let member = &self.members[at];
         let State { numbers, arrays } = member.search.state();
         let flags = u32::from(member.active) | u32::from(member.due) << 1;
@@ -297,24 +401,32 @@ impl Training for EvolveTraining {
 
     fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         let parameters = self.stack.parameters;
-        let (_, member) = self.member(snapshot.id)?;
+        let (at, member) = self.member(snapshot.id)?;
         let kept = Kept::read(&snapshot.bytes, parameters)?;
-        (member.unit, member.seen) = (kept.unit, kept.seen);
+        (member.unit, member.seen, member.stale) = (kept.unit, kept.seen, false);
         (member.active, member.due) = (kept.flags & 1 == 1, kept.flags & 2 == 2);
-        if member.search.restore(&kept.state) { Ok(()) } else { Err(not_ours()) }
+        if !member.search.restore(&kept.state) {
+            return Err(not_ours());
+        }
+        self.send_member(at)
     }
 
     fn adopt(&mut self, from: u32, to: u32) -> Result<()> {
         let (from, _) = self.member(from)?;
+        let (to, _) = self.member(to)?;
+        self.fetch_member(from)?;
+        self.fetch_member(to)?;
         let state = self.members[from].search.state();
-        let (_, target) = self.member(to)?;
-        if target.search.restore(&state) { Ok(()) } else { Err(not_ours()) }
+        if !self.members[to].search.restore(&state) {
+            return Err(not_ours());
+        }
+        self.send_member(to)
     }
 
     fn stop(&mut self, id: u32) -> Result<()> {
-        let (_, member) = self.member(id)?;
+        let (at, member) = self.member(id)?;
         (member.active, member.due) = (false, false);
-        Ok(())
+        self.card.as_ref().map_or(Ok(()), |card| card.stop(at))
     }
 }
 

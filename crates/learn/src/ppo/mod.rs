@@ -24,6 +24,9 @@ mod walk;
 
 pub use advantage::{Ended, advantages};
 pub(crate) use collect::continuous_target;
+#[cfg(test)]
+pub(crate) use cuda::tests as card_tests;
+pub(crate) use cuda::{EpisodeTable, episode_table, episode_table_bytes};
 pub use entropy::EntropyBand;
 pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
 pub use policy::{Deciders, FoldPolicy, PpoPolicy};
@@ -143,8 +146,8 @@ pub(crate) struct Folds {
     /// `[folds]` whether that is a validation; else members are not selected.
     pub(crate) is_validated: Vec<bool>,
     pub(crate) scalers: Vec<Scaler>,
-    /// What episodes are played on, once a card has it.
-    on_card: Mutex<Option<cuda::EpisodeTable>>,
+    /// What episodes of a length are played on, once a card has it.
+    on_card: Mutex<Option<(u32, cuda::EpisodeTable)>>,
 }
 
 impl Folds {

@@ -5,7 +5,7 @@ use compute::cuda::Array;
 
 arguments! {
     #[derive(Clone)]
-    pub(in crate::ppo) struct EpisodeTable in "../../../../market/src/episode.cuh" {
+    pub(crate) struct EpisodeTable in "../../../../market/src/episode.cuh" {
         pub(super) bars: Array<f64>,
         pub(super) params: Array<f64>,
         pub(super) offsets: Array<u32>,

@@ -2,7 +2,7 @@
 
 use super::super::collect::block_sizes;
 use super::super::training::{Group, Member, ReturnScale};
-use super::super::{Actions, Hypers, Ppo, Reward};
+use super::super::{Actions, Folds, Hypers, Ppo, Reward};
 use super::arguments::{Decide, EpisodeTable, Members, Rollout, Standing, Walkers};
 use super::{passes, small};
 use crate::MemberKey;
@@ -113,26 +113,26 @@ impl Sizes {
 }
 
 /// Bytes of what episodes are played on.
-pub(super) fn table_bytes(ppo: &Ppo) -> u64 {
-    let table = ppo.folds.data.table();
-    let stretches: usize = ppo.folds.train.iter().map(Vec::len).sum();
+pub(crate) fn table_bytes(folds: &Folds) -> u64 {
+    let table = folds.data.table();
+    let stretches: usize = folds.train.iter().map(Vec::len).sum();
     let doubles = table.bars.len() * Bar::NUMBERS + table.params.len() * Params::NUMBERS + stretches;
-    let words = 2 * table.bars.len() + table.offsets.len() + 2 * stretches + 2 * ppo.folds.train.len();
+    let words = 2 * table.bars.len() + table.offsets.len() + 2 * stretches + 2 * folds.train.len();
     (8 * doubles + 4 * words + 9 * 256) as u64
 }
 
-/// What episodes are played on, once for all groups.
-pub(super) fn table(context: &Arc<Context>, stream: &Stream, ppo: &Ppo) -> Result<EpisodeTable> {
-    let mut kept = ppo.folds.on_card.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(table) = &*kept {
+/// What episodes of a length are played on, once for all groups.
+pub(crate) fn table(context: &Arc<Context>, stream: &Stream, all: &Folds, length: u32) -> Result<EpisodeTable> {
+    let mut kept = all.on_card.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, table)) = kept.as_ref().filter(|(kept, _)| *kept == length) {
         return Ok(table.clone());
     }
-    let (data, length) = (&ppo.folds.data, ppo.spec.hypers[0].episode);
+    let data = &all.data;
     let (prices, (time_of_day, log_to_close)) = (data.table(), data.times());
-    let mut slab = context.slab(table_bytes(ppo))?;
+    let mut slab = context.slab(table_bytes(all))?;
     let slab = &mut slab;
     let (mut from, mut to, mut starts, mut folds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for stretches in &ppo.folds.train {
+    for stretches in &all.train {
         folds.push(from.len() as u32);
         from.extend(stretches.iter().map(|s| s.start));
         to.extend(stretches.iter().map(|s| s.end));
@@ -151,7 +151,7 @@ pub(super) fn table(context: &Arc<Context>, stream: &Stream, ppo: &Ppo) -> Resul
         starts: put(slab, stream, &starts)?,
         folds: put(slab, stream, &folds)?,
     };
-    *kept = Some(made.clone());
+    *kept = Some((length, made.clone()));
     Ok(made)
 }
 

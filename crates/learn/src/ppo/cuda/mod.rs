@@ -9,9 +9,10 @@ mod arrays;
 mod passes;
 mod small;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-pub(super) use arguments::EpisodeTable;
+pub(crate) use arguments::EpisodeTable;
+pub(crate) use arrays::{table as episode_table, table_bytes as episode_table_bytes};
 
 use super::training::{Group, Member, ReturnScale};
 use super::{LossSums, Ppo};
@@ -67,7 +68,7 @@ fn repeated(all: usize, mut capture: impl FnMut(usize) -> Result<Graph>) -> Resu
 pub(super) fn need(context: &Arc<Context>, ppo: &Ppo, keys: &[MemberKey]) -> Result<u64> {
     let sizes = Sizes::new(context, ppo, keys)?;
     let acting = if sizes.slices > 0 { 0 } else { passes::need(context, ppo, keys)? };
-    Ok(sizes.bytes() + arrays::table_bytes(ppo) + acting)
+    Ok(sizes.bytes() + arrays::table_bytes(&ppo.folds) + acting)
 }
 
 /// Rows that the nets that learn are set up for: one that has a kernel of its own for minibatches needs none.
@@ -83,7 +84,7 @@ impl Cuda {
         let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
         let stream = Stream::new(context)?;
         let sizes = Sizes::new(context, &group.ppo, &keys)?;
-        let table = arrays::table(context, &stream, &group.ppo)?;
+        let table = arrays::table(context, &stream, &group.ppo.folds, group.ppo.spec.hypers[0].episode)?;
         let mut arrays = Arrays::new(context, &stream, group, members, sizes, table)?;
         let module = Module::load(context, &PPO)?;
         let path = match small::fits(context, &group.ppo, &keys) {

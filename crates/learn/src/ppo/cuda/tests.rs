@@ -19,10 +19,10 @@ use market::{EpisodeData, OBSERVED, PriceTable, RowTime};
 use std::sync::Arc;
 
 const BARS: usize = 900;
-const FEATURES: usize = 11;
+pub(crate) const FEATURES: usize = 11;
 
 /// Two symbols whose bars wander, with splits, dividends, wild swings and closed bars between; columns of noise.
-fn market(seed: u64) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
+pub(crate) fn market(seed: u64) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
     let mut random = random::SplitMix::new(seed);
     let (mut bars, mut values, mut price) = (Vec::new(), Vec::new(), 100.0f64);
     for t in 0..BARS {
@@ -119,7 +119,7 @@ fn ppo(actions: Actions, precision: Precision, layers: &str, reward: Reward) -> 
     .unwrap()
 }
 
-fn card() -> Option<DeviceBudget> {
+pub(crate) fn card() -> Option<DeviceBudget> {
     match compute::cuda::gpus() {
         Ok(found) if !found.is_empty() => {
             Some(DeviceBudget { device: Opened::new(Choice::Cuda(0), 1).unwrap().0, budget: Budget::default() })

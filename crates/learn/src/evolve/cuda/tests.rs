@@ -1,0 +1,218 @@
+//! What a card did in a generation, done again on the processor.
+
+use super::super::training::EvolveTraining;
+use super::super::{Algorithm, Counted, Evolve, Fitness, Hypers, Normals, OpenAi, Spec, Strategy};
+use crate::ppo::Actions;
+use crate::ppo::card_tests::{FEATURES, card, market};
+use crate::{Config, DeviceBudget, Learner, MemberKey, Training};
+use compute::cuda::Array;
+use compute::population::{Precision, Recipe};
+use compute::{Budget, Choice, Opened};
+
+const SEED: u64 = 7;
+const SIGMA: f32 = 0.1;
+
+fn evolve(hypers: Hypers, layers: &str, seeds: u32) -> Evolve {
+    let (problem, data, folds) = market(9);
+    let mut recipe = Recipe::new(hypers.population as usize, Precision::Bf16, SEED);
+    (recipe.optimiser.eps, recipe.optimiser.decay) = (1e-6, 0.01);
+    let outputs = hypers.actions.outputs();
+    let net = format!("row:{FEATURES} + account:dense8 / {layers} / policy:{outputs}").parse().unwrap();
+    let configs = vec![Config { net, recipe, rate: 0.03 }];
+    let (hypers, generations) = (vec![hypers], vec![40]);
+    Evolve::new(&problem, &data, &folds, Spec { configs, hypers, generations, stop_after: None, patience: 40, seeds })
+        .unwrap()
+}
+
+/// Populations that do not fill slices, accounts that do not fill tiles or fill several.
+fn cases() -> [Hypers; 5] {
+    let usual = Hypers {
+        algorithm: Algorithm::OpenAi,
+        population: 64,
+        sigma: SIGMA,
+        n_envs: 16,
+        n_steps: 64,
+        actions: Actions::Discrete,
+        fitness: Fitness::Growth,
+    };
+    [
+        usual,
+        Hypers { population: 150, n_envs: 4, fitness: Fitness::Sharpe, ..usual },
+        Hypers { n_envs: 37, fitness: Fitness::Drawdown(0.5), ..usual },
+        Hypers { population: 4, n_envs: 1, n_steps: 700, ..usual },
+        Hypers { n_envs: 100, n_steps: 9, actions: Actions::Continuous, ..usual },
+    ]
+}
+
+fn begin(evolve: &Evolve, at: &DeviceBudget, seeds: u32) -> EvolveTraining {
+    let tables = evolve.problem().tables(&at.device, at.budget).unwrap();
+    let keys: Vec<MemberKey> = (0..seeds).map(|seed| MemberKey { config: 0, fold: 0, seed }).collect();
+    EvolveTraining::new(evolve, at, &tables, &keys).unwrap()
+}
+
+fn processor() -> DeviceBudget {
+    DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() }
+}
+
+fn advance(training: &mut EvolveTraining, generations: u32) {
+    let done = training.advance(generations).unwrap();
+    assert!(done.iter().all(|p| p.fault.is_none()), "{done:?}");
+    training.skip_validation().unwrap();
+}
+
+fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Individuals are those of the processor before they are rounded, to the bit.
+#[test]
+fn individuals_are_those_of_the_processor() {
+    let Some(at) = card() else { return };
+    let Opened::Cuda(context) = &at.device else { panic!("no card") };
+    for hypers in cases() {
+        let evolve = evolve(hypers, "64t-64t", 2);
+        let mut training = begin(&evolve, &at, 2);
+        advance(&mut training, 1);
+        let before: Vec<_> = (0..2).map(|p| training.stands(p)).collect();
+        let parameters = evolve.stacks[0].parameters;
+        let (padded, population) = (parameters.next_multiple_of(4), hypers.population as usize);
+        let own = training.card();
+        let asked: Array<f32> =
+            context.slab((2 * population * padded * 4) as u64 + 256).unwrap().array(2 * population * padded).unwrap();
+        own.trade.2.asked = Some(asked.clone());
+        own.graph = None;
+        own.generation().unwrap();
+        let asked = asked.get(&own.stream).unwrap();
+        let mut z = vec![0.0; parameters];
+        let mut wanted = vec![0.0; parameters];
+        for (p, (state, unit)) in before.iter().enumerate() {
+            let member = MemberKey { config: 0, fold: 0, seed: p as u32 }.id();
+            let mut search = OpenAi::new(vec![0.0; parameters], SIGMA, evolve.spec.configs[0].recipe.optimiser);
+            assert!(search.restore(state));
+            let normals = Counted { seed: SEED, member, generation: *unit, parameters };
+            for individual in 0..population {
+                normals.fill(individual as u32 / 2, 0, &mut z);
+                search.ask(if individual % 2 == 0 { 1.0 } else { -1.0 }, 0, &z, &mut wanted);
+                let found = &asked[(p * population + individual) * padded..][..parameters];
+                assert_eq!(bits(found), bits(&wanted), "{hypers:?}: individual {individual}");
+            }
+        }
+    }
+}
+
+/// A policy that follows the sign of the first column decides the same in bf16, and so its accounts and its fitness
+/// have the bits of the processor's.
+#[test]
+fn fitness_is_that_of_the_processor() {
+    let Some(at) = card() else { return };
+    for hypers in cases().into_iter().filter(|h| h.actions == Actions::Discrete) {
+        let evolve = evolve(Hypers { sigma: 1e-7, ..hypers }, "64t-64t", 2);
+        let layers = &evolve.stacks[0].layers;
+        let mut middle = vec![0.0; evolve.stacks[0].parameters];
+        (middle[layers[0].first], middle[layers[1].first]) = (4.0, 4.0);
+        (middle[layers[2].first], middle[layers[2].first + 2]) = (-4.0, 4.0);
+        let [card, cpu] = [at.clone(), processor()].map(|at| {
+            let mut training = begin(&evolve, &at, 2);
+            (0..2).for_each(|p| training.plant(p, &middle));
+            advance(&mut training, 1);
+            training
+        });
+        for p in 0..2 {
+            let [found, wanted] =
+                [&card, &cpu].map(|t| t.last_fitness(p).iter().map(|f| f.to_bits()).collect::<Vec<u64>>());
+            assert_eq!(found, wanted, "{hypers:?}: member {p}");
+        }
+        assert!(cpu.last_fitness(0)[0] != 0.0, "they trade");
+    }
+}
+
+/// Policies drawn at random, whose decisions may be close, are about as fit as in f32: bf16 turns few of them.
+#[test]
+fn fitness_of_any_policy_is_close() {
+    let Some(at) = card() else { return };
+    for (hypers, layers) in cases().into_iter().zip(["64t-64t", "64-64", "64t-64", "64t-64t", "64t-64t"]) {
+        if hypers.population < 64 {
+            continue;
+        }
+        let evolve = evolve(hypers, layers, 2);
+        let [card, cpu] = [at.clone(), processor()].map(|at| {
+            let mut training = begin(&evolve, &at, 2);
+            advance(&mut training, 1);
+            training
+        });
+        for p in 0..2 {
+            let (a, b) = (card.last_fitness(p), cpu.last_fitness(p));
+            let n = a.len() as f64;
+            let [mean_a, mean_b] = [&a, &b].map(|x| x.iter().sum::<f64>() / n);
+            let product =
+                |x: &[f64], mx: f64, y: &[f64], my: f64| x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum::<f64>();
+            let both = product(&a, mean_a, &b, mean_b);
+            let alone = (product(&a, mean_a, &a, mean_a) * product(&b, mean_b, &b, mean_b)).sqrt();
+            assert!(both > 0.9 * alone, "{hypers:?}: member {p} correlates by {}", both / alone);
+        }
+    }
+}
+
+/// From the fitness that the card saw, ranks and Adam move the distribution to where the processor moves it.
+#[test]
+fn a_distribution_moves_as_on_the_processor() {
+    let Some(at) = card() else { return };
+    for hypers in cases() {
+        let evolve = evolve(hypers, "64t-64t", 3);
+        let mut training = begin(&evolve, &at, 3);
+        for _ in 0..4 {
+            let before: Vec<_> = (0..3).map(|p| training.stands(p)).collect();
+            advance(&mut training, 1);
+            for (p, (state, generation)) in before.iter().enumerate() {
+                let parameters = evolve.stacks[0].parameters;
+                let member = MemberKey { config: 0, fold: 0, seed: p as u32 }.id();
+                let mut wanted = OpenAi::new(vec![0.0; parameters], SIGMA, evolve.spec.configs[0].recipe.optimiser);
+                assert!(wanted.restore(state));
+                let normals = Counted { seed: SEED, member, generation: *generation, parameters };
+                wanted.tell(&training.last_fitness(p), &normals, evolve.rate(0, *generation) as f32);
+                let (found, unit) = training.stands(p);
+                assert_eq!((unit, found.numbers[0]), (generation + 1, f64::from(unit)));
+                assert!((found.numbers[1] / wanted.moved() - 1.0).abs() < 1e-9, "{hypers:?}: the length of a move");
+                for (which, (found, wanted)) in found.arrays.iter().zip(wanted.state().arrays).enumerate() {
+                    let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+                    let off = norm(&mut found.iter().zip(&wanted).map(|(a, b)| a - b));
+                    let all = norm(&mut wanted.iter().copied());
+                    assert!(off <= 1e-6 * all, "{hypers:?}: array {which} is {off} of {all} apart");
+                }
+            }
+        }
+    }
+}
+
+/// The same bits alone or beside others, in one go or step by step, and after a stop.
+#[test]
+fn a_member_depends_on_nothing_else() {
+    let Some(at) = card() else { return };
+    for hypers in cases() {
+        let evolve = evolve(hypers, "64t-64t", 3);
+        let id = |p: usize| MemberKey { config: 0, fold: 0, seed: p as u32 }.id();
+        let all = |training: &mut EvolveTraining, members: usize| {
+            (0..members).map(|p| training.snapshot(id(p)).unwrap()).collect::<Vec<_>>()
+        };
+        let mut whole = begin(&evolve, &at, 3);
+        (0..5).for_each(|_| advance(&mut whole, 1));
+        let whole = all(&mut whole, 3);
+        let mut alone = begin(&evolve, &at, 1);
+        while alone.progress()[0].unit < 5 {
+            let left = 5 - alone.progress()[0].unit;
+            advance(&mut alone, left);
+        }
+        assert_eq!(all(&mut alone, 1)[0], whole[0], "{hypers:?}: alone");
+        let mut stopped = begin(&evolve, &at, 3);
+        (0..2).for_each(|_| advance(&mut stopped, 1));
+        let kept = all(&mut stopped, 3);
+        let mut resumed = begin(&evolve, &at, 3);
+        kept.iter().for_each(|snapshot| resumed.restore(snapshot).unwrap());
+        assert_eq!(all(&mut resumed, 3), kept);
+        (0..3).for_each(|_| advance(&mut resumed, 1));
+        assert_eq!(all(&mut resumed, 3), whole, "{hypers:?}: after a stop");
+        resumed.stop(id(1)).unwrap();
+        advance(&mut resumed, 1);
+        assert_eq!(all(&mut resumed, 3)[1].weights, whole[1].weights, "who is stopped stays");
+    }
+}
