@@ -10,7 +10,7 @@ use compute::population::{Precision, Recipe, Schedule};
 use features::{FoldKind, Input, InputLayout};
 use files::{Error, Result};
 use judge::split::Splits;
-use learn::evolve::{Evolve, Fitness, Hypers, Spec};
+use learn::evolve::{Evolve, Fitness, Hypers, Spec, has_kernels};
 use learn::{Config, Extent, Learner, Trained};
 use market::OBSERVED;
 
@@ -62,12 +62,20 @@ fn hypers(settings: &Settings) -> Hypers {
     }
 }
 
-fn config(settings: &Settings, net: &compute::Net) -> Config {
-    let batch = hypers(settings).population as usize;
-    let mut recipe = Recipe::new(batch, settings.train.precision.unwrap_or(Precision::F32), settings.general.seed);
+fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Config> {
+    let (own, asked) = (hypers(settings), settings.train.precision);
+    let batch = own.population as usize;
+    let on_card = has_kernels(device, net, &own);
+    let precision = asked.unwrap_or(if on_card { Precision::Bf16 } else { Precision::F32 });
+    if precision == Precision::Tf32 || precision == Precision::Bf16 && !on_card {
+        let what = "individuals compute in f32 on a processor, and in bf16 on a GPU where the net has two layers of 64 \
+                    and the algorithm is openai";
+        return Err(Error::new(files::Kind::Usage, what).remedy("leave <train.precision> out"));
+    }
+    let mut recipe = Recipe::new(batch, precision, settings.general.seed);
     (recipe.optimiser.decay, recipe.optimiser.clip) = (settings.evolve.decay as f32, None);
     recipe.schedule = Schedule { shape: settings.ppo.schedule, ..recipe.schedule };
-    Config { net: net.clone(), recipe, rate: EvolveKind.rate(settings, batch) }
+    Ok(Config { net: net.clone(), recipe, rate: EvolveKind.rate(settings, batch) })
 }
 
 /// By the steps that were asked for; fewer where a number of epochs was set, or a time to fit into.
@@ -83,9 +91,6 @@ fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     let usage = |what: &str, remedy: &str| Err(Error::new(files::Kind::Usage, what).remedy(remedy));
     if settings.classify.batch.is_some() {
         return usage("individuals are a population, not a batch", "give <evolve.population>");
-    }
-    if settings.train.precision.is_some_and(|precision| precision != Precision::F32) {
-        return usage("individuals compute in f32", "leave <train.precision> out");
     }
     refuse_what_is_not_a_policys(settings)?;
     let PpoSettings { timesteps, n_envs, n_steps, reward, drawdown_weight, actions, schedule, .. } =
@@ -140,7 +145,13 @@ impl Kind for EvolveKind {
         format!("{} + account:dense{OBSERVED} / {layers} / policy:{outputs}", tables.join(" + "))
     }
 
-    fn learner(&self, source: &Source, splits: &Splits, settings: &Settings, _: &Opened) -> Result<Box<dyn Learner>> {
+    fn learner(
+        &self,
+        source: &Source,
+        splits: &Splits,
+        settings: &Settings,
+        device: &Opened,
+    ) -> Result<Box<dyn Learner>> {
         let usage = |what: &str, remedy: &str| Error::new(files::Kind::Usage, what).remedy(remedy);
         let Ids::Bars { data, .. } = &source.ids else {
             return Err(usage("policies trade, and ready arrays have no prices", "give bars"));
@@ -152,7 +163,11 @@ impl Kind for EvolveKind {
         all.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
         let refit = settings.refit.as_ref();
         let spec = Spec {
-            configs: all.iter().zip(&source.nets).map(|((_, own), net)| config(own, net)).collect(),
+            configs: all
+                .iter()
+                .zip(&source.nets)
+                .map(|((_, own), net)| config(own, net, device))
+                .collect::<Result<_>>()?,
             hypers: all.iter().map(|(_, own)| hypers(own)).collect(),
             generations: all.iter().map(|(_, own)| generations(own)).collect(),
             stop_after: refit.map(|refit| refit.epochs),

@@ -59,6 +59,12 @@ use stack::Stack;
 use std::sync::Arc;
 use training::EvolveTraining;
 
+/// Whether individuals of such a config can trade on the card, in bf16; elsewhere they trade on the processor, in f32.
+pub fn has_kernels(device: &Opened, net: &compute::Net, hypers: &Hypers) -> bool {
+    let Opened::Cuda(context) = device else { return false };
+    Stack::new(net).is_ok_and(|stack| cuda::shape(context, net, &stack, hypers).is_some())
+}
+
 /// Validations of a member at most: all are kept, and the memory of a long training must not grow.
 const VALIDATIONS: u64 = 256;
 

@@ -11,13 +11,13 @@ mod tests;
 
 use super::stack::Stack;
 use super::strategy::{SLICE, State};
-use super::{Algorithm, Evolve, Fitness};
+use super::{Algorithm, Evolve, Fitness, Hypers};
 use crate::MemberKey;
 use crate::ppo::{Actions, episode_table, episode_table_bytes};
 use arguments::{Climb, Look, Rank, Searches, Sum, Trade};
 use compute::cuda::{Array, Context, Graph, Grid, Image, Kernel, Module, Plain, Slab, Stream};
 use compute::population::{Optimiser, Precision, Scale};
-use compute::{Error, Result, Tables, image};
+use compute::{Error, Net, Result, Tables, image};
 use market::OBSERVED;
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,14 +50,22 @@ pub(super) struct Shape {
     column: usize,
 }
 
-/// How a config evolves on a card, where the card has kernels for it.
+/// How a config evolves on a card, where it computes in bf16 and the card has kernels for it.
 pub(super) fn fits(context: &Context, evolve: &Evolve, kind: usize) -> Option<Shape> {
     let (config, hypers, stack) = (&evolve.spec.configs[kind], &evolve.spec.hypers[kind], &evolve.stacks[kind]);
-    let [row, shown] = config.net.inputs.as_slice() else { return None };
+    if config.recipe.precision != Precision::Bf16 {
+        return None;
+    }
+    shape(context, &config.net, stack, hypers)
+}
+
+/// The kernels for such individuals, where there are any.
+pub(super) fn shape(context: &Context, net: &Net, stack: &Stack, hypers: &Hypers) -> Option<Shape> {
+    let [row, shown] = net.inputs.as_slice() else { return None };
     let [first, second, _] = stack.layers.as_slice() else { return None };
     let small = first.outputs == HIDDEN && second.outputs == HIDDEN && stack.outputs() <= 3;
     let read = !row.dense && shown.dense && shown.features == OBSERVED;
-    if hypers.algorithm != Algorithm::OpenAi || config.recipe.precision != Precision::Bf16 || !small || !read {
+    if hypers.algorithm != Algorithm::OpenAi || !small || !read {
         return None;
     }
     let column = row.features.next_multiple_of(8);
