@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn seeds_find_the_planted_signal() {
-        let words = ["--precision", "f32", "--updates", "12", "--seeds", "2", "--device", "cpu", "--net", "8t"];
+        let words = ["--precision", "f32", "--updates", "120", "--seeds", "2", "--device", "cpu", "--net", "8t"];
         let found = run(&words, 2).unwrap();
         let row = &found["rows"][0];
         let (mean, ends) = (row["mean_bp"].as_f64().unwrap(), row["interval_bp"].as_array().unwrap());

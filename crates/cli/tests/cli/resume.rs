@@ -89,7 +89,7 @@ fn run_without_checkpoint_resumes_only_with_its_settings() {
         place.write("run/settings.toml", &settings);
         place.write("run/run.json", &told);
     };
-    let changed = settings.replace("decay = 0.01", "decay = 0.1");
+    let changed = settings.replacen("decay = 0.01", "decay = 0.1", 1);
     assert_ne!(changed, settings);
     place.write("run/settings.toml", &changed);
     refused(&["is of another run: its settings is"]);
