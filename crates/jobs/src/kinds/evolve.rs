@@ -65,8 +65,9 @@ fn hypers(settings: &Settings) -> Hypers {
 fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Config> {
     let (own, asked) = (hypers(settings), settings.train.precision);
     let batch = own.population as usize;
-    let precision = asked.unwrap_or(Precision::F32);
-    if precision == Precision::Tf32 || precision == Precision::Bf16 && !has_kernels(device, net, &own) {
+    let on_card = has_kernels(device, net, &own);
+    let precision = asked.unwrap_or(if on_card { Precision::Bf16 } else { Precision::F32 });
+    if precision == Precision::Tf32 || precision == Precision::Bf16 && !on_card {
         let what = "individuals compute in f32 on a processor, and in bf16 on a GPU where the net has two layers of 64 \
                     and the algorithm is openai";
         return Err(Error::new(files::Kind::Usage, what).remedy("leave <train.precision> out"));
