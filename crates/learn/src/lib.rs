@@ -52,6 +52,7 @@ pub mod checkpoint;
 pub mod classify;
 mod error;
 pub mod evolve;
+pub mod expert;
 mod learner;
 mod member;
 mod noise;

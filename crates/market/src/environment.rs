@@ -52,6 +52,11 @@ impl EpisodeData {
         (self.times.iter().map(|time| time.time_of_day).collect(), &self.log_to_close)
     }
 
+    /// Time of day and bars to a forced close of a row.
+    pub fn row_time(&self, row: u32) -> RowTime {
+        self.times[row as usize]
+    }
+
     /// The symbol that a row is of.
     pub fn symbol(&self, row: u32) -> usize {
         self.table.offsets.partition_point(|from| *from <= row as usize) - 1

@@ -65,7 +65,7 @@ impl<W: World> Block<W> {
             self.trees[i].begin(world, &root.known, root.counter);
             self.ask(world, &root.known, i, 0);
         }
-        self.evaluate(world, evaluator)?;
+        self.evaluate_roots(world, evaluator, roots)?;
         if settings.mode != Mode::Reference {
             self.expand_roots(world, evaluator, settings, roots)?;
         }
@@ -230,11 +230,19 @@ impl<W: World> Block<W> {
 
     /// All that was asked for, in one product.
     fn evaluate<E: Evaluate>(&mut self, world: &W, evaluator: &mut E) -> Result<()> {
+        self.evaluate_roots(world, evaluator, &[])
+    }
+
+    /// The same where roots were asked for, in their order: what is believed of them beforehand is added.
+    fn evaluate_roots<E: Evaluate>(&mut self, world: &W, evaluator: &mut E, roots: &[Root<W::Known>]) -> Result<()> {
         let (rows, actions) = (self.asked.len(), world.actions());
         self.logits.resize(rows * actions, 0.0);
         self.values.resize(rows, 0.0);
         if rows > 0 {
             evaluator.evaluate(&self.shown, &mut self.logits, &mut self.values)?;
+        }
+        for (root, logits) in roots.iter().zip(self.logits.chunks_exact_mut(actions)) {
+            world.root_prior(&root.known, logits);
         }
         for (((root, node), logits), value) in
             self.asked.iter().zip(self.logits.chunks_exact(actions)).zip(&self.values)

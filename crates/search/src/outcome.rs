@@ -49,7 +49,7 @@ impl Outcomes {
     }
 
     /// Those of later roots behind these.
-    pub(crate) fn append(&mut self, mut later: Outcomes) {
+    pub fn append(&mut self, mut later: Outcomes) {
         self.actions = later.actions;
         self.visits.append(&mut later.visits);
         self.q.append(&mut later.q);

@@ -58,8 +58,17 @@ impl<W: World> Search<W> {
     ///
     /// Where a setting makes no sense.
     pub fn need(world: &W, settings: &Settings, threads: usize) -> Result<u64> {
-        settings.check(world.actions())?;
-        let each = Tree::<W>::bytes(settings.capacity(world.actions()));
+        Search::<W>::need_for(world.actions(), settings, threads)
+    }
+
+    /// The same before there is a world, by how many actions it has.
+    ///
+    /// # Errors
+    ///
+    /// Where a setting makes no sense.
+    pub fn need_for(actions: usize, settings: &Settings, threads: usize) -> Result<u64> {
+        settings.check(actions)?;
+        let each = Tree::<W>::bytes(settings.capacity(actions));
         Ok(each * (settings.block() * threads.max(1)) as u64)
     }
 

@@ -53,6 +53,9 @@ pub trait World: Sync {
     /// Writes what a net is shown, `[inputs]`.
     fn observe(&self, known: &Self::Known, market: &Self::Market, account: &Self::Account, to: &mut [f32]);
 
+    /// Adds what is believed of the root's actions beforehand to the net's logits, `[A]`.
+    fn root_prior(&self, _known: &Self::Known, _logits: &mut [f32]) {}
+
     /// What an afterstate is worth before its code is seen, where `value` is what the decision is worth. Only the
     /// reference mode asks, which has nodes for afterstates.
     fn afterstate(&self, _market: &Self::Market, _account: &Self::Account, _action: usize, value: f32) -> f32 {

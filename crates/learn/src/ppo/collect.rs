@@ -239,7 +239,7 @@ pub(super) fn greedy(actions: Actions, z: &[f32], legal: u8) -> f64 {
 }
 
 /// The target of the most probable of short, flat and long; flat where it is as probable as another.
-pub(super) fn preferred(p: &[f32; 3]) -> f64 {
+pub(crate) fn preferred(p: &[f32; 3]) -> f64 {
     let mut best = 1;
     for a in [0, 2] {
         if p[a] > p[best] {

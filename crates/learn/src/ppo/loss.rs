@@ -49,7 +49,7 @@ impl LossSums {
 /// Probabilities of three actions, 0 for those that are not legal (bits: 1 short, 2 flat, 4 long); and the logarithm of
 /// each.
 #[inline(always)]
-pub(super) fn softmax(z: &[f32], legal: u8) -> ([f32; 3], [f32; 3]) {
+pub(crate) fn softmax(z: &[f32], legal: u8) -> ([f32; 3], [f32; 3]) {
     let is_legal = |a: usize| legal >> a & 1 == 1;
     let most = (0..3).filter(|a| is_legal(*a)).map(|a| z[a]).fold(f32::NEG_INFINITY, f32::max);
     let mut p = [0.0; 3];

@@ -23,15 +23,17 @@ mod training;
 mod walk;
 
 pub use advantage::{Ended, advantages};
-pub(crate) use collect::continuous_target;
+pub(crate) use collect::{continuous_target, preferred};
 #[cfg(test)]
 pub(crate) use cuda::tests as card_tests;
 pub(crate) use cuda::{EpisodeTable, episode_table, episode_table_bytes};
 pub use entropy::EntropyBand;
+pub(crate) use loss::softmax;
 pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
+pub(crate) use policy::seen_alone;
 pub use policy::{Deciders, FoldPolicy, PpoPolicy};
 pub use reward::Reward;
-pub(crate) use walk::{Walker, mean_growth, walk_pieces};
+pub(crate) use walk::{Walk, Walker, mean_growth, walk_pieces};
 
 use crate::scale::{Scaler, fit, split_id};
 use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};

@@ -134,14 +134,12 @@ impl FoldPolicy {
     }
 }
 
-impl PpoPolicy {
-    /// What an account of one symbol would be shown: it has learned on such, and a portfolio shows a position as a
-    /// share of the whole.
-    fn seen_alone(&self, observed: &[f32]) -> [f32; OBSERVED] {
-        let mut own: [f32; OBSERVED] = observed.try_into().expect("an observation");
-        SHARES.iter().for_each(|at| own[*at] = (f64::from(own[*at]) / self.share) as f32);
-        own
-    }
+/// What an account of one symbol would be shown: policies have learned on such, and a portfolio shows a position as a
+/// share of the whole.
+pub(crate) fn seen_alone(observed: &[f32], share: f64) -> [f32; OBSERVED] {
+    let mut own: [f32; OBSERVED] = observed.try_into().expect("an observation");
+    SHARES.iter().for_each(|at| own[*at] = (f64::from(own[*at]) / share) as f32);
+    own
 }
 
 /// What of an observation is a share of equity in one symbol: position, pending, margin used.
@@ -169,7 +167,7 @@ impl Policy for PpoPolicy {
             let places: Vec<usize> = (0..view.rows.len()).filter(|at| fold_of(*at) == Some(fold)).collect();
             for places in places.chunks(ROWS) {
                 let ids: Vec<u32> = places.iter().map(|at| view.rows[*at]).collect();
-                let shown = |at: &usize| self.seen_alone(&view.observed[at * OBSERVED..(at + 1) * OBSERVED]);
+                let shown = |at: &usize| seen_alone(&view.observed[at * OBSERVED..(at + 1) * OBSERVED], self.share);
                 let observed: Vec<f32> = places.iter().flat_map(shown).collect();
                 let bits = |at: &usize| {
                     let own = view.legal[at * 3..(at + 1) * 3].iter().enumerate();
@@ -262,10 +260,7 @@ mod tests {
 
     #[test]
     fn shares_of_a_portfolio_are_seen_as_those_of_an_account_of_its_own() {
-        let opened = compute::Opened::new(compute::Choice::Cpu, 1).unwrap().0;
-        let tables = Tables::new(&opened, compute::Budget::default(), &[], &[]).unwrap();
-        let policy = PpoPolicy::new(&tables, Vec::new(), Vec::new(), 0.25).unwrap();
-        let seen = policy.seen_alone(&[0.25, -0.125, 1.5, 2.0, 0.1, 0.2, 0.5, 3.0]);
+        let seen = seen_alone(&[0.25, -0.125, 1.5, 2.0, 0.1, 0.2, 0.5, 3.0], 0.25);
         assert_eq!(seen, [1.0, -0.5, 1.5, 2.0, 0.1, 0.8, 0.5, 3.0]);
         assert_eq!(SHARES.map(|at| OBSERVED_NAMES[at]), ["position", "pending", "margin_used"]);
     }

@@ -31,7 +31,7 @@ pub(super) fn pieces(stretches: &[Range<u32>]) -> Vec<Range<u32>> {
 }
 
 /// Accounts on pieces, some of them or all.
-pub(super) struct Walk {
+pub(crate) struct Walk {
     data: Arc<EpisodeData>,
     pieces: Vec<Range<u32>>,
     params: Vec<Params>,
@@ -44,7 +44,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub(super) fn new(data: &Arc<EpisodeData>, pieces: &[Range<u32>]) -> Walk {
+    pub(crate) fn new(data: &Arc<EpisodeData>, pieces: &[Range<u32>]) -> Walk {
         let params: Vec<Params> = pieces.iter().map(|piece| *data.params(piece.start)).collect();
         let mut walk = Walk {
             data: Arc::clone(data),
@@ -61,12 +61,12 @@ impl Walk {
     }
 
     /// Steps of the longest piece.
-    pub(super) fn steps(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len() - 1).max().unwrap_or(0)
     }
 
     /// What is shown now: rows and observations.
-    pub(super) fn view(&self) -> (&[u32], &[f32]) {
+    pub(crate) fn view(&self) -> (&[u32], &[f32]) {
         (&self.rows, &self.observed)
     }
 
@@ -76,7 +76,7 @@ impl Walk {
     }
 
     /// Takes what the outputs `[n, heads]` prefer; those of the policy come first.
-    pub(super) fn step(&mut self, actions: Actions, out: &[f32]) {
+    pub(crate) fn step(&mut self, actions: Actions, out: &[f32]) {
         let wide = out.len() / self.rows.len();
         for (i, z) in out.chunks_exact(wide).enumerate() {
             let legal = self.data.legal(&self.params[i], self.rows[i] as usize);
@@ -98,7 +98,7 @@ impl Walk {
     }
 
     /// `[n]` logarithm of what each piece made of its capital, and its steps.
-    pub(super) fn growth(&self) -> Vec<(f64, usize)> {
+    pub(crate) fn growth(&self) -> Vec<(f64, usize)> {
         let each = self.ended.iter().zip(&self.params).zip(&self.pieces);
         // Ruin counts as the loss of all but a ten-thousandth.
         let growth = |((equity, params), piece): ((&Option<f64>, &Params), &Range<u32>)| {

@@ -6,6 +6,7 @@ mod bandit_learner;
 mod classify;
 mod evolve;
 mod evolve_evosax;
+mod expert;
 mod made;
 mod noise;
 mod ppo;

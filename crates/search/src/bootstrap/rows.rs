@@ -75,6 +75,16 @@ impl Rows {
         self.features
     }
 
+    /// `[rows, features]` what was observed at each.
+    pub fn observations(&self) -> &[f32] {
+        &self.observations
+    }
+
+    /// What each is beside its observation.
+    pub fn all(&self) -> &[TrainingRow] {
+        &self.rows
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.rows.len()

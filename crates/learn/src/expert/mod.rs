@@ -1,0 +1,383 @@
+//! Expert iteration (Anthony, Tian and Barber 2017, <https://arxiv.org/abs/1705.08439>): search as the teacher of a
+//! net, and the net as the search's sense of what is likely and what it is worth.
+//!
+//! A unit of work is an iteration. Accounts walk the training part of a fold; at every close all of them are roots of
+//! one search ([`search::Search`], honest mode) in a market that was fitted on that training part alone
+//! ([`FoldMarket`]), and act by what it improved. The net then learns from the targets of the last iterations: its
+//! policy is to become the improved one, its value what the account really earned in the next bars, mixed with what the
+//! root was worth to the search.
+//!
+//! **No search knows a bar behind its root.** Rows within the horizon of a root are not drawn while training, and the
+//! market of a fold ends where its training ends. What is deployed ([`SearchPolicy`]) searches at every close; the net
+//! alone is a [`crate::ppo::PpoPolicy`] of the same weights.
+
+mod evaluator;
+mod model;
+mod policy;
+mod replay;
+mod returns;
+mod training;
+
+pub use model::{FoldMarket, Trend};
+pub use policy::{SearchFold, SearchPolicy, SearchRows};
+
+use crate::ppo::{Actions, Folds};
+use crate::scale::Scaler;
+use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
+use compute::net::Start;
+use compute::nets::{MemberSetup, Nets, Setup};
+use compute::population::{Pace, Pins, Rule};
+use compute::{Choice, Net, Opened, Tables};
+use features::Fold;
+use files::{Error, Kind, Result};
+use market::{EpisodeData, OBSERVED};
+use model::{ACTIONS, TrainingPart};
+use replay::Replay;
+use search::{Mode, RootRule, Search};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use training::ExpertTraining;
+
+/// Validations of a member at most: all are kept, and the memory of a long training must not grow.
+const VALIDATIONS: u64 = 256;
+/// A validation searches at most as many roots as this many iterations.
+const WALKED: u64 = 4;
+
+/// How a root is searched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SearchShape {
+    /// Simulations of a root.
+    pub simulations: u32,
+    /// Scenarios of a root, on which all actions are tried.
+    pub scenarios: u32,
+    /// Codes of every later chance node.
+    pub codes: u32,
+    /// Decisions in a row, at most; and bars within which no row is drawn while training.
+    pub horizon: u32,
+    /// Roots that are searched in one batch.
+    pub roots: u32,
+}
+
+impl SearchShape {
+    /// With draws at the root while training, and without where it is judged.
+    pub(crate) fn settings(&self, seed: u64, draws: bool) -> search::Settings {
+        search::Settings {
+            simulations: self.simulations,
+            depth: self.horizon,
+            codes: self.codes as usize,
+            scenarios: self.scenarios as usize,
+            rule: RootRule::Gumbel { considered: ACTIONS, scale: if draws { 1.0 } else { 0.0 } },
+            mode: Mode::Honest { in_flight: 1 },
+            seed,
+        }
+    }
+
+    /// Bytes that the trees of a search take on so many threads.
+    ///
+    /// # Errors
+    ///
+    /// Where a number makes no sense.
+    pub fn need(&self, threads: usize) -> compute::Result<u64> {
+        Search::<FoldMarket>::need_for(ACTIONS, &self.settings(0, false), threads)
+    }
+}
+
+/// What expert iteration asks of a config beside net, recipe and rate; the recipe's batch is the minibatch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hypers {
+    /// Accounts.
+    pub n_envs: u32,
+    /// Steps of each account in an iteration.
+    pub n_steps: u32,
+    /// How their roots are searched.
+    pub search: SearchShape,
+    /// Iterations whose targets are learned from.
+    pub replay: u32,
+    /// Passes through them in an iteration.
+    pub n_epochs: u32,
+    /// Share of what was really earned in a value's target; the rest is what the root was worth to the search.
+    pub realised: f32,
+    /// Weight of the value's loss.
+    pub vf_coef: f32,
+    /// Steps of an episode.
+    pub episode: u32,
+}
+
+impl Hypers {
+    /// Roots of an iteration.
+    pub fn rows(&self) -> u64 {
+        u64::from(self.n_envs) * u64::from(self.n_steps)
+    }
+}
+
+/// How experts are trained. What changes a bit is in here.
+#[derive(Clone)]
+pub struct Spec {
+    /// Sets of hyper-parameters, each with members of its own; at least one.
+    pub configs: Vec<Config>,
+    /// `[configs]` what expert iteration adds.
+    pub hypers: Vec<Hypers>,
+    /// `[configs]` iterations of a member.
+    pub iterations: Vec<u32>,
+    /// Members end after so many iterations, on the schedule of all; none: they do all.
+    pub stop_after: Option<u32>,
+    /// A member ends after so many iterations without a better score.
+    pub patience: u32,
+    /// Members of each fold.
+    pub seeds: u32,
+    /// What a reward one bar later is worth.
+    pub gamma: f32,
+    /// What is believed of trends.
+    pub trend: Trend,
+}
+
+/// Experts of a problem: the [`Learner`].
+#[derive(Clone)]
+pub struct Expert {
+    spec: Spec,
+    folds: Arc<Folds>,
+    /// Those of the folds, with the columns of an inverted trend negated.
+    scalers: Arc<Vec<Scaler>>,
+    /// `[rows of the table]` the number of each row's clock time.
+    clocks: Arc<Vec<u32>>,
+    /// `[folds]` once they are fitted.
+    markets: Arc<Vec<Mutex<Option<Arc<FoldMarket>>>>>,
+}
+
+impl Expert {
+    /// Experts of these folds, whose samples are steps; `data` has a row for each id of the problem. What cannot be
+    /// trained is refused.
+    pub fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold], spec: Spec) -> Result<Expert> {
+        assert_eq!(spec.configs.len(), spec.hypers.len(), "hyper-parameters for each config");
+        assert_eq!(spec.configs.len(), spec.iterations.len(), "iterations of each config");
+        let usage = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
+        for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
+            let net = &config.net;
+            let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
+            let columns: Vec<usize> = problem.inputs.iter().map(|input| input.columns.len()).collect();
+            let wanted: Vec<(usize, bool)> = columns.iter().map(|n| (*n, false)).chain([(OBSERVED, true)]).collect();
+            let inputs: Vec<(usize, bool)> = net.inputs.iter().map(|input| (input.features, input.dense)).collect();
+            if heads != [ACTIONS, 1] || inputs != wanted || net.inputs.iter().any(|input| input.window > 1) {
+                let what = format!(
+                    "the net `{net}` does not fit: a search reads one row of {columns:?} features, then {OBSERVED} \
+                     numbers of its account, and needs {ACTIONS} outputs and a value"
+                );
+                return usage(what, "change <train.net>, as in 64t-64t | 64t-64t");
+            }
+            if let Err(error) = hypers.search.need(1) {
+                return usage(error.to_string(), "change <search.simulations>, <search.scenarios> or <search.codes>");
+            }
+        }
+        let folds = Folds::new(problem, data, folds)?;
+        let scalers = folds.scalers.iter().map(|scaler| negated(scaler, &spec.trend)).collect();
+        let markets = folds.train.iter().map(|_| Mutex::default()).collect();
+        Ok(Expert {
+            clocks: Arc::new(clocks(problem)),
+            scalers: Arc::new(scalers),
+            markets: Arc::new(markets),
+            folds: Arc::new(folds),
+            spec,
+        })
+    }
+
+    /// The market of a fold, fitted when it is first asked for.
+    ///
+    /// # Errors
+    ///
+    /// Where its training part is too short.
+    pub fn market(&self, fold: usize) -> compute::Result<Arc<FoldMarket>> {
+        let mut own = self.markets[fold].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(market) = &*own {
+            return Ok(Arc::clone(market));
+        }
+        let part = TrainingPart {
+            inputs: &self.folds.problem.inputs,
+            scales: &self.scalers[fold].scales,
+            data: &self.folds.data,
+            stretches: &self.folds.train[fold],
+            clocks: &self.clocks,
+        };
+        let market = Arc::new(FoldMarket::fit(&part, self.spec.gamma, &self.spec.trend)?);
+        *own = Some(Arc::clone(&market));
+        Ok(market)
+    }
+
+    /// The config whose net, recipe and shape the members of a group share.
+    fn shared(&self, members: &[MemberKey]) -> usize {
+        members.first().map_or(0, |key| self.alike(key.config))
+    }
+
+    fn setup(&self, kind: usize) -> Setup {
+        let Config { net, recipe, .. } = &self.spec.configs[kind];
+        // Small steps at first, from a policy that prefers nothing and values that are nothing.
+        let starts = vec![
+            (String::new(), Start::Orthogonal(std::f32::consts::SQRT_2)),
+            (format!("head.{}", net.heads[0].name), Start::Orthogonal(0.01)),
+            (format!("head.{}", net.heads[1].name), Start::Orthogonal(0.01)),
+        ];
+        Setup { rows: recipe.batch, precision: recipe.precision, rule: Some(Rule::AdamW), seed: recipe.seed, starts }
+    }
+
+    fn member_setups(&self, kind: usize, members: &[MemberKey]) -> Vec<MemberSetup> {
+        let net = &self.spec.configs[kind].net;
+        members.iter().map(|key| MemberSetup { id: key.id(), scales: self.scales(net, key.fold) }).collect()
+    }
+
+    /// How a fold's inputs of a net are scaled; what an account is shown has fixed units.
+    fn scales(&self, net: &Net, fold: usize) -> Vec<Option<compute::population::Scale>> {
+        let mut own = self.scalers[fold].scales.iter().cloned();
+        net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
+    }
+
+    /// The pieces of a fold's validation that are walked: all, or as many as a few iterations search roots, evenly
+    /// spread.
+    fn pieces(&self, hypers: &Hypers, fold: usize) -> Vec<Range<u32>> {
+        let all = &self.folds.valid[fold];
+        let rows: usize = all.iter().map(ExactSizeIterator::len).sum();
+        let most = (WALKED * hypers.rows()) as usize;
+        let count = (all.len() * most).div_ceil(rows.max(1)).clamp(1, all.len());
+        (0..count).map(|i| all[i * all.len() / count].clone()).collect()
+    }
+
+    /// Iterations between two validations: about a fifth of the time goes into them, and there are at most
+    /// [`VALIDATIONS`] of them.
+    fn validate_every(&self, kind: usize) -> u32 {
+        let rows = self.spec.hypers[kind].rows();
+        let walked = self.folds.walked().min(WALKED * rows);
+        let iterations = u64::from(self.units(kind).max(1));
+        (4 * walked).div_ceil(rows.max(1)).clamp(iterations.div_ceil(VALIDATIONS), iterations) as u32
+    }
+}
+
+/// `[ids]` the number of each row's clock time; rows that are no sample have none, and are not asked for.
+fn clocks(problem: &Problem) -> Vec<u32> {
+    let mut clocks = vec![0; problem.ids];
+    let (mut number, mut before) = (0, None);
+    // Samples are in the order of time.
+    for (row, t0) in problem.samples.rows.iter().zip(&problem.samples.t0) {
+        if before.is_some_and(|before| before != t0) {
+            number += 1;
+        }
+        before = Some(t0);
+        clocks[*row as usize] = number;
+    }
+    clocks
+}
+
+/// A scaler whose columns of an inverted trend have the other sign.
+fn negated(scaler: &Scaler, trend: &Trend) -> Scaler {
+    let mut own = scaler.clone();
+    let inverses = own.scales.iter_mut().flat_map(|scale| &mut scale.inverse).enumerate();
+    for (_, inverse) in inverses.filter(|(column, _)| trend.inverted && trend.columns.contains(column)) {
+        *inverse = -*inverse;
+    }
+    own
+}
+
+/// A processor to search on: the device itself, or the machine's where it is a card.
+fn processor(device: &Opened) -> compute::Result<Opened> {
+    match device {
+        Opened::Cpu { threads } => Ok(Opened::Cpu { threads: *threads }),
+        Opened::Cuda(_) => Ok(Opened::new(Choice::Cpu, std::thread::available_parallelism().map_or(1, |n| n.get()))?.0),
+    }
+}
+
+/// Threads of a processor.
+fn threads_of(device: &Opened) -> usize {
+    match device {
+        Opened::Cpu { threads } => (*threads).max(1),
+        Opened::Cuda(_) => 1,
+    }
+}
+
+impl Learner for Expert {
+    fn unit(&self) -> &'static str {
+        "iteration"
+    }
+
+    fn configs(&self) -> &[Config] {
+        &self.spec.configs
+    }
+
+    fn problem(&self) -> &Problem {
+        &self.folds.problem
+    }
+
+    fn extent(&self) -> Extent {
+        let Spec { patience, seeds, .. } = self.spec;
+        let units = (0..self.spec.configs.len()).map(|config| self.units(config)).max().unwrap_or(0);
+        Extent { folds: self.folds.train.len(), seeds, units, patience }
+    }
+
+    fn units(&self, config: usize) -> u32 {
+        self.spec.iterations[config].min(self.spec.stop_after.unwrap_or(u32::MAX))
+    }
+
+    fn scalers(&self) -> &[Scaler] {
+        &self.scalers
+    }
+
+    fn alike(&self, config: usize) -> usize {
+        let Spec { configs, hypers, iterations, .. } = &self.spec;
+        let same = |c: &usize| {
+            configs[*c].net == configs[config].net
+                && configs[*c].recipe == configs[config].recipe
+                && hypers[*c] == hypers[config]
+                && iterations[*c] == iterations[config]
+        };
+        (0..config).find(same).unwrap_or(config)
+    }
+
+    fn with(&self, configs: Vec<Config>, iterations: u32) -> Box<dyn Learner> {
+        // The same configs with another batch, say, keep what else they have; others are like the first.
+        let hypers = match configs.len() == self.spec.configs.len() {
+            true => self.spec.hypers.clone(),
+            false => vec![self.spec.hypers[0]; configs.len()],
+        };
+        let iterations = vec![iterations; configs.len()];
+        Box::new(Expert { spec: Spec { configs, hypers, iterations, ..self.spec.clone() }, ..self.clone() })
+    }
+
+    fn samples(&self, member: MemberKey) -> u64 {
+        self.spec.hypers[member.config].rows()
+    }
+
+    fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {
+        let kind = self.shared(members);
+        let (config, hypers) = (&self.spec.configs[kind], &self.spec.hypers[kind]);
+        let cpu = processor(device)?;
+        let threads = threads_of(&cpu);
+        let nets = Nets::need(&cpu, &config.net, &self.setup(kind), &self.member_setups(kind, members))?;
+        // Trees while training and while walking, and a net for every thread.
+        let trees = 2 * hypers.search.need(threads)? + threads as u64 * 8 * config.params()? as u64;
+        let kept = Replay::bytes(hypers.rows() * u64::from(hypers.replay)) + 512 * u64::from(hypers.n_envs);
+        // The market of every fold that has a member.
+        let mut own: Vec<usize> = members.iter().map(|key| key.fold).collect();
+        own.sort_unstable();
+        own.dedup();
+        let features: usize = self.folds.problem.inputs.iter().map(|input| input.columns.len()).sum();
+        let market = |fold: &usize| {
+            let rows: usize = self.folds.train[*fold].iter().map(ExactSizeIterator::len).sum();
+            FoldMarket::most_rows(rows) as u64 * (4 * features as u64 + 192)
+        };
+        Ok(nets + trees + members.len() as u64 * kept + own.iter().map(market).sum::<u64>())
+    }
+
+    fn begin(
+        &self,
+        at: &DeviceBudget,
+        tables: &Arc<Tables>,
+        members: &[MemberKey],
+        _: Pace,
+        pins: &Pins,
+    ) -> compute::Result<Box<dyn Training>> {
+        Ok(Box::new(ExpertTraining::new(self, at, tables, members, pins)?))
+    }
+
+    fn read_snapshot(&self, bytes: &[u8]) -> compute::Result<Snapshot> {
+        training::read_snapshot(self, bytes)
+    }
+}
+
+/// What every action of an expert is.
+pub(crate) const DISCRETE: Actions = Actions::Discrete;

@@ -1,0 +1,441 @@
+//! The market that a fold's members search in: a bootstrap of its own training rows, and what turns a row and what an
+//! account is shown there into a root.
+//!
+//! **A model owns its rows, cut where the fold's training ends**: those of training samples alone, scaled as the net
+//! reads them. The newest [`MOST`] are kept. As bytes it goes into a model's folder, so that a searcher needs no
+//! training data.
+
+use compute::population::Scale;
+use compute::{Error, Result};
+use features::Input;
+use market::{EpisodeData, OBSERVED, RowTime, observe};
+use search::{Bootstrap, Chance, Drawn, Draws, InfoSet, MarketWorld, ModelScore, Rows, Step, TrainingRow, World};
+use std::ops::Range;
+
+/// Rows that a model keeps, at most.
+const MOST: usize = 1 << 16;
+/// Numbers of a bar.
+const BAR: usize = size_of::<account::Bar>() / 8;
+/// What a file of a model begins with.
+const MAGIC: &[u8; 8] = b"FBMARKT1";
+/// Short, flat and long.
+pub(super) const ACTIONS: usize = 3;
+/// A column is a trend's where both of its signs have at least this share of the rows.
+const BOTH_SIGNS: f64 = 0.05;
+
+/// The columns of a trend, and what their sign adds to the logits of a root.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Trend {
+    /// Columns of the trend group, counted through all inputs.
+    pub columns: Vec<usize>,
+    /// What the sign adds to long and takes off short.
+    pub weight: f32,
+    /// Whether the whole group is negated.
+    pub inverted: bool,
+}
+
+/// A fitted market with accounts on it.
+#[derive(Debug)]
+pub struct FoldMarket {
+    world: MarketWorld<Bootstrap>,
+    /// What values are counted in: the deviation of a bar's move in the training part.
+    pub(super) unit: f32,
+    prior: Option<Prior>,
+    discount: f32,
+}
+
+/// What the sign of a column adds to a root's logits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Prior {
+    column: u32,
+    /// The column where the trend is nothing.
+    zero: f32,
+    weight: f32,
+}
+
+/// Writes what an account is shown of itself.
+fn show(params: &account::Params, account: &account::Account, bar: &account::Bar, time: [f32; 2], to: &mut [f32]) {
+    observe(params, account, bar, RowTime { time_of_day: time[0], bars_to_close: time[1] }, to);
+}
+
+/// `[features]` a row of all inputs as the net reads it.
+pub(super) fn observation(inputs: &[Input], scales: &[Scale], row: u32, to: &mut Vec<f32>) {
+    for (input, scale) in inputs.iter().zip(scales) {
+        let at = input.map.as_ref().map_or(row, |map| map[row as usize]) as usize * input.stride;
+        let values = &input.values[at..at + input.columns.len()];
+        let scaled = values.iter().zip(scale.mean.iter().zip(&scale.inverse));
+        to.extend(scaled.map(|(x, (mean, inverse))| (x - mean) * inverse));
+    }
+}
+
+/// What a market is fitted on.
+pub(super) struct TrainingPart<'a> {
+    pub(super) inputs: &'a [Input],
+    pub(super) scales: &'a [Scale],
+    pub(super) data: &'a EpisodeData,
+    /// Rows of training samples, as stretches of neighbours.
+    pub(super) stretches: &'a [Range<u32>],
+    /// `[rows of the table]` the number of each row's clock time.
+    pub(super) clocks: &'a [u32],
+}
+
+impl FoldMarket {
+    /// Fits the market of a fold's training part.
+    pub(super) fn fit(part: &TrainingPart<'_>, discount: f32, trend: &Trend) -> Result<FoldMarket> {
+        let TrainingPart { inputs, scales, data, stretches, clocks } = *part;
+        let features: usize = inputs.iter().map(|input| input.columns.len()).sum();
+        let from = newest(stretches, clocks);
+        let (mut observations, mut rows) = (Vec::new(), Vec::new());
+        for stretch in stretches {
+            let own = stretch.clone().filter(|row| clocks[*row as usize] >= from);
+            for row in own {
+                observation(inputs, scales, row, &mut observations);
+                let RowTime { time_of_day, bars_to_close } = data.row_time(row);
+                rows.push(TrainingRow {
+                    bar: data.table().bars[row as usize],
+                    time: [time_of_day, bars_to_close],
+                    clock: clocks[row as usize],
+                    continues: row + 1 < stretch.end,
+                });
+            }
+        }
+        let rows = Rows::cut(&observations, features, &rows, |_| true)?;
+        let prior = prior(&rows, scales, trend);
+        FoldMarket::new(rows, discount, prior)
+    }
+
+    fn new(rows: Rows, discount: f32, prior: Option<Prior>) -> Result<FoldMarket> {
+        let unit = deviation(rows.all());
+        let world = MarketWorld::new(Bootstrap::new(rows)?, discount, show, OBSERVED);
+        Ok(FoldMarket { world, unit, prior, discount })
+    }
+
+    /// How many of so many rows a market keeps.
+    pub(super) fn most_rows(rows: usize) -> usize {
+        rows.min(MOST)
+    }
+
+    /// How well the market's next bars were predicted on rows held out.
+    pub fn score(&self) -> &ModelScore {
+        self.world.model().score()
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.world.model().rows().len()
+    }
+
+    /// Bytes it takes.
+    pub fn bytes(&self) -> u64 {
+        self.world.model().rows().bytes()
+    }
+
+    /// What a trend added to a root's logits, `[A]`.
+    pub(super) fn prior_of(&self, known: &InfoSet) -> [f32; ACTIONS] {
+        let Some(Prior { column, zero, weight }) = self.prior else { return [0.0; ACTIONS] };
+        let x = known.observation[column as usize] - zero;
+        let sign = if x > 0.0 {
+            weight
+        } else if x < 0.0 {
+            -weight
+        } else {
+            0.0
+        };
+        [-sign, 0.0, sign]
+    }
+
+    /// What is known at the close of a row to an account that is shown this: the account is one of its own that would
+    /// be shown the same.
+    pub(super) fn root(
+        &self,
+        data: &EpisodeData,
+        row: u32,
+        observation: Vec<f32>,
+        observed: &[f32],
+        excluded: Range<u32>,
+    ) -> InfoSet {
+        let (params, bar) = (*data.params(row), data.table().bars[row as usize]);
+        let RowTime { time_of_day, bars_to_close } = data.row_time(row);
+        let account = account_shown(&params, &bar, observed);
+        InfoSet { observation, bar, time: [time_of_day, bars_to_close], params, account, excluded }
+    }
+
+    /// All of it as the bytes of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let rows = self.world.model().rows();
+        let mut bytes = MAGIC.to_vec();
+        let prior = self.prior.unwrap_or(Prior { column: u32::MAX, zero: 0.0, weight: 0.0 });
+        for word in [rows.len() as u32, rows.features() as u32, prior.column] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        for number in [prior.zero, prior.weight, self.discount] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for (row, observation) in rows.all().iter().zip(rows.observations().chunks_exact(rows.features())) {
+            bar_numbers(&row.bar).iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+            row.time.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+            bytes.extend_from_slice(&(row.clock << 1 | u32::from(row.continues)).to_le_bytes());
+            observation.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+        }
+        bytes
+    }
+
+    /// The market of such bytes.
+    ///
+    /// # Errors
+    ///
+    /// Where they are none.
+    pub fn from_bytes(bytes: &[u8]) -> Result<FoldMarket> {
+        let bad = || Error::Invalid("these bytes are no market model".into());
+        let word = |bytes: &[u8], at: usize| -> Result<u32> {
+            let four = bytes.get(at..at + 4).ok_or_else(bad)?;
+            Ok(u32::from_le_bytes(four.try_into().expect("four bytes")))
+        };
+        let head = MAGIC.len() + 6 * 4;
+        if bytes.len() < head || !bytes.starts_with(MAGIC) {
+            return Err(bad());
+        }
+        let at = |n: usize| MAGIC.len() + 4 * n;
+        let (rows, features, column) =
+            (word(bytes, at(0))? as usize, word(bytes, at(1))? as usize, word(bytes, at(2))?);
+        let [zero, weight, discount] = [3, 4, 5].map(|n| word(bytes, at(n)).map(f32::from_bits));
+        let (zero, weight, discount) = (zero?, weight?, discount?);
+        let each = features.checked_mul(4).and_then(|n| n.checked_add(BAR * 8 + 12)).ok_or_else(bad)?;
+        let fits = rows.checked_mul(each).and_then(|n| n.checked_add(head)) == Some(bytes.len());
+        if !fits || rows == 0 || features == 0 || !(column == u32::MAX || (column as usize) < features) {
+            return Err(bad());
+        }
+        let (mut observations, mut all) = (Vec::with_capacity(rows * features), Vec::with_capacity(rows));
+        for own in bytes[head..].chunks_exact(each) {
+            let numbers: Vec<f64> = own[..BAR * 8]
+                .chunks_exact(8)
+                .map(|x| f64::from_le_bytes(x.try_into().expect("eight bytes")))
+                .collect();
+            let rest = &own[BAR * 8..];
+            let stamp = word(rest, 8)?;
+            let time = [f32::from_bits(word(rest, 0)?), f32::from_bits(word(rest, 4)?)];
+            all.push(TrainingRow { bar: bar_of(&numbers), time, clock: stamp >> 1, continues: stamp & 1 == 1 });
+            let floats = rest[12..].chunks_exact(4);
+            observations.extend(floats.map(|x| f32::from_le_bytes(x.try_into().expect("four bytes"))));
+        }
+        let prior = (column != u32::MAX).then_some(Prior { column, zero, weight });
+        FoldMarket::new(Rows::cut(&observations, features, &all, |_| true)?, discount, prior)
+    }
+}
+
+/// The first clock time whose rows are kept: the newest, as many as a model may have.
+fn newest(stretches: &[Range<u32>], clocks: &[u32]) -> u32 {
+    let all: usize = stretches.iter().map(ExactSizeIterator::len).sum();
+    if all <= MOST {
+        return 0;
+    }
+    let mut own: Vec<u32> = stretches.iter().cloned().flatten().map(|row| clocks[row as usize]).collect();
+    own.sort_unstable();
+    own[all - MOST]
+}
+
+/// The first column of the group that shows both signs, and where it is nothing.
+fn prior(rows: &Rows, scales: &[Scale], trend: &Trend) -> Option<Prior> {
+    let all: Vec<(f32, f32)> =
+        scales.iter().flat_map(|scale| scale.mean.iter().copied().zip(scale.inverse.iter().copied())).collect();
+    let both = |column: usize, zero: f32| {
+        let above = rows.observations().chunks_exact(rows.features()).filter(|row| row[column] > zero).count();
+        (BOTH_SIGNS..=1.0 - BOTH_SIGNS).contains(&(above as f64 / rows.len() as f64))
+    };
+    let zeros = trend.columns.iter().map(|column| (*column, -all[*column].0 * all[*column].1));
+    let (column, zero) = zeros.into_iter().find(|(column, zero)| both(*column, *zero))?;
+    (trend.weight != 0.0).then_some(Prior { column: column as u32, zero, weight: trend.weight })
+}
+
+/// The deviation of a bar's move.
+fn deviation(rows: &[TrainingRow]) -> f32 {
+    let moves = rows.windows(2).filter(|pair| pair[0].continues && pair[0].bar.close > 0.0);
+    let moves = moves.map(|pair| pair[1].bar.close * pair[1].bar.split / pair[0].bar.close - 1.0);
+    let (sum, n) = moves.filter(|x| x.is_finite()).fold((0.0, 0u32), |(sum, n), x| (sum + x * x, n + 1));
+    let square = sum / f64::from(n.max(1));
+    if square > 0.0 { square.sqrt() as f32 } else { 1.0 }
+}
+
+/// An account that would be shown this: equity is the capital, what it paid so far is not known.
+fn account_shown(params: &account::Params, bar: &account::Bar, observed: &[f32]) -> account::Account {
+    let shown: &[f32; OBSERVED] = observed.try_into().expect("an observation");
+    let [position, pending, unrealised, held, drawdown, ..] = shown.map(f64::from);
+    let mut account = account::Account::new(params);
+    let unit = params.multiplier * bar.close * bar.fx_close;
+    account.quantity = position * account.equity / unit;
+    account.target = (position + pending) * account.equity / unit;
+    account.peak = account.equity / (1.0 - drawdown).max(1e-6);
+    account.bars_held = (held.exp() - 1.0).round().max(0.0);
+    let wanted = position + pending;
+    account.action = if wanted > TINY {
+        1.0
+    } else if wanted < -TINY {
+        -1.0
+    } else {
+        0.0
+    };
+    if position != 0.0 {
+        let moved = unrealised * position.signum() * bar.sigma * account.bars_held.sqrt();
+        account.entry = bar.close / (1.0 + moved).max(1e-6);
+        (account.mark, account.fx) = (bar.close, bar.fx_close);
+    }
+    account
+}
+
+/// A position that is as good as none.
+const TINY: f64 = 1e-6;
+
+fn bar_numbers(bar: &account::Bar) -> [f64; BAR] {
+    let account::Bar {
+        open,
+        high,
+        low,
+        close,
+        fx_open,
+        fx_close,
+        tradable,
+        split,
+        dividend,
+        funding_open,
+        funding_inside,
+        swap_open,
+        swap_inside,
+        borrow_open,
+        borrow_inside,
+        close_out,
+        sigma,
+        volume,
+        half_spread,
+        flat_next,
+    } = *bar;
+    [
+        open,
+        high,
+        low,
+        close,
+        fx_open,
+        fx_close,
+        tradable,
+        split,
+        dividend,
+        funding_open,
+        funding_inside,
+        swap_open,
+        swap_inside,
+        borrow_open,
+        borrow_inside,
+        close_out,
+        sigma,
+        volume,
+        half_spread,
+        flat_next,
+    ]
+}
+
+fn bar_of(numbers: &[f64]) -> account::Bar {
+    let n: &[f64; BAR] = numbers.try_into().expect("a bar");
+    account::Bar {
+        open: n[0],
+        high: n[1],
+        low: n[2],
+        close: n[3],
+        fx_open: n[4],
+        fx_close: n[5],
+        tradable: n[6],
+        split: n[7],
+        dividend: n[8],
+        funding_open: n[9],
+        funding_inside: n[10],
+        swap_open: n[11],
+        swap_inside: n[12],
+        borrow_open: n[13],
+        borrow_inside: n[14],
+        close_out: n[15],
+        sigma: n[16],
+        volume: n[17],
+        half_spread: n[18],
+        flat_next: n[19],
+    }
+}
+
+/// The market as a search plays through it; what a trend adds is believed at the root alone.
+impl World for FoldMarket {
+    type Known = InfoSet;
+    type Market = Drawn;
+    type Account = account::Account;
+
+    fn actions(&self) -> usize {
+        self.world.actions()
+    }
+
+    fn inputs(&self) -> usize {
+        self.world.inputs()
+    }
+
+    fn start(&self, known: &InfoSet) -> (Drawn, account::Account) {
+        self.world.start(known)
+    }
+
+    fn draw(&self, known: &InfoSet, market: &Drawn, draws: Draws, count: usize, to: &mut Vec<Chance<Drawn>>) {
+        self.world.draw(known, market, draws, count, to);
+    }
+
+    fn step(
+        &self,
+        known: &InfoSet,
+        account: &account::Account,
+        action: usize,
+        now: &Drawn,
+        next: &Drawn,
+    ) -> Step<account::Account> {
+        self.world.step(known, account, action, now, next)
+    }
+
+    fn legal(&self, known: &InfoSet, market: &Drawn, account: &account::Account) -> u32 {
+        self.world.legal(known, market, account)
+    }
+
+    fn held(&self, account: &account::Account) -> usize {
+        self.world.held(account)
+    }
+
+    fn observe(&self, known: &InfoSet, market: &Drawn, account: &account::Account, to: &mut [f32]) {
+        self.world.observe(known, market, account, to);
+    }
+
+    fn root_prior(&self, known: &InfoSet, logits: &mut [f32]) {
+        logits.iter_mut().zip(self.prior_of(known)).for_each(|(logit, prior)| *logit += prior);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use account::{Account, Action, Bar, Params, step};
+
+    #[test]
+    fn an_account_that_is_shown_the_same_trades_the_same() {
+        let params = Params { fee: 1e-3, ..Params::default() };
+        let bar = |close: f64| Bar { sigma: 0.01, ..Bar::flat(close) };
+        let closes = [100.0, 101.0, 99.5, 102.0, 101.0, 103.0];
+        for target in [-1.0, 0.0, 1.0] {
+            let mut account = Account::new(&params);
+            for pair in closes.windows(2) {
+                step(&params, &mut account, Action::target(target), &bar(pair[0]), &bar(pair[1]));
+            }
+            let (now, next) = (bar(103.0), bar(104.5));
+            let mut shown = [0.0; OBSERVED];
+            show(&params, &account, &now, [0.25, 3.0], &mut shown);
+            let own = account_shown(&params, &now, &shown);
+            let mut again = [0.0; OBSERVED];
+            show(&params, &own, &now, [0.25, 3.0], &mut again);
+            assert!(shown.iter().zip(again).all(|(a, b)| (a - b).abs() < 2e-5), "{shown:?} {again:?}");
+            for wanted in [-1.0, 0.0, 1.0] {
+                let [mut a, mut b] = [account, own];
+                let real = step(&params, &mut a, Action::target(wanted), &now, &next).reward;
+                let reward = step(&params, &mut b, Action::target(wanted), &now, &next).reward;
+                assert!((real - reward).abs() < 1e-6, "{target} {wanted}: {real} {reward}");
+            }
+        }
+    }
+}

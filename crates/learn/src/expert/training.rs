@@ -1,0 +1,571 @@
+//! Experts while they train: search and act, estimate returns, learn.
+
+use super::evaluator::UnitEvaluator;
+use super::model::{ACTIONS, FoldMarket, observation};
+use super::replay::{Descent, Epoch, Replay, Sums, Target, TargetLoss};
+use super::returns::Course;
+use super::{DISCRETE, Expert, Hypers, processor, threads_of};
+use crate::ppo::{Walk, Walker, mean_growth, walk_pieces};
+use crate::{DeviceBudget, Learner, MemberKey, Metrics, Problem, Progress, Score, Snapshot, Training};
+use compute::nets::{Hyper, Nets};
+use compute::population::{Optimiser, Pins, Precision, Scale};
+use compute::random::{Permutation, Stream, philox, uniform};
+use compute::{Budget, Error, Net, Opened, Result, Tables};
+use market::{Environment, OBSERVED, STATE};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use search::{Evaluate, InfoSet, Outcomes, Root, Search};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Experts of one group.
+pub(super) struct ExpertTraining {
+    expert: Expert,
+    /// The config whose shape all share.
+    kind: usize,
+    tables: Arc<Tables>,
+    nets: Nets,
+    net: Net,
+    members: Vec<Member>,
+    threads: ThreadPool,
+    /// Trees while training, and those of a walk; any member's, one after the other.
+    teach: Search<FoldMarket>,
+    walk: Search<FoldMarket>,
+    every: u32,
+    units: u32,
+    memory: u64,
+}
+
+/// An expert.
+struct Member {
+    key: MemberKey,
+    market: Arc<FoldMarket>,
+    /// `[inputs of the net]`
+    scales: Vec<Option<Scale>>,
+    environment: Environment,
+    replay: Replay,
+    unit: u32,
+    step: u32,
+    active: bool,
+    due: bool,
+    fault: Option<String>,
+    seen: Seen,
+}
+
+/// What the last iteration saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Seen {
+    /// Mean growth of equity in a step.
+    growth: f64,
+    /// Share of roots at which the search would change the position.
+    changed: f64,
+    /// Mean of what a root was worth to the search, in units of the market.
+    value: f64,
+    policy_loss: f64,
+    value_loss: f64,
+    entropy: f64,
+    norm: f64,
+    rate: f64,
+}
+
+/// Numbers of it in a snapshot.
+const SEEN: usize = 8;
+
+impl Seen {
+    fn numbers(&self) -> [f64; SEEN] {
+        let Seen { growth, changed, value, policy_loss, value_loss, entropy, norm, rate } = *self;
+        [growth, changed, value, policy_loss, value_loss, entropy, norm, rate]
+    }
+
+    fn of([growth, changed, value, policy_loss, value_loss, entropy, norm, rate]: [f64; SEEN]) -> Seen {
+        Seen { growth, changed, value, policy_loss, value_loss, entropy, norm, rate }
+    }
+}
+
+/// Values of rows that are asked for at once, behind a rollout.
+const CHUNK: usize = 512;
+
+impl ExpertTraining {
+    pub(super) fn new(
+        expert: &Expert,
+        at: &DeviceBudget,
+        given: &Arc<Tables>,
+        keys: &[MemberKey],
+        pins: &Pins,
+    ) -> Result<ExpertTraining> {
+        let kind = expert.shared(keys);
+        let (config, hypers) = (&expert.spec.configs[kind], expert.spec.hypers[kind]);
+        let cpu = processor(&at.device)?;
+        let count = threads_of(&cpu);
+        let tables = match &at.device {
+            Opened::Cpu { .. } => Arc::clone(given),
+            // A clone has tables of its own, in the processor's memory.
+            Opened::Cuda(_) => {
+                let made = Problem::clone(&expert.folds.problem).tables(&cpu, Budget::default());
+                made.map_err(|e| Error::Invalid(e.to_string()))?
+            }
+        };
+        let made = ThreadPoolBuilder::new().num_threads(count).build();
+        let threads = made.map_err(|e| Error::Invalid(format!("threads could not be started: {e}")))?;
+        let setups = expert.member_setups(kind, keys);
+        let budget = if matches!(at.device, Opened::Cpu { .. }) { at.budget } else { Budget::default() };
+        let nets = Nets::new(&cpu, budget, &config.net, &tables, &expert.setup(kind), &setups, pins)?;
+        let member = |(key, setup): (&MemberKey, compute::nets::MemberSetup)| -> Result<Member> {
+            let seed = config.recipe.seed ^ u64::from(key.id()) << 32;
+            let stretches = &expert.folds.train[key.fold];
+            let accounts = 0..hypers.n_envs;
+            Ok(Member {
+                key: *key,
+                market: expert.market(key.fold)?,
+                scales: setup.scales,
+                environment: Environment::new(&expert.folds.data, stretches, accounts, hypers.episode, seed),
+                replay: Replay::default(),
+                unit: 0,
+                step: 0,
+                active: true,
+                due: false,
+                fault: None,
+                seen: Seen::default(),
+            })
+        };
+        let members = keys.iter().zip(setups).map(member).collect::<Result<Vec<_>>>()?;
+        let Some(first) = members.first() else { return Err(Error::Invalid("a group without a member".into())) };
+        let seed = config.recipe.seed;
+        let search = |draws| Search::new(&*first.market, &hypers.search.settings(seed, draws), count, u64::MAX);
+        Ok(ExpertTraining {
+            teach: search(true)?,
+            walk: search(false)?,
+            every: expert.validate_every(kind),
+            units: expert.units(kind),
+            memory: expert.needs(&at.device, keys, compute::population::Pace::default())?,
+            net: config.net.clone(),
+            expert: expert.clone(),
+            kind,
+            tables,
+            nets,
+            members,
+            threads,
+        })
+    }
+
+    fn member(&mut self, id: u32) -> Result<(usize, &mut Member)> {
+        let found = self.members.iter_mut().enumerate().find(|(_, m)| m.key.id() == id);
+        found.ok_or_else(|| Error::Invalid(format!("there is no member {id} in this group")))
+    }
+
+    fn hypers(&self) -> Hypers {
+        self.expert.spec.hypers[self.kind]
+    }
+
+    /// An iteration of all active members: search and act, estimate returns, learn.
+    fn iterate(&mut self) -> Result<()> {
+        for at in (0..self.members.len()).filter(|at| self.members[*at].active).collect::<Vec<_>>() {
+            let params = self.nets.params(at)?;
+            let targets = self.collect(at, params)?;
+            let most = (self.hypers().rows() * u64::from(self.hypers().replay)) as usize;
+            self.members[at].replay.add(targets, most);
+        }
+        self.learn()?;
+        for member in self.members.iter_mut().filter(|m| m.active) {
+            member.unit += 1;
+            member.due = member.unit.is_multiple_of(self.every) || member.unit >= self.units;
+        }
+        Ok(())
+    }
+
+    /// A member's accounts take their steps, each decided by a search; what a net can learn from that.
+    fn collect(&mut self, at: usize, params: Vec<f32>) -> Result<Vec<Target>> {
+        let Hypers { n_envs, n_steps, search: shape, realised, .. } = self.hypers();
+        let (seed, gamma) = (self.expert.spec.configs[self.kind].recipe.seed, self.expert.spec.gamma);
+        let threads = self.threads.current_num_threads();
+        let member = &mut self.members[at];
+        let (id, unit) = (member.key.id(), member.market.unit);
+        let mut evaluators = UnitEvaluator::several(&self.net, params, unit, threads)?;
+        let n = n_envs as usize;
+        let mut courses: Vec<Course> = vec![Course::default(); n];
+        let mut targets: Vec<Target> = Vec::with_capacity(n * n_steps as usize);
+        // Episodes that were cut off, by account and step, and what is shown there.
+        let mut cut: Vec<(usize, usize)> = Vec::new();
+        let mut asked: Vec<(u32, [f32; OBSERVED])> = Vec::new();
+        let (mut grown, mut changed, mut worth) = (0.0, 0usize, 0.0);
+        for t in 0..n_steps {
+            let step = member.unit.wrapping_mul(n_steps).wrapping_add(t);
+            let view = member.environment.view();
+            let counter = |i: usize| u64::from(id) << 40 ^ (u64::from(step) * n as u64 + i as u64);
+            let horizon = Some(shape.horizon);
+            let places = view.rows.iter().zip(view.observed.chunks_exact(OBSERVED)).enumerate();
+            let roots: Vec<Root<InfoSet>> = places
+                .map(|(i, (row, observed))| Root {
+                    known: known(&self.expert, member, *row, observed, horizon),
+                    counter: counter(i),
+                })
+                .collect();
+            let found = searched(&mut self.teach, &member.market, &mut evaluators, &roots, shape.roots)?;
+            let mut wanted = Vec::with_capacity(n);
+            for (i, (root, legal)) in roots.iter().zip(view.legal.chunks_exact(3)).enumerate() {
+                let legal = legal.iter().enumerate().fold(0u8, |bits, (a, legal)| bits | u8::from(*legal) << a);
+                let improved: [f32; ACTIONS] = std::array::from_fn(|a| found.policy[i * ACTIONS + a]);
+                let bits = philox(seed, [i as u32, step, Stream::Action as u32, id]);
+                wanted.push(drawn(&improved, uniform(bits[0])) as f64 - 1.0);
+                changed += usize::from(found.chosen[i] != found.held[i]);
+                worth += f64::from(found.value[i] / unit);
+                courses[i].values.push(f64::from(found.value[i]));
+                targets.push(Target {
+                    row: view.rows[i],
+                    observed: view.observed[i * OBSERVED..(i + 1) * OBSERVED].try_into().expect("an observation"),
+                    legal,
+                    policy: without(&improved, &member.market.prior_of(&root.known)),
+                    value: 0.0,
+                });
+            }
+            member.environment.step(&wanted);
+            for (i, course) in courses.iter_mut().enumerate() {
+                let reward = member.environment.rewards()[i];
+                grown += reward;
+                course.rewards.push(reward);
+                let truncated = member.environment.truncated()[i];
+                course.ends.push((truncated || member.environment.terminated()[i]).then_some(0.0));
+                if truncated {
+                    let (row, observed) = member.environment.last(i);
+                    cut.push((i, t as usize));
+                    asked.push((row, observed.try_into().expect("an observation")));
+                }
+            }
+        }
+        let view = member.environment.view();
+        let last = view.rows.iter().zip(view.observed.chunks_exact(OBSERVED));
+        asked.extend(last.map(|(row, observed)| (*row, observed.try_into().expect("an observation"))));
+        let values = valued(&self.expert, member.key.fold, &mut evaluators[0], &asked)?;
+        let (of_cut, of_last) = values.split_at(cut.len());
+        cut.iter().zip(of_cut).for_each(|((i, t), value)| courses[*i].ends[*t] = Some(f64::from(*value)));
+        courses.iter_mut().zip(of_last).for_each(|(course, value)| course.behind = f64::from(*value));
+        for (i, course) in courses.iter().enumerate() {
+            let returns = course.returns(shape.horizon as usize, f64::from(gamma));
+            for (t, (earned, root)) in returns.iter().zip(&course.values).enumerate() {
+                let share = f64::from(realised);
+                let value = share * earned + (1.0 - share) * root;
+                targets[t * n + i].value = (value / f64::from(unit)) as f32;
+            }
+        }
+        let rows = targets.len() as f64;
+        member.seen =
+            Seen { growth: grown / rows, changed: changed as f64 / rows, value: worth / rows, ..Seen::default() };
+        Ok(targets)
+    }
+
+    /// Goes through the targets of the last iterations.
+    fn learn(&mut self) -> Result<()> {
+        let Hypers { n_epochs, vf_coef, .. } = self.hypers();
+        let config = &self.expert.spec.configs[self.kind];
+        let (seed, batch, iterations) =
+            (config.recipe.seed, config.recipe.batch, self.expert.spec.iterations[self.kind]);
+        let hyper = |member: &Member| {
+            let own = &self.expert.spec.configs[member.key.config];
+            let rate = f64::from(own.rate) * own.recipe.schedule.factor(member.unit + 1, iterations);
+            let Optimiser { beta1, beta2, eps, decay, clip, .. } = own.recipe.optimiser;
+            Hyper { rate: rate as f32, beta1, beta2, eps, decay, clip, weight: 1.0 }
+        };
+        let hypers: Vec<Hyper> = self.members.iter().map(hyper).collect();
+        for epoch in 0..n_epochs {
+            let goes: Vec<bool> = self.members.iter().map(|m| m.active).collect();
+            let anywhere = self.members[0].environment.view().rows[0];
+            let order = |m: &Member| {
+                let number = m.unit.wrapping_mul(n_epochs).wrapping_add(epoch);
+                Permutation::new(m.replay.len().max(1) as u32, seed, m.key.id(), number)
+            };
+            let replays: Vec<(&Replay, Permutation, bool)> =
+                self.members.iter().map(|m| (&m.replay, order(m), m.active)).collect();
+            let ordered = Epoch::new(&replays, batch, anywhere);
+            let descents: Vec<Mutex<Descent>> = self.members.iter().map(|_| Mutex::default()).collect();
+            let loss = TargetLoss { epoch: &ordered, value_weight: vf_coef, descents: &descents };
+            self.nets.descend(ordered.batch(), batch, &hypers, &goes, &loss)?;
+            for ((member, descent), hyper) in self.members.iter_mut().zip(descents).zip(&hypers) {
+                if !member.active {
+                    continue;
+                }
+                let Descent { sums, steps, norm, .. } = descent.into_inner().unwrap_or_else(PoisonError::into_inner);
+                let Sums { rows, policy, value, entropy } = sums;
+                let rows = rows.max(1.0);
+                member.step += steps;
+                member.seen = Seen {
+                    policy_loss: policy / rows,
+                    value_loss: value / rows,
+                    entropy: entropy / rows / f64::from(ACTIONS as u32).ln(),
+                    norm: norm.map_or(0.0, f64::from),
+                    rate: f64::from(hyper.rate),
+                    ..member.seen
+                };
+                if norm.is_some_and(|norm| !norm.is_finite()) {
+                    member.fault = Some(format!("the gradient is not finite in iteration {}", member.unit + 1));
+                    member.active = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `[pieces]` what a member makes of its validation with search.
+    fn walk_with_search(&mut self, at: usize, params: Vec<f32>, pieces: &[Range<u32>]) -> Result<Vec<(f64, usize)>> {
+        let shape = self.hypers().search;
+        let threads = self.threads.current_num_threads();
+        let member = &self.members[at];
+        let mut evaluators = UnitEvaluator::several(&self.net, params, member.market.unit, threads)?;
+        let mut walk = Walk::new(&self.expert.folds.data, pieces);
+        let mut out = vec![0.0f32; pieces.len() * ACTIONS];
+        for _ in 0..walk.steps() {
+            let (rows, observed) = walk.view();
+            let roots: Vec<Root<InfoSet>> = rows
+                .iter()
+                .zip(observed.chunks_exact(OBSERVED))
+                .map(|(row, observed)| Root {
+                    known: known(&self.expert, member, *row, observed, None),
+                    counter: WALKING | u64::from(*row),
+                })
+                .collect();
+            let found = searched(&mut self.walk, &member.market, &mut evaluators, &roots, shape.roots)?;
+            out.fill(0.0);
+            found.chosen.iter().enumerate().for_each(|(i, action)| out[i * ACTIONS + usize::from(*action)] = 1.0);
+            walk.step(DISCRETE, &out);
+        }
+        Ok(walk.growth())
+    }
+}
+
+/// The counters of roots that are walked, apart from those that teach.
+const WALKING: u64 = 1 << 63;
+
+/// What is known at a row to an account that is shown this; rows within a horizon may not be drawn.
+fn known(expert: &Expert, member: &Member, row: u32, observed: &[f32], horizon: Option<u32>) -> InfoSet {
+    let mut shown = Vec::new();
+    observation(&expert.folds.problem.inputs, &expert.scalers[member.key.fold].scales, row, &mut shown);
+    let clock = expert.clocks[row as usize];
+    let excluded = horizon.map_or(0..0, |bars| clock.saturating_sub(bars)..clock.saturating_add(bars + 1));
+    member.market.root(&expert.folds.data, row, shown, observed, excluded)
+}
+
+/// Searches from all roots, so many in a batch.
+pub(super) fn searched<E: Evaluate>(
+    search: &mut Search<FoldMarket>,
+    market: &FoldMarket,
+    evaluators: &mut [E],
+    roots: &[Root<InfoSet>],
+    at_once: u32,
+) -> Result<Outcomes> {
+    let mut all = Outcomes { actions: ACTIONS, ..Outcomes::default() };
+    for roots in roots.chunks((at_once as usize).max(1)) {
+        all.append(search.run(market, evaluators, roots)?);
+    }
+    Ok(all)
+}
+
+/// Values of what is shown at rows, by the net alone.
+fn valued(
+    expert: &Expert,
+    fold: usize,
+    evaluator: &mut UnitEvaluator,
+    asked: &[(u32, [f32; OBSERVED])],
+) -> Result<Vec<f32>> {
+    let mut values = Vec::with_capacity(asked.len());
+    for part in asked.chunks(CHUNK) {
+        let mut shown = Vec::new();
+        for (row, observed) in part {
+            observation(&expert.folds.problem.inputs, &expert.scalers[fold].scales, *row, &mut shown);
+            shown.extend_from_slice(observed);
+        }
+        let (mut logits, mut own) = (vec![0.0; part.len() * ACTIONS], vec![0.0; part.len()]);
+        evaluator.evaluate(&shown, &mut logits, &mut own)?;
+        values.append(&mut own);
+    }
+    Ok(values)
+}
+
+/// The action that a policy takes where this was drawn, uniform in [0, 1).
+fn drawn(policy: &[f32; ACTIONS], draw: f32) -> usize {
+    let last = (0..ACTIONS).rev().find(|a| policy[*a] > 0.0).unwrap_or(1);
+    let mut sum = 0.0;
+    let first = (0..ACTIONS).find(|a| {
+        sum += policy[*a];
+        policy[*a] > 0.0 && draw < sum
+    });
+    first.unwrap_or(last)
+}
+
+/// An improved policy without what a trend added: that guides a search, and is not learned, or it would be added again
+/// in every iteration.
+fn without(policy: &[f32; ACTIONS], prior: &[f32; ACTIONS]) -> [f32; ACTIONS] {
+    let own: [f32; ACTIONS] = std::array::from_fn(|a| policy[a] * (-prior[a]).exp());
+    let sum: f32 = own.iter().sum();
+    own.map(|p| p / sum)
+}
+
+impl Training for ExpertTraining {
+    fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    fn kernel_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn pins(&self) -> Pins {
+        self.nets.pins()
+    }
+
+    fn progress(&self) -> Vec<Progress> {
+        let rows = self.hypers().rows();
+        let member = |m: &Member| Progress {
+            id: m.key.id(),
+            active: m.active,
+            due: m.due,
+            unit: m.unit,
+            step: m.step,
+            samples: rows * u64::from(m.unit),
+            fault: m.fault.clone(),
+        };
+        self.members.iter().map(member).collect()
+    }
+
+    fn advance(&mut self, at_most: u32) -> Result<Vec<Progress>> {
+        // A chunk ends with an iteration, where a state can be kept.
+        let Hypers { n_epochs, .. } = self.hypers();
+        let batch = self.expert.spec.configs[self.kind].recipe.batch as u64;
+        let each = u64::from(n_epochs) * self.hypers().rows().div_ceil(batch);
+        for _ in 0..u64::from(at_most).div_ceil(each.max(1)) {
+            if self.members.iter().any(|m| m.due) || self.members.iter().all(|m| !m.active) {
+                break;
+            }
+            self.iterate()?;
+        }
+        Ok(self.progress())
+    }
+
+    fn validate(&mut self) -> Result<Vec<Score>> {
+        let mut scores = Vec::new();
+        for at in (0..self.members.len()).filter(|at| self.members[*at].due).collect::<Vec<_>>() {
+            let (params, fold) = (self.nets.params(at)?, self.members[at].key.fold);
+            let pieces = self.expert.pieces(&self.hypers(), fold);
+            // Where everything is training there is nothing to select by.
+            let counted = |walked: &[(f64, usize)]| match self.expert.folds.is_validated[fold] {
+                true => mean_growth(walked),
+                false => (f64::NAN, f64::NAN),
+            };
+            let walker = Walker {
+                net: &self.net,
+                params: &params,
+                precision: Precision::F32,
+                tables: &self.tables,
+                scales: &self.members[at].scales,
+                actions: DISCRETE,
+            };
+            let alone = self.threads.install(|| walk_pieces(walker, &self.expert.folds.data, &pieces))?;
+            let (net, net_error) = counted(&alone);
+            let is_validated = self.expert.folds.is_validated[fold];
+            let walked = if is_validated { self.walk_with_search(at, params, &pieces)? } else { Vec::new() };
+            let (growth, error) = if is_validated { mean_growth(&walked) } else { (f64::NAN, f64::NAN) };
+            let member = &mut self.members[at];
+            member.due = false;
+            let Seen { growth: grown, changed, value, policy_loss, value_loss, entropy, norm, rate } = member.seen;
+            let model = member.market.score();
+            let metrics = Metrics::new(&[
+                ("train_growth", 1e4 * grown),
+                ("valid_growth", 1e4 * growth),
+                ("valid_error", 1e4 * error),
+                ("net_growth", 1e4 * net),
+                ("net_error", 1e4 * net_error),
+                ("entropy", entropy),
+                ("policy_loss", policy_loss),
+                ("value_loss", value_loss),
+                ("root_value", value),
+                ("changed", changed),
+                ("model_crps", model.crps),
+                ("model_coverage", model.coverage),
+                ("norm", norm),
+                ("learning_rate", rate),
+            ]);
+            let (id, unit, step) = (member.key.id(), member.unit, member.step);
+            scores.push(Score { id, unit, step, score: 1e4 * growth, metrics });
+        }
+        Ok(scores)
+    }
+
+    fn skip_validation(&mut self) -> Result<()> {
+        self.members.iter_mut().for_each(|m| m.due = false);
+        Ok(())
+    }
+
+    fn weights(&mut self, id: u32) -> Result<Vec<f32>> {
+        let (at, _) = self.member(id)?;
+        self.nets.params(at)
+    }
+
+    fn snapshot(&mut self, id: u32) -> Result<Snapshot> {
+        let (at, _) = self.member(id)?;
+        let weights = self.nets.params(at)?;
+        let (mean, square, optimised) = self.nets.optimiser(at)?;
+        let member = &self.members[at];
+        let flags = u32::from(member.active) | u32::from(member.due) << 1;
+        let mut bytes = Vec::new();
+        [id, member.unit, member.step, optimised, flags].iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+        let numbers = member.seen.numbers().into_iter().chain(member.environment.state());
+        numbers.for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+        member.replay.write(&mut bytes);
+        weights.iter().chain(&mean).chain(&square).for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+        Ok(Snapshot { id, weights, bytes })
+    }
+
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
+        let accounts = self.hypers().n_envs as usize;
+        let (at, member) = self.member(snapshot.id)?;
+        let (head, rest) = snapshot.bytes.split_at_checked(HEAD).ok_or_else(not_ours)?;
+        let (numbers, rest) = rest.split_at_checked(8 * (SEEN + accounts * STATE)).ok_or_else(not_ours)?;
+        let (replay, arrays) = Replay::read(rest).ok_or_else(not_ours)?;
+        let word = |at: usize| u32::from_le_bytes(head[4 * at..4 * at + 4].try_into().expect("four bytes"));
+        let numbers: Vec<f64> =
+            numbers.chunks_exact(8).map(|x| f64::from_le_bytes(x.try_into().expect("eight bytes"))).collect();
+        let (seen, state) = numbers.split_at(SEEN);
+        (member.unit, member.step, member.replay) = (word(1), word(2), replay);
+        (member.active, member.due) = (word(4) & 1 == 1, word(4) & 2 == 2);
+        member.seen = Seen::of(seen.try_into().expect("what was seen"));
+        if !member.environment.restore(state) {
+            return Err(not_ours());
+        }
+        let params = snapshot.weights.len();
+        let floats: Vec<f32> =
+            arrays.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().expect("four bytes"))).collect();
+        if floats.len() != 3 * params {
+            return Err(not_ours());
+        }
+        self.nets.set_params(at, &floats[..params])?;
+        self.nets.set_optimiser(at, &floats[params..2 * params], &floats[2 * params..], word(3))
+    }
+
+    fn adopt(&mut self, from: u32, to: u32) -> Result<()> {
+        let (from, _) = self.member(from)?;
+        let (to, _) = self.member(to)?;
+        self.nets.adopt(from, to)
+    }
+
+    fn stop(&mut self, id: u32) -> Result<()> {
+        let (_, member) = self.member(id)?;
+        (member.active, member.due) = (false, false);
+        Ok(())
+    }
+}
+
+/// Bytes in front of a snapshot's numbers.
+const HEAD: usize = 5 * 4;
+
+fn not_ours() -> Error {
+    Error::Invalid("the snapshot of an expert is not of this run".into())
+}
+
+/// A snapshot from its bytes: the weights are the first of its three last arrays.
+pub(super) fn read_snapshot(expert: &Expert, bytes: &[u8]) -> Result<Snapshot> {
+    let id = u32::from_le_bytes(bytes.get(..4).ok_or_else(not_ours)?.try_into().expect("four bytes"));
+    let mut configs = 0..expert.spec.configs.len();
+    let of = |config: &usize| MemberKey { config: config + 1, fold: 0, seed: 0 }.id() > id;
+    let params = expert.spec.configs[configs.find(of).ok_or_else(not_ours)?].params()?;
+    let from = bytes.len().checked_sub(12 * params).filter(|from| *from >= HEAD).ok_or_else(not_ours)?;
+    let weights = bytes[from..from + 4 * params].chunks_exact(4);
+    let weights = weights.map(|x| f32::from_le_bytes(x.try_into().expect("four bytes"))).collect();
+    Ok(Snapshot { id, weights, bytes: bytes.to_vec() })
+}

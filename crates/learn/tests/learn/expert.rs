@@ -1,0 +1,171 @@
+//! Experts on a market that is known: one column tells the sign of the next bar.
+
+use super::ppo::{at, bits, market, run, stopped};
+use compute::population::{Precision, Recipe};
+use learn::expert::{Expert, FoldMarket, Hypers, SearchShape, Spec, Trend};
+use learn::{Config, Learner, Problem};
+use market::EpisodeData;
+use std::sync::Arc;
+
+fn hypers() -> Hypers {
+    Hypers {
+        n_envs: 24,
+        n_steps: 8,
+        search: SearchShape { simulations: 6, scenarios: 32, codes: 8, horizon: 4, roots: 10 },
+        replay: 4,
+        n_epochs: 2,
+        realised: 0.5,
+        vf_coef: 0.5,
+        episode: 200,
+    }
+}
+
+fn spec(hypers: Hypers, iterations: u32) -> Spec {
+    let mut recipe = Recipe::new(96, Precision::F32, 7);
+    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
+    let net = "row:2 + account:dense8 / 16t-16t | 16t-16t / policy:3 | value:1".parse().unwrap();
+    Spec {
+        configs: vec![Config { net, recipe, rate: 3e-3 }],
+        hypers: vec![hypers],
+        iterations: vec![iterations],
+        stop_after: None,
+        patience: iterations,
+        seeds: 2,
+        gamma: 0.9,
+        trend: Trend::default(),
+    }
+}
+
+fn metric(member: &learn::Trained, name: &str) -> f64 {
+    member.history.last().expect("validated").metrics.get(name).unwrap_or_else(|| panic!("{name}"))
+}
+
+/// Where the column is right 9 times of 10, both the net alone and the net with search follow it.
+#[test]
+fn experts_find_what_is_there() {
+    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    let expert = Expert::new(&problem, &data, &folds, spec(hypers(), 12)).unwrap();
+    assert_eq!(expert.market(0).unwrap().score().columns, [0]);
+    // Half of the bars turn: 0.8 · 20 bp less 2 sides of 1 bp on half of them.
+    let possible = 16.0 - 1.0;
+    for member in run(&expert, 2, None).members {
+        let best = member.best.as_ref().expect("a best").score;
+        assert!(best > 0.8 * possible, "with search: {best} of {possible} bp");
+        let net = metric(&member, "net_growth");
+        assert!(net > 0.8 * possible, "the net alone: {net} of {possible} bp");
+    }
+}
+
+/// Where nothing is known and trading costs, what is preferred is to stay out.
+#[test]
+fn nothing_is_earned_where_nothing_is_known() {
+    let (problem, data, folds) = market(5, 0.5, 1e-3);
+    let expert = Expert::new(&problem, &data, &folds, spec(hypers(), 8)).unwrap();
+    assert!(expert.market(0).unwrap().score().columns.is_empty());
+    for member in run(&expert, 2, None).members {
+        let [growth, error] = ["valid_growth", "valid_error"].map(|name| metric(&member, name));
+        assert!(growth - 2.0 * error <= 0.0 && growth.abs() < 0.5, "{growth} ± {error}");
+        assert!(metric(&member, "changed") < 0.5, "{}", metric(&member, "changed"));
+    }
+}
+
+#[test]
+fn the_same_bits_for_any_threads_and_after_a_stop() {
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let expert = Expert::new(&problem, &data, &folds, spec(hypers(), 4)).unwrap();
+    let whole = bits(&run(&expert, 1, None));
+    for threads in [2, 5] {
+        assert_eq!(bits(&run(&expert, threads, None)), whole, "{threads} threads");
+    }
+    for stop_at in 1..4u32 {
+        let state = stopped(&expert, &at(2), stop_at);
+        for snapshot in &state.running {
+            assert_eq!(expert.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
+        }
+        assert_eq!(bits(&run(&expert, 1, Some(state))), whole, "stopped after {stop_at}");
+    }
+}
+
+/// What is a batch of roots changes no bit: it is pace.
+#[test]
+fn batches_of_roots_change_no_bit() {
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let of = |roots: u32| {
+        let search = SearchShape { roots, ..hypers().search };
+        let expert = Expert::new(&problem, &data, &folds, spec(Hypers { search, ..hypers() }, 2)).unwrap();
+        bits(&run(&expert, 2, None))
+    };
+    assert_eq!(of(1), of(1000));
+}
+
+/// Everything behind the training part overwritten: features and bars.
+fn poisoned(problem: &Problem, data: &EpisodeData, from: usize) -> (Arc<Problem>, Arc<EpisodeData>) {
+    let mut problem = problem.clone();
+    let stride = problem.inputs[0].stride;
+    problem.inputs[0].values[from * stride..].iter_mut().for_each(|x| *x = -7.0 * *x + 3.0);
+    let mut table = data.table().clone();
+    for bar in &mut table.bars[from..] {
+        (bar.open, bar.high, bar.low, bar.close) = (bar.open * 3.0, bar.high * 9.0, bar.low * 0.1, bar.close * 5.0);
+    }
+    let times = (0..table.bars.len() as u32).map(|row| data.row_time(row)).collect();
+    (Arc::new(problem), Arc::new(EpisodeData::new(table, times)))
+}
+
+#[test]
+fn what_lies_behind_the_training_part_changes_no_weight() {
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let last = |problem: &Arc<Problem>, data: &Arc<EpisodeData>| -> Vec<Vec<f32>> {
+        let expert = Expert::new(problem, data, &folds, spec(hypers(), 3)).unwrap();
+        let members = run(&expert, 2, None).members;
+        members.into_iter().map(|member| member.last.expect("ended").params).collect()
+    };
+    // The last training sample decides at row 1799 and is settled at row 1800.
+    let clean = last(&problem, &data);
+    let (other, prices) = poisoned(&problem, &data, 1801);
+    assert_eq!(last(&other, &prices), clean);
+    let (other, prices) = poisoned(&problem, &data, 1500);
+    assert_ne!(last(&other, &prices), clean, "the test can fail");
+}
+
+#[test]
+fn a_market_comes_back_from_its_bytes() {
+    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    let trend = Trend { columns: vec![1], weight: 0.5, inverted: false };
+    let expert = Expert::new(&problem, &data, &folds, Spec { trend, ..spec(hypers(), 1) }).unwrap();
+    let own = expert.market(0).unwrap();
+    let bytes = own.to_bytes();
+    let read = FoldMarket::from_bytes(&bytes).unwrap();
+    assert_eq!((read.to_bytes(), read.score(), read.rows()), (bytes.clone(), own.score(), 1800));
+    for cut in [0, 7, 31, bytes.len() - 1] {
+        assert!(FoldMarket::from_bytes(&bytes[..cut]).is_err(), "{cut}");
+    }
+}
+
+/// The trend is a prior of its own sign; turned over, it and its columns have the other.
+#[test]
+fn an_inverted_trend_is_another_training() {
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let of = |weight: f32, inverted: bool| {
+        let trend = Trend { columns: vec![0], weight, inverted };
+        let expert = Expert::new(&problem, &data, &folds, Spec { trend, ..spec(hypers(), 2) }).unwrap();
+        let inverse = expert.scalers()[0].scales[0].inverse.clone();
+        (bits(&run(&expert, 2, None)), inverse)
+    };
+    let [none, with, turned] = [of(0.0, false), of(2.0, false), of(2.0, true)];
+    assert!(none.0 != with.0 && with.0 != turned.0);
+    assert_eq!(turned.1, [-with.1[0], with.1[1]]);
+}
+
+#[test]
+fn what_cannot_be_searched_is_refused() {
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let refused = |spec: Spec, part: &str| {
+        let Err(error) = Expert::new(&problem, &data, &folds, spec) else { panic!("{part}") };
+        assert!(error.to_string().contains(part), "{error} should say {part}");
+    };
+    let mut other = spec(hypers(), 1);
+    other.configs[0].net = "row:2 + account:dense8 / 16t / policy:2 + value:1".parse().unwrap();
+    refused(other, "3 outputs and a value");
+    let search = SearchShape { simulations: 0, ..hypers().search };
+    refused(spec(Hypers { search, ..hypers() }, 1), "0 simulations");
+}
