@@ -15,13 +15,14 @@ use market::OBSERVED;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// `[--algorithm openai|sep-cma] [--population N] [--envs N] [--steps N] [--net 64,64] [--features N] [--device D]
-/// [--threads N] [--seconds S]`
+/// `[--algorithm openai|sep-cma|snes|cem] [--population N] [--rank R] [--envs N] [--steps N] [--net 64,64]
+/// [--features N] [--device D] [--threads N] [--seconds S]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let mut hypers = Hypers {
         algorithm: Algorithm::OpenAi,
         population: 256,
         sigma: 0.02,
+        rank: 0,
         n_envs: 4,
         n_steps: 256,
         actions: Actions::Discrete,
@@ -37,10 +38,13 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
                 hypers.algorithm = match value {
                     "openai" => Algorithm::OpenAi,
                     "sep-cma" => Algorithm::SepCma,
-                    other => return Err(format!("{other} is not an algorithm: openai and sep-cma are")),
+                    "snes" => Algorithm::Snes,
+                    "cem" => Algorithm::Cem,
+                    other => return Err(format!("{other} is not an algorithm: openai, sep-cma, snes and cem are")),
                 }
             }
             "--population" => hypers.population = whole()?,
+            "--rank" => hypers.rank = whole()?,
             "--envs" => hypers.n_envs = whole()?,
             "--steps" => hypers.n_steps = whole()?,
             "--net" => net = value,

@@ -47,7 +47,7 @@ keys! {
     Train: "train.batch", "train.epochs", "train.patience", "train.precision", "train.try", "train.tuned";
     /// How policies learn by trying.
     Try: "ppo.timesteps", "ppo.n_envs", "ppo.n_steps", "ppo.entropy", "ppo.reward", "ppo.actions", "evolve.algorithm",
-        "evolve.population", "evolve.sigma";
+        "evolve.population", "evolve.sigma", "evolve.rank";
     /// What a tuning leaves open.
     Tune: "train.precision", "ppo.timesteps", "ppo.actions";
     /// What is computed.

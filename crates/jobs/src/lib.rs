@@ -85,9 +85,9 @@ pub use runs::{
     runs_resume, runs_show,
 };
 pub use settings::{
-    AccountSettings, Band, BarSettings, CacheSettings, Candidates, ClassifySettings, EvolveSettings, FeatureSettings,
-    Flag, GeneralSettings, Key, LabelSettings, PpoSettings, RewardKind, Settings, SplitKind, SplitSettings,
-    SynthSettings, Takes, TradingSettings, TrainSettings, UniverseSettings,
+    AccountSettings, Band, BarSettings, CacheSettings, Candidates, ClassifySettings, EvolveAlgorithm, EvolveSettings,
+    FeatureSettings, Flag, GeneralSettings, Key, LabelSettings, PpoSettings, RewardKind, Settings, SplitKind,
+    SplitSettings, SynthSettings, Takes, TradingSettings, TrainSettings, UniverseSettings,
 };
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};

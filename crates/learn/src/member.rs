@@ -120,6 +120,12 @@ impl Metrics {
         Metrics::named(all.iter().map(|(name, x)| (Cow::Borrowed(*name), Some(*x))))
     }
 
+    /// These and more.
+    pub(crate) fn with(&self, more: &[(&'static str, f64)]) -> Metrics {
+        let own = self.names.iter().cloned().zip(&self.values).map(|(name, x)| (name, Some(*x)));
+        Metrics::named(own.chain(more.iter().map(|(name, x)| (Cow::Borrowed(*name), Some(*x)))))
+    }
+
     fn named(all: impl Iterator<Item = (Cow<'static, str>, Option<f64>)>) -> Metrics {
         let (names, values): (Vec<_>, Vec<f64>) = all.map(|(name, x)| (name, x.unwrap_or(f64::NAN))).unzip();
         Metrics { names: names.into(), values: values.into() }

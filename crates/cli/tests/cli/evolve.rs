@@ -26,8 +26,16 @@ fn evolved_policies_are_judged_and_kept_like_any_model() {
     let best = market(&place, "planted", "1", "6000", "0.8");
     market(&place, "nothing", "1", "6000", "0.5");
     let more = ["--timesteps", "1000000", "--folds", "2", "--seeds", "2"];
-    for algorithm in ["openai", "sep-cma"] {
-        let (run, exit) = train(&place, "planted", algorithm, &[&more[..], &["--algorithm", algorithm]].concat());
+    for (algorithm, own) in [
+        ("openai", &["--rank", "0"][..]),
+        ("openai-rank-1", &["--rank", "1"]),
+        ("sep-cma", &["--algorithm", "sep-cma"]),
+        ("snes", &["--algorithm", "snes"]),
+        ("cem", &["--algorithm", "cem"]),
+        ("pbt", &["--algorithm", "pbt", "--reward", "drawdown", "--set", "ppo.drawdown_weight=0.1"]),
+    ] {
+        let more = [&more[..], own].concat();
+        let (run, exit) = train(&place, "planted", algorithm, &more);
         assert_eq!(exit, 0, "{run}");
         assert_eq!((&run["learner"], run["members"].as_array().map(Vec::len)), (&"evolve".into(), Some(4)), "{run}");
         let record = &run["backtest"];
@@ -35,7 +43,7 @@ fn evolved_policies_are_judged_and_kept_like_any_model() {
         assert!(growth > 0.8 * best, "{algorithm}: {growth} bp a bar of {best}");
 
         let out = format!("{algorithm}-nothing");
-        let (run, exit) = train(&place, "nothing", &out, &[&more[..], &["--algorithm", algorithm]].concat());
+        let (run, exit) = train(&place, "nothing", &out, &more);
         assert_eq!(exit, 0, "{run}");
         let net = &run["backtest"]["net"];
         let low = net["sharpe_annual"].as_f64().zip(net["sharpe_annual_error"].as_f64());
@@ -78,8 +86,8 @@ fn flags_of_evolution_change_the_plan() {
         plan
     };
     let usual = plan(&[]);
-    let flags = ["--population", "--sigma", "--algorithm", "--timesteps", "--n-envs", "--n-steps", "--reward", "--net"];
-    let auto: Vec<&str> = flags.into_iter().flat_map(|flag| [flag, "auto"]).collect();
+    let flags = ["--population", "--sigma", "--rank", "--algorithm", "--timesteps", "--n-envs", "--n-steps", "--net"];
+    let auto: Vec<&str> = flags.into_iter().chain(["--reward"]).flat_map(|flag| [flag, "auto"]).collect();
     let auto = plan(&auto);
     for field in ["net", "batch", "generations", "folds"] {
         assert_eq!(usual[field], auto[field], "{field}");
@@ -107,7 +115,16 @@ fn flags_of_evolution_change_the_plan() {
     ]);
     assert_eq!((&set["batch"], &set["generations"]), (&32.into(), &50.into()), "{set}");
     assert!(set["net"].as_str().is_some_and(|net| net.ends_with("/ 32-16 / policy:2")), "{set}");
+    // Steps of 4 policies: 20 updates of 8 accounts with 128 steps.
+    let pbt = ["--algorithm", "pbt", "--population", "4", "--timesteps", "81920", "--entropy", "0.2..0.9"];
+    let pbt = plan(&[&pbt[..], &["--n-envs", "8"]].concat());
+    assert_eq!((&pbt["updates"], &pbt["generations"]), (&20.into(), &Value::Null), "{pbt}");
+    assert!(pbt["net"].as_str().is_some_and(|net| net.ends_with("| value:1")), "{pbt}");
     for (more, wanted) in [
+        (&["--algorithm", "snes", "--rank", "2"][..], "of openai"),
+        (&["--algorithm", "cem", "--set", "train.rate=0.1"], "of openai"),
+        (&["--algorithm", "pbt", "--sigma", "0.1"], "population-based"),
+        (&["--try", "evolve.algorithm=openai,pbt"], "runs of their own"),
         (&["--entropy", "0.2..0.8"][..], "evolution goes by"),
         (&["--batch-size", "64"], "not a batch"),
         (&["--precision", "bf16"], "f32"),

@@ -106,7 +106,7 @@ impl Kind for BanditKind {
         "whatever the batch"
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self, _: &Settings) -> &'static [Figure] {
         FIGURES
     }
 

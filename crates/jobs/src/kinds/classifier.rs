@@ -131,7 +131,7 @@ impl Kind for Classifier {
         }
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self, _: &Settings) -> &'static [Figure] {
         FIGURES
     }
 

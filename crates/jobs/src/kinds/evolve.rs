@@ -1,16 +1,17 @@
 //! `evolve`: policies whose weights are searched for by generations of individuals, on accounts that trade the training
-//! part of a fold. How they are validated, judged, deployed and kept is as for `ppo`.
+//! part of a fold; or populations of policies that learn by gradients ([`super::pbt`]). How they are validated, judged,
+//! deployed and kept is as for `ppo`.
 
 use super::ppo::{PpoKind, episodes, refuse_what_is_not_a_policys};
-use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp};
+use super::{Evaluation, Figure, Kind, Metric, MoreFigure, RolloutSettings, Validated, mlp, pbt};
 use crate::train::{Answer, Experiment, Ids, ModelRows, Source};
-use crate::{PpoSettings, RewardKind, Settings};
+use crate::{EvolveAlgorithm, EvolveSettings, PpoSettings, RewardKind, Settings};
 use compute::Opened;
 use compute::population::{Precision, Recipe, Schedule};
 use features::{FoldKind, Input, InputLayout};
 use files::{Error, Result};
 use judge::split::Splits;
-use learn::evolve::{Evolve, Fitness, Hypers, Spec, has_kernels};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, has_kernels};
 use learn::{Config, Extent, Learner, Trained};
 use market::OBSERVED;
 
@@ -39,6 +40,28 @@ fn timesteps(settings: &Settings) -> usize {
     settings.ppo.timesteps.unwrap_or(TIMESTEPS)
 }
 
+/// How a search moves.
+fn algorithm(settings: &Settings) -> Algorithm {
+    match settings.evolve.algorithm {
+        EvolveAlgorithm::Search(algorithm) => algorithm,
+        EvolveAlgorithm::Pbt => unreachable!("a population of policies is no search"),
+    }
+}
+
+/// Weights up to which an individual's are drawn one by one: so many stay in the fast memory of a core.
+const DENSE: u64 = 32_768;
+
+/// The rank of what individuals of a net differ by, where none was set.
+fn rank(settings: &Settings, net: &compute::Net) -> u32 {
+    let is_wide = algorithm(settings) == Algorithm::OpenAi && crate::train::parameters(net) > DENSE;
+    settings.evolve.rank.map_or(u32::from(is_wide), |rank| rank as u32)
+}
+
+/// Of a config; its rank goes by the net where none was set.
+fn hypers_of(settings: &Settings, net: &compute::Net) -> Hypers {
+    Hypers { rank: rank(settings, net), ..hypers(settings) }
+}
+
 fn hypers(settings: &Settings) -> Hypers {
     let (shared, own) = (&settings.ppo, &settings.evolve);
     let (n_envs, n_steps) = (shared.n_envs.unwrap_or(ACCOUNTS), shared.n_steps.unwrap_or(STEPS));
@@ -48,9 +71,10 @@ fn hypers(settings: &Settings) -> Hypers {
         (fits.clamp(4, POPULATION) / 2) * 2
     };
     Hypers {
-        algorithm: own.algorithm,
+        algorithm: algorithm(settings),
         population: own.population.unwrap_or_else(usual) as u32,
         sigma: own.sigma.unwrap_or(0.05) as f32,
+        rank: own.rank.unwrap_or(0) as u32,
         n_envs: n_envs as u32,
         n_steps: n_steps as u32,
         actions: shared.actions,
@@ -63,13 +87,13 @@ fn hypers(settings: &Settings) -> Hypers {
 }
 
 fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Config> {
-    let (own, asked) = (hypers(settings), settings.train.precision);
+    let (own, asked) = (hypers_of(settings, net), settings.train.precision);
     let batch = own.population as usize;
     let on_card = has_kernels(device, net, &own);
     let precision = asked.unwrap_or(if on_card { Precision::Bf16 } else { Precision::F32 });
     if precision == Precision::Tf32 || precision == Precision::Bf16 && !on_card {
         let what = "individuals compute in f32 on a processor, and in bf16 on a GPU where the net has two layers of 64 \
-                    and the algorithm is openai";
+                    and the algorithm is openai of rank 0";
         return Err(Error::new(files::Kind::Usage, what).remedy("leave <train.precision> out"));
     }
     let mut recipe = Recipe::new(batch, precision, settings.general.seed);
@@ -89,6 +113,15 @@ fn generations(settings: &Settings) -> u32 {
 /// An error where something was set that other learners alone go by.
 fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     let usage = |what: &str, remedy: &str| Err(Error::new(files::Kind::Usage, what).remedy(remedy));
+    let (own, usual) = (&settings.evolve, EvolveSettings::default());
+    let has_rate = settings.classify.rate.is_some() || own.decay != usual.decay || own.rank.is_some();
+    if algorithm(settings) != Algorithm::OpenAi && has_rate {
+        let what = "a learning rate, weight decay and a rank are of openai; other searches find their own steps";
+        return usage(
+            what,
+            "leave <train.rate>, <evolve.decay> and <evolve.rank> out, or choose <evolve.algorithm=openai>",
+        );
+    }
     if settings.classify.batch.is_some() {
         return usage("individuals are a population, not a batch", "give <evolve.population>");
     }
@@ -135,7 +168,10 @@ impl Kind for EvolveKind {
     }
 
     /// The set net is the layers, `64t-64t` or `64,64`, or a whole net.
-    fn net(&self, settings: &Settings, inputs: &[Input], _: usize) -> String {
+    fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String {
+        if pbt::is_pbt(settings) {
+            return PpoKind.net(settings, inputs, classes);
+        }
         let layers = settings.classify.net.as_deref().unwrap_or("64t-64t");
         if layers.contains('/') {
             return layers.to_string();
@@ -152,6 +188,10 @@ impl Kind for EvolveKind {
         settings: &Settings,
         device: &Opened,
     ) -> Result<Box<dyn Learner>> {
+        let all = settings.configs();
+        if all.iter().any(|(_, own)| pbt::is_pbt(own)) {
+            return pbt::learner(source, splits, settings, device);
+        }
         let usage = |what: &str, remedy: &str| Error::new(files::Kind::Usage, what).remedy(remedy);
         let Ids::Bars { data, .. } = &source.ids else {
             return Err(usage("policies trade, and ready arrays have no prices", "give bars"));
@@ -159,7 +199,6 @@ impl Kind for EvolveKind {
         if splits.folds.iter().any(|fold| fold.kind == FoldKind::Around) {
             return Err(usage("policies walk forward", "leave <split.kind> out"));
         }
-        let all = settings.configs();
         all.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
         let refit = settings.refit.as_ref();
         let spec = Spec {
@@ -168,7 +207,7 @@ impl Kind for EvolveKind {
                 .zip(&source.nets)
                 .map(|((_, own), net)| config(own, net, device))
                 .collect::<Result<_>>()?,
-            hypers: all.iter().map(|(_, own)| hypers(own)).collect(),
+            hypers: all.iter().zip(&source.nets).map(|((_, own), net)| hypers_of(own, net)).collect(),
             generations: all.iter().map(|(_, own)| generations(own)).collect(),
             stop_after: refit.map(|refit| refit.epochs),
             // Without validation nothing gets better.
@@ -178,31 +217,60 @@ impl Kind for EvolveKind {
         Ok(Box::new(Evolve::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?))
     }
 
+    fn fill_in(&self, settings: &mut Settings, source: &Source, device: &Opened) {
+        if pbt::is_pbt(settings) {
+            pbt::fill_in(settings, source, device);
+        }
+    }
+
+    fn rollout<'s>(&self, settings: &'s mut Settings) -> Option<RolloutSettings<'s>> {
+        if !pbt::is_pbt(settings) {
+            return None;
+        }
+        let timesteps = PpoKind.rollout(&mut pbt::individual(settings))?.timesteps;
+        PpoKind.rollout(settings).map(|own| RolloutSettings { timesteps, ..own })
+    }
+
     fn identity(&self, settings: &Settings) -> String {
-        format!("{:?}{}{}", hypers(settings), generations(settings), settings.account.identity())
+        if pbt::is_pbt(settings) {
+            return pbt::identity(settings);
+        }
+        // A rank that was not set follows from the net.
+        let rank = settings.evolve.rank;
+        format!("{:?}{rank:?}{}{}", hypers(settings), generations(settings), settings.account.identity())
     }
 
     fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
+        if pbt::is_pbt(settings) {
+            return PpoKind.batch(settings);
+        }
         &mut settings.evolve.population
     }
 
-    fn rate(&self, settings: &Settings, _: usize) -> f32 {
+    fn rate(&self, settings: &Settings, batch: usize) -> f32 {
+        if pbt::is_pbt(settings) {
+            return PpoKind.rate(settings, batch);
+        }
         settings.classify.rate.unwrap_or(0.02) as f32
     }
 
     fn rate_rule(&self, settings: &Settings) -> &'static str {
         match settings.classify.rate {
+            _ if pbt::is_pbt(settings) => PpoKind.rate_rule(settings),
             Some(_) => "as set, whatever the population",
             None => "0.02, whatever the population",
         }
     }
 
-    fn figures(&self) -> &'static [Figure] {
-        FIGURES
+    fn figures(&self, settings: &Settings) -> &'static [Figure] {
+        if pbt::is_pbt(settings) { pbt::FIGURES } else { FIGURES }
     }
 
     /// How fast it goes, under the names of Stable-Baselines3 where it has one.
     fn more_figures(&self, of: &Validated<'_>, rate: f64) -> Vec<MoreFigure> {
+        if pbt::is_pbt(of.settings) {
+            return pbt::more_figures(of, rate);
+        }
         let steps = hypers(of.settings).steps().max(1) as f64;
         let figure = |name, tag, value| MoreFigure { name, tag, value };
         vec![
@@ -215,6 +283,9 @@ impl Kind for EvolveKind {
 
     /// Steps of accounts, as Stable-Baselines3 counts.
     fn event_step(&self, of: &Validated<'_>) -> u64 {
+        if pbt::is_pbt(of.settings) {
+            return pbt::event_step(of);
+        }
         u64::from(of.validation.unit) * hypers(of.settings).steps()
     }
 

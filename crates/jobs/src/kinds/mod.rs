@@ -14,6 +14,7 @@ pub(crate) mod manifest;
 mod mlp;
 pub(crate) mod model;
 mod paths;
+mod pbt;
 mod ppo;
 pub(crate) mod trading;
 
@@ -98,7 +99,7 @@ pub(crate) trait Kind: Sync {
     fn rate_rule(&self, settings: &Settings) -> &'static str;
 
     /// The figures of a validation, in the order of a log row.
-    fn figures(&self) -> &'static [Figure];
+    fn figures(&self, settings: &Settings) -> &'static [Figure];
 
     /// More of a validation, that follows from its figures and from settings; `rate` are samples a second.
     fn more_figures(&self, _of: &Validated<'_>, _rate: f64) -> Vec<MoreFigure> {
@@ -330,7 +331,10 @@ mod tests {
                 (&*format!("{name:?}"), *kind)
             );
             let (first, test) = kind.kind().metrics().split_first().unwrap();
-            assert!(first.part == "valid" && kind.kind().figures().iter().any(|figure| figure.name == first.name));
+            assert!(
+                first.part == "valid"
+                    && kind.kind().figures(&Settings::default()).iter().any(|figure| figure.name == first.name)
+            );
             assert!(!test.is_empty() && test.iter().all(|metric| metric.part == "test"));
         }
         assert!(serde_json::from_str::<LearnerKind>("\"rnn\"").unwrap_err().to_string().contains("rnn"));

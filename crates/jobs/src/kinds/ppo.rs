@@ -60,7 +60,7 @@ const GROWTH: Metric = Metric {
 
 const METRICS: &[Metric] = &[GROWTH, Metric { name: "test_growth", part: "test", ..GROWTH }];
 
-fn hypers(settings: &Settings) -> Hypers {
+pub(super) fn hypers(settings: &Settings) -> Hypers {
     let (own, shape) = (&settings.ppo, UpdateShape::of(settings));
     let above_0 = |x: f64| (x > 0.0).then_some(x as f32);
     let usual = match own.actions {
@@ -91,7 +91,7 @@ fn hypers(settings: &Settings) -> Hypers {
 }
 
 /// The config of settings; recipes of classifiers are others.
-fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Config {
+pub(super) fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Config {
     let shape = UpdateShape::of(settings);
     let batch = settings.classify.batch.unwrap_or_else(|| shape::minibatch(shape, net)).min(shape.rows());
     let usual = defaults::precision(matches!(device, Opened::Cuda(_)));
@@ -104,7 +104,7 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Config {
 }
 
 /// By the steps that were asked for; fewer where a number of epochs was set, or a time to fit into.
-fn updates(settings: &Settings) -> u32 {
+pub(super) fn updates(settings: &Settings) -> u32 {
     let updates = shape::timesteps(settings).div_ceil(UpdateShape::of(settings).rows()).max(1);
     let most = settings.train.epochs;
     (if most == Extent::default().units as usize { updates } else { updates.min(most) }) as u32
@@ -134,7 +134,7 @@ fn ppo(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -
 }
 
 /// An error where something was set that others alone go by.
-fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
+pub(super) fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     if settings.evolve != EvolveSettings::default() {
         let what = "`evolve.` is of policies that evolve, and `ppo` follows a gradient";
         return Err(Error::new(files::Kind::Usage, what).remedy("choose <train.learner=evolve>, or leave it out"));
@@ -248,7 +248,7 @@ impl Kind for PpoKind {
         }
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self, _: &Settings) -> &'static [Figure] {
         FIGURES
     }
 

@@ -41,7 +41,7 @@ pub use self::train::TrainSettings;
 pub use cache::CacheSettings;
 pub use candidates::Candidates;
 pub use classify::ClassifySettings;
-pub use evolve::EvolveSettings;
+pub use evolve::{EvolveAlgorithm, EvolveSettings};
 pub use general::GeneralSettings;
 pub use key::{Flag, Key, Takes};
 pub use labels::LabelSettings;

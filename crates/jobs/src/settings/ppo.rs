@@ -14,7 +14,7 @@ section! {
     PpoSettings at ppo, "ppo.";
 
     /// Steps of all accounts of a member together; its updates or generations follow from them. Auto is 2,000,000 for
-    /// ppo and 50,000,000 for evolve, whose steps are of all individuals.
+    /// ppo and for each individual of pbt, else 50,000,000 for evolve, whose steps are of all individuals.
     timesteps: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("timesteps", "N");
     /// Accounts that a member trades side by side; of evolve, each individual. Auto is 8 for evolve; for ppo
     /// what was tuned, else at most 64 on a processor and 2048 on a GPU, fewer where timesteps or data are few.

@@ -173,7 +173,8 @@ impl RunLog {
         let mut row = json!({
             "member": member.id, "fold": member.fold + 1, "seed": member.seed + 1, unit: of.unit, "step": of.step,
         });
-        kind.figures().iter().for_each(|figure| row[figure.name] = json!(value(figure.name)));
+        let figures = kind.figures(&self.configs[member.config]);
+        figures.iter().for_each(|figure| row[figure.name] = json!(value(figure.name)));
         let of_config = Validated { settings: &self.configs[member.config], shortable: self.shortable, validation: of };
         let (more, at) = (kind.more_figures(&of_config, rate), kind.event_step(&of_config));
         more.iter().filter_map(|figure| Some((figure.name?, figure.value))).for_each(|(name, x)| row[name] = json!(x));
@@ -183,7 +184,7 @@ impl RunLog {
         }
         self.row(unit, fields(row))?;
         let shown = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
-        let labelled = kind.figures().iter().filter_map(|f| Some(format!("{} {}", f.label?, shown(value(f.name)))));
+        let labelled = figures.iter().filter_map(|f| Some(format!("{} {}", f.label?, shown(value(f.name)))));
         let line = format!(
             "{} {unit} {}: {}{}, {rate:.0} samples/s",
             self.named(member),
@@ -201,7 +202,7 @@ impl RunLog {
                     place.insert(Events::create(&self.folder.join(name), at)?)
                 }
             };
-            let figures = kind.figures().iter().filter_map(|f| Some((f.tag, value(f.name)?)));
+            let figures = figures.iter().filter_map(|f| Some((f.tag, value(f.name)?)));
             let more = more.iter().map(|figure| (figure.tag, figure.value));
             waits(events.scalars(at, figures.chain(more).chain([("time/samples_per_s", rate)])))?;
         }

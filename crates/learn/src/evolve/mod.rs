@@ -2,9 +2,9 @@
 //!
 //! A member is a search distribution: a middle, a deviation, counters. In a generation it is asked for individuals,
 //! each trades the same random spans of the member's training part, greedily and at cost, and the distribution is told
-//! how fit they were ([`Strategy`]); [`OpenAi`] and [`SepCma`] are two ways. The middle is what is validated and
-//! deployed. A generation selects by fitness on training data alone, and the best generation is chosen on validation
-//! data.
+//! how fit they were ([`Strategy`]). [`OpenAi`], its form of low rank [`LowRank`], [`SepCma`], [`Snes`] and [`Cem`] are
+//! ways to do it. The middle is what is validated and deployed. A generation selects by fitness on training data alone,
+//! and the best generation is chosen on validation data.
 //!
 //! Individuals are no rows of an arena. They follow from counters, and whoever needs one makes it:
 //!
@@ -27,22 +27,31 @@
 //! A card takes whole generations of some configs ([`cuda`]): from the same fitness they end where they end here, but
 //! their nets compute in bf16.
 
+mod cem;
 mod cuda;
 mod fitness;
 mod fused_simd;
+mod low_rank;
+mod low_rank_simd;
 mod openai;
+mod pbt;
 mod ranks;
 mod rollout;
 mod sep_cma;
+mod snes;
 mod stack;
 mod stack_simd;
 mod strategy;
 mod training;
 
+pub use cem::Cem;
 pub use fitness::Fitness;
+pub use low_rank::{Factors, LowRank};
 pub use openai::OpenAi;
+pub use pbt::Pbt;
 pub use ranks::{centred_ranks, mean_ranks, weights_by_rank};
 pub use sep_cma::SepCma;
+pub use snes::Snes;
 pub use strategy::{Counted, Normals, State, Strategy};
 
 use crate::ppo::{Actions, Folds};
@@ -68,6 +77,9 @@ pub fn has_kernels(device: &Opened, net: &compute::Net, hypers: &Hypers) -> bool
 /// Validations of a member at most: all are kept, and the memory of a long training must not grow.
 const VALIDATIONS: u64 = 256;
 
+/// Rows of individuals that go through shared weights at once.
+const BATCH: usize = 64;
+
 /// How a row of a validation costs beside a step of an individual, about: it goes through a net of any shape.
 const ROW_COST: u64 = 3;
 
@@ -78,6 +90,10 @@ pub enum Algorithm {
     OpenAi,
     /// [`SepCma`].
     SepCma,
+    /// [`Snes`].
+    Snes,
+    /// [`Cem`].
+    Cem,
 }
 
 impl Algorithm {
@@ -85,7 +101,7 @@ impl Algorithm {
     fn sides(self) -> usize {
         match self {
             Algorithm::OpenAi => 2,
-            Algorithm::SepCma => 1,
+            Algorithm::SepCma | Algorithm::Snes | Algorithm::Cem => 1,
         }
     }
 }
@@ -99,6 +115,8 @@ pub struct Hypers {
     pub population: u32,
     /// The deviation of individuals at first.
     pub sigma: f32,
+    /// The rank of what individuals differ by, of [`Algorithm::OpenAi`]; 0: all weights are drawn.
+    pub rank: u32,
     /// Accounts of an individual.
     pub n_envs: u32,
     /// Steps of each account.
@@ -117,6 +135,29 @@ impl Hypers {
 
     fn draws(&self) -> u32 {
         self.population / self.algorithm.sides() as u32
+    }
+
+    /// Draws that a thread takes at once: where individuals share their weights, as many as make a batch of the product
+    /// that they have in common, as long as all threads have some.
+    fn draws_of_task(&self, threads: usize) -> usize {
+        if self.rank == 0 {
+            return 1;
+        }
+        let (rows, shares) = (self.algorithm.sides() * self.n_envs as usize, 4 * threads.max(1));
+        (BATCH / rows).min(self.draws() as usize / shares).max(1)
+    }
+
+    /// How draws are factors of what individuals of a net differ by; none where they are all of it.
+    fn factors(&self, stack: &Stack) -> Option<Factors> {
+        (self.rank > 0).then(|| Factors::new(&stack.shapes(), self.rank as usize))
+    }
+
+    /// Normals of a draw.
+    fn numbers(&self, stack: &Stack) -> usize {
+        match self.rank {
+            0 => stack.parameters,
+            rank => Factors::count(&stack.shapes(), rank as usize),
+        }
     }
 }
 
@@ -175,8 +216,14 @@ impl Evolve {
         let row = init_by(&Layout::new(&config.net)?, config.recipe.seed, key.id(), &starts)?;
         let mean = self.stacks[key.config].gather(&row);
         Ok(match hypers.algorithm {
+            Algorithm::OpenAi if hypers.rank > 0 => {
+                let layers = self.stacks[key.config].shapes();
+                Box::new(LowRank::new(mean, &layers, hypers.rank as usize, hypers.sigma, config.recipe.optimiser))
+            }
             Algorithm::OpenAi => Box::new(OpenAi::new(mean, hypers.sigma, config.recipe.optimiser)),
             Algorithm::SepCma => Box::new(SepCma::new(mean, hypers.sigma, hypers.population as usize)),
+            Algorithm::Snes => Box::new(Snes::new(mean, hypers.sigma, hypers.population as usize)),
+            Algorithm::Cem => Box::new(Cem::new(mean, hypers.sigma, hypers.population as usize)),
         })
     }
 
@@ -220,7 +267,13 @@ fn fitting(problem: &Problem, config: &Config, hypers: &Hypers) -> Result<Stack>
         let what = format!("a population of {} is too small, or odd where draws are mirrored", hypers.population);
         return bad(what, "give <evolve.population=64>, an even number");
     }
-    let numbers = u64::from(hypers.draws()) * stack.parameters.div_ceil(4) as u64;
+    if hypers.rank > 0 && hypers.algorithm != Algorithm::OpenAi {
+        return bad(
+            "only openai has a form of low rank".into(),
+            "leave <evolve.rank> out, or choose <evolve.algorithm=openai>",
+        );
+    }
+    let numbers = u64::from(hypers.draws()) * hypers.numbers(&stack).div_ceil(4) as u64;
     if numbers > u64::from(u32::MAX) {
         let what =
             format!("{} individuals of {} parameters are more than can be drawn", hypers.population, stack.parameters);
@@ -259,8 +312,8 @@ impl Learner for Evolve {
     fn alike(&self, config: usize) -> usize {
         let Spec { configs, hypers, generations, .. } = &self.spec;
         let shape = |at: usize| {
-            let Hypers { algorithm, n_envs, n_steps, population, actions, .. } = hypers[at];
-            (algorithm.sides(), n_envs, n_steps, population, actions, generations[at])
+            let Hypers { algorithm, rank, n_envs, n_steps, population, actions, .. } = hypers[at];
+            (algorithm.sides(), rank, n_envs, n_steps, population, actions, generations[at])
         };
         let same = |c: &usize| {
             configs[*c].net == configs[config].net
@@ -298,9 +351,13 @@ impl Learner for Evolve {
             return Ok(cuda::need(self, kind, members.len(), &shape));
         }
         let (stack, hypers) = (&self.stacks[kind], &self.spec.hypers[kind]);
-        let workers = training::threads(device) as u64 * Worker::bytes(stack, hypers, hypers.algorithm.sides());
+        let threads = training::threads(device);
+        let workers = threads as u64 * Worker::bytes(stack, hypers, hypers.draws_of_task(threads));
+        let shared = hypers.factors(stack).map_or(0, |own| 64 * own.base_lines + 256 * hypers.numbers(stack));
         // A distribution has at most five arrays, and a few more while it moves.
-        let member = 4 * 8 * stack.parameters as u64 + 16 * u64::from(hypers.population) + 8 * u64::from(hypers.n_envs);
+        let member = (4 * 8 * stack.parameters + shared) as u64
+            + 16 * u64::from(hypers.population)
+            + 8 * u64::from(hypers.n_envs);
         Ok(workers + members.len() as u64 * member)
     }
 

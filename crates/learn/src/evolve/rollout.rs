@@ -1,11 +1,12 @@
 //! Individuals on accounts: perturb, decide, step.
 //!
-//! A task is one draw: its individuals (two where draws are mirrored) trade the same spans side by side, `accounts`
-//! each, in one worker on one thread. A worker's memory is taken once; a task allocates nothing. Spans are a function
-//! of seed, member, generation and account, so all individuals of a generation see the same bars: what is left between
-//! two of them is the difference of their policies.
+//! A task is one draw, or a few where individuals share their weights: its individuals (two where draws are mirrored)
+//! trade the same spans side by side, `accounts` each, in one worker on one thread. A worker's memory is taken once; a
+//! task allocates nothing. Spans are a function of seed, member, generation and account, so all individuals of a
+//! generation see the same bars: what is left between two of them is the difference of their policies.
 
 use super::fitness::Tally;
+use super::low_rank_simd::{self, Base};
 use super::stack::{LANES, Line, Stack, ZEROS};
 use super::stack_simd::{floats, forward};
 use super::strategy::{Normals, Strategy};
@@ -68,6 +69,8 @@ pub(super) struct Course<'a> {
     pub(super) stack: &'a Stack,
     pub(super) net: &'a Net,
     pub(super) scales: &'a [Option<Scale>],
+    /// The weights of the middle, where individuals share them.
+    pub(super) base: &'a [Line],
     pub(super) spans: &'a Spans,
     pub(super) actions: Actions,
     pub(super) fitness: Fitness,
@@ -76,16 +79,18 @@ pub(super) struct Course<'a> {
 /// Memory of one thread.
 pub(super) struct Worker {
     accounts: Accounts,
-    /// `[parameters]` normals of a draw, and an individual's parameters.
+    /// Normals of a draw, and `[parameters]` an individual's parameters.
     z: Vec<f32>,
     x: Vec<f32>,
-    /// `[sides]` weights of its individuals.
+    /// `[sides]` weights of its individuals; none where they share them.
     weights: Vec<Vec<Line>>,
-    /// `[sides]` memory of a pass; the first holds `[accounts]` inputs in whole lines.
+    /// `[draws]` their factors, where there are any.
+    factors: Vec<Vec<Line>>,
+    /// `[individuals]` memory of a pass; the first holds `[accounts]` inputs in whole lines.
     values: Vec<[Vec<Line>; 2]>,
     /// `[accounts]` what is legal now: bits of short, flat and long.
     legal: Vec<u8>,
-    /// `[sides, accounts]`
+    /// `[individuals, accounts]`
     rows: Vec<u32>,
     targets: Vec<f64>,
     rewards: Vec<f64>,
@@ -95,16 +100,19 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(data: &Arc<EpisodeData>, stack: &Stack, hypers: &Hypers, sides: usize) -> Worker {
+    /// For tasks of so many draws.
+    pub(super) fn new(data: &Arc<EpisodeData>, stack: &Stack, hypers: &Hypers, draws: usize) -> Worker {
         let (n, params) = (hypers.n_envs as usize, data.table().params[0]);
-        let lanes = sides * n;
+        let (sides, factors) = (hypers.algorithm.sides(), hypers.factors(stack));
+        let lanes = draws * sides * n;
         let values = || [vec![ZEROS; n * stack.widest()], vec![ZEROS; n * stack.widest()]];
         Worker {
             accounts: Accounts::new(&vec![params; lanes]).with_rewards(),
-            z: vec![0.0; stack.parameters],
-            x: vec![0.0; stack.parameters],
-            weights: vec![vec![ZEROS; stack.lines]; sides],
-            values: (0..sides).map(|_| values()).collect(),
+            z: vec![0.0; hypers.numbers(stack)],
+            x: vec![0.0; if factors.is_some() { 0 } else { stack.parameters }],
+            weights: vec![vec![ZEROS; stack.lines]; if factors.is_some() { 0 } else { sides }],
+            factors: factors.map_or_else(Vec::new, |own| vec![vec![ZEROS; own.lines]; draws]),
+            values: (0..draws * sides).map(|_| values()).collect(),
             legal: vec![0; n],
             rows: vec![0; lanes],
             targets: vec![0.0; lanes],
@@ -115,34 +123,38 @@ impl Worker {
     }
 
     /// Bytes of a worker, about.
-    pub(super) fn bytes(stack: &Stack, hypers: &Hypers, sides: usize) -> u64 {
+    pub(super) fn bytes(stack: &Stack, hypers: &Hypers, draws: usize) -> u64 {
+        let sides = hypers.algorithm.sides();
         let account = std::mem::size_of::<Params>() + 64 * 8 + 2 * 64 * stack.widest() + 64;
-        let own = sides * (hypers.n_envs as usize * account + 64 * stack.lines) + 8 * stack.parameters;
-        own as u64 + 4 * u64::from(hypers.n_steps)
+        let weights = match hypers.factors(stack) {
+            Some(factors) => draws * 64 * factors.lines + 4 * hypers.numbers(stack),
+            None => sides * 64 * stack.lines + 8 * stack.parameters,
+        };
+        (draws * sides * hypers.n_envs as usize * account + weights) as u64 + 4 * u64::from(hypers.n_steps)
     }
 
-    /// `[sides]` how fit the individuals of a draw are.
+    /// `[draws, sides]` how fit the individuals of some draws are, the first of them behind each other.
     pub(super) fn run(
         &mut self,
         course: &Course<'_>,
         strategy: &dyn Strategy,
         normals: &dyn Normals,
-        draw: u32,
+        draws: Range<u32>,
         mut fitness: impl FnMut(usize, f64),
     ) {
-        let sides = strategy.sides();
-        normals.fill(draw, 0, &mut self.z);
-        for (side, weights) in [1.0, -1.0].into_iter().zip(&mut self.weights) {
-            strategy.ask(side, 0, &self.z, &mut self.x);
-            course.stack.lay(&self.x, weights);
-        }
+        let sides = draws.len() * strategy.sides();
+        self.make(course, strategy, normals, draws);
         let n = course.spans.first.len();
         self.begin(course, sides);
         let longest = course.spans.steps.iter().copied().max().unwrap_or(0);
         for t in 0..longest {
             self.look(course, t, sides);
-            for (side, (weights, values)) in self.weights.iter().zip(&mut self.values).enumerate() {
-                let last = forward(course.stack, weights, values, n);
+            let shared = self.pass(course, strategy, sides, n);
+            for (side, values) in self.values[..sides].iter_mut().enumerate() {
+                let last = match self.weights.get(side) {
+                    Some(weights) => forward(course.stack, weights, values, n),
+                    None => shared,
+                };
                 let out = values[last].chunks_exact(course.stack.outputs().div_ceil(LANES));
                 let targets = &mut self.targets[side * n..(side + 1) * n];
                 for ((target, out), legal) in targets.iter_mut().zip(out).zip(&self.legal) {
@@ -159,9 +171,32 @@ impl Worker {
             }
         }
         let steps = course.spans.all();
-        for (side, tallies) in self.tallies.chunks_exact(n).enumerate() {
+        for (side, tallies) in self.tallies.chunks_exact(n).take(sides).enumerate() {
             fitness(side, course.fitness.of(tallies, steps));
         }
+    }
+
+    /// Makes the individuals of some draws, or what they differ by.
+    fn make(&mut self, course: &Course<'_>, strategy: &dyn Strategy, normals: &dyn Normals, draws: Range<u32>) {
+        if let Some((factors, _)) = strategy.factors() {
+            for (draw, laid) in draws.zip(&mut self.factors) {
+                normals.fill(draw, 0, &mut self.z);
+                factors.lay(&self.z, laid);
+            }
+            return;
+        }
+        normals.fill(draws.start, 0, &mut self.z);
+        for (side, weights) in [1.0, -1.0].into_iter().zip(&mut self.weights) {
+            strategy.ask(side, 0, &self.z, &mut self.x);
+            course.stack.lay(&self.x, weights);
+        }
+    }
+
+    /// The nets of all individuals where they share their weights; which of their values are the outputs.
+    fn pass(&mut self, course: &Course<'_>, strategy: &dyn Strategy, individuals: usize, rows: usize) -> usize {
+        let Some((factors, sigma)) = strategy.factors() else { return 0 };
+        let base = Base { weights: course.base, factors, sigma };
+        low_rank_simd::forward(course.stack, base, &self.factors, &mut self.values[..individuals], rows)
     }
 
     /// New accounts at the beginning of their spans.
@@ -209,7 +244,7 @@ impl Worker {
             }
         }
         // The table's columns once more for the others.
-        let (first, others) = self.values.split_at_mut(1);
+        let (first, others) = self.values[..sides].split_at_mut(1);
         for other in others {
             let (from, to) = (floats(&mut first[0][0]), floats(&mut other[0]));
             let mut at = 0;

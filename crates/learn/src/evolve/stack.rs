@@ -84,6 +84,11 @@ impl Stack {
         self.layers[self.layers.len() - 1].outputs
     }
 
+    /// `[layers]` inputs and outputs.
+    pub(super) fn shapes(&self) -> Vec<[usize; 2]> {
+        self.layers.iter().map(|layer| [layer.inputs, layer.outputs]).collect()
+    }
+
     /// Lines of the widest layer or input.
     pub(super) fn widest(&self) -> usize {
         self.layers.iter().flat_map(|l| [l.lines, l.inputs.div_ceil(LANES)]).max().unwrap_or(1)

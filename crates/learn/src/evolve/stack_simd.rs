@@ -12,7 +12,7 @@ use super::stack::{Dense, LANES, Line, Stack};
 use compute::net::Activation;
 
 /// Sixteen floats that every operation treats alike.
-trait Lanes: Copy {
+pub(super) trait Lanes: Copy {
     /// Lines of a block: what the registers hold for four rows.
     const WIDE: usize;
     fn load(from: &Line) -> Self;
@@ -193,7 +193,7 @@ fn head<L: Lanes, const R: usize>(layer: &Dense, weights: &[Line], x: &[Line], y
 }
 
 #[inline(always)]
-fn activate<L: Lanes, const V: usize>(activation: Activation, mut x: [L; V]) -> [L; V] {
+pub(super) fn activate<L: Lanes, const V: usize>(activation: Activation, mut x: [L; V]) -> [L; V] {
     match activation {
         Activation::Identity => {}
         Activation::Relu => {
@@ -235,7 +235,7 @@ fn above<L: Lanes>(x: L) -> L {
 
 /// Without any special instructions.
 #[derive(Clone, Copy)]
-struct Plain([f32; LANES]);
+pub(super) struct Plain([f32; LANES]);
 
 impl Plain {
     #[inline(always)]
@@ -293,13 +293,13 @@ impl Lanes for Plain {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod wide {
+pub(super) mod wide {
     use super::{LANES, Lanes, Line, Stack, layers};
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
     /// 2: AVX-512, 1: AVX2 and FMA, 0: neither.
-    pub(super) fn level() -> u8 {
+    pub(in super::super) fn level() -> u8 {
         static LEVEL: OnceLock<u8> = OnceLock::new();
         *LEVEL.get_or_init(|| {
             let fused = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -318,7 +318,7 @@ mod wide {
     }
 
     #[derive(Clone, Copy)]
-    struct Sixteen(__m512);
+    pub(in super::super) struct Sixteen(__m512);
 
     impl Lanes for Sixteen {
         const WIDE: usize = 4;
@@ -373,7 +373,7 @@ mod wide {
     }
 
     #[derive(Clone, Copy)]
-    struct Eights([__m256; 2]);
+    pub(in super::super) struct Eights([__m256; 2]);
 
     /// An operation of both halves.
     macro_rules! halves {

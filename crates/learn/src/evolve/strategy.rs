@@ -5,6 +5,7 @@
 //! them again from their counters ([`Counted`]).
 
 use super::fused_simd::{add_weighted, add_weighted_squares};
+use super::low_rank::Factors;
 use compute::random::fill_perturbation;
 use rayon::prelude::*;
 
@@ -14,8 +15,8 @@ pub trait Normals: Sync {
     fn fill(&self, draw: u32, from: usize, out: &mut [f32]);
 }
 
-/// Normals by counter: element `draw × padded + parameter` of the sequence of seed, member and generation, where
-/// `padded` are the parameters rounded up to a multiple of 4.
+/// Normals by counter: element `draw × padded + number` of the sequence of seed, member and generation, where `padded`
+/// are the numbers of a draw rounded up to a multiple of 4.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted {
     /// The root of all randomness.
@@ -43,6 +44,16 @@ pub trait Strategy: Send + Sync {
 
     /// Individuals of a draw: 2 where each draw is mirrored.
     fn sides(&self) -> usize;
+
+    /// Normals of a draw: one for each parameter, unless individuals are made of [`Factors`].
+    fn numbers(&self) -> usize {
+        self.mean().len()
+    }
+
+    /// How draws are factors of what individuals differ by, and the deviation; none where they are all of it.
+    fn factors(&self) -> Option<(&Factors, f32)> {
+        None
+    }
 
     /// Writes the parameters from `from` on of the individual on a side of a draw: 1 or -1.
     fn ask(&self, side: f32, from: usize, z: &[f32], x: &mut [f32]);

@@ -2,7 +2,7 @@
 
 use super::cuda::{self, Card};
 use super::rollout::{Course, Spans, Worker};
-use super::stack::Stack;
+use super::stack::{Line, Stack, ZEROS};
 use super::strategy::{Counted, State, Strategy};
 use super::{Evolve, Fitness, Hypers};
 use crate::ppo::{Walker, mean_growth, walk_pieces};
@@ -37,6 +37,8 @@ struct Member {
     key: MemberKey,
     search: Box<dyn Strategy>,
     scales: Vec<Option<Scale>>,
+    /// The weights of its middle, where individuals share them.
+    base: Vec<Line>,
     spans: Spans,
     unit: u32,
     active: bool,
@@ -107,6 +109,7 @@ impl EvolveTraining {
                 key: *key,
                 search: evolve.begin_search(*key)?,
                 scales: evolve.folds.scales(&evolve.spec.configs[kind].net, key.fold),
+                base: vec![ZEROS; hypers.factors(&stack).map_or(0, |factors| factors.base_lines)],
                 spans: Spans::default(),
                 unit: 0,
                 active: true,
@@ -124,8 +127,8 @@ impl EvolveTraining {
                 None => None,
             },
         };
-        let sides = hypers.algorithm.sides();
-        let worker = |_| Mutex::new(Worker::new(&evolve.folds.data, &stack, hypers, sides));
+        let each = hypers.draws_of_task(count);
+        let worker = |_| Mutex::new(Worker::new(&evolve.folds.data, &stack, hypers, each));
         let training = EvolveTraining {
             workers: (0..if card.is_some() { 0 } else { count }).map(worker).collect(),
             card,
@@ -196,6 +199,7 @@ impl EvolveTraining {
             stack: &self.stack,
             net: &self.evolve.spec.configs[self.kind].net,
             scales: &member.scales,
+            base: &member.base,
             spans: &member.spans,
             actions,
             fitness,
@@ -203,7 +207,7 @@ impl EvolveTraining {
     }
 
     fn normals(&self, member: &Member) -> Counted {
-        let (seed, parameters) = (self.evolve.spec.configs[self.kind].recipe.seed, self.stack.parameters);
+        let (seed, parameters) = (self.evolve.spec.configs[self.kind].recipe.seed, member.search.numbers());
         Counted { seed, member: member.key.id(), generation: member.unit, parameters }
     }
 
@@ -214,6 +218,9 @@ impl EvolveTraining {
             let (hypers, stretches) =
                 (&self.evolve.spec.hypers[member.key.config], &self.evolve.folds.train[member.key.fold]);
             member.spans.draw(stretches, hypers, seed, [member.key.id(), member.unit]);
+            if let Some((factors, _)) = member.search.factors() {
+                factors.lay_base(member.search.mean(), &mut member.base);
+            }
         }
         self.trade();
         let (population, threads) = (self.evolve.spec.hypers[self.kind].population as usize, &self.threads);
@@ -229,7 +236,8 @@ impl EvolveTraining {
         }
     }
 
-    /// All individuals of all active members trade; threads take draws one by one, so that none waits for another.
+    /// All individuals of all active members trade; threads take draws one by one, or few by few where individuals
+    /// share their weights, so that none waits for another.
     fn trade(&self) {
         let active: Vec<(usize, &Member)> = self.members.iter().enumerate().filter(|(_, m)| m.active).collect();
         let courses: Vec<(Course<'_>, Counted)> =
@@ -237,18 +245,21 @@ impl EvolveTraining {
         let hypers = &self.evolve.spec.hypers[self.kind];
         let (draws, sides, population) =
             (hypers.draws() as usize, hypers.algorithm.sides(), hypers.population as usize);
+        let each = hypers.draws_of_task(self.workers.len());
+        let tasks = draws.div_ceil(each);
         let next = AtomicUsize::new(0);
         let (workers, all) = (&self.workers, &self.fitness);
         self.threads.broadcast(|thread| {
             let mut worker = workers[thread.index()].lock().unwrap_or_else(PoisonError::into_inner);
             loop {
                 let task = next.fetch_add(1, Ordering::Relaxed);
-                let (member, draw) = (task / draws, task % draws);
+                let (member, first) = (task / tasks, task % tasks * each);
                 let Some(((at, member), (course, normals))) = active.get(member).zip(courses.get(member)) else {
                     break;
                 };
-                worker.run(course, &*member.search, normals, draw as u32, |side, fitness| {
-                    let place = at * population + draw * sides + side;
+                let own = first as u32..(first + each).min(draws) as u32;
+                worker.run(course, &*member.search, normals, own, |side, fitness| {
+                    let place = at * population + first * sides + side;
                     all[place].store(fitness.to_bits(), Ordering::Relaxed);
                 });
             }

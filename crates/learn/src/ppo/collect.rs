@@ -50,7 +50,7 @@ pub(super) struct Block {
     pub(super) carried: Vec<f64>,
     /// `[n]` what rewards remember.
     pub(super) remembered: Vec<RewardState>,
-    reward: Reward,
+    pub(super) reward: Reward,
     /// Growth of equity in the steps of the last rollout, summed up.
     pub(super) grown: f64,
     pub(super) rollout: Rollout,

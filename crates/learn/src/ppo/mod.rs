@@ -33,6 +33,7 @@ pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
 pub(crate) use policy::seen_alone;
 pub use policy::{Deciders, FoldPolicy, PpoPolicy};
 pub use reward::Reward;
+pub(crate) use training::PpoTraining;
 pub(crate) use walk::{Walk, Walker, mean_growth, walk_pieces};
 
 use crate::scale::{Scaler, fit, split_id};
@@ -48,7 +49,6 @@ use market::{EpisodeData, OBSERVED};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use training::PpoTraining;
 
 /// Validations of a member at most: all are kept, and the memory of a long training must not grow.
 const VALIDATIONS: u64 = 256;
@@ -111,6 +111,43 @@ pub struct Hypers {
     pub actions: Actions,
     /// What a step is worth.
     pub reward: Reward,
+}
+
+/// What is explored of a member's hyper-parameters, as multiples of its config's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct HyperFactors {
+    pub(crate) rate: f32,
+    pub(crate) entropy: f32,
+    pub(crate) risk: f32,
+}
+
+impl Default for HyperFactors {
+    fn default() -> HyperFactors {
+        HyperFactors { rate: 1.0, entropy: 1.0, risk: 1.0 }
+    }
+}
+
+impl HyperFactors {
+    /// A config's hyper-parameters times these; the rate is no part of them. A band of shares stays one, and one in
+    /// nats is shifted: the deviation of a target is multiplied.
+    pub(crate) fn apply(self, of: &Hypers) -> Hypers {
+        let EntropyBand { least, most } = of.entropy;
+        let entropy = match of.actions {
+            Actions::Discrete => {
+                let most = (most * self.entropy).min(1.0);
+                EntropyBand { least: (least * self.entropy).min(0.9 * most), most }
+            }
+            Actions::Continuous => {
+                let by = self.entropy.ln();
+                EntropyBand { least: least + by, most: most + by }
+            }
+        };
+        let reward = match of.reward {
+            Reward::Drawdown(weight) => Reward::Drawdown(weight * self.risk),
+            other => other,
+        };
+        Hypers { entropy, reward, ..*of }
+    }
 }
 
 /// How policies are trained. What changes a bit is in here.
@@ -220,6 +257,29 @@ impl Ppo {
         Ok(Ppo { spec, folds: Arc::new(Folds::new(problem, data, folds)?) })
     }
 
+    /// The same with other configs and updates.
+    pub(crate) fn remade(&self, configs: Vec<Config>, updates: u32) -> Ppo {
+        // The same configs with another batch, say, keep what else they have; others are like the first.
+        let hypers = match configs.len() == self.spec.configs.len() {
+            true => self.spec.hypers.clone(),
+            false => vec![self.spec.hypers[0]; configs.len()],
+        };
+        let updates = vec![updates; configs.len()];
+        let spec = Spec { configs, hypers, updates, ..self.spec.clone() };
+        Ppo { spec, folds: Arc::clone(&self.folds) }
+    }
+
+    /// The same with so many members of each fold.
+    pub(crate) fn with_seeds(mut self, seeds: u32) -> Ppo {
+        self.spec.seeds = seeds;
+        self
+    }
+
+    /// The hyper-parameters of a config.
+    pub(crate) fn hypers(&self, config: usize) -> &Hypers {
+        &self.spec.hypers[config]
+    }
+
     /// The config whose net, recipe and shape the members of a group share.
     fn shared(&self, members: &[MemberKey]) -> (&Config, &Hypers) {
         let at = members.first().map_or(0, |key| self.alike(key.config));
@@ -311,14 +371,7 @@ impl Learner for Ppo {
     }
 
     fn with(&self, configs: Vec<Config>, updates: u32) -> Box<dyn Learner> {
-        // The same configs with another batch, say, keep what else they have; others are like the first.
-        let hypers = match configs.len() == self.spec.configs.len() {
-            true => self.spec.hypers.clone(),
-            false => vec![self.spec.hypers[0]; configs.len()],
-        };
-        let updates = vec![updates; configs.len()];
-        let spec = Spec { configs, hypers, updates, ..self.spec.clone() };
-        Box::new(Ppo { spec, folds: Arc::clone(&self.folds) })
+        Box::new(self.remade(configs, updates))
     }
 
     fn samples(&self, member: MemberKey) -> u64 {

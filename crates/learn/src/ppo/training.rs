@@ -6,7 +6,7 @@ use super::cuda::Cuda;
 use super::entropy::Multipliers;
 use super::loss::LossSums;
 use super::walk::mean_growth;
-use super::{Hypers, Ppo};
+use super::{HyperFactors, Hypers, Ppo, Reward};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Progress, Score, Snapshot, Training};
 use compute::nets::{Hyper, Nets};
 use compute::population::{Optimiser, Pins, Precision, Scale};
@@ -15,7 +15,7 @@ use market::STATE;
 use std::sync::Arc;
 
 /// Policies of one group.
-pub(super) struct PpoTraining {
+pub(crate) struct PpoTraining {
     group: Group,
     members: Vec<Member>,
     engine: Engine,
@@ -44,7 +44,8 @@ impl Group {
     /// What a member's optimiser goes by in its next update: rates are those of whole updates.
     pub(super) fn hyper(&self, member: &Member) -> Hyper {
         let config = &self.ppo.spec.configs[member.key.config];
-        let rate = f64::from(config.rate) * config.recipe.schedule.factor(member.unit + 1, self.updates);
+        let own = f64::from(config.rate) * f64::from(member.factors.rate);
+        let rate = own * config.recipe.schedule.factor(member.unit + 1, self.updates);
         let Optimiser { beta1, beta2, eps, decay, clip, .. } = config.recipe.optimiser;
         Hyper { rate: rate as f32, beta1, beta2, eps, decay, clip, weight: 1.0 }
     }
@@ -107,6 +108,7 @@ impl Engine {
 pub(super) struct Member {
     pub(super) key: MemberKey,
     pub(super) hypers: Hypers,
+    pub(super) factors: HyperFactors,
     pub(super) scales: Vec<Option<Scale>>,
     pub(super) unit: u32,
     pub(super) step: u32,
@@ -154,7 +156,7 @@ pub(super) struct Seen {
 }
 
 impl PpoTraining {
-    pub(super) fn new(
+    pub(crate) fn new(
         ppo: &Ppo,
         at: &DeviceBudget,
         tables: &Arc<Tables>,
@@ -169,6 +171,7 @@ impl PpoTraining {
         let member = |key: &MemberKey| Member {
             key: *key,
             hypers: ppo.spec.hypers[key.config],
+            factors: HyperFactors::default(),
             scales: ppo.scales(key.fold),
             unit: 0,
             step: 0,
@@ -198,6 +201,21 @@ impl PpoTraining {
         let memory = ppo.needs(&at.device, keys, compute::population::Pace::default())?;
         let units = ppo.units(kind);
         Ok(PpoTraining { group, members, engine, every: ppo.validate_every(&shape, units), units, memory })
+    }
+
+    /// Sets what a member's hyper-parameters are, as multiples of its config's; from its next update on.
+    pub(crate) fn set_factors(&mut self, id: u32, factors: HyperFactors) -> Result<()> {
+        let (at, member) = self.member(id)?;
+        member.factors = factors;
+        let of_config = self.group.ppo.spec.hypers[self.members[at].key.config];
+        let own = factors.apply(&of_config);
+        self.members[at].hypers = own;
+        match (&mut self.engine, own.reward) {
+            (Engine::Cpu(cpu), reward) => cpu.blocks[at].iter_mut().for_each(|block| block.reward = reward),
+            (Engine::Cuda(cuda), Reward::Drawdown(weight)) => cuda.set_risk(at, weight)?,
+            (Engine::Cuda(_), _) => {}
+        }
+        Ok(())
     }
 
     fn member(&mut self, id: u32) -> Result<(usize, &mut Member)> {
@@ -406,7 +424,7 @@ impl PpoTraining {
 const HEAD: usize = 8 * 4;
 
 /// A snapshot from its bytes: the weights are the first of its three arrays.
-pub(super) fn read_snapshot(ppo: &Ppo, bytes: &[u8]) -> Result<Snapshot> {
+pub(crate) fn read_snapshot(ppo: &Ppo, bytes: &[u8]) -> Result<Snapshot> {
     let short = || Error::Invalid("the snapshot of a policy is shorter than its net".into());
     let id = u32::from_le_bytes(bytes.get(..4).ok_or_else(short)?.try_into().expect("four bytes"));
     let configs = 0..ppo.spec.configs.len();

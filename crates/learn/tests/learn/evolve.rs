@@ -7,7 +7,20 @@ use learn::ppo::Actions;
 use learn::{Config, Learner};
 
 fn hypers(algorithm: Algorithm, actions: Actions) -> Hypers {
-    Hypers { algorithm, population: 64, sigma: 0.1, n_envs: 6, n_steps: 64, actions, fitness: Fitness::Growth }
+    Hypers { algorithm, population: 64, sigma: 0.1, rank: 0, n_envs: 6, n_steps: 64, actions, fitness: Fitness::Growth }
+}
+
+/// Every way of searching, with discrete actions.
+fn ways() -> Vec<Hypers> {
+    let openai = hypers(Algorithm::OpenAi, Actions::Discrete);
+    vec![
+        openai,
+        Hypers { rank: 1, ..openai },
+        Hypers { rank: 4, ..openai },
+        Hypers { algorithm: Algorithm::SepCma, ..openai },
+        Hypers { algorithm: Algorithm::Snes, ..openai },
+        Hypers { algorithm: Algorithm::Cem, ..openai },
+    ]
 }
 
 fn spec(hypers: Hypers, generations: u32) -> Spec {
@@ -22,17 +35,31 @@ fn spec(hypers: Hypers, generations: u32) -> Spec {
 /// Where the column is right 9 times of 10, following it earns 20 bp · 0.8 a bar but for the costs of turning.
 #[test]
 fn searches_find_what_is_there() {
-    for (algorithm, actions) in [
-        (Algorithm::OpenAi, Actions::Discrete),
-        (Algorithm::OpenAi, Actions::Continuous),
-        (Algorithm::SepCma, Actions::Discrete),
-    ] {
+    let continuous = hypers(Algorithm::OpenAi, Actions::Continuous);
+    for hypers in ways().into_iter().chain([continuous, Hypers { rank: 1, ..continuous }]) {
         let (problem, data, folds) = market(3, 0.9, 1e-4);
-        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers(algorithm, actions), 60)).unwrap();
+        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers, 60)).unwrap();
         for member in run(&evolve, 2, None).members {
             let best = member.best.as_ref().expect("a best");
             // Half of the bars turn: 0.8 · 20 bp less 2 sides of 1 bp on half of them.
-            assert!(best.score > 0.8 * 15.0, "{algorithm:?} {actions:?}: {} of 15 bp", best.score);
+            assert!(best.score > 0.8 * 15.0, "{hypers:?}: {} of 15 bp", best.score);
+        }
+    }
+}
+
+/// Nets whose layers end within a line, fill one, and fill several, by factors of any rank: what they earn is what
+/// individuals that are made whole earn, but for rounding that turns a choice.
+#[test]
+fn wide_nets_evolve_by_factors() {
+    for (layers, rank) in [("96t-200", 1), ("256t-256t", 1), ("17", 3)] {
+        let (problem, data, folds) = market(3, 0.9, 1e-4);
+        let hypers = Hypers { rank, n_envs: 5, ..hypers(Algorithm::OpenAi, Actions::Discrete) };
+        let mut spec = spec(hypers, 30);
+        spec.configs[0].net = format!("row:2 + account:dense8 / {layers} / policy:3").parse().unwrap();
+        let evolve = Evolve::new(&problem, &data, &folds, spec).unwrap();
+        for member in run(&evolve, 2, None).members {
+            let best = member.best.as_ref().expect("a best").score;
+            assert!(best > 0.8 * 15.0, "{layers}, rank {rank}: {best} of 15 bp");
         }
     }
 }
@@ -54,36 +81,36 @@ fn other_fitness_is_followed_too() {
 /// Where nothing is known and trading costs, the fittest stay out, or as good as that.
 #[test]
 fn nothing_is_earned_where_nothing_is_known() {
-    for algorithm in [Algorithm::OpenAi, Algorithm::SepCma] {
+    for hypers in ways() {
         let (problem, data, folds) = market(5, 0.5, 1e-3);
-        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers(algorithm, Actions::Discrete), 40)).unwrap();
+        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers, 40)).unwrap();
         for member in run(&evolve, 2, None).members {
             let metrics = &member.history.last().expect("validated").metrics;
             let [growth, error] = ["valid_growth", "valid_error"].map(|name| metrics.get(name).expect(name));
-            assert!(growth - 2.0 * error <= 0.0, "{algorithm:?}: {growth} ± {error}");
+            assert!(growth - 2.0 * error <= 0.0, "{hypers:?}: {growth} ± {error}");
         }
     }
 }
 
 #[test]
 fn the_same_bits_for_any_threads_and_after_a_stop() {
-    for algorithm in [Algorithm::OpenAi, Algorithm::SepCma] {
+    for own in ways() {
         let (problem, data, folds) = market(3, 0.8, 1e-4);
-        let hypers = Hypers { fitness: Fitness::Drawdown(0.5), ..hypers(algorithm, Actions::Discrete) };
+        let hypers = Hypers { fitness: Fitness::Drawdown(0.5), ..own };
         let evolve = Evolve::new(&problem, &data, &folds, spec(hypers, 6)).unwrap();
         let whole = bits(&run(&evolve, 1, None));
         for threads in [2, 16] {
-            assert_eq!(bits(&run(&evolve, threads, None)), whole, "{algorithm:?}, {threads} threads");
+            assert_eq!(bits(&run(&evolve, threads, None)), whole, "{own:?}, {threads} threads");
         }
         let alone = Spec { seeds: 1, ..spec(hypers, 6) };
         let alone = Evolve::new(&problem, &data, &folds, alone).unwrap();
-        assert_eq!(bits(&run(&alone, 2, None))[0], whole[0], "{algorithm:?}, alone");
+        assert_eq!(bits(&run(&alone, 2, None))[0], whole[0], "{own:?}, alone");
         for stop_at in 1..4u32 {
             let state = stopped(&evolve, &at(2), stop_at);
             for snapshot in &state.running {
                 assert_eq!(evolve.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
             }
-            assert_eq!(bits(&run(&evolve, 1, Some(state))), whole, "{algorithm:?}, stopped after {stop_at}");
+            assert_eq!(bits(&run(&evolve, 1, Some(state))), whole, "{own:?}, stopped after {stop_at}");
         }
     }
 }
@@ -117,4 +144,7 @@ fn configs_have_hyper_parameters_of_their_own() {
         let error = Evolve::new(&problem, &data, &folds, spec).err().expect("refused").to_string();
         assert!(error.contains(wanted), "{net}: {error}");
     }
+    let ranked = spec(Hypers { rank: 2, algorithm: Algorithm::SepCma, ..first }, 2);
+    let error = Evolve::new(&problem, &data, &folds, ranked).err().expect("refused").to_string();
+    assert!(error.contains("low rank"), "{error}");
 }

@@ -2,7 +2,7 @@
 //! whose optimum is known.
 
 use compute::population::Optimiser;
-use learn::evolve::{Counted, Normals, OpenAi, SepCma, Strategy};
+use learn::evolve::{Cem, Counted, LowRank, Normals, OpenAi, SepCma, Snes, Strategy};
 use serde_json::Value;
 
 /// Normals of one generation, `[draws][parameters]`.
@@ -18,7 +18,7 @@ impl Normals for Listed {
 /// A generation that minimises a function.
 fn generation(search: &mut dyn Strategy, normals: &dyn Normals, draws: u32, rate: f32, cost: &dyn Fn(&[f32]) -> f64) {
     let d = search.mean().len();
-    let (mut z, mut x, mut fitness) = (vec![0.0; d], vec![0.0; d], Vec::new());
+    let (mut z, mut x, mut fitness) = (vec![0.0; search.numbers()], vec![0.0; d], Vec::new());
     for draw in 0..draws {
         normals.fill(draw, 0, &mut z);
         for side in [1.0, -1.0].into_iter().take(search.sides()) {
@@ -47,7 +47,9 @@ fn middles_go_where_those_of_evosax_go() {
     let mut searches: Vec<(&str, Box<dyn Strategy>)> = vec![
         ("openai", Box::new(OpenAi::new(first.clone(), sigma, adam))),
         // evosax has the rates of CMA-ES, not the faster ones of the paper.
-        ("sep_cma", Box::new(SepCma::slow(first, sigma, individuals))),
+        ("sep_cma", Box::new(SepCma::slow(first.clone(), sigma, individuals))),
+        ("snes", Box::new(Snes::new(first.clone(), sigma, individuals))),
+        ("simple_es", Box::new(Cem::new(first, sigma, individuals))),
     ];
     for (name, search) in &mut searches {
         let own = &file[*name];
@@ -60,6 +62,8 @@ fn middles_go_where_those_of_evosax_go() {
             for (found, wanted) in search.mean().iter().zip(numbers(&own["means"][number])) {
                 assert!((f64::from(*found) - wanted).abs() < 2e-5, "{name} {number}: {found} and {wanted}");
             }
+            let sigma = own["sigmas"][number].as_f64().expect("a number");
+            assert!((search.sigma() - sigma).abs() < 2e-5 || *name == "sep_cma", "{name} {number}: {}", search.sigma());
         }
     }
     let moved = searches[1].1.mean().iter().map(|x| f64::from(*x)).sum::<f64>();
@@ -79,24 +83,31 @@ fn functions_of_known_optimum_are_solved() {
     };
     type Cost<'a> = &'a dyn Fn(&[f32]) -> f64;
     // OpenAI-ES has one deviation, and stays that far from an optimum.
-    let cases: [(&str, Cost<'_>, u32, [f64; 2]); 3] = [
-        ("sphere", &sphere, 300, [1e-3, 1e-8]),
-        ("ellipsoid", &ellipsoid, 600, [0.5, 1e-6]),
-        ("valley", &rosenbrock, 900, [5.0, 5.0]),
+    let cases: [(&str, Cost<'_>, u32, [f64; 5]); 3] = [
+        ("sphere", &sphere, 300, [1e-3, 1e-3, 1e-8, 1e-8, 1e-6]),
+        ("ellipsoid", &ellipsoid, 600, [0.5, 0.5, 1e-6, 1e-6, 1e-4]),
+        ("valley", &rosenbrock, 900, [5.0, 5.0, 5.0, 5.0, 8.0]),
     ];
     for (name, cost, generations, limits) in cases {
         let adam = Optimiser { decay: 0.0, ..Optimiser::default() };
-        let searches: [Box<dyn Strategy>; 2] =
-            [Box::new(OpenAi::new(vec![0.0; D], 0.02, adam)), Box::new(SepCma::new(vec![0.0; D], 0.3, 32))];
-        for (mut search, limit) in searches.into_iter().zip(limits) {
+        let searches: [Box<dyn Strategy>; 5] = [
+            Box::new(OpenAi::new(vec![0.0; D], 0.02, adam)),
+            // As a layer of 4 inputs and 2 outputs, biases behind it.
+            Box::new(LowRank::new(vec![0.0; D], &[[4, 2]], 1, 0.02, adam)),
+            Box::new(SepCma::new(vec![0.0; D], 0.3, 32)),
+            Box::new(Snes::new(vec![0.0; D], 0.3, 32)),
+            Box::new(Cem::new(vec![0.0; D], 0.3, 32)),
+        ];
+        for (number, (mut search, limit)) in searches.into_iter().zip(limits).enumerate() {
             for generation_number in 0..generations {
-                let normals = Counted { seed: 3, member: 1, generation: generation_number, parameters: D };
+                let parameters = search.numbers();
+                let normals = Counted { seed: 3, member: 1, generation: generation_number, parameters };
                 let rate = 0.03 * (1.0 - generation_number as f32 / generations as f32);
                 let draws = 32 / search.sides() as u32;
                 generation(&mut *search, &normals, draws, rate, cost);
             }
             let reached = cost(search.mean());
-            assert!(reached < limit, "{name}, {} sides: {reached}", search.sides());
+            assert!(reached < limit, "{name}, search {number}: {reached}");
         }
     }
 }

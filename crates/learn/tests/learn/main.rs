@@ -9,5 +9,6 @@ mod evolve_evosax;
 mod expert;
 mod made;
 mod noise;
+mod pbt;
 mod ppo;
 mod ppo_torch;

@@ -55,7 +55,7 @@ pub(crate) fn market(seed: u64, known: f64, fee: f64) -> (Arc<Problem>, Arc<Epis
     (Arc::new(problem), data, vec![fold])
 }
 
-fn hypers(actions: Actions) -> Hypers {
+pub(crate) fn hypers(actions: Actions) -> Hypers {
     let entropy = match actions {
         Actions::Discrete => EntropyBand { least: 0.2, most: 0.8 },
         Actions::Continuous => EntropyBand { least: -1.5, most: 0.5 },
@@ -77,7 +77,7 @@ fn hypers(actions: Actions) -> Hypers {
     }
 }
 
-fn spec(hypers: Hypers, updates: u32) -> Spec {
+pub(crate) fn spec(hypers: Hypers, updates: u32) -> Spec {
     let mut recipe = Recipe::new(320, Precision::F32, 7);
     (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
     let outputs = hypers.actions.outputs();

@@ -1,5 +1,5 @@
-//! OpenAI-ES on a card: generations (look, trade, rank, sum, climb) stay there, in one captured graph. The host
-//! enqueues as many as it wants and reads behind the last of them how far each member came.
+//! OpenAI-ES on a card, all weights drawn: generations (look, trade, rank, sum, climb) stay there, in one captured
+//! graph. The host enqueues as many as it wants and reads behind the last of them how far each member came.
 //!
 //! The kernels of `evolve.cu` are for policies with two hidden layers of 64 that may compute in bf16; [`fits`] says
 //! whether a config is one. Other configs evolve on the processor. Mean, moments and counters lie on the card while it
@@ -65,7 +65,7 @@ pub(super) fn shape(context: &Context, net: &Net, stack: &Stack, hypers: &Hypers
     let [first, second, _] = stack.layers.as_slice() else { return None };
     let small = first.outputs == HIDDEN && second.outputs == HIDDEN && stack.outputs() <= 3;
     let read = !row.dense && shown.dense && shown.features == OBSERVED;
-    if hypers.algorithm != Algorithm::OpenAi || !small || !read {
+    if hypers.algorithm != Algorithm::OpenAi || hypers.rank > 0 || !small || !read {
         return None;
     }
     let column = row.features.next_multiple_of(8);

@@ -30,6 +30,7 @@ fn cases() -> [Hypers; 5] {
         algorithm: Algorithm::OpenAi,
         population: 64,
         sigma: SIGMA,
+        rank: 0,
         n_envs: 16,
         n_steps: 64,
         actions: Actions::Discrete,

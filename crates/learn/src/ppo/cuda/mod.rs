@@ -217,6 +217,12 @@ impl Cuda {
         self.arrays.restore(&self.stream, group, at, returns, state)
     }
 
+    /// What drawdowns weigh in a member's rewards from its next step on.
+    pub(super) fn set_risk(&mut self, at: usize, weight: f32) -> Result<()> {
+        self.arrays.members.reward_weight.part(at, 1)?.put(&self.stream, &[weight])?;
+        self.stream.wait()
+    }
+
     /// The running scale of a member's rewards becomes another's.
     pub(super) fn adopt(&mut self, from: usize, to: usize) -> Result<()> {
         let returns = &self.arrays.returns;

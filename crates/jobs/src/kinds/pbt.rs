@@ -1,0 +1,136 @@
+//! `evolve` by population-based training: policies of `ppo` whose learning rate, band of the entropy and weight of
+//! drawdowns evolve while they learn. What an individual is trained with are the settings of a policy of `ppo`, with
+//! its share of the steps; how they are validated, judged, deployed and kept is as there.
+
+use super::ppo::{self, PpoKind, episodes};
+use super::{Figure, Kind, MoreFigure, Validated};
+use crate::train::{Ids, Source};
+use crate::{EvolveAlgorithm, EvolveSettings, Settings};
+use compute::Opened;
+use features::FoldKind;
+use files::{Error, Result};
+use judge::split::Splits;
+use learn::Learner;
+use learn::evolve::Pbt;
+use learn::ppo::{Ppo, Spec};
+
+/// Individuals where nothing was set.
+const POPULATION: usize = 8;
+
+pub(super) const FIGURES: &[Figure] = &[
+    Figure { name: "train_growth", tag: "rollout/ep_rew_mean", label: Some("earned") },
+    Figure { name: "valid_growth", tag: "eval/mean_reward", label: Some("best validation") },
+    Figure { name: "population_growth", tag: "eval/population_mean_reward", label: Some("mean validation") },
+    Figure { name: "valid_error", tag: "eval/standard_error", label: None },
+    Figure { name: "individual", tag: "train/best_individual", label: None },
+    Figure { name: "entropy", tag: "train/entropy", label: Some("entropy") },
+    Figure { name: "least_entropy", tag: "train/entropy_least", label: None },
+    Figure { name: "most_entropy", tag: "train/entropy_most", label: None },
+    Figure { name: "risk_factor", tag: "train/risk_factor", label: None },
+    Figure { name: "entropy_weight", tag: "train/ent_coef", label: None },
+    Figure { name: "approx_kl", tag: "train/approx_kl", label: None },
+    Figure { name: "clip_fraction", tag: "train/clip_fraction", label: None },
+    Figure { name: "policy_loss", tag: "train/policy_gradient_loss", label: None },
+    Figure { name: "value_loss", tag: "train/value_loss", label: None },
+    Figure { name: "explained_variance", tag: "train/explained_variance", label: None },
+    Figure { name: "norm", tag: "train/grad_norm", label: None },
+    Figure { name: "learning_rate", tag: "train/learning_rate", label: None },
+];
+
+/// Whether settings are of populations of policies.
+pub(super) fn is_pbt(settings: &Settings) -> bool {
+    settings.evolve.algorithm == EvolveAlgorithm::Pbt
+}
+
+fn population(settings: &Settings) -> usize {
+    settings.evolve.population.unwrap_or(POPULATION)
+}
+
+/// The settings of an individual, as `ppo` reads them: its share of the steps, and nothing of evolution.
+pub(super) fn individual(settings: &Settings) -> Settings {
+    let mut own = settings.clone();
+    own.ppo.timesteps = settings.ppo.timesteps.map(|steps| (steps / population(settings)).max(1));
+    own.evolve = EvolveSettings::default();
+    own
+}
+
+/// An error where something was set that searches alone go by.
+fn refuse_what_is_a_searchs(settings: &Settings) -> Result<()> {
+    let EvolveSettings { algorithm, population, exploit_every, .. } = settings.evolve.clone();
+    let ours = EvolveSettings { algorithm, population, exploit_every, ..EvolveSettings::default() };
+    if settings.evolve != ours {
+        let what = "of `evolve.` population-based training goes by population and exploit_every alone";
+        return Err(
+            Error::new(files::Kind::Usage, what).remedy("leave the others out, or choose <evolve.algorithm=openai>")
+        );
+    }
+    ppo::refuse_what_is_not_ours(&individual(settings))
+}
+
+pub(super) fn learner(
+    source: &Source,
+    splits: &Splits,
+    settings: &Settings,
+    device: &Opened,
+) -> Result<Box<dyn Learner>> {
+    let usage = |what: &str, remedy: &str| Err(Error::new(files::Kind::Usage, what).remedy(remedy));
+    let Ids::Bars { data, .. } = &source.ids else {
+        return usage("policies trade, and ready arrays have no prices", "give bars");
+    };
+    if splits.folds.iter().any(|fold| fold.kind == FoldKind::Around) {
+        return usage("policies walk forward", "leave <split.kind> out");
+    }
+    if settings.refit.is_some() {
+        return usage(
+            "a population is selected by its validation, and a refit has none",
+            "refit a run of ppo with the rate, entropy band and weight of drawdowns that its log ended with",
+        );
+    }
+    let all = settings.configs();
+    let alike = |own: &Settings| (own.evolve.algorithm, population(own), own.evolve.exploit_every);
+    if all.iter().any(|(_, own)| alike(own) != alike(settings)) {
+        return usage(
+            "population-based training is tried beside no other algorithm, population or border",
+            "try them in runs of their own",
+        );
+    }
+    all.iter().try_for_each(|(_, own)| refuse_what_is_a_searchs(own))?;
+    let own: Vec<Settings> = all.iter().map(|(_, own)| individual(own)).collect();
+    let spec = Spec {
+        configs: own.iter().zip(&source.nets).map(|(own, net)| ppo::config(own, net, device)).collect(),
+        hypers: own.iter().map(ppo::hypers).collect(),
+        updates: own.iter().map(ppo::updates).collect(),
+        stop_after: None,
+        patience: settings.train.patience as u32,
+        seeds: settings.train.seeds as u32,
+    };
+    let ppo = Ppo::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?;
+    let every = settings.evolve.exploit_every.map(|updates| updates as u32);
+    Ok(Box::new(Pbt::new(ppo, population(settings) as u32, every)?))
+}
+
+/// Sets what an individual's settings leave open.
+pub(super) fn fill_in(settings: &mut Settings, source: &Source, device: &Opened) {
+    let mut own = individual(settings);
+    PpoKind.fill_in(&mut own, source, device);
+    (settings.ppo.n_envs, settings.ppo.n_steps) = (own.ppo.n_envs, own.ppo.n_steps);
+}
+
+pub(super) fn identity(settings: &Settings) -> String {
+    let every = settings.evolve.exploit_every;
+    format!("pbt {} {every:?} {}", population(settings), PpoKind.identity(&individual(settings)))
+}
+
+/// What is written of a policy, but for what is each individual's own; steps are those of all.
+pub(super) fn more_figures(of: &Validated<'_>, rate: f64) -> Vec<MoreFigure> {
+    let own = individual(of.settings);
+    let mut all = PpoKind.more_figures(&Validated { settings: &own, ..*of }, rate);
+    all.retain(|figure| figure.name.is_none() && figure.tag != "time/total_timesteps");
+    all.push(MoreFigure { name: None, tag: "time/total_timesteps", value: event_step(of) as f64 });
+    all
+}
+
+/// Steps of the accounts of all individuals.
+pub(super) fn event_step(of: &Validated<'_>) -> u64 {
+    population(of.settings) as u64 * PpoKind.event_step(&Validated { settings: &individual(of.settings), ..*of })
+}
