@@ -267,6 +267,7 @@ arguments! {
 }
 
 arguments! {
+    #[derive(Clone)]
     pub(super) struct SmallMinibatch in "../policy_net.cuh" {
         pub(super) members: Members,
         pub(super) seen: Rollout,
@@ -278,6 +279,25 @@ arguments! {
         pub(super) partial: Array<f64>,
         pub(super) per_epoch: u32,
         pub(super) slice: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct ScaleRows in "../ppo_hopper.cu" {
+        pub(super) net: PolicyNet,
+        pub(super) scaled: Array<u16>,
+        pub(super) member: u32,
+        pub(super) scale: u32,
+        pub(super) rows: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct HopperMinibatch in "../ppo_hopper.cu" {
+        pub(super) of: SmallMinibatch,
+        pub(super) scaled: Array<u16>,
+        pub(super) scale_of: Array<u32>,
+        pub(super) rows: u32,
     }
 }
 

@@ -46,6 +46,8 @@ pub(super) struct Sizes {
     pub(super) loss_blocks: usize,
     /// Parts of a minibatch's gradient where one kernel makes it, else 0.
     pub(super) slices: usize,
+    /// Numbers of the table as nets see it, where it is kept.
+    pub(super) scaled: usize,
     /// Whether the policy acts alone, and values come behind the rollout in passes of the whole net.
     values_behind: bool,
     params: usize,
@@ -62,7 +64,8 @@ impl Sizes {
         let folds = || keys.iter().map(|key| key.fold);
         let steps = |stretch: &Range<u32>| (stretch.len() - 1).min(shape.episode as usize);
         let shortest = folds().flat_map(|fold| ppo.folds.train[fold].iter().map(steps)).min().unwrap_or(1).max(1);
-        let slices = small::fits(context, ppo, keys).map_or(0, |shape| shape.slices(batch).0);
+        let small = small::fits(context, ppo, keys);
+        let slices = small.map_or(0, |shape| shape.slices(batch).0);
         Ok(Sizes {
             p: keys.len(),
             n,
@@ -78,6 +81,7 @@ impl Sizes {
             minibatches,
             loss_blocks: if slices > 0 { slices } else { batch.div_ceil(256) },
             slices,
+            scaled: small.map_or(0, |shape| shape.scaled(ppo, keys)),
             values_behind: slices == 0 && passes::policy_alone(&config.net, n * t, batch).is_some(),
             params: config.params()?,
             features: config.net.inputs[0].features,
@@ -99,7 +103,7 @@ impl Sizes {
             + 2 * walkers * (4 + OBSERVED)
             + p * (2 * minibatches + 24);
         let of_path = if slices > 0 {
-            p * (slices + 1) * self.params + 2 * p * self.features
+            p * (slices + 1) * self.params + 2 * p * self.features + self.scaled.div_ceil(2) + p
         } else {
             // Rows, places and outputs with their gradients; outputs of accounts, of later rows and of walkers.
             p * batch * (2 + OBSERVED + 2 * (outputs + 1))

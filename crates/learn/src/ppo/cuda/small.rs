@@ -1,27 +1,31 @@
 //! Small nets in bf16: one kernel for a rollout, one for values, one for a minibatch up to the gradient of the weights,
 //! one for a whole validation (`ppo_small.cu`). Two hidden layers of 64 in each tower have faster ones for all but the
-//! last (`ppo_warp.cu`).
+//! last (`ppo_warp.cu`), and on Hopper a faster one still for minibatches (`ppo_hopper.cu`).
 
 use super::super::Ppo;
 use super::super::training::{Group, Member};
-use super::arguments::{AddParts, PolicyLayer, PolicyNet, SmallMinibatch, SmallRollout, SmallValues, SmallWalk};
+use super::arguments::{
+    AddParts, HopperMinibatch, PolicyLayer, PolicyNet, ScaleRows, SmallMinibatch, SmallRollout, SmallValues, SmallWalk,
+};
 use super::arrays::{Arrays, Sizes, counted, put, zeros};
 use crate::MemberKey;
-use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Stream};
+use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Slab, Stream};
 use compute::net::{Branch, Layout, Linear};
 use compute::population::{Precision, Scale};
 use compute::{Error, Net, Result, image};
 use market::OBSERVED;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 static PPO_SMALL: Image = image!("ppo_small");
 static PPO_WARP: Image = image!("ppo_warp");
+static PPO_HOPPER: Image = image!("ppo_hopper", (9, 0), "sm_90a");
 
 /// Layers of a tower, with its head.
 const LAYERS: usize = 4;
 /// The widest that a layer or the input may be.
 const WIDEST: usize = 256;
-/// Blocks of a minibatch, at most.
+/// Blocks of a minibatch, at most: a card holds about as many at once.
 const SLICES: usize = 256;
 
 /// Which of the kernels serve a net on a card.
@@ -36,6 +40,8 @@ pub(super) struct Shape {
     walk: u32,
     /// Steps of 16 inputs that the kernels of `ppo_warp.cu` are compiled for, where these serve.
     steps: Option<usize>,
+    /// Whether `ppo_hopper.cu` serves minibatches.
+    hopper: bool,
 }
 
 /// A block of a kernel: rows, threads, and bytes of its shared memory.
@@ -53,6 +59,23 @@ impl Shape {
         let rows = (batch * self.towers as usize).div_ceil(SLICES).max(least).next_multiple_of(128);
         (batch.div_ceil(rows), rows)
     }
+}
+
+/// Folds of members, each once, in the order of their numbers; a fold has one scale.
+fn folds(keys: &[MemberKey]) -> Vec<usize> {
+    let all: BTreeSet<usize> = keys.iter().map(|key| key.fold).collect();
+    all.into_iter().collect()
+}
+
+/// Rows of the table that nets read.
+fn scaled_rows(ppo: &Ppo) -> usize {
+    let input = &ppo.folds.problem.inputs[0];
+    input.values.len() / input.stride.max(1)
+}
+
+/// Numbers of the table as nets of these members see it.
+fn scaled_numbers(ppo: &Ppo, keys: &[MemberKey]) -> usize {
+    scaled_rows(ppo) * HOPPER_COLUMNS * folds(keys).len()
 }
 
 /// The kernels for these policies, where there are any.
@@ -75,7 +98,9 @@ pub(super) fn fits(context: &Context, ppo: &Ppo, keys: &[MemberKey]) -> Option<S
     let multiprocessors = context.gpu().multiprocessors as usize;
     let (n, p) = (shape.n_envs as usize, keys.len());
     let walk = rollout(32) as u32;
-    if let Some(warps) = warp_shape(&towers, n, p, multiprocessors, walk).filter(|s| s.largest() <= room) {
+    let large = config.recipe.batch * p >= HOPPER_LEAST && 2 * scaled_numbers(ppo, keys) <= SCALED_BYTES;
+    let hopper = large && context.gpu().capability == (9, 0);
+    if let Some(warps) = warp_shape(&towers, n, p, multiprocessors, walk, hopper).filter(|s| s.largest() <= room) {
         return Some(warps);
     }
     let largest = |of: &[usize], bytes: &dyn Fn(usize) -> usize| {
@@ -92,15 +117,31 @@ pub(super) fn fits(context: &Context, ppo: &Ppo, keys: &[MemberKey]) -> Option<S
         towers: 1,
         walk,
         steps: None,
+        hopper: false,
     })
 }
 
 /// Rows that a warp takes through a tower, and the width of its hidden layers.
 const WARP_ROWS: usize = 16;
 const WARP_HIDDEN: usize = 64;
+/// Rows of a tile of `ppo_hopper.cu`, and how many columns of a table it keeps.
+const HOPPER_ROWS: usize = 64;
+const HOPPER_COLUMNS: usize = 64;
+/// Rows of a minibatch of all members from which on it is the faster one. Its bits are the same, so this may depend on
+/// who else is trained.
+const HOPPER_LEAST: usize = 131_072;
+/// The most bytes that tables take as nets see them, for all folds of a group; larger ones are read as they are.
+const SCALED_BYTES: usize = 1 << 30;
 
 /// The kernels of `ppo_warp.cu`, where the towers are theirs.
-fn warp_shape(towers: &[Vec<Linear>; 2], n: usize, p: usize, multiprocessors: usize, walk: u32) -> Option<Shape> {
+fn warp_shape(
+    towers: &[Vec<Linear>; 2],
+    n: usize,
+    p: usize,
+    multiprocessors: usize,
+    walk: u32,
+    hopper: bool,
+) -> Option<Shape> {
     let fits = |tower: &Vec<Linear>| tower.len() == 3 && tower[..2].iter().all(|l| l.output.width == WARP_HIDDEN);
     let input = towers[0][0].input.width;
     let steps = [5, 8].into_iter().find(|steps| steps * WARP_ROWS >= input)?;
@@ -112,25 +153,44 @@ fn warp_shape(towers: &[Vec<Linear>; 2], n: usize, p: usize, multiprocessors: us
     let hidden = WARP_HIDDEN / WARP_ROWS;
     let biases = ((2 * WARP_HIDDEN + 8) * 4).next_multiple_of(32);
     let scales = 2 * 128 * 4;
-    let weights = (steps + hidden) * slab(WARP_HIDDEN) + hidden * slab(8) + biases + scales;
+    let rest = hidden * slab(8) + biases + scales;
+    let weights = (steps + hidden) * slab(WARP_HIDDEN) + rest;
     let block = |rows: usize, slabs: usize, more: usize| Block {
         rows,
         threads: (rows / WARP_ROWS * 32) as u32,
         shared: (weights + slabs * slab(128) + more) as u32,
+    };
+    // As `ppo_hopper.cu` does: pieces of weights and two inputs, of layers and their gradients, and ones behind the
+    // first.
+    let hopper = hopper && input <= HOPPER_COLUMNS + OBSERVED;
+    let pieces = 3 * (2 * steps) + 5 * (2 * hidden) + 1;
+    let minibatch = match hopper {
+        true => Block {
+            rows: HOPPER_ROWS,
+            threads: 128,
+            shared: (pieces * (HOPPER_ROWS * 16 + 16) + rest - scales + HOPPER_ROWS * 16) as u32,
+        },
+        false => block(128, steps + 4 * hidden, 128 * 16),
     };
     // Enough blocks for the card come first.
     let warps = (n.div_ceil(WARP_ROWS) * p).div_ceil(multiprocessors).next_power_of_two().min(8);
     Some(Shape {
         rollout: block(warps * WARP_ROWS, steps, 0),
         values: block(128, steps, 0),
-        minibatch: block(128, steps + 4 * hidden, 128 * 16),
+        minibatch,
         towers: 2,
         walk,
         steps: Some(steps),
+        hopper,
     })
 }
 
 impl Shape {
+    /// Numbers of the table as nets of these members see it, where they are kept.
+    pub(super) fn scaled(&self, ppo: &Ppo, keys: &[MemberKey]) -> usize {
+        if self.hopper { scaled_numbers(ppo, keys) } else { 0 }
+    }
+
     /// The most shared memory that one of its kernels takes.
     fn largest(&self) -> usize {
         let all = [self.rollout.shared, self.values.shared, self.minibatch.shared, self.walk];
@@ -174,9 +234,15 @@ pub(super) struct Small {
     rollout: (Kernel<SmallRollout>, Grid, SmallRollout),
     values: [(Grid, SmallValues); 2],
     valued: Kernel<SmallValues>,
-    minibatch: (Kernel<SmallMinibatch>, Grid, SmallMinibatch),
+    minibatch: Minibatch,
     add_parts: (Kernel<AddParts>, Grid, AddParts),
     walk: (Kernel<SmallWalk>, Grid, SmallWalk),
+}
+
+/// The kernel of a minibatch up to the parts of its gradient.
+enum Minibatch {
+    Plain(Kernel<SmallMinibatch>, Grid, Box<SmallMinibatch>),
+    Hopper(Kernel<HopperMinibatch>, Grid, Box<HopperMinibatch>),
 }
 
 impl Small {
@@ -199,14 +265,37 @@ impl Small {
         };
         let multiprocessors = context.gpu().multiprocessors as usize;
         let rollout = grid(n.div_ceil(shape.rollout.rows), shape.rollout);
-        let mut minibatch = grid(count, shape.minibatch);
-        minibatch.blocks[2] = shape.towers;
+        let mut slices = grid(count, shape.minibatch);
+        slices.blocks[2] = shape.towers;
         let plain = |shared: u32| Block { rows: 32, threads: 256, shared };
         let walk = grid(pieces.div_ceil(32), plain(shape.walk));
         let values =
             |rows: usize| grid(rows.div_ceil(shape.values.rows).min((2 * multiprocessors).div_ceil(p)), shape.values);
         let params = group.nets.layout().params;
         let parts = zeros(&mut a.slab, stream, p * count * params)?;
+        let minibatch = SmallMinibatch {
+            members: a.members.clone(),
+            seen: a.seen.clone(),
+            net: net.clone(),
+            clock: a.clock.clone(),
+            goes: a.goes.clone(),
+            centre: a.centre.clone(),
+            parts: parts.clone(),
+            partial: a.loss_partial.clone(),
+            per_epoch: per_epoch as u32,
+            slice: shape.slices(a.sizes.batch).1 as u32,
+        };
+        let minibatch = if shape.hopper {
+            let hopper = Module::load(context, &PPO_HOPPER)?;
+            let kernel = hopper.kernel("minibatch")?;
+            kernel.allow_shared(shape.minibatch.shared)?;
+            let made = hopper_minibatch(&hopper, stream, &mut a.slab, &group.ppo, members, minibatch)?;
+            Minibatch::Hopper(kernel, slices, Box::new(made))
+        } else {
+            let kernel = module.kernel(&shape.name("minibatch", shape.minibatch))?;
+            kernel.allow_shared(shape.minibatch.shared)?;
+            Minibatch::Plain(kernel, slices, Box::new(minibatch))
+        };
         let made = Small {
             rollout: (
                 module.kernel(&shape.name("rollout", shape.rollout))?,
@@ -242,22 +331,7 @@ impl Small {
                     },
                 ),
             ],
-            minibatch: (
-                module.kernel(&shape.name("minibatch", shape.minibatch))?,
-                minibatch,
-                SmallMinibatch {
-                    members: a.members.clone(),
-                    seen: a.seen.clone(),
-                    net: net.clone(),
-                    clock: a.clock.clone(),
-                    goes: a.goes.clone(),
-                    centre: a.centre.clone(),
-                    parts: parts.clone(),
-                    partial: a.loss_partial.clone(),
-                    per_epoch: per_epoch as u32,
-                    slice: shape.slices(a.sizes.batch).1 as u32,
-                },
-            ),
+            minibatch,
             add_parts: (
                 small.kernel("add_parts")?,
                 grid(params / 64 + 1, plain(0)),
@@ -283,7 +357,6 @@ impl Small {
             ),
         };
         made.rollout.0.allow_shared(shape.rollout.shared)?;
-        made.minibatch.0.allow_shared(shape.minibatch.shared)?;
         made.walk.0.allow_shared(shape.walk)?;
         made.valued.allow_shared(shape.values.shared)?;
         Ok(made)
@@ -301,7 +374,10 @@ impl Small {
 
     /// Losses and gradient of a minibatch, and who goes on.
     pub(super) fn minibatch(&self, stream: &Stream) -> Result<()> {
-        self.minibatch.0.launch(stream, self.minibatch.1, &self.minibatch.2)?;
+        match &self.minibatch {
+            Minibatch::Plain(kernel, grid, of) => kernel.launch(stream, *grid, of)?,
+            Minibatch::Hopper(kernel, grid, of) => kernel.launch(stream, *grid, of)?,
+        }
         self.add_parts.0.launch(stream, self.add_parts.1, &self.add_parts.2)
     }
 
@@ -314,6 +390,29 @@ impl Small {
     pub(super) fn walk(&self, stream: &Stream) -> Result<()> {
         self.walk.0.launch(stream, self.walk.1, &self.walk.2)
     }
+}
+
+/// What Hopper's kernel takes, with the table as the members' nets see it.
+fn hopper_minibatch(
+    module: &Arc<Module>,
+    stream: &Stream,
+    slab: &mut Slab,
+    ppo: &Ppo,
+    members: &[Member],
+    of: SmallMinibatch,
+) -> Result<HopperMinibatch> {
+    let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
+    let (folds, rows) = (folds(&keys), counted(scaled_rows(ppo))?);
+    let scaled: Array<u16> = slab.array(scaled_numbers(ppo, &keys))?;
+    let scale_of: Vec<u32> = keys.iter().map(|key| folds.partition_point(|fold| *fold < key.fold) as u32).collect();
+    let scale_rows: Kernel<ScaleRows> = module.kernel("scale_rows")?;
+    for scale in 0..counted(folds.len())? {
+        let member = counted(scale_of.iter().position(|of| *of == scale).unwrap_or(0))?;
+        let given = ScaleRows { net: of.net.clone(), scaled: scaled.clone(), member, scale, rows };
+        let grid = Grid { blocks: [1024, 1, 1], threads: [256, 1, 1], shared: 0 };
+        scale_rows.launch(stream, grid, &given)?;
+    }
+    Ok(HopperMinibatch { of, scaled, scale_of: put(slab, stream, &scale_of)?, rows })
 }
 
 fn policy_net(stream: &Stream, group: &mut Group, members: &[Member], a: &mut Arrays) -> Result<PolicyNet> {
@@ -352,4 +451,53 @@ fn policy_net(stream: &Stream, group: &mut Group, members: &[Member], a: &mut Ar
         hidden: [towers[0].len() as u32 - 1, towers[1].len() as u32 - 1],
         layers,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{CASES, begun, card};
+    use super::super::{Cuda, Path};
+    use super::*;
+    use compute::Opened;
+
+    /// Hopper's own kernel gives the losses and the gradient of the one for all cards, to the bit.
+    #[test]
+    fn minibatches_on_hopper_are_those_of_other_cards() {
+        let Some(at) = card() else { return };
+        let Opened::Cuda(context) = &at.device else { return };
+        if context.gpu().capability != (9, 0) {
+            return;
+        }
+        for case in CASES.into_iter().filter(|case| case.2.starts_with("64") && case.2.contains("64 |")) {
+            let training = begun(case, &at, 2);
+            let (group, members, Cuda { stream, arrays, path, .. }) = training.parts();
+            let Path::Small(small) = path else { panic!("{case:?} is small") };
+            let Minibatch::Plain(kernel, grid, args) = &small.minibatch else { panic!("{case:?} has few rows") };
+            let module = Module::load(context, &PPO_HOPPER).unwrap();
+            let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
+            let mut slab = context.slab(4 * scaled_numbers(&group.ppo, &keys) as u64 + 4096).unwrap();
+            let ours = hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, (**args).clone()).unwrap();
+            let hopper: Kernel<HopperMinibatch> = module.kernel("minibatch").unwrap();
+            let block = warp_shape(&towers(&group.net).unwrap(), 16, 1, 1, 0, true).unwrap().minibatch;
+            hopper.allow_shared(block.shared).unwrap();
+            // Minibatches of the last update, the last of them short.
+            for clock in 0..arrays.sizes.minibatches as u32 {
+                arrays.clock.put(stream, &[0, clock]).unwrap();
+                let seen = |launch: &dyn Fn()| {
+                    args.parts.fill(stream, 0).unwrap();
+                    args.partial.fill(stream, 0).unwrap();
+                    launch();
+                    (args.parts.get(stream).unwrap(), args.partial.get(stream).unwrap())
+                };
+                let theirs = seen(&|| kernel.launch(stream, *grid, args).unwrap());
+                let own = Grid { threads: [block.threads, 1, 1], shared: block.shared, ..*grid };
+                let found = seen(&|| hopper.launch(stream, own, &ours).unwrap());
+                assert!(theirs.0.iter().any(|x| *x != 0.0) && theirs.1.iter().all(|x| x.is_finite()));
+                // Zeros may differ in their signs.
+                let bits = |of: &[f32]| of.iter().map(|x| (x + 0.0).to_bits()).collect::<Vec<u32>>();
+                assert!(bits(&theirs.0) == bits(&found.0), "{case:?}: minibatch {clock}");
+                assert_eq!(theirs.1, found.1, "{case:?}: minibatch {clock}");
+            }
+        }
+    }
 }

@@ -142,7 +142,7 @@ fn skip(why: &str) {
     }
 }
 
-const CASES: [(Actions, Precision, &str, Reward); 7] = [
+pub(super) const CASES: [(Actions, Precision, &str, Reward); 7] = [
     (Actions::Discrete, Precision::F32, "16t-16t | 16t-16t", Reward::Growth),
     (Actions::Continuous, Precision::F32, "16t-16t", Reward::Drawdown(0.5)),
     (Actions::Discrete, Precision::Bf16, "16t-16t | 16t-16t", Reward::Sharpe),
@@ -153,7 +153,7 @@ const CASES: [(Actions, Precision, &str, Reward); 7] = [
 ];
 
 /// Members in the middle of their training, with what the card has of them.
-fn begun(case: (Actions, Precision, &str, Reward), at: &DeviceBudget, updates: u32) -> PpoTraining {
+pub(super) fn begun(case: (Actions, Precision, &str, Reward), at: &DeviceBudget, updates: u32) -> PpoTraining {
     let ppo = ppo(case.0, case.1, case.2, case.3);
     let tables = ppo.problem().tables(&at.device, at.budget).unwrap();
     let keys: Vec<MemberKey> = (0..3).map(|seed| MemberKey { config: 0, fold: 0, seed }).collect();
