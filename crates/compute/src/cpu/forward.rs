@@ -13,6 +13,7 @@ use super::slot::{held, hold};
 use super::tile;
 use crate::error::{Error, Result};
 use crate::net::{Layout, Net};
+use crate::population::check::no_memory;
 use crate::population::{Pace, Precision, Recipe, Scale};
 use crate::tables::Tables;
 
@@ -69,6 +70,9 @@ impl Forward {
     ///
     /// Where the net is none, or the memory is not enough.
     pub fn new(net: &Net, precision: Precision, rows: usize) -> Result<Forward> {
+        if net.has_memory() {
+            return Err(Error::Invalid(no_memory(net)));
+        }
         let layout = Layout::new(net)?;
         let rows = rows.max(1);
         let plan = Plan::new(net, &layout, &Recipe::new(1, precision, 0), Pace::default());

@@ -20,6 +20,7 @@ mod plan;
 mod product;
 mod recurrent;
 mod score;
+mod sequence;
 mod simd;
 mod slot;
 mod team;
@@ -46,6 +47,7 @@ pub(crate) use plan::Plan;
 pub(crate) use product::square_product;
 use rayon::prelude::*;
 pub use recurrent::stack::Stack;
+pub use sequence::{SequenceGradient, Sequences, Stepper};
 use slot::{Lane, Slot};
 use std::sync::Arc;
 

@@ -91,7 +91,8 @@ fn towers_of(net: &Net) -> Result<()> {
         return Ok(());
     }
     let invalid = |what: String| Err(Error::Invalid(what));
-    if !net.trunk.is_empty() || net.towers.len() < 2 {
+    memory(net)?;
+    if !net.trunk.is_empty() || net.towers.len() < 2 && !net.has_memory() {
         return invalid("a net has one trunk, or at least two towers, as in `8 / 64 | 32 / policy:3 | value:1`".into());
     }
     let heads: usize = net.towers.iter().map(|t| t.heads).sum();
@@ -116,6 +117,37 @@ fn towers_of(net: &Net) -> Result<()> {
         Some(input) => invalid(format!("no tower reads input {}; leave it out", net.inputs[input].name)),
         None => Ok(()),
     }
+}
+
+/// What is wrong with LSTM layers that carry a state.
+fn memory(net: &Net) -> Result<()> {
+    let invalid = |what: String| Err(Error::Invalid(what));
+    let of_towers = || net.towers.iter().map(|tower| &tower.recurrent);
+    if let Some(layers) = of_towers().find(|layers| layers.len() > RECURRENT) {
+        return invalid(format!("{} recurrent layers of a tower; use at most {RECURRENT}", layers.len()));
+    }
+    if let Some(units) = of_towers().flatten().find(|units| !(1..=256).contains(*units)) {
+        return invalid(format!("an LSTM of {units} units; use 1 to 256"));
+    }
+    if !net.has_memory() {
+        return Ok(());
+    }
+    let plain = net.inputs.iter().zip(&net.branches).all(|(i, b)| i.window == 1 && *b == super::Branch::default());
+    if !plain || net.towers.iter().any(|tower| !tower.reads.is_empty()) {
+        return invalid(
+            "LSTM layers behind the inputs read all inputs as they are, a row at a time: expected no windows, no layers \
+             of inputs, and no inputs in brackets"
+                .into(),
+        );
+    }
+    let features: usize = net.inputs.iter().map(|input| input.features).sum();
+    if features > 4096 {
+        return invalid(format!("LSTM layers that read {features} numbers; use at most 4,096"));
+    }
+    if net.towers.iter().flat_map(|tower| &tower.layers).any(|layer| layer.dropout > 0) {
+        return invalid("a net whose LSTM layers carry a state has no dropout: leave `d` out".into());
+    }
+    Ok(())
 }
 
 /// The inputs that a tower reads.

@@ -11,7 +11,7 @@
 //! what its steps need.
 
 use super::check::{check, reads};
-use super::{Activation, Branch, Input, Layer, Net, Recurrent, Tower, UNITS};
+use super::{Activation, Branch, Input, Layer, Net, Parts, Recurrent, Tower, UNITS};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -112,6 +112,9 @@ impl Layout {
     /// The layout of a net, or what is wrong with the net.
     pub fn new(net: &Net) -> Result<Layout> {
         check(net)?;
+        if net.has_memory() {
+            return Ok(Parts::new(net)?.whole());
+        }
         let mut made = Layout {
             buffers: vec![],
             recurrents: vec![],
@@ -177,7 +180,7 @@ impl Layout {
                 (from, real) = (to, layer.width);
             }
         }
-        let trunk = Tower { reads: vec![], layers: net.trunk.clone(), heads: net.heads.len() };
+        let trunk = Tower { layers: net.trunk.clone(), heads: net.heads.len(), ..Tower::default() };
         let towers = if net.towers.is_empty() { std::slice::from_ref(&trunk) } else { &net.towers };
         // What each tower leaves to its heads, which all come last.
         let mut ends = Vec::new();

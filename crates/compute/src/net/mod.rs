@@ -7,6 +7,7 @@
 mod check;
 mod init;
 mod layout;
+mod memory;
 pub mod params;
 mod recurrent;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod text;
 
 pub use init::{Start, init, init_by};
 pub use layout::{Buffer, Layout, Linear, Norm, PAD, Place};
+pub(crate) use memory::Parts;
 pub use params::{flatten, load, pick, save};
 pub use recurrent::{GATES, Recurrent, UNITS};
 
@@ -125,7 +127,8 @@ pub struct Net {
     pub trunk: Vec<Layer>,
     /// Linear heads on the last layer of the trunk, or tower after tower on the last layer of each.
     pub heads: Vec<Head>,
-    /// Several trunks beside each other, each with heads of its own; empty where there is one trunk.
+    /// Several trunks beside each other, each with heads of its own; empty where there is one trunk, unless that begins
+    /// with LSTM layers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub towers: Vec<Tower>,
 }
@@ -136,6 +139,10 @@ pub struct Tower {
     /// The inputs whose branches it reads, neighbours in the net's order; all of them where it is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<String>,
+    /// Units of LSTM layers below the others, 1 to 256 each, at most three. They read a row at a time, and what they
+    /// remember is carried from one row of a sequence to the next.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recurrent: Vec<usize>,
     /// Layers in order.
     pub layers: Vec<Layer>,
     /// How many of the net's heads are on its last layer.
@@ -146,6 +153,11 @@ impl Net {
     /// Numbers that come with each row of a batch, of all dense inputs together.
     pub fn extras(&self) -> usize {
         self.inputs.iter().filter(|i| i.dense).map(|i| i.features).sum()
+    }
+
+    /// Whether what comes out for a row depends on the rows before it in a sequence, by a state that is carried.
+    pub fn has_memory(&self) -> bool {
+        self.towers.iter().any(|tower| !tower.recurrent.is_empty())
     }
 
     /// Which of the tables an input reads, in their order; none of a dense one.

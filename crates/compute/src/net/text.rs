@@ -8,6 +8,7 @@
 //! 16x50-lstm64d20-3                                                           the same, 20 % of its last state left out
 //! fast:16x50-64-32t + slow:12-32 / 128-64 / direction:3 + size:5              inputs with branches / trunk / heads
 //! fast:16 + account:dense7 / 64-64 | (fast) 32 / policy:3 | value:1           numbers of each row; two towers
+//! row:16 + account:dense7 / lstm64-64 | lstm64-64 / policy:3 | value:1        LSTMs that carry their state on
 //! ```
 //!
 //! `-` leads to the next layer, `+` puts side by side, `/` separates inputs, trunk and heads (the trunk may be left
@@ -18,7 +19,8 @@
 //! with `d20` behind its units less 20 % of it in training. `dense` and a number are numbers that come with each row of
 //! a batch, not from a table; such an input has a name. `|` puts towers side by side, and their heads in the same
 //! order; names in brackets are the inputs that a tower reads, all of them without, and `()` is a tower without layers.
-//! One input needs no name (it is `rows`), nor does one head (`class`). Spaces are free. Without any `/` the last
+//! Where a tower, or the trunk, begins with `lstm`, these layers read all inputs a row at a time, and their state is
+//! carried from each row of a sequence to the next. One input needs no name (it is `rows`), nor does one head (`class`). Spaces are free. Without any `/` the last
 //! number is the classes and all layers but recurrent ones are trunk. What is printed is the shortest of these and
 //! reads back as the same net.
 
@@ -88,11 +90,17 @@ impl fmt::Display for Net {
         layers(f, &self.trunk, " / ")?;
         for (t, tower) in self.towers.iter().enumerate() {
             f.write_str(if t > 0 { " | " } else { " / " })?;
-            let named = !tower.reads.is_empty() || tower.layers.is_empty();
+            let empty = tower.layers.is_empty() && tower.recurrent.is_empty();
+            let named = !tower.reads.is_empty() || empty;
             if named {
                 write!(f, "({})", tower.reads.join(" "))?;
             }
-            layers(f, &tower.layers, if named { " " } else { "" })?;
+            let mut between = if named { " " } else { "" };
+            for units in &tower.recurrent {
+                write!(f, "{between}lstm{units}")?;
+                between = "-";
+            }
+            layers(f, &tower.layers, between)?;
         }
         // Where the heads of each tower but the first begin.
         let firsts = self.towers.iter().scan(0, |at, tower| Some(std::mem::replace(at, *at + tower.heads)));

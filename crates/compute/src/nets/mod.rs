@@ -7,6 +7,9 @@
 //! another's parameters and optimiser. On a processor a whole rollout can run on one thread with anybody's parameters:
 //! [`Forward`].
 //!
+//! Nets whose LSTM layers carry a state are stepped through by [`Stepper`], and get their gradients from whole sequences
+//! by [`SequenceGradient`]; here they have their parameters and their optimiser ([`Nets::optimise_parts`]).
+//!
 //! A [`Population`](crate::Population) is nets with lists of samples, cross-entropy and epochs.
 
 mod descent;
@@ -16,7 +19,7 @@ mod descent_tests;
 mod tests;
 
 pub use self::descent::Loss;
-pub use crate::cpu::{Forward, Packed, Ready, Rows};
+pub use crate::cpu::{Forward, Packed, Ready, Rows, SequenceGradient, Sequences, Stepper};
 pub use crate::cuda::Hypers;
 
 use crate::cpu::{Given, Plan, Source, Update};
@@ -212,6 +215,11 @@ impl Nets {
     ) -> Result<Nets> {
         let layout = Layout::new(net)?;
         check(net, tables, setup, member_setups)?;
+        if net.has_memory() && matches!(device, Opened::Cuda(_)) {
+            return Err(Error::Invalid(format!(
+                "`{net}` carries a state from row to row, which is for processors alone"
+            )));
+        }
         let needed = Nets::need(device, net, setup, member_setups)?;
         let most = device.room(budget, tables.bytes(), false)?;
         if needed > most {
@@ -677,6 +685,9 @@ impl Nets {
 
     /// The ids of a batch, checked; zeros where no table is read.
     fn fitting(&self, members: &Range<usize>, batch: Batch<'_>) -> Result<Vec<u32>> {
+        if self.net.has_memory() {
+            return Err(Error::Invalid(crate::population::check::no_memory(&self.net)));
+        }
         if members.end > self.member_setups.len() || members.start > members.end {
             return Err(Error::Invalid(format!(
                 "members {members:?} of {}; name those that are there",

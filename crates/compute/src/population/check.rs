@@ -8,6 +8,7 @@ use crate::tables::Tables;
 
 /// What is wrong with them, or nothing.
 pub(crate) fn check(net: &Net, tables: &Tables, data: &Data<'_>, recipe: &Recipe, members: &[Member]) -> Result<()> {
+    ensure(!net.has_memory(), || no_memory(net))?;
     tables.serve(net)?;
     labels(net, tables, data)?;
     for (i, list) in data.lists.iter().enumerate() {
@@ -20,6 +21,14 @@ pub(crate) fn check(net: &Net, tables: &Tables, data: &Data<'_>, recipe: &Recipe
     settings(recipe)?;
     ensure(!members.is_empty(), || "a population needs at least one member".into())?;
     members.iter().enumerate().try_for_each(|(i, each)| member(net, data, each, &members[..i]))
+}
+
+/// What to say where a net carries a state and nobody does.
+pub(crate) fn no_memory(net: &Net) -> String {
+    format!(
+        "`{net}` has LSTM layers that carry a state from row to row, and here rows do not follow each other: put LSTM \
+         layers at the beginning of an input's branch, as in `16x50-lstm64-3`"
+    )
 }
 
 /// Whether batches can be cut so.

@@ -33,9 +33,12 @@ use std::sync::Arc;
 pub(super) struct PpoKind;
 
 const FIGURES: &[Figure] = &[
-    Figure { name: "train_growth", tag: "rollout/ep_rew_mean", label: Some("earned") },
-    Figure { name: "valid_growth", tag: "eval/mean_reward", label: Some("validation") },
+    // In basis points a bar; `rollout/ep_rew_mean` of Stable-Baselines3 is a sum over an episode.
+    Figure { name: "train_growth", tag: "rollout/growth_mean", label: Some("earned") },
+    Figure { name: "valid_growth", tag: "eval/growth_mean", label: Some("validation") },
     Figure { name: "valid_error", tag: "eval/standard_error", label: None },
+    // The sum of rewards of a stretch of the validation, in the mean.
+    Figure { name: "valid_reward", tag: "eval/mean_reward", label: None },
     Figure { name: "entropy", tag: "train/entropy", label: Some("entropy") },
     Figure { name: "entropy_weight", tag: "train/ent_coef", label: None },
     Figure { name: "approx_kl", tag: "train/approx_kl", label: None },
@@ -189,7 +192,7 @@ impl Kind for PpoKind {
         (mlp::MLP.features)(symbols)
     }
 
-    /// The set net is the layers of both towers, `64t-64t` or `2048,1024,512`, or a whole net.
+    /// The set net is the layers of both towers, `64t-64t`, `2048,1024,512` or `lstm64,64`, or a whole net.
     fn net(&self, settings: &Settings, inputs: &[Input], _: usize) -> String {
         let layers = settings.classify.net.as_deref().unwrap_or("64t-64t");
         if layers.contains('/') {
@@ -200,6 +203,12 @@ impl Kind for PpoKind {
         let tables: Vec<String> = inputs.iter().map(|i| format!("{}:{}", i.name, i.columns.len())).collect();
         let outputs = settings.ppo.actions.outputs();
         format!("{} + account:dense{OBSERVED} / {towers} / policy:{outputs} | value:1", tables.join(" + "))
+    }
+
+    fn on_processor_because(&self, settings: &Settings) -> Option<&'static str> {
+        let remembers = |own: &Settings| own.classify.net.as_deref().is_some_and(|net| net.contains("lstm"));
+        let any = settings.configs().iter().any(|(_, own)| remembers(own));
+        any.then_some("policies that remember (`lstm` in the net) train on the processor")
     }
 
     fn learner(

@@ -167,6 +167,37 @@ mod tests {
         }
     }
 
+    /// Every hyper-parameter that Stable-Baselines3 has for PPO is a key, or another name of one.
+    #[test]
+    fn names_of_stable_baselines_are_read() {
+        let mut settings = Settings::default();
+        for pair in [
+            "learning_rate=0.001",
+            "n_steps=256",
+            "batch_size=128",
+            "n_epochs=7",
+            "gamma=0.98",
+            "gae_lambda=0.9",
+            "clip_range=0.1",
+            "clip_range_vf=0.3",
+            "normalize_advantage=false",
+            "vf_coef=0.25",
+            "max_grad_norm=1.5",
+            "target_kl=0.02",
+            "net_arch=32,32",
+            "total_timesteps=5000",
+        ] {
+            settings.set(&format!("ppo.{pair}")).expect(pair);
+        }
+        let own = &settings.ppo;
+        assert_eq!((own.n_steps, own.n_epochs, own.timesteps), (Some(256), 7, Some(5000)));
+        assert_eq!((own.gamma, own.gae_lambda, own.vf_coef), (0.98, 0.9, 0.25));
+        assert_eq!((own.clip_range, own.clip_range_vf, own.normalize_advantage), (0.1, 0.3, false));
+        assert_eq!((own.max_grad_norm, own.target_kl), (1.5, 0.02));
+        let shared = &settings.classify;
+        assert_eq!((shared.rate, shared.batch, shared.net.as_deref()), (Some(0.001), Some(128), Some("32,32")));
+    }
+
     #[test]
     fn keys_of_policies_are_tried_by_their_whole_names() {
         let mut settings = Settings::default();
@@ -187,6 +218,8 @@ mod tests {
         assert_eq!((settings.classify.rate, settings.classify.batch), (Some(0.5), Some(96)));
         let band = settings.set("ppo.ent_coef=0.1").expect_err("there is none");
         assert!(band.to_string().contains("kept in a band"), "{band}");
+        let noise = settings.set("ppo.use_sde=true").expect_err("there is none");
+        assert!(noise.to_string().contains("state-dependent exploration"), "{noise}");
         settings = again;
         settings.set("ppo.clip_range=0.2").expect("legal");
         settings.set("ppo.entropy=0.3..0.4").expect("legal");

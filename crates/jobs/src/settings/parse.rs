@@ -240,7 +240,12 @@ fn comment(text: &mut String, words: &str) {
 const RENAMED: &[(&str, &str)] = &[("bars.label", "bars.stamp")];
 
 /// Names that Stable-Baselines3 has for keys which other learners have too.
-const ALIASES: &[(&str, &str)] = &[("ppo.learning_rate", "train.rate"), ("ppo.batch_size", "train.batch")];
+const ALIASES: &[(&str, &str)] = &[
+    ("ppo.learning_rate", "train.rate"),
+    ("ppo.batch_size", "train.batch"),
+    ("ppo.net_arch", "train.net"),
+    ("ppo.total_timesteps", "ppo.timesteps"),
+];
 
 /// The key that a name stands for.
 pub(super) fn stands_for(name: &str) -> &str {
@@ -259,6 +264,11 @@ fn unknown(name: &str) -> Refusal {
     if name == "ppo.ent_coef" {
         let what = "there is no fixed weight of the entropy: it is kept in a band";
         return Refusal::Key(what.into(), "set <ppo.entropy=0.2..0.8>, a share of what is possible".into());
+    }
+    if ["ppo.use_sde", "ppo.sde_sample_freq"].contains(&name) {
+        let what =
+            "there is no state-dependent exploration: a policy of positions has no motor that noise could wear out";
+        return Refusal::Key(what.into(), "leave it out; <ppo.entropy=-1.5..1.5> says how much is tried".into());
     }
     let names = || Key::all().iter().map(|k| k.name);
     let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);

@@ -1,6 +1,7 @@
 //! The hyper-parameters of policies that learn by trying; names and defaults are those of Stable-Baselines3 where it
 //! has one. Net, minibatch and rate are those of any learner (`train.net`, `train.batch`, `train.rate`); its names for
-//! the last two are read too (`ppo.batch_size`, `ppo.learning_rate`).
+//! these and for the timesteps are read too (`ppo.net_arch`, `ppo.batch_size`, `ppo.learning_rate`,
+//! `ppo.total_timesteps`).
 
 use super::form::{choice, number, parsed, truth, whole};
 use super::key::section;

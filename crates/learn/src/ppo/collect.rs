@@ -6,9 +6,9 @@ use super::loss::{log_density, normal, softmax};
 use super::maths::{exp, tanh};
 use super::reward::{Reward, RewardState};
 use super::training::Member;
-use super::{Actions, Ended, Hypers, Ppo};
+use super::{Actions, Ended, Hypers, Ppo, memory};
 use compute::random::{Stream, normals, philox, uniform};
-use market::{Environment, EpisodeData, OBSERVED};
+use market::{Environment, EpisodeData, OBSERVED, STATE};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ pub(super) fn block_sizes(accounts: u32) -> Vec<Range<u32>> {
 pub(super) fn member_blocks(ppo: &Ppo, member: &Member) -> Vec<Block> {
     let Member { key, hypers, .. } = member;
     let seed = ppo.spec.configs[key.config].recipe.seed ^ u64::from(key.id()) << 32;
-    let block = |accounts| Block::new(&ppo.folds.data, &ppo.folds.train[key.fold], accounts, hypers, seed);
+    let state = memory::state_of(&ppo.spec.configs[key.config].net);
+    let block = |accounts| Block::new(&ppo.folds.data, &ppo.folds.train[key.fold], accounts, hypers, seed, state);
     block_sizes(hypers.n_envs).into_iter().map(block).collect()
 }
 
@@ -54,6 +55,8 @@ pub(super) struct Block {
     /// Growth of equity in the steps of the last rollout, summed up.
     pub(super) grown: f64,
     pub(super) rollout: Rollout,
+    /// `[n, state]` what a net remembers of each account; empty where it remembers nothing.
+    pub(super) memory: Vec<f32>,
     targets: Vec<f64>,
 }
 
@@ -75,6 +78,10 @@ pub(super) struct Rollout {
     pub(super) advantage: Vec<f32>,
     /// Where episodes were cut off, with the row and observation there.
     waiting: Vec<(usize, u32, [f32; OBSERVED])>,
+    /// `[waiting, state]` what the net remembered there.
+    waiting_memory: Vec<f32>,
+    /// `[n, state]` what it remembered before the first step.
+    pub(super) began: Vec<f32>,
 }
 
 impl Block {
@@ -84,6 +91,7 @@ impl Block {
         accounts: Range<u32>,
         hypers: &Hypers,
         seed: u64,
+        state: usize,
     ) -> Block {
         let n = accounts.len();
         let environment = Environment::new(data, stretches, accounts.clone(), hypers.episode, seed);
@@ -95,6 +103,7 @@ impl Block {
             reward: hypers.reward,
             grown: 0.0,
             rollout: Rollout::default(),
+            memory: vec![0.0; n * state],
             targets: vec![0.0; n],
         }
     }
@@ -118,10 +127,13 @@ impl Block {
         r.ended.clear();
         r.cut.clear();
         r.waiting.clear();
+        r.waiting_memory.clear();
+        r.began.clone_from(&self.memory);
     }
 
     /// Acts on the outputs `[n, outputs]` for what is shown now, the value behind the policy, and steps.
     pub(super) fn step(&mut self, actions: Actions, out: &[f32], draw: Draw) {
+        let state = self.memory.len() / self.targets.len();
         let (wide, r, view) = (actions.outputs() + 1, &mut self.rollout, self.environment.view());
         r.rows.extend_from_slice(view.rows);
         r.observed.extend_from_slice(view.observed);
@@ -147,12 +159,15 @@ impl Block {
                 let (row, observed) = self.environment.last(i);
                 let observed = observed.try_into().expect("an observation");
                 r.waiting.push((r.ended.len(), row, observed));
+                r.waiting_memory.extend_from_slice(&self.memory[i * state..(i + 1) * state]);
             }
             let growth = self.environment.rewards()[i];
             self.grown += growth;
             r.reward.push(self.reward.step(&mut self.remembered[i], growth) as f32);
             if ended != Ended::Not {
                 self.remembered[i] = RewardState::default();
+                // The next episode begins in the same step, and knows nothing of this one.
+                self.memory[i * state..(i + 1) * state].fill(0.0);
             }
             r.ended.push(ended);
             r.cut.push(0.0);
@@ -168,6 +183,11 @@ impl Block {
         (rows, observed)
     }
 
+    /// What the net remembers at those, in that order.
+    pub(super) fn unvalued_memory(&self) -> Vec<f32> {
+        [&*self.memory, &*self.rollout.waiting_memory].concat()
+    }
+
     /// Takes them, in that order.
     pub(super) fn value(&mut self, values: &[f32]) {
         let (last, cut) = values.split_at(self.targets.len());
@@ -178,10 +198,16 @@ impl Block {
         }
     }
 
-    /// All that lasts from one rollout to the next: `3 + STATE` numbers of each account.
+    /// Numbers of [`state`](Block::state).
+    pub(super) fn numbers(&self) -> usize {
+        self.len() * (3 + STATE) + self.memory.len()
+    }
+
+    /// All that lasts from one rollout to the next: `3 + STATE` numbers of each account, and what is remembered of it.
     pub(super) fn state(&self) -> Vec<f64> {
         let remembered: Vec<f64> = self.remembered.iter().flat_map(|state| state.0).collect();
-        [self.carried.clone(), remembered, self.environment.state()].concat()
+        let memory: Vec<f64> = self.memory.iter().map(|x| f64::from(*x)).collect();
+        [self.carried.clone(), remembered, memory, self.environment.state()].concat()
     }
 
     /// Sets it; false where it is no such state.
@@ -192,6 +218,8 @@ impl Block {
         for (own, kept) in self.remembered.iter_mut().zip(remembered.chunks_exact(2)) {
             own.0 = [kept[0], kept[1]];
         }
+        let (memory, state) = state.split_at(self.memory.len());
+        self.memory.iter_mut().zip(memory).for_each(|(own, kept)| *own = *kept as f32);
         self.environment.restore(state)
     }
 }

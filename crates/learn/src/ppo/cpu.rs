@@ -6,7 +6,7 @@ use super::loss::{LossSums, Taken, Terms};
 use super::loss_simd::{Targets, losses};
 use super::training::{Group, Member, Seen};
 use super::walk::{Walker, walk_pieces};
-use super::{Ended, Hypers};
+use super::{Ended, Hypers, memory::Memory};
 use compute::nets::{Batch, Forward, Hyper, Loss, Packed, Rows};
 use compute::random::Permutation;
 use compute::{Error, Result};
@@ -26,9 +26,15 @@ pub(super) struct Cpu {
     threads: ThreadPool,
     /// `[members][blocks]` their accounts.
     pub(super) blocks: Vec<Vec<Block>>,
-    /// `[members][blocks]` memory for passes.
-    passes: Vec<Vec<Forward>>,
-    shuffled: Shuffled,
+    way: Way,
+}
+
+/// How a net is gone through.
+enum Way {
+    /// Row by row, in any order: `[members][blocks]` memory for passes, and rollouts in the order of an epoch.
+    Plain { passes: Vec<Vec<Forward>>, shuffled: Box<Shuffled> },
+    /// Step by step, because it remembers.
+    Memory(Box<Memory>),
 }
 
 impl Cpu {
@@ -36,58 +42,32 @@ impl Cpu {
         let made = ThreadPoolBuilder::new().num_threads(threads).build();
         let threads = made.map_err(|e| Error::Invalid(format!("threads could not be started: {e}")))?;
         let blocks: Vec<Vec<Block>> = members.iter().map(|m| member_blocks(&group.ppo, m)).collect();
+        let Hypers { n_envs, n_steps, .. } = group.shape;
+        if group.net.has_memory() {
+            let way = Way::Memory(Box::new(Memory::new(group, &blocks, threads.current_num_threads())?));
+            return Ok(Cpu { threads, blocks, way });
+        }
         let pass = |block: &Block| Forward::new(&group.net, group.precision, block.len().max(CHUNK));
         let passes = blocks.iter().map(|blocks| blocks.iter().map(pass).collect()).collect::<Result<_>>()?;
-        let Hypers { n_envs, n_steps, .. } = group.shape;
-        let shuffled = Shuffled::new(members.len(), (n_envs * n_steps) as usize, group.batch);
-        Ok(Cpu { threads, blocks, passes, shuffled })
+        let shuffled = Box::new(Shuffled::new(members.len(), (n_envs * n_steps) as usize, group.batch));
+        Ok(Cpu { threads, blocks, way: Way::Plain { passes, shuffled } })
     }
 
     /// Collect, estimate advantages, update.
     pub(super) fn iterate(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
-        self.collect(group, members)?;
-        estimate(members, &mut self.blocks);
-        let Cpu { threads, blocks, shuffled, .. } = self;
-        update(group, members, blocks, shuffled, threads)
-    }
-
-    /// Every active member's accounts take their steps.
-    fn collect(&mut self, group: &mut Group, members: &[Member]) -> Result<()> {
-        let (actions, steps, seed) = (group.shape.actions, group.shape.n_steps, group.seed);
-        let tables = &*group.tables;
-        let Cpu { threads, blocks, passes, .. } = self;
-        let packed = |(at, passes): (usize, &Vec<Forward>)| passes[0].pack(&group.nets.params(at)?);
-        let packed = passes.iter().enumerate().map(packed).collect::<Result<Vec<Packed>>>()?;
-        let of_members = members.iter().zip(&packed).zip(blocks.iter_mut().zip(passes));
-        let tasks = of_members.filter(|((m, _), _)| m.active).flat_map(|((member, packed), (blocks, passes))| {
-            let (id, from, scales) = (member.key.id(), member.unit.wrapping_mul(steps), &member.scales);
-            blocks.iter_mut().zip(passes).map(move |(block, pass)| (block, pass, packed, scales, id, from))
-        });
-        let tasks: Vec<_> = tasks.collect();
-        threads.install(|| {
-            tasks.into_par_iter().try_for_each(|(block, pass, packed, scales, member, from)| {
-                let mut net = pass.with_packed(packed)?;
-                let wide = actions.outputs() + 1;
-                let mut out = vec![0.0; block.len().max(CHUNK) * wide];
-                block.begin();
-                for t in 0..steps {
-                    let view = block.environment.view();
-                    let rows = Rows { tables, scales, ids: view.rows, extras: view.observed };
-                    let out = &mut out[..block.len() * wide];
-                    net.run(rows, out)?;
-                    block.step(actions, out, Draw { seed, member, step: from.wrapping_add(t) });
-                }
-                let (ids, observed) = block.unvalued();
-                let mut values = Vec::with_capacity(ids.len());
-                for (ids, extras) in ids.chunks(CHUNK).zip(observed.chunks(CHUNK * OBSERVED)) {
-                    let out = &mut out[..ids.len() * wide];
-                    net.run(Rows { tables, scales, ids, extras }, out)?;
-                    values.extend(out.chunks_exact(wide).map(|z| z[wide - 1]));
-                }
-                block.value(&values);
-                Ok(())
-            })
-        })
+        let Cpu { threads, blocks, way } = self;
+        match way {
+            Way::Plain { passes, shuffled } => {
+                collect(group, members, blocks, passes, threads)?;
+                estimate(members, blocks);
+                update(group, members, blocks, shuffled, threads)
+            }
+            Way::Memory(memory) => {
+                memory.collect(group, members, blocks, threads)?;
+                estimate(members, blocks);
+                memory.update(group, members, blocks, threads)
+            }
+        }
     }
 
     /// `[pieces]` what a member makes of its validation, taking what it prefers.
@@ -103,6 +83,50 @@ impl Cpu {
         };
         self.threads.install(|| walk_pieces(walker, &folds.data, &folds.valid[member.key.fold]))
     }
+}
+
+/// Every active member's accounts take their steps.
+fn collect(
+    group: &mut Group,
+    members: &[Member],
+    blocks: &mut [Vec<Block>],
+    passes: &mut [Vec<Forward>],
+    threads: &ThreadPool,
+) -> Result<()> {
+    let (actions, steps, seed) = (group.shape.actions, group.shape.n_steps, group.seed);
+    let tables = &*group.tables;
+    let packed = |(at, passes): (usize, &Vec<Forward>)| passes[0].pack(&group.nets.params(at)?);
+    let packed = passes.iter().enumerate().map(packed).collect::<Result<Vec<Packed>>>()?;
+    let of_members = members.iter().zip(&packed).zip(blocks.iter_mut().zip(passes));
+    let tasks = of_members.filter(|((m, _), _)| m.active).flat_map(|((member, packed), (blocks, passes))| {
+        let (id, from, scales) = (member.key.id(), member.unit.wrapping_mul(steps), &member.scales);
+        blocks.iter_mut().zip(passes).map(move |(block, pass)| (block, pass, packed, scales, id, from))
+    });
+    let tasks: Vec<_> = tasks.collect();
+    threads.install(|| {
+        tasks.into_par_iter().try_for_each(|(block, pass, packed, scales, member, from)| {
+            let mut net = pass.with_packed(packed)?;
+            let wide = actions.outputs() + 1;
+            let mut out = vec![0.0; block.len().max(CHUNK) * wide];
+            block.begin();
+            for t in 0..steps {
+                let view = block.environment.view();
+                let rows = Rows { tables, scales, ids: view.rows, extras: view.observed };
+                let out = &mut out[..block.len() * wide];
+                net.run(rows, out)?;
+                block.step(actions, out, Draw { seed, member, step: from.wrapping_add(t) });
+            }
+            let (ids, observed) = block.unvalued();
+            let mut values = Vec::with_capacity(ids.len());
+            for (ids, extras) in ids.chunks(CHUNK).zip(observed.chunks(CHUNK * OBSERVED)) {
+                let out = &mut out[..ids.len() * wide];
+                net.run(Rows { tables, scales, ids, extras }, out)?;
+                values.extend(out.chunks_exact(wide).map(|z| z[wide - 1]));
+            }
+            block.value(&values);
+            Ok(())
+        })
+    })
 }
 
 /// Scales the rewards of what was seen, and estimates advantages.
@@ -369,20 +393,20 @@ impl Loss for MemberLosses<'_> {
 
 /// Count, sum and squares of numbers.
 #[derive(Debug, Clone, Copy, Default)]
-struct Moments {
+pub(super) struct Moments {
     count: f64,
     sum: f64,
     squares: f64,
 }
 
 impl Moments {
-    fn add(&mut self, x: f64) {
+    pub(super) fn add(&mut self, x: f64) {
         self.count += 1.0;
         self.sum += x;
         self.squares += x * x;
     }
 
-    fn mean(&self) -> f64 {
+    pub(super) fn mean(&self) -> f64 {
         self.sum / self.count.max(1.0)
     }
 
@@ -390,7 +414,7 @@ impl Moments {
         (self.squares / self.count.max(1.0) - self.mean() * self.mean()).max(0.0)
     }
 
-    fn sample_variance(&self) -> f64 {
+    pub(super) fn sample_variance(&self) -> f64 {
         self.variance() * self.count / (self.count - 1.0).max(1.0)
     }
 }

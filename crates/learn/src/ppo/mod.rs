@@ -6,6 +6,10 @@
 //! their own or on a shared trunk. The mean entropy of the policy is kept in a band by a multiplier of its own for each
 //! member ([`entropy`]).
 //!
+//! A net whose towers begin with LSTM layers remembers: its state is carried through a rollout and cleared where an
+//! episode ends, and minibatches are whole accounts with the state that each began with ([`memory`]). Those train on a
+//! processor.
+//!
 //! A rollout keeps rows of the table and what accounts were shown of themselves, never whole observations. What an
 //! account draws depends on seed, member, step and its own number: threads and blocks change no bit.
 
@@ -17,6 +21,7 @@ mod entropy;
 mod loss;
 mod loss_simd;
 mod maths;
+mod memory;
 mod policy;
 mod reward;
 mod training;
@@ -290,6 +295,8 @@ impl Ppo {
         let (config, _) = self.shared(members);
         let recipe = &config.recipe;
         let rows = match device {
+            // Gradients of sequences come from elsewhere.
+            Opened::Cpu { .. } if config.net.has_memory() => 1,
             Opened::Cpu { .. } => recipe.batch,
             Opened::Cuda(context) => cuda::rows(context, self, members, recipe.batch),
         };
@@ -297,6 +304,9 @@ impl Ppo {
         // Small steps at first, from a policy that prefers nothing.
         let starts = vec![
             (String::new(), Start::Orthogonal(std::f32::consts::SQRT_2)),
+            ("trunk.lstm".into(), Start::Orthogonal(1.0)),
+            ("tower.0.lstm".into(), Start::Orthogonal(1.0)),
+            ("tower.1.lstm".into(), Start::Orthogonal(1.0)),
             (format!("head.{}", heads[0].name), Start::Orthogonal(0.01)),
             (format!("head.{}", heads[1].name), Start::Orthogonal(1.0)),
         ];
@@ -385,6 +395,10 @@ impl Learner for Ppo {
         let rows = u64::from(hypers.n_envs) * u64::from(hypers.n_steps);
         let rollouts = match device {
             // A rollout reads a copy of the parameters, and they are packed beside it.
+            Opened::Cpu { threads } if config.net.has_memory() => {
+                members.len() as u64 * rows * BLOCK_BYTES
+                    + memory::need(&config.net, hypers, config.recipe.batch, members.len(), *threads)?
+            }
             Opened::Cpu { .. } => members.len() as u64 * (rows * BLOCK_BYTES + 12 * config.params()? as u64),
             Opened::Cuda(context) => cuda::need(context, self, members)?,
         };

@@ -6,10 +6,11 @@
 use super::Actions;
 use super::collect::{continuous_target, preferred};
 use super::loss::{normal, softmax};
+use super::memory::state_of;
 use crate::failed;
 use account::Action;
 use compute::net::Layout;
-use compute::nets::{Forward, Rows};
+use compute::nets::{Forward, Rows, Stepper};
 use compute::population::{Precision, Scale};
 use compute::{Net, Tables};
 use files::Result;
@@ -38,14 +39,37 @@ pub struct Deciders {
     pub flat: usize,
 }
 
+/// How the nets of a fold are gone through.
+enum Pass {
+    /// Row by row: memory that all members use in turn.
+    Plain(Box<Mutex<Forward>>),
+    /// Step by step: `[members]`, each with its weights.
+    Memory(Vec<Mutex<Stepper>>),
+}
+
+impl Pass {
+    fn new(fold: &FoldPolicy) -> Result<Pass> {
+        if !fold.net.has_memory() {
+            return Forward::new(&fold.net, Precision::F32, ROWS)
+                .map(|pass| Pass::Plain(Box::new(Mutex::new(pass))))
+                .map_err(failed);
+        }
+        let member = |params: &Vec<f32>| {
+            let mut stepper = Stepper::new(&fold.net, Precision::F32, STEPPED)?;
+            stepper.take(params).map(|()| Mutex::new(stepper))
+        };
+        fold.members.iter().map(member).collect::<compute::Result<_>>().map(Pass::Memory).map_err(failed)
+    }
+}
+
 /// Policies of folds as one.
 pub struct PpoPolicy {
     tables: Arc<Tables>,
     folds: Vec<FoldPolicy>,
     /// `[rows]` the fold that decides; none where nobody does.
     fold_of: Vec<Option<u16>>,
-    /// `[folds]` memory of a pass.
-    passes: Vec<Mutex<Forward>>,
+    /// `[folds]` how its nets are gone through.
+    passes: Vec<Pass>,
     /// The largest position of a row, as a share of equity: a portfolio divides it among its symbols.
     share: f64,
     /// `[slots][folds]` who decides for each slot; where it is empty, all members of a fold for all slots.
@@ -65,8 +89,7 @@ impl PpoPolicy {
         share: f64,
     ) -> Result<PpoPolicy> {
         let folds = folds.into_iter().map(FoldPolicy::without_value).collect::<Result<Vec<_>>>()?;
-        let pass = |fold: &FoldPolicy| Forward::new(&fold.net, Precision::F32, ROWS).map(Mutex::new).map_err(failed);
-        let passes = folds.iter().map(pass).collect::<Result<_>>()?;
+        let passes = folds.iter().map(Pass::new).collect::<Result<_>>()?;
         Ok(PpoPolicy { tables: Arc::clone(tables), folds, fold_of, passes, share, lanes: Vec::new() })
     }
 
@@ -76,17 +99,42 @@ impl PpoPolicy {
         PpoPolicy { lanes, ..self }
     }
 
-    /// Targets of rows that one fold decides on, for these slots.
-    fn decide(&self, fold: usize, slots: &[u32], ids: &[u32], observed: &[f32], legal: &[u8]) -> Result<Vec<f64>> {
-        let (pass, own) = (&self.passes[fold], &self.folds[fold]);
+    /// Numbers that are remembered of a slot: who decided about which row, and what each of its members remembers.
+    fn memory(&self) -> usize {
+        let each = |fold: &FoldPolicy| fold.members.len() * state_of(&fold.net);
+        let most = self.folds.iter().map(each).max().unwrap_or(0);
+        if most > 0 { OWN + most } else { 0 }
+    }
+
+    /// Makes a slot ready for a row: it goes on where the same fold decided about the row before, and begins anew
+    /// elsewhere, as episodes do.
+    fn ready(&self, fold: usize, row: u32, memory: &mut [f64]) {
+        let (own, states) = memory.split_at_mut(OWN);
+        let now = [fold as f64 + 1.0, f64::from(row) + 1.0];
+        if own[0] != now[0] || own[1] + 1.0 != now[1] {
+            states.fill(0.0);
+        }
+        own.copy_from_slice(&now);
+    }
+
+    /// Targets of rows that one fold decides on, for these slots; `memory` is that of all slots.
+    fn decide(&self, fold: usize, asked: Asked<'_>, memory: &mut [f64]) -> Result<Vec<f64>> {
+        let Asked { slots, ids, observed, legal } = asked;
+        let own = &self.folds[fold];
+        let kept = self.memory();
+        if kept > 0 {
+            slots
+                .iter()
+                .zip(ids)
+                .for_each(|(slot, row)| self.ready(fold, *row, &mut memory[*slot as usize * kept..][..kept]));
+        }
         let actions = Actions::of(&own.net);
         let is_wide = own.net.trunk.iter().chain(own.net.towers.iter().flat_map(|t| &t.layers)).any(|l| l.width > WIDE);
         let deciders = |i: usize| self.lanes.get(slots[i] as usize).map(|lane| &lane[fold]);
         let flat = |i: usize| deciders(i).map_or(own.flat, |own| own.flat);
         let mut sums: Vec<[f32; 3]> = (0..ids.len()).map(|i| [0.0, flat(i) as f32, 0.0]).collect();
         let mut middles = vec![0.0f64; ids.len()];
-        let mut pass = pass.lock().unwrap_or_else(PoisonError::into_inner);
-        let wide = pass.outputs();
+        let wide: usize = own.net.heads.iter().map(|head| head.classes).sum();
         for (number, params) in own.members.iter().enumerate() {
             let rows: Vec<usize> =
                 (0..ids.len()).filter(|i| deciders(*i).is_none_or(|own| own.members.contains(&number))).collect();
@@ -96,12 +144,31 @@ impl PpoPolicy {
             let mut out = vec![0.0; rows.len() * wide];
             // The products of wide layers round by the number of rows, and an account beside others decides as alone.
             let each = if is_wide && !self.lanes.is_empty() { 1 } else { rows.len().max(1) };
-            let mut net = pass.with(params).map_err(failed)?;
+            let memory_of = |i: usize| {
+                let state = state_of(&own.net);
+                let first = slots[i] as usize * kept + OWN + number * state;
+                first..first + state
+            };
             for (at, out) in out.chunks_mut(each * wide).enumerate() {
                 let part = at * each..at * each + out.len() / wide;
                 let extras = &extras[part.start * OBSERVED..part.end * OBSERVED];
-                let given = Rows { tables: &self.tables, scales: &own.scales, ids: &some[part], extras };
-                net.run(given, out).map_err(failed)?;
+                let given = Rows { tables: &self.tables, scales: &own.scales, ids: &some[part.clone()], extras };
+                match &self.passes[fold] {
+                    Pass::Plain(pass) => {
+                        let mut pass = pass.lock().unwrap_or_else(PoisonError::into_inner);
+                        pass.with(params).and_then(|mut net| net.run(given, out)).map_err(failed)?;
+                    }
+                    Pass::Memory(steppers) => {
+                        let mut stepper = steppers[number].lock().unwrap_or_else(PoisonError::into_inner);
+                        let of_part = || rows[part.clone()].iter().copied();
+                        let mut states: Vec<f32> = Vec::new();
+                        of_part().for_each(|i| states.extend(memory[memory_of(i)].iter().map(|x| *x as f32)));
+                        stepper.step(given, &mut states, out).map_err(failed)?;
+                        for (i, state) in of_part().zip(states.chunks_exact(stepper.state())) {
+                            memory[memory_of(i)].iter_mut().zip(state).for_each(|(to, x)| *to = f64::from(*x));
+                        }
+                    }
+                }
             }
             for (z, i) in out.chunks_exact(wide).zip(rows) {
                 match actions {
@@ -125,8 +192,12 @@ impl FoldPolicy {
         if policy.heads != 1 || !policy.reads.is_empty() {
             return Ok(self);
         }
-        let (trunk, heads) = (policy.layers.clone(), self.net.heads[..1].to_vec());
-        let net = Net { trunk, towers: Vec::new(), heads, ..self.net.clone() };
+        let heads = self.net.heads[..1].to_vec();
+        let (trunk, towers) = match policy.recurrent.is_empty() {
+            true => (policy.layers.clone(), Vec::new()),
+            false => (Vec::new(), vec![policy.clone()]),
+        };
+        let net = Net { trunk, towers, heads, ..self.net.clone() };
         let (from, to) = (Layout::new(&self.net).map_err(failed)?, Layout::new(&net).map_err(failed)?);
         let name = |own: &str| own.strip_prefix("trunk.").map_or(own.to_string(), |layer| format!("tower.0.{layer}"));
         let members = self.members.iter().map(|params| compute::net::pick(&from, params, &to, &name)).collect();
@@ -142,6 +213,23 @@ pub(crate) fn seen_alone(observed: &[f32], share: f64) -> [f32; OBSERVED] {
     own
 }
 
+/// What is asked about some rows.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    slots: &'a [u32],
+    ids: &'a [u32],
+    /// `[n, OBSERVED]`
+    observed: &'a [f32],
+    /// `[n]` bits of legal actions.
+    legal: &'a [u8],
+}
+
+/// Numbers of a slot's memory in front of what its members remember: the fold that decided last, and the row.
+const OWN: usize = 2;
+
+/// Rows that go through a net with a memory at once.
+const STEPPED: usize = 32;
+
 /// What of an observation is a share of equity in one symbol: position, pending, margin used.
 const SHARES: [usize; 3] = [0, 1, 5];
 
@@ -153,10 +241,10 @@ const WIDE: usize = 512;
 
 impl Policy for PpoPolicy {
     fn needs(&self) -> Needs {
-        Needs { account: true, ..Needs::default() }
+        Needs { account: true, memory: self.memory(), ..Needs::default() }
     }
 
-    fn act(&self, view: &View<'_>, _: &mut [f64], actions: &mut [Action]) -> Result<()> {
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
         actions.fill(Action::target(f64::NAN));
         let fold_of = |at: usize| self.fold_of.get(view.rows[at] as usize).copied().flatten();
         // At one close all rows are mostly of one fold.
@@ -175,7 +263,11 @@ impl Policy for PpoPolicy {
                 };
                 let legal: Vec<u8> = places.iter().map(bits).collect();
                 let slots: Vec<u32> = places.iter().map(|at| view.slots[*at]).collect();
-                let targets = self.decide(usize::from(fold), &slots, &ids, &observed, &legal)?;
+                let targets = self.decide(
+                    usize::from(fold),
+                    Asked { slots: &slots, ids: &ids, observed: &observed, legal: &legal },
+                    memory,
+                )?;
                 for (at, target) in places.iter().zip(targets) {
                     actions[*at] = Action::target(target * self.share);
                 }
@@ -249,11 +341,17 @@ mod tests {
             };
             let beside = policy(&[0, 1], 0).with_lanes(lanes.clone());
             let shown: Vec<f32> = observed[..lanes.len() * OBSERVED].to_vec();
-            let targets = beside.decide(0, &[0, 1, 2, 3], &[0; 4], &shown, &[7; 4]).unwrap();
+            let all = Asked { slots: &[0, 1, 2, 3], ids: &[0; 4], observed: &shown, legal: &[7; 4] };
+            let targets = beside.decide(0, all, &mut beside.start(4)).unwrap();
             for (at, lane) in lanes.iter().enumerate() {
                 let alone = policy(&lane[0].members, lane[0].flat);
                 let own = &shown[at * OBSERVED..(at + 1) * OBSERVED];
-                assert_eq!(alone.decide(0, &[0], &[0], own, &[7]).unwrap(), targets[at..at + 1], "{layers}, lane {at}");
+                let own = Asked { slots: &[0], ids: &[0], observed: own, legal: &[7] };
+                assert_eq!(
+                    alone.decide(0, own, &mut alone.start(1)).unwrap(),
+                    targets[at..at + 1],
+                    "{layers}, lane {at}"
+                );
             }
         }
     }

@@ -83,7 +83,16 @@ impl Engine {
         }
     }
 
-    /// A member's accounts between two updates, block by block: `3 + STATE` numbers of each account.
+    /// Numbers of that of a member.
+    fn state_numbers(&self, at: usize, accounts: usize) -> usize {
+        match self {
+            Engine::Cpu(cpu) => cpu.blocks[at].iter().map(Block::numbers).sum(),
+            Engine::Cuda(_) => accounts * (3 + STATE),
+        }
+    }
+
+    /// A member's accounts between two updates, block by block: `3 + STATE` numbers of each account, and what a net
+    /// remembers of it.
     fn state(&self, at: usize) -> Result<Vec<f64>> {
         match self {
             Engine::Cpu(cpu) => Ok(cpu.blocks[at].iter().flat_map(Block::state).collect()),
@@ -95,7 +104,7 @@ impl Engine {
     fn restore(&mut self, group: &Group, at: usize, returns: &ReturnScale, mut state: &[f64]) -> Result<bool> {
         match self {
             Engine::Cpu(cpu) => Ok(cpu.blocks[at].iter_mut().all(|block| {
-                let (own, rest) = state.split_at(block.len() * (3 + STATE));
+                let (own, rest) = state.split_at(block.numbers());
                 state = rest;
                 block.restore(own)
             })),
@@ -287,6 +296,8 @@ impl Training for PpoTraining {
                 true => mean_growth(&walked),
                 false => (f64::NAN, f64::NAN),
             };
+            let reward = walked.iter().map(|(growth, _)| growth).sum::<f64>() / walked.len().max(1) as f64;
+            let reward = if growth.is_finite() { reward } else { f64::NAN };
             let member = &mut self.members[at];
             member.due = false;
             let Seen { losses, growth: grown, explained, norm, rate } = member.seen;
@@ -294,6 +305,7 @@ impl Training for PpoTraining {
                 ("train_growth", 1e4 * grown),
                 ("valid_growth", 1e4 * growth),
                 ("valid_error", 1e4 * error),
+                ("valid_reward", reward),
                 ("entropy", losses.mean(losses.entropy)),
                 ("entropy_weight", f64::from(member.multipliers.weight)),
                 ("approx_kl", losses.mean(losses.kl)),
@@ -346,8 +358,10 @@ impl Training for PpoTraining {
         let (at, member) = self.member(snapshot.id)?;
         let bad = || Error::Invalid("the snapshot of a policy is not of this run".into());
         let accounts = member.hypers.n_envs as usize;
+        let numbers = 3 + self.engine.state_numbers(at, accounts);
         let (head, rest) = snapshot.bytes.split_at_checked(HEAD).ok_or_else(bad)?;
-        let (state, arrays) = rest.split_at_checked(8 * (3 + accounts * (3 + STATE))).ok_or_else(bad)?;
+        let (state, arrays) = rest.split_at_checked(8 * numbers).ok_or_else(bad)?;
+        let member = &mut self.members[at];
         let word = |at: usize| u32::from_le_bytes(head[4 * at..4 * at + 4].try_into().expect("four bytes"));
         let numbers: Vec<f64> =
             state.chunks_exact(8).map(|x| f64::from_le_bytes(x.try_into().expect("eight bytes"))).collect();

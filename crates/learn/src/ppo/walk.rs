@@ -4,7 +4,7 @@
 use super::Actions;
 use super::collect::greedy;
 use account::{Accounts, Orders, Params};
-use compute::nets::{Forward, Rows};
+use compute::nets::{Forward, Rows, Stepper};
 use compute::population::{Precision, Scale};
 use compute::{Net, Result, Tables};
 use market::{EpisodeData, OBSERVED};
@@ -129,12 +129,24 @@ pub(crate) fn walk_pieces(
     let wide: usize = net.heads.iter().map(|head| head.classes).sum();
     // Pieces that are as long as each other end together.
     let parts: Vec<_> = pieces.chunks(pieces.len().div_ceil(8).max(8)).collect();
-    let packed = Forward::new(net, precision, 1)?.pack(params)?;
+    let packed = (!net.has_memory()).then(|| Forward::new(net, precision, 1)?.pack(params)).transpose()?;
     let part = |pieces: &&[Range<u32>]| -> Result<Vec<(f64, usize)>> {
         let mut walk = Walk::new(data, pieces);
-        let mut pass = Forward::new(net, precision, pieces.len())?;
-        let mut ready = pass.with_packed(&packed)?;
         let mut out = vec![0.0; pieces.len() * wide];
+        if net.has_memory() {
+            let mut net = Stepper::new(net, precision, pieces.len())?;
+            net.take(params)?;
+            let mut states = vec![0.0; pieces.len() * net.state()];
+            for _ in 0..walk.steps() {
+                let (ids, extras) = walk.view();
+                net.step(Rows { tables, scales, ids, extras }, &mut states, &mut out)?;
+                walk.step(actions, &out);
+            }
+            return Ok(walk.growth());
+        }
+        let mut pass = Forward::new(net, precision, pieces.len())?;
+        let Some(packed) = &packed else { return Ok(Vec::new()) };
+        let mut ready = pass.with_packed(packed)?;
         for _ in 0..walk.steps() {
             let (ids, extras) = walk.view();
             ready.run(Rows { tables, scales, ids, extras }, &mut out)?;

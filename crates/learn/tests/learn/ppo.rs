@@ -280,3 +280,70 @@ fn the_band_keeps_a_policy_from_collapsing() {
     let kept = entropy(EntropyBand { least: 0.2, most: 0.8 });
     assert!(free < 0.1 && kept > 0.15, "{free} without, {kept} with");
 }
+
+/// A net of two towers that remember, in place of the plain one.
+fn remembering(mut spec: Spec, layers: &str) -> Spec {
+    let outputs = spec.hypers[0].actions.outputs();
+    let net = format!("row:2 + account:dense8 / {layers} / policy:{outputs} | value:1");
+    spec.configs[0].net = net.parse().unwrap();
+    spec
+}
+
+/// The column tells where the bar after the next goes: whoever only sees the last row knows nothing of the next bar.
+fn market_told_before(seed: u64, fee: f64) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
+    let (problem, data, folds) = market(seed, 1.0, fee);
+    let mut late = Problem::clone(&problem);
+    let input = &mut late.inputs[0];
+    let told: Vec<f32> = input.values.iter().step_by(input.stride).copied().collect();
+    for (row, values) in input.values.chunks_exact_mut(4).enumerate() {
+        // At row t the column knew bar t + 1; now it says that two rows earlier.
+        values[0] = told.get(row + BEFORE).copied().unwrap_or(0.0);
+    }
+    (Arc::new(late), data, folds)
+}
+
+/// Bars between what is shown and the row that it is needed at.
+const BEFORE: usize = 2;
+
+/// What was shown some bars ago and is no longer in the columns is known to a policy that remembers, and to no other.
+#[test]
+fn policies_that_remember_use_what_is_no_longer_shown() {
+    let own = Hypers { n_envs: 24, ..hypers(Actions::Discrete) };
+    let (problem, data, folds) = market_told_before(3, 1e-4);
+    let plain = Ppo::new(&problem, &data, &folds, spec(own, 250)).unwrap();
+    let with = remembering(spec(own, 250), "lstm24-16t | lstm24-16t");
+    let with = Ppo::new(&problem, &data, &folds, with).unwrap();
+    let best = |ppo: &Ppo| -> Vec<f64> {
+        run(ppo, 2, None).members.iter().map(|m| m.best.as_ref().expect("a best").score).collect()
+    };
+    // All of 20 bp less 2 sides of 1 bp on half of the bars.
+    let (without, with) = (best(&plain), best(&with));
+    assert!(with.iter().all(|score| *score > 0.8 * 19.0), "{with:?} bp with a memory");
+    assert!(without.iter().all(|score| *score < 0.2 * 19.0), "{without:?} bp without");
+}
+
+#[test]
+fn policies_that_remember_have_the_same_bits_for_any_threads_and_after_a_stop() {
+    for (layers, actions, precision) in [
+        ("lstm16-8t | lstm12", Actions::Discrete, Precision::F32),
+        ("lstm9-lstm8 | 16t", Actions::Continuous, Precision::Bf16),
+    ] {
+        let (problem, data, folds) = market(3, 0.8, 1e-4);
+        // Episodes end inside of rollouts, 20 accounts are no whole number of minibatches, and a member may stop.
+        let own = Hypers { episode: 50, target_kl: Some(0.02), ..hypers(actions) };
+        let mut spec = remembering(spec(own, 5), layers);
+        (spec.configs[0].recipe.batch, spec.configs[0].recipe.precision) = (200, precision);
+        let ppo = Ppo::new(&problem, &data, &folds, spec).unwrap();
+        let whole = bits(&run(&ppo, 1, None));
+        for threads in [2, 5] {
+            assert_eq!(bits(&run(&ppo, threads, None)), whole, "{layers}: {threads} threads");
+        }
+        for stop_at in 1..5u32 {
+            let state = stopped(&ppo, &at(2), stop_at);
+            for snapshot in &state.running {
+                assert_eq!(ppo.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
+            }
+            assert_eq!(bits(&run(&ppo, 1, Some(state))), whole, "{layers}: stopped after {stop_at}");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! `oracles/fixtures/ppo.py`.
 
 use compute::net::{Layout, flatten, load};
-use compute::nets::{Batch, Hyper, MemberSetup, Nets, Setup};
+use compute::nets::{Batch, Hyper, MemberSetup, Nets, Rows, SequenceGradient, Sequences, Setup};
 use compute::population::{Pins, Precision, Rule};
 use compute::{Budget, Choice, Opened, Table, Tables};
 use learn::ppo::{Actions, Clip, LossSums, Taken, Terms, policy_loss, value_loss};
@@ -58,16 +58,20 @@ fn update(actions: Actions, data: &str, before: &[u8], after: &[u8], device: &Op
         let hyper = Hyper { rate: 3e-3, eps: 1e-5, decay: 0.0, clip: Some(0.5), ..Hyper::default() };
         nets.optimise(&[hyper], None).unwrap();
     }
-    let (ours, theirs) = (nets.params(0).unwrap(), load(&net, &layout, after).unwrap());
-    let start = load(&net, &layout, before).unwrap();
+    let [start, theirs] = [before, after].map(|file| load(&net, &layout, file).unwrap());
+    check_moved(&format!("{actions:?}"), &layout, &start, &nets.params(0).unwrap(), &theirs);
+}
+
+/// Each tensor is where PyTorch's is, to 1e-5 of its norm, and has moved there.
+fn check_moved(what: &str, layout: &Layout, start: &[f32], ours: &[f32], theirs: &[f32]) {
     for ((ours, theirs), start) in
-        flatten(&layout, &ours).into_iter().zip(flatten(&layout, &theirs)).zip(flatten(&layout, &start))
+        flatten(layout, ours).into_iter().zip(flatten(layout, theirs)).zip(flatten(layout, start))
     {
         let apart = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
         let norm = apart(&theirs.2, &vec![0.0; theirs.2.len()]);
         let (distance, moved) = (apart(&ours.2, &theirs.2), apart(&start.2, &theirs.2));
-        assert!(distance <= 1e-5 * norm, "{actions:?} {}: {distance} of {norm}", ours.0);
-        assert!(moved > 100.0 * distance, "{actions:?} {}: it moved by {moved}, and is {distance} apart", ours.0);
+        assert!(distance <= 1e-5 * norm, "{what} {}: {distance} of {norm}", ours.0);
+        assert!(moved > 100.0 * distance, "{what} {}: it moved by {moved}, and is {distance} apart", ours.0);
     }
 }
 
@@ -93,4 +97,71 @@ fn an_update_is_that_of_pytorch_on_a_card() {
     if let Some(device) = super::made::card() {
         updates(&device);
     }
+}
+
+/// A policy that remembers, through whole accounts from the states that they began with; `oracles/fixtures/
+/// ppo_recurrent.py`.
+#[test]
+fn an_update_of_a_policy_that_remembers_is_that_of_pytorch() {
+    const STEPS: usize = 20;
+    const ACCOUNTS: usize = 3;
+    const UNITS: usize = 12;
+    let device = Opened::new(Choice::Cpu, 2).unwrap().0;
+    let data: Value = serde_json::from_str(include_str!("../fixtures/ppo_recurrent.json")).unwrap();
+    let before = include_bytes!("../fixtures/ppo_recurrent_before.safetensors");
+    let after = include_bytes!("../fixtures/ppo_recurrent_after.safetensors");
+    let net = "row:3 + account:dense8 / lstm12-16t | lstm12-16t / policy:3 | value:1".parse().unwrap();
+    let layout = Layout::new(&net).unwrap();
+    let [start, theirs] = [&before[..], &after[..]].map(|file| load(&net, &layout, file).unwrap());
+    let values: Vec<f32> = numbers(&data, "features").chunks_exact(3).flat_map(|x| [x[0], x[1], x[2], 0.0]).collect();
+    let tables = Tables::new(&device, Budget::default(), &[Table { values: &values, stride: 4 }], &[None]).unwrap();
+    let setup = Setup { rows: 1, precision: Precision::F32, rule: Some(Rule::AdamW), seed: 1, starts: vec![] };
+    let member = MemberSetup { id: 0, scales: Vec::new() };
+    let mut nets = Nets::new(&device, Budget::default(), &net, &tables, &setup, &[member], &Pins::default()).unwrap();
+    nets.set_params(0, &start).unwrap();
+    let [shown, state, reset, legal, action, old, advantage, old_value, order] =
+        ["shown", "state", "reset", "legal", "action", "log_probability", "advantage", "value", "order"]
+            .map(|name| numbers(&data, name));
+    let all = order.len() / 2;
+    let mut gradients = SequenceGradient::new(&net, Precision::F32, ACCOUNTS, STEPS).unwrap();
+    for accounts in order.chunks_exact(ACCOUNTS) {
+        let places: Vec<usize> =
+            (0..STEPS).flat_map(|t| accounts.iter().map(move |account| t * all + *account as usize)).collect();
+        let rows = (STEPS * ACCOUNTS) as f64;
+        let mean = places.iter().map(|at| f64::from(advantage[*at])).sum::<f64>() / rows;
+        let squares = places.iter().map(|at| (f64::from(advantage[*at]) - mean).powi(2)).sum::<f64>();
+        let deviation = (squares / (rows - 1.0)).sqrt();
+        // The units of a state are padded to 16.
+        let padded = |x: &[f32]| [x, &[0.0; 16 - UNITS]].concat();
+        let of_account = |account: &f32| &state[*account as usize * 4 * UNITS..(*account as usize + 1) * 4 * UNITS];
+        let begin: Vec<f32> = accounts.iter().flat_map(|a| of_account(a).chunks(UNITS).flat_map(padded)).collect();
+        let ids: Vec<u32> = places.iter().map(|at| *at as u32).collect();
+        let extras: Vec<f32> = places.iter().flat_map(|at| &shown[at * 8..(at + 1) * 8]).copied().collect();
+        let reset: Vec<u8> = places.iter().map(|at| reset[*at] as u8).collect();
+        let clip = Clip { policy: 0.2, value: None };
+        let actions = Actions::Discrete;
+        let terms = Terms { actions, clip, entropy_weight: 0.05, value_weight: 0.5, rows: rows as f32 };
+        let mut sums = LossSums::default();
+        let mut loss = |own: std::ops::Range<usize>, out: &[Vec<f32>], d_out: &mut [Vec<f32>]| {
+            for (row, at) in places[own].iter().enumerate() {
+                let taken = Taken {
+                    action: action[*at],
+                    legal: legal[*at] as u8,
+                    log_probability: old[*at],
+                    advantage: ((f64::from(advantage[*at]) - mean) / (deviation + 1e-8)) as f32,
+                };
+                let place = row * 3..row * 3 + 3;
+                policy_loss(&terms, &out[0][place.clone()], &taken, &mut d_out[0][place], &mut sums);
+                let wanted = advantage[*at] + old_value[*at];
+                d_out[1][row] = value_loss(&terms, out[1][row], old_value[*at], wanted, &mut sums);
+            }
+        };
+        let mut gradient = vec![0.0; layout.params];
+        gradients.take(&nets.params(0).unwrap()).unwrap();
+        let rows = Rows { tables: &tables, scales: &[], ids: &ids, extras: &extras };
+        gradients.gradient(Sequences { rows, begin: &begin, reset: &reset }, &mut loss, &mut gradient).unwrap();
+        let hyper = Hyper { rate: 3e-3, eps: 1e-5, decay: 0.0, clip: Some(0.5), ..Hyper::default() };
+        nets.optimise_parts(&gradient, &[hyper], None).unwrap();
+    }
+    check_moved("recurrent", &layout, &start, &nets.params(0).unwrap(), &theirs);
 }

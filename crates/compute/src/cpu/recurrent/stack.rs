@@ -21,11 +21,11 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Stack {
     stack: recurrent::Stack,
-    pool: rayon::ThreadPool,
-    packed: Vec<Vec<Floats>>, // [P][layers] as `pack` lays them out
-    slices: Vec<Slice>,       // [P × slices of a member]
-    taken: bool,              // there are weights
-    walked: bool,             // there is a way forward to go back on
+    pool: Option<rayon::ThreadPool>, // none of one thread: everything is done on the caller's
+    packed: Vec<Vec<Floats>>,        // [P][layers] as `pack` lays them out
+    slices: Vec<Slice>,              // [P × slices of a member]
+    taken: bool,                     // there are weights
+    walked: bool,                    // there is a way forward to go back on
 }
 
 /// Some rows of a member, and what their layers go through.
@@ -65,8 +65,8 @@ impl Stack {
     /// Takes its memory. There is something to compute with once [`take`](Stack::take) has been given weights.
     pub fn new(stack: &recurrent::Stack, threads: usize) -> Result<Stack> {
         let Shape { members, rows, .. } = *stack.shape();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(|i| format!("stack-{i}"));
-        let pool = pool.build().map_err(|e| Error::Device {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("stack-{i}"));
+        let pool = (threads > 1).then(|| pool.build()).transpose().map_err(|e| Error::Device {
             what: format!("{threads} threads cannot be started: {e}"),
             remedy: "ask for fewer threads".into(),
         })?;
@@ -122,7 +122,10 @@ impl Stack {
                 pack::one(r, &held, packed);
             }
         };
-        self.pool.install(|| self.packed.par_iter_mut().enumerate().for_each(one));
+        match &self.pool {
+            Some(pool) => pool.install(|| self.packed.par_iter_mut().enumerate().for_each(one)),
+            None => self.packed.iter_mut().enumerate().for_each(one),
+        }
         self.taken = true;
         Ok(())
     }
@@ -152,10 +155,9 @@ impl Stack {
                 slice.forward(stack, &packed[slice.member], &given, &outputs);
             }
         };
-        if self.slices.len() == 1 {
-            self.slices.iter_mut().for_each(one);
-        } else {
-            self.pool.install(|| self.slices.par_iter_mut().for_each(one));
+        match self.pool.as_ref().filter(|_| self.slices.len() > 1) {
+            Some(pool) => pool.install(|| self.slices.par_iter_mut().for_each(one)),
+            None => self.slices.iter_mut().for_each(one),
         }
         self.walked = stack.trains();
         Ok(())
@@ -174,7 +176,10 @@ impl Stack {
             }
         };
         let slices = &mut self.slices;
-        self.pool.install(|| slices.par_iter_mut().for_each(one));
+        match &self.pool {
+            Some(pool) => pool.install(|| slices.par_iter_mut().for_each(one)),
+            None => slices.iter_mut().for_each(one),
+        }
         let each = slices.len() / stack.shape().members;
         let add = |(member, (gradient, slices)): (usize, (&mut [f32], &[Slice]))| {
             if !active(members, member) {
@@ -186,8 +191,13 @@ impl Stack {
                 }
             }
         };
-        let rows = call.gradient.par_chunks_mut(call.stride).zip(slices.par_chunks(each)).enumerate();
-        self.pool.install(|| rows.for_each(add));
+        match &self.pool {
+            Some(pool) => {
+                let rows = call.gradient.par_chunks_mut(call.stride).zip(slices.par_chunks(each)).enumerate();
+                pool.install(|| rows.for_each(add));
+            }
+            None => call.gradient.chunks_mut(call.stride).zip(slices.chunks(each)).enumerate().for_each(add),
+        }
         Ok(())
     }
 }

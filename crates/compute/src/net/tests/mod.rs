@@ -50,7 +50,10 @@ pub(crate) fn any_net() -> impl Strategy<Value = Net> {
             let reads = vec![net.inputs[0].name.clone()];
             let layers = std::mem::take(&mut net.trunk);
             let others = net.heads.len() - 1;
-            net.towers = vec![Tower { reads, layers, heads: 1 }, Tower { heads: others, ..Tower::default() }];
+            net.towers = vec![
+                Tower { reads, layers, heads: 1, ..Tower::default() },
+                Tower { heads: others, ..Tower::default() },
+            ];
         }
         net
     })

@@ -93,9 +93,13 @@ impl Reader {
             towers.iter_mut().zip(counts).for_each(|(tower, heads)| tower.heads = heads);
             return Ok(Net { inputs, branches, trunk: vec![], heads, towers });
         }
-        let only = towers.pop().unwrap_or_default();
+        let mut only = towers.pop().unwrap_or_default();
         if !only.reads.is_empty() {
             return Err(self.wrong("one trunk reads everything: expected no inputs in brackets before it"));
+        }
+        if !only.recurrent.is_empty() {
+            only.heads = heads.len();
+            return Ok(Net { inputs, branches, trunk: vec![], heads, towers: vec![only] });
         }
         Ok(Net { inputs, branches, trunk: only.layers, heads, towers: vec![] })
     }
@@ -112,14 +116,19 @@ impl Reader {
             tower.reads.push(name);
         }
         let here = self.start();
-        if bracket && !self.text.get(here).is_some_and(char::is_ascii_digit) {
+        let begins = self.text.get(here).is_some_and(char::is_ascii_digit) || self.letters() == LSTM;
+        if bracket && !begins {
             return Ok(tower);
         }
-        tower.layers.push(self.layer()?);
-        while self.eat('-') {
-            tower.layers.push(self.layer()?);
+        loop {
+            match self.carried(&tower)? {
+                Some(units) => tower.recurrent.push(units),
+                None => tower.layers.push(self.layer()?),
+            }
+            if !self.eat('-') {
+                return Ok(tower);
+            }
         }
-        Ok(tower)
     }
 
     /// No `/`: one input, its layers are the trunk, the last number is the classes.
@@ -189,12 +198,25 @@ impl Reader {
         }
     }
 
+    /// `lstm64` at the beginning of a tower or of the trunk; none where a plain layer stands.
+    fn carried(&mut self, tower: &Tower) -> Result<Option<usize>> {
+        if self.letters() != LSTM || !tower.layers.is_empty() {
+            return Ok(None);
+        }
+        if tower.recurrent.len() == RECURRENT {
+            let wrong = format!("{RECURRENT} recurrent layers are the most: expected the width of a plain layer");
+            return Err(self.wrong(&wrong));
+        }
+        self.at += LSTM.len();
+        Ok(Some(self.number("the units of the LSTM, as in `lstm64`")?))
+    }
+
     fn layer(&mut self) -> Result<Layer> {
         let word = self.letters();
         if word == LSTM {
-            return Err(
-                self.wrong("recurrent layers stand at the beginning of a branch: expected the width of a layer")
-            );
+            return Err(self.wrong(
+                "recurrent layers stand at the beginning of a branch, a trunk or a tower: expected the width of a layer",
+            ));
         }
         if distance(&word.to_ascii_lowercase(), LSTM) <= 1 {
             return Err(self.wrong("expected the width of a layer; did you mean `lstm` and its units?"));

@@ -210,6 +210,7 @@ fn replay(
             0..n_envs,
             &member.hypers,
             group.episode_seed(member),
+            0,
         );
         assert!(block.restore(&in_one_block(&states[p], n)));
         let wide = actions.outputs() + 1;
