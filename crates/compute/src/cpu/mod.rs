@@ -47,7 +47,7 @@ pub(crate) use plan::Plan;
 pub(crate) use product::square_product;
 use rayon::prelude::*;
 pub use recurrent::stack::Stack;
-pub use sequence::{SequenceGradient, Sequences, Stepper};
+pub use sequence::{SequenceGradient, SequenceLoss, Sequences, Stepper};
 use slot::{Lane, Slot};
 use std::sync::Arc;
 

@@ -344,6 +344,9 @@ impl Stepper {
     }
 }
 
+/// Some rows of sequences, in order: from their outputs `[heads][rows, outputs]` the gradient at these.
+pub type SequenceLoss<'a> = &'a mut dyn FnMut(Range<usize>, &[Vec<f32>], &mut [Vec<f32>]);
+
 /// Sequences of one length, `n` of them side by side.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequences<'a> {
@@ -441,12 +444,7 @@ impl SequenceGradient {
     /// # Errors
     ///
     /// Where the rows are not there, or the lengths do not fit.
-    pub fn gradient(
-        &mut self,
-        sequences: Sequences<'_>,
-        loss: &mut dyn FnMut(Range<usize>, &[Vec<f32>], &mut [Vec<f32>]),
-        gradient: &mut [f32],
-    ) -> Result<()> {
+    pub fn gradient(&mut self, sequences: Sequences<'_>, loss: SequenceLoss<'_>, gradient: &mut [f32]) -> Result<()> {
         let (state, steps) = (self.cut.state(), self.steps);
         let n = sequences.begin.len() / state;
         self.cut.check(&sequences.rows, steps * n)?;
@@ -467,7 +465,7 @@ impl SequenceGradient {
         let all = steps * n;
         for first in (0..all).step_by(ROWS) {
             let places = first..all.min(first + ROWS);
-            self.chunk(sequences.rows.tables, places, n, loss, (&mut *d_rest, first > 0));
+            self.chunk(sequences.rows.tables, places, n, &mut *loss, (&mut *d_rest, first > 0));
         }
         for (t, walked) in self.stacks.iter_mut().enumerate() {
             let Some(walked) = walked else { continue };
@@ -519,7 +517,7 @@ impl SequenceGradient {
         tables: &Tables,
         places: Range<usize>,
         n: usize,
-        loss: &mut dyn FnMut(Range<usize>, &[Vec<f32>], &mut [Vec<f32>]),
+        loss: SequenceLoss<'_>,
         gradient: (&mut [f32], bool),
     ) {
         let SequenceGradient { cut, stacks, rest, values, back, x, below, zeros, rows, .. } = self;

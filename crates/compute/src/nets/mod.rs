@@ -19,7 +19,7 @@ mod descent_tests;
 mod tests;
 
 pub use self::descent::Loss;
-pub use crate::cpu::{Forward, Packed, Ready, Rows, SequenceGradient, Sequences, Stepper};
+pub use crate::cpu::{Forward, Packed, Ready, Rows, SequenceGradient, SequenceLoss, Sequences, Stepper};
 pub use crate::cuda::Hypers;
 
 use crate::cpu::{Given, Plan, Source, Update};

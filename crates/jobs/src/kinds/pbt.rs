@@ -18,9 +18,9 @@ use learn::ppo::{Ppo, Spec};
 const POPULATION: usize = 8;
 
 pub(super) const FIGURES: &[Figure] = &[
-    Figure { name: "train_growth", tag: "rollout/ep_rew_mean", label: Some("earned") },
-    Figure { name: "valid_growth", tag: "eval/mean_reward", label: Some("best validation") },
-    Figure { name: "population_growth", tag: "eval/population_mean_reward", label: Some("mean validation") },
+    Figure { name: "train_growth", tag: "rollout/growth_mean", label: Some("earned") },
+    Figure { name: "valid_growth", tag: "eval/growth_mean", label: Some("best validation") },
+    Figure { name: "population_growth", tag: "eval/population_growth_mean", label: Some("mean validation") },
     Figure { name: "valid_error", tag: "eval/standard_error", label: None },
     Figure { name: "individual", tag: "train/best_individual", label: None },
     Figure { name: "entropy", tag: "train/entropy", label: Some("entropy") },
