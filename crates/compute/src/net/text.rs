@@ -20,9 +20,9 @@
 //! a batch, not from a table; such an input has a name. `|` puts towers side by side, and their heads in the same
 //! order; names in brackets are the inputs that a tower reads, all of them without, and `()` is a tower without layers.
 //! Where a tower, or the trunk, begins with `lstm`, these layers read all inputs a row at a time, and their state is
-//! carried from each row of a sequence to the next. One input needs no name (it is `rows`), nor does one head (`class`). Spaces are free. Without any `/` the last
-//! number is the classes and all layers but recurrent ones are trunk. What is printed is the shortest of these and
-//! reads back as the same net.
+//! carried from each row of a sequence to the next. One input needs no name (it is `rows`), nor does one head
+//! (`class`). Spaces are free. Without any `/` the last number is the classes and all layers but recurrent ones are
+//! trunk. What is printed is the shortest of these and reads back as the same net.
 
 mod reader;
 

@@ -7,8 +7,8 @@
 //! another's parameters and optimiser. On a processor a whole rollout can run on one thread with anybody's parameters:
 //! [`Forward`].
 //!
-//! Nets whose LSTM layers carry a state are stepped through by [`Stepper`], and get their gradients from whole sequences
-//! by [`SequenceGradient`]; here they have their parameters and their optimiser ([`Nets::optimise_parts`]).
+//! Nets whose LSTM layers carry a state are stepped through by [`Stepper`], and get their gradients from whole
+//! sequences by [`SequenceGradient`]; here they have their parameters and their optimiser ([`Nets::optimise_parts`]).
 //!
 //! A [`Population`](crate::Population) is nets with lists of samples, cross-entropy and epochs.
 

@@ -20,7 +20,7 @@ pub(super) struct EvolveKind;
 const FIGURES: &[Figure] = &[
     Figure { name: "mean_fitness", tag: "rollout/mean_fitness", label: Some("mean fitness") },
     Figure { name: "best_fitness", tag: "rollout/best_fitness", label: Some("best fitness") },
-    Figure { name: "valid_growth", tag: "eval/mean_reward", label: Some("validation") },
+    Figure { name: "valid_growth", tag: "eval/growth_mean", label: Some("validation") },
     Figure { name: "valid_error", tag: "eval/standard_error", label: None },
     Figure { name: "sigma", tag: "train/sigma", label: None },
     Figure { name: "moved", tag: "train/step_length", label: None },
@@ -179,6 +179,11 @@ impl Kind for EvolveKind {
         let tables: Vec<String> = inputs.iter().map(|i| format!("{}:{}", i.name, i.columns.len())).collect();
         let (layers, outputs) = (layers.replace(',', "-"), settings.ppo.actions.outputs());
         format!("{} + account:dense{OBSERVED} / {layers} / policy:{outputs}", tables.join(" + "))
+    }
+
+    fn on_processor_because(&self, settings: &Settings) -> Option<&'static str> {
+        let individual = || PpoKind.on_processor_because(&pbt::individual(settings));
+        if pbt::is_pbt(settings) { individual() } else { None }
     }
 
     fn learner(
