@@ -74,6 +74,38 @@ fn evolved_policies_are_judged_and_kept_like_any_model() {
     assert!(["mean_fitness", "best_fitness", "generations_per_s"].iter().all(|name| log.contains(name)), "{log}");
 }
 
+/// The last days that can be tested, where a split of the price lies between them and the holdout: nothing behind it
+/// has settled yet.
+#[test]
+fn days_without_a_settled_row_are_not_tested() {
+    let place = Place::new();
+    let mut rows = String::from("time,open,high,low,close,volume\n");
+    let (mut days, mut price) = ((0..).filter(|day| day % 7 < 5), 200.0_f64);
+    for bar in 0..1500_u32 {
+        price *= 1.0 + 0.01 * (f64::from(bar) * 1.7).sin() * (f64::from(bar) * 0.31).cos();
+        let shown = if bar < 1190 { price } else { price / 2.0 };
+        // Monday, 2014-01-06.
+        let day = 1_388_966_400_i64 + 86_400 * days.next().unwrap_or_default();
+        let (high, low) = (1.004 * shown, 0.996 * shown);
+        rows += &format!("{day},{shown:.4},{high:.4},{low:.4},{shown:.4},1000\n");
+    }
+    place.write("SHARE.csv", &rows);
+    let features = ["--features", "log_return(1), close/sma(100) - 1"];
+    let small = ["--learner", "evolve", "--device", "cpu", "--net", "8t-8t", "--timesteps", "20000"];
+    // More days than there are: what cut the bars is named, not a number of bars that there are.
+    let (refused, exit) = place.json(&[&["train", "SHARE.csv", "--test-days", "1400"], &features[..], &small].concat());
+    assert!(exit != 0 && refused["error"].to_string().contains("fewer than 1400 days with samples"), "{refused}");
+    assert!(refused["error"].to_string().contains("--factors"), "{refused}");
+    let args = [&["train", "SHARE.csv", "--test-days", "30", "--out", "run"], &features[..], &small].concat();
+    let (run, exit) = place.json(&args);
+    assert_eq!(exit, 0, "{run}");
+    let notes = run["notes"].to_string();
+    assert!(notes.contains("the 30 days tested end on") && notes.contains("--factors"), "{notes}");
+    assert_eq!(run["folds"][0]["test"], 30, "{run}");
+    let steps = number(&run["backtest"]["steps"]);
+    assert!((29.0..=33.0).contains(&steps), "{steps} bars were traded");
+}
+
 /// Flags change the plan, `auto` is legal for each, and what is not for evolution is refused.
 #[test]
 fn flags_of_evolution_change_the_plan() {

@@ -314,7 +314,8 @@ fn believe(into: &mut Beliefs, rows: &[u32], p: &[f32], calibration: &Calibratio
 }
 
 /// The time that is tested, in its order: of a walk `[folds]` from the beginning of each test to that of the next, the
-/// last up to the holdout or the end; else the groups.
+/// last up to the holdout or the end, or to where nothing can be decided any more (behind a split of the price, say);
+/// else the groups.
 pub(super) fn blocks(experiment: &Experiment, data: &Dataset) -> Vec<Span> {
     let splits = &experiment.splits;
     if !splits.groups.is_empty() {
@@ -322,9 +323,21 @@ pub(super) fn blocks(experiment: &Experiment, data: &Dataset) -> Vec<Span> {
     }
     let end = data.clock.times.last().map_or(i64::MAX, |last| last.saturating_add(1));
     let end = splits.holdout.as_ref().map_or(end, |holdout| holdout.span.from());
+    let reach = splits.folds.last().map_or(end, |fold| reach_of(experiment, data, fold.spans.test, end));
+    let end = end.min(reach);
     let from: Vec<i64> = splits.folds.iter().map(|fold| fold.spans.test.from()).collect();
     let ends = from.iter().skip(1).copied().chain([end]);
     from.iter().zip(ends).filter_map(|(from, to)| Span::new(*from, to)).collect()
+}
+
+/// Behind the bar at which the last decision before `end` is filled, and behind what a test's labels reach.
+fn reach_of(experiment: &Experiment, data: &Dataset, test: Span, end: i64) -> i64 {
+    let Ids::Bars { usable, .. } = &experiment.source.ids else { return end };
+    let ticks = (0..usable.len()).filter(|row| usable[*row]).map(|row| data.clock.tick[row] as usize);
+    let times = &data.clock.times;
+    let last = ticks.filter(|tick| times[*tick] < end).max();
+    let filled = last.map_or(end, |tick| times.get(tick + 1).map_or(end, |time| time.saturating_add(1)));
+    filled.max(test.to())
 }
 
 /// What a portfolio's rule does not say by itself: which side is missing, and what leverage leaves of it.

@@ -1,6 +1,7 @@
 //! One experiment: data, folds, learner, plan and device, as one value that every step of a run is handed.
 
 use super::estimate::{Scope, estimate, is_lengthy, long};
+use super::holdout::day;
 use super::problem::walk;
 use super::short::{fewer_folds, fold_counts, is_roomy, too_few};
 use super::{Ids, Source, Teller, Train, TrainEvent};
@@ -9,7 +10,7 @@ use crate::tune::{Tuned, find, is_open};
 use crate::{Memory, Settings, SplitKind};
 use compute::population::Pins;
 use compute::{Budget, Choice, Opened};
-use files::{Error, Kind, Result, format_list, format_plural, format_seconds};
+use files::{Error, Kind, Result, format_count, format_list, format_plural, format_seconds};
 use judge::split::{Held, Splits, WalkForward, around, longest_label, walk_forward, walk_forward_on, whole};
 use learn::classify::defaults;
 use learn::{DeviceBudget, Learner, Plan, failed};
@@ -61,6 +62,7 @@ impl Experiment {
         if settings.refit.is_none() {
             notes.extend(fewer_folds(&settings, splits.folds.len()));
             notes.extend(held_note(&source, &settings, &splits));
+            notes.extend(untested(&source, &settings, &splits));
         }
         kind.fill_in(&mut settings, &source, &at.device);
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;
@@ -223,8 +225,8 @@ pub(crate) fn split(source: &Source, settings: &Settings) -> Result<Splits> {
     match (&source.ids, splits) {
         // What is wrong with a setting stays what it is.
         (Ids::Bars { data, .. }, Err(error)) if error.kind == Kind::Input => {
-            let windows: Vec<(bool, usize)> = source.windows();
-            Err(too_few(data, &windows, longest_label(samples, &source.ticks), settings).at(&source.path))
+            let label = longest_label(samples, &source.ticks);
+            Err(too_few(data, &source.windows(), label, settings, Some(error)).at(&source.path))
         }
         (_, splits) => splits,
     }
@@ -250,6 +252,24 @@ fn cut(source: &Source, settings: &Settings, folds: usize) -> Result<Splits> {
         }
         _ => walk_forward(samples, ticks, &spec),
     }
+}
+
+/// That the days tested are not the last before the holdout, where bars without a sample lie between them.
+fn untested(source: &Source, settings: &Settings, splits: &Splits) -> Option<String> {
+    let days = settings.split.test_days?;
+    let (fold, held) = (splits.folds.last()?, splits.holdout.as_ref()?);
+    let last = source.problem.samples.t0[*fold.test.last()? as usize];
+    let [from, to] = [last + 1, held.span.from()].map(|time| source.ticks.partition_point(|tick| *tick < time));
+    let skipped = to.saturating_sub(from + splits.embargo + longest_label(&source.problem.samples, &source.ticks));
+    (skipped > 0).then(|| {
+        format!(
+            "the {} tested end on {}: between them and the holdout {} no sample (what follows a suspected split, or a \
+             long hole, has to settle again); factors of the splits close such borders: <universe.factors>",
+            format_plural(days as u64, "day"),
+            day(last - 1),
+            if skipped == 1 { "1 bar has".into() } else { format!("{} bars have", format_count(skipped as u64)) },
+        )
+    })
 }
 
 /// What to say where an earlier run on these data changes what is held out.

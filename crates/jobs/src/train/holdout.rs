@@ -114,7 +114,7 @@ impl Holdings {
 }
 
 /// Ready arrays may count rows instead of telling the time.
-fn day(time: i64) -> String {
+pub(super) fn day(time: i64) -> String {
     if time < 1_000_000_000_000 { time.to_string() } else { rfc3339(time).chars().take(10).collect() }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn problem(
     }
     if samples.is_empty() {
         let windows: Vec<(bool, usize)> = inputs.iter().map(|i| i.map.is_some()).zip(windows.iter().copied()).collect();
-        return Err(too_few(data, &windows, 1, settings));
+        return Err(too_few(data, &windows, 1, settings, None));
     }
     let classes = if labelled { LABELS } else { 0 };
     Ok(Problem { inputs, ids: data.base.rows(), classes, samples, ..Problem::default() })

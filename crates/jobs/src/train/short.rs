@@ -118,8 +118,15 @@ pub(super) fn fewer_folds(settings: &Settings, folds: usize) -> Option<String> {
 }
 
 /// The error for bars that are too few whatever shrinks. `windows` are those of the inputs, the slower tables' in their
-/// order; labels reach over `label` clock times.
-pub(super) fn too_few(data: &Dataset, windows: &[(bool, usize)], label: usize, settings: &Settings) -> Error {
+/// order; labels reach over `label` clock times. Where there are enough, and it is where they lie that left a part of
+/// the split empty, `split` (what it said) stands.
+pub(super) fn too_few(
+    data: &Dataset,
+    windows: &[(bool, usize)],
+    label: usize,
+    settings: &Settings,
+    split: Option<Error>,
+) -> Error {
     let bars = data.base.market.iter().map(|b| b.len()).max().unwrap_or(0);
     let window = |slow: bool| windows.iter().filter(|w| w.0 == slow).map(|w| w.1).max().unwrap_or(1);
     // Warm-up and window of each column, in base bars.
@@ -136,6 +143,19 @@ pub(super) fn too_few(data: &Dataset, windows: &[(bool, usize)], label: usize, s
     let fewest = fold_counts(settings).into_iter().min().unwrap_or(1);
     let spec = WalkForward { folds: fewest, ..walk(settings, data.clock.times.len()) };
     let needed = warm.saturating_add(ticks_needed(label, &spec));
+    if let Some(error) = split.filter(|_| bars >= needed) {
+        let runs = data.base.runs.iter().map(|runs| runs.len()).sum::<usize>();
+        return if runs == data.base.market.len() {
+            error
+        } else {
+            error.remedy(format!(
+                "suspected splits or long holes cut the bars into {runs} runs, and each has to settle for {}: give the \
+                 factors of splits with <universe.factors>, take splits for true moves with <repair.splits=keep>, or \
+                 leave late columns out with <features.set>",
+                format_plural(warm as u64, "bar"),
+            ))
+        };
+    }
     let windows = if window > 1 { format!(" and fill a window of {window} rows") } else { String::new() };
     Error::input(format!(
         "{} are too few: about {} are needed, {} of them for `{column}` to settle ({}){windows}",

@@ -139,7 +139,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
         };
         let rest = set.without(is_costly);
         if rest.groups.is_empty() {
-            return Err(too_few(&data, &[], 1, settings).at(&path));
+            return Err(too_few(&data, &[], 1, settings, None).at(&path));
         }
         notes.extend(left_out(&costly, data.base.runs.iter().flatten().map(|run| run.len()).max().unwrap_or(0)));
         plan = resolve(&rest, settings)?;

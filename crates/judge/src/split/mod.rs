@@ -53,7 +53,7 @@ pub struct WalkForward {
     /// The share of time held out, at the end; 0: none. With daily bars at least a year, where that leaves three years
     /// before it.
     pub holdout: f64,
-    /// One fold whose test is the last so many days before the holdout, instead of `folds` and `tested`.
+    /// One fold whose test is the last so many days with samples before the holdout, instead of `folds` and `tested`.
     pub test_days: Option<u32>,
     /// What was held out of these data before.
     pub held: Held,

@@ -363,6 +363,17 @@ fn test_days_are_one_fold_before_the_holdout() {
     }
     let spec = WalkForward { test_days: Some(500), ..WalkForward::default() };
     assert!(walk_forward(&samples, &ticks, &spec).unwrap_err().message.contains("fewer than 500 days"));
+    // Days on which nothing has settled do not count: 20 of them lie before the holdout here.
+    let spec = WalkForward { test_days: Some(5), ..WalkForward::default() };
+    let (mut gap, from) = (samples.clone(), ticks[2040]);
+    let kept: Vec<usize> = (0..gap.len()).filter(|at| gap.t0[*at] < from - 20 * DAY || gap.t0[*at] >= from).collect();
+    gap.rows = kept.iter().map(|at| samples.rows[*at]).collect();
+    gap.t0 = kept.iter().map(|at| samples.t0[*at]).collect();
+    gap.t1 = kept.iter().map(|at| samples.t1[*at]).collect();
+    let test = walk_forward(&gap, &ticks, &spec).unwrap().folds.remove(0).test;
+    let tested: std::collections::BTreeSet<i64> = test.iter().map(|at| (gap.t0[*at as usize] - 1) / DAY).collect();
+    assert_eq!(tested.len(), 5);
+    assert!(test.iter().all(|at| gap.t0[*at as usize] < from - 20 * DAY));
     // The days of a session that turns elsewhere.
     let days: Vec<i32> = (0..2400).map(|i| i / 30).collect();
     let spec = WalkForward { test_days: Some(2), holdout: 0.0, ..WalkForward::default() };

@@ -52,7 +52,11 @@ pub(super) fn plan_splits(
     let Work { ticks: work, limit, holdout } = hold_out(samples, ticks, begin..end, spec).map_err(&short)?;
     let usable = |range: Range<usize>| usable(samples, ticks, range, limit);
 
-    let borders = borders(days, work, spec).map_err(&short)?;
+    let borders = match spec.test_days {
+        Some(wanted) => last_days(samples, ticks, days, &usable(work.clone()), wanted).map(|from| vec![from, work.end]),
+        None => borders(work, spec),
+    };
+    let borders = borders.map_err(&short)?;
     let count = borders.len() - 1;
     let mut folds = Vec::with_capacity(count);
     for (number, block) in borders.windows(2).enumerate() {
@@ -133,18 +137,19 @@ fn between(samples: &Samples, ticks: &[i64], range: Range<usize>) -> Vec<u32> {
     (at(range.start)..at(range.end)).collect()
 }
 
+/// Where the last so many days start on which anything can be tested: days without a sample (behind a split of the
+/// price nothing has settled yet) say nothing and do not count.
+fn last_days(samples: &Samples, ticks: &[i64], days: &[i32], usable: &[u32], wanted: u32) -> Result<usize, String> {
+    let tick = |at: &u32| ticks.partition_point(|tick| *tick < samples.t0[*at as usize]);
+    let mut tested: Vec<i32> = usable.iter().map(|at| days[tick(at)]).collect();
+    tested.dedup();
+    let first = tested.len().checked_sub(wanted as usize).and_then(|at| tested.get(at));
+    let day = first.ok_or_else(|| format!("there are fewer than {wanted} days with samples before the holdout"))?;
+    Ok(days.partition_point(|other| other < day))
+}
+
 /// Where the test blocks start, and where the last one ends.
-fn borders(days: &[i32], work: Range<usize>, spec: &WalkForward) -> Result<Vec<usize>, String> {
-    if let Some(wanted) = spec.test_days {
-        let mut from = work.end;
-        for _ in 0..wanted {
-            let Some(day) = from.checked_sub(1).filter(|last| *last >= work.start).map(|last| days[last]) else {
-                return Err(format!("there are fewer than {wanted} days before the holdout"));
-            };
-            from = days[..from].partition_point(|other| *other < day).max(work.start);
-        }
-        return Ok(vec![from, work.end]);
-    }
+fn borders(work: Range<usize>, spec: &WalkForward) -> Result<Vec<usize>, String> {
     let tested = ((work.len() as f64 * spec.tested).round() as usize).min(work.len());
     if tested < spec.folds {
         return Err(format!("{tested} bars are to be tested in {} folds", spec.folds));
