@@ -67,7 +67,8 @@ pub struct Trained {
     pub fold: usize,
     /// Which of its fold's members, from 0.
     pub seed: u32,
-    /// One for each validation.
+    /// One for each validation. Stored apart; older states have it here.
+    #[serde(default, skip_serializing)]
     pub history: Vec<Validation>,
     /// The best validation, if any score was a number.
     pub best: Option<Best>,
@@ -140,6 +141,58 @@ impl Metrics {
         let values = self.values.iter().map(|x| x.is_finite().then_some(*x));
         self.names.iter().map(|name| &**name).zip(values)
     }
+}
+
+impl Trained {
+    /// `[runs]` neighbouring validations with the same figures: their names and how many there are.
+    pub(crate) fn history_runs(&self) -> Vec<HistoryRun> {
+        let runs = self.history.chunk_by(|a, b| a.metrics.names == b.metrics.names);
+        let run = |run: &[Validation]| HistoryRun { figures: run[0].metrics.names.to_vec(), validations: run.len() };
+        runs.map(run).collect()
+    }
+
+    /// The history as plain numbers: unit, step, score and figures of each validation, not a number where one is none.
+    pub(crate) fn write_history(&self, to: &mut Vec<u8>) {
+        for Validation { unit, step, score, metrics } in &self.history {
+            to.extend([unit, step].iter().flat_map(|n| n.to_le_bytes()));
+            to.extend(score.unwrap_or(f64::NAN).to_le_bytes());
+            to.extend(metrics.values.iter().flat_map(|x| x.to_le_bytes()));
+        }
+    }
+
+    /// Takes its history back from such numbers, which begin `from` and are cut off it; false where they end too early.
+    pub(crate) fn read_history(&mut self, runs: &[HistoryRun], from: &mut &[u8]) -> bool {
+        fn take<'b, const N: usize>(from: &mut &'b [u8]) -> Option<&'b [u8; N]> {
+            let (first, rest) = from.split_first_chunk::<N>()?;
+            *from = rest;
+            Some(first)
+        }
+        for HistoryRun { figures, validations } in runs {
+            let names: Arc<[Cow<'static, str>]> = figures.clone().into();
+            for _ in 0..*validations {
+                let [Some(unit), Some(step)] = [take(from), take(from)].map(|n| n.map(|n| u32::from_le_bytes(*n)))
+                else {
+                    return false;
+                };
+                let mut number = || take(from).map(|x| f64::from_le_bytes(*x));
+                let Some(score) = number() else { return false };
+                let values: Vec<f64> = names.iter().map_while(|_| number()).collect();
+                if values.len() < names.len() {
+                    return false;
+                }
+                let metrics = Metrics { names: Arc::clone(&names), values: values.into() };
+                self.history.push(Validation { unit, step, score: score.is_finite().then_some(score), metrics });
+            }
+        }
+        true
+    }
+}
+
+/// Neighbouring validations with the same figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HistoryRun {
+    figures: Vec<Cow<'static, str>>,
+    validations: usize,
 }
 
 impl PartialEq for Metrics {
@@ -259,10 +312,29 @@ mod tests {
             names.windows(2).all(|pair| Arc::ptr_eq(pair[0], pair[1]))
         };
         assert!(is_shared(&member));
-        let text = serde_json::to_string(&member).expect("JSON");
-        assert!(text.contains(r#"{"epoch":2,"step":20,"worth":2.0,"valid_loss":0.25,"norm":null}"#), "{text}");
-        let mut read: Trained = serde_json::from_str(&text).expect("a member");
+        // States of older programs have it as JSON.
+        let (text, history) = (serde_json::to_value(&member), serde_json::to_value(&member.history));
+        let (mut text, history) = (text.expect("JSON"), history.expect("JSON"));
+        assert!(
+            history.to_string().contains(r#"{"epoch":2,"step":20,"worth":2.0,"valid_loss":0.25,"norm":null}"#),
+            "{history}"
+        );
+        assert!(text.get("history").is_none(), "{text}");
+        text["history"] = history;
+        let mut read: Trained = serde_json::from_value(text).expect("a member");
         assert_eq!(read, member);
+        // Others as plain numbers, beside the names; figures that changed begin a run of their own.
+        let metrics = Metrics::new(&[("other", 7.0)]);
+        member.validated(Score { id: 0, unit: 4, step: 40, score: f64::NAN, metrics });
+        let (runs, mut bytes) = (member.history_runs(), Vec::new());
+        member.write_history(&mut bytes);
+        assert_eq!((runs.len(), bytes.len()), (2, 3 * (8 + 24) + 8 + 16));
+        for end in 0..=bytes.len() + 1 {
+            let (mut back, long) = (Trained { history: Vec::new(), ..member.clone() }, [&bytes[..], &[1]].concat());
+            let mut from = &long[..end];
+            assert_eq!(back.read_history(&runs, &mut from), end >= bytes.len(), "{end} bytes");
+            assert!(end < bytes.len() || (back == member && from.len() == end - bytes.len()), "{end} bytes");
+        }
         assert_eq!([1, 2].map(|at| read.history[at].metrics.get("norm")), [None, Some(1.0)]);
         read.share_names(0);
         assert!(is_shared(&read));

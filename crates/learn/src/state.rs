@@ -1,6 +1,7 @@
 //! A state from which a training can go on, to the bit, as the parts of a checkpoint.
 
 use crate::checkpoint::Staging;
+use crate::member::HistoryRun;
 use crate::{Learner, Snapshot, Trained, failed};
 use compute::population::{Pace, Pins};
 use files::{Error, Kind, Result};
@@ -21,10 +22,14 @@ pub struct TrainState {
     pub pace: Pace,
 }
 
-/// What is written as JSON beside the numbers. A long history is not copied to be written.
+/// What is written as JSON beside the numbers. A long history is not copied to be written, and goes as numbers: as text
+/// it takes four times the memory, of which a long training would take more and more.
 #[derive(Serialize, Deserialize)]
 struct StateJson<'a> {
     members: Cow<'a, [Trained]>,
+    /// `[members][runs]` names of the figures in their histories; older states have those in the members.
+    #[serde(default)]
+    histories: Vec<Vec<HistoryRun>>,
     /// Of the first config.
     pins: Pins,
     /// Of the others.
@@ -45,6 +50,7 @@ impl TrainState {
     pub fn stage(&self, staging: &mut Staging) {
         let json = StateJson {
             members: Cow::Borrowed(&self.members),
+            histories: self.members.iter().map(Trained::history_runs).collect(),
             pins: self.pins.get(&0).cloned().unwrap_or_default(),
             other_pins: self.pins.iter().filter(|p| *p.0 > 0).map(|(kind, pins)| (*kind, pins.clone())).collect(),
             pace: self.pace,
@@ -53,6 +59,8 @@ impl TrainState {
         serde_json::to_writer(staging.part("state.json"), &json).expect("plain values have no failing serialisers");
         let running = staging.part("members.bin");
         self.running.iter().for_each(|s| running.extend_from_slice(&s.bytes));
+        let histories = staging.part("history.bin");
+        self.members.iter().for_each(|member| member.write_history(histories));
         let mut rows = |name: &str, of: fn(&Trained) -> Option<&[f32]>| {
             staging.part(name).extend(self.members.iter().filter_map(of).flatten().flat_map(|x| x.to_le_bytes()));
         };
@@ -76,6 +84,13 @@ impl TrainState {
             let end = end.ok_or_else(|| damaged("members.bin is shorter than state.json says".into()))?;
             running.push(learner.read_snapshot(&bytes[at..end]).map_err(|e| damaged(e.to_string()))?);
             at = end;
+        }
+        let histories = if json.histories.is_empty() { Vec::new() } else { read("history.bin")? };
+        let mut from = histories.as_slice();
+        for (member, runs) in members.iter_mut().zip(&json.histories) {
+            if !member.read_history(runs, &mut from) {
+                return Err(damaged("history.bin is shorter than state.json says".into()));
+            }
         }
         // States of older programs have no last weights, and name none.
         let ended = members.iter().any(|m| m.last.is_some());
