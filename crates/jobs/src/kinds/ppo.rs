@@ -27,8 +27,10 @@ use learn::{Config, Extent, Learner, Problem, Trained};
 use market::{EpisodeData, OBSERVED, Targets, row_times};
 use serde_json::json;
 use shape::UpdateShape;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) struct PpoKind;
 
@@ -471,7 +473,8 @@ impl Tested<'_> {
         let configs = self.experiment.learner.configs().len();
         if self.data.base.market.len() > 1 {
             let alone = |m: &Trained| m.best.as_ref().map(|_| self.growth(m)).transpose().map(Option::flatten);
-            return Ok((self.members.iter().map(alone).collect::<Result<_>>()?, None));
+            let members: Vec<&Trained> = self.members.iter().collect();
+            return Ok((self.on_threads(&members, alone)?, None));
         }
         let (mut figures, mut decided) = (vec![None; self.members.len()], None);
         for config in 0..configs {
@@ -546,14 +549,39 @@ impl Tested<'_> {
         if self.data.base.market.len() == 1 {
             return Ok(self.walk_beside(members, false, true)?.1);
         }
-        let together = decide(&course, &self.policy(members, true)?)?;
+        // All together first, then each seed alone.
         let seeds = seeds_of(members);
-        let alone = |seed: &u32| {
-            let own: Vec<&Trained> = members.iter().filter(|m| m.seed == *seed).copied().collect();
-            decide(&course, &self.policy(&own, true)?)
+        let each = seeds.iter().filter(|_| seeds.len() > 1).map(|seed| Some(*seed));
+        let who: Vec<Option<u32>> = std::iter::once(None).chain(each).collect();
+        let one = |seed: Option<u32>| {
+            let own = members.iter().filter(|m| seed.is_none_or(|seed| m.seed == seed));
+            decide(&course, &self.policy(&own.copied().collect::<Vec<_>>(), true)?)
         };
-        let seeds = if seeds.len() > 1 { seeds.iter().map(alone).collect::<Result<_>>()? } else { Vec::new() };
-        Ok(Some(Decided { together, seeds }))
+        let mut decided = self.on_threads(&who, one)?.into_iter();
+        let Some(together) = decided.next() else { return Ok(None) };
+        Ok(Some(Decided { together, seeds: decided.collect() }))
+    }
+
+    /// Walks through portfolios, which do not depend on each other, on all threads; results in their order.
+    fn on_threads<A: Copy + Sync, B: Send>(&self, all: &[A], one: impl Fn(A) -> Result<B> + Sync) -> Result<Vec<B>> {
+        let threads = self.experiment.settings.threads().clamp(1, all.len().max(1));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(of) = all.get(at) else { break done };
+                done.push((at, one(*of)));
+            }
+        };
+        let mut done: Vec<(usize, Result<B>)> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let others = others.into_iter().map(|other| other.join().unwrap_or_else(|why| resume_unwind(why)));
+            others.flatten().chain(own).collect()
+        });
+        done.sort_unstable_by_key(|(at, _)| *at);
+        done.into_iter().map(|(_, done)| done).collect()
     }
 
     fn members_of(&self, config_of: &dyn Fn(usize) -> usize) -> Vec<&Trained> {
