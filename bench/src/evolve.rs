@@ -5,6 +5,7 @@
 //! the same spans, ranks them and moves the distribution; generations are timed one by one after a warm-up, and the
 //! median counts.
 
+use super::beside::Beside;
 use super::ppo::market;
 use compute::population::{Pace, Pins, Precision, Recipe};
 use compute::{Budget, Choice, Opened};
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 use std::time::Instant;
 
 /// `[--algorithm openai|sep-cma|snes|cem] [--population N] [--rank R] [--envs N] [--steps N] [--net 64,64]
-/// [--features N] [--device D] [--threads N] [--seconds S]`
+/// [--features N] [--device D] [--threads N] [--seconds S]
+/// [--beside nothing|checkpoints|loading|both]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let mut hypers = Hypers {
         algorithm: Algorithm::OpenAi,
@@ -29,7 +31,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         fitness: Fitness::Growth,
     };
     let (mut net, mut features, mut device, mut threads, mut seconds) = ("64,64", 10, Choice::Cpu, threads, 5.0);
-    let mut words = words.iter();
+    let (mut words, mut work) = (words.iter(), "nothing");
     while let Some(word) = words.next() {
         let value = words.next().copied().ok_or(format!("{word} wants a value"))?;
         let whole = || value.parse::<u32>().map_err(|e| format!("{value}: {e}"));
@@ -48,6 +50,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
             "--envs" => hypers.n_envs = whole()?,
             "--steps" => hypers.n_steps = whole()?,
             "--net" => net = value,
+            "--beside" => work = value,
             "--features" => features = whole()? as usize,
             "--threads" => threads = whole()? as usize,
             "--device" => device = value.parse().map_err(text)?,
@@ -72,9 +75,11 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let tables = problem.tables(&at.device, at.budget).map_err(text)?;
     let key = MemberKey { config: 0, fold: 0, seed: 0 };
     let mut training = evolve.begin(&at, &tables, &[key], Pace::default(), &Pins::default()).map_err(text)?;
+    let mut beside = Beside::start(work)?;
     let mut generation = || -> Result<f64, String> {
         let clock = Instant::now();
         let progress = training.advance(1).map_err(text)?;
+        beside.save(&mut *training, key.id())?;
         let took = clock.elapsed().as_secs_f64();
         if let Some(fault) = progress.iter().find_map(|p| p.fault.clone()) {
             return Err(fault);
@@ -117,6 +122,8 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "steps_per_s": steps / median,
         "seconds_per_generation": median,
         "seconds_per_generation_p99": p99,
+        "beside": work,
+        "checkpoints_and_reads": beside.done(),
         "generations": count,
         "first_generation_s": first_s,
         "flop_per_step": 2.0 * weights as f64,
