@@ -159,7 +159,10 @@ fn result(run: &TrainRun, paint: Paint) -> String {
         members(&mut text, run, paint);
     }
     if let Some(j) = &run.judged {
-        let heading = if several {
+        // Policies are judged one by one here, and together by the backtest below.
+        let heading = if run.learner.counted() == "steps" {
+            "Judged on test blocks, each member alone"
+        } else if several {
             "Judged on test samples: the chosen config of each fold, averaged over its members"
         } else {
             "Judged on test samples, averaged over the members of each fold"
@@ -378,7 +381,7 @@ fn phases(text: &mut String, run: &TrainRun, paint: Paint) {
     let rows: Vec<Vec<String>> = run.phases.iter().map(row).collect();
     text.push_str(&table(&["phase", ">time", ">CPU", ">GPU", ">memory", ">on the card"], &rows, "  "));
     if let Some(rate) = run.samples_per_s {
-        let _ = writeln!(text, "  {} samples/s in training", format_short(rate));
+        let _ = writeln!(text, "  {} {}/s in training", format_short(rate), run.learner.counted());
     }
     if !run.verdict.is_empty() {
         text.push_str(&wrap(&run.verdict, "  ", "  "));

@@ -59,6 +59,11 @@ pub(crate) trait Kind: Sync {
     /// Whether its samples are rows with a label; else rows at which an account can take a step, without a class.
     fn is_labelled(&self) -> bool;
 
+    /// What training counts and is timed by: samples, or steps of accounts.
+    fn counted(&self) -> &'static str {
+        if self.is_labelled() { "samples" } else { "steps" }
+    }
+
     /// How columns become inputs.
     fn layout(&self) -> InputLayout;
 
@@ -279,6 +284,11 @@ impl LearnerKind {
     /// As in `--learner NAME`.
     pub fn name(self) -> &'static str {
         self.0.name()
+    }
+
+    /// What its training counts and is timed by: samples, or steps of accounts.
+    pub fn counted(self) -> &'static str {
+        self.0.counted()
     }
 
     /// Refuses a learner that tells no classes apart, for verbs that are about them.

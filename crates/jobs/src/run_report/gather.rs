@@ -102,7 +102,7 @@ pub(crate) struct SavedPhase {
 
 impl From<&Phase> for SavedPhase {
     fn from(phase: &Phase) -> SavedPhase {
-        let Phase { name, seconds, cpu_percent, gpu_percent, memory_bytes, gpu_memory_bytes } = *phase;
+        let Phase { name, seconds, cpu_percent, gpu_percent, memory_bytes, gpu_memory_bytes, .. } = *phase;
         SavedPhase { name: name.into(), seconds, cpu_percent, gpu_percent, memory_bytes, gpu_memory_bytes }
     }
 }

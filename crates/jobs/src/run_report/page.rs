@@ -54,7 +54,7 @@ pub(super) fn answer(run: &Gathered) -> Note {
 }
 
 /// The first letter in upper case.
-fn capital(words: &str) -> String {
+pub(super) fn capital(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
 }

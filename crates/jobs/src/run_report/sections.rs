@@ -1,7 +1,7 @@
 //! The sections below the verdict.
 
 use super::gather::{Gathered, MemberCurve, Prices, SavedFold, SavedPhase};
-use super::page::{at, borders, day, figure, number, percent, returned};
+use super::page::{at, borders, capital, day, figure, number, percent, returned};
 use crate::ColumnImportance;
 use features::class;
 use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
@@ -257,16 +257,22 @@ pub(super) fn breakdown(run: &Gathered) -> Option<Section> {
     section("Breakdown", "", blocks)
 }
 
+/// `growth, bp a bar` for `growth_bp`.
+fn plain_name(key: &str) -> String {
+    key.strip_suffix("_bp").map_or(key.to_string(), |of| format!("{of}, bp a bar")).replace('_', " ")
+}
+
 /// What classes were predicted, and how far probabilities can be believed.
 pub(super) fn predictions(run: &Gathered) -> Option<Section> {
     let Some(judged) = run.part::<Judged>("judged") else {
-        // Another learner's record: its numbers as they are.
+        // Another learner's record: its counts and its figures, a growth with its unit.
         let record: Map<String, Value> = run.part("judged")?;
-        let facts = record.iter().filter_map(|(name, v)| Some((name.replace('_', " "), figure(v.as_f64()?))));
+        let shown = |v: &Value| v.as_u64().map(format_count).or_else(|| v.as_f64().map(figure));
+        let facts = record.iter().filter_map(|(name, v)| Some((plain_name(name), shown(v)?)));
         let rows: Vec<Vec<Cell>> = facts.map(|(name, v)| vec![Cell::text(name), Cell::text(v)]).collect();
         let columns = vec![Column::text("figure"), Column::number("value")];
-        let table = Table { title: "Judged on test samples".into(), columns, rows };
-        return section("Predictions", "", vec![Block::Table(table)]);
+        let table = Table { title: "Members alone, on their test blocks".into(), columns, rows };
+        return section("Members on test", "", vec![Block::Table(table)]);
     };
     let mut blocks = vec![Block::Row(vec![Block::Table(confusion(&judged)), Block::Table(per_class(&judged))])];
     let bins: Vec<(f64, f64, u64)> = judged
@@ -460,7 +466,7 @@ fn curve_charts(all: &[MemberCurve]) -> Vec<Curves> {
             "valid_mcc" => "Validation MCC".to_string(),
             "valid_growth" => "Growth in basis points a bar".to_string(),
             "entropy" => "Mean entropy of the policy".to_string(),
-            other => other.replace('_', " "),
+            other => capital(&other.replace('_', " ")),
         };
         Curves {
             title: format!("{label} after each {axis}"),

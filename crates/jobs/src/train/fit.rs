@@ -42,7 +42,7 @@ pub(super) fn fit(
     let Experiment { learner, plan, at, settings, .. } = experiment;
     let (since, began) = (phases.seconds(), Instant::now());
     let total = plan.samples_left(&**learner, from.as_ref());
-    let stop = stop_flag();
+    let (stop, counted) = (stop_flag(), experiment.kind().counted());
     let (log, keeper) = folder.parts();
     let (mut shown, mut all, mut group_samples, mut wrong) = (None::<Instant>, 0u64, 0u64, None);
     // A checkpoint that could not be written, until it is reported.
@@ -56,7 +56,7 @@ pub(super) fn fit(
             RunEvent::Samples(n) => {
                 all += n - group_samples;
                 group_samples = *n;
-                tell(TrainEvent::Update(Update { phase: "training", done: all.min(total), total, unit: "samples" }));
+                tell(TrainEvent::Update(Update { phase: "training", done: all.min(total), total, unit: counted }));
             }
             RunEvent::Group { .. } => group_samples = 0,
             RunEvent::Saved => {
@@ -118,5 +118,9 @@ pub(super) fn fit(
 fn busy(sample: Option<machine::Sample>) -> String {
     let Some(sample) = sample else { return String::new() };
     let gpu = sample.gpus.first().and_then(|g| g.busy_percent).map_or(String::new(), |g| format!(", GPU {g:.0} %"));
-    format!("{gpu}, CPU {:.0} %", sample.cpu_mean_percent())
+    let (cores, mean) = (&sample.cpu_percent, sample.cpu_mean_percent());
+    let [least, most] = [f32::min, f32::max].map(|of: fn(f32, f32) -> f32| cores.iter().copied().reduce(of));
+    let each = least.zip(most).filter(|_| cores.len() > 1);
+    let each = each.map_or(String::new(), |(least, most)| format!(" (cores {least:.0} to {most:.0} %)"));
+    format!("{gpu}, CPU {mean:.0} %{each}")
 }

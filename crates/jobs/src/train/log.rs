@@ -5,7 +5,7 @@ use super::result::reason;
 use super::{Experiment, Ids, TrainRun};
 use crate::Settings;
 use crate::kinds::{Kind, Validated};
-use files::Result;
+use files::{Result, format_short};
 use learn::{RunEvent, Stopped, Trained, Validation};
 use machine::Sample;
 use report::{Events, Log, Row};
@@ -121,7 +121,8 @@ impl RunLog {
         self.seen = Some(Instant::now());
         let gpu = sample.gpus.first();
         let row = json!({
-            "cpu_percent": sample.cpu_mean_percent().round(), "memory_bytes": sample.process_memory_bytes,
+            "cpu_percent": sample.cpu_mean_percent().round(),
+            "core_percent": sample.cpu_percent.iter().map(|busy| busy.round()).collect::<Vec<_>>(), "memory_bytes": sample.process_memory_bytes,
             "gpu_percent": gpu.and_then(|g| g.busy_percent), "gpu_memory_bytes": gpu.and_then(|g| g.memory_used_bytes),
             "gpu_watts": gpu.and_then(|g| g.power_watts).map(f32::round), "gpu_celsius": gpu.and_then(|g| g.temperature_celsius),
         });
@@ -185,12 +186,17 @@ impl RunLog {
         self.row(unit, fields(row))?;
         let shown = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
         let labelled = figures.iter().filter_map(|f| Some(format!("{} {}", f.label?, shown(value(f.name)))));
+        // As a learner names it: generations_per_s.
+        let paces = more.iter().filter_map(|figure| Some((figure.name?.strip_suffix("_per_s")?, figure.value)));
+        let paces: String = paces.map(|(what, x)| format!(", {} {what}/s", format_short(x))).collect();
         let line = format!(
-            "{} {unit} {}: {}{}, {rate:.0} samples/s",
+            "{} {unit} {}: {}{}{paces}, {} {}/s",
             self.named(member),
             of.unit,
             labelled.collect::<Vec<_>>().join(", "),
             if best { " (best)" } else { "" },
+            format_short(rate),
+            kind.counted(),
         );
         self.message(&line)?;
         if self.events.len() < EVENTS || self.events.contains_key(&member.id) {

@@ -13,6 +13,8 @@ pub struct Phase {
     pub seconds: f64,
     /// Mean over all cores; null where the phase was too short to be seen.
     pub cpu_percent: Option<f64>,
+    /// Mean of the core that was least busy; null where the phase was too short to be seen.
+    pub idlest_core_percent: Option<f64>,
     /// Mean of the card; null without one.
     pub gpu_percent: Option<f64>,
     /// The most this process held.
@@ -58,6 +60,9 @@ impl Phases {
             (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
         };
         let cpu = mean(&|s| Some(f64::from(s.cpu_mean_percent())));
+        let cores = seen.iter().map(|s| s.cpu_percent.len()).min().unwrap_or(0);
+        let core = |core: usize| mean(&|s| s.cpu_percent.get(core).map(|busy| f64::from(*busy)));
+        let idlest = (0..cores).filter_map(core).min_by(f64::total_cmp);
         let gpu = mean(&|s| s.gpus.first().and_then(|g| g.busy_percent).map(f64::from));
         let memory = seen.iter().filter_map(|s| s.process_memory_bytes).max();
         let gpu_memory = seen.iter().filter_map(|s| s.gpus.first().and_then(|g| g.memory_used_bytes)).max();
@@ -66,6 +71,7 @@ impl Phases {
                 name,
                 seconds: *seconds,
                 cpu_percent: cpu,
+                idlest_core_percent: idlest,
                 gpu_percent: gpu,
                 memory_bytes: memory,
                 gpu_memory_bytes: gpu_memory,
@@ -89,7 +95,10 @@ fn verdict(rows: &[Phase], cuda: bool) -> String {
         (true, Some(gpu), _) => format!("; GPU {gpu:.0} % busy"),
         (_, _, Some(cpu)) => {
             let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-            format!("; {:.1} of {cores} cores busy", cpu / 100.0 * cores as f64)
+            // One core that waits is lost in the mean of many.
+            let each = longest.idlest_core_percent.filter(|_| cores > 1);
+            let each = each.map_or(String::new(), |idlest| format!(", each at least {idlest:.0} %"));
+            format!("; {:.1} of {cores} cores busy{each}", cpu / 100.0 * cores as f64)
         }
         _ => String::new(),
     };
@@ -106,6 +115,7 @@ mod tests {
             name,
             seconds,
             cpu_percent: cpu,
+            idlest_core_percent: cpu.map(|cpu| cpu - 5.0),
             gpu_percent: gpu,
             memory_bytes: None,
             gpu_memory_bytes: None,
@@ -113,8 +123,9 @@ mod tests {
         let rows = [row("read", 1.0, Some(50.0), None), row("train", 9.0, Some(20.0), Some(93.0))];
         assert_eq!(verdict(&rows, true), "90 % of the time went into `train`; GPU 93 % busy");
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let busy = format!("{:.1} of {cores} cores", 0.2 * cores as f64);
-        assert_eq!(verdict(&rows, false), format!("90 % of the time went into `train`; {busy} busy"));
+        let busy = format!("{:.1} of {cores} cores busy", 0.2 * cores as f64);
+        let each = if cores > 1 { ", each at least 15 %" } else { "" };
+        assert_eq!(verdict(&rows, false), format!("90 % of the time went into `train`; {busy}{each}"));
         assert_eq!(verdict(&[], false), "");
     }
 }
