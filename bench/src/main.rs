@@ -44,7 +44,7 @@ const HELP: &str = "\
   fullbore-bench ppo [--net 64,64] [--activation tanh|relu] [--envs N] [--steps N] [--minibatches N] [--epochs N]
       [--members N] [--precision P] [--device D] [--threads N] [--seconds S]   whole updates of policies, timed
   fullbore-bench search [--net 256,256] [--roots N] [--simulations N] [--rule gumbel|muzero] [--mode reference|honest]
-      [--in-flight N] [--codes N] [--scenarios N] [--threads N] [--seconds S]   whole searches, timed
+      [--in-flight N] [--codes N] [--scenarios N] [--device D] [--threads N] [--seconds S]   whole searches, timed
   fullbore-bench evolve [--algorithm openai|sep-cma] [--population N] [--envs N] [--steps N] [--net 64,64] [--features N]
       [--device D] [--threads N] [--seconds S] [--beside nothing|checkpoints|loading|both]
       whole generations of evolved policies, timed; beside them a checkpoint after each, or bars that are read

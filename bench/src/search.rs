@@ -3,15 +3,18 @@
 //! In the reference mode the world is that of the peer: 64 numbers that shrink and move with the action, the first of
 //! which is the reward; the net reads them and gives three logits and a value. In the honest mode the world is a
 //! bootstrap of 20,000 training rows with 56 features and accounts on it. Searches are timed one by one after a
-//! warm-up, and the median counts; beside it the rate of the same net on as many rows as there are roots.
+//! warm-up, and the median counts; beside it the rate of the same net on as many rows as there are roots. On a card
+//! there is the reference mode alone, and nets compute in bf16.
 
 use account::{Account, Bar, Params};
+use compute::cuda::Context;
 use compute::net::{Layout, init};
 use compute::{Net, Result as Computed};
 use random::{SplitMix, normal};
+use search::cuda::LinearSearch;
 use search::{
-    Bootstrap, Chance, Draws, Evaluate, InfoSet, MarketWorld, Mode, NetEvaluator, Root, RootRule, Rows, Search,
-    Settings, Step, TrainingRow, World,
+    Bootstrap, Evaluate, InfoSet, LinearRow, LinearWorld, MarketWorld, Mode, NetEvaluator, Root, RootRule, Rows,
+    Search, Settings, TrainingRow, World,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -20,6 +23,8 @@ use std::time::Instant;
 const INPUTS: usize = 64;
 const FEATURES: usize = 56;
 const TRAINING_ROWS: u32 = 20_000;
+/// The peer's world.
+const SHRINKING: LinearWorld = LinearWorld { inputs: INPUTS, actions: 3, shrink: 0.99, push: 0.01, discount: 0.99 };
 
 /// What is searched.
 struct Load {
@@ -31,11 +36,11 @@ struct Load {
 }
 
 /// `[--net 256,256] [--roots N] [--simulations N] [--rule gumbel|muzero] [--mode reference|honest] [--in-flight N]
-/// [--codes N] [--scenarios N] [--threads N] [--seconds S]`
+/// [--codes N] [--scenarios N] [--device cpu|cuda] [--threads N] [--seconds S]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let settings = Settings { depth: u32::MAX, codes: 1, mode: Mode::Reference, ..Settings::default() };
     let mut load = Load { net: vec![256, 256], roots: 128, settings, threads, seconds: 3.0 };
-    let (mut honest, mut in_flight, mut codes) = (false, 1, 16);
+    let (mut honest, mut card, mut in_flight, mut codes) = (false, false, 1, 16);
     for pair in words.chunks(2) {
         let [name, value] = pair else { return Err(format!("{} needs a value", pair[0])) };
         let whole = || value.parse::<usize>().map_err(|e| format!("{name} {value}: {e}"));
@@ -48,6 +53,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
             "--scenarios" => load.settings.scenarios = whole()?,
             "--threads" => load.threads = whole()?.max(1),
             "--seconds" => load.seconds = value.parse().map_err(text)?,
+            "--device" => card = known(value, &[("cpu", false), ("cuda", true)])?,
             "--mode" => honest = known(value, &[("reference", false), ("honest", true)])?,
             "--rule" => {
                 load.settings.rule = known(value, &[("gumbel", RootRule::GUMBEL), ("muzero", RootRule::PUCT)])?;
@@ -57,8 +63,13 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     }
     if !honest {
         let mut random = SplitMix::new(1);
-        let mut row = || std::array::from_fn(|_| normal::quantile(random.unit().max(1e-12)) as f32);
-        return run(&load, &Shrinking, (0..load.roots).map(|_| row()).collect(), "");
+        let mut number = |_: usize| normal::quantile(random.unit().max(1e-12)) as f32;
+        let mut row = || LinearRow::new(&std::array::from_fn::<f32, INPUTS, _>(&mut number));
+        let known = (0..load.roots).map(|_| row()).collect();
+        return if card { run_on_card(&load, known) } else { run(&load, &SHRINKING, known, "") };
+    }
+    if card {
+        return Err("the honest mode runs on the processor; leave out --device cuda".into());
     }
     (load.settings.mode, load.settings.codes, load.settings.depth) = (Mode::Honest { in_flight }, codes, 8);
     let (world, known) = market(load.roots).map_err(text)?;
@@ -71,12 +82,44 @@ fn known<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T, String> {
     found.ok_or(format!("{value} is none of {}", names.join(", ")))
 }
 
+/// A policy and a value behind layers of these widths, and its first weights.
+fn net_of(inputs: usize, widths: &[usize]) -> Result<(Net, Vec<f32>), String> {
+    let layers: Vec<String> = widths.iter().map(usize::to_string).collect();
+    let net: Net = format!("all:{inputs} / {} / policy:3 + value:1", layers.join("-")).parse().map_err(text)?;
+    let params = init(&Layout::new(&net).map_err(text)?, 1, 0);
+    Ok((net, params))
+}
+
+/// Searches on a card: roots lie there, and what was found stays there.
+fn run_on_card(load: &Load, known: Vec<LinearRow>) -> Result<Value, String> {
+    let Load { net, roots, settings, seconds, .. } = load;
+    let context = Context::open(0).map_err(text)?;
+    let (net, params) = net_of(INPUTS, net)?;
+    let mut search = LinearSearch::new(&context, &SHRINKING, &net, &params, settings, *roots).map_err(text)?;
+    let all: Vec<Root<LinearRow>> =
+        known.into_iter().zip(0..).map(|(known, counter)| Root { known, counter }).collect();
+    search.run(&all).map_err(text)?;
+    let mut once = || -> Result<f64, String> {
+        let clock = Instant::now();
+        search.again().map_err(text)?;
+        Ok(clock.elapsed().as_secs_f64())
+    };
+    let search_s = median_of(&mut once, *seconds)?;
+    let net_s = search.pass_s().map_err(text)?;
+    Ok(json!({
+        "program": "fullbore, cuda",
+        "search_s": search_s,
+        "simulations_per_s": f64::from(settings.simulations) * *roots as f64 / search_s,
+        "net_rows_per_s": net_s.map(|seconds| *roots as f64 / seconds),
+        "bytes": search.bytes(),
+        "gpu": context.gpu().name,
+    }))
+}
+
 fn run<W: World>(load: &Load, world: &W, known: Vec<W::Known>, mode: &str) -> Result<Value, String> {
     let Load { net, roots, settings, threads, seconds } = load;
-    let layers: Vec<String> = net.iter().map(usize::to_string).collect();
-    let net: Net =
-        format!("all:{} / {} / policy:3 + value:1", world.inputs(), layers.join("-")).parse().map_err(text)?;
-    let params = Arc::new(init(&Layout::new(&net).map_err(text)?, 1, 0));
+    let (net, params) = net_of(world.inputs(), net)?;
+    let params = Arc::new(params);
     let mut evaluators = NetEvaluator::several(&net, &params, *threads).map_err(text)?;
     let mut search = Search::new(world, settings, *threads, 1 << 36).map_err(text)?;
     let all: Vec<Root<W::Known>> = known.into_iter().zip(0..).map(|(known, counter)| Root { known, counter }).collect();
@@ -123,49 +166,6 @@ fn median_of(once: &mut dyn FnMut() -> Result<f64, String>, seconds: f64) -> Res
     }
     all.sort_unstable_by(f64::total_cmp);
     Ok(all[all.len() / 2])
-}
-
-/// The peer's world: what is known is the row itself.
-struct Shrinking;
-
-impl World for Shrinking {
-    type Known = [f32; INPUTS];
-    type Market = ();
-    type Account = [f32; INPUTS];
-
-    fn actions(&self) -> usize {
-        3
-    }
-
-    fn inputs(&self) -> usize {
-        INPUTS
-    }
-
-    fn start(&self, known: &[f32; INPUTS]) -> ((), [f32; INPUTS]) {
-        ((), *known)
-    }
-
-    fn draw(&self, _: &[f32; INPUTS], (): &(), _: Draws, _: usize, to: &mut Vec<Chance<()>>) {
-        to.push(Chance { probability: 1.0, market: () });
-    }
-
-    fn step(&self, _: &[f32; INPUTS], row: &[f32; INPUTS], action: usize, (): &(), (): &()) -> Step<[f32; INPUTS]> {
-        let moved = (action as f32 - 1.0) * 0.01;
-        let account = row.map(|x| x * 0.99 + moved);
-        Step { reward: account[0], discount: 0.99, account }
-    }
-
-    fn legal(&self, _: &[f32; INPUTS], (): &(), _: &[f32; INPUTS]) -> u32 {
-        0b111
-    }
-
-    fn held(&self, _: &[f32; INPUTS]) -> usize {
-        1
-    }
-
-    fn observe(&self, _: &[f32; INPUTS], (): &(), row: &[f32; INPUTS], to: &mut [f32]) {
-        to.copy_from_slice(row);
-    }
 }
 
 /// An account as eight numbers.

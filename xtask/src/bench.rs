@@ -83,7 +83,12 @@ pub fn cpu_ppo(flags: &[&str]) -> Result<()> {
 
 /// Searches on the CPU; apart from [`run`], because JAX is large.
 pub fn cpu_search(flags: &[&str]) -> Result<()> {
-    write("cpu-search", search::run(&nets::BenchFlags::read(flags)?)?)
+    write("cpu-search", search::run(&nets::BenchFlags::read(flags)?, false)?)
+}
+
+/// The same on the GPU.
+pub fn search(flags: &[&str]) -> Result<()> {
+    write("search", search::run(&nets::BenchFlags::read(flags)?, true)?)
 }
 
 /// Whole generations of evolved policies on the CPU, beside evosax and JAX.

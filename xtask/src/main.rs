@@ -49,7 +49,7 @@ Checks and chores of Fullbore.
   cargo xtask bench ppo [the same]        whole updates of policies beside JAX and PyTorch, on the GPU; --ours is a built fullbore-bench, --quick is
                                           one round without torch.compile and command buffers; cpu-ppo is the same on the CPU, beside
                                           Stable-Baselines3 too
-  cargo xtask bench cpu-search [the same] searches on the CPU beside mctx; --quick is one round
+  cargo xtask bench search [the same]     searches on the GPU beside mctx; --quick is one round; cpu-search is the same on the CPU
   cargo xtask bench cpu-evolve [the same] whole generations of evolved policies on the CPU beside evosax and JAX
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
@@ -99,6 +99,7 @@ fn main() -> ExitCode {
         ["bench", "cpu-classify", flags @ ..] => bench::cpu_classify(flags).map(|()| true),
         ["bench", "ppo", flags @ ..] => bench::ppo(flags).map(|()| true),
         ["bench", "cpu-ppo", flags @ ..] => bench::cpu_ppo(flags).map(|()| true),
+        ["bench", "search", flags @ ..] => bench::search(flags).map(|()| true),
         ["bench", "cpu-search", flags @ ..] => bench::cpu_search(flags).map(|()| true),
         ["bench", "cpu-evolve", flags @ ..] => bench::cpu_evolve(flags).map(|()| true),
         ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),

@@ -20,19 +20,24 @@
 
 mod block;
 mod bootstrap;
+pub mod cuda;
 mod evaluate;
+mod linear;
 mod market;
 mod outcome;
 mod run;
 mod select;
 mod settings;
+mod table;
 mod tree;
 mod world;
 
 pub use bootstrap::{Bootstrap, Drawn, ModelScore, Rows, TrainingRow};
 pub use evaluate::{Evaluate, NetEvaluator};
+pub use linear::{LinearRow, LinearWorld};
 pub use market::{InfoSet, MarketModel, MarketWorld, ShowAccount};
 pub use outcome::Outcomes;
 pub use run::{Root, Search};
 pub use settings::{Mode, RootRule, Settings};
+pub use table::{TableEvaluator, TableWorld};
 pub use world::{Chance, Draws, Step, World};

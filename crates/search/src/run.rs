@@ -78,13 +78,7 @@ impl<W: World> Search<W> {
     ///
     /// Where an evaluation fails.
     pub fn run<E: Evaluate>(&mut self, world: &W, evaluators: &mut [E], roots: &[Root<W::Known>]) -> Result<Outcomes> {
-        let gumbels: Vec<f32> = match self.settings.rule {
-            RootRule::Puct { .. } => vec![0.0; roots.len() * self.actions],
-            RootRule::Gumbel { scale, .. } => {
-                let own = |root: &Root<W::Known>| gumbels(self.settings.seed, root.counter, self.actions);
-                roots.iter().flat_map(own).map(|gumbel| scale * gumbel).collect()
-            }
-        };
+        let gumbels = gumbels_of(&self.settings, roots, self.actions);
         self.run_with(world, evaluators, roots, &gumbels)
     }
 
@@ -146,6 +140,17 @@ impl<W: World> Search<W> {
             outcomes.append(found?);
         }
         Ok(outcomes)
+    }
+}
+
+/// `[R, A]` the draws of all roots, scaled; zeros where none are needed.
+pub(crate) fn gumbels_of<K>(settings: &Settings, roots: &[Root<K>], actions: usize) -> Vec<f32> {
+    match settings.rule {
+        RootRule::Puct { .. } => vec![0.0; roots.len() * actions],
+        RootRule::Gumbel { scale, .. } => {
+            let own = |root: &Root<K>| gumbels(settings.seed, root.counter, actions);
+            roots.iter().flat_map(own).map(|gumbel| scale * gumbel).collect()
+        }
     }
 }
 

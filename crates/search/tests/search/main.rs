@@ -1,5 +1,6 @@
 //! Searches as a user of the room sees them: beside `mctx`, in worlds whose best policy is known, and on rows.
 
+mod card;
 mod gates;
 mod mctx;
 mod same_bits;
