@@ -1,9 +1,11 @@
 //! Populations of policies on the market of `ppo`: what they find, and what their bits depend on.
 
-use super::ppo::{at, bits, hypers, market, run, spec, stopped};
+use super::made;
+use super::ppo::{at, bits, hypers, market, run, run_at, spec, stopped};
+use compute::Budget;
 use learn::evolve::Pbt;
 use learn::ppo::{Actions, EntropyBand, Hypers, Ppo, Reward, Spec};
-use learn::{Hooks, Learner, Outcome, Plan, Trained, train};
+use learn::{DeviceBudget, Hooks, Learner, Outcome, Plan, Trained, train};
 
 fn populations(hypers: Hypers, updates: u32, seeds: u32, every: u32, [seed, known]: [f64; 2], fee: f64) -> Pbt {
     let (problem, data, folds) = market(seed as u64, known, fee);
@@ -81,6 +83,28 @@ fn the_same_bits_for_any_threads_neighbours_and_groups_and_after_a_stop() {
             assert!(pbt.read_snapshot(&snapshot.bytes[..snapshot.bytes.len() - 1]).is_err());
         }
         assert_eq!(all_bits(&run(&pbt, 1, Some(state))), whole, "stopped after {stop_at}");
+    }
+}
+
+/// The same on a card: what is found, and whose bits they are.
+#[test]
+fn populations_train_on_a_card() {
+    let Some(device) = made::card() else { return };
+    let at = DeviceBudget { device, budget: Budget::default() };
+    let pbt = populations(risky(), 30, 2, 3, [3.0, 0.9], 1e-4);
+    let outcome = run_at(&pbt, &at, None);
+    for member in &outcome.members {
+        let best = member.best.as_ref().expect("a best").score;
+        assert!(best > 0.8 * 15.0, "{best} of 15 bp");
+    }
+    let whole = all_bits(&outcome);
+    let alone = populations(risky(), 30, 1, 3, [3.0, 0.9], 1e-4);
+    assert_eq!(all_bits(&run_at(&alone, &at, None))[0], whole[0], "alone");
+    let without = populations(risky(), 30, 2, 100, [3.0, 0.9], 1e-4);
+    assert_ne!(all_bits(&run_at(&without, &at, None)), whole, "borders change nothing");
+    for stop_at in [1, 2] {
+        let state = stopped(&pbt, &at, stop_at);
+        assert_eq!(all_bits(&run_at(&pbt, &at, Some(state))), whole, "stopped after {stop_at}");
     }
 }
 

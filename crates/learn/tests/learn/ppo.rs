@@ -94,7 +94,7 @@ pub(crate) fn run(learner: &dyn Learner, threads: usize, from: Option<TrainState
     run_at(learner, &at(threads), from)
 }
 
-fn run_at(learner: &dyn Learner, at: &DeviceBudget, from: Option<TrainState>) -> Outcome {
+pub(crate) fn run_at(learner: &dyn Learner, at: &DeviceBudget, from: Option<TrainState>) -> Outcome {
     let plan = Plan::new(learner, at).unwrap();
     let hooks = &mut Hooks { event: &mut |_| {}, stop: &|| false, save: &mut |_| Ok(()), every: 0 };
     train(learner, &plan, at, from, hooks).unwrap()
