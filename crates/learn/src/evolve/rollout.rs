@@ -27,6 +27,8 @@ pub(super) struct Spans {
     first: Vec<u32>,
     /// `[accounts]` its steps: fewer where its stretch is shorter.
     steps: Vec<u32>,
+    /// `[accounts]` the symbol it trades.
+    symbols: Vec<usize>,
 }
 
 impl Spans {
@@ -34,6 +36,7 @@ impl Spans {
     /// has one.
     pub(super) fn draw(
         &mut self,
+        data: &EpisodeData,
         stretches: &[Range<u32>],
         hypers: &Hypers,
         seed: u64,
@@ -43,6 +46,7 @@ impl Spans {
         let all = starts[starts.len() - 1];
         self.first.clear();
         self.steps.clear();
+        self.symbols.clear();
         for account in 0..hypers.n_envs {
             let [low, high, ..] = philox(seed, [account, generation, Stream::Start as u32, member]);
             let draw = u64::from(low) | u64::from(high) << 32;
@@ -52,6 +56,7 @@ impl Spans {
             let first = stretches[place].start + (at - before) as u32;
             self.first.push(first);
             self.steps.push(hypers.n_steps.min(stretches[place].end - 1 - first));
+            self.symbols.push(data.symbol(first));
         }
     }
 
@@ -203,7 +208,7 @@ impl Worker {
     fn begin(&mut self, course: &Course<'_>, sides: usize) {
         let n = course.spans.first.len();
         for at in 0..sides * n {
-            self.accounts.replace(at, course.data.params(course.spans.first[at % n]));
+            self.accounts.replace(at, &course.data.table().params[course.spans.symbols[at % n]]);
         }
         self.tallies.fill(Tally::default());
     }
@@ -212,49 +217,44 @@ impl Worker {
     /// account is each one's own.
     fn look(&mut self, course: &Course<'_>, t: u32, sides: usize) {
         let Course { data, tables, net, scales, spans, stack, .. } = *course;
-        let n = spans.first.len();
-        let wide = stack.inputs().div_ceil(LANES);
+        let (n, params) = (spans.first.len(), &data.table().params);
+        let wide = stack.inputs().div_ceil(LANES) * LANES;
         for account in 0..n {
             let row = spans.first[account] + t.min(spans.steps[account] - 1);
-            let params = data.params(spans.first[account]);
-            let legal = data.legal(params, row as usize);
+            let legal = data.legal(&params[spans.symbols[account]], row as usize);
             self.legal[account] = u8::from(legal[0]) | u8::from(legal[1]) << 1 | u8::from(legal[2]) << 2;
-            let mut at = 0;
-            for (i, input) in net.inputs.iter().enumerate() {
-                match net.table_of(i).and_then(|own| Some((own, tables.table(own)?))) {
-                    Some((own, table)) => {
-                        let from = tables.row(own, row) as usize * table.stride;
-                        let from = &table.values[from..from + input.features];
-                        let to = floats(&mut self.values[0][0][account * wide..(account + 1) * wide]);
-                        gather(from, scales[i].as_ref(), &mut to[at..at + input.features]);
-                    }
-                    None => {
-                        for side in 0..sides {
-                            let lane = side * n + account;
-                            self.rows[lane] = row;
-                            let holding = self.accounts.holding(lane);
-                            let held = self.log_held.get(holding.bars_held as usize).copied().unwrap_or(0.0);
-                            let shown = data.observe_held(params, &holding, row as usize, held);
-                            let to = floats(&mut self.values[side][0][account * wide..(account + 1) * wide]);
-                            to[at..at + OBSERVED].copy_from_slice(&shown);
-                        }
-                    }
-                }
-                at += input.features;
+            for side in 0..sides {
+                self.rows[side * n + account] = row;
             }
         }
-        // The table's columns once more for the others.
         let (first, others) = self.values[..sides].split_at_mut(1);
-        for other in others {
-            let (from, to) = (floats(&mut first[0][0]), floats(&mut other[0]));
-            let mut at = 0;
-            for input in &net.inputs {
-                for row in (0..n).filter(|_| !input.dense) {
-                    let own = row * wide * LANES + at..row * wide * LANES + at + input.features;
-                    to[own.clone()].copy_from_slice(&from[own]);
+        let first = floats(&mut first[0][0]);
+        let mut at = 0;
+        for (i, input) in net.inputs.iter().enumerate() {
+            let table = net.table_of(i).and_then(|own| Some((own, tables.table(own)?)));
+            for account in 0..n {
+                let (row, own) = (self.rows[account], account * wide + at..account * wide + at + input.features);
+                if let Some((table_of, table)) = &table {
+                    let from = tables.row(*table_of, row) as usize * table.stride;
+                    let from = &table.values[from..from + input.features];
+                    gather(from, scales[i].as_ref(), &mut first[own.clone()]);
+                    for other in &mut *others {
+                        floats(&mut other[0])[own.clone()].copy_from_slice(&first[own.clone()]);
+                    }
+                    continue;
                 }
-                at += input.features;
+                for side in 0..sides {
+                    let holding = self.accounts.holding(side * n + account);
+                    let held = self.log_held.get(holding.bars_held as usize).copied().unwrap_or(0.0);
+                    let shown = data.observe_held(&params[spans.symbols[account]], &holding, row as usize, held);
+                    let to = match side {
+                        0 => &mut *first,
+                        side => floats(&mut others[side - 1][0]),
+                    };
+                    to[own.start..own.start + OBSERVED].copy_from_slice(&shown);
+                }
             }
+            at += input.features;
         }
     }
 }

@@ -3,13 +3,18 @@
 //! Parameters of a search are numbered layer by layer, of each layer the weights `[inputs, outputs]` and then the
 //! biases `[outputs]`, without padding. An individual's weights lie in [`Line`]s of sixteen: for each input a row of
 //! lines, then a row for the biases, padded with zeros; so the outputs of a layer are lanes and an input is one number
-//! for all of them. What a layout of `compute` has beside that (branches, towers, norms, recurrent layers) is refused.
+//! for all of them. A head of few outputs lies the other way round, a row of lines of inputs for each output and then
+//! one line for the biases: its outputs would leave most lanes empty. What a layout of `compute` has beside that
+//! (branches, towers, norms, recurrent layers) is refused.
 
 use compute::net::{Activation, Layout};
 use compute::{Error, Net, Result};
 
 /// Floats of a line.
 pub(super) const LANES: usize = 16;
+
+/// Outputs of a head whose inputs are lanes, at most.
+pub(super) const FEW: usize = 4;
 
 /// Sixteen floats on a border of their own.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,10 +31,19 @@ pub(super) struct Dense {
     pub(super) activation: Activation,
     /// Its first parameter.
     pub(super) first: usize,
-    /// Lines of a row of weights.
+    /// Lines of a row of outputs.
     pub(super) lines: usize,
     /// Its first line.
     pub(super) at: usize,
+    /// Whether its inputs are lanes: the last layer alone, because the padding of what it reads must be zero.
+    pub(super) turned: bool,
+}
+
+impl Dense {
+    /// Lines of its weights and biases.
+    pub(super) fn weights(&self) -> usize {
+        if self.turned { self.outputs * self.inputs.div_ceil(LANES) + 1 } else { (self.inputs + 1) * self.lines }
+    }
 }
 
 /// Layers, one behind the other.
@@ -39,6 +53,7 @@ pub(super) struct Stack {
     pub(super) parameters: usize,
     /// Lines of an individual's weights.
     pub(super) lines: usize,
+    widest: usize,
     /// `[parameters]` the place of each in a row of the arena.
     places: Vec<u32>,
     /// Numbers of a row of the arena.
@@ -58,18 +73,22 @@ impl Stack {
         if !plain {
             return Err(Error::Invalid(format!("`{net}` is not a plain stack of layers with one head")));
         }
-        let mut stack = Stack { layers: Vec::new(), parameters: 0, lines: 0, places: Vec::new(), row: layout.params };
-        for layer in &layout.linears {
+        let mut stack =
+            Stack { layers: Vec::new(), parameters: 0, lines: 0, widest: 1, places: Vec::new(), row: layout.params };
+        for (number, layer) in layout.linears.iter().enumerate() {
             let (inputs, outputs) = (layer.inputs(), layer.outputs);
+            let turned = number + 1 == layout.linears.len() && outputs <= FEW;
             let (first, at, lines) = (stack.parameters, stack.lines, outputs.div_ceil(LANES));
-            stack.layers.push(Dense { inputs, outputs, activation: layer.activation, first, lines, at });
+            let dense = Dense { inputs, outputs, activation: layer.activation, first, lines, at, turned };
+            stack.layers.push(dense);
             for column in layer.columns.iter().cloned().flatten() {
                 let place = |output: usize| (layer.weight + output * layer.input.width + column) as u32;
                 stack.places.extend((0..outputs).map(place));
             }
             stack.places.extend((0..outputs).map(|output| (layer.bias + output) as u32));
             stack.parameters += (inputs + 1) * outputs;
-            stack.lines += (inputs + 1) * lines;
+            stack.lines += dense.weights();
+            stack.widest = stack.widest.max(lines).max(inputs.div_ceil(LANES));
         }
         Ok(stack)
     }
@@ -91,7 +110,7 @@ impl Stack {
 
     /// Lines of the widest layer or input.
     pub(super) fn widest(&self) -> usize {
-        self.layers.iter().flat_map(|l| [l.lines, l.inputs.div_ceil(LANES)]).max().unwrap_or(1)
+        self.widest
     }
 
     /// Parameters of a search from a row of the arena.
@@ -110,7 +129,18 @@ impl Stack {
     pub(super) fn lay(&self, x: &[f32], weights: &mut [Line]) {
         for layer in &self.layers {
             let own = &x[layer.first..][..(layer.inputs + 1) * layer.outputs];
-            let rows = weights[layer.at..][..(layer.inputs + 1) * layer.lines].chunks_exact_mut(layer.lines);
+            let lines = &mut weights[layer.at..][..layer.weights()];
+            if layer.turned {
+                let each = layer.inputs.div_ceil(LANES);
+                let (lines, bias) = lines.split_at_mut(layer.outputs * each);
+                let (own, biases) = own.split_at(layer.inputs * layer.outputs);
+                for (k, own) in own.chunks_exact(layer.outputs).enumerate() {
+                    own.iter().enumerate().for_each(|(o, x)| lines[o * each + k / LANES].0[k % LANES] = *x);
+                }
+                bias[0].0[..layer.outputs].copy_from_slice(biases);
+                continue;
+            }
+            let rows = lines.chunks_exact_mut(layer.lines);
             for (own, row) in own.chunks_exact(layer.outputs).zip(rows) {
                 for (own, line) in own.chunks(LANES).zip(row) {
                     match <&[f32; LANES]>::try_from(own) {
@@ -137,7 +167,12 @@ mod tests {
         let mut random = random::SplitMix::new(3);
         let opened = Opened::new(Choice::Cpu, 1).unwrap().0;
         let tables = Tables::new(&opened, Budget::default(), &[], &[]).unwrap();
-        for text in ["a:dense18 / 64t-64t / policy:3", "a:dense5 / 7-33t / policy:2", "a:dense40 / 100 / policy:3"] {
+        for text in [
+            "a:dense18 / 64t-64t / policy:3",
+            "a:dense5 / 7-33t / policy:2",
+            "a:dense40 / 100 / policy:3",
+            "a:dense9 / 4-20t / policy:5",
+        ] {
             let net: Net = text.parse().unwrap();
             let stack = Stack::new(&net).unwrap();
             let row = compute::net::init(&Layout::new(&net).unwrap(), 5, 1);

@@ -217,7 +217,7 @@ impl EvolveTraining {
         for member in self.members.iter_mut().filter(|m| m.active) {
             let (hypers, stretches) =
                 (&self.evolve.spec.hypers[member.key.config], &self.evolve.folds.train[member.key.fold]);
-            member.spans.draw(stretches, hypers, seed, [member.key.id(), member.unit]);
+            member.spans.draw(&self.evolve.folds.data, stretches, hypers, seed, [member.key.id(), member.unit]);
             if let Some((factors, _)) = member.search.factors() {
                 factors.lay_base(member.search.mean(), &mut member.base);
             }
