@@ -1,19 +1,19 @@
 // A minibatch of a policy with two hidden layers of 64 in each tower, up to the gradient of the weights, on units that
 // Hopper alone has: what `minibatch_5` of `ppo_warp.cu` does, for up to 64 columns of a table.
 //
-// | kernel     | block | grid                | dynamic shared                                                     |
-// |------------|-------|---------------------|--------------------------------------------------------------------|
-// | scale_rows | 256   | [any]               |                                                                    |
-// | minibatch  | 128   | [slices, P, towers] | weights; 64 rows of layers and gradients, and twice of the input   |
+// | kernel     | block | grid                             | dynamic shared                                        |
+// |------------|-------|----------------------------------|-------------------------------------------------------|
+// | scale_rows | 256   | [any]                            |                                                       |
+// | minibatch  | 128   | [ceil(slices / each), P, towers] | weights; 64 rows of layers and gradients, two inputs  |
 //
 // `scale_rows` makes of a table, once, what nets see of it: scaled, rounded, 64 columns in each row. A minibatch copies
 // such rows as they are.
 //
-// A block has a slice of a minibatch and one tower, and walks it in tiles of 64 rows, 16 for each of its four warps,
-// while rows of the next tile are on their way. Products of 64 rows with weights take rows from registers and weights
-// from shared memory; products over rows take both sides from there, turned, and stay in registers from the first tile
-// to the last, 16 rows at a time, in order. A column of ones behind the input and one behind the first layer make the
-// gradients of biases. All sums go as in `minibatch_5`, so that the bits are the same.
+// A block has some slices of a minibatch and one tower, and walks them in tiles of 64 rows, 16 for each of its four
+// warps, while rows of the next tile are on their way. Products of 64 rows with weights take rows from registers and
+// weights from shared memory; products over rows take both sides from there, turned, and stay in registers from the
+// first tile to the last, 16 rows at a time, in order. A column of ones behind the input and one behind the first layer
+// make the gradients of biases. All sums go as in `minibatch_5`, so that the bits are the same.
 //
 // A panel is a matrix of 64 rows of bf16 in shared memory, in pieces of 8 columns: [columns / 8][rows][8], with room
 // for one more row behind each piece, so that the pieces of a row lie in different banks. Eight rows of a piece are
@@ -48,6 +48,8 @@ struct HopperMinibatch {
     View<const u16> scaled;   // [scales, rows, 64] bf16
     View<const u32> scale_of; // [P]
     u32 rows;                 // of the table
+    u32 slices;               // of a minibatch
+    u32 each;                 // that a block has, at most
 };
 
 __global__ void __launch_bounds__(256) scale_rows(const __grid_constant__ ScaleRows given) {
@@ -285,7 +287,8 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
     if (goes == 0) return;
     const u32 all = members.accounts * members.steps, start = k % given.per_epoch * members.batch;
     const u32 rows = min(members.batch, all - start);
-    const u32 begin = blockIdx.x * given.slice, end = min(rows, begin + given.slice);
+    const u32 first_slice = blockIdx.x * all_given.each, last_slice = min(all_given.slices, first_slice + all_given.each);
+    const u32 begin = first_slice * given.slice, end = min(rows, last_slice * given.slice);
     u32 at = shared_address(shared_memory);
     const TowerWeights w = tower_at(net, tower, at);
     TilePanels tile;
@@ -334,118 +337,124 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
     show_to_products();
     __syncthreads();
     const LaneOffsets lane;
-    TowerGradient gradient;
-    gradient.clear();
-    f64 sums[4] = {};
+    const PolicyLayer* layers = net.layers + tower * 4;
+    u32 base = begin;
 #pragma unroll 1
-    for (u32 base = begin; base < end; base += TILE) {
-        const bool real = base + own_row + number < end;
-        if (threadIdx.x % 32 < MLP_ROWS)
-            put_piece(x + SHOWN_PIECE * PIECE + (own_row + number) * 16, rounded_pair(row.observed[0], row.observed[1]),
-                      rounded_pair(row.observed[2], row.observed[3]), rounded_pair(row.observed[4], row.observed[5]),
-                      rounded_pair(row.observed[6], row.observed[7]));
-        copy_wait<0>();
-        __syncwarp();
-        Sums s;
-        {
-            u32 a[STEPS][4];
-            begin_with_bias(s, w.rest.biases);
-            each<STEPS>([&](auto i) { load_matrices_at<false, i.value * 2 * PIECE>(a[i.value], x + matrices); });
-            products_begin();
-            each<STEPS>([&](auto i) { multiply<0>(s, a[i.value], lying(w.first) + i.value * NEXT_COLUMNS); });
-            products_end();
-        }
-        // The next tile's rows are on their way while this one is computed, and those behind it are looked up.
-        copy_rows(table, table_row(net, id), other);
-        const LossRow next(given.seen, tower, first_of_all + place);
-        place = later;
-        id = given.seen.rows.data[first_of_all + place];
-        later = place_of(base + 3 * TILE);
-        {
-            products_wait();
-            settle(s);
-            Words first;
-            finish_layer(first, s, w.rest.act[0]);
-            put_panel(tile.first + matrices, first);
-            begin_with_bias(s, w.rest.biases + MLP_HIDDEN * 4);
-            products_begin();
-            each<4>([&](auto i) { multiply<0>(s, first[i.value], lying(w.second) + i.value * NEXT_COLUMNS); });
-            products_end();
-            products_wait();
-            settle(s);
-            Words second;
-            finish_layer(second, s, w.rest.act[1]);
-            put_panel(tile.second + matrices, second);
-            float out[4];
-            head_layer(out, w.rest, lane, second);
-            f32 z[3], d[3] = {};
-            own_outputs(z, out);
-            Losses seen = {};
-            if (tower == 0) {
-                const Taken taken = {row.action, row.log_probability,
-                                     __fmul_rn(__fsub_rn(row.advantage, terms.centre[0]), terms.centre[1]), row.legal};
-                policy_loss(members.actions, terms.clip, terms.entropy_weight, (f32)rows, z, taken, d, seen);
-            } else {
-                const f32 old = row.action;
-                d[0] = value_loss(terms.clip_value, terms.value_weight, (f32)rows, z[0], old, __fadd_rn(row.advantage, old), seen);
-                seen.policy = seen.value;
+    for (u32 slice = first_slice; slice < last_slice; slice++) {
+        TowerGradient gradient;
+        gradient.clear();
+        f64 sums[4] = {};
+        const u32 slice_end = min(end, (slice + 1) * given.slice);
+        const u32 slice_rows = slice_end > base ? slice_end - base : 0;
+#pragma unroll 1
+        for (; base < slice_end; base += TILE) {
+            const bool real = base + own_row + number < end;
+            if (threadIdx.x % 32 < MLP_ROWS)
+                put_piece(x + SHOWN_PIECE * PIECE + (own_row + number) * 16, rounded_pair(row.observed[0], row.observed[1]),
+                          rounded_pair(row.observed[2], row.observed[3]), rounded_pair(row.observed[4], row.observed[5]),
+                          rounded_pair(row.observed[6], row.observed[7]));
+            copy_wait<0>();
+            __syncwarp();
+            Sums s;
+            {
+                u32 a[STEPS][4];
+                begin_with_bias(s, w.rest.biases);
+                each<STEPS>([&](auto i) { load_matrices_at<false, i.value * 2 * PIECE>(a[i.value], x + matrices); });
+                products_begin();
+                each<STEPS>([&](auto i) { multiply<0>(s, a[i.value], lying(w.first) + i.value * NEXT_COLUMNS); });
+                products_end();
             }
-            // Two lanes have a row: the lower of them counts in every other tile, as warps of a tile of 128 would.
-            if (real && threadIdx.x % 32 / MLP_ROWS == (base - begin) / TILE % 2) {
-                sums[0] += (f64)seen.policy, sums[1] += (f64)seen.entropy;
-                sums[2] += (f64)seen.kl, sums[3] += (f64)seen.clipped;
-            }
-            if (!real) d[0] = d[1] = d[2] = 0.0f;
-            const u32 both = rounded_pair(d[0], d[1]), third = rounded_pair(d[2], 0.0f);
-            if (threadIdx.x % 32 < MLP_ROWS) put_piece(tile.d_head + (own_row + number) * 16, both, third, 0, 0);
-            const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-            const u32 low_both = __shfl_sync(ALL_LANES, both, g), low_third = __shfl_sync(ALL_LANES, third, g);
-            const u32 high_both = __shfl_sync(ALL_LANES, both, g + 8), high_third = __shfl_sync(ALL_LANES, third, g + 8);
-            Words d_second;
-            head_back(d_second, w.rest, lane, t == 0 ? low_both : t == 1 ? low_third : 0, t == 0 ? high_both : t == 1 ? high_third : 0, second);
-            put_panel(tile.d_second + matrices, d_second);
+            // The next tile's rows are on their way while this one is computed, and those behind it are looked up.
+            copy_rows(table, table_row(net, id), other);
+            const LossRow next(given.seen, tower, first_of_all + place);
+            place = later;
+            id = given.seen.rows.data[first_of_all + place];
+            later = place_of(base + 3 * TILE);
+            {
+                products_wait();
+                settle(s);
+                Words first;
+                finish_layer(first, s, w.rest.act[0]);
+                put_panel(tile.first + matrices, first);
+                begin_with_bias(s, w.rest.biases + MLP_HIDDEN * 4);
+                products_begin();
+                each<4>([&](auto i) { multiply<0>(s, first[i.value], lying(w.second) + i.value * NEXT_COLUMNS); });
+                products_end();
+                products_wait();
+                settle(s);
+                Words second;
+                finish_layer(second, s, w.rest.act[1]);
+                put_panel(tile.second + matrices, second);
+                float out[4];
+                head_layer(out, w.rest, lane, second);
+                f32 z[3], d[3] = {};
+                own_outputs(z, out);
+                Losses seen = {};
+                if (tower == 0) {
+                    const Taken taken = {row.action, row.log_probability,
+                                         __fmul_rn(__fsub_rn(row.advantage, terms.centre[0]), terms.centre[1]), row.legal};
+                    policy_loss(members.actions, terms.clip, terms.entropy_weight, (f32)rows, z, taken, d, seen);
+                } else {
+                    const f32 old = row.action;
+                    d[0] = value_loss(terms.clip_value, terms.value_weight, (f32)rows, z[0], old, __fadd_rn(row.advantage, old), seen);
+                    seen.policy = seen.value;
+                }
+                // Two lanes have a row: the lower of them counts in every other tile, as warps of a tile of 128 would.
+                if (real && threadIdx.x % 32 / MLP_ROWS == (base - begin) / TILE % 2) {
+                    sums[0] += (f64)seen.policy, sums[1] += (f64)seen.entropy;
+                    sums[2] += (f64)seen.kl, sums[3] += (f64)seen.clipped;
+                }
+                if (!real) d[0] = d[1] = d[2] = 0.0f;
+                const u32 both = rounded_pair(d[0], d[1]), third = rounded_pair(d[2], 0.0f);
+                if (threadIdx.x % 32 < MLP_ROWS) put_piece(tile.d_head + (own_row + number) * 16, both, third, 0, 0);
+                const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+                const u32 low_both = __shfl_sync(ALL_LANES, both, g), low_third = __shfl_sync(ALL_LANES, third, g);
+                const u32 high_both = __shfl_sync(ALL_LANES, both, g + 8), high_third = __shfl_sync(ALL_LANES, third, g + 8);
+                Words d_second;
+                head_back(d_second, w.rest, lane, t == 0 ? low_both : t == 1 ? low_third : 0, t == 0 ? high_both : t == 1 ? high_third : 0, second);
+                put_panel(tile.d_second + matrices, d_second);
 #pragma unroll
-            for (u32 n = 0; n < 8; n++) s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
-            products_begin();
-            each<4>([&](auto i) { multiply<1>(s, d_second[i.value], turned(w.second) + i.value * NEXT_ROWS); });
-            products_end();
-            get_panel(tile.first + matrices, first);
+                for (u32 n = 0; n < 8; n++) s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
+                products_begin();
+                each<4>([&](auto i) { multiply<1>(s, d_second[i.value], turned(w.second) + i.value * NEXT_ROWS); });
+                products_end();
+                get_panel(tile.first + matrices, first);
+                products_wait();
+                settle(s);
+                Words d_first;
+                through_activation(d_first, s, first, w.rest.act[0]);
+                put_panel(tile.d_first + matrices, d_first);
+            }
+            show_to_products();
+            __syncthreads();
+            gradient.add(tile, x);
+            row = next;
+            const u32 done = x;
+            x = other, other = done;
             products_wait();
-            settle(s);
-            Words d_first;
-            through_activation(d_first, s, first, w.rest.act[0]);
-            put_panel(tile.d_first + matrices, d_first);
+            __syncthreads();
         }
-        show_to_products();
+        settle(gradient.first), settle(gradient.second), settle(gradient.head);
+        float* part = &given.parts[((u64)p * all_given.slices + slice) * net.params];
+        gradient.store(part, layers);
+        f64* to = &given.partial[((u64)p * all_given.slices + slice) * 6];
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) {
+            const f64 upper = __shfl_down_sync(ALL_LANES, sums[e], MLP_ROWS);
+            const bool counts = threadIdx.x % 32 < MLP_ROWS;
+            const f64 even = warp_sum(counts ? sums[e] : 0.0), odd = warp_sum(counts ? upper : 0.0);
+            if (threadIdx.x % 32 == 0) scratch[e][warp] = even, scratch[e][WARPS + warp] = odd;
+        }
         __syncthreads();
-        gradient.add(tile, x);
-        row = next;
-        const u32 done = x;
-        x = other, other = done;
-        products_wait();
-        __syncthreads();
+        if (threadIdx.x < (tower == 0 ? 4u : 1u)) {
+            f64 sum = 0.0;
+#pragma unroll
+            for (u32 i = 0; i < 2 * WARPS; i++) sum += scratch[threadIdx.x][i];
+            to[tower == 1 ? 2 : threadIdx.x == 0 ? 1 : threadIdx.x + 2] = sum;
+        }
+        if (threadIdx.x == 0 && tower == 0) to[0] = (f64)slice_rows;
     }
     copy_wait<0>();
-    settle(gradient.first), settle(gradient.second), settle(gradient.head);
-    const PolicyLayer* layers = net.layers + tower * 4;
-    float* part = &given.parts[((u64)p * gridDim.x + blockIdx.x) * net.params];
-    gradient.store(part, layers);
-    f64* to = &given.partial[((u64)p * gridDim.x + blockIdx.x) * 6];
-#pragma unroll
-    for (u32 e = 0; e < 4; e++) {
-        const f64 upper = __shfl_down_sync(ALL_LANES, sums[e], MLP_ROWS);
-        const bool counts = threadIdx.x % 32 < MLP_ROWS;
-        const f64 even = warp_sum(counts ? sums[e] : 0.0), odd = warp_sum(counts ? upper : 0.0);
-        if (threadIdx.x % 32 == 0) scratch[e][warp] = even, scratch[e][WARPS + warp] = odd;
-    }
-    __syncthreads();
-    if (threadIdx.x < (tower == 0 ? 4u : 1u)) {
-        f64 sum = 0.0;
-#pragma unroll
-        for (u32 i = 0; i < 2 * WARPS; i++) sum += scratch[threadIdx.x][i];
-        to[tower == 1 ? 2 : threadIdx.x == 0 ? 1 : threadIdx.x + 2] = sum;
-    }
-    if (threadIdx.x == 0 && tower == 0) to[0] = (f64)(end > begin ? end - begin : 0);
 }
 
 __global__ void __launch_bounds__(128, 2) minibatch(const __grid_constant__ HopperMinibatch given) { walk_slice(given); }

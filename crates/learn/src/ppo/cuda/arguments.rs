@@ -298,6 +298,8 @@ arguments! {
         pub(super) scaled: Array<u16>,
         pub(super) scale_of: Array<u32>,
         pub(super) rows: u32,
+        pub(super) slices: u32,
+        pub(super) each: u32,
     }
 }
 

@@ -289,7 +289,12 @@ impl Small {
             let hopper = Module::load(context, &PPO_HOPPER)?;
             let kernel = hopper.kernel("minibatch")?;
             kernel.allow_shared(shape.minibatch.shared)?;
-            let made = hopper_minibatch(&hopper, stream, &mut a.slab, &group.ppo, members, minibatch)?;
+            // A block fetches weights before it begins, so no more blocks than a card holds; which of them has a slice
+            // changes nothing in it.
+            let each = (count * p * shape.towers as usize).div_ceil(2 * multiprocessors).max(1);
+            slices.blocks[0] = count.div_ceil(each) as u32;
+            let of = (minibatch, counted(count)?, counted(each)?);
+            let made = hopper_minibatch(&hopper, stream, &mut a.slab, &group.ppo, members, of)?;
             Minibatch::Hopper(kernel, slices, Box::new(made))
         } else {
             let kernel = module.kernel(&shape.name("minibatch", shape.minibatch))?;
@@ -392,14 +397,15 @@ impl Small {
     }
 }
 
-/// What Hopper's kernel takes, with the table as the members' nets see it.
+/// What Hopper's kernel takes, of a minibatch, its slices and those of a block, with the table as the members' nets see
+/// it.
 fn hopper_minibatch(
     module: &Arc<Module>,
     stream: &Stream,
     slab: &mut Slab,
     ppo: &Ppo,
     members: &[Member],
-    of: SmallMinibatch,
+    (of, slices, each): (SmallMinibatch, u32, u32),
 ) -> Result<HopperMinibatch> {
     let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
     let (folds, rows) = (folds(&keys), counted(scaled_rows(ppo))?);
@@ -412,7 +418,7 @@ fn hopper_minibatch(
         let grid = Grid { blocks: [1024, 1, 1], threads: [256, 1, 1], shared: 0 };
         scale_rows.launch(stream, grid, &given)?;
     }
-    Ok(HopperMinibatch { of, scaled, scale_of: put(slab, stream, &scale_of)?, rows })
+    Ok(HopperMinibatch { of, scaled, scale_of: put(slab, stream, &scale_of)?, rows, slices, each })
 }
 
 fn policy_net(stream: &Stream, group: &mut Group, members: &[Member], a: &mut Arrays) -> Result<PolicyNet> {
@@ -476,7 +482,10 @@ mod tests {
             let module = Module::load(context, &PPO_HOPPER).unwrap();
             let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
             let mut slab = context.slab(4 * scaled_numbers(&group.ppo, &keys) as u64 + 4096).unwrap();
-            let ours = hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, (**args).clone()).unwrap();
+            let slices = grid.blocks[0];
+            assert!(slices > 1);
+            let of = ((**args).clone(), slices, 2);
+            let ours = hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, of).unwrap();
             let hopper: Kernel<HopperMinibatch> = module.kernel("minibatch").unwrap();
             let block = warp_shape(&towers(&group.net).unwrap(), 16, 1, 1, 0, true).unwrap().minibatch;
             hopper.allow_shared(block.shared).unwrap();
@@ -490,7 +499,8 @@ mod tests {
                     (args.parts.get(stream).unwrap(), args.partial.get(stream).unwrap())
                 };
                 let theirs = seen(&|| kernel.launch(stream, *grid, args).unwrap());
-                let own = Grid { threads: [block.threads, 1, 1], shared: block.shared, ..*grid };
+                let blocks = [slices.div_ceil(2), grid.blocks[1], grid.blocks[2]];
+                let own = Grid { blocks, threads: [block.threads, 1, 1], shared: block.shared };
                 let found = seen(&|| hopper.launch(stream, own, &ours).unwrap());
                 assert!(theirs.0.iter().any(|x| *x != 0.0) && theirs.1.iter().all(|x| x.is_finite()));
                 // Zeros may differ in their signs.
