@@ -43,6 +43,7 @@ const HELP: &str = "\
   fullbore-bench net --net N --batch B --precision P --mode train|infer [--device D] [--members N] [--threads N] [--tune]   a net, timed
   fullbore-bench ppo [--net 64,64] [--activation tanh|relu] [--envs N] [--steps N] [--minibatches N] [--epochs N]
       [--members N] [--precision P] [--device D] [--threads N] [--seconds S]   whole updates of policies, timed
+  fullbore-bench ppo-products [as ppo]                  the matrix products of such an update alone, on a card, timed
   fullbore-bench search [--net 256,256] [--roots N] [--simulations N] [--rule gumbel|muzero] [--mode reference|honest]
       [--in-flight N] [--codes N] [--scenarios N] [--device D] [--threads N] [--seconds S]   whole searches, timed
   fullbore-bench evolve [--algorithm openai|sep-cma] [--population N] [--envs N] [--steps N] [--net 64,64] [--features N]
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         ["account", cases, out] => account_steps::run(cases.as_ref(), out.as_ref()),
         ["net", rest @ ..] => net::time(rest, threads()),
         ["ppo", rest @ ..] => ppo::time(rest, threads()),
+        ["ppo-products", rest @ ..] => ppo::products(rest, threads()),
         ["search", rest @ ..] => search::time(rest, threads()),
         ["evolve", rest @ ..] => evolve::time(rest, threads()),
         ["ppo-seeds", rest @ ..] => ppo_seeds::run(rest, threads()),

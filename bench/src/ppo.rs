@@ -3,11 +3,13 @@
 //! 62 table features and what an account is shown of itself, three actions, 5 bp on every change of position, 200,000
 //! bars. An update is a rollout, its advantages, and its epochs of minibatches; updates are timed one by one after a
 //! warm-up, and the median counts. On a processor the accounts are then stepped alone on as many threads: their share
-//! of an update.
+//! of an update. `ppo-products` times the matrix products of such an update on a card and nothing else.
 
 use account::{Bar, Params};
+use compute::cuda::{Array, Graph, Stream};
+use compute::nets::{MemberSetup, Nets, OnCard, Setup};
 use compute::population::{Pace, Pins, Precision, Recipe};
-use compute::{Budget, Choice, Opened};
+use compute::{Budget, Choice, Net, Opened};
 use features::{Fold, FoldKind, FoldSpans, Samples, Span};
 use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward, Spec};
 use learn::{Config, DeviceBudget, Input, Learner, MemberKey, Problem};
@@ -34,9 +36,8 @@ struct Load {
     seconds: f64,
 }
 
-/// `[--net 64t,64t] [--envs N] [--steps N] [--minibatches N] [--epochs N] [--members N] [--precision P] [--device D]
-/// [--threads N] [--seconds S]`
-pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
+/// What is trained, on which device, on how many threads, and the letter of its activation.
+fn read(words: &[&str], threads: usize) -> Result<(Load, Choice, usize, &'static str), String> {
     let mut load = Load {
         net: vec![64, 64],
         envs: 1024,
@@ -79,6 +80,13 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
             other => return Err(format!("{other} is not known here")),
         }
     }
+    Ok((load, device, threads, activation))
+}
+
+/// `[--net 64t,64t] [--envs N] [--steps N] [--minibatches N] [--epochs N] [--members N] [--precision P] [--device D]
+/// [--threads N] [--seconds S]`
+pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
+    let (load, device, threads, activation) = read(words, threads)?;
     let (device, device_name) = Opened::new(device, threads).map_err(text)?;
     let on_cpu = matches!(device, Opened::Cpu { .. });
     let at = DeviceBudget { device, budget: Budget::default() };
@@ -146,6 +154,100 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "peak_rss_mib": super::peak_rss_mib(),
         "flop_per_step": flop(&load.net, load.epochs),
     }))
+}
+
+/// The products of an update alone: policies forward at every step of the rollout, all values behind it, and every
+/// minibatch forward and back, by the plans of the nets that learn. Words as for `ppo`.
+pub(crate) fn products(words: &[&str], threads: usize) -> Result<Value, String> {
+    let (load, device, threads, activation) = read(words, threads)?;
+    let (device, device_name) = Opened::new(device, threads).map_err(text)?;
+    let Opened::Cuda(context) = &device else { return Err("products are timed on a card".into()) };
+    let (problem, _, _) = market(FEATURES);
+    let tables = problem.tables(&device, Budget::default()).map_err(text)?;
+    let spec = spec(&load, activation)?;
+    let (net, batch, members) = (&spec.configs[0].net, spec.configs[0].recipe.batch, load.members as usize);
+    let Some(tower) = net.towers.first() else { return Err("these nets have no tower for the policy".into()) };
+    let policy = Net { trunk: tower.layers.clone(), heads: net.heads[..1].to_vec(), towers: Vec::new(), ..net.clone() };
+    let setups: Vec<MemberSetup> = (0..load.members).map(|id| MemberSetup { id, scales: Vec::new() }).collect();
+    let stream = Stream::new(context).map_err(text)?;
+    let learns = Setup { rule: Some(spec.configs[0].recipe.optimiser.rule), ..Setup::inference(batch, load.precision) };
+    let acts = Setup::inference(load.envs as usize, load.precision);
+    let made = |net: &Net, setup: &Setup| {
+        Nets::new(&device, Budget::default(), net, &tables, setup, &setups, &Pins::default()).map_err(text)
+    };
+    let (mut learning, mut acting) = (made(net, &learns)?, made(&policy, &acts)?);
+    let rollout = timed(&stream, &mut acting, load.envs as usize, members, false)?;
+    let values = timed(&stream, &mut learning, batch, members, false)?;
+    let minibatch = timed(&stream, &mut learning, batch, members, true)?;
+    let per_epoch = f64::from(load.minibatches);
+    let seconds = rollout * f64::from(load.steps) + values * per_epoch + minibatch * per_epoch * f64::from(load.epochs);
+    let rows = f64::from(load.envs) * f64::from(load.steps) * f64::from(load.members);
+    Ok(json!({
+        "program": "fullbore, products alone",
+        "net": load.net,
+        "envs": load.envs,
+        "horizon": load.steps,
+        "minibatches": load.minibatches,
+        "epochs": load.epochs,
+        "members": load.members,
+        "precision": load.precision,
+        "device": device_name,
+        "steps_per_s": rows / seconds,
+        "seconds_per_update": seconds,
+        "rollout_step_s": rollout,
+        "values_s": values,
+        "minibatch_s": minibatch,
+        "flop_per_step": flop(&load.net, load.epochs),
+    }))
+}
+
+/// Seconds of the products of a pass of so many rows, with the way back or without, in a graph: the median of many.
+fn timed(stream: &Stream, nets: &mut Nets, rows: usize, members: usize, back: bool) -> Result<f64, String> {
+    let ids: Array<u32> = stream_array(stream, (0..members * rows).map(|i| (i * 7919 % BARS) as u32).collect())?;
+    let mut random = SplitMix::new(3);
+    let shown = (0..members * rows * market::OBSERVED).map(|_| draw(&mut random) as f32);
+    let extras: Array<f32> = stream_array(stream, shown.collect())?;
+    let out = nets.head_arrays(rows).map_err(text)?;
+    let pass = |nets: &mut Nets| -> Result<(), String> {
+        let given = OnCard { rows, ids: Some(&ids), extras: Some(&extras) };
+        nets.forward_on(stream, given, &out).map_err(text)?;
+        if back { nets.backward_on(stream, &out).map_err(text) } else { Ok(()) }
+    };
+    // A whole pass leaves numbers as they are in training.
+    pass(nets)?;
+    nets.set_only_products(true).map_err(text)?;
+    let mut failed = Ok(());
+    let graph: Graph = stream
+        .capture(|| {
+            failed = (0..REPEATED).try_for_each(|_| pass(nets));
+            Ok(())
+        })
+        .map_err(text)?;
+    failed?;
+    let mut times = Vec::new();
+    for _ in 0..12 {
+        stream.wait().map_err(text)?;
+        let clock = Instant::now();
+        for _ in 0..REPEATED {
+            graph.launch(stream).map_err(text)?;
+        }
+        stream.wait().map_err(text)?;
+        times.push(clock.elapsed().as_secs_f64() / (REPEATED * REPEATED) as f64);
+    }
+    nets.set_only_products(false).map_err(text)?;
+    times.drain(..2);
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// Passes of a graph, and launches of it that are timed together.
+const REPEATED: usize = 16;
+
+fn stream_array<T: compute::cuda::Plain>(stream: &Stream, values: Vec<T>) -> Result<Array<T>, String> {
+    let bytes = (std::mem::size_of_val(&values[..]) + 512) as u64;
+    let array = stream.context().slab(bytes).map_err(text)?.array(values.len()).map_err(text)?;
+    array.put(stream, &values).map_err(text)?;
+    Ok(array)
 }
 
 /// Operations of the products of a step that are needed, two for a multiply and add: both towers forward once, then

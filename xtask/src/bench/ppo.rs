@@ -3,7 +3,8 @@
 //! Every run is a fresh process that prints one JSON object. A round is ours, then each peer; every other round goes
 //! backwards. Medians count. Ours keeps the full account in f64; the peers have the small environment of
 //! `bench/peers/ppo_peer.py`. The ratio is that of ours at its best precision to each peer, and a target without a name
-//! is against the fastest of them, whatever its precision.
+//! is against the fastest of them, whatever its precision. Where products limit an update, they are timed alone in
+//! every round too: the same plans at the same shapes, and nothing else.
 
 use super::nets::BenchFlags;
 use super::{machine, median, threads};
@@ -28,6 +29,8 @@ struct Case {
     peers: &'static [Peer],
     /// How many times as fast ours should be; no name is the fastest peer's.
     targets: &'static [(&'static str, f64)],
+    /// The share of the rate of its products alone that an update should reach, where these are timed.
+    of_products: Option<f64>,
 }
 
 /// A program and its precision; `flags` are XLA's.
@@ -60,6 +63,7 @@ const SMALL: Case = Case {
     ours: &["bf16", "tf32"],
     peers: HALVES,
     targets: &[("", 4.0)],
+    of_products: None,
 };
 const LARGE: Case = Case {
     net: "2048,1024,512",
@@ -68,13 +72,14 @@ const LARGE: Case = Case {
     minibatches: 16,
     ours: &["bf16"],
     targets: &[("jax", 1.3), ("torch", 1.15)],
+    of_products: Some(0.85),
     ..SMALL
 };
 const CARD: [Case; 5] = [
     SMALL,
     Case { envs: 16_384, ..SMALL },
     LARGE,
-    Case { envs: 32, steps: 4096, minibatches: 128, targets: &[("jax", 3.0)], ..LARGE },
+    Case { envs: 32, steps: 4096, minibatches: 128, targets: &[("jax", 3.0)], of_products: None, ..LARGE },
     Case {
         envs: 1024,
         members: 16,
@@ -134,9 +139,9 @@ impl Sides {
         ["--device".into(), if self.cuda { "cuda" } else { "cpu" }.into(), "--threads".into(), threads().to_string()]
     }
 
-    fn ours(&self, case: &Case, precision: &str) -> Result<Value> {
+    fn ours(&self, case: &Case, mode: &str, precision: &str) -> Result<Value> {
         let mut run = command(&self.ours);
-        run.arg("ppo").args(case.flags(precision)).args(self.device());
+        run.arg(mode).args(case.flags(precision)).args(self.device());
         last_json(&measure(&mut run)?.out)
     }
 
@@ -175,6 +180,7 @@ pub(super) fn run(flags: &BenchFlags, cuda: bool) -> Result<String> {
         let peers: Vec<Peer> =
             case.peers.iter().copied().filter(|peer| !flags.quick || peer.flags.is_empty()).collect();
         let mut seen: Vec<Vec<Value>> = vec![Vec::new(); case.ours.len() + peers.len()];
+        let mut products = Vec::new();
         for round in 0..rounds {
             let mut order: Vec<usize> = (0..seen.len()).collect();
             if round % 2 == 1 {
@@ -182,15 +188,21 @@ pub(super) fn run(flags: &BenchFlags, cuda: bool) -> Result<String> {
             }
             for at in order {
                 let made = match at.checked_sub(case.ours.len()) {
-                    None => sides.ours(case, case.ours[at])?,
+                    None => sides.ours(case, "ppo", case.ours[at])?,
                     Some(at) => sides.peer(case, peers[at])?,
                 };
                 println!("  {}: {}", made["program"].as_str().unwrap_or("?"), made["steps_per_s"]);
                 seen[at].push(made);
             }
+            if case.of_products.is_some() && cuda {
+                products.push(sides.ours(case, "ppo-products", case.ours[0])?);
+            }
         }
         versions = describe_versions(&seen);
         table(&mut rows, case, &peers, &seen, if cuda { 1e6 } else { 1e3 });
+        if let (Some(least), [_, ..]) = (case.of_products, &products[..]) {
+            rows.push_str(&products_row(&seen[0], &products, least));
+        }
     }
     if rows.is_empty() {
         return Err(format!("no case has `{}` in its name.", flags.only.as_deref().unwrap_or_default()));
@@ -250,6 +262,20 @@ fn table(rows: &mut String, case: &Case, peers: &[Peer], seen: &[Vec<Value>], un
     }
 }
 
+/// The row of products alone, with the share of their rate that whole updates reach.
+fn products_row(ours: &[Value], products: &[Value], least: f64) -> String {
+    let (whole, alone) = (median(ours, "steps_per_s"), median(products, "steps_per_s"));
+    let tera = alone * median(products, "flop_per_step") / 1e12;
+    let share = whole / alone;
+    let verdict = if share >= least { "met" } else { "**missed**" };
+    format!(
+        "| | products alone, bf16 | {:.2} | {tera:.3} | {:.0} % of it | {:.0} %: {verdict} | |\n",
+        alone / 1e6,
+        100.0 * share,
+        100.0 * least
+    )
+}
+
 fn program_name(program: &str) -> &'static str {
     match program {
         "jax" => "JAX, one function",
@@ -290,5 +316,8 @@ mod tests {
         rows.clear();
         table(&mut rows, &fastest, PEERS, &[run(8e6), run(2e6), run(3e6), run(4e6)], 1e6);
         assert_eq!(rows.matches("2: met").count(), 1);
+        let row = products_row(&run(8e6), &run(9e6), 0.85);
+        assert_eq!(row, "| | products alone, bf16 | 9.00 | 9.000 | 89 % of it | 85 %: met | |\n");
+        assert!(products_row(&run(7e6), &run(9e6), 0.85).contains("**missed**"));
     }
 }

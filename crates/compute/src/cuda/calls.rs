@@ -81,6 +81,8 @@ pub(super) struct Calls {
     own: super::own::Own,
     hopper: Option<super::hopper::Hopper>,
     bf16: bool,
+    /// Whether what stands between products is left out, to time them alone.
+    pub(super) only_products: bool,
 }
 
 /// The variants of the fused head: chunks of 512 bytes of a row, and classes.
@@ -227,6 +229,7 @@ impl Calls {
             own: super::own::Own::load(context, bf16)?,
             hopper: if bf16 { super::hopper::Hopper::load(context)? } else { None },
             bf16,
+            only_products: false,
         })
     }
 
@@ -244,6 +247,9 @@ impl Calls {
 
     /// The rows of a batch, scaled, into an activation buffer.
     pub(super) fn gather(&self, stream: &Stream, args: &GatherArgs) -> Result<()> {
+        if self.only_products {
+            return Ok(());
+        }
         let grid = [args.batch.div_ceil(32), args.states.len(), 1];
         // SAFETY: slices of the engine's slab, laid out for this batch; row ids were checked when the population was
         // made.
@@ -278,6 +284,9 @@ impl Calls {
         to: u64,
         params: usize,
     ) -> Result<()> {
+        if self.only_products {
+            return Ok(());
+        }
         let grid = [sums.width.div_ceil(32), states.len(), 1];
         let args = SumArgs {
             states: *states,
@@ -300,6 +309,9 @@ impl Calls {
         y: Rows,
         activation: Activation,
     ) -> Result<()> {
+        if self.only_products {
+            return Ok(());
+        }
         let bias = InArena { at: 0, params: 0 };
         let args =
             ActivateArgs { states: *states, z: y, bias, y, mode, act: activation, batch: y.batch, width: y.width };
@@ -316,6 +328,9 @@ impl Calls {
         activation: Activation,
         partial: &Slice<f32>,
     ) -> Result<()> {
+        if self.only_products {
+            return Ok(());
+        }
         let wide = if self.bf16 { 256 } else { 128 };
         let grid = [y.width.div_ceil(wide), blocks(y.batch), states.len()];
         let args = DeriveSumArgs {
@@ -345,6 +360,9 @@ impl Calls {
         to: u64,
         act: Activation,
     ) -> Result<()> {
+        if self.only_products {
+            return Ok(());
+        }
         let args = DeriveArgs {
             states: *states,
             dy: Rows { at: from, ..y },
@@ -366,6 +384,9 @@ impl Calls {
         delta: Rows,
         partial: &Slice<f32>,
     ) -> Result<()> {
+        if self.only_products {
+            return Ok(());
+        }
         let grid = [delta.width.div_ceil(128), blocks(delta.batch), states.len()];
         let args = ColumnArgs {
             states: *states,

@@ -144,6 +144,15 @@ impl<A: Arguments> Kernel<A> {
     /// Puts it on a stream, or into the graph that is captured from it. The memory of its arrays lives until the work
     /// is done, or as long as the graph.
     pub fn launch(&self, stream: &Stream, grid: Grid, arguments: &A) -> Result<()> {
+        self.launch_as(stream, grid, Together::Blocks(1), arguments)
+    }
+
+    /// The same for a kernel whose blocks wait for each other: they all run at once, or it is an error.
+    pub fn launch_at_once(&self, stream: &Stream, grid: Grid, arguments: &A) -> Result<()> {
+        self.launch_as(stream, grid, Together::Grid, arguments)
+    }
+
+    fn launch_as(&self, stream: &Stream, grid: Grid, together: Together, arguments: &A) -> Result<()> {
         let packed = Packer::pack(arguments);
         let module = &self.function.module;
         module.context.same(stream.context())?;
@@ -151,7 +160,10 @@ impl<A: Arguments> Kernel<A> {
         hold(stream, packed.memory())?;
         // SAFETY: the struct has the kernel's name for it, its fields and its size; every address in it is of memory
         // that is held and comes with its length, which the kernel's `View` keeps to.
-        unsafe { self.function.launch(stream, grid.blocks, grid.threads, grid.shared, &[Arg::Bytes(packed.bytes())]) }
+        unsafe {
+            let args = [Arg::Bytes(packed.bytes())];
+            self.function.launch_with(stream, together, grid.blocks, grid.threads, grid.shared, &args)
+        }
     }
 }
 
@@ -191,8 +203,17 @@ impl<A: Arguments> Kernel<A> {
         let n = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
         let (grid, threads) = (grid.map(n), [n(threads), 1, 1]);
         // SAFETY: the caller answers for the addresses.
-        unsafe { self.function.launch_in_clusters(stream, n(cluster), grid, threads, n(shared), &args) }
+        unsafe { self.function.launch_with(stream, Together::Blocks(n(cluster)), grid, threads, n(shared), &args) }
     }
+}
+
+/// Which blocks of a launch run at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Together {
+    /// So many side by side, as a cluster on cards that have them; one is a block by itself, on any card.
+    Blocks(u32),
+    /// All of them; the driver refuses a grid that does not fit on the card.
+    Grid,
 }
 
 /// A kernel with any parameters.
@@ -254,18 +275,17 @@ impl Function {
         args: &[Arg<'_>],
     ) -> Result<()> {
         // SAFETY: the caller answers for the addresses.
-        unsafe { self.launch_in_clusters(stream, 1, grid, block, shared, args) }
+        unsafe { self.launch_with(stream, Together::Blocks(1), grid, block, shared, args) }
     }
 
-    /// The same with so many blocks side by side as a cluster, on cards that have them; one is a block by itself, on
-    /// any card.
+    /// The same with blocks that run at once.
     ///
     /// # Safety
     /// As for `launch`.
-    pub(crate) unsafe fn launch_in_clusters(
+    unsafe fn launch_with(
         &self,
         stream: &Stream,
-        cluster: u32,
+        together: Together,
         grid: [u32; 3],
         block: [u32; 3],
         shared: u32,
@@ -289,19 +309,25 @@ impl Function {
         let mut pointers: Vec<*mut c_void> = args.iter().map(pointer).collect();
         hold_module(&self.module);
         self.module.context.bind()?;
-        let launched = if cluster == 1 {
+        let launched = if together == Together::Blocks(1) {
             let (grid, block) = ((grid[0], grid[1], grid[2]), (block[0], block[1], block[2]));
             // SAFETY: the arguments have the kernel's sizes and are copied by the call; the caller answers for the
             // addresses.
             unsafe { result::launch_kernel(self.raw, grid, block, shared, stream.raw(), &mut pointers) }
         } else {
-            let mut wish = sys::CUlaunchAttribute {
-                id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                pad: [0; 4],
-                value: sys::CUlaunchAttributeValue {
-                    clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: cluster, y: 1, z: 1 },
-                },
+            let (id, value) = match together {
+                Together::Blocks(x) => (
+                    sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                    sys::CUlaunchAttributeValue {
+                        clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y: 1, z: 1 },
+                    },
+                ),
+                Together::Grid => (
+                    sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                    sys::CUlaunchAttributeValue { cooperative: 1 },
+                ),
             };
+            let mut wish = sys::CUlaunchAttribute { id, pad: [0; 4], value };
             let config = sys::CUlaunchConfig {
                 gridDimX: grid[0],
                 gridDimY: grid[1],

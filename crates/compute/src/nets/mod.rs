@@ -541,6 +541,17 @@ impl Nets {
         self.card()?.params_changed_on(stream)
     }
 
+    /// Whether passes on a stream do their matrix products and nothing else, with the same plans in the same order, on
+    /// what the last whole pass left: to time products alone. Outputs and gradients then mean nothing.
+    ///
+    /// # Errors
+    ///
+    /// On a processor.
+    pub fn set_only_products(&mut self, only: bool) -> Result<()> {
+        self.card()?.set_only_products(only);
+        Ok(())
+    }
+
     /// Waits for what was put on streams; every call without a stream does so first.
     ///
     /// # Errors

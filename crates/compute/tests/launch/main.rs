@@ -102,6 +102,22 @@ fn a_room_launches_its_own_kernels_in_a_graph() {
     assert_eq!(launches.get(&stream).unwrap(), [42]);
 }
 
+/// Blocks that are to run at once do, and a grid that is too large for the card is an error instead of a kernel that
+/// waits for ever.
+#[test]
+fn a_grid_runs_at_once_or_is_refused() {
+    let Some((context, stream, mut slab)) = card() else { return };
+    let saxpy: Kernel<Saxpy> = Module::load(&context, &LAUNCH).unwrap().kernel("saxpy").unwrap();
+    let (x, y) = (array(&mut slab, &stream, &[1.0f32; 1000]), array(&mut slab, &stream, &[0.5; 1000]));
+    let work = Saxpy { x, y: y.clone(), a: 2.0 };
+    saxpy.launch_at_once(&stream, Grid::row(y.len(), 256), &work).unwrap();
+    assert_eq!(y.get(&stream).unwrap(), [2.5; 1000]);
+    let many = Grid { blocks: [context.gpu().multiprocessors * 64, 1, 1], ..Grid::row(y.len(), 256) };
+    let why = saxpy.launch_at_once(&stream, many, &work).unwrap_err().to_string();
+    assert!(why.contains("launch of"), "{why}");
+    assert_eq!(y.get(&stream).unwrap(), [2.5; 1000]);
+}
+
 #[test]
 fn wrong_arguments_are_refused() {
     let Some((context, stream, mut slab)) = card() else { return };

@@ -129,7 +129,6 @@ impl PpoPolicy {
                 .for_each(|(slot, row)| self.ready(fold, *row, &mut memory[*slot as usize * kept..][..kept]));
         }
         let actions = Actions::of(&own.net);
-        let is_wide = own.net.trunk.iter().chain(own.net.towers.iter().flat_map(|t| &t.layers)).any(|l| l.width > WIDE);
         let deciders = |i: usize| self.lanes.get(slots[i] as usize).map(|lane| &lane[fold]);
         let flat = |i: usize| deciders(i).map_or(own.flat, |own| own.flat);
         let mut sums: Vec<[f32; 3]> = (0..ids.len()).map(|i| [0.0, flat(i) as f32, 0.0]).collect();
@@ -142,31 +141,26 @@ impl PpoPolicy {
             let extras: Vec<f32> =
                 rows.iter().flat_map(|i| &observed[i * OBSERVED..(i + 1) * OBSERVED]).copied().collect();
             let mut out = vec![0.0; rows.len() * wide];
-            // The products of wide layers round by the number of rows, and an account beside others decides as alone.
-            let each = if is_wide && !self.lanes.is_empty() { 1 } else { rows.len().max(1) };
+            // A row's bits depend neither on its place nor on its company.
             let memory_of = |i: usize| {
                 let state = state_of(&own.net);
                 let first = slots[i] as usize * kept + OWN + number * state;
                 first..first + state
             };
-            for (at, out) in out.chunks_mut(each * wide).enumerate() {
-                let part = at * each..at * each + out.len() / wide;
-                let extras = &extras[part.start * OBSERVED..part.end * OBSERVED];
-                let given = Rows { tables: &self.tables, scales: &own.scales, ids: &some[part.clone()], extras };
-                match &self.passes[fold] {
-                    Pass::Plain(pass) => {
-                        let mut pass = pass.lock().unwrap_or_else(PoisonError::into_inner);
-                        pass.with(params).and_then(|mut net| net.run(given, out)).map_err(failed)?;
-                    }
-                    Pass::Memory(steppers) => {
-                        let mut stepper = steppers[number].lock().unwrap_or_else(PoisonError::into_inner);
-                        let of_part = || rows[part.clone()].iter().copied();
-                        let mut states: Vec<f32> = Vec::new();
-                        of_part().for_each(|i| states.extend(memory[memory_of(i)].iter().map(|x| *x as f32)));
-                        stepper.step(given, &mut states, out).map_err(failed)?;
-                        for (i, state) in of_part().zip(states.chunks_exact(stepper.state())) {
-                            memory[memory_of(i)].iter_mut().zip(state).for_each(|(to, x)| *to = f64::from(*x));
-                        }
+            let given = Rows { tables: &self.tables, scales: &own.scales, ids: &some, extras: &extras };
+            match &self.passes[fold] {
+                _ if rows.is_empty() => {}
+                Pass::Plain(pass) => {
+                    let mut pass = pass.lock().unwrap_or_else(PoisonError::into_inner);
+                    pass.with(params).and_then(|mut net| net.run(given, &mut out)).map_err(failed)?;
+                }
+                Pass::Memory(steppers) => {
+                    let mut stepper = steppers[number].lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut states: Vec<f32> = Vec::new();
+                    rows.iter().for_each(|i| states.extend(memory[memory_of(*i)].iter().map(|x| *x as f32)));
+                    stepper.step(given, &mut states, &mut out).map_err(failed)?;
+                    for (i, state) in rows.iter().zip(states.chunks_exact(stepper.state())) {
+                        memory[memory_of(*i)].iter_mut().zip(state).for_each(|(to, x)| *to = f64::from(*x));
                     }
                 }
             }
@@ -236,9 +230,6 @@ const SHARES: [usize; 3] = [0, 1, 5];
 /// Rows that go through a net at once.
 const ROWS: usize = 256;
 
-/// Layers with more units go through products whose rounding depends on the number of rows.
-const WIDE: usize = 512;
-
 impl Policy for PpoPolicy {
     fn needs(&self) -> Needs {
         Needs { account: true, memory: self.memory(), ..Needs::default() }
@@ -305,16 +296,13 @@ mod tests {
             let members: Vec<Vec<f32>> = (0..2).map(|seed| draws(layout.params, seed)).collect();
             let n = 7;
             let observed = draws(n * OBSERVED, 9);
-            // As it is, value included; layers of more than 512 units row by row.
+            // As it is, value included.
             let mut whole = Forward::new(&net, Precision::F32, n).unwrap();
             let wide = whole.outputs();
             let mut plain = vec![vec![0.0f32; n * wide]; 2];
-            let each = if layers.starts_with("2048") { 1 } else { n };
             for (params, out) in members.iter().zip(&mut plain) {
-                for (out, extras) in out.chunks_mut(each * wide).zip(observed.chunks(each * OBSERVED)) {
-                    let rows = Rows { tables: &tables, scales: &[], ids: &[], extras };
-                    whole.with(params).unwrap().run(rows, out).unwrap();
-                }
+                let rows = Rows { tables: &tables, scales: &[], ids: &[], extras: &observed };
+                whole.with(params).unwrap().run(rows, out).unwrap();
             }
             let fold = FoldPolicy { net: net.clone(), scales: Vec::new(), members, flat: 0 };
             let stripped = fold.clone().without_value().unwrap();

@@ -1,5 +1,5 @@
-// A policy's small net, as kernels of whole phases take it (`ppo_small.cu`, `ppo_warp.cu`): layers of two towers in the
-// arena, where rows are, and the arguments of each phase.
+// A policy's net, as kernels of whole phases take it (`ppo_small.cu`, `ppo_warp.cu`, `ppo_wide.cu`): layers of two
+// towers in the arena, where rows are, and the arguments of each phase.
 #pragma once
 
 #include "../../../compute/src/population/population.cuh"

@@ -1,5 +1,5 @@
 // Policies that act on a card: what their members are, where their accounts stand, and one step of an account. The
-// kernels are `ppo.cu` and `ppo_small.cu`.
+// kernels are `ppo.cu`, `ppo_small.cu`, `ppo_warp.cu` and `ppo_wide.cu`.
 //
 // P = members, N = accounts of a member, T = steps of a rollout, K = rows of an account whose value is needed behind
 // it.
@@ -128,40 +128,73 @@ __device__ __forceinline__ StepAhead look_ahead(const EpisodeTable& table, const
     return ahead;
 }
 
-// One step of a member's account `n` at step `t` of the rollout: it acts on the outputs `z`, lives through the next
-// bar, and starts another episode where its own is over. `at` is the step's place in the rollout.
-__device__ __forceinline__ void act(const EpisodeTable& table, const ActTerms& terms, const Rollout& seen, u64 account, u64 at, u32 n,
-                                    const StepAhead& ahead, const f32 (&z)[3], Trader& trader) {
+// What a step was, beside where it left the account.
+struct Lived {
+    f32 reward;
+    u32 ended;
+    u32 row;             // behind the step, before another episode began
+    f32 shown[OBSERVED]; // and what was shown there
+};
+
+// One step of a member's account `n` towards a target: it lives through the next bar, and starts another episode where
+// its own is over. Nothing is written but the trader.
+__device__ __forceinline__ Lived live(const EpisodeTable& table, const ActTerms& terms, u32 n, const StepAhead& ahead, f64 target,
+                                      Trader& trader) {
     const account::Params& params = params_of(table, trader.place.symbol);
-    const u32 row = trader.place.row;
-    const Sampled drawn = sample_action(terms.actions, z, ahead.legal, ahead.bits);
-    // All arrays of a rollout have this length.
-    if (at >= seen.rows.len) __trap();
-    seen.rows.data[at] = row;
-    put_observed(seen.observed.data + at * OBSERVED, trader.observed);
-    seen.legal.data[at] = (u8)ahead.legal;
-    seen.action.data[at] = drawn.action;
-    seen.log_probability.data[at] = drawn.log_probability;
-    const account::Outcome stepped = account::step<false, false>(params, trader.account, {drawn.target, 0.0, 0.0}, ahead.now, ahead.next);
+    const account::Outcome stepped = account::step<false, false>(params, trader.account, {target, 0.0, 0.0}, ahead.now, ahead.next);
+    Lived lived;
     trader.grown = __dadd_rn(trader.grown, stepped.reward);
-    seen.reward.data[at] =
-        __double2float_rn(reward_of(terms.reward, terms.reward_weight, trader.memory[0], trader.memory[1], stepped.reward));
-    trader.place.row = row + 1;
+    lived.reward = __double2float_rn(reward_of(terms.reward, terms.reward_weight, trader.memory[0], trader.memory[1], stepped.reward));
+    lived.row = ++trader.place.row;
     const bool ruined = (stepped.events & account::RUINED) != 0;
-    const bool cut = !ruined && row + 2 >= trader.place.end;
-    observe(table, params, ahead.next, trader.account, row + 1, trader.observed);
-    seen.ended.data[at] = ruined ? TERMINATED : cut ? TRUNCATED : NOT_ENDED;
-    if (!ruined && !cut) return;
-    if (cut) {
-        trader.cuts++;
-        const u64 later = account * seen.later + trader.cuts;
-        seen.later_rows[later] = row + 1;
-        put_observed(&seen.later_observed[later * OBSERVED], trader.observed);
-    }
+    const bool cut = !ruined && lived.row + 1 >= trader.place.end;
+    observe(table, params, ahead.next, trader.account, lived.row, trader.observed);
+#pragma unroll
+    for (u32 o = 0; o < OBSERVED; o++) lived.shown[o] = trader.observed[o];
+    lived.ended = ruined ? TERMINATED : cut ? TRUNCATED : NOT_ENDED;
+    if (!ruined && !cut) return lived;
+    if (cut) trader.cuts++;
     trader.memory[0] = 0.0, trader.memory[1] = 0.0;
     begin_episode(table, terms.fold, terms.episode, terms.seed, n, trader.place, trader.account);
     observe(table, params_of(table, trader.place.symbol), bar_at(table, trader.place.row), trader.account, trader.place.row,
             trader.observed);
+    return lived;
+}
+
+// What is seen before a step, at its place in the rollout.
+__device__ __forceinline__ void record_view(const Rollout& seen, u64 at, u32 legal, const Trader& trader) {
+    // All arrays of a rollout have this length.
+    if (at >= seen.rows.len) __trap();
+    seen.rows.data[at] = trader.place.row;
+    put_observed(seen.observed.data + at * OBSERVED, trader.observed);
+    seen.legal.data[at] = (u8)legal;
+}
+
+// What was drawn in it.
+__device__ __forceinline__ void record_draw(const Rollout& seen, u64 at, const Sampled& drawn) {
+    seen.action.data[at] = drawn.action;
+    seen.log_probability.data[at] = drawn.log_probability;
+}
+
+// What came of it. `cuts` are the account's so far.
+__device__ __forceinline__ void record_end(const Rollout& seen, u64 account, u64 at, const Lived& lived, u32 cuts) {
+    seen.reward.data[at] = lived.reward;
+    seen.ended.data[at] = (u8)lived.ended;
+    if (lived.ended != TRUNCATED) return;
+    const u64 later = account * seen.later + cuts;
+    seen.later_rows[later] = lived.row;
+    put_observed(&seen.later_observed[later * OBSERVED], lived.shown);
+}
+
+// One step of a member's account `n` at step `t` of the rollout: it acts on the outputs `z`. `at` is the step's place
+// in the rollout.
+__device__ __forceinline__ void act(const EpisodeTable& table, const ActTerms& terms, const Rollout& seen, u64 account, u64 at, u32 n,
+                                    const StepAhead& ahead, const f32 (&z)[3], Trader& trader) {
+    const Sampled drawn = sample_action(terms.actions, z, ahead.legal, ahead.bits);
+    record_view(seen, at, ahead.legal, trader);
+    record_draw(seen, at, drawn);
+    const Lived lived = live(table, terms, n, ahead, drawn.target, trader);
+    record_end(seen, account, at, lived, trader.cuts);
 }
 
 // Behind the last step: the row that its value is needed of, also in places that no cut episode took.

@@ -459,6 +459,9 @@ impl Nets {
     fn chunk(&self, given: OnCard<'_>, begin: usize, whole: u32, training: bool, out: &[Array<f32>]) -> Result<()> {
         let e = &self.engine;
         let Some(lossless) = &e.at.lossless else { return Err(no_optimiser()) };
+        if e.calls.only_products {
+            return e.outputs_of_rows(0, e.members, training);
+        }
         let (p, all, begin, batch) = (e.members, n(given.rows), n(begin), n(e.recipe.batch));
         let ids = calls::TakeIdsArgs {
             ids: given.ids.cloned(),
@@ -539,6 +542,11 @@ impl Nets {
         self.on(stream, |nets| nets.copy(from, to))
     }
 
+    /// Whether passes on a stream do their products and nothing else.
+    pub(crate) fn set_only_products(&mut self, only: bool) {
+        self.engine.calls.only_products = only;
+    }
+
     /// What follows parameters that somebody else wrote.
     pub(crate) fn params_changed_on(&mut self, stream: &Stream) -> Result<()> {
         self.on(stream, |nets| match &nets.engine.at.shadow {
@@ -550,7 +558,7 @@ impl Nets {
     /// From a gradient at the outputs, padded or not, back to the weights.
     fn back(&self, rows: usize, padded: bool, d_out: &[Array<f32>]) -> Result<()> {
         let e = &self.engine;
-        for (from, (head, _)) in d_out.iter().zip(e.heads()) {
+        for (from, (head, _)) in d_out.iter().zip(e.heads()).filter(|_| !e.calls.only_products) {
             let given = calls::TakeGradientsArgs {
                 from: from.clone(),
                 to: Address(e.at.deltas[head.output.buffer].address()),

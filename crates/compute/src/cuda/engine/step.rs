@@ -13,7 +13,7 @@ use crate::cuda::memory::Slice;
 use crate::cuda::own::Linear;
 use crate::cuda::workspace::WORKSPACE;
 use crate::error::Result;
-use crate::net::Activation;
+use crate::net::{Activation, Layout};
 use crate::population::{EpochState, Recipe, SlotState};
 
 impl Engine {
@@ -241,14 +241,27 @@ impl Engine {
             self.steps_forward(first, slots, mode, false)?;
         }
         self.after_recurrents(first, slots, mode)?;
+        // Towers go side by side where one does not fill the card.
+        let towers = if self.products.fill(&self.layout, batch) { None } else { two_towers(&self.layout) };
+        let (begun, done) = (&self.events[0], &self.events[self.layout.linears.len()]);
+        if towers.is_some() {
+            begun.record(&self.main)?;
+            self.side.after(begun)?;
+        }
         for (i, linear) in self.layout.linears[..self.walked()].iter().enumerate() {
             let layer = &self.products.layers[i];
-            self.product(&self.main, 0, i, (ProductKind::Forward, mode), &layer.forward, (first, slots), false)?;
+            let beside = towers.as_ref().is_some_and(|second| second[i]);
+            let (stream, space) = if beside { (&self.side, 1) } else { (&self.main, 0) };
+            self.product(stream, space, i, (ProductKind::Forward, mode), &layer.forward, (first, slots), false)?;
             if layer.activate {
                 let y = self.rows(i, self.addresses(i, ProductKind::Forward, first, false).out);
-                self.calls.activate(&self.main, &self.states_of(first, slots), mode, y, linear.activation)?;
+                self.calls.activate(stream, &self.states_of(first, slots), mode, y, linear.activation)?;
             }
             self.apply_after_product(i, first, slots, mode)?;
+        }
+        if towers.is_some() {
+            done.record(&self.side)?;
+            self.main.after(done)?;
         }
         Ok(())
     }
@@ -534,6 +547,49 @@ impl Engine {
             ProductKind::Forward => self.calls.own().forward(stream, &own),
             ProductKind::Back => self.calls.own().back(stream, &own),
             ProductKind::Weight => self.calls.own().weight(stream, &own, &self.calls),
+        }
+    }
+}
+
+/// `[linears]` whether a layer is of the second tower, where a net is two towers of plain layers that share nothing but
+/// their inputs.
+fn two_towers(layout: &Layout) -> Option<Vec<bool>> {
+    if !layout.recurrents.is_empty() || !layout.linears.iter().all(|linear| linear.plain()) {
+        return None;
+    }
+    // `[buffers]` the tower that wrote it.
+    let mut tower: Vec<Option<usize>> = vec![None; layout.buffers.len()];
+    let (mut count, mut of) = (0, Vec::new());
+    for linear in &layout.linears {
+        let own = tower[linear.input.buffer].unwrap_or_else(|| {
+            count += 1;
+            count - 1
+        });
+        // A buffer that two layers write into is a concatenation.
+        if tower[linear.output.buffer].replace(own).is_some() {
+            return None;
+        }
+        of.push(own == 1);
+    }
+    (count == 2).then_some(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::Net;
+
+    #[test]
+    fn towers_go_side_by_side_where_they_share_nothing() {
+        let of = |net: &str| two_towers(&Layout::new(&net.parse::<Net>().unwrap()).unwrap());
+        let towers = of("row:8 / 32-16 | 24-16-8 / policy:3 | value:1").unwrap();
+        assert_eq!(towers, [false, false, true, true, true, false, true]);
+        for other in [
+            "row:8 / 32-16 / policy:3 + value:1",
+            "row:8 / 32-16 / direction:3",
+            "fast:4x8-lstm8 / 32 | 24 / policy:3 | value:1",
+        ] {
+            assert_eq!(of(other), None, "{other}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernels of `ppo.cu` and `ppo_small.cu` take. What a field is, is said there.
+//! What the kernels of `ppo.cu`, `ppo_small.cu` and `ppo_wide.cu` take. What a field is, is said there.
 
 use compute::arguments;
 use compute::cuda::Array;
@@ -243,6 +243,22 @@ arguments! {
         pub(super) standing: Standing,
         pub(super) seen: Rollout,
         pub(super) net: PolicyNet,
+    }
+}
+
+arguments! {
+    #[derive(Clone)]
+    pub(super) struct WideRollout in "../ppo_wide.cu" {
+        pub(super) table: EpisodeTable,
+        pub(super) members: Members,
+        pub(super) standing: Standing,
+        pub(super) seen: Rollout,
+        pub(super) net: PolicyNet,
+        pub(super) exchange: Array<u32>,
+        pub(super) first: u32,
+        pub(super) groups: u32,
+        pub(super) blocks: u32,
+        pub(super) tiles: u32,
     }
 }
 

@@ -2,7 +2,8 @@
 //! what an update goes by in one copy, enqueues graphs, and reads nothing back before the update is over.
 //!
 //! [`arrays`] is what lies on the card. Around a net of any shape, [`passes`] puts the kernels of `ppo.cu` between the
-//! net's own; small nets in bf16 have one kernel for each whole phase instead ([`small`]).
+//! net's own; small nets in bf16 have one kernel for each whole phase instead ([`small`]), and few accounts of wide
+//! nets one for the rollout ([`wide`]).
 
 mod arguments;
 mod arrays;
@@ -10,6 +11,7 @@ mod passes;
 mod small;
 #[cfg(test)]
 pub(crate) mod tests;
+mod wide;
 
 pub(crate) use arguments::EpisodeTable;
 pub(crate) use arrays::{table as episode_table, table_bytes as episode_table_bytes};
@@ -26,6 +28,7 @@ use compute::{Error, Opened, Result, image};
 use passes::Passes;
 use small::Small;
 use std::sync::Arc;
+use wide::Wide;
 
 static PPO: Image = image!("ppo");
 
@@ -68,7 +71,10 @@ fn repeated(all: usize, mut capture: impl FnMut(usize) -> Result<Graph>) -> Resu
 pub(super) fn need(context: &Arc<Context>, ppo: &Ppo, keys: &[MemberKey]) -> Result<u64> {
     let sizes = Sizes::new(context, ppo, keys)?;
     let acting = if sizes.slices > 0 { 0 } else { passes::need(context, ppo, keys)? };
-    Ok(sizes.bytes() + arrays::table_bytes(&ppo.folds) + acting)
+    let (config, _) = ppo.shared(keys);
+    let wide = if sizes.slices > 0 { None } else { wide::division(context, ppo, keys) };
+    let exchange = wide.map_or(0, |division| division.bytes(keys.len(), config.net.inputs[0].features));
+    Ok(sizes.bytes() + arrays::table_bytes(&ppo.folds) + acting + exchange)
 }
 
 /// Rows that the nets that learn are set up for: one that has a kernel of its own for minibatches needs none.
@@ -89,7 +95,11 @@ impl Cuda {
         let module = Module::load(context, &PPO)?;
         let path = match small::fits(context, &group.ppo, &keys) {
             Some(shape) => Path::Small(Box::new(Small::new(context, &stream, group, members, &mut arrays, shape)?)),
-            None => Path::Passes(Box::new(Passes::new(&module, group, at, &keys, &mut arrays, pins)?)),
+            None => {
+                let division = wide::division(context, &group.ppo, &keys);
+                let wide = division.map(|d| Wide::new(context, &stream, group, members, &arrays, d)).transpose()?;
+                Path::Passes(Box::new(Passes::new(&module, group, at, &keys, &mut arrays, pins, wide)?))
+            }
         };
         let hypers: Vec<Hyper> = members.iter().map(|m| group.hyper(m)).collect();
         let phases = Phases::new(&module, &arrays, group.nets.hypers(&hypers)?)?;
@@ -100,6 +110,9 @@ impl Cuda {
     pub(super) fn describe(&self) -> String {
         match &self.path {
             Path::Small(_) => "one kernel for each phase of an update, accounts and net together".into(),
+            Path::Passes(passes) if passes.has_rollout() => {
+                "a rollout in one kernel that keeps the policy's weights, minibatches in captured graphs".into()
+            }
             Path::Passes(_) => "accounts between the passes of the net, in captured graphs".into(),
         }
     }
@@ -143,6 +156,7 @@ impl Cuda {
                 (0..sizes.minibatches).try_for_each(|_| path.minibatch(stream, nets, phases, &sizes))?;
                 let steps = match path {
                     Path::Small(_) => None,
+                    Path::Passes(passes) if passes.has_rollout() => None,
                     Path::Passes(passes) => Some(repeated(sizes.t, |n| stream.capture(|| passes.steps(stream, n)))?),
                 };
                 let estimate = stream.capture(|| {
@@ -235,10 +249,10 @@ impl Cuda {
 const WALK: usize = 8;
 
 impl Path {
-    /// Before the first step: a rollout of a small net is whole after it.
+    /// Before the first step: a rollout that is one kernel is whole after it.
     fn begin(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
         match self {
-            Path::Passes(passes) => passes.take_params(stream, nets),
+            Path::Passes(passes) => passes.begin(stream, nets),
             Path::Small(small) => small.rollout(stream),
         }
     }
@@ -253,8 +267,8 @@ impl Path {
     /// Some steps of the rollout.
     fn steps(&mut self, stream: &Stream, steps: usize) -> Result<()> {
         match self {
-            Path::Passes(passes) => passes.steps(stream, steps),
-            Path::Small(_) => Ok(()),
+            Path::Passes(passes) if !passes.has_rollout() => passes.steps(stream, steps),
+            Path::Passes(_) | Path::Small(_) => Ok(()),
         }
     }
 

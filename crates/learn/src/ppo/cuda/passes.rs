@@ -3,13 +3,15 @@
 //! Accounts act by nets of their own with as many rows as a member has accounts, which take the parameters of those
 //! that learn at the beginning of a rollout: passes of a minibatch's size would compute rows that nobody asked for.
 //! Where the policy has a tower of its own they have nothing else, and values come behind the rollout, from the nets
-//! that learn.
+//! that learn. Few accounts of a wide net take their steps in one kernel instead ([`wide`](super::wide)); the nets that
+//! act then serve validations alone.
 
 use super::super::Ppo;
 use super::super::training::Group;
 use super::arguments::{Act, Choose, Later, LossArgs, Tick, Walk};
 use super::arrays::{Arrays, Sizes};
 use super::blocks;
+use super::wide::Wide;
 use crate::{DeviceBudget, MemberKey};
 use compute::cuda::{Array, Context, Kernel, Module, Stream};
 use compute::net::{Branch, Layout, Tower};
@@ -22,6 +24,8 @@ use std::sync::Arc;
 pub(super) struct Passes {
     sizes: Sizes,
     acting: Nets,
+    /// The whole rollout in one kernel, where there is one.
+    wide: Option<Wide>,
     /// Parameters of the nets that learn and where those that act have them, where they have the policy alone.
     alone: Option<Vec<Shared>>,
     act_all: Kernel<Act>,
@@ -107,6 +111,7 @@ impl Passes {
         keys: &[MemberKey],
         a: &mut Arrays,
         pins: &Pins,
+        wide: Option<Wide>,
     ) -> Result<Passes> {
         let Sizes { p, n, later, pieces, batch, outputs, per_epoch, .. } = a.sizes;
         let (setup, setups) = (setup(&group.ppo, keys), group.ppo.member_setups(keys));
@@ -156,6 +161,7 @@ impl Passes {
         Ok(Passes {
             sizes: a.sizes,
             acting,
+            wide,
             alone,
             act_all: module.kernel("act_all")?,
             later_rows: module.kernel("later_rows")?,
@@ -178,6 +184,19 @@ impl Passes {
 
     pub(super) fn pins(&self) -> Pins {
         self.acting.pins()
+    }
+
+    /// Whether a rollout is one kernel.
+    pub(super) fn has_rollout(&self) -> bool {
+        self.wide.is_some()
+    }
+
+    /// What comes before the first step: all of the rollout, where it is one kernel.
+    pub(super) fn begin(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
+        match &self.wide {
+            Some(wide) => wide.rollout(stream),
+            None => self.take_params(stream, nets),
+        }
     }
 
     /// The nets that act become what those that learn are.

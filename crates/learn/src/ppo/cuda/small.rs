@@ -22,7 +22,7 @@ static PPO_WARP: Image = image!("ppo_warp");
 static PPO_HOPPER: Image = image!("ppo_hopper", (9, 0), "sm_90a");
 
 /// Layers of a tower, with its head.
-const LAYERS: usize = 4;
+pub(super) const LAYERS: usize = 4;
 /// The widest that a layer or the input may be.
 const WIDEST: usize = 256;
 /// Blocks of a minibatch, at most: a card holds about as many at once.
@@ -81,7 +81,7 @@ fn scaled_numbers(ppo: &Ppo, keys: &[MemberKey]) -> usize {
 /// The kernels for these policies, where there are any.
 pub(super) fn fits(context: &Context, ppo: &Ppo, keys: &[MemberKey]) -> Option<Shape> {
     let (config, shape) = ppo.shared(keys);
-    let towers = towers(&config.net)?;
+    let towers = towers(&config.net, WIDEST, WIDEST - 8)?;
     if config.recipe.precision != Precision::Bf16 {
         return None;
     }
@@ -204,8 +204,8 @@ impl Shape {
 }
 
 /// The layers of the policy's and of the value's tower with their heads, of a net that these kernels know: a row of a
-/// table and what an account is shown, two towers of plain layers, a head each.
-fn towers(net: &Net) -> Option<[Vec<Linear>; 2]> {
+/// table and what an account is shown, two towers of plain layers, a head each, no layer and no input wider than that.
+pub(super) fn towers(net: &Net, widest: usize, input: usize) -> Option<[Vec<Linear>; 2]> {
     let [row, shown] = net.inputs.as_slice() else { return None };
     let [policy, value] = net.towers.as_slice() else { return None };
     let whole = |tower: &compute::net::Tower| tower.reads.is_empty() && tower.heads == 1;
@@ -213,12 +213,12 @@ fn towers(net: &Net) -> Option<[Vec<Linear>; 2]> {
     if row.dense || row.window != 1 || !shown.dense || shown.features != OBSERVED || !plain {
         return None;
     }
-    if row.features + OBSERVED > WIDEST - 8 || !whole(policy) || !whole(value) {
+    if row.features + OBSERVED > input || !whole(policy) || !whole(value) {
         return None;
     }
     let layout = Layout::new(net).ok()?;
     let (a, b) = (policy.layers.len(), value.layers.len());
-    let fits = |l: &Linear| l.plain() && l.output.width <= WIDEST;
+    let fits = |l: &Linear| l.plain() && l.output.width <= widest;
     let small = (1..LAYERS).contains(&a) && (1..LAYERS).contains(&b) && layout.linears.iter().all(fits);
     if !small || layout.linears.len() != a + b + 2 {
         return None;
@@ -255,7 +255,9 @@ impl Small {
         shape: Shape,
     ) -> Result<Small> {
         let Sizes { p, n, t, later, pieces, per_epoch, slices: count, .. } = a.sizes;
-        let net = policy_net(stream, group, members, a)?;
+        let not_small = || Error::Invalid("the net is none of the small ones".into());
+        let towers = towers(&group.net, WIDEST, WIDEST - 8).ok_or_else(not_small)?;
+        let net = policy_net(stream, group, members, &mut a.slab, &towers)?;
         let small = Module::load(context, &PPO_SMALL)?;
         let module = if shape.steps.is_some() { Module::load(context, &PPO_WARP)? } else { Arc::clone(&small) };
         let grid = |x: usize, block: Block| Grid {
@@ -421,9 +423,15 @@ fn hopper_minibatch(
     Ok(HopperMinibatch { of, scaled, scale_of: put(slab, stream, &scale_of)?, rows, slices, each })
 }
 
-fn policy_net(stream: &Stream, group: &mut Group, members: &[Member], a: &mut Arrays) -> Result<PolicyNet> {
-    let not_small = || Error::Invalid("the net is none of the small ones".into());
-    let towers = towers(&group.net).ok_or_else(not_small)?;
+/// A net whose towers are these, where it lies.
+pub(super) fn policy_net(
+    stream: &Stream,
+    group: &mut Group,
+    members: &[Member],
+    slab: &mut Slab,
+    towers: &[Vec<Linear>; 2],
+) -> Result<PolicyNet> {
+    let not_small = || Error::Invalid("the net has no copy in bf16".into());
     let (table, map) = group.tables.array(0)?;
     let features = group.net.inputs[0].features;
     let scales: Vec<Option<Scale>> = members.iter().map(|m| m.scales.first().cloned().flatten()).collect();
@@ -448,8 +456,8 @@ fn policy_net(stream: &Stream, group: &mut Group, members: &[Member], a: &mut Ar
         copy: group.nets.copies_on_card()?.ok_or_else(not_small)?,
         table,
         map,
-        mean: Some(put(&mut a.slab, stream, &mean)?),
-        inverse: Some(put(&mut a.slab, stream, &inverse)?),
+        mean: Some(put(slab, stream, &mean)?),
+        inverse: Some(put(slab, stream, &inverse)?),
         params: group.nets.layout().params as u64,
         stride: group.tables.stride(0) as u32,
         features: features as u32,
@@ -487,7 +495,8 @@ mod tests {
             let of = ((**args).clone(), slices, 2);
             let ours = hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, of).unwrap();
             let hopper: Kernel<HopperMinibatch> = module.kernel("minibatch").unwrap();
-            let block = warp_shape(&towers(&group.net).unwrap(), 16, 1, 1, 0, true).unwrap().minibatch;
+            let block =
+                warp_shape(&towers(&group.net, WIDEST, WIDEST - 8).unwrap(), 16, 1, 1, 0, true).unwrap().minibatch;
             hopper.allow_shared(block.shared).unwrap();
             // Minibatches of the last update, the last of them short.
             for clock in 0..arrays.sizes.minibatches as u32 {
