@@ -305,7 +305,8 @@ fn market_told_before(seed: u64, fee: f64) -> (Arc<Problem>, Arc<EpisodeData>, V
 /// Bars between what is shown and the row that it is needed at.
 const BEFORE: usize = 2;
 
-/// What was shown some bars ago and is no longer in the columns is known to a policy that remembers, and to no other.
+/// What was shown some bars ago and is no longer in the columns is known to a policy that remembers. One that does not
+/// has its own position to remember by, which says less.
 #[test]
 fn policies_that_remember_use_what_is_no_longer_shown() {
     let own = Hypers { n_envs: 24, ..hypers(Actions::Discrete) };
@@ -319,7 +320,7 @@ fn policies_that_remember_use_what_is_no_longer_shown() {
     // All of 20 bp less 2 sides of 1 bp on half of the bars.
     let (without, with) = (best(&plain), best(&with));
     assert!(with.iter().all(|score| *score > 0.8 * 19.0), "{with:?} bp with a memory");
-    assert!(without.iter().all(|score| *score < 0.2 * 19.0), "{without:?} bp without");
+    assert!(without.iter().all(|score| *score < 0.5 * 19.0), "{without:?} bp without");
 }
 
 #[test]
